@@ -1,0 +1,85 @@
+// Command trommel runs declarative test plans against Kubernetes controllers.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, as the design fixes them.
+const (
+	exitPass         = 0
+	exitBug          = 1
+	exitUsage        = 2 // bad plan or usage
+	exitInconclusive = 3
+	exitCannotRun    = 4
+)
+
+// streams are what a command reads and writes: results go to out, progress to err.
+type streams struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+// exitError carries an exit code to main. A nil err exits without a further message.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// run is the whole program; it returns the exit code.
+func run(ctx context.Context, args []string, s streams) int {
+	root := newRootCommand(s)
+	root.SetArgs(args)
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitPass
+	}
+	var ee *exitError
+	if !errors.As(err, &ee) {
+		// Whatever cobra itself objects to is a matter of usage.
+		ee = &exitError{code: exitUsage, err: err}
+	}
+	if ee.err != nil {
+		fmt.Fprintf(s.err, "trommel: %v\n", ee.err)
+	}
+	return ee.code
+}
+
+func newRootCommand(s streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "trommel",
+		Short:         "Tumble Kubernetes controllers through faults at exact moments",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(subcommands(s)...)
+	return root
+}

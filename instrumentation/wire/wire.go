@@ -1,0 +1,158 @@
+// Package wire holds the messages that travel between the hook, which is linked into API servers and
+// controllers, and the coordinator's monitor.
+//
+// Both sides speak net/rpc (gob) over yamux on one connection. The hook dials. On the first stream, which the
+// hook opens, the monitor serves [MonitorService]: Hello once, then Observe for every observation. On the second
+// stream, which the monitor opens after Hello, the hook serves [HookService]: Configure.
+//
+// Observe is answered when the coordinator releases the observation, so a held caller is nothing but an
+// unanswered call; when the session ends, every unanswered call of it ends too. Observations of one session are
+// sent in the order in which their callers arrived; nothing orders observations of different sessions but their
+// arrival at the monitor.
+//
+// The package is compiled into controllers of any age: it uses the standard library only and no language feature
+// newer than Go 1.16.
+package wire
+
+// ProtocolVersion is raised whenever a message changes its meaning. Hook and monitor must agree on it exactly.
+const ProtocolVersion = 1
+
+// Names of the RPC services.
+const (
+	MonitorService = "Monitor"
+	HookService    = "Hook"
+)
+
+// Environment variables by which a process learns where its coordinator is.
+const (
+	EnvCoordinator = "TROMMEL_COORDINATOR" // unix:///path or tcp://host:port; unset: the hook stays inert
+	EnvToken       = "TROMMEL_TOKEN"       // shared secret of this cluster
+	EnvIdentity    = "TROMMEL_IDENTITY"    // apiserver-1, or the controller's name
+	// EnvServiceAccountDir replaces /var/run/secrets/kubernetes.io/serviceaccount in rest.InClusterConfig.
+	EnvServiceAccountDir = "TROMMEL_SERVICEACCOUNT_DIR"
+)
+
+// Point is a kind of place in a process at which it reports.
+type Point string
+
+// The points.
+const (
+	APIServerRecv   Point = "apiServerRecv"   // an API server's watch cache takes in an event from etcd
+	ControllerRecv  Point = "controllerRecv"  // a controller's informer takes in an event
+	ControllerRead  Point = "controllerRead"  // a read from an informer's cache, or live from the API server
+	ControllerWrite Point = "controllerWrite" // a write to the API server
+	Reconcile       Point = "reconcile"       // one call of a reconciler
+	AnnotatedCall   Point = "annotatedCall"   // a function that the suite names
+)
+
+// Phase says on which side of the point the process stands.
+type Phase string
+
+// The phases.
+const (
+	Before Phase = "before"
+	After  Phase = "after"
+)
+
+// Operation is what happens to the object.
+type Operation string
+
+// The operations. Recv points report Create, Update and Delete; read points Get, List and Watch; write points Create, Update,
+// Patch, Apply, Delete and DeleteCollection.
+const (
+	Create           Operation = "create"
+	Update           Operation = "update"
+	Patch            Operation = "patch"
+	Apply            Operation = "apply"
+	Delete           Operation = "delete"
+	DeleteCollection Operation = "deleteCollection"
+	Get              Operation = "get"
+	List             Operation = "list"
+	Watch            Operation = "watch"
+)
+
+// Hello opens a session.
+type Hello struct {
+	ProtocolVersion int
+	Token           string
+	Identity        string
+	PID             int
+	Manifest        Manifest
+}
+
+// Welcome answers Hello. Reject, when not empty, says why the session is refused; the hook then stays inert and
+// does not dial again.
+type Welcome struct {
+	Reject    string
+	Session   uint64
+	Interests Interests
+}
+
+// Manifest lists the points compiled into a binary.
+type Manifest struct {
+	Builder string // version of Trommel that built it
+	Points  []CompiledPoint
+}
+
+// CompiledPoint is one hooked function.
+type CompiledPoint struct {
+	Point    Point
+	Module   string // k8s.io/client-go
+	Version  string // v0.36.3
+	File     string // tools/cache/controller.go
+	Line     int    // of the function in the unpatched file
+	Receiver string // *Request, or empty
+	Function string
+	Name     string // an annotated function's name in the suite, otherwise empty
+}
+
+// Interests is what a process has to report; everything else passes without a message.
+type Interests struct {
+	Generation uint64
+	Rules      []Rule
+}
+
+// Rule selects observations. An empty field selects all; Namespace and Name may hold '*' for any run of characters.
+type Rule struct {
+	Point      Point
+	Phase      Phase
+	Kind       string // singular, lower case: pod
+	Resource   string // plural, lower case: pods; a process that knows only one of Kind and Resource compares that one
+	Group      string // compared only where the process knows its object's group and AnyGroup is false
+	AnyGroup   bool
+	Namespace  string
+	Name       string
+	Operations []Operation
+	Reconciler string // see Observation.Reconciler; the rule's value may be a suffix of it
+	Call       string // annotated function's name in the suite
+}
+
+// Ack answers Configure: from its return on, new calls are judged by that generation of interests.
+type Ack struct{ Generation uint64 }
+
+// Observation is one report. The process that makes it waits until the monitor answers.
+type Observation struct {
+	Call        uint64 // pairs the before and the after of one call within a session; never 0
+	Point       Point
+	Phase       Phase
+	Operation   Operation
+	Group       string // empty also where unknown
+	GroupKnown  bool
+	Resource    string // plural, where known
+	Kind        string // lower case, where known
+	Namespace   string
+	Name        string // empty for lists and collections
+	Subresource string
+	Object      []byte // JSON: the new state (after a write: as the API server answered); for a deletion the last state
+	OldObject   []byte // JSON: the state before an update, where the process knows it
+	Live        bool   // a read that went to the API server rather than to the cache
+	Reconciler  string // package.(*Type) or the controller's name as controller-runtime knows it; empty where unknown
+	ReconcileID string
+	Request     string // namespace/name of the reconcile request
+	CallName    string // annotated function's name in the suite
+	Error       string // after: the error that the call returned
+	Code        int    // after a call to the API server: its HTTP status, 0 where unknown
+}
+
+// Release answers Observe.
+type Release struct{}
