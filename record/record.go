@@ -63,9 +63,17 @@ type Event struct {
 	// Exactly one of the following is set.
 	Observation *Observation `json:"observation,omitempty"`
 	Timeout     *Timeout     `json:"timeout,omitempty"`
+	Began       *int         `json:"began,omitempty"`      // index of the action that was fired and has waited out its waitBefore
 	Completed   *int         `json:"completed,omitempty"`  // index of the action that completed
-	SessionEnd  string       `json:"sessionEnd,omitempty"` // identity whose session ended
-	Released    *int         `json:"released,omitempty"`   // seq of an observation whose hold deadline passed
+	SessionEnd  *SessionEnd  `json:"sessionEnd,omitempty"` // a process is gone or has lost the coordinator
+	Expired     *int         `json:"expired,omitempty"`    // Seq of an observation whose hold deadline passed
+	End         bool         `json:"end,omitempty"`        // the plan is over: everything is released
+}
+
+// SessionEnd names the session that ended.
+type SessionEnd struct {
+	By      string `json:"by"`
+	Session uint64 `json:"session"`
 }
 
 // Observation is a wire observation with its origin. Objects are kept as JSON.
@@ -132,3 +140,13 @@ type Finding struct {
 	Subject string    `json:"subject,omitempty"` // controller, object key or step
 	Time    time.Time `json:"time,omitempty"`
 }
+
+// Names of oracles. Findings of the last two say that the run was not what its plan describes, not that the controller has a bug.
+const (
+	OracleWorkload  = "workload"
+	OracleInvariant = "invariant"
+	OracleCrash     = "crash"
+	OraclePanic     = "panic"
+	OracleAction    = "action"
+	OracleHold      = "hold"
+)

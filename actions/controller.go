@@ -1,0 +1,73 @@
+package actions
+
+import (
+	"context"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+type restartController struct {
+	controllers Controllers
+	name        string
+}
+
+func (a *restartController) Do(ctx context.Context) error {
+	if err := a.controllers.Kill(ctx, a.name); err != nil {
+		return err
+	}
+	return a.controllers.Start(ctx, a.name)
+}
+
+func (a *restartController) Undo(ctx context.Context) error {
+	// A Do that failed half way has left the controller down.
+	return a.controllers.Start(ctx, a.name)
+}
+
+type killController struct {
+	controllers Controllers
+	name        string
+}
+
+func (a *killController) Do(ctx context.Context) error   { return a.controllers.Kill(ctx, a.name) }
+func (a *killController) Undo(ctx context.Context) error { return a.controllers.Start(ctx, a.name) }
+
+type startController struct {
+	controllers Controllers
+	name        string
+}
+
+func (a *startController) Do(ctx context.Context) error { return a.controllers.Start(ctx, a.name) }
+func (a *startController) Undo(context.Context) error   { return nil }
+
+// reconnectController moves a controller to another API server: by a restart, as a rescheduled pod would be, or by cutting its
+// connections, as a load balancer does when a server goes away.
+type reconnectController struct {
+	controllers Controllers
+	name        string
+	apiServer   string
+	by          plan.Reconnect
+}
+
+func (a *reconnectController) Do(ctx context.Context) error {
+	if a.by == plan.ReconnectCut {
+		if err := a.controllers.Route(ctx, a.name, a.apiServer); err != nil {
+			return err
+		}
+		return a.controllers.CutConnections(ctx, a.name)
+	}
+	// Dead before it is routed: else a connection of its last moments could go to the new server.
+	if err := a.controllers.Kill(ctx, a.name); err != nil {
+		return err
+	}
+	if err := a.controllers.Route(ctx, a.name, a.apiServer); err != nil {
+		return err
+	}
+	return a.controllers.Start(ctx, a.name)
+}
+
+func (a *reconnectController) Undo(ctx context.Context) error {
+	if a.by == plan.ReconnectCut {
+		return nil
+	}
+	return a.controllers.Start(ctx, a.name)
+}

@@ -1,0 +1,46 @@
+package actions
+
+import (
+	"context"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// applyObject, patchObject and deleteObject are another client's write at the exact moment. They return when the API server has
+// answered.
+type applyObject struct {
+	objects Objects
+	object  map[string]any
+	file    string
+}
+
+func (a *applyObject) Do(ctx context.Context) error {
+	if a.file != "" {
+		return a.objects.ApplyFile(ctx, a.file)
+	}
+	return a.objects.Apply(ctx, a.object)
+}
+
+func (a *applyObject) Undo(context.Context) error { return nil }
+
+type patchObject struct {
+	objects     Objects
+	key         plan.ResourceKey
+	subresource string
+	patchType   string
+	patch       any
+}
+
+func (a *patchObject) Do(ctx context.Context) error {
+	return a.objects.Patch(ctx, a.key, a.subresource, a.patchType, a.patch)
+}
+
+func (a *patchObject) Undo(context.Context) error { return nil }
+
+type deleteObject struct {
+	objects Objects
+	key     plan.ResourceKey
+}
+
+func (a *deleteObject) Do(ctx context.Context) error { return a.objects.Delete(ctx, a.key) }
+func (a *deleteObject) Undo(context.Context) error   { return nil }

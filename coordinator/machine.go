@@ -1,0 +1,597 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/trommel-dev/trommel/expr"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Machine is the state machine of one plan. It decides; it does nothing: no goroutine, clock or I/O is in it, so that the
+// events of a recorded run lead to the same effects again.
+//
+// One goroutine owns a Machine.
+type Machine struct {
+	plan     *plan.Plan
+	watches  [][]watch // by action and graph node
+	next     int       // the action whose trigger is awaited; len(plan.Actions) when all have fired
+	blocked  int       // the synchronous action that must complete first; -1: none
+	trigger  *expr.Progress
+	counts   []int // matches since enabled, by graph node of the awaited trigger
+	misses   []miss
+	held     []heldObservation
+	pauses   []pause
+	reading  map[call]string // reads between their before and their after, with the controller that does them
+	pending  []int           // pauses that wait for reads to end, by action
+	finished []bool          // by action: completed
+	ended    bool
+}
+
+// watch is what one standing of a name in a trigger waits for.
+type watch struct {
+	definition *plan.Definition
+	matcher    *plan.Matcher // nil for triggers that look at no object
+	point      wire.Point
+	phase      wire.Phase
+}
+
+// call identifies one call of a process.
+type call struct{ session, id uint64 }
+
+// pause is a point at which observations are held until a resume.
+type pause struct {
+	action int // that began it
+	by     string
+	point  wire.Point
+	phase  wire.Phase
+	scope  *plan.ResourceKey // nil: everything
+}
+
+type heldObservation struct {
+	seq     int
+	session uint64
+	action  int // held until this action completes; -1: none
+	pause   int // held by the pause of this action; -1: none
+	origin  *record.Observation
+}
+
+// miss is the nearest miss of a node of the awaited trigger.
+type miss struct {
+	rank  int // 0 none, 1 the same type of object, 2 the same object
+	count int
+	text  string
+}
+
+// Effect is something that the coordinator has to do.
+type Effect interface{ effect() }
+
+// The effects.
+type (
+	// StartTimer asks for a record.Timeout event of that action and node after the definition's timeout.
+	StartTimer struct{ Action, Node int }
+	// Fire asks for the action to be carried out; FiredBy is the event that satisfied its trigger.
+	Fire struct{ Action, FiredBy int }
+	// Release lets the caller of a held observation go on.
+	Release struct{ Seq int }
+	// Hold tells that the observation is kept; Why is for people.
+	Hold struct {
+		Seq int
+		Why string
+	}
+	// Pausing tells that the pauses have changed, so that processes must be told what to report before the action
+	// goes on with its completion.
+	Pausing struct{ Action int }
+)
+
+func (StartTimer) effect() {}
+func (Fire) effect()       {}
+func (Release) effect()    {}
+func (Hold) effect()       {}
+func (Pausing) effect()    {}
+
+// NewMachine prepares a validated plan. It returns an error where a condition does not compile.
+func NewMachine(p *plan.Plan) (*Machine, error) {
+	m := &Machine{plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions))}
+	for i := range p.Actions {
+		a := &p.Actions[i]
+		byName := map[string]watch{}
+		for j := range a.Trigger.Definitions {
+			d := &a.Trigger.Definitions[j]
+			w := watch{definition: d}
+			switch d.Condition.Type {
+			case plan.OnTimeout, plan.OnNone:
+			default:
+				w.point, w.phase = wirePoint(d.Observe.Timing)
+				if w.point == "" {
+					return nil, fmt.Errorf("action %d, trigger %q: unknown timing %q", i+1, d.Name, d.Observe.Timing)
+				}
+				if w.point != wire.Reconcile && w.point != wire.AnnotatedCall {
+					var err error
+					if w.matcher, err = plan.NewMatcher(&d.Condition); err != nil {
+						return nil, fmt.Errorf("action %d, trigger %q: %w", i+1, d.Name, err)
+					}
+				}
+			}
+			byName[d.Name] = w
+		}
+		var nodes []watch
+		for n := range a.Trigger.Graph.Len() {
+			nodes = append(nodes, byName[a.Trigger.Graph.Name(n)])
+		}
+		m.watches = append(m.watches, nodes)
+	}
+	return m, nil
+}
+
+// Start enables the first action's trigger.
+func (m *Machine) Start() []Effect { return m.enable(0) }
+
+// Done reports whether every action has completed.
+func (m *Machine) Done() bool { return !slices.Contains(m.finished, false) }
+
+// Fired is the number of actions whose triggers were satisfied.
+func (m *Machine) Fired() int { return m.next }
+
+// WaitsForTimer reports whether the awaited trigger can still be satisfied, or be brought nearer, by a timeout alone, or an
+// action is being carried out: then the plan goes on without any observation.
+func (m *Machine) WaitsForTimer() bool {
+	for i := range m.next {
+		if !m.finished[i] {
+			return true
+		}
+	}
+	if m.trigger == nil {
+		return false
+	}
+	for _, n := range m.trigger.Enabled() {
+		if m.watches[m.next][n].definition.Condition.Type == plan.OnTimeout {
+			return true
+		}
+	}
+	return false
+}
+
+// Step judges one event. The event's Seq identifies its observation in later effects.
+func (m *Machine) Step(e record.Event) []Effect {
+	switch {
+	case e.Observation != nil:
+		return m.observe(e.Seq, e.Observation)
+	case e.Timeout != nil:
+		if m.ended || e.Timeout.Action != m.next || m.trigger == nil {
+			return nil // a timer of a trigger that was satisfied another way
+		}
+		return m.satisfy(e.Seq, []int{e.Timeout.Node})
+	case e.Began != nil:
+		return m.began(*e.Began)
+	case e.Completed != nil:
+		return m.completed(*e.Completed)
+	case e.SessionEnd != nil:
+		return m.sessionEnd(e.SessionEnd.Session)
+	case e.Expired != nil:
+		return m.expire(*e.Expired)
+	case e.End:
+		return m.end()
+	}
+	return nil
+}
+
+// enable makes the trigger of action i the awaited one. Triggers of the type none are satisfied on the spot, by the event
+// (none: 0) that enabled them.
+func (m *Machine) enable(firedBy int) []Effect {
+	m.trigger, m.counts, m.misses = nil, nil, nil
+	if m.ended || m.blocked >= 0 || m.next >= len(m.plan.Actions) {
+		return nil
+	}
+	graph := m.plan.Actions[m.next].Trigger.Graph
+	m.trigger = expr.NewProgress(graph)
+	m.counts = make([]int, graph.Len())
+	m.misses = make([]miss, graph.Len())
+	return m.nodesEnabled(firedBy, m.trigger.Enabled())
+}
+
+// nodesEnabled starts timers and satisfies what needs no event.
+func (m *Machine) nodesEnabled(seq int, nodes []int) []Effect {
+	var effects []Effect
+	var atOnce []int
+	for _, n := range nodes {
+		switch m.watches[m.next][n].definition.Condition.Type {
+		case plan.OnTimeout:
+			effects = append(effects, StartTimer{Action: m.next, Node: n})
+		case plan.OnNone:
+			atOnce = append(atOnce, n)
+		}
+	}
+	if len(atOnce) > 0 {
+		effects = append(effects, m.satisfy(seq, atOnce)...)
+	}
+	return effects
+}
+
+// satisfy marks nodes of the awaited trigger and fires the action when that was all.
+func (m *Machine) satisfy(seq int, nodes []int) []Effect {
+	enabled, _ := m.trigger.Satisfy(nodes...)
+	if !m.trigger.Done() {
+		return m.nodesEnabled(seq, enabled)
+	}
+	i := m.next
+	m.next++
+	effects := []Effect{Fire{Action: i, FiredBy: seq}}
+	if !m.plan.Actions[i].Async {
+		m.blocked = i
+	}
+	return append(effects, m.enable(seq)...)
+}
+
+func (m *Machine) observe(seq int, o *record.Observation) []Effect {
+	m.trackRead(o)
+	var effects []Effect
+	heldBy := -1
+	if m.trigger != nil && !m.ended {
+		var hits []int
+		for _, n := range m.trigger.Enabled() {
+			if m.matches(n, o) {
+				m.counts[n]++
+				if m.counts[n] >= max(1, m.watches[m.next][n].definition.Condition.Repeat) {
+					hits = append(hits, n)
+				}
+			}
+		}
+		if len(hits) > 0 {
+			effects = append(effects, m.satisfy(seq, hits)...)
+			// Also where this event only enabled a trigger of the type none, that action was fired by it.
+			if m.blocked >= 0 && firedBlocked(effects, m.blocked) {
+				heldBy = m.blocked
+			}
+		}
+	}
+	h := heldObservation{seq: seq, session: o.Session, action: heldBy, pause: m.pausedBy(o), origin: o}
+	if m.ended || (h.action < 0 && h.pause < 0) {
+		effects = append(effects, Release{Seq: seq})
+	} else {
+		m.held = append(m.held, h)
+		effects = append(effects, Hold{Seq: seq, Why: m.why(h)})
+	}
+	return append(effects, m.readsEnded()...)
+}
+
+func firedBlocked(effects []Effect, action int) bool {
+	for _, e := range effects {
+		if f, ok := e.(Fire); ok && f.Action == action {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Machine) why(h heldObservation) string {
+	if h.action >= 0 {
+		return fmt.Sprintf("until action %d (%s) is complete", h.action+1, m.plan.Actions[h.action].Type)
+	}
+	return fmt.Sprintf("paused by action %d", h.pause+1)
+}
+
+// matches judges an observation against a node of the awaited trigger and keeps the nearest miss.
+func (m *Machine) matches(node int, o *record.Observation) bool {
+	w := m.watches[m.next][node]
+	if w.definition.Condition.Type == plan.OnTimeout || w.definition.Condition.Type == plan.OnNone {
+		return false
+	}
+	if o.Point != w.point || o.Phase != w.phase || o.By != w.definition.Observe.ObserveBy {
+		return false
+	}
+	if r := w.definition.Observe.Reconciler; r != "" && !reconcilerMatches(r, o.Reconciler) {
+		m.missed(node, 1, fmt.Sprintf("%s came from reconciler %q, not %q", describe(o), o.Reconciler, r))
+		return false
+	}
+	if w.point == wire.AnnotatedCall {
+		return o.CallName == w.definition.Condition.Call
+	}
+	if w.point == wire.Reconcile {
+		return requestMatches(w.definition.Condition.ResourceKey, o)
+	}
+	key := w.definition.Condition.ResourceKey
+	if !key.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, o.Name) {
+		if o.Kind == key.Type {
+			m.missed(node, 1, fmt.Sprintf("%s is another object", describe(o)))
+		}
+		return false
+	}
+	if o.Phase == wire.After && o.Error != "" {
+		m.missed(node, 2, fmt.Sprintf("%s failed: %s", describe(o), o.Error))
+		return false
+	}
+	ok, why, err := w.matcher.Match(changeOf(o), o.OldObject, o.Object)
+	if err != nil {
+		m.missed(node, 2, fmt.Sprintf("%s: %v", describe(o), err))
+		return false
+	}
+	if !ok {
+		m.missed(node, 2, fmt.Sprintf("%s: %s", describe(o), why))
+	} else if repeat := w.definition.Condition.Repeat; repeat > 1 && m.counts[node]+1 < repeat {
+		m.missed(node, 2, fmt.Sprintf("%s matched %d of %d times", describe(o), m.counts[node]+1, repeat))
+	}
+	return ok
+}
+
+func (m *Machine) missed(node, rank int, text string) {
+	if rank < m.misses[node].rank {
+		return
+	}
+	m.misses[node] = miss{rank: rank, count: m.misses[node].count + 1, text: text}
+}
+
+// Waiting explains, one line a trigger, what the plan still waits for and what came nearest. Empty when all actions fired.
+func (m *Machine) Waiting() []string {
+	if m.next >= len(m.plan.Actions) {
+		return nil
+	}
+	a := m.plan.Actions[m.next]
+	head := fmt.Sprintf("action %d (%s %s)", m.next+1, a.Type, a.Target)
+	if m.trigger == nil {
+		return []string{head + ": its trigger was not enabled, because the action before it did not complete"}
+	}
+	var lines []string
+	for _, n := range m.trigger.Enabled() {
+		d := m.watches[m.next][n].definition
+		line := fmt.Sprintf("%s: trigger %q still waits for %s", head, d.Name, describeDefinition(d))
+		if miss := m.misses[n]; miss.rank > 0 {
+			line += fmt.Sprintf("; nearest miss of %d: %s", miss.count, miss.text)
+		} else if d.Condition.Type != plan.OnTimeout {
+			line += "; nothing like it was observed"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// trackRead keeps the set of reads that have begun and not ended.
+func (m *Machine) trackRead(o *record.Observation) {
+	if o.Point != wire.ControllerRead {
+		return
+	}
+	c := call{o.Session, o.Call}
+	if o.Phase == wire.Before {
+		// A read that a pause holds has not begun.
+		if m.pausedBy(o) < 0 {
+			m.reading[c] = o.By
+		}
+		return
+	}
+	delete(m.reading, c)
+}
+
+// readsEnded lets pauses take hold that waited for the reads under way.
+func (m *Machine) readsEnded() []Effect {
+	var effects []Effect
+	var kept []int
+	for _, i := range m.pending {
+		if m.isReading(m.plan.Actions[i].Target) {
+			kept = append(kept, i)
+			continue
+		}
+		effects = append(effects, m.pause(i)...)
+	}
+	m.pending = kept
+	return effects
+}
+
+func (m *Machine) isReading(by string) bool {
+	for _, b := range m.reading {
+		if b == by {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Machine) began(i int) []Effect {
+	a := &m.plan.Actions[i]
+	switch a.Type {
+	case plan.PauseController, plan.PauseAPIServer:
+		if a.AvoidOngoingRead && m.isReading(a.Target) {
+			m.pending = append(m.pending, i)
+			return nil
+		}
+		return m.pause(i)
+	case plan.ResumeController, plan.ResumeAPIServer:
+		return m.resume(i)
+	}
+	return nil
+}
+
+func pauseOf(i int, a *plan.Action) pause {
+	p := pause{action: i, by: a.Target, point: wire.APIServerRecv, phase: wire.Before}
+	if a.PauseAt != "" {
+		p.point, p.phase = wirePoint(a.PauseAt)
+	}
+	if a.PauseScope != "" && a.PauseScope != "*" {
+		key, _ := plan.ParseResourceKey(a.PauseScope) // validated with the plan
+		p.scope = &key
+	}
+	return p
+}
+
+func (m *Machine) pause(i int) []Effect {
+	m.pauses = append(m.pauses, pauseOf(i, &m.plan.Actions[i]))
+	return []Effect{Pausing{Action: i}}
+}
+
+// resume ends the pauses of the same target that have the same point and scope, where the action names them.
+func (m *Machine) resume(i int) []Effect {
+	a := &m.plan.Actions[i]
+	want := pauseOf(i, a)
+	var kept []pause
+	var effects []Effect
+	for _, p := range m.pauses {
+		same := p.by == want.by &&
+			(a.PauseAt == "" || (p.point == want.point && p.phase == want.phase)) &&
+			(want.scope == nil || (p.scope != nil && *p.scope == *want.scope))
+		if !same {
+			kept = append(kept, p)
+		}
+	}
+	m.pauses = kept
+	effects = append(effects, m.repause()...)
+	return append(effects, Pausing{Action: i})
+}
+
+// repause judges what is held against the pauses that are left.
+func (m *Machine) repause() []Effect {
+	var effects []Effect
+	var kept []heldObservation
+	for _, h := range m.held {
+		if h.pause >= 0 {
+			h.pause = m.pausedBy(h.origin)
+		}
+		if h.action < 0 && h.pause < 0 {
+			effects = append(effects, Release{Seq: h.seq})
+			if h.origin.Point == wire.ControllerRead && h.origin.Phase == wire.Before {
+				m.reading[call{h.origin.Session, h.origin.Call}] = h.origin.By
+			}
+			continue
+		}
+		kept = append(kept, h)
+	}
+	m.held = kept
+	return effects
+}
+
+func (m *Machine) pausedBy(o *record.Observation) int {
+	for _, p := range m.pauses {
+		if p.by != o.By || p.point != o.Point || p.phase != o.Phase {
+			continue
+		}
+		if p.scope == nil || p.scope.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, o.Name) || scopeCovers(p.scope, o) {
+			return p.action
+		}
+	}
+	return -1
+}
+
+// scopeCovers says whether a list or a collection, which names no object, can hold one of the scope.
+func scopeCovers(scope *plan.ResourceKey, o *record.Observation) bool {
+	if o.Name != "" || (o.Op != wire.List && o.Op != wire.DeleteCollection) {
+		return false
+	}
+	key := *scope
+	key.Name = "*"
+	if o.Namespace == "" {
+		key.Namespace = "*"
+	}
+	return key.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, "x")
+}
+
+func (m *Machine) completed(i int) []Effect {
+	m.finished[i] = true
+	var effects []Effect
+	if m.blocked == i {
+		m.blocked = -1
+		effects = append(effects, m.enable(0)...)
+	}
+	var kept []heldObservation
+	for _, h := range m.held {
+		if h.action == i {
+			// The pause that this very action began holds what fired it too, where it is in scope.
+			h.action, h.pause = -1, m.pausedBy(h.origin)
+			if h.pause < 0 || m.ended {
+				effects = append(effects, Release{Seq: h.seq})
+				continue
+			}
+			effects = append(effects, Hold{Seq: h.seq, Why: m.why(h)})
+		}
+		kept = append(kept, h)
+	}
+	m.held = kept
+	return effects
+}
+
+func (m *Machine) sessionEnd(session uint64) []Effect {
+	m.held = slices.DeleteFunc(m.held, func(h heldObservation) bool { return h.session == session })
+	for c := range m.reading {
+		if c.session == session {
+			delete(m.reading, c)
+		}
+	}
+	return m.readsEnded()
+}
+
+func (m *Machine) expire(seq int) []Effect {
+	for i, h := range m.held {
+		if h.seq == seq {
+			m.held = slices.Delete(m.held, i, i+1)
+			return []Effect{Release{Seq: seq}}
+		}
+	}
+	return nil
+}
+
+// end releases everything; nothing is held or fired afterwards.
+func (m *Machine) end() []Effect {
+	m.ended = true
+	m.pauses, m.pending = nil, nil
+	var effects []Effect
+	for _, h := range m.held {
+		effects = append(effects, Release{Seq: h.seq})
+	}
+	m.held = nil
+	return effects
+}
+
+// Rules is what the processes have to report now, by identity: everything that the plan's triggers name, from the start on, so
+// that enabling a trigger needs no round trip and near misses are known; reads, where a pause has to wait for them; and what
+// is paused at present. resolve completes a key's type (plural, group) as the cluster knows it.
+func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]wire.Rule {
+	rules := map[string][]wire.Rule{}
+	add := func(by string, r wire.Rule) { rules[by] = append(rules[by], r) }
+	if m.ended {
+		return rules
+	}
+	for i, nodes := range m.watches {
+		for _, w := range nodes {
+			if w.point == "" {
+				continue
+			}
+			by := w.definition.Observe.ObserveBy
+			rule := wire.Rule{Call: w.definition.Condition.Call, AnyGroup: true}
+			if w.definition.Condition.ResourceKey.Type != "" && w.point != wire.Reconcile {
+				rule = resolve(w.definition.Condition.ResourceKey)
+			}
+			rule.Point, rule.Phase = w.point, w.phase
+			add(by, rule)
+			if w.point == wire.ControllerWrite && w.phase == wire.After {
+				// The state before a write is looked up while its caller waits.
+				rule.Phase = wire.Before
+				add(by, rule)
+			}
+		}
+		a := &m.plan.Actions[i]
+		if a.AvoidOngoingRead {
+			for _, phase := range []wire.Phase{wire.Before, wire.After} {
+				add(a.Target, wire.Rule{Point: wire.ControllerRead, Phase: phase, AnyGroup: true})
+			}
+		}
+	}
+	for _, p := range m.pauses {
+		rule := wire.Rule{AnyGroup: true}
+		if p.scope != nil {
+			rule = resolve(*p.scope)
+			if p.point == wire.ControllerRead || p.point == wire.ControllerWrite {
+				// Lists and collections name no object.
+				all := rule
+				all.Point, all.Phase, all.Name = p.point, p.phase, ""
+				all.Operations = []wire.Operation{wire.List, wire.DeleteCollection}
+				add(p.by, all)
+			}
+		}
+		rule.Point, rule.Phase = p.point, p.phase
+		add(p.by, rule)
+	}
+	for _, list := range rules {
+		sort.SliceStable(list, func(i, j int) bool { return list[i].Point < list[j].Point })
+	}
+	return rules
+}

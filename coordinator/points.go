@@ -1,0 +1,115 @@
+package coordinator
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// wirePoint splits a plan's timing into the point and the phase that hooks report; an unknown timing gives empty ones.
+func wirePoint(t plan.Timing) (wire.Point, wire.Phase) {
+	phase := wire.Before
+	name, ok := strings.CutPrefix(string(t), "before")
+	if !ok {
+		phase = wire.After
+		if name, ok = strings.CutPrefix(string(t), "after"); !ok {
+			return "", ""
+		}
+	}
+	switch name {
+	case "APIServerRecv":
+		return wire.APIServerRecv, phase
+	case "ControllerRecv":
+		return wire.ControllerRecv, phase
+	case "ControllerRead":
+		return wire.ControllerRead, phase
+	case "ControllerWrite":
+		return wire.ControllerWrite, phase
+	case "Reconcile":
+		return wire.Reconcile, phase
+	case "AnnotatedCall":
+		return wire.AnnotatedCall, phase
+	}
+	return "", ""
+}
+
+// reconcilerMatches compares a plan's reconciler with what the hook knows, which may be the controller's name
+// ("database"), its type ("*controller.DatabaseReconciler") or both. Sieve writes the full name of the Reconcile method;
+// there the type is what counts.
+func reconcilerMatches(want, got string) bool {
+	if got == "" {
+		return false
+	}
+	if want == got || strings.HasSuffix(got, want) {
+		return true
+	}
+	_, typ, ok := strings.Cut(want, "(*")
+	if !ok {
+		return false
+	}
+	typ, _, _ = strings.Cut(typ, ")")
+	return strings.HasSuffix(strings.TrimSuffix(got, ")"), typ)
+}
+
+// requestMatches compares a resource key with the request of a reconcile. The request does not tell the type of its object, so
+// only namespace and name are compared; a zero key takes any.
+func requestMatches(key plan.ResourceKey, o *record.Observation) bool {
+	if key == (plan.ResourceKey{}) {
+		return true
+	}
+	namespace, name, ok := strings.Cut(o.Request, "/")
+	if !ok {
+		namespace, name = "", o.Request
+	}
+	return key.Matches(key.Type, key.Group, false, namespace, name)
+}
+
+// changeOf says what an observation did to its object. A patch or an apply creates the object where there was none.
+func changeOf(o *record.Observation) plan.Change {
+	switch o.Op {
+	case wire.Create:
+		return plan.Created
+	case wire.Delete, wire.DeleteCollection:
+		return plan.Deleted
+	case wire.Patch, wire.Apply:
+		if o.Point == wire.ControllerWrite && len(o.OldObject) == 0 {
+			return plan.Created
+		}
+	}
+	return plan.Updated
+}
+
+// describe names an observation for people.
+func describe(o *record.Observation) string {
+	verb := string(o.Op)
+	if o.Subresource != "" {
+		verb += " " + o.Subresource
+	}
+	object := fmt.Sprintf("%s/%s/%s", o.Kind, o.Namespace, o.Name)
+	switch o.Point {
+	case wire.Reconcile:
+		return fmt.Sprintf("%s reconcile of %s", o.Phase, o.Request)
+	case wire.AnnotatedCall:
+		return fmt.Sprintf("%s call of %s", o.Phase, o.CallName)
+	}
+	return fmt.Sprintf("%s of %s (%s %s at %s)", verb, object, o.Phase, o.Point, o.By)
+}
+
+// describeDefinition says in words what a trigger waits for.
+func describeDefinition(d *plan.Definition) string {
+	c := d.Condition
+	switch c.Type {
+	case plan.OnTimeout:
+		return "its timeout of " + c.Timeout.String()
+	case plan.OnAnnotatedCall:
+		return fmt.Sprintf("call %s, %s at %s", c.Call, d.Observe.Timing, d.Observe.ObserveBy)
+	}
+	s := fmt.Sprintf("%s of %s, %s at %s", c.Type, c.ResourceKey, d.Observe.Timing, d.Observe.ObserveBy)
+	if c.Repeat > 1 {
+		s += fmt.Sprintf(", %d times", c.Repeat)
+	}
+	return s
+}
