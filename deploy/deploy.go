@@ -25,6 +25,8 @@ type Target struct {
 	Coordinator string // wire.EnvCoordinator
 	Token       string // wire.EnvToken
 	Binary      string // absolute path of the executable
+	// Instrumented says that the binary has hooks, so that it is told where its coordinator is.
+	Instrumented bool
 }
 
 // Controller finds the controller's Deployment among the manifests, or generates one with its service account and role binding,
@@ -155,9 +157,6 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 	}
 	meta.Annotations[cluster.AnnotationBinaryPrefix+container.Name] = t.Binary
 
-	if spec.NodeSelector == nil {
-		spec.NodeSelector = map[string]string{}
-	}
 	// What the manifests ask of nodes (zones, architectures, control-plane nodes) speaks of other clusters.
 	spec.Affinity = nil
 	spec.TopologySpreadConstraints = nil
@@ -174,7 +173,7 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 	if c.WatchList != nil {
 		env["KUBE_FEATURE_WatchListClient"] = fmt.Sprint(*c.WatchList)
 	}
-	if c.Build != nil {
+	if t.Instrumented {
 		env[wire.EnvCoordinator] = t.Coordinator
 		env[wire.EnvToken] = t.Token
 		env[wire.EnvIdentity] = c.Name

@@ -74,12 +74,26 @@ func run(ctx context.Context, args []string, s streams) int {
 }
 
 func newRootCommand(s streams) *cobra.Command {
+	var o runOptions
 	root := &cobra.Command{
-		Use:           "trommel",
-		Short:         "Tumble Kubernetes controllers through faults at exact moments",
+		Use:   "trommel -p plan.yaml",
+		Short: "Tumble Kubernetes controllers through faults at exact moments",
+		Long: `Trommel runs declarative test plans against Kubernetes controllers: "when the API server has seen this and the controller
+has not yet done that, pause, kill, restart, reconnect". It needs Go, and neither Docker nor root.
+
+trommel -p plan.yaml is short for trommel run -p plan.yaml.`,
+		Example:       "  trommel -p plans/stale-deletion.yaml",
+		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if len(o.plans) == 0 {
+				return c.Help()
+			}
+			return runPlans(c.Context(), s, &o)
+		},
 	}
+	o.register(root)
 	root.AddCommand(subcommands(s)...)
 	return root
 }

@@ -1,0 +1,321 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/cluster/embedded"
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/report"
+	"github.com/trommel-dev/trommel/run"
+)
+
+// runOptions are the flags of `trommel run`, which stand on `trommel` itself too.
+type runOptions struct {
+	plans     []string
+	suite     string
+	variant   string
+	cluster   string
+	recordDir string
+	junit     string
+	verbose   bool
+}
+
+func (o *runOptions) register(c *cobra.Command) {
+	f := c.Flags()
+	f.StringArrayVarP(&o.plans, "plan", "p", nil, "plan `file` to run; may be given more than once")
+	f.StringVar(&o.suite, "suite", "", "suite `file` (default: the nearest trommel.yaml above the plan)")
+	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite, instead of the plan's")
+	f.StringVar(&o.cluster, "cluster", "", "run on the cluster of this `name`, started by `trommel cluster up` (default: one of the run's own)")
+	f.StringVar(&o.recordDir, "record", "", "`folder` for the run record (default: trommel-runs/<plan>-<time>)")
+	f.StringVar(&o.junit, "junit", "", "write the verdicts to this `file` as JUnit XML")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "log what the coordinator does")
+}
+
+func newRunCommand(s streams) *cobra.Command {
+	var o runOptions
+	c := &cobra.Command{
+		Use:   "run -p plan.yaml",
+		Short: "Run plans and give a verdict",
+		Long: `Run builds the suite's controllers with hooks, starts a control plane, runs the plan against them and gives a verdict.
+
+Exit codes: 0 pass, 1 bug, 2 bad plan or usage, 3 inconclusive (not all actions fired), 4 could not run.
+With several plans the exit code is that of the worst: could not run, bug, inconclusive, pass.`,
+		Example: `  trommel run -p plans/stale-deletion.yaml
+  trommel run -p plans/stale-deletion.yaml --variant fixed`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runPlans(c.Context(), s, &o) },
+	}
+	o.register(c)
+	return c
+}
+
+// loaded is a plan with its suite, ready to run.
+type loaded struct {
+	plan    *plan.Plan
+	suite   *plan.Suite
+	variant string
+}
+
+// load reads and validates a plan; every error is the user's.
+func (o *runOptions) load(file string) (*loaded, error) {
+	p, err := plan.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	suiteFile := o.suite
+	if suiteFile == "" {
+		if suiteFile, err = plan.FindSuite(file); err != nil {
+			return nil, err
+		}
+		if p.Suite != "" {
+			suiteFile = filepath.Join(filepath.Dir(file), p.Suite)
+		}
+	}
+	suite, err := plan.LoadSuite(suiteFile)
+	if err != nil {
+		return nil, err
+	}
+	variant := o.variant
+	if variant == "" {
+		variant = p.Variant
+	}
+	if variant != "" {
+		if suite, err = suite.WithVariant(variant); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.Validate(suite); err != nil {
+		return nil, err
+	}
+	return &loaded{p, suite, variant}, nil
+}
+
+func runPlans(ctx context.Context, s streams, o *runOptions) error {
+	if len(o.plans) == 0 {
+		return &exitError{exitUsage, errors.New("no plan given: trommel -p plan.yaml")}
+	}
+	if o.recordDir != "" && len(o.plans) > 1 {
+		return &exitError{exitUsage, errors.New("--record takes one plan; without it every plan gets a folder of its own")}
+	}
+	// All plans are read before the first one runs: a mistake in the last one is known at once.
+	var all []*loaded
+	var errs []error
+	for _, file := range o.plans {
+		l, err := o.load(file)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, l)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	worst := exitPass
+	var runs []*record.Run
+	for _, l := range all {
+		code, dir := runPlan(ctx, s, o, l)
+		if severity[code] > severity[worst] {
+			worst = code
+		}
+		if r, err := record.Open(dir); err == nil {
+			runs = append(runs, r)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if o.junit != "" {
+		if err := writeJUnit(o.junit, runs); err != nil {
+			return &exitError{exitCannotRun, err}
+		}
+	}
+	if worst != exitPass {
+		return &exitError{code: worst}
+	}
+	return nil
+}
+
+// severity orders exit codes from harmless to grave.
+var severity = map[int]int{exitPass: 0, exitInconclusive: 1, exitBug: 2, exitUsage: 3, exitCannotRun: 4}
+
+func writeJUnit(file string, runs []*record.Run) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if err := report.JUnit(f, runs); err != nil {
+		_ = f.Close()
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	return f.Close()
+}
+
+// runPlan runs one plan, says how it ended, and returns the exit code and the record's folder.
+func runPlan(ctx context.Context, s streams, o *runOptions, l *loaded) (code int, dir string) {
+	dir = o.recordDir
+	if dir == "" {
+		name := l.plan.TestName
+		if l.variant != "" {
+			name += "-" + l.variant
+		}
+		dir = filepath.Join("trommel-runs", name+"-"+time.Now().Format("20060102-150405.000"))
+	}
+	level := slog.LevelError
+	if o.verbose {
+		level = slog.LevelDebug
+	}
+	logger := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))
+	console := report.NewConsole(s.err)
+	title := l.plan.TestName
+	if l.variant != "" {
+		title += " (" + l.variant + ")"
+	}
+	console.Title(title)
+
+	binaries, controlPlane, err := build(ctx, l.suite, console)
+	if err != nil {
+		code := exitCannotRun
+		var compile *instrumentation.CompileError
+		if errors.As(err, &compile) {
+			err = fmt.Errorf("%w\n%s", err, strings.TrimSpace(compile.Output))
+		}
+		if ctx.Err() != nil {
+			err = errors.New("interrupted")
+		}
+		fmt.Fprintf(s.err, "trommel: %v\n", err)
+		return code, dir
+	}
+	if err := checkPoints(l, binaries); err != nil {
+		fmt.Fprintf(s.err, "trommel: %v\n", err)
+		return exitUsage, dir
+	}
+	meta, err := run.Run(ctx, run.Config{
+		Plan: l.plan, Suite: l.suite, Variant: l.variant, Binaries: binaries, RecordDir: dir, Version: version(),
+		Console: console, Logger: logger,
+		Cluster: func(ctx context.Context) (cluster.Cluster, error) {
+			return openCluster(ctx, o.cluster, l.suite, controlPlane, console)
+		},
+	})
+	if err != nil {
+		console.Failed(err)
+		var user *run.UserError
+		if errors.As(err, &user) {
+			return exitUsage, dir
+		}
+		return exitCannotRun, dir
+	}
+	r, err := record.Open(dir)
+	if err != nil {
+		fmt.Fprintf(s.err, "trommel: read run record: %v\n", err)
+		return exitCannotRun, dir
+	}
+	if err := report.Text(s.out, r); err != nil {
+		fmt.Fprintf(s.err, "trommel: %v\n", err)
+		return exitCannotRun, dir
+	}
+	fmt.Fprintf(s.err, "run record: %s\n", dir)
+	switch meta.Verdict {
+	case record.Pass:
+		return exitPass, dir
+	case record.Bug:
+		return exitBug, dir
+	case record.Inconclusive:
+		return exitInconclusive, dir
+	}
+	return exitCannotRun, dir
+}
+
+// build makes the control plane and the controllers, or finds them made.
+func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]run.Binary, string, error) {
+	console.Phase("build")
+	var controlPlane *instrumentation.Result
+	binaries := make([]run.Binary, len(suite.Controllers))
+	group, groupCtx := errgroup.WithContext(ctx)
+	// Two at once share the machine's cores and the Go build cache without harm.
+	group.Go(func() error {
+		var err error
+		controlPlane, err = instrumentation.BuildControlPlane(groupCtx, instrumentation.ControlPlaneConfig{Progress: console.Info})
+		if err != nil {
+			return fmt.Errorf("build control plane: %w", err)
+		}
+		return nil
+	})
+	for i := range suite.Controllers {
+		c := &suite.Controllers[i]
+		if c.Build == nil || c.Build.ControlPlane != "" {
+			continue
+		}
+		group.Go(func() error {
+			var calls []instrumentation.AnnotatedCall
+			for _, a := range c.AnnotatedCalls {
+				calls = append(calls, instrumentation.AnnotatedCall{Name: a.Name, Package: a.Package, Receiver: a.Receiver, Function: a.Function})
+			}
+			result, err := instrumentation.Build(groupCtx, instrumentation.BuildConfig{
+				Dir: filepath.Join(filepath.Dir(suite.File), c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
+				LDFlags: c.Build.LDFlags, Env: c.Build.Env, AnnotatedCalls: calls,
+				Progress: func(text string) { console.Info(c.Name + ": " + text) },
+			})
+			if err != nil {
+				return fmt.Errorf("build controller %q: %w", c.Name, err)
+			}
+			binaries[i] = run.Binary{Path: result.Binary, Manifest: &result.Manifest}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, "", err
+	}
+	for i := range suite.Controllers {
+		c := &suite.Controllers[i]
+		switch {
+		case c.Build == nil:
+			path := c.Binary
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(filepath.Dir(suite.File), path)
+			}
+			abs, err := filepath.Abs(path)
+			if err != nil {
+				return nil, "", err
+			}
+			if _, err := os.Stat(abs); err != nil {
+				return nil, "", fmt.Errorf("controller %q: binary: %w", c.Name, err)
+			}
+			binaries[i] = run.Binary{Path: abs}
+		case c.Build.ControlPlane != "":
+			// The multi-call binary goes by its own name.
+			path, err := instrumentation.Component(controlPlane, c.Build.ControlPlane)
+			if err != nil {
+				return nil, "", fmt.Errorf("controller %q: %w", c.Name, err)
+			}
+			binaries[i] = run.Binary{Path: path, Manifest: &controlPlane.Manifest}
+		}
+	}
+	return binaries, controlPlane.Binary, nil
+}
+
+// openCluster attaches to a running cluster or starts one for this run.
+func openCluster(ctx context.Context, name string, suite *plan.Suite, binary string, console *report.Console) (cluster.Cluster, error) {
+	if name != "" {
+		return embedded.Attach(ctx, name)
+	}
+	spec := suite.Cluster
+	return embedded.Start(ctx, embedded.Config{
+		Binary: binary, APIServers: spec.APIServers, Nodes: spec.Nodes, DisableControllers: spec.DisableControllers,
+		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs, ControllerManagerArgs: spec.ControllerManagerArgs,
+		Progress: console.Info,
+	})
+}

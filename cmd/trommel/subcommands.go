@@ -1,0 +1,40 @@
+package main
+
+import (
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// subcommands lists what trommel can do beside running plans.
+func subcommands(s streams) []*cobra.Command {
+	return []*cobra.Command{
+		newRunCommand(s),
+		newBuildCommand(s),
+		newClusterCommand(s),
+		newReplayCommand(s),
+		newVersionCommand(s),
+	}
+}
+
+// version is the module version that `go install` stamped in.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
+func newVersionCommand(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  trommel version",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			c.Println("trommel", version())
+			return nil
+		},
+	}
+}

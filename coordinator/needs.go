@@ -1,0 +1,48 @@
+package coordinator
+
+import (
+	"fmt"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// Need is a point that a plan needs in a process.
+type Need struct {
+	Point wire.Point
+	Call  string // of an annotated call
+	Where string // which part of the plan needs it, for people
+}
+
+// Needs lists the points that the plan needs in the process of that identity.
+func Needs(p *plan.Plan, identity string) []Need {
+	var needs []Need
+	for i := range p.Actions {
+		a := &p.Actions[i]
+		for j := range a.Trigger.Definitions {
+			d := &a.Trigger.Definitions[j]
+			if d.Observe.ObserveBy != identity {
+				continue
+			}
+			if point, _ := wirePoint(d.Observe.Timing); point != "" {
+				needs = append(needs, Need{Point: point, Call: d.Condition.Call, Where: fmt.Sprintf("action %d, trigger %q", i+1, d.Name)})
+			}
+		}
+		if a.Target == identity && (a.Type == plan.PauseController || a.Type == plan.ResumeController) {
+			if point, _ := wirePoint(a.PauseAt); point != "" {
+				needs = append(needs, Need{Point: point, Where: fmt.Sprintf("action %d, pauseAt", i+1)})
+			}
+		}
+	}
+	return needs
+}
+
+// In reports whether the point is compiled into the binary that the manifest describes.
+func (n Need) In(m wire.Manifest) bool {
+	for _, p := range m.Points {
+		if p.Point == n.Point && (n.Point != wire.AnnotatedCall || p.Name == n.Call) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,54 @@
+package coordinator
+
+import (
+	"fmt"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Replay walks recorded events through a new state machine and returns what it fired, in order.
+func Replay(p *plan.Plan, events []record.Event) ([]Fire, error) {
+	m, err := NewMachine(p)
+	if err != nil {
+		return nil, err
+	}
+	var fires []Fire
+	take := func(effects []Effect) {
+		for _, e := range effects {
+			if f, ok := e.(Fire); ok {
+				fires = append(fires, f)
+			}
+		}
+	}
+	take(m.Start())
+	for i, e := range events {
+		if e.Seq != i+1 {
+			return nil, fmt.Errorf("event %d of the record has the number %d: events are missing", i+1, e.Seq)
+		}
+		take(m.Step(e))
+	}
+	return fires, nil
+}
+
+// CompareReplay reports the first difference between what a replay fired and what the run did. An action that was fired but
+// never completed, because the run ended, is not in the record's actions; it counts as the same.
+func CompareReplay(fires []Fire, did []record.Action) error {
+	byIndex := map[int]record.Action{}
+	for _, a := range did {
+		byIndex[a.Index] = a
+	}
+	fired := map[int]bool{}
+	for _, f := range fires {
+		fired[f.Action] = true
+		if a, ok := byIndex[f.Action]; ok && a.FiredBy != f.FiredBy {
+			return fmt.Errorf("action %d was fired by event %d, the replay fires it by event %d", f.Action+1, a.FiredBy, f.FiredBy)
+		}
+	}
+	for _, a := range did {
+		if !fired[a.Index] {
+			return fmt.Errorf("action %d was fired by event %d, the replay does not fire it", a.Index+1, a.FiredBy)
+		}
+	}
+	return nil
+}

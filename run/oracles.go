@@ -1,0 +1,143 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/oracle"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// startRecorder begins to record the history of what the suite and the plan look at.
+func (r *runner) startRecorder(ctx context.Context) (*oracle.Recorder, error) {
+	keys := append([]plan.ResourceKey(nil), r.Suite.History...)
+	keys = append(keys, r.keys()...)
+	for _, i := range r.Suite.Invariants {
+		if i.On != nil {
+			keys = append(keys, *i.On)
+		}
+	}
+	// The whole of a type is recorded: invariants speak of what belongs to an object, and that has names of its own.
+	var types []plan.ResourceKey
+	for _, k := range keys {
+		t := plan.ResourceKey{Type: k.Type, Group: k.Group, Namespace: "*", Name: "*"}
+		if k.Type != "" && !slices.Contains(types, t) {
+			types = append(types, t)
+		}
+	}
+	recorder, err := oracle.StartRecorder(ctx, oracle.RecorderConfig{Objects: r.objects, Keys: types})
+	if err != nil {
+		return nil, fmt.Errorf("record history: %w", err)
+	}
+	r.later(func(context.Context) error { recorder.Close(); return nil })
+	return recorder, nil
+}
+
+func (r *runner) awaitEventually(ctx context.Context, recorder *oracle.Recorder) []record.Finding {
+	invariants, err := oracle.Compile(r.Suite.Invariants)
+	if err != nil {
+		return []record.Finding{{Oracle: record.OracleInvariant, Title: err.Error()}}
+	}
+	return invariants.WaitEventually(ctx, recorder, r.meta.WorkloadEnd)
+}
+
+// judgeHistory writes the history down and evaluates what must never or always hold.
+func (r *runner) judgeHistory(ctx context.Context, recorder *oracle.Recorder) error {
+	history, err := recorder.Stop(ctx)
+	if err != nil {
+		return fmt.Errorf("record history: %w", err)
+	}
+	for _, h := range history {
+		if err := r.writer.History(h); err != nil {
+			return fmt.Errorf("write run record: %w", err)
+		}
+	}
+	invariants, err := oracle.Compile(r.Suite.Invariants)
+	if err != nil {
+		return &UserError{err}
+	}
+	r.add(invariants.Check(history)...)
+	return nil
+}
+
+// judgeProcesses looks at how the controllers' processes ended.
+func (r *runner) judgeProcesses(ctx context.Context) error {
+	for _, c := range r.Suite.Controllers {
+		processes, err := r.cluster.Processes().Status(ctx, c.Name)
+		if err != nil {
+			return fmt.Errorf("status of controller %q: %w", c.Name, err)
+		}
+		r.processes = append(r.processes, processes...)
+		r.add(oracle.Exits(processes)...)
+	}
+	return nil
+}
+
+func oracleTail(p cluster.Process) string { return oracle.LogTail(p, 20) }
+
+// workloadLog is where the output of the workload's commands goes.
+func (r *runner) workloadLog() io.Writer {
+	f, err := os.Create(filepath.Join(r.RecordDir, record.LogsDir, "workload.log"))
+	if err != nil {
+		r.Logger.Warn("no log for the workload", "error", err)
+		return io.Discard
+	}
+	r.later(func(context.Context) error { return f.Close() })
+	return f
+}
+
+// keepLogs copies the logs of control plane and controllers into the run record, before the cluster's folder goes.
+func (r *runner) keepLogs() error {
+	logs := map[string]string{}
+	if dir := r.cluster.LogDir(); dir != "" {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if !e.IsDir() {
+				logs[filepath.Join(dir, e.Name())] = e.Name()
+			}
+		}
+	}
+	if node := r.cluster.Processes(); node != nil {
+		for _, c := range r.Suite.Controllers {
+			processes, err := node.Status(context.Background(), c.Name)
+			if err != nil {
+				continue
+			}
+			for _, p := range processes {
+				logs[p.LogFile] = fmt.Sprintf("%s-%s-%s.log", c.Name, p.Pod, p.Container)
+			}
+		}
+	}
+	for from, to := range logs {
+		if err := copyFile(from, filepath.Join(r.RecordDir, record.LogsDir, to)); err != nil {
+			return fmt.Errorf("keep log: %w", err)
+		}
+	}
+	return nil
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		_ = out.Close()
+		return err
+	}
+	return out.Close()
+}

@@ -1,0 +1,328 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/deploy"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/objects"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Binary is a controller's executable and the points compiled into it.
+type Binary struct {
+	Path     string
+	Manifest *wire.Manifest // nil: not instrumented
+}
+
+// instrumented lists the controllers that have hooks.
+func (r *runner) instrumented() []string {
+	var names []string
+	for i, c := range r.Suite.Controllers {
+		if r.Binaries[i].Manifest != nil {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// installManifests applies the suite's manifests but for the controllers' own Deployments, which it returns by controller.
+func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructured.Unstructured, error) {
+	var all []*unstructured.Unstructured
+	for _, path := range r.Suite.Manifests {
+		list, err := objects.Read(filepath.Join(filepath.Dir(r.Suite.File), path))
+		if err != nil {
+			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
+		}
+		all = append(all, list...)
+	}
+	address, token := r.cluster.Rendezvous()
+	own := map[string][]*unstructured.Unstructured{}
+	for i := range r.Suite.Controllers {
+		c := &r.Suite.Controllers[i]
+		var err error
+		own[c.Name], all, err = deploy.Controller(c, all, deploy.Target{
+			Coordinator: address, Token: token, Binary: r.Binaries[i].Path, Instrumented: r.Binaries[i].Manifest != nil,
+		})
+		if err != nil {
+			return nil, &UserError{err}
+		}
+	}
+	// Namespaces and definitions first: what follows may need them, in whatever order the files stand.
+	sort.SliceStable(all, func(i, j int) bool { return rank(all[i]) < rank(all[j]) })
+	for _, u := range all {
+		if err := r.applyManifest(ctx, u); err != nil {
+			return nil, err
+		}
+	}
+	return own, nil
+}
+
+func (r *runner) applyManifest(ctx context.Context, u *unstructured.Unstructured) error {
+	if _, err := r.objects.Apply(ctx, u); err != nil {
+		err = fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
+		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) || errors.Is(err, objects.ErrNotServed) {
+			return &UserError{err}
+		}
+		return err
+	}
+	return nil
+}
+
+func rank(u *unstructured.Unstructured) int {
+	switch u.GetKind() {
+	case "Namespace":
+		return 0
+	case "CustomResourceDefinition":
+		return 1
+	case "ServiceAccount", "ClusterRole", "Role":
+		return 2
+	}
+	return 3
+}
+
+// keys lists every resource key that the plan names.
+func (r *runner) keys() []plan.ResourceKey {
+	var keys []plan.ResourceKey
+	add := func(k plan.ResourceKey) {
+		if k.Type != "" && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	for _, a := range r.Plan.Actions {
+		for _, d := range a.Trigger.Definitions {
+			add(d.Condition.ResourceKey)
+		}
+		add(a.ResourceKey)
+		if a.PauseScope != "" && a.PauseScope != "*" {
+			key, _ := plan.ParseResourceKey(a.PauseScope) // validated with the plan
+			add(key)
+		}
+	}
+	return keys
+}
+
+// resolveTypes asks the cluster for every type that the plan names; all that it does not serve are reported at once.
+func (r *runner) resolveTypes(ctx context.Context) (func(plan.ResourceKey) wire.Rule, error) {
+	rules := map[plan.ResourceKey]wire.Rule{}
+	var errs []error
+	for _, key := range r.keys() {
+		t, err := r.objects.Resolve(ctx, key)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		rules[key] = wire.Rule{
+			Kind: strings.ToLower(t.Kind.Kind), Resource: t.Resource.Resource, Group: t.Resource.Group,
+			Namespace: key.Namespace, Name: key.Name,
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		if errors.Is(err, objects.ErrNotServed) {
+			return nil, &UserError{fmt.Errorf("%s: %w", r.Plan.File, err)}
+		}
+		return nil, err
+	}
+	return func(key plan.ResourceKey) wire.Rule { return rules[key] }, nil
+}
+
+// waitForAPIServers returns when every API server that has hooks has connected; a server that is there looks for a coordinator
+// every fraction of a second.
+func (r *runner) waitForAPIServers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
+	defer cancel()
+	for _, name := range r.cluster.APIServers() {
+		if err := r.coordinator.WaitConnected(ctx, name, 0); err != nil {
+			return fmt.Errorf("%s did not connect to the coordinator within %s: is its binary instrumented?", name, r.Suite.Timeouts.Ready)
+		}
+	}
+	return nil
+}
+
+// warmWatchCaches lists every type of the plan on every API server: the watch cache of a custom resource exists on a server only
+// after that server was asked for it, and without a cache there is nothing to be stale.
+func (r *runner) warmWatchCaches(ctx context.Context) error {
+	types := map[schema.GroupVersionResource]bool{}
+	for _, key := range r.keys() {
+		t, err := r.objects.Resolve(ctx, key)
+		if err != nil {
+			return err
+		}
+		types[t.Resource] = true
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, name := range r.cluster.APIServers() {
+		config, err := r.cluster.RESTConfig(name)
+		if err != nil {
+			return err
+		}
+		unthrottle(config)
+		client, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		for gvr := range types {
+			group.Go(func() error { return warm(ctx, client, gvr, name) })
+		}
+	}
+	return group.Wait()
+}
+
+// warm lists until the cache answers. A custom resource that was defined a moment ago is served by every server only after that
+// server has heard of it.
+func warm(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, server string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		_, err := client.Resource(gvr).List(ctx, metav1.ListOptions{ResourceVersion: "0", Limit: 1})
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil || !(apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)) {
+			return fmt.Errorf("fill the watch cache of %s on %s: %w", gvr.Resource, server, err)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// startControllers applies the controllers' Deployments and waits until each runs and, where it has hooks, has connected.
+func (r *runner) startControllers(ctx context.Context, own map[string][]*unstructured.Unstructured) error {
+	node := r.cluster.Processes()
+	if node == nil && len(r.Suite.Controllers) > 0 {
+		return fmt.Errorf("run controllers: %w", cluster.ErrNotSupported)
+	}
+	for i := range r.Suite.Controllers {
+		c := &r.Suite.Controllers[i]
+		for _, u := range own[c.Name] {
+			if err := r.applyManifest(ctx, u); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range r.Suite.Controllers {
+		if err := r.awaitController(ctx, r.Suite.Controllers[i].Name, r.Binaries[i].Manifest != nil, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitController returns when the controller runs and, if instrumented, has had more than `after` sessions and has one now. A controller
+// that exits instead gets an error with the end of its log.
+func (r *runner) awaitController(ctx context.Context, name string, instrumented bool, after int) error {
+	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
+	defer cancel()
+	connected := make(chan error, 1)
+	if instrumented {
+		go func() { connected <- r.coordinator.WaitConnected(ctx, name, after) }()
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-connected:
+			if err == nil {
+				return nil
+			}
+			return r.notConnected(ctx, name)
+		case <-tick.C:
+		case <-ctx.Done():
+			return r.notConnected(ctx, name)
+		}
+		processes, err := r.cluster.Processes().Status(ctx, name)
+		if err != nil {
+			continue // the deadline tells
+		}
+		var exits []cluster.Process
+		for _, p := range processes {
+			if p.Running() && !instrumented {
+				return nil
+			}
+			if !p.Running() && !p.Planned {
+				exits = append(exits, p)
+			}
+		}
+		// One early exit may be a matter of a cluster that is not quite there; more are the controller's.
+		if len(exits) >= 2 {
+			p := exits[len(exits)-1]
+			return fmt.Errorf("controller %q exits at once (exit code %d, %d starts); the end of its log:\n%s",
+				name, p.ExitCode, len(processes), oracleTail(p))
+		}
+	}
+}
+
+func (r *runner) notConnected(ctx context.Context, name string) error {
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	processes, err := r.cluster.Processes().Status(context.WithoutCancel(ctx), name)
+	if err != nil || len(processes) == 0 {
+		return fmt.Errorf("controller %q did not start within %s (timeouts.ready); its Deployment's pods:\n%s",
+			name, r.Suite.Timeouts.Ready, r.describePods(context.WithoutCancel(ctx), name))
+	}
+	p := processes[len(processes)-1]
+	state := "runs but did not connect"
+	if !p.Running() {
+		state = fmt.Sprintf("exited with code %d", p.ExitCode)
+	}
+	return fmt.Errorf("controller %q %s within %s (timeouts.ready); the end of its log:\n%s",
+		name, state, r.Suite.Timeouts.Ready, oracleTail(p))
+}
+
+// describePods tells what became of a controller's pods, for a controller that did not start.
+func (r *runner) describePods(ctx context.Context, name string) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	pods, err := r.objects.List(ctx, plan.ResourceKey{Type: "pod", Namespace: "*", Name: "*"})
+	if err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for _, p := range pods {
+		if p.GetAnnotations()[cluster.AnnotationController] != name {
+			continue
+		}
+		phase, _, _ := unstructured.NestedString(p.Object, "status", "phase")
+		message, _, _ := unstructured.NestedString(p.Object, "status", "message")
+		lines = append(lines, fmt.Sprintf("  %s/%s: %s %s", p.GetNamespace(), p.GetName(), phase, message))
+	}
+	if len(lines) == 0 {
+		return "  none (does its service account exist? is it admitted?)"
+	}
+	return strings.Join(lines, "\n")
+}
+
+// lookup reads the present state of the object that a controller is about to write.
+func (r *runner) lookup(ctx context.Context, o *wire.Observation) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	u, err := r.objects.Get(ctx, plan.ResourceKey{Type: o.Resource, Group: o.Group, Namespace: o.Namespace, Name: o.Name})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return u.MarshalJSON()
+}
+
+var _ = record.Pass

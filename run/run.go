@@ -1,0 +1,412 @@
+// Package run executes one plan once, from the build to the verdict: it puts the parts together that know nothing of each other.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/coordinator/monitor"
+	"github.com/trommel-dev/trommel/objects"
+	"github.com/trommel-dev/trommel/oracle"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/workload"
+)
+
+// settle is how long a plan whose workload has ended may go without any event before it counts as stuck.
+const settle = 8 * time.Second
+
+// teardownTimeout bounds each of undo and teardown; they run also when the run's context has ended.
+const teardownTimeout = 30 * time.Second
+
+// Console follows a run for people. Its methods must not block for long.
+type Console interface {
+	coordinator.Watcher
+	Phase(name string)
+	Info(text string)
+	Finding(f record.Finding)
+}
+
+// Config is what a run needs. All but Variant, Logger and KeepGoing are required.
+type Config struct {
+	Plan      *plan.Plan  // validated against Suite
+	Suite     *plan.Suite // with the variant merged in
+	Variant   string      // for the record
+	Binaries  []Binary    // of the suite's controllers, in order
+	Cluster   func(ctx context.Context) (cluster.Cluster, error)
+	RecordDir string // created; must not hold a record yet
+	Version   string // of Trommel, for the record
+	Console   Console
+	Logger    *slog.Logger
+}
+
+// UserError is a mistake in the plan or the suite that only the running cluster could show.
+type UserError struct{ Err error }
+
+func (e *UserError) Error() string { return e.Err.Error() }
+func (e *UserError) Unwrap() error { return e.Err }
+
+// Run executes the plan and returns the record's meta data, which hold the verdict. An error (also in the meta data, verdict error)
+// says that the run could not be carried out; the record then holds what there is. Teardown has been run in any case when Run
+// returns, also when ctx was cancelled.
+func Run(ctx context.Context, config Config) (*record.Meta, error) {
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	writer, err := record.Create(config.RecordDir)
+	if err != nil {
+		return nil, fmt.Errorf("create run record: %w", err)
+	}
+	r := &runner{Config: config, writer: writer, meta: record.Meta{
+		Plan: config.Plan.TestName, PlanFile: config.Plan.File, Suite: config.Suite.File, Variant: config.Variant,
+		Trommel: config.Version, Kubernetes: config.Suite.Cluster.KubernetesVersion, Started: time.Now(), Phases: []record.Phase{},
+	}}
+	err = r.run(ctx)
+	if err == nil && r.recordErr != nil {
+		err = r.recordErr
+	}
+	if err != nil {
+		r.meta.Verdict = record.Error
+		r.meta.Reason = err.Error()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("interrupted: %w", context.Cause(ctx))
+			r.meta.Reason = "interrupted"
+		}
+	}
+	r.meta.Ended = time.Now()
+	if closeErr := r.close(); err == nil && closeErr != nil {
+		err = fmt.Errorf("write run record: %w", closeErr)
+		r.meta.Verdict = record.Error
+	}
+	return &r.meta, err
+}
+
+type runner struct {
+	Config
+	writer    *record.Writer
+	meta      record.Meta
+	recordErr error
+
+	cluster     cluster.Cluster
+	monitor     *monitor.Monitor
+	coordinator *coordinator.Coordinator
+	objects     *objects.Client
+	findings    []record.Finding
+	undo        []func(context.Context) error // teardown, run in reverse order
+	phase       string
+	phaseStart  time.Time
+	processes   []cluster.Process // of all controllers, at the end
+}
+
+func (r *runner) close() error {
+	errs := []error{
+		r.writer.Findings(r.findings),
+		r.writer.Meta(r.meta),
+		r.writer.Close(),
+	}
+	return errors.Join(errs...)
+}
+
+// enter ends the current phase and begins the next one; an empty name only ends it.
+func (r *runner) enter(name string) {
+	if r.phase != "" {
+		r.meta.Phases = append(r.meta.Phases, record.Phase{Name: r.phase, Duration: time.Since(r.phaseStart)})
+	}
+	r.phase, r.phaseStart = name, time.Now()
+	if name != "" {
+		r.Console.Phase(name)
+	}
+}
+
+func (r *runner) add(findings ...record.Finding) {
+	for _, f := range findings {
+		r.findings = append(r.findings, f)
+		r.Console.Finding(f)
+	}
+}
+
+func (r *runner) later(f func(context.Context) error) { r.undo = append(r.undo, f) }
+
+// run carries the run out and tears down what it set up.
+func (r *runner) run(ctx context.Context) (err error) {
+	defer func() {
+		r.enter("teardown")
+		// The teardown is due also, and above all, when ctx has ended.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTimeout)
+		defer cancel()
+		for _, f := range slices.Backward(r.undo) {
+			if e := f(ctx); e != nil {
+				r.Logger.Error("teardown", "error", e)
+				err = errors.Join(err, fmt.Errorf("teardown: %w", e))
+			}
+		}
+		r.enter("")
+	}()
+	if err := r.writePlan(); err != nil {
+		return err
+	}
+	if err := r.startCluster(ctx); err != nil {
+		return err
+	}
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
+	return r.exercise(ctx)
+}
+
+func (r *runner) writePlan() error {
+	data, err := plan.Marshal(r.Plan)
+	if err != nil {
+		return fmt.Errorf("write plan: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(r.RecordDir, record.PlanFile), data, 0o644); err != nil {
+		return fmt.Errorf("write run record: %w", err)
+	}
+	suite, err := os.ReadFile(r.Suite.File)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(r.RecordDir, record.SuiteFile), suite, 0o644); err != nil {
+		return fmt.Errorf("write run record: %w", err)
+	}
+	return nil
+}
+
+func (r *runner) startCluster(ctx context.Context) error {
+	r.enter("cluster")
+	c, err := r.Cluster(ctx)
+	if err != nil {
+		return fmt.Errorf("start cluster: %w", err)
+	}
+	r.cluster = c
+	r.later(func(ctx context.Context) error { return c.Close(ctx) })
+	unlock, err := c.Lock()
+	if err != nil {
+		return err
+	}
+	r.later(func(context.Context) error { unlock(); return nil })
+
+	address, token := c.Rendezvous()
+	r.monitor, err = monitor.Listen(monitor.Config{Address: address, Token: token, Logger: r.Logger})
+	if err != nil {
+		return err
+	}
+	r.later(func(context.Context) error { return r.monitor.Close() })
+	return nil
+}
+
+// prepare brings everything into the state in which the workload may begin.
+func (r *runner) prepare(ctx context.Context) error {
+	config, err := r.cluster.RESTConfig(r.steadyAPIServer())
+	if err != nil {
+		return err
+	}
+	unthrottle(config)
+	if r.objects, err = objects.New(config); err != nil {
+		return err
+	}
+	if err := r.cleanLeftovers(ctx); err != nil {
+		return err
+	}
+	r.later(func(context.Context) error { return r.keepLogs() })
+	r.enter("manifests")
+	manifests, err := r.installManifests(ctx)
+	if err != nil {
+		return err
+	}
+	resolve, err := r.resolveTypes(ctx)
+	if err != nil {
+		return err
+	}
+	r.coordinator, err = coordinator.New(coordinator.Config{
+		Plan: r.Plan, Monitor: r.monitor, Controllers: r.instrumented(),
+		Tools: actions.Tools{
+			Controllers: &controllers{runner: r}, APIServers: &apiServers{runner: r}, Objects: &planWrites{runner: r},
+		},
+		Resolve: resolve, Lookup: r.lookup, Hold: r.Suite.Timeouts.Hold,
+		Recorder: r, Watcher: r.Console, Logger: r.Logger,
+	})
+	if err != nil {
+		return &UserError{err}
+	}
+	// The coordinator outlives ctx: teardown needs its word.
+	serve, stop := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- r.coordinator.Run(serve) }()
+	r.later(func(context.Context) error { stop(); return <-served })
+
+	if err := r.waitForAPIServers(ctx); err != nil {
+		return err
+	}
+	if err := r.warmWatchCaches(ctx); err != nil {
+		return err
+	}
+	r.enter("controllers")
+	return r.startControllers(ctx, manifests)
+}
+
+// exercise runs the workload with the plan, then the oracles.
+func (r *runner) exercise(ctx context.Context) error {
+	recorder, err := r.startRecorder(ctx)
+	if err != nil {
+		return err
+	}
+	r.enter("workload")
+	planCtx, cancel := context.WithTimeoutCause(ctx, r.Suite.Timeouts.Plan,
+		fmt.Errorf("workload and plan took longer than the suite's timeouts.plan (%s)", r.Suite.Timeouts.Plan))
+	defer cancel()
+	r.meta.WorkloadStart = time.Now()
+	if err := r.coordinator.Begin(ctx); err != nil {
+		return err
+	}
+	kubeconfig, err := r.cluster.Kubeconfig(r.steadyAPIServer())
+	if err != nil {
+		return err
+	}
+	findings, err := workload.Run(planCtx, workload.Config{
+		Suite: r.Suite, Workload: r.Plan.Workload, Objects: r.objects, Kubeconfig: kubeconfig,
+		Progress: r.Console.Info, Log: r.workloadLog(),
+	})
+	r.meta.WorkloadEnd = time.Now()
+	timedOut := planCtx.Err() != nil && ctx.Err() == nil
+	if err != nil && !timedOut {
+		return fmt.Errorf("workload: %w", err)
+	}
+	r.add(findings...)
+	var stuck string
+	if timedOut {
+		stuck = context.Cause(planCtx).Error()
+	} else if stuck, err = r.awaitPlan(planCtx); err != nil {
+		return err
+	}
+
+	r.enter("oracles")
+	status, err := r.coordinator.Status(ctx)
+	if err != nil {
+		return err
+	}
+	r.add(status.Findings...)
+	// What the plan has taken away is given back before the last look: a paused or killed controller could not bring about
+	// what "eventually" asks for.
+	if err := r.endPlan(ctx); err != nil {
+		return err
+	}
+	if len(findings) == 0 {
+		r.add(r.awaitEventually(ctx, recorder)...)
+	}
+	if err := r.judgeHistory(ctx, recorder); err != nil {
+		return err
+	}
+	if err := r.judgeProcesses(ctx); err != nil {
+		return err
+	}
+	r.conclude(status, stuck)
+	return nil
+}
+
+// awaitPlan waits until every action has completed. It gives up, and says why, when nothing has happened for a while that could
+// bring the plan forward.
+func (r *runner) awaitPlan(ctx context.Context) (stuck string, err error) {
+	for {
+		changed, err := r.coordinator.Changed(ctx)
+		if err != nil {
+			return context.Cause(ctx).Error(), ignoreDeadline(ctx, err)
+		}
+		s, err := r.coordinator.Status(ctx)
+		if err != nil {
+			return context.Cause(ctx).Error(), ignoreDeadline(ctx, err)
+		}
+		if s.Completed == s.Total {
+			return "", nil
+		}
+		quiet := time.Since(s.LastEvent)
+		if since := time.Since(r.meta.WorkloadEnd); since < quiet {
+			quiet = since
+		}
+		if !s.OnItsWay && quiet >= settle {
+			return "the workload is over and nothing that the plan looks at has happened since", nil
+		}
+		wait := settle - quiet
+		if s.OnItsWay {
+			wait = settle
+		}
+		select {
+		case <-changed:
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx).Error(), ignoreDeadline(ctx, ctx.Err())
+		}
+	}
+}
+
+// ignoreDeadline drops the error of a plan that ran out of time, which is an outcome and not a failure of the run.
+func ignoreDeadline(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+func (r *runner) endPlan(ctx context.Context) error {
+	if err := r.coordinator.End(ctx); err != nil {
+		return err
+	}
+	undo, cancel := context.WithTimeout(ctx, teardownTimeout)
+	defer cancel()
+	if err := r.coordinator.Undo(undo); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (r *runner) conclude(s coordinator.Status, stuck string) {
+	r.meta.Verdict, r.meta.Reason = oracle.Judge(r.findings, s.Fired == s.Total && s.Completed == s.Total)
+	if r.meta.Verdict != record.Inconclusive || s.Completed == s.Total {
+		return
+	}
+	r.meta.Reason = fmt.Sprintf("%d of %d actions fired", s.Fired, s.Total)
+	if stuck != "" {
+		r.meta.Reason += ": " + stuck
+	}
+	for _, line := range s.Waiting {
+		r.meta.Reason += "\n" + line
+	}
+}
+
+// Event implements coordinator.Recorder.
+func (r *runner) Event(e record.Event) error { return r.writer.Event(e) }
+
+// Action implements coordinator.Recorder.
+func (r *runner) Action(a record.Action) error { return r.writer.Action(a) }
+
+// steadyAPIServer is an API server that the plan leaves alone, for the run's own requests.
+func (r *runner) steadyAPIServer() string {
+	disturbed := map[string]bool{}
+	for _, a := range r.Plan.Actions {
+		switch a.Type {
+		case plan.PauseAPIServer, plan.KillAPIServer:
+			disturbed[a.Target] = true
+		}
+	}
+	for _, name := range r.cluster.APIServers() {
+		if !disturbed[name] {
+			return name
+		}
+	}
+	return r.cluster.APIServers()[0]
+}
+
+func unthrottle(config *rest.Config) {
+	config.QPS, config.Burst = -1, 0
+}
