@@ -1,0 +1,112 @@
+// Package expr turns the expression over trigger names of a test plan into a graph, and walks it.
+//
+// An expression joins names with ";" (sequence), "|" (either) and "&" (both); "&" binds tightest, then "|", then
+// ";". Parentheses group, blanks are free. A name consists of letters, digits, "_", "-" and "."; it may stand more
+// than once, and each standing is a node of its own.
+//
+// [Parse] reads the text, [Expr.Graph] compiles it, and a [Progress] is one walk through the graph. Everything
+// here is linear in the size of the expression and free of recursion over it, so an expression of 100,000 names or
+// 10,000 nested parentheses is as good as any other.
+package expr
+
+import (
+	"strings"
+)
+
+// Expr is a parsed expression. It is immutable.
+type Expr struct {
+	root  *term
+	names int
+}
+
+// operator says how the kids of a term are joined. Higher binds tighter.
+type operator uint8
+
+const (
+	sequence operator = iota // ";"
+	either                   // "|"
+	both                     // "&"
+	leaf                     // a name
+)
+
+func (o operator) String() string { return [...]string{";", "|", "&", "name"}[o] }
+
+// term is a node of the syntax tree: a name, or two or more kids joined by one operator. After Parse no kid of a
+// term has the term's own operator.
+type term struct {
+	op     operator
+	name   string
+	offset int // of the name in the text, in bytes
+	kids   []*term
+}
+
+// Name is one standing of a name in an expression's text.
+type Name struct {
+	Name   string
+	Offset int // in bytes
+}
+
+// Names returns the names in text order, each standing once; the index is the node number in the graph.
+func (e *Expr) Names() []Name {
+	names := make([]Name, 0, e.names)
+	e.walk(func(t *term) {
+		if t.op == leaf {
+			names = append(names, Name{t.name, t.offset})
+		}
+	}, nil, nil)
+	return names
+}
+
+// String returns the expression with as few parentheses as possible and no blanks. Parsing it gives an equal
+// expression.
+func (e *Expr) String() string {
+	var b strings.Builder
+	e.walk(
+		func(t *term) {
+			if t.op == leaf {
+				b.WriteString(t.name)
+			}
+		},
+		func(parent, t *term, i int) {
+			if i > 0 {
+				b.WriteString(parent.op.String())
+			}
+			if t.op < parent.op {
+				b.WriteByte('(')
+			}
+		},
+		func(parent, t *term) {
+			if t.op < parent.op {
+				b.WriteByte(')')
+			}
+		},
+	)
+	return b.String()
+}
+
+// walk visits the tree depth first and in text order: visit at each term, before and after around each kid.
+func (e *Expr) walk(visit func(*term), before func(parent, t *term, i int), after func(parent, t *term)) {
+	type frame struct {
+		t    *term
+		next int
+	}
+	visit(e.root)
+	stack := []frame{{t: e.root}}
+	for len(stack) > 0 {
+		top := &stack[len(stack)-1]
+		if top.next == len(top.t.kids) {
+			stack = stack[:len(stack)-1]
+			if len(stack) > 0 && after != nil {
+				after(stack[len(stack)-1].t, top.t)
+			}
+			continue
+		}
+		kid := top.t.kids[top.next]
+		if before != nil {
+			before(top.t, kid, top.next)
+		}
+		top.next++
+		visit(kid)
+		stack = append(stack, frame{t: kid})
+	}
+}
