@@ -124,7 +124,7 @@ type Action struct {
 type HistoryEntry struct {
 	Time            time.Time       `json:"time"`
 	ResourceVersion uint64          `json:"resourceVersion"`
-	Event           string          `json:"event"` // created, updated, deleted
+	Event           string          `json:"event"` // created, updated, deleted; existing: it was there when the recording began
 	Type            string          `json:"type"`  // singular lower case
 	Group           string          `json:"group,omitempty"`
 	Namespace       string          `json:"namespace,omitempty"`
@@ -132,21 +132,45 @@ type HistoryEntry struct {
 	Object          json.RawMessage `json:"object"`
 }
 
+// Events of a history.
+const (
+	Existing = "existing" // the object was there when the recording began
+	Created  = "created"
+	Updated  = "updated"
+	Deleted  = "deleted"
+)
+
 // Finding is something an oracle objects to.
 type Finding struct {
-	Oracle  string    `json:"oracle"` // workload, crash, panic, invariant, hold
+	Oracle  string    `json:"oracle"` // see the Oracle constants
 	Title   string    `json:"title"`  // one line
 	Detail  string    `json:"detail,omitempty"`
 	Subject string    `json:"subject,omitempty"` // controller, object key or step
 	Time    time.Time `json:"time,omitempty"`
 }
 
-// Names of oracles. Findings of the last two say that the run was not what its plan describes, not that the controller has a bug.
+// Names of oracles whose findings are bugs.
 const (
 	OracleWorkload  = "workload"
 	OracleInvariant = "invariant"
 	OracleCrash     = "crash"
 	OraclePanic     = "panic"
-	OracleAction    = "action"
-	OracleHold      = "hold"
 )
+
+// Names of oracles whose findings say that the run was not what its plan describes, not that the controller has a bug.
+const (
+	OracleAction         = "action"
+	OracleHold           = "hold"
+	OracleInvariantError = "invariant error" // an invariant that could not be evaluated even once
+	OracleLeadership     = "leadership"      // a controller that lost its leader election and therefore ended
+	OracleHistory        = "history"         // states that the recorder missed
+)
+
+// IsBug reports whether the finding speaks of the controller, rather than of the run.
+func (f Finding) IsBug() bool {
+	switch f.Oracle {
+	case OracleAction, OracleHold, OracleInvariantError, OracleLeadership, OracleHistory:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,110 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Run is a run record, read back.
+type Run struct {
+	Dir      string
+	Meta     Meta
+	Plan     []byte
+	Suite    []byte
+	Events   []Event
+	Actions  []Action
+	History  []HistoryEntry
+	Findings []Finding
+	// Truncated says that the run was killed: meta data or findings are missing, or a file ends within a line, which is left
+	// out.
+	Truncated bool
+}
+
+// Open reads the run record in the folder. What a killed run could not write any more is left empty; a folder without
+// observations is no run record.
+func Open(dir string) (*Run, error) {
+	r := &Run{Dir: dir}
+	if _, err := os.Stat(filepath.Join(dir, ObservationsFile)); err != nil {
+		return nil, fmt.Errorf("%s is no run record: %w", dir, err)
+	}
+	var err error
+	if r.Plan, err = r.whole(PlanFile); err != nil {
+		return nil, err
+	}
+	if r.Suite, err = r.whole(SuiteFile); err != nil {
+		return nil, err
+	}
+	for name, into := range map[string]any{MetaFile: &r.Meta, FindingsFile: &r.Findings} {
+		data, err := r.whole(name)
+		if err != nil {
+			return nil, err
+		}
+		if data == nil {
+			r.Truncated = true
+			continue
+		}
+		if err := json.Unmarshal(data, into); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+		}
+	}
+	if r.Events, err = readLines[Event](r, ObservationsFile); err != nil {
+		return nil, err
+	}
+	if r.Actions, err = readLines[Action](r, ActionsFile); err != nil {
+		return nil, err
+	}
+	if r.History, err = readLines[HistoryEntry](r, HistoryFile); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// whole reads a file; nil where there is none.
+func (r *Run) whole(name string) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(r.Dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+func readLines[T any](r *Run, name string) ([]T, error) {
+	path := filepath.Join(r.Dir, name)
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		r.Truncated = true
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	var all []T
+	in := bufio.NewReaderSize(f, 1<<20)
+	for number := 1; ; number++ {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			if len(line) > 0 {
+				r.Truncated = true
+			}
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var v T
+		if err := json.Unmarshal(line, &v); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, number, err)
+		}
+		all = append(all, v)
+	}
+}

@@ -1,0 +1,157 @@
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// Writer writes a run record. Its methods may be called concurrently; the lines of a file stand in the order of the calls.
+//
+// Every line reaches the operating system before its method returns, so a run that is killed leaves all that it had reported.
+// The first failure to write a file, such as a full disk, is returned by the call that met it and again by Close; the calls in between
+// return nil and write nothing more to that file, so that a run whose record is lost still ends properly.
+type Writer struct {
+	dir     string
+	events  lines
+	actions lines
+	history lines
+
+	mu  sync.Mutex
+	err error // of a whole file
+}
+
+// Create makes the folder with its empty files and its folder for logs. A folder that already holds a run record is refused.
+func Create(dir string) (*Writer, error) {
+	if err := os.MkdirAll(filepath.Join(dir, LogsDir), 0o755); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, ObservationsFile)); err == nil {
+		return nil, fmt.Errorf("%s already holds a run record", dir)
+	}
+	w := &Writer{dir: dir}
+	for name, l := range map[string]*lines{ObservationsFile: &w.events, ActionsFile: &w.actions, HistoryFile: &w.history} {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
+		if err != nil {
+			_ = w.Close()
+			return nil, err
+		}
+		l.file = f
+	}
+	return w, nil
+}
+
+// Dir is the record's folder.
+func (w *Writer) Dir() string { return w.dir }
+
+// LogFile is the path of a log of the record.
+func (w *Writer) LogFile(name string) string { return filepath.Join(w.dir, LogsDir, name) }
+
+// Event appends to the observations.
+func (w *Writer) Event(e Event) error { return w.events.append(e) }
+
+// Action appends to the actions.
+func (w *Writer) Action(a Action) error { return w.actions.append(a) }
+
+// History appends to the history.
+func (w *Writer) History(h HistoryEntry) error { return w.history.append(h) }
+
+// Plan writes the plan as it was run.
+func (w *Writer) Plan(data []byte) error { return w.whole(PlanFile, data) }
+
+// Suite writes the suite as it was run.
+func (w *Writer) Suite(data []byte) error { return w.whole(SuiteFile, data) }
+
+// Findings writes the findings; a later call replaces them.
+func (w *Writer) Findings(findings []Finding) error {
+	if findings == nil {
+		findings = []Finding{}
+	}
+	return w.json(FindingsFile, findings)
+}
+
+// Meta writes the description of the run; a later call replaces it.
+func (w *Writer) Meta(m Meta) error { return w.json(MetaFile, m) }
+
+func (w *Writer) json(name string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", name, err)
+	}
+	return w.whole(name, append(data, '\n'))
+}
+
+// whole replaces a file so that a reader sees the old or the new one and nothing in between.
+func (w *Writer) whole(name string, data []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := replace(filepath.Join(w.dir, name), data); err != nil {
+		w.err = errors.Join(w.err, err)
+		return err
+	}
+	return nil
+}
+
+func replace(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// Close closes the files. It returns every error that a call before has returned.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	err := w.err
+	w.mu.Unlock()
+	return errors.Join(err, w.events.close(), w.actions.close(), w.history.close())
+}
+
+// lines is a file of JSON lines. A line is one write, so a reader finds whole lines but perhaps for the last one.
+type lines struct {
+	mu   sync.Mutex
+	file *os.File
+	err  error // the first; nothing is written after it
+}
+
+func (l *lines) append(v any) error {
+	data, err := json.Marshal(v)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return nil
+	}
+	switch {
+	case l.file == nil:
+		err = os.ErrClosed
+	case err == nil:
+		_, err = l.file.Write(append(data, '\n'))
+	}
+	if err != nil {
+		l.err = fmt.Errorf("write run record: %w", err)
+	}
+	return l.err
+}
+
+func (l *lines) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.err
+	if l.file != nil {
+		err = errors.Join(err, l.file.Close())
+		l.file = nil
+	}
+	return err
+}
