@@ -21,6 +21,8 @@ type Plan struct {
 	Actions     []Action
 
 	File string // where it was read from; empty for built plans
+
+	source *source // of what was read from a file: where in it
 }
 
 // ActionType names what an action does.

@@ -1,0 +1,120 @@
+package plan
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+var (
+	typePattern      = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
+	groupPattern     = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
+	namespacePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+)
+
+// builtin are the usual types of Kubernetes itself: their plural, and whether they live in a namespace.
+var builtin = map[string]struct {
+	plural     string
+	namespaced bool
+}{
+	"pod": {"pods", true}, "service": {"services", true}, "configmap": {"configmaps", true}, "secret": {"secrets", true},
+	"event": {"events", true}, "endpoints": {"endpoints", true}, "serviceaccount": {"serviceaccounts", true},
+	"persistentvolumeclaim": {"persistentvolumeclaims", true}, "replicationcontroller": {"replicationcontrollers", true},
+	"deployment": {"deployments", true}, "replicaset": {"replicasets", true}, "statefulset": {"statefulsets", true},
+	"daemonset": {"daemonsets", true}, "controllerrevision": {"controllerrevisions", true}, "job": {"jobs", true},
+	"cronjob": {"cronjobs", true}, "poddisruptionbudget": {"poddisruptionbudgets", true}, "ingress": {"ingresses", true},
+	"networkpolicy": {"networkpolicies", true}, "lease": {"leases", true}, "endpointslice": {"endpointslices", true},
+	"role": {"roles", true}, "rolebinding": {"rolebindings", true}, "horizontalpodautoscaler": {"horizontalpodautoscalers", true},
+	"node": {"nodes", false}, "namespace": {"namespaces", false}, "persistentvolume": {"persistentvolumes", false},
+	"clusterrole": {"clusterroles", false}, "clusterrolebinding": {"clusterrolebindings", false},
+	"storageclass": {"storageclasses", false}, "priorityclass": {"priorityclasses", false},
+	"customresourcedefinition": {"customresourcedefinitions", false}, "volumeattachment": {"volumeattachments", false},
+}
+
+var singular = func() map[string]string {
+	m := map[string]string{}
+	for s, b := range builtin {
+		if b.plural != s {
+			m[b.plural] = s
+		}
+	}
+	return m
+}()
+
+// ParseResourceKey reads type[.group]/namespace/name. The namespace is empty for cluster scope; it may be "*", and the
+// name may hold "*".
+func ParseResourceKey(s string) (ResourceKey, error) {
+	parts := strings.Split(s, "/")
+	if len(parts) != 3 {
+		return ResourceKey{}, fmt.Errorf("%q is no type/namespace/name such as pod/default/web-0 or node//n1", s)
+	}
+	k := ResourceKey{Namespace: parts[1], Name: parts[2]}
+	k.Type, k.Group, _ = strings.Cut(parts[0], ".")
+	switch lower := strings.ToLower(k.Type); {
+	case k.Type == "":
+		return ResourceKey{}, fmt.Errorf("%q has no type; write type/namespace/name", s)
+	case singular[lower] != "" && k.Group == "":
+		return ResourceKey{}, fmt.Errorf("%q: a type is in the singular; write %s/%s/%s", s, singular[lower], parts[1], parts[2])
+	case lower != k.Type:
+		return ResourceKey{}, fmt.Errorf("%q: a type is in lower case; write %s/%s/%s", s, strings.ToLower(parts[0]), parts[1], parts[2])
+	case !typePattern.MatchString(k.Type):
+		return ResourceKey{}, fmt.Errorf("%q: %q is no resource type", s, k.Type)
+	case strings.Contains(parts[0], ".") && !groupPattern.MatchString(k.Group):
+		return ResourceKey{}, fmt.Errorf("%q: %q is no API group", s, k.Group)
+	case k.Namespace != "" && k.Namespace != "*" && !namespacePattern.MatchString(k.Namespace):
+		return ResourceKey{}, fmt.Errorf("%q: %q is no namespace", s, k.Namespace)
+	case k.Name == "":
+		return ResourceKey{}, fmt.Errorf("%q has no name; write * for all", s)
+	case strings.ContainsAny(k.Name, " \t\r\n%"):
+		return ResourceKey{}, fmt.Errorf("%q: %q is no name", s, k.Name)
+	}
+	if b, ok := builtin[k.Type]; ok && k.Group == "" {
+		if b.namespaced && k.Namespace == "" {
+			return ResourceKey{}, fmt.Errorf("%q: a %s lives in a namespace; write %s/default/%s", s, k.Type, k.Type, k.Name)
+		}
+		if !b.namespaced && k.Namespace != "" && k.Namespace != "*" {
+			return ResourceKey{}, fmt.Errorf("%q: a %s has no namespace; write %s//%s", s, k.Type, k.Type, k.Name)
+		}
+	}
+	return k, nil
+}
+
+// IsZero reports whether the key is not given.
+func (k ResourceKey) IsZero() bool { return k == ResourceKey{} }
+
+// HasWildcard reports whether the key may stand for several objects.
+func (k ResourceKey) HasWildcard() bool { return k.Namespace == "*" || strings.Contains(k.Name, "*") }
+
+// Matches reports whether the key stands for the object. The type is compared in singular lower case; the group only
+// where both the key and the caller know one.
+func (k ResourceKey) Matches(typ, group string, groupKnown bool, namespace, name string) bool {
+	return k.Type == typ &&
+		(k.Group == "" || !groupKnown || k.Group == group) &&
+		(k.Namespace == "*" || k.Namespace == namespace) &&
+		glob(k.Name, name)
+}
+
+// glob matches a pattern in which "*" stands for any run of characters.
+func glob(pattern, s string) bool {
+	star, mark := -1, 0
+	p, i := 0, 0
+	for i < len(s) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, mark = p, i
+			p++
+		case p < len(pattern) && pattern[p] == s[i]:
+			p++
+			i++
+		case star >= 0:
+			mark++
+			p, i = star+1, mark
+		default:
+			return false
+		}
+	}
+	for p < len(pattern) && pattern[p] == '*' {
+		p++
+	}
+	return p == len(pattern)
+}

@@ -1,0 +1,786 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/cel"
+)
+
+// The words that stand for values in prevState and curState.
+const (
+	Present = "$present" // has a value
+	Absent  = "$absent"  // has none; null says the same
+)
+
+// EventKind is what an observation says has happened to an object.
+type EventKind string
+
+// The kinds of events. A patch and a server-side apply are creations or updates, as they come out.
+const (
+	Created EventKind = "created"
+	Updated EventKind = "updated"
+	Deleted EventKind = "deleted"
+	Read    EventKind = "read" // nothing has: a controller looks at it
+)
+
+// Matcher decides whether an event satisfies a condition on an object. It is the only place where prevState,
+// curState, $present, $absent and where are given their meaning; type, name and repeat are not its business.
+//
+// A state is a piece of an object, and an object contains it when it contains all its fields:
+//
+//	state           contained in an object that has there
+//	2               2, 2.0 or 2e0, and no text
+//	"2"             the text "2" alone; so a quantity is compared as it is written
+//	true, "text"    the same
+//	$present        anything but null
+//	$absent, null   null, or nothing, or nothing on the way to it
+//	{}              a mapping, whatever it holds
+//	{a: …, b: …}    at a what a says, and at b what b says; other fields are free
+//	[]              a list, whatever it holds
+//	[x, y]          x first and y second; further items are free, the order counts
+//
+// A state's fields are what stands in the right places of this table: its values and its empty mappings and lists.
+//
+//	condition             event     satisfied when
+//	onObjectCreation      created   the new object contains curState
+//	onObjectDeletion      deleted   the last object contains prevState
+//	onObjectUpdate        updated   the old object contains prevState, the new one contains curState, and each field
+//	                                that only one of them names has another value in the old object than in the new
+//	onAnyFieldModified    updated   of some field of prevState the old object had the given value and the new one has not
+//	onAllFieldsModified   updated   of every field of prevState the same
+//
+// A state that is not given is contained in everything and names nothing, so an update without either matches any
+// update. A state {metadata: {}} names metadata, and what it names both states may name: naming it in one and a field
+// below it in the other leaves that field the only one that has to change.
+//
+// Where the process does not know the object's state before an update, the update matches if it can: whatever would
+// need the old object is taken for granted, but a field named by prevState alone must not still have its value.
+// A read is judged in the same way: a condition on creation or update asks for what is found, a condition on deletion
+// for what is not found.
+//
+// where is evaluated last, with object (for a deletion the last state) and oldObject (null where there is none or it
+// is not known). An error in its evaluation, such as a field that is missing, counts as false.
+//
+// A Matcher is immutable and safe for concurrent use.
+type Matcher struct {
+	kind   TriggerType
+	root   *probe
+	probes int
+	prev   *state
+	cur    *state
+	where  cel.Program
+}
+
+// NewMatcher compiles a condition on an object. The condition must have passed Validate; what it would refuse is an
+// error here too.
+func NewMatcher(c *Condition) (*Matcher, error) {
+	switch c.Type {
+	case OnObjectCreation, OnObjectUpdate, OnObjectDeletion, OnAnyFieldModified, OnAllFieldsModified:
+	default:
+		return nil, fmt.Errorf("a %s trigger has no object to match", c.Type)
+	}
+	m := &Matcher{kind: c.Type, root: &probe{}, probes: 1}
+	var err error
+	if c.PrevState != nil {
+		if m.prev, err = m.compile(c.PrevState); err != nil {
+			return nil, fmt.Errorf("prevState: %w", err)
+		}
+	}
+	if c.CurState != nil {
+		if m.cur, err = m.compile(c.CurState); err != nil {
+			return nil, fmt.Errorf("curState: %w", err)
+		}
+	}
+	m.prev.only(m.cur)
+	m.cur.only(m.prev)
+	if (c.Type == OnAnyFieldModified || c.Type == OnAllFieldsModified) && (m.prev == nil || len(m.prev.fields) == 0) {
+		return nil, fmt.Errorf("%s needs prevState with a field in it", c.Type)
+	}
+	if c.Where != "" {
+		ast, err := compileCEL(whereEnv(), c.Where, cel.BoolType)
+		if err != nil {
+			return nil, err
+		}
+		if m.where, err = whereEnv().Program(ast, cel.CostLimit(celCostLimit)); err != nil {
+			return nil, fmt.Errorf("where: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// Match reports whether the event matches. Old and new are the object's states in JSON: old is nil for a creation and
+// where it is not known; new is the last state for a deletion, and nil for a read that found nothing. Where it does not
+// match, miss says in one line what is missing ("spec.replicas is 3, not 2"). The error is about JSON that is none.
+func (m *Matcher) Match(kind EventKind, old, new []byte) (ok bool, miss string, err error) {
+	if miss := m.kindMiss(kind, new); miss != "" {
+		return false, miss, nil
+	}
+	if kind == Deleted {
+		// The last state is what prevState is about.
+		if len(old) == 0 {
+			old = new
+		}
+	} else if len(new) == 0 && kind != Read {
+		return false, "the object's state is not known there", nil
+	}
+	if m.prev != nil || m.cur != nil {
+		space := make([][]byte, 2*m.probes)
+		v := values{old: space[:m.probes], new: space[m.probes:], oldKnown: len(old) > 0, newKnown: len(new) > 0}
+		if v.oldKnown {
+			if err := extract(old, m.root, v.old); err != nil {
+				return false, "", fmt.Errorf("old object: %w", err)
+			}
+		}
+		if v.newKnown {
+			if err := extract(new, m.root, v.new); err != nil {
+				return false, "", fmt.Errorf("object: %w", err)
+			}
+		}
+		if miss := m.stateMiss(kind, &v); miss != "" {
+			return false, miss, nil
+		}
+	}
+	if m.where != nil {
+		miss, err := m.whereMiss(kind, old, new)
+		if miss != "" || err != nil {
+			return false, miss, err
+		}
+	}
+	return true, "", nil
+}
+
+func (m *Matcher) kindMiss(kind EventKind, new []byte) string {
+	want := Updated
+	switch m.kind {
+	case OnObjectCreation:
+		want = Created
+	case OnObjectDeletion:
+		want = Deleted
+	}
+	if kind == Read {
+		if found := len(new) > 0; found == (want == Deleted) {
+			return map[bool]string{true: "it was found", false: "it was not found"}[found]
+		}
+		return ""
+	}
+	if kind != want {
+		return fmt.Sprintf("it was %s, not %s", kind, want)
+	}
+	return ""
+}
+
+// values are what the two objects have at the probed places; nil stands for nothing.
+type values struct {
+	old, new           [][]byte
+	oldKnown, newKnown bool
+}
+
+func (m *Matcher) stateMiss(kind EventKind, v *values) string {
+	switch m.kind {
+	case OnObjectDeletion:
+		if m.prev != nil && v.oldKnown {
+			return m.prev.miss(v.old, "was")
+		}
+		return ""
+	case OnObjectCreation:
+		if m.cur != nil {
+			return m.cur.miss(v.new, "is")
+		}
+		return ""
+	case OnAnyFieldModified, OnAllFieldsModified:
+		return m.lostMiss(v)
+	}
+	if m.cur != nil {
+		if miss := m.cur.miss(v.new, "is"); miss != "" {
+			return miss
+		}
+	}
+	if m.prev != nil && v.oldKnown {
+		if miss := m.prev.miss(v.old, "was"); miss != "" {
+			return miss
+		}
+	}
+	for _, s := range []*state{m.prev, m.cur} {
+		if s == nil {
+			continue
+		}
+		for _, f := range s.fields {
+			switch {
+			case !f.only:
+			case v.oldKnown && sameJSON(v.old[f.at], v.new[f.at]):
+				return fmt.Sprintf("%s did not change: it is %s", f.path, show(v.new[f.at]))
+			case !v.oldKnown && s == m.prev && f.holds(v.new[f.at]):
+				return fmt.Sprintf("%s is still %s", f.path, show(v.new[f.at]))
+			}
+		}
+	}
+	return ""
+}
+
+// lostMiss decides onAnyFieldModified and onAllFieldsModified.
+func (m *Matcher) lostMiss(v *values) string {
+	miss := ""
+	for _, f := range m.prev.fields {
+		this := ""
+		switch {
+		case v.oldKnown && !f.holds(v.old[f.at]):
+			this = fmt.Sprintf("%s was %s before, not %s", f.path, show(v.old[f.at]), f.want)
+		case f.holds(v.new[f.at]):
+			this = fmt.Sprintf("%s is still %s", f.path, show(v.new[f.at]))
+		}
+		if this == "" && m.kind == OnAnyFieldModified {
+			return ""
+		}
+		if miss == "" {
+			miss = this
+		}
+	}
+	return miss
+}
+
+func (m *Matcher) whereMiss(kind EventKind, old, new []byte) (string, error) {
+	vars := map[string]any{"object": nil, "oldObject": nil}
+	for name, raw := range map[string][]byte{"object": new, "oldObject": old} {
+		if len(raw) == 0 || name == "oldObject" && kind == Created {
+			continue
+		}
+		v, err := decodeJSON(raw)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		vars[name] = v
+	}
+	out, _, err := m.where.Eval(vars)
+	if err != nil {
+		return "where: " + err.Error(), nil
+	}
+	if out.Value() != true {
+		return "where is false", nil
+	}
+	return "", nil
+}
+
+// probe is a place in an object that a state names, or leads through.
+type probe struct {
+	at    int // in values
+	path  string
+	keys  []string
+	kids  []*probe // by key
+	items []*probe // by index
+}
+
+func (p *probe) key(m *Matcher, key string) *probe {
+	if i := slices.Index(p.keys, key); i >= 0 {
+		return p.kids[i]
+	}
+	path := key
+	if strings.ContainsAny(key, ".[]\" ") {
+		path = "[" + strconv.Quote(key) + "]"
+	} else if p.path != "" {
+		path = "." + key
+	}
+	kid := &probe{at: m.probes, path: p.path + path}
+	m.probes++
+	p.keys, p.kids = append(p.keys, key), append(p.kids, kid)
+	return kid
+}
+
+func (p *probe) item(m *Matcher, i int) *probe {
+	for len(p.items) <= i {
+		p.items = append(p.items, &probe{at: m.probes, path: fmt.Sprintf("%s[%d]", p.path, len(p.items))})
+		m.probes++
+	}
+	return p.items[i]
+}
+
+// state is a compiled prevState or curState.
+type state struct {
+	fields []field
+	named  map[int]bool // every place that the state names or leads through
+}
+
+// field is one field of a state.
+type field struct {
+	at   int
+	path string
+	want wanted
+	only bool // no field of the other state is at or below this place, nor leads through it
+}
+
+func (m *Matcher) compile(v any) (*state, error) {
+	if _, ok := v.(map[string]any); !ok {
+		return nil, errors.New("a state is a mapping, a piece of the object")
+	}
+	s := &state{named: map[int]bool{}}
+	return s, m.collect(s, m.root, v)
+}
+
+func (m *Matcher) collect(s *state, p *probe, v any) error {
+	s.named[p.at] = true
+	switch v := v.(type) {
+	case map[string]any:
+		keys := make([]string, 0, len(v))
+		for k := range v {
+			keys = append(keys, k)
+		}
+		sort.Strings(keys)
+		for _, k := range keys {
+			if err := m.collect(s, p.key(m, k), v[k]); err != nil {
+				return err
+			}
+		}
+		if len(v) > 0 || p == m.root {
+			return nil
+		}
+	case []any:
+		for i, item := range v {
+			if err := m.collect(s, p.item(m, i), item); err != nil {
+				return err
+			}
+		}
+		if len(v) > 0 {
+			return nil
+		}
+	}
+	w, err := newWanted(v)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.path, err)
+	}
+	s.fields = append(s.fields, field{at: p.at, path: p.path, want: w})
+	return nil
+}
+
+// only marks the fields that the other state does not name.
+func (s *state) only(other *state) {
+	if s == nil {
+		return
+	}
+	for i := range s.fields {
+		s.fields[i].only = other == nil || !other.named[s.fields[i].at]
+	}
+}
+
+// miss says what of the state the values lack.
+func (s *state) miss(at [][]byte, is string) string {
+	for _, f := range s.fields {
+		if !f.holds(at[f.at]) {
+			return fmt.Sprintf("%s %s %s, not %s", f.path, is, show(at[f.at]), f.want)
+		}
+	}
+	return ""
+}
+
+func (f *field) holds(raw []byte) bool { return f.want.holds(raw) }
+
+// wanted is the right side of a field.
+type wanted struct {
+	kind  byte // 'p'resent, 'a'bsent, '{', '[', 's'tring, 'i'nteger, 'f'loat, 't'rue, 'n'ot true
+	text  string
+	int   int64
+	float float64
+}
+
+func newWanted(v any) (wanted, error) {
+	switch v := v.(type) {
+	case nil:
+		return wanted{kind: 'a'}, nil
+	case string:
+		switch v {
+		case Present:
+			return wanted{kind: 'p'}, nil
+		case Absent:
+			return wanted{kind: 'a'}, nil
+		}
+		return wanted{kind: 's', text: v}, nil
+	case bool:
+		if v {
+			return wanted{kind: 't'}, nil
+		}
+		return wanted{kind: 'n'}, nil
+	case int:
+		return wanted{kind: 'i', int: int64(v), float: float64(v)}, nil
+	case int32:
+		return wanted{kind: 'i', int: int64(v), float: float64(v)}, nil
+	case int64:
+		return wanted{kind: 'i', int: v, float: float64(v)}, nil
+	case float64:
+		if math.Trunc(v) == v && math.Abs(v) < 1<<53 {
+			return wanted{kind: 'i', int: int64(v), float: v}, nil
+		}
+		return wanted{kind: 'f', float: v}, nil
+	case map[string]any:
+		return wanted{kind: '{'}, nil
+	case []any:
+		return wanted{kind: '['}, nil
+	}
+	return wanted{}, fmt.Errorf("a value of Go type %T has no JSON", v)
+}
+
+func (w wanted) String() string {
+	switch w.kind {
+	case 'p':
+		return "a value"
+	case 'a':
+		return "without a value"
+	case '{':
+		return "a mapping"
+	case '[':
+		return "a list"
+	case 's':
+		return shorten(strconv.Quote(w.text))
+	case 'i':
+		return strconv.FormatInt(w.int, 10)
+	case 'f':
+		return strconv.FormatFloat(w.float, 'g', -1, 64)
+	case 't':
+		return "true"
+	}
+	return "false"
+}
+
+func (w wanted) holds(raw []byte) bool {
+	none := len(raw) == 0 || raw[0] == 'n'
+	switch w.kind {
+	case 'p':
+		return !none
+	case 'a':
+		return none
+	}
+	if none {
+		return false
+	}
+	switch w.kind {
+	case '{', '[':
+		return raw[0] == w.kind
+	case 't':
+		return raw[0] == 't'
+	case 'n':
+		return raw[0] == 'f'
+	case 's':
+		if raw[0] != '"' {
+			return false
+		}
+		if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
+			return string(raw[1:len(raw)-1]) == w.text
+		}
+		var s string
+		return json.Unmarshal(raw, &s) == nil && s == w.text
+	}
+	if c := raw[0]; c != '-' && (c < '0' || c > '9') {
+		return false
+	}
+	if w.kind == 'i' {
+		if i, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+			return i == w.int
+		}
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	return err == nil && f == w.float
+}
+
+// show gives what an object has, for a message.
+func show(raw []byte) string {
+	switch {
+	case len(raw) == 0 || raw[0] == 'n':
+		return "without a value"
+	case raw[0] == '{':
+		return "a mapping"
+	case raw[0] == '[':
+		return "a list"
+	}
+	return shorten(string(raw))
+}
+
+func shorten(s string) string {
+	if len(s) <= 60 {
+		return s
+	}
+	cut := 57
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+var errJSON = errors.New("not JSON")
+
+// extract notes what the object has at the places below p. It looks at no more of the JSON than it must: most of an
+// object is skipped, and it stops when it has found all.
+func extract(raw []byte, p *probe, out [][]byte) error {
+	_, err := probeValue(raw, skipSpace(raw, 0), p, out)
+	return err
+}
+
+// probeValue notes the value at i and what of it is wanted; it returns the index behind it, or -1 when it stopped early
+// because nothing further is wanted at all.
+func probeValue(b []byte, i int, p *probe, out [][]byte) (int, error) {
+	if i >= len(b) {
+		return 0, errJSON
+	}
+	start := i
+	var err error
+	switch {
+	case b[i] == '{' && len(p.keys) > 0:
+		i, err = probeMapping(b, i, p, out)
+	case b[i] == '[' && len(p.items) > 0:
+		i, err = probeList(b, i, p, out)
+	default:
+		i, err = skipValue(b, i)
+	}
+	if err != nil {
+		return 0, err
+	}
+	out[p.at] = b[start:i]
+	return i, nil
+}
+
+func probeMapping(b []byte, i int, p *probe, out [][]byte) (int, error) {
+	start, found := i, 0
+	i = skipSpace(b, i+1)
+	if i < len(b) && b[i] == '}' {
+		return i + 1, nil
+	}
+	for {
+		if i >= len(b) || b[i] != '"' {
+			return 0, errJSON
+		}
+		end, err := skipString(b, i)
+		if err != nil {
+			return 0, err
+		}
+		key := b[i+1 : end-1]
+		i = skipSpace(b, end)
+		if i >= len(b) || b[i] != ':' {
+			return 0, errJSON
+		}
+		i = skipSpace(b, i+1)
+		at := -1
+		for k := range p.keys {
+			if string(key) == p.keys[k] {
+				at = k
+				break
+			}
+		}
+		if at < 0 && bytes.IndexByte(key, '\\') >= 0 {
+			var s string
+			if json.Unmarshal(b[end-len(key)-2:end], &s) == nil {
+				at = slices.Index(p.keys, s)
+			}
+		}
+		if at >= 0 {
+			i, err = probeValue(b, i, p.kids[at], out)
+			found++
+		} else {
+			i, err = skipValue(b, i)
+		}
+		if err != nil {
+			return 0, err
+		}
+		i = skipSpace(b, i)
+		switch {
+		case i >= len(b):
+			return 0, errJSON
+		case b[i] == '}':
+			return i + 1, nil
+		case b[i] != ',':
+			return 0, errJSON
+		case found == len(p.keys) && p.at == 0:
+			// All that the root is asked for is found; nobody needs its end.
+			return len(b), nil
+		case found == len(p.keys):
+			return skipNested(b, start, i)
+		}
+		i = skipSpace(b, i+1)
+	}
+}
+
+func probeList(b []byte, i int, p *probe, out [][]byte) (int, error) {
+	start, n := i, 0
+	i = skipSpace(b, i+1)
+	if i < len(b) && b[i] == ']' {
+		return i + 1, nil
+	}
+	for {
+		var err error
+		if i, err = probeValue(b, i, p.items[n], out); err != nil {
+			return 0, err
+		}
+		n++
+		i = skipSpace(b, i)
+		switch {
+		case i >= len(b):
+			return 0, errJSON
+		case b[i] == ']':
+			return i + 1, nil
+		case b[i] != ',':
+			return 0, errJSON
+		case n == len(p.items):
+			return skipNested(b, start, i)
+		}
+		i = skipSpace(b, i+1)
+	}
+}
+
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// skipString returns the index behind the string that begins at i.
+func skipString(b []byte, i int) (int, error) {
+	for at := i + 1; at <= len(b); {
+		n := bytes.IndexByte(b[at:], '"')
+		if n < 0 {
+			break
+		}
+		at += n
+		slashes := at
+		for slashes > i+1 && b[slashes-1] == '\\' {
+			slashes--
+		}
+		at++
+		if (at-1-slashes)%2 == 0 {
+			return at, nil
+		}
+	}
+	return 0, errJSON
+}
+
+func skipValue(b []byte, i int) (int, error) {
+	if i >= len(b) {
+		return 0, errJSON
+	}
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+		return skipNested(b, i, i)
+	}
+	start := i
+	for i < len(b) {
+		switch b[i] {
+		case ',', '}', ']', ' ', '\n', '\t', '\r':
+			if i == start {
+				return 0, errJSON
+			}
+			return i, nil
+		}
+		i++
+	}
+	if i == start {
+		return 0, errJSON
+	}
+	return i, nil
+}
+
+// skipNested returns the index behind the mapping or list that begins at start; at is a place directly within it, or
+// start.
+func skipNested(b []byte, start, at int) (int, error) {
+	depth := 1
+	if at == start {
+		at++
+	}
+	for i := at; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			end, err := skipString(b, i)
+			if err != nil {
+				return 0, err
+			}
+			i = end - 1
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1, nil
+			}
+		}
+	}
+	return 0, errJSON
+}
+
+// sameJSON reports whether two values are equal; numbers are by value, nothing and null are the same.
+func sameJSON(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	var x, y any
+	if len(a) > 0 {
+		x, _ = decodeJSON(a)
+	}
+	if len(b) > 0 {
+		y, _ = decodeJSON(b)
+	}
+	return sameValue(x, y)
+}
+
+func sameValue(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for k, v := range a {
+			w, ok := b[k]
+			if !ok || !sameValue(v, w) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, sameValue)
+	case int64:
+		if b, ok := b.(float64); ok {
+			return float64(a) == b
+		}
+	case float64:
+		if b, ok := b.(int64); ok {
+			return a == float64(b)
+		}
+	}
+	return a == b
+}
+
+// decodeJSON decodes like encoding/json, but whole numbers as int64.
+func decodeJSON(raw []byte) (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
+	}
+	return numbers(v), nil
+}
+
+func numbers(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, w := range v {
+			v[k] = numbers(w)
+		}
+	case []any:
+		for i, w := range v {
+			v[i] = numbers(w)
+		}
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i
+		}
+		f, _ := v.Float64()
+		return f
+	}
+	return v
+}
