@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"go.uber.org/zap/zapcore"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,7 +34,7 @@ func run() error {
 	probeAddress := flag.String("health-probe-bind-address", "0", "`address` of /healthz and /readyz; 0 turns them off")
 	elect := flag.Bool("leader-elect", false, "work only while holding the lease")
 	electNamespace := flag.String("leader-election-namespace", "", "`namespace` of the lease; empty: the pod's")
-	logs := zap.Options{Development: true}
+	logs := zap.Options{Development: true, StacktraceLevel: zapcore.PanicLevel}
 	logs.BindFlags(flag.CommandLine)
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&logs)))

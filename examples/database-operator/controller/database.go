@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,6 +62,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&corev1.Service{}).
 		Owns(&corev1.Secret{}).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(databaseOfVolume)).
+		WithLogConstructor(func(req *reconcile.Request) logr.Logger {
+			l := mgr.GetLogger().WithName("database")
+			if req != nil {
+				l = l.WithValues("database", req.NamespacedName)
+			}
+			return l
+		}).
 		Complete(r)
 }
 
