@@ -407,7 +407,7 @@ func recordObservation(s *monitor.Session, o *wire.Observation) *record.Observat
 		By: s.Identity, Session: s.ID, Call: o.Call, Point: o.Point, Phase: o.Phase, Op: o.Operation,
 		Group: o.Group, GroupKnown: o.GroupKnown, Resource: o.Resource, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
 		Subresource: o.Subresource, Object: validJSON(o.Object), OldObject: validJSON(o.OldObject), Live: o.Live,
-		Reconciler: o.Reconciler, ReconcileID: o.ReconcileID, Request: o.Request, CallName: o.CallName,
+		Reconciler: o.Reconciler, ReconcilerType: o.ReconcilerType, ReconcileID: o.ReconcileID, Request: o.Request, CallName: o.CallName,
 		Error: o.Error, Code: o.Code,
 	}
 }

@@ -283,8 +283,8 @@ func (m *Machine) matches(node int, o *record.Observation) bool {
 	if o.Point != w.point || o.Phase != w.phase || o.By != w.definition.Observe.ObserveBy {
 		return false
 	}
-	if r := w.definition.Observe.Reconciler; r != "" && !reconcilerMatches(r, o.Reconciler) {
-		m.missed(node, 1, fmt.Sprintf("%s came from reconciler %q, not %q", describe(o), o.Reconciler, r))
+	if r := w.definition.Observe.Reconciler; r != "" && !reconcilerMatches(r, o) {
+		m.missed(node, 1, fmt.Sprintf("%s came from reconciler %q (%s), not %q", describe(o), o.Reconciler, o.ReconcilerType, r))
 		return false
 	}
 	if w.point == wire.AnnotatedCall {
@@ -304,7 +304,7 @@ func (m *Machine) matches(node int, o *record.Observation) bool {
 		m.missed(node, 2, fmt.Sprintf("%s failed: %s", describe(o), o.Error))
 		return false
 	}
-	ok, why, err := w.matcher.Match(changeOf(o), o.OldObject, o.Object)
+	ok, why, err := w.matcher.Match(kindOf(o), o.OldObject, o.Object)
 	if err != nil {
 		m.missed(node, 2, fmt.Sprintf("%s: %v", describe(o), err))
 		return false

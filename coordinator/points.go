@@ -36,22 +36,12 @@ func wirePoint(t plan.Timing) (wire.Point, wire.Phase) {
 	return "", ""
 }
 
-// reconcilerMatches compares a plan's reconciler with what the hook knows, which may be the controller's name
-// ("database"), its type ("*controller.DatabaseReconciler") or both. Sieve writes the full name of the Reconcile method;
-// there the type is what counts.
-func reconcilerMatches(want, got string) bool {
-	if got == "" {
-		return false
-	}
-	if want == got || strings.HasSuffix(got, want) {
-		return true
-	}
-	_, typ, ok := strings.Cut(want, "(*")
-	if !ok {
-		return false
-	}
-	typ, _, _ = strings.Cut(typ, ")")
-	return strings.HasSuffix(strings.TrimSuffix(got, ")"), typ)
+// reconcilerMatches compares a plan's reconciler with what the hook knows: the controller's name ("database") or its
+// reconciler's type ("example.com/op/controller.(*DatabaseReconciler)"), of which any end will do. Sieve writes the full name
+// of the Reconcile method.
+func reconcilerMatches(want string, o *record.Observation) bool {
+	want = strings.TrimSuffix(want, ".Reconcile")
+	return want == o.Reconciler || (o.ReconcilerType != "" && strings.HasSuffix(o.ReconcilerType, want))
 }
 
 // requestMatches compares a resource key with the request of a reconcile. The request does not tell the type of its object, so
@@ -67,8 +57,11 @@ func requestMatches(key plan.ResourceKey, o *record.Observation) bool {
 	return key.Matches(key.Type, key.Group, false, namespace, name)
 }
 
-// changeOf says what an observation did to its object. A patch or an apply creates the object where there was none.
-func changeOf(o *record.Observation) plan.Change {
+// kindOf says what an observation did to its object. A patch or an apply creates the object where there was none.
+func kindOf(o *record.Observation) plan.EventKind {
+	if o.Point == wire.ControllerRead {
+		return plan.Read
+	}
 	switch o.Op {
 	case wire.Create:
 		return plan.Created

@@ -78,28 +78,29 @@ type SessionEnd struct {
 
 // Observation is a wire observation with its origin. Objects are kept as JSON.
 type Observation struct {
-	By          string          `json:"by"` // identity of the process
-	Session     uint64          `json:"session"`
-	Call        uint64          `json:"call"`
-	Point       wire.Point      `json:"point"`
-	Phase       wire.Phase      `json:"phase"`
-	Op          wire.Operation  `json:"op"`
-	Group       string          `json:"group,omitempty"`
-	GroupKnown  bool            `json:"groupKnown,omitempty"`
-	Resource    string          `json:"resource,omitempty"`
-	Kind        string          `json:"kind,omitempty"`
-	Namespace   string          `json:"namespace,omitempty"`
-	Name        string          `json:"name,omitempty"`
-	Subresource string          `json:"subresource,omitempty"`
-	Object      json.RawMessage `json:"object,omitempty"`
-	OldObject   json.RawMessage `json:"oldObject,omitempty"`
-	Live        bool            `json:"live,omitempty"`
-	Reconciler  string          `json:"reconciler,omitempty"`
-	ReconcileID string          `json:"reconcileID,omitempty"`
-	Request     string          `json:"request,omitempty"`
-	CallName    string          `json:"callName,omitempty"`
-	Error       string          `json:"error,omitempty"`
-	Code        int             `json:"code,omitempty"`
+	By             string          `json:"by"` // identity of the process
+	Session        uint64          `json:"session"`
+	Call           uint64          `json:"call"`
+	Point          wire.Point      `json:"point"`
+	Phase          wire.Phase      `json:"phase"`
+	Op             wire.Operation  `json:"op"`
+	Group          string          `json:"group,omitempty"`
+	GroupKnown     bool            `json:"groupKnown,omitempty"`
+	Resource       string          `json:"resource,omitempty"`
+	Kind           string          `json:"kind,omitempty"`
+	Namespace      string          `json:"namespace,omitempty"`
+	Name           string          `json:"name,omitempty"`
+	Subresource    string          `json:"subresource,omitempty"`
+	Object         json.RawMessage `json:"object,omitempty"`
+	OldObject      json.RawMessage `json:"oldObject,omitempty"`
+	Live           bool            `json:"live,omitempty"`
+	Reconciler     string          `json:"reconciler,omitempty"`
+	ReconcilerType string          `json:"reconcilerType,omitempty"`
+	ReconcileID    string          `json:"reconcileID,omitempty"`
+	Request        string          `json:"request,omitempty"`
+	CallName       string          `json:"callName,omitempty"`
+	Error          string          `json:"error,omitempty"`
+	Code           int             `json:"code,omitempty"`
 }
 
 // Timeout is a timer of an enabled onTimeout trigger that went off.

@@ -1,0 +1,15 @@
+package main
+
+import (
+	"errors"
+	"os/exec"
+	"strconv"
+)
+
+func exitCode(err error) string {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return strconv.Itoa(exit.ExitCode())
+	}
+	return err.Error()
+}

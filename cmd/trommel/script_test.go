@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"trommel": func() {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		code := run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
+		stop()
+		os.Exit(code)
+	}})
+}
+
+// TestScript drives the real CLI where no control plane is needed.
+func TestScript(t *testing.T) {
+	testscript.Run(t, params(filepath.Join("testdata", "script")))
+}
+
+func params(dir string) testscript.Params {
+	return testscript.Params{
+		Dir:                 dir,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	}
+}
+
+// exits runs a program and checks its exit code: `exits 2 trommel -p plan.yaml`.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := "0"
+	if err != nil {
+		code = exitCode(err)
+	}
+	if code != args[0] {
+		ts.Fatalf("%v: exit code %s, want %s", args[1:], code, args[0])
+	}
+}

@@ -1,0 +1,332 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trommel-dev/trommel/expr"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// trigger builds a compiled trigger. A definition is "name" (creation of pod/default/<name> after apiserver-1 has received it),
+// "name@timeout", "name@none", or "name*n" for the n-th creation.
+func trigger(t *testing.T, expression string, names ...string) plan.Trigger {
+	t.Helper()
+	e, err := expr.Parse(expression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := plan.Trigger{Expression: expression, Graph: e.Graph()}
+	for _, n := range names {
+		name, kind, _ := strings.Cut(n, "@")
+		name, repeat, _ := strings.Cut(name, "*")
+		d := plan.Definition{Name: name}
+		switch kind {
+		case "timeout":
+			d.Condition = plan.Condition{Type: plan.OnTimeout, Timeout: time.Second}
+		case "none":
+			d.Condition = plan.Condition{Type: plan.OnNone}
+		default:
+			d.Condition = plan.Condition{
+				Type:        plan.OnObjectCreation,
+				ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: name}, Repeat: 1,
+			}
+			if repeat != "" {
+				fmt.Sscan(repeat, &d.Condition.Repeat)
+			}
+			d.Observe = plan.ObservationPoint{Timing: plan.AfterAPIServerRecv, ObserveBy: "apiserver-1"}
+		}
+		tr.Definitions = append(tr.Definitions, d)
+	}
+	return tr
+}
+
+func restart(tr plan.Trigger) plan.Action {
+	return plan.Action{Type: plan.RestartController, Target: "db", Trigger: tr}
+}
+
+func async(a plan.Action) plan.Action { a.Async = true; return a }
+
+func pauseReads(tr plan.Trigger, scope string, avoid bool) plan.Action {
+	return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerRead, PauseScope: scope, AvoidOngoingRead: avoid, Trigger: tr}
+}
+
+func resumeReads(tr plan.Trigger) plan.Action {
+	return plan.Action{Type: plan.ResumeController, Target: "db", PauseAt: plan.BeforeControllerRead, Trigger: tr}
+}
+
+// events of the tables.
+func created(name string) record.Event {
+	return record.Event{Observation: &record.Observation{
+		By: "apiserver-1", Session: 1, Point: wire.APIServerRecv, Phase: wire.After, Op: wire.Create,
+		Kind: "pod", GroupKnown: true, Namespace: "default", Name: name, Object: json.RawMessage(`{"metadata":{"name":"` + name + `"}}`),
+	}}
+}
+
+func read(name string, phase wire.Phase, call uint64) record.Event {
+	return record.Event{Observation: &record.Observation{
+		By: "db", Session: 2, Call: call, Point: wire.ControllerRead, Phase: phase, Op: wire.Get,
+		Kind: "pod", GroupKnown: true, Namespace: "default", Name: name,
+	}}
+}
+
+func timeout(action, node int) record.Event {
+	return record.Event{Timeout: &record.Timeout{Action: action, Node: node}}
+}
+func completed(i int) record.Event { return record.Event{Completed: &i} }
+func began(i int) record.Event     { return record.Event{Began: &i} }
+
+func show(effects []Effect) string {
+	var s []string
+	for _, e := range effects {
+		switch e := e.(type) {
+		case StartTimer:
+			s = append(s, fmt.Sprintf("timer %d.%d", e.Action, e.Node))
+		case Fire:
+			s = append(s, fmt.Sprintf("fire %d", e.Action))
+		case Release:
+			s = append(s, fmt.Sprintf("release %d", e.Seq))
+		case Hold:
+			s = append(s, fmt.Sprintf("hold %d", e.Seq))
+		case Pausing:
+			s = append(s, fmt.Sprintf("pausing %d", e.Action))
+		}
+	}
+	return strings.Join(s, ", ")
+}
+
+func TestMachine(t *testing.T) {
+	none := func() plan.Trigger { return trigger(t, "now", "now@none") }
+	for _, test := range []struct {
+		name    string
+		actions []plan.Action
+		start   string
+		events  []record.Event
+		want    []string // effects of each event; event n has Seq n
+		done    bool
+	}{
+		{
+			name:    "a synchronous action is complete before what fired it is released",
+			actions: []plan.Action{restart(trigger(t, "a", "a"))},
+			events:  []record.Event{created("b"), created("a"), created("c"), completed(0)},
+			want:    []string{"release 1", "fire 0, hold 2", "release 3", "release 2"},
+			done:    true,
+		},
+		{
+			name:    "an asynchronous action holds nothing and enables the next trigger at once",
+			actions: []plan.Action{async(restart(trigger(t, "a", "a"))), restart(trigger(t, "b", "b"))},
+			events:  []record.Event{created("a"), created("b"), completed(1), completed(0)},
+			want:    []string{"fire 0, release 1", "fire 1, hold 2", "release 2", ""},
+			done:    true,
+		},
+		{
+			name:    "the next trigger is enabled when the action before it has completed",
+			actions: []plan.Action{restart(trigger(t, "a", "a")), restart(trigger(t, "b", "b"))},
+			events:  []record.Event{created("a"), created("b"), completed(0), created("b"), completed(1)},
+			want:    []string{"fire 0, hold 1", "release 2", "release 1", "fire 1, hold 4", "release 4"},
+			done:    true,
+		},
+		{
+			name:    "one event never walks two steps of a sequence",
+			actions: []plan.Action{restart(trigger(t, "a;a", "a"))},
+			events:  []record.Event{created("a"), created("a")},
+			want:    []string{"release 1", "fire 0, hold 2"},
+		},
+		{
+			name:    "one event satisfies both arms of a conjunction",
+			actions: []plan.Action{restart(trigger(t, "a&a", "a"))},
+			events:  []record.Event{created("a")},
+			want:    []string{"fire 0, hold 1"},
+		},
+		{
+			name:    "both arms of an alternative fire, what follows needs one more",
+			actions: []plan.Action{restart(trigger(t, "(a|b);c", "a", "b", "c"))},
+			events:  []record.Event{created("a"), created("b"), created("c")},
+			want:    []string{"release 1", "release 2", "fire 0, hold 3"},
+		},
+		{
+			name:    "a timeout in the first action starts with the plan",
+			actions: []plan.Action{restart(trigger(t, "t", "t@timeout"))},
+			start:   "timer 0.0",
+			events:  []record.Event{timeout(0, 0), completed(0)},
+			want:    []string{"fire 0", ""},
+			done:    true,
+		},
+		{
+			name:    "a timeout starts when its trigger becomes enabled, once",
+			actions: []plan.Action{restart(trigger(t, "a;t", "a", "t@timeout"))},
+			events:  []record.Event{created("a"), created("a"), timeout(0, 1)},
+			want:    []string{"timer 0.1, release 1", "release 2", "fire 0"},
+		},
+		{
+			name:    "a late timer of another action is ignored",
+			actions: []plan.Action{restart(trigger(t, "a|t", "a", "t@timeout")), restart(trigger(t, "b", "b"))},
+			start:   "timer 0.1",
+			events:  []record.Event{created("a"), timeout(0, 1), completed(0), timeout(0, 1), created("b")},
+			want:    []string{"fire 0, hold 1", "", "release 1", "", "fire 1, hold 5"},
+		},
+		{
+			name:    "none fires at once, one action after the other",
+			actions: []plan.Action{restart(none()), restart(none())},
+			start:   "fire 0",
+			events:  []record.Event{completed(0), completed(1)},
+			want:    []string{"fire 1", ""},
+			done:    true,
+		},
+		{
+			name:    "repeat counts since the trigger became enabled",
+			actions: []plan.Action{restart(trigger(t, "b;a", "b", "a*2"))},
+			events:  []record.Event{created("a"), created("b"), created("a"), created("a")},
+			want:    []string{"release 1", "release 2", "release 3", "fire 0, hold 4"},
+		},
+		{
+			name:    "a pause holds what comes after it, a resume lets it go",
+			actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "pod/default/x", false), resumeReads(trigger(t, "b", "b"))},
+			events: []record.Event{
+				read("x", wire.Before, 1), created("a"), began(0), completed(0),
+				read("x", wire.Before, 2), read("y", wire.Before, 3), created("b"), began(1), completed(1),
+			},
+			want: []string{
+				"release 1", "fire 0, hold 2", "pausing 0", "release 2",
+				"hold 5", "release 6", "fire 1, hold 7", "release 5, pausing 1", "release 7",
+			},
+			done: true,
+		},
+		{
+			name: "pausing twice",
+			actions: []plan.Action{
+				pauseReads(none(), "", false), resumeReads(trigger(t, "a", "a")), pauseReads(none(), "", false), resumeReads(trigger(t, "a", "a")),
+			},
+			start: "fire 0",
+			events: []record.Event{
+				began(0), completed(0), read("x", wire.Before, 1), created("a"), began(1), completed(1),
+				began(2), completed(2), read("x", wire.Before, 2), created("a"), began(3), completed(3),
+			},
+			want: []string{
+				"pausing 0", "", "hold 3", "fire 1, hold 4", "release 3, pausing 1", "fire 2, release 4",
+				"pausing 2", "", "hold 9", "fire 3, hold 10", "release 9, pausing 3", "release 10",
+			},
+			done: true,
+		},
+		{
+			name:    "avoidOngoingRead waits for the read under way",
+			actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "", true)},
+			events: []record.Event{
+				read("x", wire.Before, 1), created("a"), began(0), read("y", wire.Before, 2), read("x", wire.After, 1), read("y", wire.After, 2),
+				read("z", wire.Before, 3), completed(0),
+			},
+			want: []string{"release 1", "fire 0, hold 2", "", "release 4", "release 5", "release 6, pausing 0", "hold 7", "release 2"},
+			done: true,
+		},
+		{
+			name:    "a session that ends takes its holds and its reads with it",
+			actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "", true)},
+			events: []record.Event{
+				read("x", wire.Before, 1), created("a"), began(0), {SessionEnd: &record.SessionEnd{By: "db", Session: 2}}, completed(0),
+			},
+			want: []string{"release 1", "fire 0, hold 2", "", "pausing 0", "release 2"},
+			done: true,
+		},
+		{
+			name:    "the end of the plan releases everything and fires nothing more",
+			actions: []plan.Action{pauseReads(none(), "", false), restart(trigger(t, "a", "a"))},
+			start:   "fire 0",
+			events:  []record.Event{began(0), completed(0), read("x", wire.Before, 1), {End: true}, created("a"), read("x", wire.Before, 2)},
+			want:    []string{"pausing 0", "", "hold 3", "release 3", "release 5", "release 6"},
+		},
+		{
+			name:    "a hold that expires is released",
+			actions: []plan.Action{pauseReads(none(), "", false)},
+			start:   "fire 0",
+			events:  []record.Event{began(0), completed(0), read("x", wire.Before, 1), {Expired: new(3)}},
+			want:    []string{"pausing 0", "", "hold 3", "release 3"},
+			done:    true,
+		},
+		{
+			name:    "what fires a pause is held by it where it is in its scope",
+			actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", PauseScope: "pod/default/a", Trigger: trigger(t, "a", "a")}},
+			events: []record.Event{
+				created("a"), began(0), completed(0), before(created("a")), before(created("b")),
+			},
+			want: []string{"fire 0, hold 1", "pausing 0", "release 1", "hold 4", "release 5"},
+			done: true,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m, err := NewMachine(&plan.Plan{Actions: test.actions})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := show(m.Start()); got != test.start {
+				t.Errorf("start: %q, want %q", got, test.start)
+			}
+			var got []string
+			for i, e := range test.events {
+				e.Seq = i + 1
+				got = append(got, show(m.Step(e)))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("effects by event (-want +got):\n%s", diff)
+			}
+			if m.Done() != test.done {
+				t.Errorf("done: %v, want %v", m.Done(), test.done)
+			}
+		})
+	}
+}
+
+func before(e record.Event) record.Event {
+	o := *e.Observation
+	o.Phase = wire.Before
+	e.Observation = &o
+	return e
+}
+
+func TestWaitingNamesTheNearestMiss(t *testing.T) {
+	update := plan.Trigger{Expression: "scaled", Graph: mustGraph(t, "scaled"), Definitions: []plan.Definition{{
+		Name: "scaled",
+		Condition: plan.Condition{
+			Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"},
+			CurState: map[string]any{"spec": map[string]any{"replicas": 2}}, Repeat: 1,
+		},
+		Observe: plan.ObservationPoint{Timing: plan.AfterAPIServerRecv, ObserveBy: "apiserver-1"},
+	}}}
+	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(update)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Start()
+	if got := m.Waiting(); len(got) != 1 || !strings.HasSuffix(got[0], "nothing like it was observed") {
+		t.Errorf("with no observation: %q", got)
+	}
+	m.Step(record.Event{Seq: 1, Observation: created("b").Observation})
+	if got := m.Waiting(); len(got) != 1 || !strings.Contains(got[0], "create of pod/default/b (after apiServerRecv at apiserver-1) is another object") {
+		t.Errorf("with another object: %q", got)
+	}
+	o := *created("a").Observation
+	o.Op, o.OldObject, o.Object = wire.Update, json.RawMessage(`{"spec":{"replicas":1}}`), json.RawMessage(`{"spec":{"replicas":3}}`)
+	m.Step(record.Event{Seq: 2, Observation: &o})
+	if got := m.Waiting(); len(got) != 1 || !strings.Contains(got[0], "spec.replicas") || !strings.Contains(got[0], "3") {
+		t.Errorf("with another state: %q", got)
+	}
+	m.Step(record.Event{Seq: 3, Observation: created("b").Observation})
+	if got := m.Waiting(); !strings.Contains(got[0], "spec.replicas") {
+		t.Errorf("a farther miss replaced the nearest: %q", got)
+	}
+}
+
+func mustGraph(t *testing.T, text string) *expr.Graph {
+	t.Helper()
+	e, err := expr.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.Graph()
+}

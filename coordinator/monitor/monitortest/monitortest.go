@@ -1,0 +1,88 @@
+// Package monitortest speaks the hook's side of the wire by hand, for tests of the monitor and the coordinator.
+package monitortest
+
+import (
+	"net"
+	"net/rpc"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/yamux"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+)
+
+// Process is the hook's side of a session, spoken by hand.
+type Process struct {
+	t       testing.TB
+	session *yamux.Session
+	client  *rpc.Client
+	// Interests receives what Configure was called with.
+	Interests chan wire.Interests
+}
+
+// Configure is the hook's service.
+func (p *Process) Configure(i wire.Interests, ack *wire.Ack) error {
+	p.Interests <- i
+	ack.Generation = i.Generation
+	return nil
+}
+
+// Dial connects to a monitor. The connection is closed with the test, if not before.
+func Dial(t testing.TB, address string) *Process {
+	t.Helper()
+	network, addr, _ := strings.Cut(address, "://")
+	conn, err := net.Dial(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := yamux.DefaultConfig()
+	config.LogOutput = testWriter{}
+	session, err := yamux.Client(conn, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := session.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{t: t, session: session, client: rpc.NewClient(stream), Interests: make(chan wire.Interests, 16)}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Close ends the session as a killed process would.
+func (p *Process) Close() {
+	_ = p.client.Close()
+	_ = p.session.Close()
+}
+
+type testWriter struct{}
+
+func (testWriter) Write(b []byte) (int, error) { return len(b), nil }
+
+// Hello opens the session; where it is accepted, it serves the monitor's control stream.
+func (p *Process) Hello(h wire.Hello) wire.Welcome {
+	p.t.Helper()
+	var w wire.Welcome
+	if err := p.client.Call(wire.MonitorService+".Hello", h, &w); err != nil {
+		p.t.Fatal(err)
+	}
+	if w.Reject == "" {
+		stream, err := p.session.Accept()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		server := rpc.NewServer()
+		if err := server.RegisterName(wire.HookService, p); err != nil {
+			p.t.Fatal(err)
+		}
+		go server.ServeConn(stream)
+	}
+	return w
+}
+
+// Observe sends an observation; the call returns when it is released.
+func (p *Process) Observe(o wire.Observation) *rpc.Call {
+	return p.client.Go(wire.MonitorService+".Observe", o, &wire.Release{}, make(chan *rpc.Call, 1))
+}
