@@ -1,0 +1,118 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Follower is told of objects by [Client.Follow], from one goroutine.
+type Follower interface {
+	// Listed gives all objects as of a resource version: at the beginning, and again when the API server no longer knows what
+	// happened since the last event. It returns true to stop.
+	Listed(objects []*unstructured.Unstructured, resourceVersion string) (stop bool)
+	// Changed gives one event, in order and none of them twice: watch.Added, Modified or Deleted. It returns true to stop.
+	Changed(event watch.EventType, object *unstructured.Unstructured) (stop bool)
+	// Broken tells that the connection broke or could not be made; Follow goes on trying. It returns true to stop.
+	Broken(err error) (stop bool)
+}
+
+const (
+	followBackoff    = 20 * time.Millisecond
+	followBackoffMax = 500 * time.Millisecond
+)
+
+// Follow lists the objects of a type and then watches them, through restarts of the API server, until the follower stops it or ctx
+// ends, whose error it then returns. Name, if not empty, is the only object's.
+func (c *Client) Follow(ctx context.Context, t Type, namespace, name string, f Follower) error {
+	resource := c.Resource(t, namespace)
+	selector := ""
+	if name != "" {
+		selector = "metadata.name=" + name
+	}
+	version := "" // where to watch on; empty: list first
+	backoff := followBackoff
+	for {
+		var err error
+		if version == "" {
+			var list *unstructured.UnstructuredList
+			list, err = resource.List(ctx, metav1.ListOptions{FieldSelector: selector})
+			if err == nil {
+				all := make([]*unstructured.Unstructured, len(list.Items))
+				for i := range list.Items {
+					all[i] = &list.Items[i]
+				}
+				version = list.GetResourceVersion()
+				if f.Listed(all, version) {
+					return nil
+				}
+			}
+		}
+		if err == nil {
+			before := version
+			var stop bool
+			version, stop, err = c.watch(ctx, t, namespace, selector, version, f)
+			if stop {
+				return nil
+			}
+			if version != before {
+				backoff = followBackoff
+			}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			version = ""
+		}
+		if err != nil && f.Broken(err) {
+			return nil
+		}
+		select {
+		case <-time.After(backoff):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		backoff = min(2*backoff, followBackoffMax)
+	}
+}
+
+// watch returns the resource version of the last event that the follower has got. A watch that the API server ends is no error.
+func (c *Client) watch(ctx context.Context, t Type, namespace, selector, version string, f Follower) (last string, stop bool, err error) {
+	w, err := c.Resource(t, namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: selector, ResourceVersion: version, AllowWatchBookmarks: true,
+	})
+	if err != nil {
+		return version, false, err
+	}
+	// What stays in the channel after Stop is of no interest: it is read so that the watcher's goroutine ends.
+	defer func() {
+		w.Stop()
+		for range w.ResultChan() {
+		}
+	}()
+	for event := range w.ResultChan() {
+		if event.Type == watch.Error {
+			err := apierrors.FromObject(event.Object)
+			if errors.Is(err, context.Canceled) || ctx.Err() != nil {
+				return version, false, ctx.Err()
+			}
+			return version, false, fmt.Errorf("watch %s: %w", t.Resource.Resource, err)
+		}
+		u, ok := event.Object.(*unstructured.Unstructured)
+		if !ok {
+			return version, false, fmt.Errorf("watch %s: unexpected %T", t.Resource.Resource, event.Object)
+		}
+		version = u.GetResourceVersion()
+		if event.Type != watch.Bookmark && f.Changed(event.Type, u) {
+			return version, true, nil
+		}
+	}
+	return version, false, nil
+}

@@ -1,0 +1,250 @@
+// Package objects reads, writes and follows Kubernetes objects of any type, by the resource keys of plans and suites.
+package objects
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+type runtimeObject = runtime.Object
+
+// DefaultFieldManager owns the fields that a Client applies.
+const DefaultFieldManager = "trommel"
+
+// Client reads and writes objects through one API server. It is safe for concurrent use. Its methods make one attempt each; see
+// [Retry] for what to do about an API server that is away.
+type Client struct {
+	dynamic dynamic.Interface
+	served  *served
+	manager string
+}
+
+// New makes a client of the API server that config leads to. It does not talk to it yet.
+func New(config *rest.Config) (*Client, error) {
+	d, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{dynamic: d, served: &served{discovery: disco}, manager: DefaultFieldManager}, nil
+}
+
+// WithFieldManager is the same client, applying as another field manager.
+func (c *Client) WithFieldManager(name string) *Client {
+	other := *c
+	other.manager = name
+	return &other
+}
+
+// Resource is the type's interface; the namespace is ignored for a type of cluster scope, and "" or "*" stand for all namespaces.
+func (c *Client) Resource(t Type, namespace string) dynamic.ResourceInterface {
+	r := c.dynamic.Resource(t.Resource)
+	if !t.Namespaced || namespace == "" || namespace == "*" {
+		return r
+	}
+	return r.Namespace(namespace)
+}
+
+// Apply applies the object server-side, with force, and returns it as the API server answered. A namespaced object without a namespace
+// goes to default; one with generateName alone is created. After a CustomResourceDefinition it waits until its type is served.
+func (c *Client) Apply(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	u, err := FromMap(u.Object) // a copy, and one with the number types that the client wants
+	if err != nil {
+		return nil, err
+	}
+	t, err := c.ResolveKind(ctx, u.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	if t.Namespaced && u.GetNamespace() == "" {
+		u.SetNamespace(metav1.NamespaceDefault)
+	} else if !t.Namespaced {
+		u.SetNamespace("")
+	}
+	u.SetManagedFields(nil)
+	resource := c.Resource(t, u.GetNamespace())
+	if u.GetName() == "" && u.GetGenerateName() != "" {
+		return resource.Create(ctx, u, metav1.CreateOptions{FieldManager: c.manager})
+	}
+	if u.GetName() == "" {
+		return nil, fmt.Errorf("the %s has no name", u.GetKind())
+	}
+	applied, err := resource.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: c.manager, Force: true})
+	if err != nil {
+		return nil, err
+	}
+	if u.GetKind() == "CustomResourceDefinition" {
+		if err := c.awaitDefinition(ctx, u); err != nil {
+			return applied, err
+		}
+	}
+	return applied, nil
+}
+
+// DeleteOptions say how to delete.
+type DeleteOptions struct {
+	GracePeriod *time.Duration // nil: the type's default
+	Propagation string         // Background (default), Foreground, Orphan
+}
+
+// Delete deletes one object. It does not wait for it to be gone.
+func (c *Client) Delete(ctx context.Context, key plan.ResourceKey, o DeleteOptions) error {
+	resource, err := c.one(ctx, key)
+	if err != nil {
+		return err
+	}
+	propagation := metav1.DeletePropagationBackground
+	if o.Propagation != "" {
+		propagation = metav1.DeletionPropagation(o.Propagation)
+	}
+	options := metav1.DeleteOptions{PropagationPolicy: &propagation}
+	if o.GracePeriod != nil {
+		seconds := int64(o.GracePeriod.Round(time.Second) / time.Second)
+		if *o.GracePeriod > 0 && seconds == 0 {
+			seconds = 1 // zero would mean: at once, without asking the node
+		}
+		options.GracePeriodSeconds = &seconds
+	}
+	return resource.Delete(ctx, key.Name, options)
+}
+
+var patchTypes = map[string]types.PatchType{
+	"": types.MergePatchType, "merge": types.MergePatchType, "json": types.JSONPatchType, "strategic": types.StrategicMergePatchType,
+}
+
+// Patch patches one object and returns it as the API server answered. The patch type is merge (also ""), json or strategic, the patch
+// whatever encodes to its JSON.
+func (c *Client) Patch(ctx context.Context, key plan.ResourceKey, patchType string, patch any, subresource string) (*unstructured.Unstructured, error) {
+	pt, ok := patchTypes[patchType]
+	if !ok {
+		return nil, fmt.Errorf("unknown patch type %q (known: merge, json, strategic)", patchType)
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	resource, err := c.one(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	var subresources []string
+	if subresource != "" {
+		subresources = append(subresources, subresource)
+	}
+	return resource.Patch(ctx, key.Name, pt, data, metav1.PatchOptions{FieldManager: c.manager}, subresources...)
+}
+
+// Get reads one object as etcd has it.
+func (c *Client) Get(ctx context.Context, key plan.ResourceKey) (*unstructured.Unstructured, error) {
+	resource, err := c.one(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return resource.Get(ctx, key.Name, metav1.GetOptions{})
+}
+
+// List reads all objects that the key stands for, as etcd has them, ordered by namespace and name.
+func (c *Client) List(ctx context.Context, key plan.ResourceKey) ([]*unstructured.Unstructured, error) {
+	t, err := c.Resolve(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.Resource(t, key.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for i := range list.Items {
+		if u := &list.Items[i]; t.Matches(key, u.GetNamespace(), u.GetName()) {
+			all = append(all, u)
+		}
+	}
+	slices.SortFunc(all, func(a, b *unstructured.Unstructured) int {
+		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
+	})
+	return all, nil
+}
+
+// one resolves a key that must stand for a single object.
+func (c *Client) one(ctx context.Context, key plan.ResourceKey) (dynamic.ResourceInterface, error) {
+	if strings.Contains(key.Name, "*") || key.Namespace == "*" || key.Name == "" {
+		return nil, fmt.Errorf("%s does not name one object", key)
+	}
+	t, err := c.Resolve(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if t.Namespaced && key.Namespace == "" {
+		return nil, fmt.Errorf("%s: a %s lives in a namespace", key, t.Singular)
+	}
+	return c.Resource(t, key.Namespace), nil
+}
+
+// definitionTimeout bounds the wait for the type of an applied CustomResourceDefinition.
+const definitionTimeout = 20 * time.Second
+
+func (c *Client) awaitDefinition(ctx context.Context, u *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, definitionTimeout)
+	defer cancel()
+	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(u.Object, "spec", "names", "plural")
+	definitions, err := c.ResolveKind(ctx, u.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	reason := "it is not established"
+	for {
+		current, err := c.Resource(definitions, "").Get(ctx, u.GetName(), metav1.GetOptions{})
+		if err == nil {
+			reason = notEstablished(current)
+		}
+		if err == nil && reason == "" {
+			if err := c.served.refresh(); err == nil && c.served.has(group, plural) {
+				return nil
+			}
+			reason = "it is established, but the API server does not list its type"
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			if err != nil && !apierrors.IsTimeout(err) {
+				reason = err.Error()
+			}
+			return fmt.Errorf("CustomResourceDefinition %s is not served: %s", u.GetName(), reason)
+		}
+	}
+}
+
+// notEstablished says why a definition is not established, or is empty when it is.
+func notEstablished(definition *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
+	reason := "it is not established"
+	for _, c := range conditions {
+		condition, _ := c.(map[string]any)
+		switch {
+		case condition["type"] == "Established" && condition["status"] == "True":
+			return ""
+		case condition["type"] == "NamesAccepted" && condition["status"] == "False", condition["type"] == "NonStructuralSchema" && condition["status"] == "True":
+			reason = fmt.Sprint(condition["message"])
+		}
+	}
+	return reason
+}

@@ -1,0 +1,160 @@
+package objects
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// Read decodes the objects of a YAML or JSON file, or of all such files (.yaml, .yml, .json) in and below a folder, in the order of
+// their paths. Errors name the file and, as far as the decoder knows it, the line.
+func Read(path string) ([]*unstructured.Unstructured, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	files := []string{path}
+	if info.IsDir() {
+		files = nil
+		err := filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p)) {
+				files = append(files, p)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	var all []*unstructured.Unstructured
+	var errs []error
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		list, err := Decode(data, f)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		all = append(all, list...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+): `)
+
+// Decode decodes the documents of a YAML stream; a List is replaced by its items, an empty document by nothing. The file is for
+// messages. All mistakes are reported at once.
+func Decode(data []byte, file string) ([]*unstructured.Unstructured, error) {
+	var all []*unstructured.Unstructured
+	var errs []error
+	for _, d := range documents(data) {
+		fail := func(line int, format string, args ...any) {
+			errs = append(errs, fmt.Errorf("%s:%d: %s", file, line, fmt.Sprintf(format, args...)))
+		}
+		asJSON, err := yaml.YAMLToJSONStrict(d.text)
+		if err != nil {
+			line, text := d.line, err.Error()
+			if m := yamlLine.FindStringSubmatchIndex(text); m != nil {
+				n, _ := strconv.Atoi(text[m[2]:m[3]])
+				line, text = d.line+n-1, text[m[1]:]
+			}
+			fail(line, "%s", text)
+			continue
+		}
+		if string(asJSON) == "null" {
+			continue
+		}
+		u, err := decodeJSON(asJSON)
+		if err != nil {
+			fail(d.line, "%v", err)
+			continue
+		}
+		if !u.IsList() {
+			all = append(all, u)
+			continue
+		}
+		err = u.EachListItem(func(o runtimeObject) error {
+			item, ok := o.(*unstructured.Unstructured)
+			if !ok {
+				return fmt.Errorf("an item of the list is a %T", o)
+			}
+			all = append(all, item)
+			return nil
+		})
+		if err != nil {
+			fail(d.line, "%v", err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+func decodeJSON(data []byte) (*unstructured.Unstructured, error) {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, errors.New("not a Kubernetes object: no mapping with apiVersion and kind")
+	}
+	switch {
+	case head.APIVersion == "":
+		return nil, errors.New("the object has no apiVersion")
+	case head.Kind == "":
+		return nil, errors.New("the object has no kind")
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(data); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// FromMap makes an object from a decoded mapping, whose numbers may be of any Go type. The mapping is not changed and not shared.
+func FromMap(m map[string]any) (*unstructured.Unstructured, error) {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return decodeJSON(data)
+}
+
+type document struct {
+	text []byte
+	line int // of its first line in the file, 1-based
+}
+
+// documents splits a YAML stream at its document markers.
+func documents(data []byte) []document {
+	var all []document
+	current := document{line: 1}
+	for i, line := range bytes.SplitAfter(data, []byte("\n")) {
+		if rest, ok := bytes.CutPrefix(line, []byte("---")); ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0) {
+			all = append(all, current)
+			current = document{line: i + 1, text: slices.Concat([]byte("   "), rest)}
+			if len(bytes.TrimSpace(rest)) == 0 {
+				current.text = []byte("\n")
+			}
+			continue
+		}
+		current.text = append(current.text, line...)
+	}
+	return append(all, current)
+}

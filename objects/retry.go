@@ -1,0 +1,55 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Transient reports whether the same call may succeed a moment later without anybody's mistake being mended: the API server is away
+// or busy, a webhook is not up yet, somebody else wrote at the same time.
+func Transient(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return false
+	}
+	switch {
+	case utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err),
+		utilnet.IsHTTP2ConnectionLost(err), utilnet.IsTimeout(err):
+		return true
+	case apierrors.IsConflict(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsTooManyRequests(err),
+		apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err), apierrors.IsUnexpectedServerError(err):
+		return true
+	case apierrors.IsNotFound(err):
+		// Not the object but its type is not found: its definition is on its way to this API server.
+		return strings.Contains(err.Error(), "could not find the requested resource")
+	case apierrors.IsForbidden(err):
+		// What admission cannot find yet: the service account of a new namespace; or the RBAC informers of an API server that has
+		// just started.
+		text := err.Error()
+		return strings.Contains(text, "error looking up service account") || strings.Contains(text, "not yet ready to handle request")
+	}
+	text := err.Error()
+	return strings.Contains(text, "http2: client connection") || strings.Contains(text, "connection refused") ||
+		strings.Contains(text, "use of closed network connection") || strings.Contains(text, "server is currently unable")
+}
+
+// Retry calls f until it succeeds, fails for good, or ctx ends; then it returns f's last error. Waits grow from 20 ms to 1 s.
+func Retry(ctx context.Context, f func(context.Context) error) error {
+	backoff := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.6, Jitter: 0.1, Steps: 9, Cap: time.Second}
+	for {
+		err := f(ctx)
+		if err == nil || !Transient(err) {
+			return err
+		}
+		select {
+		case <-time.After(backoff.Step()):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// ErrNotServed is wrapped by the error about a type that the cluster does not serve.
+var ErrNotServed = errors.New("the cluster serves no such type")
+
+// NotServedError says that the cluster does not serve a type, or that several groups do.
+type NotServedError struct {
+	What string // type, type.group or group/version kind
+	Hint string // what would be right
+}
+
+func (e *NotServedError) Error() string {
+	return fmt.Sprintf("the cluster serves no type %q%s", e.What, e.Hint)
+}
+
+// Is makes errors.Is(err, ErrNotServed) true.
+func (e *NotServedError) Is(target error) bool { return target == ErrNotServed }
+
+// Type is a type that the cluster serves.
+type Type struct {
+	Kind       schema.GroupVersionKind
+	Resource   schema.GroupVersionResource
+	Singular   string // lower case; what a resource key calls it
+	Namespaced bool
+	Verbs      []string
+
+	alias     string // the singular of a definition, where it is not the kind
+	preferred bool   // the group's preferred version
+}
+
+// Matches reports whether the key stands for the object of this type.
+func (t Type) Matches(key plan.ResourceKey, namespace, name string) bool {
+	key.Type, key.Group = t.Singular, t.Resource.Group
+	return key.Matches(t.Singular, t.Resource.Group, true, namespace, name)
+}
+
+// Resolve finds the key's type. It asks the API server again when it does not know the type yet, so that one whose definition was
+// just applied is found. A type that is not served gives a [NotServedError].
+func (c *Client) Resolve(ctx context.Context, key plan.ResourceKey) (Type, error) {
+	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKey(all, key) })
+}
+
+// ResolveKind finds the type of a kind in exactly that version.
+func (c *Client) ResolveKind(ctx context.Context, kind schema.GroupVersionKind) (Type, error) {
+	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKind(all, kind) })
+}
+
+// served is what the API server is known to serve.
+type served struct {
+	discovery discovery.DiscoveryInterface
+
+	mu  sync.RWMutex
+	all []Type
+}
+
+func (s *served) find(ctx context.Context, find func([]Type) (Type, error)) (Type, error) {
+	s.mu.RLock()
+	all := s.all
+	s.mu.RUnlock()
+	t, err := find(all)
+	if err == nil {
+		return t, nil
+	}
+	if ctx.Err() != nil {
+		return Type{}, ctx.Err()
+	}
+	if err := s.refresh(); err != nil {
+		return Type{}, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return find(s.all)
+}
+
+// refresh asks the API server for its types. Groups that cannot be asked, such as those of an aggregated API server that is down,
+// are left out.
+func (s *served) refresh() error {
+	groups, lists, err := s.discovery.ServerGroupsAndResources()
+	if err != nil && len(lists) == 0 {
+		return fmt.Errorf("ask the API server for its types: %w", err)
+	}
+	preferred := map[string]bool{}
+	for _, g := range groups {
+		preferred[g.PreferredVersion.GroupVersion] = true
+	}
+	var all []Type
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for _, r := range list.APIResources {
+			if strings.Contains(r.Name, "/") {
+				continue
+			}
+			// The singular of Kubernetes' own types is empty or, for some, not the kind.
+			all = append(all, Type{
+				Kind: gv.WithKind(r.Kind), Resource: gv.WithResource(r.Name), Singular: strings.ToLower(r.Kind), Namespaced: r.Namespaced,
+				Verbs: r.Verbs, alias: r.SingularName, preferred: preferred[list.GroupVersion],
+			})
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = all
+	return nil
+}
+
+func (s *served) has(group, plural string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.ContainsFunc(s.all, func(t Type) bool { return t.Resource.Group == group && t.Resource.Resource == plural })
+}
+
+// resolveKey prefers a group's preferred version. Without a group, Kubernetes' own groups come first: a pod is a pod of the core group,
+// whatever metrics.k8s.io calls a pod.
+func resolveKey(all []Type, key plan.ResourceKey) (Type, error) {
+	what := key.Type
+	if key.Group != "" {
+		what += "." + key.Group
+	}
+	var hits []Type
+	for _, t := range all {
+		if (t.Singular == key.Type || t.Resource.Resource == key.Type || t.alias == key.Type) && (key.Group == "" || t.Resource.Group == key.Group) {
+			at := slices.IndexFunc(hits, func(h Type) bool { return h.Resource.GroupResource() == t.Resource.GroupResource() })
+			switch {
+			case at < 0:
+				hits = append(hits, t)
+			case t.preferred && !hits[at].preferred:
+				hits[at] = t
+			}
+		}
+	}
+	if key.Group == "" && len(hits) > 1 {
+		for _, own := range []func(string) bool{
+			func(g string) bool { return g == "" },
+			func(g string) bool { return !strings.Contains(g, ".") && g != "extensions" },
+			func(g string) bool { return strings.HasSuffix(g, ".k8s.io") && g != "metrics.k8s.io" && g != "events.k8s.io" },
+		} {
+			i := slices.IndexFunc(hits, func(t Type) bool { return own(t.Resource.Group) })
+			if i >= 0 {
+				return hits[i], nil
+			}
+		}
+		var names []string
+		for _, h := range hits {
+			names = append(names, h.Singular+"."+h.Resource.Group)
+		}
+		slices.Sort(names)
+		return Type{}, &NotServedError{what, fmt.Sprintf(" by that name alone: several groups have one; write %s", strings.Join(names, " or "))}
+	}
+	if len(hits) == 0 {
+		return Type{}, &NotServedError{what, suggest(all, key)}
+	}
+	return hits[0], nil
+}
+
+func resolveKind(all []Type, kind schema.GroupVersionKind) (Type, error) {
+	what := kind.GroupVersion().String() + " " + kind.Kind
+	for _, t := range all {
+		if t.Kind == kind {
+			return t, nil
+		}
+	}
+	var versions []string
+	for _, t := range all {
+		if t.Kind.GroupKind() == kind.GroupKind() {
+			versions = append(versions, t.Kind.GroupVersion().String())
+		}
+	}
+	if len(versions) > 0 {
+		return Type{}, &NotServedError{what, fmt.Sprintf(" (it serves %s in %s)", kind.Kind, strings.Join(versions, ", "))}
+	}
+	for _, t := range all {
+		if t.Kind.Kind == kind.Kind {
+			versions = append(versions, t.Kind.GroupVersion().String())
+		}
+	}
+	if len(versions) > 0 {
+		return Type{}, &NotServedError{what, fmt.Sprintf(" (it serves a %s in %s)", kind.Kind, strings.Join(versions, ", "))}
+	}
+	return Type{}, &NotServedError{what, suggest(all, plan.ResourceKey{Type: strings.ToLower(kind.Kind)})}
+}
+
+// suggest names types that are written nearly like the key's.
+func suggest(all []Type, key plan.ResourceKey) string {
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var near []candidate
+	limit := 1 + len(key.Type)/4
+	for _, t := range all {
+		d := min(distance(key.Type, t.Singular), distance(key.Type, t.Resource.Resource))
+		if d > limit && len(key.Type) >= 4 && strings.Contains(t.Singular, key.Type) {
+			d = limit
+		}
+		if d > limit {
+			continue
+		}
+		name := t.Singular
+		if t.Resource.Group != "" && (key.Group != "" || d == 0) {
+			name += "." + t.Resource.Group
+		}
+		if !slices.ContainsFunc(near, func(c candidate) bool { return c.name == name }) {
+			near = append(near, candidate{name, d})
+		}
+	}
+	if len(near) == 0 {
+		return "; is its CustomResourceDefinition among the suite's manifests?"
+	}
+	slices.SortStableFunc(near, func(a, b candidate) int { return a.distance - b.distance })
+	var names []string
+	for _, c := range near[:min(3, len(near))] {
+		names = append(names, fmt.Sprintf("%q", c.name))
+	}
+	return "; did you mean " + strings.Join(names, " or ") + "?"
+}
+
+// distance is the Levenshtein distance.
+func distance(a, b string) int {
+	last := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
+		}
+		last = row
+	}
+	return last[len(b)]
+}
