@@ -149,7 +149,9 @@ func resolveKey(all []Type, key plan.ResourceKey) (Type, error) {
 		for _, own := range []func(string) bool{
 			func(g string) bool { return g == "" },
 			func(g string) bool { return !strings.Contains(g, ".") && g != "extensions" },
-			func(g string) bool { return strings.HasSuffix(g, ".k8s.io") && g != "metrics.k8s.io" && g != "events.k8s.io" },
+			func(g string) bool {
+				return strings.HasSuffix(g, ".k8s.io") && g != "metrics.k8s.io" && g != "events.k8s.io"
+			},
 		} {
 			i := slices.IndexFunc(hits, func(t Type) bool { return own(t.Resource.Group) })
 			if i >= 0 {

@@ -1,0 +1,164 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trommel-dev/trommel/objects"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/predicate"
+)
+
+// waiter waits for an object; of several that its key stands for, for one that is as it should be, or for all to be absent.
+type waiter struct {
+	key       plan.ResourceKey
+	condition *predicate.Expression
+	phase     string
+	absent    bool
+
+	typ    objects.Type
+	found  map[string]*unstructured.Unstructured // by namespace/name
+	last   string                                // the last state of an object that is gone
+	miss   error                                 // why the condition could not be evaluated the last time
+	broken error                                 // why the API server could not be asked the last time
+	done   bool
+}
+
+func (w *waiter) wait(ctx context.Context, r *runner) error {
+	err := r.retry(ctx, func(ctx context.Context) error {
+		var err error
+		w.typ, err = r.objects.Resolve(ctx, w.key)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	name := w.key.Name
+	if strings.Contains(name, "*") {
+		name = ""
+	}
+	if err := r.objects.Follow(ctx, w.typ, w.key.Namespace, name, w); err != nil {
+		return &failure{err, w.state()}
+	}
+	return nil
+}
+
+// Listed implements objects.Follower.
+func (w *waiter) Listed(all []*unstructured.Unstructured, _ string) bool {
+	w.broken = nil
+	w.found = map[string]*unstructured.Unstructured{}
+	for _, u := range all {
+		w.take(u)
+	}
+	return w.satisfied()
+}
+
+// Changed implements objects.Follower.
+func (w *waiter) Changed(event watch.EventType, u *unstructured.Unstructured) bool {
+	w.broken = nil
+	if event == watch.Deleted {
+		if _, ok := w.found[id(u)]; ok {
+			w.last = show(u)
+			delete(w.found, id(u))
+		}
+	} else {
+		w.take(u)
+	}
+	return w.satisfied()
+}
+
+// Broken implements objects.Follower.
+func (w *waiter) Broken(err error) bool {
+	w.broken = err
+	return false
+}
+
+func id(u *unstructured.Unstructured) string { return u.GetNamespace() + "/" + u.GetName() }
+
+func (w *waiter) take(u *unstructured.Unstructured) {
+	if w.typ.Matches(w.key, u.GetNamespace(), u.GetName()) {
+		w.found[id(u)] = u
+	}
+}
+
+func (w *waiter) satisfied() bool {
+	if w.absent {
+		return len(w.found) == 0
+	}
+	w.miss = nil
+	for _, u := range w.found {
+		if w.holds(u) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *waiter) holds(u *unstructured.Unstructured) bool {
+	switch {
+	case w.phase != "":
+		phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
+		return phase == w.phase
+	case w.condition != nil:
+		ok, err := w.condition.Holds(map[string]any{"object": u.Object})
+		if err != nil {
+			w.miss = err
+		}
+		return ok
+	}
+	return true
+}
+
+// state describes what there was at the end.
+func (w *waiter) state() string {
+	var lines []string
+	if w.broken != nil {
+		lines = append(lines, fmt.Sprintf("the API server could not be asked: %v", w.broken))
+	}
+	if w.miss != nil {
+		lines = append(lines, fmt.Sprintf("the condition could not be evaluated: %v", w.miss))
+	}
+	const most = 5
+	var ids []string
+	for name := range w.found {
+		ids = append(ids, name)
+	}
+	slices.Sort(ids)
+	for i, name := range ids {
+		if i == most {
+			lines = append(lines, fmt.Sprintf("and %d more", len(ids)-most))
+			break
+		}
+		lines = append(lines, "at the end it was:", show(w.found[name]))
+	}
+	switch {
+	case len(ids) > 0 || w.found == nil:
+	case w.last != "":
+		lines = append(lines, "at the end there was none; the last state before its deletion:", w.last)
+	default:
+		lines = append(lines, "there was none, all the time")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// show gives an object as YAML without what nobody reads.
+func show(u *unstructured.Unstructured) string {
+	u = u.DeepCopy()
+	u.SetManagedFields(nil)
+	data, err := yaml.Marshal(u.Object)
+	if err != nil {
+		return err.Error()
+	}
+	const most = 6000
+	text := strings.TrimRight(string(data), "\n")
+	if len(text) > most {
+		text = text[:most] + "\n…"
+	}
+	return "  " + strings.ReplaceAll(text, "\n", "\n  ")
+}

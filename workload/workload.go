@@ -1,0 +1,341 @@
+// Package workload carries out the steps that exercise a controller.
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/objects"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/predicate"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// FieldManager owns the fields that workloads apply.
+const FieldManager = "trommel-workload"
+
+// notServedGrace is how long a step waits for a type that the API server does not serve: its definition may have been applied a moment
+// ago, but more likely the type is misspelt.
+const notServedGrace = 5 * time.Second
+
+// Defaults of a suite that was not validated.
+const (
+	defaultStepTimeout     = time.Minute
+	defaultWorkloadTimeout = 2 * time.Minute
+)
+
+// Config says what to run.
+type Config struct {
+	Suite      *plan.Suite
+	Workload   string // of the suite; empty: its only one
+	Objects    *objects.Client
+	Kubeconfig string // for commands
+	Progress   func(text string)
+	Log        io.Writer // what commands print; nil: nowhere
+}
+
+// Run carries out the steps of a workload one after the other. A step that fails or is not done in time ends the workload and is
+// the finding. An error says that the workload could not be run: ctx ended, or the suite asks for what cannot be
+// ([objects.ErrNotServed], a file that is missing, a broken expression).
+//
+// While an API server is away, or says that it cannot answer now, a step tries again until its timeout.
+func Run(ctx context.Context, c Config) ([]record.Finding, error) {
+	w, err := find(c.Suite, c.Workload)
+	if err != nil {
+		return nil, err
+	}
+	r := &runner{Config: c, objects: c.Objects.WithFieldManager(FieldManager)}
+	if r.Progress == nil {
+		r.Progress = func(string) {}
+	}
+	if r.Log == nil {
+		r.Log = io.Discard
+	}
+	if len(w.Command) > 0 {
+		timeout := first(w.Timeout, c.Suite.Timeouts.Workload, defaultWorkloadTimeout)
+		return r.run(ctx, []step{{title: "command", what: "run " + quote(w.Command), timeout: timeout, do: r.command(w.Command)}})
+	}
+	// Every step is prepared before the first one runs: a mistake in the last one is known at once.
+	steps := make([]step, len(w.Steps))
+	var errs []error
+	for i := range w.Steps {
+		title := fmt.Sprintf("step %d", i+1)
+		if name := w.Steps[i].Name; name != "" {
+			title += fmt.Sprintf(" %q", name)
+		}
+		s, err := r.prepare(&w.Steps[i])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", title, err))
+		}
+		s.title, s.name = title, w.Steps[i].Name
+		s.timeout = first(s.timeout, c.Suite.Timeouts.Step, defaultStepTimeout)
+		steps[i] = s
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return r.run(ctx, steps)
+}
+
+func find(s *plan.Suite, name string) (*plan.Workload, error) {
+	if name == "" && len(s.Workloads) == 1 {
+		for _, w := range s.Workloads {
+			return &w, nil
+		}
+	}
+	w, ok := s.Workloads[name]
+	if !ok {
+		var names []string
+		for n := range s.Workloads {
+			names = append(names, n)
+		}
+		slices.Sort(names)
+		return nil, fmt.Errorf("the suite has no workload %q (it has: %s)", name, strings.Join(names, ", "))
+	}
+	return &w, nil
+}
+
+func first(durations ...time.Duration) time.Duration {
+	for _, d := range durations {
+		if d > 0 {
+			return d
+		}
+	}
+	return 0
+}
+
+type runner struct {
+	Config
+	objects *objects.Client
+}
+
+// step is a step made ready.
+type step struct {
+	title   string // step 2 "it becomes ready"
+	name    string
+	what    string // what it does, as one would say it
+	timeout time.Duration
+	do      func(ctx context.Context) error
+}
+
+// failure is an error whose detail goes below its line.
+type failure struct {
+	err    error
+	detail string
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// errStepTimeout is the cause of a step's context when its time is up.
+var errStepTimeout = errors.New("step timed out")
+
+func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error) {
+	for _, s := range steps {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		text := s.title + ": " + s.what
+		if s.name != "" {
+			text = s.name + ": " + s.what
+		}
+		r.Progress(text)
+		stepCtx, cancel := context.WithTimeoutCause(ctx, s.timeout, errStepTimeout)
+		err := s.do(stepCtx)
+		timedOut := errors.Is(context.Cause(stepCtx), errStepTimeout)
+		cancel()
+		if err == nil {
+			continue
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		if errors.Is(err, objects.ErrNotServed) || errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("%s: %w", s.title, err)
+		}
+		return []record.Finding{finding(s, err, timedOut)}, nil
+	}
+	return nil, nil
+}
+
+func finding(s step, err error, timedOut bool) record.Finding {
+	f := record.Finding{Oracle: record.OracleWorkload, Subject: s.title, Time: time.Now()}
+	var detailed *failure
+	if errors.As(err, &detailed) {
+		f.Detail = detailed.detail
+	}
+	title, rest, _ := strings.Cut(err.Error(), "\n")
+	switch {
+	case timedOut && errors.Is(err, errStepTimeout):
+		f.Title = fmt.Sprintf("%s: %s: not within %s", s.title, s.what, s.timeout)
+	case timedOut:
+		f.Title = fmt.Sprintf("%s: %s: not within %s: %s", s.title, s.what, s.timeout, title)
+	default:
+		f.Title = fmt.Sprintf("%s: %s: %s", s.title, s.what, title)
+	}
+	f.Detail = strings.Trim(strings.Join([]string{rest, f.Detail}, "\n"), "\n")
+	return f
+}
+
+// prepare checks all of a step that can be checked without a cluster.
+func (r *runner) prepare(s *plan.Step) (step, error) {
+	switch {
+	case s.Apply != nil:
+		return r.apply(s.Apply)
+	case s.Delete != nil:
+		return r.delete(s.Delete), nil
+	case s.Patch != nil:
+		return r.patch(s.Patch), nil
+	case s.Wait != nil:
+		return r.wait(s.Wait)
+	case s.Exec != nil:
+		return step{what: "run " + quote(s.Exec.Command), timeout: s.Exec.Timeout, do: r.command(s.Exec.Command)}, nil
+	case s.Sleep > 0:
+		return step{what: "sleep " + s.Sleep.String(), timeout: s.Sleep + time.Minute, do: func(ctx context.Context) error {
+			select {
+			case <-time.After(s.Sleep):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}}, nil
+	}
+	return step{}, errors.New("the step does nothing (known: apply, delete, patch, wait, sleep, exec)")
+}
+
+// dir is the suite's folder.
+func (r *runner) dir() string { return filepath.Dir(r.Suite.File) }
+
+func (r *runner) apply(a *plan.ApplyStep) (step, error) {
+	var list []*unstructured.Unstructured
+	if a.File != "" {
+		file := a.File
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(r.dir(), file)
+		}
+		var err error
+		if list, err = objects.Read(file); err != nil {
+			return step{}, err
+		}
+	}
+	for i, o := range a.Objects {
+		u, err := objects.FromMap(o)
+		if err != nil {
+			return step{}, fmt.Errorf("object %d: %w", i+1, err)
+		}
+		list = append(list, u)
+	}
+	var names []string
+	for _, u := range list {
+		names = append(names, strings.ToLower(u.GetKind())+" "+u.GetName())
+	}
+	what := "apply " + strings.Join(names, ", ")
+	if len(names) > 3 {
+		what = fmt.Sprintf("apply %s and %d more", strings.Join(names[:3], ", "), len(names)-3)
+	}
+	return step{what: what, do: func(ctx context.Context) error {
+		for i, u := range list {
+			err := r.retry(ctx, func(ctx context.Context) error {
+				_, err := r.objects.Apply(ctx, u)
+				return err
+			})
+			if err != nil && len(list) > 1 {
+				return fmt.Errorf("%s: %w", names[i], err)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}}, nil
+}
+
+func (r *runner) delete(d *plan.DeleteStep) step {
+	return step{what: "delete " + d.ResourceKey.String(), do: func(ctx context.Context) error {
+		attempts := 0
+		return r.retry(ctx, func(ctx context.Context) error {
+			attempts++
+			err := r.objects.Delete(ctx, d.ResourceKey, objects.DeleteOptions{GracePeriod: d.GracePeriod, Propagation: d.Propagation})
+			// After a broken connection nobody knows whether the first attempt came through.
+			if apierrors.IsNotFound(err) && (d.IgnoreNotFound || attempts > 1) && !objects.Transient(err) {
+				return nil
+			}
+			return err
+		})
+	}}
+}
+
+func (r *runner) patch(p *plan.PatchStep) step {
+	what := "patch " + p.ResourceKey.String()
+	if p.Subresource != "" {
+		what += " (" + p.Subresource + ")"
+	}
+	return step{what: what, do: func(ctx context.Context) error {
+		return r.retry(ctx, func(ctx context.Context) error {
+			_, err := r.objects.Patch(ctx, p.ResourceKey, p.Type, p.Patch, p.Subresource)
+			return err
+		})
+	}}
+}
+
+// retry is objects.Retry that also gives a type some time to be served.
+func (r *runner) retry(ctx context.Context, f func(context.Context) error) error {
+	grace := time.Now().Add(notServedGrace)
+	for {
+		err := objects.Retry(ctx, f)
+		if !errors.Is(err, objects.ErrNotServed) || time.Now().After(grace) {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (r *runner) wait(s *plan.WaitStep) (step, error) {
+	w := &waiter{key: s.ResourceKey, absent: s.Absent, phase: s.Phase}
+	what := "wait until " + s.ResourceKey.String()
+	switch {
+	case s.Absent:
+		what += " is gone"
+	case s.Phase != "":
+		what += " is in phase " + s.Phase
+	case s.Condition != "":
+		var err error
+		if w.condition, err = predicate.Object.Compile(s.Condition); err != nil {
+			return step{}, fmt.Errorf("condition: %w", err)
+		}
+		what += " has " + w.condition.String()
+	default:
+		what += " is there"
+	}
+	return step{what: what, timeout: s.Timeout, do: func(ctx context.Context) error { return w.wait(ctx, r) }}, nil
+}
+
+func quote(command []string) string {
+	words := make([]string, len(command))
+	for i, w := range command {
+		words[i] = w
+		if strings.ContainsAny(w, " \t\n\"'$") || w == "" {
+			words[i] = fmt.Sprintf("%q", w)
+		}
+	}
+	text := strings.Join(words, " ")
+	if len(text) > 120 {
+		text = text[:117] + "..."
+	}
+	return text
+}
