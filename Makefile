@@ -1,0 +1,90 @@
+# `make help` lists the targets. CI runs the same ones, see .ci/run.
+
+# The modules of this repository. The nested ones keep heavy trees out of the root's go.mod.
+MODULES := . controlplane examples
+# What tests are run with; CI adds the race detector.
+TESTFLAGS ?= $(if $(CI),-race)
+FUZZTIME ?= 30s
+
+GOLANGCI_LINT_VERSION := v2.15.0
+GOLANGCI_LINT := $(CURDIR)/bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## run the first example's plan against its buggy and its fixed controller
+	@examples/demo bin/trommel
+
+.PHONY: build
+build: ## build bin/trommel
+	go build -o bin/trommel ./cmd/trommel
+
+.PHONY: test
+test: ## run all tests of all modules (without TESTFLAGS=-short: also the example plans on real clusters)
+	@set -e; for m in $(MODULES); do \
+		echo "== go test $(TESTFLAGS) ./... in module $$m"; \
+		(cd $$m && go test $(TESTFLAGS) -timeout 20m ./...); \
+	done
+
+.PHONY: race
+race: ## run all tests with the race detector
+	@$(MAKE) --no-print-directory test TESTFLAGS="-race $(filter-out -race,$(TESTFLAGS))"
+
+.PHONY: cover
+cover: ## write coverage/<module>.html from the short tests
+	@mkdir -p coverage
+	@set -e; for m in . examples; do \
+		name=$$(basename $$(cd $$m && pwd)); \
+		(cd $$m && go test -short -coverprofile=$(CURDIR)/coverage/$$name.out ./...); \
+		(cd $$m && go tool cover -html=$(CURDIR)/coverage/$$name.out -o $(CURDIR)/coverage/$$name.html); \
+	done
+
+.PHONY: bench
+bench: ## run the benchmarks, each with its figure
+	go test -run '^$$' -bench . -benchmem -timeout 20m ./...
+
+.PHONY: fuzz
+fuzz: ## fuzz each fuzz target for FUZZTIME
+	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r f; do \
+		for t in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$f); do \
+			echo "== $$t in $$(dirname $$f)"; \
+			go test -run '^$$' -fuzz "^$$t$$" -fuzztime $(FUZZTIME) $$(dirname $$f); \
+		done; \
+	done
+
+.PHONY: lint
+lint: vet $(GOLANGCI_LINT) ## go vet and golangci-lint
+	@set -e; for m in $(MODULES); do \
+		echo "== golangci-lint in module $$m"; \
+		(cd $$m && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...); \
+	done
+
+.PHONY: vet
+vet:
+	@set -e; for m in $(MODULES); do echo "== go vet in module $$m"; (cd $$m && go vet ./...); done
+
+# Built from source with the Go toolchain at hand: the linter must understand the same language version. 80 s cold.
+$(GOLANGCI_LINT):
+	@mkdir -p bin
+	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	mv bin/golangci-lint $@
+
+.PHONY: fmt
+fmt: ## format the sources
+	gofmt -w $$(git ls-files -co --exclude-standard '*.go' | grep -v '/testdata/')
+
+.PHONY: verify
+verify: ## formatting, go.mod files and generated files leave no diff
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' | grep -v '/testdata/')); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
+	@set -e; for m in $(MODULES); do echo "== go mod tidy -diff in module $$m"; (cd $$m && go mod tidy -diff); done
+	@before=$$(git diff | sha256sum; git status --porcelain); \
+	set -e; for m in $(MODULES); do echo "== go generate in module $$m"; (cd $$m && go generate ./...); done; \
+	after=$$(git diff | sha256sum; git status --porcelain); \
+	if [ "$$before" != "$$after" ]; then echo "generated files are out of date:"; git status --short; exit 1; fi
+
+.PHONY: clean
+clean: ## remove what was built here (caches outside stay)
+	rm -rf bin coverage
