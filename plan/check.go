@@ -30,7 +30,9 @@ func (p *Plan) check(s *Suite) Errors {
 		c.names()
 	}
 	for i := range p.Actions {
-		c.action(i)
+		if !c.broken(place{action: i, definition: -1}) {
+			c.action(i)
+		}
 	}
 	return c.errs
 }
@@ -150,6 +152,13 @@ func pick(s *schema, fields []*yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
+// broken reports whether something stands at the place of a mapping that is none. That was reported when it was read, and
+// there is nothing in it to check.
+func (c *checker) broken(at place) bool {
+	n := c.exact(at)
+	return n != nil && deref(n).Kind != yaml.MappingNode
+}
+
 // missing reports a field that has to be there, unless something unreadable is.
 func (c *checker) missing(at place, format string, args ...any) {
 	if !c.given(at) {
@@ -174,7 +183,8 @@ func (c *checker) defaults() {
 		case a.Type == PatchObject && a.PatchType == "" && !c.given(place{action: i, definition: -1, field: "patchType"}):
 			a.PatchType = "merge"
 		}
-		if a.Trigger.Expression == "" && len(a.Trigger.Definitions) == 1 && !c.given(place{action: i, definition: -1, part: "trigger", field: "expression"}) {
+		if a.Trigger.Expression == "" && len(a.Trigger.Definitions) == 1 && expr.ValidName(a.Trigger.Definitions[0].Name) &&
+			!c.given(place{action: i, definition: -1, part: "trigger", field: "expression"}) {
 			a.Trigger.Expression = a.Trigger.Definitions[0].Name
 		}
 		for j := range a.Trigger.Definitions {
@@ -477,6 +487,9 @@ func patchMistake(typ string, patch any) string {
 func (c *checker) trigger(i int) {
 	t := &c.plan.Actions[i].Trigger
 	at := func(field string) place { return place{action: i, definition: -1, part: "trigger", field: field} }
+	if c.broken(at("")) {
+		return
+	}
 	if len(t.Definitions) == 0 && t.Expression == "" {
 		if c.given(at("")) {
 			c.missing(at("definitions"), "the trigger has no definitions")
@@ -487,6 +500,9 @@ func (c *checker) trigger(i int) {
 	}
 	var names []string
 	for j := range t.Definitions {
+		if c.broken(place{action: i, definition: j}) {
+			continue
+		}
 		d := &t.Definitions[j]
 		name := place{i, j, "", "triggerName"}
 		switch {
@@ -498,10 +514,16 @@ func (c *checker) trigger(i int) {
 			c.errorf(name, "triggerName %q stands twice in this trigger", d.Name)
 		}
 		names = append(names, d.Name)
-		c.definition(i, j)
+		if !c.broken(place{i, j, "condition", ""}) {
+			c.definition(i, j)
+		}
 	}
 	if t.Expression == "" {
-		c.missing(at("expression"), "the trigger has several definitions and no expression")
+		if n := c.exact(at("expression")); n != nil && deref(n).Kind == yaml.ScalarNode && deref(n).Value == "" {
+			c.errorf(at("expression"), "the expression is empty")
+		} else if len(t.Definitions) > 1 {
+			c.missing(at("expression"), "the trigger has several definitions and no expression")
+		}
 		return
 	}
 	e, err := expr.Parse(t.Expression)
@@ -513,13 +535,20 @@ func (c *checker) trigger(i int) {
 	known := true
 	for _, n := range e.Names() {
 		if !slices.Contains(names, n.Name) {
-			c.scalarError(at("expression"), t.Expression, n.Offset, fmt.Sprintf("unknown trigger %q (defined: %s)", n.Name, strings.Join(names, ", ")))
+			c.scalarError(at("expression"), t.Expression, n.Offset, fmt.Sprintf("unknown trigger %q (defined: %s)", n.Name, orNone(names)))
 			known = false
 		}
 	}
 	if known {
-		t.Graph = e.Graph()
+		t.Expression, t.Graph = e.String(), e.Graph()
 	}
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
 }
 
 // scalarError reports a mistake at a byte of a text's value.
@@ -571,6 +600,7 @@ func (c *checker) definition(i, j int) {
 	d := &c.plan.Actions[i].Trigger.Definitions[j]
 	cond := &d.Condition
 	at := func(field string) place { return place{i, j, "condition", field} }
+	c.where(i, j)
 	if cond.Type == "" {
 		c.missing(at("triggerType"), "the condition has no triggerType (known: %s)", strings.Join(stringsOf(triggerTypes), ", "))
 		return
@@ -595,7 +625,7 @@ func (c *checker) definition(i, j int) {
 		if !f.set && !c.given(at(f.name)) || slices.Contains(allowed, f.name) || f.name == "repeat" && cond.Repeat == 1 {
 			continue
 		}
-		has := "it has no fields besides"
+		has := "it has no other field"
 		if len(allowed) > 0 {
 			has = "it has: " + strings.Join(allowed, ", ")
 		}
@@ -681,12 +711,18 @@ func (c *checker) states(i, j int) {
 			c.errorf(at(s.name), "%s: %v", s.name, err)
 		}
 	}
-	if cond.Where != "" {
-		_, err := compileCEL(whereEnv(), cond.Where, cel.BoolType)
-		var bad *celError
-		if errors.As(err, &bad) {
-			c.scalarError(at("where"), cond.Where, bad.offset(cond.Where), "where: "+bad.message)
-		}
+}
+
+// where checks a predicate.
+func (c *checker) where(i, j int) {
+	where := c.plan.Actions[i].Trigger.Definitions[j].Condition.Where
+	if where == "" {
+		return
+	}
+	_, err := compileCEL(whereEnv(), where, cel.BoolType)
+	var bad *celError
+	if errors.As(err, &bad) {
+		c.scalarError(place{i, j, "condition", "where"}, where, bad.offset(where), "where: "+bad.message)
 	}
 }
 
@@ -694,6 +730,9 @@ func (c *checker) observe(i, j int) {
 	d := &c.plan.Actions[i].Trigger.Definitions[j]
 	cond, o := &d.Condition, &d.Observe
 	at := func(field string) place { return place{i, j, "observationPoint", field} }
+	if c.broken(at("")) {
+		return
+	}
 	known, observed := points[cond.Type]
 	if !observed {
 		if *o != (ObservationPoint{}) || c.given(place{i, j, "observationPoint", ""}) {

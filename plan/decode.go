@@ -431,6 +431,10 @@ func (d *decoder) value(n *yaml.Node) any {
 				d.errorf(r.Content[i], "field %q stands twice", key.Value)
 				continue
 			}
+			if key.Tag == "!!merge" {
+				d.errorf(r.Content[i], "merge keys (<<) are not read; repeat the fields, or use an alias for the whole mapping")
+				continue
+			}
 			m[key.Value] = d.value(r.Content[i+1])
 		}
 		return m
@@ -464,7 +468,15 @@ func (d *decoder) value(n *yaml.Node) any {
 			d.errorf(n, "%s is no number that JSON can hold", r.Value)
 			return nil
 		}
-		return v
+		return whole(v)
 	}
 	return r.Value
+}
+
+// whole turns a number without a fraction into an int64: JSON makes no difference between 1 and 1.0.
+func whole(f float64) any {
+	if math.Trunc(f) == f && math.Abs(f) < 1<<53 {
+		return int64(f)
+	}
+	return f
 }

@@ -780,7 +780,7 @@ func numbers(v any) any {
 			return i
 		}
 		f, _ := v.Float64()
-		return f
+		return whole(f)
 	}
 	return v
 }

@@ -1,10 +1,25 @@
 // Package sieve converts the two formats of the Sieve project's published test plans to Trommel's.
 //
 // It works on YAML nodes and knows nothing of the plan package, which calls it: what comes out is a tree of nodes in
-// Trommel's format whose nodes stand, line and column, where the words that they were made of stand in the file.
+// Trommel's format, and each node has the line and column of what it was made of. So whatever the plan package has to
+// say about a converted plan, it says at the place in Sieve's file.
+//
+// What Sieve's coordinator never looks at (ce-is-cr, convertStateToAPIForm and the like say how Sieve's hooks encode
+// objects; Trommel's always report JSON) is left out. What has a meaning that Trommel has no word for is a [Problem].
 package sieve
 
-import "gopkg.in/yaml.v3"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
 
 // Format is a format of Sieve's.
 type Format int
@@ -22,8 +37,480 @@ type Problem struct {
 	Message   string
 }
 
-// Detect tells the format of a document's root node.
-func Detect(root *yaml.Node) Format { return None }
+// Words that only one of the formats has, by where they stand.
+var (
+	actionWords = map[string]bool{
+		"controllerLabel": true, "apiServerName": true, "writeTarget": true,
+		"conditionType": true, "prevStateDiff": true, "curStateDiff": true, "occurrence": true, "timeoutValue": true, "convertStateToAPIForm": true,
+		"when": true, "by": true,
+	}
+	trommelWords = map[string]bool{
+		"apiVersion": true, "kind": true, "testName": true, "suite": true, "variant": true, "actionTarget": true,
+		"triggerType": true, "prevState": true, "curState": true, "where": true, "timeout": true, "timing": true, "observeBy": true,
+		"reconciler": true, "observePoint": true, "conditionName": true,
+	}
+)
 
-// Convert converts a document's root node.
-func Convert(root *yaml.Node, format Format) (*yaml.Node, []Problem) { return root, nil }
+// Detect tells the format of a document's root node. A file that has words of Trommel's format is Trommel's, whatever
+// else stands in it.
+func Detect(root *yaml.Node) Format {
+	if root = deref(root); root.Kind != yaml.MappingNode {
+		return None
+	}
+	if get(root, "mode") != nil && get(root, "actions") == nil {
+		return Modes
+	}
+	theirs, ours := false, false
+	look := func(n *yaml.Node) {
+		for i := 0; n != nil && i+1 < len(n.Content); i += 2 {
+			theirs = theirs || actionWords[n.Content[i].Value]
+			ours = ours || trommelWords[n.Content[i].Value]
+		}
+	}
+	look(root)
+	for _, action := range items(get(root, "actions")) {
+		action = mapping(action)
+		look(action)
+		for _, definition := range items(get(mapping(get(action, "trigger")), "definitions")) {
+			definition = mapping(definition)
+			look(definition)
+			look(mapping(get(definition, "condition")))
+			look(mapping(get(definition, "observationPoint")))
+		}
+	}
+	if theirs && !ours {
+		return Actions
+	}
+	return None
+}
+
+// Convert converts a document's root node of the given format. The result is nil where there is nothing to go on with;
+// otherwise it stands for all that could be converted, so that its other mistakes can be found in the same go. The
+// document must have been checked to be finite: aliases are followed.
+func Convert(root *yaml.Node, format Format) (*yaml.Node, []Problem) {
+	c := &converter{}
+	root = deref(root)
+	var out *yaml.Node
+	switch format {
+	case Modes:
+		out = c.mode(root)
+	case Actions:
+		out = c.plan(root)
+	default:
+		return root, nil
+	}
+	return out, c.problems
+}
+
+type converter struct {
+	problems   []Problem
+	controller string // the plan's controller; empty: it names none
+	several    bool   // it names several
+}
+
+func (c *converter) problemf(n *yaml.Node, format string, args ...any) {
+	c.problems = append(c.problems, Problem{n.Line, n.Column, fmt.Sprintf(format, args...)})
+}
+
+// plan converts the actions format.
+func (c *converter) plan(root *yaml.Node) *yaml.Node {
+	for _, action := range items(get(root, "actions")) {
+		if label := get(mapping(action), "controllerLabel"); label != nil && label.Kind == yaml.ScalarNode {
+			c.several = c.several || c.controller != "" && c.controller != label.Value
+			c.controller = label.Value
+		}
+	}
+	out := newMapping(root)
+	c.fields(root, func(key, value *yaml.Node) {
+		if key.Value != "actions" || value.Kind != yaml.SequenceNode {
+			add(out, key, key.Value, value)
+			return
+		}
+		list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: value.Line, Column: value.Column}
+		for _, action := range value.Content {
+			list.Content = append(list.Content, c.action(deref(action)))
+		}
+		add(out, key, "actions", list)
+	})
+	return out
+}
+
+func (c *converter) fields(n *yaml.Node, each func(key, value *yaml.Node)) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		each(deref(n.Content[i]), deref(n.Content[i+1]))
+	}
+}
+
+var actionTypes = map[string]string{"pauseControllerWrite": "pauseController", "resumeControllerWrite": "resumeController"}
+
+func (c *converter) action(n *yaml.Node) *yaml.Node {
+	if n.Kind != yaml.MappingNode {
+		return n
+	}
+	out := newMapping(n)
+	c.fields(n, func(key, value *yaml.Node) {
+		switch key.Value {
+		case "actionType":
+			if t, ok := actionTypes[value.Value]; ok {
+				value = text(value, t)
+			}
+			add(out, key, key.Value, value)
+		case "controllerLabel":
+			add(out, key, "actionTarget", value)
+		case "apiServerName":
+			add(out, key, "actionTarget", c.apiServer(value))
+		case "reconnectAPIServer":
+			add(out, key, key.Value, c.apiServer(value))
+		case "pauseScope", "writeTarget":
+			if value.Value != "all" {
+				add(out, key, "pauseScope", c.key(value))
+			}
+		case "pauseAt":
+			add(out, key, key.Value, c.timing(value))
+		case "waitBefore", "waitAfter":
+			add(out, key, key.Value, c.seconds(value))
+		case "trigger":
+			add(out, key, key.Value, c.trigger(value))
+		default:
+			add(out, key, key.Value, value)
+		}
+	})
+	return out
+}
+
+func (c *converter) trigger(n *yaml.Node) *yaml.Node {
+	if n.Kind != yaml.MappingNode {
+		return n
+	}
+	out := newMapping(n)
+	c.fields(n, func(key, value *yaml.Node) {
+		if key.Value != "definitions" || value.Kind != yaml.SequenceNode {
+			add(out, key, key.Value, value)
+			return
+		}
+		list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: value.Line, Column: value.Column}
+		for _, d := range value.Content {
+			list.Content = append(list.Content, c.definition(deref(d)))
+		}
+		add(out, key, key.Value, list)
+	})
+	return out
+}
+
+func (c *converter) definition(n *yaml.Node) *yaml.Node {
+	if n.Kind != yaml.MappingNode {
+		return n
+	}
+	out := newMapping(n)
+	condition := mapping(get(n, "condition"))
+	conditionType := get(condition, "conditionType")
+	c.fields(n, func(key, value *yaml.Node) {
+		switch {
+		case key.Value == "condition" && value.Kind == yaml.MappingNode:
+			value = c.condition(value)
+		case key.Value == "observationPoint" && value.Kind == yaml.MappingNode:
+			if conditionType != nil && conditionType.Value == "onTimeout" {
+				return // nobody observes a timeout, and Sieve does not look
+			}
+			value = c.observationPoint(value)
+		}
+		add(out, key, key.Value, value)
+	})
+	return out
+}
+
+// conditionTypes are Sieve's words for what happens.
+var conditionTypes = map[string]string{
+	"onObjectCreate": "onObjectCreation", "onObjectDelete": "onObjectDeletion", "onObjectUpdate": "onObjectUpdate",
+	"onAnyFieldModification": "onAnyFieldModified", "onAllFieldsModification": "onAllFieldsModified",
+	"onAnnotatedAPICall": "onAnnotatedCall", "onTimeout": "onTimeout",
+}
+
+func (c *converter) condition(n *yaml.Node) *yaml.Node {
+	out := newMapping(n)
+	typ := get(n, "conditionType")
+	timeout := typ != nil && typ.Value == "onTimeout"
+	var call [4]*yaml.Node
+	callWords := []string{"module", "filePath", "receiverType", "funName"}
+	c.fields(n, func(key, value *yaml.Node) {
+		switch key.Value {
+		case "conditionType":
+			if t, ok := conditionTypes[value.Value]; ok {
+				value = text(value, t)
+			} else if value.Kind == yaml.ScalarNode {
+				c.problemf(value, "unknown conditionType %q (known: %s)", value.Value, strings.Join(sorted(conditionTypes), ", "))
+				return
+			}
+			add(out, key, "triggerType", value)
+		case "resourceKey":
+			add(out, key, key.Value, c.key(value))
+		case "prevStateDiff":
+			addUnless(out, key, "prevState", c.state(value))
+		case "curStateDiff":
+			addUnless(out, key, "curState", c.state(value))
+		case "occurrence", "repeat":
+			if !timeout {
+				add(out, key, "repeat", value)
+			}
+		case "timeoutValue":
+			add(out, key, "timeout", c.seconds(value))
+		case "convertStateToAPIForm":
+		default:
+			if i := slices.Index(callWords, key.Value); i >= 0 {
+				call[i] = value
+				return
+			}
+			add(out, key, key.Value, value)
+		}
+	})
+	if typ != nil && typ.Value == "onAnnotatedAPICall" {
+		for i, v := range call {
+			if v == nil && i != 2 {
+				c.problemf(n, "onAnnotatedAPICall has no %s", callWords[i])
+				return out
+			}
+		}
+		add(out, call[3], "call", text(call[3], symbol(call[0].Value, call[1].Value, value(call[2]), call[3].Value)))
+	} else {
+		for i, v := range call {
+			if v != nil {
+				c.problemf(v, "%s is for onAnnotatedAPICall", callWords[i])
+			}
+		}
+	}
+	return out
+}
+
+// symbol is a function's full name as Go prints it; Sieve has its module and the file within.
+func symbol(module, file, receiver, function string) string {
+	pkg := path.Join(module, path.Dir(strings.TrimPrefix(file, "/")))
+	switch {
+	case receiver == "":
+		return pkg + "." + function
+	case strings.HasPrefix(receiver, "*"):
+		return pkg + ".(" + receiver + ")." + function
+	}
+	return pkg + "." + receiver + "." + function
+}
+
+// informer is Sieve's word for a controller's receiving side as a whole.
+const informer = "informer"
+
+func (c *converter) observationPoint(n *yaml.Node) *yaml.Node {
+	out := newMapping(n)
+	when := value(get(n, "when"))
+	c.fields(n, func(key, v *yaml.Node) {
+		switch key.Value {
+		case "when":
+			add(out, key, "timing", c.timing(v))
+		case "by":
+			if strings.HasSuffix(when, "APIServerRecv") || v.Kind != yaml.ScalarNode {
+				add(out, key, "observeBy", c.apiServer(v))
+				return
+			}
+			if c.several {
+				c.problemf(v, "by %s: the plan names several controllers, so it does not say whose", v.Value)
+			} else if c.controller != "" {
+				add(out, key, "observeBy", text(v, c.controller))
+			}
+			if v.Value != informer {
+				add(out, key, "reconciler", text(v, strings.TrimSuffix(v.Value, ".Reconcile")))
+			}
+		default:
+			add(out, key, key.Value, v)
+		}
+	})
+	if len(out.Content) == 0 {
+		return n
+	}
+	return out
+}
+
+func (c *converter) timing(n *yaml.Node) *yaml.Node {
+	return text(n, strings.Replace(n.Value, "AnnotatedAPICall", "AnnotatedCall", 1))
+}
+
+var kindNode = regexp.MustCompile(`^kind-control-plane([2-9]?)$`)
+
+// apiServer converts the name of a kind node to that of the API server on it.
+func (c *converter) apiServer(n *yaml.Node) *yaml.Node {
+	if n.Kind != yaml.ScalarNode {
+		return n
+	}
+	m := kindNode.FindStringSubmatch(n.Value)
+	if m == nil {
+		c.problemf(n, "unknown API server %q (known: kind-control-plane, kind-control-plane2 and so on)", n.Value)
+		return text(n, "apiserver-1")
+	}
+	if m[1] == "" {
+		m[1] = "1"
+	}
+	return text(n, "apiserver-"+m[1])
+}
+
+// key converts a resource key; Sieve's has no place for the namespace where there is none.
+func (c *converter) key(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.ScalarNode && strings.Count(n.Value, "/") == 1 {
+		return text(n, strings.Replace(n.Value, "/", "//", 1))
+	}
+	return n
+}
+
+// seconds converts a number of seconds to a duration.
+func (c *converter) seconds(n *yaml.Node) *yaml.Node {
+	if f, err := strconv.ParseFloat(n.Value, 64); n.Kind == yaml.ScalarNode && err == nil && f >= 0 && f < 1e9 {
+		return text(n, strconv.FormatFloat(f, 'f', -1, 64)+"s")
+	}
+	c.problemf(n, "a number of seconds should stand here, not %q", n.Value)
+	return text(n, "0s")
+}
+
+// state converts a piece of an object, JSON in text. It returns nil where the text names nothing to look for.
+func (c *converter) state(n *yaml.Node) *yaml.Node {
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		return n
+	}
+	dec := json.NewDecoder(strings.NewReader(n.Value))
+	dec.UseNumber()
+	out, err := jsonNode(dec, n, 0)
+	if err == nil && dec.More() {
+		err = fmt.Errorf("something follows it")
+	}
+	switch {
+	case err != nil:
+		c.problemf(n, "the state is not JSON: %v", err)
+		return nil
+	case out.Tag == "!!null":
+		return nil
+	case out.Kind != yaml.MappingNode:
+		c.problemf(n, "the state is not a JSON object")
+		return nil
+	}
+	return out
+}
+
+// words are Sieve's special values. SIEVE-SKIP holds the place of a list item that is not compared.
+var words = map[string]string{"SIEVE-NON-NIL": "$present", "SIEVE-SKIP": "$present", "SIEVE-IDX-SKIP": "$present"}
+
+func jsonNode(dec *json.Decoder, at *yaml.Node, depth int) (*yaml.Node, error) {
+	tok, err := dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	if depth > 200 {
+		return nil, fmt.Errorf("it is nested deeper than 200")
+	}
+	switch v := tok.(type) {
+	case json.Delim:
+		out := newMapping(at)
+		if v == '[' {
+			out = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: at.Line, Column: at.Column}
+		}
+		for dec.More() {
+			if v == '{' {
+				key, err := dec.Token()
+				if err != nil {
+					return nil, err
+				}
+				out.Content = append(out.Content, text(at, key.(string)))
+			}
+			item, err := jsonNode(dec, at, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			out.Content = append(out.Content, item)
+		}
+		_, err := dec.Token()
+		return out, err
+	case string:
+		if w, ok := words[v]; ok {
+			v = w
+		}
+		return text(at, v), nil
+	case json.Number:
+		n := text(at, v.String())
+		n.Tag = "!!float"
+		if _, err := v.Int64(); err == nil {
+			n.Tag = "!!int"
+		}
+		return n, nil
+	case bool:
+		n := text(at, strconv.FormatBool(v))
+		n.Tag = "!!bool"
+		return n, nil
+	}
+	n := text(at, "null")
+	n.Tag = "!!null"
+	return n, nil
+}
+
+func newMapping(at *yaml.Node) *yaml.Node {
+	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: at.Line, Column: at.Column}
+}
+
+// text makes a scalar that stands where at stands.
+func text(at *yaml.Node, value string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value, Line: at.Line, Column: at.Column}
+}
+
+func add(m, at *yaml.Node, key string, value *yaml.Node) {
+	m.Content = append(m.Content, text(at, key), value)
+}
+
+func addUnless(m, at *yaml.Node, key string, value *yaml.Node) {
+	if value != nil {
+		add(m, at, key, value)
+	}
+}
+
+func deref(n *yaml.Node) *yaml.Node {
+	for n != nil && n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+func mapping(n *yaml.Node) *yaml.Node {
+	if n = deref(n); n != nil && n.Kind == yaml.MappingNode {
+		return n
+	}
+	return nil
+}
+
+func items(n *yaml.Node) []*yaml.Node {
+	if n = deref(n); n != nil && n.Kind == yaml.SequenceNode {
+		return n.Content
+	}
+	return nil
+}
+
+func get(m *yaml.Node, key string) *yaml.Node {
+	for i := 0; m != nil && i+1 < len(m.Content); i += 2 {
+		if m.Content[i].Value == key {
+			return deref(m.Content[i+1])
+		}
+	}
+	return nil
+}
+
+func value(n *yaml.Node) string {
+	if n == nil {
+		return ""
+	}
+	return n.Value
+}
+
+func sorted(m map[string]string) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// emptyState reports whether a state names nothing at all.
+func emptyState(n *yaml.Node) bool {
+	return n == nil || n.Tag == "!!null" || n.Kind == yaml.MappingNode && len(n.Content) == 0 ||
+		n.Kind == yaml.ScalarNode && bytes.Equal(bytes.TrimSpace([]byte(n.Value)), []byte("{}"))
+}

@@ -1,0 +1,185 @@
+package plan
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// samePlan compares what a plan says, not where it was read.
+var samePlan = cmp.Options{
+	cmpopts.IgnoreUnexported(Plan{}),
+	cmpopts.IgnoreFields(Plan{}, "File"),
+	cmpopts.IgnoreFields(Trigger{}, "Graph"),
+}
+
+func files(t testing.TB, patterns ...string) []string {
+	t.Helper()
+	var all []string
+	for _, p := range patterns {
+		list, err := filepath.Glob(p)
+		if err != nil || len(list) == 0 {
+			t.Fatalf("no files %s (%v)", p, err)
+		}
+		all = append(all, list...)
+	}
+	return all
+}
+
+func testSuite(t testing.TB) *Suite {
+	t.Helper()
+	s, err := LoadSuite("testdata/trommel.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestValidPlans(t *testing.T) {
+	for _, file := range files(t, "testdata/valid-*.yaml") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			p, err := Load(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Validate(testSuite(t)); err != nil {
+				t.Fatal(err)
+			}
+			for i, a := range p.Actions {
+				if a.Trigger.Graph == nil {
+					t.Errorf("action %d has no graph", i)
+				}
+			}
+			checkRoundTrip(t, p)
+			golden := strings.TrimSuffix(file, ".yaml") + ".canonical"
+			got, err := Marshal(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkGolden(t, golden, string(got))
+		})
+	}
+}
+
+func checkGolden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// checkRoundTrip writes a plan and reads it again.
+func checkRoundTrip(t testing.TB, p *Plan) {
+	t.Helper()
+	text, err := Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := p.File
+	if file == "" {
+		file = "built.yaml"
+	}
+	again, err := Parse(text, file)
+	if err != nil {
+		t.Fatalf("what Marshal wrote does not load: %v\n%s", err, text)
+	}
+	if diff := cmp.Diff(p, again, samePlan); diff != "" {
+		t.Fatalf("read again (-before +after):\n%s\n%s", diff, text)
+	}
+}
+
+// Each invalid file ends with comments that hold its errors: "# want line:col: message". A plan that is valid by itself
+// is checked against the suite.
+func TestInvalidPlans(t *testing.T) {
+	for _, file := range files(t, "testdata/invalid-*.yaml") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			p, err := Load(file)
+			if err == nil {
+				err = p.Validate(testSuite(t))
+			}
+			checkWanted(t, file, err)
+		})
+	}
+}
+
+func checkWanted(t *testing.T, file string, err error) {
+	t.Helper()
+	data, readErr := os.ReadFile(file)
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	var want []string
+	for _, line := range strings.Split(string(data), "\n") {
+		if w, ok := strings.CutPrefix(line, "# want "); ok {
+			want = append(want, file+":"+w)
+		}
+	}
+	var list Errors
+	if !errors.As(err, &list) {
+		t.Fatalf("error %v (%T), want Errors", err, err)
+	}
+	if diff := cmp.Diff(want, strings.Split(list.Error(), "\n")); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+}
+
+func TestBadFiles(t *testing.T) {
+	bomb := "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+	for c := 'b'; c <= 'j'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [*%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1)
+	}
+	tests := []struct{ name, text, want string }{
+		{"empty", "", "f.yaml:1:1: the file is empty; a plan is a YAML mapping"},
+		{"only a comment", "# nothing\n", "f.yaml:1:1: the file is empty; a plan is a YAML mapping"},
+		{"null", "---\n~\n", "f.yaml:1:1: the file is empty; a plan is a YAML mapping"},
+		{"list", "- a\n", "f.yaml:1:1: a plan is a mapping, not a list"},
+		{"text", "hello", "f.yaml:1:1: a plan is a mapping, not text"},
+		{"tab", "a:\n\tb: 1\n", "f.yaml:2:1: not YAML: found character that cannot start any token"},
+		{"unclosed", "actions: [", "f.yaml:1:1: not YAML: did not find expected node content"},
+		{"not UTF-8", "a: \xff\xfe", "f.yaml:1:1: not YAML: invalid leading UTF-8 octet"},
+		{"binary", "\x00\x01\x02", "f.yaml:1:1: not YAML: control characters are not allowed"},
+		{"two documents", "actions: []\n---\nactions: []\n", "f.yaml:3:1: a second document; a plan file holds one"},
+		{"endless alias", "actions: &a [*a]\n", "f.yaml:1:14: alias *a stands within its own anchor"},
+		{"unknown alias", "actions: *a\n", "f.yaml:1:1: not YAML: unknown anchor 'a' referenced"},
+		{"alias bomb", bomb, "f.yaml:6:4: with its aliases resolved the file has more than 200000 nodes"},
+		{"deep", "a: " + strings.Repeat("[", 600) + strings.Repeat("]", 600), "f.yaml:1:504: nested deeper than 500"},
+		{"very deep", strings.Repeat("[", 100_000), "f.yaml:1:1: not YAML: exceeded max depth of 10000"},
+		{"merge key", "actions:\n- <<: {a: 1}\n", "f.yaml:2:3: merge keys (<<) are not read; repeat the fields, or use an alias for the whole an action"},
+		{"key that is no text", "? [a]\n: 1\n", "f.yaml:1:3: a field of a plan is named by text, not a list"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse([]byte(tt.text), "f.yaml")
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("got %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+	if _, err := Load("testdata/nowhere.yaml"); err == nil || err.Error() != "testdata/nowhere.yaml: there is no such plan file" {
+		t.Errorf("missing file: %v", err)
+	}
+	if _, err := Load("testdata"); err == nil || err.Error() != "testdata: read: is a directory" {
+		t.Errorf("folder: %v", err)
+	}
+	if _, err := Parse(make([]byte, maxFileSize+1), "f.yaml"); err == nil || !strings.Contains(err.Error(), "are the most that is read") {
+		t.Errorf("large file: %v", err)
+	}
+}
