@@ -1,0 +1,155 @@
+// Package child starts processes that end with this one, also when this one is killed.
+//
+// On Linux the kernel sees to it (PR_SET_PDEATHSIG). As that signal is sent when the *thread* that forked ends, every
+// process is started from one operating system thread, which lives as long as any of them. Elsewhere a small shell
+// waits for the end of this process and kills the group.
+package child
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+)
+
+// EnvParentFD tells a process that can do so to watch a pipe of which only the parent holds the other end.
+const EnvParentFD = "TROMMEL_PARENT_FD"
+
+// Process is a started child, the leader of a process group of its own.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	code int
+
+	// Guards the signals against a process id that was given to somebody else.
+	mu     sync.Mutex
+	reaped bool
+}
+
+// Start starts the command in a process group of its own. The command's streams must be files or nil, and its
+// SysProcAttr is overwritten. Whoever starts it need not wait for it: it is reaped when it ends, and with it ends
+// whatever is left of its group.
+func Start(cmd *exec.Cmd) (*Process, error) {
+	cmd.SysProcAttr = sysProcAttr()
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	requests := acquire()
+	started := make(chan error)
+	requests <- func() { started <- cmd.Start() }
+	if err := <-started; err != nil {
+		release()
+		return nil, err
+	}
+	stopGuard, err := guard(cmd.Process.Pid)
+	if err != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+		release()
+		return nil, fmt.Errorf("guard process %d: %w", cmd.Process.Pid, err)
+	}
+	go func() {
+		p.reap()
+		stopGuard()
+		release()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// WatchParent makes the command watch for the end of this process by itself, for executables that know EnvParentFD.
+// It is called before Start, at most once a command.
+func WatchParent(cmd *exec.Cmd) error {
+	read, err := parentPipe()
+	if err != nil {
+		return fmt.Errorf("make a pipe for children: %w", err)
+	}
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", EnvParentFD, 3+len(cmd.ExtraFiles)))
+	cmd.ExtraFiles = append(cmd.ExtraFiles, read)
+	return nil
+}
+
+// lifeline is the end of the pipe that only this process holds; it is never written to nor closed.
+var lifeline *os.File
+
+var parentPipe = sync.OnceValues(func() (*os.File, error) {
+	r, w, err := os.Pipe()
+	lifeline = w
+	return r, err
+})
+
+// PID is the process id, also after the end.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended and was reaped.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// ExitCode is valid once Done is closed: the exit code, or 128+n for signal n.
+func (p *Process) ExitCode() int { return p.code }
+
+// Signal sends the signal to the process and, with SIGKILL, to its whole group. After the end it is a no-op.
+func (p *Process) Signal(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return
+	}
+	pid := p.PID()
+	if sig == syscall.SIGKILL {
+		pid = -pid
+	}
+	_ = syscall.Kill(pid, sig)
+}
+
+// Kill sends SIGKILL to the group and returns when the process is gone.
+func (p *Process) Kill() {
+	p.Signal(syscall.SIGKILL)
+	<-p.done
+}
+
+func exitCode(s *os.ProcessState) int {
+	if s == nil {
+		return -1
+	}
+	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return s.ExitCode()
+}
+
+// spawner runs the forks of all children on one thread, which ends only when no child is left.
+var spawner struct {
+	sync.Mutex
+	children int
+	requests chan func()
+}
+
+func acquire() chan<- func() {
+	spawner.Lock()
+	defer spawner.Unlock()
+	if spawner.children == 0 {
+		requests := make(chan func())
+		spawner.requests = requests
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			for fork := range requests {
+				fork()
+			}
+		}()
+	}
+	spawner.children++
+	return spawner.requests
+}
+
+func release() {
+	spawner.Lock()
+	defer spawner.Unlock()
+	spawner.children--
+	if spawner.children == 0 {
+		close(spawner.requests)
+	}
+}

@@ -1,0 +1,31 @@
+package child
+
+import (
+	"errors"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func sysProcAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// guard has nothing to do: the kernel kills the child.
+func guard(int) (stop func(), err error) { return func() {}, nil }
+
+// reap waits for the end of the process, ends what is left of its group, and only then gives the number back.
+func (p *Process) reap() {
+	for {
+		err := unix.Waitid(unix.P_PID, p.PID(), nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
+	_ = p.cmd.Wait()
+	p.reaped = true
+	p.code = exitCode(p.cmd.ProcessState)
+}

@@ -1,0 +1,73 @@
+package embedded
+
+import (
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+func (c *Cluster) writeServerKeys() error {
+	server, err := c.ca.server()
+	if err != nil {
+		return err
+	}
+	private, public, err := newSigningKey()
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{
+		"ca.crt":     c.ca.certPEM,
+		"server.crt": server.cert,
+		"server.key": server.key,
+		"sa.key":     private,
+		"sa.pub":     public,
+	} {
+		if err := c.dir.write(name, content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) kubeconfigFile(user string) string { return c.dir.file(user + ".kubeconfig") }
+
+// writeKubeconfigs writes one for the infrastructure's components each, and one for cluster-admin access through each
+// API server.
+func (c *Cluster) writeKubeconfigs() error {
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kwok"} {
+		user, err := c.ca.client("system:"+name, "system:masters")
+		if err != nil {
+			return err
+		}
+		if err := c.writeKubeconfig(c.kubeconfigFile(name), c.infra.Addr(), user); err != nil {
+			return err
+		}
+	}
+	for _, a := range c.apis {
+		a.kubeconfig = c.kubeconfigFile(a.name)
+		if err := c.writeKubeconfig(a.kubeconfig, a.port.addr(), a.admin); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) writeKubeconfig(path, addr string, user keyPair) error {
+	name := "trommel-" + c.config.Name
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + addr, CertificateAuthorityData: c.ca.certPEM}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: user.cert, ClientKeyData: user.key}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	return clientcmd.WriteToFile(*config, path)
+}
+
+// restConfig is for use within this process: nothing holds its requests back.
+func (c *Cluster) restConfig(addr string, user keyPair) *rest.Config {
+	return &rest.Config{
+		Host:            "https://" + addr,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.certPEM, CertData: user.cert, KeyData: user.key},
+		QPS:             -1,
+		UserAgent:       "trommel",
+	}
+}

@@ -1,0 +1,187 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/trommel-dev/trommel/cluster/child"
+)
+
+// component is one process of the control plane, which may be started again after its end.
+type component struct {
+	name    string // of the process among its like: apiserver-2
+	program string // that the multi-call executable becomes: kube-apiserver
+	binary  string
+	args    []string
+	env     []string
+	logFile string
+
+	mu       sync.Mutex
+	process  *child.Process
+	logStart int64 // of the running process
+}
+
+// start starts the process; it is a programmer's mistake to start it while it runs.
+func (c *component) start() (*child.Process, error) {
+	log, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	}
+	defer log.Close()
+	info, err := log.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	}
+	cmd := &exec.Cmd{
+		Path:   c.binary,
+		Args:   append([]string{c.program}, c.args...),
+		Env:    slices.Clone(c.env),
+		Stdout: log,
+		Stderr: log,
+		Dir:    filepath.Dir(c.logFile),
+	}
+	if err := child.WatchParent(cmd); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	}
+	p, err := child.Start(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.process = p
+	c.logStart = info.Size()
+	return p, nil
+}
+
+// running returns the process, or nil if there is none now.
+func (c *component) running() *child.Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process == nil {
+		return nil
+	}
+	select {
+	case <-c.process.Done():
+		return nil
+	default:
+		return c.process
+	}
+}
+
+// kill ends the process if it runs, and returns when it is gone.
+func (c *component) kill() {
+	if p := c.running(); p != nil {
+		p.Kill()
+	}
+}
+
+// whileRunning runs f and cancels its context if the process ends meanwhile, which it then reports as the error.
+func (c *component) whileRunning(ctx context.Context, f func(context.Context) error) error {
+	p := c.running()
+	if p == nil {
+		return c.died()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-p.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := f(ctx)
+	cancel()
+	<-watched
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-p.Done():
+		return c.died()
+	default:
+		return err
+	}
+}
+
+// died describes the end of the process with the last lines of its log.
+func (c *component) died() error {
+	c.mu.Lock()
+	p, start := c.process, c.logStart
+	c.mu.Unlock()
+	how := "is not running"
+	if p != nil {
+		how = fmt.Sprintf("ended with exit code %d", p.ExitCode())
+		if n := p.ExitCode() - 128; n > 0 {
+			how = fmt.Sprintf("was ended by signal %d", n)
+		}
+	}
+	tail := c.logTail(start, 12)
+	if tail == "" {
+		return fmt.Errorf("%s %s; it logged nothing", c.name, how)
+	}
+	return fmt.Errorf("%s %s; the end of its log:\n%s", c.name, how, tail)
+}
+
+// logTail returns the last lines of the log from the offset on, indented.
+func (c *component) logTail(from int64, lines int) string {
+	f, err := os.Open(c.logFile)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	const enough = 32 << 10
+	if size, err := f.Seek(0, io.SeekEnd); err == nil && size-enough > from {
+		from = size - enough
+	}
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return ""
+	}
+	text, err := io.ReadAll(io.LimitReader(f, enough))
+	if err != nil {
+		return ""
+	}
+	all := strings.Split(string(bytes.TrimRight(text, "\n")), "\n")
+	if len(all) > lines {
+		all = all[len(all)-lines:]
+	}
+	if len(all) == 1 && all[0] == "" {
+		return ""
+	}
+	return "\t" + strings.Join(all, "\n\t")
+}
+
+// baseEnv is what components see of our environment: nothing that would change how they work.
+func baseEnv(home string) []string {
+	env := []string{"HOME=" + home, "TMPDIR=" + home}
+	for _, name := range []string{"PATH", "GOMAXPROCS", "GOTRACEBACK", "TZ"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+// featureGates formats gates as a command line argument, or returns none.
+func featureGates(gates map[string]bool) []string {
+	if len(gates) == 0 {
+		return nil
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		parts = append(parts, fmt.Sprintf("%s=%t", name, gates[name]))
+	}
+	return []string{"--feature-gates=" + strings.Join(parts, ",")}
+}

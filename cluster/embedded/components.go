@@ -1,0 +1,177 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// newComponent describes a process; name is also its log's.
+func (c *Cluster) newComponent(name, program string, args ...string) *component {
+	return &component{
+		name:    name,
+		program: program,
+		binary:  c.config.Binary,
+		args:    args,
+		env:     baseEnv(c.dir.path),
+		logFile: filepath.Join(c.logDir, name+".log"),
+	}
+}
+
+func (c *Cluster) etcdSocket() string { return c.dir.file("etcd.sock") }
+
+// etcd listens on a unix socket alone: it has no users, and the socket's folder is closed to others. A member of a
+// cluster of one advertises nothing to anybody, but the flags want addresses.
+func (c *Cluster) etcd() *component {
+	const peer = "http://127.0.0.1:2380"
+	return c.newComponent("etcd", "etcd",
+		"--name=etcd",
+		"--data-dir="+c.dir.file("etcd"),
+		"--listen-client-urls=unix://"+c.etcdSocket(),
+		"--advertise-client-urls=http://127.0.0.1:2379",
+		"--listen-peer-urls=unix://"+c.dir.file("peer.sock"),
+		"--initial-advertise-peer-urls="+peer,
+		"--initial-cluster=etcd="+peer,
+		"--heartbeat-interval=10",
+		"--election-timeout=100",
+		"--unsafe-no-fsync",
+		"--snapshot-count=100000",
+		"--quota-backend-bytes=2147483648",
+		"--log-level=warn",
+	)
+}
+
+// apiServer is one kube-apiserver and the way to it.
+type apiServer struct {
+	*component
+	port       *port
+	admin      keyPair
+	kubeconfig string
+	client     *http.Client // as admin
+
+	lifecycle sync.Mutex // one Kill or Start at a time
+}
+
+func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
+	port, err := reservePort()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{
+		"--etcd-servers=unix://" + c.etcdSocket(),
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", port.number),
+		"--permit-port-sharing=true", // see port
+		// All API servers have the same address, so they cannot register as endpoints of the service kubernetes.
+		"--endpoint-reconciler-type=none",
+		"--advertise-address=127.0.0.1",
+		"--tls-cert-file=" + c.dir.file("server.crt"),
+		"--tls-private-key-file=" + c.dir.file("server.key"),
+		"--client-ca-file=" + c.dir.file("ca.crt"),
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + c.dir.file("sa.pub"),
+		"--service-account-signing-key-file=" + c.dir.file("sa.key"),
+		"--authorization-mode=Node,RBAC",
+		"--allow-privileged=true",
+		"--service-cluster-ip-range=" + serviceCIDR,
+		"--profiling=false",
+	}
+	args = append(args, featureGates(c.config.FeatureGates)...)
+	args = append(args, c.config.APIServerArgs...)
+	a := &apiServer{component: c.newComponent(name, "kube-apiserver", args...), port: port}
+	address, token := c.Rendezvous()
+	a.env = append(a.env, envCoordinator+"="+address, envToken+"="+token, envIdentity+"="+name)
+	if a.admin, err = c.ca.client("trommel:admin", "system:masters"); err != nil {
+		return nil, err
+	}
+	if a.client, err = rest.HTTPClientFor(c.restConfig(port.addr(), a.admin)); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// awaitReady returns when the API server's /readyz is ok.
+func (a *apiServer) awaitReady(ctx context.Context) error {
+	defer a.client.CloseIdleConnections()
+	err := a.whileRunning(ctx, func(ctx context.Context) error {
+		return poll(ctx, func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			return a.readyz(ctx)
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %s: %w", a.name, err)
+	}
+	return nil
+}
+
+func (a *apiServer) readyz(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+a.port.addr()+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := a.client.Do(req)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New("/readyz: " + resp.Status)
+	}
+	return nil
+}
+
+func (c *Cluster) controllerManager() *component {
+	controllers := "--controllers=*"
+	for _, name := range c.config.DisableControllers {
+		controllers += ",-" + name
+	}
+	args := []string{
+		"--kubeconfig=" + c.kubeconfigFile("kube-controller-manager"),
+		"--secure-port=0",
+		"--leader-elect=false",
+		controllers,
+		"--root-ca-file=" + c.dir.file("ca.crt"),
+		"--service-account-private-key-file=" + c.dir.file("sa.key"),
+		"--service-cluster-ip-range=" + serviceCIDR,
+		"--kube-api-qps=1000",
+		"--kube-api-burst=2000",
+		"--node-monitor-grace-period=1h", // a simulated node that is late is no node that failed
+		"--profiling=false",
+	}
+	args = append(args, featureGates(c.config.FeatureGates)...)
+	args = append(args, c.config.ControllerManagerArgs...)
+	return c.newComponent("kube-controller-manager", "kube-controller-manager", args...)
+}
+
+func (c *Cluster) scheduler() *component {
+	args := []string{
+		"--kubeconfig=" + c.kubeconfigFile("kube-scheduler"),
+		"--secure-port=0",
+		"--leader-elect=false",
+		"--kube-api-qps=1000",
+		"--kube-api-burst=2000",
+		"--profiling=false",
+	}
+	args = append(args, featureGates(c.config.FeatureGates)...)
+	args = append(args, c.config.SchedulerArgs...)
+	return c.newComponent("kube-scheduler", "kube-scheduler", args...)
+}
+
+func (c *Cluster) kwok() *component {
+	return c.newComponent("kwok", "kwok",
+		"--kubeconfig="+c.kubeconfigFile("kwok"),
+		"--config="+c.dir.file("kwok.yaml"),
+		"--manage-nodes-with-annotation-selector="+simulatedAnnotation+"="+simulatedValue,
+		"--node-lease-duration-seconds=3600",
+		"--cidr="+strings.Replace(podCIDR, ".0.0/", ".0.1/", 1),
+	)
+}

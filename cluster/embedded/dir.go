@@ -1,0 +1,163 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxDir leaves room for the names of sockets: the address of a unix socket has 104 bytes on some systems, the last
+// of them 0.
+const maxDir = 80
+
+// aliveFile is locked as long as the owner of a run folder lives.
+const aliveFile = "alive"
+
+// runDir is a cluster's own folder. While it is open, it is locked.
+type runDir struct {
+	path  string
+	alive *os.File
+}
+
+// newRunDir makes a folder in parent, or in the default place, and removes the folders there whose owners died.
+func newRunDir(parent string) (*runDir, error) {
+	if parent == "" {
+		var err error
+		if parent, err = defaultParent(); err != nil {
+			return nil, fmt.Errorf("make the cluster's folder: %w", err)
+		}
+	}
+	parent, err := filepath.Abs(parent)
+	if err != nil {
+		return nil, err
+	}
+	if len(parent) > maxDir-len("/00000000") {
+		return nil, fmt.Errorf("make the cluster's folder: %s is too long for the sockets in it (at most %d bytes)", parent, maxDir-9)
+	}
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return nil, fmt.Errorf("make the cluster's folder: %w", err)
+	}
+	unlock, err := lockParent(parent)
+	if err != nil {
+		return nil, fmt.Errorf("make the cluster's folder: %w", err)
+	}
+	defer unlock()
+	removeStale(parent)
+	d := &runDir{path: filepath.Join(parent, randomHex(4))}
+	if err := os.Mkdir(d.path, 0o700); err != nil {
+		return nil, fmt.Errorf("make the cluster's folder: %w", err)
+	}
+	d.alive, err = os.OpenFile(d.file(aliveFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		err = flock(d.alive)
+	}
+	if err != nil {
+		_ = d.remove()
+		return nil, fmt.Errorf("make the cluster's folder: %w", err)
+	}
+	return d, nil
+}
+
+// defaultParent is a folder of the user's own, at a short path.
+func defaultParent() (string, error) {
+	name := fmt.Sprintf("trommel-%d", os.Getuid())
+	path := filepath.Join(os.TempDir(), name)
+	if len(path) > maxDir/2 {
+		path = filepath.Join("/tmp", name)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	// Everybody can make folders there: see that it is none that somebody else prepared for us.
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "", err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || !ok || int(owner.Uid) != os.Getuid() || info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("%s is not a folder of this user alone", path)
+	}
+	return path, nil
+}
+
+// lockParent sees to it that nobody takes a folder that is being made for a stale one. It may block for a moment.
+func lockParent(parent string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(parent, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// removeStale removes run folders whose owner died before it could.
+func removeStale(parent string) {
+	entries, err := filepath.Glob(filepath.Join(parent, "*", aliveFile))
+	if err != nil {
+		return
+	}
+	for _, file := range entries {
+		f, err := os.OpenFile(file, os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if flock(f) == nil {
+			_ = os.RemoveAll(filepath.Dir(file))
+		}
+		_ = f.Close()
+	}
+}
+
+func (d *runDir) file(name string) string { return filepath.Join(d.path, name) }
+
+func (d *runDir) write(name string, content []byte) error {
+	return os.WriteFile(d.file(name), content, 0o600)
+}
+
+func (d *runDir) remove() error {
+	err := os.RemoveAll(d.path)
+	if d.alive != nil {
+		_ = d.alive.Close()
+	}
+	return err
+}
+
+// flock locks the file for as long as it is open, or fails at once.
+func flock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+
+// lockRun takes the lock for a run on a cluster; the file names the holder.
+func lockRun(name, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock cluster %q: %w", name, err)
+	}
+	if err := flock(f); err != nil {
+		defer f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock cluster %q: %w", name, err)
+		}
+		holder := "another process"
+		if text, err := io.ReadAll(f); err == nil && len(text) > 0 {
+			holder = "process " + strings.TrimSpace(string(text))
+		}
+		return nil, fmt.Errorf("cluster %q is in use by %s", name, holder)
+	}
+	if err := f.Truncate(0); err == nil {
+		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock cluster %q: %w", name, err)
+	}
+	return func() { _ = f.Close() }, nil
+}

@@ -1,0 +1,379 @@
+// Package embedded runs a whole Kubernetes control plane as child processes of this one: etcd, up to five API servers
+// on it, kube-controller-manager, kube-scheduler, KWOK for simulated nodes, pods and volumes, and a process node
+// whose pods are local processes. It needs neither Docker nor privileges; everything listens on loopback or on unix
+// sockets in a folder that only the user can enter, and ends when this process ends, however it does.
+//
+// The infrastructure (everything but the API servers and the controllers under test) reaches the first API server
+// that is up, so that killing one does not stop the rest.
+package embedded
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/cluster/passthrough"
+	"github.com/trommel-dev/trommel/cluster/processnode"
+)
+
+//go:embed stages.yaml
+var stages []byte
+
+// Environment variables of the hook, as package instrumentation/wire defines them; a test compares.
+const (
+	envCoordinator = "TROMMEL_COORDINATOR"
+	envToken       = "TROMMEL_TOKEN"
+	envIdentity    = "TROMMEL_IDENTITY"
+)
+
+const (
+	serviceCIDR = "10.96.0.0/16"
+	serviceIP   = "10.96.0.1" // of the service kubernetes.default
+	// pollInterval is how often we look whether something is ready that cannot be watched.
+	pollInterval = 15 * time.Millisecond
+)
+
+// Cluster is a cluster that this process runs. It implements cluster.Cluster.
+type Cluster struct {
+	config Config
+	dir    *runDir
+	logDir string
+	token  string
+
+	ca        *authority
+	apis      []*apiServer
+	others    []*component // etcd, kube-controller-manager, kube-scheduler, kwok
+	infra     *passthrough.Proxy
+	processes *processnode.Node
+
+	closing   chan struct{}
+	closeOnce sync.Once
+	closeErr  error
+}
+
+var _ cluster.Cluster = (*Cluster)(nil)
+
+// Start starts a cluster and returns when all API servers are ready, service accounts work and the process node is
+// registered. When it fails, or ctx ends before, nothing is left. The cluster outlives ctx; it ends with Close.
+func Start(ctx context.Context, config Config) (*Cluster, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{config: config, token: randomHex(16), closing: make(chan struct{})}
+	if c.dir, err = newRunDir(config.Dir); err != nil {
+		return nil, err
+	}
+	if err := c.start(ctx); err != nil {
+		_ = c.Close(context.WithoutCancel(ctx))
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+		}
+		return nil, fmt.Errorf("start cluster %q: %w", config.Name, err)
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	c.logDir = c.config.LogDir
+	if c.logDir == "" {
+		c.logDir = c.dir.file("logs")
+	}
+	var err error
+	if c.logDir, err = filepath.Abs(c.logDir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.logDir, 0o700); err != nil {
+		return err
+	}
+
+	c.config.Progress(fmt.Sprintf("starting etcd and %d API servers", c.config.APIServers))
+	etcd := c.etcd()
+	c.others = append(c.others, etcd)
+	if _, err := etcd.start(); err != nil {
+		return err
+	}
+	// While etcd comes up.
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	err = etcd.whileRunning(ctx, func(ctx context.Context) error { return awaitSocket(ctx, c.etcdSocket()) })
+	if err != nil {
+		return err
+	}
+
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, a := range c.apis {
+		if _, err := a.start(); err != nil {
+			return err
+		}
+		group.Go(func() error { return a.awaitReady(groupCtx) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return c.startInfrastructure(ctx)
+}
+
+// prepare makes keys, ports, files and the descriptions of all components.
+func (c *Cluster) prepare() error {
+	var err error
+	if c.ca, err = newAuthority(c.config.Name); err != nil {
+		return fmt.Errorf("make the cluster's keys: %w", err)
+	}
+	if err := c.writeServerKeys(); err != nil {
+		return fmt.Errorf("make the cluster's keys: %w", err)
+	}
+	if err := c.dir.write("kwok.yaml", stages); err != nil {
+		return err
+	}
+	for i := range c.config.APIServers {
+		a, err := c.newAPIServer(fmt.Sprintf("apiserver-%d", i+1))
+		if err != nil {
+			return err
+		}
+		c.apis = append(c.apis, a)
+	}
+	if c.infra, err = passthrough.New(c.dialAnyAPIServer); err != nil {
+		return fmt.Errorf("listen for the infrastructure: %w", err)
+	}
+	return c.writeKubeconfigs()
+}
+
+// startInfrastructure starts what needs API servers, and what everybody counts on in the cluster.
+func (c *Cluster) startInfrastructure(ctx context.Context) error {
+	c.config.Progress("starting controller manager, scheduler, simulated nodes and the process node")
+	infra := []*component{c.controllerManager(), c.scheduler()}
+	infra = append(infra, c.kwok())
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, component := range infra {
+		c.others = append(c.others, component)
+		if _, err := component.start(); err != nil {
+			return err
+		}
+	}
+	ready := make(chan struct{})
+	for _, component := range infra {
+		// Flags that a component does not know end it at once.
+		group.Go(func() error {
+			return component.whileRunning(groupCtx, func(ctx context.Context) error {
+				select {
+				case <-ready:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+		})
+	}
+	group.Go(func() error {
+		defer close(ready)
+		inner, innerCtx := errgroup.WithContext(groupCtx)
+		inner.Go(func() error { return c.createObjects(innerCtx) })
+		inner.Go(func() error { return c.startProcessNode(innerCtx) })
+		return inner.Wait()
+	})
+	return group.Wait()
+}
+
+func (c *Cluster) startProcessNode(ctx context.Context) error {
+	user, err := c.ca.client("trommel:process-node", "system:masters")
+	if err != nil {
+		return err
+	}
+	servers := map[string]string{}
+	for _, a := range c.apis {
+		servers[a.name] = a.port.addr()
+	}
+	c.processes, err = processnode.Start(ctx, processnode.Config{
+		RESTConfig: c.restConfig(c.infra.Addr(), user),
+		APIServers: servers,
+		First:      c.apis[0].name,
+		CA:         c.ca.certPEM,
+		Dir:        c.dir.file("pods"),
+		LogDir:     filepath.Join(c.logDir, "pods"),
+		Logger:     c.config.Logger,
+	})
+	return err
+}
+
+// dialAnyAPIServer connects to the first API server that is up.
+func (c *Cluster) dialAnyAPIServer(ctx context.Context) (net.Conn, error) {
+	err := errors.New("no API server is up")
+	for _, a := range c.apis {
+		if a.running() == nil {
+			continue
+		}
+		var conn net.Conn
+		if conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", a.port.addr()); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+// Name identifies the cluster on this machine.
+func (c *Cluster) Name() string { return c.config.Name }
+
+// APIServers names the API servers, apiserver-1 first.
+func (c *Cluster) APIServers() []string {
+	var names []string
+	for _, a := range c.apis {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// RESTConfig gives cluster-admin access through the named API server.
+func (c *Cluster) RESTConfig(apiServer string) (*rest.Config, error) {
+	a, err := c.apiServer(apiServer)
+	if err != nil {
+		return nil, err
+	}
+	return c.restConfig(a.port.addr(), a.admin), nil
+}
+
+// Kubeconfig is the path of a kubeconfig file for the same access.
+func (c *Cluster) Kubeconfig(apiServer string) (string, error) {
+	a, err := c.apiServer(apiServer)
+	if err != nil {
+		return "", err
+	}
+	return a.kubeconfig, nil
+}
+
+// Rendezvous is where the API servers, and whoever else is told so, look for a coordinator.
+func (c *Cluster) Rendezvous() (address, token string) {
+	return "unix://" + c.dir.file("coordinator.sock"), c.token
+}
+
+// Lock gives the caller sole use of the cluster for a run.
+func (c *Cluster) Lock() (unlock func(), err error) { return lockRun(c.Name(), c.dir.file("run.lock")) }
+
+// Processes is the process node.
+func (c *Cluster) Processes() cluster.ProcessNode { return c.processes }
+
+// LogDir holds the logs of the control plane's processes, and in pods/ those of the process node.
+func (c *Cluster) LogDir() string { return c.logDir }
+
+// Dir is the cluster's own folder, which Close removes.
+func (c *Cluster) Dir() string { return c.dir.path }
+
+// KillAPIServer sends SIGKILL and returns when the process is gone.
+func (c *Cluster) KillAPIServer(_ context.Context, name string) error {
+	a, err := c.apiServer(name)
+	if err != nil {
+		return err
+	}
+	a.lifecycle.Lock()
+	defer a.lifecycle.Unlock()
+	a.kill()
+	return nil
+}
+
+// StartAPIServer starts a killed API server and returns when it is ready.
+func (c *Cluster) StartAPIServer(ctx context.Context, name string) error {
+	a, err := c.apiServer(name)
+	if err != nil {
+		return err
+	}
+	a.lifecycle.Lock()
+	defer a.lifecycle.Unlock()
+	select {
+	case <-c.closing:
+		return fmt.Errorf("start %s: the cluster is closed", name)
+	default:
+	}
+	if a.running() != nil {
+		return nil
+	}
+	if _, err := a.start(); err != nil {
+		return err
+	}
+	return a.awaitReady(ctx)
+}
+
+// Close kills every process, waits until they are gone and removes the cluster's folder. Further calls do nothing.
+func (c *Cluster) Close(ctx context.Context) error {
+	c.closeOnce.Do(func() {
+		close(c.closing)
+		if c.processes != nil {
+			c.closeErr = c.processes.Close(ctx)
+		}
+		var wg sync.WaitGroup
+		for _, component := range c.others {
+			wg.Go(component.kill)
+		}
+		for _, a := range c.apis {
+			wg.Go(func() {
+				a.lifecycle.Lock()
+				defer a.lifecycle.Unlock()
+				a.kill()
+			})
+		}
+		wg.Wait()
+		if c.infra != nil {
+			c.infra.Close()
+		}
+		for _, a := range c.apis {
+			a.port.release()
+		}
+		c.closeErr = errors.Join(c.closeErr, c.dir.remove())
+	})
+	return c.closeErr
+}
+
+func (c *Cluster) apiServer(name string) (*apiServer, error) {
+	if name == "" {
+		return c.apis[0], nil
+	}
+	i := slices.IndexFunc(c.apis, func(a *apiServer) bool { return a.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("no API server %q (there are %s)", name, strings.Join(c.APIServers(), ", "))
+	}
+	return c.apis[i], nil
+}
+
+func awaitSocket(ctx context.Context, path string) error {
+	var dialer net.Dialer
+	return poll(ctx, func(ctx context.Context) error {
+		conn, err := dialer.DialContext(ctx, "unix", path)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+// poll calls f until it returns nil; when ctx ends first, f's last error is told.
+func poll(ctx context.Context, f func(context.Context) error) error {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	var last error
+	for {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w; last: %w", ctx.Err(), last)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+// Package passthrough forwards TCP connections byte by byte to a backend that may change, and cuts them on demand.
+package passthrough
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// Proxy listens on a loopback port of its own.
+type Proxy struct {
+	dial     func(context.Context) (net.Conn, error)
+	listener net.Listener
+	ctx      context.Context
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	mu    sync.Mutex
+	links map[*link]struct{}
+}
+
+// link is one client's connection and, once dialed, the backend's.
+type link struct{ client, backend net.Conn }
+
+// New starts a proxy. Dial is called for every accepted connection and decides where it leads; when it fails, the
+// client's connection is reset.
+func New(dial func(context.Context) (net.Conn, error)) (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{dial: dial, listener: listener, links: map[*link]struct{}{}}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.running.Add(1)
+	go p.accept()
+	return p, nil
+}
+
+// Addr is where clients connect: 127.0.0.1 and a port.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Cut resets every open connection and returns how many there were. New ones are accepted as before.
+func (p *Proxy) Cut() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.reset()
+	}
+	return len(p.links)
+}
+
+// Close stops listening, resets every open connection and returns when all is quiet.
+func (p *Proxy) Close() {
+	p.cancel()
+	_ = p.listener.Close()
+	p.Cut()
+	p.running.Wait()
+}
+
+func (p *Proxy) accept() {
+	defer p.running.Done()
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			// Out of descriptors, most likely: others have to close theirs first.
+			time.Sleep(5 * time.Millisecond)
+			continue
+		}
+		l := &link{client: client}
+		p.mu.Lock()
+		p.links[l] = struct{}{}
+		p.mu.Unlock()
+		p.running.Add(1)
+		go p.serve(l)
+	}
+}
+
+func (p *Proxy) serve(l *link) {
+	defer p.running.Done()
+	defer func() {
+		p.mu.Lock()
+		delete(p.links, l)
+		p.mu.Unlock()
+	}()
+	if p.ctx.Err() != nil {
+		l.reset()
+		return
+	}
+	backend, err := p.dial(p.ctx)
+	if err != nil {
+		l.reset()
+		return
+	}
+	p.mu.Lock()
+	l.backend = backend
+	p.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		forward(l.client, backend)
+		close(done)
+	}()
+	forward(backend, l.client)
+	<-done
+	_ = l.client.Close()
+	_ = backend.Close()
+}
+
+// forward copies until the source has no more, and passes that end on.
+func forward(dst, src net.Conn) {
+	_, err := dst.(*net.TCPConn).ReadFrom(src)
+	if err != nil {
+		// One direction is broken: so is the connection.
+		_ = src.Close()
+		_ = dst.Close()
+		return
+	}
+	_ = dst.(*net.TCPConn).CloseWrite()
+}
+
+// reset closes both sides so that the peers see an error, not an end. The caller holds Proxy.mu or is alone.
+func (l *link) reset() {
+	for _, c := range []net.Conn{l.client, l.backend} {
+		if c == nil {
+			continue
+		}
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = c.Close()
+	}
+}

@@ -1,0 +1,342 @@
+package processnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/cluster/child"
+)
+
+// container runs one container of a pod, start after start. Fields below "guarded" are guarded by Node.mu.
+type container struct {
+	pod    *pod
+	spec   *corev1.Container // read only
+	isInit bool
+
+	// Set by prepare.
+	path    string   // of the executable
+	argv    []string // with argv[0]
+	env     []string
+	workDir string
+	logFile string
+	mounts  []mount
+
+	// guarded
+	current  *run // nil while no process runs
+	last     *run // the newest that ended
+	starts   int
+	final    bool // will not start again
+	ready    bool
+	waiting  string // reason while it neither runs nor is final
+	failure  error  // why the newest try to start failed
+	failedAt int    // controller.urgent at that time
+}
+
+// run is one start of a container.
+type run struct {
+	process  *child.Process
+	record   *cluster.Process // guarded by Node.mu
+	recorded chan struct{}    // closed when the end is in record
+}
+
+// Back-off between crashes. The first restart comes at once, as a kubelet's does; what follows is faster than a
+// kubelet's ten seconds, because a test waits for it.
+const (
+	firstBackoff = time.Second
+	maxBackoff   = time.Minute
+	// goodRun is how long a process must run for its container's crashes to be forgotten.
+	goodRun = time.Minute
+)
+
+var errNotNow = errors.New("not to be started now")
+
+func (c *container) isSidecar() bool {
+	return c.isInit && c.spec.RestartPolicy != nil && *c.spec.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+func (c *container) succeeded() bool {
+	c.pod.node.mu.Lock()
+	defer c.pod.node.mu.Unlock()
+	return c.final && c.last != nil && c.last.record.ExitCode == 0
+}
+
+// runLoop starts the container again and again, as its restart policy says, until the pod is to end.
+func (c *container) runLoop(ctx context.Context) {
+	n := c.pod.node
+	defer func() {
+		n.mu.Lock()
+		c.final = true
+		c.ready = false
+		n.broadcastLocked()
+		n.mu.Unlock()
+		c.pod.touch()
+	}()
+	crashes := 0
+	var delay time.Duration
+	for c.awaitStart(ctx, delay) {
+		r, err := c.start()
+		if errors.Is(err, errNotNow) {
+			delay = 0
+			continue
+		}
+		c.pod.touch()
+		if err != nil {
+			delay = min(firstBackoff<<min(crashes, 10), maxBackoff)
+			crashes++
+			continue
+		}
+		c.supervise(ctx, r)
+		n.mu.Lock()
+		record := *r.record
+		n.mu.Unlock()
+		if !c.restarts(record.ExitCode) {
+			return
+		}
+		switch {
+		case record.Planned || record.Ended.Sub(record.Started) >= goodRun:
+			crashes, delay = 0, 0
+		case crashes == 0:
+			crashes, delay = 1, 0
+		default:
+			delay = min(firstBackoff<<min(crashes-1, 10), maxBackoff)
+			crashes++
+		}
+	}
+}
+
+func (c *container) restarts(exitCode int) bool {
+	policy := c.pod.spec.RestartPolicy
+	if c.isInit && !c.isSidecar() {
+		return exitCode != 0 && policy != corev1.RestartPolicyNever
+	}
+	if c.isSidecar() {
+		return true
+	}
+	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && exitCode != 0
+}
+
+// awaitStart returns true when the container may start: it is not held, and the delay is over or Start was called. It
+// returns false when the pod is to end.
+func (c *container) awaitStart(ctx context.Context, delay time.Duration) bool {
+	n := c.pod.node
+	n.mu.Lock()
+	urgent := 0
+	if c.pod.controller != nil {
+		urgent = c.pod.controller.urgent
+	}
+	n.mu.Unlock()
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	over := delay <= 0
+	for {
+		n.mu.Lock()
+		changed := n.changed
+		held, hurry := false, false
+		if control := c.pod.controller; control != nil {
+			held, hurry = control.held, control.urgent > urgent
+		}
+		reason := ""
+		switch {
+		case held:
+			reason = "Held"
+		case !over && !hurry:
+			reason = "CrashLoopBackOff"
+		}
+		news := c.waiting != reason
+		c.waiting = reason
+		n.mu.Unlock()
+		if news {
+			c.pod.touch()
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		if reason == "" {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			over = true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// start starts the process and its record.
+func (c *container) start() (*run, error) {
+	n := c.pod.node
+	log, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, c.fail(err)
+	}
+	defer log.Close()
+	info, err := log.Stat()
+	if err != nil {
+		return nil, c.fail(err)
+	}
+	cmd := &exec.Cmd{Path: c.path, Args: c.argv, Env: c.env, Dir: c.workDir, Stdout: log, Stderr: log}
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	// Kill holds first and then looks for processes: whoever starts one under the same lock is seen.
+	if control := c.pod.controller; c.pod.terminating || control != nil && control.held {
+		return nil, errNotNow
+	}
+	now := time.Now()
+	process, err := child.Start(cmd)
+	if err != nil {
+		return nil, c.failLocked(err)
+	}
+	r := &run{process: process, recorded: make(chan struct{}), record: &cluster.Process{
+		Namespace: c.pod.namespace, Pod: c.pod.name, Container: c.spec.Name,
+		PID: process.PID(), Started: now, LogFile: c.logFile, LogStart: info.Size(),
+	}}
+	if control := c.pod.controller; control != nil {
+		r.record.Controller = control.name
+		control.processes = append(control.processes, r.record)
+	}
+	c.current = r
+	c.starts++
+	c.failure = nil
+	c.ready = c.spec.ReadinessProbe == nil
+	n.broadcastLocked()
+	return r, nil
+}
+
+func (c *container) fail(err error) error {
+	c.pod.node.mu.Lock()
+	defer c.pod.node.mu.Unlock()
+	return c.failLocked(err)
+}
+
+func (c *container) failLocked(err error) error {
+	c.failure = fmt.Errorf("start container %q of pod %s/%s: %w", c.spec.Name, c.pod.namespace, c.pod.name, err)
+	if control := c.pod.controller; control != nil {
+		c.failedAt = control.urgent
+	}
+	c.pod.node.log.Warn("start container", "error", c.failure)
+	c.pod.node.broadcastLocked()
+	return c.failure
+}
+
+// supervise returns when the process has ended and its end is recorded; when the pod is to end it ends the process.
+func (c *container) supervise(ctx context.Context, r *run) {
+	n := c.pod.node
+	probing, stopProbing := context.WithCancel(ctx)
+	probed := make(chan struct{})
+	go func() {
+		defer close(probed)
+		c.probe(probing, r)
+	}()
+	select {
+	case <-r.process.Done():
+	case <-ctx.Done():
+		n.mu.Lock()
+		r.record.Planned = true
+		n.mu.Unlock()
+		r.process.Signal(syscall.SIGTERM)
+		select {
+		case <-r.process.Done():
+		case <-c.pod.kill:
+			r.process.Kill()
+		}
+	}
+	stopProbing()
+	<-probed
+	n.mu.Lock()
+	r.record.Ended = time.Now()
+	r.record.ExitCode = r.process.ExitCode()
+	c.current = nil
+	c.last = r
+	c.ready = false
+	n.broadcastLocked()
+	n.mu.Unlock()
+	close(r.recorded)
+	c.pod.touch()
+}
+
+// prepare settles what the container's processes are started with.
+func (c *container) prepare(ctx context.Context, volumes map[string]string) error {
+	p := c.pod
+	annotations := p.annotations()
+	// The newest first: a pod's start after start has one log, and so has the next pod of the same name.
+	c.logFile = filepath.Join(p.node.config.LogDir, fmt.Sprintf("%s_%s_%s.log", p.namespace, p.name, c.spec.Name))
+	c.workDir = annotations[cluster.AnnotationWorkDirPrefix+c.spec.Name]
+	binary := annotations[cluster.AnnotationBinaryPrefix+c.spec.Name]
+	home := filepath.Join(p.dir, "work", c.spec.Name)
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return err
+	}
+	if c.workDir == "" {
+		c.workDir = home
+		if binary == "" && c.spec.WorkingDir != "" {
+			c.workDir = c.spec.WorkingDir
+		}
+	}
+	env, err := c.environment(ctx, home)
+	if err != nil {
+		return err
+	}
+	if c.mounts, err = c.findMounts(volumes, env); err != nil {
+		return err
+	}
+	c.env = c.rewriteEnv(env)
+	var argv []string
+	for _, s := range slices.Concat(c.spec.Command, c.spec.Args) {
+		argv = append(argv, rewritePaths(expand(s, env.lookup), c.mounts))
+	}
+	return c.findExecutable(binary, argv, env)
+}
+
+// findExecutable sets path and argv. With a binary, it stands for the image: it replaces the command's first word,
+// which it is still called by.
+func (c *container) findExecutable(binary string, argv []string, env *environment) error {
+	if binary != "" {
+		c.path = binary
+		if len(c.spec.Command) == 0 {
+			argv = append([]string{binary}, argv...)
+		}
+		c.argv = argv
+		return nil
+	}
+	if len(c.spec.Command) == 0 {
+		return fmt.Errorf("names no command, and no executable stands for image %q (annotation %s%s)",
+			c.spec.Image, cluster.AnnotationBinaryPrefix, c.spec.Name)
+	}
+	path, err := lookPath(argv[0], c.workDir, env.lookup)
+	if err != nil {
+		return err
+	}
+	c.path, c.argv = path, argv
+	return nil
+}
+
+// lookPath finds an executable in the container's own PATH.
+func lookPath(name, dir string, lookup func(string) (string, bool)) (string, error) {
+	if filepath.Base(name) != name {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		return name, nil
+	}
+	path, _ := lookup("PATH")
+	for _, dir := range filepath.SplitList(path) {
+		file := filepath.Join(dir, name)
+		if info, err := os.Stat(file); err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("command %q is not in PATH", name)
+}

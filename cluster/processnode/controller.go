@@ -1,0 +1,225 @@
+package processnode
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/cluster/passthrough"
+)
+
+// controller is what all pods of one controller under test share. Node.mu guards it.
+type controller struct {
+	name string
+	// held keeps its containers from starting.
+	held bool
+	// urgent counts the calls of Start: a container that waits with an older number does not wait for its back-off.
+	urgent int
+	// route is the API server that new connections lead to: what Route said, else what the newest pod's annotation says.
+	route, annotated string
+	proxy            *passthrough.Proxy
+	processes        []*cluster.Process // in order of start
+}
+
+func (n *Node) controllerLocked(name string) (*controller, error) {
+	if c := n.controllers[name]; c != nil {
+		return c, nil
+	}
+	if n.closed {
+		return nil, fmt.Errorf("controller %q: the process node is closed", name)
+	}
+	c := &controller{name: name}
+	proxy, err := passthrough.New(func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, n.routeOf(c)) })
+	if err != nil {
+		return nil, fmt.Errorf("controller %q: make a proxy: %w", name, err)
+	}
+	c.proxy = proxy
+	n.controllers[name] = c
+	return c, nil
+}
+
+func (n *Node) routeOf(c *controller) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case c.route != "":
+		return c.route
+	case c.annotated != "":
+		return c.annotated
+	}
+	return n.config.First
+}
+
+// containersLocked are the containers of the controller's pods that are not about to end.
+func (n *Node) containersLocked(c *controller) []*container {
+	var all []*container
+	for _, p := range n.pods {
+		if p.controller == c && !p.terminating {
+			all = append(all, p.containers...)
+		}
+	}
+	return all
+}
+
+// Kill sends SIGKILL to every process of the controller and returns when they are gone. None starts again before Start.
+func (n *Node) Kill(ctx context.Context, name string) error {
+	n.mu.Lock()
+	c, err := n.controllerLocked(name)
+	if err != nil {
+		n.mu.Unlock()
+		return err
+	}
+	c.held = true
+	var running []*run
+	for _, p := range n.pods {
+		if p.controller != c {
+			continue
+		}
+		for _, container := range slices.Concat(p.init, p.containers) {
+			if r := container.current; r != nil {
+				r.record.Planned = true
+				running = append(running, r)
+			}
+		}
+	}
+	n.broadcastLocked()
+	n.mu.Unlock()
+	for _, r := range running {
+		go r.process.Kill()
+	}
+	for _, r := range running {
+		select {
+		case <-r.recorded:
+		case <-ctx.Done():
+			return fmt.Errorf("kill controller %q: process %d is not gone: %w", name, r.process.PID(), ctx.Err())
+		}
+	}
+	return nil
+}
+
+// Start lets a killed controller start again, at once and without back-off; it returns when all its containers run. On
+// a running controller it is a no-op.
+func (n *Node) Start(ctx context.Context, name string) error {
+	n.mu.Lock()
+	c, err := n.controllerLocked(name)
+	if err != nil {
+		n.mu.Unlock()
+		return err
+	}
+	c.held = false
+	c.urgent++
+	before := map[*container]int{}
+	for _, container := range n.containersLocked(c) {
+		if container.current == nil {
+			before[container] = container.starts
+		}
+	}
+	n.broadcastLocked()
+	n.mu.Unlock()
+	err = n.await(ctx, func() (bool, error) {
+		containers := n.containersLocked(c)
+		for _, container := range containers {
+			if container.current == nil && container.starts <= before[container] {
+				if container.failure != nil && container.failedAt >= c.urgent {
+					return false, container.failure
+				}
+				return false, nil
+			}
+		}
+		return len(containers) > 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("start controller %q: %w", name, err)
+	}
+	return nil
+}
+
+// await returns when done says so; it is asked with mu held, after every change.
+func (n *Node) await(ctx context.Context, done func() (bool, error)) error {
+	for {
+		n.mu.Lock()
+		ok, err := done()
+		changed, closed := n.changed, n.closed
+		n.mu.Unlock()
+		switch {
+		case ok || err != nil:
+			return err
+		case closed:
+			return fmt.Errorf("the process node is closed")
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("no pod of it runs on %s: %w", n.config.Name, ctx.Err())
+		}
+	}
+}
+
+// Route makes new connections of the controller go to the API server; open ones stay where they are.
+func (n *Node) Route(_ context.Context, name, apiServer string) error {
+	if n.config.APIServers[apiServer] == "" {
+		return fmt.Errorf("route controller %q: no API server %q (there are %s)",
+			name, apiServer, strings.Join(slices.Sorted(maps.Keys(n.config.APIServers)), ", "))
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c, err := n.controllerLocked(name)
+	if err != nil {
+		return err
+	}
+	c.route = apiServer
+	return nil
+}
+
+// CutConnections closes every open connection of the controller to the API server.
+func (n *Node) CutConnections(_ context.Context, name string) error {
+	n.mu.Lock()
+	c, err := n.controllerLocked(name)
+	n.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	c.proxy.Cut()
+	return nil
+}
+
+// Status lists the controller's processes, running and ended, oldest first.
+func (n *Node) Status(_ context.Context, name string) ([]cluster.Process, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.controllers[name]
+	if c == nil {
+		return nil, nil
+	}
+	all := make([]cluster.Process, len(c.processes))
+	for i, p := range c.processes {
+		all[i] = *p
+	}
+	return all, nil
+}
+
+// Reset lets every controller start that is held, undoes every Route and forgets ended processes.
+func (n *Node) Reset(context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	used := map[*controller]bool{}
+	for _, p := range n.pods {
+		used[p.controller] = true
+	}
+	for name, c := range n.controllers {
+		c.held = false
+		c.route = ""
+		c.processes = slices.DeleteFunc(c.processes, func(p *cluster.Process) bool { return !p.Running() })
+		if !used[c] {
+			delete(n.controllers, name)
+			// Nobody can have connections through it any more.
+			go c.proxy.Close()
+		}
+	}
+	n.broadcastLocked()
+	return nil
+}

@@ -1,0 +1,211 @@
+package processnode
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// writeStatuses writes the pod's status whenever it has changed, until the pod's processes are gone.
+func (p *pod) writeStatuses(ctx context.Context) {
+	p.touch()
+	for {
+		select {
+		case <-p.dirty:
+		case <-ctx.Done():
+			return
+		}
+		delay := 50 * time.Millisecond
+		for {
+			err := p.writeStatus(ctx)
+			if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || ctx.Err() != nil {
+				break
+			}
+			p.node.log.Warn("write pod status", "namespace", p.namespace, "pod", p.name, "error", err)
+			select {
+			case <-time.After(delay):
+			case <-ctx.Done():
+				return
+			}
+			delay = min(2*delay, 2*time.Second)
+		}
+	}
+}
+
+// writeStatus sends what the node knows; other writers' conditions stay.
+func (p *pod) writeStatus(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{
+		// Refused if the name belongs to another pod by now.
+		"metadata": map[string]any{"uid": p.uid},
+		"status":   p.status(),
+	})
+	if err != nil {
+		return err
+	}
+	_, err = p.node.client.CoreV1().Pods(p.namespace).Patch(ctx, p.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
+
+func (p *pod) status() *corev1.PodStatus {
+	p.node.mu.Lock()
+	defer p.node.mu.Unlock()
+	s := &corev1.PodStatus{
+		Phase:              p.phaseLocked(),
+		ObservedGeneration: p.object.Generation,
+		HostIP:             hostIP,
+		HostIPs:            []corev1.HostIP{{IP: hostIP}},
+		PodIP:              hostIP,
+		PodIPs:             []corev1.PodIP{{IP: hostIP}},
+		StartTime:          &p.started,
+	}
+	allReady := p.initialized
+	for _, c := range p.init {
+		s.InitContainerStatuses = append(s.InitContainerStatuses, c.statusLocked())
+	}
+	for _, c := range p.containers {
+		status := c.statusLocked()
+		s.ContainerStatuses = append(s.ContainerStatuses, status)
+		allReady = allReady && status.Ready
+	}
+	done := s.Phase == corev1.PodSucceeded || s.Phase == corev1.PodFailed
+	reason := ""
+	switch {
+	case done:
+		reason = "PodCompleted"
+	case !allReady:
+		reason = "ContainersNotReady"
+	}
+	ready := allReady
+	for _, gate := range p.spec.ReadinessGates {
+		ready = ready && conditionTrue(p.object, gate.ConditionType)
+	}
+	s.Conditions = []corev1.PodCondition{
+		p.conditionLocked(corev1.PodReadyToStartContainers, p.preparing == nil && !done, ""),
+		p.conditionLocked(corev1.PodInitialized, p.initialized, ""),
+		p.conditionLocked(corev1.ContainersReady, allReady, reason),
+		p.conditionLocked(corev1.PodReady, ready, reason),
+	}
+	return s
+}
+
+func conditionTrue(o *corev1.Pod, kind corev1.PodConditionType) bool {
+	for _, c := range o.Status.Conditions {
+		if c.Type == kind {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// conditionLocked keeps the time of the last transition while the status stays.
+func (p *pod) conditionLocked(kind corev1.PodConditionType, yes bool, reason string) corev1.PodCondition {
+	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, Reason: reason, ObservedGeneration: p.object.Generation}
+	if yes {
+		c.Status, c.Reason = corev1.ConditionTrue, ""
+	}
+	old, ok := p.transitions[kind]
+	if !ok || old.Status != c.Status {
+		old = corev1.PodCondition{Status: c.Status, LastTransitionTime: metav1.Now()}
+		p.transitions[kind] = old
+	}
+	c.LastTransitionTime = old.LastTransitionTime
+	return c
+}
+
+func (p *pod) phaseLocked() corev1.PodPhase {
+	finished, failed, started := true, false, false
+	for _, c := range p.containers {
+		started = started || c.starts > 0
+		finished = finished && c.final
+		failed = failed || c.last != nil && c.last.record.ExitCode != 0
+	}
+	if !p.initialized {
+		for _, c := range p.init {
+			// For good: otherwise it would have started again.
+			if c.final && !c.isSidecar() && c.last != nil && c.last.record.ExitCode != 0 {
+				return corev1.PodFailed
+			}
+		}
+	}
+	switch {
+	case !started:
+		return corev1.PodPending
+	case finished && failed:
+		return corev1.PodFailed
+	case finished:
+		return corev1.PodSucceeded
+	}
+	return corev1.PodRunning
+}
+
+func (c *container) statusLocked() corev1.ContainerStatus {
+	started := c.current != nil
+	s := corev1.ContainerStatus{
+		Name:         c.spec.Name,
+		Image:        c.spec.Image,
+		ImageID:      c.path,
+		RestartCount: int32(max(c.starts-1, 0)),
+		Ready:        c.ready,
+		Started:      &started,
+	}
+	switch {
+	case c.current != nil:
+		s.ContainerID = c.id(c.current)
+		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.current.record.Started)}
+	case c.final && c.last != nil:
+		s.ContainerID = c.id(c.last)
+		s.State.Terminated = c.terminated(c.last)
+		s.Ready = c.isInit && c.last.record.ExitCode == 0
+	default:
+		s.State.Waiting = c.waitingLocked()
+	}
+	if c.last != nil && s.State.Terminated == nil {
+		s.ContainerID = c.id(c.last)
+		s.LastTerminationState.Terminated = c.terminated(c.last)
+	}
+	if c.current != nil {
+		s.ContainerID = c.id(c.current)
+	}
+	return s
+}
+
+func (c *container) waitingLocked() *corev1.ContainerStateWaiting {
+	w := &corev1.ContainerStateWaiting{Reason: c.waiting}
+	switch {
+	case c.pod.preparing != nil:
+		w.Reason, w.Message = "CreateContainerConfigError", c.pod.preparing.Error()
+	case c.failure != nil:
+		w.Reason, w.Message = "RunContainerError", c.failure.Error()
+	case c.waiting == "Held":
+		w.Message = "killed by a test plan, which has not started it again"
+	case c.waiting == "" && !c.isInit && !c.pod.initialized && len(c.pod.init) > 0:
+		w.Reason = "PodInitializing"
+	case c.waiting == "":
+		w.Reason = "ContainerCreating"
+	}
+	return w
+}
+
+func (c *container) terminated(r *run) *corev1.ContainerStateTerminated {
+	t := &corev1.ContainerStateTerminated{
+		ExitCode:    int32(r.record.ExitCode),
+		Reason:      "Completed",
+		StartedAt:   metav1.NewTime(r.record.Started),
+		FinishedAt:  metav1.NewTime(r.record.Ended),
+		ContainerID: c.id(r),
+	}
+	if r.record.ExitCode != 0 {
+		t.Reason = "Error"
+	}
+	return t
+}
+
+func (c *container) id(r *run) string { return fmt.Sprintf("process://%d", r.record.PID) }
