@@ -1,0 +1,120 @@
+// Package docs tests that what the documentation shows is true: its plans and suites load, and so do the examples', and its links
+// lead somewhere.
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+var (
+	fence = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+	link  = regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
+)
+
+func pages(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, pattern := range []string{"*.md", "decisions/*.md", "../*.md", "../examples/*.md", "../examples/*/*.md"} {
+		list, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, list...)
+	}
+	if len(all) < 5 {
+		t.Fatalf("only %d pages found: %v", len(all), all)
+	}
+	return all
+}
+
+func TestShownPlansAndSuitesLoad(t *testing.T) {
+	count := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
+			block := m[1]
+			// The pages show them as they would stand beside the first example's suite.
+			switch beside := "../examples/database-operator/"; {
+			case strings.Contains(block, "kind: TestPlan"):
+				_, err = plan.Parse([]byte(block), beside+"shown.yaml")
+			case strings.Contains(block, "kind: Suite"):
+				_, err = plan.ParseSuite([]byte(block), beside+"trommel.yaml")
+			default:
+				continue
+			}
+			count++
+			if err != nil {
+				t.Errorf("%s: %v\n%s", page, err, block)
+			}
+		}
+	}
+	if count < 3 {
+		t.Errorf("only %d plans and suites are shown", count)
+	}
+}
+
+func TestLinks(t *testing.T) {
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s links to %s, which is not there", page, m[1])
+			}
+		}
+	}
+}
+
+func TestExamplesLoad(t *testing.T) {
+	files, err := filepath.Glob("../examples/*/plans/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 8 {
+		t.Errorf("only %d plans found", len(files))
+	}
+	for _, file := range files {
+		suiteFile, err := plan.FindSuite(file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		suite, err := plan.LoadSuite(suiteFile)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		variants := []string{""}
+		for name := range suite.Variants {
+			variants = append(variants, name)
+		}
+		for _, variant := range variants {
+			merged, err := suite.WithVariant(variant)
+			if err != nil {
+				t.Errorf("%s: %v", suiteFile, err)
+				continue
+			}
+			p, err := plan.Load(file)
+			if err == nil {
+				err = p.Validate(merged)
+			}
+			if err != nil {
+				t.Errorf("variant %q: %v", variant, err)
+			}
+		}
+	}
+}
