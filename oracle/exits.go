@@ -1,0 +1,226 @@
+package oracle
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/record"
+)
+
+const (
+	tailLines  = 20
+	panicLines = 25
+	maxLine    = 4 << 10 // of a longer line the beginning is kept
+)
+
+// Exits looks at how controllers' processes ended and at the panics in their logs, also of those that run still. An exit that the plan
+// caused is no finding; what a process has panicked about before is. The same thing happening again is counted, not repeated.
+func Exits(processes []cluster.Process) []record.Finding {
+	var findings []record.Finding
+	more := map[int]int{}
+	at := map[string]int{}
+	for i, p := range processes {
+		end := int64(-1)
+		for _, q := range processes {
+			if q.LogFile == p.LogFile && q.LogStart > p.LogStart && (end < 0 || q.LogStart < end) {
+				end = q.LogStart
+			}
+		}
+		for _, f := range inspect(processes[i], end) {
+			id := f.Oracle + "\n" + f.Subject + "\n" + f.Title
+			if first, ok := at[id]; ok {
+				more[first]++
+				continue
+			}
+			at[id] = len(findings)
+			findings = append(findings, f)
+		}
+	}
+	for i, n := range more {
+		findings[i].Detail = strings.TrimRight(fmt.Sprintf("it happened %d times; the first time:\n%s", n+1, findings[i].Detail), "\n")
+	}
+	return findings
+}
+
+// inspect looks at one process, whose log goes to end, or to the end of the file where end is negative.
+func inspect(p cluster.Process, end int64) []record.Finding {
+	name := p.Controller
+	if p.Container != "" && p.Container != p.Controller && p.Container != "controller" && p.Container != "manager" {
+		name += " (container " + p.Container + ")"
+	}
+	log, err := scan(p, end)
+	var findings []record.Finding
+	when := p.Ended
+	if p.Running() {
+		when = p.Started
+	}
+	for _, s := range log.panics {
+		if s.fatal && (p.Running() || p.Planned) {
+			// Printed but not died of: some library's recovered panic.
+			s.fatal = false
+		}
+		title := fmt.Sprintf("controller %s panicked: %s", name, s.value)
+		detail := strings.Join(s.lines, "\n")
+		if s.fatal {
+			title = fmt.Sprintf("controller %s died of a panic: %s", name, s.value)
+			detail = fmt.Sprintf("exit code %d\n%s", p.ExitCode, detail)
+		}
+		findings = append(findings, record.Finding{Oracle: record.OraclePanic, Title: title, Subject: p.Controller, Detail: detail, Time: when})
+	}
+	if p.Running() || p.Planned || slices.ContainsFunc(log.panics, func(s stack) bool { return s.fatal }) {
+		return findings
+	}
+	f := record.Finding{
+		Oracle: record.OracleCrash, Subject: p.Controller, Time: when,
+		Title:  fmt.Sprintf("controller %s exited by itself: %s", name, describeCode(p.ExitCode)),
+		Detail: strings.Join(log.tail, "\n"),
+	}
+	switch {
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		f.Detail = strings.TrimLeft(f.Detail+"\nits log could not be read: "+err.Error(), "\n")
+	case len(log.tail) == 0:
+		f.Detail = "it printed nothing"
+	}
+	if slices.ContainsFunc(log.tail, leaderLost.MatchString) {
+		f.Oracle = record.OracleLeadership
+		f.Title = fmt.Sprintf("controller %s lost its leader election and ended: %s", name, describeCode(p.ExitCode))
+	}
+	return append(findings, f)
+}
+
+func describeCode(code int) string {
+	if code > 128 && code < 128+65 {
+		names := map[int]string{134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM", 131: "SIGQUIT", 130: "SIGINT"}
+		if n := names[code]; n != "" {
+			return fmt.Sprintf("exit code %d (%s)", code, n)
+		}
+		return fmt.Sprintf("exit code %d (signal %d)", code, code-128)
+	}
+	return fmt.Sprintf("exit code %d", code)
+}
+
+// LogTail gives the last lines of what a process has printed.
+func LogTail(p cluster.Process, lines int) string {
+	log, err := scan(p, -1)
+	if err != nil && len(log.tail) == 0 {
+		return "(" + err.Error() + ")"
+	}
+	if over := len(log.tail) - lines; over > 0 {
+		log.tail = log.tail[over:]
+	}
+	return strings.Join(log.tail, "\n")
+}
+
+// logged is what is of interest in a log.
+type logged struct {
+	tail   []string
+	panics []stack
+}
+
+// stack is a panic in a log.
+type stack struct {
+	value string
+	fatal bool // printed by Go's runtime as the last thing
+	lines []string
+}
+
+var (
+	// Go's runtime prints these at the beginning of a line.
+	runtimePanic = regexp.MustCompile(`^(?:panic|fatal error): (.*)$`)
+	// apimachinery's crash handler, which controller-runtime calls for the panics that it recovers; in klog's text, logr's key=value
+	// and zap's JSON.
+	observedPanic = regexp.MustCompile(`Observed a panic`)
+	panicValue    = regexp.MustCompile(`"?panic"?[=:]\s*("(?:[^"\\]|\\.)*"|\S+)`)
+	observedValue = regexp.MustCompile(`Observed a panic: ("(?:[^"\\]|\\.)*"|[^(]*)`)
+	leaderLost    = regexp.MustCompile(`leader ?election lost|lost leader election|failed to renew lease`)
+)
+
+func scan(p cluster.Process, end int64) (logged, error) {
+	var l logged
+	if p.LogFile == "" {
+		return l, nil
+	}
+	f, err := os.Open(p.LogFile)
+	if err != nil {
+		return l, err
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := f.Seek(p.LogStart, io.SeekStart); err != nil {
+		return l, err
+	}
+	var from io.Reader = f
+	if end >= 0 {
+		from = io.LimitReader(f, end-p.LogStart)
+	}
+	in := bufio.NewReaderSize(from, maxLine)
+	collecting := 0 // lines of the newest panic that are still wanted
+	for {
+		line, err := in.ReadSlice('\n')
+		text := strings.TrimRight(string(line), "\r\n")
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = in.ReadSlice('\n')
+		}
+		if err == nil || text != "" {
+			l.take(text, &collecting)
+		}
+		if errors.Is(err, io.EOF) {
+			return l, nil
+		}
+		if err != nil {
+			return l, err
+		}
+	}
+}
+
+func (l *logged) take(text string, collecting *int) {
+	l.tail = append(l.tail, text)
+	if len(l.tail) > 2*tailLines {
+		l.tail = append(l.tail[:0], l.tail[len(l.tail)-tailLines:]...)
+	}
+	if m := runtimePanic.FindStringSubmatch(text); m != nil {
+		// A panic that is raised again while another one unwinds belongs to it.
+		if n := len(l.panics); n > 0 && *collecting > 0 {
+			l.panics[n-1].fatal = true
+			l.panics[n-1].lines = append(l.panics[n-1].lines, text)
+			*collecting = panicLines
+			return
+		}
+		l.panics = append(l.panics, stack{value: m[1], fatal: true, lines: []string{text}})
+		*collecting = panicLines
+		return
+	}
+	if observedPanic.MatchString(text) {
+		l.panics = append(l.panics, stack{value: observed(text), lines: strings.Split(unescape(text), "\n")})
+		if n := len(l.panics) - 1; len(l.panics[n].lines) > panicLines {
+			l.panics[n].lines = l.panics[n].lines[:panicLines]
+		}
+		*collecting = panicLines - len(l.panics[len(l.panics)-1].lines)
+		return
+	}
+	if *collecting > 0 {
+		n := len(l.panics) - 1
+		l.panics[n].lines = append(l.panics[n].lines, text)
+		*collecting--
+	}
+}
+
+func observed(text string) string {
+	for _, pattern := range []*regexp.Regexp{observedValue, panicValue} {
+		if m := pattern.FindStringSubmatch(text); m != nil && strings.TrimSpace(m[1]) != "" {
+			return strings.TrimSpace(strings.Trim(unescape(m[1]), `"`))
+		}
+	}
+	return "see the log"
+}
+
+// unescape makes the stack in a line of JSON readable.
+func unescape(text string) string {
+	return strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\"`, `"`).Replace(text)
+}

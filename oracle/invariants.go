@@ -1,0 +1,307 @@
+package oracle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/predicate"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// defaultWithin is for suites that were not validated.
+const defaultWithin = 30 * time.Second
+
+// maxObjects is how many objects an invariant gets findings for, each.
+const maxObjects = 10
+
+// Invariants are a suite's invariants, compiled. They are immutable and safe for concurrent use.
+//
+// An expression that meets a field that is not there, or fails in another way, counts as false for never and eventually and as true for
+// always: nothing is found by mistake. So that nothing is missed by mistake either, an invariant whose expression failed every time
+// that it was evaluated gives a finding of the oracle [record.OracleInvariantError]. An eventually that fails for a field that is
+// not there is simply not fulfilled.
+type Invariants struct{ all []invariant }
+
+type invariant struct {
+	plan.Invariant
+	word    string // never, always, eventually
+	expr    *predicate.Expression
+	message *predicate.Expression // nil: Message is plain text
+}
+
+// CompileError is a mistake in an expression of an invariant.
+type CompileError struct {
+	Invariant string // its name
+	Field     string // never, always, eventually
+	Offset    int    // in the expression, in bytes, 0-based
+	Message   string
+}
+
+func (e *CompileError) Error() string {
+	return fmt.Sprintf("invariant %q: %s: column %d: %s", e.Invariant, e.Field, e.Offset+1, e.Message)
+}
+
+// Compile compiles invariants; it reports all mistakes at once, each a [CompileError].
+func Compile(invariants []plan.Invariant) (*Invariants, error) {
+	c := &Invariants{}
+	var errs []error
+	for _, i := range invariants {
+		v := invariant{Invariant: i}
+		scope, text := predicate.History, ""
+		switch {
+		case i.Never != "":
+			v.word, text = "never", i.Never
+		case i.Always != "":
+			v.word, text = "always", i.Always
+		case i.Eventually != "":
+			v.word, text, scope = "eventually", i.Eventually, predicate.Objects
+		default:
+			errs = append(errs, &CompileError{i.Name, "never", 0, "the invariant has no expression (one of never, always and eventually)"})
+			continue
+		}
+		var err error
+		if v.expr, err = scope.Compile(text); err != nil {
+			e := &CompileError{Invariant: i.Name, Field: v.word, Message: err.Error()}
+			var syntax *predicate.SyntaxError
+			if errors.As(err, &syntax) {
+				e.Offset = syntax.Offset
+			}
+			errs = append(errs, e)
+			continue
+		}
+		// What is no expression is a text.
+		if v.message, err = scope.CompileText(i.Message); err != nil {
+			v.message = nil
+		}
+		c.all = append(c.all, v)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// say explains a violation in one line.
+func (v *invariant) say(variables map[string]any) string {
+	text := v.Message
+	if v.message != nil {
+		said, err := v.message.Text(variables)
+		if err != nil {
+			said = fmt.Sprintf("%s (its message failed: %v)", v.Message, err)
+		}
+		text = said
+	}
+	if text == "" {
+		text = map[string]string{"never": "it happened: ", "always": "it did not hold: ", "eventually": "it did not come to hold: "}[v.word] + v.expr.String()
+	}
+	return fmt.Sprintf("invariant %s: %s", v.Name, strings.Join(strings.Fields(text), " "))
+}
+
+// tally is what an invariant's evaluations came to.
+type tally struct {
+	clean, failed int
+	err           error          // the first failure
+	errAt         string         // its object
+	violated      map[string]int // by object: index of the finding
+	more          map[int]int    // by index of the finding: further violations
+}
+
+// Check evaluates never and always over a history, which must be ordered. The first violation of an invariant by an object is the
+// finding, further ones are counted in it.
+func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
+	var findings []record.Finding
+	tallies := make([]tally, len(c.all))
+	var w world
+	for n := range history {
+		e := &history[n]
+		object, old, err := w.step(e)
+		if err != nil {
+			findings = append(findings, record.Finding{Oracle: record.OracleHistory, Title: err.Error(), Time: e.Time})
+			continue
+		}
+		if e.Event == record.Existing {
+			continue // no event of this run
+		}
+		for i := range c.all {
+			v, t := &c.all[i], &tallies[i]
+			variables := map[string]any{"object": nil, "oldObject": nil, "event": e.Event, "objects": w.objects}
+			subject := ""
+			switch {
+			case v.word == "eventually":
+				continue
+			case v.On != nil:
+				if !v.On.Matches(e.Type, e.Group, true, e.Namespace, e.Name) {
+					continue
+				}
+				variables["object"], variables["oldObject"] = object, old
+				subject = objectKey(e)
+			}
+			holds, err := v.expr.Holds(variables)
+			if err != nil {
+				t.failed++
+				if t.err == nil {
+					t.err, t.errAt = err, objectKey(e)
+				}
+				continue
+			}
+			t.clean++
+			if holds == (v.word == "always") {
+				continue
+			}
+			if at, ok := t.violated[subject]; ok {
+				t.more[at]++
+				continue
+			}
+			if t.violated == nil {
+				t.violated, t.more = map[string]int{}, map[int]int{}
+			}
+			if len(t.violated) == maxObjects {
+				continue
+			}
+			t.violated[subject] = len(findings)
+			findings = append(findings, record.Finding{
+				Oracle: record.OracleInvariant, Title: v.say(variables), Subject: objectKey(e), Time: e.Time,
+				Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event, e.ResourceVersion, v.word, v.expr),
+			})
+		}
+	}
+	for i := range tallies {
+		v, t := &c.all[i], &tallies[i]
+		for at, n := range t.more {
+			findings[at].Detail += fmt.Sprintf("\nand %d more times", n)
+		}
+		if t.clean == 0 && t.failed > 0 {
+			findings = append(findings, v.unevaluated(t.err, fmt.Sprintf("it failed on all of %d events, first on %s", t.failed, t.errAt)))
+		}
+	}
+	return findings
+}
+
+func (v *invariant) unevaluated(err error, detail string) record.Finding {
+	hint := ""
+	if errors.Is(err, predicate.ErrMissing) {
+		hint = "\nask with has(object.a.b), or write object.?a.?b.orValue(…), where a field may be missing"
+	}
+	return record.Finding{
+		Oracle: record.OracleInvariantError, Subject: v.Name,
+		Title:  fmt.Sprintf("invariant %s could not be evaluated even once: %v", v.Name, err),
+		Detail: fmt.Sprintf("%s\n%s: %s%s", detail, v.word, v.expr, hint),
+	}
+}
+
+// WaitEventually returns when every eventually has held at some moment between from and its within after that, or its time is up, which
+// is a finding. It looks at what was recorded since from, and at what comes.
+func (c *Invariants) WaitEventually(ctx context.Context, r *Recorder, from time.Time) []record.Finding {
+	type open struct {
+		*invariant
+		deadline time.Time
+		err      error
+	}
+	var pending []*open
+	for i := range c.all {
+		if v := &c.all[i]; v.word == "eventually" {
+			within := v.Within
+			if within <= 0 {
+				within = defaultWithin
+			}
+			pending = append(pending, &open{invariant: v, deadline: from.Add(within)})
+		}
+	}
+	var w world
+	// evaluate drops what holds at the moment.
+	evaluate := func(at time.Time) {
+		still := pending[:0]
+		for _, p := range pending {
+			holds, err := p.expr.Holds(map[string]any{"objects": w.objects})
+			if p.err = err; err != nil || !holds || at.After(p.deadline) {
+				still = append(still, p)
+			}
+		}
+		pending = still
+	}
+	var findings []record.Finding
+	read, evaluated := 0, false
+	// catchUp evaluates after every entry since from, and once more than that where there is none.
+	catchUp := func() <-chan struct{} {
+		entries, changed := r.since(read)
+		for i := range entries {
+			e := &entries[i]
+			if e.Time.After(from) && !evaluated {
+				evaluate(from)
+				evaluated = true
+			}
+			if _, _, err := w.step(e); err != nil {
+				findings = append(findings, record.Finding{Oracle: record.OracleHistory, Title: err.Error(), Time: e.Time})
+			}
+			if evaluated {
+				evaluate(e.Time)
+			}
+		}
+		read += len(entries)
+		if !evaluated {
+			evaluate(from)
+			evaluated = true
+		}
+		return changed
+	}
+	synced := false
+	for {
+		changed := catchUp()
+		if len(pending) == 0 || ctx.Err() != nil {
+			return findings
+		}
+		next := pending[0].deadline
+		for _, p := range pending {
+			if p.deadline.Before(next) {
+				next = p.deadline
+			}
+		}
+		if wait := time.Until(next); wait > 0 {
+			timer := time.NewTimer(wait)
+			select {
+			case <-changed:
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+			timer.Stop()
+			continue
+		}
+		// What has happened in time may still be on its way.
+		if !synced {
+			synced = true
+			_ = r.Sync(ctx) // at worst something is found that a slow API server has not told in time
+			continue
+		}
+		synced = false
+		still := pending[:0]
+		for _, p := range pending {
+			if p.deadline.After(next) {
+				still = append(still, p)
+				continue
+			}
+			findings = append(findings, p.unfulfilled(&w, p.err))
+		}
+		pending = still
+	}
+}
+
+func (v *invariant) unfulfilled(w *world, err error) record.Finding {
+	if err != nil && !errors.Is(err, predicate.ErrMissing) {
+		return v.unevaluated(err, "it failed at the end of its time")
+	}
+	within := v.Within
+	if within <= 0 {
+		within = defaultWithin
+	}
+	detail := fmt.Sprintf("eventually: %s\nnot within %s; the recorded objects at the end: %s", v.expr, within, w.counts())
+	if err != nil {
+		detail += fmt.Sprintf("\nthe last evaluation failed: %v", err)
+	}
+	return record.Finding{
+		Oracle: record.OracleInvariant, Title: v.say(map[string]any{"objects": w.objects}), Subject: v.Name, Detail: detail, Time: time.Now(),
+	}
+}

@@ -1,0 +1,72 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// world is the objects as they stand at some moment of the history, ordered by their keys.
+type world struct {
+	keys    []string
+	objects []any
+}
+
+// objectKey names an entry's object as plans do.
+func objectKey(e *record.HistoryEntry) string {
+	return plan.ResourceKey{Type: e.Type, Namespace: e.Namespace, Name: e.Name}.String()
+}
+
+// step applies an entry and returns the object's states after and before it; before is nil where there was none.
+func (w *world) step(e *record.HistoryEntry) (object, old any, err error) {
+	m := map[string]any{}
+	if err := json.Unmarshal(e.Object, &m); err != nil {
+		return nil, nil, fmt.Errorf("history: %s at resource version %d: %w", objectKey(e), e.ResourceVersion, err)
+	}
+	key := strings.Join([]string{e.Group, e.Type, e.Namespace, e.Name}, "/")
+	at, found := slices.BinarySearch(w.keys, key)
+	if found {
+		old = w.objects[at]
+	}
+	switch {
+	case e.Event == record.Deleted && found:
+		w.keys = slices.Delete(w.keys, at, at+1)
+		w.objects = slices.Delete(w.objects, at, at+1)
+	case e.Event == record.Deleted:
+	case found:
+		w.objects[at] = m
+	default:
+		w.keys = slices.Insert(w.keys, at, key)
+		w.objects = slices.Insert(w.objects, at, any(m))
+	}
+	if e.Event == record.Created {
+		old = nil
+	}
+	return m, old, nil
+}
+
+// counts says how many objects of each type there are.
+func (w *world) counts() string {
+	var kinds []string
+	number := map[string]int{}
+	for _, key := range w.keys {
+		kind := strings.Split(key, "/")[1]
+		if number[kind] == 0 {
+			kinds = append(kinds, kind)
+		}
+		number[kind]++
+	}
+	if len(kinds) == 0 {
+		return "none"
+	}
+	slices.Sort(kinds)
+	for i, k := range kinds {
+		kinds[i] = fmt.Sprintf("%d %s", number[k], k)
+	}
+	return strings.Join(kinds, ", ")
+}
