@@ -1,0 +1,215 @@
+package report
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/record"
+)
+
+// name is the plan's name with its variant.
+func name(r *record.Run) string {
+	if r.Meta.Variant != "" {
+		return r.Meta.Plan + " (" + r.Meta.Variant + ")"
+	}
+	return r.Meta.Plan
+}
+
+// Text writes what a run came to: its verdict, the findings and the actions.
+func Text(w io.Writer, r *record.Run) error {
+	p := newPainter(w)
+	var b strings.Builder
+	verdict := r.Meta.Verdict
+	if verdict == "" {
+		verdict = "unfinished"
+	}
+	fmt.Fprintf(&b, "%s: %s\n", p.bold(name(r)), p.verdict(verdict))
+	if r.Meta.Reason != "" && len(r.Findings) == 0 || r.Meta.Verdict == record.Inconclusive || r.Meta.Verdict == record.Error {
+		fmt.Fprintf(&b, "  %s\n", indent(r.Meta.Reason, "  "))
+	}
+	for _, f := range r.Findings {
+		paint := p.red
+		if !f.IsBug() {
+			paint = p.yellow
+		}
+		fmt.Fprintf(&b, "  %s %s\n", paint(f.Oracle+":"), f.Title)
+		if f.Detail != "" {
+			fmt.Fprintf(&b, "      %s\n", p.dim(indent(shorten(f.Detail, 20), "      ")))
+		}
+	}
+	if len(r.Actions) > 0 {
+		fmt.Fprintf(&b, "  actions carried out:\n")
+	}
+	for _, a := range r.Actions {
+		fmt.Fprintf(&b, "    %s at %s, took %s", actionName(a.Index, a.Type, a.Target), since(r, a.Fired), round(a.Done.Sub(a.Began)))
+		if a.FiredBy > 0 && a.FiredBy <= len(r.Events) {
+			if o := r.Events[a.FiredBy-1].Observation; o != nil {
+				fmt.Fprintf(&b, ", %s %s at %s", describePoint(o), describeObject(o), o.By)
+			}
+		}
+		if a.Error != "" {
+			fmt.Fprintf(&b, "\n      %s %s", p.red("failed:"), indent(a.Error, "      "))
+		}
+		b.WriteByte('\n')
+	}
+	var phases []string
+	for _, ph := range r.Meta.Phases {
+		phases = append(phases, fmt.Sprintf("%s %s", ph.Name, round(ph.Duration)))
+	}
+	if len(phases) > 0 {
+		fmt.Fprintf(&b, "  took %s: %s\n", round(r.Meta.Ended.Sub(r.Meta.Started)), strings.Join(phases, ", "))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// since gives a moment relative to the workload's start, or to the run's.
+func since(r *record.Run, t time.Time) string {
+	if r.Meta.WorkloadStart.IsZero() {
+		return "+" + round(t.Sub(r.Meta.Started)).String()
+	}
+	return "+" + round(t.Sub(r.Meta.WorkloadStart)).String()
+}
+
+func round(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}
+
+func indent(text, by string) string { return strings.ReplaceAll(text, "\n", "\n"+by) }
+
+// shorten keeps the first lines of a text.
+func shorten(text string, lines int) string {
+	all := strings.Split(text, "\n")
+	if len(all) <= lines {
+		return text
+	}
+	return strings.Join(all[:lines], "\n") + fmt.Sprintf("\n… %d more lines in %s", len(all)-lines, record.FindingsFile)
+}
+
+// summary is a run in JSON.
+type summary struct {
+	record.Meta
+	Record   string           `json:"record"`
+	Findings []record.Finding `json:"findings"`
+	Actions  []record.Action  `json:"actions"`
+	Events   int              `json:"events"`
+	History  int              `json:"history"`
+}
+
+// JSON writes runs as a list: meta data, findings and actions; observations and history stay in the record, only their numbers are
+// given.
+func JSON(w io.Writer, runs []*record.Run) error {
+	all := make([]summary, len(runs))
+	for i, r := range runs {
+		all[i] = summary{r.Meta, r.Dir, r.Findings, r.Actions, len(r.Events), len(r.History)}
+		if all[i].Findings == nil {
+			all[i].Findings = []record.Finding{}
+		}
+		if all[i].Actions == nil {
+			all[i].Actions = []record.Action{}
+		}
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(all)
+}
+
+type junitSuites struct {
+	XMLName  xml.Name     `xml:"testsuites"`
+	Tests    int          `xml:"tests,attr"`
+	Failures int          `xml:"failures,attr"`
+	Errors   int          `xml:"errors,attr"`
+	Time     string       `xml:"time,attr"`
+	Suites   []junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Errors   int         `xml:"errors,attr"`
+	Time     string      `xml:"time,attr"`
+	Stamp    string      `xml:"timestamp,attr,omitempty"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Name      string      `xml:"name,attr"`
+	Class     string      `xml:"classname,attr"`
+	Time      string      `xml:"time,attr"`
+	Failure   *junitFault `xml:"failure"`
+	Error     *junitFault `xml:"error"`
+	SystemOut string      `xml:"system-out,omitempty"`
+}
+
+type junitFault struct {
+	Type    string `xml:"type,attr"`
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// JUnit writes runs as JUnit XML, a test case each: a bug is a failure, an inconclusive run and one that could not be carried out are
+// errors.
+func JUnit(w io.Writer, runs []*record.Run) error {
+	suite := junitSuite{Name: "trommel", Tests: len(runs)}
+	var total time.Duration
+	for i, r := range runs {
+		if i == 0 {
+			suite.Stamp = r.Meta.Started.UTC().Format("2006-01-02T15:04:05")
+		}
+		took := r.Meta.Ended.Sub(r.Meta.Started)
+		if r.Meta.Ended.IsZero() {
+			took = 0
+		}
+		total += took
+		c := junitCase{Name: name(r), Class: "trommel", Time: seconds(took), SystemOut: "run record: " + r.Dir}
+		var text strings.Builder
+		for _, f := range r.Findings {
+			fmt.Fprintf(&text, "%s: %s\n", f.Oracle, f.Title)
+			if f.Detail != "" {
+				fmt.Fprintf(&text, "  %s\n", indent(f.Detail, "  "))
+			}
+		}
+		message, _, _ := strings.Cut(r.Meta.Reason, "\n")
+		fault := &junitFault{Type: string(r.Meta.Verdict), Message: message, Text: strings.TrimLeft(r.Meta.Reason+"\n", "\n") + text.String()}
+		switch r.Meta.Verdict {
+		case record.Pass:
+		case record.Bug:
+			suite.Failures++
+			c.Failure = fault
+		default:
+			if fault.Type == "" {
+				fault.Type, fault.Message = "unfinished", "the run was killed"
+			}
+			suite.Errors++
+			c.Error = fault
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	suite.Time = seconds(total)
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	e := xml.NewEncoder(w)
+	e.Indent("", "  ")
+	err := e.Encode(junitSuites{
+		Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suites: []junitSuite{suite},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, "\n")
+	return err
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
