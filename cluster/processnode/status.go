@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -42,16 +44,35 @@ func (p *pod) writeStatuses(ctx context.Context) {
 func (p *pod) writeStatus(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	patch, err := json.Marshal(map[string]any{
-		// Refused if the name belongs to another pod by now.
-		"metadata": map[string]any{"uid": p.uid},
-		"status":   p.status(),
-	})
+	patch, err := p.statusPatch()
 	if err != nil {
 		return err
 	}
 	_, err = p.node.client.CoreV1().Pods(p.namespace).Patch(ctx, p.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return err
+}
+
+func (p *pod) statusPatch() ([]byte, error) {
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.status())
+	if err != nil {
+		return nil, err
+	}
+	// Conditions are merged one by one, so a reason that no longer holds has to be taken back.
+	conditions, _, err := unstructured.NestedSlice(status, "conditions")
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range conditions {
+		if c := c.(map[string]any); c["reason"] == nil {
+			c["reason"] = nil
+		}
+	}
+	status["conditions"] = conditions
+	return json.Marshal(map[string]any{
+		// Refused if the name belongs to another pod by now.
+		"metadata": map[string]any{"uid": p.uid},
+		"status":   status,
+	})
 }
 
 func (p *pod) status() *corev1.PodStatus {
