@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	fence = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+	fence = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```")
 	link  = regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
 )
 

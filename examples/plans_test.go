@@ -1,0 +1,115 @@
+// Package examples runs the examples' plans for real.
+package examples
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Exit codes of trommel.
+const (
+	pass = 0
+	bug  = 1
+)
+
+// TestPlans runs every plan of the examples, each on a control plane of its own. The first run builds one, which takes minutes.
+func TestPlans(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	const (
+		database    = "database-operator"
+		statefulset = "statefulset-controller"
+	)
+	tests := []struct {
+		example, plan, variant string
+		want                   int
+		findings               []string // the titles' beginnings, in any order
+		reason                 string
+	}{
+		{example: database, plan: "stale-deletion", want: bug, findings: []string{"invariant live-statefulset-is-kept:"}},
+		{example: database, plan: "stale-deletion", variant: "fixed", want: pass},
+		{example: database, plan: "interrupted-create", want: bug, findings: []string{"invariant every-database-has-a-service:"}},
+		{example: database, plan: "interrupted-create", variant: "fixed", want: pass},
+		{example: database, plan: "missed-scale", want: bug, findings: []string{"invariant new-members-start-empty:"}},
+		{example: database, plan: "missed-scale", variant: "fixed", want: pass},
+
+		{example: statefulset, plan: "kill-between-creations", want: pass},
+	}
+
+	trommel := filepath.Join(t.TempDir(), "trommel")
+	build := exec.Command("go", "build", "-o", trommel, "./cmd/trommel")
+	build.Dir = ".."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build trommel: %v\n%s", err, out)
+	}
+
+	for _, tt := range tests {
+		name := tt.example + "/" + tt.plan
+		if tt.variant != "" {
+			name += "/" + tt.variant
+		}
+		t.Run(name, func(t *testing.T) {
+			// Long enough for a cold build of the control plane.
+			ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+			defer cancel()
+			dir := filepath.Join(t.TempDir(), "record")
+			args := []string{"-p", filepath.Join(tt.example, "plans", tt.plan+".yaml"), "--record", dir}
+			if tt.variant != "" {
+				args = append(args, "--variant", tt.variant)
+			}
+			cmd := exec.CommandContext(ctx, trommel, args...)
+			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its control plane
+			cmd.WaitDelay = time.Minute
+			out, err := cmd.CombinedOutput()
+			if cmd.ProcessState == nil {
+				t.Fatal(err)
+			}
+			if got := cmd.ProcessState.ExitCode(); got != tt.want {
+				t.Fatalf("exit code %d, not %d (%s)\n%s", got, tt.want, tt.reason, out)
+			}
+			checkFindings(t, dir, tt.findings)
+			if t.Failed() {
+				t.Logf("%s", out)
+			}
+		})
+	}
+}
+
+// checkFindings compares the findings' titles: a bug that was found for another reason is none of the example's.
+func checkFindings(t *testing.T, dir string, want []string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "findings.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var findings []struct{ Title string }
+	if err := json.Unmarshal(data, &findings); err != nil {
+		t.Fatal(err)
+	}
+	missing := map[string]bool{}
+	for _, w := range want {
+		missing[w] = true
+	}
+	for _, f := range findings {
+		known := false
+		for _, w := range want {
+			if strings.HasPrefix(f.Title, w) {
+				known = true
+				delete(missing, w)
+			}
+		}
+		if !known {
+			t.Errorf("unexpected finding: %s", f.Title)
+		}
+	}
+	for w := range missing {
+		t.Errorf("no finding %q", w)
+	}
+}
