@@ -123,7 +123,7 @@ type Rule struct {
 	Namespace  string
 	Name       string
 	Operations []Operation
-	Reconciler string // see Observation.Reconciler; the rule's value may be a suffix of it
+	Reconciler string // a suffix of Observation.Reconciler or of Observation.ReconcilerType
 	Call       string // annotated function's name in the suite
 }
 
@@ -132,26 +132,27 @@ type Ack struct{ Generation uint64 }
 
 // Observation is one report. The process that makes it waits until the monitor answers.
 type Observation struct {
-	Call        uint64 // pairs the before and the after of one call within a session; never 0
-	Point       Point
-	Phase       Phase
-	Operation   Operation
-	Group       string // empty also where unknown
-	GroupKnown  bool
-	Resource    string // plural, where known
-	Kind        string // lower case, where known
-	Namespace   string
-	Name        string // empty for lists and collections
-	Subresource string
-	Object      []byte // JSON: the new state (after a write: as the API server answered); for a deletion the last state
-	OldObject   []byte // JSON: the state before an update, where the process knows it
-	Live        bool   // a read that went to the API server rather than to the cache
-	Reconciler  string // package.(*Type) or the controller's name as controller-runtime knows it; empty where unknown
-	ReconcileID string
-	Request     string // namespace/name of the reconcile request
-	CallName    string // annotated function's name in the suite
-	Error       string // after: the error that the call returned
-	Code        int    // after a call to the API server: its HTTP status, 0 where unknown
+	Call           uint64 // pairs the before and the after of one call within a session; never 0
+	Point          Point
+	Phase          Phase
+	Operation      Operation
+	Group          string // empty also where unknown
+	GroupKnown     bool
+	Resource       string // plural, where known
+	Kind           string // lower case, where known
+	Namespace      string
+	Name           string // empty for lists and collections
+	Subresource    string
+	Object         []byte // JSON: the new state (after a write: as the API server answered); for a deletion the last state
+	OldObject      []byte // JSON: the state before an update, where the process knows it
+	Live           bool   // a read that went to the API server rather than to the cache
+	Reconciler     string // the controller's name as controller-runtime knows it; empty where unknown
+	ReconcilerType string // package.(*Type) of its reconciler
+	ReconcileID    string
+	Request        string // namespace/name of the reconcile request
+	CallName       string // annotated function's name in the suite
+	Error          string // after: the error that the call returned
+	Code           int    // after a call to the API server: its HTTP status, 0 where unknown
 }
 
 // Release answers Observe.

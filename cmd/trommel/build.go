@@ -1,0 +1,146 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/trommel-dev/trommel/instrumentation"
+)
+
+func newBuildCommand(s streams) *cobra.Command {
+	var (
+		config       instrumentation.BuildConfig
+		controlPlane bool
+		explain      bool
+	)
+	cmd := &cobra.Command{
+		Use:   "build [folder [package]]",
+		Short: "Build a controller, or the control plane, with hooks",
+		Long: `Build a controller with hooks at all observation points. Its source, go.mod and go.sum stay as they are.
+
+The folder is one of the controller's module (default: the working directory), the package its main package
+relative to the folder (default: the folder itself).`,
+		Example: `  trommel build -o bin/manager ../my-operator ./cmd/manager
+  trommel build --explain ../my-operator ./cmd/manager
+  trommel build --control-plane -o bin/controlplane`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			show := newProgressLine(s.err)
+			config.Progress = show.line
+			var result *instrumentation.Result
+			var err error
+			if controlPlane {
+				if len(args) > 0 {
+					return &exitError{exitUsage, errors.New("--control-plane takes no folder")}
+				}
+				if len(config.Tags) > 0 || config.LDFlags != "" {
+					return &exitError{exitUsage, errors.New("--tags and --ldflags are for controllers, not for --control-plane")}
+				}
+				result, err = instrumentation.BuildControlPlane(cmd.Context(), instrumentation.ControlPlaneConfig{Output: config.Output, Progress: show.line})
+			} else {
+				if len(args) > 0 {
+					config.Dir = args[0]
+				}
+				if len(args) > 1 {
+					if config.Package = args[1]; !strings.HasPrefix(config.Package, ".") && !strings.Contains(strings.SplitN(config.Package, "/", 2)[0], ".") {
+						config.Package = "./" + config.Package
+					}
+				}
+				result, err = instrumentation.Build(cmd.Context(), config)
+			}
+			show.end()
+			if err != nil {
+				var input *instrumentation.InputError
+				if errors.As(err, &input) {
+					return &exitError{exitUsage, err}
+				}
+				return &exitError{exitCannotRun, err}
+			}
+			if explain {
+				return explainPoints(s.out, result)
+			}
+			_, err = fmt.Fprintln(s.out, result.Binary)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&config.Output, "output", "o", "", "write the binary here (default: in the cache; its path is printed)")
+	f.StringSliceVar(&config.Tags, "tags", nil, "build tags")
+	f.StringVar(&config.LDFlags, "ldflags", "", "flags for the linker, passed through")
+	f.BoolVar(&controlPlane, "control-plane", false, "build the control plane instead of a controller")
+	f.BoolVar(&explain, "explain", false, "list the points that were compiled in, with file and line")
+	return cmd
+}
+
+// explainPoints lists what a build changed and where.
+func explainPoints(out io.Writer, result *instrumentation.Result) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POINT\tFUNCTION\tMODULE\tFILE")
+	for _, p := range result.Points {
+		what := string(p.Point)
+		switch {
+		case p.Name != "":
+			what += " " + p.Name
+		case what == "":
+			what = "-"
+		}
+		function := p.Function
+		if p.Receiver != "" {
+			function = "(" + p.Receiver + ")." + function
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s:%d\n", what, function, strings.TrimSpace(p.Module+" "+p.Version), p.Path, p.Line)
+	}
+	fmt.Fprintf(w, "\nbinary: %s\n", result.Binary)
+	return w.Flush()
+}
+
+// progressLine shows the newest line of a build: over the one before on a terminal, one by one where the phase changes
+// elsewhere.
+type progressLine struct {
+	out      io.Writer
+	terminal bool
+	width    int
+	last     string
+	dirty    bool
+}
+
+func newProgressLine(out io.Writer) *progressLine {
+	p := &progressLine{out: out}
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.terminal = true
+		p.width, _, _ = term.GetSize(int(f.Fd()))
+	}
+	return p
+}
+
+func (p *progressLine) line(text string) {
+	if p.terminal {
+		if p.width > 1 && len(text) > p.width-1 {
+			text = text[:p.width-1]
+		}
+		fmt.Fprintf(p.out, "\r\x1b[K%s", text)
+		p.dirty = true
+		return
+	}
+	phase, _, _ := strings.Cut(text, " ")
+	if phase != p.last {
+		p.last = phase
+		fmt.Fprintf(p.out, "%s: %s\n", filepath.Base(os.Args[0]), phase)
+	}
+}
+
+// end leaves the terminal's line empty.
+func (p *progressLine) end() {
+	if p.dirty {
+		fmt.Fprint(p.out, "\r\x1b[K")
+		p.dirty = false
+	}
+}

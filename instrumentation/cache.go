@@ -1,0 +1,282 @@
+package instrumentation
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/mod/module"
+)
+
+//go:embed hook/*.go wire/*.go
+var hookSource embed.FS
+
+const (
+	hookModule   = "trommel.dev/hook"
+	hookVersion  = "v0.0.0"
+	yamuxModule  = "github.com/hashicorp/yamux"
+	yamuxVersion = "v0.1.2"
+	ownPath      = "github.com/trommel-dev/trommel/instrumentation/"
+)
+
+// yamuxSums are yamux's lines of go.sum, so that a build needs neither network nor checksum database for them.
+var yamuxSums = []string{
+	"github.com/hashicorp/yamux v0.1.2 h1:XtB8kyFOyHXYVFnwT5C3+Bdo8gArse7j2AQ0DA0Uey8=",
+	"github.com/hashicorp/yamux v0.1.2/go.mod h1:C+zze2n6e/7wshOZep2A70/aQU6QBRWJO/G6FT1wIns=",
+}
+
+// CacheDir is where builds keep what they can use again: $TROMMEL_CACHE or trommel in the user's cache folder.
+func CacheDir() (string, error) {
+	if dir := os.Getenv("TROMMEL_CACHE"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find cache folder (set TROMMEL_CACHE): %w", err)
+	}
+	return filepath.Join(dir, "trommel"), nil
+}
+
+// digest names the content of parts.
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:20]
+}
+
+// digestFS names the content of all files in an FS but tests.
+func digestFS(fsys fs.FS) (string, error) {
+	var parts []string
+	err := fs.WalkDir(fsys, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		data, err := fs.ReadFile(fsys, path)
+		parts = append(parts, path, string(data))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return digest(parts...), nil
+}
+
+// cache is a folder of things that are written once and named for their content.
+type cache struct{ dir string }
+
+func openCache(dir string) (*cache, error) {
+	if dir == "" {
+		var err error
+		if dir, err = CacheDir(); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("create cache folder: %w", err)
+	}
+	return &cache{dir}, nil
+}
+
+// make returns the folder of that name, which fill has filled. Two makers at once do not meet: each fills a temporary
+// folder, and the first to finish gives it its name.
+func (c *cache) make(name string, fill func(dir string) error) (string, error) {
+	dir := filepath.Join(c.dir, filepath.FromSlash(name))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", err
+	}
+	tmp, err := os.MkdirTemp(parent, ".tmp-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return "", err
+	}
+	if err := fill(tmp); err != nil {
+		return "", err
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		if _, stat := os.Stat(dir); stat == nil {
+			return dir, nil
+		}
+		return "", err
+	}
+	return dir, nil
+}
+
+// lock takes a lock of that name among all processes that use the cache, waiting for it as long as ctx lasts.
+func (c *cache) lock(ctx context.Context, name string) (unlock func(), err error) {
+	path := filepath.Join(c.dir, filepath.FromSlash(name)+".lock")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		select {
+		case <-ctx.Done():
+			_ = f.Close()
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// hookModuleDir writes the module that patched packages import: the sources of hook and wire under a path of their own.
+func (c *cache) hookModuleDir() (string, error) {
+	sum, err := digestFS(hookSource)
+	if err != nil {
+		return "", err
+	}
+	goMod := "module " + hookModule + "\n\ngo 1.16\n\nrequire " + yamuxModule + " " + yamuxVersion + "\n"
+	return c.make("hook/"+digest(sum, goMod), func(dir string) error {
+		err := fs.WalkDir(hookSource, ".", func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			data, err := hookSource.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text := strings.ReplaceAll(string(data), `"`+ownPath+`wire"`, `"`+hookModule+`/wire"`)
+			to := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(path, "hook/")))
+			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+				return err
+			}
+			return os.WriteFile(to, []byte(text), 0o644)
+		})
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, "go.mod"), []byte(goMod), 0o644)
+	})
+}
+
+const foundFile = "trommel-points.json"
+
+// patchedModule returns a patched copy of the module in dir. Content of a module of a version does not change; what is
+// replaced by a folder is named for its content.
+func (c *cache) patchedModule(path, version, dir string, local bool, calls []AnnotatedCall) (string, []PatchedPoint, error) {
+	sum, err := digestFS(templates)
+	if err != nil {
+		return "", nil, err
+	}
+	key := []string{sum, fmt.Sprintf("%#v", points), fmt.Sprintf("%#v", calls), dir, path, version}
+	if local {
+		state, err := treeState(dir)
+		if err != nil {
+			return "", nil, err
+		}
+		key = append(key, state)
+	}
+	escaped, err := module.EscapePath(path)
+	if err != nil {
+		return "", nil, err
+	}
+	copied, err := c.make("modules/"+escaped+"@"+version+"-"+digest(key...), func(to string) error {
+		if err := copyModule(dir, to); err != nil {
+			return fmt.Errorf("copy %s: %w", path, err)
+		}
+		found, err := patchModule(path, version, dir, to, calls)
+		if err != nil {
+			return err
+		}
+		data, err := json.Marshal(found)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, foundFile), data, 0o644)
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	var found []PatchedPoint
+	data, err := os.ReadFile(filepath.Join(copied, foundFile))
+	if err == nil {
+		err = json.Unmarshal(data, &found)
+	}
+	return copied, found, err
+}
+
+// copyModule copies a module without its tests.
+func copyModule(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		switch {
+		case d.IsDir():
+			if d.Name() == ".git" {
+				return filepath.SkipDir
+			}
+			return os.MkdirAll(target, 0o755)
+		case !d.Type().IsRegular() || strings.HasSuffix(d.Name(), "_test.go"):
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, data, 0o644)
+	})
+}
+
+// treeState changes whenever a file in the folder does.
+func treeState(dir string) (string, error) {
+	var parts []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if d.Name() == ".git" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		parts = append(parts, fmt.Sprintf("%s %d %d", path, info.Size(), info.ModTime().UnixNano()))
+		return nil
+	})
+	sort.Strings(parts)
+	return digest(parts...), err
+}

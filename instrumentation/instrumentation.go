@@ -1,0 +1,65 @@
+// Package instrumentation builds API servers and controllers with hooks in them, without touching their source: it
+// patches copies of client-go, controller-runtime and apiserver in a cache folder and builds with a generated go.mod
+// that puts the copies in place of the modules.
+//
+// Where a hook goes is a table of points; what is inserted is text at positions found in the syntax tree, and everything
+// else stays byte for byte. A point that is not found is an error. The points that were compiled in are the binary's
+// manifest, which it shows in its handshake with the coordinator.
+package instrumentation
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+)
+
+// BuildConfig says what to build. Dir may be empty for the working directory; everything else has a default.
+type BuildConfig struct {
+	Dir     string   // folder of the module
+	Package string   // of main, relative to Dir: ./cmd/manager; default "."
+	Tags    []string // build tags
+	LDFlags string
+	Env     map[string]string // added to the environment of the go command
+	Output  string            // the binary; default: in the cache
+
+	AnnotatedCalls []AnnotatedCall
+
+	CacheDir string            // default CacheDir()
+	Progress func(line string) // called with lines for people, from one goroutine at a time
+}
+
+// AnnotatedCall is a function that gets a hook of its own.
+type AnnotatedCall struct {
+	Name     string // in the suite
+	Package  string // import path; empty: the main package
+	Receiver string // *T, T or empty
+	Function string
+}
+
+// Result is what a build made.
+type Result struct {
+	Binary   string
+	Manifest wire.Manifest
+	Points   []PatchedPoint // all that was changed, also where nothing is observed
+	Cached   bool           // nothing had to be built
+}
+
+// CompileError is a package that the Go command could not build; Output is what it said.
+type CompileError struct {
+	Package string
+	Output  string
+}
+
+func (e *CompileError) Error() string {
+	return fmt.Sprintf("build %s:\n%s", e.Package, strings.TrimRight(e.Output, "\n"))
+}
+
+// InputError is a mistake in what was to be built: no module, no main package, nothing to observe.
+type InputError struct{ Reason string }
+
+func (e *InputError) Error() string { return e.Reason }
+
+func inputErrorf(format string, args ...any) error {
+	return &InputError{fmt.Sprintf(format, args...)}
+}

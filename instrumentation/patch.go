@@ -1,0 +1,478 @@
+package instrumentation
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+)
+
+//go:embed points/*.tmpl
+var templates embed.FS
+
+const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// NotFoundError is a point that a module's version does not have where the table of points says it has.
+type NotFoundError struct {
+	Module, Version, File, Function, Reason string
+}
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it",
+		e.Module, e.Version, e.Function, e.File, e.Reason)
+}
+
+// source is a parsed file with the edits that are to be made in it.
+type source struct {
+	path  string // for people and for //line
+	text  []byte
+	fset  *token.FileSet
+	file  *ast.File
+	edits []edit
+}
+
+// edit replaces text[at:end]; at == end inserts.
+type edit struct {
+	at, end int
+	text    string
+}
+
+func parse(path string, text []byte) (*source, error) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, path, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, fmt.Errorf("read source to patch: %w", err)
+	}
+	return &source{path: path, text: text, fset: fset, file: file}, nil
+}
+
+func (s *source) offset(p token.Pos) int { return s.fset.PositionFor(p, false).Offset }
+
+func (s *source) line(p token.Pos) int { return s.fset.PositionFor(p, false).Line }
+
+func (s *source) insert(at token.Pos, text string) {
+	s.edits = append(s.edits, edit{s.offset(at), s.offset(at), text})
+}
+
+func (s *source) replace(from, to token.Pos, text string) {
+	s.edits = append(s.edits, edit{s.offset(from), s.offset(to), text})
+}
+
+// patched returns the text with the edits in it and a //line directive ahead, so that positions are those of the original.
+func (s *source) patched() []byte {
+	sort.SliceStable(s.edits, func(i, j int) bool { return s.edits[i].at < s.edits[j].at })
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "//line %s:1\n", s.path)
+	at := 0
+	for _, e := range s.edits {
+		b.Write(s.text[at:e.at])
+		b.WriteString(e.text)
+		at = e.end
+	}
+	b.Write(s.text[at:])
+	return b.Bytes()
+}
+
+// function finds a function by receiver, as written in the table of points, and name.
+func (s *source) function(receiver, name string) *ast.FuncDecl {
+	for _, d := range s.file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if ok && f.Name.Name == name && f.Body != nil && receiverOf(f) == receiver {
+			return f
+		}
+	}
+	return nil
+}
+
+// receiverOf is *T, T or empty, without type parameters.
+func receiverOf(f *ast.FuncDecl) string {
+	if f.Recv == nil || len(f.Recv.List) == 0 {
+		return ""
+	}
+	star, t := "", f.Recv.List[0].Type
+	if p, ok := t.(*ast.StarExpr); ok {
+		star, t = "*", p.X
+	}
+	switch g := t.(type) {
+	case *ast.IndexExpr:
+		t = g.X
+	case *ast.IndexListExpr:
+		t = g.X
+	}
+	if id, ok := t.(*ast.Ident); ok {
+		return star + id.Name
+	}
+	return star
+}
+
+func (s *source) typeSpec(name string) *ast.TypeSpec {
+	for _, d := range s.file.Decls {
+		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.TYPE {
+			for _, spec := range g.Specs {
+				if t := spec.(*ast.TypeSpec); t.Name.Name == name {
+					return t
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// signature gives templates the names of a function's receiver and parameters. Blank ones are named on the way.
+type signature struct {
+	Receiver string
+	params   []string
+	variadic bool
+}
+
+func (s *source) signature(f *ast.FuncDecl) (*signature, error) {
+	g := &signature{}
+	if f.Recv != nil {
+		names := f.Recv.List[0].Names
+		if len(names) == 0 || names[0].Name == "_" {
+			return nil, fmt.Errorf("its receiver has no name")
+		}
+		g.Receiver = names[0].Name
+	}
+	for _, field := range f.Type.Params.List {
+		if len(field.Names) == 0 {
+			return nil, fmt.Errorf("its parameters have no names")
+		}
+		for _, n := range field.Names {
+			name := n.Name
+			if name == "_" {
+				name = fmt.Sprintf("trommel%d", len(g.params))
+				s.replace(n.Pos(), n.End(), name)
+			}
+			g.params = append(g.params, name)
+		}
+		_, g.variadic = field.Type.(*ast.Ellipsis)
+	}
+	return g, nil
+}
+
+// Param is the n-th parameter.
+func (g *signature) Param(n int) (string, error) {
+	if n >= len(g.params) {
+		return "", fmt.Errorf("it has no parameter %d", n)
+	}
+	return g.params[n], nil
+}
+
+// Args are the arguments for a call of the function by itself.
+func (g *signature) Args() string {
+	args := strings.Join(g.params, ", ")
+	if g.variadic {
+		args += "..."
+	}
+	return args
+}
+
+// Arg is Args with one of them replaced.
+func (g *signature) Arg(name, by string) (string, error) {
+	c := *g
+	c.params = append([]string(nil), g.params...)
+	for i, p := range c.params {
+		if p == name {
+			c.params[i] = by
+			return c.Args(), nil
+		}
+	}
+	return "", fmt.Errorf("it has no parameter %q", name)
+}
+
+// apply makes the edits of a point. It returns the line of what it found.
+func (s *source) apply(p *point) (line int, err error) {
+	switch in := p.insert; {
+	case in.wrap != "":
+		return s.wrapLiterals(p)
+	case in.field != "":
+		t := s.typeSpec(p.function)
+		if t == nil {
+			return 0, fmt.Errorf("no such type")
+		}
+		st, ok := t.Type.(*ast.StructType)
+		if !ok {
+			return 0, fmt.Errorf("it is no struct")
+		}
+		s.insert(st.Fields.Opening+1, " "+in.field+";")
+		return s.line(t.Pos()), nil
+	}
+	f := s.function(p.receiver, p.function)
+	if f == nil {
+		return 0, fmt.Errorf("no such function")
+	}
+	switch in := p.insert; {
+	case in.enter != "":
+		edits := s.edits
+		g, err := s.signature(f)
+		if err != nil {
+			return 0, err
+		}
+		text, err := expand(in.enter, g)
+		if err != nil {
+			s.edits = edits
+			return 0, err
+		}
+		s.insert(f.Body.Lbrace+1, " "+text+";")
+	case in.do != "":
+		g, err := s.signature(f)
+		if err != nil {
+			return 0, err
+		}
+		text, err := expand(in.replaces, g)
+		if err != nil {
+			return 0, err
+		}
+		found := false
+		ast.Inspect(f.Body, func(n ast.Node) bool {
+			if e, ok := n.(*ast.SelectorExpr); ok && string(s.text[s.offset(e.Pos()):s.offset(e.End())]) == in.do {
+				s.replace(e.Pos(), e.End(), text)
+				found = true
+				return false
+			}
+			return true
+		})
+		if !found {
+			return 0, fmt.Errorf("no %s in it", in.do)
+		}
+	}
+	return s.line(f.Pos()), nil
+}
+
+// wrapLiterals puts a call around every path below the service account's folder, in the point's function or, without
+// one, in the whole file. Constants become variables on the way.
+func (s *source) wrapLiterals(p *point) (line int, err error) {
+	var root ast.Node = s.file
+	if p.function != "" {
+		f := s.function(p.receiver, p.function)
+		if f == nil {
+			return 0, fmt.Errorf("no such function")
+		}
+		root = f
+	}
+	var constant *ast.GenDecl
+	ast.Inspect(root, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GenDecl:
+			if n.Tok == token.CONST {
+				constant = n
+			} else {
+				constant = nil
+			}
+		case *ast.BasicLit:
+			value, err := strconv.Unquote(n.Value)
+			if n.Kind != token.STRING || err != nil || !strings.HasPrefix(value, serviceAccountDir) {
+				return true
+			}
+			if constant != nil && constant.Pos() <= n.Pos() && n.End() <= constant.End() {
+				e := edit{s.offset(constant.TokPos), s.offset(constant.TokPos) + len("const"), "var"}
+				if len(s.edits) == 0 || !s.has(e) {
+					s.edits = append(s.edits, e)
+				}
+			}
+			s.insert(n.Pos(), p.insert.wrap+"(")
+			s.insert(n.End(), ")")
+			if line == 0 {
+				line = s.line(n.Pos())
+			}
+		}
+		return true
+	})
+	if line == 0 {
+		return 0, fmt.Errorf("no path below %s in it", serviceAccountDir)
+	}
+	return line, nil
+}
+
+func (s *source) has(e edit) bool {
+	for _, other := range s.edits {
+		if other == e {
+			return true
+		}
+	}
+	return false
+}
+
+func expand(text string, g *signature) (string, error) {
+	t, err := template.New("").Parse(text)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	if err := t.Execute(&b, g); err != nil {
+		// text/template wraps what the signature's methods say; its own position is of no use here.
+		if i := strings.LastIndex(err.Error(), ": "); i >= 0 {
+			return "", fmt.Errorf("%s", err.Error()[i+2:])
+		}
+		return "", err
+	}
+	return b.String(), nil
+}
+
+// A PatchedPoint is one place that a build changes.
+type PatchedPoint struct {
+	wire.CompiledPoint // Point is empty where nothing is observed
+	Path               string
+}
+
+// patchModule patches the files of a module in dir. original is where the module comes from, for positions.
+func patchModule(module, version, original, dir string, calls []AnnotatedCall) ([]PatchedPoint, error) {
+	files := map[string]*source{}
+	var found []PatchedPoint
+	for _, p := range pointsOf(module, version) {
+		s, err := sourceOf(files, original, p.file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &NotFoundError{module, version, p.file, p.name(), "no such file"}
+		}
+		if err != nil {
+			return nil, err
+		}
+		line := 0
+		if p.insert == (insertion{}) {
+			line = found[len(found)-1].Line // the same place observes a second thing
+		} else {
+			var err error
+			if line, err = s.apply(&p); err != nil {
+				return nil, &NotFoundError{module, version, p.file, p.name(), err.Error()}
+			}
+		}
+		found = append(found, PatchedPoint{
+			CompiledPoint: wire.CompiledPoint{
+				Point: p.observes, Module: module, Version: version, File: p.file, Line: line, Receiver: p.receiver, Function: p.function,
+			},
+			Path: s.path,
+		})
+	}
+	annotated, err := annotateModule(files, module, version, original, dir, calls)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, annotated...)
+	for name, s := range files {
+		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), s.patched(), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	for _, h := range helpers {
+		if h.module != module {
+			continue
+		}
+		text, err := h.expand(dir)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %s: %w", module, version, h.dir, err)
+		}
+		name := filepath.Join(dir, filepath.FromSlash(h.dir), "zz_trommel_"+path.Base(h.dir)+".go")
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// sourceOf parses a file of the module in root once.
+func sourceOf(files map[string]*source, root, name string) (*source, error) {
+	if s := files[name]; s != nil {
+		return s, nil
+	}
+	path := filepath.Join(root, filepath.FromSlash(name))
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := parse(path, text)
+	if err != nil {
+		return nil, err
+	}
+	files[name] = s
+	return s, nil
+}
+
+func (p *point) name() string {
+	switch {
+	case p.function == "":
+		return "paths of the service account"
+	case p.receiver != "":
+		return "(" + p.receiver + ")." + p.function
+	}
+	return p.function
+}
+
+// expand fills in the helper for the package as it is in the module in dir: what it may use is asked for by name.
+func (h *helper) expand(dir string) ([]byte, error) {
+	names, err := declared(filepath.Join(dir, filepath.FromSlash(h.dir)))
+	if err != nil {
+		return nil, err
+	}
+	text, err := templates.ReadFile("points/" + h.template)
+	if err != nil {
+		return nil, err
+	}
+	t, err := template.New(h.template).Funcs(template.FuncMap{"has": func(name string) bool { return names[name] }}).Parse(string(text))
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	b.WriteString("// Code generated by trommel. DO NOT EDIT.\n\n")
+	if err := t.Execute(&b, nil); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// declared lists what a package declares at top level, types with their fields as Type.field, and the names that its
+// files select from other packages of interest.
+func declared(dir string) (map[string]bool, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") || strings.HasPrefix(e.Name(), "zz_trommel_") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, e.Name()), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					names[d.Name.Name] = true
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if t, ok := spec.(*ast.TypeSpec); ok {
+						names[t.Name.Name] = true
+						if t.TypeParams != nil {
+							names[t.Name.Name+"[]"] = true
+						}
+						if st, ok := t.Type.(*ast.StructType); ok {
+							for _, field := range st.Fields.List {
+								for _, n := range field.Names {
+									names[t.Name.Name+"."+n.Name] = true
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,162 @@
+package instrumentation
+
+import (
+	"golang.org/x/mod/semver"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+)
+
+// Modules that are patched.
+const (
+	moduleClientGo          = "k8s.io/client-go"
+	moduleControllerRuntime = "sigs.k8s.io/controller-runtime"
+	moduleAPIServer         = "k8s.io/apiserver"
+)
+
+// point is a place in a module and what is inserted there. Whoever adds one adds a golden file, see TestPatch.
+type point struct {
+	module   string
+	from, to string     // versions: from ≤ v < to; an empty bound is open
+	observes wire.Point // empty: the process is only made to run outside a pod
+
+	file     string // slash separated, inside the module
+	receiver string // *T or T, without type parameters
+	function string // or the name of a type, for field
+	insert   insertion
+}
+
+// insertion is what happens at a point; exactly one of its fields is set. Text stays on one line, so that the lines behind
+// it keep their numbers. In templates .Receiver is the receiver's name, .Args the names of the parameters in order, as
+// a call of the same function takes them, and (.Arg "name" "text") the same with one of them replaced.
+type insertion struct {
+	enter    string // template: ahead of the function's first statement
+	field    string // ahead of a struct's first field
+	wrap     string // function that is put around every string literal below the service account's folder
+	replaces string // template: stands for the expression do in the function
+	do       string // expression as go/printer writes it
+}
+
+// A helper is a file added to a patched package; the inserted text calls its functions.
+type helper struct {
+	module   string
+	dir      string // of the package inside the module
+	template string // in points/
+}
+
+var helpers = []helper{
+	{moduleAPIServer, "pkg/storage/cacher", "apiserver_cacher.go.tmpl"},
+	{moduleClientGo, "tools/cache", "clientgo_cache.go.tmpl"},
+	{moduleClientGo, "rest", "clientgo_rest.go.tmpl"},
+	{moduleClientGo, "tools/clientcmd", "clientgo_clientcmd.go.tmpl"},
+	{moduleControllerRuntime, "pkg/cache/internal", "controllerruntime_cache.go.tmpl"},
+	{moduleControllerRuntime, "pkg/internal/controller", "controllerruntime_controller.go.tmpl"},
+	{moduleControllerRuntime, "pkg/leaderelection", "controllerruntime_leaderelection.go.tmpl"},
+}
+
+// oldest is the first version of each module that the points are known to fit.
+var oldest = map[string]string{
+	moduleClientGo:          "v0.20.0",
+	moduleControllerRuntime: "v0.8.0",
+	moduleAPIServer:         "v0.36.0",
+}
+
+// request reports a method of rest.Request that makes a request, by calling itself.
+func request(function string, watch string, results, end string) point {
+	return point{
+		module: moduleClientGo, file: "rest/request.go", receiver: "*Request", function: function,
+		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelBegin({{.Param 0}}, {{.Receiver}}, " + watch + "); call != nil { " +
+			results + " := {{.Receiver}}." + function + "(inside); " + end + "; return " + results + " } }"},
+	}
+}
+
+func observing(p point, points ...wire.Point) []point {
+	var list []point
+	for _, o := range points {
+		p.observes = o
+		list = append(list, p)
+		p.insert = insertion{} // inserted once, listed for each
+	}
+	return list
+}
+
+var points = concat(
+	observing(point{
+		module: moduleAPIServer, from: "v0.36.0", to: "v0.37.0-0", file: "pkg/storage/cacher/watch_cache.go", receiver: "*watchCache", function: "processEvent",
+		insert: insertion{enter: "defer trommelReceive({{.Receiver}}, {{.Param 0}})()"},
+	}, wire.APIServerRecv),
+
+	observing(point{
+		module: moduleClientGo, to: "v0.24.0-0", file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer", function: "HandleDeltas",
+		insert: insertion{enter: "if deltas := trommelDeltas({{.Param 0}}); deltas != nil { for i := range deltas { if err := {{.Receiver}}.HandleDeltas(deltas[i : i+1]); err != nil { return err } }; return nil }; " +
+			"defer trommelReceiveAny({{.Receiver}}.indexer, {{.Param 0}})()"},
+	}, wire.ControllerRecv),
+	observing(point{
+		module: moduleClientGo, from: "v0.24.0-0", file: "tools/cache/controller.go", function: "processDeltas",
+		insert: insertion{enter: `if trommelSplit(deltas) { for i := range deltas { if err := processDeltas({{.Arg "deltas" "deltas[i : i+1]"}}); err != nil { return err } }; return nil }; ` +
+			"defer trommelReceive(clientState, deltas)()"},
+	}, wire.ControllerRecv),
+	observing(point{
+		module: moduleClientGo, from: "v0.35.0-0", file: "tools/cache/controller.go", function: "processDeltasInBatch",
+		insert: insertion{enter: "defer trommelReceiveBatch(clientState, deltas)()"},
+	}, wire.ControllerRecv),
+
+	observing(point{
+		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer", function: "GetIndexer",
+		insert: insertion{enter: "if trommelEnabled { return trommelReader({{.Receiver}}) }"},
+	}, wire.ControllerRead),
+	observing(point{
+		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer", function: "GetStore",
+		insert: insertion{enter: "if trommelEnabled { return trommelReader({{.Receiver}}) }"},
+	}, wire.ControllerRead),
+
+	observing(request("Do", "false", "result", "trommelEnd(call, {{.Receiver}}, result)"), wire.ControllerRead, wire.ControllerWrite),
+	observing(request("DoRaw", "false", "body, err", "trommelEndRaw(call, {{.Receiver}}, body, err)"), wire.ControllerRead, wire.ControllerWrite),
+	observing(request("Stream", "false", "stream, err", "trommelEndStream(call, err)"), wire.ControllerRead),
+	observing(request("Watch", "true", "w, err", "trommelEndStream(call, err)"), wire.ControllerRead),
+	[]point{
+		{module: moduleClientGo, file: "rest/request.go", function: "Request", insert: insertion{field: "trommelBody interface{}"}},
+		{module: moduleClientGo, file: "rest/request.go", receiver: "*Request", function: "Body", insert: insertion{enter: "{{.Receiver}}.trommelBody = {{.Param 0}}"}},
+		{module: moduleClientGo, file: "rest/config.go", function: "InClusterConfig", insert: insertion{wrap: "trommelServiceAccount"}},
+		{module: moduleClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig", function: "Namespace", insert: insertion{wrap: "trommelServiceAccount"}},
+		{module: moduleClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig", function: "Possible", insert: insertion{wrap: "trommelServiceAccount"}},
+		{module: moduleControllerRuntime, file: "pkg/leaderelection/leader_election.go", insert: insertion{wrap: "trommelServiceAccount"}},
+	},
+
+	observing(point{
+		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader", function: "Get",
+		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, {{.Receiver}}, {{.Param 1}}, false); reader != nil { err := reader.Get({{.Args}}); trommelEnd(call, {{.Param 2}}, err); return err } }"},
+	}, wire.ControllerRead),
+	observing(point{
+		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader", function: "List",
+		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, {{.Receiver}}, trommelNamespace({{.Param 2}}), true); reader != nil { err := reader.List({{.Args}}); trommelEnd(call, nil, err); return err } }"},
+	}, wire.ControllerRead),
+
+	observing(point{
+		module: moduleControllerRuntime, to: "v0.9.0-0", file: "pkg/internal/controller/controller.go", receiver: "*Controller", function: "reconcileHandler",
+		insert: insertion{do: "c.Do", replaces: "trommelDo({{.Receiver}})"},
+	}, wire.Reconcile),
+	observing(point{
+		module: moduleControllerRuntime, from: "v0.9.0-0", file: "pkg/internal/controller/controller.go", receiver: "*Controller", function: "Reconcile",
+		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelReconcile({{.Param 0}}, {{.Receiver}}, {{.Receiver}}.Name, {{.Receiver}}.Do, {{.Param 1}}); call != nil { " +
+			"result, err := {{.Receiver}}.Reconcile(inside, {{.Param 1}}); call.After(nil, nil, err, 0); return result, err } }"},
+	}, wire.Reconcile),
+)
+
+func concat(lists ...[]point) []point {
+	var all []point
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+// pointsOf lists the points of a module's version.
+func pointsOf(module, version string) []point {
+	var list []point
+	for _, p := range points {
+		if p.module == module && (p.from == "" || semver.Compare(version, p.from) >= 0) && (p.to == "" || semver.Compare(version, p.to) < 0) {
+			list = append(list, p)
+		}
+	}
+	return list
+}

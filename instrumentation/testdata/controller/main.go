@@ -1,0 +1,37 @@
+// Command controller keeps a copy of every ConfigMap labelled copy=true. It is what the tests build with hooks.
+package main
+
+import (
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"example.com/controller/reconciler"
+)
+
+func main() {
+	ctrl.SetLogger(zap.New())
+	if err := run(); err != nil {
+		ctrl.Log.Error(err, "stopped")
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		return err
+	}
+	r := &reconciler.Copier{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}
+	if err := ctrl.NewControllerManagedBy(mgr).Named("copier").For(&corev1.ConfigMap{}).Complete(r); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
