@@ -62,7 +62,8 @@ type Coordinator struct {
 	actions  []actions.Action
 	findings []record.Finding
 
-	commands  chan func()
+	commands  chan func(context.Context)
+	stopped   chan struct{} // closed when Run serves no longer
 	enriched  chan arrival
 	timeouts  chan record.Timeout
 	completed chan completion
@@ -116,7 +117,8 @@ func New(config Config) (*Coordinator, error) {
 	c := &Coordinator{
 		config:    config,
 		machine:   machine,
-		commands:  make(chan func()),
+		commands:  make(chan func(context.Context)),
+		stopped:   make(chan struct{}),
 		enriched:  make(chan arrival),
 		timeouts:  make(chan record.Timeout),
 		completed: make(chan completion),
@@ -145,6 +147,7 @@ func New(config Config) (*Coordinator, error) {
 // context is ctx too. It returns an error only where the run record could not be written.
 func (c *Coordinator) Run(ctx context.Context) error {
 	defer c.running.Wait()
+	defer close(c.stopped)
 	c.push(ctx)
 	for {
 		select {
@@ -162,18 +165,24 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		case seq := <-c.expired:
 			c.expire(ctx, seq)
 		case f := <-c.commands:
-			f()
+			f(ctx)
 		}
 	}
 }
 
-// do runs f in the owner's goroutine and waits for it.
-func (c *Coordinator) do(ctx context.Context, f func()) error {
+// errStopped is what a coordinator says whose Run has ended.
+var errStopped = errors.New("the coordinator has stopped")
+
+// do runs f in the owner's goroutine and waits for it. What f sets going lives in the context of Run, which f is given, and not in
+// the caller's.
+func (c *Coordinator) do(ctx context.Context, f func(run context.Context)) error {
 	done := make(chan struct{})
 	select {
-	case c.commands <- func() { f(); close(done) }:
+	case c.commands <- func(run context.Context) { f(run); close(done) }:
 		<-done
 		return nil
+	case <-c.stopped:
+		return errStopped
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -181,7 +190,7 @@ func (c *Coordinator) do(ctx context.Context, f func()) error {
 
 // Begin starts the plan: the first action's trigger is enabled.
 func (c *Coordinator) Begin(ctx context.Context) error {
-	return c.do(ctx, func() {
+	return c.do(ctx, func(ctx context.Context) {
 		c.began = true
 		c.last = time.Now()
 		c.carryOut(ctx, c.machine.Start())
@@ -190,7 +199,7 @@ func (c *Coordinator) Begin(ctx context.Context) error {
 
 // End ends the plan: every pause ends, everything is released, no further action is fired. Processes report nothing more.
 func (c *Coordinator) End(ctx context.Context) error {
-	return c.do(ctx, func() {
+	return c.do(ctx, func(ctx context.Context) {
 		if c.began {
 			c.step(ctx, record.Event{End: true})
 		}
@@ -201,7 +210,7 @@ func (c *Coordinator) End(ctx context.Context) error {
 // Undo takes back, in reverse order, what the completed actions did.
 func (c *Coordinator) Undo(ctx context.Context) error {
 	var done []int
-	if err := c.do(ctx, func() { done = append(done, c.done...) }); err != nil {
+	if err := c.do(ctx, func(context.Context) { done = append(done, c.done...) }); err != nil {
 		return err
 	}
 	var errs []error
@@ -225,7 +234,7 @@ type Status struct {
 // Status tells how far the plan has come.
 func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 	var s Status
-	err := c.do(ctx, func() {
+	err := c.do(ctx, func(context.Context) {
 		s = Status{
 			Fired: c.machine.Fired(), Completed: len(c.done), Total: len(c.config.Plan.Actions),
 			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer(), LastEvent: c.last,
@@ -238,7 +247,7 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 // Changed returns a channel that is closed at the next event after the call: a session begins or ends, an action fires or completes.
 func (c *Coordinator) Changed(ctx context.Context) (<-chan struct{}, error) {
 	ch := make(chan struct{})
-	err := c.do(ctx, func() { c.wake = append(c.wake, ch) })
+	err := c.do(ctx, func(context.Context) { c.wake = append(c.wake, ch) })
 	return ch, err
 }
 
@@ -251,7 +260,7 @@ func (c *Coordinator) changed() {
 
 // Connections is the number of sessions that the identity has had so far, and how many of them are live.
 func (c *Coordinator) Connections(ctx context.Context, identity string) (total, live int, err error) {
-	err = c.do(ctx, func() { total, live = c.total[identity], c.connected[identity] })
+	err = c.do(ctx, func(context.Context) { total, live = c.total[identity], c.connected[identity] })
 	return total, live, err
 }
 
@@ -280,7 +289,7 @@ func (c *Coordinator) WaitConnected(ctx context.Context, identity string, after 
 // Leases lists the leases (namespace/name) that the controller has written so far.
 func (c *Coordinator) Leases(ctx context.Context, controller string) ([]string, error) {
 	var list []string
-	err := c.do(ctx, func() {
+	err := c.do(ctx, func(context.Context) {
 		for l := range c.leases[controller] {
 			list = append(list, l)
 		}
@@ -291,7 +300,7 @@ func (c *Coordinator) Leases(ctx context.Context, controller string) ([]string, 
 // Switch implements actions.Pauses: the action has begun, and what it pauses or resumes is put into force.
 func (c *Coordinator) Switch(ctx context.Context, action int) error {
 	ready := make(chan struct{})
-	if err := c.do(ctx, func() {
+	if err := c.do(ctx, func(ctx context.Context) {
 		c.switching[action] = ready
 		c.step(ctx, record.Event{Began: &action})
 	}); err != nil {

@@ -322,7 +322,7 @@ func TestWaitingNamesTheNearestMiss(t *testing.T) {
 	}
 }
 
-func mustGraph(t *testing.T, text string) *expr.Graph {
+func mustGraph(t testing.TB, text string) *expr.Graph {
 	t.Helper()
 	e, err := expr.Parse(text)
 	if err != nil {

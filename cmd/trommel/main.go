@@ -48,13 +48,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal asks for a teardown, a second one ends the program at once; its processes die with it.
 	context.AfterFunc(ctx, stop)
-	code := run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
+	code := execute(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 	stop()
 	os.Exit(code)
 }
 
-// run is the whole program; it returns the exit code.
-func run(ctx context.Context, args []string, s streams) int {
+// execute is the whole program; it returns the exit code.
+func execute(ctx context.Context, args []string, s streams) int {
 	root := newRootCommand(s)
 	root.SetArgs(args)
 	root.SetIn(s.in)

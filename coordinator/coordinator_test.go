@@ -1,0 +1,382 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/coordinator/monitor"
+	"github.com/trommel-dev/trommel/coordinator/monitor/monitortest"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// journal records what a coordinator does, as one list.
+type journal struct {
+	mu      sync.Mutex
+	entries []string
+	events  []record.Event
+	actions []record.Action
+	fail    error // of Kill
+}
+
+func (j *journal) add(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.entries = append(j.entries, fmt.Sprintf(format, args...))
+}
+
+func (j *journal) list() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.entries)
+}
+
+func (j *journal) Event(e record.Event) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.events = append(j.events, e)
+	return nil
+}
+
+func (j *journal) Action(a record.Action) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.actions = append(j.actions, a)
+	return nil
+}
+
+func (j *journal) Fired(int, *plan.Action, string)         {}
+func (j *journal) Completed(int, *plan.Action, error)      {}
+func (j *journal) Held(*record.Observation, string)        {}
+func (j *journal) Kill(_ context.Context, c string) error  { j.add("kill %s", c); return j.fail }
+func (j *journal) Start(_ context.Context, c string) error { j.add("start %s", c); return nil }
+func (j *journal) Route(_ context.Context, c, s string) error {
+	j.add("route %s to %s", c, s)
+	return nil
+}
+func (j *journal) CutConnections(_ context.Context, c string) error { j.add("cut %s", c); return nil }
+
+// rig is a coordinator that serves one process, apiserver-1, over a real socket.
+type rig struct {
+	*Coordinator
+	*journal
+	monitor *monitor.Monitor
+	process *monitortest.Process
+	stop    func() error
+}
+
+func newRig(t testing.TB, p *plan.Plan, hold time.Duration) *rig {
+	t.Helper()
+	m, err := monitor.Listen(monitor.Config{Address: "unix://" + filepath.Join(t.TempDir(), "s"), Token: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &journal{}
+	c, err := New(Config{
+		Plan: p, Monitor: m, Tools: actions.Tools{Controllers: j}, Controllers: []string{"db"},
+		Resolve: func(k plan.ResourceKey) wire.Rule {
+			return wire.Rule{Kind: k.Type, Namespace: k.Namespace, Name: k.Name}
+		},
+		Lookup: func(context.Context, *wire.Observation) ([]byte, error) {
+			return []byte(`{"spec":{"replicas":1}}`), nil
+		},
+		Hold: hold, Recorder: j, Watcher: j,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	r := &rig{Coordinator: c, journal: j, monitor: m}
+	r.stop = sync.OnceValue(func() error {
+		cancel()
+		err := <-done
+		return errors.Join(err, m.Close())
+	})
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.process = r.connect(t, "apiserver-1")
+	return r
+}
+
+func (r *rig) connect(t testing.TB, identity string) *monitortest.Process {
+	t.Helper()
+	p := monitortest.Dial(t, r.monitor.Addr())
+	if w := p.Hello(wire.Hello{ProtocolVersion: wire.ProtocolVersion, Token: "t", Identity: identity}); w.Reject != "" {
+		t.Fatal(w.Reject)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := r.WaitConnected(ctx, identity, 0); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func pod(name string) wire.Observation {
+	return wire.Observation{
+		Call: 1, Point: wire.APIServerRecv, Phase: wire.After, Operation: wire.Create, Kind: "pod", GroupKnown: true,
+		Namespace: "default", Name: name, Object: []byte(`{}`),
+	}
+}
+
+func (r *rig) observe(t testing.TB, o wire.Observation) {
+	t.Helper()
+	call := r.process.Observe(o)
+	select {
+	case <-call.Done:
+		if call.Error != nil {
+			t.Fatal(call.Error)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%s was not released within 10s; journal: %v", o.Name, r.list())
+	}
+}
+
+func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a")), {
+		Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectCut, Trigger: trigger(t, "b", "b"),
+	}}}
+	r := newRig(t, p, time.Minute)
+	ctx := context.Background()
+	r.observe(t, pod("a")) // before the plan has begun nothing is judged
+	if err := r.Begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.observe(t, pod("b"))
+	r.add("released b")
+	r.observe(t, pod("a"))
+	r.add("released a")
+	r.observe(t, pod("b"))
+	r.add("released b")
+	want := "released b, kill db, start db, released a, route db to apiserver-2, cut db, released b"
+	if got := strings.Join(r.list(), ", "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if err := r.End(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Undo(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	fires, err := Replay(p, r.journal.events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := CompareReplay(fires, r.journal.actions); err != nil || len(fires) != 2 {
+		t.Errorf("replay: %v, %d actions", err, len(fires))
+	}
+	// The record survives its file format.
+	data, err := json.Marshal(r.journal.events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back []record.Event
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	if fires, err = Replay(p, back); err != nil || CompareReplay(fires, r.journal.actions) != nil {
+		t.Errorf("replay of the written record: %v, %v", fires, err)
+	}
+}
+
+func TestPausePutsRulesIntoForceBeforeItCompletes(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{
+		{Type: plan.PauseAPIServer, Target: "apiserver-1", PauseScope: "pod/default/x", Trigger: trigger(t, "a", "a")},
+		{Type: plan.ResumeAPIServer, Target: "apiserver-1", PauseScope: "pod/default/x", Trigger: trigger(t, "b", "b")},
+	}}
+	r := newRig(t, p, time.Minute)
+	ctx := context.Background()
+	if err := r.Begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for len(r.process.Interests) > 0 {
+		<-r.process.Interests
+	}
+	r.observe(t, pod("a"))
+	select {
+	case i := <-r.process.Interests:
+		if !slices.ContainsFunc(i.Rules, func(r wire.Rule) bool { return r.Phase == wire.Before && r.Name == "x" }) {
+			t.Errorf("rules while paused: %+v", i.Rules)
+		}
+	default:
+		t.Fatal("the observation was released before the process knew of the pause")
+	}
+	x := pod("x")
+	x.Phase = wire.Before
+	held := r.process.Observe(x)
+	select {
+	case <-held.Done:
+		t.Fatal("not held by the pause")
+	case <-time.After(50 * time.Millisecond):
+	}
+	r.observe(t, pod("b"))
+	<-held.Done
+}
+
+func TestHoldEndsAtItsDeadlineWithAFinding(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")}}}
+	r := newRig(t, p, 100*time.Millisecond)
+	ctx := context.Background()
+	if err := r.Begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		changed, err := r.Changed(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, _ := r.Status(ctx); s.Completed == 1 {
+			break
+		}
+		<-changed
+	}
+	x := pod("x")
+	x.Phase = wire.Before
+	r.observe(t, x)
+	s, err := r.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Findings) != 1 || s.Findings[0].Oracle != record.OracleHold || !strings.Contains(s.Findings[0].Title, "held for 100ms") {
+		t.Errorf("findings %+v", s.Findings)
+	}
+}
+
+func TestCoordinatorThatStopsHoldsNothing(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")}}}
+	r := newRig(t, p, time.Minute)
+	if err := r.Begin(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	x := pod("x")
+	x.Phase = wire.Before
+	var calls []<-chan struct{}
+	for range 10 {
+		call := r.process.Observe(x)
+		done := make(chan struct{})
+		go func() { <-call.Done; close(done) }()
+		calls = append(calls, done)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, done := range calls {
+		<-done
+	}
+}
+
+func TestFailedActionIsAFindingAndIsUndone(t *testing.T) {
+	r := newRig(t, &plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a"))}}, time.Minute)
+	r.fail = errors.New("no such process")
+	ctx := context.Background()
+	if err := r.Begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.observe(t, pod("a"))
+	s, err := r.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Findings) != 1 || s.Findings[0].Title != "action 1 (restartController db) failed: no such process" || s.Completed != 1 {
+		t.Errorf("status %+v", s)
+	}
+	if err := r.Undo(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(r.list(), ", "); got != "kill db, start db" {
+		t.Errorf("journal: %s", got)
+	}
+}
+
+func TestStateBeforeAWriteIsLookedUp(t *testing.T) {
+	tr := trigger(t, "a", "a")
+	tr.Definitions[0].Condition = plan.Condition{
+		Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "statefulset", Namespace: "default", Name: "a"}, Repeat: 1,
+		PrevState: map[string]any{"spec": map[string]any{"replicas": 1}}, CurState: map[string]any{"spec": map[string]any{"replicas": 2}},
+	}
+	tr.Definitions[0].Observe = plan.ObservationPoint{Timing: plan.AfterControllerWrite, ObserveBy: "db"}
+	r := newRig(t, &plan.Plan{Actions: []plan.Action{restart(tr)}}, time.Minute)
+	r.process = r.connect(t, "db")
+	if err := r.Begin(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	write := wire.Observation{
+		Call: 5, Point: wire.ControllerWrite, Phase: wire.Before, Operation: wire.Patch, Kind: "statefulset", Namespace: "default", Name: "a",
+		Object: []byte(`{}`),
+	}
+	r.observe(t, write)
+	write.Phase, write.Object = wire.After, []byte(`{"spec":{"replicas":2}}`)
+	r.observe(t, write)
+	if got := strings.Join(r.list(), ", "); got != "kill db, start db" {
+		t.Errorf("journal: %q", got)
+	}
+}
+
+func TestLeasesOfAControllerAreKnown(t *testing.T) {
+	r := newRig(t, &plan.Plan{}, time.Minute)
+	r.process = r.connect(t, "db")
+	r.observe(t, wire.Observation{
+		Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: "lease", Resource: "leases",
+		Group: "coordination.k8s.io", GroupKnown: true, Namespace: "kube-system", Name: "db-leader",
+	})
+	leases, err := r.Leases(context.Background(), "db")
+	if err != nil || !slices.Equal(leases, []string{"kube-system/db-leader"}) {
+		t.Errorf("leases %v, %v", leases, err)
+	}
+}
+
+// BenchmarkObserveRelease is the round trip of an observation of a 4 KB object that a trigger looks at, over a unix socket, through
+// monitor, state machine and back.
+func BenchmarkObserveRelease(b *testing.B) {
+	tr := plan.Trigger{Expression: "a", Graph: mustGraph(b, "a"), Definitions: []plan.Definition{{Name: "a", Condition: plan.Condition{
+		Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"}, Repeat: 1,
+		CurState: map[string]any{"spec": map[string]any{"nodeName": "elsewhere"}},
+	}, Observe: plan.ObservationPoint{Timing: plan.AfterAPIServerRecv, ObserveBy: "apiserver-1"}}}}
+	r := newRig(b, &plan.Plan{Actions: []plan.Action{restart(tr)}}, time.Minute)
+	if err := r.Begin(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+	o := pod("a")
+	o.Operation = wire.Update
+	object, err := json.Marshal(map[string]any{"spec": map[string]any{"nodeName": "here"}, "metadata": map[string]any{"annotations": map[string]string{
+		"text": strings.Repeat("x", 4000),
+	}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	o.Object = object
+	var times []time.Duration
+	for b.Loop() {
+		start := time.Now()
+		r.observe(b, o)
+		times = append(times, time.Since(start))
+	}
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(times[len(times)*99/100].Microseconds()), "p99-µs")
+	if len(r.list()) != 0 {
+		b.Errorf("the trigger fired: %v", r.list())
+	}
+}
