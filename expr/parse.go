@@ -33,6 +33,10 @@ var tokens = lexer.NewTextScannerLexer(func(s *scanner.Scanner) {
 
 // Parse reads an expression. The error is an *Error.
 func Parse(text string) (*Expr, error) {
+	if ValidName(text) {
+		// Nearly all expressions are a single name.
+		return &Expr{root: &term{op: leaf, name: text}, names: 1}, nil
+	}
 	lex, err := tokens.Lex("", strings.NewReader(text))
 	if err != nil {
 		return nil, &Error{Message: err.Error()}

@@ -267,7 +267,7 @@ func (d *decoder) controllerUnderTest(n *yaml.Node, s *Suite) Controller {
 		d.errorf(f[0], "controller name %q: it becomes a Kubernetes name, so lower case letters, digits, - and .", c.Name)
 	case IsAPIServer(c.Name):
 		d.errorf(f[0], "controller name %q is the name of an API server", c.Name)
-	case slices.Contains(s.ControllerNames(), c.Name):
+	case c.Name != "" && slices.Contains(s.ControllerNames(), c.Name):
 		d.errorf(f[0], "controller %q stands twice", c.Name)
 	}
 	if f[1] != nil {

@@ -82,6 +82,9 @@ func plainNode(tag, value string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}
 }
 
+// yaml11 are words that are text here but true or false to readers of YAML 1.1.
+var yaml11 = map[string]bool{"y": true, "n": true, "yes": true, "no": true, "on": true, "off": true}
+
 // textNode is a string in the style that survives being written and read.
 func textNode(s string) *yaml.Node {
 	n := plainNode("!!str", s)
@@ -98,6 +101,8 @@ func textNode(s string) *yaml.Node {
 		}
 	}
 	switch {
+	case s == "<<", yaml11[strings.ToLower(s)]:
+		n.Style = yaml.DoubleQuotedStyle
 	case block:
 		n.Style = yaml.LiteralStyle
 	case strings.Contains(s, "\n"):

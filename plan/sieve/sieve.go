@@ -239,7 +239,7 @@ func (c *converter) condition(n *yaml.Node) *yaml.Node {
 				value = text(value, t)
 			} else if value.Kind == yaml.ScalarNode {
 				c.problemf(value, "unknown conditionType %q (known: %s)", value.Value, strings.Join(sorted(conditionTypes), ", "))
-				return
+				value = text(value, "onObjectUpdate") // so that the rest can be looked at
 			}
 			add(out, key, "triggerType", value)
 		case "resourceKey":

@@ -1,0 +1,166 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSuite(t *testing.T) {
+	s, err := ParseSuite([]byte(`
+apiVersion: trommel.dev/v1alpha1
+kind: Suite
+cluster:
+  apiServers: 2
+  nodes: 0
+  kubernetesVersion: v1.36.3
+  disableControllers: [statefulset-controller]
+  featureGates: {A: true, B: false}
+controllers:
+  - name: db
+    build: {dir: ., package: ./cmd, tags: [x], ldflags: -s -w, env: {CGO_ENABLED: "0"}}
+    image: example.com/db:dev
+    deployment: db-system/db
+    args: [--v=2]
+    env: {A: "1"}
+    apiServer: apiserver-2
+    watchList: false
+    keepLeases: true
+    annotatedCalls:
+      - {package: example.com/x, receiver: "*T", function: F}
+  - {name: sts, build: {controlPlane: kube-controller-manager}}
+workloads:
+  steps:
+    - {name: first, apply: valid-minimal.yaml}
+    - apply: {file: valid-minimal.yaml}
+    - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+    - apply: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}]
+    - delete: pod/default/a
+    - delete: {resourceKey: pod/default/a, gracePeriod: 0s, propagation: Foreground, ignoreNotFound: true}
+    - patch: {resourceKey: pod/default/a, type: json, subresource: status, patch: [{op: add, path: /a, value: 1}]}
+    - patch: {resourceKey: pod/default/a, patch: {a: 1}}
+    - wait: {resourceKey: pod/default/a, condition: "object.status.phase == 'Running'", timeout: 5s}
+    - wait: {resourceKey: pod/default/a, phase: Running}
+    - wait: {resourceKey: pod/default/a, absent: true}
+    - sleep: 2s
+    - exec: [echo, hi]
+    - exec: {command: [echo], timeout: 1s}
+  external: {command: [./run.sh], timeout: 5m}
+  nothing:
+invariants:
+  - {name: kept, on: persistentvolumeclaim/default/*, never: "event == 'deleted'", message: "object.metadata.name"}
+  - {name: small, always: "objects.size() < 100"}
+  - {name: ends, eventually: "objects.exists(o, o.kind == 'Pod')", within: 10s}
+  - {name: ends2, eventually: "true"}
+variants:
+  fixed:
+    controllers: {db: {args: [--fixed], env: {B: "2"}, watchList: true}, sts: }
+    cluster: {featureGates: {B: true, C: true}}
+history: [pod/*/*, node//n1]
+timeouts: {plan: 1m, hold: 5s}
+`), "testdata/s.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	no, yes, zero := false, true, time.Duration(0)
+	object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}
+	pod := ResourceKey{Type: "pod", Namespace: "default", Name: "a"}
+	want := &Suite{
+		APIVersion: APIVersion, Kind: "Suite", File: "testdata/s.yaml",
+		Cluster: ClusterSpec{
+			Type: "embedded", KubernetesVersion: "v1.36.3", APIServers: 2, DisableControllers: []string{"statefulset-controller"},
+			FeatureGates: map[string]bool{"A": true, "B": false},
+		},
+		Controllers: []Controller{
+			{
+				Name: "db", Build: &Build{Dir: ".", Package: "./cmd", Tags: []string{"x"}, LDFlags: "-s -w", Env: map[string]string{"CGO_ENABLED": "0"}},
+				Image: "example.com/db:dev", Deployment: ResourceKey{Type: "deployment", Group: "apps", Namespace: "db-system", Name: "db"},
+				Namespace: "default", ClusterRole: "cluster-admin", Args: []string{"--v=2"}, Env: map[string]string{"A": "1"},
+				APIServer: "apiserver-2", WatchList: &no, KeepLeases: true,
+				AnnotatedCalls: []AnnotatedCall{{Name: "example.com/x.(*T).F", Package: "example.com/x", Receiver: "*T", Function: "F"}},
+			},
+			{
+				Name: "sts", Build: &Build{Dir: ".", Package: ".", ControlPlane: "kube-controller-manager"},
+				Namespace: "default", ClusterRole: "cluster-admin", APIServer: "apiserver-1",
+			},
+		},
+		Workloads: map[string]Workload{
+			"steps": {Timeout: 2 * time.Minute, Steps: []Step{
+				{Name: "first", Apply: &ApplyStep{File: "valid-minimal.yaml"}},
+				{Apply: &ApplyStep{File: "valid-minimal.yaml"}},
+				{Apply: &ApplyStep{Objects: []map[string]any{object}}},
+				{Apply: &ApplyStep{Objects: []map[string]any{object}}},
+				{Delete: &DeleteStep{ResourceKey: pod, Propagation: "Background"}},
+				{Delete: &DeleteStep{ResourceKey: pod, GracePeriod: &zero, Propagation: "Foreground", IgnoreNotFound: true}},
+				{Patch: &PatchStep{ResourceKey: pod, Type: "json", Subresource: "status", Patch: []any{map[string]any{"op": "add", "path": "/a", "value": int64(1)}}}},
+				{Patch: &PatchStep{ResourceKey: pod, Type: "merge", Patch: map[string]any{"a": int64(1)}}},
+				{Wait: &WaitStep{ResourceKey: pod, Condition: "object.status.phase == 'Running'", Timeout: 5 * time.Second}},
+				{Wait: &WaitStep{ResourceKey: pod, Phase: "Running", Timeout: time.Minute}},
+				{Wait: &WaitStep{ResourceKey: pod, Absent: true, Timeout: time.Minute}},
+				{Sleep: 2 * time.Second},
+				{Exec: &ExecStep{Command: []string{"echo", "hi"}, Timeout: time.Minute}},
+				{Exec: &ExecStep{Command: []string{"echo"}, Timeout: time.Second}},
+			}},
+			"external": {Command: []string{"./run.sh"}, Timeout: 5 * time.Minute},
+			"nothing":  {Timeout: 2 * time.Minute},
+		},
+		Invariants: []Invariant{
+			{Name: "kept", On: &ResourceKey{Type: "persistentvolumeclaim", Namespace: "default", Name: "*"}, Never: "event == 'deleted'", Message: "object.metadata.name"},
+			{Name: "small", Always: "objects.size() < 100"},
+			{Name: "ends", Eventually: "objects.exists(o, o.kind == 'Pod')", Within: 10 * time.Second},
+			{Name: "ends2", Eventually: "true", Within: 30 * time.Second},
+		},
+		Variants: map[string]Variant{"fixed": {
+			Controllers: map[string]VariantController{"db": {Args: []string{"--fixed"}, Env: map[string]string{"B": "2"}, WatchList: &yes}, "sts": {}},
+			Cluster:     VariantCluster{FeatureGates: map[string]bool{"B": true, "C": true}},
+		}},
+		History:  []ResourceKey{{Type: "pod", Namespace: "*", Name: "*"}, {Type: "node", Name: "n1"}},
+		Timeouts: Timeouts{Plan: time.Minute, Step: time.Minute, Workload: 2 * time.Minute, Hold: 5 * time.Second, Ready: time.Minute},
+	}
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Errorf("suite (-want +got):\n%s", diff)
+	}
+
+	v, err := s.WithVariant("fixed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"--v=2", "--fixed"}, v.Controllers[0].Args); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]string{"A": "1", "B": "2"}, v.Controllers[0].Env); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]bool{"A": true, "B": true, "C": true}, v.Cluster.FeatureGates); diff != "" {
+		t.Error(diff)
+	}
+	if !*v.Controllers[0].WatchList {
+		t.Error("watchList of the variant is not taken")
+	}
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Errorf("WithVariant changed the suite (-want +got):\n%s", diff)
+	}
+	if _, err := s.WithVariant("other"); err == nil || err.Error() != `unknown variant "other" (the suite has: fixed)` {
+		t.Errorf("unknown variant: %v", err)
+	}
+}
+
+func TestInvalidSuites(t *testing.T) {
+	for _, file := range files(t, "testdata/suite-invalid-*.yaml") {
+		_, err := LoadSuite(file)
+		checkWanted(t, file, err)
+	}
+}
+
+func TestFindSuite(t *testing.T) {
+	got, err := FindSuite("testdata/valid-minimal.yaml")
+	if err != nil || !strings.HasSuffix(got, "/plan/testdata/trommel.yaml") {
+		t.Errorf("FindSuite: %s, %v", got, err)
+	}
+	got, err = FindSuite("../testdata/plans/sieve/modes/nifi_intmd_1.yaml")
+	if err == nil || !strings.Contains(err.Error(), "there is no suite: no trommel.yaml in /") {
+		t.Errorf("FindSuite without a suite: %q, %v", got, err)
+	}
+}
