@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -23,11 +24,9 @@ decides on with those that the run carried out. Exit code 1: they differ.`,
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			p, suite, err := planOfRecord(args[0], r)
+			// The recorded plan is complete: every default of the suite is written out in it.
+			p, err := plan.Parse(r.Plan, filepath.Join(args[0], record.PlanFile))
 			if err != nil {
-				return &exitError{exitUsage, err}
-			}
-			if err := p.Validate(suite); err != nil {
 				return &exitError{exitUsage, err}
 			}
 			fires, err := coordinator.Replay(p, r.Events)
@@ -41,19 +40,4 @@ decides on with those that the run carried out. Exit code 1: they differ.`,
 			return nil
 		},
 	}
-}
-
-func planOfRecord(dir string, r *record.Run) (*plan.Plan, *plan.Suite, error) {
-	p, err := plan.Parse(r.Plan, dir+"/"+record.PlanFile)
-	if err != nil {
-		return nil, nil, err
-	}
-	suite, err := plan.LoadSuite(dir + "/" + record.SuiteFile)
-	if err != nil {
-		return nil, nil, err
-	}
-	if r.Meta.Variant != "" {
-		suite, err = suite.WithVariant(r.Meta.Variant)
-	}
-	return p, suite, err
 }
