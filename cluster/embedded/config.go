@@ -66,7 +66,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	var errs []error
 	if !nameRE.MatchString(c.Name) {
-		errs = append(errs, fmt.Errorf("cluster name %q: want up to 40 lower case letters, digits and dashes", c.Name))
+		errs = append(errs, nameError(c.Name))
 	}
 	if c.APIServers < 1 || c.APIServers > MaxAPIServers {
 		errs = append(errs, fmt.Errorf("%d API servers: want 1 to %d", c.APIServers, MaxAPIServers))
@@ -81,4 +81,8 @@ func (c Config) withDefaults() (Config, error) {
 		errs = append(errs, err)
 	}
 	return c, errors.Join(errs...)
+}
+
+func nameError(name string) error {
+	return fmt.Errorf("cluster name %q: want up to 40 lower case letters, digits and dashes", name)
 }

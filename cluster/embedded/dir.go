@@ -135,6 +135,14 @@ func (d *runDir) remove() error {
 // flock locks the file for as long as it is open, or fails at once.
 func flock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 
+// locked reports whether somebody holds the file's lock. Asking does not get into another asker's way.
+func locked(f *os.File) bool {
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+// runLock is the file that lockRun locks.
+func runLock(dir string) string { return filepath.Join(dir, "run.lock") }
+
 // lockRun takes the lock for a run on a cluster; the file names the holder.
 func lockRun(name, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)

@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -260,7 +259,7 @@ func (c *Cluster) Rendezvous() (address, token string) {
 }
 
 // Lock gives the caller sole use of the cluster for a run.
-func (c *Cluster) Lock() (unlock func(), err error) { return lockRun(c.Name(), c.dir.file("run.lock")) }
+func (c *Cluster) Lock() (unlock func(), err error) { return lockRun(c.Name(), runLock(c.dir.path)) }
 
 // Processes is the process node.
 func (c *Cluster) Processes() cluster.ProcessNode { return c.processes }
@@ -341,7 +340,7 @@ func (c *Cluster) apiServer(name string) (*apiServer, error) {
 	}
 	i := slices.IndexFunc(c.apis, func(a *apiServer) bool { return a.name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("no API server %q (there are %s)", name, strings.Join(c.APIServers(), ", "))
+		return nil, noAPIServer(name, c.APIServers())
 	}
 	return c.apis[i], nil
 }

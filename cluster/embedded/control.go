@@ -1,0 +1,166 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/rpc"
+	"sync"
+
+	"github.com/trommel-dev/trommel/cluster"
+)
+
+// controlService is the name of the service on a cluster's control socket. The socket lies in a folder that only the
+// user can enter; a client makes one connection a call, so that hanging up cancels the call.
+const controlService = "Cluster"
+
+// Call names what a call is about; each method reads what it needs.
+type Call struct{ APIServer, Controller string }
+
+// None is an empty message.
+type None struct{}
+
+// State answers the method State.
+type State struct {
+	Running map[string]bool // by API server
+}
+
+// controlServer serves a cluster's control socket.
+type controlServer struct {
+	cluster  *Cluster
+	listener net.Listener
+	stop     chan struct{}
+	stopOnce sync.Once
+	tasks    sync.WaitGroup
+	ctx      context.Context
+	cancel   context.CancelFunc
+}
+
+func serveControl(c *Cluster) (*controlServer, error) {
+	listener, err := net.Listen("unix", c.dir.file("control.sock"))
+	if err != nil {
+		return nil, fmt.Errorf("listen for commands: %w", err)
+	}
+	s := &controlServer{cluster: c, listener: listener, stop: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.tasks.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			s.tasks.Go(func() { s.serve(conn) })
+		}
+	})
+	return s, nil
+}
+
+func (s *controlServer) close() {
+	_ = s.listener.Close()
+	s.cancel()
+	s.tasks.Wait()
+}
+
+func (s *controlServer) serve(conn net.Conn) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	stopped := context.AfterFunc(s.ctx, func() { _ = conn.Close() })
+	defer stopped()
+	server := rpc.NewServer()
+	if err := server.RegisterName(controlService, &session{ctx: ctx, server: s}); err != nil {
+		panic(err) // the session's methods are wrong
+	}
+	// A client that hangs up does not want its answer any more.
+	server.ServeConn(&hangUp{Conn: conn, notify: cancel})
+}
+
+// hangUp tells of the first failed read.
+type hangUp struct {
+	net.Conn
+	notify func()
+}
+
+func (h *hangUp) Read(b []byte) (int, error) {
+	n, err := h.Conn.Read(b)
+	if err != nil {
+		h.notify()
+	}
+	return n, err
+}
+
+// session is the service as one connection sees it.
+type session struct {
+	ctx    context.Context
+	server *controlServer
+}
+
+func (s *session) KillAPIServer(call Call, _ *None) error {
+	return s.server.cluster.KillAPIServer(s.ctx, call.APIServer)
+}
+
+func (s *session) StartAPIServer(call Call, _ *None) error {
+	return s.server.cluster.StartAPIServer(s.ctx, call.APIServer)
+}
+
+func (s *session) Kill(call Call, _ *None) error {
+	return s.server.cluster.processes.Kill(s.ctx, call.Controller)
+}
+
+func (s *session) Start(call Call, _ *None) error {
+	return s.server.cluster.processes.Start(s.ctx, call.Controller)
+}
+
+func (s *session) Route(call Call, _ *None) error {
+	return s.server.cluster.processes.Route(s.ctx, call.Controller, call.APIServer)
+}
+
+func (s *session) CutConnections(call Call, _ *None) error {
+	return s.server.cluster.processes.CutConnections(s.ctx, call.Controller)
+}
+
+func (s *session) Status(call Call, answer *[]cluster.Process) error {
+	var err error
+	*answer, err = s.server.cluster.processes.Status(s.ctx, call.Controller)
+	return err
+}
+
+func (s *session) Reset(_ None, _ *None) error { return s.server.cluster.processes.Reset(s.ctx) }
+
+func (s *session) State(_ None, answer *State) error {
+	answer.Running = map[string]bool{}
+	for _, a := range s.server.cluster.apis {
+		answer.Running[a.name] = a.running() != nil
+	}
+	return nil
+}
+
+func (s *session) Stop(_ None, _ *None) error {
+	s.server.stopOnce.Do(func() { close(s.server.stop) })
+	return nil
+}
+
+// controlCall calls a method on a cluster's control socket.
+func controlCall[Answer any](ctx context.Context, e Entry, method string, args any) (Answer, error) {
+	var answer Answer
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", e.controlSocket())
+	if err != nil {
+		return answer, fmt.Errorf("cluster %q: %w", e.Name, err)
+	}
+	client := rpc.NewClient(conn)
+	defer client.Close()
+	call := client.Go(controlService+"."+method, args, &answer, make(chan *rpc.Call, 1))
+	select {
+	case <-call.Done:
+	case <-ctx.Done():
+		_ = client.Close()
+		<-call.Done
+		if errors.Is(call.Error, rpc.ErrShutdown) {
+			return answer, fmt.Errorf("cluster %q: %w", e.Name, ctx.Err())
+		}
+	}
+	if call.Error != nil {
+		return answer, fmt.Errorf("cluster %q: %w", e.Name, call.Error)
+	}
+	return answer, nil
+}

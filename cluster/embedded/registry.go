@@ -1,0 +1,236 @@
+package embedded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Entry describes a running cluster that other processes can attach to.
+type Entry struct {
+	Name       string
+	PID        int // of the process that runs it
+	Started    time.Time
+	Dir        string   // the cluster's own folder
+	LogDir     string   // of the processes' logs
+	APIServers []string // their names
+	// Kubeconfigs maps the names of API servers to files for cluster-admin access.
+	Kubeconfigs map[string]string
+	Node        string // the process node's name
+	Coordinator string // see cluster.Cluster.Rendezvous
+	Token       string
+
+	// registered is the file this was read from.
+	registered string
+}
+
+// NotRunningError says that no cluster of that name runs.
+type NotRunningError struct {
+	Name    string
+	Running []string // those that do
+}
+
+func (e *NotRunningError) Error() string {
+	running := "none is"
+	if len(e.Running) > 0 {
+		running = "running: " + strings.Join(e.Running, ", ")
+	}
+	return fmt.Sprintf("cluster %q is not running (%s)", e.Name, running)
+}
+
+func (e Entry) controlSocket() string { return filepath.Join(e.Dir, "control.sock") }
+
+// live reports whether the process that runs the cluster still does.
+func (e Entry) live() bool {
+	f, err := os.OpenFile(lockFile(e.registered), os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return locked(f)
+}
+
+func lockFile(entry string) string { return strings.TrimSuffix(entry, ".json") + ".lock" }
+
+// registryDir is where running clusters leave word of themselves.
+func registryDir() (string, error) {
+	base := os.Getenv("TROMMEL_CACHE")
+	if base == "" {
+		if cache, err := os.UserCacheDir(); err == nil {
+			base = filepath.Join(cache, "trommel")
+		} else if base, err = defaultParent(); err != nil {
+			return "", err
+		}
+	}
+	dir := filepath.Join(base, "clusters")
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// RegistryFile is a path beside the entry of the cluster of that name, with another ending.
+func RegistryFile(name, ending string) (string, error) {
+	if !nameRE.MatchString(name) {
+		return "", nameError(name)
+	}
+	dir, err := registryDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, name+ending), nil
+}
+
+// List returns the running clusters, ordered by name. What clusters that died left is removed.
+func List() ([]Entry, error) {
+	dir, err := registryDir()
+	if err != nil {
+		return nil, fmt.Errorf("list clusters: %w", err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("list clusters: %w", err)
+	}
+	slices.Sort(files)
+	var entries []Entry
+	for _, file := range files {
+		entry, err := readEntry(file)
+		if err != nil {
+			continue // being removed, or not ours
+		}
+		if entry.live() {
+			entries = append(entries, entry)
+			continue
+		}
+		_ = os.Remove(file)
+		_ = os.RemoveAll(entry.Dir)
+	}
+	return entries, nil
+}
+
+func readEntry(file string) (Entry, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return Entry{}, err
+	}
+	var e Entry
+	if err := json.Unmarshal(text, &e); err != nil {
+		return Entry{}, fmt.Errorf("%s: %w", file, err)
+	}
+	e.registered = file
+	return e, nil
+}
+
+// find returns a running cluster's entry, or NotRunningError.
+func find(name string) (Entry, error) {
+	entries, err := List()
+	if err != nil {
+		return Entry{}, err
+	}
+	none := &NotRunningError{Name: name}
+	for _, e := range entries {
+		if e.Name == name {
+			return e, nil
+		}
+		none.Running = append(none.Running, e.Name)
+	}
+	return Entry{}, none
+}
+
+// claim takes the cluster's name for as long as this process lives or until release is called.
+func claim(name string) (release func(), err error) {
+	path, err := RegistryFile(name, ".lock")
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("claim the name of cluster %q: %w", name, err)
+	}
+	err = flock(f)
+	for range 10 {
+		if err == nil {
+			break
+		}
+		// Perhaps somebody only asks whether it is locked.
+		time.Sleep(pollInterval)
+		err = flock(f)
+	}
+	if err != nil {
+		_ = f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("claim the name of cluster %q: %w", name, err)
+		}
+		by := ""
+		if e, err := readEntry(strings.TrimSuffix(path, ".lock") + ".json"); err == nil {
+			by = fmt.Sprintf(" (process %d)", e.PID)
+		}
+		return nil, fmt.Errorf("a cluster named %q is running already%s", name, by)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+func (c *Cluster) entry() Entry {
+	e := Entry{
+		Name: c.Name(), PID: os.Getpid(), Started: time.Now().Truncate(time.Second), Dir: c.Dir(), LogDir: c.LogDir(),
+		APIServers: c.APIServers(), Kubeconfigs: map[string]string{}, Node: c.processes.NodeName(),
+	}
+	for _, a := range c.apis {
+		e.Kubeconfigs[a.name] = a.kubeconfig
+	}
+	e.Coordinator, e.Token = c.Rendezvous()
+	return e
+}
+
+// Serve starts a cluster that other processes find by its name, and runs it until ctx ends or one of them calls Stop.
+// Once it can be attached to, ready is called.
+func Serve(ctx context.Context, config Config, ready func(Entry)) (err error) {
+	if config, err = config.withDefaults(); err != nil {
+		return err
+	}
+	release, err := claim(config.Name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	file, err := RegistryFile(config.Name, ".json")
+	if err != nil {
+		return err
+	}
+	// What a process that died under this name left must not pass for ours.
+	_ = os.Remove(file)
+	c, err := Start(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
+	control, err := serveControl(c)
+	if err != nil {
+		return err
+	}
+	defer control.close()
+	entry := c.entry()
+	entry.registered = file
+	text, err := json.MarshalIndent(entry, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".new", text, 0o600); err != nil {
+		return fmt.Errorf("register cluster %q: %w", config.Name, err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		return fmt.Errorf("register cluster %q: %w", config.Name, err)
+	}
+	defer os.Remove(file)
+	ready(entry)
+	select {
+	case <-ctx.Done():
+	case <-control.stop:
+	}
+	return nil
+}

@@ -1,0 +1,382 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/cluster/embedded"
+	"github.com/trommel-dev/trommel/instrumentation"
+)
+
+// defaultCluster is the name of the cluster that nobody gave one.
+const defaultCluster = "default"
+
+// envControlPlaneBinary names a control plane executable to use instead of building one.
+const envControlPlaneBinary = "TROMMEL_CONTROLPLANE_BINARY"
+
+// envReadyFD tells the process behind `cluster up` where to report how its start goes.
+const envReadyFD = "TROMMEL_READY_FD"
+
+func newClusterCommand(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Run a cluster to look around in, or to run plans on again and again",
+		Example: `  trommel cluster up
+  trommel cluster status
+  trommel cluster down`,
+	}
+	cmd.AddCommand(newClusterUpCommand(s), newClusterStatusCommand(s), newClusterDownCommand(s))
+	return cmd
+}
+
+// clusterUp is what `cluster up` was asked for.
+type clusterUp struct {
+	config       embedded.Config
+	featureGates map[string]string
+	foreground   bool
+}
+
+func newClusterUpCommand(s streams) *cobra.Command {
+	up := clusterUp{}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster that runs until `trommel cluster down`",
+		Example: `  trommel cluster up
+  trommel cluster up --name small --api-servers 1 --nodes 1
+  trommel cluster up --disable-controllers statefulset-controller --foreground`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return up.run(cmd.Context(), s) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&up.config.Name, "name", defaultCluster, "name of the cluster")
+	f.IntVar(&up.config.APIServers, "api-servers", 3, "number of API servers, 1 to "+strconv.Itoa(embedded.MaxAPIServers))
+	f.IntVar(&up.config.Nodes, "nodes", 3, "number of simulated nodes")
+	f.StringSliceVar(&up.config.DisableControllers, "disable-controllers", nil, "controllers that kube-controller-manager leaves out")
+	f.StringToStringVar(&up.featureGates, "feature-gates", nil, "feature gates of the API servers, the controller manager and the scheduler")
+	f.StringArrayVar(&up.config.APIServerArgs, "api-server-arg", nil, "a further argument of the API servers (may be repeated)")
+	f.StringArrayVar(&up.config.ControllerManagerArgs, "controller-manager-arg", nil, "a further argument of the controller manager (may be repeated)")
+	f.StringVar(&up.config.LogDir, "log-dir", "", "folder for the logs (default: within the cluster's own folder)")
+	f.BoolVar(&up.foreground, "foreground", false, "stay in the foreground; Ctrl-C ends the cluster")
+	f.StringVar(&up.config.Binary, "control-plane-binary", os.Getenv(envControlPlaneBinary), "")
+	_ = f.MarkHidden("control-plane-binary")
+	return cmd
+}
+
+func (up *clusterUp) run(ctx context.Context, s streams) error {
+	for name, value := range up.featureGates {
+		on, err := strconv.ParseBool(value)
+		if err != nil {
+			return &exitError{exitUsage, fmt.Errorf("--feature-gates: %s=%s: want true or false", name, value)}
+		}
+		if up.config.FeatureGates == nil {
+			up.config.FeatureGates = map[string]bool{}
+		}
+		up.config.FeatureGates[name] = on
+	}
+	if up.config.APIServers < 1 || up.config.APIServers > embedded.MaxAPIServers {
+		return &exitError{exitUsage, fmt.Errorf("--api-servers: %d: want 1 to %d", up.config.APIServers, embedded.MaxAPIServers)}
+	}
+	if up.config.Nodes <= 0 {
+		up.config.Nodes = -1 // none
+	}
+	if _, err := embedded.RegistryFile(up.config.Name, ".json"); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	if up.config.Binary == "" {
+		show := newProgressLine(s.err)
+		built, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{Progress: show.line})
+		show.end()
+		if err != nil {
+			return &exitError{exitCannotRun, err}
+		}
+		up.config.Binary = built.Binary
+	}
+	if up.foreground {
+		return up.serve(ctx, s)
+	}
+	return up.startDaemon(ctx, s)
+}
+
+// serve runs the cluster in this process until it is told to end.
+func (up *clusterUp) serve(ctx context.Context, s streams) error {
+	report, err := readyPipe()
+	if err != nil {
+		return &exitError{exitCannotRun, err}
+	}
+	if report == nil {
+		up.config.Progress = func(line string) { fmt.Fprintln(s.err, line) }
+	} else {
+		up.config.Progress = func(line string) { fmt.Fprintln(report, line) }
+	}
+	err = embedded.Serve(ctx, up.config, func(e embedded.Entry) {
+		if report != nil {
+			fmt.Fprintln(report, readyLine)
+			_ = report.Close()
+			return
+		}
+		printUp(s.out, e)
+		fmt.Fprintln(s.err, "Ctrl-C ends it")
+	})
+	if err != nil {
+		if report != nil {
+			fmt.Fprintln(report, errorLine)
+			fmt.Fprintln(report, err)
+			_ = report.Close()
+		}
+		return &exitError{exitCannotRun, err}
+	}
+	return nil
+}
+
+// Lines by which the process behind `cluster up` tells more than progress. What follows errorLine is the error.
+const (
+	readyLine = "\x00ready"
+	errorLine = "\x00error"
+)
+
+// readyPipe is where the starter reads, or nil if nobody does.
+func readyPipe() (*os.File, error) {
+	value := os.Getenv(envReadyFD)
+	if value == "" {
+		return nil, nil
+	}
+	_ = os.Unsetenv(envReadyFD)
+	fd, err := strconv.Atoi(value)
+	if err != nil || fd < 3 {
+		return nil, fmt.Errorf("%s=%q: not an inherited descriptor", envReadyFD, value)
+	}
+	syscall.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), "ready"), nil
+}
+
+// startDaemon starts this program again, detached, and returns when its cluster is ready.
+func (up *clusterUp) startDaemon(ctx context.Context, s streams) error {
+	logFile, err := embedded.RegistryFile(up.config.Name, ".log")
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	cmd, report, err := up.spawn(logFile)
+	if err != nil {
+		return &exitError{exitCannotRun, fmt.Errorf("start the cluster's process: %w", err)}
+	}
+	defer report.Close()
+	stopped := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	defer stopped()
+
+	var failure []string
+	ready, failed := false, false
+	lines := bufio.NewScanner(report)
+	for lines.Scan() && !ready {
+		switch line := lines.Text(); {
+		case line == readyLine:
+			ready = true
+		case line == errorLine:
+			failed = true
+		case failed:
+			failure = append(failure, line)
+		default:
+			fmt.Fprintln(s.err, line)
+		}
+	}
+	if !ready {
+		_ = cmd.Wait()
+		if ctx.Err() != nil {
+			return &exitError{exitCannotRun, errors.New("interrupted; nothing was left running")}
+		}
+		if !failed {
+			return &exitError{exitCannotRun, fmt.Errorf("the cluster's process ended; its log is %s", logFile)}
+		}
+		return &exitError{exitCannotRun, errors.New(strings.Join(failure, "\n"))}
+	}
+	_ = cmd.Process.Release()
+	attached, err := embedded.Attach(ctx, up.config.Name)
+	if err != nil {
+		return &exitError{exitCannotRun, err}
+	}
+	printUp(s.out, attached.Entry())
+	return nil
+}
+
+// spawn starts the cluster's process in a session of its own; report ends when it is ready or has failed.
+func (up *clusterUp) spawn(logFile string) (cmd *exec.Cmd, report io.ReadCloser, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer log.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer write.Close()
+	cmd = exec.Command(self, up.args()...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{write}
+	cmd.Env = append(os.Environ(), envReadyFD+"=3")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		_ = read.Close()
+		return nil, nil, err
+	}
+	return cmd, read, nil
+}
+
+// args repeats what this command was asked for, for the process that stays.
+func (up *clusterUp) args() []string {
+	c := up.config
+	args := []string{
+		"cluster", "up", "--foreground", "--name=" + c.Name, fmt.Sprintf("--api-servers=%d", c.APIServers),
+		fmt.Sprintf("--nodes=%d", c.Nodes), "--control-plane-binary=" + c.Binary,
+	}
+	if len(c.DisableControllers) > 0 {
+		args = append(args, "--disable-controllers="+strings.Join(c.DisableControllers, ","))
+	}
+	for name, on := range c.FeatureGates {
+		args = append(args, fmt.Sprintf("--feature-gates=%s=%t", name, on))
+	}
+	for _, a := range c.APIServerArgs {
+		args = append(args, "--api-server-arg="+a)
+	}
+	for _, a := range c.ControllerManagerArgs {
+		args = append(args, "--controller-manager-arg="+a)
+	}
+	if c.LogDir != "" {
+		args = append(args, "--log-dir="+c.LogDir)
+	}
+	return args
+}
+
+func printUp(w io.Writer, e embedded.Entry) {
+	fmt.Fprintf(w, "cluster %q is up: %s\n", e.Name, strings.Join(e.APIServers, ", "))
+	fmt.Fprintf(w, "  look around:  export KUBECONFIG=%s\n", e.Kubeconfigs[e.APIServers[0]])
+	fmt.Fprintf(w, "  run a plan:   trommel run --cluster %s -p PLAN\n", e.Name)
+	fmt.Fprintf(w, "  stop it:      trommel cluster down%s\n", nameFlag(e.Name))
+}
+
+func nameFlag(name string) string {
+	if name == defaultCluster {
+		return ""
+	}
+	return " --name " + name
+}
+
+func newClusterStatusCommand(s streams) *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "List running clusters",
+		Example: `  trommel cluster status
+  trommel cluster status --name small`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			entries, err := embedded.List()
+			if err != nil {
+				return &exitError{exitCannotRun, err}
+			}
+			if name != "" {
+				if _, err := embedded.Attach(cmd.Context(), name); err != nil {
+					return &exitError{exitCannotRun, err}
+				}
+				entries = slices.DeleteFunc(entries, func(e embedded.Entry) bool { return e.Name != name })
+			}
+			if len(entries) == 0 {
+				fmt.Fprintln(s.out, "no cluster is running")
+				return nil
+			}
+			return printStatus(cmd.Context(), s.out, entries)
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "only this cluster; it is an error if it does not run")
+	return cmd
+}
+
+func printStatus(ctx context.Context, w io.Writer, entries []embedded.Entry) error {
+	table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(table, "NAME\tPID\tAGE\tAPI SERVER\tSTATE\tKUBECONFIG")
+	for _, e := range entries {
+		var running map[string]bool
+		if c, err := embedded.Attach(ctx, e.Name); err == nil {
+			running, _ = c.Running(ctx)
+		}
+		for _, server := range e.APIServers {
+			state := "down"
+			if running == nil {
+				state = "unknown"
+			} else if running[server] {
+				state = "up"
+			}
+			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", e.Name, e.PID, e.Age().Round(time.Second), server, state, e.Kubeconfigs[server])
+		}
+	}
+	return table.Flush()
+}
+
+func newClusterDownCommand(s streams) *cobra.Command {
+	var (
+		name string
+		all  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "Stop a running cluster and remove all that it left",
+		Example: `  trommel cluster down
+  trommel cluster down --name small
+  trommel cluster down --all`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			names := []string{name}
+			if all {
+				entries, err := embedded.List()
+				if err != nil {
+					return &exitError{exitCannotRun, err}
+				}
+				names = nil
+				for _, e := range entries {
+					names = append(names, e.Name)
+				}
+			}
+			for _, name := range names {
+				if err := stopCluster(cmd.Context(), name); err != nil {
+					return &exitError{exitCannotRun, err}
+				}
+				fmt.Fprintf(s.out, "cluster %q is down\n", name)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&name, "name", defaultCluster, "name of the cluster")
+	f.BoolVar(&all, "all", false, "stop every running cluster")
+	cmd.MarkFlagsMutuallyExclusive("name", "all")
+	return cmd
+}
+
+// stopTimeout is how long a cluster may take to end.
+const stopTimeout = 30 * time.Second
+
+func stopCluster(ctx context.Context, name string) error {
+	c, err := embedded.Attach(ctx, name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	return c.Stop(ctx)
+}
