@@ -1,0 +1,142 @@
+// Package plan holds test plans and suites: their types, how they are read, checked and written, and what the
+// conditions in them mean.
+//
+// A plan is a list of actions, each with the trigger that it waits for. A suite (trommel.yaml) is what the plans of a
+// folder share: the cluster, the controllers under test, manifests, workloads and invariants.
+//
+// [Load] and [LoadSuite] read YAML strictly: all mistakes of a file are returned at once as [Errors], each with its
+// line and column. [Plan.Validate] then checks a plan against its suite. Package build makes the same plans in Go.
+//
+// # Plans
+//
+//	apiVersion: trommel.dev/v1alpha1   # this and kind may be left out
+//	kind: TestPlan
+//	testName: stale-deletion-timestamp
+//	description: free text
+//	suite: ../trommel.yaml             # default: the nearest trommel.yaml in the folder or above
+//	workload: recreate                 # default: the suite's only one
+//	variant: fixed                     # default: none
+//	actions:
+//	  - actionType: pauseAPIServer
+//	    actionTarget: apiserver-2
+//	    pauseScope: database/default/db    # a resource key; default, and "*": everything
+//	    trigger:
+//	      definitions:
+//	        - triggerName: marked
+//	          condition:
+//	            triggerType: onObjectUpdate
+//	            resourceKey: database/default/db
+//	            curState: {metadata: {deletionTimestamp: $present}}
+//	            repeat: 1                  # the n-th match since the trigger became enabled
+//	          observationPoint: {timing: afterAPIServerRecv, observeBy: apiserver-2}
+//	      expression: marked               # default with a single definition: its name
+//	  - actionType: reconnectController
+//	    actionTarget: db-operator          # default: the suite's only controller
+//	    reconnectAPIServer: apiserver-2
+//	    reconnectBy: restart               # or cut: the process lives, its connections lead elsewhere
+//	    waitBefore: 1s                     # after the trigger; waitAfter: before the action counts as complete
+//	    async: true                        # the next action's trigger is enabled when this one begins
+//	    trigger:
+//	      definitions:
+//	        - triggerName: recreated
+//	          condition:
+//	            triggerType: onObjectCreation
+//	            resourceKey: statefulset.apps/default/db
+//	            where: object.spec.replicas > 1
+//	          observationPoint: {timing: afterControllerWrite, observeBy: db-operator, reconciler: (*DatabaseReconciler)}
+//	        - triggerName: late
+//	          condition: {triggerType: onTimeout, timeout: 20s}
+//	      expression: recreated | late
+//	  - actionType: pauseController
+//	    pauseAt: beforeControllerRead      # a timing
+//	    pauseScope: pod/default/*
+//	    avoidOngoingRead: true             # only at a read: not in the middle of a reconcile
+//	    trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}
+//	  - actionType: resumeController
+//	    trigger: &soon {definitions: [{triggerName: soon, condition: {triggerType: onTimeout, timeout: 2s}}]}
+//	  - actionType: apply
+//	    manifest: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}   # or manifestFile: a file beside the plan
+//	    trigger: *soon
+//	  - actionType: patch
+//	    resourceKey: database/default/db
+//	    patchType: merge                   # json, strategic
+//	    subresource: status
+//	    patch: {status: {phase: Broken}}
+//	    trigger: *soon
+//	  - actionType: delete
+//	    resourceKey: pod/default/db-0
+//	    trigger: *soon
+//
+// restartController, killController, startController and resumeController take an actionTarget; resumeAPIServer,
+// killAPIServer and startAPIServer need one.
+//
+// The trigger types are onObjectCreation, onObjectUpdate, onObjectDeletion, onAnyFieldModified and
+// onAllFieldsModified (what they and prevState, curState and where mean is told at [Matcher]); onAnnotatedCall with
+// call, one of the suite's annotatedCalls; onReconcile, which may be left out where the timing is before- or
+// afterReconcile; onTimeout with timeout, which starts when the trigger becomes enabled; and none, which is satisfied
+// at once. The last two are observed nowhere. Timings are before or after one of APIServerRecv (observeBy is an API
+// server), ControllerRecv, ControllerRead, ControllerWrite, Reconcile and AnnotatedCall (observeBy is a controller).
+//
+// A resource key is type/namespace/name with the type in singular lower case: pod/default/web-0. The namespace is
+// empty for cluster scope (node//n1); type.group settles an ambiguous type; the name may hold "*", and the namespace
+// may be "*". An expression joins names with ";" (sequence), "|" (either) and "&" (both), see package expr. Durations are
+// Go's: 20s, 1m30s, 500ms.
+//
+// Also read, and written back in the words above: conditionName for triggerName, observePoint for observationPoint,
+// states as JSON text, and both formats of Sieve's published plans (package sieve).
+//
+// # Suites
+//
+//	apiVersion: trommel.dev/v1alpha1
+//	kind: Suite
+//	cluster:
+//	  type: embedded                   # kind, existing
+//	  kubernetesVersion: v1.36.3       # default: the newest that this Trommel knows
+//	  apiServers: 3                    # 1 to 5
+//	  nodes: 3                         # simulated
+//	  disableControllers: [statefulset-controller]
+//	  featureGates: {SomeFeature: true}
+//	  apiServerArgs: []
+//	  controllerManagerArgs: []
+//	controllers:
+//	  - name: db-operator
+//	    build: {dir: ., package: ., tags: [], ldflags: "", env: {}}
+//	    args: [--leader-elect=false]
+//	    env: {LOG_LEVEL: debug}
+//	    namespace: default             # of the generated Deployment, as is
+//	    clusterRole: cluster-admin
+//	    apiServer: apiserver-1         # where it connects first
+//	    watchList: false               # client-go's WatchListClient; default: as client-go has it
+//	    keepLeases: false              # whether a killed controller's successor waits its lease out
+//	    annotatedCalls:
+//	      - {name: resize, package: example.com/db/volumes, receiver: "*Client", function: Resize}
+//	  - name: statefulset-controller
+//	    build: {controlPlane: kube-controller-manager}
+//	    args: [--controllers=statefulset-controller]
+//	manifests: []                      # files and folders, applied in this order before the controllers start
+//	workloads:
+//	  recreate:                        # a list of steps, each one of apply, delete, patch, wait, sleep, exec
+//	    - name: create                 # optional
+//	      apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}   # or a list of objects, or a file's name
+//	    - wait: {resourceKey: configmap/default/a, condition: "has(object.metadata.uid)", timeout: 20s}   # or phase, absent
+//	    - patch: {resourceKey: configmap/default/a, type: merge, patch: {data: {k: v}}}
+//	    - sleep: 2s
+//	    - delete: configmap/default/a  # or {resourceKey, gracePeriod, propagation, ignoreNotFound}
+//	    - wait: {resourceKey: configmap/default/a, absent: true}
+//	    - exec: [sh, -c, kubectl get all]   # or {command, timeout}
+//	  external: {command: [./workload.sh], timeout: 2m}
+//	invariants:
+//	  - name: volumes-are-kept
+//	    on: persistentvolumeclaim/default/*
+//	    never: event == "deleted"      # or always: …
+//	    message: object.metadata.name + " was deleted"
+//	  - name: settles
+//	    eventually: objects.exists(o, o.kind == "ConfigMap")
+//	    within: 30s
+//	variants:
+//	  fixed:
+//	    controllers: {db-operator: {args: [--fixed], env: {}, watchList: true}}
+//	    cluster: {featureGates: {SomeFeature: false}}
+//	history: [pod/default/*]           # recorded beside what plan, workload and invariants name
+//	timeouts: {plan: 3m, step: 60s, workload: 2m, hold: 60s, ready: 60s}
+package plan
