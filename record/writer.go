@@ -133,10 +133,10 @@ func (l *lines) append(v any) error {
 	if l.err != nil {
 		return nil
 	}
-	switch {
-	case l.file == nil:
-		err = os.ErrClosed
-	case err == nil:
+	if err == nil {
+		if l.file == nil {
+			return fmt.Errorf("write run record: %w", os.ErrClosed)
+		}
 		_, err = l.file.Write(append(data, '\n'))
 	}
 	if err != nil {
