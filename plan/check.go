@@ -16,8 +16,9 @@ import (
 )
 
 // Validate checks the plan against its suite: that the names in it are names of the suite's. It fills the defaults that
-// depend on the suite (the only workload, the only controller) and compiles the trigger graphs. The error is Errors:
-// every mistake of the plan, with its place where the plan came from a file.
+// depend on the suite (the only workload, the only controller) and compiles the trigger graphs. With a nil suite it checks
+// and fills what it can without one, as Parse has done already. The error is Errors: every mistake of the plan, with its
+// place where the plan came from a file.
 func (p *Plan) Validate(s *Suite) error {
 	return p.check(s).err()
 }

@@ -787,3 +787,24 @@ func numbers(v any) any {
 	}
 	return v
 }
+
+// StateOf turns a Go value that marshals to a JSON object into what a plan's states, manifests and patches hold: the
+// types that reading YAML gives. A nil map is nil.
+func StateOf(v any) (map[string]any, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Equal(raw, []byte("null")) {
+		return nil, nil
+	}
+	decoded, err := decodeJSON(raw)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := decoded.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s is no JSON object", shorten(string(raw)))
+	}
+	return m, nil
+}

@@ -1,0 +1,388 @@
+// Package build makes test plans in Go: the same plans as YAML does, with the same checks.
+//
+//	p, err := build.Plan("restart-after-scale-down").
+//		Workload("scale").
+//		Then(
+//			build.RestartController("db-operator").When(
+//				build.Updated("statefulset/default/db").
+//					From(build.State{"spec": build.State{"replicas": 3}}).
+//					To(build.State{"spec": build.State{"replicas": 2}}).
+//					At(plan.AfterControllerWrite, "db-operator")),
+//		).
+//		Build()
+//
+// Every call returns its receiver, and none fails: the first mistake is kept and returned by Build. The three usual
+// patterns have constructors of their own: [RestartAfterWrite], [StaleRead] and [SkipObservation].
+package build
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// State is a piece of an object: nested States, lists, texts, numbers and booleans, [plan.Present] and [plan.Absent].
+type State = map[string]any
+
+// PlanBuilder is a plan that is being made.
+type PlanBuilder struct {
+	plan plan.Plan
+	err  error
+}
+
+// Plan begins a plan.
+func Plan(testName string) *PlanBuilder {
+	return &PlanBuilder{plan: plan.Plan{TestName: testName}}
+}
+
+// Description says what the plan is for.
+func (b *PlanBuilder) Description(text string) *PlanBuilder { b.plan.Description = text; return b }
+
+// Suite is the suite's path, relative to the file that the plan will be written to. Default: the nearest trommel.yaml.
+func (b *PlanBuilder) Suite(path string) *PlanBuilder { b.plan.Suite = path; return b }
+
+// Workload names a workload of the suite. Default: its only one.
+func (b *PlanBuilder) Workload(name string) *PlanBuilder { b.plan.Workload = name; return b }
+
+// Variant names a variant of the suite. Default: none.
+func (b *PlanBuilder) Variant(name string) *PlanBuilder { b.plan.Variant = name; return b }
+
+// Then appends actions. Each waits for its trigger once the one before it is complete.
+func (b *PlanBuilder) Then(actions ...*Action) *PlanBuilder {
+	for _, a := range actions {
+		i := len(b.plan.Actions)
+		b.plan.Actions = append(b.plan.Actions, a.action)
+		b.fail(a.err, "actions[%d]", i)
+		if a.trigger == nil {
+			continue
+		}
+		t := &b.plan.Actions[i].Trigger
+		w := &triggerWriter{}
+		t.Expression = w.write(a.trigger, 0)
+		t.Definitions = w.definitions
+		b.fail(w.err, "actions[%d].trigger", i)
+	}
+	return b
+}
+
+func (b *PlanBuilder) fail(err error, at string, i int) {
+	if b.err == nil && err != nil {
+		b.err = fmt.Errorf("plan %q: "+at+": %w", b.plan.TestName, i, err)
+	}
+}
+
+// Build returns the plan, checked as far as it can be without its suite, or the first mistake that was made on the way.
+// The builder can go on to be used; the plan shares nothing with it.
+func (b *PlanBuilder) Build() (*plan.Plan, error) {
+	if b.err != nil {
+		return nil, b.err
+	}
+	p := b.plan
+	p.Actions = append([]plan.Action(nil), p.Actions...)
+	for i := range p.Actions {
+		p.Actions[i].Trigger.Definitions = append([]plan.Definition(nil), p.Actions[i].Trigger.Definitions...)
+	}
+	if err := p.Validate(nil); err != nil {
+		return nil, fmt.Errorf("plan %q: %w", p.TestName, err)
+	}
+	return &p, nil
+}
+
+// MustBuild is Build for plans that are written down in a program; it panics on a mistake.
+func (b *PlanBuilder) MustBuild() *plan.Plan {
+	p, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// Action is an action that is being made.
+type Action struct {
+	action  plan.Action
+	trigger Trigger
+	err     error
+}
+
+func action(typ plan.ActionType, target string) *Action {
+	return &Action{action: plan.Action{Type: typ, Target: target}}
+}
+
+// RestartController kills the controller (SIGKILL) and starts it again.
+func RestartController(name string) *Action { return action(plan.RestartController, name) }
+
+// KillController kills the controller (SIGKILL); it stays down until StartController.
+func KillController(name string) *Action { return action(plan.KillController, name) }
+
+// StartController starts a killed controller.
+func StartController(name string) *Action { return action(plan.StartController, name) }
+
+// PauseController stops the controller at the timing, in the scope, until ResumeController.
+func PauseController(name string, at plan.Timing) *Action {
+	a := action(plan.PauseController, name)
+	a.action.PauseAt = at
+	return a
+}
+
+// ResumeController releases what PauseController holds.
+func ResumeController(name string, at plan.Timing) *Action {
+	a := action(plan.ResumeController, name)
+	a.action.PauseAt = at
+	return a
+}
+
+// ReconnectController moves the controller to another API server by restarting it; see [Action.ByCutting].
+func ReconnectController(name, apiServer string) *Action {
+	a := action(plan.ReconnectController, name)
+	a.action.ReconnectAPIServer = apiServer
+	return a
+}
+
+// PauseAPIServer keeps the API server from seeing changes, in the scope, until ResumeAPIServer.
+func PauseAPIServer(name string) *Action { return action(plan.PauseAPIServer, name) }
+
+// ResumeAPIServer releases what PauseAPIServer holds.
+func ResumeAPIServer(name string) *Action { return action(plan.ResumeAPIServer, name) }
+
+// KillAPIServer kills the API server (SIGKILL); it stays down until StartAPIServer.
+func KillAPIServer(name string) *Action { return action(plan.KillAPIServer, name) }
+
+// StartAPIServer starts a killed API server.
+func StartAPIServer(name string) *Action { return action(plan.StartAPIServer, name) }
+
+// Apply applies an object as another client.
+func Apply(object State) *Action {
+	a := action(plan.ApplyObject, "")
+	a.action.Manifest, a.err = plan.StateOf(object)
+	return a
+}
+
+// ApplyFile applies the objects of a file beside the plan.
+func ApplyFile(path string) *Action {
+	a := action(plan.ApplyObject, "")
+	a.action.ManifestFile = path
+	return a
+}
+
+// Patch patches an object with a merge patch, as another client.
+func Patch(key string, patch State) *Action {
+	a := action(plan.PatchObject, "").key(key)
+	m, err := plan.StateOf(patch)
+	if m != nil {
+		a.action.Patch = m
+	}
+	return a.fail(err)
+}
+
+// Delete deletes an object as another client.
+func Delete(key string) *Action { return action(plan.DeleteObject, "").key(key) }
+
+func (a *Action) key(key string) *Action {
+	k, err := plan.ParseResourceKey(key)
+	a.action.ResourceKey = k
+	return a.fail(err)
+}
+
+func (a *Action) fail(err error) *Action {
+	if a.err == nil {
+		a.err = err
+	}
+	return a
+}
+
+// When is what the action waits for.
+func (a *Action) When(t Trigger) *Action { a.trigger = t; return a }
+
+// Scope limits a pause to the objects of a resource key. Default: everything.
+func (a *Action) Scope(key string) *Action { a.action.PauseScope = key; return a }
+
+// WaitBefore is the time between the trigger and the action.
+func (a *Action) WaitBefore(d time.Duration) *Action { a.action.WaitBefore = d; return a }
+
+// WaitAfter is the time between the action and its completion.
+func (a *Action) WaitAfter(d time.Duration) *Action { a.action.WaitAfter = d; return a }
+
+// Async lets the next action's trigger be enabled when this action begins.
+func (a *Action) Async() *Action { a.action.Async = true; return a }
+
+// AvoidOngoingRead makes a pause at a read wait until no reconcile is between its first read and its end.
+func (a *Action) AvoidOngoingRead() *Action { a.action.AvoidOngoingRead = true; return a }
+
+// ByCutting reconnects without a restart: the connections are cut and lead to the other API server.
+func (a *Action) ByCutting() *Action { a.action.ReconnectBy = plan.ReconnectCut; return a }
+
+// Subresource is the subresource to patch.
+func (a *Action) Subresource(name string) *Action { a.action.Subresource = name; return a }
+
+// Trigger is what an action waits for: a condition, or several joined by [Sequence], [Either] and [Both].
+type Trigger interface{ trigger() }
+
+type joined struct {
+	operator string
+	strength int
+	parts    []Trigger
+}
+
+func (*joined) trigger() {}
+
+// Sequence is satisfied when its parts are, one after the other.
+func Sequence(parts ...Trigger) Trigger { return &joined{";", 1, parts} }
+
+// Either is satisfied when one of its parts is.
+func Either(parts ...Trigger) Trigger { return &joined{"|", 2, parts} }
+
+// Both is satisfied when all of its parts are, in whatever order.
+func Both(parts ...Trigger) Trigger { return &joined{"&", 3, parts} }
+
+// Condition is a condition that is being made, with its observation point.
+type Condition struct {
+	definition plan.Definition
+	err        error
+}
+
+func (*Condition) trigger() {}
+
+func condition(typ plan.TriggerType, key string) *Condition {
+	c := &Condition{definition: plan.Definition{Condition: plan.Condition{Type: typ}}}
+	if key != "" {
+		c.definition.Condition.ResourceKey, c.err = plan.ParseResourceKey(key)
+	}
+	return c
+}
+
+// Created waits for the creation of an object.
+func Created(key string) *Condition { return condition(plan.OnObjectCreation, key) }
+
+// Updated waits for an update of an object: any, or a transition From one state To another.
+func Updated(key string) *Condition { return condition(plan.OnObjectUpdate, key) }
+
+// Deleted waits for the deletion of an object.
+func Deleted(key string) *Condition { return condition(plan.OnObjectDeletion, key) }
+
+// AnyFieldModified waits for an update in which any of the state's fields loses the value that is given.
+func AnyFieldModified(key string, state State) *Condition {
+	return condition(plan.OnAnyFieldModified, key).From(state)
+}
+
+// AllFieldsModified waits for an update in which all of the state's fields lose the values that are given.
+func AllFieldsModified(key string, state State) *Condition {
+	return condition(plan.OnAllFieldsModified, key).From(state)
+}
+
+// Called waits for a call of one of the suite's annotated calls.
+func Called(name string) *Condition {
+	c := condition(plan.OnAnnotatedCall, "")
+	c.definition.Condition.Call = name
+	return c
+}
+
+// Reconciled waits for a reconcile; the key, which may be empty, is that of its request.
+func Reconciled(key string) *Condition { return condition(plan.OnReconcile, key) }
+
+// Timeout is satisfied that long after it became enabled.
+func Timeout(d time.Duration) *Condition {
+	c := condition(plan.OnTimeout, "")
+	c.definition.Condition.Timeout = d
+	return c
+}
+
+// AtOnce is satisfied when it becomes enabled.
+func AtOnce() *Condition { return condition(plan.OnNone, "") }
+
+// Named gives the condition a name in the plan. Default: trigger1, trigger2 and so on. The same Condition may stand in a
+// trigger more than once.
+func (c *Condition) Named(name string) *Condition { c.definition.Name = name; return c }
+
+// From is the state before.
+func (c *Condition) From(state State) *Condition {
+	m, err := plan.StateOf(state)
+	if c.definition.Condition.PrevState = nil; m != nil {
+		c.definition.Condition.PrevState = m
+	}
+	return c.fail(err)
+}
+
+// To is the state after.
+func (c *Condition) To(state State) *Condition {
+	m, err := plan.StateOf(state)
+	if c.definition.Condition.CurState = nil; m != nil {
+		c.definition.Condition.CurState = m
+	}
+	return c.fail(err)
+}
+
+func (c *Condition) fail(err error) *Condition {
+	if c.err == nil {
+		c.err = err
+	}
+	return c
+}
+
+// Where is a CEL predicate over object and oldObject.
+func (c *Condition) Where(cel string) *Condition { c.definition.Condition.Where = cel; return c }
+
+// Repeat makes the n-th match satisfy the condition.
+func (c *Condition) Repeat(n int) *Condition {
+	if c.definition.Condition.Repeat = n; n < 1 {
+		return c.fail(fmt.Errorf("repeat is %d; the first match is 1", n))
+	}
+	return c
+}
+
+// At is when it is observed, and by which API server or controller.
+func (c *Condition) At(timing plan.Timing, by string) *Condition {
+	c.definition.Observe.Timing, c.definition.Observe.ObserveBy = timing, by
+	return c
+}
+
+// InReconciler narrows a controller's observation to one reconciler.
+func (c *Condition) InReconciler(name string) *Condition {
+	c.definition.Observe.Reconciler = name
+	return c
+}
+
+// triggerWriter turns a trigger into definitions and an expression over their names.
+type triggerWriter struct {
+	definitions []plan.Definition
+	conditions  []*Condition
+	err         error
+}
+
+func (w *triggerWriter) write(t Trigger, strength int) string {
+	switch t := t.(type) {
+	case *joined:
+		parts := make([]string, len(t.parts))
+		for i, p := range t.parts {
+			parts[i] = w.write(p, t.strength)
+		}
+		if len(parts) == 0 && w.err == nil {
+			w.err = fmt.Errorf("%q joins nothing", t.operator)
+		}
+		s := strings.Join(parts, t.operator)
+		if t.strength < strength && len(parts) > 1 {
+			s = "(" + s + ")"
+		}
+		return s
+	case *Condition:
+		for i, c := range w.conditions {
+			if c == t {
+				return w.definitions[i].Name
+			}
+		}
+		d := t.definition
+		if d.Name == "" {
+			d.Name = fmt.Sprintf("trigger%d", len(w.definitions)+1)
+		}
+		if w.err == nil && t.err != nil {
+			w.err = fmt.Errorf("%s: %w", d.Name, t.err)
+		}
+		w.conditions, w.definitions = append(w.conditions, t), append(w.definitions, d)
+		return d.Name
+	}
+	if w.err == nil {
+		w.err = fmt.Errorf("a trigger is nil")
+	}
+	return ""
+}

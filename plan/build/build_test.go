@@ -1,0 +1,273 @@
+package build_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
+)
+
+func show(b *build.PlanBuilder) {
+	p, err := b.Build()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	text, err := plan.Marshal(p)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	os.Stdout.Write(text)
+}
+
+func ExampleRestartAfterWrite() {
+	show(build.RestartAfterWrite("restart-after-scale-down", "db-operator",
+		build.Updated("statefulset/default/db").
+			From(build.State{"spec": build.State{"replicas": 3}}).
+			To(build.State{"spec": build.State{"replicas": 2}})))
+	// Output:
+	// apiVersion: trommel.dev/v1alpha1
+	// kind: TestPlan
+	// testName: restart-after-scale-down
+	// actions:
+	//   - actionType: restartController
+	//     actionTarget: db-operator
+	//     trigger:
+	//       definitions:
+	//         - triggerName: trigger1
+	//           condition:
+	//             triggerType: onObjectUpdate
+	//             resourceKey: statefulset/default/db
+	//             prevState:
+	//               spec:
+	//                 replicas: 3
+	//             curState:
+	//               spec:
+	//                 replicas: 2
+	//           observationPoint:
+	//             timing: afterControllerWrite
+	//             observeBy: db-operator
+	//       expression: trigger1
+}
+
+func ExampleStaleRead() {
+	show(build.StaleRead("stale-deletion", build.Stale{
+		Controller: "db-operator",
+		APIServer:  "apiserver-2",
+		Scope:      "database/default/db",
+		Seen:       build.Updated("database/default/db").To(build.State{"metadata": build.State{"deletionTimestamp": plan.Present}}),
+		Reconnect:  build.Created("statefulset/default/db"),
+		WaitBefore: time.Second,
+	}).Workload("recreate"))
+	// Output:
+	// apiVersion: trommel.dev/v1alpha1
+	// kind: TestPlan
+	// testName: stale-deletion
+	// workload: recreate
+	// actions:
+	//   - actionType: pauseAPIServer
+	//     actionTarget: apiserver-2
+	//     pauseScope: database/default/db
+	//     trigger:
+	//       definitions:
+	//         - triggerName: trigger1
+	//           condition:
+	//             triggerType: onObjectUpdate
+	//             resourceKey: database/default/db
+	//             curState:
+	//               metadata:
+	//                 deletionTimestamp: $present
+	//           observationPoint:
+	//             timing: afterAPIServerRecv
+	//             observeBy: apiserver-2
+	//       expression: trigger1
+	//   - actionType: reconnectController
+	//     actionTarget: db-operator
+	//     reconnectAPIServer: apiserver-2
+	//     waitBefore: 1s
+	//     async: true
+	//     trigger:
+	//       definitions:
+	//         - triggerName: trigger1
+	//           condition:
+	//             triggerType: onObjectCreation
+	//             resourceKey: statefulset/default/db
+	//           observationPoint:
+	//             timing: afterAPIServerRecv
+	//             observeBy: apiserver-1
+	//       expression: trigger1
+	//   - actionType: resumeAPIServer
+	//     actionTarget: apiserver-2
+	//     pauseScope: database/default/db
+	//     trigger:
+	//       definitions:
+	//         - triggerName: trigger1
+	//           condition:
+	//             triggerType: onTimeout
+	//             timeout: 20s
+	//       expression: trigger1
+}
+
+func ExampleSkipObservation() {
+	show(build.SkipObservation("unseen-scale-down", "db-operator", "database/default/db",
+		build.Updated("database/default/db").To(build.State{"spec": build.State{"replicas": 2}})))
+	// Output:
+	// apiVersion: trommel.dev/v1alpha1
+	// kind: TestPlan
+	// testName: unseen-scale-down
+	// actions:
+	//   - actionType: pauseController
+	//     actionTarget: db-operator
+	//     pauseAt: beforeControllerRead
+	//     pauseScope: database/default/db
+	//     avoidOngoingRead: true
+	//     trigger:
+	//       definitions:
+	//         - triggerName: trigger1
+	//           condition:
+	//             triggerType: onObjectUpdate
+	//             resourceKey: database/default/db
+	//             curState:
+	//               spec:
+	//                 replicas: 2
+	//           observationPoint:
+	//             timing: beforeControllerRecv
+	//             observeBy: db-operator
+	//       expression: trigger1
+	//   - actionType: resumeController
+	//     actionTarget: db-operator
+	//     pauseAt: beforeControllerRead
+	//     pauseScope: database/default/db
+	//     trigger:
+	//       definitions:
+	//         - triggerName: trigger1
+	//           condition:
+	//             triggerType: onAnyFieldModified
+	//             resourceKey: database/default/db
+	//             prevState:
+	//               spec:
+	//                 replicas: 2
+	//           observationPoint:
+	//             timing: afterControllerRecv
+	//             observeBy: db-operator
+	//         - triggerName: trigger2
+	//           condition:
+	//             triggerType: onObjectDeletion
+	//             resourceKey: database/default/db
+	//           observationPoint:
+	//             timing: afterControllerRecv
+	//             observeBy: db-operator
+	//       expression: trigger1|trigger2
+}
+
+func ExamplePlan() {
+	created := build.Created("pod/default/db-*").Where("object.spec.nodeName != ''").Repeat(3).At(plan.AfterControllerRecv, "db-operator").Named("pods")
+	show(build.Plan("delete-while-down").
+		Workload("scale").
+		Then(
+			build.KillController("db-operator").When(build.Either(build.Sequence(created, created), build.Timeout(30*time.Second))),
+			build.Delete("pod/default/db-0").When(build.AtOnce()),
+			build.StartController("db-operator").WaitBefore(2*time.Second).When(build.AtOnce()),
+		))
+	// Output:
+	// apiVersion: trommel.dev/v1alpha1
+	// kind: TestPlan
+	// testName: delete-while-down
+	// workload: scale
+	// actions:
+	//   - actionType: killController
+	//     actionTarget: db-operator
+	//     trigger:
+	//       definitions:
+	//         - triggerName: pods
+	//           condition:
+	//             triggerType: onObjectCreation
+	//             resourceKey: pod/default/db-*
+	//             where: object.spec.nodeName != ''
+	//             repeat: 3
+	//           observationPoint:
+	//             timing: afterControllerRecv
+	//             observeBy: db-operator
+	//         - triggerName: trigger2
+	//           condition:
+	//             triggerType: onTimeout
+	//             timeout: 30s
+	//       expression: (pods;pods)|trigger2
+	//   - actionType: delete
+	//     resourceKey: pod/default/db-0
+	//     trigger:
+	//       definitions:
+	//         - triggerName: trigger1
+	//           condition:
+	//             triggerType: none
+	//       expression: trigger1
+	//   - actionType: startController
+	//     actionTarget: db-operator
+	//     waitBefore: 2s
+	//     trigger:
+	//       definitions:
+	//         - triggerName: trigger1
+	//           condition:
+	//             triggerType: none
+	//       expression: trigger1
+}
+
+func TestErrors(t *testing.T) {
+	now := build.AtOnce
+	tests := []struct {
+		name string
+		plan *build.PlanBuilder
+		want string
+	}{
+		{"key", build.Plan("p").Then(build.Delete("pods/default/a").When(now())), `plan "p": actions[0]: "pods/default/a": a type is in the singular; write pod/default/a`},
+		{"condition's key", build.Plan("p").Then(build.KillController("a").When(build.Sequence(now(), build.Created("x")))), `plan "p": actions[0].trigger: trigger2: "x" is no type/namespace/name such as pod/default/web-0 or node//n1`},
+		{"the first", build.Plan("p").Then(build.KillController("a").When(build.Updated("pod/default/a").Repeat(0)), build.Delete("x")), `plan "p": actions[0].trigger: trigger1: repeat is 0; the first match is 1`},
+		{"value", build.Plan("p").Then(build.Apply(build.State{"a": func() {}}).When(now())), `plan "p": actions[0]: json: unsupported type: func()`},
+		{"no trigger", build.Plan("p").Then(build.KillController("a")), `plan "p": actions[0].trigger: the action has no trigger; to act at once use a definition with triggerType: none`},
+		{"nil condition", build.RestartAfterWrite("p", "a", nil), `plan "p": actions[0].trigger: the action has no trigger`},
+		{"nothing joined", build.Plan("p").Then(build.KillController("a").When(build.Both())), `plan "p": actions[0].trigger: "&" joins nothing`},
+		{"names", build.Plan("p").Then(build.KillController("a").When(build.Both(now().Named("x"), now().Named("x")))), `plan "p": actions[0].trigger.definitions[1].triggerName: triggerName "x" stands twice in this trigger`},
+		{"target", build.Plan("p").Then(build.PauseAPIServer("db").When(now())), `plan "p": actions[0].actionTarget: pauseAPIServer names an API server such as apiserver-1, not "db"`},
+		{"point", build.Plan("p").Then(build.KillController("a").When(build.Created("pod/default/a"))), `plan "p": actions[0].trigger.definitions[0].observationPoint: onObjectCreation has no observationPoint`},
+		{"where", build.Plan("p").Then(build.KillController("a").When(build.Created("pod/default/a").Where("a").At(plan.AfterControllerRecv, ""))), `plan "p": actions[0].trigger.definitions[0].condition.where: at 0 of "a": where: CEL: undeclared reference to 'a'`},
+	}
+	for _, tt := range tests {
+		_, err := tt.plan.Build()
+		if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("%s: got %v\nwant %s", tt.name, err, tt.want)
+		}
+	}
+}
+
+// YAML out and back is the same plan.
+func TestRoundTrip(t *testing.T) {
+	p := build.Plan("all").Description("a\nb").Suite("../x").Variant("v").Workload("w").Then(
+		build.PauseController("c", plan.BeforeReconcile).When(build.Reconciled("").At(plan.AfterReconcile, "c").InReconciler("X")),
+		build.ResumeController("c", plan.BeforeReconcile).When(build.Called("f").At(plan.BeforeAnnotatedCall, "c")),
+		build.ReconnectController("c", "apiserver-2").ByCutting().WaitAfter(time.Minute).When(build.AllFieldsModified("pod/default/a", build.State{"a": []string{"x"}, "n": 1.5}).At(plan.AfterControllerWrite, "c")),
+		build.KillAPIServer("apiserver-1").When(build.Deleted("pod/*/a*").At(plan.BeforeAPIServerRecv, "apiserver-1")),
+		build.StartAPIServer("apiserver-1").When(build.AtOnce()),
+		build.Apply(build.State{"apiVersion": "v1", "kind": "ConfigMap", "metadata": build.State{"name": "a"}}).When(build.AtOnce()),
+		build.Patch("pod/default/a", build.State{"status": nil}).Subresource("status").When(build.AtOnce()),
+		build.RestartController("c").When(build.AtOnce()),
+	).MustBuild()
+	text, err := plan.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := plan.Parse(text, "p.yaml")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if diff := cmp.Diff(p, again, cmpopts.IgnoreUnexported(plan.Plan{}), cmpopts.IgnoreFields(plan.Plan{}, "File"), cmpopts.IgnoreFields(plan.Trigger{}, "Graph")); diff != "" {
+		t.Errorf("read again (-before +after):\n%s", diff)
+	}
+}
