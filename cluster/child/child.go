@@ -1,8 +1,9 @@
 // Package child starts processes that end with this one, also when this one is killed.
 //
-// On Linux the kernel sees to it (PR_SET_PDEATHSIG). As that signal is sent when the *thread* that forked ends, every
-// process is started from one operating system thread, which lives as long as any of them. Elsewhere a small shell
-// waits for the end of this process and kills the group.
+// A small shell, the guard, waits for the end of this process and kills the groups of its children: them and theirs.
+// On Linux the kernel kills the children themselves even before that (PR_SET_PDEATHSIG). As that signal is sent when
+// the *thread* that forked ends, every process is started from one operating system thread, which lives as long as
+// any of them.
 package child
 
 import (
@@ -34,23 +35,20 @@ type Process struct {
 func Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = sysProcAttr()
 	p := &Process{cmd: cmd, done: make(chan struct{})}
-	requests := acquire()
+	s, err := acquire()
+	if err != nil {
+		return nil, err
+	}
 	started := make(chan error)
-	requests <- func() { started <- cmd.Start() }
+	s.forks <- func() { started <- cmd.Start() }
 	if err := <-started; err != nil {
 		release()
 		return nil, err
 	}
-	stopGuard, err := guard(cmd.Process.Pid)
-	if err != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		_ = cmd.Wait()
-		release()
-		return nil, fmt.Errorf("guard process %d: %w", cmd.Process.Pid, err)
-	}
+	s.guard.tell("+", p.PID())
 	go func() {
 		p.reap()
-		stopGuard()
+		s.guard.tell("-", p.PID())
 		release()
 		close(p.done)
 	}()
@@ -120,36 +118,49 @@ func exitCode(s *os.ProcessState) int {
 	return s.ExitCode()
 }
 
-// spawner runs the forks of all children on one thread, which ends only when no child is left.
-var spawner struct {
-	sync.Mutex
-	children int
-	requests chan func()
+// spawner is what all living children share.
+type spawner struct {
+	forks chan func() // run on one thread
+	guard *guard
 }
 
-func acquire() chan<- func() {
-	spawner.Lock()
-	defer spawner.Unlock()
-	if spawner.children == 0 {
-		requests := make(chan func())
-		spawner.requests = requests
+var current struct {
+	sync.Mutex
+	children int
+	spawner  *spawner // nil without children
+}
+
+// acquire counts a child in and makes the spawner for the first one.
+func acquire() (*spawner, error) {
+	current.Lock()
+	defer current.Unlock()
+	if current.children == 0 {
+		g, err := newGuard()
+		if err != nil {
+			return nil, fmt.Errorf("start the guard of child processes: %w", err)
+		}
+		s := &spawner{forks: make(chan func()), guard: g}
 		go func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			for fork := range requests {
+			for fork := range s.forks {
 				fork()
 			}
 		}()
+		current.spawner = s
 	}
-	spawner.children++
-	return spawner.requests
+	current.children++
+	return current.spawner, nil
 }
 
+// release counts a child out and ends the spawner with the last one.
 func release() {
-	spawner.Lock()
-	defer spawner.Unlock()
-	spawner.children--
-	if spawner.children == 0 {
-		close(spawner.requests)
+	current.Lock()
+	defer current.Unlock()
+	current.children--
+	if current.children == 0 {
+		close(current.spawner.forks)
+		current.spawner.guard.close()
+		current.spawner = nil
 	}
 }

@@ -11,9 +11,6 @@ func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// guard has nothing to do: the kernel kills the child.
-func guard(int) (stop func(), err error) { return func() {}, nil }
-
 // reap waits for the end of the process, ends what is left of its group, and only then gives the number back.
 func (p *Process) reap() {
 	for {

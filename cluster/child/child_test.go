@@ -1,0 +1,203 @@
+package child
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// envHelper makes the test executable start children and wait.
+const envHelper = "TROMMEL_TEST_CHILD_HELPER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envHelper) != "" {
+		helper()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// helper starts a shell with a child of its own, tells their ids and waits to be killed.
+func helper() {
+	file := os.Getenv(envHelper)
+	out, err := os.Create(file)
+	if err != nil {
+		panic(err)
+	}
+	p, err := Start(&exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "sleep 1000 & echo $$ $!; wait"}, Stdout: out})
+	if err != nil {
+		panic(err)
+	}
+	<-p.Done()
+	os.Exit(0)
+}
+
+func sh(script string) *exec.Cmd {
+	return &exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: os.Environ()}
+}
+
+func TestExitCode(t *testing.T) {
+	for _, tt := range []struct {
+		script string
+		want   int
+	}{
+		{"exit 0", 0},
+		{"exit 7", 7},
+		{"kill -9 $$", 137},
+		{"kill -TERM $$", 143},
+	} {
+		p, err := Start(sh(tt.script))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-p.Done()
+		if p.ExitCode() != tt.want {
+			t.Errorf("%s: exit code %d, want %d", tt.script, p.ExitCode(), tt.want)
+		}
+	}
+}
+
+func TestStartError(t *testing.T) {
+	if _, err := Start(&exec.Cmd{Path: "/nonexistent"}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestKillEndsGroup(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pids")
+	p, err := Start(sh("trap '' TERM; sleep 1000 & echo $$ $! >" + file + ".new; mv " + file + ".new " + file + "; while :; do wait; done"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids := awaitPIDs(t, file, 2)
+	p.Signal(syscall.SIGTERM)
+	select {
+	case <-p.Done():
+		t.Fatal("SIGTERM was to be ignored")
+	case <-time.After(50 * time.Millisecond):
+	}
+	p.Kill()
+	awaitGone(t, pids)
+	p.Signal(syscall.SIGKILL) // after the end: nothing
+}
+
+// A child that ends leaves no children of its own behind.
+func TestEndTakesGroupAlong(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pids")
+	p, err := Start(sh("sleep 1000 & echo $$ $! >" + file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	awaitGone(t, awaitPIDs(t, file, 2))
+}
+
+func TestParentKilled(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "pids")
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), envHelper+"="+file)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pids := awaitPIDs(t, file, 2)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	awaitGone(t, pids)
+}
+
+func TestWatchParent(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out")
+	cmd := sh(fmt.Sprintf("echo $%s > %s; [ -p /dev/fd/$%s ]", EnvParentFD, file, EnvParentFD))
+	if err := WatchParent(cmd); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if text, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(text)) != "3" || p.ExitCode() != 0 {
+		t.Errorf("descriptor %q (%v), exit code %d", text, err, p.ExitCode())
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	var all []*Process
+	for i := range 30 {
+		p, err := Start(sh("exit " + strconv.Itoa(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	for i, p := range all {
+		<-p.Done()
+		if p.ExitCode() != i {
+			t.Errorf("exit code %d, want %d", p.ExitCode(), i)
+		}
+	}
+}
+
+func awaitPIDs(t *testing.T, file string, n int) []int {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		if f, err := os.Open(file); err == nil {
+			var pids []int
+			words := bufio.NewScanner(f)
+			words.Split(bufio.ScanWords)
+			for words.Scan() {
+				pid, err := strconv.Atoi(words.Text())
+				if err != nil {
+					t.Fatal(err)
+				}
+				pids = append(pids, pid)
+			}
+			f.Close()
+			if len(pids) == n {
+				return pids
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the child did not tell its ids")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func awaitGone(t *testing.T, pids []int) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for _, pid := range pids {
+		for alive(pid) {
+			if time.Now().After(deadline) {
+				t.Fatalf("process %d still runs", pid)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// alive does not count a process that only waits to be reaped by somebody else.
+func alive(pid int) bool {
+	if err := syscall.Kill(pid, 0); err != nil {
+		return false
+	}
+	out, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	return err == nil && !strings.HasPrefix(strings.TrimSpace(string(out)), "Z")
+}
