@@ -120,6 +120,30 @@ func TestGraphDrawing(t *testing.T) {
 	}
 }
 
+func TestGraphFormats(t *testing.T) {
+	g := mustParse(t, "cond1;cond2;(cond3|cond4&(cond5;cond6))").Graph()
+	large := mustParse(t, strings.Repeat("a|", maxDrawn)+"a").Graph()
+	for name, got := range map[string]string{
+		"design.dot":     g.DOT("design"),
+		"design.mermaid": g.Mermaid(),
+		"design.svg":     SVG(Picture{`action 1: killController "db"`, g}, Picture{"<second>", mustParse(t, "(a|b);c").Graph()}, Picture{"large", large}),
+	} {
+		golden := filepath.Join("testdata", name)
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
+
 // The drawing that the package comment of the language promises, letter by letter.
 func TestGraphDrawingAsDocumented(t *testing.T) {
 	const want = "" +

@@ -16,7 +16,7 @@ import (
 
 // Load reads a plan from a file. See [Parse].
 func Load(path string) (*Plan, error) {
-	data, err := readFile(path, "plan")
+	data, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -24,11 +24,11 @@ func Load(path string) (*Plan, error) {
 }
 
 // readFile reads a file up to the limit, with an error that is fit to be shown.
-func readFile(path, kind string) ([]byte, error) {
+func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, Errors{{File: path, Message: fmt.Sprintf("there is no such %s file", kind)}}
+			return nil, Errors{{File: path, Message: "no such file"}}
 		}
 		return nil, Errors{{File: path, Message: reason(err)}}
 	}
@@ -79,10 +79,37 @@ func Parse(data []byte, file string) (*Plan, error) {
 	return p, nil
 }
 
+// Kind tells what a YAML file holds, by a look at its fields: TestPlan (in any format that [Parse] reads), Suite, or
+// nothing of ours, which is empty. It says nothing about whether the file is valid.
+func Kind(data []byte) string {
+	d := &decoder{}
+	root := d.parse(data, "")
+	if root == nil || deref(root).Kind != yaml.MappingNode {
+		return ""
+	}
+	fields := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		fields[root.Content[i].Value] = deref(root.Content[i+1])
+	}
+	if kind := fields["kind"]; kind != nil {
+		if kind.Value == "TestPlan" || kind.Value == "Suite" {
+			return kind.Value
+		}
+		return ""
+	}
+	switch {
+	case fields["actions"] != nil, sieve.Detect(root) != sieve.None:
+		return "TestPlan"
+	case fields["controllers"] != nil && (fields["workloads"] != nil || fields["cluster"] != nil):
+		return "Suite"
+	}
+	return ""
+}
+
 // FindSuite returns the suite of a plan file: what its suite field names, otherwise the nearest trommel.yaml in its
 // folder or above. The plan need not be valid.
 func FindSuite(planFile string) (string, error) {
-	if data, err := readFile(planFile, "plan"); err == nil {
+	if data, err := readFile(planFile); err == nil {
 		var head struct {
 			Suite yaml.Node `yaml:"suite"`
 		}

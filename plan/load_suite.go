@@ -29,7 +29,7 @@ const (
 
 // LoadSuite reads a suite from a file. See [ParseSuite].
 func LoadSuite(path string) (*Suite, error) {
-	data, err := readFile(path, "suite")
+	data, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}

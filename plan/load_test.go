@@ -173,7 +173,7 @@ func TestBadFiles(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Load("testdata/nowhere.yaml"); err == nil || err.Error() != "testdata/nowhere.yaml: there is no such plan file" {
+	if _, err := Load("testdata/nowhere.yaml"); err == nil || err.Error() != "testdata/nowhere.yaml: no such file" {
 		t.Errorf("missing file: %v", err)
 	}
 	if _, err := Load("testdata"); err == nil || err.Error() != "testdata: read: is a directory" {
