@@ -40,7 +40,19 @@ func TestPlans(t *testing.T) {
 		{example: database, plan: "missed-scale", want: bug, findings: []string{"invariant new-members-start-empty:"}},
 		{example: database, plan: "missed-scale", variant: "fixed", want: pass},
 
+		{example: database, plan: "interrupted-resize", want: pass},
+		{example: database, plan: "interrupted-resize", variant: "fixed", want: pass},
+
 		{example: statefulset, plan: "kill-between-creations", want: pass},
+		{example: statefulset, plan: "missed-deletion", want: pass},
+		{example: statefulset, plan: "stale-restart", want: bug, findings: []string{"invariant wanted-pods-are-kept:"},
+			reason: "it acts on the StatefulSet of the past; the mitigation compares with the process's own writes, and this one has written nothing"},
+		{example: statefulset, plan: "stale-restart", variant: "unmitigated", want: bug, findings: []string{"invariant wanted-pods-are-kept:"}},
+		{example: statefulset, plan: "stale-restart", variant: "as-shipped", want: pass,
+			reason: "a streaming list from an API server that is behind fails, so nothing old is seen"},
+		{example: statefulset, plan: "stale-cut", want: pass,
+			reason: "client-go asks for nothing older than what it has seen"},
+		{example: statefulset, plan: "stale-cut", variant: "unmitigated", want: pass},
 	}
 
 	trommel := filepath.Join(t.TempDir(), "trommel")
