@@ -1,0 +1,303 @@
+package processnode_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/cluster/clustertest"
+)
+
+func status(t *testing.T, name string) []cluster.Process {
+	t.Helper()
+	all, err := shared.Processes().Status(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func awaitRunning(t *testing.T, name string, n int) []cluster.Process {
+	t.Helper()
+	var running []cluster.Process
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		running = nil
+		for _, p := range status(t, name) {
+			if p.Running() {
+				running = append(running, p)
+			}
+		}
+		if len(running) != n {
+			return fmt.Errorf("%d processes of %s run, want %d", len(running), name, n)
+		}
+		return nil
+	})
+	return running
+}
+
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+func TestKillAndStart(t *testing.T) {
+	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
+	create(t, ns, shellPod("ks", "echo start; exec sleep 1000", controller("ks")))
+	first := awaitRunning(t, "ks", 1)[0]
+
+	if err := node.Kill(ctx, "ks"); err != nil {
+		t.Fatal(err)
+	}
+	if alive(first.PID) {
+		t.Error("killed process is alive")
+	}
+	all := status(t, "ks")
+	if len(all) != 1 || all[0].Running() || all[0].ExitCode != 137 || !all[0].Planned {
+		t.Errorf("after Kill: %+v", all)
+	}
+	awaitPod(t, ns, "ks", "held", func(p *corev1.Pod) bool {
+		s := p.Status.ContainerStatuses[0]
+		return !isReady(p) && s.State.Waiting != nil && s.State.Waiting.Reason == "Held" && s.LastTerminationState.Terminated.ExitCode == 137
+	})
+	if err := node.Kill(ctx, "ks"); err != nil {
+		t.Errorf("second Kill: %v", err)
+	}
+
+	start := time.Now()
+	if err := node.Start(ctx, "ks"); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("Start took %s", time.Since(start))
+	second := awaitRunning(t, "ks", 1)[0]
+	if second.PID == first.PID || second.LogFile != first.LogFile || second.LogStart != int64(len("start\n")) {
+		t.Errorf("first %+v, second %+v", first, second)
+	}
+	if err := node.Start(ctx, "ks"); err != nil {
+		t.Errorf("Start of a running controller: %v", err)
+	}
+	pod := awaitPod(t, ns, "ks", "ready", isReady)
+	if n := pod.Status.ContainerStatuses[0].RestartCount; n != 1 {
+		t.Errorf("%d restarts, want 1", n)
+	}
+	if len(status(t, "ks")) != 2 {
+		t.Errorf("processes %+v", status(t, "ks"))
+	}
+}
+
+// A controller that is held stays down, also in a new pod.
+func TestHeldControllerStaysDown(t *testing.T) {
+	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
+	if err := node.Kill(ctx, "held"); err != nil {
+		t.Fatal(err)
+	}
+	create(t, ns, shellPod("held", "exec sleep 1000", controller("held")))
+	awaitPod(t, ns, "held", "held", func(p *corev1.Pod) bool {
+		s := p.Status.ContainerStatuses
+		return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "Held"
+	})
+	if n := len(status(t, "held")); n != 0 {
+		t.Errorf("%d processes", n)
+	}
+	if err := node.Start(ctx, "held"); err != nil {
+		t.Fatal(err)
+	}
+	awaitRunning(t, "held", 1)
+}
+
+// Start does not wait for the back-off of a controller that crashes.
+func TestStartSkipsBackoff(t *testing.T) {
+	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
+	create(t, ns, shellPod("crashes", "exit 1", controller("crashes")))
+	awaitPod(t, ns, "crashes", "a longer back-off", func(p *corev1.Pod) bool {
+		s := p.Status.ContainerStatuses
+		return len(s) == 1 && s[0].RestartCount >= 3 && s[0].State.Waiting != nil
+	})
+	before := len(status(t, "crashes"))
+	start := time.Now()
+	if err := node.Start(ctx, "crashes"); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("took %s", took)
+	}
+	all := status(t, "crashes")
+	if len(all) <= before {
+		t.Error("nothing was started")
+	}
+	for _, p := range all {
+		if p.Planned {
+			t.Errorf("a crash is not planned: %+v", p)
+		}
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	ns, node := namespace(t), shared.Processes()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := node.Start(ctx, "nobody"); err == nil || !strings.Contains(err.Error(), `start controller "nobody": no pod of it runs on process-node`) {
+		t.Errorf("got %v", err)
+	}
+	if err := node.Kill(t.Context(), "lost"); err != nil {
+		t.Fatal(err)
+	}
+	create(t, ns, shellPod("lost", "", controller("lost"), func(p *corev1.Pod) {
+		p.Annotations[cluster.AnnotationBinaryPrefix+"main"] = "/nonexistent/manager"
+	}))
+	err := node.Start(t.Context(), "lost")
+	if err == nil || !strings.Contains(err.Error(), "/nonexistent/manager: no such file") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Kill races with the container's own end and start: none may slip through.
+func TestKillWhileCrashing(t *testing.T) {
+	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
+	create(t, ns, shellPod("flapping", "sleep 0.01", controller("flapping")))
+	awaitPod(t, ns, "flapping", "started", func(p *corev1.Pod) bool { return len(p.Status.ContainerStatuses) == 1 })
+	for range 20 {
+		if err := node.Start(ctx, "flapping"); err != nil {
+			t.Fatal(err)
+		}
+		if err := node.Kill(ctx, "flapping"); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range status(t, "flapping") {
+			if p.Running() {
+				t.Fatalf("runs after Kill: %+v", p)
+			}
+		}
+	}
+}
+
+func TestReset(t *testing.T) {
+	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
+	create(t, ns, shellPod("reset", "exec sleep 1000", controller("reset")))
+	awaitRunning(t, "reset", 1)
+	if err := node.Kill(ctx, "reset"); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Reset(ctx); err != nil {
+		t.Fatal(err)
+	}
+	running := awaitRunning(t, "reset", 1)
+	if all := status(t, "reset"); len(all) != 1 || all[0].PID != running[0].PID {
+		t.Errorf("ended processes are not forgotten: %+v", all)
+	}
+}
+
+func TestRouteAndCut(t *testing.T) {
+	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
+	create(t, ns, shellPod("routed", "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; exec sleep 1000", controller("routed"),
+		func(p *corev1.Pod) { p.Annotations[cluster.AnnotationAPIServer] = "apiserver-2" }))
+	awaitRunning(t, "routed", 1)
+	addr := strings.TrimSpace(awaitOutput(t, ns, "routed", "127.0.0.1:"))
+
+	if err := node.Route(ctx, "routed", "apiserver-9"); err == nil ||
+		err.Error() != `route controller "routed": no API server "apiserver-9" (there are apiserver-1, apiserver-2)` {
+		t.Errorf("got %v", err)
+	}
+	// With apiserver-2 down, the proxy leads nowhere.
+	if err := shared.KillAPIServer(ctx, "apiserver-2"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := shared.StartAPIServer(context.WithoutCancel(ctx), "apiserver-2"); err != nil {
+			t.Error(err)
+		}
+	}()
+	if answers(addr) {
+		t.Error("the annotation was not heeded")
+	}
+	if err := node.Route(ctx, "routed", "apiserver-1"); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if !answers(addr) {
+		t.Error("the route leads nowhere")
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if _, err := conn.Read(make([]byte, 1)); !os.IsTimeout(err) {
+		t.Errorf("before the cut: %v", err)
+	}
+	if err := node.CutConnections(ctx, "routed"); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+		t.Errorf("after the cut: %v", err)
+	}
+	if !answers(addr) {
+		t.Error("new connections do not work after a cut")
+	}
+}
+
+// answers reports whether something behind the address keeps a connection open.
+func answers(addr string) bool {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	_, err = conn.Read(make([]byte, 1))
+	return os.IsTimeout(err)
+}
+
+// A deleted pod's successor belongs to the same controller; status lists both.
+func TestReplacedPod(t *testing.T) {
+	ns, ctx := namespace(t), t.Context()
+	create(t, ns, shellPod("first", "exec sleep 1000", controller("replaced")))
+	awaitRunning(t, "replaced", 1)
+	// Forced: the object is gone before the process is.
+	zero := int64(0)
+	if err := client.CoreV1().Pods(ns).Delete(ctx, "first", metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+		t.Fatal(err)
+	}
+	create(t, ns, shellPod("second", "exec sleep 1000", controller("replaced")))
+	awaitRunning(t, "replaced", 1)
+	clustertest.Eventually(t, func(context.Context) error {
+		all := status(t, "replaced")
+		if len(all) != 2 || all[0].Pod != "first" || all[0].Running() || !all[0].Planned || !all[1].Running() {
+			return fmt.Errorf("processes %+v", all)
+		}
+		return nil
+	})
+}
+
+// Two pods of the same name share nothing but a log file.
+func TestSameNameAgain(t *testing.T) {
+	ns, ctx := namespace(t), t.Context()
+	var uids []types.UID
+	for range 2 {
+		create(t, ns, shellPod("again", "echo once; exec sleep 1000"))
+		pod := awaitPod(t, ns, "again", "ready", isReady)
+		uids = append(uids, pod.UID)
+		if err := client.CoreV1().Pods(ns).Delete(ctx, "again", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		clustertest.Eventually(t, func(ctx context.Context) error {
+			if p, err := client.CoreV1().Pods(ns).Get(ctx, "again", metav1.GetOptions{}); err == nil {
+				return fmt.Errorf("still there: %+v", p.Status)
+			}
+			return nil
+		})
+	}
+	if uids[0] == uids[1] {
+		t.Error("the same pod twice")
+	}
+	if got := output(t, ns, "again"); got != "once\nonce\n" {
+		t.Errorf("output %q", got)
+	}
+}
