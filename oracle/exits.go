@@ -192,7 +192,9 @@ func (l *logged) take(text string, collecting *int) {
 			*collecting = panicLines
 			return
 		}
-		l.panics = append(l.panics, stack{value: m[1], fatal: true, lines: []string{text}})
+		value := strings.TrimSuffix(strings.TrimSuffix(m[1], ", repanicked]"), " [recovered")
+		value = strings.TrimSuffix(value, " [recovered]")
+		l.panics = append(l.panics, stack{value: value, fatal: true, lines: []string{text}})
 		*collecting = panicLines
 		return
 	}
@@ -214,7 +216,12 @@ func (l *logged) take(text string, collecting *int) {
 func observed(text string) string {
 	for _, pattern := range []*regexp.Regexp{observedValue, panicValue} {
 		if m := pattern.FindStringSubmatch(text); m != nil && strings.TrimSpace(m[1]) != "" {
-			return strings.TrimSpace(strings.Trim(unescape(m[1]), `"`))
+			value := strings.TrimSpace(m[1])
+			if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
+				value = value[1 : len(value)-1]
+			}
+			value, _, _ = strings.Cut(unescape(value), "\n")
+			return value
 		}
 	}
 	return "see the log"
