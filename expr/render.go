@@ -180,7 +180,7 @@ func (g *Graph) Mermaid() string {
 		case box:
 			fmt.Fprintf(&b, "  n%d([\"%s\"])\n", i, n.label)
 		case junction:
-			fmt.Fprintf(&b, "  n%d{{\"%s\"}}\n", i, html.EscapeString(n.label))
+			fmt.Fprintf(&b, "  n%d{{\"%s\"}}\n", i, n.label)
 		case start:
 			fmt.Fprintf(&b, "  n%d(( ))\n", i)
 		case finish:

@@ -798,3 +798,28 @@ func (c *checker) someControllers() string {
 	}
 	return " (" + suiteHas(c.suite.ControllerNames()) + ")"
 }
+
+// CheckResources calls resolve for every resource key of the plan and returns its errors as Errors, each at the key's
+// place.
+func (p *Plan) CheckResources(resolve func(ResourceKey) error) error {
+	c := &checker{plan: p}
+	check := func(at place, k ResourceKey) {
+		if k.IsZero() {
+			return
+		}
+		if err := resolve(k); err != nil {
+			c.errorf(at, "%v", err)
+		}
+	}
+	for i := range p.Actions {
+		a := &p.Actions[i]
+		check(place{action: i, definition: -1, field: "resourceKey"}, a.ResourceKey)
+		if k, err := ParseResourceKey(a.PauseScope); err == nil {
+			check(place{action: i, definition: -1, field: "pauseScope"}, k)
+		}
+		for j := range a.Trigger.Definitions {
+			check(place{i, j, "condition", "resourceKey"}, a.Trigger.Definitions[j].Condition.ResourceKey)
+		}
+	}
+	return c.errs.err()
+}

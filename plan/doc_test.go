@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// The examples in the package comment load.
-func TestDocumentedExamples(t *testing.T) {
+// documented returns the examples of the package comment: a plan and a suite.
+func documented(t *testing.T) []string {
+	t.Helper()
 	data, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
@@ -27,6 +28,12 @@ func TestDocumentedExamples(t *testing.T) {
 	if len(blocks) != 2 {
 		t.Fatalf("%d examples, want a plan and a suite", len(blocks))
 	}
+	return blocks
+}
+
+// The examples in the package comment load.
+func TestDocumentedExamples(t *testing.T) {
+	blocks := documented(t)
 	s, err := ParseSuite([]byte(blocks[1]), "testdata/doc.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,326 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Explain says in plain sentences what a plan does: who is stopped, where, until what.
+func Explain(p *Plan) string {
+	var b strings.Builder
+	name := p.TestName
+	if name == "" {
+		name = p.File
+	}
+	fmt.Fprintf(&b, "Plan %s", name)
+	if p.Workload != "" {
+		fmt.Fprintf(&b, ", while the workload %s runs", p.Workload)
+	}
+	if p.Variant != "" {
+		fmt.Fprintf(&b, ", in the variant %s", p.Variant)
+	}
+	b.WriteString(":\n")
+	if p.Description != "" {
+		b.WriteString(indent(strings.TrimSpace(p.Description), "  ") + "\n")
+	}
+	if len(p.Actions) == 0 {
+		b.WriteString("\nNothing is done; the workload alone is to show the bug.\n")
+	}
+	for i := range p.Actions {
+		fmt.Fprintf(&b, "\n%d. %s\n", i+1, explainAction(p, i))
+	}
+	return b.String()
+}
+
+func indent(s, by string) string { return by + strings.ReplaceAll(s, "\n", "\n"+by) }
+
+func explainAction(p *Plan, i int) string {
+	a := &p.Actions[i]
+	var b strings.Builder
+	when, details := explainTrigger(p, i)
+	if a.WaitBefore > 0 {
+		when = FormatDuration(a.WaitBefore) + " after the moment " + when
+		if a.Trigger.isAtOnce() {
+			when = FormatDuration(a.WaitBefore) + " after " + p.enabled(i)
+		}
+	}
+	fmt.Fprintf(&b, "%s, %s.", upper(when), doing(a))
+	if details != "" {
+		b.WriteString("\n" + details)
+	}
+	if a.WaitAfter > 0 {
+		fmt.Fprintf(&b, "\n   It counts as done %s later.", FormatDuration(a.WaitAfter))
+	}
+	if a.Async && i+1 < len(p.Actions) {
+		b.WriteString("\n   The plan does not wait for it to be done.")
+	}
+	return b.String()
+}
+
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// controllerName names a controller, also where the suite's only one is meant.
+func controllerName(name string) string {
+	if name == "" {
+		return "the controller"
+	}
+	return name
+}
+
+func doing(a *Action) string {
+	target := controllerName(a.Target)
+	scope := "everything"
+	if a.PauseScope != "" && a.PauseScope != "*" {
+		scope = a.PauseScope
+	}
+	switch a.Type {
+	case RestartController:
+		return "kill " + target + " and start it again"
+	case KillController:
+		return "kill " + target + "; it stays down"
+	case StartController:
+		return "start " + target
+	case PauseController:
+		s := fmt.Sprintf("stop %s %s, for %s, until it is resumed", target, sideOf(a.PauseAt), scope)
+		if a.AvoidOngoingRead {
+			s += " (but not in the middle of a reconcile that has begun to read)"
+		}
+		return s
+	case ResumeController:
+		if a.PauseAt == "" {
+			return "let " + target + " go on"
+		}
+		return fmt.Sprintf("let %s go on where it was stopped %s, for %s", target, sideOf(a.PauseAt), scope)
+	case ReconnectController:
+		if a.ReconnectBy == ReconnectCut {
+			return fmt.Sprintf("cut the connections of %s and lead them to %s; the process lives on", target, a.ReconnectAPIServer)
+		}
+		return fmt.Sprintf("kill %s and start it again, connected to %s", target, a.ReconnectAPIServer)
+	case PauseAPIServer:
+		return fmt.Sprintf("stop %s from seeing changes of %s: what is read from its cache stays as it is", target, scope)
+	case ResumeAPIServer:
+		return fmt.Sprintf("let %s see the changes of %s again", target, scope)
+	case KillAPIServer:
+		return "kill " + target + "; it stays down"
+	case StartAPIServer:
+		return "start " + target
+	case ApplyObject:
+		if a.ManifestFile != "" {
+			return "as another client, apply what is in " + a.ManifestFile
+		}
+		meta, _ := a.Manifest["metadata"].(map[string]any)
+		return fmt.Sprintf("as another client, apply %v %v", a.Manifest["kind"], meta["name"])
+	case PatchObject:
+		what := ""
+		if a.Subresource != "" {
+			what = "the " + a.Subresource + " of "
+		}
+		return fmt.Sprintf("as another client, patch %s%s with %s", what, a.ResourceKey, compact(a.Patch))
+	case DeleteObject:
+		return "as another client, delete " + a.ResourceKey.String()
+	}
+	return string(a.Type)
+}
+
+// sideOf says where a controller stands at a timing.
+func sideOf(t Timing) string {
+	what := map[string]string{
+		"ControllerRecv": "it takes in an event", "ControllerRead": "it reads", "ControllerWrite": "it writes",
+		"Reconcile": "it reconciles", "AnnotatedCall": "it makes an annotated call",
+	}[t.point()]
+	if strings.HasPrefix(string(t), "before") {
+		return "before " + what
+	}
+	return "after " + what
+}
+
+func (t *Trigger) isAtOnce() bool {
+	return len(t.Definitions) == 1 && t.Definitions[0].Condition.Type == OnNone
+}
+
+// enabled is the moment at which an action's trigger becomes enabled.
+func (p *Plan) enabled(i int) string {
+	switch {
+	case i == 0:
+		return "the plan's start"
+	case p.Actions[i-1].Async:
+		return fmt.Sprintf("action %d has begun", i)
+	}
+	return fmt.Sprintf("action %d is done", i)
+}
+
+// explainTrigger gives the moment, and the triggers' definitions where there are several.
+func explainTrigger(p *Plan, i int) (when, details string) {
+	t := &p.Actions[i].Trigger
+	if t.isAtOnce() {
+		return "as soon as " + strings.Replace(p.enabled(i), "the plan's start", "the plan starts", 1), ""
+	}
+	if len(t.Definitions) == 1 && t.Expression == t.Definitions[0].Name {
+		d := &t.Definitions[0]
+		if d.Condition.Type == OnTimeout {
+			return fmt.Sprintf("%s after %s", FormatDuration(d.Condition.Timeout), p.enabled(i)), ""
+		}
+		return "when " + d.explain(), ""
+	}
+	lines := make([]string, len(t.Definitions))
+	for j := range t.Definitions {
+		lines[j] = fmt.Sprintf("   - %s: %s", t.Definitions[j].Name, t.Definitions[j].explain())
+	}
+	words := strings.NewReplacer(";", ", then ", "|", " or ", "&", " and ")
+	return "when " + words.Replace(t.Expression), strings.Join(lines, "\n")
+}
+
+// explain says what a definition waits for.
+func (d *Definition) explain() string {
+	c := &d.Condition
+	by := controllerName(d.Observe.ObserveBy)
+	if d.Observe.Reconciler != "" {
+		by += " (in " + d.Observe.Reconciler + ")"
+	}
+	times := ""
+	if c.Repeat > 1 {
+		times = fmt.Sprintf(", for the %s time", ordinal(c.Repeat))
+	}
+	switch c.Type {
+	case OnTimeout:
+		return FormatDuration(c.Timeout) + " have passed"
+	case OnNone:
+		return "at once"
+	case OnAnnotatedCall:
+		return fmt.Sprintf("%s %s %s%s", by, map[bool]string{true: "is about to call", false: "has called"}[d.before()], c.Call, times)
+	case OnReconcile:
+		of := ""
+		if !c.ResourceKey.IsZero() {
+			of = " " + c.ResourceKey.String()
+		}
+		return fmt.Sprintf("%s %s%s%s", by, map[bool]string{true: "is about to reconcile", false: "has reconciled"}[d.before()], of, times)
+	}
+	verb := map[string][2]string{
+		"APIServerRecv": {"is about to see", "has seen"}, "ControllerRecv": {"is about to take in", "has taken in"},
+		"ControllerRead": {"is about to read", "has read"}, "ControllerWrite": {"is about to send", "has sent"},
+	}[d.Observe.Timing.point()]
+	word := verb[1]
+	if d.before() {
+		word = verb[0]
+	}
+	what := map[TriggerType]string{OnObjectCreation: "the creation of ", OnObjectDeletion: "the deletion of "}[c.Type]
+	if what == "" {
+		what = "an update of "
+	}
+	if d.Observe.Timing.point() == "ControllerRead" {
+		what = map[bool]string{true: "that it finds nothing at ", false: ""}[c.Type == OnObjectDeletion]
+	}
+	return fmt.Sprintf("%s %s %s%s%s%s", by, word, what, c.ResourceKey, c.explainStates(), times)
+}
+
+func (d *Definition) before() bool { return strings.HasPrefix(string(d.Observe.Timing), "before") }
+
+func (c *Condition) explainStates() string {
+	m := &Matcher{root: &probe{}, probes: 1}
+	prev, cur := m.explained(c.PrevState), m.explained(c.CurState)
+	prev.only(cur)
+	cur.only(prev)
+	was := map[int]wanted{}
+	for _, f := range prev.fields {
+		was[f.at] = f.want
+	}
+	var changes, rest []string
+	for _, f := range cur.fields {
+		old, both := was[f.at]
+		delete(was, f.at)
+		switch {
+		case f.only:
+			changes = append(changes, fmt.Sprintf("%s to %s", f.path, f.want))
+		case both && old != f.want:
+			changes = append(changes, fmt.Sprintf("%s from %s to %s", f.path, old, f.want))
+		case f.want.kind != '{':
+			rest = append(rest, fmt.Sprintf("%s is %s", f.path, f.want))
+		}
+	}
+	for _, f := range prev.fields {
+		if want, ok := was[f.at]; ok && f.only {
+			changes = append(changes, fmt.Sprintf("%s from %s", f.path, want))
+		}
+	}
+	var s string
+	switch {
+	case c.Type == OnAnyFieldModified && len(prev.fields) > 1:
+		s = " in which one of these loses its value: " + list(prev.fields)
+	case c.Type == OnAllFieldsModified && len(prev.fields) > 1:
+		s = " in which all of these lose their values: " + list(prev.fields)
+	case c.Type == OnAnyFieldModified || c.Type == OnAllFieldsModified:
+		s = fmt.Sprintf(" after which %s is no longer %s", prev.fields[0].path, prev.fields[0].want)
+	case c.Type == OnObjectUpdate && len(changes) > 0:
+		s = " that changes " + strings.Join(changes, " and ")
+		if len(rest) > 0 {
+			s += " while " + strings.Join(rest, " and ")
+		}
+	case len(prev.fields)+len(cur.fields) > 0:
+		s = " with " + list(append(prev.fields, cur.fields...))
+	}
+	if c.Where != "" {
+		s += " where " + strings.Join(strings.Fields(c.Where), " ")
+	}
+	return s
+}
+
+// explained compiles a state for being told; one that is not given, or not valid, tells nothing.
+func (m *Matcher) explained(v any) *state {
+	if s, err := m.compile(v); err == nil && v != nil {
+		return s
+	}
+	return &state{named: map[int]bool{}}
+}
+
+func list(fields []field) string {
+	parts := make([]string, len(fields))
+	for i, f := range fields {
+		parts[i] = fmt.Sprintf("%s %s", f.path, f.want)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// compact writes a value in one line; long texts are cut.
+func compact(v any) string {
+	raw, err := json.Marshal(cut(v))
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(raw)
+}
+
+func cut(v any) any {
+	switch v := v.(type) {
+	case string:
+		return shorten(v)
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, w := range v {
+			m[k] = cut(w)
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i, w := range v {
+			list[i] = cut(w)
+		}
+		return list
+	}
+	return v
+}
+
+func ordinal(n int) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return fmt.Sprintf("%d%s", n, suffix)
+}
