@@ -188,11 +188,11 @@ const foundFile = "trommel-points.json"
 // patchedModule returns a patched copy of the module in dir. Content of a module of a version does not change; what is
 // replaced by a folder is named for its content.
 func (c *cache) patchedModule(path, version, dir string, local bool, calls []AnnotatedCall) (string, []PatchedPoint, error) {
-	sum, err := digestFS(templates)
+	table, err := insertedInto(path)
 	if err != nil {
 		return "", nil, err
 	}
-	key := []string{sum, fmt.Sprintf("%#v", points), fmt.Sprintf("%#v", calls), dir, path, version}
+	key := []string{table, fmt.Sprintf("%#v", calls), dir, path, version}
 	if local {
 		state, err := treeState(dir)
 		if err != nil {
@@ -227,6 +227,28 @@ func (c *cache) patchedModule(path, version, dir string, local bool, calls []Ann
 		err = json.Unmarshal(data, &found)
 	}
 	return copied, found, err
+}
+
+// insertedInto names all that is inserted into modules: their points and helpers.
+func insertedInto(modules ...string) (string, error) {
+	var parts []string
+	for _, m := range modules {
+		for _, p := range points {
+			if p.module == m {
+				parts = append(parts, fmt.Sprintf("%#v", p))
+			}
+		}
+		for _, h := range helpers {
+			if h.module == m {
+				text, err := templates.ReadFile("points/" + h.template)
+				if err != nil {
+					return "", err
+				}
+				parts = append(parts, fmt.Sprintf("%#v", h), string(text))
+			}
+		}
+	}
+	return digest(parts...), nil
 }
 
 // copyModule copies a module without its tests.

@@ -23,6 +23,9 @@ var controlPlaneSource []byte
 // KubernetesVersion is the version of the control plane that BuildControlPlane builds.
 const KubernetesVersion = "v1.36.3"
 
+// encoderTemplate is the file added to it that teaches the hook to write an API server's internal objects.
+const encoderTemplate = "points/controlplane_encoder.go.tmpl"
+
 // controlPlaneMain is the package that is built, relative to the module.
 const controlPlaneMain = "."
 
@@ -63,11 +66,15 @@ func controlPlaneKey() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	inserted, err := digestFS(templates)
+	inserted, err := insertedInto(moduleClientGo, moduleAPIServer)
 	if err != nil {
 		return "", err
 	}
-	return digest(string(controlPlaneSource), hook, inserted, fmt.Sprintf("%#v", points), versionFlags(), runtime.GOOS, runtime.GOARCH), nil
+	encoder, err := templates.ReadFile(encoderTemplate)
+	if err != nil {
+		return "", err
+	}
+	return digest(string(controlPlaneSource), hook, inserted, string(encoder), versionFlags(), runtime.GOOS, runtime.GOARCH), nil
 }
 
 // versionFlags stamps the binary as Kubernetes' own release build would.
@@ -115,7 +122,7 @@ func buildControlPlane(ctx context.Context, c *cache, key string, p *progress) (
 			return nil, err
 		}
 	}
-	encoder, err := templates.ReadFile("points/controlplane_encoder.go.tmpl")
+	encoder, err := templates.ReadFile(encoderTemplate)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func TestControlPlaneSource(t *testing.T) {
 			return err
 		}
 		name := d.Name()
-		if strings.HasSuffix(name, "_test.go") || !(strings.HasSuffix(name, ".go") || name == "go.mod" || name == "go.sum") {
+		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, ".") || !d.Type().IsRegular() {
 			return nil
 		}
 		rel, err := filepath.Rel(root, path)

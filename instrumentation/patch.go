@@ -138,16 +138,16 @@ type signature struct {
 	variadic bool
 }
 
-func (s *source) signature(f *ast.FuncDecl) (*signature, error) {
+func (s *source) signature(recv, params *ast.FieldList) (*signature, error) {
 	g := &signature{}
-	if f.Recv != nil {
-		names := f.Recv.List[0].Names
+	if recv != nil {
+		names := recv.List[0].Names
 		if len(names) == 0 || names[0].Name == "_" {
 			return nil, fmt.Errorf("its receiver has no name")
 		}
 		g.Receiver = names[0].Name
 	}
-	for _, field := range f.Type.Params.List {
+	for _, field := range params.List {
 		if len(field.Names) == 0 {
 			return nil, fmt.Errorf("its parameters have no names")
 		}
@@ -217,19 +217,25 @@ func (s *source) apply(p *point) (line int, err error) {
 	}
 	switch in := p.insert; {
 	case in.enter != "":
-		edits := s.edits
-		g, err := s.signature(f)
+		recv, params, body := f.Recv, f.Type.Params, f.Body
+		if in.literal != "" {
+			lit := literalIn(f.Body, in.literal)
+			if lit == nil {
+				return 0, fmt.Errorf("no function literal %s in it", in.literal)
+			}
+			recv, params, body = nil, lit.Type.Params, lit.Body
+		}
+		g, err := s.signature(recv, params)
 		if err != nil {
 			return 0, err
 		}
 		text, err := expand(in.enter, g)
 		if err != nil {
-			s.edits = edits
 			return 0, err
 		}
-		s.insert(f.Body.Lbrace+1, " "+text+";")
+		s.insert(body.Lbrace+1, " "+text+";")
 	case in.do != "":
-		g, err := s.signature(f)
+		g, err := s.signature(f.Recv, f.Type.Params)
 		if err != nil {
 			return 0, err
 		}
@@ -251,6 +257,19 @@ func (s *source) apply(p *point) (line int, err error) {
 		}
 	}
 	return s.line(f.Pos()), nil
+}
+
+// literalIn finds the function literal that is the value of a field in a composite literal.
+func literalIn(body *ast.BlockStmt, field string) (found *ast.FuncLit) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		if kv, ok := n.(*ast.KeyValueExpr); ok && found == nil {
+			if key, ok := kv.Key.(*ast.Ident); ok && key.Name == field {
+				found, _ = kv.Value.(*ast.FuncLit)
+			}
+		}
+		return found == nil
+	})
+	return found
 }
 
 // wrapLiterals puts a call around every path below the service account's folder, in the point's function or, without

@@ -30,6 +30,7 @@ type point struct {
 // a call of the same function takes them, and (.Arg "name" "text") the same with one of them replaced.
 type insertion struct {
 	enter    string // template: ahead of the function's first statement
+	literal  string // with enter: the function is the literal that is the value of this field in a composite literal
 	field    string // ahead of a struct's first field
 	wrap     string // function that is put around every string literal below the service account's folder
 	replaces string // template: stands for the expression do in the function
@@ -89,6 +90,10 @@ var points = concat(
 		module: moduleClientGo, to: "v0.24.0-0", file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer", function: "HandleDeltas",
 		insert: insertion{enter: "if deltas := trommelDeltas({{.Param 0}}); deltas != nil { for i := range deltas { if err := {{.Receiver}}.HandleDeltas(deltas[i : i+1]); err != nil { return err } }; return nil }; " +
 			"defer trommelReceiveAny({{.Receiver}}.indexer, {{.Param 0}})()"},
+	}, wire.ControllerRecv),
+	observing(point{
+		module: moduleClientGo, to: "v0.24.0-0", file: "tools/cache/controller.go", function: "newInformer",
+		insert: insertion{literal: "Process", enter: "defer trommelReceiveAny(clientState, {{.Param 0}})()"},
 	}, wire.ControllerRecv),
 	observing(point{
 		module: moduleClientGo, from: "v0.24.0-0", file: "tools/cache/controller.go", function: "processDeltas",

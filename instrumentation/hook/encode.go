@@ -83,8 +83,11 @@ func TypeOf(object interface{}) (kind, group string, groupKnown bool) {
 	for elem.Kind() == reflect.Ptr {
 		elem = elem.Elem()
 	}
-	info := typeInfo{kind: strings.ToLower(elem.Name())}
-	info.group, info.groupKnown = groupOf(elem.PkgPath())
+	var info typeInfo
+	if elem.Name() != "PartialObjectMetadata" { // stands for any kind
+		info.kind = strings.ToLower(elem.Name())
+		info.group, info.groupKnown = groupOf(elem.PkgPath())
+	}
 	types.Store(t, info)
 	return info.kind, info.group, info.groupKnown
 }
@@ -95,11 +98,12 @@ func Describe(o *Observation, object interface{}) {
 	if u, ok := object.(interface {
 		GetKind() string
 		GetAPIVersion() string
-	}); ok && o.Kind == "" { // unstructured
-		o.Kind = strings.ToLower(u.GetKind())
-		o.Group, o.GroupKnown = GroupOfVersion(u.GetAPIVersion()), true
-	}
-	if o.Kind == "" {
+	}); ok { // unstructured: its Go type says nothing
+		if o.Kind == "" && u.GetKind() != "" {
+			o.Kind = strings.ToLower(u.GetKind())
+			o.Group, o.GroupKnown = GroupOfVersion(u.GetAPIVersion()), true
+		}
+	} else if o.Kind == "" {
 		kind, group, known := TypeOf(object)
 		o.Kind = kind
 		if !o.GroupKnown {

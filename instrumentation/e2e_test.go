@@ -1,0 +1,383 @@
+package instrumentation_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/trommel-dev/trommel/cluster/embedded"
+	"github.com/trommel-dev/trommel/coordinator/monitor"
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+)
+
+// recorder releases every observation but those that a test asks to hold.
+type recorder struct {
+	t       *testing.T
+	monitor *monitor.Monitor
+	changed chan struct{}
+
+	mu       sync.Mutex
+	all      []monitor.Event
+	sessions map[string]*monitor.Session
+	hold     func(*wire.Observation) bool
+	held     []monitor.Event
+}
+
+func record(t *testing.T, address, token string) *recorder {
+	m, err := monitor.Listen(monitor.Config{Address: address, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{t: t, monitor: m, sessions: map[string]*monitor.Session{}, changed: make(chan struct{}, 1)}
+	done := make(chan struct{})
+	stop := make(chan struct{})
+	t.Cleanup(func() {
+		_ = m.Close()
+		close(stop)
+		<-done
+	})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case e := <-m.Events():
+				r.take(e)
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return r
+}
+
+func (r *recorder) take(e monitor.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case e.Started:
+		r.sessions[e.Session.Identity] = e.Session
+	case e.Ended:
+		delete(r.sessions, e.Session.Identity)
+	default:
+		r.all = append(r.all, e)
+		if r.hold != nil && r.hold(e.Observation) {
+			r.held = append(r.held, e)
+		} else {
+			e.Release()
+		}
+	}
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns when the condition holds, which is called under the lock.
+func (r *recorder) wait(what string, condition func() bool) {
+	r.t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		r.mu.Lock()
+		ok := condition()
+		r.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-r.changed:
+		case <-time.After(20 * time.Millisecond):
+		case <-timeout:
+			r.mu.Lock()
+			for _, e := range r.all {
+				r.t.Log(describe(e))
+			}
+			r.mu.Unlock()
+			r.t.Fatalf("not within 30s: %s", what)
+		}
+	}
+}
+
+func (r *recorder) holding(f func(*wire.Observation) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold = f
+}
+
+// release lets go all that is held and holds no more.
+func (r *recorder) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold = nil
+	for _, e := range r.held {
+		e.Release()
+	}
+	r.held = nil
+}
+
+func (r *recorder) find(by string, match func(*wire.Observation) bool) *wire.Observation {
+	for _, e := range r.all {
+		if e.Session.Identity == by && match(e.Observation) {
+			return e.Observation
+		}
+	}
+	return nil
+}
+
+func describe(e monitor.Event) string {
+	o := e.Observation
+	return fmt.Sprintf("%s #%d %s %s %s kind=%s resource=%s group=%q/%t %s/%s sub=%s live=%t reconciler=%s (%s) request=%s id=%s call=%s err=%s code=%d object=%.60s old=%.60s",
+		e.Session.Identity, o.Call, o.Phase, o.Point, o.Operation, o.Kind, o.Resource, o.Group, o.GroupKnown, o.Namespace, o.Name, o.Subresource, o.Live,
+		o.Reconciler, o.ReconcilerType, o.Request, o.ReconcileID, o.CallName, o.Error, o.Code, o.Object, o.OldObject)
+}
+
+func bothPhases(r wire.Rule) []wire.Rule {
+	before, after := r, r
+	before.Phase, after.Phase = wire.Before, wire.After
+	return []wire.Rule{before, after}
+}
+
+// TestEveryPointFiresHoldsAndReleases runs a controller and an API server that were built with hooks.
+func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	controlPlane, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller, err := instrumentation.Build(ctx, instrumentation.BuildConfig{
+		Dir: filepath.Join("testdata", "controller"),
+		AnnotatedCalls: []instrumentation.AnnotatedCall{
+			{Name: "copy", Package: "example.com/controller/reconciler", Receiver: "*Copier", Function: "copy"},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := embedded.Start(ctx, embedded.Config{Binary: controlPlane.Binary, APIServers: 1, Nodes: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	address, token := c.Rendezvous()
+	r := record(t, address, token)
+	configMaps := wire.Rule{Kind: "configmap", Resource: "configmaps", Namespace: "default"}
+	at := func(points ...wire.Point) (rules []wire.Rule) {
+		for _, p := range points {
+			rule := wire.Rule{AnyGroup: true}
+			if p != wire.AnnotatedCall && p != wire.Reconcile {
+				rule = configMaps
+			}
+			rule.Point = p
+			rules = append(rules, bothPhases(rule)...)
+		}
+		return rules
+	}
+	r.monitor.SetRules(ctx, map[string][]wire.Rule{
+		"apiserver-1": at(wire.APIServerRecv),
+		"copier":      at(wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile, wire.AnnotatedCall),
+	})
+	r.wait("the API server's hook is there", func() bool { return r.sessions["apiserver-1"] != nil })
+
+	kubeconfig, err := c.Kubeconfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, controller.Binary)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, wire.EnvCoordinator+"="+address, wire.EnvToken+"="+token, wire.EnvIdentity+"=copier")
+	var log syncBuffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cancel()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("controller:\n%s", log.String())
+		}
+	}()
+	r.wait("the controller's hook is there", func() bool { return r.sessions["copier"] != nil })
+	if got := len(r.sessions["copier"].Manifest.Points); got != len(controller.Manifest.Points) {
+		t.Errorf("the controller shows %d points, was built with %d", got, len(controller.Manifest.Points))
+	}
+
+	config, err := c.RESTConfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
+	create := func(name string) {
+		t.Helper()
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"copy": "true"}}, Data: map[string]string{"a": "1"}}
+		if _, err := client.Create(ctx, o, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("first")
+	is := func(p wire.Point, phase wire.Phase, op wire.Operation, name string) func(*wire.Observation) bool {
+		return func(o *wire.Observation) bool {
+			return o.Point == p && o.Phase == phase && o.Operation == op && o.Name == name
+		}
+	}
+	seen := func(by string, p wire.Point, op wire.Operation, name string) *wire.Observation {
+		t.Helper()
+		var before, after *wire.Observation
+		r.wait(fmt.Sprintf("%s %s %s at %s", p, op, name, by), func() bool {
+			before, after = r.find(by, is(p, wire.Before, op, name)), r.find(by, is(p, wire.After, op, name))
+			return before != nil && after != nil
+		})
+		if before.Call != after.Call {
+			t.Errorf("%s %s %s: before is call %d, after is call %d", p, op, name, before.Call, after.Call)
+		}
+		return after
+	}
+	data := func(raw []byte) string {
+		var o struct {
+			APIVersion, Kind string
+			Data             map[string]string
+		}
+		_ = json.Unmarshal(raw, &o)
+		return o.APIVersion + " " + o.Kind + " " + o.Data["a"]
+	}
+
+	o := seen("apiserver-1", wire.APIServerRecv, wire.Create, "first")
+	if o.Kind != "configmap" || o.Resource != "configmaps" || !o.GroupKnown || data(o.Object) != "v1 ConfigMap 1" || o.OldObject != nil {
+		t.Errorf("API server: %+v, object %s", o, o.Object)
+	}
+	o = seen("copier", wire.ControllerRecv, wire.Create, "first")
+	if o.Kind != "configmap" || !o.GroupKnown || data(o.Object) != "  1" {
+		t.Errorf("received: %+v, object %s", o, o.Object)
+	}
+	seen("copier", wire.Reconcile, "", "first")
+	o = seen("copier", wire.ControllerRead, wire.Get, "first")
+	if o.Live || o.Reconciler != "copier" || o.ReconcilerType != "example.com/controller/reconciler.(*Copier)" || o.Request != "default/first" || o.ReconcileID == "" {
+		t.Errorf("cache read: %+v", o)
+	}
+	o = seen("copier", wire.ControllerRead, wire.Get, "first-copy")
+	if !o.Live || o.Reconciler != "copier" || o.Code != 404 || o.Error == "" {
+		t.Errorf("live read: %+v", o)
+	}
+	o = seen("copier", wire.ControllerWrite, wire.Create, "first-copy")
+	if o.Reconciler != "copier" || o.Request != "default/first" || o.Code != 201 || data(o.Object) != "v1 ConfigMap 1" || o.Resource != "configmaps" || o.Kind != "configmap" {
+		t.Errorf("write: %+v, object %s", o, o.Object)
+	}
+	o = seen("copier", wire.AnnotatedCall, "", "")
+	if o.CallName != "copy" || o.Reconciler != "copier" || o.Request != "default/first" {
+		t.Errorf("annotated call: %+v", o)
+	}
+	if _, err := client.Patch(ctx, "first", types.MergePatchType, []byte(`{"data":{"a":"2"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, by := range []struct {
+		identity string
+		point    wire.Point
+	}{{"apiserver-1", wire.APIServerRecv}, {"copier", wire.ControllerRecv}} {
+		o = seen(by.identity, by.point, wire.Update, "first")
+		if data(o.Object)[len(data(o.Object))-1] != '2' || data(o.OldObject)[len(data(o.OldObject))-1] != '1' {
+			t.Errorf("update at %s: %s from %s", by.identity, o.Object, o.OldObject)
+		}
+	}
+	o = seen("copier", wire.ControllerWrite, wire.Update, "first-copy")
+	if data(o.Object) != "v1 ConfigMap 2" || o.Code != 200 {
+		t.Errorf("update by the controller: %+v, object %s", o, o.Object)
+	}
+	if err := client.Delete(ctx, "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	o = seen("apiserver-1", wire.APIServerRecv, wire.Delete, "first")
+	if data(o.Object) != "v1 ConfigMap 2" {
+		t.Errorf("deletion at the API server: %s", o.Object)
+	}
+	seen("copier", wire.ControllerRecv, wire.Delete, "first")
+	if o := r.find("copier", is(wire.ControllerWrite, wire.Before, wire.Create, "first")); o != nil {
+		t.Errorf("another client's write is taken for the controller's: %+v", o)
+	}
+
+	// Held before each point, the object gets no further than there.
+	cached := func(name string) bool {
+		_, err := client.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	for i, stage := range []struct {
+		by    string
+		match func(name string) func(*wire.Observation) bool
+		then  func(name string) bool // must not be until the release
+	}{
+		{"apiserver-1", func(n string) func(*wire.Observation) bool {
+			return is(wire.APIServerRecv, wire.Before, wire.Create, n)
+		}, cached},
+		{"apiserver-1", func(n string) func(*wire.Observation) bool {
+			return is(wire.APIServerRecv, wire.After, wire.Create, n)
+		}, nil},
+		{"copier", func(n string) func(*wire.Observation) bool {
+			return is(wire.ControllerRecv, wire.Before, wire.Create, n)
+		},
+			func(n string) bool { return r.find("copier", is(wire.Reconcile, wire.Before, "", n)) != nil }},
+		{"copier", func(n string) func(*wire.Observation) bool { return is(wire.Reconcile, wire.Before, "", n) },
+			func(n string) bool { return r.find("copier", is(wire.ControllerRead, wire.Before, wire.Get, n)) != nil }},
+		{"copier", func(n string) func(*wire.Observation) bool { return is(wire.ControllerRead, wire.After, wire.Get, n) },
+			func(n string) bool {
+				return r.find("copier", is(wire.ControllerRead, wire.Before, wire.Get, n+"-copy")) != nil
+			}},
+		{"copier", func(n string) func(*wire.Observation) bool {
+			return is(wire.ControllerWrite, wire.Before, wire.Create, n+"-copy")
+		}, func(n string) bool {
+			_, err := client.Get(ctx, n+"-copy", metav1.GetOptions{})
+			return err == nil
+		}},
+	} {
+		name := fmt.Sprintf("held-%d", i)
+		r.holding(stage.match(name))
+		create(name)
+		r.wait(name+" is held", func() bool { return len(r.held) > 0 })
+		time.Sleep(100 * time.Millisecond)
+		r.mu.Lock()
+		early := stage.then != nil && stage.then(name)
+		r.mu.Unlock()
+		if early {
+			t.Errorf("%s: %s went on although it was held", name, stage.by)
+		}
+		if i == 1 && !cached(name) {
+			t.Error("held after it was received, the object is not in the API server's cache")
+		}
+		r.release()
+		seen("copier", wire.ControllerWrite, wire.Create, name+"-copy")
+	}
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.b = append(s.b, p...)
+	return len(p), nil
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return string(s.b)
+}

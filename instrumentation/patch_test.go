@@ -1,0 +1,202 @@
+package instrumentation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+)
+
+// moduleSource returns the folder of a module's version in the module cache.
+func moduleSource(t *testing.T, path, version string) string {
+	t.Helper()
+	g := &goCommand{dir: t.TempDir()}
+	out, err := g.output(context.Background(), "mod", "download", "-json", path+"@"+version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, dir, _ := strings.Cut(string(out), `"Dir": "`)
+	dir, _, ok := strings.Cut(dir, `"`)
+	if !ok {
+		t.Fatalf("no folder in %s", out)
+	}
+	return dir
+}
+
+// patchedForTest patches a module in the cache that builds use too.
+func patchedForTest(t *testing.T, path, version string) (original, patched string, found []PatchedPoint) {
+	t.Helper()
+	c, err := openCache("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	original = moduleSource(t, path, version)
+	patched, found, err = c.patchedModule(path, version, original, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return original, patched, found
+}
+
+// TestPatch compares the lines that are changed in each version with golden files, and checks that nothing else is.
+func TestPatch(t *testing.T) {
+	for _, tc := range []struct{ module, version string }{
+		{moduleAPIServer, "v0.36.3"},
+		{moduleClientGo, "v0.20.15"},
+		{moduleClientGo, "v0.26.15"},
+		{moduleClientGo, "v0.36.3"},
+		{moduleClientGo, "v0.37.0"},
+		{moduleControllerRuntime, "v0.8.3"},
+		{moduleControllerRuntime, "v0.14.7"},
+		{moduleControllerRuntime, "v0.25.2"},
+	} {
+		name := strings.ReplaceAll(tc.module, "/", "_") + "@" + tc.version
+		t.Run(name, func(t *testing.T) {
+			original, patched, found := patchedForTest(t, tc.module, tc.version)
+			var b strings.Builder
+			for _, p := range found {
+				what := string(p.Point)
+				if what == "" {
+					what = "-"
+				}
+				fmt.Fprintf(&b, "%s %s:%d (%s).%s\n", what, p.File, p.Line, p.Receiver, p.Function)
+			}
+			files := map[string]bool{}
+			for _, p := range found {
+				files[p.File] = true
+			}
+			var names []string
+			for f := range files {
+				names = append(names, f)
+			}
+			sort.Strings(names)
+			for _, f := range names {
+				fmt.Fprintf(&b, "\n%s\n", f)
+				diffLines(t, &b, filepath.Join(original, f), filepath.Join(patched, f))
+			}
+			golden(t, filepath.Join("testdata", "patched", name+".golden"), b.String())
+		})
+	}
+}
+
+// diffLines writes the changed lines. All others, and the number of lines, are the same behind the //line directive.
+func diffLines(t *testing.T, b *strings.Builder, original, patched string) {
+	t.Helper()
+	want, err := os.ReadFile(original)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(patched)
+	if err != nil {
+		t.Fatal(err)
+	}
+	directive, got, _ := bytes.Cut(got, []byte("\n"))
+	if string(directive) != "//line "+original+":1" {
+		t.Errorf("%s begins with %s", patched, directive)
+	}
+	before, after := strings.SplitAfter(string(want), "\n"), strings.SplitAfter(string(got), "\n")
+	if len(before) != len(after) {
+		t.Fatalf("%s: %d lines, were %d", patched, len(after), len(before))
+	}
+	for i := range after {
+		if after[i] != before[i] {
+			fmt.Fprintf(b, "%d-%s%d+%s", i+1, before[i], i+1, after[i])
+		}
+	}
+	fset := token.NewFileSet()
+	if _, err := parser.ParseFile(fset, patched, nil, 0); err != nil {
+		t.Errorf("patched file does not parse: %v", err)
+	}
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s (go test -update ./instrumentation writes it anew):\ngot\n%s\nwant\n%s", path, got, want)
+	}
+}
+
+// TestPointThatIsNotThere is what a version that we do not know yet gets.
+func TestPointThatIsNotThere(t *testing.T) {
+	write := func(name, text string) string {
+		dir := t.TempDir()
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	for _, tc := range []struct{ name, file, text, want string }{
+		{"function", "pkg/storage/cacher/watch_cache.go", "package cacher\nfunc (w watchCache) processEvent() {}\n",
+			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: no such function; this version of trommel does not know how to observe it"},
+		{"parameter", "pkg/storage/cacher/watch_cache.go", "package cacher\nfunc (w *watchCache) processEvent() {}\n",
+			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: it has no parameter 0; this version of trommel does not know how to observe it"},
+		{"file", "pkg/other.go", "package cacher\n",
+			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: no such file; this version of trommel does not know how to observe it"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := write(tc.file, tc.text)
+			_, err := patchModule(moduleAPIServer, "v0.36.9", dir, dir, nil)
+			var notFound *NotFoundError
+			if !errors.As(err, &notFound) || err.Error() != tc.want {
+				t.Errorf("got  %v\nwant %s", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestAnnotate covers the shapes that a user's function may have.
+func TestAnnotate(t *testing.T) {
+	for _, tc := range []struct{ name, receiver, in, want string }{
+		{"no results", "", "func f(a int) {\n}", "func f(a int) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { trommelCall.After(nil, nil, nil, 0) }();\n}"},
+		{"context and unnamed error", "*T", "func (t *T) f(ctx context.Context) error { return nil }",
+			"func (t *T) f(ctx context.Context) (trommelErr error) { trommelCall := trommelAnnotated(ctx, \"n\"); defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return nil }"},
+		{"unnamed results", "T", "func (T) f(_ context.Context) (int, error) { return 0, nil }",
+			"func (T) f(trommelCtx context.Context) (trommelResult0 int, trommelErr error) { trommelCall := trommelAnnotated(trommelCtx, \"n\"); defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return 0, nil }"},
+		{"named results", "*T", "func (t *T[K]) f() (n int, err error) { return }",
+			"func (t *T[K]) f() (n int, err error) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { trommelCall.After(nil, nil, err, 0) }(); return }"},
+		{"blank error", "", "func f() (n int, _ error) { return }",
+			"func f() (n int, trommelErr error) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return }"},
+		{"error is not last", "", "func f() (error, int) { return nil, 0 }",
+			"func f() (error, int) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { trommelCall.After(nil, nil, nil, 0) }(); return nil, 0 }"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, err := parse("/x.go", []byte("package p\n"+tc.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if line, err := s.annotate(AnnotatedCall{Name: "n", Receiver: tc.receiver, Function: "f"}); err != nil || line != 2 {
+				t.Fatalf("line %d, %v", line, err)
+			}
+			want := "//line /x.go:1\npackage p\n" + tc.want
+			if got := string(s.patched()); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+			if _, err := parse("/x.go", s.patched()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
