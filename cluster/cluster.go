@@ -54,6 +54,9 @@ type Cluster interface {
 	Processes() ProcessNode
 	// LogDir holds the logs of the control plane's processes.
 	LogDir() string
+	// StateDir is a folder that lives as long as the cluster, where a run keeps what the next one has to know if it is
+	// killed. It is empty where the cluster is one run's alone.
+	StateDir() string
 	// Close ends the use of the cluster: one that was started for this run is torn down completely, one that was there
 	// before is left running.
 	Close(ctx context.Context) error

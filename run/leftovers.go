@@ -29,18 +29,11 @@ const baselineFile = "baseline.json"
 // leftoverTimeout bounds the wait for deleted objects to be gone.
 const leftoverTimeout = 20 * time.Second
 
-// stateful is a cluster that outlives a run.
-type stateful interface {
-	// StateDir is a folder that lives as long as the cluster, or empty where the cluster is this run's alone.
-	StateDir() string
-}
-
 func (r *runner) cleanLeftovers(ctx context.Context) error {
-	s, ok := r.cluster.(stateful)
-	if !ok || s.StateDir() == "" {
+	if r.cluster.StateDir() == "" {
 		return nil
 	}
-	file := filepath.Join(s.StateDir(), baselineFile)
+	file := filepath.Join(r.cluster.StateDir(), baselineFile)
 	data, err := os.ReadFile(file)
 	switch {
 	case err == nil:

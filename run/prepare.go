@@ -22,7 +22,6 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/plan"
-	"github.com/trommel-dev/trommel/record"
 )
 
 // Binary is a controller's executable and the points compiled into it.
@@ -324,5 +323,3 @@ func (r *runner) lookup(ctx context.Context, o *wire.Observation) ([]byte, error
 	}
 	return u.MarshalJSON()
 }
-
-var _ = record.Pass

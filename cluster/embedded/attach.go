@@ -123,6 +123,9 @@ func (a *Attached) Processes() cluster.ProcessNode { return attachedNode{a} }
 // LogDir holds the logs of the control plane's processes, and in pods/ those of the process node.
 func (a *Attached) LogDir() string { return a.entry.LogDir }
 
+// StateDir is a folder that lives as long as the cluster.
+func (a *Attached) StateDir() string { return a.entry.Dir }
+
 // Close ends the use of the cluster, which goes on running.
 func (a *Attached) Close(context.Context) error { return nil }
 

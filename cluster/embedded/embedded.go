@@ -267,6 +267,9 @@ func (c *Cluster) Processes() cluster.ProcessNode { return c.processes }
 // LogDir holds the logs of the control plane's processes, and in pods/ those of the process node.
 func (c *Cluster) LogDir() string { return c.logDir }
 
+// StateDir is empty: the cluster ends with the process that started it.
+func (c *Cluster) StateDir() string { return "" }
+
 // Dir is the cluster's own folder, which Close removes.
 func (c *Cluster) Dir() string { return c.dir.path }
 

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -189,9 +188,9 @@ func runPlan(ctx context.Context, s streams, o *runOptions, l *loaded) (code int
 	binaries, controlPlane, err := build(ctx, l.suite, console)
 	if err != nil {
 		code := exitCannotRun
-		var compile *instrumentation.CompileError
-		if errors.As(err, &compile) {
-			err = fmt.Errorf("%w\n%s", err, strings.TrimSpace(compile.Output))
+		var input *instrumentation.InputError
+		if errors.As(err, &input) {
+			code = exitUsage
 		}
 		if ctx.Err() != nil {
 			err = errors.New("interrupted")
@@ -297,7 +296,7 @@ func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]r
 			binaries[i] = run.Binary{Path: abs}
 		case c.Build.ControlPlane != "":
 			// The multi-call binary goes by its own name.
-			path, err := instrumentation.Component(controlPlane, c.Build.ControlPlane)
+			path, err := component(controlPlane.Binary, c.Build.ControlPlane)
 			if err != nil {
 				return nil, "", fmt.Errorf("controller %q: %w", c.Name, err)
 			}
@@ -305,6 +304,16 @@ func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]r
 		}
 	}
 	return binaries, controlPlane.Binary, nil
+}
+
+// component gives a component of the control plane binary, which goes by the name it is called by, a name of its own.
+func component(binary, name string) (string, error) {
+	link := filepath.Join(filepath.Dir(binary), name)
+	// Beside the binary, in the cache: whoever made it before made the same.
+	if err := os.Symlink(filepath.Base(binary), link); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	return link, nil
 }
 
 // openCluster attaches to a running cluster or starts one for this run.

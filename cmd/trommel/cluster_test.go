@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/trommel-dev/trommel/cluster/embedded"
+)
+
+// sharedCluster starts a cluster with `trommel cluster up` for the tests of this package that need one.
+func sharedCluster(t *testing.T, trommel string) string {
+	t.Helper()
+	name := fmt.Sprintf("test-%d", os.Getpid())
+	up := exec.Command(trommel, "cluster", "up", "--name", name)
+	if out, err := up.CombinedOutput(); err != nil {
+		t.Fatalf("trommel cluster up: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command(trommel, "cluster", "down", "--name", name).CombinedOutput(); err != nil {
+			t.Errorf("trommel cluster down: %v\n%s", err, out)
+		}
+	})
+	return name
+}
+
+func buildTrommel(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "trommel")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return path
+}
+
+// TestCluster drives the real CLI on a real control plane, which its parts share.
+func TestCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	trommel := buildTrommel(t)
+	name := sharedCluster(t, trommel)
+	copier, err := filepath.Abs("../../testdata/controllers/copier")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("script", func(t *testing.T) {
+		p := params(filepath.Join("testdata", "cluster"))
+		p.Setup = func(e *testscript.Env) error {
+			// Builds are cached where the user's are.
+			e.Setenv("HOME", os.Getenv("HOME"))
+			e.Setenv("CLUSTER", name)
+			e.Setenv("COPIER", copier)
+			return os.MkdirAll(filepath.Join(e.WorkDir, "copier"), 0o755)
+		}
+		testscript.Run(t, p)
+	})
+	// The scripts run in parallel to each other where they can; what follows needs them done.
+	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, trommel, name, copier) })
+	t.Run("killed in mid-pause", func(t *testing.T) { testKilledInMidPause(t, trommel, name, copier) })
+}
+
+// pausing is a plan that pauses an API server and the controller, and never resumes them.
+const pausing = `testName: pausing
+workload: copy
+actions:
+  - actionType: pauseAPIServer
+    actionTarget: apiserver-2
+    trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}], expression: now}
+  - actionType: pauseController
+    pauseAt: beforeControllerRecv
+    trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}], expression: now}
+`
+
+const passing = `testName: passing
+workload: copy
+actions:
+  - actionType: restartController
+    trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}], expression: now}
+`
+
+func suite(copier string) string {
+	return `controllers:
+  - name: copier
+    build: {dir: ` + copier + `}
+workloads:
+  copy:
+    - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: source, namespace: default, labels: {copy: "true"}}, data: {a: "1"}}
+    - wait: {resourceKey: configmap/default/source-copy, condition: 'object.data.a == "1"', timeout: 30s}
+`
+}
+
+// started is a run of trommel that has come to a line of its progress.
+type started struct {
+	*exec.Cmd
+	rest chan string // what it prints afterwards, whole
+}
+
+func startUntil(t *testing.T, marker, trommel string, args ...string) *started {
+	t.Helper()
+	s := &started{Cmd: exec.Command(trommel, args...), rest: make(chan string, 1)}
+	// A terminal's Ctrl-C goes to the whole group; here only trommel gets the signal.
+	s.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stderr, err := s.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stderr)
+	var seen bytes.Buffer
+	for lines.Scan() {
+		fmt.Fprintln(&seen, lines.Text())
+		if strings.Contains(lines.Text(), marker) {
+			go func() {
+				rest, _ := io.ReadAll(stderr)
+				s.rest <- string(rest)
+			}()
+			return s
+		}
+	}
+	_ = s.Wait()
+	t.Fatalf("trommel ended before %q:\n%s", marker, seen.String())
+	return nil
+}
+
+func writePlans(t *testing.T, copier string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for file, text := range map[string]string{"trommel.yaml": suite(copier), "pausing.yaml": pausing, "passing.yaml": passing} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func testInterrupted(t *testing.T, trommel, cluster, copier string) {
+	dir := writePlans(t, copier)
+	for _, marker := range []string{"build", "controllers", "paused by action"} {
+		t.Run(marker, func(t *testing.T) {
+			s := startUntil(t, marker, trommel, "-p", filepath.Join(dir, "pausing.yaml"), "--cluster", cluster, "--record", filepath.Join(t.TempDir(), "r"))
+			if err := s.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			rest := <-s.rest
+			if code := exitCode(s.Wait()); code != "4" || !strings.Contains(rest, "interrupted") {
+				t.Errorf("exit code %s, then it printed:\n%s", code, rest)
+			}
+			nothingLeft(t, cluster)
+		})
+	}
+	mustPass(t, trommel, cluster, dir)
+}
+
+// testKilledInMidPause kills a coordinator that holds an API server and a controller: both go on, and the next run works.
+func testKilledInMidPause(t *testing.T, trommel, cluster, copier string) {
+	dir := writePlans(t, copier)
+	s := startUntil(t, "paused by action", trommel, "-p", filepath.Join(dir, "pausing.yaml"), "--cluster", cluster, "--record", filepath.Join(dir, "killed"))
+	if err := s.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.rest
+	_ = s.Wait()
+	// The paused controller hears of its ConfigMap and copies it.
+	deadline := time.Now().Add(20 * time.Second)
+	for !slices.Contains(configMaps(t, cluster), "source-copy") {
+		if time.Now().After(deadline) {
+			t.Fatal("the paused controller did not go on after its coordinator was killed")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	mustPass(t, trommel, cluster, dir)
+	nothingLeft(t, cluster)
+}
+
+func mustPass(t *testing.T, trommel, cluster, dir string) {
+	t.Helper()
+	out, err := exec.Command(trommel, "-p", filepath.Join(dir, "passing.yaml"), "--cluster", cluster, "--record", filepath.Join(t.TempDir(), "r")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("the next plan on the cluster: %v\n%s", err, out)
+	}
+}
+
+// nothingLeft checks that a run has taken away what it created on a cluster that was there before.
+func nothingLeft(t *testing.T, cluster string) {
+	t.Helper()
+	if names := configMaps(t, cluster); !slices.Equal(names, []string{"kube-root-ca.crt"}) {
+		t.Errorf("ConfigMaps after the run: %v", names)
+	}
+	client := clientOf(t, cluster)
+	deployments, err := client.AppsV1().Deployments("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(deployments.Items) != 0 {
+		t.Errorf("%d Deployments after the run", len(deployments.Items))
+	}
+}
+
+func configMaps(t *testing.T, cluster string) []string {
+	t.Helper()
+	list, err := clientOf(t, cluster).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range list.Items {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+func clientOf(t *testing.T, cluster string) kubernetes.Interface {
+	t.Helper()
+	c, err := embedded.Attach(t.Context(), cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := c.RESTConfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return kubernetes.NewForConfigOrDie(config)
+}
