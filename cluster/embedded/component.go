@@ -154,6 +154,10 @@ func (c *component) logTail(from int64, lines int) string {
 		return ""
 	}
 	all := strings.Split(string(bytes.TrimRight(text, "\n")), "\n")
+	if last := all[len(all)-1]; strings.HasPrefix(last, "Error: ") {
+		// Before it stands how the command is used, page after page.
+		lines = 1
+	}
 	if len(all) > lines {
 		all = all[len(all)-lines:]
 	}

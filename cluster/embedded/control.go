@@ -155,7 +155,9 @@ func controlCall[Answer any](ctx context.Context, e Entry, method string, args a
 	case <-ctx.Done():
 		_ = client.Close()
 		<-call.Done
-		if errors.Is(call.Error, rpc.ErrShutdown) {
+		// Unless the answer was faster.
+		var answered rpc.ServerError
+		if call.Error != nil && !errors.As(call.Error, &answered) {
 			return answer, fmt.Errorf("cluster %q: %w", e.Name, ctx.Err())
 		}
 	}
