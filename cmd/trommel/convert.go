@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+func newConvertCommand(s streams) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "convert FILE|DIR",
+		Short: "Write plans in Trommel's canonical form",
+		Long: `Convert reads plans, Trommel's own or Sieve's in either of their formats, and writes them in Trommel's canonical form. A plan
+without a name is named after its file. One file goes to standard output or to the file that -o names; the plans of a folder
+go to the folder that -o names, under the same paths. Files are written when all plans could be read, or none is.
+
+Exit codes: 0 converted, 2 mistakes in a plan or something that cannot be said in Trommel's format.`,
+		Example: `  trommel convert sieve/xtradb_stale_1.yaml
+  trommel convert sieve/ -o plans/`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return convert(s, args[0], output) },
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "`file or folder` to write to")
+	return c
+}
+
+func convert(s streams, from, output string) error {
+	info, err := os.Stat(from)
+	if err != nil || !info.IsDir() {
+		text, err := convertFile(from)
+		if err != nil {
+			return &exitError{exitUsage, err}
+		}
+		if output == "" {
+			_, err = s.out.Write(text)
+		} else {
+			err = os.WriteFile(output, text, 0o644)
+		}
+		if err != nil {
+			return &exitError{exitCannotRun, err}
+		}
+		return nil
+	}
+	if output == "" {
+		return &exitError{exitUsage, fmt.Errorf("%s is a folder; -o names the folder to write to", from)}
+	}
+	converted := map[string][]byte{}
+	var order []string
+	var errs []error
+	err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if ext := filepath.Ext(path); d.IsDir() || ext != ".yaml" && ext != ".yml" {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if plan.Kind(data) != "TestPlan" {
+			return nil
+		}
+		text, err := convertFile(path)
+		if err != nil {
+			errs = append(errs, err)
+			return nil
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		order = append(order, rel)
+		converted[rel] = text
+		return nil
+	})
+	if err != nil {
+		return &exitError{exitCannotRun, err}
+	}
+	if len(errs) > 0 {
+		return &exitError{exitUsage, errors.Join(errs...)}
+	}
+	if len(order) == 0 {
+		return &exitError{exitUsage, fmt.Errorf("%s: no plan in this folder", from)}
+	}
+	for _, rel := range order {
+		to := filepath.Join(output, rel)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return &exitError{exitCannotRun, err}
+		}
+		if err := os.WriteFile(to, converted[rel], 0o644); err != nil {
+			return &exitError{exitCannotRun, err}
+		}
+		fmt.Fprintln(s.out, to)
+	}
+	return nil
+}
+
+func convertFile(file string) ([]byte, error) {
+	p, err := plan.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	if p.TestName == "" {
+		p.TestName = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+	}
+	return plan.Marshal(p)
+}

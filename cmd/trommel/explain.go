@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+func newExplainCommand(s streams) *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:     "explain -p plan.yaml",
+		Short:   "Say in plain sentences what a plan does",
+		Long:    `Explain says, action by action, who is stopped, killed or moved, where, and until what.`,
+		Example: "  trommel explain -p plan.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			p, err := loadPlan(file, "")
+			if err != nil {
+				return err
+			}
+			fmt.Fprint(s.out, plan.Explain(p))
+			return nil
+		},
+	}
+	c.Flags().StringVarP(&file, "plan", "p", "", "plan `file`")
+	return c
+}

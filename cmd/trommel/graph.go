@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/expr"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// maxRendered is the number of triggers up to which a graph is given in a format for pictures.
+const maxRendered = 500
+
+func newGraphCommand(s streams) *cobra.Command {
+	var file, format string
+	c := &cobra.Command{
+		Use:   "graph -p plan.yaml",
+		Short: "Draw the trigger graphs of a plan",
+		Long: `Graph draws, for each action, what has to happen in which order before it is carried out: as text, for Graphviz (dot), for
+Mermaid, or as one SVG picture.`,
+		Example: `  trommel graph -p plan.yaml
+  trommel graph -p plan.yaml -o svg > plan.svg`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return graph(s, file, format) },
+	}
+	c.Flags().StringVarP(&file, "plan", "p", "", "plan `file`")
+	c.Flags().StringVarP(&format, "output", "o", "text", "`format`: text, dot, mermaid or svg")
+	return c
+}
+
+func graph(s streams, file, format string) error {
+	p, err := loadPlan(file, "")
+	if err != nil {
+		return err
+	}
+	var pictures []expr.Picture
+	for i := range p.Actions {
+		a := &p.Actions[i]
+		pictures = append(pictures, expr.Picture{Caption: caption(i, a), Graph: a.Trigger.Graph})
+		if format != "text" && a.Trigger.Graph.Len() > maxRendered {
+			return &exitError{exitUsage, fmt.Errorf("action %d has %d triggers, too many for a picture; use -o text", i+1, a.Trigger.Graph.Len())}
+		}
+	}
+	switch format {
+	case "text":
+		for i, picture := range pictures {
+			if i > 0 {
+				fmt.Fprintln(s.out)
+			}
+			fmt.Fprintf(s.out, "%s\n%s", picture.Caption, picture.Graph)
+		}
+	case "dot":
+		for _, picture := range pictures {
+			fmt.Fprint(s.out, picture.Graph.DOT(picture.Caption))
+		}
+	case "mermaid":
+		for i, picture := range pictures {
+			if i > 0 {
+				fmt.Fprintln(s.out)
+			}
+			fmt.Fprintf(s.out, "%%%% %s\n%s", picture.Caption, picture.Graph.Mermaid())
+		}
+	case "svg":
+		fmt.Fprint(s.out, expr.SVG(pictures...))
+	default:
+		return &exitError{exitUsage, fmt.Errorf("unknown format %q (known: text, dot, mermaid, svg)", format)}
+	}
+	return nil
+}
+
+// caption names an action in a drawing.
+func caption(i int, a *plan.Action) string {
+	what := a.Target
+	if !a.ResourceKey.IsZero() {
+		what = a.ResourceKey.String()
+	}
+	if what != "" {
+		what = " " + what
+	}
+	return fmt.Sprintf("%d. %s%s", i+1, a.Type, what)
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+const sievePlans = "../../testdata/plans/sieve"
+
+// command runs a subcommand and returns its exit code.
+func command(t *testing.T, create func(streams) *cobra.Command, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	c := create(streams{in: strings.NewReader(""), out: &out, err: &err})
+	c.SetArgs(args)
+	c.SilenceUsage, c.SilenceErrors = true, true
+	if failed := c.ExecuteContext(context.Background()); failed != nil {
+		code = exitUsage
+		if ee, ok := errors.AsType[*exitError](failed); ok {
+			code = ee.code
+			if ee.err == nil {
+				return code, out.String(), err.String()
+			}
+		}
+		err.WriteString(failed.Error())
+	}
+	return code, out.String(), err.String()
+}
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+const (
+	smallSuite = "controllers: [{name: db, binary: db}]\nworkloads: {w: [{sleep: 1s}]}\n"
+	smallPlan  = `actions:
+  - actionType: restartController
+    trigger:
+      definitions:
+        - triggerName: a
+          condition: {triggerType: onObjectUpdate, resourceKey: pod/default/a}
+          observationPoint: {timing: afterControllerWrite}
+        - triggerName: b
+          condition: {triggerType: onTimeout, timeout: 5s}
+      expression: a | b
+`
+)
+
+func TestValidate(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "trommel.yaml", smallSuite)
+	good := write(t, dir, "plans/good.yaml", smallPlan)
+	write(t, dir, "crd.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+
+	code, out, stderr := command(t, newValidateCommand, dir)
+	if code != exitPass || stderr != "" || out != filepath.Join(dir, "trommel.yaml")+": suite, 1 controller, 1 workload\n"+good+": plan, 1 action\n" {
+		t.Errorf("folder: code %d, out %q, err %q", code, out, stderr)
+	}
+
+	bad := write(t, dir, "plans/bad.yaml", strings.Replace(smallPlan, "restartController", "restartController\n    actionTarget: web", 1))
+	code, out, stderr = command(t, newValidateCommand, good, bad, filepath.Join(dir, "missing.yaml"))
+	want := bad + `:3:19: unknown controller "web" (the suite has: db)` + "\n" + filepath.Join(dir, "missing.yaml") + ": no such file\n"
+	if code != exitUsage || out != good+": plan, 1 action\n" || stderr != want {
+		t.Errorf("mistakes: code %d, out %q, err %q, want %q", code, out, stderr, want)
+	}
+
+	// The suite's mistakes are told once, however many plans it has.
+	write(t, dir, "trommel.yaml", smallSuite+"cluster: {apiServers: 9}\n")
+	code, _, stderr = command(t, newValidateCommand, dir)
+	if code != exitUsage || strings.Count(stderr, "apiServers is 9") != 1 || !strings.Contains(stderr, "not checked against its suite, which has mistakes") {
+		t.Errorf("bad suite: code %d, err %q", code, stderr)
+	}
+
+	code, out, stderr = command(t, newValidateCommand, sievePlans)
+	if code != exitPass || strings.Count(out, "no suite to check it against\n") != 45 {
+		t.Errorf("Sieve's plans: code %d, out %q, err %q", code, out, stderr)
+	}
+	if code, _, stderr = command(t, newValidateCommand, t.TempDir()); code != exitUsage || !strings.HasSuffix(stderr, ": no plan and no suite in this folder") {
+		t.Errorf("empty folder: code %d, err %q", code, stderr)
+	}
+	if code, _, stderr = command(t, newValidateCommand, good, "--cluster", "no-such-cluster"); code != exitCannotRun {
+		t.Errorf("cluster that does not run: code %d, err %q", code, stderr)
+	}
+}
+
+func TestConvert(t *testing.T) {
+	code, out, stderr := command(t, newConvertCommand, sievePlans+"/modes/xtradb_stale_1.yaml")
+	if code != exitPass || !strings.HasPrefix(out, "apiVersion: trommel.dev/v1alpha1\nkind: TestPlan\ntestName: xtradb_stale_1\nactions:\n") {
+		t.Errorf("file: code %d, out %q, err %q", code, out, stderr)
+	}
+	to := t.TempDir()
+	code, out, stderr = command(t, newConvertCommand, sievePlans, "-o", to)
+	if code != exitPass || strings.Count(out, "\n") != 45 {
+		t.Errorf("folder: code %d, out %q, err %q", code, out, stderr)
+	}
+	if code, out, stderr = command(t, newValidateCommand, to); code != exitPass || strings.Count(out, "\n") != 45 {
+		t.Errorf("what was converted: code %d, out %q, err %q", code, out, stderr)
+	}
+	again := t.TempDir()
+	if code, _, stderr = command(t, newConvertCommand, to, "-o", again); code != exitPass {
+		t.Fatalf("again: code %d, err %q", code, stderr)
+	}
+	for _, name := range []string{"modes/nifi_intmd_1.yaml", "actions/cassandra-operator-indirect-1.yaml"} {
+		a, _ := os.ReadFile(filepath.Join(to, name))
+		b, _ := os.ReadFile(filepath.Join(again, name))
+		if len(a) == 0 || !bytes.Equal(a, b) {
+			t.Errorf("%s changes when it is converted again", name)
+		}
+	}
+	if code, _, stderr = command(t, newConvertCommand, sievePlans); code != exitUsage || !strings.Contains(stderr, "-o names the folder to write to") {
+		t.Errorf("folder without -o: code %d, err %q", code, stderr)
+	}
+
+	// One plan that cannot be read: nothing is written.
+	from := t.TempDir()
+	write(t, from, "a.yaml", smallPlan)
+	bad := write(t, from, "b.yaml", "mode: stale-state\nce-color: red\n")
+	none := filepath.Join(t.TempDir(), "out")
+	code, _, stderr = command(t, newConvertCommand, from, "-o", none)
+	if code != exitUsage || stderr != bad+`:2:1: unknown field "ce-color" in a plan of Sieve's mode format` {
+		t.Errorf("bad plan: code %d, err %q", code, stderr)
+	}
+	if _, err := os.Stat(none); err == nil {
+		t.Error("something was written")
+	}
+}
+
+func TestGraph(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "trommel.yaml", smallSuite)
+	file := write(t, dir, "plan.yaml", smallPlan)
+	for format, want := range map[string]string{
+		"text":    "1. restartController db\na -> *\nb -> *\n",
+		"dot":     "digraph \"1. restartController db\" {\n",
+		"mermaid": "%% 1. restartController db\nflowchart LR\n",
+		"svg":     "<svg xmlns=",
+	} {
+		code, out, stderr := command(t, newGraphCommand, "-p", file, "-o", format)
+		if code != exitPass || !strings.HasPrefix(out, want) {
+			t.Errorf("%s: code %d, out %q, err %q", format, code, out, stderr)
+		}
+	}
+	if code, _, stderr := command(t, newGraphCommand, "-p", file, "-o", "gif"); code != exitUsage || stderr != `unknown format "gif" (known: text, dot, mermaid, svg)` {
+		t.Errorf("unknown format: code %d, err %q", code, stderr)
+	}
+	if code, _, stderr := command(t, newGraphCommand); code != exitUsage || stderr != "no plan given: -p plan.yaml" {
+		t.Errorf("no plan: code %d, err %q", code, stderr)
+	}
+	large := write(t, dir, "large.yaml", strings.Replace(smallPlan, "a | b", strings.Repeat("a;", 600)+"b", 1))
+	if code, _, stderr := command(t, newGraphCommand, "-p", large, "-o", "svg"); code != exitUsage || !strings.Contains(stderr, "601 triggers, too many for a picture") {
+		t.Errorf("large: code %d, err %q", code, stderr)
+	}
+	if code, out, _ := command(t, newGraphCommand, "-p", large); code != exitPass || !strings.Contains(out, "a;a;a;") {
+		t.Errorf("large as text: code %d, %d bytes", code, len(out))
+	}
+}
+
+func TestExplainAndSchema(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, dir, "plan.yaml", smallPlan)
+	code, out, stderr := command(t, newExplainCommand, "-p", file)
+	if code != exitPass || !strings.Contains(out, "1. When a or b, kill the controller and start it again.\n   - a: the controller has sent an update of pod/default/a\n") {
+		t.Errorf("explain: code %d, out %q, err %q", code, out, stderr)
+	}
+	for _, what := range []string{"plan", "suite"} {
+		if code, out, stderr := command(t, newSchemaCommand, what); code != exitPass || !strings.Contains(out, "2020-12") {
+			t.Errorf("schema %s: code %d, err %q", what, code, stderr)
+		}
+	}
+	if code, _, stderr := command(t, newSchemaCommand, "run"); code != exitUsage || stderr == "" {
+		t.Errorf("unknown schema: code %d, err %q", code, stderr)
+	}
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/cluster/embedded"
+	"github.com/trommel-dev/trommel/objects"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// validateOptions are the flags of `trommel validate`.
+type validateOptions struct {
+	suite   string
+	cluster string
+}
+
+func newValidateCommand(s streams) *cobra.Command {
+	var o validateOptions
+	c := &cobra.Command{
+		Use:   "validate FILE...",
+		Short: "Check plans and suites without running them",
+		Long: `Validate reads plans and suites and reports every mistake with its line and column. A plan is checked against its suite
+where there is one: --suite, the plan's own, or the nearest trommel.yaml above it. In a folder it looks at every YAML file
+that is a plan or a suite. Sieve's plans count as plans.
+
+Exit codes: 0 no mistakes, 2 mistakes.`,
+		Example: `  trommel validate plans/
+  trommel validate plans/stale-deletion.yaml --cluster default`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return validateFiles(c.Context(), s, &o, args) },
+	}
+	c.Flags().StringVar(&o.suite, "suite", "", "check plans against this suite `file`")
+	c.Flags().StringVar(&o.cluster, "cluster", "", "check resource types against the running cluster of this `name` too")
+	return c
+}
+
+func validateFiles(ctx context.Context, s streams, o *validateOptions, args []string) error {
+	files, err := planFiles(args)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	var client *objects.Client
+	if o.cluster != "" {
+		c, err := embedded.Attach(ctx, o.cluster)
+		if err != nil {
+			return &exitError{exitCannotRun, err}
+		}
+		config, err := c.RESTConfig("")
+		if err != nil {
+			return &exitError{exitCannotRun, err}
+		}
+		if client, err = objects.New(config); err != nil {
+			return &exitError{exitCannotRun, err}
+		}
+	}
+	// Suites first: what is wrong with one is told there, and not with each of its plans.
+	slices.SortStableFunc(files, func(a, b string) int {
+		return cmp.Compare(order(a), order(b))
+	})
+	bad := 0
+	suites := map[string]error{} // a suite's mistakes are told once
+	for _, file := range files {
+		ok, err := validateFile(ctx, o, client, file, suites)
+		if err != nil {
+			bad++
+			fmt.Fprintln(s.err, err)
+			continue
+		}
+		fmt.Fprintf(s.out, "%s: %s\n", file, ok)
+	}
+	if bad > 0 {
+		return &exitError{code: exitUsage}
+	}
+	return nil
+}
+
+func order(file string) int {
+	if filepath.Base(file) == plan.SuiteFile {
+		return 0
+	}
+	return 1
+}
+
+// planFiles lists the files that are meant: what is named, and of folders what is a plan or a suite.
+func planFiles(args []string) ([]string, error) {
+	var files []string
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		if err != nil || !info.IsDir() {
+			files = append(files, arg) // a file that is not there is told like any other mistake
+			continue
+		}
+		found := len(files)
+		err = filepath.WalkDir(arg, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if ext := filepath.Ext(path); d.IsDir() || ext != ".yaml" && ext != ".yml" {
+				return nil
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if filepath.Base(path) == plan.SuiteFile || plan.Kind(data) != "" {
+				files = append(files, path)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(files) == found {
+			return nil, fmt.Errorf("%s: no plan and no suite in this folder", arg)
+		}
+	}
+	return files, nil
+}
+
+// validateFile checks one file and says what it is.
+func validateFile(ctx context.Context, o *validateOptions, client *objects.Client, file string, suites map[string]error) (string, error) {
+	data, err := os.ReadFile(file)
+	if err == nil && (filepath.Base(file) == plan.SuiteFile || plan.Kind(data) == "Suite") {
+		suite, err := plan.LoadSuite(file)
+		if key, keyErr := filepath.Abs(file); keyErr == nil {
+			suites[key] = err
+		}
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("suite, %s, %s", count(len(suite.Controllers), "controller"), count(len(suite.Workloads), "workload")), nil
+	}
+	p, err := plan.Load(file)
+	if err != nil {
+		return "", err
+	}
+	suiteFile := o.suite
+	if suiteFile == "" {
+		if suiteFile, err = plan.FindSuite(file); err != nil {
+			if p.Suite != "" {
+				return "", err
+			}
+			suiteFile = ""
+		}
+	}
+	what := "plan, " + count(len(p.Actions), "action")
+	var suite *plan.Suite
+	if suiteFile == "" {
+		what += "; no suite to check it against"
+	} else if suite, err = plan.LoadSuite(suiteFile); err != nil {
+		key, _ := filepath.Abs(suiteFile)
+		if _, told := suites[key]; told {
+			return "", fmt.Errorf("%s: not checked against its suite, which has mistakes", file)
+		}
+		suites[key] = err
+		return "", err
+	} else if err := p.Validate(suite); err != nil {
+		return "", err
+	}
+	if client != nil {
+		later := defined(suite)
+		err := p.CheckResources(func(key plan.ResourceKey) error {
+			if slices.Contains(later, key.Type) {
+				return nil
+			}
+			_, err := client.Resolve(ctx, key)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return what, nil
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// defined lists the types that the suite's own manifests define: the cluster serves them once it has those.
+func defined(suite *plan.Suite) []string {
+	if suite == nil {
+		return nil
+	}
+	var types []string
+	for _, m := range suite.Manifests {
+		list, err := objects.Read(filepath.Join(filepath.Dir(suite.File), m))
+		if err != nil {
+			continue // a matter of the run's
+		}
+		for _, o := range list {
+			if o.GetKind() != "CustomResourceDefinition" {
+				continue
+			}
+			spec, _ := o.Object["spec"].(map[string]any)
+			names, _ := spec["names"].(map[string]any)
+			for _, field := range []string{"singular", "kind"} {
+				if name, _ := names[field].(string); name != "" {
+					types = append(types, strings.ToLower(name))
+				}
+			}
+		}
+	}
+	return types
+}
+
+// loadPlan reads a plan for a command that only looks at it: the suite is asked for what it can complete, and not needed.
+func loadPlan(file, suiteFile string) (*plan.Plan, error) {
+	if file == "" {
+		return nil, &exitError{exitUsage, errors.New("no plan given: -p plan.yaml")}
+	}
+	p, err := plan.Load(file)
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	if suiteFile == "" {
+		if suiteFile, err = plan.FindSuite(file); err != nil {
+			return p, nil
+		}
+	}
+	suite, err := plan.LoadSuite(suiteFile)
+	if err == nil {
+		err = p.Validate(suite)
+	}
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return p, nil
+}
