@@ -65,14 +65,14 @@ func (c *Client) Follow(ctx context.Context, t Type, namespace, name string, f F
 				backoff = followBackoff
 			}
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 			version = ""
 		}
-		if err != nil && f.Broken(err) {
+		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && f.Broken(err) {
 			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		select {
 		case <-time.After(backoff):

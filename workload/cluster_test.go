@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/trommel-dev/trommel/cluster/clustertest"
 	"github.com/trommel-dev/trommel/cluster/embedded"
-	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -41,24 +41,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// startCluster starts the shared cluster, whose control plane is built where TROMMEL_CONTROLPLANE_BINARY does not name one.
+// startCluster starts the shared cluster.
 func startCluster(t *testing.T) *embedded.Cluster {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
 	shared.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
-		defer cancel()
-		binary := os.Getenv("TROMMEL_CONTROLPLANE_BINARY")
-		if binary == "" {
-			built, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{})
-			if err != nil {
-				shared.err = err
-				return
-			}
-			binary = built.Binary
+		binary, err := clustertest.Binary()
+		if err != nil {
+			shared.err = err
+			return
 		}
+		ctx, cancel := context.WithTimeout(context.Background(), clustertest.StartTimeout)
+		defer cancel()
 		shared.cluster, shared.err = embedded.Start(ctx, embedded.Config{Binary: binary, APIServers: 2, Nodes: 1})
 	})
 	if shared.err != nil {
@@ -92,7 +88,7 @@ func testContext(t *testing.T) context.Context {
 // namespace makes a namespace named for the test.
 func namespace(t *testing.T, c *objects.Client) string {
 	t.Helper()
-	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ",", "").Replace(t.Name()))
 	if len(name) > 60 {
 		name = name[:60]
 	}

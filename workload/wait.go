@@ -138,6 +138,8 @@ func (w *waiter) state() string {
 		lines = append(lines, "at the end it was:", show(w.found[name]))
 	}
 	switch {
+	case w.found == nil && w.broken == nil:
+		lines = append(lines, "the API server did not answer")
 	case len(ids) > 0 || w.found == nil:
 	case w.last != "":
 		lines = append(lines, "at the end there was none; the last state before its deletion:", w.last)
