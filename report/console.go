@@ -29,12 +29,12 @@ func NewConsole(w io.Writer) *Console {
 	return &Console{w: w, paint: newPainter(w), start: time.Now(), held: map[string]bool{}}
 }
 
-// line writes a line; further lines of the text are indented below it.
+// line writes a line; further lines of the text are indented more.
 func (c *Console) line(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	elapsed := fmt.Sprintf("%7.1fs  ", time.Since(c.start).Seconds())
-	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+strings.Repeat(" ", len(elapsed)))
+	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+strings.Repeat(" ", len(elapsed)+4))
 	fmt.Fprintf(c.w, "%s%s\n", c.paint.dim(elapsed), text)
 }
 

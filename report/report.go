@@ -11,8 +11,11 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// name is the plan's name with its variant.
+// name is the plan's name with its variant; of a run that was killed before it wrote that down, its folder.
 func name(r *record.Run) string {
+	if r.Meta.Plan == "" {
+		return r.Dir
+	}
 	if r.Meta.Variant != "" {
 		return r.Meta.Plan + " (" + r.Meta.Variant + ")"
 	}

@@ -1,0 +1,340 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/trommel-dev/trommel/record"
+)
+
+//go:embed timeline.html.tmpl
+var timelineText string
+
+var timelineTemplate = template.Must(template.New("timeline").Parse(timelineText))
+
+// page is what the timeline's template shows. Positions are per cent of the time shown.
+type page struct {
+	Run      *record.Run
+	Name     string
+	Verdict  record.Verdict
+	Took     time.Duration
+	Phases   []string
+	Ticks    []tick
+	Lanes    []lane
+	Workload bar
+	Rows     []row
+}
+
+type tick struct {
+	At    float64
+	Label string
+}
+
+// lane is a line of the timeline: the actions, a process's observations, an object's states.
+type lane struct {
+	Name  string
+	Kind  string // action, process, object, finding
+	Marks []mark
+}
+
+type mark struct {
+	At    float64
+	Width float64 // of a span; 0: a point
+	Class string
+	Title string
+}
+
+type bar struct{ From, Width float64 }
+
+// row is a line of the list below the timeline.
+type row struct {
+	Offset string
+	Class  string
+	Who    string
+	What   string
+	Detail string
+}
+
+// HTML writes a run's timeline as one page that needs nothing else: actions, observations, objects' states and findings over the time of
+// the workload.
+func HTML(w io.Writer, r *record.Run) error {
+	b := newTimeline(r)
+	b.actions()
+	b.observations()
+	b.history()
+	b.findings()
+	slices.SortStableFunc(b.rows, func(x, y timedRow) int { return x.time.Compare(y.time) })
+	for _, row := range b.rows {
+		b.page.Rows = append(b.page.Rows, row.row)
+	}
+	return timelineTemplate.Execute(w, b.page)
+}
+
+type timedRow struct {
+	time time.Time
+	row
+}
+
+type timeline struct {
+	run      *record.Run
+	page     page
+	from     time.Time
+	duration time.Duration
+	rows     []timedRow
+}
+
+func newTimeline(r *record.Run) *timeline {
+	t := &timeline{run: r}
+	from, to := r.Meta.WorkloadStart, r.Meta.WorkloadEnd
+	see := func(at time.Time) {
+		if at.IsZero() {
+			return
+		}
+		if from.IsZero() || at.Before(from) {
+			from = at
+		}
+		if at.After(to) {
+			to = at
+		}
+	}
+	for _, e := range r.Events {
+		see(e.Time)
+	}
+	for _, a := range r.Actions {
+		see(a.Fired)
+		see(a.Done)
+	}
+	for _, h := range r.History {
+		if h.Event != record.Existing {
+			see(h.Time)
+		}
+	}
+	t.from, t.duration = from, max(to.Sub(from), time.Millisecond)
+	t.page = page{Run: r, Name: name(r), Verdict: r.Meta.Verdict, Took: round(r.Meta.Ended.Sub(r.Meta.Started))}
+	if t.page.Verdict == "" {
+		t.page.Verdict = "unfinished"
+	}
+	if r.Meta.Ended.IsZero() {
+		t.page.Took = 0
+	}
+	for _, p := range r.Meta.Phases {
+		t.page.Phases = append(t.page.Phases, fmt.Sprintf("%s %s", p.Name, round(p.Duration)))
+	}
+	if !r.Meta.WorkloadStart.IsZero() {
+		t.page.Workload = bar{t.at(r.Meta.WorkloadStart), t.width(r.Meta.WorkloadStart, r.Meta.WorkloadEnd)}
+	}
+	step := tickStep(t.duration)
+	for d := time.Duration(0); d <= t.duration; d += step {
+		t.page.Ticks = append(t.page.Ticks, tick{t.at(t.from.Add(d)), "+" + d.String()})
+	}
+	return t
+}
+
+func tickStep(d time.Duration) time.Duration {
+	for _, step := range []time.Duration{
+		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
+	} {
+		if d/step <= 12 {
+			return step
+		}
+	}
+	return max(d/10, time.Minute)
+}
+
+// at is a moment's place, in per cent with two digits.
+func (t *timeline) at(when time.Time) float64 {
+	share := float64(when.Sub(t.from)) / float64(t.duration) * 100
+	return float64(int(min(max(share, 0), 100)*100+0.5)) / 100
+}
+
+// width is the share of the time between two moments.
+func (t *timeline) width(from, to time.Time) float64 {
+	return float64(int((t.at(to)-t.at(from))*100+0.5)) / 100
+}
+
+func (t *timeline) offset(when time.Time) string { return "+" + round(when.Sub(t.from)).String() }
+
+func (t *timeline) add(when time.Time, class, who, what, detail string) {
+	t.rows = append(t.rows, timedRow{when, row{t.offset(when), class, who, what, detail}})
+}
+
+func (t *timeline) lane(kind, name string) *lane {
+	i := slices.IndexFunc(t.page.Lanes, func(l lane) bool { return l.Kind == kind && l.Name == name })
+	if i < 0 {
+		t.page.Lanes = append(t.page.Lanes, lane{Name: name, Kind: kind})
+		i = len(t.page.Lanes) - 1
+	}
+	return &t.page.Lanes[i]
+}
+
+func (t *timeline) actions() {
+	for _, a := range t.run.Actions {
+		name := actionName(a.Index, a.Type, a.Target)
+		class, what := "action", fmt.Sprintf("took %s", round(a.Done.Sub(a.Fired)))
+		if a.Error != "" {
+			class, what = "action failed", "failed: "+a.Error
+		}
+		l := t.lane("action", name)
+		l.Marks = append(l.Marks, mark{t.at(a.Fired), t.width(a.Fired, a.Done), class, t.offset(a.Fired) + " " + what})
+		t.add(a.Fired, class, name, fmt.Sprintf("fired by event %d, %s", a.FiredBy, what), "")
+	}
+}
+
+func (t *timeline) observations() {
+	fired := map[int]bool{}
+	for _, a := range t.run.Actions {
+		fired[a.FiredBy] = true
+	}
+	for _, e := range t.run.Events {
+		o := e.Observation
+		switch {
+		case o != nil:
+			class := "observation"
+			if fired[e.Seq] {
+				class += " fired"
+			}
+			what := fmt.Sprintf("%s %s", describePoint(o), describeObject(o))
+			l := t.lane("process", o.By)
+			l.Marks = append(l.Marks, mark{t.at(e.Time), 0, class, t.offset(e.Time) + " " + what})
+			t.add(e.Time, class, o.By, fmt.Sprintf("event %d: %s", e.Seq, what), pretty(o.Object))
+		case e.SessionEnd != nil:
+			l := t.lane("process", e.SessionEnd.By)
+			l.Marks = append(l.Marks, mark{t.at(e.Time), 0, "end", t.offset(e.Time) + " its session ended"})
+			t.add(e.Time, "end", e.SessionEnd.By, fmt.Sprintf("event %d: its session ended", e.Seq), "")
+		case e.Timeout != nil:
+			t.add(e.Time, "timeout", fmt.Sprintf("action %d", e.Timeout.Action+1), fmt.Sprintf("event %d: timeout", e.Seq), "")
+		case e.Expired != nil:
+			t.add(e.Time, "end", "hold", fmt.Sprintf("event %d: the observation of event %d was held too long", e.Seq, *e.Expired), "")
+		}
+	}
+}
+
+func (t *timeline) history() {
+	began := map[string]time.Time{}
+	last := map[string]string{}
+	for _, h := range t.run.History {
+		key := h.Type + "/" + h.Namespace + "/" + h.Name
+		l := t.lane("object", key)
+		at := h.Time
+		if h.Event == record.Existing {
+			at = t.from
+		}
+		if _, alive := began[key]; !alive {
+			began[key] = at
+		}
+		title := fmt.Sprintf("%s %s at resource version %d", t.offset(at), h.Event, h.ResourceVersion)
+		l.Marks = append(l.Marks, mark{t.at(at), 0, h.Event, title})
+		text := pretty(h.Object)
+		if h.Event != record.Existing {
+			t.add(at, h.Event, key, fmt.Sprintf("%s at resource version %d", h.Event, h.ResourceVersion), difference(last[key], text))
+		}
+		last[key] = text
+		if h.Event == record.Deleted {
+			l.Marks = append(l.Marks, mark{t.at(began[key]), t.width(began[key], at), "life", key})
+			delete(began, key)
+			delete(last, key)
+		}
+	}
+	end := t.from.Add(t.duration)
+	for i := range t.page.Lanes {
+		l := &t.page.Lanes[i]
+		if at, alive := began[l.Name]; alive && l.Kind == "object" {
+			l.Marks = append(l.Marks, mark{t.at(at), t.width(at, end), "life", l.Name})
+		}
+	}
+}
+
+func (t *timeline) findings() {
+	for _, f := range t.run.Findings {
+		if f.Time.IsZero() {
+			continue
+		}
+		l := t.lane("finding", "findings")
+		l.Marks = append(l.Marks, mark{t.at(f.Time), 0, "finding", t.offset(f.Time) + " " + f.Title})
+		t.add(f.Time, "finding", f.Oracle, f.Title, f.Detail)
+	}
+}
+
+func pretty(data []byte) string {
+	var v any
+	if len(data) == 0 || json.Unmarshal(data, &v) != nil {
+		return ""
+	}
+	if m, ok := v.(map[string]any); ok {
+		if meta, ok := m["metadata"].(map[string]any); ok {
+			delete(meta, "managedFields")
+		}
+	}
+	return flatten("", v)
+}
+
+// flatten gives a value as sorted lines of path = value, which are easy to compare.
+func flatten(path string, v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		if len(v) == 0 {
+			return path + " = {}\n"
+		}
+		keys := make([]string, 0, len(v))
+		for k := range v {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		var b strings.Builder
+		for _, k := range keys {
+			b.WriteString(flatten(strings.TrimPrefix(path+"."+k, "."), v[k]))
+		}
+		return b.String()
+	case []any:
+		if len(v) == 0 {
+			return path + " = []\n"
+		}
+		var b strings.Builder
+		for i, item := range v {
+			b.WriteString(flatten(fmt.Sprintf("%s[%d]", path, i), item))
+		}
+		return b.String()
+	case string:
+		return fmt.Sprintf("%s = %q\n", path, v)
+	}
+	return fmt.Sprintf("%s = %v\n", path, v)
+}
+
+// difference gives the lines that went and that came; everything where there was nothing.
+func difference(before, after string) string {
+	if before == "" {
+		return after
+	}
+	old, current := strings.Split(before, "\n"), strings.Split(after, "\n")
+	path := func(line string) string { p, _, _ := strings.Cut(line, " = "); return p }
+	var b strings.Builder
+	i, j := 0, 0
+	for i < len(old) || j < len(current) {
+		switch {
+		case i < len(old) && j < len(current) && old[i] == current[j]:
+			i, j = i+1, j+1
+		case i < len(old) && (j == len(current) || !slices.Contains(current[j:], old[i])) && old[i] != "":
+			b.WriteString("- " + old[i] + "\n")
+			i++
+			if j < len(current) && path(current[j]) == path(old[i-1]) {
+				b.WriteString("+ " + current[j] + "\n")
+				j++
+			}
+		case j < len(current):
+			if current[j] != "" {
+				b.WriteString("+ " + current[j] + "\n")
+			}
+			j++
+		default:
+			i++
+		}
+	}
+	return b.String()
+}

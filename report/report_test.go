@@ -1,0 +1,174 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", path, got, want)
+	}
+}
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func at(d time.Duration) time.Time { return start.Add(d) }
+
+func object(name string, replicas string) json.RawMessage {
+	return json.RawMessage(`{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"` + name + `"},"spec":{"replicas":` + replicas + `}}`)
+}
+
+// runs are one of each verdict.
+func runs() []*record.Run {
+	one := 1
+	bug := &record.Run{
+		Dir: "trommel-runs/stale-deletion",
+		Meta: record.Meta{
+			Plan: "stale-deletion", Verdict: record.Bug, Reason: "StatefulSet db was deleted although its Database is alive", Trommel: "v0.1.0", Kubernetes: "v1.36.3",
+			Started: start, Ended: at(20 * time.Second), WorkloadStart: at(5 * time.Second), WorkloadEnd: at(15 * time.Second),
+			Phases: []record.Phase{{Name: "cluster", Duration: 4 * time.Second}, {Name: "workload", Duration: 10 * time.Second}},
+		},
+		Events: []record.Event{
+			{Seq: 1, Time: at(7 * time.Second), Observation: &record.Observation{
+				By: "apiserver-3", Point: wire.APIServerRecv, Phase: wire.After, Op: wire.Update, Kind: "database", Namespace: "default", Name: "db",
+			}},
+			{Seq: 2, Time: at(8 * time.Second), Completed: &one},
+			{Seq: 3, Time: at(9 * time.Second), Timeout: &record.Timeout{Action: 1}},
+			{Seq: 4, Time: at(15 * time.Second), End: true},
+		},
+		Actions: []record.Action{
+			{Index: 0, Type: "pauseAPIServer", Target: "apiserver-3", FiredBy: 1, Fired: at(7 * time.Second), Began: at(7 * time.Second), Done: at(7*time.Second + 1234*time.Microsecond)},
+			{Index: 1, Type: "apply", FiredBy: 3, Fired: at(9 * time.Second), Began: at(9 * time.Second), Done: at(9*time.Second + 20*time.Millisecond), Error: "refused:\nno & never"},
+		},
+		History: []record.HistoryEntry{
+			{Time: at(5 * time.Second), ResourceVersion: 90, Event: record.Existing, Type: "statefulset", Group: "apps", Namespace: "default", Name: "old", Object: object("old", "1")},
+			{Time: at(6 * time.Second), ResourceVersion: 100, Event: record.Created, Type: "statefulset", Group: "apps", Namespace: "default", Name: "db", Object: object("db", "1")},
+			{Time: at(8 * time.Second), ResourceVersion: 101, Event: record.Updated, Type: "statefulset", Group: "apps", Namespace: "default", Name: "db", Object: object("db", "2")},
+			{Time: at(12 * time.Second), ResourceVersion: 110, Event: record.Deleted, Type: "statefulset", Group: "apps", Namespace: "default", Name: "db", Object: object("db", "2")},
+		},
+		Findings: []record.Finding{
+			{Oracle: record.OracleInvariant, Title: "StatefulSet db was deleted although its Database is alive", Subject: "statefulset/default/db", Detail: "first line\nsecond <line>", Time: at(12 * time.Second)},
+			{Oracle: record.OracleHold, Title: "held too long"},
+		},
+	}
+	return []*record.Run{
+		bug,
+		{Dir: "trommel-runs/b", Meta: record.Meta{Plan: "stale-deletion", Variant: "fixed", Verdict: record.Pass, Started: start, Ended: at(1500 * time.Millisecond)}},
+		{Dir: "trommel-runs/c", Meta: record.Meta{Plan: "never", Verdict: record.Inconclusive, Reason: "0 of 1 actions fired\naction 1 waits for x", Started: start, Ended: at(time.Second)}},
+		{Dir: "trommel-runs/d", Meta: record.Meta{Plan: "broken", Verdict: record.Error, Reason: "interrupted", Started: start, Ended: at(time.Second)}},
+		{Dir: "trommel-runs/e", Truncated: true},
+	}
+}
+
+func TestText(t *testing.T) {
+	var b bytes.Buffer
+	for _, r := range runs() {
+		if err := Text(&b, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden(t, "runs.txt", b.Bytes())
+}
+
+func TestJSON(t *testing.T) {
+	var b bytes.Buffer
+	if err := JSON(&b, runs()); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "runs.json", b.Bytes())
+}
+
+func TestJUnit(t *testing.T) {
+	var b bytes.Buffer
+	if err := JUnit(&b, runs()); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "runs.xml", b.Bytes())
+	if err := xml.Unmarshal(b.Bytes(), &junitSuites{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHTML(t *testing.T) {
+	var b bytes.Buffer
+	if err := HTML(&b, runs()[0]); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "timeline.html", b.Bytes())
+	for _, r := range runs()[1:] {
+		if err := HTML(&b, r); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func TestErrorsOfTheWriterAreReturned(t *testing.T) {
+	for name, err := range map[string]error{
+		"text": Text(full{}, runs()[0]), "JSON": JSON(full{}, runs()), "JUnit": JUnit(full{}, runs()), "HTML": HTML(full{}, runs()[0]),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestConsole(t *testing.T) {
+	var b bytes.Buffer
+	c := NewConsole(&b)
+	a := &plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-3"}
+	o := runs()[0].Events[0].Observation
+	c.Title("stale-deletion")
+	c.Phase("workload")
+	c.Info("create the database")
+	c.Fired(0, a, "afterAPIServerRecv of database/default/db at apiserver-3")
+	c.Completed(0, a, nil)
+	c.Completed(1, &plan.Action{Type: plan.ApplyObject}, errors.New("refused:\nno"))
+	c.Held(o, "paused by action 1")
+	c.Held(o, "paused by action 1")
+	c.Finding(runs()[0].Findings[0])
+	c.Finding(runs()[0].Findings[1])
+	c.Failed(errors.New("no space"))
+	// A second run begins anew.
+	c.Title("stale-deletion (fixed)")
+	c.Held(o, "paused by action 1")
+	golden(t, "console.txt", regexp.MustCompile(`(?m)^ +\d+\.\ds`).ReplaceAll(b.Bytes(), []byte("    0.0s")))
+}
+
+func TestColours(t *testing.T) {
+	if p := newPainter(&bytes.Buffer{}); p {
+		t.Error("a buffer is no terminal")
+	}
+	if got := painter(true).verdict(record.Bug); got != "\x1b[1;31mbug\x1b[0m" {
+		t.Errorf("%q", got)
+	}
+}
