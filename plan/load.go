@@ -110,13 +110,13 @@ func Kind(data []byte) string {
 // folder or above. The plan need not be valid.
 func FindSuite(planFile string) (string, error) {
 	if data, err := readFile(planFile); err == nil {
-		var head struct {
-			Suite yaml.Node `yaml:"suite"`
-		}
-		if err := yaml.Unmarshal(data, &head); err == nil && head.Suite.Kind == yaml.ScalarNode && head.Suite.Value != "" {
-			path := filepath.Join(filepath.Dir(planFile), head.Suite.Value)
+		if n := suiteField(data); n != nil {
+			path := filepath.Join(filepath.Dir(planFile), n.Value)
+			if filepath.IsAbs(n.Value) {
+				path = n.Value
+			}
 			if info, err := os.Stat(path); err != nil {
-				return "", Errors{{File: planFile, Line: head.Suite.Line, Col: head.Suite.Column, Message: fmt.Sprintf("there is no suite %q", head.Suite.Value)}}
+				return "", Errors{{File: planFile, Line: n.Line, Col: n.Column, Message: fmt.Sprintf("suite %q: no such file", n.Value)}}
 			} else if info.IsDir() {
 				path = filepath.Join(path, SuiteFile)
 			}
@@ -136,6 +136,20 @@ func FindSuite(planFile string) (string, error) {
 			return "", Errors{{File: planFile, Message: fmt.Sprintf("there is no suite: no %s in %s or above", SuiteFile, dir)}}
 		}
 	}
+}
+
+// suiteField returns what a plan's suite field has, or nil.
+func suiteField(data []byte) *yaml.Node {
+	root := (&decoder{}).parse(data, "plan")
+	if root == nil || root.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if n := deref(root.Content[i+1]); root.Content[i].Value == "suite" && n.Kind == yaml.ScalarNode && n.Tag == "!!str" && n.Value != "" {
+			return n
+		}
+	}
+	return nil
 }
 
 // The fields of a plan file. The numbers are the places in the schemas' lists.

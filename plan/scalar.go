@@ -27,6 +27,14 @@ func scalarPosition(src []byte, n *yaml.Node, offset int) (line, col int) {
 		return line, col
 	}
 	r := &rereader{text: text, at: at, line: n.Line, col: n.Column, offset: offset}
+	for r.peek() == "&" || r.peek() == "!" { // an anchor or a tag
+		for !strings.Contains(" \t\r\n", r.peek()) {
+			r.advance()
+		}
+		for r.peek() != "" && strings.Contains(" \t\r\n", r.peek()) {
+			r.advance()
+		}
+	}
 	switch n.Style &^ (yaml.TaggedStyle | yaml.FlowStyle) {
 	case yaml.DoubleQuotedStyle, yaml.SingleQuotedStyle:
 		r.quoted()

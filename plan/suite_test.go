@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +160,23 @@ func TestFindSuite(t *testing.T) {
 	got, err := FindSuite("testdata/valid-minimal.yaml")
 	if err != nil || !strings.HasSuffix(got, "/plan/testdata/trommel.yaml") {
 		t.Errorf("FindSuite: %s, %v", got, err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"s/trommel.yaml": "{}", "p/folder.yaml": "suite: ../s", "p/file.yaml": "suite: ../s/trommel.yaml", "p/wrong.yaml": "workload: w\nsuite: ../t"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"p/folder.yaml", "p/file.yaml"} {
+		if got, err := FindSuite(filepath.Join(dir, name)); err != nil || got != filepath.Join(dir, "s/trommel.yaml") {
+			t.Errorf("FindSuite(%s): %s, %v", name, got, err)
+		}
+	}
+	if _, err := FindSuite(filepath.Join(dir, "p/wrong.yaml")); err == nil || err.Error() != filepath.Join(dir, "p/wrong.yaml")+`:2:8: suite "../t": no such file` {
+		t.Errorf("FindSuite of a plan that names a suite that is not there: %v", err)
 	}
 	got, err = FindSuite("../testdata/plans/sieve/modes/nifi_intmd_1.yaml")
 	if err == nil || !strings.Contains(err.Error(), "there is no suite: no trommel.yaml in /") {

@@ -18,7 +18,7 @@ const (
 // the kind of the event before was.
 var modeFields = map[string]bool{
 	"project": true, "stage": true, "mode": true, "straggler": true, "front-runner": true, "operator-pod-label": true, "timing": true,
-	"description": true, "deployment-name": false,
+	"description": true, "operator-pod": true, "deployment-name": false, "command": false,
 	"ce-name": true, "ce-namespace": true, "ce-rtype": true, "ce-etype-current": true, "ce-diff-previous": true, "ce-diff-current": true,
 	"ce-counter": true, "ce-etype-previous": false, "ce-is-cr": false,
 	"se-name": true, "se-namespace": true, "se-rtype": true, "se-etype": true, "se-etype-current": true, "se-diff-previous": true,
@@ -33,7 +33,7 @@ var etypes = map[string]string{
 	"Patch": "onObjectUpdate", "StatusUpdate": "onObjectUpdate", "StatusPatch": "onObjectUpdate",
 }
 
-// mode converts the mode format.
+// mode converts the mode format. The modes had other names at first.
 func (c *converter) mode(root *yaml.Node) *yaml.Node {
 	seen := map[string]int{}
 	c.fields(root, func(key, value *yaml.Node) {
@@ -55,11 +55,11 @@ func (c *converter) mode(root *yaml.Node) *yaml.Node {
 	mode := get(root, "mode")
 	var actions []*yaml.Node
 	switch mode.Value {
-	case "stale-state":
+	case "stale-state", "time-travel":
 		actions = c.stale(root)
-	case "unobserved-state":
+	case "unobserved-state", "obs-gap":
 		actions = c.unobserved(root)
-	case "intermediate-state":
+	case "intermediate-state", "atom-vio":
 		actions = c.intermediate(root)
 	default:
 		c.problemf(mode, "unknown mode %q (known: stale-state, unobserved-state, intermediate-state)", mode.Value)
@@ -83,7 +83,10 @@ func (c *converter) stale(root *yaml.Node) []*yaml.Node {
 	if n := get(root, "front-runner"); n != nil {
 		frontRunner = c.apiServer(n)
 	}
-	timing := c.need(root, "timing")
+	timing := get(root, "timing")
+	if timing == nil {
+		timing = text(root, "after")
+	}
 	if timing.Value != "before" && timing.Value != "after" {
 		c.problemf(timing, "unknown timing %q (known: before, after)", timing.Value)
 	}
@@ -164,15 +167,17 @@ func (c *converter) need(root *yaml.Node, name string) *yaml.Node {
 
 // label is the controller's name.
 func (c *converter) label(root *yaml.Node) *yaml.Node {
-	if n := get(root, "operator-pod-label"); n != nil {
-		return n
+	for _, name := range []string{"operator-pod-label", "operator-pod"} {
+		if n := get(root, name); n != nil {
+			return n
+		}
 	}
 	return c.need(root, "project")
 }
 
 func (c *converter) objectKey(root *yaml.Node, prefix string) *yaml.Node {
 	typ, name := c.need(root, prefix+"rtype"), c.need(root, prefix+"name")
-	return text(typ, typ.Value+"/"+value(get(root, prefix+"namespace"))+"/"+name.Value)
+	return c.key(text(typ, typ.Value+"/"+value(get(root, prefix+"namespace"))+"/"+name.Value))
 }
 
 func (c *converter) etype(n *yaml.Node) *yaml.Node {
@@ -183,7 +188,8 @@ func (c *converter) etype(n *yaml.Node) *yaml.Node {
 	return text(n, t)
 }
 
-// event makes the condition on a cause event or a side effect.
+// event makes the condition on a cause event or a side effect. Of a creation and a deletion Sieve does not compare states,
+// whatever the plan has of them.
 func (c *converter) event(root *yaml.Node, prefix, etypeField string, key *yaml.Node) *yaml.Node {
 	typ := c.etype(c.need(root, etypeField))
 	out := fields(key, "triggerType", typ, "resourceKey", key)

@@ -348,12 +348,30 @@ func (c *converter) apiServer(n *yaml.Node) *yaml.Node {
 	return text(n, "apiserver-"+m[1])
 }
 
+// plurals are types of Kubernetes' own that a published plan has in the plural. Sieve never matches them; what is meant
+// is clear.
+var plurals = map[string]string{
+	"pods": "pod", "services": "service", "secrets": "secret", "configmaps": "configmap", "statefulsets": "statefulset",
+	"deployments": "deployment", "persistentvolumeclaims": "persistentvolumeclaim", "jobs": "job", "replicasets": "replicaset",
+	"poddisruptionbudgets": "poddisruptionbudget", "daemonsets": "daemonset", "serviceaccounts": "serviceaccount",
+}
+
 // key converts a resource key; Sieve's has no place for the namespace where there is none.
 func (c *converter) key(n *yaml.Node) *yaml.Node {
-	if n.Kind == yaml.ScalarNode && strings.Count(n.Value, "/") == 1 {
-		return text(n, strings.Replace(n.Value, "/", "//", 1))
+	if n.Kind != yaml.ScalarNode {
+		return n
 	}
-	return n
+	key := n.Value
+	if strings.Count(key, "/") == 1 {
+		key = strings.Replace(key, "/", "//", 1)
+	}
+	if typ, rest, ok := strings.Cut(key, "/"); ok && plurals[typ] != "" {
+		key = plurals[typ] + "/" + rest
+	}
+	if key == n.Value {
+		return n
+	}
+	return text(n, key)
 }
 
 // seconds converts a number of seconds to a duration.
@@ -390,7 +408,7 @@ func (c *converter) state(n *yaml.Node) *yaml.Node {
 }
 
 // words are Sieve's special values. SIEVE-SKIP holds the place of a list item that is not compared.
-var words = map[string]string{"SIEVE-NON-NIL": "$present", "SIEVE-SKIP": "$present", "SIEVE-IDX-SKIP": "$present"}
+var words = map[string]string{"SIEVE-NON-NIL": "$present", "SONAR-EXIST": "$present", "SIEVE-SKIP": "$present", "SIEVE-IDX-SKIP": "$present"}
 
 func jsonNode(dec *json.Decoder, at *yaml.Node, depth int) (*yaml.Node, error) {
 	tok, err := dec.Token()
