@@ -217,10 +217,17 @@ func (c *Client) awaitDefinition(ctx context.Context, u *unstructured.Unstructur
 			reason = notEstablished(current)
 		}
 		if err == nil && reason == "" {
-			if err := c.served.refresh(); err == nil && c.served.has(group, plural) {
-				return nil
-			}
 			reason = "it is established, but the API server does not list its type"
+			if err := c.served.refresh(); err == nil && c.served.has(group, plural) {
+				reason = "it is established, but the API server does not serve it"
+				t, err := c.Resolve(ctx, plan.ResourceKey{Type: plural, Group: group})
+				if err == nil {
+					_, err = c.Resource(t, "").List(ctx, metav1.ListOptions{Limit: 1})
+				}
+				if err == nil {
+					return nil
+				}
+			}
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):

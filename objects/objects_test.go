@@ -165,7 +165,7 @@ func TestTransient(t *testing.T) {
 		{nil, false},
 		{errors.New("something else"), false},
 		{apierrors.NewNotFound(pods, "a"), false},
-		{apierrors.NewGenericServerResponse(404, "get", pods, "a", "", 0, true), true}, // the type is not found
+		{apierrors.NewGenericServerResponse(404, "get", pods, "a", "", 0, true), false}, // the type is not found
 		{apierrors.NewConflict(pods, "a", errors.New("x")), true},
 		{apierrors.NewInternalError(errors.New("failed calling webhook")), true},
 		{apierrors.NewServiceUnavailable("x"), true},

@@ -22,20 +22,27 @@ func Transient(err error) bool {
 		utilnet.IsHTTP2ConnectionLost(err), utilnet.IsTimeout(err):
 		return true
 	case apierrors.IsConflict(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsTooManyRequests(err),
-		apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err), apierrors.IsUnexpectedServerError(err):
+		apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err):
 		return true
-	case apierrors.IsNotFound(err):
-		// Not the object but its type is not found: its definition is on its way to this API server.
-		return strings.Contains(err.Error(), "could not find the requested resource")
 	case apierrors.IsForbidden(err):
 		// What admission cannot find yet: the service account of a new namespace; or the RBAC informers of an API server that has
 		// just started.
 		text := err.Error()
 		return strings.Contains(text, "error looking up service account") || strings.Contains(text, "not yet ready to handle request")
 	}
+	// Whatever a proxy or a half started API server says.
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code >= 500 {
+		return true
+	}
 	text := err.Error()
 	return strings.Contains(text, "http2: client connection") || strings.Contains(text, "connection refused") ||
 		strings.Contains(text, "use of closed network connection") || strings.Contains(text, "server is currently unable")
+}
+
+// NotServedYet reports whether the API server does not know a type or a subresource. It may a moment later, when a definition was just
+// applied, perhaps through another API server; more often the name is wrong.
+func NotServedYet(err error) bool {
+	return errors.Is(err, ErrNotServed) || apierrors.IsNotFound(err) && strings.Contains(err.Error(), "could not find the requested resource")
 }
 
 // Retry calls f until it succeeds, fails for good, or ctx ends; then it returns f's last error. Waits grow from 20 ms to 1 s.

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/predicate"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -158,6 +160,34 @@ func TestCompile(t *testing.T) {
 	}
 	if want := `invariant "c": eventually: column 1: undeclared reference to 'object' (in container '')`; !strings.Contains(err.Error(), want) {
 		t.Errorf("got %s", err)
+	}
+}
+
+// What a suite may say and what is evaluated must be the same language.
+func TestExamplesCompile(t *testing.T) {
+	files, err := filepath.Glob("../examples/*/trommel.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	for _, file := range files {
+		s, err := plan.LoadSuite(file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if _, err := Compile(s.Invariants); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		for name, w := range s.Workloads {
+			for _, step := range w.Steps {
+				if step.Wait == nil || step.Wait.Condition == "" {
+					continue
+				}
+				if _, err := predicate.Object.Compile(step.Wait.Condition); err != nil {
+					t.Errorf("%s: workload %s: %s: %v", file, name, step.Wait.Condition, err)
+				}
+			}
+		}
 	}
 }
 

@@ -147,7 +147,7 @@ type Finding struct {
 	Title   string    `json:"title"`  // one line
 	Detail  string    `json:"detail,omitempty"`
 	Subject string    `json:"subject,omitempty"` // controller, object key or step
-	Time    time.Time `json:"time,omitempty"`
+	Time    time.Time `json:"time,omitzero"`
 }
 
 // Names of oracles whose findings are bugs.

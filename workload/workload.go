@@ -25,8 +25,8 @@ import (
 // FieldManager owns the fields that workloads apply.
 const FieldManager = "trommel-workload"
 
-// notServedGrace is how long a step waits for a type that the API server does not serve: its definition may have been applied a moment
-// ago, but more likely the type is misspelt.
+// notServedGrace is how long a step waits for a type or a subresource that the API server does not serve: its definition may have been
+// applied a moment ago, but more likely the name is wrong.
 const notServedGrace = 5 * time.Second
 
 // Defaults of a suite that was not validated.
@@ -193,8 +193,12 @@ func (r *runner) prepare(s *plan.Step) (step, error) {
 	switch {
 	case s.Apply != nil:
 		return r.apply(s.Apply)
+	case s.Delete != nil && s.Delete.ResourceKey.HasWildcard():
+		return step{}, fmt.Errorf("delete: %s does not name one object", s.Delete.ResourceKey)
 	case s.Delete != nil:
 		return r.delete(s.Delete), nil
+	case s.Patch != nil && s.Patch.ResourceKey.HasWildcard():
+		return step{}, fmt.Errorf("patch: %s does not name one object", s.Patch.ResourceKey)
 	case s.Patch != nil:
 		return r.patch(s.Patch), nil
 	case s.Wait != nil:
@@ -289,12 +293,12 @@ func (r *runner) patch(p *plan.PatchStep) step {
 	}}
 }
 
-// retry is objects.Retry that also gives a type some time to be served.
+// retry is objects.Retry that also gives a type or a subresource some time to be served.
 func (r *runner) retry(ctx context.Context, f func(context.Context) error) error {
 	grace := time.Now().Add(notServedGrace)
 	for {
 		err := objects.Retry(ctx, f)
-		if !errors.Is(err, objects.ErrNotServed) || time.Now().After(grace) {
+		if !objects.NotServedYet(err) || time.Now().After(grace) {
 			return err
 		}
 		select {

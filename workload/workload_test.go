@@ -168,6 +168,16 @@ func TestSteps(t *testing.T) {
 			err: `step 1: the cluster serves no type "configmapp"; did you mean "configmap"?`,
 		},
 		{
+			name: "a subresource that is not served",
+			steps: func(ns string) []plan.Step {
+				return []plan.Step{
+					{Apply: &plan.ApplyStep{Objects: []map[string]any{configMap(ns, "a", "1")}}},
+					{Patch: &plan.PatchStep{ResourceKey: key(t, "configmap/"+ns+"/a"), Subresource: "status", Patch: map[string]any{}}},
+				}
+			},
+			title: "step 2: patch configmap/NS/a (status): the server could not find the requested resource",
+		},
+		{
 			name: "mistakes that show before the first step",
 			steps: func(string) []plan.Step {
 				return []plan.Step{
@@ -175,11 +185,13 @@ func TestSteps(t *testing.T) {
 					{Apply: &plan.ApplyStep{File: "missing.yaml"}},
 					{Name: "syntax", Wait: &plan.WaitStep{Condition: "object."}},
 					{},
+					{Delete: &plan.DeleteStep{ResourceKey: key(t, "pod/default/*")}},
 				}
 			},
 			err: "step 2: stat DIR/missing.yaml: no such file or directory\n" +
 				"step 3 \"syntax\": condition: Syntax error: no viable alternative at input '.'\n" +
-				"step 4: the step does nothing (known: apply, delete, patch, wait, sleep, exec)",
+				"step 4: the step does nothing (known: apply, delete, patch, wait, sleep, exec)\n" +
+				"step 5: delete: pod/default/* does not name one object",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
