@@ -64,6 +64,12 @@ func Start(t testing.TB, config embedded.Config) *embedded.Cluster {
 	if config.Binary, err = Binary(); err != nil {
 		t.Fatal(err)
 	}
+	if config.LogDir == "" {
+		// Kept with go test -artifacts. A test may have several clusters.
+		if config.LogDir, err = os.MkdirTemp(t.ArtifactDir(), "cluster"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
 	defer cancel()
 	c, err := embedded.Start(ctx, config)
@@ -85,15 +91,19 @@ func Eventually(t testing.TB, condition func(context.Context) error) {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	var last error
 	for {
 		err := condition(ctx)
 		if err == nil {
 			return
 		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatal(err)
+			t.Fatal(last)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -395,4 +396,23 @@ func runDirs(t *testing.T, dir string) []string {
 		t.Fatal(err)
 	}
 	return dirs
+}
+
+// Without its controller manager a cluster would go on as if nothing were, and do nothing.
+func TestInfrastructureIsStartedAgain(t *testing.T) {
+	c := clustertest.Start(t, embedded.Config{APIServers: 1, Nodes: 1})
+	for _, pid := range processesWith(t, c.Dir()+"/") {
+		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if name, _, _ := strings.Cut(string(command), "\x00"); name != "kube-apiserver" {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	client := clientFor(t, c, "")
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		_, err := client.AppsV1().StatefulSets("default").Create(ctx, newStatefulSet("web", 1), metav1.CreateOptions{})
+		return err
+	})
+	awaitRunningPod(t, client, "default", "web-0")
 }

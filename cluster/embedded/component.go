@@ -78,6 +78,13 @@ func (c *component) running() *child.Process {
 	}
 }
 
+// ended is closed once the newest process has ended.
+func (c *component) ended() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.process.Done()
+}
+
 // kill ends the process if it runs, and returns when it is gone.
 func (c *component) kill() {
 	if p := c.running(); p != nil {

@@ -144,7 +144,7 @@ func (c *Cluster) controllerManager() *component {
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--kube-api-qps=1000",
 		"--kube-api-burst=2000",
-		"--node-monitor-grace-period=1h", // a simulated node that is late is no node that failed
+		"--node-monitor-grace-period=8760h", // simulated nodes have no heartbeat
 		"--profiling=false",
 	}
 	args = append(args, featureGates(c.config.FeatureGates)...)
@@ -171,7 +171,8 @@ func (c *Cluster) kwok() *component {
 		"--kubeconfig="+c.kubeconfigFile("kwok"),
 		"--config="+c.dir.file("kwok.yaml"),
 		"--manage-nodes-with-annotation-selector="+simulatedAnnotation+"="+simulatedValue,
-		"--node-lease-duration-seconds=3600",
+		// Leases are for many KWOKs: one that is started again would wait for its predecessor's to run out.
+		"--node-lease-duration-seconds=0",
 		"--cidr="+strings.Replace(podCIDR, ".0.0/", ".0.1/", 1),
 	)
 }

@@ -60,6 +60,7 @@ type Cluster struct {
 	closing   chan struct{}
 	closeOnce sync.Once
 	closeErr  error
+	watches   sync.WaitGroup // of supervise
 }
 
 var _ cluster.Cluster = (*Cluster)(nil)
@@ -82,7 +83,33 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		}
 		return nil, fmt.Errorf("start cluster %q: %w", config.Name, err)
 	}
+	for _, component := range c.others {
+		c.watches.Go(func() { c.supervise(component) })
+	}
 	return c, nil
+}
+
+// supervise starts a component of the infrastructure again when it ends by itself, as a static pod's kubelet would.
+// API servers are not supervised: whether they run is the user's business.
+func (c *Cluster) supervise(component *component) {
+	delay := 100 * time.Millisecond
+	for {
+		select {
+		case <-component.ended():
+		case <-c.closing:
+			return
+		}
+		c.config.Logger.Warn("a component of the control plane ended and is started again", "error", component.died())
+		select {
+		case <-time.After(delay):
+		case <-c.closing:
+			return
+		}
+		delay = min(2*delay, 10*time.Second)
+		if _, err := component.start(); err != nil {
+			c.config.Logger.Error("start component", "error", err)
+		}
+	}
 }
 
 func (c *Cluster) start(ctx context.Context) error {
@@ -311,6 +338,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context, name string) error {
 func (c *Cluster) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		close(c.closing)
+		c.watches.Wait()
 		if c.processes != nil {
 			c.closeErr = c.processes.Close(ctx)
 		}
