@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -262,10 +261,11 @@ func (s *Suite) ControllerNames() []string {
 	return names
 }
 
-var apiServerPattern = regexp.MustCompile(`^apiserver-[0-9]+$`)
-
 // IsAPIServer reports whether a name is one of an API server: apiserver-1 and so on. No controller may have such a name.
-func IsAPIServer(name string) bool { return apiServerPattern.MatchString(name) }
+func IsAPIServer(name string) bool {
+	number, ok := strings.CutPrefix(name, "apiserver-")
+	return ok && number != "" && strings.Trim(number, "0123456789") == ""
+}
 
 // apiServer checks the name of an API server. What says what it is for.
 func (c *checker) apiServer(at place, name, what string) {

@@ -99,7 +99,7 @@ func (d *decoder) syntaxError(err error) {
 
 // walkable refuses documents whose aliases make them endless or huge, and ones nested too deep.
 func (d *decoder) walkable(root *yaml.Node) bool {
-	sizes := map[*yaml.Node]int{} // of anchored nodes; -1 while they are being measured
+	var sizes map[*yaml.Node]int // of anchored nodes; -1 while they are being measured
 	ok := true
 	var size func(n *yaml.Node, depth int) int
 	size = func(n *yaml.Node, depth int) int {
@@ -123,6 +123,9 @@ func (d *decoder) walkable(root *yaml.Node) bool {
 			return size(n.Alias, depth+1)
 		}
 		if n.Anchor != "" {
+			if sizes == nil {
+				sizes = map[*yaml.Node]int{}
+			}
 			sizes[n] = -1
 		}
 		total := 1
@@ -190,7 +193,7 @@ func (d *decoder) mapping(n *yaml.Node, s *schema) []*yaml.Node {
 		return nil
 	}
 	values := make([]*yaml.Node, len(s.fields))
-	seen := make([]*yaml.Node, len(s.fields))
+	var seen uint64 // by number
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := deref(n.Content[i]), deref(n.Content[i+1])
 		at := slices.Index(s.fields, key.Value)
@@ -211,16 +214,26 @@ func (d *decoder) mapping(n *yaml.Node, s *schema) []*yaml.Node {
 				d.errorf(n.Content[i], "unknown field %q in %s%s", key.Value, s.what, didYouMean(key.Value, s.fields))
 			}
 			// Still walk nothing of it: what it means is unknown.
-		case seen[at] != nil:
-			d.errorf(n.Content[i], "field %q stands twice; first at line %d", s.fields[at], seen[at].Line)
+		case seen&(1<<at) != 0:
+			d.errorf(n.Content[i], "field %q stands twice; first at line %d", s.fields[at], s.find(n, at))
 		default:
-			seen[at] = n.Content[i]
+			seen |= 1 << at
 			if !isNull(value) {
 				values[at] = n.Content[i+1]
 			}
 		}
 	}
 	return values
+}
+
+// find returns the line at which a field of the mapping first stands.
+func (s *schema) find(n *yaml.Node, at int) int {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if key := deref(n.Content[i]).Value; key == s.fields[at] || s.words[key] == s.fields[at] {
+			return n.Content[i].Line
+		}
+	}
+	return n.Line
 }
 
 // list returns the items of a list, nil (reported) for anything else. A nil node is an empty list.

@@ -2,15 +2,40 @@ package plan
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
-var (
-	typePattern      = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
-	groupPattern     = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
-	namespacePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
-)
+// validType, validGroup and validNamespace are written out because they stand on the way of every plan that is read.
+
+func validType(s string) bool {
+	if s == "" || s[0] < 'a' || s[0] > 'z' {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+func validGroup(s string) bool { return validName(s, true) }
+
+func validNamespace(s string) bool { return validName(s, false) }
+
+// validName reports whether s consists of lower case letters, digits, "-" and perhaps ".", and begins and ends with none of
+// the last two.
+func validName(s string, dots bool) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+		case (c == '-' || c == '.' && dots) && i > 0 && i < len(s)-1:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
 
 // builtin are the usual types of Kubernetes itself: their plural, and whether they live in a namespace.
 var builtin = map[string]struct {
@@ -44,8 +69,13 @@ var singular = func() map[string]string {
 // ParseResourceKey reads type[.group]/namespace/name. The namespace is empty for cluster scope; it may be "*", and the
 // name may hold "*".
 func ParseResourceKey(s string) (ResourceKey, error) {
-	parts := strings.Split(s, "/")
-	if len(parts) != 3 {
+	var parts [3]string
+	var ok, more bool
+	parts[0], parts[1], _ = strings.Cut(s, "/")
+	if parts[1], parts[2], ok = strings.Cut(parts[1], "/"); ok {
+		_, _, more = strings.Cut(parts[2], "/")
+	}
+	if !ok || more {
 		return ResourceKey{}, fmt.Errorf("%q is no type/namespace/name such as pod/default/web-0 or node//n1", s)
 	}
 	k := ResourceKey{Namespace: parts[1], Name: parts[2]}
@@ -57,11 +87,11 @@ func ParseResourceKey(s string) (ResourceKey, error) {
 		return ResourceKey{}, fmt.Errorf("%q: a type is in the singular; write %s/%s/%s", s, singular[lower], parts[1], parts[2])
 	case lower != k.Type:
 		return ResourceKey{}, fmt.Errorf("%q: a type is in lower case; write %s/%s/%s", s, strings.ToLower(parts[0]), parts[1], parts[2])
-	case !typePattern.MatchString(k.Type):
+	case !validType(k.Type):
 		return ResourceKey{}, fmt.Errorf("%q: %q is no resource type", s, k.Type)
-	case strings.Contains(parts[0], ".") && !groupPattern.MatchString(k.Group):
+	case strings.Contains(parts[0], ".") && !validGroup(k.Group):
 		return ResourceKey{}, fmt.Errorf("%q: %q is no API group", s, k.Group)
-	case k.Namespace != "" && k.Namespace != "*" && !namespacePattern.MatchString(k.Namespace):
+	case k.Namespace != "" && k.Namespace != "*" && !validNamespace(k.Namespace):
 		return ResourceKey{}, fmt.Errorf("%q: %q is no namespace", s, k.Namespace)
 	case k.Name == "":
 		return ResourceKey{}, fmt.Errorf("%q has no name; write * for all", s)

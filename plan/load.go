@@ -432,6 +432,10 @@ func (d *decoder) state(n *yaml.Node, what string) any {
 			d.errorf(n, "%s is no JSON: %v; write it as YAML", what, err)
 			return nil
 		}
+		if deeper(v, maxDepth/2) {
+			d.errorf(n, "%s is nested deeper than %d", what, maxDepth/2)
+			return nil
+		}
 		return d.checkWords(n, what, v)
 	}
 	if r.Kind != yaml.MappingNode {
@@ -439,6 +443,28 @@ func (d *decoder) state(n *yaml.Node, what string) any {
 		return nil
 	}
 	return d.checkWords(n, what, d.value(n))
+}
+
+// deeper reports whether a value is nested deeper than that.
+func deeper(v any, than int) bool {
+	if than < 0 {
+		return true
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, w := range v {
+			if deeper(w, than-1) {
+				return true
+			}
+		}
+	case []any:
+		for _, w := range v {
+			if deeper(w, than-1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checkWords finds misspelled $present and $absent.

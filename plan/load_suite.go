@@ -134,7 +134,6 @@ var (
 	clusterTypes     = []string{"embedded", "kind", "existing"}
 	controlPlanes    = []string{"kube-controller-manager", "kube-scheduler"}
 	propagations     = []string{"Background", "Foreground", "Orphan"}
-	namePattern      = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 	kubernetesSemver = regexp.MustCompile(`^v?1\.[0-9]+(\.[0-9]+)?$`)
 )
 
@@ -263,7 +262,7 @@ func (d *decoder) controllerUnderTest(n *yaml.Node, s *Suite) Controller {
 	switch {
 	case c.Name == "" && f[0] == nil:
 		d.errorf(n, "the controller has no name")
-	case c.Name != "" && !namePattern.MatchString(c.Name):
+	case c.Name != "" && !validName(c.Name, true):
 		d.errorf(f[0], "controller name %q: it becomes a Kubernetes name, so lower case letters, digits, - and .", c.Name)
 	case IsAPIServer(c.Name):
 		d.errorf(f[0], "controller name %q is the name of an API server", c.Name)
@@ -347,7 +346,7 @@ func (d *decoder) deployment(n *yaml.Node) ResourceKey {
 	if len(parts) == 3 && (parts[0] == "deployment" || parts[0] == "deployment.apps") {
 		parts = parts[1:]
 	}
-	if len(parts) != 2 || !namespacePattern.MatchString(parts[0]) || !namePattern.MatchString(parts[1]) {
+	if len(parts) != 2 || !validNamespace(parts[0]) || !validName(parts[1], true) {
 		if s != "" || deref(n).Kind == yaml.ScalarNode && deref(n).Value == "" {
 			d.errorf(n, "deployment %q: write namespace/name", s)
 		}

@@ -9,8 +9,6 @@
 package sieve
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"path"
 	"regexp"
@@ -37,19 +35,25 @@ type Problem struct {
 	Message   string
 }
 
-// Words that only one of the formats has, by where they stand.
-var (
-	actionWords = map[string]bool{
-		"controllerLabel": true, "apiServerName": true, "writeTarget": true,
-		"conditionType": true, "prevStateDiff": true, "curStateDiff": true, "occurrence": true, "timeoutValue": true, "convertStateToAPIForm": true,
-		"when": true, "by": true,
+// sieveWord reports whether only Sieve's actions format has the word.
+func sieveWord(w string) bool {
+	switch w {
+	case "controllerLabel", "apiServerName", "writeTarget", "conditionType", "prevStateDiff", "curStateDiff", "occurrence", "timeoutValue",
+		"convertStateToAPIForm", "when", "by":
+		return true
 	}
-	trommelWords = map[string]bool{
-		"apiVersion": true, "kind": true, "testName": true, "suite": true, "variant": true, "actionTarget": true,
-		"triggerType": true, "prevState": true, "curState": true, "where": true, "timeout": true, "timing": true, "observeBy": true,
-		"reconciler": true, "observePoint": true, "conditionName": true,
+	return false
+}
+
+// trommelWord reports whether only Trommel's own format has the word.
+func trommelWord(w string) bool {
+	switch w {
+	case "apiVersion", "kind", "testName", "suite", "variant", "actionTarget", "triggerType", "prevState", "curState", "where", "timeout",
+		"timing", "observeBy", "reconciler", "observePoint", "conditionName":
+		return true
 	}
-)
+	return false
+}
 
 // Detect tells the format of a document's root node. A file that has words of Trommel's format is Trommel's, whatever
 // else stands in it.
@@ -63,8 +67,8 @@ func Detect(root *yaml.Node) Format {
 	theirs, ours := false, false
 	look := func(n *yaml.Node) {
 		for i := 0; n != nil && i+1 < len(n.Content); i += 2 {
-			theirs = theirs || actionWords[n.Content[i].Value]
-			ours = ours || trommelWords[n.Content[i].Value]
+			theirs = theirs || sieveWord(n.Content[i].Value)
+			ours = ours || trommelWord(n.Content[i].Value)
 		}
 	}
 	look(root)
@@ -327,7 +331,10 @@ func (c *converter) observationPoint(n *yaml.Node) *yaml.Node {
 }
 
 func (c *converter) timing(n *yaml.Node) *yaml.Node {
-	return text(n, strings.Replace(n.Value, "AnnotatedAPICall", "AnnotatedCall", 1))
+	if strings.Contains(n.Value, "AnnotatedAPICall") {
+		return text(n, strings.Replace(n.Value, "AnnotatedAPICall", "AnnotatedCall", 1))
+	}
+	return n
 }
 
 var kindNode = regexp.MustCompile(`^kind-control-plane([2-9]?)$`)
@@ -383,87 +390,30 @@ func (c *converter) seconds(n *yaml.Node) *yaml.Node {
 	return text(n, "0s")
 }
 
-// state converts a piece of an object, JSON in text. It returns nil where the text names nothing to look for.
+// words are Sieve's special values. SIEVE-SKIP holds the place of a list item that is not compared.
+var words = strings.NewReplacer(
+	`"SIEVE-NON-NIL"`, `"$present"`, `"SONAR-EXIST"`, `"$present"`, `"SIEVE-SKIP"`, `"$present"`, `"SIEVE-IDX-SKIP"`, `"$present"`)
+
+// state converts a piece of an object: JSON in text, which Trommel reads too. It returns nil where there is none.
 func (c *converter) state(n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
 		return n
 	}
-	dec := json.NewDecoder(strings.NewReader(n.Value))
-	dec.UseNumber()
-	out, err := jsonNode(dec, n, 0)
-	if err == nil && dec.More() {
-		err = fmt.Errorf("something follows it")
-	}
-	switch {
-	case err != nil:
-		c.problemf(n, "the state is not JSON: %v", err)
+	switch s := strings.TrimSpace(n.Value); {
+	case s == "null":
 		return nil
-	case out.Tag == "!!null":
-		return nil
-	case out.Kind != yaml.MappingNode:
+	case !strings.HasPrefix(s, "{"):
 		c.problemf(n, "the state is not a JSON object")
 		return nil
 	}
-	return out
-}
-
-// words are Sieve's special values. SIEVE-SKIP holds the place of a list item that is not compared.
-var words = map[string]string{"SIEVE-NON-NIL": "$present", "SONAR-EXIST": "$present", "SIEVE-SKIP": "$present", "SIEVE-IDX-SKIP": "$present"}
-
-func jsonNode(dec *json.Decoder, at *yaml.Node, depth int) (*yaml.Node, error) {
-	tok, err := dec.Token()
-	if err != nil {
-		return nil, err
+	if !strings.Contains(n.Value, `"SIEVE-`) && !strings.Contains(n.Value, `"SONAR-`) {
+		return n
 	}
-	if depth > 200 {
-		return nil, fmt.Errorf("it is nested deeper than 200")
-	}
-	switch v := tok.(type) {
-	case json.Delim:
-		out := newMapping(at)
-		if v == '[' {
-			out = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: at.Line, Column: at.Column}
-		}
-		for dec.More() {
-			if v == '{' {
-				key, err := dec.Token()
-				if err != nil {
-					return nil, err
-				}
-				out.Content = append(out.Content, text(at, key.(string)))
-			}
-			item, err := jsonNode(dec, at, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			out.Content = append(out.Content, item)
-		}
-		_, err := dec.Token()
-		return out, err
-	case string:
-		if w, ok := words[v]; ok {
-			v = w
-		}
-		return text(at, v), nil
-	case json.Number:
-		n := text(at, v.String())
-		n.Tag = "!!float"
-		if _, err := v.Int64(); err == nil {
-			n.Tag = "!!int"
-		}
-		return n, nil
-	case bool:
-		n := text(at, strconv.FormatBool(v))
-		n.Tag = "!!bool"
-		return n, nil
-	}
-	n := text(at, "null")
-	n.Tag = "!!null"
-	return n, nil
+	return text(n, words.Replace(n.Value))
 }
 
 func newMapping(at *yaml.Node) *yaml.Node {
-	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: at.Line, Column: at.Column}
+	return &yaml.Node{Content: make([]*yaml.Node, 0, max(8, len(at.Content))), Kind: yaml.MappingNode, Tag: "!!map", Line: at.Line, Column: at.Column}
 }
 
 // text makes a scalar that stands where at stands.
@@ -472,7 +422,10 @@ func text(at *yaml.Node, value string) *yaml.Node {
 }
 
 func add(m, at *yaml.Node, key string, value *yaml.Node) {
-	m.Content = append(m.Content, text(at, key), value)
+	if at.Value != key || at.Kind != yaml.ScalarNode {
+		at = text(at, key)
+	}
+	m.Content = append(m.Content, at, value)
 }
 
 func addUnless(m, at *yaml.Node, key string, value *yaml.Node) {
@@ -529,6 +482,5 @@ func sorted(m map[string]string) []string {
 
 // emptyState reports whether a state names nothing at all.
 func emptyState(n *yaml.Node) bool {
-	return n == nil || n.Tag == "!!null" || n.Kind == yaml.MappingNode && len(n.Content) == 0 ||
-		n.Kind == yaml.ScalarNode && bytes.Equal(bytes.TrimSpace([]byte(n.Value)), []byte("{}"))
+	return n == nil || n.Tag == "!!null" || n.Kind == yaml.ScalarNode && strings.TrimSpace(n.Value) == "{}"
 }
