@@ -398,15 +398,16 @@ func checkStable(t testing.TB, text string) {
 // Size is no reason to fail: neither 100,000 names nor 10,000 parentheses.
 func TestLarge(t *testing.T) {
 	const names = 100_000
+	const nested = 30_000
 	ops := []string{";", "|", "&"}
 	tests := map[string]string{
 		"sequence":          strings.Repeat("a;", names-1) + "a",
 		"either":            strings.Repeat("a|", names-1) + "a",
 		"both":              strings.Repeat("a&", names-1) + "a",
 		"parentheses":       strings.Repeat("(", names) + "a" + strings.Repeat(")", names),
-		"same, nested":      strings.Repeat("a;(", names) + "a" + strings.Repeat(")", names),
-		"alternating":       alternate(names, ops[0], ops[1], true),
-		"alternating, left": alternate(names, ops[1], ops[2], false),
+		"same, nested":      strings.Repeat("a;(", nested) + "a" + strings.Repeat(")", nested),
+		"alternating":       alternate(nested, ops[0], ops[1], true),
+		"alternating, left": alternate(nested, ops[1], ops[2], false),
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
