@@ -58,7 +58,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 // WatchParent makes the command watch for the end of this process by itself, for executables that know EnvParentFD.
 // It is called before Start, at most once a command.
 func WatchParent(cmd *exec.Cmd) error {
-	read, err := parentPipe()
+	lifeline, err := lifeline()
 	if err != nil {
 		return fmt.Errorf("make a pipe for children: %w", err)
 	}
@@ -66,17 +66,14 @@ func WatchParent(cmd *exec.Cmd) error {
 		cmd.Env = os.Environ()
 	}
 	cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", EnvParentFD, 3+len(cmd.ExtraFiles)))
-	cmd.ExtraFiles = append(cmd.ExtraFiles, read)
+	cmd.ExtraFiles = append(cmd.ExtraFiles, lifeline.read)
 	return nil
 }
 
-// lifeline is the end of the pipe that only this process holds; it is never written to nor closed.
-var lifeline *os.File
-
-var parentPipe = sync.OnceValues(func() (*os.File, error) {
-	r, w, err := os.Pipe()
-	lifeline = w
-	return r, err
+// lifeline is a pipe that nobody writes to; children see its end when this process ends.
+var lifeline = sync.OnceValues(func() (l struct{ read, write *os.File }, err error) {
+	l.read, l.write, err = os.Pipe()
+	return l, err
 })
 
 // PID is the process id, also after the end.

@@ -160,7 +160,8 @@ func lockRun(name, path string) (unlock func(), err error) {
 		}
 		return nil, fmt.Errorf("cluster %q is in use by %s", name, holder)
 	}
-	if err := f.Truncate(0); err == nil {
+	err = f.Truncate(0)
+	if err == nil {
 		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 	if err != nil {
