@@ -193,8 +193,9 @@ func (v *invariant) unevaluated(err error, detail string) record.Finding {
 	}
 }
 
-// WaitEventually returns when every eventually has held at some moment between from and its within after that, or its time is up, which
-// is a finding. It looks at what was recorded since from, and at what comes.
+// WaitEventually returns when every eventually has held at some moment since from, or its within is over, which is a finding. It looks at
+// what was recorded since from, and at what comes. The time of within begins with the call: what the plan took away from the controllers
+// must have been given back by then, and from may be long ago when a plan goes on after its workload.
 func (c *Invariants) WaitEventually(ctx context.Context, r *Recorder, from time.Time) []record.Finding {
 	type open struct {
 		*invariant
@@ -202,13 +203,14 @@ func (c *Invariants) WaitEventually(ctx context.Context, r *Recorder, from time.
 		err      error
 	}
 	var pending []*open
+	start := time.Now()
 	for i := range c.all {
 		if v := &c.all[i]; v.word == "eventually" {
 			within := v.Within
 			if within <= 0 {
 				within = defaultWithin
 			}
-			pending = append(pending, &open{invariant: v, deadline: from.Add(within)})
+			pending = append(pending, &open{invariant: v, deadline: start.Add(within)})
 		}
 	}
 	var w world
