@@ -48,6 +48,18 @@ func (d *decoder) parse(data []byte, kind string) *yaml.Node {
 		d.errorf(nil, "the file has %d bytes; %d are the most that is read", len(data), maxFileSize)
 		return nil
 	}
+	// Each node but the first begins with one of these bytes, so what they bound is the memory that parsing takes.
+	separators := 0
+	for _, c := range data {
+		switch c {
+		case '\n', ',', '[', '{', ':':
+			separators++
+		}
+	}
+	if separators > 2*maxNodes {
+		d.errorf(nil, "the file has more lines and items than any %s; %d are the most that is read", kind, 2*maxNodes)
+		return nil
+	}
 	var doc, second yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	if err := decodeNode(dec, &doc); err != nil {
@@ -128,7 +140,7 @@ func (d *decoder) walkable(root *yaml.Node) bool {
 			}
 			sizes[n] = -1
 		}
-		total := 1
+		total := 1 + len(n.Value)/64 // a long text counts too: aliases may repeat it
 		for _, c := range n.Content {
 			total += size(c, depth+1)
 			if total > maxNodes && ok {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -160,6 +161,7 @@ func TestBadFiles(t *testing.T) {
 		{"endless alias", "actions: &a [*a]\n", "f.yaml:1:14: alias *a stands within its own anchor"},
 		{"unknown alias", "actions: *a\n", "f.yaml:1:1: not YAML: unknown anchor 'a' referenced"},
 		{"alias bomb", bomb, "f.yaml:6:4: with its aliases resolved the file has more than 200000 nodes"},
+		{"alias of a long text", "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a, ", 1000) + "]", "f.yaml:2:4: with its aliases resolved the file has more than 200000 nodes"},
 		{"deep", "a: " + strings.Repeat("[", 600) + strings.Repeat("]", 600), "f.yaml:1:504: nested deeper than 500"},
 		{"very deep", strings.Repeat("[", 100_000), "f.yaml:1:1: not YAML: exceeded max depth of 10000"},
 		{"merge key", "actions:\n- <<: {a: 1}\n", "f.yaml:2:3: merge keys (<<) are not read; repeat the fields, or use an alias for the whole an action"},
@@ -173,6 +175,9 @@ func TestBadFiles(t *testing.T) {
 			}
 		})
 	}
+	if _, err := Parse([]byte("actions: ["+strings.Repeat("[],", 300_000)+"]"), "f.yaml"); err == nil || !strings.Contains(err.Error(), "has more lines and items than any plan") {
+		t.Errorf("many items: %v", err)
+	}
 	if _, err := Load("testdata/nowhere.yaml"); err == nil || err.Error() != "testdata/nowhere.yaml: no such file" {
 		t.Errorf("missing file: %v", err)
 	}
@@ -181,5 +186,69 @@ func TestBadFiles(t *testing.T) {
 	}
 	if _, err := Parse(make([]byte, maxFileSize+1), "f.yaml"); err == nil || !strings.Contains(err.Error(), "are the most that is read") {
 		t.Errorf("large file: %v", err)
+	}
+}
+
+// What is malformed on purpose is refused in reasonable time, whatever the YAML package makes of it.
+func TestHostileFiles(t *testing.T) {
+	for name, text := range map[string]string{
+		"braces":        strings.Repeat("{", 9_000),
+		"braces closed": strings.Repeat("{", 9_000) + strings.Repeat("}", 9_000),
+		"sequences":     strings.Repeat("- ", 9_000),
+		"keys":          strings.Repeat("? ", 9_000),
+		"colons":        strings.Repeat("a: ", 100_000),
+		"long scalar":   "testName: " + strings.Repeat("a ", 1_000_000),
+		"long key":      strings.Repeat("a", 1_000_000) + ": 1",
+		"quotes":        strings.Repeat("\"", 100_000),
+		"anchors":       "a: " + strings.Repeat("&a ", 100_000),
+		"many anchors":  strings.Repeat("- &a b\n", 100_000),
+		"comments":      strings.Repeat("# a\n", 100_000) + "actions: []",
+		"documents":     strings.Repeat("---\n", 100_000),
+		"indents":       indented(2_000),
+		"same fields":   strings.Repeat("testName: a\n", 20_000),
+		"tags":          strings.Repeat("!a ", 100_000) + "b",
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			_, err := Parse([]byte(text), "f.yaml")
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("took %s", took)
+			}
+			_ = err
+		})
+	}
+}
+
+func indented(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.Repeat(" ", i) + "a:\n")
+	}
+	return b.String()
+}
+
+func TestCheckResources(t *testing.T) {
+	p, err := Load("testdata/valid-all-actions.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
+	err = p.CheckResources(func(k ResourceKey) error {
+		asked = append(asked, k.String())
+		if k.Type == "database" {
+			return errors.New("not served")
+		}
+		return nil
+	})
+	want := []string{"11:17", "17:26", "76:36", "89:18", "93:18"}
+	var got []string
+	for _, e := range err.(Errors) {
+		got = append(got, fmt.Sprintf("%d:%d", e.Line, e.Col))
+	}
+	if len(asked) != 11 {
+		t.Errorf("asked for %d keys: %v", len(asked), asked)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("places (-want +got):\n%s\n%v", diff, err)
 	}
 }
