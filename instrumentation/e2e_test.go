@@ -7,15 +7,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/trommel-dev/trommel/cluster/embedded"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
@@ -309,6 +312,8 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 		t.Errorf("another client's write is taken for the controller's: %+v", o)
 	}
 
+	verbs(t, ctx, r, client)
+
 	// Held before each point, the object gets no further than there.
 	cached := func(name string) bool {
 		_, err := client.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
@@ -361,6 +366,57 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 		}
 		r.release()
 		seen("copier", wire.ControllerWrite, wire.Create, name+"-copy")
+	}
+}
+
+// verbs checks what is reported of each kind of write.
+func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMapInterface) {
+	t.Helper()
+	from := len(r.all)
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "verbs", Labels: map[string]string{"verbs": "true"}}}
+	if _, err := client.Create(ctx, o, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	r.wait("all verbs", func() bool {
+		got = nil
+		for _, e := range r.all[from:] {
+			o := e.Observation
+			if o.Point != wire.ControllerWrite {
+				continue
+			}
+			name := o.Name
+			if rest, ok := strings.CutPrefix(name, "generated-"); ok && rest != "" {
+				name = "generated-*"
+			}
+			var object struct{ Data map[string]string }
+			if len(o.Object) > 0 {
+				if err := json.Unmarshal(o.Object, &object); err != nil {
+					t.Fatalf("%s: %v", o.Object, err)
+				}
+			}
+			got = append(got, fmt.Sprintf("%s %s %s %s/%s/%s code=%d object=%t %s", o.Phase, o.Operation, o.Kind, o.Resource, o.Namespace, name, o.Code, len(o.Object) > 0, object.Data["patched"]))
+		}
+		return len(got) >= 14
+	})
+	want := []string{
+		"before create configmap configmaps/default/ code=0 object=true ",
+		"after create configmap configmaps/default/generated-* code=201 object=true ",
+		"before patch configmap configmaps/default/verbs code=0 object=true yes",
+		"after patch configmap configmaps/default/verbs code=200 object=true yes",
+		"before apply configmap configmaps/default/applied code=0 object=true ",
+		"after apply configmap configmaps/default/applied code=201 object=true ",
+		"before create configmap configmaps/default/untyped code=0 object=true ",
+		"after create configmap configmaps/default/untyped code=201 object=true ",
+		"before create configmap configmaps/default/untyped code=0 object=true ",
+		"after create configmap configmaps/default/untyped code=409 object=false ",
+		"before delete configmap configmaps/default/applied code=0 object=false ",
+		"after delete configmap configmaps/default/applied code=200 object=false ",
+		"before deleteCollection configmap configmaps/default/ code=0 object=false ",
+		"after deleteCollection configmap configmaps/default/ code=200 object=false ",
+	}
+	if diff := cmp.Diff(want, got[:len(want)]); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -33,8 +34,8 @@ func (m *moduleInfo) source() (version, dir string, local bool) {
 	if m.Replace.Version == "" {
 		return m.Version, m.Replace.Dir, true
 	}
-	// A fork's own version numbers say nothing of what is in it.
-	if m.Replace.Path != m.Path && !semver.IsValid(m.Replace.Version) {
+	// A fork's own version numbers say nothing of what is in it; what it stands for does.
+	if m.Replace.Path != m.Path {
 		return m.Version, m.Replace.Dir, false
 	}
 	return m.Replace.Version, m.Replace.Dir, false
@@ -68,18 +69,154 @@ func generate(root, dir string, command *goCommand) (*generatedModule, error) {
 		return nil, err
 	}
 	g := &generatedModule{goMod: filepath.Join(dir, "go.mod"), build: command}
-	data, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	file, sum, err := readModule(root)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(g.goMod, data, 0o644); err != nil {
-		return nil, err
+	return g, g.write(file, sum)
+}
+
+func (g *generatedModule) write(file *modfile.File, sum []byte) error {
+	file.Cleanup()
+	text, err := file.Format()
+	if err != nil {
+		return err
 	}
-	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err := os.WriteFile(g.goMod, text, 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(sumOf(g.goMod), sum, 0o644)
+}
+
+// readModule reads the go.mod and go.sum in root. The other modules of a workspace, which the build does without, are
+// replaced by their folders.
+func readModule(root string) (*modfile.File, []byte, error) {
+	name := filepath.Join(root, "go.mod")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := modfile.Parse(name, data, nil)
+	if err != nil {
+		return nil, nil, inputErrorf("%v", err)
+	}
+	sum, err := readSum(filepath.Join(root, "go.sum"))
+	if err != nil {
+		return nil, nil, err
+	}
+	work := workspaceOf(root)
+	if work == "" {
+		return file, sum, nil
+	}
+	if data, err = os.ReadFile(work); err != nil {
+		return nil, nil, err
+	}
+	w, err := modfile.ParseWork(work, data, nil)
+	if err != nil {
+		return nil, nil, inputErrorf("%v", err)
+	}
+	dir := filepath.Dir(work)
+	var members []string
+	for _, use := range w.Use {
+		path := use.Path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		members = append(members, path)
+	}
+	if !slices.Contains(members, root) {
+		return file, sum, nil // a workspace of others
+	}
+	sums := []string{work + ".sum"}
+	for _, path := range members {
+		if path == root {
+			continue
+		}
+		other, err := os.ReadFile(filepath.Join(path, "go.mod"))
+		if err != nil {
+			return nil, nil, inputErrorf("%s: %v", work, err)
+		}
+		modulePath := modfile.ModulePath(other)
+		if err := replace(file, modulePath, "", path, ""); err != nil {
+			return nil, nil, err
+		}
+		if !requires(file, modulePath, "") {
+			if err := file.AddRequire(modulePath, "v0.0.0"); err != nil {
+				return nil, nil, err
+			}
+		}
+		sums = append(sums, filepath.Join(path, "go.sum"))
+	}
+	for _, r := range w.Replace {
+		to := r.New.Path
+		if r.New.Version == "" && !filepath.IsAbs(to) {
+			to = filepath.Join(dir, to)
+		}
+		if err := replace(file, r.Old.Path, r.Old.Version, to, r.New.Version); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, name := range sums {
+		more, err := readSum(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		sum = append(sum, more...)
+	}
+	return file, sum, nil
+}
+
+// readSum reads a go.sum, if there is one, so that another may follow it.
+func readSum(name string) ([]byte, error) {
+	sum, err := os.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return g, os.WriteFile(sumOf(g.goMod), sum, 0o644)
+	if len(sum) > 0 && sum[len(sum)-1] != '\n' {
+		sum = append(sum, '\n')
+	}
+	return sum, nil
+}
+
+// workspaceOf finds the workspace file that the go command would use in root.
+func workspaceOf(root string) string {
+	if work := os.Getenv("GOWORK"); work != "" {
+		if work == "off" {
+			return ""
+		}
+		return work
+	}
+	for d := root; ; d = filepath.Dir(d) {
+		name := filepath.Join(d, "go.work")
+		if _, err := os.Stat(name); err == nil {
+			return name
+		}
+		if d == filepath.Dir(d) {
+			return ""
+		}
+	}
+}
+
+// replace puts one module in the place of another, whatever the file says of it so far.
+func replace(file *modfile.File, oldPath, oldVersion, newPath, newVersion string) error {
+	for _, r := range append([]*modfile.Replace(nil), file.Replace...) {
+		if r.Old.Path == oldPath && (oldVersion == "" || r.Old.Version == oldVersion) {
+			if err := file.DropReplace(r.Old.Path, r.Old.Version); err != nil {
+				return err
+			}
+		}
+	}
+	return file.AddReplace(oldPath, oldVersion, newPath, newVersion)
+}
+
+// requires tells whether the file requires at least that version of a module.
+func requires(file *modfile.File, path, version string) bool {
+	for _, r := range file.Require {
+		if r.Mod.Path == path && semver.Compare(r.Mod.Version, version) >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (g *generatedModule) flags() []string { return []string{"-mod=mod", "-modfile=" + g.goMod} }
@@ -135,60 +272,30 @@ func (g *generatedModule) download(ctx context.Context, m *moduleInfo) error {
 
 // replaceWith puts patched copies in the place of modules and adds the hook.
 func (g *generatedModule) replaceWith(root, hookDir string, copies map[string]string) error {
-	data, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	file, sum, err := readModule(root)
 	if err != nil {
 		return err
 	}
-	file, err := modfile.Parse(filepath.Join(root, "go.mod"), data, nil)
-	if err != nil {
-		return inputErrorf("%v", err)
-	}
-	copies[hookModule] = hookDir
-	for _, r := range file.Replace {
-		if _, ok := copies[r.Old.Path]; ok {
-			if err := file.DropReplace(r.Old.Path, r.Old.Version); err != nil {
-				return err
-			}
-		}
-	}
 	for _, path := range sortedKeys(copies) {
-		if err := file.AddReplace(path, "", copies[path], ""); err != nil {
+		if err := replace(file, path, "", copies[path], ""); err != nil {
 			return err
 		}
+	}
+	if err := replace(file, hookModule, "", hookDir, ""); err != nil {
+		return err
 	}
 	if err := file.AddRequire(hookModule, hookVersion); err != nil {
 		return err
 	}
-	has := false
-	for _, r := range file.Require {
-		if r.Mod.Path == yamuxModule {
-			has = semver.Compare(r.Mod.Version, yamuxVersion) >= 0
-		}
-	}
-	if !has {
+	if !requires(file, yamuxModule, yamuxVersion) {
 		if err := file.AddRequire(yamuxModule, yamuxVersion); err != nil {
 			return err
 		}
 	}
-	file.Cleanup()
-	text, err := file.Format()
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(g.goMod, text, 0o644); err != nil {
-		return err
-	}
-	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	for _, line := range yamuxSums {
 		if !bytes.Contains(sum, []byte(line)) {
-			if len(sum) > 0 && sum[len(sum)-1] != '\n' {
-				sum = append(sum, '\n')
-			}
 			sum = append(sum, line+"\n"...)
 		}
 	}
-	return os.WriteFile(sumOf(g.goMod), sum, 0o644)
+	return g.write(file, sum)
 }

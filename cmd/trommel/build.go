@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -102,15 +102,16 @@ func explainPoints(out io.Writer, result *instrumentation.Result) error {
 	return w.Flush()
 }
 
-// progressLine shows the newest line of a build: over the one before on a terminal, one by one where the phase changes
-// elsewhere.
+// progressLine shows the newest line of a build: over the one before on a terminal, one every few seconds elsewhere.
 type progressLine struct {
 	out      io.Writer
 	terminal bool
 	width    int
-	last     string
+	last     time.Time
 	dirty    bool
 }
+
+const plainProgressEvery = 5 * time.Second
 
 func newProgressLine(out io.Writer) *progressLine {
 	p := &progressLine{out: out}
@@ -130,10 +131,9 @@ func (p *progressLine) line(text string) {
 		p.dirty = true
 		return
 	}
-	phase, _, _ := strings.Cut(text, " ")
-	if phase != p.last {
-		p.last = phase
-		fmt.Fprintf(p.out, "%s: %s\n", filepath.Base(os.Args[0]), phase)
+	if time.Since(p.last) >= plainProgressEvery {
+		p.last = time.Now()
+		fmt.Fprintf(p.out, "trommel: %s\n", text)
 	}
 }
 

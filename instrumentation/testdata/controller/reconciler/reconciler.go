@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -21,6 +22,9 @@ func (c *Copier) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	var from corev1.ConfigMap
 	if err := c.Get(ctx, req.NamespacedName, &from); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if from.Labels["verbs"] == "true" {
+		return ctrl.Result{}, c.verbs(ctx, &from)
 	}
 	if from.Labels["copy"] != "true" {
 		return ctrl.Result{}, nil
@@ -43,4 +47,33 @@ func (c *Copier) copy(ctx context.Context, from *corev1.ConfigMap) error {
 	}
 	present.Data = from.Data
 	return c.Update(ctx, &present)
+}
+
+// verbs makes one write of each kind, in an order that the tests know.
+func (c *Copier) verbs(ctx context.Context, from *corev1.ConfigMap) error {
+	generated := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: from.Namespace, GenerateName: "generated-", Labels: map[string]string{"generated": "true"}}}
+	if err := c.Create(ctx, generated); err != nil {
+		return err
+	}
+	if err := c.Patch(ctx, from.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"patched":"yes"}}`))); err != nil {
+		return err
+	}
+	untyped := func(name string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": from.Namespace, "name": name},
+		}}
+	}
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(untyped("applied")), client.FieldOwner("copier")); err != nil {
+		return err
+	}
+	if err := c.Create(ctx, untyped("untyped")); err != nil {
+		return err
+	}
+	if err := c.Create(ctx, untyped("untyped")); client.IgnoreAlreadyExists(err) != nil {
+		return err
+	}
+	if err := c.Delete(ctx, untyped("applied")); err != nil {
+		return err
+	}
+	return c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(from.Namespace), client.MatchingLabels{"generated": "true"})
 }

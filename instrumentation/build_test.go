@@ -1,0 +1,249 @@
+package instrumentation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/coordinator/monitor"
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+)
+
+// tree describes every file below a folder: content, mode and time of change.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		content := ""
+		if d.Type().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			content = string(data)
+		}
+		files[path] = fmt.Sprintf("%s %s %s", info.Mode(), info.ModTime(), content)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+var copyCall = instrumentation.AnnotatedCall{
+	Name: "copy", Package: "example.com/controller/reconciler", Receiver: "*Copier", Function: "copy",
+}
+
+func TestBuildLeavesTheTreeAsItIs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles a controller")
+	}
+	dir := filepath.Join("testdata", "controller")
+	before := tree(t, dir)
+	config := instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{copyCall}}
+	result, err := instrumentation.Build(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two builds at once, with nothing to build.
+	began := time.Now()
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			again, err := instrumentation.Build(t.Context(), config)
+			if err != nil {
+				t.Error(err)
+			} else if !again.Cached || again.Binary != result.Binary {
+				t.Errorf("nothing changed, but %+v", again)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("two builds with nothing to build: %s", time.Since(began))
+	after := tree(t, dir)
+	for path := range after {
+		if after[path] != before[path] {
+			t.Errorf("%s was changed", path)
+		}
+		delete(before, path)
+	}
+	for path := range before {
+		t.Errorf("%s is gone", path)
+	}
+
+	// The binary shows its points before its main has done anything.
+	m, err := monitor.Listen(monitor.Config{Address: "unix://" + filepath.Join(t.TempDir(), "s"), Token: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	cmd := exec.Command(result.Binary)
+	cmd.Env = append(os.Environ(), "KUBECONFIG=/nonexistent", wire.EnvCoordinator+"="+m.Addr(), wire.EnvToken+"=secret", wire.EnvIdentity+"=copier")
+	if err := cmd.Run(); err == nil {
+		t.Error("the controller ran without a cluster")
+	}
+	e := <-m.Events()
+	if !e.Started || len(e.Session.Manifest.Points) != len(result.Manifest.Points) || len(result.Manifest.Points) < 12 {
+		t.Errorf("handshake %+v, built with %+v", e.Session, result.Manifest)
+	}
+	points := map[wire.Point]bool{}
+	for _, p := range e.Session.Manifest.Points {
+		points[p.Point] = true
+	}
+	for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile, wire.AnnotatedCall} {
+		if !points[p] {
+			t.Errorf("no point %s in the manifest", p)
+		}
+	}
+}
+
+func write(t *testing.T, dir string, files map[string]string) string {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestBuildSaysWhatIsWrong(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := write(t, filepath.Join(dir, "empty"), nil)
+	if err := os.MkdirAll(empty, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	alien := write(t, filepath.Join(dir, "alien"), map[string]string{
+		"go.mod": "module example.com/alien\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() {}\n", "lib/lib.go": "package lib\n",
+	})
+	old := write(t, filepath.Join(dir, "old"), map[string]string{
+		"go.mod": "module example.com/old\n\ngo 1.16\n\nrequire k8s.io/client-go v0.19.0\n", "main.go": "package main\n\nfunc main() {}\n",
+	})
+	for _, tc := range []struct {
+		name   string
+		config instrumentation.BuildConfig
+		want   string
+		slow   bool
+	}{
+		{"no folder", instrumentation.BuildConfig{Dir: filepath.Join(dir, "none")}, "lstat " + filepath.Join(dir, "none") + ": no such file or directory", false},
+		{"no module", instrumentation.BuildConfig{Dir: empty}, "no go.mod in " + empty + " or above it", false},
+		{"no main package", instrumentation.BuildConfig{Dir: alien, Package: "./lib"}, "package example.com/alien/lib in " + filepath.Join(alien, "lib") + " is no main package", false},
+		{"many packages", instrumentation.BuildConfig{Dir: alien, Package: "./..."}, `"./..." in ` + alien + " is 2 packages: want the one main package", false},
+		{"no client-go", instrumentation.BuildConfig{Dir: alien}, "the module in " + alien + " does not use k8s.io/client-go: there is nothing to observe", false},
+		{"client-go too old", instrumentation.BuildConfig{Dir: old}, "k8s.io/client-go v0.19.0 is too old: the oldest version that can be observed is v0.20.0", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.slow && testing.Short() {
+				t.Skip("downloads modules")
+			}
+			tc.config.CacheDir = filepath.Join(dir, "cache")
+			_, err := instrumentation.Build(t.Context(), tc.config)
+			var input *instrumentation.InputError
+			if !errors.As(err, &input) || err.Error() != tc.want {
+				t.Errorf("got  %v\nwant %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestBuildShowsWhatTheCompilerSays(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles a controller")
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "controller"))); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, map[string]string{"broken.go": "package main\n\nvar broken int = \"x\"\n"})
+	_, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir})
+	var compile *instrumentation.CompileError
+	if !errors.As(err, &compile) {
+		t.Fatalf("got %v, want a CompileError", err)
+	}
+	if want := `./broken.go:3:18: cannot use "x" (untyped string constant) as int value in variable declaration`; !strings.Contains(compile.Output, want) {
+		t.Errorf("output %q, want %q in it", compile.Output, want)
+	}
+
+	if err := os.Remove(filepath.Join(dir, "broken.go")); err != nil {
+		t.Fatal(err)
+	}
+	missing := copyCall
+	missing.Function = "Copy"
+	_, err = instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{missing}})
+	if want := `annotated call "copy": package example.com/controller/reconciler has no function (*Copier).Copy`; err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	missing.Package = "example.com/controller/none"
+	_, err = instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{missing}})
+	if want := `annotated call "copy": no package "example.com/controller/none"`; err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+func TestBuildEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := instrumentation.Build(ctx, instrumentation.BuildConfig{Dir: filepath.Join("testdata", "controller")})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestOlderVersionsBuild compiles what the golden files show. It takes minutes without a warm build cache and runs only
+// where TROMMEL_TEST_VERSIONS is set.
+func TestOlderVersionsBuild(t *testing.T) {
+	if os.Getenv("TROMMEL_TEST_VERSIONS") == "" {
+		t.Skip("TROMMEL_TEST_VERSIONS is not set")
+	}
+	dirs, err := filepath.Glob(filepath.Join("testdata", "versions", "*"))
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("%v, %v", dirs, err)
+	}
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			before := tree(t, dir)
+			result, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for path, now := range tree(t, dir) {
+				if now != before[path] {
+					t.Errorf("%s was changed", path)
+				}
+			}
+			points := map[wire.Point]int{}
+			for _, p := range result.Manifest.Points {
+				points[p.Point]++
+			}
+			for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile} {
+				if points[p] == 0 {
+					t.Errorf("no point %s", p)
+				}
+			}
+		})
+	}
+}
