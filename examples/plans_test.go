@@ -44,7 +44,10 @@ func TestPlans(t *testing.T) {
 		{example: database, plan: "interrupted-resize", variant: "fixed", want: pass},
 
 		{example: statefulset, plan: "kill-between-creations", want: pass},
+		{example: statefulset, plan: "missed-scale", want: pass},
 		{example: statefulset, plan: "missed-deletion", want: pass},
+		{example: statefulset, plan: "late-scale", want: bug, findings: []string{"invariant wanted-pods-are-kept:"},
+			reason: "it acts on the scaling down before it hears of the scaling up"},
 		{example: statefulset, plan: "stale-restart", want: bug, findings: []string{"invariant wanted-pods-are-kept:"},
 			reason: "it acts on the StatefulSet of the past; the mitigation compares with the process's own writes, and this one has written nothing"},
 		{example: statefulset, plan: "stale-restart", variant: "unmitigated", want: bug, findings: []string{"invariant wanted-pods-are-kept:"}},
