@@ -17,6 +17,7 @@ import (
 type Expr struct {
 	root  *term
 	names int
+	terms int // at most
 }
 
 // operator says how the kids of a term are joined. Higher binds tighter.

@@ -22,15 +22,15 @@ type graphTerm struct {
 // Graph compiles the expression.
 func (e *Expr) Graph() *Graph {
 	g := &Graph{expr: e, names: make([]string, 0, e.names), nodes: make([]int32, 0, e.names)}
-	g.terms = make([]graphTerm, 0, 2*e.names)
+	g.terms = make([]graphTerm, 0, e.terms)
 	type pending struct {
-		t    *term
-		up   int32
-		prev int32 // the sibling before, -1 for the first
+		t  *term
+		up int32
 	}
 	// A stack of kids still to place, the next one on top; each learns its elder sibling from last.
-	stack := []pending{{e.root, -1, -1}}
-	last := make([]int32, 0, 2*e.names) // by term: the kid placed last
+	stack := make([]pending, 1, 16)
+	stack[0] = pending{e.root, -1}
+	last := make([]int32, 0, e.terms) // by term: the kid placed last
 	for len(stack) > 0 {
 		p := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
@@ -52,7 +52,7 @@ func (e *Expr) Graph() *Graph {
 			continue
 		}
 		for i := len(p.t.kids) - 1; i >= 0; i-- {
-			stack = append(stack, pending{t: p.t.kids[i], up: at})
+			stack = append(stack, pending{p.t.kids[i], at})
 		}
 	}
 	return g

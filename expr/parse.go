@@ -3,8 +3,8 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
-	"text/scanner"
 	"unicode"
 	"unicode/utf8"
 
@@ -20,28 +20,25 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Offset, e.Message) }
 
-// tokens is the lexer. It gives a name, or a single character, a token; blanks are skipped.
+// tokens is the lexer, in participle's terms; see definition.
 //
 // The grammar below it is written out and not given to participle as tags of a struct. Participle walks such a
 // grammar by recursion, some ten frames of reflection a parenthesis, and keeps every token: 10,000 parentheses cost it
 // tens of megabytes of stack, and 1,000 names several times the 200 microseconds that we allow. Three binding
 // strengths need no more than the stack of frames in parse.
-var tokens = lexer.NewTextScannerLexer(func(s *scanner.Scanner) {
-	s.Mode = scanner.ScanIdents
-	s.IsIdentRune = func(r rune, _ int) bool { return nameRune(r) }
-})
+var tokens lexer.StringDefinition = definition{}
 
 // Parse reads an expression. The error is an *Error.
 func Parse(text string) (*Expr, error) {
 	if ValidName(text) {
 		// Nearly all expressions are a single name.
-		return &Expr{root: &term{op: leaf, name: text}, names: 1}, nil
+		return &Expr{root: &term{op: leaf, name: text}, names: 1, terms: 1}, nil
 	}
-	lex, err := tokens.Lex("", strings.NewReader(text))
+	lex, err := tokens.LexString("", text)
 	if err != nil {
 		return nil, &Error{Message: err.Error()}
 	}
-	e, problem := parse(lex)
+	e, problem := parse(lex, 1+strings.Count(text, ";")+strings.Count(text, "|")+strings.Count(text, "&"))
 	if problem != nil {
 		problem.Offset = min(problem.Offset, len(text))
 		return nil, problem
@@ -61,12 +58,14 @@ type frame struct {
 type operands struct {
 	terms []*term
 	slab  []term
+	made  int // terms in all
 }
 
 func (o *operands) newTerm(t term) *term {
 	if len(o.slab) == cap(o.slab) {
-		o.slab = make([]term, 0, 2*cap(o.slab)+16)
+		o.slab = make([]term, 0, cap(o.slab)+16)
 	}
+	o.made++
 	o.slab = append(o.slab, t)
 	return &o.slab[len(o.slab)-1]
 }
@@ -96,9 +95,10 @@ func (o *operands) result(f *frame) {
 	o.join(sequence, f.start[sequence])
 }
 
-func parse(lex lexer.Lexer) (*Expr, *Error) {
+// parse reads the tokens of an expression with, as far as its operators tell, so many names.
+func parse(lex lexer.Lexer, expected int) (*Expr, *Error) {
 	names := 0
-	var stack operands
+	stack := operands{terms: make([]*term, 0, expected), slab: make([]term, 0, expected+expected/4+1)}
 	frames := []frame{{}}
 	wantOperand := true
 	for {
@@ -123,15 +123,15 @@ func parse(lex lexer.Lexer) (*Expr, *Error) {
 				return nil, &Error{top.open, `"(" is never closed`}
 			}
 			stack.result(top)
-			return &Expr{root: flatten(stack.terms[0]), names: names}, nil
-		case wantOperand && tok.Type == scanner.Ident:
+			return &Expr{root: flatten(stack.terms[0]), names: names, terms: stack.made}, nil
+		case wantOperand && tok.Type == tokName:
 			stack.terms = append(stack.terms, stack.newTerm(term{op: leaf, name: tok.Value, offset: offset}))
 			names++
 			wantOperand = false
 		case wantOperand && tok.Type == '(':
 			n := len(stack.terms)
 			frames = append(frames, frame{open: offset, start: [leaf]int{n, n, n}})
-		case tok.Type != scanner.Ident && !strings.Contains(";|&()", tok.Value):
+		case tok.Type != tokName && !strings.Contains(";|&()", tok.Value):
 			return nil, &Error{offset, fmt.Sprintf(`unexpected %q: a name consists of letters, digits, "_", "-" and "."`, tok.Value)}
 		case wantOperand:
 			return nil, &Error{offset, fmt.Sprintf(`%q stands where a name or "(" should stand`, tok.Value)}
@@ -193,6 +193,74 @@ func flatten(root *term) *term {
 		}
 	}
 	return root
+}
+
+// tokName is the type of a name. Any other character is a token of its own, with the character as its type.
+const tokName lexer.TokenType = -2
+
+// definition defines the tokens: names and single characters, with blanks between them. Participle's own lexers are
+// made of regular expressions, or copy each token; this one takes no memory at all.
+type definition struct{}
+
+var _ lexer.Definition = definition{}
+
+// Symbols implements lexer.Definition.
+func (definition) Symbols() map[string]lexer.TokenType {
+	return map[string]lexer.TokenType{"EOF": lexer.EOF, "Name": tokName}
+}
+
+// Lex implements lexer.Definition.
+func (d definition) Lex(filename string, r io.Reader) (lexer.Lexer, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	return d.LexString(filename, string(text))
+}
+
+// LexString implements lexer.StringDefinition.
+func (definition) LexString(filename, text string) (lexer.Lexer, error) {
+	return &scanner{filename: filename, text: text}, nil
+}
+
+// scanner gives the tokens of a text. Their positions are all in line 1: an expression's lines are the business of
+// whoever knows the file that it stands in.
+type scanner struct {
+	filename, text string
+	at             int
+}
+
+// Next implements lexer.Lexer.
+func (s *scanner) Next() (lexer.Token, error) {
+	for s.at < len(s.text) && (s.text[s.at] == ' ' || s.text[s.at] == '\n' || s.text[s.at] == '\t' || s.text[s.at] == '\r') {
+		s.at++
+	}
+	start := s.at
+	pos := lexer.Position{Filename: s.filename, Offset: start, Line: 1, Column: start + 1}
+	if start == len(s.text) {
+		return lexer.EOFToken(pos), nil
+	}
+	for s.at < len(s.text) {
+		r, size := rune(s.text[s.at]), 1
+		if r >= utf8.RuneSelf {
+			if r, size = utf8.DecodeRuneInString(s.text[s.at:]); r == utf8.RuneError && size == 1 {
+				if s.at > start {
+					break // the name before it is a token yet
+				}
+				return lexer.Token{}, participle.Errorf(pos, "invalid UTF-8 encoding")
+			}
+		}
+		if nameRune(r) {
+			s.at += size
+			continue
+		}
+		if s.at == start {
+			s.at += size
+			return lexer.Token{Type: lexer.TokenType(r), Value: s.text[start:s.at], Pos: pos}, nil
+		}
+		break
+	}
+	return lexer.Token{Type: tokName, Value: s.text[start:s.at], Pos: pos}, nil
 }
 
 // nameRune reports whether r may stand in a name.
