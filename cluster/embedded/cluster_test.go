@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -415,4 +416,26 @@ func TestInfrastructureIsStartedAgain(t *testing.T) {
 		return err
 	})
 	awaitRunningPod(t, client, "default", "web-0")
+}
+
+func TestCloseEndsEveryGoroutine(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	binary, err := clustertest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := embedded.Start(t.Context(), embedded.Config{Binary: binary, APIServers: 2, Nodes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Errorf("closed twice: %v", err)
+	}
+	if err := c.StartAPIServer(t.Context(), "apiserver-1"); err == nil || err.Error() != "start apiserver-1: the cluster is closed" {
+		t.Errorf("start in a closed cluster: %v", err)
+	}
+	goleak.VerifyNone(t, before)
 }

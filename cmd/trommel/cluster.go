@@ -37,6 +37,8 @@ func newClusterCommand(s streams) *cobra.Command {
 		Example: `  trommel cluster up
   trommel cluster status
   trommel cluster down`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newClusterUpCommand(s), newClusterStatusCommand(s), newClusterDownCommand(s))
 	return cmd
@@ -94,6 +96,9 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 	}
 	if _, err := embedded.RegistryFile(up.config.Name, ".json"); err != nil {
 		return &exitError{exitUsage, err}
+	}
+	if _, err := embedded.Attach(ctx, up.config.Name); err == nil {
+		return &exitError{exitCannotRun, fmt.Errorf("cluster %q is running already; trommel cluster down%s ends it", up.config.Name, nameFlag(up.config.Name))}
 	}
 	if up.config.Binary == "" {
 		show := newProgressLine(s.err)
@@ -227,6 +232,7 @@ func (up *clusterUp) spawn(logFile string) (cmd *exec.Cmd, report io.ReadCloser,
 	}
 	defer write.Close()
 	cmd = exec.Command(self, up.args()...)
+	cmd.Args[0] = os.Args[0] // an executable may go by its name
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{write}
 	cmd.Env = append(os.Environ(), envReadyFD+"=3")
