@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -436,4 +437,94 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return string(s.b)
+}
+
+// TestControllerManagerIsObserved runs a controller that nobody wrote for us: no controller-runtime, protobuf on the wire.
+func TestControllerManagerIsObserved(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	controlPlane, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := embedded.Start(ctx, embedded.Config{Binary: controlPlane.Binary, APIServers: 1, Nodes: -1, DisableControllers: []string{"statefulset-controller"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	address, token := c.Rendezvous()
+	r := record(t, address, token)
+	var rules []wire.Rule
+	for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite} {
+		rules = append(rules, bothPhases(wire.Rule{Point: p, Kind: "statefulset", Resource: "statefulsets", Group: "apps", Name: "web"})...)
+		rules = append(rules, bothPhases(wire.Rule{Point: p, Kind: "pod", Resource: "pods", Name: "web-*"})...)
+	}
+	r.monitor.SetRules(ctx, map[string][]wire.Rule{"manager": rules})
+	kubeconfig, err := c.Kubeconfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	manager := filepath.Join(dir, "kube-controller-manager")
+	if err := os.Symlink(controlPlane.Binary, manager); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, manager, "--kubeconfig", kubeconfig, "--controllers", "statefulset-controller", "--leader-elect=false", "--secure-port=0")
+	cmd.Env = append(os.Environ(), wire.EnvCoordinator+"="+address, wire.EnvToken+"="+token, wire.EnvIdentity+"=manager")
+	var log syncBuffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cancel()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("kube-controller-manager:\n%s", log.String())
+		}
+	}()
+	r.wait("the controller manager's hook is there", func() bool { return r.sessions["manager"] != nil })
+
+	config, err := c.RESTConfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{"app": "web"}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+			},
+		},
+	}
+	if _, err := kubernetes.NewForConfigOrDie(config).AppsV1().StatefulSets("default").Create(ctx, set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"before controllerRecv create statefulset web object=true live=false code=0",
+		"after controllerRecv create statefulset web object=true live=false code=0",
+		"before controllerRead get statefulset web object=false live=false code=0",
+		"after controllerRead get statefulset web object=true live=false code=0",
+		"before controllerWrite create pod web-0 object=true live=false code=0",
+		"after controllerWrite create pod web-0 object=true live=false code=201",
+		"after controllerRecv create pod web-0 object=true live=false code=0",
+		"before controllerWrite update statefulset web/status object=true live=false code=0",
+		"after controllerWrite update statefulset web/status object=true live=false code=200",
+	} {
+		r.wait(want, func() bool {
+			return r.find("manager", func(o *wire.Observation) bool {
+				name := o.Name
+				if o.Subresource != "" {
+					name += "/" + o.Subresource
+				}
+				return want == fmt.Sprintf("%s %s %s %s %s object=%t live=%t code=%d", o.Phase, o.Point, o.Operation, o.Kind, name, len(o.Object) > 0, o.Live, o.Code)
+			}) != nil
+		})
+	}
 }
