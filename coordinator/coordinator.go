@@ -434,7 +434,9 @@ func (c *Coordinator) step(ctx context.Context, e record.Event) {
 	c.seq++
 	e.Seq = c.seq
 	e.Time = time.Now()
-	c.last = e.Time
+	if e.SessionEnd == nil { // a controller that crashes over and over brings no plan forward
+		c.last = e.Time
+	}
 	if err := c.config.Recorder.Event(e); err != nil && c.err == nil {
 		c.err = fmt.Errorf("write run record: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/oracle"
@@ -58,6 +59,9 @@ func (r *runner) judgeHistory(ctx context.Context, recorder *oracle.Recorder) er
 			return fmt.Errorf("write run record: %w", err)
 		}
 	}
+	for _, gap := range recorder.Gaps() {
+		r.add(record.Finding{Oracle: record.OracleHistory, Title: gap, Time: time.Now()})
+	}
 	invariants, err := oracle.Compile(r.Suite.Invariants)
 	if err != nil {
 		return &UserError{err}
@@ -73,7 +77,10 @@ func (r *runner) judgeProcesses(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("status of controller %q: %w", c.Name, err)
 		}
-		r.processes = append(r.processes, processes...)
+		// An exit before the workload is a matter of the cluster's start: the controller has come up since.
+		processes = slices.DeleteFunc(processes, func(p cluster.Process) bool {
+			return !p.Running() && p.Ended.Before(r.meta.WorkloadStart)
+		})
 		r.add(oracle.Exits(processes)...)
 	}
 	return nil

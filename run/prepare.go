@@ -45,7 +45,10 @@ func (r *runner) instrumented() []string {
 func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, path := range r.Suite.Manifests {
-		list, err := objects.Read(filepath.Join(filepath.Dir(r.Suite.File), path))
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(r.Suite.File), path)
+		}
+		list, err := objects.Read(path)
 		if err != nil {
 			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
 		}
@@ -74,7 +77,13 @@ func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructur
 }
 
 func (r *runner) applyManifest(ctx context.Context, u *unstructured.Unstructured) error {
-	if _, err := r.objects.Apply(ctx, u); err != nil {
+	// What a webhook or a definition is not ready for yet is tried again.
+	retry, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Step)
+	defer cancel()
+	if err := objects.Retry(retry, func(ctx context.Context) error {
+		_, err := r.objects.Apply(ctx, u)
+		return err
+	}); err != nil {
 		err = fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
 		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) || errors.Is(err, objects.ErrNotServed) {
 			return &UserError{err}
@@ -222,7 +231,48 @@ func (r *runner) startControllers(ctx context.Context, own map[string][]*unstruc
 			return err
 		}
 	}
+	return r.awaitAlive(ctx)
+}
+
+// alive is how long controllers must live to count as started. The hook connects before main runs, so a session alone says little.
+const alive = 300 * time.Millisecond
+
+// awaitAlive returns when every controller has lived for a moment, or an error when one keeps exiting.
+func (r *runner) awaitAlive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
+	defer cancel()
+	for _, c := range r.Suite.Controllers {
+		for {
+			processes, err := r.cluster.Processes().Status(ctx, c.Name)
+			if err != nil {
+				return fmt.Errorf("status of controller %q: %w", c.Name, err)
+			}
+			if err := exitsAtOnce(c.Name, processes); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(processes, func(p cluster.Process) bool { return p.Running() && time.Since(p.Started) >= alive }) {
+				break
+			}
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+				return r.notConnected(ctx, c.Name)
+			}
+		}
+	}
 	return nil
+}
+
+// exitsAtOnce is an error when the controller has ended by itself more than once: one early exit may be a matter of a cluster that is
+// not quite there, more are the controller's.
+func exitsAtOnce(name string, processes []cluster.Process) error {
+	exits := slices.DeleteFunc(slices.Clone(processes), func(p cluster.Process) bool { return p.Running() || p.Planned })
+	if len(exits) < 2 {
+		return nil
+	}
+	p := exits[len(exits)-1]
+	return fmt.Errorf("controller %q exits at once (exit code %d, %d starts); the end of its log:\n%s",
+		name, p.ExitCode, len(processes), oracleTail(p))
 }
 
 // awaitController returns when the controller runs and, if instrumented, has had more than `after` sessions and has one now. A controller
@@ -251,20 +301,11 @@ func (r *runner) awaitController(ctx context.Context, name string, instrumented 
 		if err != nil {
 			continue // the deadline tells
 		}
-		var exits []cluster.Process
-		for _, p := range processes {
-			if p.Running() && !instrumented {
-				return nil
-			}
-			if !p.Running() && !p.Planned {
-				exits = append(exits, p)
-			}
+		if !instrumented && slices.ContainsFunc(processes, cluster.Process.Running) {
+			return nil
 		}
-		// One early exit may be a matter of a cluster that is not quite there; more are the controller's.
-		if len(exits) >= 2 {
-			p := exits[len(exits)-1]
-			return fmt.Errorf("controller %q exits at once (exit code %d, %d starts); the end of its log:\n%s",
-				name, p.ExitCode, len(processes), oracleTail(p))
+		if err := exitsAtOnce(name, processes); err != nil {
+			return err
 		}
 	}
 }

@@ -106,7 +106,6 @@ type runner struct {
 	undo        []func(context.Context) error // teardown, run in reverse order
 	phase       string
 	phaseStart  time.Time
-	processes   []cluster.Process // of all controllers, at the end
 }
 
 func (r *runner) close() error {
@@ -281,14 +280,22 @@ func (r *runner) exercise(ctx context.Context) error {
 	r.meta.WorkloadEnd = time.Now()
 	timedOut := planCtx.Err() != nil && ctx.Err() == nil
 	if err != nil && !timedOut {
+		if errors.Is(err, objects.ErrNotServed) {
+			err = &UserError{err}
+		}
 		return fmt.Errorf("workload: %w", err)
 	}
 	r.add(findings...)
 	var stuck string
-	if timedOut {
+	switch {
+	case timedOut:
 		stuck = context.Cause(planCtx).Error()
-	} else if stuck, err = r.awaitPlan(planCtx); err != nil {
-		return err
+	case len(findings) > 0:
+		stuck = "the workload failed" // what the plan still waits for need not come any more
+	default:
+		if stuck, err = r.awaitPlan(planCtx); err != nil {
+			return err
+		}
 	}
 
 	r.enter("oracles")

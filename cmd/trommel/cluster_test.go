@@ -66,9 +66,17 @@ func TestCluster(t *testing.T) {
 			e.Setenv("COPIER", copier)
 			return os.MkdirAll(filepath.Join(e.WorkDir, "copier"), 0o755)
 		}
-		testscript.Run(t, p)
+		files, err := filepath.Glob(filepath.Join("testdata", "cluster", "*.txtar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// One after the other: a cluster has one coordinator at a time. testscript itself would run them in parallel.
+		p.Dir = ""
+		for _, file := range files {
+			p.Files = []string{file}
+			t.Run(filepath.Base(file), func(t *testing.T) { testscript.Run(t, p) })
+		}
 	})
-	// The scripts run in parallel to each other where they can; what follows needs them done.
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, trommel, name, copier) })
 	t.Run("killed in mid-pause", func(t *testing.T) { testKilledInMidPause(t, trommel, name, copier) })
 }

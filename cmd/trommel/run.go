@@ -80,7 +80,7 @@ func (o *runOptions) load(file string) (*loaded, error) {
 			return nil, err
 		}
 		if p.Suite != "" {
-			suiteFile = filepath.Join(filepath.Dir(file), p.Suite)
+			suiteFile = besides(file, p.Suite)
 		}
 	}
 	suite, err := plan.LoadSuite(suiteFile)
@@ -189,11 +189,11 @@ func runPlan(ctx context.Context, s streams, o *runOptions, l *loaded) (code int
 	if err != nil {
 		code := exitCannotRun
 		var input *instrumentation.InputError
-		if errors.As(err, &input) {
-			code = exitUsage
-		}
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			err = errors.New("interrupted")
+		case errors.As(err, &input):
+			code = exitUsage
 		}
 		fmt.Fprintf(s.err, "trommel: %v\n", err)
 		return code, dir
@@ -264,7 +264,7 @@ func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]r
 				calls = append(calls, instrumentation.AnnotatedCall{Name: a.Name, Package: a.Package, Receiver: a.Receiver, Function: a.Function})
 			}
 			result, err := instrumentation.Build(groupCtx, instrumentation.BuildConfig{
-				Dir: filepath.Join(filepath.Dir(suite.File), c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
+				Dir: besides(suite.File, c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
 				LDFlags: c.Build.LDFlags, Env: c.Build.Env, AnnotatedCalls: calls,
 				Progress: func(text string) { console.Info(c.Name + ": " + text) },
 			})
@@ -282,11 +282,7 @@ func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]r
 		c := &suite.Controllers[i]
 		switch {
 		case c.Build == nil:
-			path := c.Binary
-			if !filepath.IsAbs(path) {
-				path = filepath.Join(filepath.Dir(suite.File), path)
-			}
-			abs, err := filepath.Abs(path)
+			abs, err := filepath.Abs(besides(suite.File, c.Binary))
 			if err != nil {
 				return nil, "", err
 			}
@@ -304,6 +300,14 @@ func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]r
 		}
 	}
 	return binaries, controlPlane.Binary, nil
+}
+
+// besides resolves a path of a suite, which is relative to the suite's folder.
+func besides(suite, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(suite), path)
 }
 
 // component gives a component of the control plane binary, which goes by the name it is called by, a name of its own.

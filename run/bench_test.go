@@ -1,0 +1,132 @@
+package run_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/cluster/embedded"
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/run"
+)
+
+// quiet is a Console for nobody.
+type quiet struct{}
+
+func (quiet) Fired(int, *plan.Action, string)    {}
+func (quiet) Completed(int, *plan.Action, error) {}
+func (quiet) Held(*record.Observation, string)   {}
+func (quiet) Phase(string)                       {}
+func (quiet) Info(string)                        {}
+func (quiet) Finding(record.Finding)             {}
+
+// benchmarkPlan restarts the controller of instrumentation/testdata when it has written, and waits for its successor's first reconcile.
+const benchmarkPlan = `
+testName: restart
+actions:
+- actionType: restartController
+  trigger:
+    definitions:
+    - triggerName: reconciled
+      condition: {triggerType: onObjectCreation, resourceKey: configmap/default/first}
+      observationPoint: {timing: afterControllerRecv, observeBy: controller}
+    expression: reconciled
+- actionType: patch
+  resourceKey: configmap/default/first
+  patch: {data: {seen: "true"}}
+  trigger:
+    definitions:
+    - triggerName: successor
+      condition: {triggerType: onReconcile}
+      observationPoint: {timing: beforeReconcile, observeBy: controller}
+    expression: successor
+`
+
+const benchmarkSuite = `
+controllers:
+- name: controller
+  build: {dir: %s}
+  watchList: false
+workloads:
+  create:
+  - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: first, namespace: default}}
+  - wait: {resourceKey: configmap/default/first, condition: 'has(object.data) && object.data.seen == "true"', timeout: 30s}
+`
+
+// BenchmarkPlan runs a whole plan on a cluster of its own, everything built. It prints the run's overhead outside the workload, and the
+// time from a controller's SIGKILL to its successor's first reconcile: all of it, and the part between the SIGKILL and the
+// successor's handshake, which is Trommel's and the process's start; the rest is the controller's own way to its first reconcile.
+func BenchmarkPlan(b *testing.B) {
+	ctx := context.Background()
+	controlPlane, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	controller, err := instrumentation.Build(ctx, instrumentation.BuildConfig{Dir: "../instrumentation/testdata/controller"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	dir := b.TempDir()
+	source, err := filepath.Abs("../instrumentation/testdata/controller")
+	if err != nil {
+		b.Fatal(err)
+	}
+	suiteFile := filepath.Join(dir, plan.SuiteFile)
+	planFile := filepath.Join(dir, "restart.yaml")
+	write(b, suiteFile, fmt.Sprintf(benchmarkSuite, source))
+	write(b, planFile, benchmarkPlan)
+
+	var overhead, total, own time.Duration
+	n := 0
+	for b.Loop() {
+		suite, err := plan.LoadSuite(suiteFile)
+		if err != nil {
+			b.Fatal(err)
+		}
+		p, err := plan.Load(planFile)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := p.Validate(suite); err != nil {
+			b.Fatal(err)
+		}
+		recordDir := filepath.Join(b.TempDir(), "record")
+		meta, err := run.Run(ctx, run.Config{
+			Plan: p, Suite: suite, RecordDir: recordDir, Console: quiet{},
+			Binaries: []run.Binary{{Path: controller.Binary, Manifest: &controller.Manifest}},
+			Cluster: func(ctx context.Context) (cluster.Cluster, error) {
+				return embedded.Start(ctx, embedded.Config{Binary: controlPlane.Binary})
+			},
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if meta.Verdict != record.Pass {
+			b.Fatalf("%s: %s", meta.Verdict, meta.Reason)
+		}
+		r, err := record.Open(recordDir)
+		if err != nil {
+			b.Fatal(err)
+		}
+		overhead += meta.Ended.Sub(meta.Started) - meta.WorkloadEnd.Sub(meta.WorkloadStart)
+		total += r.Actions[1].Fired.Sub(r.Actions[0].Began)
+		own += r.Actions[0].Done.Sub(r.Actions[0].Began)
+		n++
+	}
+	b.ReportMetric(overhead.Seconds()/float64(n), "s-overhead/plan")
+	b.ReportMetric(float64(total.Milliseconds())/float64(n), "ms-SIGKILL-to-reconcile")
+	b.ReportMetric(float64(own.Milliseconds())/float64(n), "ms-SIGKILL-to-handshake")
+}
+
+func write(b *testing.B, file, text string) {
+	b.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		b.Fatal(err)
+	}
+}
