@@ -9,8 +9,8 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// celCostLimit bounds one evaluation; it is some milliseconds.
-const celCostLimit = 1_000_000
+// celCostLimit bounds one evaluation; it is some tens of milliseconds.
+const celCostLimit = 200_000
 
 // newCELEnv is CEL as the plan language has it: numbers of different types compare by value, optional fields
 // (object.?status.?phase.orValue("")), and the string and set functions of CEL's extension library.
