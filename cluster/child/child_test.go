@@ -195,8 +195,12 @@ func awaitGone(t *testing.T, pids []int) {
 
 // alive does not count a process that only waits to be reaped by somebody else.
 func alive(pid int) bool {
-	if err := syscall.Kill(pid, 0); err != nil {
+	if syscall.Kill(pid, 0) != nil {
 		return false
+	}
+	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		_, rest, _ := strings.Cut(string(text), ") ")
+		return !strings.HasPrefix(rest, "Z")
 	}
 	out, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
 	return err == nil && !strings.HasPrefix(strings.TrimSpace(string(out)), "Z")

@@ -98,9 +98,14 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 	return a, nil
 }
 
+// readyTimeout is far more than an API server needs on a machine that is busy.
+const readyTimeout = 2 * time.Minute
+
 // awaitReady returns when the API server's /readyz is ok.
 func (a *apiServer) awaitReady(ctx context.Context) error {
 	defer a.client.CloseIdleConnections()
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %s", readyTimeout))
+	defer cancel()
 	err := a.whileRunning(ctx, func(ctx context.Context) error {
 		return poll(ctx, func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -65,6 +65,9 @@ type Cluster struct {
 
 var _ cluster.Cluster = (*Cluster)(nil)
 
+// startTimeout bounds Start for callers whose context has no end.
+const startTimeout = 3 * time.Minute
+
 // Start starts a cluster and returns when all API servers are ready, service accounts work and the process node is
 // registered. When it fails, or ctx ends before, nothing is left. The cluster outlives ctx; it ends with Close.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
@@ -76,7 +79,9 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if c.dir, err = newRunDir(config.Dir); err != nil {
 		return nil, err
 	}
-	if err := c.start(ctx); err != nil {
+	startCtx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not up after %s", startTimeout))
+	defer cancel()
+	if err := c.start(startCtx); err != nil {
 		_ = c.Close(context.WithoutCancel(ctx))
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", context.Cause(ctx), err)
@@ -403,7 +408,7 @@ func poll(ctx context.Context, f func(context.Context) error) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%w; last: %w", ctx.Err(), last)
+			return fmt.Errorf("%w; last: %w", context.Cause(ctx), last)
 		}
 	}
 }

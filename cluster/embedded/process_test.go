@@ -197,6 +197,43 @@ func TestParentKilledLeavesNothingRunning(t *testing.T) {
 	checkNothingLeft(t, h.dir)
 }
 
+// Where the kernel does not end a component with its parent, the component sees to it.
+func TestComponentWatchesParent(t *testing.T) {
+	binary, err := clustertest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := shortDir(t)
+	cmd := exec.Command(binary, "etcd", "--data-dir="+dir+"/data", "--listen-client-urls=unix://"+dir+"/client",
+		"--advertise-client-urls=http://127.0.0.1:1", "--listen-peer-urls=unix://"+dir+"/peer")
+	cmd.Env = append(os.Environ(), "TROMMEL_PARENT_FD=3")
+	cmd.ExtraFiles = []*os.File{read}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read.Close()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	clustertest.Eventually(t, func(context.Context) error {
+		_, err := os.Stat(dir + "/client")
+		return err
+	})
+	write.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if cmd.ProcessState.ExitCode() != 1 {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("still runs")
+	}
+}
+
 func TestCloseLeavesNothing(t *testing.T) {
 	h := startHelper(t, "own")
 	h.end(t)

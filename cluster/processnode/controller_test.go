@@ -301,3 +301,23 @@ func TestSameNameAgain(t *testing.T) {
 		t.Errorf("output %q", got)
 	}
 }
+
+// BenchmarkRestart is the time from SIGKILL of a controller to its successor's exec.
+func BenchmarkRestart(b *testing.B) {
+	ctx, node := context.Background(), shared.Processes()
+	pod := shellPod("bench", "exec sleep 1000", controller("bench"))
+	if _, err := client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	if err := node.Start(ctx, "bench"); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := node.Kill(ctx, "bench"); err != nil {
+			b.Fatal(err)
+		}
+		if err := node.Start(ctx, "bench"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
@@ -121,6 +122,7 @@ func (up *clusterUp) serve(ctx context.Context, s streams) error {
 	if err != nil {
 		return &exitError{exitCannotRun, err}
 	}
+	up.config.Logger = slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if report == nil {
 		up.config.Progress = func(line string) { fmt.Fprintln(s.err, line) }
 	} else {
