@@ -3,6 +3,7 @@ package instrumentation
 import (
 	"fmt"
 	"go/ast"
+	gobuild "go/build"
 	"os"
 	"path"
 	"path/filepath"
@@ -102,7 +103,11 @@ func annotateModule(files map[string]*source, module, version, original, dir str
 		}
 		var names []string
 		for _, e := range entries {
-			if strings.HasSuffix(e.Name(), ".go") && !strings.HasSuffix(e.Name(), "_test.go") {
+			if strings.HasSuffix(e.Name(), "_test.go") {
+				continue
+			}
+			// Another system's version of the function is none of this build's.
+			if ok, err := gobuild.Default.MatchFile(filepath.Join(original, filepath.FromSlash(rel)), e.Name()); err == nil && ok && strings.HasSuffix(e.Name(), ".go") {
 				names = append(names, path.Join(rel, e.Name()))
 			}
 		}

@@ -51,13 +51,19 @@ var copyCall = instrumentation.AnnotatedCall{
 	Name: "copy", Package: "example.com/controller/reconciler", Receiver: "*Copier", Function: "copy",
 }
 
+// annotated are calls in the main module and in a dependency.
+var annotated = []instrumentation.AnnotatedCall{
+	copyCall,
+	{Name: "logger", Package: "github.com/go-logr/zapr", Function: "NewLogger"},
+}
+
 func TestBuildLeavesTheTreeAsItIs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles a controller")
 	}
 	dir := filepath.Join("testdata", "controller")
 	before := tree(t, dir)
-	config := instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{copyCall}}
+	config := instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: annotated}
 	result, err := instrumentation.Build(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -210,40 +216,5 @@ func TestBuildEndsWithItsContext(t *testing.T) {
 	_, err := instrumentation.Build(ctx, instrumentation.BuildConfig{Dir: filepath.Join("testdata", "controller")})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestOlderVersionsBuild compiles what the golden files show. It takes minutes without a warm build cache and runs only
-// where TROMMEL_TEST_VERSIONS is set.
-func TestOlderVersionsBuild(t *testing.T) {
-	if os.Getenv("TROMMEL_TEST_VERSIONS") == "" {
-		t.Skip("TROMMEL_TEST_VERSIONS is not set")
-	}
-	dirs, err := filepath.Glob(filepath.Join("testdata", "versions", "*"))
-	if err != nil || len(dirs) == 0 {
-		t.Fatalf("%v, %v", dirs, err)
-	}
-	for _, dir := range dirs {
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			before := tree(t, dir)
-			result, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for path, now := range tree(t, dir) {
-				if now != before[path] {
-					t.Errorf("%s was changed", path)
-				}
-			}
-			points := map[wire.Point]int{}
-			for _, p := range result.Manifest.Points {
-				points[p.Point]++
-			}
-			for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile} {
-				if points[p] == 0 {
-					t.Errorf("no point %s", p)
-				}
-			}
-		})
 	}
 }

@@ -165,10 +165,8 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	controller, err := instrumentation.Build(ctx, instrumentation.BuildConfig{
-		Dir: filepath.Join("testdata", "controller"),
-		AnnotatedCalls: []instrumentation.AnnotatedCall{
-			{Name: "copy", Package: "example.com/controller/reconciler", Receiver: "*Copier", Function: "copy"},
-		},
+		Dir:            filepath.Join("testdata", "controller"),
+		AnnotatedCalls: annotated,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +279,12 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	if o.Reconciler != "copier" || o.Request != "default/first" || o.Code != 201 || data(o.Object) != "v1 ConfigMap 1" || o.Resource != "configmaps" || o.Kind != "configmap" {
 		t.Errorf("write: %+v, object %s", o, o.Object)
 	}
-	o = seen("copier", wire.AnnotatedCall, "", "")
+	seen("copier", wire.AnnotatedCall, "", "")
+	called := func(name string) *wire.Observation {
+		return r.find("copier", func(o *wire.Observation) bool { return o.CallName == name && o.Phase == wire.After })
+	}
+	r.wait("call of the logger", func() bool { return called("logger") != nil })
+	r.wait("call of copy", func() bool { o = called("copy"); return o != nil })
 	if o.CallName != "copy" || o.Reconciler != "copier" || o.Request != "default/first" {
 		t.Errorf("annotated call: %+v", o)
 	}
@@ -525,6 +528,136 @@ func TestControllerManagerIsObserved(t *testing.T) {
 				}
 				return want == fmt.Sprintf("%s %s %s %s %s object=%t live=%t code=%d", o.Phase, o.Point, o.Operation, o.Kind, name, len(o.Object) > 0, o.Live, o.Code)
 			}) != nil
+		})
+	}
+}
+
+// TestOlderVersionsAreObserved builds controllers of other times and watches each point fire. It compiles for many minutes
+// without a warm build cache and runs only where TROMMEL_TEST_VERSIONS is set.
+func TestOlderVersionsAreObserved(t *testing.T) {
+	if os.Getenv("TROMMEL_TEST_VERSIONS") == "" {
+		t.Skip("TROMMEL_TEST_VERSIONS is not set")
+	}
+	dirs, err := filepath.Glob(filepath.Join("testdata", "versions", "*"))
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("%v, %v", dirs, err)
+	}
+	ctx := t.Context()
+	binaries := map[string]string{}
+	for _, dir := range dirs {
+		before := tree(t, dir)
+		result, err := instrumentation.Build(ctx, instrumentation.BuildConfig{Dir: dir})
+		if err != nil {
+			t.Errorf("%s: %v", dir, err)
+			continue
+		}
+		binaries[filepath.Base(dir)] = result.Binary
+		for path, now := range tree(t, dir) {
+			if now != before[path] {
+				t.Errorf("%s was changed", path)
+			}
+		}
+	}
+	controlPlane, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := embedded.Start(ctx, embedded.Config{Binary: controlPlane.Binary, APIServers: 1, Nodes: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	config, err := c.RESTConfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
+	kubeconfig, err := c.Kubeconfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, token := c.Rendezvous()
+	r := record(t, address, token)
+	rules := map[string][]wire.Rule{}
+	for name := range binaries {
+		for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite} {
+			rules[name] = append(rules[name], bothPhases(wire.Rule{Point: p, Kind: "configmap", Resource: "configmaps", Namespace: "default"})...)
+		}
+		rules[name] = append(rules[name], bothPhases(wire.Rule{Point: wire.Reconcile})...)
+	}
+	r.monitor.SetRules(ctx, rules)
+	for _, dir := range dirs {
+		name := filepath.Base(dir)
+		if binaries[name] == "" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			r.t = t
+			ctx, cancel := context.WithCancel(ctx)
+			cmd := exec.CommandContext(ctx, binaries[name])
+			cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, wire.EnvCoordinator+"="+address, wire.EnvToken+"="+token, wire.EnvIdentity+"="+name)
+			var log syncBuffer
+			cmd.Stdout, cmd.Stderr = &log, &log
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				cancel()
+				_ = cmd.Wait()
+				if t.Failed() {
+					t.Logf("controller:\n%s", log.String())
+				}
+			}()
+			object := strings.ReplaceAll(name, ".", "-")
+			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: object, Labels: map[string]string{"copy": "true"}}}
+			r.wait("connected", func() bool { return r.sessions[name] != nil })
+			if _, err := client.Create(ctx, o, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{
+				"controllerRecv create configmap " + object,
+				"reconcile   " + object,
+				"controllerRead get configmap " + object,
+				"controllerWrite create configmap " + object + "-copy",
+				"controllerRecv create configmap " + object + "-copy",
+			} {
+				for _, phase := range []wire.Phase{wire.Before, wire.After} {
+					r.wait(string(phase)+" "+want, func() bool {
+						return r.find(name, func(o *wire.Observation) bool {
+							known := o.Point == wire.ControllerRecv || o.Request == "default/"+object && o.ReconcileID != ""
+							return known && o.Phase == phase && want == fmt.Sprintf("%s %s %s %s", o.Point, o.Operation, o.Kind, o.Name)
+						}) != nil
+					})
+				}
+			}
+			// Held ahead of its informer, an update gets to no reader.
+			r.holding(func(o *wire.Observation) bool {
+				return o.Point == wire.ControllerRecv && o.Phase == wire.Before && o.Operation == wire.Update && o.Name == object
+			})
+			var from int
+			r.wait("", func() bool { from = len(r.all); return true })
+			if _, err := client.Patch(ctx, object, types.MergePatchType, []byte(`{"data":{"a":"2"}}`), metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			r.wait("held", func() bool { return len(r.held) > 0 })
+			time.Sleep(100 * time.Millisecond)
+			r.wait("", func() bool {
+				for _, e := range r.all[from:] {
+					if e.Observation.Point == wire.Reconcile && e.Observation.Name == object && e.Session.Identity == name {
+						t.Error("reconciled although its informer was held")
+					}
+				}
+				return true
+			})
+			r.release()
+			r.wait("reconciled after the release", func() bool {
+				for _, e := range r.all[from:] {
+					if e.Observation.Point == wire.Reconcile && e.Observation.Name == object && e.Session.Identity == name {
+						return true
+					}
+				}
+				return false
+			})
 		})
 	}
 }

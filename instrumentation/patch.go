@@ -452,8 +452,8 @@ func (h *helper) expand(dir string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// declared lists what a package declares at top level, types with their fields as Type.field, and the names that its
-// files select from other packages of interest.
+// declared lists what a package declares at top level: functions, types, generic types also as Type[], and fields as
+// Type.field.
 func declared(dir string) (map[string]bool, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
