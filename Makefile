@@ -25,7 +25,7 @@ build: ## build bin/trommel
 	go build -o bin/trommel ./cmd/trommel
 
 .PHONY: test
-test: ## run all tests of all modules; TESTFLAGS=-short leaves out those that start control planes
+test: ## run all tests of all modules; with TESTFLAGS=-short without the long ones
 	@# Built ahead, as it takes minutes the first time and says how far it is.
 	$(if $(filter -short,$(TESTFLAGS)),,go run ./cmd/trommel build --control-plane)
 	@# One package at a time: control planes of several at once run into each other's timeouts on two cores. Compiled together.
