@@ -188,13 +188,31 @@ func (c *Coordinator) do(ctx context.Context, f func(run context.Context)) error
 	}
 }
 
-// Begin starts the plan: the first action's trigger is enabled.
+// Begin starts the plan: the first action's trigger is enabled. Actions that are to be carried out at once (trigger type none) are
+// complete when it returns, unless they are asynchronous or have to wait first: a plan that begins with a pause begins paused.
 func (c *Coordinator) Begin(ctx context.Context) error {
-	return c.do(ctx, func(ctx context.Context) {
+	if err := c.do(ctx, func(ctx context.Context) {
 		c.began = true
 		c.last = time.Now()
 		c.carryOut(ctx, c.machine.Start())
-	})
+	}); err != nil {
+		return err
+	}
+	for {
+		changed, err := c.Changed(ctx)
+		if err != nil {
+			return err
+		}
+		var atOnce bool
+		if err := c.do(ctx, func(context.Context) { atOnce = c.machine.AtOnce() }); err != nil || !atOnce {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // End ends the plan: every pause ends, everything is released, no further action is fired. Processes report nothing more.
@@ -547,8 +565,8 @@ func (c *Coordinator) complete(ctx context.Context, done completion) {
 		c.err = fmt.Errorf("write run record: %w", err)
 	}
 	c.done = append(c.done, done.index)
-	c.step(ctx, record.Event{Completed: &done.index})
 	c.config.Watcher.Completed(done.index, a, done.err)
+	c.step(ctx, record.Event{Completed: &done.index})
 	c.changed()
 }
 

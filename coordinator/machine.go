@@ -136,6 +136,11 @@ func (m *Machine) Done() bool { return !slices.Contains(m.finished, false) }
 // Fired is the number of actions whose triggers were satisfied.
 func (m *Machine) Fired() int { return m.next }
 
+// AtOnce reports whether a synchronous action is being carried out that has nothing to wait for before.
+func (m *Machine) AtOnce() bool {
+	return m.blocked >= 0 && m.plan.Actions[m.blocked].WaitBefore == 0
+}
+
 // WaitsForTimer reports whether the awaited trigger can still be satisfied, or be brought nearer, by a timeout alone, or an
 // action is being carried out: then the plan goes on without any observation.
 func (m *Machine) WaitsForTimer() bool {

@@ -265,10 +265,10 @@ func (r *runner) exercise(ctx context.Context) error {
 	planCtx, cancel := context.WithTimeoutCause(ctx, r.Suite.Timeouts.Plan,
 		fmt.Errorf("workload and plan took longer than the suite's timeouts.plan (%s)", r.Suite.Timeouts.Plan))
 	defer cancel()
-	r.meta.WorkloadStart = time.Now()
-	if err := r.coordinator.Begin(ctx); err != nil {
+	if err := r.coordinator.Begin(planCtx); err != nil {
 		return err
 	}
+	r.meta.WorkloadStart = time.Now()
 	kubeconfig, err := r.cluster.Kubeconfig(r.steadyAPIServer())
 	if err != nil {
 		return err

@@ -75,16 +75,19 @@ func (o *runOptions) load(file string) (*loaded, error) {
 		return nil, err
 	}
 	suiteFile := o.suite
+	if suiteFile == "" && p.Suite != "" {
+		suiteFile = besides(file, p.Suite)
+	}
 	if suiteFile == "" {
 		if suiteFile, err = plan.FindSuite(file); err != nil {
 			return nil, err
 		}
-		if p.Suite != "" {
-			suiteFile = besides(file, p.Suite)
-		}
 	}
 	suite, err := plan.LoadSuite(suiteFile)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.Validate(suite); err != nil {
 		return nil, err
 	}
 	variant := o.variant
@@ -95,9 +98,6 @@ func (o *runOptions) load(file string) (*loaded, error) {
 		if suite, err = suite.WithVariant(variant); err != nil {
 			return nil, err
 		}
-	}
-	if err := p.Validate(suite); err != nil {
-		return nil, err
 	}
 	return &loaded{p, suite, variant}, nil
 }

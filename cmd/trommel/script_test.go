@@ -39,12 +39,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
 	}
-	err := ts.Exec(args[1], args[2:]...)
-	code := "0"
-	if err != nil {
-		code = exitCode(err)
-	}
-	if code != args[0] {
+	if code := exitCode(ts.Exec(args[1], args[2:]...)); code != args[0] {
 		ts.Fatalf("%v: exit code %s, want %s", args[1:], code, args[0])
 	}
 }

@@ -12,6 +12,11 @@ func subcommands(s streams) []*cobra.Command {
 		newRunCommand(s),
 		newBuildCommand(s),
 		newClusterCommand(s),
+		newValidateCommand(s),
+		newExplainCommand(s),
+		newGraphCommand(s),
+		newConvertCommand(s),
+		newSchemaCommand(s),
 		newReplayCommand(s),
 		newVersionCommand(s),
 	}
