@@ -153,7 +153,8 @@ type ExecStep struct {
 // (the new state; the last one for a deletion), oldObject (null for a creation), event ("created", "updated",
 // "deleted") and objects (all recorded objects as they stand after the event, a list). Without On they are evaluated
 // after every event, with object and oldObject null.
-// Eventually is evaluated over objects alone and must hold at some moment between the workload's end and Within after it.
+// Eventually is evaluated over objects alone and must hold at some moment after the workload's end; Within counts from when both the workload and the
+// plan are over.
 type Invariant struct {
 	Name       string
 	On         *ResourceKey

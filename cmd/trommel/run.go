@@ -87,6 +87,9 @@ func (o *runOptions) load(file string) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := available(suite); err != nil {
+		return nil, err
+	}
 	if err := p.Validate(suite); err != nil {
 		return nil, err
 	}
@@ -100,6 +103,17 @@ func (o *runOptions) load(file string) (*loaded, error) {
 		}
 	}
 	return &loaded{p, suite, variant}, nil
+}
+
+// available refuses what a suite may say and this version cannot do.
+func available(suite *plan.Suite) error {
+	if t := suite.Cluster.Type; t != "" && t != "embedded" {
+		return fmt.Errorf("%s: cluster type %q cannot be used yet; this version of trommel runs plans on its embedded cluster", suite.File, t)
+	}
+	if v := suite.Cluster.KubernetesVersion; v != "" && v != instrumentation.KubernetesVersion {
+		return fmt.Errorf("%s: kubernetesVersion %s cannot be used yet; this version of trommel has %s", suite.File, v, instrumentation.KubernetesVersion)
+	}
+	return nil
 }
 
 func runPlans(ctx context.Context, s streams, o *runOptions) error {

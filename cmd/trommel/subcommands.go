@@ -18,6 +18,7 @@ func subcommands(s streams) []*cobra.Command {
 		newConvertCommand(s),
 		newSchemaCommand(s),
 		newReplayCommand(s),
+		newReportCommand(s),
 		newVersionCommand(s),
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/embedded"
 	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // validateOptions are the flags of `trommel validate`.
@@ -104,6 +105,9 @@ func planFiles(args []string) ([]string, error) {
 		err = filepath.WalkDir(arg, func(path string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
+			}
+			if _, err := os.Stat(filepath.Join(path, record.ObservationsFile)); d.IsDir() && err == nil {
+				return fs.SkipDir // a run record: copies of what was run, away from their manifests
 			}
 			if ext := filepath.Ext(path); d.IsDir() || ext != ".yaml" && ext != ".yml" {
 				return nil
