@@ -456,7 +456,7 @@ func (c *Coordinator) step(ctx context.Context, e record.Event) {
 		c.last = e.Time
 	}
 	if err := c.config.Recorder.Event(e); err != nil && c.err == nil {
-		c.err = fmt.Errorf("write run record: %w", err)
+		c.err = err
 	}
 	c.carryOut(ctx, c.machine.Step(e))
 }
@@ -562,7 +562,7 @@ func (c *Coordinator) complete(ctx context.Context, done completion) {
 		})
 	}
 	if err := c.config.Recorder.Action(*r); err != nil && c.err == nil {
-		c.err = fmt.Errorf("write run record: %w", err)
+		c.err = err
 	}
 	c.done = append(c.done, done.index)
 	c.config.Watcher.Completed(done.index, a, done.err)

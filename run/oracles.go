@@ -56,7 +56,7 @@ func (r *runner) judgeHistory(ctx context.Context, recorder *oracle.Recorder) er
 	}
 	for _, h := range history {
 		if err := r.writer.History(h); err != nil {
-			return fmt.Errorf("write run record: %w", err)
+			return err
 		}
 	}
 	for _, gap := range recorder.Gaps() {

@@ -87,7 +87,7 @@ func Run(ctx context.Context, config Config) (*record.Meta, error) {
 	}
 	r.meta.Ended = time.Now()
 	if closeErr := r.close(); err == nil && closeErr != nil {
-		err = fmt.Errorf("write run record: %w", closeErr)
+		err = closeErr
 		r.meta.Verdict = record.Error
 	}
 	return &r.meta, err
@@ -147,7 +147,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 		defer cancel()
 		for _, f := range slices.Backward(r.undo) {
 			if e := f(ctx); e != nil {
-				r.Logger.Error("teardown", "error", e)
+				r.Logger.Debug("teardown", "error", e)
 				err = errors.Join(err, fmt.Errorf("teardown: %w", e))
 			}
 		}
