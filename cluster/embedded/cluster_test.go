@@ -439,3 +439,23 @@ func TestCloseEndsEveryGoroutine(t *testing.T) {
 	}
 	goleak.VerifyNone(t, before)
 }
+
+// Nobody has to wait for an API server that is about to be killed.
+func TestKillWhileStarting(t *testing.T) {
+	c := clustertest.Start(t, embedded.Config{APIServers: 2, Nodes: 1})
+	if err := c.KillAPIServer(t.Context(), "apiserver-2"); err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan error, 1)
+	go func() { started <- c.StartAPIServer(context.Background(), "apiserver-2") }()
+	time.Sleep(100 * time.Millisecond)
+	if err := c.KillAPIServer(t.Context(), "apiserver-2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-started; err == nil || !strings.Contains(err.Error(), "apiserver-2 was ended by signal 9") {
+		t.Errorf("start: %v", err)
+	}
+	if err := c.StartAPIServer(t.Context(), "apiserver-2"); err != nil {
+		t.Error(err)
+	}
+}

@@ -98,6 +98,14 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 	return a, nil
 }
 
+// shutDown kills the process, also while somebody waits for it to become ready.
+func (a *apiServer) shutDown() {
+	a.kill()
+	a.lifecycle.Lock()
+	defer a.lifecycle.Unlock()
+	a.kill()
+}
+
 // readyTimeout is far more than an API server needs on a machine that is busy.
 const readyTimeout = 2 * time.Minute
 

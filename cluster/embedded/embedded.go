@@ -311,9 +311,7 @@ func (c *Cluster) KillAPIServer(_ context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	a.lifecycle.Lock()
-	defer a.lifecycle.Unlock()
-	a.kill()
+	a.shutDown()
 	return nil
 }
 
@@ -352,11 +350,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 			wg.Go(component.kill)
 		}
 		for _, a := range c.apis {
-			wg.Go(func() {
-				a.lifecycle.Lock()
-				defer a.lifecycle.Unlock()
-				a.kill()
-			})
+			wg.Go(a.shutDown)
 		}
 		wg.Wait()
 		if c.infra != nil {

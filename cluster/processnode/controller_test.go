@@ -63,8 +63,9 @@ func TestKillAndStart(t *testing.T) {
 		t.Errorf("after Kill: %+v", all)
 	}
 	awaitPod(t, ns, "ks", "held", func(p *corev1.Pod) bool {
-		s := p.Status.ContainerStatuses[0]
-		return !isReady(p) && s.State.Waiting != nil && s.State.Waiting.Reason == "Held" && s.LastTerminationState.Terminated.ExitCode == 137
+		s := p.Status.ContainerStatuses
+		return !isReady(p) && len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "Held" &&
+			s[0].LastTerminationState.Terminated.ExitCode == 137
 	})
 	if err := node.Kill(ctx, "ks"); err != nil {
 		t.Errorf("second Kill: %v", err)

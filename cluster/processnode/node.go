@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/trommel-dev/trommel/cluster"
 )
@@ -95,7 +97,9 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 		config: config, client: client, log: config.Logger,
 		pods: map[types.UID]*pod{}, controllers: map[string]*controller{}, changed: make(chan struct{}),
 	}
-	n.ctx, n.cancel = context.WithCancel(context.Background())
+	// client-go logs to standard error where the context does not say otherwise.
+	logging := klog.NewContext(context.Background(), logr.FromSlogHandler(config.Logger.Handler()))
+	n.ctx, n.cancel = context.WithCancel(logging)
 	if err := n.register(ctx); err != nil {
 		n.cancel()
 		return nil, fmt.Errorf("register process node %q: %w", config.Name, err)

@@ -58,9 +58,9 @@ func TestRestartPolicy(t *testing.T) {
 		t.Errorf("OnFailure: %d restarts, want 2", n)
 	}
 	awaitPod(t, ns, "always", "3 restarts, the last waiting for its back-off", func(p *corev1.Pod) bool {
-		s := p.Status.ContainerStatuses[0]
-		return s.RestartCount >= 3 && s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff" &&
-			s.LastTerminationState.Terminated != nil
+		s := p.Status.ContainerStatuses
+		return len(s) == 1 && s[0].RestartCount >= 3 && s[0].State.Waiting != nil &&
+			s[0].State.Waiting.Reason == "CrashLoopBackOff" && s[0].LastTerminationState.Terminated != nil
 	})
 }
 
