@@ -17,7 +17,7 @@ import (
 )
 
 // Read decodes the objects of a YAML or JSON file, or of all such files (.yaml, .yml, .json) in and below a folder, in the order of
-// their paths. Errors name the file and, as far as the decoder knows it, the line.
+// their paths. A folder with a kustomization file is built by kustomize instead, as `kubectl apply -k` does. Errors name the file and, as far as the decoder knows it, the line.
 func Read(path string) ([]*unstructured.Unstructured, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -25,6 +25,9 @@ func Read(path string) ([]*unstructured.Unstructured, error) {
 	}
 	files := []string{path}
 	if info.IsDir() {
+		if isKustomization(path) {
+			return kustomize(path)
+		}
 		files = nil
 		err := filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p)) {
