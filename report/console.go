@@ -137,7 +137,6 @@ func (p painter) code(code, text string) string {
 func (p painter) bold(text string) string   { return p.code("1", text) }
 func (p painter) dim(text string) string    { return p.code("2", text) }
 func (p painter) red(text string) string    { return p.code("31", text) }
-func (p painter) green(text string) string  { return p.code("32", text) }
 func (p painter) yellow(text string) string { return p.code("33", text) }
 func (p painter) cyan(text string) string   { return p.code("36", text) }
 

@@ -27,7 +27,6 @@ type waiter struct {
 	last   string                                // the last state of an object that is gone
 	miss   error                                 // why the condition could not be evaluated the last time
 	broken error                                 // why the API server could not be asked the last time
-	done   bool
 }
 
 func (w *waiter) wait(ctx context.Context, r *runner) error {
