@@ -22,21 +22,26 @@ type Console struct {
 	paint painter
 	start time.Time
 	held  map[string]bool // what was said of held observations
+	// progress shows what is about to be written over.
+	progress *ProgressLine
 }
 
 // NewConsole writes to w, in colours where w is a terminal and NO_COLOR is not set.
 func NewConsole(w io.Writer) *Console {
-	return &Console{w: w, paint: newPainter(w), start: time.Now(), held: map[string]bool{}}
+	return &Console{w: w, paint: newPainter(w), start: time.Now(), held: map[string]bool{}, progress: NewProgressLine(w, "")}
 }
 
 // line writes a line; further lines of the text are indented more.
 func (c *Console) line(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	elapsed := fmt.Sprintf("%7.1fs  ", time.Since(c.start).Seconds())
+	c.progress.End()
+	elapsed := c.elapsed()
 	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+strings.Repeat(" ", len(elapsed)+4))
 	fmt.Fprintf(c.w, "%s%s\n", c.paint.dim(elapsed), text)
 }
+
+func (c *Console) elapsed() string { return fmt.Sprintf("%7.1fs  ", time.Since(c.start).Seconds()) }
 
 // Title begins a run: the clock starts anew.
 func (c *Console) Title(text string) {
@@ -52,6 +57,13 @@ func (c *Console) Phase(name string) { c.line(c.paint.bold(name)) }
 
 // Info tells of progress within a phase.
 func (c *Console) Info(text string) { c.line("  " + text) }
+
+// Progress tells how far something has come: on a terminal the next word takes its place, elsewhere it is told now and then.
+func (c *Console) Progress(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.progress.Line(c.elapsed() + "  " + text)
+}
 
 // Fired tells that an action's trigger is satisfied, and by what.
 func (c *Console) Fired(index int, a *plan.Action, by string) {

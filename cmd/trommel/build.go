@@ -4,15 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/report"
 )
 
 func newBuildCommand(s streams) *cobra.Command {
@@ -33,8 +31,8 @@ relative to the folder (default: the folder itself).`,
   trommel build --control-plane -o bin/controlplane`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			show := newProgressLine(s.err)
-			config.Progress = show.line
+			show := report.NewProgressLine(s.err, "trommel: ")
+			config.Progress = show.Line
 			var result *instrumentation.Result
 			var err error
 			if controlPlane {
@@ -44,7 +42,7 @@ relative to the folder (default: the folder itself).`,
 				if len(config.Tags) > 0 || config.LDFlags != "" {
 					return &exitError{exitUsage, errors.New("--tags and --ldflags are for controllers, not for --control-plane")}
 				}
-				result, err = instrumentation.BuildControlPlane(cmd.Context(), instrumentation.ControlPlaneConfig{Output: config.Output, Progress: show.line})
+				result, err = instrumentation.BuildControlPlane(cmd.Context(), instrumentation.ControlPlaneConfig{Output: config.Output, Progress: show.Line})
 			} else {
 				if len(args) > 0 {
 					config.Dir = args[0]
@@ -56,7 +54,7 @@ relative to the folder (default: the folder itself).`,
 				}
 				result, err = instrumentation.Build(cmd.Context(), config)
 			}
-			show.end()
+			show.End()
 			if err != nil {
 				var input *instrumentation.InputError
 				if errors.As(err, &input) {
@@ -100,47 +98,4 @@ func explainPoints(out io.Writer, result *instrumentation.Result) error {
 	}
 	fmt.Fprintf(w, "\nbinary: %s\n", result.Binary)
 	return w.Flush()
-}
-
-// progressLine shows the newest line of a build: over the one before on a terminal, one every few seconds elsewhere.
-type progressLine struct {
-	out      io.Writer
-	terminal bool
-	width    int
-	last     time.Time
-	dirty    bool
-}
-
-const plainProgressEvery = 5 * time.Second
-
-func newProgressLine(out io.Writer) *progressLine {
-	p := &progressLine{out: out}
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		p.terminal = true
-		p.width, _, _ = term.GetSize(int(f.Fd()))
-	}
-	return p
-}
-
-func (p *progressLine) line(text string) {
-	if p.terminal {
-		if p.width > 1 && len(text) > p.width-1 {
-			text = text[:p.width-1]
-		}
-		fmt.Fprintf(p.out, "\r\x1b[K%s", text)
-		p.dirty = true
-		return
-	}
-	if time.Since(p.last) >= plainProgressEvery {
-		p.last = time.Now()
-		fmt.Fprintf(p.out, "trommel: %s\n", text)
-	}
-}
-
-// end leaves the terminal's line empty.
-func (p *progressLine) end() {
-	if p.dirty {
-		fmt.Fprint(p.out, "\r\x1b[K")
-		p.dirty = false
-	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/trommel-dev/trommel/cluster/embedded"
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/report"
 )
 
 // defaultCluster is the name of the cluster that nobody gave one.
@@ -102,9 +103,9 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 		return &exitError{exitCannotRun, fmt.Errorf("cluster %q is running already; trommel cluster down%s ends it", up.config.Name, nameFlag(up.config.Name))}
 	}
 	if up.config.Binary == "" {
-		show := newProgressLine(s.err)
-		built, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{Progress: show.line})
-		show.end()
+		show := report.NewProgressLine(s.err, "trommel: ")
+		built, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{Progress: show.Line})
+		show.End()
 		if err != nil {
 			return &exitError{exitCannotRun, err}
 		}

@@ -261,7 +261,9 @@ func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]r
 	// Two at once share the machine's cores and the Go build cache without harm.
 	group.Go(func() error {
 		var err error
-		controlPlane, err = instrumentation.BuildControlPlane(groupCtx, instrumentation.ControlPlaneConfig{Progress: console.Info})
+		controlPlane, err = instrumentation.BuildControlPlane(groupCtx, instrumentation.ControlPlaneConfig{
+			Progress: func(text string) { console.Progress("control plane: " + text) },
+		})
 		if err != nil {
 			return fmt.Errorf("build control plane: %w", err)
 		}
@@ -280,7 +282,7 @@ func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]r
 			result, err := instrumentation.Build(groupCtx, instrumentation.BuildConfig{
 				Dir: besides(suite.File, c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
 				LDFlags: c.Build.LDFlags, Env: c.Build.Env, AnnotatedCalls: calls,
-				Progress: func(text string) { console.Info(c.Name + ": " + text) },
+				Progress: func(text string) { console.Progress(c.Name + ": " + text) },
 			})
 			if err != nil {
 				return fmt.Errorf("build controller %q: %w", c.Name, err)
