@@ -1,0 +1,108 @@
+package actions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// journal carries out everything by writing it down; what it is told to fail at fails.
+type journal struct {
+	entries []string
+	failAt  string
+}
+
+func (j *journal) note(format string, args ...any) error {
+	entry := fmt.Sprintf(format, args...)
+	j.entries = append(j.entries, entry)
+	if entry == j.failAt {
+		return errors.New("told to fail")
+	}
+	return nil
+}
+
+func (j *journal) Kill(_ context.Context, c string) error           { return j.note("kill %s", c) }
+func (j *journal) Start(_ context.Context, c string) error          { return j.note("start %s", c) }
+func (j *journal) Route(_ context.Context, c, s string) error       { return j.note("route %s to %s", c, s) }
+func (j *journal) CutConnections(_ context.Context, c string) error { return j.note("cut %s", c) }
+func (j *journal) KillAPIServer(_ context.Context, s string) error  { return j.note("kill %s", s) }
+func (j *journal) StartAPIServer(_ context.Context, s string) error { return j.note("start %s", s) }
+func (j *journal) Switch(_ context.Context, i int) error            { return j.note("switch %d", i) }
+func (j *journal) ApplyFile(_ context.Context, file string) error   { return j.note("apply %s", file) }
+func (j *journal) Delete(_ context.Context, k plan.ResourceKey) error {
+	return j.note("delete %s", k)
+}
+func (j *journal) Apply(_ context.Context, o map[string]any) error {
+	return j.note("apply %v", o["kind"])
+}
+func (j *journal) Patch(_ context.Context, k plan.ResourceKey, subresource, typ string, patch any) error {
+	return j.note("patch %s %q %q %v", k, subresource, typ, patch)
+}
+
+func TestActions(t *testing.T) {
+	pod := plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"}
+	for _, test := range []struct {
+		action   plan.Action
+		failAt   string
+		do, undo string
+	}{
+		{action: plan.Action{Type: plan.RestartController, Target: "db"}, do: "kill db, start db", undo: "start db"},
+		{
+			action: plan.Action{Type: plan.RestartController, Target: "db"}, failAt: "kill db",
+			do: "kill db: told to fail", undo: "start db",
+		},
+		{action: plan.Action{Type: plan.KillController, Target: "db"}, do: "kill db", undo: "start db"},
+		{action: plan.Action{Type: plan.StartController, Target: "db"}, do: "start db"},
+		{
+			action: plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectRestart},
+			do:     "kill db, route db to apiserver-2, start db", undo: "start db",
+		},
+		{
+			action: plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectCut},
+			do:     "route db to apiserver-2, cut db",
+		},
+		{action: plan.Action{Type: plan.PauseController}, do: "switch 7"},
+		{action: plan.Action{Type: plan.ResumeController}, do: "switch 7"},
+		{action: plan.Action{Type: plan.PauseAPIServer}, do: "switch 7"},
+		{action: plan.Action{Type: plan.ResumeAPIServer}, do: "switch 7"},
+		{action: plan.Action{Type: plan.KillAPIServer, Target: "apiserver-2"}, do: "kill apiserver-2", undo: "start apiserver-2"},
+		{action: plan.Action{Type: plan.StartAPIServer, Target: "apiserver-2"}, do: "start apiserver-2"},
+		{action: plan.Action{Type: plan.ApplyObject, Manifest: map[string]any{"kind": "Pod"}}, do: "apply Pod"},
+		{action: plan.Action{Type: plan.ApplyObject, ManifestFile: "pod.yaml"}, do: "apply pod.yaml"},
+		{
+			action: plan.Action{Type: plan.PatchObject, ResourceKey: pod, PatchType: "merge", Subresource: "status", Patch: 1},
+			do:     `patch pod/default/a "status" "merge" 1`,
+		},
+		{action: plan.Action{Type: plan.DeleteObject, ResourceKey: pod}, do: "delete pod/default/a"},
+	} {
+		t.Run(string(test.action.Type), func(t *testing.T) {
+			j := &journal{failAt: test.failAt}
+			a, err := New(&test.action, 7, Tools{Controllers: j, APIServers: j, Pauses: j, Objects: j})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = a.Do(context.Background())
+			got := strings.Join(j.entries, ", ")
+			if err != nil {
+				got += ": " + err.Error()
+			}
+			if got != test.do {
+				t.Errorf("do: %s, want %s", got, test.do)
+			}
+			j.entries = nil
+			if err := a.Undo(context.Background()); err != nil {
+				t.Error(err)
+			}
+			if got := strings.Join(j.entries, ", "); got != test.undo {
+				t.Errorf("undo: %s, want %s", got, test.undo)
+			}
+		})
+	}
+	if _, err := New(&plan.Action{Type: "dance"}, 0, Tools{}); err == nil {
+		t.Error("an unknown action was taken")
+	}
+}

@@ -1,0 +1,139 @@
+package deploy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+const manager = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: manager, namespace: system}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: op}}
+  template:
+    metadata: {labels: {app: op}}
+    spec:
+      serviceAccountName: op
+      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: a, operator: In, values: [b]}]}]}}}
+      nodeSelector: {kubernetes.io/arch: arm64}
+      containers:
+      - {name: proxy, image: proxy:1}
+      - {name: manager, image: op:1, args: [--leader-elect], env: [{name: A, value: old}]}
+`
+
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+var target = Target{Coordinator: "unix:///s", Token: "t", Binary: "/bin/op", Instrumented: true}
+
+func TestControllerFromTheManifests(t *testing.T) {
+	other := object(t, `{apiVersion: v1, kind: ServiceAccount, metadata: {name: op, namespace: system}}`)
+	manifests := []*unstructured.Unstructured{other, object(t, manager)}
+	off := false
+	own, rest, err := Controller(&plan.Controller{
+		Name: "op", Deployment: plan.ResourceKey{Type: "deployment", Namespace: "system", Name: "manager"}, Image: "op:1",
+		Args: []string{"--fixed"}, Env: map[string]string{"A": "new"}, APIServer: "apiserver-2", WatchList: &off,
+	}, manifests, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(own) != 1 || len(rest) != 1 || rest[0] != other {
+		t.Fatalf("%d own objects, %d others", len(own), len(rest))
+	}
+	want := object(t, `
+metadata:
+  labels: {app: op}
+  annotations: {trommel.dev/controller: op, trommel.dev/api-server: apiserver-2, binary.trommel.dev/manager: /bin/op}
+spec:
+  serviceAccountName: op
+  nodeSelector: {trommel.dev/process-node: "true"}
+  tolerations: [{key: trommel.dev/process-node, operator: Exists, effect: NoSchedule}]
+  containers:
+  - {name: proxy, image: proxy:1, resources: {}}
+  - name: manager
+    image: op:1
+    resources: {}
+    args: [--leader-elect, --fixed]
+    env:
+    - {name: A, value: new}
+    - {name: KUBE_FEATURE_WatchListClient, value: "false"}
+    - {name: TROMMEL_COORDINATOR, value: "unix:///s"}
+    - {name: TROMMEL_IDENTITY, value: op}
+    - {name: TROMMEL_TOKEN, value: t}
+`).Object
+	got, _, _ := unstructured.NestedMap(own[0].Object, "spec", "template")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pod template (-want +got):\n%s", diff)
+	}
+	if selector, _, _ := unstructured.NestedMap(manifests[1].Object, "spec", "template", "spec", "nodeSelector"); selector["kubernetes.io/arch"] != "arm64" {
+		t.Error("the manifests were changed")
+	}
+}
+
+func TestGeneratedController(t *testing.T) {
+	own, rest, err := Controller(&plan.Controller{Name: "op"}, nil, Target{Binary: "/bin/op"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, u := range own {
+		kinds = append(kinds, u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName())
+	}
+	want := []string{"ServiceAccount default/op", "ClusterRoleBinding /trommel-op", "Deployment default/op"}
+	if diff := cmp.Diff(want, kinds); diff != "" || len(rest) != 0 {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	containers, _, _ := unstructured.NestedSlice(own[2].Object, "spec", "template", "spec", "containers")
+	if env := containers[0].(map[string]any)["env"]; env != nil {
+		t.Errorf("a binary without hooks is told of a coordinator: %v", env)
+	}
+}
+
+func TestControllerThatIsNotInTheManifests(t *testing.T) {
+	manifests := []*unstructured.Unstructured{object(t, manager)}
+	twice := append(manifests, object(t, manager))
+	twice[1].SetName("second")
+	for _, test := range []struct {
+		name       string
+		controller plan.Controller
+		manifests  []*unstructured.Unstructured
+		want       string
+	}{
+		{
+			"another name", plan.Controller{Name: "op", Deployment: plan.ResourceKey{Namespace: "system", Name: "op"}}, manifests,
+			`controller "op": no Deployment system/op in the suite's manifests (Deployments there: system/manager)`,
+		},
+		{
+			"another image", plan.Controller{Name: "op", Image: "op:2"}, manifests,
+			`controller "op": no Deployment in the suite's manifests has a container with image "op:2"`,
+		},
+		{
+			"two of them", plan.Controller{Name: "op", Image: "op:1"}, twice,
+			"controller \"op\": 2 Deployments have a container with image \"op:1\" (system/manager, system/second): name one with `deployment:`",
+		},
+		{
+			"several containers", plan.Controller{Name: "op", Deployment: plan.ResourceKey{Namespace: "system", Name: "manager"}}, manifests,
+			"controller \"op\": the Deployment has 2 containers (proxy (proxy:1), manager (op:1)): say which is the controller's with `image:`",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, _, err := Controller(&test.controller, test.manifests, target)
+			if err == nil || err.Error() != test.want {
+				t.Errorf("got  %v\nwant %s", err, test.want)
+			}
+		})
+	}
+}
