@@ -10,7 +10,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 )
 
 // Exit codes, as the design fixes them.
@@ -55,6 +57,8 @@ func main() {
 
 // execute is the whole program; it returns the exit code.
 func execute(ctx context.Context, args []string, s streams) int {
+	// What client-go has to say, above all while the plan kills API servers, is not for the user of a test tool.
+	klog.SetLogger(logr.Discard())
 	root := newRootCommand(s)
 	root.SetArgs(args)
 	root.SetIn(s.in)
