@@ -9,6 +9,7 @@ import (
 // subcommands lists what trommel can do beside running plans.
 func subcommands(s streams) []*cobra.Command {
 	return []*cobra.Command{
+		newInitCommand(s),
 		newRunCommand(s),
 		newBuildCommand(s),
 		newClusterCommand(s),

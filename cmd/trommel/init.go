@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/scaffold"
+)
+
+func newInitCommand(s streams) *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use:   "init [DIR]",
+		Short: "Write a first suite and a first plan for a controller's repository",
+		Long: `Init looks through a controller's repository (main packages, custom resource definitions, manifests, samples) and writes a
+commented trommel.yaml and a first plan there. Files that exist stay as they are.`,
+		Example: `  trommel init
+  trommel init ../my-operator && trommel -p ../my-operator/trommel-plans/restart.yaml`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			if err := initialize(s, dir, force); err != nil {
+				return &exitError{exitUsage, err}
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "overwrite files that exist")
+	return c
+}
+
+func initialize(s streams, dir string, force bool) error {
+	r, err := scaffold.Inspect(dir)
+	if err != nil {
+		return err
+	}
+	files, err := r.Files()
+	if err != nil {
+		return err
+	}
+	names := slices.Sorted(maps.Keys(files))
+	if !force {
+		var errs []error
+		for _, name := range names {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				errs = append(errs, fmt.Errorf("%s is there already (--force overwrites it)", filepath.Join(dir, name)))
+			}
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(files[name]), 0o644); err != nil {
+			return err
+		}
+		fmt.Fprintln(s.out, path)
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(s.err, "to do: %s\n", note)
+	}
+	// What was written is read as the user will read it.
+	suite, err := plan.LoadSuite(filepath.Join(dir, plan.SuiteFile))
+	if err != nil {
+		return fmt.Errorf("the suite needs your hand:\n%w", err)
+	}
+	p, err := plan.Load(filepath.Join(dir, scaffold.PlanFile))
+	if err != nil {
+		return fmt.Errorf("the plan needs your hand:\n%w", err)
+	}
+	if err := p.Validate(suite); err != nil {
+		return fmt.Errorf("the plan needs your hand:\n%w", err)
+	}
+	fmt.Fprintf(s.err, "next: trommel -p %s\n", filepath.Join(dir, scaffold.PlanFile))
+	return nil
+}
