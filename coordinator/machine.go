@@ -430,7 +430,6 @@ func (m *Machine) resume(i int) []Effect {
 	a := &m.plan.Actions[i]
 	want := pauseOf(i, a)
 	var kept []pause
-	var effects []Effect
 	for _, p := range m.pauses {
 		same := p.by == want.by &&
 			(a.PauseAt == "" || (p.point == want.point && p.phase == want.phase)) &&
@@ -440,8 +439,11 @@ func (m *Machine) resume(i int) []Effect {
 		}
 	}
 	m.pauses = kept
-	effects = append(effects, m.repause()...)
-	return append(effects, Pausing{Action: i})
+	if a.WaitAfter == 0 {
+		// What was held goes on when the action is complete: it must find the next action's trigger enabled.
+		return []Effect{Pausing{Action: i}}
+	}
+	return append(m.repause(), Pausing{Action: i})
 }
 
 // repause judges what is held against the pauses that are left.
@@ -497,21 +499,18 @@ func (m *Machine) completed(i int) []Effect {
 		m.blocked = -1
 		effects = append(effects, m.enable(0)...)
 	}
-	var kept []heldObservation
-	for _, h := range m.held {
-		if h.action == i {
-			// The pause that this very action began holds what fired it too, where it is in scope.
-			h.action, h.pause = -1, m.pausedBy(h.origin)
-			if h.pause < 0 || m.ended {
-				effects = append(effects, Release{Seq: h.seq})
-				continue
-			}
-			effects = append(effects, Hold{Seq: h.seq, Why: m.why(h)})
+	for n := range m.held {
+		h := &m.held[n]
+		if h.action != i {
+			continue
 		}
-		kept = append(kept, h)
+		// The pause that this very action began holds what fired it too, where it is in scope.
+		h.action, h.pause = -1, m.pausedBy(h.origin)
+		if h.pause >= 0 {
+			effects = append(effects, Hold{Seq: h.seq, Why: m.why(*h)})
+		}
 	}
-	m.held = kept
-	return effects
+	return append(effects, m.repause()...)
 }
 
 func (m *Machine) sessionEnd(session uint64) []Effect {

@@ -195,7 +195,7 @@ func TestMachine(t *testing.T) {
 			},
 			want: []string{
 				"release 1", "fire 0, hold 2", "pausing 0", "release 2",
-				"hold 5", "release 6", "fire 1, hold 7", "release 5, pausing 1", "release 7",
+				"hold 5", "release 6", "fire 1, hold 7", "pausing 1", "release 5, release 7",
 			},
 			done: true,
 		},
@@ -210,8 +210,8 @@ func TestMachine(t *testing.T) {
 				began(2), completed(2), read("x", wire.Before, 2), created("a"), began(3), completed(3),
 			},
 			want: []string{
-				"pausing 0", "", "hold 3", "fire 1, hold 4", "release 3, pausing 1", "fire 2, release 4",
-				"pausing 2", "", "hold 9", "fire 3, hold 10", "release 9, pausing 3", "release 10",
+				"pausing 0", "", "hold 3", "fire 1, hold 4", "pausing 1", "fire 2, release 3, release 4",
+				"pausing 2", "", "hold 9", "fire 3, hold 10", "pausing 3", "release 9, release 10",
 			},
 			done: true,
 		},
