@@ -29,10 +29,11 @@ test: ## run all tests of all modules; with TESTFLAGS=-short without the long on
 	@# Built ahead, as it takes minutes the first time and says how far it is.
 	$(if $(filter -short,$(TESTFLAGS)),,go run ./cmd/trommel build --control-plane)
 	@# One package at a time: control planes of several at once run into each other's timeouts on two cores. Compiled together.
-	@set -e; for m in $(CHECKED); do \
+	@failed=; for m in $(CHECKED); do \
 		echo "== go test $(TESTFLAGS) ./... in module $$m"; \
-		(cd $$m && go build $(filter -race,$(TESTFLAGS)) ./... && go test -p 1 $(TESTFLAGS) -timeout 20m ./...); \
-	done
+		(cd $$m && go build $(filter -race,$(TESTFLAGS)) ./... && go test -p 1 $(TESTFLAGS) -timeout 20m ./...) || failed="$$failed $$m"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "tests failed in:$$failed"; exit 1; fi
 
 .PHONY: race
 race: ## run all tests with the race detector
