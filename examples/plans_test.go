@@ -46,8 +46,7 @@ func TestPlans(t *testing.T) {
 		{example: statefulset, plan: "kill-between-creations", want: pass},
 		{example: statefulset, plan: "missed-scale", want: pass},
 		{example: statefulset, plan: "missed-deletion", want: pass},
-		{example: statefulset, plan: "late-scale", want: bug, findings: []string{"invariant wanted-pods-are-kept:"},
-			reason: "it acts on the scaling down before it hears of the scaling up"},
+		// late-scale is not here: whether the worker acts on the first update before the second one is taken in is the scheduler's choice.
 		{example: statefulset, plan: "stale-restart", want: bug, findings: []string{"invariant wanted-pods-are-kept:"},
 			reason: "it acts on the StatefulSet of the past; the mitigation compares with the process's own writes, and this one has written nothing"},
 		{example: statefulset, plan: "stale-restart", variant: "unmitigated", want: bug, findings: []string{"invariant wanted-pods-are-kept:"}},

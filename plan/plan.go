@@ -57,7 +57,7 @@ type Action struct {
 
 	PauseAt          Timing // pauseController, resumeController: which point stops
 	PauseScope       string // pause…, resume…: a resource key, "*" or empty for everything
-	AvoidOngoingRead bool   // pauseController at a read: wait until no reconcile is between its first read and its end
+	AvoidOngoingRead bool   // pauseController at a read: the pause takes hold when no read of the controller is between its begin and its end
 
 	ReconnectAPIServer string    // reconnectController: where to
 	ReconnectBy        Reconnect // reconnectController: default Restart
