@@ -41,6 +41,30 @@ func (r *runner) instrumented() []string {
 	return names
 }
 
+// checkServers refuses a plan that speaks of API servers which the cluster does not have: one that was there before may have fewer
+// than the suite says.
+func (r *runner) checkServers() error {
+	servers := r.cluster.APIServers()
+	var errs []error
+	check := func(name string, where string, action int) {
+		if plan.IsAPIServer(name) && !slices.Contains(servers, name) {
+			errs = append(errs, fmt.Errorf("%s: action %d: %s %s: cluster %q has %s only",
+				r.Plan.File, action+1, where, name, r.cluster.Name(), strings.Join(servers, ", ")))
+		}
+	}
+	for i, a := range r.Plan.Actions {
+		check(a.Target, "actionTarget", i)
+		check(a.ReconnectAPIServer, "reconnectAPIServer", i)
+		for _, d := range a.Trigger.Definitions {
+			check(d.Observe.ObserveBy, "observeBy", i)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &UserError{err}
+	}
+	return nil
+}
+
 // installManifests applies the suite's manifests but for the controllers' own Deployments, which it returns by controller.
 func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured

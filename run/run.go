@@ -216,6 +216,9 @@ func (r *runner) prepare(ctx context.Context) error {
 	if r.objects, err = objects.New(config); err != nil {
 		return err
 	}
+	if err := r.checkServers(); err != nil {
+		return err
+	}
 	if err := r.cleanLeftovers(ctx); err != nil {
 		return err
 	}
