@@ -295,8 +295,13 @@ func exitsAtOnce(name string, processes []cluster.Process) error {
 		return nil
 	}
 	p := exits[len(exits)-1]
+	tail := oracleTail(p)
+	if strings.Contains(tail, "/var/run/secrets/kubernetes.io/serviceaccount") {
+		tail += "\n(a local process has nothing mounted there; in a controller that is built with `build:` the path is led elsewhere, one that is " +
+			"given by `binary:` must take its configuration from KUBECONFIG)"
+	}
 	return fmt.Errorf("controller %q exits at once (exit code %d, %d starts); the end of its log:\n%s",
-		name, p.ExitCode, len(processes), oracleTail(p))
+		name, p.ExitCode, len(processes), tail)
 }
 
 // awaitController returns when the controller runs and, if instrumented, has had more than `after` sessions and has one now. A controller
