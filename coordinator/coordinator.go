@@ -465,7 +465,7 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect) {
 	for _, effect := range effects {
 		switch effect := effect.(type) {
 		case StartTimer:
-			d := c.timeoutOf(effect)
+			d := c.machine.watches[effect.Action][effect.Node].definition.Condition.Timeout
 			time.AfterFunc(d, func() {
 				select {
 				case c.timeouts <- record.Timeout{Action: effect.Action, Node: effect.Node}:
@@ -493,17 +493,6 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect) {
 			}
 		}
 	}
-}
-
-func (c *Coordinator) timeoutOf(t StartTimer) time.Duration {
-	trigger := c.config.Plan.Actions[t.Action].Trigger
-	name := trigger.Graph.Name(t.Node)
-	for _, d := range trigger.Definitions {
-		if d.Name == name {
-			return d.Condition.Timeout
-		}
-	}
-	return 0
 }
 
 // fire carries an action out in a goroutine of its own.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -127,7 +128,7 @@ func (r *runner) everything(ctx context.Context) ([]clusterObject, error) {
 			return nil, err
 		}
 		for _, res := range list.APIResources {
-			if transient[res.Name] || strings.Contains(res.Name, "/") || !supports(res.Verbs, "list") || !supports(res.Verbs, "delete") {
+			if transient[res.Name] || strings.Contains(res.Name, "/") || !slices.Contains(res.Verbs, "list") || !slices.Contains(res.Verbs, "delete") {
 				continue
 			}
 			gvr := gv.WithResource(res.Name)
@@ -148,15 +149,6 @@ func (r *runner) everything(ctx context.Context) ([]clusterObject, error) {
 		}
 	}
 	return all, nil
-}
-
-func supports(verbs []string, verb string) bool {
-	for _, v := range verbs {
-		if v == verb {
-			return true
-		}
-	}
-	return false
 }
 
 // restore deletes everything that is not in the baseline and returns when it is gone. Controllers go first, so that nobody makes

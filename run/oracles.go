@@ -40,16 +40,8 @@ func (r *runner) startRecorder(ctx context.Context) (*oracle.Recorder, error) {
 	return recorder, nil
 }
 
-func (r *runner) awaitEventually(ctx context.Context, recorder *oracle.Recorder) []record.Finding {
-	invariants, err := oracle.Compile(r.Suite.Invariants)
-	if err != nil {
-		return []record.Finding{{Oracle: record.OracleInvariant, Title: err.Error()}}
-	}
-	return invariants.WaitEventually(ctx, recorder, r.meta.WorkloadEnd)
-}
-
 // judgeHistory writes the history down and evaluates what must never or always hold.
-func (r *runner) judgeHistory(ctx context.Context, recorder *oracle.Recorder) error {
+func (r *runner) judgeHistory(ctx context.Context, recorder *oracle.Recorder, invariants *oracle.Invariants) error {
 	history, err := recorder.Stop(ctx)
 	if err != nil {
 		return fmt.Errorf("record history: %w", err)
@@ -61,10 +53,6 @@ func (r *runner) judgeHistory(ctx context.Context, recorder *oracle.Recorder) er
 	}
 	for _, gap := range recorder.Gaps() {
 		r.add(record.Finding{Oracle: record.OracleHistory, Title: gap, Time: time.Now()})
-	}
-	invariants, err := oracle.Compile(r.Suite.Invariants)
-	if err != nil {
-		return &UserError{err}
 	}
 	r.add(invariants.Check(history)...)
 	return nil

@@ -261,6 +261,10 @@ func (r *runner) prepare(ctx context.Context) error {
 
 // exercise runs the workload with the plan, then the oracles.
 func (r *runner) exercise(ctx context.Context) error {
+	invariants, err := oracle.Compile(r.Suite.Invariants)
+	if err != nil {
+		return &UserError{err}
+	}
 	recorder, err := r.startRecorder(ctx)
 	if err != nil {
 		return err
@@ -314,9 +318,9 @@ func (r *runner) exercise(ctx context.Context) error {
 		return err
 	}
 	if len(findings) == 0 {
-		r.add(r.awaitEventually(ctx, recorder)...)
+		r.add(invariants.WaitEventually(ctx, recorder, r.meta.WorkloadEnd)...)
 	}
-	if err := r.judgeHistory(ctx, recorder); err != nil {
+	if err := r.judgeHistory(ctx, recorder, invariants); err != nil {
 		return err
 	}
 	if err := r.judgeProcesses(ctx); err != nil {
