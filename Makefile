@@ -8,6 +8,7 @@ CHECKED := . examples
 # What tests are run with; CI adds the race detector.
 TESTFLAGS ?= $(if $(CI),-race)
 FUZZTIME ?= 30s
+comma := ,
 
 GOLANGCI_LINT_VERSION := v2.15.0
 GOLANGCI_LINT := $(CURDIR)/bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
@@ -28,6 +29,9 @@ build: ## build bin/trommel
 test: ## run all tests of all modules; with TESTFLAGS=-short without the long ones
 	@# Built ahead, as it takes minutes the first time and says how far it is.
 	$(if $(filter -short,$(TESTFLAGS)),,go run ./cmd/trommel build --control-plane)
+	@set -e; for v in $(if $(filter -short,$(TESTFLAGS)),,$(subst $(comma), ,$(TROMMEL_TEST_KUBERNETES))); do \
+		go run ./cmd/trommel build --control-plane --kubernetes-version $$v; \
+	done
 	@# One package at a time: control planes of several at once run into each other's timeouts on two cores. Compiled together.
 	@failed=; for m in $(CHECKED); do \
 		echo "== go test $(TESTFLAGS) ./... in module $$m"; \
@@ -47,6 +51,11 @@ cover: ## write coverage/<module>.html from the short tests
 		(cd $$m && go test -short -coverprofile=$(CURDIR)/coverage/$$name.out ./...); \
 		(cd $$m && go tool cover -html=$(CURDIR)/coverage/$$name.out -o $(CURDIR)/coverage/$$name.html); \
 	done
+
+.PHONY: versions
+versions: ## test controllers of every time and every Kubernetes version, and write docs/versions.md
+	TROMMEL_TEST_VERSIONS='*' go test -v -run 'TestVersions|TestEveryMinorIsPatched' -count=1 -timeout 60m ./instrumentation -update
+	TROMMEL_TEST_KUBERNETES='*' go test -v -run 'TestKubernetesVersions' -count=1 -timeout 60m ./instrumentation
 
 .PHONY: bench
 bench: ## run the benchmarks, each with its figure
@@ -87,6 +96,7 @@ verify: ## formatting, go.mod files and generated files leave no diff
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' | grep -v '/testdata/')); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	@set -e; for m in $(MODULES); do echo "== go mod tidy -diff in module $$m"; (cd $$m && go mod tidy -diff); done
+	@set -e; cd controlplane && for m in go-*.mod; do echo "== go mod tidy -diff for $$m"; go mod tidy -diff -modfile=$$m; done
 	@before=$$(git diff | sha256sum; git status --porcelain); \
 	set -e; for m in $(MODULES); do echo "== go generate in module $$m"; (cd $$m && go generate ./...); done; \
 	after=$$(git diff | sha256sum; git status --porcelain); \

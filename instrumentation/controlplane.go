@@ -7,12 +7,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/semver"
 )
 
 //go:generate go test -run TestControlPlaneSource -update .
@@ -20,8 +25,71 @@ import (
 //go:embed controlplane_src.txtar
 var controlPlaneSource []byte
 
-// KubernetesVersion is the version of the control plane that BuildControlPlane builds.
+// KubernetesVersion is the version of the control plane that BuildControlPlane builds unless it is told another.
 const KubernetesVersion = "v1.36.3"
+
+// KubernetesVersions lists the versions that BuildControlPlane can build, newest first: one of each minor version.
+func KubernetesVersions() []string {
+	versions := sortedKeys(controlPlaneModules())
+	semver.Sort(versions)
+	slices.Reverse(versions)
+	return versions
+}
+
+// ResolveKubernetesVersion finds the version that is meant by v1.36.3, v1.36 or either without the v. An empty one is the
+// default. The error lists what there is.
+func ResolveKubernetesVersion(version string) (string, error) {
+	if version == "" {
+		return KubernetesVersion, nil
+	}
+	want := "v" + strings.TrimPrefix(version, "v")
+	for _, have := range KubernetesVersions() {
+		if want == have || want == semver.MajorMinor(have) {
+			return have, nil
+		}
+	}
+	return "", fmt.Errorf("there is no control plane of Kubernetes %s: this trommel builds %s", version, strings.Join(KubernetesVersions(), ", "))
+}
+
+// controlPlaneModules maps each version of Kubernetes to the name of its go.mod in the nested module: go.mod or go-1.37.mod,
+// which is an alternative to it as the go command's flag -modfile takes it.
+var controlPlaneModules = sync.OnceValue(func() map[string]string {
+	modules := map[string]string{}
+	for _, f := range txtar.Parse(controlPlaneSource).Files {
+		if path.Ext(f.Name) != ".mod" {
+			continue
+		}
+		file, err := modfile.ParseLax(f.Name, f.Data, nil)
+		if err != nil {
+			panic(err) // a test reads the archive
+		}
+		for _, r := range file.Require {
+			if r.Mod.Path == "k8s.io/kubernetes" {
+				modules[r.Mod.Version] = f.Name
+			}
+		}
+	}
+	return modules
+})
+
+// controlPlaneFiles are the sources of a version's control plane, as one module.
+func controlPlaneFiles(version string) []txtar.File {
+	mod := controlPlaneModules()[version]
+	sum := strings.TrimSuffix(mod, ".mod") + ".sum"
+	var files []txtar.File
+	for _, f := range txtar.Parse(controlPlaneSource).Files {
+		switch {
+		case f.Name == mod:
+			f.Name = "go.mod"
+		case f.Name == sum:
+			f.Name = "go.sum"
+		case path.Ext(f.Name) == ".mod" || path.Ext(f.Name) == ".sum":
+			continue
+		}
+		files = append(files, f)
+	}
+	return files
+}
 
 // encoderTemplate is the file added to it that teaches the hook to write an API server's internal objects.
 const encoderTemplate = "points/controlplane_encoder.go.tmpl"
@@ -31,23 +99,30 @@ const controlPlaneMain = "."
 
 // ControlPlaneConfig says how to build the control plane. Its zero value works.
 type ControlPlaneConfig struct {
-	Output   string            // a copy of the binary, beside the one in the cache
-	CacheDir string            // default CacheDir()
-	Progress func(line string) // called with lines for people, from one goroutine at a time
+	KubernetesVersion string            // one of KubernetesVersions, or as ResolveKubernetesVersion takes it; default KubernetesVersion
+	Plain             bool              // without hooks, to measure what they cost
+	Output            string            // a copy of the binary, beside the one in the cache
+	CacheDir          string            // default CacheDir()
+	Progress          func(line string) // called with lines for people, from one goroutine at a time
 }
 
 // BuildControlPlane builds the multi-call binary of etcd, kube-apiserver, kube-controller-manager, kube-scheduler and
-// KWOK, with hooks in the API server and in client-go. It takes minutes the first time and is read from the cache after.
+// KWOK, with hooks in the API server and in client-go. It takes minutes the first time and is read from the cache after. It
+// returns an *InputError for a version that it cannot build.
 func BuildControlPlane(ctx context.Context, config ControlPlaneConfig) (*Result, error) {
+	version, err := ResolveKubernetesVersion(config.KubernetesVersion)
+	if err != nil {
+		return nil, inputErrorf("%v", err)
+	}
 	c, err := openCache(config.CacheDir)
 	if err != nil {
 		return nil, err
 	}
-	key, err := controlPlaneKey()
-	if err != nil {
+	b := &controlPlaneBuild{version: version, plain: config.Plain, cache: c, progress: &progress{report: config.Progress}}
+	if b.key, err = b.digest(); err != nil {
 		return nil, err
 	}
-	result, err := buildControlPlane(ctx, c, key, &progress{report: config.Progress})
+	result, err := b.run(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("build control plane: %w", err)
 	}
@@ -60,8 +135,20 @@ func BuildControlPlane(ctx context.Context, config ControlPlaneConfig) (*Result,
 	return result, nil
 }
 
-// controlPlaneKey names all that goes into the binary but the Go toolchain, whose upgrade is no reason to build it again.
-func controlPlaneKey() (string, error) {
+type controlPlaneBuild struct {
+	version  string
+	plain    bool
+	cache    *cache
+	progress *progress
+	key      string
+}
+
+// digest names all that goes into the binary but the Go toolchain, whose upgrade is no reason to build it again.
+func (b *controlPlaneBuild) digest() (string, error) {
+	parts := []string{string(txtar.Format(&txtar.Archive{Files: controlPlaneFiles(b.version)})), b.versionFlags(), runtime.GOOS, runtime.GOARCH}
+	if b.plain {
+		return digest(append(parts, "plain")...), nil
+	}
 	hook, err := digestFS(hookSource)
 	if err != nil {
 		return "", err
@@ -74,17 +161,17 @@ func controlPlaneKey() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return digest(string(controlPlaneSource), hook, inserted, string(encoder), versionFlags(), runtime.GOOS, runtime.GOARCH), nil
+	return digest(append(parts, hook, inserted, string(encoder))...), nil
 }
 
 // versionFlags stamps the binary as Kubernetes' own release build would.
-func versionFlags() string {
-	major, minor, _ := strings.Cut(strings.TrimPrefix(KubernetesVersion, "v"), ".")
+func (b *controlPlaneBuild) versionFlags() string {
+	major, minor, _ := strings.Cut(strings.TrimPrefix(b.version, "v"), ".")
 	minor, _, _ = strings.Cut(minor, ".")
 	var flags []string
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
 		for _, v := range []string{
-			"gitVersion=" + KubernetesVersion, "gitMajor=" + major, "gitMinor=" + minor, "gitTreeState=clean",
+			"gitVersion=" + b.version, "gitMajor=" + major, "gitMinor=" + minor, "gitTreeState=clean",
 			"gitCommit=trommel", "buildDate=2026-01-01T00:00:00Z",
 		} {
 			flags = append(flags, "-X "+pkg+"."+v)
@@ -93,13 +180,13 @@ func versionFlags() string {
 	return "-s -w " + strings.Join(flags, " ")
 }
 
-func buildControlPlane(ctx context.Context, c *cache, key string, p *progress) (*Result, error) {
-	dir := filepath.Join(c.dir, "controlplane", key)
+func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
+	dir := filepath.Join(b.cache.dir, "controlplane", b.key)
 	binary := filepath.Join(dir, "trommel-controlplane")
 	if result, err := readResult(dir, binary); err == nil {
 		return result, nil
 	}
-	unlock, err := c.lock(ctx, "controlplane/"+key)
+	unlock, err := b.cache.lock(ctx, "controlplane/"+b.key)
 	if err != nil {
 		return nil, err
 	}
@@ -108,83 +195,30 @@ func buildControlPlane(ctx context.Context, c *cache, key string, p *progress) (
 		return result, nil // built while we waited
 	}
 
-	// Sources that were left by an interrupted build are written again.
 	src := filepath.Join(dir, "src")
-	if err := os.RemoveAll(src); err != nil {
+	if err := b.writeSources(src); err != nil {
 		return nil, err
 	}
-	for _, f := range txtar.Parse(controlPlaneSource).Files {
-		to := filepath.Join(src, filepath.FromSlash(f.Name))
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(to, f.Data, 0o644); err != nil {
-			return nil, err
-		}
-	}
-	encoder, err := templates.ReadFile(encoderTemplate)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(src, "zz_trommel_encoder.go"), encoder, 0o644); err != nil {
-		return nil, err
-	}
-
-	p.phase("download modules")
+	b.progress.phase("download modules")
 	command := &goCommand{dir: src, env: []string{"CGO_ENABLED=0"}}
 	generated, err := generate(src, filepath.Join(dir, "mod"), command)
 	if err != nil {
 		return nil, err
 	}
-	hookDir, err := c.hookModuleDir()
-	if err != nil {
-		return nil, err
-	}
-	modules, err := generated.modules(ctx, moduleClientGo, moduleAPIServer)
-	if err != nil {
-		return nil, err
-	}
-	p.phase("patch")
 	result := &Result{Binary: binary}
-	copies := map[string]string{}
-	for _, path := range []string{moduleClientGo, moduleAPIServer} {
-		m := modules[path]
-		if m == nil {
-			return nil, fmt.Errorf("%s is not among its modules", path)
+	ldflags := b.versionFlags()
+	if !b.plain {
+		if result.Points, err = b.patch(ctx, src, generated); err != nil {
+			return nil, err
 		}
-		version, from, local := m.source()
-		copied, found, err := c.patchedModule(path, version, from, local, nil)
+		result.Manifest = manifestOf(result.Points)
+		stamp, err := manifestFlag(result.Manifest)
 		if err != nil {
 			return nil, err
 		}
-		copies[path] = copied
-		result.Points = append(result.Points, found...)
+		ldflags += " " + stamp
 	}
-	if err := generated.replaceWith(src, hookDir, copies); err != nil {
-		return nil, err
-	}
-	result.Manifest = manifestOf(result.Points)
-	stamp, err := manifestFlag(result.Manifest)
-	if err != nil {
-		return nil, err
-	}
-
-	// The number of packages is asked for beside the build: it takes seconds, and only the progress wants to know.
-	var total atomic.Int64
-	counting, stopCounting := context.WithCancel(ctx)
-	counted := make(chan struct{})
-	go func() {
-		defer close(counted)
-		args := append([]string{"list"}, generated.flags()...)
-		if out, err := command.output(counting, append(args, "-deps", "-e", controlPlaneMain)...); err == nil {
-			total.Store(int64(bytes.Count(out, []byte("\n"))))
-		}
-	}()
-	err = command.build(ctx, "controlplane", append(generated.flags(), "-o", binary+".new", "-ldflags", versionFlags()+" "+stamp, controlPlaneMain),
-		p.downloading, func(pkg string) { p.compiled(pkg, int(total.Load())) })
-	stopCounting()
-	<-counted
-	if err != nil {
+	if err := b.compile(ctx, command, append(generated.flags(), "-ldflags", ldflags), binary+".new"); err != nil {
 		return nil, err
 	}
 	if err := writeResult(dir, result); err != nil {
@@ -194,6 +228,80 @@ func buildControlPlane(ctx context.Context, c *cache, key string, p *progress) (
 		return nil, err
 	}
 	return result, nil
+}
+
+// writeSources writes the module to build. What an interrupted build left is removed.
+func (b *controlPlaneBuild) writeSources(src string) error {
+	if err := os.RemoveAll(src); err != nil {
+		return err
+	}
+	files := controlPlaneFiles(b.version)
+	if !b.plain {
+		encoder, err := templates.ReadFile(encoderTemplate)
+		if err != nil {
+			return err
+		}
+		files = append(files, txtar.File{Name: "zz_trommel_encoder.go", Data: encoder})
+	}
+	for _, f := range files {
+		to := filepath.Join(src, filepath.FromSlash(f.Name))
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, f.Data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// patch makes the generated go.mod point to patched copies.
+func (b *controlPlaneBuild) patch(ctx context.Context, src string, generated *generatedModule) ([]PatchedPoint, error) {
+	hookDir, err := b.cache.hookModuleDir()
+	if err != nil {
+		return nil, err
+	}
+	modules, err := generated.modules(ctx, moduleClientGo, moduleAPIServer)
+	if err != nil {
+		return nil, err
+	}
+	b.progress.phase("patch")
+	var points []PatchedPoint
+	copies := map[string]string{}
+	for _, module := range []string{moduleClientGo, moduleAPIServer} {
+		m := modules[module]
+		if m == nil {
+			return nil, fmt.Errorf("%s is not among its modules", module)
+		}
+		version, from, local := m.source()
+		copied, found, err := b.cache.patchedModule(module, version, from, local, nil)
+		if err != nil {
+			return nil, err
+		}
+		copies[module] = copied
+		points = append(points, found...)
+	}
+	return points, generated.replaceWith(src, hookDir, copies)
+}
+
+// compile builds the module that command works in.
+func (b *controlPlaneBuild) compile(ctx context.Context, command *goCommand, flags []string, output string) error {
+	// The number of packages is asked for beside the build: it takes seconds, and only the progress wants to know.
+	var total atomic.Int64
+	counting, stopCounting := context.WithCancel(ctx)
+	counted := make(chan struct{})
+	defer func() {
+		stopCounting()
+		<-counted
+	}()
+	go func() {
+		defer close(counted)
+		if out, err := command.output(counting, append(append([]string{"list"}, flags...), "-deps", "-e", controlPlaneMain)...); err == nil {
+			total.Store(int64(bytes.Count(out, []byte("\n"))))
+		}
+	}()
+	return command.build(ctx, "controlplane", append(flags[:len(flags):len(flags)], "-o", output, controlPlaneMain),
+		b.progress.downloading, func(pkg string) { b.progress.compiled(pkg, int(total.Load())) })
 }
 
 const resultFile = "result.json"

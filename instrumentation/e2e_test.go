@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,136 +21,9 @@ import (
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/trommel-dev/trommel/cluster/embedded"
-	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
-
-// recorder releases every observation but those that a test asks to hold.
-type recorder struct {
-	t       *testing.T
-	monitor *monitor.Monitor
-	changed chan struct{}
-
-	mu       sync.Mutex
-	all      []monitor.Event
-	sessions map[string]*monitor.Session
-	hold     func(*wire.Observation) bool
-	held     []monitor.Event
-}
-
-func record(t *testing.T, address, token string) *recorder {
-	m, err := monitor.Listen(monitor.Config{Address: address, Token: token})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &recorder{t: t, monitor: m, sessions: map[string]*monitor.Session{}, changed: make(chan struct{}, 1)}
-	done := make(chan struct{})
-	stop := make(chan struct{})
-	t.Cleanup(func() {
-		_ = m.Close()
-		close(stop)
-		<-done
-	})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case e := <-m.Events():
-				r.take(e)
-			case <-stop:
-				return
-			}
-		}
-	}()
-	return r
-}
-
-func (r *recorder) take(e monitor.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case e.Started:
-		r.sessions[e.Session.Identity] = e.Session
-	case e.Ended:
-		delete(r.sessions, e.Session.Identity)
-	default:
-		r.all = append(r.all, e)
-		if r.hold != nil && r.hold(e.Observation) {
-			r.held = append(r.held, e)
-		} else {
-			e.Release()
-		}
-	}
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
-}
-
-// wait returns when the condition holds, which is called under the lock.
-func (r *recorder) wait(what string, condition func() bool) {
-	r.t.Helper()
-	timeout := time.After(30 * time.Second)
-	for {
-		r.mu.Lock()
-		ok := condition()
-		r.mu.Unlock()
-		if ok {
-			return
-		}
-		select {
-		case <-r.changed:
-		case <-time.After(20 * time.Millisecond):
-		case <-timeout:
-			r.mu.Lock()
-			for _, e := range r.all {
-				r.t.Log(describe(e))
-			}
-			r.mu.Unlock()
-			r.t.Fatalf("not within 30s: %s", what)
-		}
-	}
-}
-
-func (r *recorder) holding(f func(*wire.Observation) bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.hold = f
-}
-
-// release lets go all that is held and holds no more.
-func (r *recorder) release() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.hold = nil
-	for _, e := range r.held {
-		e.Release()
-	}
-	r.held = nil
-}
-
-func (r *recorder) find(by string, match func(*wire.Observation) bool) *wire.Observation {
-	for _, e := range r.all {
-		if e.Session.Identity == by && match(e.Observation) {
-			return e.Observation
-		}
-	}
-	return nil
-}
-
-func describe(e monitor.Event) string {
-	o := e.Observation
-	return fmt.Sprintf("%s #%d %s %s %s kind=%s resource=%s group=%q/%t %s/%s sub=%s live=%t reconciler=%s (%s) request=%s id=%s call=%s err=%s code=%d object=%.60s old=%.60s",
-		e.Session.Identity, o.Call, o.Phase, o.Point, o.Operation, o.Kind, o.Resource, o.Group, o.GroupKnown, o.Namespace, o.Name, o.Subresource, o.Live,
-		o.Reconciler, o.ReconcilerType, o.Request, o.ReconcileID, o.CallName, o.Error, o.Code, o.Object, o.OldObject)
-}
-
-func bothPhases(r wire.Rule) []wire.Rule {
-	before, after := r, r
-	before.Phase, after.Phase = wire.Before, wire.After
-	return []wire.Rule{before, after}
-}
 
 // TestEveryPointFiresHoldsAndReleases runs a controller and an API server that were built with hooks.
 func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
@@ -424,24 +296,6 @@ func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMa
 	}
 }
 
-type syncBuffer struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.b = append(s.b, p...)
-	return len(p), nil
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return string(s.b)
-}
-
 // TestControllerManagerIsObserved runs a controller that nobody wrote for us: no controller-runtime, protobuf on the wire.
 func TestControllerManagerIsObserved(t *testing.T) {
 	if testing.Short() {
@@ -528,137 +382,6 @@ func TestControllerManagerIsObserved(t *testing.T) {
 				}
 				return want == fmt.Sprintf("%s %s %s %s %s object=%t live=%t code=%d", o.Phase, o.Point, o.Operation, o.Kind, name, len(o.Object) > 0, o.Live, o.Code)
 			}) != nil
-		})
-	}
-}
-
-// TestOlderVersionsAreObserved builds controllers of other times and watches each point fire. It compiles for many minutes
-// without a warm build cache and runs only those that TROMMEL_TEST_VERSIONS selects: client-go-0.2*, or * for all.
-func TestOlderVersionsAreObserved(t *testing.T) {
-	pattern := os.Getenv("TROMMEL_TEST_VERSIONS")
-	if pattern == "" {
-		t.Skip("TROMMEL_TEST_VERSIONS is not set")
-	}
-	dirs, err := filepath.Glob(filepath.Join("testdata", "versions", pattern))
-	if err != nil || len(dirs) == 0 {
-		t.Fatalf("%v, %v", dirs, err)
-	}
-	ctx := t.Context()
-	binaries := map[string]string{}
-	for _, dir := range dirs {
-		before := tree(t, dir)
-		result, err := instrumentation.Build(ctx, instrumentation.BuildConfig{Dir: dir})
-		if err != nil {
-			t.Errorf("%s: %v", dir, err)
-			continue
-		}
-		binaries[filepath.Base(dir)] = result.Binary
-		for path, now := range tree(t, dir) {
-			if now != before[path] {
-				t.Errorf("%s was changed", path)
-			}
-		}
-	}
-	controlPlane, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := embedded.Start(ctx, embedded.Config{Binary: controlPlane.Binary, APIServers: 1, Nodes: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
-	config, err := c.RESTConfig("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
-	kubeconfig, err := c.Kubeconfig("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, token := c.Rendezvous()
-	r := record(t, address, token)
-	rules := map[string][]wire.Rule{}
-	for name := range binaries {
-		for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite} {
-			rules[name] = append(rules[name], bothPhases(wire.Rule{Point: p, Kind: "configmap", Resource: "configmaps", Namespace: "default"})...)
-		}
-		rules[name] = append(rules[name], bothPhases(wire.Rule{Point: wire.Reconcile})...)
-	}
-	r.monitor.SetRules(ctx, rules)
-	for _, dir := range dirs {
-		name := filepath.Base(dir)
-		if binaries[name] == "" {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			r.t = t
-			ctx, cancel := context.WithCancel(ctx)
-			cmd := exec.CommandContext(ctx, binaries[name])
-			cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, wire.EnvCoordinator+"="+address, wire.EnvToken+"="+token, wire.EnvIdentity+"="+name)
-			var log syncBuffer
-			cmd.Stdout, cmd.Stderr = &log, &log
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				cancel()
-				_ = cmd.Wait()
-				if t.Failed() {
-					t.Logf("controller:\n%s", log.String())
-				}
-			}()
-			object := strings.ReplaceAll(name, ".", "-")
-			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: object, Labels: map[string]string{"copy": "true"}}}
-			r.wait("connected", func() bool { return r.sessions[name] != nil })
-			if _, err := client.Create(ctx, o, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			for _, want := range []string{
-				"controllerRecv create configmap " + object,
-				"reconcile   " + object,
-				"controllerRead get configmap " + object,
-				"controllerWrite create configmap " + object + "-copy",
-				"controllerRecv create configmap " + object + "-copy",
-			} {
-				for _, phase := range []wire.Phase{wire.Before, wire.After} {
-					r.wait(string(phase)+" "+want, func() bool {
-						return r.find(name, func(o *wire.Observation) bool {
-							known := o.Point == wire.ControllerRecv || o.Request == "default/"+object && o.ReconcileID != ""
-							return known && o.Phase == phase && want == fmt.Sprintf("%s %s %s %s", o.Point, o.Operation, o.Kind, o.Name)
-						}) != nil
-					})
-				}
-			}
-			// Held ahead of its informer, an update gets to no reader.
-			r.holding(func(o *wire.Observation) bool {
-				return o.Point == wire.ControllerRecv && o.Phase == wire.Before && o.Operation == wire.Update && o.Name == object
-			})
-			var from int
-			r.wait("", func() bool { from = len(r.all); return true })
-			if _, err := client.Patch(ctx, object, types.MergePatchType, []byte(`{"data":{"a":"2"}}`), metav1.PatchOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			r.wait("held", func() bool { return len(r.held) > 0 })
-			time.Sleep(100 * time.Millisecond)
-			r.wait("", func() bool {
-				for _, e := range r.all[from:] {
-					if e.Observation.Point == wire.Reconcile && e.Observation.Name == object && e.Session.Identity == name {
-						t.Error("reconciled although its informer was held")
-					}
-				}
-				return true
-			})
-			r.release()
-			r.wait("reconciled after the release", func() bool {
-				for _, e := range r.all[from:] {
-					if e.Observation.Point == wire.Reconcile && e.Observation.Name == object && e.Session.Identity == name {
-						return true
-					}
-				}
-				return false
-			})
 		})
 	}
 }

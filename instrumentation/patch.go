@@ -134,6 +134,7 @@ func (s *source) typeSpec(name string) *ast.TypeSpec {
 // signature gives templates the names of a function's receiver and parameters. Blank ones are named on the way.
 type signature struct {
 	Receiver string
+	Result   string // see insertion.result
 	params   []string
 	variadic bool
 }
@@ -255,6 +256,23 @@ func (s *source) apply(p *point) (line int, err error) {
 		if !found {
 			return 0, fmt.Errorf("no %s in it", in.do)
 		}
+	case in.result != "":
+		g, err := s.signature(f.Recv, f.Type.Params)
+		if err != nil {
+			return 0, err
+		}
+		returns := returnsOf(f.Body)
+		if len(returns) == 0 {
+			return 0, fmt.Errorf("it returns nothing")
+		}
+		for _, e := range returns {
+			g.Result = string(s.text[s.offset(e.Pos()):s.offset(e.End())])
+			text, err := expand(in.result, g)
+			if err != nil {
+				return 0, err
+			}
+			s.replace(e.Pos(), e.End(), text)
+		}
 	}
 	return s.line(f.Pos()), nil
 }
@@ -270,6 +288,22 @@ func literalIn(body *ast.BlockStmt, field string) (found *ast.FuncLit) {
 		return found == nil
 	})
 	return found
+}
+
+// returnsOf lists the first results of a function's own return statements.
+func returnsOf(body *ast.BlockStmt) (list []ast.Expr) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.ReturnStmt:
+			if len(n.Results) > 0 {
+				list = append(list, n.Results[0])
+			}
+		}
+		return true
+	})
+	return list
 }
 
 // wrapLiterals puts a call around every path below the service account's folder, in the point's function or, without

@@ -48,11 +48,14 @@ func patchedForTest(t *testing.T, path, version string) (original, patched strin
 // TestPatch compares the lines that are changed in each version with golden files, and checks that nothing else is.
 func TestPatch(t *testing.T) {
 	for _, tc := range []struct{ module, version string }{
+		{moduleAPIServer, "v0.35.8"},
 		{moduleAPIServer, "v0.36.3"},
+		{moduleAPIServer, "v0.37.1"},
 		{moduleClientGo, "v0.20.15"},
 		{moduleClientGo, "v0.26.15"},
+		{moduleClientGo, "v0.32.13"},
 		{moduleClientGo, "v0.36.3"},
-		{moduleClientGo, "v0.37.0"},
+		{moduleClientGo, "v0.37.2"},
 		{moduleControllerRuntime, "v0.8.3"},
 		{moduleControllerRuntime, "v0.14.7"},
 		{moduleControllerRuntime, "v0.25.2"},

@@ -1,6 +1,8 @@
 package instrumentation
 
 import (
+	"strings"
+
 	"golang.org/x/mod/semver"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -35,6 +37,7 @@ type insertion struct {
 	wrap     string // function that is put around every string literal below the service account's folder
 	replaces string // template: stands for the expression do in the function
 	do       string // expression as go/printer writes it
+	result   string // template: stands for the first result of the function's return statements, .Result
 }
 
 // A helper is a file added to a patched package; the inserted text calls its functions.
@@ -58,7 +61,19 @@ var helpers = []helper{
 var oldest = map[string]string{
 	moduleClientGo:          "v0.20.0",
 	moduleControllerRuntime: "v0.8.0",
-	moduleAPIServer:         "v0.36.0",
+	moduleAPIServer:         "v0.35.0",
+}
+
+// informerStore makes the store that a constructor of plain informers hands out one whose reads are reported.
+func informerStore(function, from, objectType string) point {
+	wrapper := "trommelStore"
+	if strings.HasSuffix(function, "IndexerInformer") {
+		wrapper = "trommelIndexed"
+	}
+	return point{
+		module: moduleClientGo, from: from, file: "tools/cache/controller.go", function: function,
+		insert: insertion{result: wrapper + "({{.Result}}, " + objectType + ")"},
+	}
 }
 
 // request reports a method of rest.Request that makes a request, by calling itself.
@@ -82,7 +97,7 @@ func observing(p point, points ...wire.Point) []point {
 
 var points = concat(
 	observing(point{
-		module: moduleAPIServer, from: "v0.36.0", to: "v0.37.0-0", file: "pkg/storage/cacher/watch_cache.go", receiver: "*watchCache", function: "processEvent",
+		module: moduleAPIServer, from: "v0.35.0-0", to: "v0.38.0-0", file: "pkg/storage/cacher/watch_cache.go", receiver: "*watchCache", function: "processEvent",
 		insert: insertion{enter: "defer trommelReceive({{.Receiver}}, {{.Param 0}})()"},
 	}, wire.APIServerRecv),
 
@@ -113,6 +128,12 @@ var points = concat(
 		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer", function: "GetStore",
 		insert: insertion{enter: "if trommelEnabled { return trommelReader({{.Receiver}}) }"},
 	}, wire.ControllerRead),
+
+	observing(informerStore("NewInformer", "", "{{.Param 1}}"), wire.ControllerRead),
+	observing(informerStore("NewIndexerInformer", "", "{{.Param 1}}"), wire.ControllerRead),
+	observing(informerStore("NewTransformingInformer", "v0.23.0-0", "{{.Param 1}}"), wire.ControllerRead),
+	observing(informerStore("NewTransformingIndexerInformer", "v0.23.0-0", "{{.Param 1}}"), wire.ControllerRead),
+	observing(informerStore("NewInformerWithOptions", "v0.31.0-0", "{{.Param 0}}.ObjectType"), wire.ControllerRead),
 
 	observing(request("Do", "false", "result", "trommelEnd(call, {{.Receiver}}, result)"), wire.ControllerRead, wire.ControllerWrite),
 	observing(request("DoRaw", "false", "body, err", "trommelEndRaw(call, {{.Receiver}}, body, err)"), wire.ControllerRead, wire.ControllerWrite),

@@ -91,7 +91,7 @@
 //	kind: Suite
 //	cluster:
 //	  type: embedded                   # kind, existing
-//	  kubernetesVersion: v1.36.3       # default: the newest that this Trommel knows
+//	  kubernetesVersion: "1.36"        # default: 1.36; trommel build --help lists what there is
 //	  apiServers: 3                    # 1 to 5
 //	  nodes: 3                         # simulated
 //	  disableControllers: [statefulset-controller]

@@ -225,7 +225,7 @@ func (d *decoder) cluster(n *yaml.Node) ClusterSpec {
 		c.Type = t
 	}
 	if c.KubernetesVersion = d.text(f[1], "kubernetesVersion"); c.KubernetesVersion != "" && !kubernetesSemver.MatchString(c.KubernetesVersion) {
-		d.errorf(f[1], "kubernetesVersion %q: write it like v1.36.3", c.KubernetesVersion)
+		d.errorf(f[1], "kubernetesVersion %q: write it like v1.36.3 or 1.36", c.KubernetesVersion)
 	}
 	if c.APIServers = d.integer(f[2], "apiServers", DefaultAPIServers); c.APIServers < 1 || c.APIServers > 5 {
 		d.errorf(f[2], "apiServers is %d; it can be 1 to 5", c.APIServers)

@@ -24,7 +24,7 @@ type Suite struct {
 // ClusterSpec is the control plane to run on.
 type ClusterSpec struct {
 	Type                  string   // embedded (default), kind, existing
-	KubernetesVersion     string   // default: the newest that this Trommel knows
+	KubernetesVersion     string   // v1.36.3 or v1.36, with or without the v; default: Trommel's own choice
 	APIServers            int      // 1 to 5, default 3
 	Nodes                 int      // simulated nodes, default 3
 	DisableControllers    []string // controllers that kube-controller-manager leaves out

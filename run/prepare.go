@@ -10,12 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/mod/semver"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/deploy"
@@ -61,6 +64,25 @@ func (r *runner) checkServers() error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return &UserError{err}
+	}
+	return nil
+}
+
+// checkVersion notes which Kubernetes the cluster runs and refuses one that the suite did not ask for.
+func (r *runner) checkVersion(config *rest.Config) error {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	info, err := client.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("ask the cluster's version: %w", err)
+	}
+	r.meta.Kubernetes = info.GitVersion
+	want := "v" + strings.TrimPrefix(r.Suite.Cluster.KubernetesVersion, "v")
+	if want != "v" && want != info.GitVersion && want != semver.MajorMinor(info.GitVersion) {
+		return &UserError{fmt.Errorf("%s: cluster %q runs Kubernetes %s; the suite's kubernetesVersion is %s",
+			r.Suite.File, r.cluster.Name(), info.GitVersion, r.Suite.Cluster.KubernetesVersion)}
 	}
 	return nil
 }

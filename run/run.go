@@ -17,7 +17,6 @@ import (
 	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
-	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/oracle"
 	"github.com/trommel-dev/trommel/plan"
@@ -71,7 +70,7 @@ func Run(ctx context.Context, config Config) (*record.Meta, error) {
 	}
 	r := &runner{Config: config, writer: writer, meta: record.Meta{
 		Plan: config.Plan.TestName, PlanFile: config.Plan.File, Suite: config.Suite.File, Variant: config.Variant,
-		Trommel: config.Version, Kubernetes: instrumentation.KubernetesVersion, Started: time.Now(), Phases: []record.Phase{},
+		Trommel: config.Version, Started: time.Now(), Phases: []record.Phase{},
 	}}
 	err = r.run(ctx)
 	if err == nil && r.recordErr != nil {
@@ -217,6 +216,9 @@ func (r *runner) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := r.checkServers(); err != nil {
+		return err
+	}
+	if err := r.checkVersion(config); err != nil {
 		return err
 	}
 	if err := r.cleanLeftovers(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/report"
@@ -17,6 +18,7 @@ func newBuildCommand(s streams) *cobra.Command {
 	var (
 		config       instrumentation.BuildConfig
 		controlPlane bool
+		kubernetes   string
 		explain      bool
 	)
 	cmd := &cobra.Command{
@@ -28,7 +30,8 @@ The folder is one of the controller's module (default: the working directory), t
 relative to the folder (default: the folder itself).`,
 		Example: `  trommel build -o bin/manager ../my-operator ./cmd/manager
   trommel build --explain ../my-operator ./cmd/manager
-  trommel build --control-plane -o bin/controlplane`,
+  trommel build --control-plane -o bin/controlplane
+  trommel build --control-plane --kubernetes-version 1.35`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			show := report.NewProgressLine(s.err, "trommel: ")
@@ -42,8 +45,13 @@ relative to the folder (default: the folder itself).`,
 				if len(config.Tags) > 0 || config.LDFlags != "" {
 					return &exitError{exitUsage, errors.New("--tags and --ldflags are for controllers, not for --control-plane")}
 				}
-				result, err = instrumentation.BuildControlPlane(cmd.Context(), instrumentation.ControlPlaneConfig{Output: config.Output, Progress: show.Line})
+				result, err = instrumentation.BuildControlPlane(cmd.Context(), instrumentation.ControlPlaneConfig{
+					KubernetesVersion: kubernetes, Output: config.Output, Progress: show.Line,
+				})
 			} else {
+				if cmd.Flags().Changed("kubernetes-version") {
+					return &exitError{exitUsage, errors.New("--kubernetes-version is for --control-plane")}
+				}
 				if len(args) > 0 {
 					config.Dir = args[0]
 				}
@@ -74,8 +82,15 @@ relative to the folder (default: the folder itself).`,
 	f.StringSliceVar(&config.Tags, "tags", nil, "build tags")
 	f.StringVar(&config.LDFlags, "ldflags", "", "flags for the linker, passed through")
 	f.BoolVar(&controlPlane, "control-plane", false, "build the control plane instead of a controller")
+	kubernetesVersionFlag(f, &kubernetes)
 	f.BoolVar(&explain, "explain", false, "list the points that were compiled in, with file and line")
 	return cmd
+}
+
+// kubernetesVersionFlag chooses among the control planes that can be built.
+func kubernetesVersionFlag(f *pflag.FlagSet, version *string) {
+	f.StringVar(version, "kubernetes-version", instrumentation.KubernetesVersion,
+		"`version` of the control plane: "+strings.Join(instrumentation.KubernetesVersions(), ", ")+"; the minor version will do")
 }
 
 // explainPoints lists what a build changed and where.

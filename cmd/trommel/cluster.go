@@ -49,6 +49,7 @@ func newClusterCommand(s streams) *cobra.Command {
 // clusterUp is what `cluster up` was asked for.
 type clusterUp struct {
 	config       embedded.Config
+	kubernetes   string
 	featureGates map[string]string
 	foreground   bool
 }
@@ -60,12 +61,14 @@ func newClusterUpCommand(s streams) *cobra.Command {
 		Short: "Start a cluster that runs until `trommel cluster down`",
 		Example: `  trommel cluster up
   trommel cluster up --name small --api-servers 1 --nodes 1
+  trommel cluster up --kubernetes-version 1.35
   trommel cluster up --disable-controllers statefulset-controller --foreground`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return up.run(cmd.Context(), s) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&up.config.Name, "name", defaultCluster, "name of the cluster")
+	kubernetesVersionFlag(f, &up.kubernetes)
 	f.IntVar(&up.config.APIServers, "api-servers", 3, "number of API servers, 1 to "+strconv.Itoa(embedded.MaxAPIServers))
 	f.IntVar(&up.config.Nodes, "nodes", 3, "number of simulated nodes")
 	f.StringSliceVar(&up.config.DisableControllers, "disable-controllers", nil, "controllers that kube-controller-manager leaves out")
@@ -96,6 +99,9 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 	if up.config.Nodes <= 0 {
 		up.config.Nodes = -1 // none
 	}
+	if _, err := instrumentation.ResolveKubernetesVersion(up.kubernetes); err != nil {
+		return &exitError{exitUsage, err}
+	}
 	if _, err := embedded.RegistryFile(up.config.Name, ".json"); err != nil {
 		return &exitError{exitUsage, err}
 	}
@@ -104,7 +110,7 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 	}
 	if up.config.Binary == "" {
 		show := report.NewProgressLine(s.err, "trommel: ")
-		built, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{Progress: show.Line})
+		built, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{KubernetesVersion: up.kubernetes, Progress: show.Line})
 		show.End()
 		if err != nil {
 			return &exitError{exitCannotRun, err}

@@ -110,8 +110,8 @@ func available(suite *plan.Suite) error {
 	if t := suite.Cluster.Type; t != "" && t != "embedded" {
 		return fmt.Errorf("%s: cluster type %q cannot be used yet; this version of trommel runs plans on its embedded cluster", suite.File, t)
 	}
-	if v := suite.Cluster.KubernetesVersion; v != "" && v != instrumentation.KubernetesVersion {
-		return fmt.Errorf("%s: kubernetesVersion %s cannot be used yet; this version of trommel has %s", suite.File, v, instrumentation.KubernetesVersion)
+	if _, err := instrumentation.ResolveKubernetesVersion(suite.Cluster.KubernetesVersion); err != nil {
+		return fmt.Errorf("%s: kubernetesVersion: %w", suite.File, err)
 	}
 	return nil
 }
@@ -262,7 +262,8 @@ func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]r
 	group.Go(func() error {
 		var err error
 		controlPlane, err = instrumentation.BuildControlPlane(groupCtx, instrumentation.ControlPlaneConfig{
-			Progress: func(text string) { console.Progress("control plane: " + text) },
+			KubernetesVersion: suite.Cluster.KubernetesVersion,
+			Progress:          func(text string) { console.Progress("control plane: " + text) },
 		})
 		if err != nil {
 			return fmt.Errorf("build control plane: %w", err)

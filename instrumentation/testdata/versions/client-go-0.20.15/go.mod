@@ -4,6 +4,7 @@ go 1.16
 
 require (
 	k8s.io/api v0.20.15
+	k8s.io/apimachinery v0.20.15
 	k8s.io/client-go v0.20.15
 	sigs.k8s.io/controller-runtime v0.8.3
 )

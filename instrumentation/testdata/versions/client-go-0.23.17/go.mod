@@ -4,6 +4,7 @@ go 1.17
 
 require (
 	k8s.io/api v0.23.17
+	k8s.io/apimachinery v0.23.17
 	k8s.io/client-go v0.23.17
 	sigs.k8s.io/controller-runtime v0.11.2
 )
@@ -46,7 +47,6 @@ require (
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/apiextensions-apiserver v0.23.5 // indirect
-	k8s.io/apimachinery v0.23.17 // indirect
 	k8s.io/component-base v0.23.5 // indirect
 	k8s.io/klog/v2 v2.30.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20211115234752-e816edb12b65 // indirect

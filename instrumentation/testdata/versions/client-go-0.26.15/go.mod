@@ -4,6 +4,7 @@ go 1.19
 
 require (
 	k8s.io/api v0.26.15
+	k8s.io/apimachinery v0.26.15
 	k8s.io/client-go v0.26.15
 	sigs.k8s.io/controller-runtime v0.14.7
 )
@@ -53,7 +54,6 @@ require (
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/apiextensions-apiserver v0.26.10 // indirect
-	k8s.io/apimachinery v0.26.15 // indirect
 	k8s.io/component-base v0.26.10 // indirect
 	k8s.io/klog/v2 v2.80.1 // indirect
 	k8s.io/kube-openapi v0.0.0-20221012153701-172d655c2280 // indirect

@@ -4,6 +4,7 @@ go 1.21
 
 require (
 	k8s.io/api v0.29.15
+	k8s.io/apimachinery v0.29.15
 	k8s.io/client-go v0.29.15
 	sigs.k8s.io/controller-runtime v0.17.6
 )
@@ -54,7 +55,6 @@ require (
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/apiextensions-apiserver v0.29.2 // indirect
-	k8s.io/apimachinery v0.29.15 // indirect
 	k8s.io/component-base v0.29.2 // indirect
 	k8s.io/klog/v2 v2.110.1 // indirect
 	k8s.io/kube-openapi v0.0.0-20231010175941-2dd684a91f00 // indirect

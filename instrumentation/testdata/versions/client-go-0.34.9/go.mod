@@ -4,6 +4,7 @@ go 1.24.0
 
 require (
 	k8s.io/api v0.34.9
+	k8s.io/apimachinery v0.34.9
 	k8s.io/client-go v0.34.9
 	sigs.k8s.io/controller-runtime v0.22.5
 )
@@ -54,7 +55,6 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/apiextensions-apiserver v0.34.3 // indirect
-	k8s.io/apimachinery v0.34.9 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect
 	k8s.io/kube-openapi v0.0.0-20250710124328-f3f2b991d03b // indirect
 	k8s.io/utils v0.0.0-20250604170112-4c0f3b243397 // indirect

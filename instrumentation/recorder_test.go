@@ -1,0 +1,159 @@
+package instrumentation_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/coordinator/monitor"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+)
+
+// recorder releases every observation but those that a test asks to hold.
+type recorder struct {
+	t       *testing.T
+	monitor *monitor.Monitor
+	changed chan struct{}
+
+	mu       sync.Mutex
+	all      []monitor.Event
+	sessions map[string]*monitor.Session
+	hold     func(*wire.Observation) bool
+	holdBy   string // whose observations are held; empty: anybody's
+	held     []monitor.Event
+}
+
+func record(t *testing.T, address, token string) *recorder {
+	m, err := monitor.Listen(monitor.Config{Address: address, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{t: t, monitor: m, sessions: map[string]*monitor.Session{}, changed: make(chan struct{}, 1)}
+	done := make(chan struct{})
+	stop := make(chan struct{})
+	t.Cleanup(func() {
+		_ = m.Close()
+		close(stop)
+		<-done
+	})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case e := <-m.Events():
+				r.take(e)
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return r
+}
+
+func (r *recorder) take(e monitor.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case e.Started:
+		r.sessions[e.Session.Identity] = e.Session
+	case e.Ended:
+		delete(r.sessions, e.Session.Identity)
+	default:
+		r.all = append(r.all, e)
+		if r.hold != nil && (r.holdBy == "" || r.holdBy == e.Session.Identity) && r.hold(e.Observation) {
+			r.held = append(r.held, e)
+		} else {
+			e.Release()
+		}
+	}
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns when the condition holds, which is called under the lock.
+func (r *recorder) wait(what string, condition func() bool) {
+	r.t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		r.mu.Lock()
+		ok := condition()
+		r.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-r.changed:
+		case <-time.After(20 * time.Millisecond):
+		case <-timeout:
+			r.mu.Lock()
+			for _, e := range r.all {
+				r.t.Log(describe(e))
+			}
+			r.mu.Unlock()
+			r.t.Fatalf("not within 30s: %s", what)
+		}
+	}
+}
+
+func (r *recorder) holding(f func(*wire.Observation) bool) { r.holdingOf("", f) }
+
+// holdingOf holds observations of one process only.
+func (r *recorder) holdingOf(by string, f func(*wire.Observation) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold, r.holdBy = f, by
+}
+
+// release lets go all that is held and holds no more.
+func (r *recorder) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold = nil
+	for _, e := range r.held {
+		e.Release()
+	}
+	r.held = nil
+}
+
+func (r *recorder) find(by string, match func(*wire.Observation) bool) *wire.Observation {
+	for _, e := range r.all {
+		if e.Session.Identity == by && match(e.Observation) {
+			return e.Observation
+		}
+	}
+	return nil
+}
+
+func describe(e monitor.Event) string {
+	o := e.Observation
+	return fmt.Sprintf("%s #%d %s %s %s kind=%s resource=%s group=%q/%t %s/%s sub=%s live=%t reconciler=%s (%s) request=%s id=%s call=%s err=%s code=%d object=%.60s old=%.60s",
+		e.Session.Identity, o.Call, o.Phase, o.Point, o.Operation, o.Kind, o.Resource, o.Group, o.GroupKnown, o.Namespace, o.Name, o.Subresource, o.Live,
+		o.Reconciler, o.ReconcilerType, o.Request, o.ReconcileID, o.CallName, o.Error, o.Code, o.Object, o.OldObject)
+}
+
+func bothPhases(r wire.Rule) []wire.Rule {
+	before, after := r, r
+	before.Phase, after.Phase = wire.Before, wire.After
+	return []wire.Rule{before, after}
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.b = append(s.b, p...)
+	return len(p), nil
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return string(s.b)
+}

@@ -1,0 +1,1 @@
+../src/controller/options.go
