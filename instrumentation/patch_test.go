@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sort"
@@ -86,6 +87,49 @@ func TestPatch(t *testing.T) {
 			}
 			golden(t, filepath.Join("testdata", "patched", name+".golden"), b.String())
 		})
+	}
+}
+
+// TestEveryMinorIsPatched finds the points in the minor versions between those that TestVersions runs.
+func TestEveryMinorIsPatched(t *testing.T) {
+	for module, versions := range map[string][]string{
+		moduleClientGo: {"v0.21.14", "v0.22.17", "v0.24.17", "v0.25.16", "v0.27.16", "v0.28.15", "v0.30.14", "v0.31.14", "v0.33.10"},
+		moduleControllerRuntime: {
+			"v0.9.7", "v0.10.3", "v0.12.3", "v0.13.1", "v0.15.3", "v0.16.6", "v0.18.7", "v0.19.7", "v0.21.0",
+		},
+	} {
+		for _, version := range versions {
+			t.Run(module+"@"+version, func(t *testing.T) {
+				t.Parallel()
+				original, dir := moduleSource(t, module, version), t.TempDir()
+				packages := map[string]bool{}
+				for _, p := range pointsOf(module, version) {
+					packages[filepath.Dir(filepath.FromSlash(p.file))] = true
+				}
+				for _, h := range helpers {
+					if h.module == module {
+						packages[filepath.FromSlash(h.dir)] = true
+					}
+				}
+				for name := range packages {
+					if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(original, name))); err != nil && !errors.Is(err, fs.ErrExist) {
+						t.Fatal(err)
+					}
+				}
+				if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, _ error) error { return os.Chmod(path, 0o755) }); err != nil {
+					t.Fatal(err)
+				}
+				found, err := patchModule(module, version, original, dir, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range found {
+					if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, filepath.FromSlash(p.File)), nil, 0); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
 	}
 }
 
