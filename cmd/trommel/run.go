@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -199,7 +200,7 @@ func runPlan(ctx context.Context, s streams, o *runOptions, l *loaded) (code int
 	}
 	console.Title(title)
 
-	binaries, controlPlane, err := build(ctx, l.suite, console)
+	binaries, controlPlane, err := build(ctx, l.suite, o.cluster != "", console)
 	if err != nil {
 		code := exitCannotRun
 		var input *instrumentation.InputError
@@ -252,14 +253,19 @@ func runPlan(ctx context.Context, s streams, o *runOptions, l *loaded) (code int
 	return exitCannotRun, dir
 }
 
-// build makes the control plane and the controllers, or finds them made.
-func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]run.Binary, string, error) {
+// build makes the controllers, and the control plane if the run needs its binary, or finds them made. A run that is attached to a
+// running cluster needs it only for controllers that are components of it.
+func build(ctx context.Context, suite *plan.Suite, attached bool, console *report.Console) ([]run.Binary, string, error) {
 	console.Phase("build")
-	var controlPlane *instrumentation.Result
+	controlPlane := &instrumentation.Result{}
+	isComponent := func(c plan.Controller) bool { return c.Build != nil && c.Build.ControlPlane != "" }
 	binaries := make([]run.Binary, len(suite.Controllers))
 	group, groupCtx := errgroup.WithContext(ctx)
 	// Two at once share the machine's cores and the Go build cache without harm.
 	group.Go(func() error {
+		if attached && !slices.ContainsFunc(suite.Controllers, isComponent) {
+			return nil
+		}
 		var err error
 		controlPlane, err = instrumentation.BuildControlPlane(groupCtx, instrumentation.ControlPlaneConfig{
 			KubernetesVersion: suite.Cluster.KubernetesVersion,
