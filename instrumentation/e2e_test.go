@@ -59,6 +59,9 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 			}
 			rule.Point = p
 			rules = append(rules, bothPhases(rule)...)
+			if p == wire.ControllerWrite {
+				rules = append(rules, bothPhases(wire.Rule{Point: p, Kind: "pod", Resource: "pods", Namespace: "default"})...)
+			}
 		}
 		return rules
 	}
@@ -271,9 +274,13 @@ func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMa
 					t.Fatalf("%s: %v", o.Object, err)
 				}
 			}
-			got = append(got, fmt.Sprintf("%s %s %s %s/%s/%s code=%d object=%t %s", o.Phase, o.Operation, o.Kind, o.Resource, o.Namespace, name, o.Code, len(o.Object) > 0, object.Data["patched"]))
+			resource := o.Resource
+			if o.Subresource != "" {
+				resource += "/" + o.Subresource
+			}
+			got = append(got, fmt.Sprintf("%s %s %s %s/%s/%s code=%d object=%t %s", o.Phase, o.Operation, o.Kind, resource, o.Namespace, name, o.Code, len(o.Object) > 0, object.Data["patched"]))
 		}
-		return len(got) >= 14
+		return len(got) >= 24
 	})
 	want := []string{
 		"before create configmap configmaps/default/ code=0 object=true ",
@@ -290,9 +297,36 @@ func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMa
 		"after delete configmap configmaps/default/applied code=200 object=false ",
 		"before deleteCollection configmap configmaps/default/ code=0 object=false ",
 		"after deleteCollection configmap configmaps/default/ code=200 object=false ",
+		"before create pod pods/default/verbs code=0 object=true ",
+		"after create pod pods/default/verbs code=201 object=true ",
+		"before update pod pods/status/default/verbs code=0 object=true ",
+		"after update pod pods/status/default/verbs code=200 object=true ",
+		"before create  pods/eviction/default/verbs code=0 object=true ",
+		"after create  pods/eviction/default/verbs code=201 object=false ",
 	}
 	if diff := cmp.Diff(want, got[:len(want)]); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+
+	find := func(point wire.Point, op wire.Operation, name string, live bool) (o *wire.Observation) {
+		r.wait(fmt.Sprintf("%s %s %s", point, op, name), func() bool {
+			o = r.find("copier", func(o *wire.Observation) bool {
+				return o.Phase == wire.After && o.Point == point && o.Operation == op && o.Name == name && o.Live == live
+			})
+			return o != nil
+		})
+		return o
+	}
+	for _, live := range []bool{false, true} {
+		if o := find(wire.ControllerRead, wire.List, "", live); o.Kind != "configmap" && o.Resource != "configmaps" || o.Namespace != "default" || o.Request != "default/verbs" {
+			t.Errorf("list, live=%t: %+v", live, o)
+		}
+	}
+	if o := find(wire.ControllerWrite, wire.Create, "in-goroutine", false); o.Reconciler != "copier" || o.Request != "default/verbs" {
+		t.Errorf("a goroutine with the reconciler's context: %+v", o)
+	}
+	if o := find(wire.ControllerWrite, wire.Create, "without-context", false); o.Reconciler != "" || o.ReconcileID != "" {
+		t.Errorf("a goroutine with a context of its own: %+v", o)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -75,5 +76,39 @@ func (c *Copier) verbs(ctx context.Context, from *corev1.ConfigMap) error {
 	if err := c.Delete(ctx, untyped("applied")); err != nil {
 		return err
 	}
-	return c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(from.Namespace), client.MatchingLabels{"generated": "true"})
+	if err := c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(from.Namespace), client.MatchingLabels{"generated": "true"}); err != nil {
+		return err
+	}
+	if err := c.subresources(ctx, from.Namespace); err != nil {
+		return err
+	}
+	for _, reader := range []client.Reader{c, c.APIReader} {
+		if err := reader.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(from.Namespace)); err != nil {
+			return err
+		}
+	}
+	// On behalf of the reconcile as far as the context says so.
+	for name, ctx := range map[string]context.Context{"in-goroutine": ctx, "without-context": context.Background()} {
+		created := make(chan error)
+		go func() { created <- c.Create(ctx, untyped(name)) }()
+		if err := <-created; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Copier) subresources(ctx context.Context, namespace string) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "verbs"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+	}
+	if err := c.Create(ctx, pod); err != nil {
+		return err
+	}
+	pod.Status.Message = "seen"
+	if err := c.Status().Update(ctx, pod); err != nil {
+		return err
+	}
+	return c.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{})
 }
