@@ -105,8 +105,7 @@ func (b *build) prepare() error {
 		b.command.work = b.work().file
 		return b.work().write(b.repo.work, "", nil, nil)
 	}
-	mod, _ := b.repo.goFlags.flag("mod")
-	b.module = &generatedModule{goMod: filepath.Join(b.dir, "go.mod"), build: b.command, readonly: mod != "mod"}
+	b.module = &generatedModule{goMod: filepath.Join(b.dir, "go.mod"), build: b.command, asIs: true}
 	return b.module.copy(b.repo.goMod)
 }
 

@@ -154,8 +154,8 @@ func readWork(name string) (*modfile.WorkFile, []string, error) {
 type generatedModule struct {
 	goMod string // path; the go.sum is beside it
 	build *goCommand
-	// readonly leaves it to the user to complete his go.mod, as the go command does by default.
-	readonly bool
+	// asIs leaves it to the user's GOFLAGS whether the go command may complete the go.mod; by default it may not.
+	asIs bool
 }
 
 func sumOf(goMod string) string { return strings.TrimSuffix(goMod, ".mod") + ".sum" }
@@ -280,8 +280,8 @@ func replace(file *modfile.File, oldPath, oldVersion, newPath, newVersion string
 }
 
 func (g *generatedModule) flags() []string {
-	if g.readonly {
-		return []string{"-mod=readonly", "-modfile=" + g.goMod}
+	if g.asIs {
+		return []string{"-modfile=" + g.goMod}
 	}
 	return []string{"-mod=mod", "-modfile=" + g.goMod}
 }

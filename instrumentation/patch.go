@@ -32,8 +32,8 @@ type NotFoundError struct {
 }
 
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it: build with a released %[1]s, %s or later, "+
-		"or with a newer trommel (looked at: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, oldest[e.Module], e.Dir)
+	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it: build with a released %s, %s or later, "+
+		"or with a newer trommel (looked at: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, e.Module, oldest[e.Module], e.Dir)
 }
 
 // source is a parsed file with the edits that are to be made in it.
@@ -354,7 +354,7 @@ func patchModule(m moduleCopy, dir string) ([]PatchedPoint, error) {
 	files := map[string]*source{}
 	var found []PatchedPoint
 	for _, p := range pointsOf(m.path, m.version) {
-		if m.partial && !isDir(filepath.Join(m.dir, filepath.FromSlash(path.Dir(p.file)))) {
+		if m.partial && !hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(path.Dir(p.file)))) {
 			continue
 		}
 		notFound := func(reason string) error {
@@ -394,7 +394,7 @@ func patchModule(m moduleCopy, dir string) ([]PatchedPoint, error) {
 		}
 	}
 	for _, h := range helpers {
-		if h.module != m.path || m.partial && !isDir(filepath.Join(m.dir, filepath.FromSlash(h.dir))) {
+		if h.module != m.path || m.partial && !hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(h.dir))) {
 			continue
 		}
 		text, err := h.expand(dir)
@@ -410,9 +410,10 @@ func patchModule(m moduleCopy, dir string) ([]PatchedPoint, error) {
 	return found, nil
 }
 
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+// hasGoFiles tells whether there is a package in a folder; one without may have others below it.
+func hasGoFiles(dir string) bool {
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	return err == nil && len(names) > 0
 }
 
 // sourceOf parses a file of the module in root once.
