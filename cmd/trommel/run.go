@@ -255,6 +255,9 @@ func runPlan(ctx context.Context, s streams, o *runOptions, l *loaded) (code int
 // build makes the control plane and the controllers, or finds them made.
 func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]run.Binary, string, error) {
 	console.Phase("build")
+	if err := checkBinaries(suite); err != nil {
+		return nil, "", err
+	}
 	var controlPlane *instrumentation.Result
 	binaries := make([]run.Binary, len(suite.Controllers))
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -301,9 +304,6 @@ func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]r
 			abs, err := filepath.Abs(besides(suite.File, c.Binary))
 			if err != nil {
 				return nil, "", err
-			}
-			if _, err := os.Stat(abs); err != nil {
-				return nil, "", fmt.Errorf("controller %q: binary: %w", c.Name, err)
 			}
 			binaries[i] = run.Binary{Path: abs}
 		case c.Build.ControlPlane != "":
