@@ -154,7 +154,7 @@ func (g *goCommand) build(ctx context.Context, pkg string, args []string, downlo
 		}
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && stderr.rest.Len() > 0 {
-			return &CompileError{Package: pkg, Output: stderr.rest.String()}
+			return &CompileError{Package: pkg, Dir: g.dir, Output: stderr.rest.String()}
 		}
 		return g.failed(ctx, err, "build", stderr.rest.String())
 	}
