@@ -67,6 +67,12 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, inputErrorf("%s is no folder", dir)
 	}
+	// Without the dot, the go command takes a folder's name for an import path.
+	if pkg := b.config.Package; !filepath.IsAbs(pkg) && !strings.HasPrefix(pkg, ".") {
+		if info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(pkg))); err == nil && info.IsDir() {
+			b.config.Package = "./" + pkg
+		}
+	}
 	b.command = &goCommand{dir: dir, env: sortedEnv(b.config.Env), downloading: b.progress.downloading}
 	if b.repo, err = findRepository(ctx, dir, b.command); err != nil {
 		return nil, err

@@ -107,7 +107,8 @@ func (c *cache) make(name string, fill func(dir string) error) (string, error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", err
 	}
-	tmp, err := os.MkdirTemp(parent, ".tmp-")
+	removeLeftovers(parent)
+	tmp, err := os.MkdirTemp(parent, temporary)
 	if err != nil {
 		return "", err
 	}
@@ -125,6 +126,24 @@ func (c *cache) make(name string, fill func(dir string) error) (string, error) {
 		return "", err
 	}
 	return dir, nil
+}
+
+const temporary = ".tmp-"
+
+// removeLeftovers removes what killed processes did not give its name.
+func removeLeftovers(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), temporary) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Hour {
+			os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
 }
 
 // lock takes a lock of that name among all processes that use the cache, waiting for it as long as ctx lasts.

@@ -301,7 +301,7 @@ func main() {
 		dir := repository(t, r.goMod("sub/operator", "module example.com/operator\n\ngo 1.26.0\n"), map[string]string{
 			"go.mod": "module example.com\n\ngo 1.26.0\n", "sub/operator/cmd/main.go": smallMain,
 		})
-		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "sub/operator"), Package: "./cmd"}, "small 0 true")
+		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "sub/operator"), Package: "cmd"}, "small 0 true")
 		_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: dir, Package: "./sub/operator/cmd"})
 		if want := "; it is in a module of its own: build it in the folder " + filepath.Join(dir, "sub/operator"); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("got %v\nwant ...%s", err, want)
