@@ -693,7 +693,7 @@ func (g *gate) open(t *testing.T) { write(t, g.dir, map[string]string{"open": ""
 
 func (g *gate) wait(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(filepath.Join(g.dir, "reached")); err == nil {
 			return
 		}
