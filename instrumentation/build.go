@@ -1,6 +1,7 @@
 package instrumentation
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -8,12 +9,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
+	"slices"
 	"sort"
 	"strings"
 
+	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -31,12 +37,15 @@ type build struct {
 	config   BuildConfig
 	progress progress
 	cache    *cache
-	root     string // folder of the module
 	dir      string // where the build works, in the cache
 	command  *goCommand
-	module   *generatedModule
+	repo     *repository
+	module   *generatedModule // neither with a workspace nor with a vendor folder
+	packages []*pkg           // that the main package is built from, and it
+	main     *pkg
+	hook     string // import path of the hook
 	points   []PatchedPoint
-	overlay  map[string]string
+	overlay  map[string]string // files that stand for others in the build
 }
 
 func (b *build) run(ctx context.Context) (*Result, error) {
@@ -58,38 +67,73 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, inputErrorf("%s is no folder", dir)
 	}
-	if b.root, err = findModule(dir); err != nil {
+	// Without the dot, the go command takes a folder's name for an import path.
+	if pkg := b.config.Package; !filepath.IsAbs(pkg) && !strings.HasPrefix(pkg, ".") {
+		if info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(pkg))); err == nil && info.IsDir() {
+			b.config.Package = "./" + pkg
+		}
+	}
+	b.command = &goCommand{dir: dir, env: sortedEnv(b.config.Env), downloading: b.progress.downloading}
+	if b.repo, err = findRepository(ctx, dir, b.command); err != nil {
 		return nil, err
 	}
-	b.command = &goCommand{dir: dir, env: sortedEnv(b.config.Env)}
 	key := digest(dir, b.config.Package, strings.Join(b.config.Tags, ","), b.config.LDFlags, fmt.Sprint(b.command.env), fmt.Sprintf("%#v", b.config.AnnotatedCalls))
 	b.dir = filepath.Join(b.cache.dir, "builds", key)
-	unlock, err := b.cache.lock(ctx, "builds/"+key)
+	// The go commands hold it too: one that outlives this process, killed, does not write what the next build writes.
+	b.command.held, err = b.cache.lockFile(ctx, "builds/"+key, func() { b.progress.phase("wait for another build of the same") })
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
+	defer b.command.held.Close()
 
-	if b.module, err = generate(b.root, b.dir, b.command); err != nil {
-		return nil, err
-	}
-	hookDir, err := b.cache.hookModuleDir()
-	if err != nil {
+	if err := b.prepare(); err != nil {
 		return nil, err
 	}
 	b.progress.phase("patch")
-	main, err := b.mainPackage(ctx)
-	if err != nil {
+	if err := b.list(ctx); err != nil {
 		return nil, err
 	}
-	copies, err := b.patch(ctx, main)
-	if err != nil {
+	if err := b.patch(); err != nil {
 		return nil, err
 	}
-	if err := b.module.replaceWith(b.root, hookDir, copies); err != nil {
-		return nil, err
+	return b.compile(ctx)
+}
+
+// prepare makes the go command work on copies of what it would read in the user's folder and write there too.
+func (b *build) prepare() error {
+	b.hook = hookModule
+	b.overlay = map[string]string{}
+	switch {
+	case b.repo.vendor != "":
+		b.command.work = b.repo.work // it never writes it when it builds from a vendor folder
+		return nil
+	case b.repo.work != "":
+		b.command.work = b.work().file
+		return b.work().write(b.repo.work, "", nil, nil)
 	}
-	return b.compile(ctx, main)
+	b.module = &generatedModule{goMod: filepath.Join(b.dir, "go.mod"), build: b.command, asIs: true}
+	return b.module.copy(b.repo.goMod)
+}
+
+func (b *build) work() *generatedWork { return &generatedWork{filepath.Join(b.dir, "go.work")} }
+
+// flags are the flags of go list and go build.
+func (b *build) flags() []string {
+	switch {
+	case b.repo.vendor != "":
+		return append(b.tags(), "-mod=vendor")
+	case b.repo.work != "":
+		return b.tags()
+	}
+	return append(b.tags(), b.module.flags()...)
+}
+
+// tags leaves it to the user's GOFLAGS where the build has none.
+func (b *build) tags() []string {
+	if len(b.config.Tags) == 0 {
+		return nil
+	}
+	return []string{"-tags=" + strings.Join(b.config.Tags, ",")}
 }
 
 // pkg is what go list says of a package.
@@ -100,141 +144,256 @@ type pkg struct {
 	GoFiles    []string
 	CgoFiles   []string
 	Standard   bool
-	Module     *struct {
-		Path, Version string
-		Main          bool
-		Dir           string
-		Replace       *struct{ Version string }
-	}
-	Error *struct{ Err string }
+	DepOnly    bool
+	Module     *moduleInfo
+	Error      *struct{ Err string }
 }
 
-func (b *build) packages(ctx context.Context, patterns ...string) ([]*pkg, error) {
-	args := append([]string{"list"}, b.module.flags()...)
-	args = append(args, "-e", "-find", "-tags="+strings.Join(b.config.Tags, ","), "-json=ImportPath,Name,Dir,GoFiles,CgoFiles,Standard,Module,Error")
-	out, err := b.command.output(ctx, append(args, patterns...)...)
+// list finds out what the main package is built from.
+func (b *build) list(ctx context.Context) error {
+	args := append([]string{"list"}, b.flags()...)
+	args = append(args, "-e", "-deps", "-json=ImportPath,Name,Dir,GoFiles,CgoFiles,Standard,DepOnly,Module,Error", b.config.Package)
+	out, err := b.command.output(ctx, args...)
 	if err != nil {
-		return nil, err
+		if ctx.Err() == nil && incomplete.MatchString(err.Error()) {
+			return b.incomplete(err.Error())
+		}
+		return err
 	}
-	var list []*pkg
-	decoder := json.NewDecoder(strings.NewReader(string(out)))
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	var named []*pkg
 	for {
 		p := &pkg{}
 		if err := decoder.Decode(p); errors.Is(err, io.EOF) {
-			return list, nil
+			break
 		} else if err != nil {
-			return nil, fmt.Errorf("read go list: %w", err)
+			return fmt.Errorf("read go list: %w", err)
 		}
-		list = append(list, p)
+		b.packages = append(b.packages, p)
+		if !p.DepOnly {
+			named = append(named, p)
+		}
 	}
-}
-
-func (b *build) mainPackage(ctx context.Context) (*pkg, error) {
-	list, err := b.packages(ctx, b.config.Package)
-	if err != nil {
-		return nil, err
+	if len(named) != 1 {
+		return inputErrorf("%q in %s is %d packages: want the one main package", b.config.Package, b.command.dir, len(named))
 	}
-	if len(list) != 1 {
-		return nil, inputErrorf("%q in %s is %d packages: want the one main package", b.config.Package, b.command.dir, len(list))
-	}
-	p := list[0]
+	b.main = named[0]
 	switch {
-	case p.Name == "" && p.Error != nil:
-		return nil, inputErrorf("package %q: %s", b.config.Package, p.Error.Err)
-	case p.Name != "main":
-		return nil, inputErrorf("package %s in %s is no main package", p.ImportPath, p.Dir)
+	case b.main.Name == "" && b.main.Error != nil:
+		return inputErrorf("package %q: %s%s", b.config.Package, b.main.Error.Err, b.nested())
+	case b.main.Name != "main":
+		return inputErrorf("package %s in %s is no main package", b.main.ImportPath, b.main.Dir)
 	}
-	return p, nil
+	for _, p := range b.packages {
+		if p.Error != nil && incomplete.MatchString(p.Error.Err) {
+			return b.incomplete(p.Error.Err)
+		}
+	}
+	return nil
 }
 
-// patch makes the patched copies and the overlay.
-func (b *build) patch(ctx context.Context, main *pkg) (map[string]string, error) {
-	modules, err := b.module.modules(ctx, moduleClientGo, moduleControllerRuntime)
+// incomplete are the go command's words for a go.mod, go.sum or vendor folder that does not have all that is imported.
+var incomplete = regexp.MustCompile(`missing go\.sum entry|no required module provides|cannot find module providing|updates to go\.mod needed|` +
+	`inconsistent vendoring|is not in your go\.mod file|provided by module .* but not|import lookup disabled|module lookup disabled|cannot find package|` +
+	`go\.mod requires go|go\.work requires go|must be added to the go\.work|-mod may only be set`)
+
+func (b *build) incomplete(what string) error {
+	mend := "`go mod tidy`"
+	switch {
+	case b.repo.vendor != "" && b.repo.work != "":
+		mend = "`go work vendor`"
+	case b.repo.vendor != "":
+		mend = "`go mod vendor`"
+	}
+	if strings.Contains(what, "GOPROXY=off") {
+		mend = "`go mod download` with a network"
+	}
+	return inputErrorf("%s\nThe go command says so of %s as it is, without trommel: `go build %s` there must work first (%s may be what it needs)",
+		strings.TrimPrefix(strings.TrimSpace(what), "go list: "), b.command.dir, b.config.Package, mend)
+}
+
+// nested tells that the package is in a module of its own, if it is.
+func (b *build) nested() string {
+	for d := filepath.Join(b.command.dir, filepath.FromSlash(b.config.Package)); len(d) > len(b.command.dir); d = filepath.Dir(d) {
+		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
+			return fmt.Sprintf("; it is in a module of its own: build it in the folder %s", d)
+		}
+	}
+	return ""
+}
+
+// moduleOf returns the module of that path that the main package is built from, and nil if it imports nothing of it.
+func (b *build) moduleOf(path string) *moduleInfo {
+	for _, p := range b.packages {
+		if p.Module != nil && p.Module.Path == path {
+			return p.Module
+		}
+	}
+	return nil
+}
+
+// patch makes the patched copies and puts them in the place of the modules.
+func (b *build) patch() error {
+	if b.moduleOf(moduleClientGo) == nil {
+		return inputErrorf("package %s in %s does not use %s: there is nothing to observe (trommel observes controllers that talk to Kubernetes through it)", b.main.ImportPath, b.main.Dir, moduleClientGo)
+	}
+	hookDir, err := b.hookDir()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if modules[moduleClientGo] == nil {
-		return nil, inputErrorf("the module in %s does not use %s: there is nothing to observe", b.root, moduleClientGo)
-	}
-	calls, err := b.locateCalls(ctx, main, modules)
+	calls, err := b.locateCalls()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	copies := map[string]string{}
-	for _, path := range sortedKeys(modules) {
-		version, dir, local := modules[path].source()
+	for _, path := range []string{moduleClientGo, moduleControllerRuntime} {
+		if b.moduleOf(path) != nil && calls[path] == nil {
+			calls[path] = []AnnotatedCall{}
+		}
+	}
+	copies, own := map[string]string{}, map[string]string{}
+	for _, path := range sortedKeys(calls) {
+		m := b.moduleOf(path)
+		version, dir, local := m.source()
+		if local && !known(version) {
+			version = b.versionOf(path)
+		}
 		if first := oldest[path]; first != "" && semver.Compare(version, first) < 0 {
-			return nil, inputErrorf("%s %s is too old: the oldest version that can be observed is %s", path, version, first)
+			return inputErrorf("%s %s is too old: the oldest version that can be observed is %s; raise it in go.mod (go get %[1]s@%[3]s)", path, version, first)
 		}
-		copied, found, err := b.cache.patchedModule(path, version, dir, local, calls[path])
+		c := moduleCopy{path: path, version: version, dir: dir, local: local, calls: calls[path], hook: b.hook}
+		if b.repo.vendor != "" {
+			c.dir, c.local, c.partial = filepath.Join(b.repo.vendor, filepath.FromSlash(path)), true, true
+		}
+		copied, found, err := b.cache.patched(c)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		copies[path] = copied
 		b.points = append(b.points, found...)
+		copies[path] = copied
+		if m.Main {
+			own[path] = m.Dir
+		}
+		if b.repo.vendor != "" {
+			if err := b.overlayCopy(c.dir, copied, found); err != nil {
+				return err
+			}
+		}
 	}
-	return copies, nil
+	switch {
+	case b.repo.vendor != "":
+		return nil
+	case b.repo.work != "":
+		return b.work().write(b.repo.work, hookDir, copies, own)
+	}
+	return b.module.replaceIn(b.repo.goMod, hookDir, copies)
 }
 
-// locateCalls sorts annotated calls by the module that they are in. Those outside the module cache go into an overlay
-// right away; modules gets the others' modules added.
-func (b *build) locateCalls(ctx context.Context, main *pkg, modules map[string]*moduleInfo) (map[string][]AnnotatedCall, error) {
-	if len(b.config.AnnotatedCalls) == 0 {
-		return nil, nil
+// known tells whether a version says what is in a module.
+func known(version string) bool { return version != "" && semver.Compare(version, "v0.0.1-0") >= 0 }
+
+// versionOf guesses the version of a module's source in a folder that go.mod gives none, as in Kubernetes' own repository: what is
+// released together has the same, and else it is taken for the newest.
+func (b *build) versionOf(path string) string {
+	if path == moduleClientGo {
+		if m := b.moduleOf("k8s.io/apimachinery"); m != nil {
+			if version, _, _ := m.source(); known(version) {
+				return version
+			}
+		}
 	}
+	return "v0.999.0"
+}
+
+// hookDir writes the hook's packages. What is built from a vendor folder sees no modules but those that are listed there, so that
+// the hook has to be a package of the main module.
+func (b *build) hookDir() (string, error) {
+	if b.repo.vendor == "" {
+		return b.cache.hookModuleDir()
+	}
+	if b.main.Module == nil {
+		return "", inputErrorf("package %s in %s is in no module", b.main.ImportPath, b.main.Dir)
+	}
+	const folder = "zz_trommel_hook"
+	b.hook = b.main.Module.Path + "/" + folder
+	dir, err := b.cache.hookDir(b.hook)
+	if err != nil {
+		return "", err
+	}
+	return dir, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		b.overlay[filepath.Join(b.repo.root, folder, rel)] = path
+		return err
+	})
+}
+
+// overlayCopy puts what was changed in a copy of a folder in the place of the original's files.
+func (b *build) overlayCopy(original, copied string, found []PatchedPoint) error {
+	for _, p := range found {
+		name := filepath.FromSlash(p.File)
+		b.overlay[filepath.Join(original, name)] = filepath.Join(copied, name)
+	}
+	return filepath.WalkDir(copied, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasPrefix(d.Name(), "zz_trommel_") {
+			return err
+		}
+		rel, err := filepath.Rel(copied, path)
+		b.overlay[filepath.Join(original, rel)] = path
+		return err
+	})
+}
+
+// locateCalls sorts annotated calls by the module that they are in. Those in the main module and in other folders of the user's
+// go into an overlay right away.
+func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 	byModule := map[string][]AnnotatedCall{}
 	files := map[string]*source{}
 	names := map[string]string{} // folder → package name, of packages in the overlay
 	for _, call := range b.config.AnnotatedCalls {
-		p := main
-		if call.Package != "" && call.Package != main.ImportPath {
-			list, err := b.packages(ctx, call.Package)
-			if err != nil {
-				return nil, err
+		p := b.main
+		if call.Package != "" {
+			i := slices.IndexFunc(b.packages, func(p *pkg) bool { return p.ImportPath == call.Package })
+			if i < 0 {
+				return nil, inputErrorf("annotated call %q: %s is not built from a package %q", call.Name, b.main.ImportPath, call.Package)
 			}
-			if len(list) != 1 || list[0].Name == "" {
-				return nil, inputErrorf("annotated call %q: no package %q", call.Name, call.Package)
-			}
-			p = list[0]
+			p = b.packages[i]
 		}
 		call.Package = p.ImportPath
-		switch {
-		case p.Standard || p.Module == nil:
+		if p.Standard || p.Module == nil {
 			return nil, inputErrorf("annotated call %q: package %s is not in a module", call.Name, p.ImportPath)
-		case modules[p.Module.Path] == nil && (p.Module.Main || p.Module.Replace != nil && p.Module.Replace.Version == ""):
-			s, found, err := annotateIn(files, p.Dir, append(p.GoFiles, p.CgoFiles...), call)
-			if err != nil {
-				return nil, err
-			}
-			names[p.Dir] = s.file.Name.Name
-			found.Module, found.Version = p.Module.Path, p.Module.Version
-			if rel, err := filepath.Rel(p.Module.Dir, found.Path); err == nil {
-				found.File = filepath.ToSlash(rel)
-			}
-			b.points = append(b.points, found)
-		default:
-			byModule[p.Module.Path] = append(byModule[p.Module.Path], call)
-			if modules[p.Module.Path] == nil {
-				more, err := b.module.modules(ctx, p.Module.Path)
-				if err != nil {
-					return nil, err
-				}
-				modules[p.Module.Path] = more[p.Module.Path]
-			}
 		}
+		_, _, local := p.Module.source()
+		patched := p.Module.Path == moduleClientGo || p.Module.Path == moduleControllerRuntime
+		if patched || !local && b.repo.vendor == "" {
+			byModule[p.Module.Path] = append(byModule[p.Module.Path], call)
+			continue
+		}
+		var sources []string // by their full names: several packages may have a file of one name
+		for _, name := range slices.Concat(p.GoFiles, p.CgoFiles) {
+			sources = append(sources, filepath.Join(p.Dir, name))
+		}
+		s, found, err := annotateIn(files, "", sources, call)
+		if err != nil {
+			return nil, err
+		}
+		names[p.Dir] = s.file.Name.Name
+		found.Module, found.Version = p.Module.Path, p.Module.Version
+		found.File = strings.TrimPrefix(path.Join(strings.TrimPrefix(p.ImportPath, p.Module.Path), filepath.Base(found.File)), "/")
+		b.points = append(b.points, found)
 	}
 	return byModule, b.writeOverlay(files, names)
 }
 
 func (b *build) writeOverlay(files map[string]*source, names map[string]string) error {
-	b.overlay = map[string]string{}
 	add := func(path string, text []byte) error {
 		to := filepath.Join(b.dir, "overlay", digest(path)+".go")
 		b.overlay[path] = to
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
-		return os.WriteFile(to, text, 0o644)
+		return writeChanged(to, text)
 	}
 	for _, s := range files {
 		if len(s.edits) == 0 {
@@ -245,37 +404,41 @@ func (b *build) writeOverlay(files map[string]*source, names map[string]string) 
 		}
 	}
 	for dir, name := range names {
-		if err := add(filepath.Join(dir, callsFile), callsHelper(name)); err != nil {
+		if err := add(filepath.Join(dir, callsFile), callsHelper(name, b.hook)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *build) compile(ctx context.Context, main *pkg) (*Result, error) {
+func (b *build) compile(ctx context.Context) (*Result, error) {
 	output := b.config.Output
 	if output == "" {
-		output = filepath.Join(b.dir, "bin", filepath.Base(main.ImportPath))
+		output = filepath.Join(b.dir, "bin", b.main.binary())
 	}
 	output, err := filepath.Abs(output)
 	if err != nil {
 		return nil, err
 	}
 	result := &Result{Binary: output, Manifest: manifestOf(b.points), Points: b.points}
-	stamp, err := manifestFlag(result.Manifest)
+	stamp, err := manifestFlagOf(b.hook, result.Manifest)
 	if err != nil {
 		return nil, err
 	}
-	args := append(b.module.flags(), "-o", output, "-ldflags", strings.TrimSpace(b.config.LDFlags+" "+stamp))
-	if len(b.config.Tags) > 0 {
-		args = append(args, "-tags", strings.Join(b.config.Tags, ","))
+	ldflags := b.config.LDFlags
+	if ldflags == "" {
+		ldflags, _ = b.repo.goFlags.flag("ldflags")
 	}
+	args := append(b.flags(), "-o", output, "-ldflags", strings.TrimSpace(ldflags+" "+stamp))
 	if len(b.overlay) > 0 {
 		data, err := json.Marshal(map[string]any{"Replace": b.overlay})
 		if err != nil {
 			return nil, err
 		}
 		file := filepath.Join(b.dir, "overlay.json")
+		if err := os.MkdirAll(b.dir, 0o755); err != nil {
+			return nil, err
+		}
 		if err := os.WriteFile(file, data, 0o644); err != nil {
 			return nil, err
 		}
@@ -283,7 +446,7 @@ func (b *build) compile(ctx context.Context, main *pkg) (*Result, error) {
 	}
 	before := fingerprint(output)
 	built := 0
-	err = b.command.build(ctx, main.ImportPath, append(args, b.config.Package), b.progress.downloading, func(pkg string) {
+	err = b.command.build(ctx, b.main.ImportPath, append(args, b.config.Package), b.progress.downloading, func(pkg string) {
 		built++
 		b.progress.compiled(pkg, 0)
 	})
@@ -292,6 +455,15 @@ func (b *build) compile(ctx context.Context, main *pkg) (*Result, error) {
 	}
 	result.Cached = built == 0 && before != "" && before == fingerprint(output)
 	return result, nil
+}
+
+// binary is the name that go build gives the package's executable.
+func (p *pkg) binary() string {
+	prefix, major, ok := module.SplitPathVersion(p.ImportPath)
+	if ok && strings.HasPrefix(major, "/") {
+		return path.Base(prefix)
+	}
+	return path.Base(p.ImportPath)
 }
 
 // manifestOf lists the points that observe something.
@@ -306,12 +478,14 @@ func manifestOf(points []PatchedPoint) wire.Manifest {
 }
 
 // manifestFlag lets the linker write the manifest into the hook: nothing needs to be compiled again for it.
-func manifestFlag(m wire.Manifest) (string, error) {
+func manifestFlag(m wire.Manifest) (string, error) { return manifestFlagOf(hookModule, m) }
+
+func manifestFlagOf(hook string, m wire.Manifest) (string, error) {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return "", err
 	}
-	return "-X " + hookModule + ".manifest=" + base64.StdEncoding.EncodeToString(data), nil
+	return "-X " + hook + ".manifest=" + base64.StdEncoding.EncodeToString(data), nil
 }
 
 func builderVersion() string {

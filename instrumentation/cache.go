@@ -16,25 +16,27 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/mod/module"
 )
 
 //go:embed hook/*.go wire/*.go
 var hookSource embed.FS
 
-const (
-	hookModule   = "trommel.dev/hook"
-	hookVersion  = "v0.0.0"
-	yamuxModule  = "github.com/hashicorp/yamux"
-	yamuxVersion = "v0.1.2"
-	ownPath      = "github.com/trommel-dev/trommel/instrumentation/"
-)
+//go:generate go test -run TestYamuxSource -update .
 
-// yamuxSums are yamux's lines of go.sum, so that a build needs neither network nor checksum database for them.
-var yamuxSums = []string{
-	"github.com/hashicorp/yamux v0.1.2 h1:XtB8kyFOyHXYVFnwT5C3+Bdo8gArse7j2AQ0DA0Uey8=",
-	"github.com/hashicorp/yamux v0.1.2/go.mod h1:C+zze2n6e/7wshOZep2A70/aQU6QBRWJO/G6FT1wIns=",
-}
+// yamuxSource is the one module that the hook needs beside the standard library. It is carried along, so that a build needs no
+// network for it and the controller's own version of it, if it has one, stays what it is.
+//
+//go:embed yamux_src.txtar
+var yamuxSource []byte
+
+const (
+	hookModule  = "trommel.dev/hook"
+	hookVersion = "v0.0.0"
+	yamuxModule = "github.com/hashicorp/yamux"
+	ownPath     = "github.com/trommel-dev/trommel/instrumentation/"
+)
 
 // CacheDir is where builds keep what they can use again: $TROMMEL_CACHE or trommel in the user's cache folder.
 func CacheDir() (string, error) {
@@ -105,7 +107,8 @@ func (c *cache) make(name string, fill func(dir string) error) (string, error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", err
 	}
-	tmp, err := os.MkdirTemp(parent, ".tmp-")
+	removeLeftovers(parent)
+	tmp, err := os.MkdirTemp(parent, temporary)
 	if err != nil {
 		return "", err
 	}
@@ -125,8 +128,36 @@ func (c *cache) make(name string, fill func(dir string) error) (string, error) {
 	return dir, nil
 }
 
+const temporary = ".tmp-"
+
+// removeLeftovers removes what killed processes did not give its name.
+func removeLeftovers(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), temporary) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Hour {
+			os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
 // lock takes a lock of that name among all processes that use the cache, waiting for it as long as ctx lasts.
 func (c *cache) lock(ctx context.Context, name string) (unlock func(), err error) {
+	f, err := c.lockFile(ctx, name, func() {})
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// lockFile returns the locked file: the lock lasts until it is closed here and in all processes that were given it. waiting
+// is called when somebody else has it.
+func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.File, error) {
 	path := filepath.Join(c.dir, filepath.FromSlash(name)+".lock")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -135,14 +166,17 @@ func (c *cache) lock(ctx context.Context, name string) (unlock func(), err error
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for tried := 0; ; tried++ {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return func() { _ = f.Close() }, nil
+			return f, nil
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
 			_ = f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if tried == 0 {
+			waiting()
 		}
 		select {
 		case <-ctx.Done():
@@ -153,14 +187,25 @@ func (c *cache) lock(ctx context.Context, name string) (unlock func(), err error
 	}
 }
 
-// hookModuleDir writes the module that patched packages import: the sources of hook and wire under a path of their own.
-func (c *cache) hookModuleDir() (string, error) {
+// hookModuleDir writes the module that patched packages import: the sources of hook, wire and yamux under a path of their own.
+func (c *cache) hookModuleDir() (string, error) { return c.hookDir(hookModule) }
+
+// hookDir writes the hook's packages as they are below an import path.
+func (c *cache) hookDir(importPath string) (string, error) {
 	sum, err := digestFS(hookSource)
 	if err != nil {
 		return "", err
 	}
-	goMod := "module " + hookModule + "\n\ngo 1.16\n\nrequire " + yamuxModule + " " + yamuxVersion + "\n"
-	return c.make("hook/"+digest(sum, goMod), func(dir string) error {
+	goMod := "module " + importPath + "\n\ngo 1.16\n"
+	return c.make("hook/"+digest(sum, string(yamuxSource), goMod), func(dir string) error {
+		add := func(name string, data []byte) error {
+			to := filepath.Join(dir, filepath.FromSlash(name))
+			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+				return err
+			}
+			return os.WriteFile(to, data, 0o644)
+		}
+		imports := strings.NewReplacer(`"`+ownPath+`wire"`, `"`+importPath+`/wire"`, `"`+yamuxModule+`"`, `"`+importPath+`/yamux"`)
 		err := fs.WalkDir(hookSource, ".", func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
 				return err
@@ -169,46 +214,62 @@ func (c *cache) hookModuleDir() (string, error) {
 			if err != nil {
 				return err
 			}
-			text := strings.ReplaceAll(string(data), `"`+ownPath+`wire"`, `"`+hookModule+`/wire"`)
-			to := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(path, "hook/")))
-			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-				return err
-			}
-			return os.WriteFile(to, []byte(text), 0o644)
+			return add(strings.TrimPrefix(path, "hook/"), []byte(imports.Replace(string(data))))
 		})
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(dir, "go.mod"), []byte(goMod), 0o644)
+		for _, f := range txtar.Parse(yamuxSource).Files {
+			if err := add("yamux/"+f.Name, f.Data); err != nil {
+				return err
+			}
+		}
+		return add("go.mod", []byte(goMod))
 	})
 }
 
 const foundFile = "trommel-points.json"
 
-// patchedModule returns a patched copy of the module in dir. Content of a module of a version does not change; what is
-// replaced by a folder is named for its content.
+// moduleCopy is a module that is to be copied and patched.
+type moduleCopy struct {
+	path, version string
+	dir           string
+	local         bool // content of a module of a version does not change; what is in a folder is named for its content
+	calls         []AnnotatedCall
+	hook          string // import path of the hook
+	partial       bool   // packages that nobody imports are missing, as in a vendor folder
+}
+
+// patchedModule returns a patched copy of the module in dir.
 func (c *cache) patchedModule(path, version, dir string, local bool, calls []AnnotatedCall) (string, []PatchedPoint, error) {
-	table, err := insertedInto(path)
+	return c.patched(moduleCopy{path: path, version: version, dir: dir, local: local, calls: calls, hook: hookModule})
+}
+
+func (c *cache) patched(m moduleCopy) (string, []PatchedPoint, error) {
+	table, err := insertedInto(m.path)
 	if err != nil {
 		return "", nil, err
 	}
-	key := []string{table, fmt.Sprintf("%#v", calls), dir, path, version}
-	if local {
-		state, err := treeState(dir)
+	key := []string{table, fmt.Sprintf("%#v", m.calls), m.dir, m.path, m.version}
+	if m.hook != hookModule {
+		key = append(key, m.hook)
+	}
+	if m.local {
+		state, err := treeState(m.dir)
 		if err != nil {
 			return "", nil, err
 		}
 		key = append(key, state)
 	}
-	escaped, err := module.EscapePath(path)
+	escaped, err := module.EscapePath(m.path)
 	if err != nil {
 		return "", nil, err
 	}
-	copied, err := c.make("modules/"+escaped+"@"+version+"-"+digest(key...), func(to string) error {
-		if err := copyModule(dir, to); err != nil {
-			return fmt.Errorf("copy %s: %w", path, err)
+	copied, err := c.make("modules/"+escaped+"@"+m.version+"-"+digest(key...), func(to string) error {
+		if err := copyModule(m.dir, to); err != nil {
+			return fmt.Errorf("copy %s: %w", m.path, err)
 		}
-		found, err := patchModule(path, version, dir, to, calls)
+		found, err := patchModule(m, to)
 		if err != nil {
 			return err
 		}

@@ -1,9 +1,9 @@
 package instrumentation
 
 import (
-	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,15 +17,25 @@ import (
 
 // goCommand runs the go command in a folder.
 type goCommand struct {
-	dir string
-	env []string // added to the process's
+	dir         string
+	env         []string            // added to the process's
+	work        string              // a workspace file; empty: none
+	held        *os.File            // a lock that lasts as long as any go command does, also if this process is killed
+	downloading func(module string) // called for each download, if set
 }
 
 func (g *goCommand) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = g.dir
-	// A workspace would bring its own modules in.
-	cmd.Env = append(append(os.Environ(), g.env...), "GOWORK=off", "PWD="+g.dir)
+	work := g.work
+	if work == "" {
+		work = "off" // a workspace would bring its own modules in
+	}
+	// To stamp the binary go asks git for its state, which would write its index anew.
+	cmd.Env = append(append(os.Environ(), g.env...), "GOWORK="+work, "PWD="+g.dir, "GIT_OPTIONAL_LOCKS=0")
+	if g.held != nil {
+		cmd.ExtraFiles = []*os.File{g.held}
+	}
 	// The compilers that go starts end with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
@@ -35,13 +45,72 @@ func (g *goCommand) command(ctx context.Context, args ...string) *exec.Cmd {
 
 // output returns what the command writes to its standard output.
 func (g *goCommand) output(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := g.command(ctx, args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return stdout.Bytes(), g.failed(ctx, err, args[0], stderr.String())
+	return g.outputOf(ctx, g.command(ctx, args...))
+}
+
+func (g *goCommand) outputOf(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
+	var stdout bytes.Buffer
+	stderr := &lines{line: func(text string) bool { return g.download(text, g.downloading) }}
+	cmd.Stdout, cmd.Stderr = &stdout, stderr
+	err := cmd.Run()
+	stderr.end()
+	if err != nil {
+		return stdout.Bytes(), g.failed(ctx, err, cmd.Args[1], stderr.rest.String())
 	}
 	return stdout.Bytes(), nil
+}
+
+// download reports a line that tells of a download.
+func (g *goCommand) download(text string, report func(module string)) bool {
+	m := downloadLine.FindStringSubmatch(text)
+	if m != nil && report != nil {
+		report(m[1] + " " + m[2])
+	}
+	return m != nil
+}
+
+// settings are what the go command takes from its environment and from the user's `go env -w`.
+type settings struct {
+	GOFLAGS string
+	GOWORK  string // the workspace file that it would use; empty: none
+}
+
+func (g *goCommand) settings(ctx context.Context) (*settings, error) {
+	cmd := g.command(ctx, "env", "-json", "GOFLAGS", "GOWORK")
+	cmd.Env = append(append(os.Environ(), g.env...), "PWD="+g.dir)
+	out, err := g.outputOf(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	var s settings
+	if err := json.Unmarshal(out, &s); err != nil {
+		return nil, fmt.Errorf("read go env: %w", err)
+	}
+	if s.GOWORK == "off" {
+		s.GOWORK = ""
+	}
+	return &s, nil
+}
+
+// flag returns the value of a flag in GOFLAGS, which holds flags with blanks between them, each of which may be quoted.
+func (s *settings) flag(name string) (value string, ok bool) {
+	rest := s.GOFLAGS
+	for {
+		if rest = strings.TrimLeft(rest, " \t\r\n"); rest == "" {
+			return value, ok
+		}
+		var word string
+		if q := rest[0]; q == '\'' || q == '"' {
+			word, rest, _ = strings.Cut(rest[1:], string(q))
+		} else if i := strings.IndexAny(rest, " \t\r\n"); i >= 0 {
+			word, rest = rest[:i], rest[i:]
+		} else {
+			word, rest = rest, ""
+		}
+		if n, v, _ := strings.Cut(strings.TrimLeft(word, "-"), "="); n == name {
+			value, ok = v, true
+		}
+	}
 }
 
 func (g *goCommand) failed(ctx context.Context, err error, verb, stderr string) error {
@@ -49,7 +118,7 @@ func (g *goCommand) failed(ctx context.Context, err error, verb, stderr string) 
 		return ctx.Err()
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("run the go command: %w", err)
+		return fmt.Errorf("run the go command: %w; controllers are built from their source: install Go (https://go.dev/dl) or put it into PATH", err)
 	}
 	if stderr = strings.TrimSpace(stderr); stderr != "" {
 		return fmt.Errorf("go %s: %s", verb, stderr)
@@ -66,39 +135,61 @@ var (
 // the CompileError that it returns if the command fails.
 func (g *goCommand) build(ctx context.Context, pkg string, args []string, downloading func(module string), compiled func(pkg string)) error {
 	cmd := g.command(ctx, append([]string{"build", "-v"}, args...)...)
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		return err
-	}
-	cmd.Stdout = io.Discard
-	if err := cmd.Start(); err != nil {
-		return g.failed(ctx, err, "build", "")
-	}
-	var output strings.Builder
-	reader := bufio.NewReader(stderr)
-	for {
-		line, err := reader.ReadString('\n')
-		text := strings.TrimRight(line, "\r\n")
-		if m := downloadLine.FindStringSubmatch(text); m != nil {
-			downloading(m[1] + " " + m[2])
-		} else if packageLine.MatchString(text) {
+	stderr := &lines{line: func(text string) bool {
+		switch {
+		case g.download(text, downloading):
+		case packageLine.MatchString(text):
 			compiled(text)
-		} else {
-			output.WriteString(line)
+		default:
+			return false
 		}
-		if err != nil {
-			break
-		}
-	}
-	if err := cmd.Wait(); err != nil {
+		return true
+	}}
+	cmd.Stdout, cmd.Stderr = io.Discard, stderr
+	err := cmd.Run()
+	stderr.end()
+	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		var exit *exec.ExitError
-		if errors.As(err, &exit) && output.Len() > 0 {
-			return &CompileError{Package: pkg, Output: output.String()}
+		if errors.As(err, &exit) && stderr.rest.Len() > 0 {
+			return &CompileError{Package: pkg, Dir: g.dir, Output: stderr.rest.String()}
 		}
-		return g.failed(ctx, err, "build", output.String())
+		return g.failed(ctx, err, "build", stderr.rest.String())
 	}
 	return nil
+}
+
+// lines gives whole lines of what is written to it to a function, and keeps those that the function does not take.
+type lines struct {
+	line    func(text string) bool
+	pending []byte
+	rest    strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.pending = append(l.pending, p...)
+	for {
+		i := bytes.IndexByte(l.pending, '\n')
+		if i < 0 {
+			return len(p), nil
+		}
+		l.take(l.pending[:i+1])
+		l.pending = l.pending[i+1:]
+	}
+}
+
+func (l *lines) take(line []byte) {
+	if !l.line(strings.TrimRight(string(line), "\r\n")) {
+		l.rest.Write(line)
+	}
+}
+
+// end takes what came without a newline.
+func (l *lines) end() {
+	if len(l.pending) > 0 {
+		l.take(l.pending)
+		l.pending = nil
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	goversion "go/version"
 	"io"
 	"io/fs"
 	"os"
@@ -14,13 +15,13 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
-	"golang.org/x/mod/semver"
 )
 
-// moduleInfo is what go list -m says of a module.
+// moduleInfo is what go list says of a module.
 type moduleInfo struct {
 	Path    string
 	Version string
+	Main    bool // the main module, or another of its workspace
 	Dir     string
 	Replace *moduleInfo
 	Error   *struct{ Err string }
@@ -29,7 +30,7 @@ type moduleInfo struct {
 // source tells which version's source the module is built from and where it is. local is a folder outside the module cache.
 func (m *moduleInfo) source() (version, dir string, local bool) {
 	if m.Replace == nil {
-		return m.Version, m.Dir, false
+		return m.Version, m.Dir, m.Main
 	}
 	if m.Replace.Version == "" {
 		return m.Version, m.Replace.Dir, true
@@ -41,160 +42,229 @@ func (m *moduleInfo) source() (version, dir string, local bool) {
 	return m.Replace.Version, m.Replace.Dir, false
 }
 
-// generatedModule is a generated go.mod and go.sum.
-type generatedModule struct {
-	goMod string // path; the go.sum is beside it
-	build *goCommand
+// repository is what the go command would build from in the user's folder: his vendor folder, his workspace or his go.mod.
+type repository struct {
+	root    string // folder of the main module
+	goMod   string // its go.mod, or the file that stands for it in GOFLAGS
+	goFlags settings
+	work    string // workspace file that the module belongs to; empty: none
+	vendor  string // vendor folder that is built from; empty: none
+}
+
+// findRepository asks for the repository that dir is in.
+func findRepository(ctx context.Context, dir string, command *goCommand) (*repository, error) {
+	root, err := findModule(dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := command.settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &repository{root: root, goMod: filepath.Join(root, "go.mod"), goFlags: *s}
+	if alternative, ok := s.flag("modfile"); ok {
+		if r.goMod = alternative; !filepath.IsAbs(alternative) {
+			r.goMod = filepath.Join(dir, alternative)
+		}
+	}
+	file, err := readGoMod(r.goMod)
+	if err != nil {
+		return nil, err
+	}
+	version, vendor := file.Go, filepath.Join(root, "vendor")
+	if s.GOWORK != "" {
+		w, members, err := readWork(s.GOWORK)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(members, root) { // and no workspace of others
+			r.work, version, vendor = s.GOWORK, w.Go, filepath.Join(filepath.Dir(s.GOWORK), "vendor")
+		}
+	}
+	if mod, ok := s.flag("mod"); ok {
+		if mod == "vendor" {
+			r.vendor = vendor
+		}
+		return r, nil
+	}
+	// As the go command decides it.
+	list, err := os.ReadFile(filepath.Join(vendor, "modules.txt"))
+	info, statErr := os.Stat(vendor)
+	forWorkspace := bytes.HasPrefix(list, []byte("## workspace"))
+	if statErr == nil && info.IsDir() && version != nil && goversion.Compare("go"+version.Version, "go1.14") >= 0 &&
+		forWorkspace == (r.work != "") && (err == nil || errors.Is(err, fs.ErrNotExist)) {
+		r.vendor = vendor
+	}
+	return r, nil
 }
 
 // findModule returns the folder of the go.mod above dir.
 func findModule(dir string) (string, error) {
 	for d := dir; ; {
-		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
+		if info, err := os.Stat(filepath.Join(d, "go.mod")); err == nil && !info.IsDir() {
 			return d, nil
 		}
 		parent := filepath.Dir(d)
 		if parent == d {
-			return "", inputErrorf("no go.mod in %s or above it", dir)
+			return "", inputErrorf("no go.mod in %s or above it: trommel builds Go modules; a repository that is older than them becomes one by "+
+				"`go mod init` and `go mod tidy`, in a copy if it is to stay as it is", dir)
 		}
 		d = parent
 	}
+}
+
+func readGoMod(name string) (*modfile.File, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, inputErrorf("%v", err)
+	}
+	file, err := modfile.Parse(name, data, nil)
+	if err != nil {
+		return nil, inputErrorf("%v", err)
+	}
+	return file, nil
+}
+
+// readWork reads a workspace file and lists the folders of its modules by their real names.
+func readWork(name string) (*modfile.WorkFile, []string, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, nil, inputErrorf("%v", err)
+	}
+	w, err := modfile.ParseWork(name, data, nil)
+	if err != nil {
+		return nil, nil, inputErrorf("%v", err)
+	}
+	var members []string
+	for _, use := range w.Use {
+		path := use.Path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(name), path)
+		}
+		// One that is missing is the go command's to complain of.
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+		members = append(members, path)
+	}
+	return w, members, nil
+}
+
+// generatedModule is a generated go.mod and go.sum.
+type generatedModule struct {
+	goMod string // path; the go.sum is beside it
+	build *goCommand
+	// asIs leaves it to the user's GOFLAGS whether the go command may complete the go.mod; by default it may not.
+	asIs bool
 }
 
 func sumOf(goMod string) string { return strings.TrimSuffix(goMod, ".mod") + ".sum" }
 
 // generate starts a generated module as a copy of the one in root.
 func generate(root, dir string, command *goCommand) (*generatedModule, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
 	g := &generatedModule{goMod: filepath.Join(dir, "go.mod"), build: command}
-	file, sum, err := readModule(root)
-	if err != nil {
-		return nil, err
-	}
-	return g, g.write(file, sum)
+	return g, g.copy(filepath.Join(root, "go.mod"))
 }
 
-func (g *generatedModule) write(file *modfile.File, sum []byte) error {
+func (g *generatedModule) copy(goMod string) error {
+	if err := os.MkdirAll(filepath.Dir(g.goMod), 0o755); err != nil {
+		return err
+	}
+	file, err := readGoMod(goMod)
+	if err != nil {
+		return err
+	}
+	return g.write(file, sumOf(goMod))
+}
+
+func (g *generatedModule) write(file *modfile.File, sums string) error {
 	file.Cleanup()
 	text, err := file.Format()
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(g.goMod, text, 0o644); err != nil {
+	if err := writeChanged(g.goMod, text); err != nil {
 		return err
 	}
-	return os.WriteFile(sumOf(g.goMod), sum, 0o644)
+	return copySums(sums, sumOf(g.goMod))
 }
 
-// readModule reads the go.mod and go.sum in root. The other modules of a workspace, which the build does without, are
-// replaced by their folders.
-func readModule(root string) (*modfile.File, []byte, error) {
-	name := filepath.Join(root, "go.mod")
-	data, err := os.ReadFile(name)
+// copySums copies a go.sum or go.work.sum, if there is one.
+func copySums(from, to string) error {
+	sum, err := os.ReadFile(from)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return writeChanged(to, sum)
+}
+
+// writeChanged leaves a file alone that is as it should be: what the go command knows of it stays known.
+func writeChanged(name string, data []byte) error {
+	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	return os.WriteFile(name, data, 0o644)
+}
+
+// generatedWork is a generated workspace file with its go.work.sum.
+type generatedWork struct{ file string }
+
+// write makes it a copy of the workspace, with copies of modules in the place of the modules. own are the copied modules that
+// are the workspace's own, with their folders.
+func (g *generatedWork) write(work, hookDir string, copies, own map[string]string) error {
+	w, members, err := readWork(work)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	file, err := modfile.Parse(name, data, nil)
-	if err != nil {
-		return nil, nil, inputErrorf("%v", err)
-	}
-	sum, err := readSum(filepath.Join(root, "go.sum"))
-	if err != nil {
-		return nil, nil, err
-	}
-	work := workspaceOf(root)
-	if work == "" {
-		return file, sum, nil
-	}
-	if data, err = os.ReadFile(work); err != nil {
-		return nil, nil, err
-	}
-	w, err := modfile.ParseWork(work, data, nil)
-	if err != nil {
-		return nil, nil, inputErrorf("%v", err)
-	}
-	dir := filepath.Dir(work)
-	var members []string
-	for _, use := range w.Use {
-		path := use.Path
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
+	for _, use := range slices.Clone(w.Use) {
+		if err := w.DropUse(use.Path); err != nil {
+			return err
 		}
-		members = append(members, path)
 	}
-	if !slices.Contains(members, root) {
-		return file, sum, nil // a workspace of others
+	if hookDir != "" {
+		members = append(members, hookDir)
 	}
-	sums := []string{work + ".sum"}
-	for _, path := range members {
-		if path == root {
-			continue
+	for _, path := range sortedKeys(own) {
+		if i := slices.Index(members, own[path]); i >= 0 {
+			members[i] = copies[path]
 		}
-		other, err := os.ReadFile(filepath.Join(path, "go.mod"))
-		if err != nil {
-			return nil, nil, inputErrorf("%s: %v", work, err)
+	}
+	for _, dir := range members {
+		if err := w.AddUse(dir, ""); err != nil {
+			return err
 		}
-		modulePath := modfile.ModulePath(other)
-		if err := replace(file, modulePath, "", path, ""); err != nil {
-			return nil, nil, err
-		}
-		if !requires(file, modulePath, "") {
-			if err := file.AddRequire(modulePath, "v0.0.0"); err != nil {
-				return nil, nil, err
+	}
+	var replaces []modfile.Replace // dropping one makes it empty
+	for _, r := range w.Replace {
+		replaces = append(replaces, *r)
+	}
+	for _, r := range replaces {
+		if _, copied := copies[r.Old.Path]; copied || r.New.Version == "" && !filepath.IsAbs(r.New.Path) {
+			if err := w.DropReplace(r.Old.Path, r.Old.Version); err != nil {
+				return err
+			}
+			if !copied {
+				if err := w.AddReplace(r.Old.Path, r.Old.Version, filepath.Join(filepath.Dir(work), r.New.Path), ""); err != nil {
+					return err
+				}
 			}
 		}
-		sums = append(sums, filepath.Join(path, "go.sum"))
 	}
-	for _, r := range w.Replace {
-		to := r.New.Path
-		if r.New.Version == "" && !filepath.IsAbs(to) {
-			to = filepath.Join(dir, to)
-		}
-		if err := replace(file, r.Old.Path, r.Old.Version, to, r.New.Version); err != nil {
-			return nil, nil, err
+	for _, path := range sortedKeys(copies) {
+		if own[path] == "" {
+			if err := w.AddReplace(path, "", copies[path], ""); err != nil {
+				return err
+			}
 		}
 	}
-	for _, name := range sums {
-		more, err := readSum(name)
-		if err != nil {
-			return nil, nil, err
-		}
-		sum = append(sum, more...)
+	w.Cleanup()
+	if err := os.MkdirAll(filepath.Dir(g.file), 0o755); err != nil {
+		return err
 	}
-	return file, sum, nil
-}
-
-// readSum reads a go.sum, if there is one, so that another may follow it.
-func readSum(name string) ([]byte, error) {
-	sum, err := os.ReadFile(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	if err := writeChanged(g.file, modfile.Format(w.Syntax)); err != nil {
+		return err
 	}
-	if len(sum) > 0 && sum[len(sum)-1] != '\n' {
-		sum = append(sum, '\n')
-	}
-	return sum, nil
-}
-
-// workspaceOf finds the workspace file that the go command would use in root.
-func workspaceOf(root string) string {
-	if work := os.Getenv("GOWORK"); work != "" {
-		if work == "off" {
-			return ""
-		}
-		return work
-	}
-	for d := root; ; d = filepath.Dir(d) {
-		name := filepath.Join(d, "go.work")
-		if _, err := os.Stat(name); err == nil {
-			return name
-		}
-		if d == filepath.Dir(d) {
-			return ""
-		}
-	}
+	return copySums(work+".sum", g.file+".sum")
 }
 
 // replace puts one module in the place of another, whatever the file says of it so far.
@@ -209,17 +279,12 @@ func replace(file *modfile.File, oldPath, oldVersion, newPath, newVersion string
 	return file.AddReplace(oldPath, oldVersion, newPath, newVersion)
 }
 
-// requires tells whether the file requires at least that version of a module.
-func requires(file *modfile.File, path, version string) bool {
-	for _, r := range file.Require {
-		if r.Mod.Path == path && semver.Compare(r.Mod.Version, version) >= 0 {
-			return true
-		}
+func (g *generatedModule) flags() []string {
+	if g.asIs {
+		return []string{"-modfile=" + g.goMod}
 	}
-	return false
+	return []string{"-mod=mod", "-modfile=" + g.goMod}
 }
-
-func (g *generatedModule) flags() []string { return []string{"-mod=mod", "-modfile=" + g.goMod} }
 
 // modules asks for the modules among paths that are in the build list, and downloads them.
 func (g *generatedModule) modules(ctx context.Context, paths ...string) (map[string]*moduleInfo, error) {
@@ -272,7 +337,11 @@ func (g *generatedModule) download(ctx context.Context, m *moduleInfo) error {
 
 // replaceWith puts patched copies in the place of modules and adds the hook.
 func (g *generatedModule) replaceWith(root, hookDir string, copies map[string]string) error {
-	file, sum, err := readModule(root)
+	return g.replaceIn(filepath.Join(root, "go.mod"), hookDir, copies)
+}
+
+func (g *generatedModule) replaceIn(goMod, hookDir string, copies map[string]string) error {
+	file, err := readGoMod(goMod)
 	if err != nil {
 		return err
 	}
@@ -287,15 +356,5 @@ func (g *generatedModule) replaceWith(root, hookDir string, copies map[string]st
 	if err := file.AddRequire(hookModule, hookVersion); err != nil {
 		return err
 	}
-	if !requires(file, yamuxModule, yamuxVersion) {
-		if err := file.AddRequire(yamuxModule, yamuxVersion); err != nil {
-			return err
-		}
-	}
-	for _, line := range yamuxSums {
-		if !bytes.Contains(sum, []byte(line)) {
-			sum = append(sum, line+"\n"...)
-		}
-	}
-	return g.write(file, sum)
+	return g.write(file, sumOf(goMod))
 }

@@ -7,18 +7,18 @@ import (
 	"testing"
 )
 
-// TestWorkspaceMembersAreReplacedByTheirFolders lets a module of a workspace be built without the workspace.
-func TestWorkspaceMembersAreReplacedByTheirFolders(t *testing.T) {
-	dir := t.TempDir()
+// TestGeneratedWorkspace checks that every path leads to where it led, and patched modules to their copies.
+func TestGeneratedWorkspace(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, text := range map[string]string{
-		"go.work":       "go 1.26\n\nuse (\n\t./a\n\t./b\n)\n\nreplace example.com/c => ./c\n",
-		"go.work.sum":   "example.com/w v1.0.0 h1:w=\n",
-		"a/go.mod":      "module example.com/a\n\ngo 1.26\n\nreplace example.com/b => ../old\n",
-		"a/go.sum":      "example.com/x v1.0.0 h1:x=", // no newline at the end
-		"b/go.mod":      "module example.com/b\n\ngo 1.26\n",
-		"b/go.sum":      "example.com/y v1.0.0 h1:y=\n",
-		"alone/go.mod":  "module example.com/alone\n\ngo 1.26\n",
-		"c/placeholder": "",
+		"go.work": "go 1.26\n\ntoolchain go1.26.3\n\nuse (\n\t./a\n\t./fork/\n)\n\nreplace example.com/c => ./c\n\n" +
+			"replace example.com/d v1.0.0 => example.com/e v1.1.0\n\nreplace k8s.io/client-go v0.36.3 => ./old\n",
+		"go.work.sum":      "example.com/w v1.0.0 h1:w=\n",
+		"a/go.mod":         "module example.com/a\n\ngo 1.26\n",
+		"fork/placeholder": "",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -28,28 +28,42 @@ func TestWorkspaceMembersAreReplacedByTheirFolders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("GOWORK", "")
-	file, sum, err := readModule(filepath.Join(dir, "a"))
+	g := &generatedWork{filepath.Join(dir, "cache", "go.work")}
+	err = g.write(filepath.Join(dir, "go.work"), "/hook", map[string]string{"k8s.io/client-go": "/copy", "sigs.k8s.io/controller-runtime": "/other"},
+		map[string]string{"sigs.k8s.io/controller-runtime": filepath.Join(dir, "fork")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file.Cleanup()
-	text, err := file.Format()
+	text, err := os.ReadFile(g.file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "module example.com/a\n\ngo 1.26\n\nreplace example.com/b => DIR/b\n\nrequire example.com/b v0.0.0\n\nreplace example.com/c => DIR/c\n"
+	want := "go 1.26\n\ntoolchain go1.26.3\n\nuse (\n\tDIR/a\n\t/other\n\t/hook\n)\n\nreplace example.com/d v1.0.0 => example.com/e v1.1.0\n\n" +
+		"replace example.com/c => DIR/c\n\nreplace k8s.io/client-go => /copy\n"
 	if got := strings.ReplaceAll(string(text), dir, "DIR"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if want := "example.com/x v1.0.0 h1:x=\nexample.com/w v1.0.0 h1:w=\nexample.com/y v1.0.0 h1:y=\n"; string(sum) != want {
-		t.Errorf("got sums\n%s\nwant\n%s", sum, want)
+	if sum, err := os.ReadFile(g.file + ".sum"); err != nil || string(sum) != "example.com/w v1.0.0 h1:w=\n" {
+		t.Errorf("sums %q, %v", sum, err)
 	}
+}
 
-	// A module that is not in the workspace stands for itself.
-	file, _, err = readModule(filepath.Join(dir, "alone"))
-	if err != nil || len(file.Replace) != 0 {
-		t.Errorf("alone: %+v, %v", file, err)
+func TestGoFlags(t *testing.T) {
+	for _, tc := range []struct {
+		goflags, name, want string
+		ok                  bool
+	}{
+		{"", "mod", "", false},
+		{"-mod=mod -tags=a,b", "tags", "a,b", true},
+		{" --mod=mod  -mod=vendor", "mod", "vendor", true},
+		{`-trimpath "-ldflags=-s -X 'main.v=a b'" -mod=mod`, "ldflags", "-s -X 'main.v=a b'", true},
+		{`'-ldflags=-X "main.v=a"' -mod=mod`, "mod", "mod", true},
+		{"-modfile=x", "mod", "", false},
+	} {
+		s := settings{GOFLAGS: tc.goflags}
+		if got, ok := s.flag(tc.name); got != tc.want || ok != tc.ok {
+			t.Errorf("%s in %q: %q, %t", tc.name, tc.goflags, got, ok)
+		}
 	}
 }
 

@@ -48,11 +48,12 @@ type Result struct {
 // CompileError is a package that the Go command could not build; Output is what it said.
 type CompileError struct {
 	Package string
+	Dir     string // that paths in Output are relative to
 	Output  string
 }
 
 func (e *CompileError) Error() string {
-	return fmt.Sprintf("build %s:\n%s", e.Package, strings.TrimRight(e.Output, "\n"))
+	return fmt.Sprintf("build %s (in %s):\n%s", e.Package, e.Dir, strings.TrimRight(e.Output, "\n"))
 }
 
 // InputError is a mistake in what was to be built: no module, no main package, nothing to observe.

@@ -28,11 +28,12 @@ const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 // NotFoundError is a point that a module's version does not have where the table of points says it has.
 type NotFoundError struct {
 	Module, Version, File, Function, Reason string
+	Dir                                     string // where the module's source is
 }
 
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it",
-		e.Module, e.Version, e.Function, e.File, e.Reason)
+	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it: build with a released %s, %s or later, "+
+		"or with a newer trommel (looked at: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, e.Module, oldest[e.Module], e.Dir)
 }
 
 // source is a parsed file with the edits that are to be made in it.
@@ -382,14 +383,20 @@ type PatchedPoint struct {
 	Path               string
 }
 
-// patchModule patches the files of a module in dir. original is where the module comes from, for positions.
-func patchModule(module, version, original, dir string, calls []AnnotatedCall) ([]PatchedPoint, error) {
+// patchModule patches the files of a module's copy in dir. Positions are those of where the module comes from.
+func patchModule(m moduleCopy, dir string) ([]PatchedPoint, error) {
 	files := map[string]*source{}
 	var found []PatchedPoint
-	for _, p := range pointsOf(module, version) {
-		s, err := sourceOf(files, original, p.file)
+	for _, p := range pointsOf(m.path, m.version) {
+		if m.partial && !hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(path.Dir(p.file)))) {
+			continue
+		}
+		notFound := func(reason string) error {
+			return &NotFoundError{Module: m.path, Version: m.version, File: p.file, Function: p.name(), Reason: reason, Dir: m.dir}
+		}
+		s, err := sourceOf(files, m.dir, p.file)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &NotFoundError{module, version, p.file, p.name(), "no such file"}
+			return nil, notFound("no such file")
 		}
 		if err != nil {
 			return nil, err
@@ -400,17 +407,17 @@ func patchModule(module, version, original, dir string, calls []AnnotatedCall) (
 		} else {
 			var err error
 			if line, err = s.apply(&p); err != nil {
-				return nil, &NotFoundError{module, version, p.file, p.name(), err.Error()}
+				return nil, notFound(err.Error())
 			}
 		}
 		found = append(found, PatchedPoint{
 			CompiledPoint: wire.CompiledPoint{
-				Point: p.observes, Module: module, Version: version, File: p.file, Line: line, Receiver: p.receiver, Function: p.function,
+				Point: p.observes, Module: m.path, Version: m.version, File: p.file, Line: line, Receiver: p.receiver, Function: p.function,
 			},
 			Path: s.path,
 		})
 	}
-	annotated, err := annotateModule(files, module, version, original, dir, calls)
+	annotated, err := annotateModule(files, m, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -421,19 +428,26 @@ func patchModule(module, version, original, dir string, calls []AnnotatedCall) (
 		}
 	}
 	for _, h := range helpers {
-		if h.module != module {
+		if h.module != m.path || m.partial && !hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(h.dir))) {
 			continue
 		}
 		text, err := h.expand(dir)
 		if err != nil {
-			return nil, fmt.Errorf("%s %s: %s: %w", module, version, h.dir, err)
+			return nil, fmt.Errorf("%s %s: %s: %w", m.path, m.version, h.dir, err)
 		}
 		name := filepath.Join(dir, filepath.FromSlash(h.dir), "zz_trommel_"+path.Base(h.dir)+".go")
+		text = bytes.ReplaceAll(text, []byte(`"`+hookModule+`"`), []byte(`"`+m.hook+`"`))
 		if err := os.WriteFile(name, text, 0o644); err != nil {
 			return nil, err
 		}
 	}
 	return found, nil
+}
+
+// hasGoFiles tells whether there is a package in a folder; one without may have others below it.
+func hasGoFiles(dir string) bool {
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	return err == nil && len(names) > 0
 }
 
 // sourceOf parses a file of the module in root once.

@@ -306,6 +306,18 @@ func (c *checker) controller(at place, name *string, what string) {
 	}
 }
 
+// hooked reports a controller that a plan needs hooks in and that is an executable as it is. What says what that means.
+func (c *checker) hooked(at place, name, what string) {
+	if c.suite == nil {
+		return
+	}
+	i := slices.IndexFunc(c.suite.Controllers, func(ctl Controller) bool { return ctl.Name == name })
+	if i < 0 || c.suite.Controllers[i].Build != nil {
+		return
+	}
+	c.errorf(at, "controller %q is given by binary: %s, which has no hooks, %s, or give its source with build:", name, c.suite.Controllers[i].Binary, what)
+}
+
 // fits are the fields that an action type has besides those that all have.
 var fits = map[ActionType][]string{
 	RestartController:   {"actionTarget"},
@@ -369,6 +381,9 @@ func (c *checker) action(i int) {
 		c.write(i)
 	default:
 		c.controller(at("actionTarget"), &a.Target, string(a.Type))
+	}
+	if a.Type == PauseController || a.Type == ResumeController {
+		c.hooked(at("actionTarget"), a.Target, "so that it cannot be paused: pause its API server (pauseAPIServer)")
 	}
 	switch a.Type {
 	case ReconnectController:
@@ -780,6 +795,7 @@ func (c *checker) observe(i, j int) {
 		return
 	}
 	c.controller(at("observeBy"), &o.ObserveBy, "observeBy")
+	c.hooked(at("observeBy"), o.ObserveBy, "so that nothing is observed in it: observe an API server (timing: afterAPIServerRecv)")
 	if o.Reconciler != "" && o.Timing.point() == "ControllerRecv" {
 		c.errorf(at("reconciler"), "%s happens in an informer, before any reconciler", o.Timing)
 	}

@@ -275,6 +275,9 @@ func (d *decoder) controllerUnderTest(n *yaml.Node, s *Suite) Controller {
 	switch {
 	case f[1] != nil && f[2] != nil:
 		d.errorf(f[2], "controller %q has both build and binary; it takes one", c.Name)
+	case f[1] == nil && f[2] == nil && f[3] != nil:
+		d.errorf(f[3], "controller %q is given by its image alone, and controllers run as local processes, without a container engine: "+
+			"give its source with build:, or the executable that is in the image with binary:", c.Name)
 	case f[1] == nil && f[2] == nil:
 		d.errorf(n, "controller %q has neither build nor binary", c.Name)
 	}
@@ -285,7 +288,7 @@ func (d *decoder) controllerUnderTest(n *yaml.Node, s *Suite) Controller {
 				d.errorf(f[i], "%s is for a generated Deployment; controller %q has its own", controllerSchema.fields[i], c.Name)
 			}
 		}
-	} else if f[3] != nil {
+	} else if f[3] != nil && (f[1] != nil || f[2] != nil) {
 		d.errorf(f[3], "image is what the binary stands for in the manifests' Deployment; name that with deployment: namespace/name")
 	}
 	if c.Namespace == "" {
@@ -298,6 +301,9 @@ func (d *decoder) controllerUnderTest(n *yaml.Node, s *Suite) Controller {
 		c.APIServer = "apiserver-1"
 	} else if names := s.APIServerNames(); !slices.Contains(names, c.APIServer) {
 		d.errorf(f[9], "unknown API server %q (%s)", c.APIServer, suiteHas(names))
+	}
+	if f[12] != nil && f[1] == nil && f[2] != nil {
+		d.errorf(f[12], "annotatedCalls are compiled in, and controller %q is given by binary:; give its source with build:", c.Name)
 	}
 	for _, item := range d.list(f[12], "annotatedCalls") {
 		c.AnnotatedCalls = append(c.AnnotatedCalls, d.annotatedCall(item, c.AnnotatedCalls))

@@ -56,9 +56,7 @@ relative to the folder (default: the folder itself).`,
 					config.Dir = args[0]
 				}
 				if len(args) > 1 {
-					if config.Package = args[1]; !strings.HasPrefix(config.Package, ".") && !strings.Contains(strings.SplitN(config.Package, "/", 2)[0], ".") {
-						config.Package = "./" + config.Package
-					}
+					config.Package = args[1]
 				}
 				result, err = instrumentation.Build(cmd.Context(), config)
 			}

@@ -37,7 +37,7 @@ func sharedCluster(t *testing.T, trommel string) string {
 	return name
 }
 
-func buildTrommel(t *testing.T) string {
+func buildTrommel(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "trommel")
 	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {

@@ -257,6 +257,9 @@ func runPlan(ctx context.Context, s streams, o *runOptions, l *loaded) (code int
 // running cluster needs it only for controllers that are components of it.
 func build(ctx context.Context, suite *plan.Suite, attached bool, console *report.Console) ([]run.Binary, string, error) {
 	console.Phase("build")
+	if err := checkBinaries(suite); err != nil {
+		return nil, "", err
+	}
 	controlPlane := &instrumentation.Result{}
 	isComponent := func(c plan.Controller) bool { return c.Build != nil && c.Build.ControlPlane != "" }
 	binaries := make([]run.Binary, len(suite.Controllers))
@@ -308,9 +311,6 @@ func build(ctx context.Context, suite *plan.Suite, attached bool, console *repor
 			abs, err := filepath.Abs(besides(suite.File, c.Binary))
 			if err != nil {
 				return nil, "", err
-			}
-			if _, err := os.Stat(abs); err != nil {
-				return nil, "", fmt.Errorf("controller %q: binary: %w", c.Name, err)
 			}
 			binaries[i] = run.Binary{Path: abs}
 		case c.Build.ControlPlane != "":

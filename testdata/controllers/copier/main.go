@@ -19,11 +19,13 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/workqueue"
 )
 
 func main() {
 	exit := flag.Bool("exit", false, "exit with code 3 at once")
+	kubeconfig := flag.String("kubeconfig", "", "file to read the cluster's configuration from instead of the pod's service account")
 	panicOn := flag.String("panic-on", "", "panic when a ConfigMap of this name is to be copied")
 	flag.Parse()
 	if *exit {
@@ -32,14 +34,14 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *panicOn); err != nil {
+	if err := run(ctx, *kubeconfig, *panicOn); err != nil {
 		fmt.Fprintln(os.Stderr, "copier:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, panicOn string) error {
-	config, err := rest.InClusterConfig()
+func run(ctx context.Context, kubeconfig, panicOn string) error {
+	config, err := restConfig(kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -80,6 +82,13 @@ func run(ctx context.Context, panicOn string) error {
 		}
 		queue.Done(key)
 	}
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }
 
 func copyOne(ctx context.Context, client kubernetes.Interface, lister listers.ConfigMapLister, key, panicOn string) error {
