@@ -678,7 +678,7 @@ func newGate(t *testing.T, pkg string) *gate {
 	write(t, g.dir, map[string]string{"gate.sh": fmt.Sprintf(`#!/bin/sh
 if [ "$TOOLEXEC_IMPORTPATH" = %q ] && [ "$2" != -V=full ]; then
 	: >%q/reached
-	while [ ! -e %[2]q/open ]; do sleep 0.02; done
+	while [ -d %[2]q ] && [ ! -e %[2]q/open ]; do sleep 0.02; done
 fi
 exec "$@"
 `, pkg, g.dir)})
@@ -779,6 +779,8 @@ func TestTwoBuildsAtOnce(t *testing.T) {
 	case <-waits:
 	case b := <-second:
 		t.Fatalf("the second build did not wait: %+v", b)
+	case <-time.After(5 * time.Minute):
+		t.Fatal("the second build neither waits nor ends")
 	}
 	g.open(t)
 	a, b := <-first, <-second
@@ -861,6 +863,8 @@ func TestBuildIsKilled(t *testing.T) {
 	case <-waits:
 	case b := <-next:
 		t.Fatalf("the next build did not wait for what was left behind: %+v", b)
+	case <-time.After(5 * time.Minute):
+		t.Fatal("the next build does not wait for what was left behind")
 	}
 	g.open(t)
 	b := <-next
