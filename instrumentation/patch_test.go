@@ -195,7 +195,7 @@ func TestPointThatIsNotThere(t *testing.T) {
 		}
 		return dir
 	}
-	const advice = ": build with a released k8s.io/apiserver, v0.36.0 or later, or with a newer trommel (looked at: %s)"
+	const advice = ": build with a released k8s.io/apiserver, v0.35.0 or later, or with a newer trommel (looked at: %s)"
 	for _, tc := range []struct{ name, file, text, want string }{
 		{"function", "pkg/storage/cacher/watch_cache.go", "package cacher\nfunc (w watchCache) processEvent() {}\n",
 			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: no such function; this version of trommel does not know how to observe it"},
