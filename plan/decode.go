@@ -27,6 +27,7 @@ type decoder struct {
 	file string
 	src  []byte
 	errs Errors
+	room []*yaml.Node // for the values of the next mappings
 }
 
 // errorf reports a mistake at a node; a nil node stands for the start of the file.
@@ -50,11 +51,8 @@ func (d *decoder) parse(data []byte, kind string) *yaml.Node {
 	}
 	// Each node but the first begins with one of these bytes, so what they bound is the memory that parsing takes.
 	separators := 0
-	for _, c := range data {
-		switch c {
-		case '\n', ',', '[', '{', ':':
-			separators++
-		}
+	for _, c := range []byte("\n,[{:") {
+		separators += bytes.Count(data, []byte{c})
 	}
 	if separators > 2*maxNodes {
 		d.errorf(nil, "the file has more lines and items than any %s; %d are the most that is read", kind, 2*maxNodes)
@@ -204,7 +202,11 @@ func (d *decoder) mapping(n *yaml.Node, s *schema) []*yaml.Node {
 		d.errorf(n, "%s is a mapping, not %s", s.what, kindOf(n))
 		return nil
 	}
-	values := make([]*yaml.Node, len(s.fields))
+	if len(d.room) < len(s.fields) {
+		d.room = make([]*yaml.Node, 64+len(s.fields))
+	}
+	values := d.room[:len(s.fields):len(s.fields)]
+	d.room = d.room[len(s.fields):]
 	var seen uint64 // by number
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := deref(n.Content[i]), deref(n.Content[i+1])

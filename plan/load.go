@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -310,7 +311,9 @@ func (d *decoder) plan(n *yaml.Node) *Plan {
 		File:        d.file,
 		source:      &source{text: d.src, root: n, fields: f},
 	}
-	for _, item := range d.list(f[planActions], "actions") {
+	items := d.list(f[planActions], "actions")
+	p.Actions, p.source.actions = slices.Grow(p.Actions, len(items)), slices.Grow(p.source.actions, len(items))
+	for _, item := range items {
 		a, s := d.action(item)
 		p.Actions = append(p.Actions, a)
 		p.source.actions = append(p.source.actions, s)
@@ -362,7 +365,9 @@ func (d *decoder) action(n *yaml.Node) (Action, actionSource) {
 	if t := f[actionTrigger]; t != nil {
 		if s.triggerFields = d.mapping(t, triggerSchema); s.triggerFields != nil {
 			a.Trigger.Expression = d.text(s.triggerFields[triggerExpression], "expression")
-			for _, item := range d.list(s.triggerFields[triggerDefinitions], "definitions") {
+			items := d.list(s.triggerFields[triggerDefinitions], "definitions")
+			a.Trigger.Definitions, s.definitions = slices.Grow(a.Trigger.Definitions, len(items)), slices.Grow(s.definitions, len(items))
+			for _, item := range items {
 				def, ds := d.definition(item)
 				a.Trigger.Definitions = append(a.Trigger.Definitions, def)
 				s.definitions = append(s.definitions, ds)
@@ -427,7 +432,7 @@ func (d *decoder) state(n *yaml.Node, what string) any {
 	}
 	r := deref(n)
 	if r.Kind == yaml.ScalarNode && strings.HasPrefix(strings.TrimSpace(r.Value), "{") {
-		v, err := decodeJSON([]byte(r.Value))
+		v, err := decodeJSON(r.Value)
 		if err != nil {
 			d.errorf(n, "%s is no JSON: %v; write it as YAML", what, err)
 			return nil

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"sort"
@@ -254,7 +253,7 @@ func (m *Matcher) whereMiss(kind EventKind, old, new []byte) (string, error) {
 		if len(raw) == 0 || name == "oldObject" && kind == Created {
 			continue
 		}
-		v, err := decodeJSON(raw)
+		v, err := decodeJSON(string(raw))
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", name, err)
 		}
@@ -721,10 +720,10 @@ func sameJSON(a, b []byte) bool {
 	}
 	var x, y any
 	if len(a) > 0 {
-		x, _ = decodeJSON(a)
+		x, _ = decodeJSON(string(a))
 	}
 	if len(b) > 0 {
-		y, _ = decodeJSON(b)
+		y, _ = decodeJSON(string(b))
 	}
 	return sameValue(x, y)
 }
@@ -758,40 +757,6 @@ func sameValue(a, b any) bool {
 	return a == b
 }
 
-// decodeJSON decodes like encoding/json, but whole numbers as int64.
-func decodeJSON(raw []byte) (any, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		return nil, err
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("something follows the value")
-	}
-	return numbers(v), nil
-}
-
-func numbers(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, w := range v {
-			v[k] = numbers(w)
-		}
-	case []any:
-		for i, w := range v {
-			v[i] = numbers(w)
-		}
-	case json.Number:
-		if i, err := v.Int64(); err == nil {
-			return i
-		}
-		f, _ := v.Float64()
-		return whole(f)
-	}
-	return v
-}
-
 // StateOf turns a Go value that marshals to a JSON object into what a plan's states, manifests and patches hold: the
 // types that reading YAML gives. A nil map is nil.
 func StateOf(v any) (map[string]any, error) {
@@ -802,7 +767,7 @@ func StateOf(v any) (map[string]any, error) {
 	if bytes.Equal(raw, []byte("null")) {
 		return nil, nil
 	}
-	decoded, err := decodeJSON(raw)
+	decoded, err := decodeJSON(string(raw))
 	if err != nil {
 		return nil, err
 	}
