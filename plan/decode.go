@@ -49,6 +49,9 @@ func (d *decoder) parse(data []byte, kind string) *yaml.Node {
 		d.errorf(nil, "the file has %d bytes; %d are the most that is read", len(data), maxFileSize)
 		return nil
 	}
+	if root := readBlock(data); root != nil {
+		return root
+	}
 	// Each node but the first begins with one of these bytes, so what they bound is the memory that parsing takes.
 	separators := 0
 	for _, c := range []byte("\n,[{:") {
