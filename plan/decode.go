@@ -82,8 +82,12 @@ func (d *decoder) parse(data []byte, kind string) *yaml.Node {
 		d.errorf(nil, "the file is empty; a %s is a YAML mapping", kind)
 		return nil
 	}
-	if !d.walkable(root) {
+	merges, ok := d.walkable(root)
+	if !ok {
 		return nil
+	}
+	if merges {
+		d.merge(root)
 	}
 	return root
 }
@@ -110,10 +114,11 @@ func (d *decoder) syntaxError(err error) {
 	d.errs = append(d.errs, &Error{File: d.file, Line: max(line, 1), Col: 1, Message: "not YAML: " + m[2]})
 }
 
-// walkable refuses documents whose aliases make them endless or huge, and ones nested too deep.
-func (d *decoder) walkable(root *yaml.Node) bool {
+// walkable refuses documents whose aliases make them endless or huge, and ones nested too deep. It reports too whether
+// there are merge keys.
+func (d *decoder) walkable(root *yaml.Node) (merges, ok bool) {
 	var sizes map[*yaml.Node]int // of anchored nodes; -1 while they are being measured
-	ok := true
+	ok = true
 	var size func(n *yaml.Node, depth int) int
 	size = func(n *yaml.Node, depth int) int {
 		if !ok {
@@ -141,6 +146,7 @@ func (d *decoder) walkable(root *yaml.Node) bool {
 			}
 			sizes[n] = -1
 		}
+		merges = merges || n.Tag == mergeTag
 		total := 1 + len(n.Value)/64 // a long text counts too: aliases may repeat it
 		for _, c := range n.Content {
 			total += size(c, depth+1)
@@ -155,7 +161,7 @@ func (d *decoder) walkable(root *yaml.Node) bool {
 		return total
 	}
 	size(root, 0)
-	return ok
+	return merges, ok
 }
 
 // deref follows an alias.
@@ -225,8 +231,6 @@ func (d *decoder) mapping(n *yaml.Node, s *schema) []*yaml.Node {
 		case at < 0:
 			if hint, ok := s.hints[key.Value]; ok {
 				d.errorf(n.Content[i], "unknown field %q in %s; %s", key.Value, s.what, hint)
-			} else if n.Content[i].Tag == "!!merge" {
-				d.errorf(n.Content[i], "merge keys (<<) are not read; repeat the fields, or use an alias for the whole %s", s.what)
 			} else {
 				d.errorf(n.Content[i], "unknown field %q in %s%s", key.Value, s.what, didYouMean(key.Value, s.fields))
 			}
@@ -459,10 +463,6 @@ func (d *decoder) value(n *yaml.Node) any {
 			}
 			if _, ok := m[key.Value]; ok {
 				d.errorf(r.Content[i], "field %q stands twice", key.Value)
-				continue
-			}
-			if key.Tag == "!!merge" {
-				d.errorf(r.Content[i], "merge keys (<<) are not read; repeat the fields, or use an alias for the whole mapping")
 				continue
 			}
 			m[key.Value] = d.value(r.Content[i+1])

@@ -164,7 +164,8 @@ func TestBadFiles(t *testing.T) {
 		{"alias of a long text", "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a, ", 1000) + "]", "f.yaml:2:4: with its aliases resolved the file has more than 200000 nodes"},
 		{"deep", "a: " + strings.Repeat("[", 600) + strings.Repeat("]", 600), "f.yaml:1:504: nested deeper than 500"},
 		{"very deep", strings.Repeat("[", 100_000), "f.yaml:1:1: not YAML: exceeded max depth of 10000"},
-		{"merge key", "actions:\n- <<: {a: 1}\n", "f.yaml:2:3: merge keys (<<) are not read; repeat the fields, or use an alias for the whole an action"},
+		{"merge bomb", strings.Replace(strings.ReplaceAll(bomb, "x, x", "{k: v}, {k: v}"), "a: &a [", "a: &a [", 1) + "k: {<<: *j}\n", "f.yaml:5:4: with its aliases resolved the file has more than 200000 nodes"},
+		{"endless merge", "actions: [&a {<<: *a}]\n", "f.yaml:1:19: alias *a stands within its own anchor"},
 		{"key that is no text", "? [a]\n: 1\n", "f.yaml:1:3: a field of a plan is named by text, not a list"},
 	}
 	for _, tt := range tests {
