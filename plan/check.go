@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -421,11 +420,7 @@ func (c *checker) manifest(i int) {
 		if c.plan.File == "" {
 			return
 		}
-		path := a.ManifestFile
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(c.plan.File), path)
-		}
-		if _, err := os.Stat(path); err != nil {
+		if _, err := os.Stat(Beside(c.plan.File, a.ManifestFile)); err != nil {
 			c.errorf(at("manifestFile"), "manifestFile: %s: no such file beside the plan", a.ManifestFile)
 		}
 	case a.Manifest != nil:
@@ -822,4 +817,16 @@ func (p *Plan) CheckResources(resolve func(ResourceKey) error) error {
 		}
 	}
 	return c.errs.err()
+}
+
+// CheckResources calls resolve for every resource key of a suite that was read from a file: those of the workloads' steps, of
+// invariants and of history. It returns its errors as Errors, each at the key's place.
+func (s *Suite) CheckResources(resolve func(ResourceKey) error) error {
+	var errs Errors
+	for _, k := range s.keys {
+		if err := resolve(k.key); err != nil {
+			errs = append(errs, &Error{File: s.File, Line: k.line, Col: k.col, Message: err.Error()})
+		}
+	}
+	return errs.err()
 }

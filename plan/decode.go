@@ -22,11 +22,18 @@ const (
 	maxDepth    = 500     // of nested mappings and lists
 )
 
+// keySource is a resource key and where it stands.
+type keySource struct {
+	key       ResourceKey
+	line, col int
+}
+
 // decoder reads YAML nodes into values and collects what is wrong with them.
 type decoder struct {
 	file string
 	src  []byte
 	errs Errors
+	keys []keySource  // of a suite: what was read
 	room []*yaml.Node // for the values of the next mappings
 }
 
@@ -445,6 +452,9 @@ func (d *decoder) resourceKey(n *yaml.Node, what string) ResourceKey {
 	if err != nil {
 		d.errorf(n, "%s %v", what, err)
 		return ResourceKey{}
+	}
+	if d.keys != nil {
+		d.keys = append(d.keys, keySource{k, n.Line, n.Column})
 	}
 	return k
 }

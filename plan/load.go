@@ -112,10 +112,7 @@ func Kind(data []byte) string {
 func FindSuite(planFile string) (string, error) {
 	if data, err := readFile(planFile); err == nil {
 		if n := suiteField(data); n != nil {
-			path := filepath.Join(filepath.Dir(planFile), n.Value)
-			if filepath.IsAbs(n.Value) {
-				path = n.Value
-			}
+			path := Beside(planFile, n.Value)
 			if info, err := os.Stat(path); err != nil {
 				return "", Errors{{File: planFile, Line: n.Line, Col: n.Column, Message: fmt.Sprintf("suite %q: no such file", n.Value)}}
 			} else if info.IsDir() {
@@ -137,6 +134,14 @@ func FindSuite(planFile string) (string, error) {
 			return "", Errors{{File: planFile, Message: fmt.Sprintf("there is no suite: no %s in %s or above", SuiteFile, dir)}}
 		}
 	}
+}
+
+// Beside returns the path of a file that a plan or suite names: relative to the folder of file, which is the plan or suite.
+func Beside(file, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(file), path)
 }
 
 // suiteField returns what a plan's suite field has, or nil.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -143,6 +142,7 @@ func (d *decoder) suite(n *yaml.Node) *Suite {
 		return nil
 	}
 	s := &Suite{APIVersion: d.apiVersion(f[0]), Kind: d.kind(f[1], "Suite"), File: d.file}
+	d.keys = []keySource{}
 	s.Timeouts = d.timeouts(f[9])
 	s.Cluster = d.cluster(f[2])
 	for _, item := range d.list(f[3], "controllers") {
@@ -175,6 +175,7 @@ func (d *decoder) suite(n *yaml.Node) *Suite {
 	for _, item := range d.list(f[8], "history") {
 		s.History = append(s.History, d.resourceKey(item, "history"))
 	}
+	s.keys = d.keys
 	return s
 }
 
@@ -183,11 +184,7 @@ func (d *decoder) exists(n *yaml.Node, path string) {
 	if path == "" {
 		return
 	}
-	full := path
-	if !filepath.IsAbs(full) {
-		full = filepath.Join(filepath.Dir(d.file), path)
-	}
-	if _, err := os.Stat(full); err != nil {
+	if _, err := os.Stat(Beside(d.file, path)); err != nil {
 		d.errorf(n, "%s: no such file beside the suite", path)
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestSuite(t *testing.T) {
@@ -121,7 +123,7 @@ timeouts: {plan: 1m, hold: 5s}
 		History:  []ResourceKey{{Type: "pod", Namespace: "*", Name: "*"}, {Type: "node", Name: "n1"}},
 		Timeouts: Timeouts{Plan: time.Minute, Step: time.Minute, Workload: 2 * time.Minute, Hold: 5 * time.Second, Ready: time.Minute},
 	}
-	if diff := cmp.Diff(want, s); diff != "" {
+	if diff := cmp.Diff(want, s, cmpopts.IgnoreUnexported(Suite{})); diff != "" {
 		t.Errorf("suite (-want +got):\n%s", diff)
 	}
 
@@ -141,7 +143,7 @@ timeouts: {plan: 1m, hold: 5s}
 	if !*v.Controllers[0].WatchList {
 		t.Error("watchList of the variant is not taken")
 	}
-	if diff := cmp.Diff(want, s); diff != "" {
+	if diff := cmp.Diff(want, s, cmpopts.IgnoreUnexported(Suite{})); diff != "" {
 		t.Errorf("WithVariant changed the suite (-want +got):\n%s", diff)
 	}
 	if _, err := s.WithVariant("other"); err == nil || err.Error() != `unknown variant "other" (the suite has: fixed)` {
@@ -181,5 +183,34 @@ func TestFindSuite(t *testing.T) {
 	got, err = FindSuite("../testdata/plans/sieve/modes/nifi_intmd_1.yaml")
 	if err == nil || !strings.Contains(err.Error(), "there is no suite: no trommel.yaml in /") {
 		t.Errorf("FindSuite without a suite: %q, %v", got, err)
+	}
+}
+
+func TestSuiteCheckResources(t *testing.T) {
+	s, err := ParseSuite([]byte(`controllers: [{name: a, binary: ./a}]
+workloads:
+  w:
+  - delete: widget/default/a
+  - delete: {resourceKey: pod/default/a}
+  - patch: {resourceKey: &gear gear.example.com/default/a, patch: {a: 1}}
+  - wait: {resourceKey: *gear, absent: true}
+invariants:
+- {name: i, on: wheel/default/*, never: object == null}
+- {name: j, eventually: objects.size() > 0}
+history: [pod/*/*, axle//a]
+`), "testdata/f.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.CheckResources(func(k ResourceKey) error {
+		if k.Type == "pod" {
+			return nil
+		}
+		return errors.New("no " + k.Type)
+	})
+	const want = "testdata/f.yaml:4:13: no widget\ntestdata/f.yaml:6:26: no gear\ntestdata/f.yaml:7:25: no gear\n" +
+		"testdata/f.yaml:9:17: no wheel\ntestdata/f.yaml:11:20: no axle"
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }

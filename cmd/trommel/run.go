@@ -75,9 +75,6 @@ func (o *runOptions) load(file string) (*loaded, error) {
 		return nil, err
 	}
 	suiteFile := o.suite
-	if suiteFile == "" && p.Suite != "" {
-		suiteFile = besides(file, p.Suite)
-	}
 	if suiteFile == "" {
 		if suiteFile, err = plan.FindSuite(file); err != nil {
 			return nil, err
@@ -280,7 +277,7 @@ func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]r
 				calls = append(calls, instrumentation.AnnotatedCall{Name: a.Name, Package: a.Package, Receiver: a.Receiver, Function: a.Function})
 			}
 			result, err := instrumentation.Build(groupCtx, instrumentation.BuildConfig{
-				Dir: besides(suite.File, c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
+				Dir: plan.Beside(suite.File, c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
 				LDFlags: c.Build.LDFlags, Env: c.Build.Env, AnnotatedCalls: calls,
 				Progress: func(text string) { console.Progress(c.Name + ": " + text) },
 			})
@@ -298,7 +295,7 @@ func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]r
 		c := &suite.Controllers[i]
 		switch {
 		case c.Build == nil:
-			abs, err := filepath.Abs(besides(suite.File, c.Binary))
+			abs, err := filepath.Abs(plan.Beside(suite.File, c.Binary))
 			if err != nil {
 				return nil, "", err
 			}
@@ -316,14 +313,6 @@ func build(ctx context.Context, suite *plan.Suite, console *report.Console) ([]r
 		}
 	}
 	return binaries, controlPlane.Binary, nil
-}
-
-// besides resolves a path of a suite, which is relative to the suite's folder.
-func besides(suite, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(filepath.Dir(suite), path)
 }
 
 // component gives a component of the control plane binary, which goes by the name it is called by, a name of its own.
