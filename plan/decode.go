@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 )
@@ -51,11 +55,12 @@ var yamlErrorLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)$`)
 // parse reads the only document of a file and checks that it can be walked safely. It returns nil after a mistake
 // that leaves nothing to look at.
 func (d *decoder) parse(data []byte, kind string) *yaml.Node {
-	d.src = data
 	if len(data) > maxFileSize {
-		d.errorf(nil, "the file has %d bytes; %d are the most that is read", len(data), maxFileSize)
+		d.errorf(nil, "the file has more than %d bytes, the most that is read", maxFileSize)
 		return nil
 	}
+	data = asUTF8(data)
+	d.src = data
 	if root := readBlock(data); root != nil {
 		return root
 	}
@@ -78,11 +83,19 @@ func (d *decoder) parse(data []byte, kind string) *yaml.Node {
 		d.syntaxError(err)
 		return nil
 	}
-	if err := decodeNode(dec, &second); err == nil {
-		d.errorf(second.Content[0], "a second document; a %s file holds one", kind)
-	} else if !errors.Is(err, io.EOF) {
-		d.syntaxError(err)
-		return nil
+	for more := 0; ; more++ {
+		err := decodeNode(dec, &second)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			d.syntaxError(err)
+			return nil
+		}
+		if n := second.Content[0]; !isNull(n) || n.Value != "" || more > 10 { // a last --- has nothing behind it
+			d.errorf(n, "a second document; a %s file holds one", kind)
+			break
+		}
 	}
 	root := doc.Content[0]
 	if isNull(root) {
@@ -115,10 +128,68 @@ func decodeNode(dec *yaml.Decoder, n *yaml.Node) (err error) {
 	return nil
 }
 
+var tabIndent = regexp.MustCompile(`(?m)^ *\t`)
+
 func (d *decoder) syntaxError(err error) {
 	m := yamlErrorLine.FindStringSubmatch(strings.SplitN(err.Error(), "\n", 2)[0])
 	line, _ := strconv.Atoi(m[1])
-	d.errs = append(d.errs, &Error{File: d.file, Line: max(line, 1), Col: 1, Message: "not YAML: " + m[2]})
+	e := &Error{File: d.file, Line: max(line, 1), Col: 1, Message: "not YAML: " + m[2]}
+	if strings.Contains(e.Message, "tab character") {
+		// The line is that of what the tab stands behind.
+		from := max(0, lineStart(d.src, line))
+		if at := tabIndent.FindIndex(d.src[from:]); at != nil {
+			e.Line, e.Col = position(d.src, from+at[1]-1)
+		}
+	}
+	if line == 0 {
+		e.Line, e.Col = position(d.src, d.suspect(m[2]))
+	}
+	d.errs = append(d.errs, e)
+}
+
+// suspect finds what an error of the YAML package without a line is about: the offset in the file, or 0.
+func (d *decoder) suspect(message string) int {
+	if anchor, ok := strings.CutPrefix(message, "unknown anchor '"); ok {
+		alias := regexp.MustCompile(`\*` + regexp.QuoteMeta(strings.TrimSuffix(anchor, "' referenced")) + `(?:[\s,}\]]|$)`)
+		if at := alias.FindIndex(d.src); at != nil {
+			return at[0]
+		}
+		return 0
+	}
+	for i := 0; i < len(d.src); {
+		r, size := utf8.DecodeRune(d.src[i:])
+		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) && r != '\t' && r != '\r' && r != '\n' && r != '\u0085' {
+			return i
+		}
+		i += size
+	}
+	return 0
+}
+
+// position turns an offset into a line and a column, in characters.
+func position(src []byte, offset int) (line, col int) {
+	before := src[:offset]
+	return 1 + bytes.Count(before, []byte{'\n'}), 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+}
+
+// asUTF8 takes the byte order mark from a file, and decodes it if that says that it is UTF-16.
+func asUTF8(data []byte) []byte {
+	var order binary.ByteOrder
+	switch {
+	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
+		return data[3:]
+	case bytes.HasPrefix(data, []byte("\xff\xfe")):
+		order = binary.LittleEndian
+	case bytes.HasPrefix(data, []byte("\xfe\xff")):
+		order = binary.BigEndian
+	default:
+		return data
+	}
+	units := make([]uint16, 0, len(data)/2)
+	for i := 2; i+1 < len(data); i += 2 {
+		units = append(units, order.Uint16(data[i:]))
+	}
+	return []byte(string(utf16.Decode(units)))
 }
 
 // walkable refuses documents whose aliases make them endless or huge, and ones nested too deep. It reports too whether
@@ -378,12 +449,20 @@ func (d *decoder) integer(n *yaml.Node, what string, fallback int) int {
 		if err := r.Decode(&v); err == nil {
 			return v
 		}
-		d.errorf(n, "%s: %s is too large a number", what, r.Value)
-		return fallback
 	}
-	d.errorf(n, "%s is a whole number, not %s", what, kindOf(r))
+	switch digits := strings.TrimLeft(r.Value, "+-"); {
+	case r.Kind == yaml.ScalarNode && r.Tag != "!!str" && digits != "" && strings.Trim(digits, "0123456789") == "":
+		d.errorf(n, "%s: %s is too large a number", what, r.Value)
+	case r.Tag == "!!float":
+		d.errorf(n, "%s is a whole number, not %s", what, r.Value)
+	default:
+		d.errorf(n, "%s is a whole number, not %s", what, kindOf(r))
+	}
 	return fallback
 }
+
+// longDuration has the form of a duration.
+var longDuration = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(h|m|s|ms|us|µs|ns)$`)
 
 // duration reads a Go duration. A nil node is fallback.
 func (d *decoder) duration(n *yaml.Node, what string, fallback time.Duration) time.Duration {
@@ -399,6 +478,8 @@ func (d *decoder) duration(n *yaml.Node, what string, fallback time.Duration) ti
 	switch {
 	case err != nil && (r.Tag == "!!int" || r.Tag == "!!float"):
 		d.errorf(n, "%s: a duration has a unit; write %ss", what, r.Value)
+	case err != nil && longDuration.MatchString(r.Value):
+		d.errorf(n, "%s: %s is longer than any duration can be", what, r.Value)
 	case err != nil:
 		d.errorf(n, "%s: %q is no duration; write it like 20s, 1m30s or 500ms", what, r.Value)
 	case v < 0:

@@ -80,6 +80,15 @@ func Parse(data []byte, file string) (*Plan, error) {
 	return p, nil
 }
 
+// FileKind is [Kind] of a file. The error is about a file that cannot be read.
+func FileKind(path string) (string, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return "", err
+	}
+	return Kind(data), nil
+}
+
 // Kind tells what a YAML file holds, by a look at its fields: TestPlan (in any format that [Parse] reads), Suite, or
 // nothing of ours, which is empty. It says nothing about whether the file is valid.
 func Kind(data []byte) string {

@@ -174,7 +174,7 @@ func TestGraph(t *testing.T) {
 		{"mermaid", " --> ", "action 1 has 601 triggers, more than Mermaid draws unless its maxEdges is raised\n", 602},
 	} {
 		code, out, stderr := command(t, newGraphCommand, "-p", large, "-o", tt.format)
-		if code != exitPass || strings.Count(out, tt.out) != tt.count || stderr != tt.note {
+		if code != exitPass || strings.Count(out, tt.out) != tt.count || stderr != tt.note || !strings.HasSuffix(out, "\n") {
 			t.Errorf("large as %s: code %d, %q %d times, err %q", tt.format, code, tt.out, strings.Count(out, tt.out), stderr)
 		}
 	}

@@ -114,14 +114,11 @@ func planFiles(args []string) ([]string, error) {
 			if ext := filepath.Ext(path); d.IsDir() || ext != ".yaml" && ext != ".yml" {
 				return nil
 			}
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			if filepath.Base(path) == plan.SuiteFile || plan.Kind(data) != "" {
+			kind, err := plan.FileKind(path)
+			if filepath.Base(path) == plan.SuiteFile || kind != "" {
 				files = append(files, path)
 			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return nil, err
@@ -135,8 +132,11 @@ func planFiles(args []string) ([]string, error) {
 
 // validateFile checks one file and says what it is.
 func validateFile(ctx context.Context, o *validateOptions, client *objects.Client, file string, suites map[string]error) (string, error) {
-	data, err := os.ReadFile(file)
-	if err == nil && (filepath.Base(file) == plan.SuiteFile || plan.Kind(data) == "Suite") {
+	kind, err := plan.FileKind(file)
+	if err != nil {
+		return "", err
+	}
+	if filepath.Base(file) == plan.SuiteFile || kind == "Suite" {
 		suite, err := plan.LoadSuite(file)
 		if key, keyErr := filepath.Abs(file); keyErr == nil {
 			suites[key] = err
