@@ -214,7 +214,7 @@ func (c *checker) names() {
 		case 1:
 			p.Workload = workloads[0]
 		default:
-			c.errorf(at, "the plan names no workload, and the suite has several: %s", strings.Join(workloads, ", "))
+			c.missing(at, "the plan names no workload, and the suite has several: %s", strings.Join(workloads, ", "))
 		}
 	} else if !slices.Contains(workloads, p.Workload) {
 		c.errorf(at, "unknown workload %q (%s)", p.Workload, suiteHas(workloads))

@@ -24,6 +24,16 @@ func Load(path string) (*Plan, error) {
 	return Parse(data, path)
 }
 
+// LoadWith reads a plan and checks it against its suite, as [Load] and [Plan.Validate] do one after the other, but tells at once
+// what is wrong for either. A nil suite is none.
+func LoadWith(path string, s *Suite) (*Plan, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parse(data, path, s)
+}
+
 // readFile reads a file up to the limit, with an error that is fit to be shown.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
@@ -53,7 +63,9 @@ func reason(err error) string {
 // Parse reads a plan; file is its name in messages, and its folder is where the files that it names are looked for.
 // Besides the format of this package it reads the two formats of Sieve's published plans. The plan is complete with
 // its defaults and valid as far as that can be told without a suite. The error is Errors: every mistake of the file.
-func Parse(data []byte, file string) (*Plan, error) {
+func Parse(data []byte, file string) (*Plan, error) { return parse(data, file, nil) }
+
+func parse(data []byte, file string, s *Suite) (*Plan, error) {
 	d := &decoder{file: file}
 	root := d.parse(data, "plan")
 	if root == nil {
@@ -73,7 +85,7 @@ func Parse(data []byte, file string) (*Plan, error) {
 	if p == nil {
 		return nil, d.errs.err()
 	}
-	d.errs = append(d.errs, p.check(nil)...)
+	d.errs = append(d.errs, p.check(s)...)
 	if err := d.errs.err(); err != nil {
 		return nil, err
 	}

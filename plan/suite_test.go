@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -212,5 +213,32 @@ history: [pod/*/*, axle//a]
 		"testdata/f.yaml:9:17: no wheel\ntestdata/f.yaml:11:20: no axle"
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+// What is wrong with a plan by itself and what is wrong with it for its suite is told at once.
+func TestLoadWithSuite(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plan.yaml")
+	if err := os.WriteFile(file, []byte("testname: a\nworkload: nothing\nactions:\n- actionType: killController\n  actionTarget: nobody\n  waitAfter: soon\n"+
+		"  trigger: {definitions: [{triggerName: a, condition: {triggerType: none}}]}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := LoadWith(file, testSuite(t))
+	var list Errors
+	if !errors.As(err, &list) {
+		t.Fatalf("got %v", err)
+	}
+	var got []string
+	for _, e := range list {
+		got = append(got, fmt.Sprintf("%d:%d: %s", e.Line, e.Col, e.Message))
+	}
+	want := []string{
+		`1:1: unknown field "testname" in a plan; did you mean "testName"?`,
+		`2:11: unknown workload "nothing" (the suite has: recreate, scale)`,
+		`5:17: unknown controller "nobody" (the suite has: db-operator, backup-operator)`,
+		`6:14: waitAfter: "soon" is no duration; write it like 20s, 1m30s or 500ms`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

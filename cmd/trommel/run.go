@@ -70,24 +70,28 @@ type loaded struct {
 
 // load reads and validates a plan; every error is the user's.
 func (o *runOptions) load(file string) (*loaded, error) {
-	p, err := plan.Load(file)
-	if err != nil {
-		return nil, err
-	}
 	suiteFile := o.suite
+	var suite *plan.Suite
+	var err error
 	if suiteFile == "" {
-		if suiteFile, err = plan.FindSuite(file); err != nil {
-			return nil, err
-		}
+		suiteFile, err = plan.FindSuite(file)
 	}
-	suite, err := plan.LoadSuite(suiteFile)
+	if err == nil {
+		suite, err = plan.LoadSuite(suiteFile)
+	}
+	if err != nil {
+		// The plan's own mistakes are told with it; one that is not there has no other.
+		_, planErr := plan.Load(file)
+		if _, missing := os.Stat(file); missing != nil {
+			return nil, planErr
+		}
+		return nil, errors.Join(planErr, err)
+	}
+	p, err := plan.LoadWith(file, suite)
 	if err != nil {
 		return nil, err
 	}
 	if err := available(suite); err != nil {
-		return nil, err
-	}
-	if err := p.Validate(suite); err != nil {
 		return nil, err
 	}
 	variant := o.variant

@@ -149,32 +149,35 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 		}
 		return fmt.Sprintf("suite, %s, %s", count(len(suite.Controllers), "controller"), count(len(suite.Workloads), "workload")), nil
 	}
-	p, err := plan.Load(file)
-	if err != nil {
-		return "", err
-	}
 	suiteFile := o.suite
 	if suiteFile == "" {
 		if suiteFile, err = plan.FindSuite(file); err != nil {
-			if p.Suite != "" {
-				return "", err
+			if list := (plan.Errors{}); errors.As(err, &list) && list[0].Line > 0 {
+				_, planErr := plan.Load(file)
+				return "", errors.Join(planErr, err) // the plan names one that is not there
 			}
 			suiteFile = ""
 		}
 	}
-	what := "plan, " + count(len(p.Actions), "action")
 	var suite *plan.Suite
-	if suiteFile == "" {
-		what += "; no suite to check it against"
-	} else if suite, err = plan.LoadSuite(suiteFile); err != nil {
-		key, _ := filepath.Abs(suiteFile)
-		if _, told := suites[key]; told {
-			return "", fmt.Errorf("%s: not checked against its suite, which has mistakes", file)
+	if suiteFile != "" {
+		if suite, err = plan.LoadSuite(suiteFile); err != nil {
+			_, planErr := plan.Load(file)
+			key, _ := filepath.Abs(suiteFile)
+			if _, told := suites[key]; told {
+				err = fmt.Errorf("%s: not checked against its suite, which has mistakes", file)
+			}
+			suites[key] = err
+			return "", errors.Join(planErr, err)
 		}
-		suites[key] = err
+	}
+	p, err := plan.LoadWith(file, suite)
+	if err != nil {
 		return "", err
-	} else if err := p.Validate(suite); err != nil {
-		return "", err
+	}
+	what := "plan, " + count(len(p.Actions), "action")
+	if suite == nil {
+		what += "; no suite to check it against"
 	}
 	if err := checkResources(ctx, client, suite, p.CheckResources); err != nil {
 		return "", err
