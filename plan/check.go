@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"gopkg.in/yaml.v3"
 
 	"github.com/trommel-dev/trommel/expr"
+	"github.com/trommel-dev/trommel/predicate"
 )
 
 // Validate checks the plan against its suite: that the names in it are names of the suite's. It fills the defaults that
@@ -715,10 +715,9 @@ func (c *checker) where(i, j int) {
 	if where == "" {
 		return
 	}
-	_, err := compileCEL(whereEnv(), where, cel.BoolType)
-	var bad *celError
-	if errors.As(err, &bad) {
-		c.scalarError(place{i, j, "condition", "where"}, where, bad.offset(where), "where: "+bad.message)
+	var bad *predicate.SyntaxError
+	if errors.As(predicate.Transition.Check(where), &bad) {
+		c.scalarError(place{i, j, "condition", "where"}, where, bad.Offset, "where: CEL: "+bad.Message)
 	}
 }
 

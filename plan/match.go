@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
+
+	"github.com/trommel-dev/trommel/predicate"
 )
 
 // The words that stand for values in prevState and curState.
@@ -80,6 +82,9 @@ type Matcher struct {
 	where  cel.Program
 }
 
+// whereCost bounds one evaluation of a where; it is some tens of milliseconds.
+const whereCost = 200_000
+
 // NewMatcher compiles a condition on an object. The condition must have passed Validate; what it would refuse is an
 // error here too.
 func NewMatcher(c *Condition) (*Matcher, error) {
@@ -106,11 +111,7 @@ func NewMatcher(c *Condition) (*Matcher, error) {
 		return nil, fmt.Errorf("%s needs prevState with a field in it", c.Type)
 	}
 	if c.Where != "" {
-		ast, err := compileCEL(whereEnv(), c.Where, cel.BoolType)
-		if err != nil {
-			return nil, err
-		}
-		if m.where, err = whereEnv().Program(ast, cel.CostLimit(celCostLimit)); err != nil {
+		if m.where, err = predicate.Transition.Program(c.Where, whereCost); err != nil {
 			return nil, fmt.Errorf("where: %w", err)
 		}
 	}
