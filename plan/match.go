@@ -112,7 +112,7 @@ func NewMatcher(c *Condition) (*Matcher, error) {
 	}
 	if c.Where != "" {
 		if m.where, err = predicate.Transition.Program(c.Where, whereCost); err != nil {
-			return nil, fmt.Errorf("where: %w", err)
+			return nil, fmt.Errorf("where: CEL: %w", err)
 		}
 	}
 	return m, nil
