@@ -2,9 +2,9 @@ package expr
 
 import "strings"
 
-// maxDrawn is the number of nodes up to which a graph is drawn: beyond, nobody reads the picture, and its size is
-// quadratic in theirs.
-const maxDrawn = 500
+// MaxDrawn is the number of nodes up to which [Graph.String] and [SVG] draw a graph: beyond, nobody reads the picture,
+// and its size is quadratic in theirs. [Graph.DOT] and [Graph.Mermaid] know no such limit.
+const MaxDrawn = 500
 
 // String draws the graph as text. The graph of cond1;cond2;(cond3|cond4&(cond5;cond6)):
 //
@@ -15,8 +15,8 @@ const maxDrawn = 500
 // The star is the moment at which the whole is satisfied. Where an either does not end the expression, its arms
 // meet at "(|)". A graph too large to look at gives its expression instead.
 func (g *Graph) String() string {
-	if g.Len() > maxDrawn {
-		return g.Expression()
+	if g.Len() > MaxDrawn {
+		return g.Expression() + "\n"
 	}
 	c := &canvas{g: g}
 	ends, _ := c.draw(0, 0, 0, false, true)

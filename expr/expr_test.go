@@ -122,7 +122,7 @@ func TestGraphDrawing(t *testing.T) {
 
 func TestGraphFormats(t *testing.T) {
 	g := mustParse(t, "cond1;cond2;(cond3|cond4&(cond5;cond6))").Graph()
-	large := mustParse(t, strings.Repeat("a|", maxDrawn)+"a").Graph()
+	large := mustParse(t, strings.Repeat("a|", MaxDrawn)+"a").Graph()
 	for name, got := range map[string]string{
 		"design.dot":     g.DOT("design"),
 		"design.mermaid": g.Mermaid(),

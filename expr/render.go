@@ -208,7 +208,7 @@ func SVG(pictures ...Picture) string {
 		width = max(width, 2*margin+7.4*float64(len([]rune(p.Caption))))
 		fmt.Fprintf(&body, "<text class=\"caption\" x=\"%d\" y=\"%.0f\">%s</text>\n", margin, y+captionHeight-6, html.EscapeString(p.Caption))
 		y += captionHeight
-		if p.Graph.Len() > maxDrawn {
+		if p.Graph.Len() > MaxDrawn {
 			fmt.Fprintf(&body, "<text x=\"%d\" y=\"%.0f\">%d triggers: too many to draw</text>\n", margin, y+20, p.Graph.Len())
 			y += 40
 			continue

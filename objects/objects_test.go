@@ -215,3 +215,38 @@ func TestTransient(t *testing.T) {
 		}
 	}
 }
+
+// A type that a manifest will define is found before the cluster has it, and suggested.
+func TestDefined(t *testing.T) {
+	list, err := Decode([]byte(`apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: databases.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Database, plural: databases, singular: db}
+  versions: [{name: v1}, {name: v1beta1}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: a}
+`), "crd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := Defined(list)
+	if len(types) != 2 {
+		t.Errorf("got %d types, want one a version: %v", len(types), types)
+	}
+	for key, want := range map[string]string{
+		"database": "", "databases": "", "db": "", "database.example.com": "",
+		"database.example.org": `the cluster serves no type "database.example.org"; did you mean "database.example.com"?`,
+		"databse":              `the cluster serves no type "databse"; did you mean "database"?`,
+	} {
+		k := plan.ResourceKey{}
+		k.Type, k.Group, _ = strings.Cut(key, ".")
+		if _, err := resolveKey(types, k); want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%s: got %v, want %s", key, err, want)
+		}
+	}
+}

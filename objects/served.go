@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
@@ -52,6 +53,36 @@ func (t Type) Matches(key plan.ResourceKey, namespace, name string) bool {
 // just applied is found. A type that is not served gives a [NotServedError].
 func (c *Client) Resolve(ctx context.Context, key plan.ResourceKey) (Type, error) {
 	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKey(all, key) })
+}
+
+// ResolveWith is Resolve on a cluster that will have further types.
+func (c *Client) ResolveWith(ctx context.Context, key plan.ResourceKey, further []Type) (Type, error) {
+	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKey(slices.Concat(all, further), key) })
+}
+
+// Defined returns the types that the CustomResourceDefinitions among the objects define, one for each version.
+func Defined(list []*unstructured.Unstructured) []Type {
+	var types []Type
+	for _, u := range list {
+		if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {
+			continue
+		}
+		text := func(fields ...string) string {
+			s, _, _ := unstructured.NestedString(u.Object, append([]string{"spec"}, fields...)...)
+			return s
+		}
+		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+		for _, v := range versions {
+			version, _ := v.(map[string]any)
+			name, _ := version["name"].(string)
+			gv := schema.GroupVersion{Group: text("group"), Version: name}
+			types = append(types, Type{
+				Kind: gv.WithKind(text("names", "kind")), Resource: gv.WithResource(text("names", "plural")),
+				Singular: strings.ToLower(text("names", "kind")), Namespaced: text("scope") == "Namespaced", alias: text("names", "singular"),
+			})
+		}
+	}
+	return types
 }
 
 // ResolveKind finds the type of a kind in exactly that version.

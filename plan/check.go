@@ -4,14 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"gopkg.in/yaml.v3"
 
 	"github.com/trommel-dev/trommel/expr"
+	"github.com/trommel-dev/trommel/predicate"
 )
 
 // Validate checks the plan against its suite: that the names in it are names of the suite's. It fills the defaults that
@@ -215,7 +214,7 @@ func (c *checker) names() {
 		case 1:
 			p.Workload = workloads[0]
 		default:
-			c.errorf(at, "the plan names no workload, and the suite has several: %s", strings.Join(workloads, ", "))
+			c.missing(at, "the plan names no workload, and the suite has several: %s", strings.Join(workloads, ", "))
 		}
 	} else if !slices.Contains(workloads, p.Workload) {
 		c.errorf(at, "unknown workload %q (%s)", p.Workload, suiteHas(workloads))
@@ -436,11 +435,7 @@ func (c *checker) manifest(i int) {
 		if c.plan.File == "" {
 			return
 		}
-		path := a.ManifestFile
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(c.plan.File), path)
-		}
-		if _, err := os.Stat(path); err != nil {
+		if _, err := os.Stat(Beside(c.plan.File, a.ManifestFile)); err != nil {
 			c.errorf(at("manifestFile"), "manifestFile: %s: no such file beside the plan", a.ManifestFile)
 		}
 	case a.Manifest != nil:
@@ -735,10 +730,9 @@ func (c *checker) where(i, j int) {
 	if where == "" {
 		return
 	}
-	_, err := compileCEL(whereEnv(), where, cel.BoolType)
-	var bad *celError
-	if errors.As(err, &bad) {
-		c.scalarError(place{i, j, "condition", "where"}, where, bad.offset(where), "where: "+bad.message)
+	var bad *predicate.SyntaxError
+	if errors.As(predicate.Transition.Check(where), &bad) {
+		c.scalarError(place{i, j, "condition", "where"}, where, bad.Offset, "where: CEL: "+bad.Message)
 	}
 }
 
@@ -838,4 +832,16 @@ func (p *Plan) CheckResources(resolve func(ResourceKey) error) error {
 		}
 	}
 	return c.errs.err()
+}
+
+// CheckResources calls resolve for every resource key of a suite that was read from a file: those of the workloads' steps, of
+// invariants and of history. It returns its errors as Errors, each at the key's place.
+func (s *Suite) CheckResources(resolve func(ResourceKey) error) error {
+	var errs Errors
+	for _, k := range s.keys {
+		if err := resolve(k.key); err != nil {
+			errs = append(errs, &Error{File: s.File, Line: k.line, Col: k.col, Message: err.Error()})
+		}
+	}
+	return errs.err()
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 )
@@ -22,11 +26,19 @@ const (
 	maxDepth    = 500     // of nested mappings and lists
 )
 
+// keySource is a resource key and where it stands.
+type keySource struct {
+	key       ResourceKey
+	line, col int
+}
+
 // decoder reads YAML nodes into values and collects what is wrong with them.
 type decoder struct {
 	file string
 	src  []byte
 	errs Errors
+	keys []keySource  // of a suite: what was read
+	room []*yaml.Node // for the values of the next mappings
 }
 
 // errorf reports a mistake at a node; a nil node stands for the start of the file.
@@ -43,18 +55,19 @@ var yamlErrorLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)$`)
 // parse reads the only document of a file and checks that it can be walked safely. It returns nil after a mistake
 // that leaves nothing to look at.
 func (d *decoder) parse(data []byte, kind string) *yaml.Node {
-	d.src = data
 	if len(data) > maxFileSize {
-		d.errorf(nil, "the file has %d bytes; %d are the most that is read", len(data), maxFileSize)
+		d.errorf(nil, "the file has more than %d bytes, the most that is read", maxFileSize)
 		return nil
+	}
+	data = asUTF8(data)
+	d.src = data
+	if root := readBlock(data); root != nil {
+		return root
 	}
 	// Each node but the first begins with one of these bytes, so what they bound is the memory that parsing takes.
 	separators := 0
-	for _, c := range data {
-		switch c {
-		case '\n', ',', '[', '{', ':':
-			separators++
-		}
+	for _, c := range []byte("\n,[{:") {
+		separators += bytes.Count(data, []byte{c})
 	}
 	if separators > 2*maxNodes {
 		d.errorf(nil, "the file has more lines and items than any %s; %d are the most that is read", kind, 2*maxNodes)
@@ -70,19 +83,31 @@ func (d *decoder) parse(data []byte, kind string) *yaml.Node {
 		d.syntaxError(err)
 		return nil
 	}
-	if err := decodeNode(dec, &second); err == nil {
-		d.errorf(second.Content[0], "a second document; a %s file holds one", kind)
-	} else if !errors.Is(err, io.EOF) {
-		d.syntaxError(err)
-		return nil
+	for more := 0; ; more++ {
+		err := decodeNode(dec, &second)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			d.syntaxError(err)
+			return nil
+		}
+		if n := second.Content[0]; !isNull(n) || n.Value != "" || more > 10 { // a last --- has nothing behind it
+			d.errorf(n, "a second document; a %s file holds one", kind)
+			break
+		}
 	}
 	root := doc.Content[0]
 	if isNull(root) {
 		d.errorf(nil, "the file is empty; a %s is a YAML mapping", kind)
 		return nil
 	}
-	if !d.walkable(root) {
+	merges, ok := d.walkable(root)
+	if !ok {
 		return nil
+	}
+	if merges {
+		d.merge(root)
 	}
 	return root
 }
@@ -103,16 +128,75 @@ func decodeNode(dec *yaml.Decoder, n *yaml.Node) (err error) {
 	return nil
 }
 
+var tabIndent = regexp.MustCompile(`(?m)^ *\t`)
+
 func (d *decoder) syntaxError(err error) {
 	m := yamlErrorLine.FindStringSubmatch(strings.SplitN(err.Error(), "\n", 2)[0])
 	line, _ := strconv.Atoi(m[1])
-	d.errs = append(d.errs, &Error{File: d.file, Line: max(line, 1), Col: 1, Message: "not YAML: " + m[2]})
+	e := &Error{File: d.file, Line: max(line, 1), Col: 1, Message: "not YAML: " + m[2]}
+	if strings.Contains(e.Message, "tab character") {
+		// The line is that of what the tab stands behind.
+		from := max(0, lineStart(d.src, line))
+		if at := tabIndent.FindIndex(d.src[from:]); at != nil {
+			e.Line, e.Col = position(d.src, from+at[1]-1)
+		}
+	}
+	if line == 0 {
+		e.Line, e.Col = position(d.src, d.suspect(m[2]))
+	}
+	d.errs = append(d.errs, e)
 }
 
-// walkable refuses documents whose aliases make them endless or huge, and ones nested too deep.
-func (d *decoder) walkable(root *yaml.Node) bool {
+// suspect finds what an error of the YAML package without a line is about: the offset in the file, or 0.
+func (d *decoder) suspect(message string) int {
+	if anchor, ok := strings.CutPrefix(message, "unknown anchor '"); ok {
+		alias := regexp.MustCompile(`\*` + regexp.QuoteMeta(strings.TrimSuffix(anchor, "' referenced")) + `(?:[\s,}\]]|$)`)
+		if at := alias.FindIndex(d.src); at != nil {
+			return at[0]
+		}
+		return 0
+	}
+	for i := 0; i < len(d.src); {
+		r, size := utf8.DecodeRune(d.src[i:])
+		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) && r != '\t' && r != '\r' && r != '\n' && r != '\u0085' {
+			return i
+		}
+		i += size
+	}
+	return 0
+}
+
+// position turns an offset into a line and a column, in characters.
+func position(src []byte, offset int) (line, col int) {
+	before := src[:offset]
+	return 1 + bytes.Count(before, []byte{'\n'}), 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+}
+
+// asUTF8 takes the byte order mark from a file, and decodes it if that says that it is UTF-16.
+func asUTF8(data []byte) []byte {
+	var order binary.ByteOrder
+	switch {
+	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
+		return data[3:]
+	case bytes.HasPrefix(data, []byte("\xff\xfe")):
+		order = binary.LittleEndian
+	case bytes.HasPrefix(data, []byte("\xfe\xff")):
+		order = binary.BigEndian
+	default:
+		return data
+	}
+	units := make([]uint16, 0, len(data)/2)
+	for i := 2; i+1 < len(data); i += 2 {
+		units = append(units, order.Uint16(data[i:]))
+	}
+	return []byte(string(utf16.Decode(units)))
+}
+
+// walkable refuses documents whose aliases make them endless or huge, and ones nested too deep. It reports too whether
+// there are merge keys.
+func (d *decoder) walkable(root *yaml.Node) (merges, ok bool) {
 	var sizes map[*yaml.Node]int // of anchored nodes; -1 while they are being measured
-	ok := true
+	ok = true
 	var size func(n *yaml.Node, depth int) int
 	size = func(n *yaml.Node, depth int) int {
 		if !ok {
@@ -140,6 +224,7 @@ func (d *decoder) walkable(root *yaml.Node) bool {
 			}
 			sizes[n] = -1
 		}
+		merges = merges || n.Tag == mergeTag
 		total := 1 + len(n.Value)/64 // a long text counts too: aliases may repeat it
 		for _, c := range n.Content {
 			total += size(c, depth+1)
@@ -154,7 +239,7 @@ func (d *decoder) walkable(root *yaml.Node) bool {
 		return total
 	}
 	size(root, 0)
-	return ok
+	return merges, ok
 }
 
 // deref follows an alias.
@@ -204,7 +289,11 @@ func (d *decoder) mapping(n *yaml.Node, s *schema) []*yaml.Node {
 		d.errorf(n, "%s is a mapping, not %s", s.what, kindOf(n))
 		return nil
 	}
-	values := make([]*yaml.Node, len(s.fields))
+	if len(d.room) < len(s.fields) {
+		d.room = make([]*yaml.Node, 64+len(s.fields))
+	}
+	values := d.room[:len(s.fields):len(s.fields)]
+	d.room = d.room[len(s.fields):]
 	var seen uint64 // by number
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := deref(n.Content[i]), deref(n.Content[i+1])
@@ -220,8 +309,6 @@ func (d *decoder) mapping(n *yaml.Node, s *schema) []*yaml.Node {
 		case at < 0:
 			if hint, ok := s.hints[key.Value]; ok {
 				d.errorf(n.Content[i], "unknown field %q in %s; %s", key.Value, s.what, hint)
-			} else if n.Content[i].Tag == "!!merge" {
-				d.errorf(n.Content[i], "merge keys (<<) are not read; repeat the fields, or use an alias for the whole %s", s.what)
 			} else {
 				d.errorf(n.Content[i], "unknown field %q in %s%s", key.Value, s.what, didYouMean(key.Value, s.fields))
 			}
@@ -362,12 +449,20 @@ func (d *decoder) integer(n *yaml.Node, what string, fallback int) int {
 		if err := r.Decode(&v); err == nil {
 			return v
 		}
-		d.errorf(n, "%s: %s is too large a number", what, r.Value)
-		return fallback
 	}
-	d.errorf(n, "%s is a whole number, not %s", what, kindOf(r))
+	switch digits := strings.TrimLeft(r.Value, "+-"); {
+	case r.Kind == yaml.ScalarNode && r.Tag != "!!str" && digits != "" && strings.Trim(digits, "0123456789") == "":
+		d.errorf(n, "%s: %s is too large a number", what, r.Value)
+	case r.Tag == "!!float":
+		d.errorf(n, "%s is a whole number, not %s", what, r.Value)
+	default:
+		d.errorf(n, "%s is a whole number, not %s", what, kindOf(r))
+	}
 	return fallback
 }
+
+// longDuration has the form of a duration.
+var longDuration = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(h|m|s|ms|us|µs|ns)$`)
 
 // duration reads a Go duration. A nil node is fallback.
 func (d *decoder) duration(n *yaml.Node, what string, fallback time.Duration) time.Duration {
@@ -383,6 +478,8 @@ func (d *decoder) duration(n *yaml.Node, what string, fallback time.Duration) ti
 	switch {
 	case err != nil && (r.Tag == "!!int" || r.Tag == "!!float"):
 		d.errorf(n, "%s: a duration has a unit; write %ss", what, r.Value)
+	case err != nil && longDuration.MatchString(r.Value):
+		d.errorf(n, "%s: %s is longer than any duration can be", what, r.Value)
 	case err != nil:
 		d.errorf(n, "%s: %q is no duration; write it like 20s, 1m30s or 500ms", what, r.Value)
 	case v < 0:
@@ -437,6 +534,9 @@ func (d *decoder) resourceKey(n *yaml.Node, what string) ResourceKey {
 		d.errorf(n, "%s %v", what, err)
 		return ResourceKey{}
 	}
+	if d.keys != nil {
+		d.keys = append(d.keys, keySource{k, n.Line, n.Column})
+	}
 	return k
 }
 
@@ -454,10 +554,6 @@ func (d *decoder) value(n *yaml.Node) any {
 			}
 			if _, ok := m[key.Value]; ok {
 				d.errorf(r.Content[i], "field %q stands twice", key.Value)
-				continue
-			}
-			if key.Tag == "!!merge" {
-				d.errorf(r.Content[i], "merge keys (<<) are not read; repeat the fields, or use an alias for the whole mapping")
 				continue
 			}
 			m[key.Value] = d.value(r.Content[i+1])

@@ -59,7 +59,8 @@ func (e Errors) err() error {
 		}
 		return a.Col - b.Col
 	})
-	return e
+	// What is merged into several mappings is read several times.
+	return slices.CompactFunc(e, func(a, b *Error) bool { return a.Line > 0 && *a == *b })
 }
 
 // didYouMean completes a message about an unknown word: with the word that is nearly the same, or else with all.

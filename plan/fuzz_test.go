@@ -33,6 +33,8 @@ func FuzzParsePlan(f *testing.F) {
 	}
 	f.Add([]byte("a: &a [*a]"))
 	f.Add([]byte("actions: [{trigger: {expression: >-\n  a\n  b}}]"))
+	f.Add([]byte(merged))
+	f.Add([]byte("actions: [{<<: [&a {async: true}, *b]}, &b {<<: *a, <<: 1}]"))
 	suite := testSuite(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := Parse(data, "f.yaml")
@@ -55,6 +57,7 @@ func FuzzParseSuite(f *testing.F) {
 		}
 		f.Add(data)
 	}
+	f.Add([]byte("controllers:\n- &a {name: a, binary: ./a}\n- {<<: *a, name: b}\nvariants: {v: {controllers: {a: &e {env: {A: b}}, b: {<<: [*e]}}}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if _, err := ParseSuite(data, "testdata/f.yaml"); err != nil {
 			checkErrors(t, data, err)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -21,6 +22,16 @@ func Load(path string) (*Plan, error) {
 		return nil, err
 	}
 	return Parse(data, path)
+}
+
+// LoadWith reads a plan and checks it against its suite, as [Load] and [Plan.Validate] do one after the other, but tells at once
+// what is wrong for either. A nil suite is none.
+func LoadWith(path string, s *Suite) (*Plan, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parse(data, path, s)
 }
 
 // readFile reads a file up to the limit, with an error that is fit to be shown.
@@ -52,7 +63,9 @@ func reason(err error) string {
 // Parse reads a plan; file is its name in messages, and its folder is where the files that it names are looked for.
 // Besides the format of this package it reads the two formats of Sieve's published plans. The plan is complete with
 // its defaults and valid as far as that can be told without a suite. The error is Errors: every mistake of the file.
-func Parse(data []byte, file string) (*Plan, error) {
+func Parse(data []byte, file string) (*Plan, error) { return parse(data, file, nil) }
+
+func parse(data []byte, file string, s *Suite) (*Plan, error) {
 	d := &decoder{file: file}
 	root := d.parse(data, "plan")
 	if root == nil {
@@ -72,11 +85,20 @@ func Parse(data []byte, file string) (*Plan, error) {
 	if p == nil {
 		return nil, d.errs.err()
 	}
-	d.errs = append(d.errs, p.check(nil)...)
+	d.errs = append(d.errs, p.check(s)...)
 	if err := d.errs.err(); err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// FileKind is [Kind] of a file. The error is about a file that cannot be read.
+func FileKind(path string) (string, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return "", err
+	}
+	return Kind(data), nil
 }
 
 // Kind tells what a YAML file holds, by a look at its fields: TestPlan (in any format that [Parse] reads), Suite, or
@@ -111,10 +133,7 @@ func Kind(data []byte) string {
 func FindSuite(planFile string) (string, error) {
 	if data, err := readFile(planFile); err == nil {
 		if n := suiteField(data); n != nil {
-			path := filepath.Join(filepath.Dir(planFile), n.Value)
-			if filepath.IsAbs(n.Value) {
-				path = n.Value
-			}
+			path := Beside(planFile, n.Value)
 			if info, err := os.Stat(path); err != nil {
 				return "", Errors{{File: planFile, Line: n.Line, Col: n.Column, Message: fmt.Sprintf("suite %q: no such file", n.Value)}}
 			} else if info.IsDir() {
@@ -136,6 +155,14 @@ func FindSuite(planFile string) (string, error) {
 			return "", Errors{{File: planFile, Message: fmt.Sprintf("there is no suite: no %s in %s or above", SuiteFile, dir)}}
 		}
 	}
+}
+
+// Beside returns the path of a file that a plan or suite names: relative to the folder of file, which is the plan or suite.
+func Beside(file, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(file), path)
 }
 
 // suiteField returns what a plan's suite field has, or nil.
@@ -310,7 +337,9 @@ func (d *decoder) plan(n *yaml.Node) *Plan {
 		File:        d.file,
 		source:      &source{text: d.src, root: n, fields: f},
 	}
-	for _, item := range d.list(f[planActions], "actions") {
+	items := d.list(f[planActions], "actions")
+	p.Actions, p.source.actions = slices.Grow(p.Actions, len(items)), slices.Grow(p.source.actions, len(items))
+	for _, item := range items {
 		a, s := d.action(item)
 		p.Actions = append(p.Actions, a)
 		p.source.actions = append(p.source.actions, s)
@@ -362,7 +391,9 @@ func (d *decoder) action(n *yaml.Node) (Action, actionSource) {
 	if t := f[actionTrigger]; t != nil {
 		if s.triggerFields = d.mapping(t, triggerSchema); s.triggerFields != nil {
 			a.Trigger.Expression = d.text(s.triggerFields[triggerExpression], "expression")
-			for _, item := range d.list(s.triggerFields[triggerDefinitions], "definitions") {
+			items := d.list(s.triggerFields[triggerDefinitions], "definitions")
+			a.Trigger.Definitions, s.definitions = slices.Grow(a.Trigger.Definitions, len(items)), slices.Grow(s.definitions, len(items))
+			for _, item := range items {
 				def, ds := d.definition(item)
 				a.Trigger.Definitions = append(a.Trigger.Definitions, def)
 				s.definitions = append(s.definitions, ds)
@@ -427,7 +458,7 @@ func (d *decoder) state(n *yaml.Node, what string) any {
 	}
 	r := deref(n)
 	if r.Kind == yaml.ScalarNode && strings.HasPrefix(strings.TrimSpace(r.Value), "{") {
-		v, err := decodeJSON([]byte(r.Value))
+		v, err := decodeJSON(r.Value)
 		if err != nil {
 			d.errorf(n, "%s is no JSON: %v; write it as YAML", what, err)
 			return nil

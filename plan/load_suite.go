@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/cel-go/cel"
 	"gopkg.in/yaml.v3"
+
+	"github.com/trommel-dev/trommel/predicate"
 )
 
 // The defaults of a suite.
@@ -143,6 +143,7 @@ func (d *decoder) suite(n *yaml.Node) *Suite {
 		return nil
 	}
 	s := &Suite{APIVersion: d.apiVersion(f[0]), Kind: d.kind(f[1], "Suite"), File: d.file}
+	d.keys = []keySource{}
 	s.Timeouts = d.timeouts(f[9])
 	s.Cluster = d.cluster(f[2])
 	for _, item := range d.list(f[3], "controllers") {
@@ -175,6 +176,7 @@ func (d *decoder) suite(n *yaml.Node) *Suite {
 	for _, item := range d.list(f[8], "history") {
 		s.History = append(s.History, d.resourceKey(item, "history"))
 	}
+	s.keys = d.keys
 	return s
 }
 
@@ -183,11 +185,7 @@ func (d *decoder) exists(n *yaml.Node, path string) {
 	if path == "" {
 		return
 	}
-	full := path
-	if !filepath.IsAbs(full) {
-		full = filepath.Join(filepath.Dir(d.file), path)
-	}
-	if _, err := os.Stat(full); err != nil {
+	if _, err := os.Stat(Beside(d.file, path)); err != nil {
 		d.errorf(n, "%s: no such file beside the suite", path)
 	}
 }
@@ -592,7 +590,7 @@ func (d *decoder) waitStep(n *yaml.Node, t Timeouts) *WaitStep {
 	s.Phase = d.text(f[2], "phase")
 	s.Absent = d.boolean(f[3], "absent")
 	s.Timeout = d.duration(f[4], "timeout", t.Step)
-	d.cel(f[1], s.Condition, "condition", waitEnv(), cel.BoolType)
+	d.cel(f[1], s.Condition, "condition", predicate.Object)
 	count := 0
 	for _, i := range []int{1, 2, 3} {
 		if f[i] != nil && (i != 3 || s.Absent) {
@@ -623,20 +621,19 @@ func (d *decoder) execStep(n *yaml.Node, t Timeouts) *ExecStep {
 }
 
 // cel reports what is wrong with a CEL expression.
-func (d *decoder) cel(n *yaml.Node, text, what string, env *cel.Env, want *cel.Type) {
+func (d *decoder) cel(n *yaml.Node, text, what string, scope predicate.Scope) {
 	if n == nil || text == "" {
 		return
 	}
-	_, err := compileCEL(env, text, want)
-	var bad *celError
-	if !errors.As(err, &bad) {
+	var bad *predicate.SyntaxError
+	if !errors.As(scope.Check(text), &bad) {
 		return
 	}
 	line, col := n.Line, n.Column
 	if r := deref(n); r.Kind == yaml.ScalarNode {
-		line, col = scalarPosition(d.src, r, bad.offset(text))
+		line, col = scalarPosition(d.src, r, bad.Offset)
 	}
-	d.errs = append(d.errs, &Error{File: d.file, Line: line, Col: col, Message: what + ": " + bad.message})
+	d.errs = append(d.errs, &Error{File: d.file, Line: line, Col: col, Message: what + ": CEL: " + bad.Message})
 }
 
 func (d *decoder) invariant(n *yaml.Node) Invariant {
@@ -659,9 +656,9 @@ func (d *decoder) invariant(n *yaml.Node) Invariant {
 		k := d.resourceKey(f[1], "on")
 		inv.On = &k
 	}
-	d.cel(f[2], inv.Never, "never", invariantEnv(), cel.BoolType)
-	d.cel(f[3], inv.Always, "always", invariantEnv(), cel.BoolType)
-	d.cel(f[4], inv.Eventually, "eventually", eventuallyEnv(), cel.BoolType)
+	d.cel(f[2], inv.Never, "never", predicate.History)
+	d.cel(f[3], inv.Always, "always", predicate.History)
+	d.cel(f[4], inv.Eventually, "eventually", predicate.Objects)
 	count := 0
 	for _, i := range []int{2, 3, 4} {
 		if f[i] != nil {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -155,16 +157,25 @@ func TestBadFiles(t *testing.T) {
 		{"text", "hello", "f.yaml:1:1: a plan is a mapping, not text"},
 		{"tab", "a:\n\tb: 1\n", "f.yaml:2:1: not YAML: found character that cannot start any token"},
 		{"unclosed", "actions: [", "f.yaml:1:1: not YAML: did not find expected node content"},
-		{"not UTF-8", "a: \xff\xfe", "f.yaml:1:1: not YAML: invalid leading UTF-8 octet"},
+		{"not UTF-8", "a: \xff\xfe", "f.yaml:1:4: not YAML: invalid leading UTF-8 octet"},
 		{"binary", "\x00\x01\x02", "f.yaml:1:1: not YAML: control characters are not allowed"},
 		{"two documents", "actions: []\n---\nactions: []\n", "f.yaml:3:1: a second document; a plan file holds one"},
 		{"endless alias", "actions: &a [*a]\n", "f.yaml:1:14: alias *a stands within its own anchor"},
-		{"unknown alias", "actions: *a\n", "f.yaml:1:1: not YAML: unknown anchor 'a' referenced"},
+		{"Latin-1", "testName: x\ndescription: caf\xe9\n", "f.yaml:2:17: not YAML: incomplete UTF-8 octet"},
+		{"NUL", "testName: x\ndescription: caf\x00\n", "f.yaml:2:17: not YAML: control characters are not allowed"},
+		{"UTF-16 without a mark", "a\x00:\x00", "f.yaml:1:2: not YAML: control characters are not allowed"},
+		{"tab before a field", "actions:\n- actionType: killController\n\ttrigger: {}\n", "f.yaml:3:1: not YAML: found a tab character that violates indentation"},
+		{"a document behind an empty one", "actions: []\n---\n---\nactions: []\n", "f.yaml:4:1: a second document; a plan file holds one"},
+		{"endless merge through a list", "actions:\n- &a {<<: [*a]}\n", "f.yaml:2:12: alias *a stands within its own anchor"},
+		{"mapping in itself", "actions:\n- &x {trigger: *x}\n", "f.yaml:2:16: alias *x stands within its own anchor"},
+		{"unknown alias", "a: *ab\nactions: *a\n", "f.yaml:1:4: not YAML: unknown anchor 'ab' referenced"},
+		{"unknown alias", "b: &ab 1\na: *ab\nactions: *a\n", "f.yaml:3:10: not YAML: unknown anchor 'a' referenced"},
 		{"alias bomb", bomb, "f.yaml:6:4: with its aliases resolved the file has more than 200000 nodes"},
 		{"alias of a long text", "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a, ", 1000) + "]", "f.yaml:2:4: with its aliases resolved the file has more than 200000 nodes"},
 		{"deep", "a: " + strings.Repeat("[", 600) + strings.Repeat("]", 600), "f.yaml:1:504: nested deeper than 500"},
 		{"very deep", strings.Repeat("[", 100_000), "f.yaml:1:1: not YAML: exceeded max depth of 10000"},
-		{"merge key", "actions:\n- <<: {a: 1}\n", "f.yaml:2:3: merge keys (<<) are not read; repeat the fields, or use an alias for the whole an action"},
+		{"merge bomb", strings.Replace(strings.ReplaceAll(bomb, "x, x", "{k: v}, {k: v}"), "a: &a [", "a: &a [", 1) + "k: {<<: *j}\n", "f.yaml:5:4: with its aliases resolved the file has more than 200000 nodes"},
+		{"endless merge", "actions: [&a {<<: *a}]\n", "f.yaml:1:19: alias *a stands within its own anchor"},
 		{"key that is no text", "? [a]\n: 1\n", "f.yaml:1:3: a field of a plan is named by text, not a list"},
 	}
 	for _, tt := range tests {
@@ -184,7 +195,7 @@ func TestBadFiles(t *testing.T) {
 	if _, err := Load("testdata"); err == nil || err.Error() != "testdata: read: is a directory" {
 		t.Errorf("folder: %v", err)
 	}
-	if _, err := Parse(make([]byte, maxFileSize+1), "f.yaml"); err == nil || !strings.Contains(err.Error(), "are the most that is read") {
+	if _, err := Parse(make([]byte, maxFileSize+1), "f.yaml"); err == nil || !strings.Contains(err.Error(), "the file has more than 8388608 bytes, the most that is read") {
 		t.Errorf("large file: %v", err)
 	}
 }
@@ -250,5 +261,97 @@ func TestCheckResources(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("places (-want +got):\n%s\n%v", diff, err)
+	}
+}
+
+// Line breaks, encodings and what tools put around a document change neither what a plan says nor where its mistakes are.
+func TestEncodings(t *testing.T) {
+	const text = "testName: caf\u00e9\nactions:\n- actionType: killController\n  trigger:\n    definitions:\n    - triggerName: a\n      condition: {triggerType: none}\n" +
+		"    expression: |\n      a;\n      EXPR\n"
+	utf16of := func(order binary.AppendByteOrder, mark string) func(string) string {
+		return func(s string) string {
+			out := []byte(mark)
+			for _, u := range utf16.Encode([]rune(s)) {
+				out = order.AppendUint16(out, u)
+			}
+			return string(out)
+		}
+	}
+	for name, encode := range map[string]func(string) string{
+		"plain":          func(s string) string { return s },
+		"BOM":            func(s string) string { return "\ufeff" + s },
+		"CRLF":           func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") },
+		"UTF-16 LE":      utf16of(binary.LittleEndian, "\xff\xfe"),
+		"UTF-16 BE":      utf16of(binary.BigEndian, "\xfe\xff"),
+		"document marks": func(s string) string { return strings.Replace(s, "\n", " # first\n", 1) + "...\n---\n" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := Parse([]byte(encode(strings.Replace(text, "EXPR", "a", 1))), "f.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.TestName != "caf\u00e9" || p.Actions[0].Trigger.Expression != "a;a" {
+				t.Errorf("got %q, %q", p.TestName, p.Actions[0].Trigger.Expression)
+			}
+			_, err = Parse([]byte(encode(strings.Replace(text, "EXPR", "b", 1))), "f.yaml")
+			if want := `f.yaml:10:7: unknown trigger "b" (defined: a)`; err == nil || err.Error() != want {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		})
+	}
+	if _, err := Parse([]byte("\ufefftestname: a\nactions: []\n"), "f.yaml"); err == nil || !strings.HasPrefix(err.Error(), "f.yaml:1:1: unknown field") {
+		t.Errorf("first line behind a mark: %v", err)
+	}
+}
+
+// Where in the text of an expression a mistake is, however it is quoted.
+func TestExpressionPositions(t *testing.T) {
+	const head = "actions:\n- actionType: killController\n  trigger:\n    definitions: [{triggerName: a, condition: {triggerType: none}}]\n"
+	for _, test := range []struct{ expression, want string }{
+		{"a;b", "5:19"},
+		{"a;\tb", "5:20"},
+		{"a;\n      a;\n      b", "7:7"},
+		{"'a;b'", "5:20"},
+		{"'a;\n\n      b'", "7:7"},
+		{`"a;b"`, "5:20"},
+		{`"a\u003b b"`, "5:26"},
+		{`"\x61;\` + "\n       b\"", "6:8"},
+		{"|\n      a;\n      b", "7:7"},
+		{"|2-\n         a;\n        b", "7:9"},
+		{">\n      a;\n      b", "7:7"},
+		{">+\n      a;\n\n        b\n\n", "8:9"},
+		{">- # why\n      a;\n      (a|b)", "7:10"},
+		{"&x a;b", "5:22"},
+		{"!!str a;b", "5:25"},
+	} {
+		_, err := Parse([]byte(head+"    expression: "+test.expression+"\n"), "f.yaml")
+		if want := "f.yaml:" + test.want + `: unknown trigger "b" (defined: a)`; err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", test.expression, err, want)
+		}
+	}
+}
+
+func TestNumbersAndDurations(t *testing.T) {
+	for _, test := range []struct{ condition, want string }{
+		{"{triggerType: onTimeout, timeout: -5s}", "5:52: timeout: a duration is not negative"},
+		{"{triggerType: onTimeout, timeout: 9999999h}", "5:52: timeout: 9999999h is longer than any duration can be"},
+		{"{triggerType: onTimeout, timeout: 5}", "5:52: timeout: a duration has a unit; write 5s"},
+		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: 99999999999999999999}", "5:81: repeat: 99999999999999999999 is too large a number"},
+		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: -99999999999999999999}", "5:81: repeat: -99999999999999999999 is too large a number"},
+		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: 1e3}", "5:81: repeat is a whole number, not 1e3"},
+		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: 2.5}", "5:81: repeat is a whole number, not 2.5"},
+		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: -1}", "5:81: repeat is -1; the first match is 1"},
+		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: '2'}", "5:81: repeat is a whole number, not text"},
+		{`{triggerType: onObjectDeletion, resourceKey: pod/default/a, prevState: '{"a": 1e999}'}`, "5:89: prevState is no JSON: 1e999 is too large a number; write it as YAML"},
+		{`{triggerType: onObjectDeletion, resourceKey: pod/default/a, prevState: '{"a": 1, "a": 2}'}`, "5:89: prevState is no JSON: field \"a\" stands twice; write it as YAML"},
+	} {
+		text := "actions:\n- actionType: killController\n  trigger:\n    definitions:\n    - condition: " + test.condition + "\n      triggerName: a\n"
+		if !strings.Contains(test.condition, "onTimeout") {
+			text += "      observationPoint: {timing: " + map[bool]string{true: "afterReconcile", false: "afterControllerRecv"}[strings.Contains(test.condition, "onReconcile")] + "}\n"
+		}
+		_, err := Parse([]byte(text), "f.yaml")
+		if err == nil || err.Error() != "f.yaml:"+test.want {
+			t.Errorf("%s: got %v, want %s", test.condition, err, test.want)
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"sort"
@@ -14,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
+
+	"github.com/trommel-dev/trommel/predicate"
 )
 
 // The words that stand for values in prevState and curState.
@@ -81,6 +82,9 @@ type Matcher struct {
 	where  cel.Program
 }
 
+// whereCost bounds one evaluation of a where; it is some tens of milliseconds.
+const whereCost = 200_000
+
 // NewMatcher compiles a condition on an object. The condition must have passed Validate; what it would refuse is an
 // error here too.
 func NewMatcher(c *Condition) (*Matcher, error) {
@@ -107,12 +111,8 @@ func NewMatcher(c *Condition) (*Matcher, error) {
 		return nil, fmt.Errorf("%s needs prevState with a field in it", c.Type)
 	}
 	if c.Where != "" {
-		ast, err := compileCEL(whereEnv(), c.Where, cel.BoolType)
-		if err != nil {
-			return nil, err
-		}
-		if m.where, err = whereEnv().Program(ast, cel.CostLimit(celCostLimit)); err != nil {
-			return nil, fmt.Errorf("where: %w", err)
+		if m.where, err = predicate.Transition.Program(c.Where, whereCost); err != nil {
+			return nil, fmt.Errorf("where: CEL: %w", err)
 		}
 	}
 	return m, nil
@@ -254,7 +254,7 @@ func (m *Matcher) whereMiss(kind EventKind, old, new []byte) (string, error) {
 		if len(raw) == 0 || name == "oldObject" && kind == Created {
 			continue
 		}
-		v, err := decodeJSON(raw)
+		v, err := decodeJSON(string(raw))
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", name, err)
 		}
@@ -721,10 +721,10 @@ func sameJSON(a, b []byte) bool {
 	}
 	var x, y any
 	if len(a) > 0 {
-		x, _ = decodeJSON(a)
+		x, _ = decodeJSON(string(a))
 	}
 	if len(b) > 0 {
-		y, _ = decodeJSON(b)
+		y, _ = decodeJSON(string(b))
 	}
 	return sameValue(x, y)
 }
@@ -758,40 +758,6 @@ func sameValue(a, b any) bool {
 	return a == b
 }
 
-// decodeJSON decodes like encoding/json, but whole numbers as int64.
-func decodeJSON(raw []byte) (any, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		return nil, err
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("something follows the value")
-	}
-	return numbers(v), nil
-}
-
-func numbers(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, w := range v {
-			v[k] = numbers(w)
-		}
-	case []any:
-		for i, w := range v {
-			v[i] = numbers(w)
-		}
-	case json.Number:
-		if i, err := v.Int64(); err == nil {
-			return i
-		}
-		f, _ := v.Float64()
-		return whole(f)
-	}
-	return v
-}
-
 // StateOf turns a Go value that marshals to a JSON object into what a plan's states, manifests and patches hold: the
 // types that reading YAML gives. A nil map is nil.
 func StateOf(v any) (map[string]any, error) {
@@ -802,7 +768,7 @@ func StateOf(v any) (map[string]any, error) {
 	if bytes.Equal(raw, []byte("null")) {
 		return nil, nil
 	}
-	decoded, err := decodeJSON(raw)
+	decoded, err := decodeJSON(string(raw))
 	if err != nil {
 		return nil, err
 	}

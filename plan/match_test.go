@@ -202,7 +202,7 @@ func TestNewMatcherErrors(t *testing.T) {
 		{Condition{Type: OnObjectUpdate, PrevState: 5}, "prevState: a state is a mapping, a piece of the object"},
 		{Condition{Type: OnObjectUpdate, CurState: map[string]any{"a": struct{}{}}}, "curState: a: a value of Go type struct {} has no JSON"},
 		{Condition{Type: OnAnyFieldModified}, "onAnyFieldModified needs prevState with a field in it"},
-		{Condition{Type: OnObjectUpdate, Where: "1 +"}, "CEL: Syntax error"},
+		{Condition{Type: OnObjectUpdate, Where: "1 +"}, "where: CEL: Syntax error"},
 	} {
 		if _, err := NewMatcher(&tt.c); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("NewMatcher(%+v): %v, want %s", tt.c, err, tt.want)

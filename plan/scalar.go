@@ -39,7 +39,7 @@ func scalarPosition(src []byte, n *yaml.Node, offset int) (line, col int) {
 	case yaml.DoubleQuotedStyle, yaml.SingleQuotedStyle:
 		r.quoted()
 	case yaml.LiteralStyle, yaml.FoldedStyle:
-		r.block()
+		r.block(n.Value)
 	default:
 		r.plain(len(n.Value))
 	}
@@ -241,18 +241,17 @@ func unescape(s string) (value string, length int) {
 	return string(r), 2 + digits
 }
 
-func (r *rereader) block() {
+func (r *rereader) block(value string) {
 	folded := r.peek() == ">"
 	if !folded && r.peek() != "|" {
 		return
 	}
-	indent := 0
+	given := false
 	for r.peek() != "\n" {
 		if c := r.peek(); c == "" {
 			return
-		} else if len(c) == 1 && c[0] >= '1' && c[0] <= '9' && indent == 0 {
-			indent = int(c[0] - '0')
-			// Relative to the parent's indentation, which is not known here: the first line decides as well.
+		} else if len(c) == 1 && c[0] >= '1' && c[0] <= '9' {
+			given = true
 		} else if c == "#" {
 			for r.peek() != "\n" && r.peek() != "" {
 				r.advance()
@@ -262,13 +261,28 @@ func (r *rereader) block() {
 		r.advance()
 	}
 	r.advance()
-	indent = 0
+	indent := 0
 	for _, line := range strings.Split(r.text[r.at:], "\n") {
 		if trimmed := strings.TrimLeft(line, " "); trimmed != "" && trimmed != "\r" {
 			indent = len(line) - len(trimmed)
 			break
 		}
 	}
+	if given {
+		// The indentation that is given is relative to the parent's, which is not known here. That of the first line is the
+		// most that it can be; the right one gives the value.
+		for ; indent > 1; indent-- {
+			try := rereader{text: r.text, at: r.at, line: r.line, col: r.col, offset: r.offset}
+			if try.lines(indent, folded); try.found && strings.HasPrefix(value, try.value.String()) {
+				break
+			}
+		}
+	}
+	r.lines(indent, folded)
+}
+
+// lines decodes the lines of a block scalar.
+func (r *rereader) lines(indent int, folded bool) {
 	breaks, first, lastMore := 0, true, false
 	for r.at < len(r.text) {
 		// The indentation of a line.

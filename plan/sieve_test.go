@@ -167,6 +167,30 @@ func TestSieveConversion(t *testing.T) {
 	}
 }
 
+// What an alias repeats is converted as often as it stands there.
+func TestSieveAliases(t *testing.T) {
+	action := func(first, second string) string {
+		return "actions:\n- actionType: pauseAPIServer\n  apiServerName: kind-control-plane2\n  trigger:" + first +
+			"\n- actionType: resumeAPIServer\n  apiServerName: kind-control-plane2\n  trigger:" + second + "\n"
+	}
+	const trigger = " {expression: t, definitions: [{triggerName: t, condition: {conditionType: onObjectDelete, resourceKey: pods/default/a, occurrence: 2}, observationPoint: {when: afterAPIServerRecv, by: kind-control-plane2}}]}"
+	var texts []string
+	for _, text := range []string{action(" &a"+trigger, " *a"), action(trigger, trigger)} {
+		p, err := Parse([]byte(text), "f.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		canonical, err := Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(canonical))
+	}
+	if diff := cmp.Diff(texts[1], texts[0]); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // A plan of ours with one of Sieve's words is ours, with a mistake.
 func TestSieveWordInOurPlan(t *testing.T) {
 	_, err := Parse([]byte("apiVersion: trommel.dev/v1alpha1\nactions:\n- actionType: killController\n  controllerLabel: a\n"), "f.yaml")

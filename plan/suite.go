@@ -19,6 +19,8 @@ type Suite struct {
 	Timeouts    Timeouts
 
 	File string // where it was read from
+
+	keys []keySource
 }
 
 // ClusterSpec is the control plane to run on.

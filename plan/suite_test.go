@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestSuite(t *testing.T) {
@@ -121,7 +124,7 @@ timeouts: {plan: 1m, hold: 5s}
 		History:  []ResourceKey{{Type: "pod", Namespace: "*", Name: "*"}, {Type: "node", Name: "n1"}},
 		Timeouts: Timeouts{Plan: time.Minute, Step: time.Minute, Workload: 2 * time.Minute, Hold: 5 * time.Second, Ready: time.Minute},
 	}
-	if diff := cmp.Diff(want, s); diff != "" {
+	if diff := cmp.Diff(want, s, cmpopts.IgnoreUnexported(Suite{})); diff != "" {
 		t.Errorf("suite (-want +got):\n%s", diff)
 	}
 
@@ -141,7 +144,7 @@ timeouts: {plan: 1m, hold: 5s}
 	if !*v.Controllers[0].WatchList {
 		t.Error("watchList of the variant is not taken")
 	}
-	if diff := cmp.Diff(want, s); diff != "" {
+	if diff := cmp.Diff(want, s, cmpopts.IgnoreUnexported(Suite{})); diff != "" {
 		t.Errorf("WithVariant changed the suite (-want +got):\n%s", diff)
 	}
 	if _, err := s.WithVariant("other"); err == nil || err.Error() != `unknown variant "other" (the suite has: fixed)` {
@@ -181,5 +184,61 @@ func TestFindSuite(t *testing.T) {
 	got, err = FindSuite("../testdata/plans/sieve/modes/nifi_intmd_1.yaml")
 	if err == nil || !strings.Contains(err.Error(), "there is no suite: no trommel.yaml in /") {
 		t.Errorf("FindSuite without a suite: %q, %v", got, err)
+	}
+}
+
+func TestSuiteCheckResources(t *testing.T) {
+	s, err := ParseSuite([]byte(`controllers: [{name: a, binary: ./a}]
+workloads:
+  w:
+  - delete: widget/default/a
+  - delete: {resourceKey: pod/default/a}
+  - patch: {resourceKey: &gear gear.example.com/default/a, patch: {a: 1}}
+  - wait: {resourceKey: *gear, absent: true}
+invariants:
+- {name: i, on: wheel/default/*, never: object == null}
+- {name: j, eventually: objects.size() > 0}
+history: [pod/*/*, axle//a]
+`), "testdata/f.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.CheckResources(func(k ResourceKey) error {
+		if k.Type == "pod" {
+			return nil
+		}
+		return errors.New("no " + k.Type)
+	})
+	const want = "testdata/f.yaml:4:13: no widget\ntestdata/f.yaml:6:26: no gear\ntestdata/f.yaml:7:25: no gear\n" +
+		"testdata/f.yaml:9:17: no wheel\ntestdata/f.yaml:11:20: no axle"
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+// What is wrong with a plan by itself and what is wrong with it for its suite is told at once.
+func TestLoadWithSuite(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plan.yaml")
+	if err := os.WriteFile(file, []byte("testname: a\nworkload: nothing\nactions:\n- actionType: killController\n  actionTarget: nobody\n  waitAfter: soon\n"+
+		"  trigger: {definitions: [{triggerName: a, condition: {triggerType: none}}]}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := LoadWith(file, testSuite(t))
+	var list Errors
+	if !errors.As(err, &list) {
+		t.Fatalf("got %v", err)
+	}
+	var got []string
+	for _, e := range list {
+		got = append(got, fmt.Sprintf("%d:%d: %s", e.Line, e.Col, e.Message))
+	}
+	want := []string{
+		`1:1: unknown field "testname" in a plan; did you mean "testName"?`,
+		`2:11: unknown workload "nothing" (the suite has: recreate, scale)`,
+		`5:17: unknown controller "nobody" (the suite has: db-operator, backup-operator)`,
+		`6:14: waitAfter: "soon" is no duration; write it like 20s, 1m30s or 500ms`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -13,12 +14,14 @@ import (
 )
 
 // Scope is the set of variables that an expression may use.
-type Scope struct{ env *cel.Env }
+type Scope struct{ env func() *cel.Env }
 
 // The scopes.
 var (
 	// Object has object alone: the condition of a wait.
 	Object = scope(cel.Variable("object", cel.DynType))
+	// Transition has object and oldObject: a trigger's where.
+	Transition = scope(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType))
 	// History is for never and always: object, oldObject, event and objects.
 	History = scope(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
 		cel.Variable("event", cel.StringType), cel.Variable("objects", cel.ListType(cel.DynType)))
@@ -29,13 +32,34 @@ var (
 // scope is CEL as plans have it: numbers of different types compare by value, optional fields
 // (object.?status.?phase.orValue("")), and the string and set functions of CEL's extension library.
 func scope(variables ...cel.EnvOption) Scope {
-	env, err := cel.NewEnv(append([]cel.EnvOption{
-		cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true), ext.Strings(), ext.Sets(),
-	}, variables...)...)
+	return Scope{sync.OnceValue(func() *cel.Env {
+		env, err := cel.NewEnv(append([]cel.EnvOption{
+			cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true), ext.Strings(), ext.Sets(),
+		}, variables...)...)
+		if err != nil {
+			panic(err) // the options are constants
+		}
+		return env
+	})}
+}
+
+// Check reports what is wrong with a condition. The error is a [SyntaxError].
+func (s Scope) Check(text string) error {
+	_, err := s.check(text, cel.BoolType)
+	return err
+}
+
+// Program compiles a condition for an evaluation that may cost so much at most. The error is a [SyntaxError].
+func (s Scope) Program(text string, cost uint64) (cel.Program, error) {
+	ast, err := s.check(text, cel.BoolType)
 	if err != nil {
-		panic(err) // the options are constants
+		return nil, err
 	}
-	return Scope{env}
+	program, err := s.env().Program(ast, cel.CostLimit(cost))
+	if err != nil {
+		return nil, &SyntaxError{0, err.Error()}
+	}
+	return program, nil
 }
 
 // SyntaxError is a mistake in an expression.
@@ -59,16 +83,24 @@ func (s Scope) Compile(text string) (*Expression, error) { return s.compile(text
 // CompileText compiles an expression whose result is a text.
 func (s Scope) CompileText(text string) (*Expression, error) { return s.compile(text, cel.StringType) }
 
-func (s Scope) compile(text string, want *cel.Type) (*Expression, error) {
-	ast, issues := s.env.Compile(text)
+func (s Scope) check(text string, want *cel.Type) (*cel.Ast, error) {
+	ast, issues := s.env().Compile(text)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
 		return nil, &SyntaxError{offset(text, first.Location.Line(), first.Location.Column()), first.Message}
 	}
 	if t := ast.OutputType(); !t.IsExactType(want) && !t.IsExactType(cel.DynType) {
-		return nil, &SyntaxError{0, fmt.Sprintf("the result is a %s, not a %s", t, want)}
+		return nil, &SyntaxError{0, fmt.Sprintf("the result is %s, not %s", t, want)}
 	}
-	program, err := s.env.Program(ast, cel.CostLimit(10_000_000), cel.EvalOptions(cel.OptOptimize))
+	return ast, nil
+}
+
+func (s Scope) compile(text string, want *cel.Type) (*Expression, error) {
+	ast, err := s.check(text, want)
+	if err != nil {
+		return nil, err
+	}
+	program, err := s.env().Program(ast, cel.CostLimit(10_000_000), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		return nil, &SyntaxError{0, err.Error()}
 	}

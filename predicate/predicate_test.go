@@ -16,7 +16,7 @@ func TestCompile(t *testing.T) {
 		{"unknown variable", Object, "  oldObject.x", 2, "undeclared reference to 'oldObject' (in container '')"},
 		{"syntax", Object, "object.a ==", 11, "Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"},
 		{"second line, behind letters of two bytes", Object, "object.a ==\n \"öö\" && x", 23, "undeclared reference to 'x' (in container '')"},
-		{"not a bool", Object, "1 + 2", 0, "the result is a int, not a bool"},
+		{"not a bool", Object, "1 + 2", 0, "the result is int, not bool"},
 		{"eventually knows no object", Objects, "object.a", 0, "undeclared reference to 'object' (in container '')"},
 		{"open result", Object, "object.ready", 0, ""},
 		{"optional", Object, "object.?status.?phase.orValue('') == 'Ready'", 0, ""},

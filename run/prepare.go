@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
@@ -91,10 +90,7 @@ func (r *runner) checkVersion(config *rest.Config) error {
 func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, path := range r.Suite.Manifests {
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(r.Suite.File), path)
-		}
-		list, err := objects.Read(path)
+		list, err := objects.Read(plan.Beside(r.Suite.File, path))
 		if err != nil {
 			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
 		}

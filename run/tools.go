@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -104,10 +103,7 @@ func (w *planWrites) Apply(ctx context.Context, object map[string]any) error {
 }
 
 func (w *planWrites) ApplyFile(ctx context.Context, file string) error {
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(filepath.Dir(w.Plan.File), file)
-	}
-	list, err := objects.Read(file)
+	list, err := objects.Read(plan.Beside(w.Plan.File, file))
 	if err != nil {
 		return err
 	}

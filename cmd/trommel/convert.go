@@ -62,12 +62,8 @@ func convert(s streams, from, output string) error {
 		if ext := filepath.Ext(path); d.IsDir() || ext != ".yaml" && ext != ".yml" {
 			return nil
 		}
-		data, err := os.ReadFile(path)
-		if err != nil {
+		if kind, err := plan.FileKind(path); err != nil || kind != "TestPlan" {
 			return err
-		}
-		if plan.Kind(data) != "TestPlan" {
-			return nil
 		}
 		text, err := convertFile(path)
 		if err != nil {

@@ -9,16 +9,14 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// maxRendered is the number of triggers up to which a graph is given in a format for pictures.
-const maxRendered = 500
-
 func newGraphCommand(s streams) *cobra.Command {
 	var file, format string
 	c := &cobra.Command{
 		Use:   "graph -p plan.yaml",
 		Short: "Draw the trigger graphs of a plan",
 		Long: `Graph draws, for each action, what has to happen in which order before it is carried out: as text, for Graphviz (dot), for
-Mermaid, or as one SVG picture.`,
+Mermaid, or as one SVG picture. Text and SVG draw up to 500 triggers of an action; a larger graph is only named there, and
+complete for Graphviz and Mermaid.`,
 		Example: `  trommel graph -p plan.yaml
   trommel graph -p plan.yaml -o svg > plan.svg`,
 		Args: cobra.NoArgs,
@@ -38,9 +36,6 @@ func graph(s streams, file, format string) error {
 	for i := range p.Actions {
 		a := &p.Actions[i]
 		pictures = append(pictures, expr.Picture{Caption: caption(i, a), Graph: a.Trigger.Graph})
-		if format != "text" && a.Trigger.Graph.Len() > maxRendered {
-			return &exitError{exitUsage, fmt.Errorf("action %d has %d triggers, too many for a picture; use -o text", i+1, a.Trigger.Graph.Len())}
-		}
 	}
 	switch format {
 	case "text":
@@ -66,7 +61,21 @@ func graph(s streams, file, format string) error {
 	default:
 		return &exitError{exitUsage, fmt.Errorf("unknown format %q (known: text, dot, mermaid, svg)", format)}
 	}
+	for i, picture := range pictures {
+		if triggers := picture.Graph.Len(); triggers > expr.MaxDrawn {
+			if note := tooLarge[format]; note != "" {
+				fmt.Fprintf(s.err, "action %d has %d triggers, %s\n", i+1, triggers, note)
+			}
+		}
+	}
 	return nil
+}
+
+// tooLarge says what becomes of a graph that nobody could look at.
+var tooLarge = map[string]string{
+	"text":    "too many to draw: this is its expression; -o dot gives all of the graph to Graphviz",
+	"svg":     "too many to draw: the picture leaves them out; -o dot gives all of the graph to Graphviz",
+	"mermaid": "more than Mermaid draws unless its maxEdges is raised",
 }
 
 // caption names an action in a drawing.

@@ -162,11 +162,21 @@ func TestGraph(t *testing.T) {
 		t.Errorf("no plan: code %d, err %q", code, stderr)
 	}
 	large := write(t, dir, "large.yaml", strings.Replace(smallPlan, "a | b", strings.Repeat("a;", 600)+"b", 1))
-	if code, _, stderr := command(t, newGraphCommand, "-p", large, "-o", "svg"); code != exitUsage || !strings.Contains(stderr, "601 triggers, too many for a picture") {
-		t.Errorf("large: code %d, err %q", code, stderr)
-	}
-	if code, out, _ := command(t, newGraphCommand, "-p", large); code != exitPass || !strings.Contains(out, "a;a;a;") {
-		t.Errorf("large as text: code %d, %d bytes", code, len(out))
+	for _, tt := range []struct {
+		format, out, note string
+		count             int // of out
+	}{
+		{"text", "a;", "action 1 has 601 triggers, too many to draw: this is its expression; -o dot gives all of the graph to Graphviz\n", 600},
+		{"svg", ">601 triggers: too many to draw<", "action 1 has 601 triggers, too many to draw: the picture leaves them out; -o dot gives all of the graph to Graphviz\n", 1},
+		{"dot", "[label=\"a\"]", "", 600},
+		{"dot", " -> ", "", 602},
+		{"mermaid", "([\"a\"])", "action 1 has 601 triggers, more than Mermaid draws unless its maxEdges is raised\n", 600},
+		{"mermaid", " --> ", "action 1 has 601 triggers, more than Mermaid draws unless its maxEdges is raised\n", 602},
+	} {
+		code, out, stderr := command(t, newGraphCommand, "-p", large, "-o", tt.format)
+		if code != exitPass || strings.Count(out, tt.out) != tt.count || stderr != tt.note || !strings.HasSuffix(out, "\n") {
+			t.Errorf("large as %s: code %d, %q %d times, err %q", tt.format, code, tt.out, strings.Count(out, tt.out), stderr)
+		}
 	}
 }
 

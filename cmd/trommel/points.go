@@ -17,7 +17,7 @@ func checkBinaries(suite *plan.Suite) error {
 		if c.Build != nil {
 			continue
 		}
-		path := besides(suite.File, c.Binary)
+		path := plan.Beside(suite.File, c.Binary)
 		info, err := os.Stat(path)
 		if err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0) {
 			err = fmt.Errorf("%s is no executable file", path)

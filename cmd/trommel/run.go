@@ -71,27 +71,28 @@ type loaded struct {
 
 // load reads and validates a plan; every error is the user's.
 func (o *runOptions) load(file string) (*loaded, error) {
-	p, err := plan.Load(file)
-	if err != nil {
-		return nil, err
-	}
 	suiteFile := o.suite
-	if suiteFile == "" && p.Suite != "" {
-		suiteFile = besides(file, p.Suite)
-	}
+	var suite *plan.Suite
+	var err error
 	if suiteFile == "" {
-		if suiteFile, err = plan.FindSuite(file); err != nil {
-			return nil, err
-		}
+		suiteFile, err = plan.FindSuite(file)
 	}
-	suite, err := plan.LoadSuite(suiteFile)
+	if err == nil {
+		suite, err = plan.LoadSuite(suiteFile)
+	}
+	if err != nil {
+		// The plan's own mistakes are told with it; one that is not there has no other.
+		_, planErr := plan.Load(file)
+		if _, missing := os.Stat(file); missing != nil {
+			return nil, planErr
+		}
+		return nil, errors.Join(planErr, err)
+	}
+	p, err := plan.LoadWith(file, suite)
 	if err != nil {
 		return nil, err
 	}
 	if err := available(suite); err != nil {
-		return nil, err
-	}
-	if err := p.Validate(suite); err != nil {
 		return nil, err
 	}
 	variant := o.variant
@@ -290,7 +291,7 @@ func build(ctx context.Context, suite *plan.Suite, attached bool, console *repor
 				calls = append(calls, instrumentation.AnnotatedCall{Name: a.Name, Package: a.Package, Receiver: a.Receiver, Function: a.Function})
 			}
 			result, err := instrumentation.Build(groupCtx, instrumentation.BuildConfig{
-				Dir: besides(suite.File, c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
+				Dir: plan.Beside(suite.File, c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
 				LDFlags: c.Build.LDFlags, Env: c.Build.Env, AnnotatedCalls: calls,
 				Progress: func(text string) { console.Progress(c.Name + ": " + text) },
 			})
@@ -308,7 +309,7 @@ func build(ctx context.Context, suite *plan.Suite, attached bool, console *repor
 		c := &suite.Controllers[i]
 		switch {
 		case c.Build == nil:
-			abs, err := filepath.Abs(besides(suite.File, c.Binary))
+			abs, err := filepath.Abs(plan.Beside(suite.File, c.Binary))
 			if err != nil {
 				return nil, "", err
 			}
@@ -323,14 +324,6 @@ func build(ctx context.Context, suite *plan.Suite, attached bool, console *repor
 		}
 	}
 	return binaries, controlPlane.Binary, nil
-}
-
-// besides resolves a path of a suite, which is relative to the suite's folder.
-func besides(suite, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(filepath.Dir(suite), path)
 }
 
 // component gives a component of the control plane binary, which goes by the name it is called by, a name of its own.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -34,6 +33,9 @@ func newValidateCommand(s streams) *cobra.Command {
 where there is one: --suite, the plan's own, or the nearest trommel.yaml above it. In a folder it looks at every YAML file
 that is a plan or a suite. Sieve's plans count as plans.
 
+With --cluster it asks that running cluster for the resource types of plans and suites too. A type that the suite's manifests
+define need not be there yet.
+
 Exit codes: 0 no mistakes, 2 mistakes.`,
 		Example: `  trommel validate plans/
   trommel validate plans/stale-deletion.yaml --cluster default`,
@@ -41,7 +43,7 @@ Exit codes: 0 no mistakes, 2 mistakes.`,
 		RunE: func(c *cobra.Command, args []string) error { return validateFiles(c.Context(), s, &o, args) },
 	}
 	c.Flags().StringVar(&o.suite, "suite", "", "check plans against this suite `file`")
-	c.Flags().StringVar(&o.cluster, "cluster", "", "check resource types against the running cluster of this `name` too")
+	c.Flags().StringVar(&o.cluster, "cluster", "", "check resource types against the running cluster of this `name`")
 	return c
 }
 
@@ -112,14 +114,11 @@ func planFiles(args []string) ([]string, error) {
 			if ext := filepath.Ext(path); d.IsDir() || ext != ".yaml" && ext != ".yml" {
 				return nil
 			}
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			if filepath.Base(path) == plan.SuiteFile || plan.Kind(data) != "" {
+			kind, err := plan.FileKind(path)
+			if filepath.Base(path) == plan.SuiteFile || kind != "" {
 				files = append(files, path)
 			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return nil, err
@@ -133,56 +132,55 @@ func planFiles(args []string) ([]string, error) {
 
 // validateFile checks one file and says what it is.
 func validateFile(ctx context.Context, o *validateOptions, client *objects.Client, file string, suites map[string]error) (string, error) {
-	data, err := os.ReadFile(file)
-	if err == nil && (filepath.Base(file) == plan.SuiteFile || plan.Kind(data) == "Suite") {
+	kind, err := plan.FileKind(file)
+	if err != nil {
+		return "", err
+	}
+	if filepath.Base(file) == plan.SuiteFile || kind == "Suite" {
 		suite, err := plan.LoadSuite(file)
 		if key, keyErr := filepath.Abs(file); keyErr == nil {
 			suites[key] = err
+		}
+		if err == nil {
+			err = checkResources(ctx, client, suite, suite.CheckResources)
 		}
 		if err != nil {
 			return "", err
 		}
 		return fmt.Sprintf("suite, %s, %s", count(len(suite.Controllers), "controller"), count(len(suite.Workloads), "workload")), nil
 	}
-	p, err := plan.Load(file)
-	if err != nil {
-		return "", err
-	}
 	suiteFile := o.suite
 	if suiteFile == "" {
 		if suiteFile, err = plan.FindSuite(file); err != nil {
-			if p.Suite != "" {
-				return "", err
+			if list := (plan.Errors{}); errors.As(err, &list) && list[0].Line > 0 {
+				_, planErr := plan.Load(file)
+				return "", errors.Join(planErr, err) // the plan names one that is not there
 			}
 			suiteFile = ""
 		}
 	}
-	what := "plan, " + count(len(p.Actions), "action")
 	var suite *plan.Suite
-	if suiteFile == "" {
-		what += "; no suite to check it against"
-	} else if suite, err = plan.LoadSuite(suiteFile); err != nil {
-		key, _ := filepath.Abs(suiteFile)
-		if _, told := suites[key]; told {
-			return "", fmt.Errorf("%s: not checked against its suite, which has mistakes", file)
+	if suiteFile != "" {
+		if suite, err = plan.LoadSuite(suiteFile); err != nil {
+			_, planErr := plan.Load(file)
+			key, _ := filepath.Abs(suiteFile)
+			if _, told := suites[key]; told {
+				err = fmt.Errorf("%s: not checked against its suite, which has mistakes", file)
+			}
+			suites[key] = err
+			return "", errors.Join(planErr, err)
 		}
-		suites[key] = err
-		return "", err
-	} else if err := p.Validate(suite); err != nil {
+	}
+	p, err := plan.LoadWith(file, suite)
+	if err != nil {
 		return "", err
 	}
-	if client != nil {
-		later := defined(suite)
-		err := p.CheckResources(func(key plan.ResourceKey) error {
-			if slices.Contains(later, key.Type) {
-				return nil
-			}
-			_, err := client.Resolve(ctx, key)
-			return err
-		})
-		if err != nil {
-			return "", err
-		}
+	what := "plan, " + count(len(p.Actions), "action")
+	if suite == nil {
+		what += "; no suite to check it against"
+	}
+	if err := checkResources(ctx, client, suite, p.CheckResources); err != nil {
+		return "", err
 	}
 	return what, nil
 }
@@ -194,31 +192,24 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// defined lists the types that the suite's own manifests define: the cluster serves them once it has those.
-func defined(suite *plan.Suite) []string {
-	if suite == nil {
+// checkResources checks the resource types of a plan or suite against the cluster, and what the suite's own manifests define:
+// the cluster serves that once it has those.
+func checkResources(ctx context.Context, client *objects.Client, suite *plan.Suite, check func(func(plan.ResourceKey) error) error) error {
+	if client == nil {
 		return nil
 	}
-	var types []string
-	for _, m := range suite.Manifests {
-		list, err := objects.Read(filepath.Join(filepath.Dir(suite.File), m))
-		if err != nil {
-			continue // a matter of the run's
-		}
-		for _, o := range list {
-			if o.GetKind() != "CustomResourceDefinition" {
-				continue
-			}
-			spec, _ := o.Object["spec"].(map[string]any)
-			names, _ := spec["names"].(map[string]any)
-			for _, field := range []string{"singular", "kind"} {
-				if name, _ := names[field].(string); name != "" {
-					types = append(types, strings.ToLower(name))
-				}
+	var later []objects.Type
+	if suite != nil {
+		for _, m := range suite.Manifests {
+			if list, err := objects.Read(plan.Beside(suite.File, m)); err == nil { // a mistake there is a matter of the run's
+				later = append(later, objects.Defined(list)...)
 			}
 		}
 	}
-	return types
+	return check(func(key plan.ResourceKey) error {
+		_, err := client.ResolveWith(ctx, key, later)
+		return err
+	})
 }
 
 // loadPlan reads a plan for a command that only looks at it: the suite is asked for what it can complete, and not needed.

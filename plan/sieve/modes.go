@@ -68,24 +68,24 @@ func (c *converter) mode(root *yaml.Node) *yaml.Node {
 	if len(c.problems) > 0 {
 		return nil
 	}
-	out := newMapping(root)
+	out := c.newMapping(root)
 	if d := get(root, "description"); d != nil {
-		add(out, d, "description", d)
+		c.put(out, "description", d)
 	}
-	add(out, mode, "actions", sequence(mode, actions...))
+	c.put(out, "actions", c.newSequence(mode, actions...))
 	return out
 }
 
 // stale: while one API server lags behind at the cause event, the controller is moved to it.
 func (c *converter) stale(root *yaml.Node) []*yaml.Node {
 	straggler := c.apiServer(c.need(root, "straggler"))
-	frontRunner := text(root, "apiserver-1")
+	frontRunner := c.text(root, "apiserver-1")
 	if n := get(root, "front-runner"); n != nil {
 		frontRunner = c.apiServer(n)
 	}
 	timing := get(root, "timing")
 	if timing == nil {
-		timing = text(root, "after")
+		timing = c.text(root, "after")
 	}
 	if timing.Value != "before" && timing.Value != "after" {
 		c.problemf(timing, "unknown timing %q (known: before, after)", timing.Value)
@@ -93,20 +93,20 @@ func (c *converter) stale(root *yaml.Node) []*yaml.Node {
 	key := c.objectKey(root, "ce-")
 	cause := c.event(root, "ce-", "ce-etype-current", key)
 	effectKey := c.objectKey(root, "se-")
-	effect := newMapping(effectKey)
-	add(effect, effectKey, "triggerType", c.etype(c.need(root, "se-etype")))
-	add(effect, effectKey, "resourceKey", effectKey)
-	timeout := newMapping(root)
-	add(timeout, root, "triggerType", text(root, "onTimeout"))
-	add(timeout, root, "timeout", text(root, staleResume))
+	effect := c.newMapping(effectKey)
+	c.put(effect, "triggerType", c.etype(c.need(root, "se-etype")))
+	c.put(effect, "resourceKey", effectKey)
+	timeout := c.newMapping(root)
+	c.put(timeout, "triggerType", c.text(root, "onTimeout"))
+	c.put(timeout, "timeout", c.text(root, staleResume))
 	return []*yaml.Node{
-		fields(root, "actionType", text(root, "pauseAPIServer"), "actionTarget", straggler, "pauseScope", key,
-			"trigger", trigger("trigger1", definition("trigger1", cause, observed(timing.Value+"APIServerRecv", straggler)))),
-		fields(root, "actionType", text(root, "reconnectController"), "actionTarget", c.label(root), "reconnectAPIServer", straggler,
-			"async", boolean(root, true), "waitBefore", text(root, staleWait),
-			"trigger", trigger("trigger2", definition("trigger2", effect, observed("afterAPIServerRecv", frontRunner)))),
-		fields(root, "actionType", text(root, "resumeAPIServer"), "actionTarget", straggler, "pauseScope", key,
-			"trigger", trigger("trigger3", definition("trigger3", timeout, nil))),
+		c.newFields(root, "actionType", c.text(root, "pauseAPIServer"), "actionTarget", straggler, "pauseScope", key,
+			"trigger", c.newTrigger("trigger1", c.newDefinition("trigger1", cause, c.newObservationPoint(timing.Value+"APIServerRecv", straggler)))),
+		c.newFields(root, "actionType", c.text(root, "reconnectController"), "actionTarget", c.label(root), "reconnectAPIServer", straggler,
+			"async", c.newBoolean(root, true), "waitBefore", c.text(root, staleWait),
+			"trigger", c.newTrigger("trigger2", c.newDefinition("trigger2", effect, c.newObservationPoint("afterAPIServerRecv", frontRunner)))),
+		c.newFields(root, "actionType", c.text(root, "resumeAPIServer"), "actionTarget", straggler, "pauseScope", key,
+			"trigger", c.newTrigger("trigger3", c.newDefinition("trigger3", timeout, nil))),
 	}
 }
 
@@ -114,7 +114,9 @@ func (c *converter) stale(root *yaml.Node) []*yaml.Node {
 func (c *converter) unobserved(root *yaml.Node) []*yaml.Node {
 	key := c.objectKey(root, "ce-")
 	cause := c.event(root, "ce-", "ce-etype-current", key)
-	event := func(typ string) *yaml.Node { return fields(key, "triggerType", text(key, typ), "resourceKey", key) }
+	event := func(typ string) *yaml.Node {
+		return c.newFields(key, "triggerType", c.text(key, typ), "resourceKey", key)
+	}
 	var next [2]*yaml.Node
 	switch etypes[value(get(root, "ce-etype-current"))] {
 	case "onObjectCreation":
@@ -124,20 +126,20 @@ func (c *converter) unobserved(root *yaml.Node) []*yaml.Node {
 	default:
 		modified := event("onAnyFieldModified")
 		if s := get(cause, "curState"); s != nil {
-			add(modified, s, "prevState", s)
+			c.put(modified, "prevState", s)
 		} else {
 			modified = event("onObjectUpdate")
 		}
 		next = [2]*yaml.Node{modified, event("onObjectDeletion")}
 	}
 	// Sieve's plans of this mode say nothing of the controller, in neither format; it is the suite's only one.
-	before, after := observed("beforeControllerRecv", nil), observed("afterControllerRecv", nil)
+	before, after := c.newObservationPoint("beforeControllerRecv", nil), c.newObservationPoint("afterControllerRecv", nil)
 	return []*yaml.Node{
-		fields(root, "actionType", text(root, "pauseController"), "pauseAt", text(root, "beforeControllerRead"), "pauseScope", key,
-			"avoidOngoingRead", boolean(root, true),
-			"trigger", trigger("trigger1", definition("trigger1", cause, before))),
-		fields(root, "actionType", text(root, "resumeController"), "pauseAt", text(root, "beforeControllerRead"), "pauseScope", key,
-			"trigger", trigger("trigger2|trigger3", definition("trigger2", next[0], after), definition("trigger3", next[1], after))),
+		c.newFields(root, "actionType", c.text(root, "pauseController"), "pauseAt", c.text(root, "beforeControllerRead"), "pauseScope", key,
+			"avoidOngoingRead", c.newBoolean(root, true),
+			"trigger", c.newTrigger("trigger1", c.newDefinition("trigger1", cause, before))),
+		c.newFields(root, "actionType", c.text(root, "resumeController"), "pauseAt", c.text(root, "beforeControllerRead"), "pauseScope", key,
+			"trigger", c.newTrigger("trigger2|trigger3", c.newDefinition("trigger2", next[0], after), c.newDefinition("trigger3", next[1], after))),
 	}
 }
 
@@ -146,13 +148,13 @@ func (c *converter) intermediate(root *yaml.Node) []*yaml.Node {
 	key := c.objectKey(root, "se-")
 	write := c.event(root, "se-", "se-etype-current", key)
 	label := c.label(root)
-	point := observed("afterControllerWrite", label)
+	point := c.newObservationPoint("afterControllerWrite", label)
 	if r := get(root, "se-reconciler-type"); r != nil {
-		add(point, r, "reconciler", text(r, strings.TrimSuffix(r.Value, ".Reconcile")))
+		c.put(point, "reconciler", c.text(r, strings.TrimSuffix(r.Value, ".Reconcile")))
 	}
 	return []*yaml.Node{
-		fields(root, "actionType", text(root, "restartController"), "actionTarget", label,
-			"trigger", trigger("trigger1", definition("trigger1", write, point))),
+		c.newFields(root, "actionType", c.text(root, "restartController"), "actionTarget", label,
+			"trigger", c.newTrigger("trigger1", c.newDefinition("trigger1", write, point))),
 	}
 }
 
@@ -162,7 +164,7 @@ func (c *converter) need(root *yaml.Node, name string) *yaml.Node {
 		return n
 	}
 	c.problemf(root, "a plan of mode %s has %s", value(get(root, "mode")), name)
-	return text(root, "")
+	return c.text(root, "")
 }
 
 // label is the controller's name.
@@ -177,7 +179,7 @@ func (c *converter) label(root *yaml.Node) *yaml.Node {
 
 func (c *converter) objectKey(root *yaml.Node, prefix string) *yaml.Node {
 	typ, name := c.need(root, prefix+"rtype"), c.need(root, prefix+"name")
-	return c.key(text(typ, typ.Value+"/"+value(get(root, prefix+"namespace"))+"/"+name.Value))
+	return c.key(c.text(typ, typ.Value+"/"+value(get(root, prefix+"namespace"))+"/"+name.Value))
 }
 
 func (c *converter) etype(n *yaml.Node) *yaml.Node {
@@ -185,14 +187,14 @@ func (c *converter) etype(n *yaml.Node) *yaml.Node {
 	if !ok && n.Value != "" {
 		c.problemf(n, "unknown event type %q (known: %s)", n.Value, strings.Join(sorted(etypes), ", "))
 	}
-	return text(n, t)
+	return c.text(n, t)
 }
 
 // event makes the condition on a cause event or a side effect. Of a creation and a deletion Sieve does not compare states,
 // whatever the plan has of them.
 func (c *converter) event(root *yaml.Node, prefix, etypeField string, key *yaml.Node) *yaml.Node {
 	typ := c.etype(c.need(root, etypeField))
-	out := fields(key, "triggerType", typ, "resourceKey", key)
+	out := c.newFields(key, "triggerType", typ, "resourceKey", key)
 	for _, s := range []struct{ field, name string }{
 		{prefix + "diff-previous", "prevState"}, {prefix + "diff-current", "curState"},
 	} {
@@ -201,61 +203,80 @@ func (c *converter) event(root *yaml.Node, prefix, etypeField string, key *yaml.
 			continue
 		}
 		if state := c.state(n); state != nil && typ.Value == "onObjectUpdate" {
-			add(out, n, s.name, state)
+			c.put(out, s.name, state)
 		}
 	}
 	if n := get(root, prefix+"counter"); n != nil {
 		if count, err := strconv.Atoi(n.Value); err != nil || count < 1 {
 			c.problemf(n, "%scounter is a number from 1, not %q", prefix, n.Value)
 		} else {
-			repeat := text(n, strconv.Itoa(count))
+			repeat := c.text(n, strconv.Itoa(count))
 			repeat.Tag = "!!int"
-			add(out, n, "repeat", repeat)
+			c.put(out, "repeat", repeat)
 		}
 	}
 	return out
 }
 
-func fields(at *yaml.Node, pairs ...any) *yaml.Node {
-	m := newMapping(at)
+func (c *converter) newFields(at *yaml.Node, pairs ...any) *yaml.Node {
+	m := c.newMapping(at)
 	for i := 0; i+1 < len(pairs); i += 2 {
-		value := pairs[i+1].(*yaml.Node)
-		add(m, value, pairs[i].(string), value)
+		c.put(m, pairs[i].(string), pairs[i+1].(*yaml.Node))
 	}
 	return m
 }
 
-func sequence(at *yaml.Node, items ...*yaml.Node) *yaml.Node {
-	return &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: at.Line, Column: at.Column, Content: items}
+// keys are the names of the fields that are put into mappings: they have no place in the file, and nobody asks for it.
+var keys = func() map[string]*yaml.Node {
+	m := map[string]*yaml.Node{}
+	for _, name := range []string{
+		"description", "actions", "actionType", "actionTarget", "pauseAt", "pauseScope", "avoidOngoingRead", "reconnectAPIServer", "async",
+		"waitBefore", "trigger", "definitions", "expression", "triggerName", "condition", "observationPoint", "triggerType", "resourceKey",
+		"prevState", "curState", "repeat", "timeout", "timing", "observeBy", "reconciler",
+	} {
+		m[name] = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name}
+	}
+	return m
+}()
+
+// put adds a field that the file has in no such form.
+func (c *converter) put(m *yaml.Node, key string, value *yaml.Node) {
+	m.Content = append(m.Content, keys[key], value)
 }
 
-func boolean(at *yaml.Node, v bool) *yaml.Node {
-	n := text(at, strconv.FormatBool(v))
+func (c *converter) newSequence(at *yaml.Node, items ...*yaml.Node) *yaml.Node {
+	n := c.node(yaml.SequenceNode, at, "!!seq", "")
+	n.Content = items
+	return n
+}
+
+func (c *converter) newBoolean(at *yaml.Node, v bool) *yaml.Node {
+	n := c.text(at, strconv.FormatBool(v))
 	n.Tag = "!!bool"
 	return n
 }
 
-func observed(timing string, by *yaml.Node) *yaml.Node {
+func (c *converter) newObservationPoint(timing string, by *yaml.Node) *yaml.Node {
 	at := by
 	if at == nil {
 		at = &yaml.Node{Line: 1, Column: 1}
 	}
-	m := fields(at, "timing", text(at, timing))
+	m := c.newFields(at, "timing", c.text(at, timing))
 	if by != nil {
-		add(m, by, "observeBy", by)
+		c.put(m, "observeBy", by)
 	}
 	return m
 }
 
-func definition(name string, condition, point *yaml.Node) *yaml.Node {
-	m := fields(condition, "triggerName", text(condition, name), "condition", condition)
+func (c *converter) newDefinition(name string, condition, point *yaml.Node) *yaml.Node {
+	m := c.newFields(condition, "triggerName", c.text(condition, name), "condition", condition)
 	if point != nil {
-		add(m, point, "observationPoint", point)
+		c.put(m, "observationPoint", point)
 	}
 	return m
 }
 
-func trigger(expression string, definitions ...*yaml.Node) *yaml.Node {
+func (c *converter) newTrigger(expression string, definitions ...*yaml.Node) *yaml.Node {
 	at := definitions[0]
-	return fields(at, "definitions", sequence(at, definitions...), "expression", text(at, expression))
+	return c.newFields(at, "definitions", c.newSequence(at, definitions...), "expression", c.text(at, expression))
 }

@@ -92,8 +92,8 @@ func Detect(root *yaml.Node) Format {
 // otherwise it stands for all that could be converted, so that its other mistakes can be found in the same go. The
 // document must have been checked to be finite: aliases are followed.
 func Convert(root *yaml.Node, format Format) (*yaml.Node, []Problem) {
-	c := &converter{}
 	root = deref(root)
+	c := &converter{aliased: anchored(root)}
 	var out *yaml.Node
 	switch format {
 	case Modes:
@@ -110,6 +110,11 @@ type converter struct {
 	problems   []Problem
 	controller string // the plan's controller; empty: it names none
 	several    bool   // it names several
+
+	aliased bool // a node may be met a second time
+
+	nodes []yaml.Node  // room for nodes, which are made by the dozen
+	links []*yaml.Node // room for their contents
 }
 
 func (c *converter) problemf(n *yaml.Node, format string, args ...any) {
@@ -124,17 +129,18 @@ func (c *converter) plan(root *yaml.Node) *yaml.Node {
 			c.controller = label.Value
 		}
 	}
-	out := newMapping(root)
+	out := c.newMapping(root)
 	c.fields(root, func(key, value *yaml.Node) {
 		if key.Value != "actions" || value.Kind != yaml.SequenceNode {
-			add(out, key, key.Value, value)
+			c.add(out, key, key.Value, value)
 			return
 		}
-		list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: value.Line, Column: value.Column}
+		list := c.newSequence(value)
+		list.Content = make([]*yaml.Node, 0, len(value.Content))
 		for _, action := range value.Content {
 			list.Content = append(list.Content, c.action(deref(action)))
 		}
-		add(out, key, "actions", list)
+		c.add(out, key, "actions", list)
 	})
 	return out
 }
@@ -151,32 +157,32 @@ func (c *converter) action(n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return n
 	}
-	out := newMapping(n)
+	out := c.newMapping(n)
 	c.fields(n, func(key, value *yaml.Node) {
 		switch key.Value {
 		case "actionType":
 			if t, ok := actionTypes[value.Value]; ok {
-				value = text(value, t)
+				value = c.text(value, t)
 			}
-			add(out, key, key.Value, value)
+			c.add(out, key, key.Value, value)
 		case "controllerLabel":
-			add(out, key, "actionTarget", value)
+			c.add(out, key, "actionTarget", value)
 		case "apiServerName":
-			add(out, key, "actionTarget", c.apiServer(value))
+			c.add(out, key, "actionTarget", c.apiServer(value))
 		case "reconnectAPIServer":
-			add(out, key, key.Value, c.apiServer(value))
+			c.add(out, key, key.Value, c.apiServer(value))
 		case "pauseScope", "writeTarget":
 			if value.Value != "all" {
-				add(out, key, "pauseScope", c.key(value))
+				c.add(out, key, "pauseScope", c.key(value))
 			}
 		case "pauseAt":
-			add(out, key, key.Value, c.timing(value))
+			c.add(out, key, key.Value, c.timing(value))
 		case "waitBefore", "waitAfter":
-			add(out, key, key.Value, c.seconds(value))
+			c.add(out, key, key.Value, c.seconds(value))
 		case "trigger":
-			add(out, key, key.Value, c.trigger(value))
+			c.add(out, key, key.Value, c.trigger(value))
 		default:
-			add(out, key, key.Value, value)
+			c.add(out, key, key.Value, value)
 		}
 	})
 	return out
@@ -186,17 +192,18 @@ func (c *converter) trigger(n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return n
 	}
-	out := newMapping(n)
+	out := c.newMapping(n)
 	c.fields(n, func(key, value *yaml.Node) {
 		if key.Value != "definitions" || value.Kind != yaml.SequenceNode {
-			add(out, key, key.Value, value)
+			c.add(out, key, key.Value, value)
 			return
 		}
-		list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: value.Line, Column: value.Column}
+		list := c.newSequence(value)
+		list.Content = make([]*yaml.Node, 0, len(value.Content))
 		for _, d := range value.Content {
 			list.Content = append(list.Content, c.definition(deref(d)))
 		}
-		add(out, key, key.Value, list)
+		c.add(out, key, key.Value, list)
 	})
 	return out
 }
@@ -205,7 +212,7 @@ func (c *converter) definition(n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return n
 	}
-	out := newMapping(n)
+	out := c.newMapping(n)
 	condition := mapping(get(n, "condition"))
 	conditionType := get(condition, "conditionType")
 	c.fields(n, func(key, value *yaml.Node) {
@@ -218,7 +225,7 @@ func (c *converter) definition(n *yaml.Node) *yaml.Node {
 			}
 			value = c.observationPoint(value)
 		}
-		add(out, key, key.Value, value)
+		c.add(out, key, key.Value, value)
 	})
 	return out
 }
@@ -231,7 +238,7 @@ var conditionTypes = map[string]string{
 }
 
 func (c *converter) condition(n *yaml.Node) *yaml.Node {
-	out := newMapping(n)
+	out := c.newMapping(n)
 	typ := get(n, "conditionType")
 	timeout := typ != nil && typ.Value == "onTimeout"
 	var call [4]*yaml.Node
@@ -240,31 +247,31 @@ func (c *converter) condition(n *yaml.Node) *yaml.Node {
 		switch key.Value {
 		case "conditionType":
 			if t, ok := conditionTypes[value.Value]; ok {
-				value = text(value, t)
+				value = c.text(value, t)
 			} else if value.Kind == yaml.ScalarNode {
 				c.problemf(value, "unknown conditionType %q (known: %s)", value.Value, strings.Join(sorted(conditionTypes), ", "))
-				value = text(value, "onObjectUpdate") // so that the rest can be looked at
+				value = c.text(value, "onObjectUpdate") // so that the rest can be looked at
 			}
-			add(out, key, "triggerType", value)
+			c.add(out, key, "triggerType", value)
 		case "resourceKey":
-			add(out, key, key.Value, c.key(value))
+			c.add(out, key, key.Value, c.key(value))
 		case "prevStateDiff":
-			addUnless(out, key, "prevState", c.state(value))
+			c.addUnless(out, key, "prevState", c.state(value))
 		case "curStateDiff":
-			addUnless(out, key, "curState", c.state(value))
+			c.addUnless(out, key, "curState", c.state(value))
 		case "occurrence", "repeat":
 			if !timeout {
-				add(out, key, "repeat", value)
+				c.add(out, key, "repeat", value)
 			}
 		case "timeoutValue":
-			add(out, key, "timeout", c.seconds(value))
+			c.add(out, key, "timeout", c.seconds(value))
 		case "convertStateToAPIForm":
 		default:
 			if i := slices.Index(callWords, key.Value); i >= 0 {
 				call[i] = value
 				return
 			}
-			add(out, key, key.Value, value)
+			c.add(out, key, key.Value, value)
 		}
 	})
 	if typ != nil && typ.Value == "onAnnotatedAPICall" {
@@ -274,7 +281,7 @@ func (c *converter) condition(n *yaml.Node) *yaml.Node {
 				return out
 			}
 		}
-		add(out, call[3], "call", text(call[3], symbol(call[0].Value, call[1].Value, value(call[2]), call[3].Value)))
+		c.add(out, call[3], "call", c.text(call[3], symbol(call[0].Value, call[1].Value, value(call[2]), call[3].Value)))
 	} else {
 		for i, v := range call {
 			if v != nil {
@@ -301,27 +308,27 @@ func symbol(module, file, receiver, function string) string {
 const informer = "informer"
 
 func (c *converter) observationPoint(n *yaml.Node) *yaml.Node {
-	out := newMapping(n)
+	out := c.newMapping(n)
 	when := value(get(n, "when"))
 	c.fields(n, func(key, v *yaml.Node) {
 		switch key.Value {
 		case "when":
-			add(out, key, "timing", c.timing(v))
+			c.add(out, key, "timing", c.timing(v))
 		case "by":
 			if strings.HasSuffix(when, "APIServerRecv") || v.Kind != yaml.ScalarNode {
-				add(out, key, "observeBy", c.apiServer(v))
+				c.add(out, key, "observeBy", c.apiServer(v))
 				return
 			}
 			if c.several {
 				c.problemf(v, "by %s: the plan names several controllers, so it does not say whose", v.Value)
 			} else if c.controller != "" {
-				add(out, key, "observeBy", text(v, c.controller))
+				c.add(out, key, "observeBy", c.text(v, c.controller))
 			}
 			if v.Value != informer {
-				add(out, key, "reconciler", text(v, strings.TrimSuffix(v.Value, ".Reconcile")))
+				c.add(out, v, "reconciler", c.text(v, strings.TrimSuffix(v.Value, ".Reconcile")))
 			}
 		default:
-			add(out, key, key.Value, v)
+			c.add(out, key, key.Value, v)
 		}
 	})
 	if len(out.Content) == 0 {
@@ -332,7 +339,7 @@ func (c *converter) observationPoint(n *yaml.Node) *yaml.Node {
 
 func (c *converter) timing(n *yaml.Node) *yaml.Node {
 	if strings.Contains(n.Value, "AnnotatedAPICall") {
-		return text(n, strings.Replace(n.Value, "AnnotatedAPICall", "AnnotatedCall", 1))
+		return c.text(n, strings.Replace(n.Value, "AnnotatedAPICall", "AnnotatedCall", 1))
 	}
 	return n
 }
@@ -347,12 +354,12 @@ func (c *converter) apiServer(n *yaml.Node) *yaml.Node {
 	m := kindNode.FindStringSubmatch(n.Value)
 	if m == nil {
 		c.problemf(n, "unknown API server %q (known: kind-control-plane, kind-control-plane2 and so on)", n.Value)
-		return text(n, "apiserver-1")
+		return c.text(n, "apiserver-1")
 	}
 	if m[1] == "" {
 		m[1] = "1"
 	}
-	return text(n, "apiserver-"+m[1])
+	return c.text(n, "apiserver-"+m[1])
 }
 
 // plurals are types of Kubernetes' own that a published plan has in the plural. Sieve never matches them; what is meant
@@ -378,16 +385,16 @@ func (c *converter) key(n *yaml.Node) *yaml.Node {
 	if key == n.Value {
 		return n
 	}
-	return text(n, key)
+	return c.text(n, key)
 }
 
 // seconds converts a number of seconds to a duration.
 func (c *converter) seconds(n *yaml.Node) *yaml.Node {
 	if f, err := strconv.ParseFloat(n.Value, 64); n.Kind == yaml.ScalarNode && err == nil && f >= 0 && f < 1e9 {
-		return text(n, strconv.FormatFloat(f, 'f', -1, 64)+"s")
+		return c.text(n, strconv.FormatFloat(f, 'f', -1, 64)+"s")
 	}
 	c.problemf(n, "a number of seconds should stand here, not %q", n.Value)
-	return text(n, "0s")
+	return c.text(n, "0s")
 }
 
 // words are Sieve's special values. SIEVE-SKIP holds the place of a list item that is not compared.
@@ -409,28 +416,55 @@ func (c *converter) state(n *yaml.Node) *yaml.Node {
 	if !strings.Contains(n.Value, `"SIEVE-`) && !strings.Contains(n.Value, `"SONAR-`) {
 		return n
 	}
-	return text(n, words.Replace(n.Value))
+	return c.text(n, words.Replace(n.Value))
 }
 
-func newMapping(at *yaml.Node) *yaml.Node {
-	return &yaml.Node{Content: make([]*yaml.Node, 0, max(8, len(at.Content))), Kind: yaml.MappingNode, Tag: "!!map", Line: at.Line, Column: at.Column}
+// node makes a node that stands where at stands.
+func (c *converter) node(kind yaml.Kind, at *yaml.Node, tag, value string) *yaml.Node {
+	if len(c.nodes) == 0 {
+		c.nodes = make([]yaml.Node, 16)
+	}
+	n := &c.nodes[0]
+	c.nodes = c.nodes[1:]
+	n.Kind, n.Tag, n.Value, n.Line, n.Column = kind, tag, value, at.Line, at.Column
+	return n
 }
 
-// text makes a scalar that stands where at stands.
-func text(at *yaml.Node, value string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value, Line: at.Line, Column: at.Column}
+func (c *converter) newMapping(at *yaml.Node) *yaml.Node {
+	n := c.node(yaml.MappingNode, at, "!!map", "")
+	size := max(8, len(at.Content))
+	if len(c.links) < size {
+		c.links = make([]*yaml.Node, max(64, size))
+	}
+	n.Content, c.links = c.links[:0:size], c.links[size:]
+	return n
 }
 
-func add(m, at *yaml.Node, key string, value *yaml.Node) {
-	if at.Value != key || at.Kind != yaml.ScalarNode {
-		at = text(at, key)
+func (c *converter) text(at *yaml.Node, value string) *yaml.Node {
+	return c.node(yaml.ScalarNode, at, "!!str", value)
+}
+
+// add adds a field whose name stands at at. Where the file has another name there, and nobody will look at it again, the
+// node is renamed.
+func (c *converter) add(m, at *yaml.Node, key string, value *yaml.Node) {
+	switch {
+	case at.Value == key && at.Kind == yaml.ScalarNode:
+	case c.aliased || at.Kind != yaml.ScalarNode:
+		at = c.text(at, key)
+	default:
+		at.Value, at.Tag = key, "!!str"
 	}
 	m.Content = append(m.Content, at, value)
 }
 
-func addUnless(m, at *yaml.Node, key string, value *yaml.Node) {
+// anchored reports whether there is an anchor anywhere.
+func anchored(n *yaml.Node) bool {
+	return n.Anchor != "" || slices.ContainsFunc(n.Content, anchored)
+}
+
+func (c *converter) addUnless(m, at *yaml.Node, key string, value *yaml.Node) {
 	if value != nil {
-		add(m, at, key, value)
+		c.add(m, at, key, value)
 	}
 }
 

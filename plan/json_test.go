@@ -1,0 +1,86 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDecodeJSON(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want any
+		err  string
+	}{
+		{text: ` {"a": {}, "b": [], "c": [1, -2.5, 1e3, 9007199254740993], "d": null, "e": [true, false]} `, want: map[string]any{
+			"a": map[string]any{}, "b": []any{}, "c": []any{int64(1), -2.5, int64(1000), int64(9007199254740993)}, "d": nil, "e": []any{true, false},
+		}},
+		{text: `"a\"\u00e9\\"`, want: "a\"é\\"},
+		{text: `"é"`, want: "é"},
+		{text: `1.0`, want: int64(1)},
+		{text: `-0`, want: int64(0)},
+		{text: `18446744073709551616`, want: 18446744073709551616.0},
+		{text: strings.Repeat("[", 600) + strings.Repeat("]", 600)},
+		{text: `1e999`, err: "1e999 is too large a number"},
+		{text: `[{"a": 1, "b": {"c": 1, "\u0063": 2}}]`, err: `field "c" stands twice`},
+		{text: `{"a": 01}`, err: "invalid character '1' after object key:value pair"},
+		{text: `{"a": }`, err: "invalid character '}' looking for beginning of value"},
+		{text: `{"a"`, err: "unexpected EOF"},
+		{text: `{} {}`, err: "something follows the value"},
+		{text: ``, err: "EOF"},
+	} {
+		got, err := decodeJSON(test.text)
+		if message := ""; err != nil {
+			if message = err.Error(); message != test.err {
+				t.Errorf("%s: error %q, want %q", shorten(test.text), message, test.err)
+			}
+			continue
+		}
+		if test.err != "" {
+			t.Errorf("%s: no error, want %q", shorten(test.text), test.err)
+		}
+		if test.want != nil {
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s: %s", shorten(test.text), diff)
+			}
+		}
+	}
+}
+
+// What the fast reader takes is what encoding/json takes, and it is the same.
+func FuzzDecodeJSON(f *testing.F) {
+	for _, text := range []string{
+		`{"a": [1, -2.5, 1e3, "x\ty", "é", true, null, {}]}`, `-`, `1.`, `01`, `[1,]`, `{"a":1,"a":2}`, "\"\x01\"", "\"\xff\"", `"\ud800"`, `{}x`, "\ufeff{}",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r := jsonReader{text: text}
+		r.blanks()
+		got, ok := r.value(0)
+		r.blanks()
+		if !ok || r.at != len(text) {
+			return
+		}
+		dec := json.NewDecoder(bytes.NewReader([]byte(text)))
+		dec.UseNumber()
+		var want any
+		if err := dec.Decode(&want); err != nil {
+			t.Fatalf("encoding/json: %v", err)
+		}
+		if _, err := dec.Token(); err != io.EOF {
+			t.Fatal("encoding/json finds more")
+		}
+		want, err := numbers(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
