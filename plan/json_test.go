@@ -1,9 +1,6 @@
 package plan
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
 	"strings"
 	"testing"
 
@@ -25,15 +22,15 @@ func TestDecodeJSON(t *testing.T) {
 		{text: `-0`, want: int64(0)},
 		{text: `18446744073709551616`, want: 18446744073709551616.0},
 		{text: strings.Repeat("[", 600) + strings.Repeat("]", 600)},
-		{text: `1e999`, err: "1e999 is too large a number"},
-		{text: `[{"a": 1, "b": {"c": 1, "\u0063": 2}}]`, err: `field "c" stands twice`},
+		{text: `1e999`, err: "number 1e999 is too large"},
+		{text: `[{"a": 1, "b": {"c": 1, "\u0063": 2}}]`, err: `duplicate field "[0].b.c"`},
 		{text: `{"a": 01}`, err: "invalid character '1' after object key:value pair"},
 		{text: `{"a": }`, err: "invalid character '}' looking for beginning of value"},
-		{text: `{"a"`, err: "unexpected EOF"},
-		{text: `{} {}`, err: "something follows the value"},
-		{text: ``, err: "EOF"},
+		{text: `{"a"`, err: "unexpected end of JSON input"},
+		{text: `{} {}`, err: "invalid character '{' after top-level value"},
+		{text: ``, err: "unexpected end of JSON input"},
 	} {
-		got, err := decodeJSON(test.text)
+		got, err := decodeJSON([]byte(test.text))
 		if message := ""; err != nil {
 			if message = err.Error(); message != test.err {
 				t.Errorf("%s: error %q, want %q", shorten(test.text), message, test.err)
@@ -49,38 +46,4 @@ func TestDecodeJSON(t *testing.T) {
 			}
 		}
 	}
-}
-
-// What the fast reader takes is what encoding/json takes, and it is the same.
-func FuzzDecodeJSON(f *testing.F) {
-	for _, text := range []string{
-		`{"a": [1, -2.5, 1e3, "x\ty", "é", true, null, {}]}`, `-`, `1.`, `01`, `[1,]`, `{"a":1,"a":2}`, "\"\x01\"", "\"\xff\"", `"\ud800"`, `{}x`, "\ufeff{}",
-	} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		r := jsonReader{text: text}
-		r.blanks()
-		got, ok := r.value(0)
-		r.blanks()
-		if !ok || r.at != len(text) {
-			return
-		}
-		dec := json.NewDecoder(bytes.NewReader([]byte(text)))
-		dec.UseNumber()
-		var want any
-		if err := dec.Decode(&want); err != nil {
-			t.Fatalf("encoding/json: %v", err)
-		}
-		if _, err := dec.Token(); err != io.EOF {
-			t.Fatal("encoding/json finds more")
-		}
-		want, err := numbers(want)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
-	})
 }

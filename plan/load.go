@@ -458,7 +458,7 @@ func (d *decoder) state(n *yaml.Node, what string) any {
 	}
 	r := deref(n)
 	if r.Kind == yaml.ScalarNode && strings.HasPrefix(strings.TrimSpace(r.Value), "{") {
-		v, err := decodeJSON(r.Value)
+		v, err := decodeJSON([]byte(r.Value))
 		if err != nil {
 			d.errorf(n, "%s is no JSON: %v; write it as YAML", what, err)
 			return nil

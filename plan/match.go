@@ -254,7 +254,7 @@ func (m *Matcher) whereMiss(kind EventKind, old, new []byte) (string, error) {
 		if len(raw) == 0 || name == "oldObject" && kind == Created {
 			continue
 		}
-		v, err := decodeJSON(string(raw))
+		v, err := decodeJSON(raw)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", name, err)
 		}
@@ -721,10 +721,10 @@ func sameJSON(a, b []byte) bool {
 	}
 	var x, y any
 	if len(a) > 0 {
-		x, _ = decodeJSON(string(a))
+		x, _ = decodeJSON(a)
 	}
 	if len(b) > 0 {
-		y, _ = decodeJSON(string(b))
+		y, _ = decodeJSON(b)
 	}
 	return sameValue(x, y)
 }
@@ -768,7 +768,7 @@ func StateOf(v any) (map[string]any, error) {
 	if bytes.Equal(raw, []byte("null")) {
 		return nil, nil
 	}
-	decoded, err := decodeJSON(string(raw))
+	decoded, err := decodeJSON(raw)
 	if err != nil {
 		return nil, err
 	}

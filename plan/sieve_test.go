@@ -115,7 +115,7 @@ func TestSieveConversion(t *testing.T) {
 		{"unknown API server", action("  apiServerName: master\n", update, written), []string{`f.yaml:4:18: unknown API server "master" (known: kind-control-plane, kind-control-plane2 and so on)`}},
 		{"bad JSON", action("", update+", prevStateDiff: '{\"a\": }'", written), []string{"f.yaml:7:108: prevState is no JSON: "}},
 		{"no object", action("", update+", prevStateDiff: '[1]'", written), []string{"f.yaml:7:108: the state is not a JSON object"}},
-		{"two values", action("", update+", prevStateDiff: '{} {}'", written), []string{"f.yaml:7:108: prevState is no JSON: something follows the value"}},
+		{"two values", action("", update+", prevStateDiff: '{} {}'", written), []string{"f.yaml:7:108: prevState is no JSON: invalid character '{' after top-level value"}},
 		{"unknown field", action("  color: red\n", update, written), []string{`f.yaml:4:3: unknown field "color" in an action`}},
 		{"seconds", action("  waitBefore: soon\n", update, written), []string{`f.yaml:4:15: a number of seconds should stand here, not "soon"`}},
 		{"whose", "actions:\n- {actionType: restartController, controllerLabel: a, trigger: {definitions: [{triggerName: t, condition: {conditionType: onTimeout, timeoutValue: 1}}]}}\n- {actionType: restartController, controllerLabel: b, trigger: {expression: t, definitions: [{triggerName: t, condition: {" + update + "}, observationPoint: {when: afterControllerRecv, by: informer}}]}}\n",
