@@ -62,6 +62,7 @@ func (j *journal) Action(a record.Action) error {
 func (j *journal) Fired(int, *plan.Action, string)         {}
 func (j *journal) Completed(int, *plan.Action, error)      {}
 func (j *journal) Held(*record.Observation, string)        {}
+func (j *journal) Info(text string)                        { j.add("info %s", text) }
 func (j *journal) Kill(_ context.Context, c string) error  { j.add("kill %s", c); return j.fail }
 func (j *journal) Start(_ context.Context, c string) error { j.add("start %s", c); return nil }
 func (j *journal) Route(_ context.Context, c, s string) error {
@@ -87,7 +88,7 @@ func newRig(t testing.TB, p *plan.Plan, hold time.Duration) *rig {
 	}
 	j := &journal{}
 	c, err := New(Config{
-		Plan: p, Monitor: m, Tools: actions.Tools{Controllers: j}, Controllers: []string{"db"},
+		Plan: p, Monitor: m, Tools: actions.Tools{Controllers: j}, Controllers: []record.Controller{{Name: "db", Hooks: true, APIServer: "apiserver-1"}},
 		Resolve: func(k plan.ResourceKey) wire.Rule {
 			return wire.Rule{Kind: k.Type, Namespace: k.Namespace, Name: k.Name}
 		},
@@ -180,7 +181,7 @@ func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	fires, err := Replay(p, r.journal.events)
+	fires, _, err := Replay(p, nil, r.journal.events)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,7 @@ func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 	if err := json.Unmarshal(data, &back); err != nil {
 		t.Fatal(err)
 	}
-	if fires, err = Replay(p, back); err != nil || CompareReplay(fires, r.journal.actions) != nil {
+	if fires, _, err = Replay(p, nil, back); err != nil || CompareReplay(fires, r.journal.actions) != nil {
 		t.Errorf("replay of the written record: %v, %v", fires, err)
 	}
 }

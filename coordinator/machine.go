@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -29,6 +30,9 @@ type Machine struct {
 	pending  []int           // pauses that wait for reads to end, by action
 	finished []bool          // by action: completed
 	ended    bool
+
+	controllers []record.Controller
+	stale       *staleness
 }
 
 // watch is what one standing of a name in a trigger waits for.
@@ -85,6 +89,8 @@ type (
 	// Pausing tells that the pauses have changed, so that processes must be told what to report before the action
 	// goes on with its completion.
 	Pausing struct{ Action int }
+	// Stale tells that a controller was shown the past, for the first time.
+	Stale struct{ Read record.StaleRead }
 )
 
 func (StartTimer) effect() {}
@@ -92,10 +98,14 @@ func (Fire) effect()       {}
 func (Release) effect()    {}
 func (Hold) effect()       {}
 func (Pausing) effect()    {}
+func (Stale) effect()      {}
 
-// NewMachine prepares a validated plan. It returns an error where a condition does not compile.
-func NewMachine(p *plan.Plan) (*Machine, error) {
-	m := &Machine{plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions))}
+// NewMachine prepares a validated plan for the controllers under test. It returns an error where a condition does not compile.
+func NewMachine(p *plan.Plan, controllers []record.Controller) (*Machine, error) {
+	m := &Machine{
+		plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions)),
+		controllers: controllers, stale: newStaleness(p, controllers),
+	}
 	for i := range p.Actions {
 		a := &p.Actions[i]
 		byName := map[string]watch{}
@@ -162,6 +172,20 @@ func (m *Machine) WaitsForTimer() bool {
 
 // Step judges one event. The event's Seq identifies its observation in later effects.
 func (m *Machine) Step(e record.Event) []Effect {
+	effects := m.judge(e)
+	if read := m.stale.step(e, m.held); read != nil {
+		effects = append(effects, Stale{Read: *read})
+	}
+	return effects
+}
+
+// StaleReads lists the first read of each controller that showed it the past.
+func (m *Machine) StaleReads() []record.StaleRead { return slices.Clone(m.stale.reads) }
+
+// NoneStale says why no controller was shown the past, one line each cause; nil where one was or where the plan pauses no API server.
+func (m *Machine) NoneStale() []string { return m.stale.none() }
+
+func (m *Machine) judge(e record.Event) []Effect {
 	switch {
 	case e.Observation != nil:
 		return m.observe(e.Seq, e.Observation)
@@ -235,7 +259,7 @@ func (m *Machine) observe(seq int, o *record.Observation) []Effect {
 	m.trackRead(o)
 	var effects []Effect
 	heldBy := -1
-	if m.trigger != nil && !m.ended {
+	if m.trigger != nil && !m.ended && !o.Aside {
 		var hits []int
 		for _, n := range m.trigger.Enabled() {
 			if m.matches(n, o) {
@@ -545,7 +569,7 @@ func (m *Machine) end() []Effect {
 	return effects
 }
 
-// Rules is what the processes have to report now, by identity: everything that the plan's triggers name, from the start on, so
+// Rules is what the plan itself has the processes report now, by identity: everything that its triggers name, from the start on, so
 // that enabling a trigger needs no round trip and near misses are known; reads, where a pause has to wait for them; and what
 // is paused at present. resolve completes a key's type (plural, group) as the cluster knows it.
 func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]wire.Rule {
@@ -585,9 +609,8 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 			rule = resolve(*p.scope)
 			if p.point == wire.ControllerRead || p.point == wire.ControllerWrite {
 				// Lists and collections name no object.
-				all := rule
-				all.Point, all.Phase, all.Name = p.point, p.phase, ""
-				all.Operations = []wire.Operation{wire.List, wire.DeleteCollection}
+				all := collections(rule)
+				all.Point, all.Phase = p.point, p.phase
 				add(p.by, all)
 			}
 		}
@@ -598,4 +621,70 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 		sort.SliceStable(list, func(i, j int) bool { return list[i].Point < list[j].Point })
 	}
 	return rules
+}
+
+// collections is the rule for lists and collections that may hold an object of the rule. They name no object, and may span all namespaces.
+func collections(r wire.Rule) wire.Rule {
+	r.Namespace, r.Name = "", ""
+	r.Operations = []wire.Operation{wire.List, wire.DeleteCollection}
+	return r
+}
+
+// SideRules is what the processes have to report beside that, by identity: what controllers are shown of the objects that the plan keeps
+// from an API server. What they take in is wanted from the start on, what they read while the server is paused.
+func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string][]wire.Rule {
+	rules := map[string][]wire.Rule{}
+	if m.ended {
+		return rules
+	}
+	for i := range m.plan.Actions {
+		a := &m.plan.Actions[i]
+		if a.Type != plan.PauseAPIServer {
+			continue
+		}
+		rule := wire.Rule{AnyGroup: true}
+		scope := pauseOf(i, a).scope
+		if scope != nil {
+			rule = resolve(*scope)
+		}
+		rule.Phase = wire.After
+		inForce := slices.ContainsFunc(m.pauses, func(p pause) bool { return p.action == i })
+		for _, c := range m.controllers {
+			if !c.Hooks {
+				continue
+			}
+			received := rule
+			received.Point = wire.ControllerRecv
+			rules[c.Name] = append(rules[c.Name], received)
+			if !inForce {
+				continue
+			}
+			read := rule
+			read.Point = wire.ControllerRead
+			rules[c.Name] = append(rules[c.Name], read)
+			if scope != nil {
+				rules[c.Name] = append(rules[c.Name], collections(read))
+			}
+		}
+	}
+	return rules
+}
+
+// takes reports whether a rule selects the observation, as a hook judges it.
+func takes(r wire.Rule, o *wire.Observation) bool {
+	switch {
+	case r.Point != o.Point || r.Phase != o.Phase || r.Call != "" && r.Call != o.CallName:
+		return false
+	case r.Resource != "" && o.Resource != "":
+		if r.Resource != o.Resource {
+			return false
+		}
+	case (r.Kind != "" || r.Resource != "") && r.Kind != o.Kind:
+		return false
+	}
+	if (r.Kind != "" || r.Resource != "") && !r.AnyGroup && o.GroupKnown && r.Group != o.Group {
+		return false
+	}
+	all := plan.ResourceKey{Namespace: cmp.Or(r.Namespace, "*"), Name: cmp.Or(r.Name, "*")}
+	return all.Matches("", "", false, o.Namespace, o.Name) && (len(r.Operations) == 0 || slices.Contains(r.Operations, o.Operation))
 }

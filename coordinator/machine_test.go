@@ -260,7 +260,7 @@ func TestMachine(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m, err := NewMachine(&plan.Plan{Actions: test.actions})
+			m, err := NewMachine(&plan.Plan{Actions: test.actions}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -298,7 +298,7 @@ func TestWaitingNamesTheNearestMiss(t *testing.T) {
 		},
 		Observe: plan.ObservationPoint{Timing: plan.AfterAPIServerRecv, ObserveBy: "apiserver-1"},
 	}}}
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(update)}})
+	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(update)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,17 +30,6 @@ type Binary struct {
 	Manifest *wire.Manifest // nil: not instrumented
 }
 
-// instrumented lists the controllers that have hooks.
-func (r *runner) instrumented() []string {
-	var names []string
-	for i, c := range r.Suite.Controllers {
-		if r.Binaries[i].Manifest != nil {
-			names = append(names, c.Name)
-		}
-	}
-	return names
-}
-
 // checkServers refuses a plan that speaks of API servers which the cluster does not have: one that was there before may have fewer
 // than the suite says.
 func (r *runner) checkServers() error {
