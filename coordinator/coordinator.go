@@ -50,8 +50,11 @@ type Config struct {
 	Resolve func(plan.ResourceKey) wire.Rule
 	// Lookup reads an object's present state, as JSON, or nil where it does not exist. It is asked for the state before a
 	// controller's write while that write waits.
-	Lookup   func(ctx context.Context, o *wire.Observation) ([]byte, error)
-	Hold     time.Duration // longest hold of one observation
+	Lookup func(ctx context.Context, o *wire.Observation) ([]byte, error)
+	Hold   time.Duration // longest hold of one observation
+	// Watchdog is how long nothing may happen, while something is held or paused, until it is told who waits for whom. Zero: 10s, or half of
+	// Hold where that is shorter.
+	Watchdog time.Duration
 	Recorder Recorder
 	Watcher  Watcher
 	Logger   *slog.Logger
@@ -84,6 +87,7 @@ type Coordinator struct {
 	total     map[string]int // sessions ever, by identity
 	wake      []chan struct{}
 	last      time.Time // of the newest event of the plan
+	told      string    // who waits for whom, as it was last told, without times
 	done      []int     // completed actions, in order
 	err       error
 
@@ -116,6 +120,9 @@ func New(config Config) (*Coordinator, error) {
 	}
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	if config.Watchdog == 0 {
+		config.Watchdog = min(10*time.Second, config.Hold/2)
 	}
 	c := &Coordinator{
 		config:    config,
@@ -152,11 +159,15 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	defer c.running.Wait()
 	defer close(c.stopped)
 	c.push(ctx)
+	watchdog := time.NewTimer(c.config.Watchdog)
+	defer watchdog.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			c.finish()
 			return c.err
+		case now := <-watchdog.C:
+			watchdog.Reset(c.watch(now))
 		case e := <-c.config.Monitor.Events():
 			c.monitored(ctx, e)
 		case a := <-c.enriched:
@@ -171,6 +182,24 @@ func (c *Coordinator) Run(ctx context.Context) error {
 			f(ctx)
 		}
 	}
+}
+
+// watch tells who waits for whom if nothing has happened for long enough, once for each state of things. It returns when to look again.
+func (c *Coordinator) watch(now time.Time) time.Duration {
+	if quiet := now.Sub(c.last); c.began && quiet < c.config.Watchdog {
+		return c.config.Watchdog - quiet
+	}
+	if state := c.stuck(time.Time{}); c.began && state != "" && state != c.told {
+		c.told = state
+		text := c.stuck(now)
+		c.config.Logger.Info("waiting", "chain", text)
+		c.config.Watcher.Info("waiting: " + text)
+	}
+	return c.config.Watchdog
+}
+
+func (c *Coordinator) stuck(now time.Time) string {
+	return c.machine.Stuck(now, func(identity string) bool { return c.connected[identity] > 0 })
 }
 
 // errStopped is what a coordinator says whose Run has ended.
@@ -252,6 +281,7 @@ type Status struct {
 	Findings                []record.Finding
 	StaleReads              []record.StaleRead
 	NoneStale               []string // see Machine.NoneStale
+	Stuck                   string   // see Machine.Stuck
 }
 
 // Status tells how far the plan has come.
@@ -262,7 +292,7 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 			Fired: c.machine.Fired(), Completed: len(c.done), Total: len(c.config.Plan.Actions),
 			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer(), LastEvent: c.last,
 			Findings:   append([]record.Finding(nil), c.findings...),
-			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(),
+			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(), Stuck: c.stuck(time.Now()),
 		}
 	})
 	return s, err
@@ -390,7 +420,7 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 		// The plan may look at leases too, so it goes on like any other.
 		c.arrived(ctx, arrival{event: e})
 	case c.began && e.Observation.Point == wire.ControllerWrite && e.Observation.Phase == wire.Before && e.Observation.Name != "" &&
-		e.Observation.Operation != wire.Create:
+		e.Observation.Operation != wire.Create && !c.aside(e.Session, e.Observation):
 		// The lookup does not hold up other observations: until it is done, this one has not arrived.
 		c.running.Go(func() {
 			old, err := c.config.Lookup(ctx, e.Observation)
@@ -599,10 +629,14 @@ func (c *Coordinator) expire(ctx context.Context, seq int) {
 		return
 	}
 	o := recordObservation(h.event.Session, h.event.Observation)
+	stuck := c.stuck(time.Now())
+	if stuck != "" {
+		stuck += "\n"
+	}
 	c.findings = append(c.findings, record.Finding{
 		Oracle: record.OracleHold, Subject: h.by, Time: time.Now(),
 		Title: fmt.Sprintf("%s was held for %s and then let go: %s", h.by, c.config.Hold, describe(o)),
-		Detail: "A pause outlasted the suite's timeouts.hold, or an action did not complete. From here on the run is not what " +
+		Detail: stuck + "A pause outlasted the suite's timeouts.hold, or an action did not complete. From here on the run is not what " +
 			"the plan describes.",
 	})
 	c.step(ctx, record.Event{Expired: &seq})

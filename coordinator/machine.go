@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/trommel-dev/trommel/expr"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -33,6 +34,8 @@ type Machine struct {
 
 	controllers []record.Controller
 	stale       *staleness
+	reconciles  map[call]*reconcile // under way, of the controllers that the plan pauses
+	since       []time.Time         // by action: when it fired
 }
 
 // watch is what one standing of a name in a trigger waits for.
@@ -61,6 +64,7 @@ type heldObservation struct {
 	action  int // held until this action completes; -1: none
 	pause   int // held by the pause of this action; -1: none
 	origin  *record.Observation
+	since   time.Time
 }
 
 // miss is the nearest miss of a node of the awaited trigger.
@@ -104,7 +108,7 @@ func (Stale) effect()      {}
 func NewMachine(p *plan.Plan, controllers []record.Controller) (*Machine, error) {
 	m := &Machine{
 		plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions)),
-		controllers: controllers, stale: newStaleness(p, controllers),
+		controllers: controllers, stale: newStaleness(p, controllers), reconciles: map[call]*reconcile{}, since: make([]time.Time, len(p.Actions)),
 	}
 	for i := range p.Actions {
 		a := &p.Actions[i]
@@ -172,7 +176,13 @@ func (m *Machine) WaitsForTimer() bool {
 
 // Step judges one event. The event's Seq identifies its observation in later effects.
 func (m *Machine) Step(e record.Event) []Effect {
+	m.trackReconcile(e)
 	effects := m.judge(e)
+	for _, effect := range effects {
+		if f, ok := effect.(Fire); ok {
+			m.since[f.Action] = e.Time
+		}
+	}
 	if read := m.stale.step(e, m.held); read != nil {
 		effects = append(effects, Stale{Read: *read})
 	}
@@ -188,7 +198,7 @@ func (m *Machine) NoneStale() []string { return m.stale.none() }
 func (m *Machine) judge(e record.Event) []Effect {
 	switch {
 	case e.Observation != nil:
-		return m.observe(e.Seq, e.Observation)
+		return m.observe(e)
 	case e.Timeout != nil:
 		if m.ended || e.Timeout.Action != m.next || m.trigger == nil {
 			return nil // a timer of a trigger that was satisfied another way
@@ -255,7 +265,8 @@ func (m *Machine) satisfy(seq int, nodes []int) []Effect {
 	return append(effects, m.enable(seq)...)
 }
 
-func (m *Machine) observe(seq int, o *record.Observation) []Effect {
+func (m *Machine) observe(e record.Event) []Effect {
+	seq, o := e.Seq, e.Observation
 	m.trackRead(o)
 	var effects []Effect
 	heldBy := -1
@@ -277,7 +288,7 @@ func (m *Machine) observe(seq int, o *record.Observation) []Effect {
 			}
 		}
 	}
-	h := heldObservation{seq: seq, session: o.Session, action: heldBy, pause: m.pausedBy(o), origin: o}
+	h := heldObservation{seq: seq, session: o.Session, action: heldBy, pause: m.pausedBy(o), origin: o, since: e.Time}
 	if m.ended || (h.action < 0 && h.pause < 0) {
 		effects = append(effects, Release{Seq: seq})
 	} else {
@@ -455,10 +466,7 @@ func (m *Machine) resume(i int) []Effect {
 	want := pauseOf(i, a)
 	var kept []pause
 	for _, p := range m.pauses {
-		same := p.by == want.by &&
-			(a.PauseAt == "" || (p.point == want.point && p.phase == want.phase)) &&
-			(want.scope == nil || (p.scope != nil && *p.scope == *want.scope))
-		if !same {
+		if !resumes(want, a, p) {
 			kept = append(kept, p)
 		}
 	}
@@ -468,6 +476,13 @@ func (m *Machine) resume(i int) []Effect {
 		return []Effect{Pausing{Action: i}}
 	}
 	return append(m.repause(), Pausing{Action: i})
+}
+
+// resumes reports whether a resume, with what it names, ends a pause.
+func resumes(want pause, a *plan.Action, p pause) bool {
+	return p.by == want.by &&
+		(a.PauseAt == "" || (p.point == want.point && p.phase == want.phase)) &&
+		(want.scope == nil || (p.scope != nil && *p.scope == *want.scope))
 }
 
 // repause judges what is held against the pauses that are left.
@@ -493,7 +508,7 @@ func (m *Machine) repause() []Effect {
 
 func (m *Machine) pausedBy(o *record.Observation) int {
 	for _, p := range m.pauses {
-		if p.by != o.By || p.point != o.Point || p.phase != o.Phase {
+		if p.by != o.By || p.point != o.Point || p.phase != o.Phase || p.scope == nil && isElection(o) {
 			continue
 		}
 		if p.scope == nil || p.scope.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, o.Name) || scopeCovers(p.scope, o) {
@@ -501,6 +516,13 @@ func (m *Machine) pausedBy(o *record.Observation) int {
 		}
 	}
 	return -1
+}
+
+// isElection reports whether a call belongs to a leader election: a lease that is read or written outside of any reconcile. A pause of
+// everything does not mean it, as the controller would lose its leadership by that, and end.
+func isElection(o *record.Observation) bool {
+	return (o.Point == wire.ControllerRead || o.Point == wire.ControllerWrite) && o.ReconcileID == "" &&
+		o.Group == "coordination.k8s.io" && (o.Resource == "leases" || o.Kind == "lease")
 }
 
 // scopeCovers says whether a list or a collection, which names no object, can hold one of the scope.
@@ -631,7 +653,8 @@ func collections(r wire.Rule) wire.Rule {
 }
 
 // SideRules is what the processes have to report beside that, by identity: what controllers are shown of the objects that the plan keeps
-// from an API server. What they take in is wanted from the start on, what they read while the server is paused.
+// from an API server, for Stale; what controllers that the plan pauses are about, for Stuck. What a controller takes in and what it
+// reconciles is wanted from the start on, what it reads and writes while the pause is in force.
 func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string][]wire.Rule {
 	rules := map[string][]wire.Rule{}
 	if m.ended {
@@ -639,6 +662,20 @@ func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string
 	}
 	for i := range m.plan.Actions {
 		a := &m.plan.Actions[i]
+		inForce := slices.ContainsFunc(m.pauses, func(p pause) bool { return p.action == i })
+		if a.Type == plan.PauseController {
+			points := []wire.Rule{{Point: wire.Reconcile, Phase: wire.Before}, {Point: wire.Reconcile, Phase: wire.After}}
+			if inForce {
+				points = append(points, wire.Rule{Point: wire.ControllerRead, Phase: wire.Before}, wire.Rule{Point: wire.ControllerWrite, Phase: wire.Before})
+			}
+			for _, rule := range points {
+				rule.AnyGroup = true
+				if !slices.ContainsFunc(rules[a.Target], func(r wire.Rule) bool { return r.Point == rule.Point && r.Phase == rule.Phase }) {
+					rules[a.Target] = append(rules[a.Target], rule)
+				}
+			}
+			continue
+		}
 		if a.Type != plan.PauseAPIServer {
 			continue
 		}
@@ -648,7 +685,6 @@ func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string
 			rule = resolve(*scope)
 		}
 		rule.Phase = wire.After
-		inForce := slices.ContainsFunc(m.pauses, func(p pause) bool { return p.action == i })
 		for _, c := range m.controllers {
 			if !c.Hooks {
 				continue

@@ -15,15 +15,20 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// startRecorder begins to record the history of what the suite and the plan look at.
-func (r *runner) startRecorder(ctx context.Context) (*oracle.Recorder, error) {
-	keys := append([]plan.ResourceKey(nil), r.Suite.History...)
-	keys = append(keys, r.keys()...)
+// watchedKeys lists what the suite wants recorded, and what its invariants are about.
+func (r *runner) watchedKeys() []plan.ResourceKey {
+	keys := slices.Clone(r.Suite.History)
 	for _, i := range r.Suite.Invariants {
 		if i.On != nil {
 			keys = append(keys, *i.On)
 		}
 	}
+	return keys
+}
+
+// startRecorder begins to record the history of what the suite and the plan look at.
+func (r *runner) startRecorder(ctx context.Context) (*oracle.Recorder, error) {
+	keys := append(r.watchedKeys(), r.keys()...)
 	// The whole of a type is recorded: invariants speak of what belongs to an object, and that has names of its own.
 	var types []plan.ResourceKey
 	for _, k := range keys {

@@ -176,8 +176,8 @@ func (r *runner) waitForAPIServers(ctx context.Context) error {
 	return nil
 }
 
-// warmWatchCaches lists every type of the plan on every API server: the watch cache of a custom resource exists on a server only
-// after that server was asked for it, and without a cache there is nothing to be stale.
+// warmWatchCaches lists every type of the plan, and those that the suite looks at, on every API server: the watch cache of a custom
+// resource exists on a server only after that server was asked for it, and without a cache there is nothing to be stale.
 func (r *runner) warmWatchCaches(ctx context.Context) error {
 	types := map[schema.GroupVersionResource]bool{}
 	for _, key := range r.keys() {
@@ -186,6 +186,12 @@ func (r *runner) warmWatchCaches(ctx context.Context) error {
 			return err
 		}
 		types[t.Resource] = true
+	}
+	for _, key := range r.watchedKeys() {
+		// A pause of everything is meant for these too. What is not served is the recorder's to complain of.
+		if t, err := r.objects.Resolve(ctx, key); err == nil {
+			types[t.Resource] = true
+		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range r.cluster.APIServers() {

@@ -404,6 +404,9 @@ func (r *runner) conclude(s coordinator.Status, stuck string) {
 	for _, line := range s.Waiting {
 		r.meta.Reason += "\n" + line
 	}
+	if s.Stuck != "" {
+		r.meta.Reason += "\n" + s.Stuck
+	}
 }
 
 // Event implements coordinator.Recorder.
