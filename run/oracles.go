@@ -74,9 +74,24 @@ func (r *runner) judgeProcesses(ctx context.Context) error {
 		processes = slices.DeleteFunc(processes, func(p cluster.Process) bool {
 			return !p.Running() && p.Ended.Before(r.meta.WorkloadStart)
 		})
-		r.add(oracle.Exits(processes)...)
+		for _, f := range oracle.Exits(processes) {
+			if f.Oracle == record.OracleLeadership && r.pausesLeases(c.Name) {
+				r.Console.Info(f.Title + ", as the plan paused its leases")
+				continue
+			}
+			r.add(f)
+		}
 	}
 	return nil
+}
+
+// pausesLeases reports whether the plan itself keeps the controller from its leases: then the loss of its leadership is what the plan
+// is about.
+func (r *runner) pausesLeases(controller string) bool {
+	return slices.ContainsFunc(r.Plan.Actions, func(a plan.Action) bool {
+		key, err := plan.ParseResourceKey(a.PauseScope)
+		return a.Type == plan.PauseController && a.Target == controller && err == nil && key.Type == "lease"
+	})
 }
 
 func oracleTail(p cluster.Process) string { return oracle.LogTail(p, 20) }
