@@ -38,7 +38,9 @@ func TestStuck(t *testing.T) {
 	reconciling := func(id string, call uint64) func(*record.Observation) {
 		return func(o *record.Observation) { o.ReconcileID, o.Request, o.Call = id, "default/a", call }
 	}
-	none := func(f *record.Observation) { *f = record.Observation{By: f.By, Session: f.Session, Point: f.Point, Phase: f.Phase, Aside: true} }
+	none := func(f *record.Observation) {
+		*f = record.Observation{By: f.By, Session: f.Session, Point: f.Point, Phase: f.Phase, Aside: true}
+	}
 	started := []record.Event{began(0), completed(0)}
 	const waits = "onObjectCreation of pod/default/b, afterControllerWrite at db"
 

@@ -1,15 +1,21 @@
 package run
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -18,7 +24,10 @@ import (
 // WatchListSince is the first client-go that fills its caches with a streaming list unless it is told otherwise.
 const WatchListSince = "v0.35.0-0"
 
-const watchListFeature = "WatchListClient"
+const (
+	watchListFeature = "WatchListClient"
+	clientGo         = "k8s.io/client-go"
+)
 
 // describeControllers says how each controller is run, by the binary's manifest and its Deployment as it is applied.
 func (r *runner) describeControllers(own map[string][]*unstructured.Unstructured) []record.Controller {
@@ -46,7 +55,7 @@ func describe(c *plan.Controller, m *wire.Manifest) record.Controller {
 	if m != nil {
 		for _, p := range m.Points {
 			switch p.Module {
-			case "k8s.io/client-go":
+			case clientGo:
 				d.ClientGo = p.Version
 			case "sigs.k8s.io/controller-runtime":
 				d.ControllerRuntime = p.Version
@@ -106,9 +115,78 @@ func watchList(c record.Controller, env map[string]string, args []string) bool {
 	return on
 }
 
+// Staleness says of each controller, one line each, whether a plan that pauses an API server can show it stale state by starting it there. It
+// goes by the suite, with the variant merged in, and by the controllers' go.mod: nothing is built, and the manifests are not looked at.
+func Staleness(suite *plan.Suite) []string {
+	var lines []string
+	for i := range suite.Controllers {
+		c := &suite.Controllers[i]
+		d := describe(c, nil)
+		if c.Build == nil {
+			lines = append(lines, c.Name+" has no hooks: whether it is shown stale state is not known")
+			continue
+		}
+		d.ClientGo = clientGoOf(suite, c)
+		env := maps.Clone(c.Env)
+		if c.WatchList != nil {
+			env = map[string]string{"KUBE_FEATURE_" + watchListFeature: strconv.FormatBool(*c.WatchList)}
+		}
+		d.WatchList = watchList(d, env, c.Args)
+		switch {
+		case d.WatchList:
+			lines = append(lines, WatchListWarning(d))
+		case d.ClientGo == "":
+			lines = append(lines, c.Name+": the version of its client-go is not known, and so not whether it can be shown stale state")
+		default:
+			lines = append(lines, fmt.Sprintf("%s (client-go %s) can be shown stale state: started at an API server that is paused it lists what that server's cache has", c.Name, d.ClientGo))
+		}
+	}
+	return lines
+}
+
+// clientGoOf is the version of client-go that a controller's go.mod asks for; empty where it is not known.
+func clientGoOf(suite *plan.Suite, c *plan.Controller) string {
+	if c.Build.ControlPlane != "" {
+		return strings.Replace(instrumentation.KubernetesVersion, "v1.", "v0.", 1)
+	}
+	dir := c.Build.Dir
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(suite.File), dir)
+	}
+	for {
+		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil {
+			return requiredClientGo(data)
+		}
+		up := filepath.Dir(dir)
+		if up == dir || !errors.Is(err, os.ErrNotExist) {
+			return ""
+		}
+		dir = up
+	}
+}
+
+func requiredClientGo(goMod []byte) string {
+	file, err := modfile.Parse("go.mod", goMod, nil)
+	if err != nil {
+		return ""
+	}
+	for _, r := range file.Replace {
+		if r.Old.Path == clientGo {
+			return r.New.Version // none: a folder
+		}
+	}
+	for _, r := range file.Require {
+		if r.Mod.Path == clientGo {
+			return r.Mod.Version
+		}
+	}
+	return ""
+}
+
 // warnOfWatchList says before the run which controllers will hardly be shown what a plan about stale state wants to show them.
 func (r *runner) warnOfWatchList() {
-	if !slices.ContainsFunc(r.Plan.Actions, func(a plan.Action) bool { return a.Type == plan.PauseAPIServer }) {
+	if !PausesAPIServer(r.Plan) {
 		return
 	}
 	for i, c := range r.meta.Controllers {
@@ -116,6 +194,11 @@ func (r *runner) warnOfWatchList() {
 			r.Console.Info(WatchListWarning(c))
 		}
 	}
+}
+
+// PausesAPIServer reports whether the plan is about stale state.
+func PausesAPIServer(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Type == plan.PauseAPIServer })
 }
 
 // WatchListWarning says what a streaming list means for a plan that pauses an API server.

@@ -30,7 +30,7 @@ Mermaid, or as one SVG picture.`,
 }
 
 func graph(s streams, file, format string) error {
-	p, err := loadPlan(file, "")
+	p, _, err := loadPlan(file, "")
 	if err != nil {
 		return err
 	}
