@@ -28,7 +28,7 @@ import (
 
 func main() {
 	exit := flag.Bool("exit", false, "exit with code 3 at once")
-	elect := flag.Bool("leader-elect", false, "lead by a lease of 3 s, default/copier")
+	elect := flag.Bool("leader-elect", false, "lead by a lease of 7 s, default/copier")
 	panicOn := flag.String("panic-on", "", "panic when a ConfigMap of this name is to be copied")
 	flag.Parse()
 	if *exit {
@@ -66,7 +66,7 @@ func start(ctx context.Context, panicOn string, elect bool) error {
 	}
 	var failed error
 	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 500 * time.Millisecond,
+		Lock: lock, LeaseDuration: 7 * time.Second, RenewDeadline: 6 * time.Second, RetryPeriod: time.Second,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				if err := run(ctx, client, panicOn); err != nil {

@@ -4,9 +4,7 @@ package main
 
 import (
 	"context"
-	"flag"
 	"os"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,27 +15,22 @@ import (
 )
 
 func main() {
-	elect := flag.Bool("leader-elect", false, "lead by a lease of 3 s, default/rereader")
-	flag.Parse()
 	ctrl.SetLogger(zap.New())
-	if err := run(*elect); err != nil {
+	if err := run(); err != nil {
 		ctrl.Log.Error(err, "stopped")
 		os.Exit(1)
 	}
 }
 
-func run(elect bool) error {
+func run() error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return err
 	}
 	yes := true
-	lease, renew, retry := 3*time.Second, 2*time.Second, 500*time.Millisecond
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Metrics:        metricsserver.Options{BindAddress: "0"},
 		Client:         client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: &yes}},
-		LeaderElection: elect, LeaderElectionID: "rereader", LeaderElectionNamespace: "default",
-		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
 	})
 	if err != nil {
 		return err
