@@ -29,8 +29,8 @@ func run() error {
 	}
 	yes := true
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Metrics:        metricsserver.Options{BindAddress: "0"},
-		Client:         client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: &yes}},
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Client:  client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: &yes}},
 	})
 	if err != nil {
 		return err
