@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type Watcher interface {
 	Fired(index int, a *plan.Action, by string)
 	Completed(index int, a *plan.Action, err error)
 	Held(o *record.Observation, why string)
+	Info(text string)
 }
 
 // Config sets up a Coordinator.
@@ -42,14 +44,17 @@ type Config struct {
 	Plan    *plan.Plan // validated against its suite
 	Monitor *monitor.Monitor
 	Tools   actions.Tools // Pauses is filled in by New
-	// Controllers are the identities under test that are instrumented.
-	Controllers []string
+	// Controllers are those under test.
+	Controllers []record.Controller
 	// Resolve completes a resource key with what the cluster knows of its type.
 	Resolve func(plan.ResourceKey) wire.Rule
 	// Lookup reads an object's present state, as JSON, or nil where it does not exist. It is asked for the state before a
 	// controller's write while that write waits.
-	Lookup   func(ctx context.Context, o *wire.Observation) ([]byte, error)
-	Hold     time.Duration // longest hold of one observation
+	Lookup func(ctx context.Context, o *wire.Observation) ([]byte, error)
+	Hold   time.Duration // longest hold of one observation
+	// Watchdog is how long nothing may happen, while something is held or paused, until it is told who waits for whom. Zero: 10s, or half of
+	// Hold where that is shorter.
+	Watchdog time.Duration
 	Recorder Recorder
 	Watcher  Watcher
 	Logger   *slog.Logger
@@ -76,11 +81,13 @@ type Coordinator struct {
 	switching map[int]chan struct{} // pauses that are being put into force, by action
 	before    map[call][]byte       // states before writes
 	leases    map[string]map[string]bool
+	own       map[string][]wire.Rule // what the plan itself has processes report, by identity
 	fires     map[int]*record.Action
 	connected map[string]int // live sessions by identity
 	total     map[string]int // sessions ever, by identity
 	wake      []chan struct{}
 	last      time.Time // of the newest event of the plan
+	told      string    // who waits for whom, as it was last told, without times
 	done      []int     // completed actions, in order
 	err       error
 
@@ -107,12 +114,15 @@ type completion struct {
 
 // New prepares a coordinator; Run starts it.
 func New(config Config) (*Coordinator, error) {
-	machine, err := NewMachine(config.Plan)
+	machine, err := NewMachine(config.Plan, config.Controllers)
 	if err != nil {
 		return nil, err
 	}
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	if config.Watchdog == 0 {
+		config.Watchdog = min(10*time.Second, config.Hold/2)
 	}
 	c := &Coordinator{
 		config:    config,
@@ -149,11 +159,15 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	defer c.running.Wait()
 	defer close(c.stopped)
 	c.push(ctx)
+	watchdog := time.NewTimer(c.config.Watchdog)
+	defer watchdog.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			c.finish()
 			return c.err
+		case now := <-watchdog.C:
+			watchdog.Reset(c.watch(now))
 		case e := <-c.config.Monitor.Events():
 			c.monitored(ctx, e)
 		case a := <-c.enriched:
@@ -168,6 +182,24 @@ func (c *Coordinator) Run(ctx context.Context) error {
 			f(ctx)
 		}
 	}
+}
+
+// watch tells who waits for whom if nothing has happened for long enough, once for each state of things. It returns when to look again.
+func (c *Coordinator) watch(now time.Time) time.Duration {
+	if quiet := now.Sub(c.last); c.began && quiet < c.config.Watchdog {
+		return c.config.Watchdog - quiet
+	}
+	if state := c.stuck(time.Time{}); c.began && state != "" && state != c.told {
+		c.told = state
+		text := c.stuck(now)
+		c.config.Logger.Info("waiting", "chain", text)
+		c.config.Watcher.Info("waiting: " + text)
+	}
+	return c.config.Watchdog
+}
+
+func (c *Coordinator) stuck(now time.Time) string {
+	return c.machine.Stuck(now, func(identity string) bool { return c.connected[identity] > 0 })
 }
 
 // errStopped is what a coordinator says whose Run has ended.
@@ -245,8 +277,11 @@ type Status struct {
 	Fired, Completed, Total int
 	Waiting                 []string  // see Machine.Waiting
 	OnItsWay                bool      // see Machine.WaitsForTimer
-	LastEvent               time.Time // of the plan's newest event
+	LastEvent               time.Time // of the newest event that the plan looks at
 	Findings                []record.Finding
+	StaleReads              []record.StaleRead
+	NoneStale               []string // see Machine.NoneStale
+	Stuck                   string   // see Machine.Stuck
 }
 
 // Status tells how far the plan has come.
@@ -256,7 +291,8 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 		s = Status{
 			Fired: c.machine.Fired(), Completed: len(c.done), Total: len(c.config.Plan.Actions),
 			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer(), LastEvent: c.last,
-			Findings: append([]record.Finding(nil), c.findings...),
+			Findings:   append([]record.Finding(nil), c.findings...),
+			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(), Stuck: c.stuck(time.Now()),
 		}
 	})
 	return s, err
@@ -334,12 +370,24 @@ func (c *Coordinator) Switch(ctx context.Context, action int) error {
 
 // push tells the processes what to report.
 func (c *Coordinator) push(ctx context.Context) {
-	rules := c.machine.Rules(c.config.Resolve)
-	for _, name := range c.config.Controllers {
-		// Leases are noted so that those of a killed controller can be taken away.
-		rules[name] = append(rules[name], leaseRule)
+	c.own = c.machine.Rules(c.config.Resolve)
+	rules := c.machine.SideRules(c.config.Resolve)
+	for _, controller := range c.config.Controllers {
+		if controller.Hooks {
+			// Leases are noted so that those of a killed controller can be taken away.
+			rules[controller.Name] = append(rules[controller.Name], leaseRule)
+		}
+	}
+	for name, list := range c.own {
+		// The plan's come first: a hook completes what it does not know of an object's type by the first rule that knows.
+		rules[name] = slices.Concat(list, rules[name])
 	}
 	c.config.Monitor.SetRules(ctx, rules)
+}
+
+// aside reports whether the plan itself does not ask for the observation.
+func (c *Coordinator) aside(s *monitor.Session, o *wire.Observation) bool {
+	return !slices.ContainsFunc(c.own[s.Identity], func(r wire.Rule) bool { return takes(r, o) })
 }
 
 var leaseRule = wire.Rule{
@@ -369,10 +417,10 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 			c.leases[e.Session.Identity] = map[string]bool{}
 		}
 		c.leases[e.Session.Identity][e.Observation.Namespace+"/"+e.Observation.Name] = true
-		// Whether the plan looks at leases too is not known here, so it goes on like any other.
+		// The plan may look at leases too, so it goes on like any other.
 		c.arrived(ctx, arrival{event: e})
 	case c.began && e.Observation.Point == wire.ControllerWrite && e.Observation.Phase == wire.Before && e.Observation.Name != "" &&
-		e.Observation.Operation != wire.Create:
+		e.Observation.Operation != wire.Create && !c.aside(e.Session, e.Observation):
 		// The lookup does not hold up other observations: until it is done, this one has not arrived.
 		c.running.Go(func() {
 			old, err := c.config.Lookup(ctx, e.Observation)
@@ -419,6 +467,7 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 		}
 	}
 	r := recordObservation(a.event.Session, o)
+	r.Aside = c.aside(a.event.Session, o)
 	seq := c.seq + 1
 	c.holds[seq] = &held{event: a.event, by: a.event.Session.Identity, timer: time.AfterFunc(c.config.Hold, func() {
 		select {
@@ -452,7 +501,8 @@ func (c *Coordinator) step(ctx context.Context, e record.Event) {
 	c.seq++
 	e.Seq = c.seq
 	e.Time = time.Now()
-	if e.SessionEnd == nil { // a controller that crashes over and over brings no plan forward
+	// A controller that crashes over and over brings no plan forward, nor does what the plan does not look at.
+	if e.SessionEnd == nil && (e.Observation == nil || !e.Observation.Aside) {
 		c.last = e.Time
 	}
 	if err := c.config.Recorder.Event(e); err != nil && c.err == nil {
@@ -484,6 +534,8 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect) {
 			if h := c.holds[effect.Seq]; h != nil {
 				c.config.Watcher.Held(recordObservation(h.event.Session, h.event.Observation), effect.Why)
 			}
+		case Stale:
+			c.config.Watcher.Info("stale read: " + effect.Read.String())
 		case Pausing:
 			// Synchronous, in the owner's goroutine: nothing is judged between the decision and its coming into force.
 			c.push(ctx)
@@ -512,6 +564,9 @@ func (c *Coordinator) fire(ctx context.Context, f Fire) {
 	c.running.Go(func() {
 		err := sleep(ctx, a.WaitBefore)
 		began := time.Now()
+		if err == nil && !switches(a) {
+			err = c.do(ctx, func(ctx context.Context) { c.step(ctx, record.Event{Began: &f.Action}) })
+		}
 		if err == nil {
 			err = c.actions[f.Action].Do(ctx)
 		}
@@ -523,6 +578,15 @@ func (c *Coordinator) fire(ctx context.Context, f Fire) {
 		case <-ctx.Done():
 		}
 	})
+}
+
+// switches reports whether the action begins with Switch.
+func switches(a *plan.Action) bool {
+	switch a.Type {
+	case plan.PauseController, plan.PauseAPIServer, plan.ResumeController, plan.ResumeAPIServer:
+		return true
+	}
+	return false
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -565,10 +629,14 @@ func (c *Coordinator) expire(ctx context.Context, seq int) {
 		return
 	}
 	o := recordObservation(h.event.Session, h.event.Observation)
+	stuck := c.stuck(time.Now())
+	if stuck != "" {
+		stuck += "\n"
+	}
 	c.findings = append(c.findings, record.Finding{
 		Oracle: record.OracleHold, Subject: h.by, Time: time.Now(),
 		Title: fmt.Sprintf("%s was held for %s and then let go: %s", h.by, c.config.Hold, describe(o)),
-		Detail: "A pause outlasted the suite's timeouts.hold, or an action did not complete. From here on the run is not what " +
+		Detail: stuck + "A pause outlasted the suite's timeouts.hold, or an action did not complete. From here on the run is not what " +
 			"the plan describes.",
 	})
 	c.step(ctx, record.Event{Expired: &seq})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -62,6 +63,7 @@ func (j *journal) Action(a record.Action) error {
 func (j *journal) Fired(int, *plan.Action, string)         {}
 func (j *journal) Completed(int, *plan.Action, error)      {}
 func (j *journal) Held(*record.Observation, string)        {}
+func (j *journal) Info(text string)                        { j.add("info %s", text) }
 func (j *journal) Kill(_ context.Context, c string) error  { j.add("kill %s", c); return j.fail }
 func (j *journal) Start(_ context.Context, c string) error { j.add("start %s", c); return nil }
 func (j *journal) Route(_ context.Context, c, s string) error {
@@ -87,7 +89,7 @@ func newRig(t testing.TB, p *plan.Plan, hold time.Duration) *rig {
 	}
 	j := &journal{}
 	c, err := New(Config{
-		Plan: p, Monitor: m, Tools: actions.Tools{Controllers: j}, Controllers: []string{"db"},
+		Plan: p, Monitor: m, Tools: actions.Tools{Controllers: j}, Controllers: []record.Controller{{Name: "db", Hooks: true, APIServer: "apiserver-1"}},
 		Resolve: func(k plan.ResourceKey) wire.Rule {
 			return wire.Rule{Kind: k.Type, Namespace: k.Namespace, Name: k.Name}
 		},
@@ -180,7 +182,7 @@ func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	fires, err := Replay(p, r.journal.events)
+	fires, _, err := Replay(p, nil, r.journal.events)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +198,7 @@ func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 	if err := json.Unmarshal(data, &back); err != nil {
 		t.Fatal(err)
 	}
-	if fires, err = Replay(p, back); err != nil || CompareReplay(fires, r.journal.actions) != nil {
+	if fires, _, err = Replay(p, nil, back); err != nil || CompareReplay(fires, r.journal.actions) != nil {
 		t.Errorf("replay of the written record: %v, %v", fires, err)
 	}
 }
@@ -254,6 +256,81 @@ func TestHoldEndsAtItsDeadlineWithAFinding(t *testing.T) {
 	}
 	if len(s.Findings) != 1 || s.Findings[0].Oracle != record.OracleHold || !strings.Contains(s.Findings[0].Title, "held for 100ms") {
 		t.Errorf("findings %+v", s.Findings)
+	}
+}
+
+func TestWatchdogTellsOnceWhoWaitsForWhom(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{
+		{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")},
+		{Type: plan.ResumeAPIServer, Target: "apiserver-1", Trigger: trigger(t, "a", "a")},
+	}}
+	r := newRig(t, p, 2*time.Second) // the watchdog is half of that
+	if err := r.Begin(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	x := pod("x")
+	x.Phase = wire.Before
+	r.observe(t, x)
+	const chain = "apiserver-1's intake of the creation of pod/default/x has been held for N by action 1 (pauseAPIServer apiserver-1), which action 2 " +
+		"(resumeAPIServer apiserver-1) ends when: onObjectCreation of pod/default/a, afterAPIServerRecv at apiserver-1; a deadlock: apiserver-1 waits for itself"
+	timeless := func(text string) string { return regexp.MustCompile(`for \d+s by`).ReplaceAllString(text, "for N by") }
+	if got := timeless(strings.Join(r.list(), "\n")); got != "info waiting: "+chain {
+		t.Errorf("told %q", got)
+	}
+	s, err := r.Status(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Findings) != 1 || !strings.HasPrefix(timeless(s.Findings[0].Detail), chain+"\nA pause outlasted") {
+		t.Errorf("findings %+v", s.Findings)
+	}
+	if !strings.HasPrefix(s.Stuck, "action 1 (pauseAPIServer apiserver-1) has nothing to hold yet") {
+		t.Errorf("at the end: %s", s.Stuck)
+	}
+}
+
+// What only a side rule asks for does not bring the plan forward, and is not enriched.
+func TestObservationsBesideThePlan(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", PauseScope: "pod/default/x", Trigger: trigger(t, "a", "a")}}}
+	r := newRig(t, p, time.Minute)
+	api := r.process
+	db := r.connect(t, "db")
+	if err := r.Begin(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	before, err := r.Status(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.process = db
+	received := pod("x")
+	received.Point = wire.ControllerRecv
+	r.observe(t, received)
+	lease := wire.Observation{
+		Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: "lease", Resource: "leases",
+		Group: "coordination.k8s.io", GroupKnown: true, Namespace: "default", Name: "db",
+	}
+	r.observe(t, lease)
+	after, err := r.Status(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !after.LastEvent.Equal(before.LastEvent) {
+		t.Error("they count as progress")
+	}
+	r.process = api
+	r.observe(t, pod("a"))
+	var aside []bool
+	for _, e := range r.journal.events {
+		if e.Observation != nil {
+			aside = append(aside, e.Observation.Aside)
+		}
+	}
+	if !slices.Equal(aside, []bool{true, true, false}) {
+		t.Errorf("aside: %v", aside)
+	}
+	if s, err := r.Status(context.Background()); err != nil || s.Completed != 1 || !s.LastEvent.After(before.LastEvent) {
+		t.Errorf("status %+v, %v", s, err)
 	}
 }
 

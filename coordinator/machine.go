@@ -1,9 +1,11 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/trommel-dev/trommel/expr"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -29,6 +31,11 @@ type Machine struct {
 	pending  []int           // pauses that wait for reads to end, by action
 	finished []bool          // by action: completed
 	ended    bool
+
+	controllers []record.Controller
+	stale       *staleness
+	reconciles  map[call]*reconcile // under way, of the controllers that the plan pauses
+	since       []time.Time         // by action: when it fired
 }
 
 // watch is what one standing of a name in a trigger waits for.
@@ -57,6 +64,7 @@ type heldObservation struct {
 	action  int // held until this action completes; -1: none
 	pause   int // held by the pause of this action; -1: none
 	origin  *record.Observation
+	since   time.Time
 }
 
 // miss is the nearest miss of a node of the awaited trigger.
@@ -85,6 +93,8 @@ type (
 	// Pausing tells that the pauses have changed, so that processes must be told what to report before the action
 	// goes on with its completion.
 	Pausing struct{ Action int }
+	// Stale tells that a controller was shown the past, for the first time.
+	Stale struct{ Read record.StaleRead }
 )
 
 func (StartTimer) effect() {}
@@ -92,10 +102,14 @@ func (Fire) effect()       {}
 func (Release) effect()    {}
 func (Hold) effect()       {}
 func (Pausing) effect()    {}
+func (Stale) effect()      {}
 
-// NewMachine prepares a validated plan. It returns an error where a condition does not compile.
-func NewMachine(p *plan.Plan) (*Machine, error) {
-	m := &Machine{plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions))}
+// NewMachine prepares a validated plan for the controllers under test. It returns an error where a condition does not compile.
+func NewMachine(p *plan.Plan, controllers []record.Controller) (*Machine, error) {
+	m := &Machine{
+		plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions)),
+		controllers: controllers, stale: newStaleness(p, controllers), reconciles: map[call]*reconcile{}, since: make([]time.Time, len(p.Actions)),
+	}
 	for i := range p.Actions {
 		a := &p.Actions[i]
 		byName := map[string]watch{}
@@ -162,9 +176,29 @@ func (m *Machine) WaitsForTimer() bool {
 
 // Step judges one event. The event's Seq identifies its observation in later effects.
 func (m *Machine) Step(e record.Event) []Effect {
+	m.trackReconcile(e)
+	effects := m.judge(e)
+	for _, effect := range effects {
+		if f, ok := effect.(Fire); ok {
+			m.since[f.Action] = e.Time
+		}
+	}
+	if read := m.stale.step(e, m.held); read != nil {
+		effects = append(effects, Stale{Read: *read})
+	}
+	return effects
+}
+
+// StaleReads lists the first read of each controller that showed it the past.
+func (m *Machine) StaleReads() []record.StaleRead { return slices.Clone(m.stale.reads) }
+
+// NoneStale says why no controller was shown the past, one line each cause; nil where one was or where the plan pauses no API server.
+func (m *Machine) NoneStale() []string { return m.stale.none() }
+
+func (m *Machine) judge(e record.Event) []Effect {
 	switch {
 	case e.Observation != nil:
-		return m.observe(e.Seq, e.Observation)
+		return m.observe(e)
 	case e.Timeout != nil:
 		if m.ended || e.Timeout.Action != m.next || m.trigger == nil {
 			return nil // a timer of a trigger that was satisfied another way
@@ -231,11 +265,12 @@ func (m *Machine) satisfy(seq int, nodes []int) []Effect {
 	return append(effects, m.enable(seq)...)
 }
 
-func (m *Machine) observe(seq int, o *record.Observation) []Effect {
+func (m *Machine) observe(e record.Event) []Effect {
+	seq, o := e.Seq, e.Observation
 	m.trackRead(o)
 	var effects []Effect
 	heldBy := -1
-	if m.trigger != nil && !m.ended {
+	if m.trigger != nil && !m.ended && !o.Aside {
 		var hits []int
 		for _, n := range m.trigger.Enabled() {
 			if m.matches(n, o) {
@@ -253,7 +288,7 @@ func (m *Machine) observe(seq int, o *record.Observation) []Effect {
 			}
 		}
 	}
-	h := heldObservation{seq: seq, session: o.Session, action: heldBy, pause: m.pausedBy(o), origin: o}
+	h := heldObservation{seq: seq, session: o.Session, action: heldBy, pause: m.pausedBy(o), origin: o, since: e.Time}
 	if m.ended || (h.action < 0 && h.pause < 0) {
 		effects = append(effects, Release{Seq: seq})
 	} else {
@@ -431,10 +466,7 @@ func (m *Machine) resume(i int) []Effect {
 	want := pauseOf(i, a)
 	var kept []pause
 	for _, p := range m.pauses {
-		same := p.by == want.by &&
-			(a.PauseAt == "" || (p.point == want.point && p.phase == want.phase)) &&
-			(want.scope == nil || (p.scope != nil && *p.scope == *want.scope))
-		if !same {
+		if !resumes(want, a, p) {
 			kept = append(kept, p)
 		}
 	}
@@ -444,6 +476,13 @@ func (m *Machine) resume(i int) []Effect {
 		return []Effect{Pausing{Action: i}}
 	}
 	return append(m.repause(), Pausing{Action: i})
+}
+
+// resumes reports whether a resume, with what it names, ends a pause.
+func resumes(want pause, a *plan.Action, p pause) bool {
+	return p.by == want.by &&
+		(a.PauseAt == "" || (p.point == want.point && p.phase == want.phase)) &&
+		(want.scope == nil || (p.scope != nil && *p.scope == *want.scope))
 }
 
 // repause judges what is held against the pauses that are left.
@@ -469,7 +508,7 @@ func (m *Machine) repause() []Effect {
 
 func (m *Machine) pausedBy(o *record.Observation) int {
 	for _, p := range m.pauses {
-		if p.by != o.By || p.point != o.Point || p.phase != o.Phase {
+		if p.by != o.By || p.point != o.Point || p.phase != o.Phase || p.scope == nil && isElection(o) {
 			continue
 		}
 		if p.scope == nil || p.scope.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, o.Name) || scopeCovers(p.scope, o) {
@@ -477,6 +516,13 @@ func (m *Machine) pausedBy(o *record.Observation) int {
 		}
 	}
 	return -1
+}
+
+// isElection reports whether a call belongs to a leader election: a lease that is read or written outside of any reconcile. A pause of
+// everything does not mean it, as the controller would lose its leadership by that, and end.
+func isElection(o *record.Observation) bool {
+	return (o.Point == wire.ControllerRead || o.Point == wire.ControllerWrite) && o.ReconcileID == "" &&
+		o.Group == "coordination.k8s.io" && (o.Resource == "leases" || o.Kind == "lease")
 }
 
 // scopeCovers says whether a list or a collection, which names no object, can hold one of the scope.
@@ -545,7 +591,7 @@ func (m *Machine) end() []Effect {
 	return effects
 }
 
-// Rules is what the processes have to report now, by identity: everything that the plan's triggers name, from the start on, so
+// Rules is what the plan itself has the processes report now, by identity: everything that its triggers name, from the start on, so
 // that enabling a trigger needs no round trip and near misses are known; reads, where a pause has to wait for them; and what
 // is paused at present. resolve completes a key's type (plural, group) as the cluster knows it.
 func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]wire.Rule {
@@ -585,9 +631,8 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 			rule = resolve(*p.scope)
 			if p.point == wire.ControllerRead || p.point == wire.ControllerWrite {
 				// Lists and collections name no object.
-				all := rule
-				all.Point, all.Phase, all.Name = p.point, p.phase, ""
-				all.Operations = []wire.Operation{wire.List, wire.DeleteCollection}
+				all := collections(rule)
+				all.Point, all.Phase = p.point, p.phase
 				add(p.by, all)
 			}
 		}
@@ -598,4 +643,84 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 		sort.SliceStable(list, func(i, j int) bool { return list[i].Point < list[j].Point })
 	}
 	return rules
+}
+
+// collections is the rule for lists and collections that may hold an object of the rule. They name no object, and may span all namespaces.
+func collections(r wire.Rule) wire.Rule {
+	r.Namespace, r.Name = "", ""
+	r.Operations = []wire.Operation{wire.List, wire.DeleteCollection}
+	return r
+}
+
+// SideRules is what the processes have to report beside that, by identity: what controllers are shown of the objects that the plan keeps
+// from an API server, for Stale; what controllers that the plan pauses are about, for Stuck. What a controller takes in and what it
+// reconciles is wanted from the start on, what it reads and writes while the pause is in force.
+func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string][]wire.Rule {
+	rules := map[string][]wire.Rule{}
+	if m.ended {
+		return rules
+	}
+	for i := range m.plan.Actions {
+		a := &m.plan.Actions[i]
+		inForce := slices.ContainsFunc(m.pauses, func(p pause) bool { return p.action == i })
+		if a.Type == plan.PauseController {
+			points := []wire.Rule{{Point: wire.Reconcile, Phase: wire.Before}, {Point: wire.Reconcile, Phase: wire.After}}
+			if inForce {
+				points = append(points, wire.Rule{Point: wire.ControllerRead, Phase: wire.Before}, wire.Rule{Point: wire.ControllerWrite, Phase: wire.Before})
+			}
+			for _, rule := range points {
+				rule.AnyGroup = true
+				if !slices.ContainsFunc(rules[a.Target], func(r wire.Rule) bool { return r.Point == rule.Point && r.Phase == rule.Phase }) {
+					rules[a.Target] = append(rules[a.Target], rule)
+				}
+			}
+			continue
+		}
+		if a.Type != plan.PauseAPIServer {
+			continue
+		}
+		rule := wire.Rule{AnyGroup: true}
+		scope := pauseOf(i, a).scope
+		if scope != nil {
+			rule = resolve(*scope)
+		}
+		rule.Phase = wire.After
+		for _, c := range m.controllers {
+			if !c.Hooks {
+				continue
+			}
+			received := rule
+			received.Point = wire.ControllerRecv
+			rules[c.Name] = append(rules[c.Name], received)
+			if !inForce {
+				continue
+			}
+			read := rule
+			read.Point = wire.ControllerRead
+			rules[c.Name] = append(rules[c.Name], read)
+			if scope != nil {
+				rules[c.Name] = append(rules[c.Name], collections(read))
+			}
+		}
+	}
+	return rules
+}
+
+// takes reports whether a rule selects the observation, as a hook judges it.
+func takes(r wire.Rule, o *wire.Observation) bool {
+	switch {
+	case r.Point != o.Point || r.Phase != o.Phase || r.Call != "" && r.Call != o.CallName:
+		return false
+	case r.Resource != "" && o.Resource != "":
+		if r.Resource != o.Resource {
+			return false
+		}
+	case (r.Kind != "" || r.Resource != "") && r.Kind != o.Kind:
+		return false
+	}
+	if (r.Kind != "" || r.Resource != "") && !r.AnyGroup && o.GroupKnown && r.Group != o.Group {
+		return false
+	}
+	all := plan.ResourceKey{Namespace: cmp.Or(r.Namespace, "*"), Name: cmp.Or(r.Name, "*")}
+	return all.Matches("", "", false, o.Namespace, o.Name) && (len(r.Operations) == 0 || slices.Contains(r.Operations, o.Operation))
 }

@@ -77,6 +77,28 @@ func read(name string, phase wire.Phase, call uint64) record.Event {
 	}}
 }
 
+func pauseWrites(tr plan.Trigger, scope string) plan.Action {
+	return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerWrite, PauseScope: scope, Trigger: tr}
+}
+
+func lease(name string, op wire.Operation, reconcile string) record.Event {
+	return record.Event{Observation: &record.Observation{
+		By: "db", Session: 2, Call: 9, Point: wire.ControllerWrite, Phase: wire.Before, Op: op, ReconcileID: reconcile,
+		Group: "coordination.k8s.io", GroupKnown: true, Resource: "leases", Kind: "lease", Namespace: "default", Name: name,
+	}}
+}
+
+func leaseRead(name string) record.Event {
+	e := lease(name, wire.Get, "")
+	e.Observation.Point, e.Observation.Live = wire.ControllerRead, true
+	return e
+}
+
+func inGroup(e record.Event, group string) record.Event {
+	e.Observation.Group = group
+	return e
+}
+
 func timeout(action, node int) record.Event {
 	return record.Event{Timeout: &record.Timeout{Action: action, Node: node}}
 }
@@ -258,9 +280,38 @@ func TestMachine(t *testing.T) {
 			want: []string{"fire 0, hold 1", "pausing 0", "release 1", "hold 4", "release 5"},
 			done: true,
 		},
+		{
+			name:    "a pause of everything leaves the leader election alone, and no other lease",
+			actions: []plan.Action{pauseWrites(none(), "*")},
+			start:   "fire 0",
+			events: []record.Event{
+				began(0), completed(0), lease("db", wire.Update, ""), lease("db", wire.Update, "a reconcile's"),
+				inGroup(lease("db", wire.Update, ""), "example.com"), {End: true},
+			},
+			want: []string{"pausing 0", "", "release 3", "hold 4", "hold 5", "release 4, release 5"},
+			done: true,
+		},
+		{
+			name:    "a pause of reads leaves the leader election alone too",
+			actions: []plan.Action{pauseReads(none(), "", false)},
+			start:   "fire 0",
+			events:  []record.Event{began(0), completed(0), leaseRead("db"), read("x", wire.Before, 1)},
+			want:    []string{"pausing 0", "", "release 3", "hold 4"},
+			done:    true,
+		},
+		{
+			name:    "a pause that names leases holds them",
+			actions: []plan.Action{pauseWrites(none(), "lease/default/d*"), pauseReads(none(), "lease/*/*", false)},
+			start:   "fire 0",
+			events: []record.Event{
+				began(0), completed(0), began(1), completed(1), lease("db", wire.Update, ""), lease("web", wire.Update, ""), leaseRead("web"), {End: true},
+			},
+			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "release 6", "hold 7", "release 5, release 7"},
+			done: true,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m, err := NewMachine(&plan.Plan{Actions: test.actions})
+			m, err := NewMachine(&plan.Plan{Actions: test.actions}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -298,7 +349,7 @@ func TestWaitingNamesTheNearestMiss(t *testing.T) {
 		},
 		Observe: plan.ObservationPoint{Timing: plan.AfterAPIServerRecv, ObserveBy: "apiserver-1"},
 	}}}
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(update)}})
+	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(update)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Replay walks recorded events through a new state machine and returns what it fired, in order.
-func Replay(p *plan.Plan, events []record.Event) ([]Fire, error) {
-	m, err := NewMachine(p)
+// Replay walks recorded events through a new state machine and returns what it fired, in order, and the machine at the end.
+func Replay(p *plan.Plan, controllers []record.Controller, events []record.Event) ([]Fire, *Machine, error) {
+	m, err := NewMachine(p, controllers)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var fires []Fire
 	take := func(effects []Effect) {
@@ -24,11 +24,11 @@ func Replay(p *plan.Plan, events []record.Event) ([]Fire, error) {
 	take(m.Start())
 	for i, e := range events {
 		if e.Seq != i+1 {
-			return nil, fmt.Errorf("event %d of the record has the number %d: events are missing", i+1, e.Seq)
+			return nil, nil, fmt.Errorf("event %d of the record has the number %d: events are missing", i+1, e.Seq)
 		}
 		take(m.Step(e))
 	}
-	return fires, nil
+	return fires, m, nil
 }
 
 // CompareReplay reports the first difference between what a replay fired and what the run did. An action that was fired but

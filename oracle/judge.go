@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/trommel-dev/trommel/record"
 )
@@ -34,4 +35,14 @@ func first(titles []string) string {
 		return titles[0]
 	}
 	return fmt.Sprintf("%s (and %d more)", titles[0], len(titles)-1)
+}
+
+// NoneStale is the finding of a run that could not show what its plan is about: an API server was paused, and no controller was shown
+// anything stale. The causes are not empty.
+func NoneStale(causes []string) record.Finding {
+	f := record.Finding{Oracle: record.OracleStaleness, Title: "no controller was shown stale state: " + causes[0]}
+	if len(causes) > 1 {
+		f.Detail = strings.Join(causes[1:], "\n")
+	}
+	return f
 }

@@ -4,6 +4,8 @@ package record
 
 import (
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -48,6 +50,71 @@ type Meta struct {
 	WorkloadStart time.Time `json:"workloadStart"`
 	WorkloadEnd   time.Time `json:"workloadEnd"`
 	Phases        []Phase   `json:"phases"` // build, cluster, manifests, controllers, workload, oracles, teardown
+
+	Controllers []Controller `json:"controllers,omitempty"`
+	StaleReads  []StaleRead  `json:"staleReads,omitempty"` // the first of each controller
+}
+
+// Controller is a controller under test as it was run.
+type Controller struct {
+	Name              string `json:"name"`
+	Hooks             bool   `json:"hooks"`     // it was built with hooks
+	APIServer         string `json:"apiServer"` // where its connections led at first
+	ClientGo          string `json:"clientGo,omitempty"`
+	ControllerRuntime string `json:"controllerRuntime,omitempty"`
+	// WatchList: its caches are filled with a streaming list, as far as its version, environment and arguments tell.
+	WatchList       bool `json:"watchList"`
+	FeatureGateArgs bool `json:"featureGateArgs,omitempty"` // it takes client-go's features as arguments, not from the environment
+}
+
+// WatchListSwitch is how the suite turns the controller's streaming list off.
+func (c Controller) WatchListSwitch() string {
+	if c.FeatureGateArgs {
+		return "--feature-gates=WatchListClient=false in its args"
+	}
+	return "`watchList: false` for this controller"
+}
+
+// StaleRead is a state that a controller was shown by a paused API server while that held back a newer one.
+type StaleRead struct {
+	Controller  string         `json:"controller"`
+	APIServer   string         `json:"apiServer"`
+	Event       int            `json:"event"` // Seq of the observation
+	Time        time.Time      `json:"time"`
+	Received    bool           `json:"received"` // by an informer; otherwise it was read
+	Op          wire.Operation `json:"op"`
+	Live        bool           `json:"live,omitempty"`
+	Object      string         `json:"object"`            // type/namespace/name
+	Version     uint64         `json:"version,omitempty"` // resource version; 0: the object was not there
+	HeldEvent   int            `json:"heldEvent"`         // Seq of what was held back
+	HeldOp      wire.Operation `json:"heldOp"`
+	HeldVersion uint64         `json:"heldVersion"`
+}
+
+// String says it in one line.
+func (s StaleRead) String() string {
+	did, at := "read", "at version "+strconv.FormatUint(s.Version, 10)
+	switch {
+	case s.Received:
+		did = "received"
+	case s.Op == wire.List:
+		did = "listed"
+	}
+	if s.Version == 0 {
+		at = "as not there"
+	}
+	return fmt.Sprintf("%s %s %s %s, while %s held back its %s at version %d", s.Controller, did, s.Object, at, s.APIServer, Noun(s.HeldOp), s.HeldVersion)
+}
+
+// Noun names an operation: the creation, the update, the deletion of an object.
+func Noun(op wire.Operation) string {
+	switch op {
+	case wire.Create:
+		return "creation"
+	case wire.Delete:
+		return "deletion"
+	}
+	return string(op)
 }
 
 // Phase is a timed part of a run.
@@ -101,6 +168,8 @@ type Observation struct {
 	CallName       string          `json:"callName,omitempty"`
 	Error          string          `json:"error,omitempty"`
 	Code           int             `json:"code,omitempty"`
+	// Aside: neither a trigger nor a pause of the plan asks for it. It satisfies nothing.
+	Aside bool `json:"aside,omitempty"`
 }
 
 // Timeout is a timer of an enabled onTimeout trigger that went off.
@@ -165,12 +234,13 @@ const (
 	OracleInvariantError = "invariant error" // an invariant that could not be evaluated even once
 	OracleLeadership     = "leadership"      // a controller that lost its leader election and therefore ended
 	OracleHistory        = "history"         // states that the recorder missed
+	OracleStaleness      = "staleness"       // a plan that pauses an API server, and no controller was shown anything stale
 )
 
 // IsBug reports whether the finding speaks of the controller, rather than of the run.
 func (f Finding) IsBug() bool {
 	switch f.Oracle {
-	case OracleAction, OracleHold, OracleInvariantError, OracleLeadership, OracleHistory:
+	case OracleAction, OracleHold, OracleInvariantError, OracleLeadership, OracleHistory, OracleStaleness:
 		return false
 	}
 	return true

@@ -192,6 +192,10 @@ func (t *timeline) observations() {
 	for _, a := range t.run.Actions {
 		fired[a.FiredBy] = true
 	}
+	stale := map[int]record.StaleRead{}
+	for _, s := range t.run.Meta.StaleReads {
+		stale[s.Event] = s
+	}
 	for _, e := range t.run.Events {
 		o := e.Observation
 		switch {
@@ -201,6 +205,10 @@ func (t *timeline) observations() {
 				class += " fired"
 			}
 			what := fmt.Sprintf("%s %s", describePoint(o), describeObject(o))
+			if s, ok := stale[e.Seq]; ok {
+				class += " stale"
+				what += "; stale read: " + s.String()
+			}
 			l := t.lane("process", o.By)
 			l.Marks = append(l.Marks, mark{t.at(e.Time), 0, class, t.offset(e.Time) + " " + what})
 			t.add(e.Time, class, o.By, fmt.Sprintf("event %d: %s", e.Seq, what), pretty(o.Object))

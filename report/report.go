@@ -44,6 +44,9 @@ func Text(w io.Writer, r *record.Run) error {
 			fmt.Fprintf(&b, "      %s\n", p.dim(indent(shorten(f.Detail, 20), "      ")))
 		}
 	}
+	for _, stale := range r.Meta.StaleReads {
+		fmt.Fprintf(&b, "  stale read: %s (%s)\n", stale, since(r, stale.Time))
+	}
 	if len(r.Actions) > 0 {
 		fmt.Fprintf(&b, "  actions carried out:\n")
 	}

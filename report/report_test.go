@@ -53,6 +53,10 @@ func runs() []*record.Run {
 			Plan: "stale-deletion", Verdict: record.Bug, Reason: "StatefulSet db was deleted although its Database is alive", Trommel: "v0.1.0", Kubernetes: "v1.36.3",
 			Started: start, Ended: at(20 * time.Second), WorkloadStart: at(5 * time.Second), WorkloadEnd: at(15 * time.Second),
 			Phases: []record.Phase{{Name: "cluster", Duration: 4 * time.Second}, {Name: "workload", Duration: 10 * time.Second}},
+			StaleReads: []record.StaleRead{{
+				Controller: "db", APIServer: "apiserver-3", Event: 4, Time: at(11 * time.Second), Received: true, Op: wire.Create,
+				Object: "database/default/db", Version: 100, HeldEvent: 1, HeldOp: wire.Delete, HeldVersion: 105,
+			}},
 		},
 		Events: []record.Event{
 			{Seq: 1, Time: at(7 * time.Second), Observation: &record.Observation{
@@ -60,7 +64,10 @@ func runs() []*record.Run {
 			}},
 			{Seq: 2, Time: at(8 * time.Second), Completed: &one},
 			{Seq: 3, Time: at(9 * time.Second), Timeout: &record.Timeout{Action: 1}},
-			{Seq: 4, Time: at(15 * time.Second), End: true},
+			{Seq: 4, Time: at(11 * time.Second), Observation: &record.Observation{
+				By: "db", Point: wire.ControllerRecv, Phase: wire.After, Op: wire.Create, Kind: "database", Namespace: "default", Name: "db", Aside: true,
+			}},
+			{Seq: 5, Time: at(15 * time.Second), End: true},
 		},
 		Actions: []record.Action{
 			{Index: 0, Type: "pauseAPIServer", Target: "apiserver-3", FiredBy: 1, Fired: at(7 * time.Second), Began: at(7 * time.Second), Done: at(7*time.Second + 1234*time.Microsecond)},

@@ -15,15 +15,20 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// startRecorder begins to record the history of what the suite and the plan look at.
-func (r *runner) startRecorder(ctx context.Context) (*oracle.Recorder, error) {
-	keys := append([]plan.ResourceKey(nil), r.Suite.History...)
-	keys = append(keys, r.keys()...)
+// watchedKeys lists what the suite wants recorded, and what its invariants are about.
+func (r *runner) watchedKeys() []plan.ResourceKey {
+	keys := slices.Clone(r.Suite.History)
 	for _, i := range r.Suite.Invariants {
 		if i.On != nil {
 			keys = append(keys, *i.On)
 		}
 	}
+	return keys
+}
+
+// startRecorder begins to record the history of what the suite and the plan look at.
+func (r *runner) startRecorder(ctx context.Context) (*oracle.Recorder, error) {
+	keys := append(r.watchedKeys(), r.keys()...)
 	// The whole of a type is recorded: invariants speak of what belongs to an object, and that has names of its own.
 	var types []plan.ResourceKey
 	for _, k := range keys {
@@ -69,9 +74,24 @@ func (r *runner) judgeProcesses(ctx context.Context) error {
 		processes = slices.DeleteFunc(processes, func(p cluster.Process) bool {
 			return !p.Running() && p.Ended.Before(r.meta.WorkloadStart)
 		})
-		r.add(oracle.Exits(processes)...)
+		for _, f := range oracle.Exits(processes) {
+			if f.Oracle == record.OracleLeadership && r.pausesLeases(c.Name) {
+				r.Console.Info(f.Title + ", as the plan paused its leases")
+				continue
+			}
+			r.add(f)
+		}
 	}
 	return nil
+}
+
+// pausesLeases reports whether the plan itself keeps the controller from its leases: then the loss of its leadership is what the plan
+// is about.
+func (r *runner) pausesLeases(controller string) bool {
+	return slices.ContainsFunc(r.Plan.Actions, func(a plan.Action) bool {
+		key, err := plan.ParseResourceKey(a.PauseScope)
+		return a.Type == plan.PauseController && a.Target == controller && err == nil && key.Type == "lease"
+	})
 }
 
 func oracleTail(p cluster.Process) string { return oracle.LogTail(p, 20) }

@@ -32,17 +32,6 @@ type Binary struct {
 	Manifest *wire.Manifest // nil: not instrumented
 }
 
-// instrumented lists the controllers that have hooks.
-func (r *runner) instrumented() []string {
-	var names []string
-	for i, c := range r.Suite.Controllers {
-		if r.Binaries[i].Manifest != nil {
-			names = append(names, c.Name)
-		}
-	}
-	return names
-}
-
 // checkServers refuses a plan that speaks of API servers which the cluster does not have: one that was there before may have fewer
 // than the suite says.
 func (r *runner) checkServers() error {
@@ -205,8 +194,8 @@ func (r *runner) waitForAPIServers(ctx context.Context) error {
 	return nil
 }
 
-// warmWatchCaches lists every type of the plan on every API server: the watch cache of a custom resource exists on a server only
-// after that server was asked for it, and without a cache there is nothing to be stale.
+// warmWatchCaches lists every type of the plan, and those that the suite looks at, on every API server: the watch cache of a custom
+// resource exists on a server only after that server was asked for it, and without a cache there is nothing to be stale.
 func (r *runner) warmWatchCaches(ctx context.Context) error {
 	types := map[schema.GroupVersionResource]bool{}
 	for _, key := range r.keys() {
@@ -215,6 +204,12 @@ func (r *runner) warmWatchCaches(ctx context.Context) error {
 			return err
 		}
 		types[t.Resource] = true
+	}
+	for _, key := range r.watchedKeys() {
+		// A pause of everything is meant for these too. What is not served is the recorder's to complain of.
+		if t, err := r.objects.Resolve(ctx, key); err == nil {
+			types[t.Resource] = true
+		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range r.cluster.APIServers() {

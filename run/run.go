@@ -34,7 +34,6 @@ const teardownTimeout = 30 * time.Second
 type Console interface {
 	coordinator.Watcher
 	Phase(name string)
-	Info(text string)
 	Finding(f record.Finding)
 }
 
@@ -234,8 +233,10 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.meta.Controllers = r.describeControllers(manifests)
+	r.warnOfWatchList()
 	r.coordinator, err = coordinator.New(coordinator.Config{
-		Plan: r.Plan, Monitor: r.monitor, Controllers: r.instrumented(),
+		Plan: r.Plan, Monitor: r.monitor, Controllers: r.meta.Controllers,
 		Tools: actions.Tools{
 			Controllers: &controllers{runner: r}, APIServers: &apiServers{runner: r}, Objects: &planWrites{runner: r},
 		},
@@ -388,7 +389,13 @@ func (r *runner) endPlan(ctx context.Context) error {
 }
 
 func (r *runner) conclude(s coordinator.Status, stuck string) {
-	r.meta.Verdict, r.meta.Reason = oracle.Judge(r.findings, s.Fired == s.Total && s.Completed == s.Total)
+	complete := s.Fired == s.Total && s.Completed == s.Total
+	r.meta.StaleReads = s.StaleReads
+	r.meta.Verdict, r.meta.Reason = oracle.Judge(r.findings, complete)
+	if r.meta.Verdict == record.Pass && len(s.NoneStale) > 0 {
+		r.add(oracle.NoneStale(s.NoneStale))
+		r.meta.Verdict, r.meta.Reason = oracle.Judge(r.findings, complete)
+	}
 	if r.meta.Verdict != record.Inconclusive || s.Completed == s.Total {
 		return
 	}
@@ -398,6 +405,9 @@ func (r *runner) conclude(s coordinator.Status, stuck string) {
 	}
 	for _, line := range s.Waiting {
 		r.meta.Reason += "\n" + line
+	}
+	if s.Stuck != "" {
+		r.meta.Reason += "\n" + s.Stuck
 	}
 }
 

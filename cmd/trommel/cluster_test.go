@@ -64,6 +64,7 @@ func TestCluster(t *testing.T) {
 			e.Setenv("HOME", os.Getenv("HOME"))
 			e.Setenv("CLUSTER", name)
 			e.Setenv("COPIER", copier)
+			e.Setenv("REREADER", filepath.Join(filepath.Dir(copier), "rereader"))
 			return os.MkdirAll(filepath.Join(e.WorkDir, "copier"), 0o755)
 		}
 		files, err := filepath.Glob(filepath.Join("testdata", "cluster", "*.txtar"))

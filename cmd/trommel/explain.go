@@ -17,11 +17,14 @@ func newExplainCommand(s streams) *cobra.Command {
 		Example: "  trommel explain -p plan.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			p, err := loadPlan(file, "")
+			p, suite, err := loadPlan(file, "")
 			if err != nil {
 				return err
 			}
 			fmt.Fprint(s.out, plan.Explain(p))
+			for _, line := range staleness(p, suite) {
+				fmt.Fprintln(s.out, line)
+			}
 			return nil
 		},
 	}

@@ -28,7 +28,7 @@ complete for Graphviz and Mermaid.`,
 }
 
 func graph(s streams, file, format string) error {
-	p, err := loadPlan(file, "")
+	p, _, err := loadPlan(file, "")
 	if err != nil {
 		return err
 	}

@@ -79,6 +79,15 @@ func TestValidate(t *testing.T) {
 		t.Errorf("mistakes: code %d, out %q, err %q, want %q", code, out, stderr, want)
 	}
 
+	stale := write(t, dir, "plans/stale.yaml", strings.Replace(smallPlan, "restartController", "pauseAPIServer\n    actionTarget: apiserver-2", 1))
+	const hooks = "db has no hooks: whether it is shown stale state is not known\n"
+	if code, out, stderr = command(t, newValidateCommand, stale); code != exitPass || out != stale+": plan, 1 action\n  "+hooks {
+		t.Errorf("plan about stale state: code %d, out %q, err %q", code, out, stderr)
+	}
+	if code, out, stderr = command(t, newExplainCommand, "-p", stale); code != exitPass || !strings.HasSuffix(out, "\n"+hooks) {
+		t.Errorf("explained: code %d, out %q, err %q", code, out, stderr)
+	}
+
 	// The suite's mistakes are told once, however many plans it has.
 	write(t, dir, "trommel.yaml", smallSuite+"cluster: {apiServers: 9}\n")
 	code, _, stderr = command(t, newValidateCommand, dir)

@@ -29,7 +29,7 @@ decides on with those that the run carried out. Exit code 1: they differ.`,
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			fires, err := coordinator.Replay(p, r.Events)
+			fires, _, err := coordinator.Replay(p, r.Meta.Controllers, r.Events)
 			if err != nil {
 				return &exitError{exitCannotRun, err}
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/run"
 )
 
 // validateOptions are the flags of `trommel validate`.
@@ -182,7 +183,25 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 	if err := checkResources(ctx, client, suite, p.CheckResources); err != nil {
 		return "", err
 	}
+	for _, line := range staleness(p, suite) {
+		what += "\n  " + line
+	}
 	return what, nil
+}
+
+// staleness says of a plan that pauses an API server which controllers it can show stale state.
+func staleness(p *plan.Plan, suite *plan.Suite) []string {
+	if suite == nil || !run.PausesAPIServer(p) {
+		return nil
+	}
+	if p.Variant != "" {
+		varied, err := suite.WithVariant(p.Variant)
+		if err != nil {
+			return nil // told by Validate
+		}
+		suite = varied
+	}
+	return run.Staleness(suite)
 }
 
 func count(n int, what string) string {
@@ -213,17 +232,17 @@ func checkResources(ctx context.Context, client *objects.Client, suite *plan.Sui
 }
 
 // loadPlan reads a plan for a command that only looks at it: the suite is asked for what it can complete, and not needed.
-func loadPlan(file, suiteFile string) (*plan.Plan, error) {
+func loadPlan(file, suiteFile string) (*plan.Plan, *plan.Suite, error) {
 	if file == "" {
-		return nil, &exitError{exitUsage, errors.New("no plan given: -p plan.yaml")}
+		return nil, nil, &exitError{exitUsage, errors.New("no plan given: -p plan.yaml")}
 	}
 	p, err := plan.Load(file)
 	if err != nil {
-		return nil, &exitError{exitUsage, err}
+		return nil, nil, &exitError{exitUsage, err}
 	}
 	if suiteFile == "" {
 		if suiteFile, err = plan.FindSuite(file); err != nil {
-			return p, nil
+			return p, nil, nil
 		}
 	}
 	suite, err := plan.LoadSuite(suiteFile)
@@ -231,7 +250,7 @@ func loadPlan(file, suiteFile string) (*plan.Plan, error) {
 		err = p.Validate(suite)
 	}
 	if err != nil {
-		return nil, &exitError{exitUsage, err}
+		return nil, nil, &exitError{exitUsage, err}
 	}
-	return p, nil
+	return p, suite, nil
 }

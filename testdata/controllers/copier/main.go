@@ -4,12 +4,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,11 +22,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/workqueue"
 )
 
 func main() {
 	exit := flag.Bool("exit", false, "exit with code 3 at once")
+	elect := flag.Bool("leader-elect", false, "lead by a lease of 7 s, default/copier")
 	kubeconfig := flag.String("kubeconfig", "", "file to read the cluster's configuration from instead of the pod's service account")
 	panicOn := flag.String("panic-on", "", "panic when a ConfigMap of this name is to be copied")
 	flag.Parse()
@@ -34,13 +39,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *kubeconfig, *panicOn); err != nil {
+	if err := start(ctx, *kubeconfig, *panicOn, *elect); err != nil {
 		fmt.Fprintln(os.Stderr, "copier:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kubeconfig, panicOn string) error {
+func start(ctx context.Context, kubeconfig, panicOn string, elect bool) error {
 	config, err := restConfig(kubeconfig)
 	if err != nil {
 		return err
@@ -49,6 +54,38 @@ func run(ctx context.Context, kubeconfig, panicOn string) error {
 	if err != nil {
 		return err
 	}
+	if !elect {
+		return run(ctx, client, panicOn)
+	}
+	identity, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, "default", "copier", client.CoreV1(), client.CoordinationV1(),
+		resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s-%d", identity, os.Getpid())})
+	if err != nil {
+		return err
+	}
+	var failed error
+	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: 7 * time.Second, RenewDeadline: 6 * time.Second, RetryPeriod: time.Second,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				if err := run(ctx, client, panicOn); err != nil {
+					fmt.Fprintln(os.Stderr, "copier:", err)
+					os.Exit(1)
+				}
+			},
+			OnStoppedLeading: func() { failed = errors.New("leader election lost") },
+		},
+	})
+	if ctx.Err() != nil {
+		return nil // told to end
+	}
+	return failed
+}
+
+func run(ctx context.Context, client kubernetes.Interface, panicOn string) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	informer := factory.Core().V1().ConfigMaps()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())

@@ -1,0 +1,300 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// staleness finds out whether the controllers under test are shown the past: a state of an object that is older than the event of that
+// object which an API server, paused, holds back at that moment, got from that very server. Like the Machine that steps it, it has no
+// goroutine, clock or I/O.
+type staleness struct {
+	plan        *plan.Plan
+	controllers []record.Controller
+	routes      map[string]string               // the API server that a controller's new sessions are connected to, by controller
+	sessions    map[uint64]string               // the same by session, since it was first heard of
+	taken       map[uint64]map[objectID]version // what a session's informers have last taken in
+	heldBack    []heldEvent                     // all that was ever held back, in order
+	shown       map[string]*exposure            // by controller
+	reads       []record.StaleRead              // the first of each controller
+}
+
+// objectID names an object. Its group is compared where both sides know it, see heldEvent.is.
+type objectID struct{ kind, namespace, name string }
+
+func idOf(o *record.Observation) objectID { return objectID{o.Kind, o.Namespace, o.Name} }
+
+// version is a state of an object.
+type version struct {
+	number  uint64 // resource version
+	deleted bool
+}
+
+// heldEvent is an event that a paused API server has not taken in.
+type heldEvent struct {
+	seq       int
+	apiServer string
+	origin    *record.Observation
+	version   uint64 // 0: the event's object has none
+}
+
+// exposure is what a controller did while an API server that it was connected to held something back.
+type exposure struct {
+	connected string         // the first API server of which that is true; empty: none
+	held      heldEvent      // what that server held back first
+	came      plan.Reconnect // how it came to be connected there; empty: it was all along
+	received  int            // deliveries of the object that was held back
+	read      int            // reads that could have shown it
+}
+
+func newStaleness(p *plan.Plan, controllers []record.Controller) *staleness {
+	s := &staleness{
+		plan: p, controllers: controllers, routes: map[string]string{}, sessions: map[uint64]string{},
+		taken: map[uint64]map[objectID]version{}, shown: map[string]*exposure{},
+	}
+	if !pausesAPIServer(p) {
+		return s
+	}
+	for _, c := range controllers {
+		s.routes[c.Name] = c.APIServer
+		s.shown[c.Name] = &exposure{}
+	}
+	return s
+}
+
+// pausesAPIServer reports whether the plan is about staleness at all.
+func pausesAPIServer(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Type == plan.PauseAPIServer })
+}
+
+// step takes an event in, with what is held after it. It returns the stale read that it is the first of its controller's, or nil.
+func (s *staleness) step(e record.Event, held []heldObservation) *record.StaleRead {
+	if len(s.shown) == 0 {
+		return nil
+	}
+	if e.SessionEnd != nil {
+		delete(s.sessions, e.SessionEnd.Session)
+		delete(s.taken, e.SessionEnd.Session)
+	}
+	if e.Began != nil {
+		s.began(&s.plan.Actions[*e.Began])
+	}
+	now := s.note(held)
+	if e.Observation == nil || s.shown[e.Observation.By] == nil {
+		return nil
+	}
+	return s.observe(e, now)
+}
+
+// began follows the controller to another API server. A session that is cut off moves with it; one that is killed does not.
+func (s *staleness) began(a *plan.Action) {
+	shown := s.shown[a.Target]
+	if shown == nil {
+		return
+	}
+	switch a.Type {
+	case plan.ReconnectController:
+		s.routes[a.Target] = a.ReconnectAPIServer
+		shown.came = plan.ReconnectRestart
+		if a.ReconnectBy == plan.ReconnectCut {
+			shown.came = plan.ReconnectCut
+			clear(s.sessions) // found again by the new route; nobody else's has changed
+		}
+	case plan.RestartController, plan.StartController:
+		shown.came = plan.ReconnectRestart
+	}
+}
+
+// note keeps what API servers hold back, and which controllers are connected to them. It returns what is held back now.
+func (s *staleness) note(held []heldObservation) []heldEvent {
+	var now []heldEvent
+	for _, h := range held {
+		if h.pause < 0 || h.origin.Point != wire.APIServerRecv || h.origin.Phase != wire.Before {
+			continue
+		}
+		i := slices.IndexFunc(s.heldBack, func(k heldEvent) bool { return k.seq == h.seq })
+		if i < 0 {
+			i = len(s.heldBack)
+			s.heldBack = append(s.heldBack, heldEvent{seq: h.seq, apiServer: h.origin.By, origin: h.origin, version: resourceVersion(h.origin.Object)})
+		}
+		now = append(now, s.heldBack[i])
+	}
+	for _, h := range now {
+		for name, shown := range s.shown {
+			if shown.connected == "" && s.routes[name] == h.apiServer {
+				shown.connected, shown.held = h.apiServer, h
+			}
+		}
+	}
+	return now
+}
+
+func (s *staleness) observe(e record.Event, held []heldEvent) *record.StaleRead {
+	o := e.Observation
+	if o.Phase != wire.After || o.Point != wire.ControllerRecv && o.Point != wire.ControllerRead {
+		return nil
+	}
+	server, known := s.sessions[o.Session]
+	if !known {
+		server = s.routes[o.By]
+		s.sessions[o.Session] = server
+	}
+	if o.Point == wire.ControllerRecv {
+		if s.taken[o.Session] == nil {
+			s.taken[o.Session] = map[objectID]version{}
+		}
+		s.taken[o.Session][idOf(o)] = version{resourceVersion(o.Object), o.Op == wire.Delete}
+	}
+	for _, h := range held {
+		if h.apiServer != server || h.version == 0 {
+			continue
+		}
+		state, older, concerns := s.judge(o, h)
+		if !concerns {
+			continue
+		}
+		shown := s.shown[o.By]
+		if o.Point == wire.ControllerRecv {
+			shown.received++
+		} else {
+			shown.read++
+		}
+		if !older || slices.ContainsFunc(s.reads, func(r record.StaleRead) bool { return r.Controller == o.By }) {
+			continue
+		}
+		read := record.StaleRead{
+			Controller: o.By, APIServer: server, Event: e.Seq, Time: e.Time, Received: o.Point == wire.ControllerRecv, Op: o.Op, Live: o.Live,
+			Object: fmt.Sprintf("%s/%s/%s", h.origin.Kind, h.origin.Namespace, h.origin.Name), HeldEvent: h.seq, HeldOp: h.origin.Op, HeldVersion: h.version,
+		}
+		if !state.deleted {
+			read.Version = state.number
+		}
+		s.reads = append(s.reads, read)
+		return &read
+	}
+	return nil
+}
+
+// judge says which state of the held event's object an observation shows, and whether that is older than the event. Concerns is false
+// where the observation says nothing of that object.
+func (s *staleness) judge(o *record.Observation, h heldEvent) (state version, older, concerns bool) {
+	if o.Kind != h.origin.Kind || o.GroupKnown && h.origin.GroupKnown && o.Group != h.origin.Group {
+		return version{}, false, false
+	}
+	cached, known := s.taken[o.Session][idOf(h.origin)]
+	// What was never taken in is not there for whoever reads the cache; that is older than the object's creation only.
+	absent := version{deleted: true}
+	if known && cached.deleted {
+		absent = cached
+	}
+	switch {
+	case o.Point == wire.ControllerRead && o.Op == wire.List:
+		if o.Live || o.Error != "" || o.Namespace != "" && o.Namespace != h.origin.Namespace {
+			return version{}, false, false // the answer to a live list is not reported
+		}
+		if !known || cached.deleted {
+			return absent, h.origin.Op == wire.Create && absent.number < h.version, true
+		}
+		return cached, cached.number > 0 && cached.number < h.version, true
+	case idOf(o) != idOf(h.origin) || o.Subresource != "":
+		return version{}, false, false
+	case len(o.Object) > 0:
+		state = version{resourceVersion(o.Object), o.Op == wire.Delete}
+		return state, state.number > 0 && state.number < h.version, true
+	case o.Point == wire.ControllerRead && o.Op == wire.Get && !o.Live && (o.Error == "" || strings.Contains(o.Error, "not found")):
+		// A live read that finds nothing was answered by etcd, unless it asked for the cache, which is not known.
+		return absent, h.origin.Op == wire.Create && absent.number < h.version, true
+	}
+	return version{}, false, false
+}
+
+// none says, one line a controller, why no controller was shown stale state. Nil: one was, or the plan is not about that.
+func (s *staleness) none() []string {
+	if !pausesAPIServer(s.plan) || len(s.reads) > 0 {
+		return nil
+	}
+	if len(s.heldBack) == 0 {
+		var pauses []string
+		for i, a := range s.plan.Actions {
+			if a.Type == plan.PauseAPIServer {
+				pauses = append(pauses, fmt.Sprintf("%s was paused (action %d) and held nothing back: no event %sreached it until it was resumed", a.Target, i+1, ofScope(a.PauseScope)))
+			}
+		}
+		return pauses
+	}
+	if len(s.controllers) == 0 {
+		return []string{"the suite has no controller under test"}
+	}
+	var why []string
+	for _, c := range s.controllers {
+		why = append(why, s.unshown(c))
+	}
+	return why
+}
+
+func ofScope(scope string) string {
+	if scope == "" || scope == "*" {
+		return ""
+	}
+	return "of " + scope + " "
+}
+
+// unshown says why a controller was shown nothing stale although something was held back.
+func (s *staleness) unshown(c record.Controller) string {
+	shown := s.shown[c.Name]
+	if !c.Hooks {
+		return fmt.Sprintf("%s has no hooks: what it reads is not known", c.Name)
+	}
+	if shown.connected == "" {
+		h := s.heldBack[0]
+		return fmt.Sprintf("%s stayed connected to %s, while %s held back %s", c.Name, s.routes[c.Name], h.apiServer, h)
+	}
+	where := fmt.Sprintf("while %s held back %s", shown.connected, shown.held)
+	switch {
+	case shown.came == plan.ReconnectRestart && c.WatchList && shown.received == 0:
+		return fmt.Sprintf("%s was started at %s, %s, but its first sync is a streaming list (client-go %s, feature WatchListClient), which waits for "+
+			"a server that is behind: set %s", c.Name, shown.connected, where, c.ClientGo, c.WatchListSwitch())
+	case shown.came == plan.ReconnectCut && shown.received == 0:
+		return fmt.Sprintf("%s was moved to %s by cutting its connections, %s: it keeps what its caches have, and client-go asks for nothing older "+
+			"than that (reconnectBy: restart begins with empty caches)", c.Name, shown.connected, where)
+	case shown.received+shown.read == 0:
+		return fmt.Sprintf("%s was connected to %s, but neither received nor read that object %s", c.Name, shown.connected, where)
+	}
+	return fmt.Sprintf("%s was connected to %s, and what it received (%d) and read (%d) of that object was never older, %s",
+		c.Name, shown.connected, shown.received, shown.read, where)
+}
+
+func (h heldEvent) String() string {
+	s := fmt.Sprintf("the %s of %s/%s/%s", record.Noun(h.origin.Op), h.origin.Kind, h.origin.Namespace, h.origin.Name)
+	if h.version > 0 {
+		s += fmt.Sprintf(" (version %d)", h.version)
+	}
+	return s
+}
+
+// resourceVersion is the resource version of an object in JSON; 0 where it has none.
+func resourceVersion(object []byte) uint64 {
+	if len(object) == 0 {
+		return 0
+	}
+	var o struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(object, &o) != nil {
+		return 0
+	}
+	v, err := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}

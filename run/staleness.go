@@ -1,0 +1,208 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/semver"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// WatchListSince is the first client-go that fills its caches with a streaming list unless it is told otherwise.
+const WatchListSince = "v0.35.0-0"
+
+const (
+	watchListFeature = "WatchListClient"
+	clientGo         = "k8s.io/client-go"
+)
+
+// describeControllers says how each controller is run, by the binary's manifest and its Deployment as it is applied.
+func (r *runner) describeControllers(own map[string][]*unstructured.Unstructured) []record.Controller {
+	var all []record.Controller
+	for i := range r.Suite.Controllers {
+		c := &r.Suite.Controllers[i]
+		d := describe(c, r.Binaries[i].Manifest)
+		for _, u := range own[c.Name] {
+			if u.GetKind() == "Deployment" {
+				env, args := containerOf(u, r.Binaries[i].Path)
+				d.WatchList = watchList(d, env, args)
+			}
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+func describe(c *plan.Controller, m *wire.Manifest) record.Controller {
+	d := record.Controller{Name: c.Name, APIServer: c.APIServer, Hooks: m != nil}
+	d.FeatureGateArgs = c.Build != nil && c.Build.ControlPlane != ""
+	if d.APIServer == "" {
+		d.APIServer = "apiserver-1"
+	}
+	if m != nil {
+		for _, p := range m.Points {
+			switch p.Module {
+			case clientGo:
+				d.ClientGo = p.Version
+			case "sigs.k8s.io/controller-runtime":
+				d.ControllerRuntime = p.Version
+			}
+		}
+	}
+	return d
+}
+
+// containerOf gives the environment and the arguments of the container that runs the binary.
+func containerOf(deployment *unstructured.Unstructured, binary string) (env map[string]string, args []string) {
+	annotations, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "template", "metadata", "annotations")
+	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	env = map[string]string{}
+	for _, each := range containers {
+		container, _ := each.(map[string]any)
+		name, _ := container["name"].(string)
+		if annotations[cluster.AnnotationBinaryPrefix+name] != binary {
+			continue
+		}
+		variables, _ := container["env"].([]any)
+		for _, v := range variables {
+			variable, _ := v.(map[string]any)
+			key, _ := variable["name"].(string)
+			env[key], _ = variable["value"].(string)
+		}
+		for _, field := range []string{"command", "args"} {
+			list, _, _ := unstructured.NestedStringSlice(container, field)
+			args = append(args, list...)
+		}
+	}
+	return env, args
+}
+
+// watchList tells whether the controller's first sync is a streaming list.
+func watchList(c record.Controller, env map[string]string, args []string) bool {
+	on := c.ClientGo != "" && semver.Compare(c.ClientGo, WatchListSince) >= 0
+	if set, err := strconv.ParseBool(env["KUBE_FEATURE_"+watchListFeature]); err == nil && !c.FeatureGateArgs {
+		on = set
+	}
+	// Components of Kubernetes, and others that are made like them; what stands last is in force.
+	for i, arg := range args {
+		gates, ok := strings.CutPrefix(arg, "--feature-gates=")
+		if arg == "--feature-gates" && i+1 < len(args) {
+			gates, ok = args[i+1], true
+		}
+		if !ok {
+			continue
+		}
+		for _, gate := range strings.Split(gates, ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(gate), "=")
+			if set, err := strconv.ParseBool(strings.TrimSpace(value)); err == nil && name == watchListFeature {
+				on = set
+			}
+		}
+	}
+	return on
+}
+
+// Staleness says of each controller, one line each, whether a plan that pauses an API server can show it stale state by starting it there. It
+// goes by the suite, with the variant merged in, and by the controllers' go.mod: nothing is built, and the manifests are not looked at.
+func Staleness(suite *plan.Suite) []string {
+	var lines []string
+	for i := range suite.Controllers {
+		c := &suite.Controllers[i]
+		d := describe(c, nil)
+		if c.Build == nil {
+			lines = append(lines, c.Name+" has no hooks: whether it is shown stale state is not known")
+			continue
+		}
+		d.ClientGo = clientGoOf(suite, c)
+		env := maps.Clone(c.Env)
+		if c.WatchList != nil {
+			env = map[string]string{"KUBE_FEATURE_" + watchListFeature: strconv.FormatBool(*c.WatchList)}
+		}
+		d.WatchList = watchList(d, env, c.Args)
+		switch {
+		case d.WatchList:
+			lines = append(lines, WatchListWarning(d))
+		case d.ClientGo == "":
+			lines = append(lines, c.Name+": the version of its client-go is not known, and so not whether it can be shown stale state")
+		default:
+			lines = append(lines, fmt.Sprintf("%s (client-go %s) can be shown stale state: started at an API server that is paused it lists what that server's cache has", c.Name, d.ClientGo))
+		}
+	}
+	return lines
+}
+
+// clientGoOf is the version of client-go that a controller's go.mod asks for; empty where it is not known.
+func clientGoOf(suite *plan.Suite, c *plan.Controller) string {
+	if c.Build.ControlPlane != "" {
+		return strings.Replace(instrumentation.KubernetesVersion, "v1.", "v0.", 1)
+	}
+	dir := c.Build.Dir
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(suite.File), dir)
+	}
+	for {
+		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil {
+			return requiredClientGo(data)
+		}
+		up := filepath.Dir(dir)
+		if up == dir || !errors.Is(err, os.ErrNotExist) {
+			return ""
+		}
+		dir = up
+	}
+}
+
+func requiredClientGo(goMod []byte) string {
+	file, err := modfile.Parse("go.mod", goMod, nil)
+	if err != nil {
+		return ""
+	}
+	for _, r := range file.Replace {
+		if r.Old.Path == clientGo {
+			return r.New.Version // none: a folder
+		}
+	}
+	for _, r := range file.Require {
+		if r.Mod.Path == clientGo {
+			return r.Mod.Version
+		}
+	}
+	return ""
+}
+
+// warnOfWatchList says before the run which controllers will hardly be shown what a plan about stale state wants to show them.
+func (r *runner) warnOfWatchList() {
+	if !PausesAPIServer(r.Plan) {
+		return
+	}
+	for i, c := range r.meta.Controllers {
+		if c.WatchList && r.Suite.Controllers[i].WatchList == nil {
+			r.Console.Info(WatchListWarning(c))
+		}
+	}
+}
+
+// PausesAPIServer reports whether the plan is about stale state.
+func PausesAPIServer(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Type == plan.PauseAPIServer })
+}
+
+// WatchListWarning says what a streaming list means for a plan that pauses an API server.
+func WatchListWarning(c record.Controller) string {
+	return fmt.Sprintf("warning: %s (client-go %s) fills its caches with a streaming list, which waits for an API server that is paused: started there it is "+
+		"shown nothing stale, unless the suite says %s", c.Name, c.ClientGo, c.WatchListSwitch())
+}
