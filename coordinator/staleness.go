@@ -215,7 +215,8 @@ func (s *staleness) judge(o *record.Observation, h heldEvent) (state version, ol
 	return version{}, false, false
 }
 
-// none says, one line a controller, why no controller was shown stale state. Nil: one was, or the plan is not about that.
+// none says, one line a controller, why no controller was shown stale state. Nil: one was, or may have been, as nobody knows what a
+// controller without hooks reads, or the plan is not about that.
 func (s *staleness) none() []string {
 	if !pausesAPIServer(s.plan) || len(s.reads) > 0 {
 		return nil
@@ -234,6 +235,9 @@ func (s *staleness) none() []string {
 	}
 	var why []string
 	for _, c := range s.controllers {
+		if !c.Hooks && s.shown[c.Name].connected != "" {
+			return nil
+		}
 		why = append(why, s.unshown(c))
 	}
 	return why
@@ -249,9 +253,6 @@ func ofScope(scope string) string {
 // unshown says why a controller was shown nothing stale although something was held back.
 func (s *staleness) unshown(c record.Controller) string {
 	shown := s.shown[c.Name]
-	if !c.Hooks {
-		return fmt.Sprintf("%s has no hooks: what it reads is not known", c.Name)
-	}
 	if shown.connected == "" {
 		h := s.heldBack[0]
 		return fmt.Sprintf("%s stayed connected to %s, while %s held back %s", c.Name, s.routes[c.Name], h.apiServer, h)

@@ -167,9 +167,13 @@ func TestStaleness(t *testing.T) {
 			none:   []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
 		},
 		{
-			name: "a controller without hooks", controller: record.Controller{Name: "db", APIServer: "apiserver-2"},
+			name: "what a controller without hooks reads is not known", controller: record.Controller{Name: "db", APIServer: "apiserver-2"},
 			events: [][]record.Event{paused, {held(wire.Update, 10)}},
-			none:   []string{"db has no hooks: what it reads is not known"},
+		},
+		{
+			name: "where a controller without hooks is connected is", controller: record.Controller{Name: "db", APIServer: "apiserver-1"},
+			events: [][]record.Event{paused, {held(wire.Update, 10)}},
+			none:   []string{"db stayed connected to apiserver-1, " + heldUpdate},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

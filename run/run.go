@@ -234,7 +234,7 @@ func (r *runner) prepare(ctx context.Context) error {
 		return err
 	}
 	r.meta.Controllers = r.describeControllers(manifests)
-	r.warnOfWatchList()
+	r.warnOfStaleness()
 	r.coordinator, err = coordinator.New(coordinator.Config{
 		Plan: r.Plan, Monitor: r.monitor, Controllers: r.meta.Controllers,
 		Tools: actions.Tools{

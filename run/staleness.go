@@ -123,7 +123,7 @@ func Staleness(suite *plan.Suite) []string {
 		c := &suite.Controllers[i]
 		d := describe(c, nil)
 		if c.Build == nil {
-			lines = append(lines, c.Name+" has no hooks: whether it is shown stale state is not known")
+			lines = append(lines, unknownStaleness(c.Name))
 			continue
 		}
 		d.ClientGo = clientGoOf(suite, c)
@@ -147,7 +147,11 @@ func Staleness(suite *plan.Suite) []string {
 // clientGoOf is the version of client-go that a controller's go.mod asks for; empty where it is not known.
 func clientGoOf(suite *plan.Suite, c *plan.Controller) string {
 	if c.Build.ControlPlane != "" {
-		return strings.Replace(instrumentation.KubernetesVersion, "v1.", "v0.", 1)
+		version, err := instrumentation.ResolveKubernetesVersion(suite.Cluster.KubernetesVersion)
+		if err != nil {
+			return ""
+		}
+		return strings.Replace(version, "v1.", "v0.", 1)
 	}
 	dir := c.Build.Dir
 	if !filepath.IsAbs(dir) {
@@ -184,16 +188,23 @@ func requiredClientGo(goMod []byte) string {
 	return ""
 }
 
-// warnOfWatchList says before the run which controllers will hardly be shown what a plan about stale state wants to show them.
-func (r *runner) warnOfWatchList() {
+// warnOfStaleness says before the run of which controllers a plan about stale state will hardly show anything, or nobody will know.
+func (r *runner) warnOfStaleness() {
 	if !PausesAPIServer(r.Plan) {
 		return
 	}
 	for i, c := range r.meta.Controllers {
+		if !c.Hooks {
+			r.Console.Info(unknownStaleness(c.Name))
+		}
 		if c.WatchList && r.Suite.Controllers[i].WatchList == nil {
 			r.Console.Info(WatchListWarning(c))
 		}
 	}
+}
+
+func unknownStaleness(controller string) string {
+	return controller + " has no hooks: whether it is shown stale state is not known"
 }
 
 // PausesAPIServer reports whether the plan is about stale state.
