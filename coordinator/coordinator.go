@@ -122,7 +122,10 @@ func New(config Config) (*Coordinator, error) {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	if config.Watchdog == 0 {
-		config.Watchdog = min(10*time.Second, config.Hold/2)
+		config.Watchdog = 10 * time.Second
+		if config.Hold > 0 {
+			config.Watchdog = min(config.Watchdog, config.Hold/2)
+		}
 	}
 	c := &Coordinator{
 		config:    config,

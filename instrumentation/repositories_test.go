@@ -251,7 +251,7 @@ import (
 	"example.com/group/operator/v2/internal/words"
 )
 
-//go:generate go run example.com/nowhere/generator@latest
+` + "//go:generate" + ` go run example.com/nowhere/generator@latest
 
 //go:embed "with blanks.txt"
 var embedded string
