@@ -47,7 +47,7 @@ func write(t *testing.T, dir, name, text string) string {
 }
 
 const (
-	smallSuite = "controllers: [{name: db, binary: db}]\nworkloads: {w: [{sleep: 1s}]}\n"
+	smallSuite = "controllers: [{name: db, build: {dir: db}}]\nworkloads: {w: [{sleep: 1s}]}\n"
 	smallPlan  = `actions:
   - actionType: restartController
     trigger:
@@ -80,11 +80,11 @@ func TestValidate(t *testing.T) {
 	}
 
 	stale := write(t, dir, "plans/stale.yaml", strings.Replace(smallPlan, "restartController", "pauseAPIServer\n    actionTarget: apiserver-2", 1))
-	const hooks = "db has no hooks: whether it is shown stale state is not known\n"
-	if code, out, stderr = command(t, newValidateCommand, stale); code != exitPass || out != stale+": plan, 1 action\n  "+hooks {
+	const unknown = "db: the version of its client-go is not known, and so not whether it can be shown stale state\n"
+	if code, out, stderr = command(t, newValidateCommand, stale); code != exitPass || out != stale+": plan, 1 action\n  "+unknown {
 		t.Errorf("plan about stale state: code %d, out %q, err %q", code, out, stderr)
 	}
-	if code, out, stderr = command(t, newExplainCommand, "-p", stale); code != exitPass || !strings.HasSuffix(out, "\n"+hooks) {
+	if code, out, stderr = command(t, newExplainCommand, "-p", stale); code != exitPass || !strings.HasSuffix(out, "\n"+unknown) {
 		t.Errorf("explained: code %d, out %q, err %q", code, out, stderr)
 	}
 
