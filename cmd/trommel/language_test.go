@@ -47,7 +47,7 @@ func write(t *testing.T, dir, name, text string) string {
 }
 
 const (
-	smallSuite = "controllers: [{name: db, build: {dir: db}}]\nworkloads: {w: [{sleep: 1s}]}\n"
+	smallSuite = "controllers: [{name: db, build: {dir: .}}]\nworkloads: {w: [{sleep: 1s}]}\n"
 	smallPlan  = `actions:
   - actionType: restartController
     trigger:
