@@ -187,7 +187,10 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 		t.Errorf("deletion at the API server: %s", o.Object)
 	}
 	seen("copier", wire.ControllerRecv, wire.Delete, "first")
-	if o := r.find("copier", is(wire.ControllerWrite, wire.Before, wire.Create, "first")); o != nil {
+	r.mu.Lock()
+	o = r.find("copier", is(wire.ControllerWrite, wire.Before, wire.Create, "first"))
+	r.mu.Unlock()
+	if o != nil {
 		t.Errorf("another client's write is taken for the controller's: %+v", o)
 	}
 
@@ -251,7 +254,7 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 // verbs checks what is reported of each kind of write.
 func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMapInterface) {
 	t.Helper()
-	from := len(r.all)
+	from := r.length()
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "verbs", Labels: map[string]string{"verbs": "true"}}}
 	if _, err := client.Create(ctx, o, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

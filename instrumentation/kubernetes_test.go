@@ -19,6 +19,7 @@ import (
 
 	"github.com/trommel-dev/trommel/cluster/clustertest"
 	"github.com/trommel-dev/trommel/cluster/embedded"
+	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
@@ -125,10 +126,16 @@ func testKubernetes(t *testing.T, version string) {
 				if err := change.do(); err != nil {
 					t.Fatal(err)
 				}
-				r.wait(what, func() bool { return len(r.held) == 1 })
-				o := r.held[0].Observation
+				var held monitor.Event
+				r.wait(what, func() bool {
+					if len(r.held) == 1 {
+						held = r.held[0]
+					}
+					return len(r.held) == 1
+				})
+				o := held.Observation
 				if !strings.EqualFold(o.Kind, kind) || o.Resource != resource.Resource || o.Group != resource.Group || len(o.Object) == 0 || (len(o.OldObject) == 0) != (change.op == wire.Create) {
-					t.Errorf("%s: %s", what, describe(r.held[0]))
+					t.Errorf("%s: %s", what, describe(held))
 				}
 				want := previous
 				if phase == wire.After {

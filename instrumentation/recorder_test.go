@@ -118,6 +118,14 @@ func (r *recorder) release() {
 	r.held = nil
 }
 
+// length is the number of observations so far.
+func (r *recorder) length() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.all)
+}
+
+// find is called under the lock.
 func (r *recorder) find(by string, match func(*wire.Observation) bool) *wire.Observation {
 	for _, e := range r.all {
 		if e.Session.Identity == by && match(e.Observation) {

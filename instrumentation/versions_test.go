@@ -299,9 +299,7 @@ func (w *versionsWorld) points(t *testing.T, v *versioned) {
 	held := map[string]int{}
 	for i, s := range steps {
 		name := fmt.Sprintf("%s-%d", v.name, i)
-		w.r.mu.Lock()
-		from := len(w.r.all)
-		w.r.mu.Unlock()
+		from := w.r.length()
 		w.r.holdingOf(v.name, func(o *wire.Observation) bool { return o.Phase == s.phase && s.match(o, name) })
 		w.create(t, v, name)
 		w.r.wait(fmt.Sprintf("%s %s of %s is held", s.phase, s.column, name), func() bool { return len(w.r.held) == 1 })
