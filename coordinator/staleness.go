@@ -59,7 +59,7 @@ func newStaleness(p *plan.Plan, controllers []record.Controller) *staleness {
 		plan: p, controllers: controllers, routes: map[string]string{}, sessions: map[uint64]string{},
 		taken: map[uint64]map[objectID]version{}, shown: map[string]*exposure{},
 	}
-	if !pausesAPIServer(p) {
+	if !p.PausesAPIServer() {
 		return s
 	}
 	for _, c := range controllers {
@@ -67,11 +67,6 @@ func newStaleness(p *plan.Plan, controllers []record.Controller) *staleness {
 		s.shown[c.Name] = &exposure{}
 	}
 	return s
-}
-
-// pausesAPIServer reports whether the plan is about staleness at all.
-func pausesAPIServer(p *plan.Plan) bool {
-	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Type == plan.PauseAPIServer })
 }
 
 // step takes an event in, with what is held after it. It returns the stale read that it is the first of its controller's, or nil.
@@ -218,7 +213,7 @@ func (s *staleness) judge(o *record.Observation, h heldEvent) (state version, ol
 // none says, one line a controller, why no controller was shown stale state. Nil: one was, or may have been, as nobody knows what a
 // controller without hooks reads, or the plan is not about that.
 func (s *staleness) none() []string {
-	if !pausesAPIServer(s.plan) || len(s.reads) > 0 {
+	if !s.plan.PausesAPIServer() || len(s.reads) > 0 {
 		return nil
 	}
 	if len(s.heldBack) == 0 {

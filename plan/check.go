@@ -260,6 +260,11 @@ func (s *Suite) ControllerNames() []string {
 	return names
 }
 
+// PausesAPIServer reports whether the plan pauses an API server at some time: then it is about stale state.
+func (p *Plan) PausesAPIServer() bool {
+	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Type == PauseAPIServer })
+}
+
 // IsAPIServer reports whether a name is one of an API server: apiserver-1 and so on. No controller may have such a name.
 func IsAPIServer(name string) bool {
 	number, ok := strings.CutPrefix(name, "apiserver-")

@@ -58,15 +58,7 @@ actions:
 `
 	var texts []string
 	for _, text := range []string{merged, written} {
-		p, err := Parse([]byte(text), "f.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		canonical, err := Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts = append(texts, string(canonical))
+		texts = append(texts, canonical(t, text))
 	}
 	if diff := cmp.Diff(texts[1], texts[0]); diff != "" {
 		t.Errorf("-written +merged:\n%s", diff)
@@ -132,4 +124,18 @@ func TestMergeKeysInSuite(t *testing.T) {
 	if len(s.Controllers) != 2 || s.Controllers[1].Name != "b" || s.Controllers[1].Env["A"] != "b" {
 		t.Errorf("got %+v", s.Controllers)
 	}
+}
+
+// canonical is a plan as it is written back.
+func canonical(t *testing.T, text string) string {
+	t.Helper()
+	p, err := Parse([]byte(text), "f.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(written)
 }

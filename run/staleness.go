@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -153,10 +152,7 @@ func clientGoOf(suite *plan.Suite, c *plan.Controller) string {
 		}
 		return strings.Replace(version, "v1.", "v0.", 1)
 	}
-	dir := c.Build.Dir
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(filepath.Dir(suite.File), dir)
-	}
+	dir := plan.Beside(suite.File, c.Build.Dir)
 	for {
 		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 		if err == nil {
@@ -190,7 +186,7 @@ func requiredClientGo(goMod []byte) string {
 
 // warnOfStaleness says before the run of which controllers a plan about stale state will hardly show anything, or nobody will know.
 func (r *runner) warnOfStaleness() {
-	if !PausesAPIServer(r.Plan) {
+	if !r.Plan.PausesAPIServer() {
 		return
 	}
 	for i, c := range r.meta.Controllers {
@@ -205,11 +201,6 @@ func (r *runner) warnOfStaleness() {
 
 func unknownStaleness(controller string) string {
 	return controller + " has no hooks: whether it is shown stale state is not known"
-}
-
-// PausesAPIServer reports whether the plan is about stale state.
-func PausesAPIServer(p *plan.Plan) bool {
-	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Type == plan.PauseAPIServer })
 }
 
 // WatchListWarning says what a streaming list means for a plan that pauses an API server.

@@ -191,7 +191,7 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 
 // staleness says of a plan that pauses an API server which controllers it can show stale state.
 func staleness(p *plan.Plan, suite *plan.Suite) []string {
-	if suite == nil || !run.PausesAPIServer(p) {
+	if suite == nil || !p.PausesAPIServer() {
 		return nil
 	}
 	if p.Variant != "" {
