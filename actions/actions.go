@@ -11,9 +11,10 @@ import (
 
 // Action is one action of a plan, ready to be carried out.
 type Action interface {
-	// Do carries the action out and returns when its effect is there: a killed process is gone, a paused one holds
-	// at its next matching call.
-	Do(ctx context.Context) error
+	// Do carries the action out and returns when its effect is there: a killed process is gone, a paused one holds at its
+	// next matching call. The note is what is worth knowing and no mistake: that there was nothing to do. It reads as the
+	// end of a sentence that begins with the action.
+	Do(ctx context.Context) (note string, err error)
 	// Undo takes back what Do did, as far as the run's end needs it: a killed controller or API server is started
 	// again. Writes to the API server stay. It is called once at most, also after a Do that failed, and after a later
 	// action has already taken the effect back it is a no-op.
@@ -22,10 +23,12 @@ type Action interface {
 
 // Controllers starts and stops controllers under test.
 type Controllers interface {
-	// Kill sends SIGKILL and returns when the processes are gone; their leases are released as the suite says.
-	Kill(ctx context.Context, controller string) error
-	// Start returns when the controller runs and, where it is instrumented, has connected.
-	Start(ctx context.Context, controller string) error
+	// Kill sends SIGKILL and returns when the processes are gone; their leases are released as the suite says. It reports
+	// whether the controller was running.
+	Kill(ctx context.Context, controller string) (running bool, err error)
+	// Start returns when the controller runs and, where it is instrumented, has connected. It reports whether it was
+	// running already.
+	Start(ctx context.Context, controller string) (running bool, err error)
 	// Route leads new connections of the controller to the API server.
 	Route(ctx context.Context, controller, apiServer string) error
 	// CutConnections closes the controller's connections to the API server.
@@ -34,8 +37,9 @@ type Controllers interface {
 
 // APIServers starts and stops API servers.
 type APIServers interface {
-	KillAPIServer(ctx context.Context, name string) error
-	StartAPIServer(ctx context.Context, name string) error
+	// Both report whether the API server was running.
+	KillAPIServer(ctx context.Context, name string) (running bool, err error)
+	StartAPIServer(ctx context.Context, name string) (running bool, err error)
 }
 
 // Pauses begins and ends the pause of an action. Both return when every process concerned judges by it.
@@ -58,6 +62,20 @@ type Tools struct {
 	APIServers  APIServers
 	Pauses      Pauses
 	Objects     Objects
+}
+
+// Notes of actions that changed nothing.
+const (
+	notRunning     = "found nothing to kill: %s was not running"
+	alreadyRunning = "found %s running already"
+)
+
+// noteUnless gives the note about the named process unless what the action takes for granted was so.
+func noteUnless(asExpected bool, err error, note, name string) (string, error) {
+	if err != nil || asExpected {
+		return "", err
+	}
+	return fmt.Sprintf(note, name), nil
 }
 
 // New prepares action number index of a validated plan.

@@ -14,6 +14,8 @@ import (
 type journal struct {
 	entries []string
 	failAt  string
+
+	otherwise bool // what is killed was not running, what is started was
 }
 
 func (j *journal) note(format string, args ...any) error {
@@ -25,12 +27,23 @@ func (j *journal) note(format string, args ...any) error {
 	return nil
 }
 
-func (j *journal) Kill(_ context.Context, c string) error           { return j.note("kill %s", c) }
-func (j *journal) Start(_ context.Context, c string) error          { return j.note("start %s", c) }
+// state takes a step that finds the process as it was told.
+func (j *journal) state(running bool, format string, args ...any) (bool, error) {
+	return running != j.otherwise, j.note(format, args...)
+}
+
+func (j *journal) Kill(_ context.Context, c string) (bool, error) { return j.state(true, "kill %s", c) }
+func (j *journal) Start(_ context.Context, c string) (bool, error) {
+	return j.state(false, "start %s", c)
+}
+func (j *journal) KillAPIServer(_ context.Context, s string) (bool, error) {
+	return j.state(true, "kill %s", s)
+}
+func (j *journal) StartAPIServer(_ context.Context, s string) (bool, error) {
+	return j.state(false, "start %s", s)
+}
 func (j *journal) Route(_ context.Context, c, s string) error       { return j.note("route %s to %s", c, s) }
 func (j *journal) CutConnections(_ context.Context, c string) error { return j.note("cut %s", c) }
-func (j *journal) KillAPIServer(_ context.Context, s string) error  { return j.note("kill %s", s) }
-func (j *journal) StartAPIServer(_ context.Context, s string) error { return j.note("start %s", s) }
 func (j *journal) Switch(_ context.Context, i int) error            { return j.note("switch %d", i) }
 func (j *journal) ApplyFile(_ context.Context, file string) error   { return j.note("apply %s", file) }
 func (j *journal) Delete(_ context.Context, k plan.ResourceKey) error {
@@ -85,7 +98,10 @@ func TestActions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = a.Do(context.Background())
+			note, err := a.Do(context.Background())
+			if note != "" {
+				t.Errorf("note of an action that did something: %q", note)
+			}
 			got := strings.Join(j.entries, ", ")
 			if err != nil {
 				got += ": " + err.Error()
@@ -104,5 +120,33 @@ func TestActions(t *testing.T) {
 	}
 	if _, err := New(&plan.Action{Type: "dance"}, 0, Tools{}); err == nil {
 		t.Error("an unknown action was taken")
+	}
+}
+
+// A start or kill that changed nothing passed silently.
+func TestNotes(t *testing.T) {
+	for _, test := range []struct {
+		action plan.Action
+		want   string
+	}{
+		{plan.Action{Type: plan.KillController, Target: "db"}, "found nothing to kill: db was not running"},
+		{plan.Action{Type: plan.RestartController, Target: "db"}, "found nothing to kill: db was not running"},
+		{plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectBy: plan.ReconnectRestart}, "found nothing to kill: db was not running"},
+		{plan.Action{Type: plan.StartController, Target: "db"}, "found db running already"},
+		{plan.Action{Type: plan.KillAPIServer, Target: "apiserver-2"}, "found nothing to kill: apiserver-2 was not running"},
+		{plan.Action{Type: plan.StartAPIServer, Target: "apiserver-2"}, "found apiserver-2 running already"},
+	} {
+		j := &journal{otherwise: true}
+		a, err := New(&test.action, 0, Tools{Controllers: j, APIServers: j})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if note, err := a.Do(t.Context()); err != nil || note != test.want {
+			t.Errorf("%s: note %q (%v), want %q", test.action.Type, note, err, test.want)
+		}
+		j.failAt = j.entries[0]
+		if note, err := a.Do(t.Context()); err == nil || note != "" {
+			t.Errorf("%s that failed: note %q (%v)", test.action.Type, note, err)
+		}
 	}
 }

@@ -7,13 +7,24 @@ type killAPIServer struct {
 	name    string
 }
 
-func (a *killAPIServer) Do(ctx context.Context) error   { return a.servers.KillAPIServer(ctx, a.name) }
-func (a *killAPIServer) Undo(ctx context.Context) error { return a.servers.StartAPIServer(ctx, a.name) }
+func (a *killAPIServer) Do(ctx context.Context) (string, error) {
+	running, err := a.servers.KillAPIServer(ctx, a.name)
+	return noteUnless(running, err, notRunning, a.name)
+}
+
+func (a *killAPIServer) Undo(ctx context.Context) error {
+	_, err := a.servers.StartAPIServer(ctx, a.name)
+	return err
+}
 
 type startAPIServer struct {
 	servers APIServers
 	name    string
 }
 
-func (a *startAPIServer) Do(ctx context.Context) error { return a.servers.StartAPIServer(ctx, a.name) }
-func (a *startAPIServer) Undo(context.Context) error   { return nil }
+func (a *startAPIServer) Do(ctx context.Context) (string, error) {
+	running, err := a.servers.StartAPIServer(ctx, a.name)
+	return noteUnless(!running, err, alreadyRunning, a.name)
+}
+
+func (a *startAPIServer) Undo(context.Context) error { return nil }

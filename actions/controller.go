@@ -11,16 +11,29 @@ type restartController struct {
 	name        string
 }
 
-func (a *restartController) Do(ctx context.Context) error {
-	if err := a.controllers.Kill(ctx, a.name); err != nil {
-		return err
+func (a *restartController) Do(ctx context.Context) (string, error) {
+	note, err := killed(ctx, a.controllers, a.name)
+	if err != nil {
+		return "", err
 	}
-	return a.controllers.Start(ctx, a.name)
+	return note, started(ctx, a.controllers, a.name)
+}
+
+// killed kills a controller and gives the note for one that was not running.
+func killed(ctx context.Context, controllers Controllers, name string) (string, error) {
+	running, err := controllers.Kill(ctx, name)
+	return noteUnless(running, err, notRunning, name)
+}
+
+// started starts a controller, which may be running.
+func started(ctx context.Context, controllers Controllers, name string) error {
+	_, err := controllers.Start(ctx, name)
+	return err
 }
 
 func (a *restartController) Undo(ctx context.Context) error {
 	// A Do that failed half way has left the controller down.
-	return a.controllers.Start(ctx, a.name)
+	return started(ctx, a.controllers, a.name)
 }
 
 type killController struct {
@@ -28,16 +41,22 @@ type killController struct {
 	name        string
 }
 
-func (a *killController) Do(ctx context.Context) error   { return a.controllers.Kill(ctx, a.name) }
-func (a *killController) Undo(ctx context.Context) error { return a.controllers.Start(ctx, a.name) }
+func (a *killController) Do(ctx context.Context) (string, error) {
+	return killed(ctx, a.controllers, a.name)
+}
+func (a *killController) Undo(ctx context.Context) error { return started(ctx, a.controllers, a.name) }
 
 type startController struct {
 	controllers Controllers
 	name        string
 }
 
-func (a *startController) Do(ctx context.Context) error { return a.controllers.Start(ctx, a.name) }
-func (a *startController) Undo(context.Context) error   { return nil }
+func (a *startController) Do(ctx context.Context) (string, error) {
+	running, err := a.controllers.Start(ctx, a.name)
+	return noteUnless(!running, err, alreadyRunning, a.name)
+}
+
+func (a *startController) Undo(context.Context) error { return nil }
 
 // reconnectController moves a controller to another API server: by a restart, as a rescheduled pod would be, or by cutting its
 // connections, as a load balancer does when a server goes away.
@@ -48,26 +67,27 @@ type reconnectController struct {
 	by          plan.Reconnect
 }
 
-func (a *reconnectController) Do(ctx context.Context) error {
+func (a *reconnectController) Do(ctx context.Context) (string, error) {
 	if a.by == plan.ReconnectCut {
 		if err := a.controllers.Route(ctx, a.name, a.apiServer); err != nil {
-			return err
+			return "", err
 		}
-		return a.controllers.CutConnections(ctx, a.name)
+		return "", a.controllers.CutConnections(ctx, a.name)
 	}
 	// Dead before it is routed: else a connection of its last moments could go to the new server.
-	if err := a.controllers.Kill(ctx, a.name); err != nil {
-		return err
+	note, err := killed(ctx, a.controllers, a.name)
+	if err != nil {
+		return "", err
 	}
 	if err := a.controllers.Route(ctx, a.name, a.apiServer); err != nil {
-		return err
+		return "", err
 	}
-	return a.controllers.Start(ctx, a.name)
+	return note, started(ctx, a.controllers, a.name)
 }
 
 func (a *reconnectController) Undo(ctx context.Context) error {
 	if a.by == plan.ReconnectCut {
 		return nil
 	}
-	return a.controllers.Start(ctx, a.name)
+	return started(ctx, a.controllers, a.name)
 }

@@ -9,5 +9,8 @@ type switchPause struct {
 	index  int
 }
 
-func (a *switchPause) Do(ctx context.Context) error { return a.pauses.Switch(ctx, a.index) }
-func (a *switchPause) Undo(context.Context) error   { return nil }
+// Do leaves it to the coordinator to note a resume that ended no pause.
+func (a *switchPause) Do(ctx context.Context) (string, error) {
+	return "", a.pauses.Switch(ctx, a.index)
+}
+func (a *switchPause) Undo(context.Context) error { return nil }

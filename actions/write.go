@@ -14,11 +14,11 @@ type applyObject struct {
 	file    string
 }
 
-func (a *applyObject) Do(ctx context.Context) error {
+func (a *applyObject) Do(ctx context.Context) (string, error) {
 	if a.file != "" {
-		return a.objects.ApplyFile(ctx, a.file)
+		return "", a.objects.ApplyFile(ctx, a.file)
 	}
-	return a.objects.Apply(ctx, a.object)
+	return "", a.objects.Apply(ctx, a.object)
 }
 
 func (a *applyObject) Undo(context.Context) error { return nil }
@@ -31,8 +31,8 @@ type patchObject struct {
 	patch       any
 }
 
-func (a *patchObject) Do(ctx context.Context) error {
-	return a.objects.Patch(ctx, a.key, a.subresource, a.patchType, a.patch)
+func (a *patchObject) Do(ctx context.Context) (string, error) {
+	return "", a.objects.Patch(ctx, a.key, a.subresource, a.patchType, a.patch)
 }
 
 func (a *patchObject) Undo(context.Context) error { return nil }
@@ -42,5 +42,7 @@ type deleteObject struct {
 	key     plan.ResourceKey
 }
 
-func (a *deleteObject) Do(ctx context.Context) error { return a.objects.Delete(ctx, a.key) }
-func (a *deleteObject) Undo(context.Context) error   { return nil }
+func (a *deleteObject) Do(ctx context.Context) (string, error) {
+	return "", a.objects.Delete(ctx, a.key)
+}
+func (a *deleteObject) Undo(context.Context) error { return nil }

@@ -4,6 +4,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -50,6 +51,9 @@ type Cluster interface {
 	KillAPIServer(ctx context.Context, name string) error
 	// StartAPIServer starts a killed API server and returns when it is ready. On a running one it is a no-op.
 	StartAPIServer(ctx context.Context, name string) error
+	// DialInside connects to what stands behind an address of the cluster, host:port with an IP or a name of its DNS, as
+	// an API server does that calls a webhook. The error says why an address leads nowhere.
+	DialInside(ctx context.Context, address string) (net.Conn, error)
 	// Processes is the process node, or nil where the cluster has none.
 	Processes() ProcessNode
 	// LogDir holds the logs of the control plane's processes.
@@ -95,6 +99,9 @@ type Process struct {
 	Planned    bool      // ended by Kill or because its pod was deleted
 	LogFile    string    // stdout and stderr; may hold further starts of the same container
 	LogStart   int64     // where this start begins in LogFile
+	// MetMachine tells, of a process that ended by itself, what it looked for in its pod and met on this machine instead, as far as its log says so,
+	// and the way out. With few exceptions it is one without hooks.
+	MetMachine string
 }
 
 // Running reports whether the process has not ended.

@@ -48,9 +48,8 @@ type Config struct {
 	Controllers []record.Controller
 	// Resolve completes a resource key with what the cluster knows of its type.
 	Resolve func(plan.ResourceKey) wire.Rule
-	// Lookup reads an object's present state, as JSON, or nil where it does not exist. It is asked for the state before a
-	// controller's write while that write waits.
-	Lookup func(ctx context.Context, o *wire.Observation) ([]byte, error)
+	// Lookup finds out what an observation of a write does not hold itself. It is asked while the write waits.
+	Lookup Lookup
 	Hold   time.Duration // longest hold of one observation
 	// Watchdog is how long nothing may happen, while something is held or paused, until it is told who waits for whom. Zero: 10s, or half of
 	// Hold where that is shorter.
@@ -58,6 +57,22 @@ type Config struct {
 	Recorder Recorder
 	Watcher  Watcher
 	Logger   *slog.Logger
+}
+
+// Lookup asks the cluster about a controller's write. Its methods block until the API server has answered; several calls may run at once.
+type Lookup interface {
+	// Foresee tells, before a write, what it would do. What is not known is left out, with an error that says why.
+	Foresee(ctx context.Context, o *wire.Observation) (Foresight, error)
+	// State reads the object that a write has left, as JSON; nil where there is none.
+	State(ctx context.Context, o *wire.Observation) ([]byte, error)
+}
+
+// Foresight is what a write would do to its object, or to those of a collection, in JSON.
+type Foresight struct {
+	Absent  bool     // there is no object
+	Old     []byte   // the present state; nil: absent or not known
+	New     []byte   // the state that the write would leave; nil: none, or not known
+	Objects [][]byte // that the deletion of a collection would delete
 }
 
 // Coordinator carries out one plan.
@@ -78,13 +93,15 @@ type Coordinator struct {
 	seq       int
 	began     bool // the plan has begun: events are judged and recorded
 	holds     map[int]*held
-	switching map[int]chan struct{} // pauses that are being put into force, by action
-	before    map[call][]byte       // states before writes
+	switching map[int]chan struct{}      // pauses that are being put into force, by action
+	before    map[call]Foresight         // of the writes under way
+	gone      map[*wire.Observation]bool // callers that went on before their observation had arrived
 	leases    map[string]map[string]bool
 	own       map[string][]wire.Rule // what the plan itself has processes report, by identity
 	fires     map[int]*record.Action
 	connected map[string]int // live sessions by identity
 	total     map[string]int // sessions ever, by identity
+	settling  settling
 	wake      []chan struct{}
 	last      time.Time // of the newest event of the plan
 	told      string    // who waits for whom, as it was last told, without times
@@ -100,15 +117,18 @@ type held struct {
 	by    string
 }
 
+// arrival is an observation with what was looked up for it.
 type arrival struct {
-	event monitor.Event
-	old   []byte
-	err   error
+	event    monitor.Event
+	foreseen *Foresight // of a write, before it
+	state    []byte     // of the object, after a write whose answer does not hold it
+	err      error
 }
 
 type completion struct {
 	index int
 	began time.Time
+	note  string // see actions.Action
 	err   error
 }
 
@@ -138,8 +158,10 @@ func New(config Config) (*Coordinator, error) {
 		expired:   make(chan int),
 		holds:     map[int]*held{},
 		switching: map[int]chan struct{}{},
-		before:    map[call][]byte{},
+		before:    map[call]Foresight{},
+		gone:      map[*wire.Observation]bool{},
 		leases:    map[string]map[string]bool{},
+		settling:  settling{active: map[string]time.Time{}, leads: map[uint64]bool{}},
 		fires:     map[int]*record.Action{},
 		connected: map[string]int{},
 		total:     map[string]int{},
@@ -229,7 +251,7 @@ func (c *Coordinator) Begin(ctx context.Context) error {
 	if err := c.do(ctx, func(ctx context.Context) {
 		c.began = true
 		c.last = time.Now()
-		c.carryOut(ctx, c.machine.Start())
+		c.carryOut(ctx, c.machine.Start(), "the start of the plan")
 	}); err != nil {
 		return err
 	}
@@ -253,6 +275,9 @@ func (c *Coordinator) Begin(ctx context.Context) error {
 // End ends the plan: every pause ends, everything is released, no further action is fired. Processes report nothing more.
 func (c *Coordinator) End(ctx context.Context) error {
 	return c.do(ctx, func(ctx context.Context) {
+		if c.machine.Holding() {
+			c.stir() // asked before the end, which lets everything go
+		}
 		if c.began {
 			c.step(ctx, record.Event{End: true})
 		}
@@ -285,6 +310,7 @@ type Status struct {
 	StaleReads              []record.StaleRead
 	NoneStale               []string // see Machine.NoneStale
 	Stuck                   string   // see Machine.Stuck
+	Down                    []string // controllers and API servers that the plan has killed and not started again
 }
 
 // Status tells how far the plan has come.
@@ -296,6 +322,7 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer(), LastEvent: c.last,
 			Findings:   append([]record.Finding(nil), c.findings...),
 			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(), Stuck: c.stuck(time.Now()),
+			Down: c.machine.AllDown(),
 		}
 	})
 	return s, err
@@ -379,6 +406,9 @@ func (c *Coordinator) push(ctx context.Context) {
 		if controller.Hooks {
 			// Leases are noted so that those of a killed controller can be taken away.
 			rules[controller.Name] = append(rules[controller.Name], leaseRule)
+			if c.settling.on {
+				rules[controller.Name] = append(rules[controller.Name], settleRules...)
+			}
 		}
 	}
 	for name, list := range c.own {
@@ -398,13 +428,26 @@ var leaseRule = wire.Rule{
 }
 
 func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
+	if e.Observation != nil && e.Abandoned == nil {
+		c.settling.note(e.Session.Identity, e.Observation, e.Session.ID)
+	}
 	switch {
 	case e.Started:
+		c.settling.active[e.Session.Identity] = time.Now()
 		c.connected[e.Session.Identity]++
 		c.total[e.Session.Identity]++
 		c.changed()
+	case e.Abandoned != nil:
+		c.abandoned(ctx, e)
+	case e.Trouble != nil:
+		c.troubled(e)
 	case e.Ended:
 		c.connected[e.Session.Identity]--
+		for id := range c.before {
+			if id.session == e.Session.ID {
+				delete(c.before, id)
+			}
+		}
 		for seq, h := range c.holds {
 			if h.event.Session == e.Session {
 				h.timer.Stop()
@@ -422,19 +465,60 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 		c.leases[e.Session.Identity][e.Observation.Namespace+"/"+e.Observation.Name] = true
 		// The plan may look at leases too, so it goes on like any other.
 		c.arrived(ctx, arrival{event: e})
-	case c.began && e.Observation.Point == wire.ControllerWrite && e.Observation.Phase == wire.Before && e.Observation.Name != "" &&
-		e.Observation.Operation != wire.Create && !c.aside(e.Session, e.Observation):
-		// The lookup does not hold up other observations: until it is done, this one has not arrived.
-		c.running.Go(func() {
-			old, err := c.config.Lookup(ctx, e.Observation)
-			select {
-			case c.enriched <- arrival{event: e, old: old, err: err}:
-			case <-ctx.Done():
-				e.Release()
-			}
+	case c.began && needsForesight(e.Observation) && !c.aside(e.Session, e.Observation):
+		c.enrich(ctx, func() arrival {
+			foreseen, err := c.config.Lookup.Foresee(ctx, e.Observation)
+			return arrival{event: e, foreseen: &foreseen, err: err}
+		})
+	case c.began && needsState(e.Observation) && !c.aside(e.Session, e.Observation):
+		c.enrich(ctx, func() arrival {
+			state, err := c.config.Lookup.State(ctx, e.Observation)
+			return arrival{event: e, state: state, err: err}
 		})
 	default:
 		c.arrived(ctx, arrival{event: e})
+	}
+}
+
+// enrich looks up what an observation lacks. That does not hold up other observations: until it is done, this one has not arrived.
+func (c *Coordinator) enrich(ctx context.Context, lookup func() arrival) {
+	c.running.Go(func() {
+		a := lookup()
+		select {
+		case c.enriched <- a:
+		case <-ctx.Done():
+			a.event.Release()
+		}
+	})
+}
+
+// troubled makes a finding of a hook that has failed, one for each kind of failure in each process.
+func (c *Coordinator) troubled(e monitor.Event) {
+	f := record.Finding{
+		Oracle: record.OracleHook, Subject: e.Session.Identity, Time: time.Now(),
+		Title: fmt.Sprintf("a hook in %s failed: %s", e.Session.Identity, e.Trouble.Text),
+		Detail: "This is a mistake of Trommel's, not of the controller's; please report it. The process went on, and what the hook should have " +
+			"reported was not observed.\n" + e.Trouble.Stack,
+	}
+	if !slices.ContainsFunc(c.findings, func(have record.Finding) bool { return have.Title == f.Title }) {
+		c.findings = append(c.findings, f)
+	}
+}
+
+// abandoned takes note that the caller of a held observation has gone on, as its context ended.
+func (c *Coordinator) abandoned(ctx context.Context, e monitor.Event) {
+	for seq, h := range c.holds {
+		if h.event.Observation != e.Observation {
+			continue
+		}
+		o := recordObservation(h.event.Session, h.event.Observation)
+		c.config.Watcher.Info(fmt.Sprintf("%s is held no longer: its caller gave up (%s)", describeHeld(o), e.Abandoned.Error))
+		c.step(ctx, record.Event{Abandoned: &seq})
+		return
+	}
+	// It is still being looked up; it will be released as soon as it has arrived.
+	if c.began {
+		c.gone[e.Observation] = true
 	}
 }
 
@@ -449,25 +533,10 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 		return
 	}
 	if a.err != nil {
-		c.config.Logger.Warn("state before a write is not known", "object", o.Namespace+"/"+o.Name, "error", a.err)
+		c.config.Logger.Warn("not all is known of a write", "object", o.Namespace+"/"+o.Name, "operation", o.Operation, "error", a.err)
 	}
-	id := call{a.event.Session.ID, o.Call}
 	if o.Point == wire.ControllerWrite {
-		if o.Phase == wire.Before {
-			if a.old != nil {
-				o.OldObject = a.old
-				c.before[id] = a.old
-			}
-		} else {
-			if len(o.OldObject) == 0 {
-				o.OldObject = c.before[id]
-			}
-			delete(c.before, id)
-			if o.Operation == wire.Delete {
-				// The API server's answer to a deletion may be a mere status.
-				o.Object = o.OldObject
-			}
-		}
+		c.fillIn(a)
 	}
 	r := recordObservation(a.event.Session, o)
 	r.Aside = c.aside(a.event.Session, o)
@@ -479,6 +548,52 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 		}
 	})}
 	c.step(ctx, record.Event{Observation: r})
+	if c.gone[o] {
+		delete(c.gone, o)
+		if c.holds[seq] != nil {
+			c.step(ctx, record.Event{Abandoned: &seq})
+		}
+	}
+}
+
+// fillIn adds to the observation of a write what was looked up for it, now or before the write.
+func (c *Coordinator) fillIn(a arrival) {
+	o := a.event.Observation
+	id := call{a.event.Session.ID, o.Call}
+	if o.Phase == wire.Before {
+		if a.foreseen == nil {
+			return
+		}
+		c.before[id] = *a.foreseen
+		if o.PatchType != "" || a.foreseen.New != nil {
+			o.Object = a.foreseen.New
+		}
+		o.OldObject, o.Objects = a.foreseen.old(), a.foreseen.Objects
+	} else {
+		foreseen := c.before[id]
+		delete(c.before, id)
+		if len(o.OldObject) == 0 {
+			o.OldObject = foreseen.old()
+		}
+		o.Objects = foreseen.Objects
+		if a.state != nil {
+			o.Object = a.state
+		}
+	}
+	if kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource}); ok && kind == plan.Deleted {
+		// The request holds options, and the answer may be a mere status: what is deleted is the object that was there.
+		o.Object = nil
+		if !absent(o.OldObject) {
+			o.Object = o.OldObject
+		}
+	}
+}
+
+func (f Foresight) old() []byte {
+	if f.Absent {
+		return nothing
+	}
+	return f.Old
 }
 
 func recordObservation(s *monitor.Session, o *wire.Observation) *record.Observation {
@@ -488,7 +603,18 @@ func recordObservation(s *monitor.Session, o *wire.Observation) *record.Observat
 		Subresource: o.Subresource, Object: validJSON(o.Object), OldObject: validJSON(o.OldObject), Live: o.Live,
 		Reconciler: o.Reconciler, ReconcilerType: o.ReconcilerType, ReconcileID: o.ReconcileID, Request: o.Request, CallName: o.CallName,
 		Error: o.Error, Code: o.Code,
+		Version: o.Version, Query: o.Query, PatchType: o.PatchType, Patch: validJSON(o.Patch), Objects: validList(o.Objects), Partial: o.Partial,
 	}
+}
+
+func validList(list [][]byte) []json.RawMessage {
+	var valid []json.RawMessage
+	for _, data := range list {
+		if v := validJSON(data); v != nil {
+			valid = append(valid, v)
+		}
+	}
+	return valid
 }
 
 // validJSON drops what is no JSON (a process may send anything), so that the record can be written.
@@ -511,10 +637,36 @@ func (c *Coordinator) step(ctx context.Context, e record.Event) {
 	if err := c.config.Recorder.Event(e); err != nil && c.err == nil {
 		c.err = err
 	}
-	c.carryOut(ctx, c.machine.Step(e))
+	c.carryOut(ctx, c.machine.Step(e), cause(e))
 }
 
-func (c *Coordinator) carryOut(ctx context.Context, effects []Effect) {
+// cause says what an action was fired by that this event fired.
+func cause(e record.Event) string {
+	switch {
+	case e.Observation != nil:
+		return describe(e.Observation)
+	case e.Timeout != nil:
+		return "a timeout"
+	case e.Began != nil:
+		return fmt.Sprintf("the beginning of action %d", *e.Began+1)
+	case e.Completed != nil:
+		return fmt.Sprintf("the completion of action %d", *e.Completed+1)
+	}
+	return fmt.Sprintf("event %d", e.Seq)
+}
+
+// note records something about an action that is worth knowing and no mistake, such as that it changed nothing. The
+// action has fired and is not complete.
+func (c *Coordinator) note(action int, text string) {
+	r := c.fires[action]
+	if r.Note != "" {
+		text = r.Note + "; " + text
+	}
+	r.Note = text
+}
+
+// carryOut carries effects out; cause says for people what led to them.
+func (c *Coordinator) carryOut(ctx context.Context, effects []Effect, cause string) {
 	for _, effect := range effects {
 		switch effect := effect.(type) {
 		case StartTimer:
@@ -526,7 +678,7 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect) {
 				}
 			})
 		case Fire:
-			c.fire(ctx, effect)
+			c.fire(ctx, effect, cause)
 		case Release:
 			if h := c.holds[effect.Seq]; h != nil {
 				h.timer.Stop()
@@ -539,6 +691,8 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect) {
 			}
 		case Stale:
 			c.config.Watcher.Info("stale read: " + effect.Read.String())
+		case Note:
+			c.note(effect.Action, effect.Text)
 		case Pausing:
 			// Synchronous, in the owner's goroutine: nothing is judged between the decision and its coming into force.
 			c.push(ctx)
@@ -551,33 +705,28 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect) {
 }
 
 // fire carries an action out in a goroutine of its own.
-func (c *Coordinator) fire(ctx context.Context, f Fire) {
+func (c *Coordinator) fire(ctx context.Context, f Fire, cause string) {
 	a := &c.config.Plan.Actions[f.Action]
-	by := "the start of the plan"
-	if h := c.holds[f.FiredBy]; h != nil {
-		by = describe(recordObservation(h.event.Session, h.event.Observation))
-	} else if f.FiredBy > 0 {
-		by = "a timeout"
-	}
 	c.fires[f.Action] = &record.Action{
-		Index: f.Action, Type: string(a.Type), Target: a.Target, FiredBy: f.FiredBy, Fired: time.Now(),
+		Index: f.Action, Type: string(a.Type), Target: a.Object(), FiredBy: f.FiredBy, Cause: cause, Fired: time.Now(),
 	}
-	c.config.Watcher.Fired(f.Action, a, by)
+	c.config.Watcher.Fired(f.Action, a, cause)
 	c.changed()
 	c.running.Go(func() {
 		err := sleep(ctx, a.WaitBefore)
 		began := time.Now()
+		var note string
 		if err == nil && !switches(a) {
 			err = c.do(ctx, func(ctx context.Context) { c.step(ctx, record.Event{Began: &f.Action}) })
 		}
 		if err == nil {
-			err = c.actions[f.Action].Do(ctx)
+			note, err = c.actions[f.Action].Do(ctx)
 		}
 		if err == nil {
 			err = sleep(ctx, a.WaitAfter)
 		}
 		select {
-		case c.completed <- completion{index: f.Action, began: began, err: err}:
+		case c.completed <- completion{index: f.Action, began: began, note: note, err: err}:
 		case <-ctx.Done():
 		}
 	})
@@ -610,17 +759,22 @@ func (c *Coordinator) complete(ctx context.Context, done completion) {
 	a := &c.config.Plan.Actions[done.index]
 	r := c.fires[done.index]
 	r.Began, r.Done = done.began, time.Now()
+	if done.note != "" {
+		c.note(done.index, done.note)
+	}
 	if done.err != nil {
 		r.Error = done.err.Error()
 		c.findings = append(c.findings, record.Finding{
-			Oracle: record.OracleAction, Subject: a.Target, Time: r.Done,
-			Title: fmt.Sprintf("action %d (%s %s) failed: %v", done.index+1, a.Type, a.Target, done.err),
+			Oracle: record.OracleAction, Subject: r.Target, Time: r.Done, Title: fmt.Sprintf("%s failed: %v", r, done.err),
 		})
 	}
 	if err := c.config.Recorder.Action(*r); err != nil && c.err == nil {
 		c.err = err
 	}
 	c.done = append(c.done, done.index)
+	if r.Note != "" {
+		c.config.Watcher.Info(fmt.Sprintf("note: %s %s", r, r.Note))
+	}
 	c.config.Watcher.Completed(done.index, a, done.err)
 	c.step(ctx, record.Event{Completed: &done.index})
 	c.changed()

@@ -31,7 +31,9 @@ type journal struct {
 	entries []string
 	events  []record.Event
 	actions []record.Action
+	causes  []string
 	fail    error // of Kill
+	down    bool  // what is killed was not running
 }
 
 func (j *journal) add(format string, args ...any) {
@@ -60,12 +62,22 @@ func (j *journal) Action(a record.Action) error {
 	return nil
 }
 
-func (j *journal) Fired(int, *plan.Action, string)         {}
-func (j *journal) Completed(int, *plan.Action, error)      {}
-func (j *journal) Held(*record.Observation, string)        {}
-func (j *journal) Info(text string)                        { j.add("info %s", text) }
-func (j *journal) Kill(_ context.Context, c string) error  { j.add("kill %s", c); return j.fail }
-func (j *journal) Start(_ context.Context, c string) error { j.add("start %s", c); return nil }
+func (j *journal) Fired(_ int, _ *plan.Action, by string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.causes = append(j.causes, by)
+}
+func (j *journal) Completed(int, *plan.Action, error) {}
+func (j *journal) Held(*record.Observation, string)   {}
+func (j *journal) Info(text string)                   { j.add("info %s", text) }
+func (j *journal) Kill(_ context.Context, c string) (bool, error) {
+	j.add("kill %s", c)
+	return !j.down, j.fail
+}
+func (j *journal) Start(_ context.Context, c string) (bool, error) {
+	j.add("start %s", c)
+	return false, nil
+}
 func (j *journal) Route(_ context.Context, c, s string) error {
 	j.add("route %s to %s", c, s)
 	return nil
@@ -81,6 +93,17 @@ type rig struct {
 	stop    func() error
 }
 
+// oneReplica is a cluster in which every object has one replica.
+type oneReplica struct{}
+
+func (oneReplica) Foresee(context.Context, *wire.Observation) (Foresight, error) {
+	return Foresight{Old: []byte(`{"spec":{"replicas":1}}`)}, nil
+}
+
+func (oneReplica) State(context.Context, *wire.Observation) ([]byte, error) {
+	return []byte(`{"spec":{"replicas":1}}`), nil
+}
+
 func newRig(t testing.TB, p *plan.Plan, hold time.Duration) *rig {
 	t.Helper()
 	m, err := monitor.Listen(monitor.Config{Address: "unix://" + filepath.Join(t.TempDir(), "s"), Token: "t"})
@@ -89,14 +112,12 @@ func newRig(t testing.TB, p *plan.Plan, hold time.Duration) *rig {
 	}
 	j := &journal{}
 	c, err := New(Config{
-		Plan: p, Monitor: m, Tools: actions.Tools{Controllers: j}, Controllers: []record.Controller{{Name: "db", Hooks: true, APIServer: "apiserver-1"}},
+		Plan: p, Monitor: m, Tools: actions.Tools{Controllers: j, Objects: j}, Controllers: []record.Controller{{Name: "db", Hooks: true, APIServer: "apiserver-1"}},
 		Resolve: func(k plan.ResourceKey) wire.Rule {
 			return wire.Rule{Kind: k.Type, Namespace: k.Namespace, Name: k.Name}
 		},
-		Lookup: func(context.Context, *wire.Observation) ([]byte, error) {
-			return []byte(`{"spec":{"replicas":1}}`), nil
-		},
-		Hold: hold, Recorder: j, Watcher: j,
+		Lookup: oneReplica{},
+		Hold:   hold, Recorder: j, Watcher: j,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -235,6 +256,38 @@ func TestPausePutsRulesIntoForceBeforeItCompletes(t *testing.T) {
 	}
 	r.observe(t, pod("b"))
 	<-held.Done
+}
+
+func TestAHoldEndsWithItsCallersContext(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")}}}
+	r := newRig(t, p, time.Minute)
+	ctx := context.Background()
+	if err := r.Begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	x := pod("x")
+	x.Phase = wire.Before
+	held := r.process.Observe(x)
+	if err := r.process.Abandon(x, context.DeadlineExceeded.Error()); err != nil {
+		t.Fatal(err)
+	}
+	// The monitor answers the call that nobody waits for any more, too.
+	if err := (<-held.Done).Error; err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Status(ctx)
+	if err != nil || len(s.Findings) > 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if got := strings.Join(r.list(), ", "); !strings.Contains(got, "its caller gave up (context deadline exceeded)") {
+		t.Errorf("nobody was told: %s", got)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(r.journal.events, func(e record.Event) bool { return e.Abandoned != nil }) {
+		t.Error("it is not in the record")
+	}
 }
 
 func TestHoldEndsAtItsDeadlineWithAFinding(t *testing.T) {
@@ -449,4 +502,106 @@ func BenchmarkObserveRelease(b *testing.B) {
 	if len(r.list()) != 0 {
 		b.Errorf("the trigger fired: %v", r.list())
 	}
+}
+
+// An action with the trigger none after another one was said to be fired by the start of the plan.
+func TestCauses(t *testing.T) {
+	now := func() plan.Trigger { return trigger(t, "now", "now@none") }
+	p := &plan.Plan{Actions: []plan.Action{
+		restart(now()), restart(now()), restart(trigger(t, "a", "a")), restart(now()), restart(trigger(t, "soon", "soon@timeout")),
+	}}
+	r := newRig(t, p, time.Minute)
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.observe(t, pod("a"))
+	r.complete(t, len(p.Actions))
+	want := []string{
+		"the start of the plan", "the completion of action 1", "create of pod/default/a (after apiServerRecv at apiserver-1)", "the completion of action 3", "a timeout",
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Equal(r.causes, want) {
+		t.Errorf("causes %q\nwant   %q", r.causes, want)
+	}
+	for i, a := range r.journal.actions {
+		if a.Cause != want[i] {
+			t.Errorf("recorded cause of action %d: %q", i+1, a.Cause)
+		}
+	}
+}
+
+// complete waits until so many actions are complete.
+func (r *rig) complete(t *testing.T, count int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		changed, err := r.Changed(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := r.Status(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Completed == count {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("%d of %d actions are complete", s.Completed, count)
+		}
+	}
+}
+
+// A kill that found nothing to kill passed silently.
+func TestNoteOfAnActionThatChangedNothing(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.KillController, Target: "db", Trigger: trigger(t, "a", "a")}}}
+	r := newRig(t, p, time.Minute)
+	r.down = true
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.observe(t, pod("a"))
+	s, err := r.Status(t.Context())
+	if err != nil || len(s.Findings) > 0 {
+		t.Errorf("a note is no finding: %v (%v)", s.Findings, err)
+	}
+	want := "kill db, info note: action 1 (killController db) found nothing to kill: db was not running"
+	if got := strings.Join(r.list(), ", "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.journal.actions) != 1 || r.journal.actions[0].Note != "found nothing to kill: db was not running" {
+		t.Errorf("recorded: %+v", r.journal.actions)
+	}
+}
+
+// What failed was named without what it is about: "action 1 (patch ) failed".
+func TestFindingNamesTheObjectOfTheAction(t *testing.T) {
+	key := plan.ResourceKey{Type: "pod", Namespace: "default", Name: "x"}
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject, ResourceKey: key, Trigger: trigger(t, "a", "a")}}}
+	r := newRig(t, p, time.Minute)
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Status(t.Context())
+	if err != nil || len(s.Waiting) != 1 || !strings.HasPrefix(s.Waiting[0], "action 1 (delete pod/default/x): trigger ") {
+		t.Errorf("waiting %q (%v)", s.Waiting, err)
+	}
+	r.observe(t, pod("a"))
+	s, err = r.Status(t.Context())
+	if err != nil || len(s.Findings) != 1 || s.Findings[0].Title != "action 1 (delete pod/default/x) failed: refused" || s.Findings[0].Subject != "pod/default/x" {
+		t.Errorf("findings %+v (%v)", s.Findings, err)
+	}
+}
+
+func (j *journal) Delete(context.Context, plan.ResourceKey) error { return errors.New("refused") }
+func (j *journal) Apply(context.Context, map[string]any) error    { return errors.New("refused") }
+func (j *journal) ApplyFile(context.Context, string) error        { return errors.New("refused") }
+func (j *journal) Patch(context.Context, plan.ResourceKey, string, string, any) error {
+	return errors.New("refused")
 }

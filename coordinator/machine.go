@@ -67,13 +67,6 @@ type heldObservation struct {
 	since   time.Time
 }
 
-// miss is the nearest miss of a node of the awaited trigger.
-type miss struct {
-	rank  int // 0 none, 1 the same type of object, 2 the same object
-	count int
-	text  string
-}
-
 // Effect is something that the coordinator has to do.
 type Effect interface{ effect() }
 
@@ -95,6 +88,11 @@ type (
 	Pausing struct{ Action int }
 	// Stale tells that a controller was shown the past, for the first time.
 	Stale struct{ Read record.StaleRead }
+	// Note tells something about an action that is no fault, and that people want to know.
+	Note struct {
+		Action int
+		Text   string
+	}
 )
 
 func (StartTimer) effect() {}
@@ -103,6 +101,7 @@ func (Release) effect()    {}
 func (Hold) effect()       {}
 func (Pausing) effect()    {}
 func (Stale) effect()      {}
+func (Note) effect()       {}
 
 // NewMachine prepares a validated plan for the controllers under test. It returns an error where a condition does not compile.
 func NewMachine(p *plan.Plan, controllers []record.Controller) (*Machine, error) {
@@ -150,7 +149,7 @@ func (m *Machine) Done() bool { return !slices.Contains(m.finished, false) }
 // Fired is the number of actions whose triggers were satisfied.
 func (m *Machine) Fired() int { return m.next }
 
-// AtOnce reports whether a synchronous action is being carried out that has nothing to wait for before.
+// AtOnce reports whether a synchronous action is being carried out that has no waitBefore.
 func (m *Machine) AtOnce() bool {
 	return m.blocked >= 0 && m.plan.Actions[m.blocked].WaitBefore == 0
 }
@@ -211,7 +210,9 @@ func (m *Machine) judge(e record.Event) []Effect {
 	case e.SessionEnd != nil:
 		return m.sessionEnd(e.SessionEnd.Session)
 	case e.Expired != nil:
-		return m.expire(*e.Expired)
+		return m.letGo(*e.Expired)
+	case e.Abandoned != nil:
+		return m.letGo(*e.Abandoned)
 	case e.End:
 		return m.end()
 	}
@@ -259,15 +260,17 @@ func (m *Machine) satisfy(seq int, nodes []int) []Effect {
 	i := m.next
 	m.next++
 	effects := []Effect{Fire{Action: i, FiredBy: seq}}
-	if !m.plan.Actions[i].Async {
-		m.blocked = i
+	if a := &m.plan.Actions[i]; !a.Async || a.WaitBefore > 0 {
+		m.blocked = i // until it is complete; an asynchronous one until it begins
 	}
 	return append(effects, m.enable(seq)...)
 }
 
 func (m *Machine) observe(e record.Event) []Effect {
 	seq, o := e.Seq, e.Observation
-	m.trackRead(o)
+	if o.Point == wire.ControllerRead && o.Phase == wire.After {
+		delete(m.reading, call{o.Session, o.Call})
+	}
 	var effects []Effect
 	heldBy := -1
 	if m.trigger != nil && !m.ended && !o.Aside {
@@ -283,14 +286,12 @@ func (m *Machine) observe(e record.Event) []Effect {
 		if len(hits) > 0 {
 			effects = append(effects, m.satisfy(seq, hits)...)
 			// Also where this event only enabled a trigger of the type none, that action was fired by it.
-			if m.blocked >= 0 && firedBlocked(effects, m.blocked) {
-				heldBy = m.blocked
-			}
+			heldBy = m.firedNow(effects)
 		}
 	}
 	h := heldObservation{seq: seq, session: o.Session, action: heldBy, pause: m.pausedBy(o), origin: o, since: e.Time}
 	if m.ended || (h.action < 0 && h.pause < 0) {
-		effects = append(effects, Release{Seq: seq})
+		effects = append(effects, m.release(h))
 	} else {
 		m.held = append(m.held, h)
 		effects = append(effects, Hold{Seq: seq, Why: m.why(h)})
@@ -298,20 +299,32 @@ func (m *Machine) observe(e record.Event) []Effect {
 	return append(effects, m.readsEnded()...)
 }
 
-func firedBlocked(effects []Effect, action int) bool {
+// release lets an observation's caller go on. A read begins with that: while it is held at its before it has not.
+func (m *Machine) release(h heldObservation) Effect {
+	if h.origin.Point == wire.ControllerRead && h.origin.Phase == wire.Before && !m.ended {
+		m.reading[call{h.origin.Session, h.origin.Call}] = h.origin.By
+	}
+	return Release{Seq: h.seq}
+}
+
+// firedNow is the synchronous action that these effects have fired and that has to be complete before the plan goes on; -1: none.
+func (m *Machine) firedNow(effects []Effect) int {
+	if m.blocked < 0 || m.plan.Actions[m.blocked].Async {
+		return -1
+	}
 	for _, e := range effects {
-		if f, ok := e.(Fire); ok && f.Action == action {
-			return true
+		if f, ok := e.(Fire); ok && f.Action == m.blocked {
+			return m.blocked
 		}
 	}
-	return false
+	return -1
 }
 
 func (m *Machine) why(h heldObservation) string {
 	if h.action >= 0 {
-		return fmt.Sprintf("until action %d (%s) is complete", h.action+1, m.plan.Actions[h.action].Type)
+		return fmt.Sprintf("until %s is complete", m.name(h.action))
 	}
-	return fmt.Sprintf("paused by action %d", h.pause+1)
+	return "paused by " + m.name(h.pause)
 }
 
 // matches judges an observation against a node of the awaited trigger and keeps the nearest miss.
@@ -324,44 +337,45 @@ func (m *Machine) matches(node int, o *record.Observation) bool {
 		return false
 	}
 	if r := w.definition.Observe.Reconciler; r != "" && !reconcilerMatches(r, o) {
-		m.missed(node, 1, fmt.Sprintf("%s came from reconciler %q (%s), not %q", describe(o), o.Reconciler, o.ReconcilerType, r))
+		m.missed(node, miss{rank: missType, text: fmt.Sprintf("%s came from reconciler %q (%s), not %q", describe(o), o.Reconciler, o.ReconcilerType, r)})
 		return false
 	}
-	if w.point == wire.AnnotatedCall {
-		return o.CallName == w.definition.Condition.Call
-	}
-	if w.point == wire.Reconcile {
-		return requestMatches(w.definition.Condition.ResourceKey, o)
-	}
-	key := w.definition.Condition.ResourceKey
-	if !key.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, o.Name) {
-		if o.Kind == key.Type {
-			m.missed(node, 1, fmt.Sprintf("%s is another object", describe(o)))
+	var ok bool
+	var why miss
+	switch {
+	case w.point == wire.AnnotatedCall:
+		ok = o.CallName == w.definition.Condition.Call
+	case w.point == wire.Reconcile:
+		ok = requestMatches(w.definition.Condition.ResourceKey, o)
+		if !ok {
+			why = miss{rank: missType, text: describe(o) + " is another object"}
 		}
-		return false
+	default:
+		ok, why = w.judgeObject(o)
 	}
-	if o.Phase == wire.After && o.Error != "" {
-		m.missed(node, 2, fmt.Sprintf("%s failed: %s", describe(o), o.Error))
-		return false
+	if repeat := w.definition.Condition.Repeat; ok && repeat > 1 && m.counts[node]+1 < repeat {
+		why = miss{rank: missCount, text: fmt.Sprintf("%s matched %d of %d times", describe(o), m.counts[node]+1, repeat)}
 	}
-	ok, why, err := w.matcher.Match(kindOf(o), o.OldObject, o.Object)
-	if err != nil {
-		m.missed(node, 2, fmt.Sprintf("%s: %v", describe(o), err))
-		return false
-	}
-	if !ok {
-		m.missed(node, 2, fmt.Sprintf("%s: %s", describe(o), why))
-	} else if repeat := w.definition.Condition.Repeat; repeat > 1 && m.counts[node]+1 < repeat {
-		m.missed(node, 2, fmt.Sprintf("%s matched %d of %d times", describe(o), m.counts[node]+1, repeat))
-	}
+	m.missed(node, why)
 	return ok
 }
 
-func (m *Machine) missed(node, rank int, text string) {
-	if rank < m.misses[node].rank {
+// missed keeps the nearest miss; of two that are as near, the later one.
+func (m *Machine) missed(node int, this miss) {
+	nearest := &m.misses[node]
+	if this.rank == missNone || this.rank < nearest.rank {
 		return
 	}
-	m.misses[node] = miss{rank: rank, count: m.misses[node].count + 1, text: text}
+	if this.rank > nearest.rank {
+		this.count = 1
+		*nearest = this
+		return
+	}
+	this.count = nearest.count + 1
+	if !this.nearer(*nearest) {
+		this.distance, this.text = nearest.distance, nearest.text
+	}
+	*nearest = this
 }
 
 // Waiting explains, one line a trigger, what the plan still waits for and what came nearest. Empty when all actions fired.
@@ -370,7 +384,7 @@ func (m *Machine) Waiting() []string {
 		return nil
 	}
 	a := m.plan.Actions[m.next]
-	head := fmt.Sprintf("action %d (%s %s)", m.next+1, a.Type, a.Target)
+	head := record.ActionName(m.next, a.String())
 	if m.trigger == nil {
 		return []string{head + ": its trigger was not enabled, because the action before it did not complete"}
 	}
@@ -386,22 +400,6 @@ func (m *Machine) Waiting() []string {
 		lines = append(lines, line)
 	}
 	return lines
-}
-
-// trackRead keeps the set of reads that have begun and not ended.
-func (m *Machine) trackRead(o *record.Observation) {
-	if o.Point != wire.ControllerRead {
-		return
-	}
-	c := call{o.Session, o.Call}
-	if o.Phase == wire.Before {
-		// A read that a pause holds has not begun.
-		if m.pausedBy(o) < 0 {
-			m.reading[c] = o.By
-		}
-		return
-	}
-	delete(m.reading, c)
 }
 
 // readsEnded lets pauses take hold that waited for the reads under way.
@@ -430,17 +428,22 @@ func (m *Machine) isReading(by string) bool {
 
 func (m *Machine) began(i int) []Effect {
 	a := &m.plan.Actions[i]
+	var effects []Effect
+	if a.Async && m.blocked == i {
+		m.blocked = -1
+		effects = m.enable(0)
+	}
 	switch a.Type {
 	case plan.PauseController, plan.PauseAPIServer:
 		if a.AvoidOngoingRead && m.isReading(a.Target) {
 			m.pending = append(m.pending, i)
-			return nil
+			return effects
 		}
-		return m.pause(i)
+		return append(effects, m.pause(i)...)
 	case plan.ResumeController, plan.ResumeAPIServer:
-		return m.resume(i)
+		return append(effects, m.resume(i)...)
 	}
-	return nil
+	return effects
 }
 
 func pauseOf(i int, a *plan.Action) pause {
@@ -460,29 +463,40 @@ func (m *Machine) pause(i int) []Effect {
 	return []Effect{Pausing{Action: i}}
 }
 
-// resume ends the pauses of the same target that have the same point and scope, where the action names them.
+// resume ends the pauses of the same target that agree with what the action names.
 func (m *Machine) resume(i int) []Effect {
 	a := &m.plan.Actions[i]
-	want := pauseOf(i, a)
 	var kept []pause
 	for _, p := range m.pauses {
-		if !resumes(want, a, p) {
+		if !resumes(a, p) {
 			kept = append(kept, p)
 		}
 	}
-	m.pauses = kept
-	if a.WaitAfter == 0 {
-		// What was held goes on when the action is complete: it must find the next action's trigger enabled.
-		return []Effect{Pausing{Action: i}}
+	var effects []Effect
+	if len(kept) == len(m.pauses) {
+		effects = append(effects, Note{Action: i, Text: "ended no pause: none that it names was in force"})
 	}
-	return append(m.repause(), Pausing{Action: i})
+	m.pauses = kept
+	if a.WaitAfter > 0 {
+		effects = append(effects, m.repause()...)
+	}
+	// Otherwise what was held goes on when the action is complete: it must find the next action's trigger enabled.
+	return append(effects, Pausing{Action: i})
 }
 
-// resumes reports whether a resume, with what it names, ends a pause.
-func resumes(want pause, a *plan.Action, p pause) bool {
-	return p.by == want.by &&
-		(a.PauseAt == "" || (p.point == want.point && p.phase == want.phase)) &&
-		(want.scope == nil || (p.scope != nil && *p.scope == *want.scope))
+// resumes reports whether a resume ends a pause. pauseAt and pauseScope each narrow it where they are given; the scope "*" is that of
+// the pauses of everything.
+func resumes(a *plan.Action, p pause) bool {
+	want := pauseOf(0, a)
+	switch {
+	case p.by != want.by, a.PauseAt != "" && (p.point != want.point || p.phase != want.phase):
+		return false
+	case a.PauseScope == "":
+		return true
+	case want.scope == nil || p.scope == nil:
+		return want.scope == nil && p.scope == nil
+	}
+	return *want.scope == *p.scope
 }
 
 // repause judges what is held against the pauses that are left.
@@ -494,10 +508,7 @@ func (m *Machine) repause() []Effect {
 			h.pause = m.pausedBy(h.origin)
 		}
 		if h.action < 0 && h.pause < 0 {
-			effects = append(effects, Release{Seq: h.seq})
-			if h.origin.Point == wire.ControllerRead && h.origin.Phase == wire.Before {
-				m.reading[call{h.origin.Session, h.origin.Call}] = h.origin.By
-			}
+			effects = append(effects, m.release(h))
 			continue
 		}
 		kept = append(kept, h)
@@ -511,12 +522,24 @@ func (m *Machine) pausedBy(o *record.Observation) int {
 		if p.by != o.By || p.point != o.Point || p.phase != o.Phase || p.scope == nil && isElection(o) {
 			continue
 		}
-		if p.scope == nil || p.scope.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, o.Name) || scopeCovers(p.scope, o) {
+		if p.scope == nil || p.covers(o) {
 			return p.action
 		}
 	}
 	return -1
 }
+
+// covers reports whether an observation at the pause's point is in its scope. A reconcile and an annotated call are about the request
+// that is reconciled, which tells no type.
+func (p *pause) covers(o *record.Observation) bool {
+	if byRequest(p.point) {
+		return requestMatches(*p.scope, o)
+	}
+	return p.scope.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, o.Name) || scopeCovers(p.scope, o)
+}
+
+// byRequest reports whether observations at a point are named by a reconcile's request rather than by an object.
+func byRequest(p wire.Point) bool { return p == wire.Reconcile || p == wire.AnnotatedCall }
 
 // isElection reports whether a call belongs to a leader election: a lease that is read or written outside of any reconcile. A pause of
 // everything does not mean it, as the controller would lose its leadership by that, and end.
@@ -527,7 +550,7 @@ func isElection(o *record.Observation) bool {
 
 // scopeCovers says whether a list or a collection, which names no object, can hold one of the scope.
 func scopeCovers(scope *plan.ResourceKey, o *record.Observation) bool {
-	if o.Name != "" || (o.Op != wire.List && o.Op != wire.DeleteCollection) {
+	if !isCollection(o) {
 		return false
 	}
 	key := *scope
@@ -541,9 +564,13 @@ func scopeCovers(scope *plan.ResourceKey, o *record.Observation) bool {
 func (m *Machine) completed(i int) []Effect {
 	m.finished[i] = true
 	var effects []Effect
+	next := -1
 	if m.blocked == i {
 		m.blocked = -1
 		effects = append(effects, m.enable(0)...)
+		// An action with the trigger none belongs to the moment of the one before it: what has fired that one waits for this one
+		// too. What a resume has let go does not; between two pauses a process goes on.
+		next = m.firedNow(effects)
 	}
 	for n := range m.held {
 		h := &m.held[n]
@@ -551,8 +578,8 @@ func (m *Machine) completed(i int) []Effect {
 			continue
 		}
 		// The pause that this very action began holds what fired it too, where it is in scope.
-		h.action, h.pause = -1, m.pausedBy(h.origin)
-		if h.pause >= 0 {
+		h.action, h.pause = next, m.pausedBy(h.origin)
+		if h.action >= 0 || h.pause >= 0 {
 			effects = append(effects, Hold{Seq: h.seq, Why: m.why(*h)})
 		}
 	}
@@ -569,11 +596,12 @@ func (m *Machine) sessionEnd(session uint64) []Effect {
 	return m.readsEnded()
 }
 
-func (m *Machine) expire(seq int) []Effect {
+// letGo ends a hold before its time: its deadline has passed, or its caller has gone on.
+func (m *Machine) letGo(seq int) []Effect {
 	for i, h := range m.held {
 		if h.seq == seq {
 			m.held = slices.Delete(m.held, i, i+1)
-			return []Effect{Release{Seq: seq}}
+			return []Effect{m.release(h)}
 		}
 	}
 	return nil
@@ -612,10 +640,17 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 			}
 			rule.Point, rule.Phase = w.point, w.phase
 			add(by, rule)
+			collected := w.point == wire.ControllerRead || w.point == wire.ControllerWrite && w.definition.Condition.Type == plan.OnObjectDeletion
+			if collected {
+				add(by, collections(rule))
+			}
 			if w.point == wire.ControllerWrite && w.phase == wire.After {
 				// The state before a write is looked up while its caller waits.
 				rule.Phase = wire.Before
 				add(by, rule)
+				if collected {
+					add(by, collections(rule))
+				}
 			}
 		}
 		a := &m.plan.Actions[i]
@@ -627,7 +662,11 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 	}
 	for _, p := range m.pauses {
 		rule := wire.Rule{AnyGroup: true}
-		if p.scope != nil {
+		switch {
+		case p.scope == nil:
+		case byRequest(p.point):
+			rule.Namespace, rule.Name = p.scope.Namespace, p.scope.Name
+		default:
 			rule = resolve(*p.scope)
 			if p.point == wire.ControllerRead || p.point == wire.ControllerWrite {
 				// Lists and collections name no object.
@@ -645,8 +684,10 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 	return rules
 }
 
-// collections is the rule for lists and collections that may hold an object of the rule. They name no object, and may span all namespaces.
+// collections is the rule for lists and collections that may hold an object of the rule, which is then reported with the list. They
+// name no object, and may span all namespaces.
 func collections(r wire.Rule) wire.Rule {
+	r.Items, r.ItemNamespace, r.ItemName = true, r.Namespace, r.Name
 	r.Namespace, r.Name = "", ""
 	r.Operations = []wire.Operation{wire.List, wire.DeleteCollection}
 	return r

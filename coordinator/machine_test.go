@@ -81,6 +81,29 @@ func pauseWrites(tr plan.Trigger, scope string) plan.Action {
 	return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerWrite, PauseScope: scope, Trigger: tr}
 }
 
+func scoped(a plan.Action, scope string) plan.Action { a.PauseScope = scope; return a }
+
+func waiting(a plan.Action) plan.Action { a.WaitBefore = time.Second; return a }
+
+func pauseReconciles(tr plan.Trigger, scope string) plan.Action {
+	return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeReconcile, PauseScope: scope, Trigger: tr}
+}
+
+// looks is a trigger at a read of a pod, before it.
+func looks(t *testing.T, name string) plan.Trigger {
+	return plan.Trigger{Expression: "looks", Graph: mustGraph(t, "looks"), Definitions: []plan.Definition{{
+		Name: "looks", Condition: plan.Condition{Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: name}, Repeat: 1},
+		Observe: plan.ObservationPoint{Timing: plan.BeforeControllerRead, ObserveBy: "db"},
+	}}}
+}
+
+func reconciling(request string, phase wire.Phase) record.Event {
+	namespace, name, _ := strings.Cut(request, "/")
+	return record.Event{Observation: &record.Observation{
+		By: "db", Session: 2, Call: 7, Point: wire.Reconcile, Phase: phase, Request: request, Namespace: namespace, Name: name, ReconcileID: "r",
+	}}
+}
+
 func lease(name string, op wire.Operation, reconcile string) record.Event {
 	return record.Event{Observation: &record.Observation{
 		By: "db", Session: 2, Call: 9, Point: wire.ControllerWrite, Phase: wire.Before, Op: op, ReconcileID: reconcile,
@@ -119,6 +142,8 @@ func show(effects []Effect) string {
 			s = append(s, fmt.Sprintf("hold %d", e.Seq))
 		case Pausing:
 			s = append(s, fmt.Sprintf("pausing %d", e.Action))
+		case Note:
+			s = append(s, fmt.Sprintf("note %d", e.Action))
 		}
 	}
 	return strings.Join(s, ", ")
@@ -232,8 +257,8 @@ func TestMachine(t *testing.T) {
 				began(2), completed(2), read("x", wire.Before, 2), created("a"), began(3), completed(3),
 			},
 			want: []string{
-				"pausing 0", "", "hold 3", "fire 1, hold 4", "pausing 1", "fire 2, release 3, release 4",
-				"pausing 2", "", "hold 9", "fire 3, hold 10", "pausing 3", "release 9, release 10",
+				"pausing 0", "", "hold 3", "fire 1, hold 4", "pausing 1", "fire 2, hold 4, release 3",
+				"pausing 2", "release 4", "hold 9", "fire 3, hold 10", "pausing 3", "release 9, release 10",
 			},
 			done: true,
 		},
@@ -309,6 +334,80 @@ func TestMachine(t *testing.T) {
 			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "release 6", "hold 7", "release 5, release 7"},
 			done: true,
 		},
+		{
+			name:    "a read that fires the pause which waits for reads to end is not under way",
+			actions: []plan.Action{pauseReads(looks(t, "x"), "", true)},
+			events:  []record.Event{read("x", wire.Before, 1), began(0), completed(0), read("y", wire.Before, 2), {End: true}},
+			want:    []string{"fire 0, hold 1", "pausing 0", "hold 1", "hold 4", "release 1, release 4"},
+			done:    true,
+		},
+		{
+			name:    "an asynchronous action that waits first enables the next trigger when it begins",
+			actions: []plan.Action{async(waiting(restart(trigger(t, "a", "a")))), restart(trigger(t, "b", "b"))},
+			events:  []record.Event{created("a"), created("b"), began(0), created("b"), completed(0), completed(1)},
+			want:    []string{"fire 0, release 1", "release 2", "", "fire 1, hold 4", "", "release 4"},
+			done:    true,
+		},
+		{
+			name:    "an action with the trigger none belongs to the moment of the one before it",
+			actions: []plan.Action{restart(trigger(t, "a", "a")), restart(none()), restart(none()), restart(trigger(t, "b", "b"))},
+			events:  []record.Event{created("a"), completed(0), completed(1), completed(2), created("b")},
+			want:    []string{"fire 0, hold 1", "fire 1, hold 1", "fire 2, hold 1", "release 1", "fire 3, hold 5"},
+		},
+		{
+			name:    "of a conjunction the last event's caller is held",
+			actions: []plan.Action{restart(trigger(t, "a&b", "a", "b"))},
+			events:  []record.Event{created("b"), created("a"), completed(0)},
+			want:    []string{"release 1", "fire 0, hold 2", "release 2"},
+			done:    true,
+		},
+		{
+			name:    "a resume of everything leaves a pause of one object in force",
+			actions: []plan.Action{pauseReads(none(), "*", false), pauseReads(none(), "pod/default/x", false), scoped(resumeReads(trigger(t, "a", "a")), "*")},
+			start:   "fire 0",
+			events: []record.Event{
+				began(0), completed(0), began(1), completed(1), read("x", wire.Before, 1), read("y", wire.Before, 2),
+				created("a"), began(2), completed(2), {End: true},
+			},
+			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "hold 6", "fire 2, hold 7", "pausing 2", "release 6, release 7", "release 5"},
+			done: true,
+		},
+		{
+			name:    "a resume of one object leaves a pause of everything in force",
+			actions: []plan.Action{pauseReads(none(), "", false), scoped(resumeReads(trigger(t, "a", "a")), "pod/default/x")},
+			start:   "fire 0",
+			events:  []record.Event{began(0), completed(0), read("x", wire.Before, 1), created("a"), began(1), completed(1), {End: true}},
+			want:    []string{"pausing 0", "", "hold 3", "fire 1, hold 4", "note 1, pausing 1", "release 4", "release 3"},
+			done:    true,
+		},
+		{
+			name:    "a resume without a scope ends all pauses at its point",
+			actions: []plan.Action{pauseReads(none(), "*", false), pauseReads(none(), "pod/default/x", false), resumeReads(trigger(t, "a", "a"))},
+			start:   "fire 0",
+			events: []record.Event{
+				began(0), completed(0), began(1), completed(1), read("x", wire.Before, 1), created("a"), began(2), completed(2),
+			},
+			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "fire 2, hold 6", "pausing 2", "release 5, release 6"},
+			done: true,
+		},
+		{
+			name:    "a pause of reconciles is compared with their request",
+			actions: []plan.Action{pauseReconciles(none(), "database/default/db")},
+			start:   "fire 0",
+			events: []record.Event{
+				began(0), completed(0), reconciling("default/db", wire.Before), reconciling("default/web", wire.Before), reconciling("other/db", wire.Before), {End: true},
+			},
+			want: []string{"pausing 0", "", "hold 3", "release 4", "release 5", "release 3"},
+			done: true,
+		},
+		{
+			name:    "a held call whose caller has gone on is held no longer",
+			actions: []plan.Action{pauseWrites(none(), "lease/*/*")},
+			start:   "fire 0",
+			events:  []record.Event{began(0), completed(0), lease("db", wire.Update, ""), {Abandoned: new(3)}, {End: true}},
+			want:    []string{"pausing 0", "", "hold 3", "release 3", ""},
+			done:    true,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m, err := NewMachine(&plan.Plan{Actions: test.actions}, nil)
@@ -370,6 +469,48 @@ func TestWaitingNamesTheNearestMiss(t *testing.T) {
 	m.Step(record.Event{Seq: 3, Observation: created("b").Observation})
 	if got := m.Waiting(); !strings.Contains(got[0], "spec.replicas") {
 		t.Errorf("a farther miss replaced the nearest: %q", got)
+	}
+}
+
+func TestNearestMissIsNotTheLatest(t *testing.T) {
+	of := func(repeat int, cur map[string]any) *Machine {
+		d := plan.Definition{
+			Name: "scaled", Observe: plan.ObservationPoint{Timing: plan.AfterAPIServerRecv, ObserveBy: "apiserver-1"},
+			Condition: plan.Condition{Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"}, CurState: cur, Repeat: repeat},
+		}
+		m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(plan.Trigger{Expression: "scaled", Graph: mustGraph(t, "scaled"), Definitions: []plan.Definition{d}})}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Start()
+		return m
+	}
+	update := func(m *Machine, object string) {
+		o := *created("a").Observation
+		o.Op, o.OldObject, o.Object = wire.Update, json.RawMessage(`{}`), json.RawMessage(object)
+		m.Step(record.Event{Seq: 1, Observation: &o})
+	}
+	for _, test := range []struct {
+		name    string
+		repeat  int
+		cur     map[string]any
+		objects []string
+		want    string
+	}{
+		{"a count before a state", 5, map[string]any{"n": 1}, []string{`{"n":1}`, `{"n":1}`, `{"n":1}`, `{"n":1}`, `{"n":2}`}, "matched 4 of 5 times"},
+		{"a value of another type before another value", 1, map[string]any{"n": 2}, []string{`{"n":"2"}`, `{"n":3}`}, `n is "2", not 2`},
+		{"one field before two", 1, map[string]any{"n": 2, "m": 3}, []string{`{"n":2,"m":4}`, `{"n":5,"m":4}`}, "m is 4, not 3"},
+		{"of two that are as near the later one", 1, map[string]any{"n": 2}, []string{`{"n":3}`, `{"n":4}`}, "n is 4, not 2"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := of(test.repeat, test.cur)
+			for _, o := range test.objects {
+				update(m, o)
+			}
+			if got := m.Waiting(); len(got) != 1 || !strings.HasSuffix(got[0], test.want) {
+				t.Errorf("got %q, want ... %s", got, test.want)
+			}
+		})
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // Need is a point that a plan needs in a process.
 type Need struct {
 	Point wire.Point
-	Call  string // of an annotated call
+	Call  string // of an annotated call; empty: any
 	Where string // which part of the plan needs it, for people
 }
 
@@ -40,7 +40,7 @@ func Needs(p *plan.Plan, identity string) []Need {
 // In reports whether the point is compiled into the binary that the manifest describes.
 func (n Need) In(m wire.Manifest) bool {
 	for _, p := range m.Points {
-		if p.Point == n.Point && (n.Point != wire.AnnotatedCall || p.Name == n.Call) {
+		if p.Point == n.Point && (n.Call == "" || p.Name == n.Call) {
 			return true
 		}
 	}

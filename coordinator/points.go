@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -57,31 +58,13 @@ func requestMatches(key plan.ResourceKey, o *record.Observation) bool {
 	return key.Matches(key.Type, key.Group, false, namespace, name)
 }
 
-// kindOf says what an observation did to its object. A patch or an apply creates the object where there was none.
-func kindOf(o *record.Observation) plan.EventKind {
-	if o.Point == wire.ControllerRead {
-		return plan.Read
-	}
-	switch o.Op {
-	case wire.Create:
-		return plan.Created
-	case wire.Delete, wire.DeleteCollection:
-		return plan.Deleted
-	case wire.Patch, wire.Apply:
-		if o.Point == wire.ControllerWrite && len(o.OldObject) == 0 {
-			return plan.Created
-		}
-	}
-	return plan.Updated
-}
-
 // describe names an observation for people.
 func describe(o *record.Observation) string {
 	verb := string(o.Op)
 	if o.Subresource != "" {
 		verb += " " + o.Subresource
 	}
-	object := fmt.Sprintf("%s/%s/%s", o.Kind, o.Namespace, o.Name)
+	object := fmt.Sprintf("%s/%s/%s", cmp.Or(o.Kind, o.Resource), o.Namespace, cmp.Or(o.Name, "*"))
 	switch o.Point {
 	case wire.Reconcile:
 		return fmt.Sprintf("%s reconcile of %s", o.Phase, o.Request)

@@ -50,7 +50,7 @@ func (m *Machine) trackReconcile(e record.Event) {
 // expected. It is empty where nothing is held or paused. With a zero now it leaves out how long all that has lasted. Live tells whether an
 // identity is connected.
 func (m *Machine) Stuck(now time.Time, live func(identity string) bool) string {
-	if m.ended || len(m.held)+len(m.pauses) == 0 {
+	if m.ended || !m.Holding() {
 		return ""
 	}
 	clauses := m.holds(now)
@@ -79,14 +79,11 @@ func lasting(format string, now, since time.Time) string {
 // name names an action.
 func (m *Machine) name(i int) string {
 	a := &m.plan.Actions[i]
-	s := fmt.Sprintf("action %d (%s", i+1, a.Type)
-	if a.Target != "" {
-		s += " " + a.Target
-	}
+	what := a.String()
 	if a.PauseAt != "" {
-		s += " at " + string(a.PauseAt)
+		what += " at " + string(a.PauseAt)
 	}
-	return s + ")"
+	return record.ActionName(i, what)
 }
 
 // holds says what is held, one clause for each pause or action that holds something.
@@ -152,7 +149,7 @@ func (m *Machine) ends(i int, p pause) bool {
 	}
 	switch a.Type {
 	case plan.ResumeController, plan.ResumeAPIServer:
-		return resumes(pauseOf(i, a), a, p)
+		return resumes(a, p)
 	case plan.KillController, plan.RestartController, plan.KillAPIServer:
 		return i > p.action
 	case plan.ReconnectController:

@@ -166,6 +166,10 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 	})
 
 	container.Args = append(container.Args, c.Args...)
+	from, err := valuesFrom(c)
+	if err != nil {
+		return err
+	}
 	env := maps.Clone(c.Env)
 	if env == nil {
 		env = map[string]string{}
@@ -178,15 +182,31 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 		env[wire.EnvToken] = t.Token
 		env[wire.EnvIdentity] = c.Name
 	}
+	for _, k := range slices.Sorted(maps.Keys(from)) {
+		setEnv(container, corev1.EnvVar{Name: k, ValueFrom: from[k]})
+	}
 	for _, k := range slices.Sorted(maps.Keys(env)) {
-		setEnv(container, k, env[k])
+		setEnv(container, corev1.EnvVar{Name: k, Value: env[k]})
 	}
 	return nil
 }
 
-func setEnv(c *corev1.Container, key, value string) {
-	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == key })
-	c.Env = append(c.Env, corev1.EnvVar{Name: key, Value: value})
+func setEnv(c *corev1.Container, v corev1.EnvVar) {
+	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == v.Name })
+	c.Env = append(c.Env, v)
+}
+
+// valuesFrom decodes the variables whose values come from elsewhere.
+func valuesFrom(c *plan.Controller) (map[string]*corev1.EnvVarSource, error) {
+	sources := map[string]*corev1.EnvVarSource{}
+	for name, content := range c.EnvFrom {
+		source := &corev1.EnvVarSource{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, source, true); err != nil {
+			return nil, fmt.Errorf("env %s: valueFrom: %w", name, err)
+		}
+		sources[name] = source
+	}
+	return sources, nil
 }
 
 func controllerContainer(c *plan.Controller, spec *corev1.PodSpec) (*corev1.Container, error) {
@@ -233,10 +253,18 @@ func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					ServiceAccountName: c.Name,
-					Containers:         []corev1.Container{{Name: "controller", Image: "trommel.dev/" + c.Name}},
+					Containers: []corev1.Container{{
+						Name: "controller", Image: "trommel.dev/" + c.Name,
+						// What operators ask for by these names in nearly every Deployment of theirs.
+						Env: []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP")},
+					}},
 				},
 			},
 		},
 	}
 	return d, []runtime.Object{account, binding}
+}
+
+func field(name, path string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 }

@@ -97,8 +97,13 @@ func TestGeneratedController(t *testing.T) {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 	containers, _, _ := unstructured.NestedSlice(own[2].Object, "spec", "template", "spec", "containers")
-	if env := containers[0].(map[string]any)["env"]; env != nil {
-		t.Errorf("a binary without hooks is told of a coordinator: %v", env)
+	// A binary without hooks is told of no coordinator.
+	from := func(name, path string) any {
+		return map[string]any{"name": name, "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": path}}}
+	}
+	wantEnv := []any{from("POD_NAME", "metadata.name"), from("POD_NAMESPACE", "metadata.namespace"), from("POD_IP", "status.podIP")}
+	if diff := cmp.Diff(wantEnv, containers[0].(map[string]any)["env"]); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
 	}
 }
 
@@ -135,5 +140,31 @@ func TestControllerThatIsNotInTheManifests(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, test.want)
 			}
 		})
+	}
+}
+
+func TestEnvironmentFromElsewhere(t *testing.T) {
+	c := &plan.Controller{
+		Name: "op", Deployment: plan.ResourceKey{Namespace: "system", Name: "manager"}, Image: "op:1", Env: map[string]string{"B": "b"},
+		EnvFrom: map[string]map[string]any{"A": {"secretKeyRef": map[string]any{"name": "s", "key": "k"}}},
+	}
+	manifests := []*unstructured.Unstructured{object(t, manager)}
+	own, _, err := Controller(c, manifests, Target{Binary: "/bin/op"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	containers, _, _ := unstructured.NestedSlice(own[0].Object, "spec", "template", "spec", "containers")
+	want := []any{
+		map[string]any{"name": "A", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "s", "key": "k"}}},
+		map[string]any{"name": "B", "value": "b"},
+	}
+	if diff := cmp.Diff(want, containers[1].(map[string]any)["env"]); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+	c.EnvFrom["A"] = map[string]any{"fieldRef": map[string]any{"path": "metadata.name"}}
+	_, _, err = Controller(c, manifests, Target{Binary: "/bin/op"})
+	const wrong = `controller "op": env A: valueFrom: strict decoding error: unknown field "fieldRef.path"`
+	if err == nil || err.Error() != wrong {
+		t.Errorf("got  %v\nwant %s", err, wrong)
 	}
 }

@@ -3,6 +3,7 @@
 package docs
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -59,6 +60,32 @@ func TestShownPlansAndSuitesLoad(t *testing.T) {
 	}
 	if count < 3 {
 		t.Errorf("only %d plans and suites are shown", count)
+	}
+}
+
+var update = flag.Bool("update", false, "write the generated parts of the pages")
+
+// The table of what conditions mean is that of the code that judges them.
+func TestMeaningsTable(t *testing.T) {
+	const page, begin, end = "plan-format.md", "<!-- begin: meanings -->\n", "<!-- end: meanings -->"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(text), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table", page)
+	}
+	want := head + begin + plan.MeaningsTable() + end + tail
+	if want == string(text) {
+		return
+	}
+	if !*update {
+		t.Fatalf("the table in %s is out of date; write it with go test ./docs -update", page)
+	}
+	if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -22,9 +23,17 @@ func (s *source) annotate(call AnnotatedCall) (line int, err error) {
 		return 0, fmt.Errorf("no such function")
 	}
 	ctx := "nil"
-	for _, field := range f.Type.Params.List {
-		if s.textOf(field.Type) != "context.Context" || len(field.Names) == 0 {
+	for i, field := range f.Type.Params.List {
+		if s.textOf(field.Type) != "context.Context" {
 			continue
+		}
+		if len(field.Names) == 0 {
+			// Parameters have names all or none.
+			for j, other := range f.Type.Params.List {
+				s.insert(other.Type.Pos(), map[bool]string{true: "trommelCtx ", false: "_ "}[i == j])
+			}
+			ctx = "trommelCtx"
+			break
 		}
 		n := field.Names[0]
 		if ctx = n.Name; ctx == "_" {
@@ -147,5 +156,38 @@ func annotateIn(files map[string]*source, root string, names []string, call Anno
 	if call.Receiver != "" {
 		function = "(" + call.Receiver + ")." + function
 	}
-	return nil, PatchedPoint{}, inputErrorf("annotated call %q: package %s has no function %s", call.Name, call.Package, function)
+	hint := receiverHint(files, root, names, call.Function)
+	return nil, PatchedPoint{}, inputErrorf("annotated call %q: package %s has no function %s%s",
+		call.Name, call.Package, function, hint)
+}
+
+// receiverHint says which receivers the functions of that name have, and what to write for them. It is empty where
+// there is none.
+func receiverHint(files map[string]*source, root string, names []string, function string) string {
+	var found []string
+	for _, name := range names {
+		s, err := sourceOf(files, root, name)
+		if err != nil {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == function && f.Body != nil {
+				found = append(found, receiverOf(f))
+			}
+		}
+	}
+	slices.Sort(found)
+	found = slices.Compact(found)
+	if len(found) == 0 {
+		return ""
+	}
+	var ways []string
+	for _, receiver := range found {
+		if receiver == "" {
+			ways = append(ways, "no receiver")
+			continue
+		}
+		ways = append(ways, fmt.Sprintf("receiver: %q", receiver))
+	}
+	return fmt.Sprintf("; %s has another receiver there: write %s", function, strings.Join(ways, " or "))
 }

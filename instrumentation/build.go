@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -40,6 +41,7 @@ type build struct {
 	dir      string // where the build works, in the cache
 	command  *goCommand
 	repo     *repository
+	goRoot   *goRoot
 	module   *generatedModule // neither with a workspace nor with a vendor folder
 	packages []*pkg           // that the main package is built from, and it
 	main     *pkg
@@ -77,6 +79,9 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 	if b.repo, err = findRepository(ctx, dir, b.command); err != nil {
 		return nil, err
 	}
+	if err := b.findGoRoot(); err != nil {
+		return nil, err
+	}
 	key := digest(dir, b.config.Package, strings.Join(b.config.Tags, ","), b.config.LDFlags, fmt.Sprint(b.command.env), fmt.Sprintf("%#v", b.config.AnnotatedCalls))
 	b.dir = filepath.Join(b.cache.dir, "builds", key)
 	// The go commands hold it too: one that outlives this process, killed, does not write what the next build writes.
@@ -94,6 +99,9 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	if err := b.patch(); err != nil {
+		return nil, err
+	}
+	if err := b.patchStandard(); err != nil {
 		return nil, err
 	}
 	return b.compile(ctx)
@@ -286,6 +294,72 @@ func (b *build) patch() error {
 		return b.work().write(b.repo.work, hookDir, copies, own)
 	}
 	return b.module.replaceIn(b.repo.goMod, hookDir, copies)
+}
+
+// findGoRoot settles which Go installation the controller is built with. The go command replaces no file below the module cache, where the
+// toolchains are that it downloads: such a one is copied.
+func (b *build) findGoRoot() error {
+	settings := &b.repo.goFlags
+	b.goRoot = settings.goRoot()
+	if modules := settings.GOMODCACHE; modules == "" || !strings.HasPrefix(b.goRoot.dir, modules+string(filepath.Separator)) {
+		return nil
+	}
+	if !b.goRoot.known() {
+		return nil
+	}
+	copied, err := b.cache.goRootCopy(b.goRoot)
+	if err != nil {
+		return fmt.Errorf("copy the toolchain %s: %w", b.goRoot.version, err)
+	}
+	b.goRoot.dir, b.command.root = copied, copied
+	return nil
+}
+
+// patchStandard puts patched files in the place of the standard library's.
+func (b *build) patchStandard() error {
+	if !b.goRoot.known() {
+		b.progress.phase(fmt.Sprintf("%s is older than %s: the controller finds the machine's files, ports and names instead of its pod's", b.goRoot.version, oldestGo))
+		return nil
+	}
+	overlay, points, err := b.cache.standard(b.goRoot)
+	if err != nil {
+		return err
+	}
+	if file, ok := b.repo.goFlags.flag("overlay"); ok {
+		if err := b.mergeOverlay(file); err != nil {
+			return err
+		}
+	}
+	maps.Copy(b.overlay, overlay)
+	b.points = append(b.points, points...)
+	return nil
+}
+
+// mergeOverlay adds the user's own overlay, which a flag of ours would hide.
+func (b *build) mergeOverlay(file string) error {
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(b.command.dir, file)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return inputErrorf("the overlay in GOFLAGS: %v", err)
+	}
+	var own struct{ Replace map[string]string }
+	if err := json.Unmarshal(data, &own); err != nil {
+		return inputErrorf("the overlay in GOFLAGS, %s: %v", file, err)
+	}
+	for from, to := range own.Replace {
+		if !filepath.IsAbs(from) {
+			from = filepath.Join(b.command.dir, from)
+		}
+		if to != "" && !filepath.IsAbs(to) {
+			to = filepath.Join(b.command.dir, to)
+		}
+		if _, ours := b.overlay[from]; !ours {
+			b.overlay[from] = to
+		}
+	}
+	return nil
 }
 
 // known tells whether a version says what is in a module.

@@ -153,7 +153,7 @@ func (b *controlPlaneBuild) digest() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	inserted, err := insertedInto(moduleClientGo, moduleAPIServer)
+	inserted, err := insertedInto(controlPlaneModulesPatched...)
 	if err != nil {
 		return "", err
 	}
@@ -261,14 +261,14 @@ func (b *controlPlaneBuild) patch(ctx context.Context, src string, generated *ge
 	if err != nil {
 		return nil, err
 	}
-	modules, err := generated.modules(ctx, moduleClientGo, moduleAPIServer)
+	modules, err := generated.modules(ctx, controlPlaneModulesPatched...)
 	if err != nil {
 		return nil, err
 	}
 	b.progress.phase("patch")
 	var points []PatchedPoint
 	copies := map[string]string{}
-	for _, module := range []string{moduleClientGo, moduleAPIServer} {
+	for _, module := range controlPlaneModulesPatched {
 		m := modules[module]
 		if m == nil {
 			return nil, fmt.Errorf("%s is not among its modules", module)

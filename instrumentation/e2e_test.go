@@ -268,7 +268,7 @@ func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMa
 				continue
 			}
 			name := o.Name
-			if rest, ok := strings.CutPrefix(name, "generated-"); ok && rest != "" {
+			if rest, ok := strings.CutPrefix(name, "generated-"); ok && rest != wire.GeneratedName {
 				name = "generated-*"
 			}
 			var object struct{ Data map[string]string }
@@ -281,16 +281,21 @@ func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMa
 			if o.Subresource != "" {
 				resource += "/" + o.Subresource
 			}
-			got = append(got, fmt.Sprintf("%s %s %s %s/%s/%s code=%d object=%t %s", o.Phase, o.Operation, o.Kind, resource, o.Namespace, name, o.Code, len(o.Object) > 0, object.Data["patched"]))
+			patch := ""
+			if len(o.Patch) > 0 && o.Phase == wire.Before {
+				patch = "patch=true "
+			}
+			got = append(got, fmt.Sprintf("%s %s %s %s/%s/%s code=%d object=%t %s%s", o.Phase, o.Operation, o.Kind, resource, o.Namespace, name,
+				o.Code, len(o.Object) > 0, patch, object.Data["patched"]))
 		}
 		return len(got) >= 24
 	})
 	want := []string{
-		"before create configmap configmaps/default/ code=0 object=true ",
+		"before create configmap configmaps/default/generated-<generated> code=0 object=true ",
 		"after create configmap configmaps/default/generated-* code=201 object=true ",
-		"before patch configmap configmaps/default/verbs code=0 object=true yes",
+		"before patch configmap configmaps/default/verbs code=0 object=false patch=true ",
 		"after patch configmap configmaps/default/verbs code=200 object=true yes",
-		"before apply configmap configmaps/default/applied code=0 object=true ",
+		"before apply configmap configmaps/default/applied code=0 object=false patch=true ",
 		"after apply configmap configmaps/default/applied code=201 object=true ",
 		"before create configmap configmaps/default/untyped code=0 object=true ",
 		"after create configmap configmaps/default/untyped code=201 object=true ",
@@ -304,8 +309,8 @@ func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMa
 		"after create pod pods/default/verbs code=201 object=true ",
 		"before update pod pods/status/default/verbs code=0 object=true ",
 		"after update pod pods/status/default/verbs code=200 object=true ",
-		"before create  pods/eviction/default/verbs code=0 object=true ",
-		"after create  pods/eviction/default/verbs code=201 object=false ",
+		"before create pod pods/eviction/default/verbs code=0 object=true ",
+		"after create pod pods/eviction/default/verbs code=201 object=false ",
 	}
 	if diff := cmp.Diff(want, got[:len(want)]); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -20,12 +21,17 @@ type goCommand struct {
 	dir         string
 	env         []string            // added to the process's
 	work        string              // a workspace file; empty: none
+	root        string              // GOROOT, where it is not the command's own
 	held        *os.File            // a lock that lasts as long as any go command does, also if this process is killed
 	downloading func(module string) // called for each download, if set
 }
 
 func (g *goCommand) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "go", args...)
+	name := "go"
+	if g.root != "" {
+		name = filepath.Join(g.root, "bin", "go")
+	}
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = g.dir
 	work := g.work
 	if work == "" {
@@ -33,6 +39,9 @@ func (g *goCommand) command(ctx context.Context, args ...string) *exec.Cmd {
 	}
 	// To stamp the binary go asks git for its state, which would write its index anew.
 	cmd.Env = append(append(os.Environ(), g.env...), "GOWORK="+work, "PWD="+g.dir, "GIT_OPTIONAL_LOCKS=0")
+	if g.root != "" {
+		cmd.Env = append(cmd.Env, "GOROOT="+g.root, "GOTOOLCHAIN=local")
+	}
 	if g.held != nil {
 		cmd.ExtraFiles = []*os.File{g.held}
 	}
@@ -73,10 +82,17 @@ func (g *goCommand) download(text string, report func(module string)) bool {
 type settings struct {
 	GOFLAGS string
 	GOWORK  string // the workspace file that it would use; empty: none
+
+	GOROOT, GOVERSION, GOOS, GOARCH, GOMODCACHE string
+	CGO                                         string `json:"CGO_ENABLED"`
+}
+
+func (s *settings) goRoot() *goRoot {
+	return &goRoot{dir: s.GOROOT, version: s.GOVERSION, goos: s.GOOS, goarch: s.GOARCH, cgo: s.CGO == "1"}
 }
 
 func (g *goCommand) settings(ctx context.Context) (*settings, error) {
-	cmd := g.command(ctx, "env", "-json", "GOFLAGS", "GOWORK")
+	cmd := g.command(ctx, "env", "-json", "GOFLAGS", "GOWORK", "GOROOT", "GOVERSION", "GOOS", "GOARCH", "GOMODCACHE", "CGO_ENABLED")
 	cmd.Env = append(append(os.Environ(), g.env...), "PWD="+g.dir)
 	out, err := g.outputOf(ctx, cmd)
 	if err != nil {

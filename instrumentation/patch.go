@@ -32,6 +32,10 @@ type NotFoundError struct {
 }
 
 func (e *NotFoundError) Error() string {
+	if e.Module == moduleStandard {
+		return fmt.Sprintf("%s: %s in %s: %s; this version of trommel does not know how to give a process of it its pod's files and address: "+
+			"build with a released Go, %s or later (GOTOOLCHAIN), or with a newer trommel (looked at: %s)", e.Version, e.Function, e.File, e.Reason, oldestGo, e.Dir)
+	}
 	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it: build with a released %s, %s or later, "+
 		"or with a newer trommel (looked at: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, e.Module, oldest[e.Module], e.Dir)
 }
@@ -135,7 +139,7 @@ func (s *source) typeSpec(name string) *ast.TypeSpec {
 // signature gives templates the names of a function's receiver and parameters. Blank ones are named on the way.
 type signature struct {
 	Receiver string
-	Result   string // see insertion.result
+	Result   string // see insertion.result; with enter the name of the first result, if it has one
 	params   []string
 	variadic bool
 }
@@ -231,6 +235,9 @@ func (s *source) apply(p *point) (line int, err error) {
 		if err != nil {
 			return 0, err
 		}
+		if results := f.Type.Results; in.literal == "" && results != nil && len(results.List[0].Names) > 0 {
+			g.Result = results.List[0].Names[0].Name
+		}
 		text, err := expand(in.enter, g)
 		if err != nil {
 			return 0, err
@@ -305,6 +312,32 @@ func returnsOf(body *ast.BlockStmt) (list []ast.Expr) {
 		return true
 	})
 	return list
+}
+
+// wrapArguments puts a call of wrap around arguments of all calls of a function in the file; it is named as go/printer writes it.
+func (s *source) wrapArguments(call, wrap string, arguments []int) (line int, err error) {
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		c, ok := n.(*ast.CallExpr)
+		if !ok || s.textOf(c.Fun) != call {
+			return true
+		}
+		for _, i := range arguments {
+			if i >= len(c.Args) {
+				err = fmt.Errorf("a call of it has no argument %d", i)
+				return false
+			}
+			s.insert(c.Args[i].Pos(), wrap+"(")
+			s.insert(c.Args[i].End(), ")")
+		}
+		if line == 0 {
+			line = s.line(c.Pos())
+		}
+		return true
+	})
+	if line == 0 && err == nil {
+		err = fmt.Errorf("nothing calls it")
+	}
+	return line, err
 }
 
 // wrapLiterals puts a call around every path below the service account's folder, in the point's function or, without

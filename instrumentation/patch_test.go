@@ -60,6 +60,9 @@ func TestPatch(t *testing.T) {
 		{moduleControllerRuntime, "v0.8.3"},
 		{moduleControllerRuntime, "v0.14.7"},
 		{moduleControllerRuntime, "v0.25.2"},
+		{moduleKubernetes, "v1.35.8"},
+		{moduleKubernetes, "v1.36.3"},
+		{moduleKubernetes, "v1.37.1"},
 	} {
 		name := strings.ReplaceAll(tc.module, "/", "_") + "@" + tc.version
 		t.Run(name, func(t *testing.T) {
@@ -221,6 +224,8 @@ func TestAnnotate(t *testing.T) {
 		{"no results", "", "func f(a int) {\n}", "func f(a int) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { trommelCall.After(nil, nil, nil, 0) }();\n}"},
 		{"context and unnamed error", "*T", "func (t *T) f(ctx context.Context) error { return nil }",
 			"func (t *T) f(ctx context.Context) (trommelErr error) { trommelCall := trommelAnnotated(ctx, \"n\"); defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return nil }"},
+		{"unnamed parameters", "", "func f(int, context.Context) {}",
+			"func f(_ int, trommelCtx context.Context) { trommelCall := trommelAnnotated(trommelCtx, \"n\"); defer func() { trommelCall.After(nil, nil, nil, 0) }();}"},
 		{"unnamed results", "T", "func (T) f(_ context.Context) (int, error) { return 0, nil }",
 			"func (T) f(trommelCtx context.Context) (trommelResult0 int, trommelErr error) { trommelCall := trommelAnnotated(trommelCtx, \"n\"); defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return 0, nil }"},
 		{"named results", "*T", "func (t *T[K]) f() (n int, err error) { return }",

@@ -13,13 +13,17 @@ const (
 	moduleClientGo          = "k8s.io/client-go"
 	moduleControllerRuntime = "sigs.k8s.io/controller-runtime"
 	moduleAPIServer         = "k8s.io/apiserver"
+	moduleKubernetes        = "k8s.io/kubernetes" // the control plane's own
 )
+
+// controlPlaneModulesPatched are the modules that are patched in the control plane.
+var controlPlaneModulesPatched = []string{moduleClientGo, moduleAPIServer, moduleKubernetes}
 
 // point is a place in a module and what is inserted there. Whoever adds one adds a golden file, see TestPatch.
 type point struct {
 	module   string
 	from, to string     // versions: from ≤ v < to; an empty bound is open
-	observes wire.Point // empty: the process is only made to run outside a pod
+	observes wire.Point // empty: nothing; the process is only made to run here
 
 	file     string // slash separated, inside the module
 	receiver string // *T or T, without type parameters
@@ -62,6 +66,7 @@ var oldest = map[string]string{
 	moduleClientGo:          "v0.20.0",
 	moduleControllerRuntime: "v0.8.0",
 	moduleAPIServer:         "v0.35.0",
+	moduleKubernetes:        "v1.35.0",
 }
 
 // informerStore makes the store that a constructor of plain informers hands out one whose reads are reported.
@@ -135,8 +140,8 @@ var points = concat(
 	observing(informerStore("NewTransformingIndexerInformer", "v0.23.0-0", "{{.Param 1}}"), wire.ControllerRead),
 	observing(informerStore("NewInformerWithOptions", "v0.31.0-0", "{{.Param 0}}.ObjectType"), wire.ControllerRead),
 
-	observing(request("Do", "false", "result", "trommelEnd(call, {{.Receiver}}, result)"), wire.ControllerRead, wire.ControllerWrite),
-	observing(request("DoRaw", "false", "body, err", "trommelEndRaw(call, {{.Receiver}}, body, err)"), wire.ControllerRead, wire.ControllerWrite),
+	observing(request("Do", "false", "result", "if err := trommelEnd(call, {{.Receiver}}, result); err != nil { return Result{err: err} }"), wire.ControllerRead, wire.ControllerWrite),
+	observing(request("DoRaw", "false", "body, err", "if err := trommelEndRaw(call, {{.Receiver}}, body, err); err != nil { return nil, err }"), wire.ControllerRead, wire.ControllerWrite),
 	observing(request("Stream", "false", "stream, err", "trommelEndStream(call, err)"), wire.ControllerRead),
 	observing(request("Watch", "true", "w, err", "trommelEndStream(call, err)"), wire.ControllerRead),
 	[]point{
@@ -150,11 +155,11 @@ var points = concat(
 
 	observing(point{
 		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader", function: "Get",
-		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, {{.Receiver}}, {{.Param 1}}, false); reader != nil { err := reader.Get({{.Args}}); trommelEnd(call, {{.Param 2}}, err); return err } }"},
+		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, {{.Receiver}}, {{.Param 1}}, false); reader != nil { return trommelEnd(call, {{.Param 2}}, reader.Get({{.Args}})) } }"},
 	}, wire.ControllerRead),
 	observing(point{
 		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader", function: "List",
-		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, {{.Receiver}}, trommelNamespace({{.Param 2}}), true); reader != nil { err := reader.List({{.Args}}); trommelEnd(call, nil, err); return err } }"},
+		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, {{.Receiver}}, trommelNamespace({{.Param 2}}), true); reader != nil { return trommelEndList(call, {{.Param 1}}, {{.Param 2}}, reader.List({{.Args}})) } }"},
 	}, wire.ControllerRead),
 
 	observing(point{
@@ -166,6 +171,27 @@ var points = concat(
 		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelReconcile({{.Param 0}}, {{.Receiver}}, {{.Receiver}}.Name, {{.Receiver}}.Do, {{.Param 1}}); call != nil { " +
 			"result, err := {{.Receiver}}.Reconcile(inside, {{.Param 1}}); call.After(nil, nil, err, 0); return result, err } }"},
 	}, wire.Reconcile),
+
+	[]point{
+		// Both look for new types every 30 s. A cluster whose types came a moment ago would keep the dependents of what is deleted that long.
+		{
+			module: moduleKubernetes, file: "pkg/controller/garbagecollector/garbagecollector.go", receiver: "*GarbageCollector", function: "Sync",
+			insert: insertion{enter: "if {{.Param 2}} > time.Second { {{.Param 2}} = time.Second }"},
+		},
+		{
+			module: moduleKubernetes, file: "pkg/controller/resourcequota/resource_quota_controller.go", receiver: "*Controller", function: "Sync",
+			insert: insertion{enter: "if {{.Param 2}} > 5*time.Second { {{.Param 2}} = 5 * time.Second }"},
+		},
+		// The pods that are local processes have loopback addresses: endpoints may name them, and the proxy subresources lead there.
+		{
+			module: moduleKubernetes, file: "pkg/apis/core/validation/validation.go", function: "ValidateEndpointIP",
+			insert: insertion{enter: "if ip := netutils.ParseIPSloppy({{.Param 0}}); ip != nil && ip.IsLoopback() { return nil }"},
+		},
+		{
+			module: moduleKubernetes, file: "pkg/registry/core/pod/strategy.go", function: "ResourceLocation",
+			insert: insertion{do: "ip.IsGlobalUnicast", replaces: "(func() bool { return ip.IsGlobalUnicast() || ip.IsLoopback() })"},
+		},
+	},
 )
 
 func concat(lists ...[]point) []point {

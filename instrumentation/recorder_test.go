@@ -59,6 +59,9 @@ func (r *recorder) take(e monitor.Event) {
 		r.sessions[e.Session.Identity] = e.Session
 	case e.Ended:
 		delete(r.sessions, e.Session.Identity)
+	case e.Trouble != nil:
+		r.t.Errorf("a hook in %s failed: %s\n%s", e.Session.Identity, e.Trouble.Text, e.Trouble.Stack)
+	case e.Abandoned != nil:
 	default:
 		r.all = append(r.all, e)
 		if r.hold != nil && (r.holdBy == "" || r.holdBy == e.Session.Identity) && r.hold(e.Observation) {

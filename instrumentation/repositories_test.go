@@ -761,6 +761,16 @@ func TestRebuild(t *testing.T) {
 			t.Errorf("after a change in %q compiled %v (cached: %t), want %v", step.file, compiled, result.Cached, step.compiled)
 		}
 	}
+
+	// The standard library with hooks is the same to the go command wherever the files are that stand for its own.
+	r.cache = filepath.Join(t.TempDir(), "another cache")
+	compiled = nil
+	r.mustPrint(t, dir, config, "second other")
+	for _, p := range compiled {
+		if first, _, _ := strings.Cut(p, "/"); !strings.Contains(first, ".") {
+			t.Errorf("with another cache, package %s of the standard library was compiled again", p)
+		}
+	}
 }
 
 func TestTwoBuildsAtOnce(t *testing.T) {

@@ -4,15 +4,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
+	"gopkg.in/yaml.v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// isKustomization reports whether the folder is to be built by kustomize: the files in such a folder are not all objects, and
-// those that are may not be meant as they stand.
+// isKustomization reports whether the folder is to be built by kustomize: the files in such a folder are not all
+// objects, and those that are may not be meant as they stand.
 func isKustomization(dir string) bool {
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
@@ -24,7 +27,7 @@ func isKustomization(dir string) bool {
 
 // kustomize does what `kubectl kustomize DIR` does.
 func kustomize(dir string) ([]*unstructured.Unstructured, error) {
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(oldPatches{filesys.MakeFsOnDisk()}, dir)
 	if err != nil {
 		return nil, fmt.Errorf("kustomize %s: %w", dir, err)
 	}
@@ -33,4 +36,50 @@ func kustomize(dir string) ([]*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("kustomize %s: %w", dir, err)
 	}
 	return Decode(text, dir+" (built by kustomize)")
+}
+
+// oldPatches is a file system in which kustomizations of the time before kustomize 2 can be read: their `patches` were
+// a list of file names, as kubebuilder wrote them then.
+type oldPatches struct{ filesys.FileSystem }
+
+func (f oldPatches) ReadFile(name string) ([]byte, error) {
+	data, err := f.FileSystem.ReadFile(name)
+	if err != nil || !slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(name)) {
+		return data, err
+	}
+	return renewPatches(data), nil
+}
+
+// renewPatches turns patches that are text into what they are written as today; all else stays as it is.
+func renewPatches(data []byte) []byte {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return data // told by kustomize
+	}
+	changed := false
+	fields := doc.Content[0].Content
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i].Value != "patches" || fields[i+1].Kind != yaml.SequenceNode {
+			continue
+		}
+		for j, item := range fields[i+1].Content {
+			if item.Kind != yaml.ScalarNode {
+				continue
+			}
+			field := "path"
+			if strings.Contains(item.Value, "\n") {
+				field = "patch"
+			}
+			fields[i+1].Content[j] = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: field}, item}}
+			changed = true
+		}
+	}
+	if !changed {
+		return data
+	}
+	renewed, err := yaml.Marshal(&doc)
+	if err != nil {
+		return data
+	}
+	return renewed
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -198,46 +199,87 @@ func (c *Client) one(ctx context.Context, key plan.ResourceKey) (dynamic.Resourc
 	return c.Resource(t, key.Namespace), nil
 }
 
-// definitionTimeout bounds the wait for the type of an applied CustomResourceDefinition.
-const definitionTimeout = 20 * time.Second
+const (
+	// definitionTimeout bounds the wait for the type of an applied CustomResourceDefinition.
+	definitionTimeout = 20 * time.Second
+	// definitionLook is how often a definition is looked at whose type is not served yet: it can be a megabyte, and API servers that send it
+	// again and again take longer to serve it.
+	definitionLook = time.Second
+)
 
+// awaitDefinition returns when the API server serves the type that was just defined, in all its served versions.
 func (c *Client) awaitDefinition(ctx context.Context, u *unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, definitionTimeout)
 	defer cancel()
-	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
-	plural, _, _ := unstructured.NestedString(u.Object, "spec", "names", "plural")
 	definitions, err := c.ResolveKind(ctx, u.GroupVersionKind())
 	if err != nil {
 		return err
 	}
 	reason := "it is not established"
+	looked := time.Now()
 	for {
-		current, err := c.Resource(definitions, "").Get(ctx, u.GetName(), metav1.GetOptions{})
-		if err == nil {
-			reason = notEstablished(current)
-		}
-		if err == nil && reason == "" {
-			reason = "it is established, but the API server does not list its type"
-			if err := c.served.refresh(); err == nil && c.served.has(group, plural) {
-				reason = "it is established, but the API server does not serve it"
-				t, err := c.Resolve(ctx, plan.ResourceKey{Type: plural, Group: group})
-				if err == nil {
-					_, err = c.Resource(t, "").List(ctx, metav1.ListOptions{Limit: 1})
+		left, err := c.unserved(ctx, u)
+		switch {
+		case err == nil && left == "":
+			return nil
+		case err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !Transient(err):
+			return fmt.Errorf("CustomResourceDefinition %s: %w", u.GetName(), err)
+		case time.Since(looked) >= definitionLook || ctx.Err() != nil:
+			looked = time.Now()
+			// The deadline may have passed: what is the matter is worth one more request.
+			look, cancel := context.WithTimeout(context.WithoutCancel(ctx), definitionLook)
+			current, err := c.Resource(definitions, "").Get(look, u.GetName(), metav1.GetOptions{})
+			cancel()
+			if err == nil {
+				if reason = notEstablished(current); reason == "" {
+					reason = "it is established, but the API server does not serve it"
 				}
-				if err == nil {
-					return nil
-				}
+			} else if !apierrors.IsTimeout(err) {
+				reason = err.Error()
 			}
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("CustomResourceDefinition %s is not served: %s", u.GetName(), reason)
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			if err != nil && !apierrors.IsTimeout(err) {
-				reason = err.Error()
-			}
-			return fmt.Errorf("CustomResourceDefinition %s is not served: %s", u.GetName(), reason)
 		}
 	}
+}
+
+// unserved names a version of the defined type that the API server does not serve yet, or is empty when it serves all.
+func (c *Client) unserved(ctx context.Context, definition *unstructured.Unstructured) (string, error) {
+	var all []Type
+	for _, t := range Defined([]*unstructured.Unstructured{definition}) {
+		if t.unserved {
+			continue
+		}
+		list, err := c.served.discovery.ServerResourcesForGroupVersion(t.Kind.GroupVersion().String())
+		if apierrors.IsNotFound(err) {
+			return t.Kind.Version, nil
+		}
+		if err != nil {
+			return t.Kind.Version, err
+		}
+		i := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == t.Resource.Resource })
+		if i < 0 {
+			return t.Kind.Version, nil
+		}
+		t.Verbs, t.Subresources = list.APIResources[i].Verbs, subresources(list)[t.Resource.Resource]
+		if _, err := c.Resource(t, "").List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+			return t.Kind.Version, err
+		}
+		all = append(all, t)
+	}
+	if len(all) > 0 {
+		best := slices.MaxFunc(all, func(a, b Type) int { return version.CompareKubeAwareVersionStrings(a.Kind.Version, b.Kind.Version) })
+		for i := range all {
+			all[i].preferred = all[i].Kind == best.Kind
+		}
+	}
+	c.served.add(all)
+	return "", nil
 }
 
 // notEstablished says why a definition is not established, or is empty when it is.

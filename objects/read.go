@@ -139,6 +139,20 @@ func FromMap(m map[string]any) (*unstructured.Unstructured, error) {
 	return decodeJSON(data)
 }
 
+// Encode writes objects as a YAML stream that Read reads.
+func Encode(all []*unstructured.Unstructured) ([]byte, error) {
+	var b bytes.Buffer
+	for _, u := range all {
+		data, err := yaml.Marshal(u.Object)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+		b.WriteString("---\n")
+		b.Write(data)
+	}
+	return b.Bytes(), nil
+}
+
 type document struct {
 	text []byte
 	line int // of its first line in the file, 1-based

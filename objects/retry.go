@@ -39,6 +39,17 @@ func Transient(err error) bool {
 		strings.Contains(text, "use of closed network connection") || strings.Contains(text, "server is currently unable")
 }
 
+// WebhookFailed reports whether a write failed since a webhook, of admission or conversion, could not be called: it was not reached,
+// or gave no answer that could be used. A webhook that says no has not failed.
+func WebhookFailed(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return false
+	}
+	text := status.Status().Message
+	return strings.Contains(text, "failed calling webhook ") || strings.Contains(text, "conversion webhook for ") && strings.Contains(text, " failed: ")
+}
+
 // NotServedYet reports whether the API server does not know a type or a subresource. It may a moment later, when a definition was just
 // applied, perhaps through another API server; more often the name is wrong.
 func NotServedYet(err error) bool {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -38,9 +39,12 @@ type Type struct {
 	Singular   string // lower case; what a resource key calls it
 	Namespaced bool
 	Verbs      []string
+	// Subresources are the type's: status, scale, …
+	Subresources []string
 
 	alias     string // the singular of a definition, where it is not the kind
 	preferred bool   // the group's preferred version
+	unserved  bool   // a version that a definition has and does not serve
 }
 
 // Matches reports whether the key stands for the object of this type.
@@ -72,13 +76,18 @@ func Defined(list []*unstructured.Unstructured) []Type {
 			return s
 		}
 		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+		if only := text("version"); len(versions) == 0 && only != "" { // as v1beta1 may have it
+			versions = []any{map[string]any{"name": only, "served": true}}
+		}
 		for _, v := range versions {
 			version, _ := v.(map[string]any)
 			name, _ := version["name"].(string)
+			servedVersion, _ := version["served"].(bool)
 			gv := schema.GroupVersion{Group: text("group"), Version: name}
 			types = append(types, Type{
 				Kind: gv.WithKind(text("names", "kind")), Resource: gv.WithResource(text("names", "plural")),
 				Singular: strings.ToLower(text("names", "kind")), Namespaced: text("scope") == "Namespaced", alias: text("names", "singular"),
+				unserved: !servedVersion,
 			})
 		}
 	}
@@ -134,6 +143,7 @@ func (s *served) refresh() error {
 		if err != nil {
 			continue
 		}
+		below := subresources(list)
 		for _, r := range list.APIResources {
 			if strings.Contains(r.Name, "/") {
 				continue
@@ -141,7 +151,7 @@ func (s *served) refresh() error {
 			// The singular of Kubernetes' own types is empty or, for some, not the kind.
 			all = append(all, Type{
 				Kind: gv.WithKind(r.Kind), Resource: gv.WithResource(r.Name), Singular: strings.ToLower(r.Kind), Namespaced: r.Namespaced,
-				Verbs: r.Verbs, alias: r.SingularName, preferred: preferred[list.GroupVersion],
+				Verbs: r.Verbs, Subresources: below[r.Name], alias: r.SingularName, preferred: preferred[list.GroupVersion],
 			})
 		}
 	}
@@ -151,10 +161,25 @@ func (s *served) refresh() error {
 	return nil
 }
 
-func (s *served) has(group, plural string) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return slices.ContainsFunc(s.all, func(t Type) bool { return t.Resource.Group == group && t.Resource.Resource == plural })
+// add notes types that the API server was seen to serve.
+func (s *served) add(types []Type) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.DeleteFunc(slices.Clone(s.all), func(old Type) bool {
+		return slices.ContainsFunc(types, func(t Type) bool { return t.Kind == old.Kind })
+	})
+	s.all = append(all, types...)
+}
+
+// subresources lists those of each resource.
+func subresources(list *metav1.APIResourceList) map[string][]string {
+	below := map[string][]string{}
+	for _, r := range list.APIResources {
+		if resource, subresource, ok := strings.Cut(r.Name, "/"); ok {
+			below[resource] = append(below[resource], subresource)
+		}
+	}
+	return below
 }
 
 // resolveKey prefers a group's preferred version. Without a group, Kubernetes' own groups come first: a pod is a pod of the core group,

@@ -56,6 +56,13 @@ func inspect(p cluster.Process, end int64) []record.Finding {
 		name += " (container " + p.Container + ")"
 	}
 	log, err := scan(p, end)
+	if !p.Running() && !p.Planned {
+		log.panics = withoutEchoes(log.panics)
+	}
+	if p.MetMachine != "" {
+		// Whether it says so in a panic is its own affair.
+		log.panics = slices.DeleteFunc(log.panics, func(s stack) bool { return s.fatal })
+	}
 	var findings []record.Finding
 	when := p.Ended
 	if p.Running() {
@@ -88,11 +95,33 @@ func inspect(p cluster.Process, end int64) []record.Finding {
 	case len(log.tail) == 0:
 		f.Detail = "it printed nothing"
 	}
+	if p.MetMachine != "" {
+		f.Oracle = record.OracleEnvironment
+		f.Title = fmt.Sprintf("controller %s ended since it is not in its pod: %s", name, describeCode(p.ExitCode))
+		f.Detail = p.MetMachine + "\n" + f.Detail
+	}
 	if slices.ContainsFunc(log.tail, leaderLost.MatchString) {
 		f.Oracle = record.OracleLeadership
 		f.Title = fmt.Sprintf("controller %s lost its leader election and ended: %s", name, describeCode(p.ExitCode))
 	}
 	return append(findings, f)
+}
+
+// withoutEchoes leaves out a panic that was logged and then raised again, of which the process died: it is told with
+// the process's end. What stands between the two may be long.
+func withoutEchoes(panics []stack) []stack {
+	var kept []stack
+	for i, s := range panics {
+		again := func(later stack) bool {
+			same := strings.HasPrefix(later.value, s.value) || strings.HasPrefix(s.value, later.value)
+			return later.fatal && (same || s.value == unknownPanic)
+		}
+		if !s.fatal && slices.ContainsFunc(panics[i+1:], again) {
+			continue
+		}
+		kept = append(kept, s)
+	}
+	return kept
 }
 
 func describeCode(code int) string {
@@ -131,6 +160,9 @@ type stack struct {
 	lines []string
 }
 
+// unknownPanic stands for the value of a panic whose line does not tell.
+const unknownPanic = "see the log"
+
 var (
 	// Go's runtime prints these at the beginning of a line.
 	runtimePanic = regexp.MustCompile(`^(?:panic|fatal error): (.*)$`)
@@ -159,8 +191,14 @@ func scan(p cluster.Process, end int64) (logged, error) {
 	if end >= 0 {
 		from = io.LimitReader(f, end-p.LogStart)
 	}
-	in := bufio.NewReaderSize(from, maxLine)
 	collecting := 0 // lines of the newest panic that are still wanted
+	err = eachLine(from, func(text string) { l.take(text, &collecting) })
+	return l, err
+}
+
+// eachLine calls f for every line, of long ones with the beginning.
+func eachLine(from io.Reader, f func(text string)) error {
+	in := bufio.NewReaderSize(from, maxLine)
 	for {
 		line, err := in.ReadSlice('\n')
 		text := strings.TrimRight(string(line), "\r\n")
@@ -168,13 +206,13 @@ func scan(p cluster.Process, end int64) (logged, error) {
 			_, err = in.ReadSlice('\n')
 		}
 		if err == nil || text != "" {
-			l.take(text, &collecting)
+			f(text)
 		}
 		if errors.Is(err, io.EOF) {
-			return l, nil
+			return nil
 		}
 		if err != nil {
-			return l, err
+			return err
 		}
 	}
 }
@@ -224,7 +262,7 @@ func observed(text string) string {
 			return value
 		}
 	}
-	return "see the log"
+	return unknownPanic
 }
 
 // unescape makes the stack in a line of JSON readable.

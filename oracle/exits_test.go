@@ -50,6 +50,7 @@ func TestExits(t *testing.T) {
 	process := func(log string, code int) cluster.Process {
 		return cluster.Process{Controller: "op", Container: "manager", Started: started, Ended: ended, ExitCode: code, LogFile: log}
 	}
+	outside := func(p cluster.Process, met string) cluster.Process { p.MetMachine = met; return p }
 	running := func(p cluster.Process) cluster.Process { p.Ended = time.Time{}; return p }
 	planned := func(p cluster.Process) cluster.Process { p.Planned = true; return p }
 	twice := process(write("twice", nilPanic+nilPanic), 2)
@@ -71,6 +72,14 @@ func TestExits(t *testing.T) {
 		{
 			"leader election", []cluster.Process{process(write("leader", "E leaderelection.go] error retrieving resource lock\n{\"msg\":\"problem running manager\",\"error\":\"leader election lost\"}\n"), 1)},
 			[]string{"leadership: controller op lost its leader election and ended: exit code 1"}, "leader election lost",
+		},
+		{
+			"without hooks, and the port is taken", []cluster.Process{outside(process(write("port", "listen tcp :8080: bind: address already in use\n"), 1), "port :8080 is taken here")},
+			[]string{"environment: controller op ended since it is not in its pod: exit code 1"}, "port :8080 is taken here\nlisten tcp",
+		},
+		{
+			"without hooks, in a panic", []cluster.Process{outside(process(write("port panic", nilPanic), 2), "port :8080 is taken here")},
+			[]string{"environment: controller op ended since it is not in its pod: exit code 2"}, "port :8080 is taken here",
 		},
 		{
 			"a panic", []cluster.Process{process(write("panic", nilPanic), 2)},
@@ -96,6 +105,15 @@ func TestExits(t *testing.T) {
 		{
 			"a recovered panic and an exit later", []cluster.Process{process(write("both", zapPanic+strings.Repeat("x\n", 100)+"bye\n"), 1)},
 			[]string{`panic: controller op panicked: boom "x"`, "crash: controller op exited by itself: exit code 1"}, "",
+		},
+		{ // it was told twice
+			"a panic that is logged, then ends the process", []cluster.Process{process(write("echo", klogPanic+strings.Repeat("\tmain.f()\n", 40)+
+				"panic: runtime error: index out of range [1] with length 1 [recovered]\n\tpanic: runtime error: index out of range [1] with length 1\n\ngoroutine 7 [running]:\n"), 2)},
+			[]string{"panic: controller op died of a panic: runtime error: index out of range [1] with length 1"}, "exit code 2",
+		},
+		{
+			"a panic that is logged, and another that ends the process", []cluster.Process{process(write("other", klogPanic+strings.Repeat("x\n", 40)+"panic: boom\n\ngoroutine 7 [running]:\n"), 2)},
+			[]string{"panic: controller op panicked: runtime error: index out of range [1] with length 1", "panic: controller op died of a panic: boom"}, "",
 		},
 		{
 			"an old panic of apimachinery", []cluster.Process{running(process(write("old", "E0101 runtime.go:79] Observed a panic: \"invalid memory address\" (runtime error: invalid memory address)\n"), 0))},

@@ -85,8 +85,9 @@ func Compile(invariants []plan.Invariant) (*Invariants, error) {
 	return c, nil
 }
 
-// say explains a violation in one line.
-func (v *invariant) say(variables map[string]any) string {
+// say explains a violation in one line. Without a message that is what happened; the expression stands in the finding's
+// detail.
+func (v *invariant) say(variables map[string]any, happened string) string {
 	text := v.Message
 	if v.message != nil {
 		said, err := v.message.Text(variables)
@@ -96,9 +97,18 @@ func (v *invariant) say(variables map[string]any) string {
 		text = said
 	}
 	if text == "" {
-		text = map[string]string{"never": "it happened: ", "always": "it did not hold: ", "eventually": "it did not come to hold: "}[v.word] + v.expr.String()
+		text = happened
 	}
 	return fmt.Sprintf("invariant %s: %s", v.Name, strings.Join(strings.Fields(text), " "))
+}
+
+// violation says what happened that must not.
+func (v *invariant) violation(e *record.HistoryEntry) string {
+	how := "it happened"
+	if v.word == "always" {
+		how = "it did not hold"
+	}
+	return fmt.Sprintf("%s when %s was %s", how, objectKey(e), e.Event)
 }
 
 // tally is what an invariant's evaluations came to.
@@ -164,7 +174,7 @@ func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 			}
 			t.violated[subject] = len(findings)
 			findings = append(findings, record.Finding{
-				Oracle: record.OracleInvariant, Title: v.say(variables), Subject: objectKey(e), Time: e.Time,
+				Oracle: record.OracleInvariant, Title: v.say(variables, v.violation(e)), Subject: objectKey(e), Time: e.Time,
 				Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event, e.ResourceVersion, v.word, v.expr),
 			})
 		}
@@ -303,7 +313,6 @@ func (v *invariant) unfulfilled(w *world, err error) record.Finding {
 	if err != nil {
 		detail += fmt.Sprintf("\nthe last evaluation failed: %v", err)
 	}
-	return record.Finding{
-		Oracle: record.OracleInvariant, Title: v.say(map[string]any{"objects": w.objects}), Subject: v.Name, Detail: detail, Time: time.Now(),
-	}
+	title := v.say(map[string]any{"objects": w.objects}, "it did not come to hold within "+within.String())
+	return record.Finding{Oracle: record.OracleInvariant, Title: title, Subject: v.Name, Detail: detail, Time: time.Now()}
 }

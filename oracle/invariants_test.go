@@ -68,27 +68,27 @@ func TestCheck(t *testing.T) {
 		{"a creation has no old object", plan.Invariant{On: database, Never: `event == "created" && oldObject != null`}, nil, ""},
 		{
 			"a deletion has its last state and its old one", plan.Invariant{On: database, Never: `event == "deleted" && object.spec.replicas == 3 && oldObject.spec.replicas == 3`},
-			[]string{`invariant database/default/db 5: invariant i: it happened: event == "deleted" && object.spec.replicas == 3 && oldObject.spec.replicas == 3`}, "",
+			[]string{"invariant database/default/db 5: invariant i: it happened when database/default/db was deleted"}, "",
 		},
 		{
 			"objects as they stand after the event", plan.Invariant{On: database, Never: `event == "deleted" && objects.exists(o, o.kind == "StatefulSet") && objects.filter(o, o.kind == "Database").size() == 1`},
-			[]string{`invariant database/default/db 5: invariant i: it happened: event == "deleted" && objects.exists(o, o.kind == "StatefulSet") && objects.filter(o, o.kind == "Database").size() == 1`}, "",
+			[]string{"invariant database/default/db 5: invariant i: it happened when database/default/db was deleted"}, "",
 		},
 		{"always, holds", plan.Invariant{On: sets, Always: "object.spec.replicas >= 1"}, nil, ""},
 		{
 			"always, broken", plan.Invariant{On: sets, Always: "object.spec.replicas == 1"},
-			[]string{"invariant statefulset/default/db 4: invariant i: it did not hold: object.spec.replicas == 1"}, "",
+			[]string{"invariant statefulset/default/db 4: invariant i: it did not hold when statefulset/default/db was updated"}, "resource version 5\nalways: object.spec.replicas == 1",
 		},
 		{"what was there before is no event", plan.Invariant{On: &plan.ResourceKey{Type: "database", Namespace: "default", Name: "old"}, Never: "true"}, nil, ""},
 		{"another group", plan.Invariant{On: &plan.ResourceKey{Type: "statefulset", Group: "other.io", Namespace: "*", Name: "*"}, Never: "true"}, nil, ""},
 		{
 			"without on it is about all objects", plan.Invariant{Never: "object != null || oldObject != null || objects.size() == 3"},
-			[]string{"invariant statefulset/default/db 2: invariant i: it happened: object != null || oldObject != null || objects.size() == 3"}, "and 2 more times",
+			[]string{"invariant statefulset/default/db 2: invariant i: it happened when statefulset/default/db was created"}, "and 2 more times",
 		},
 		{"a field that is missing in some states", plan.Invariant{On: database, Never: `object.status.phase == "Failed"`}, nil, ""},
 		{
 			"a field that is missing in some states, always", plan.Invariant{On: database, Always: `object.status.phase == "Failed"`},
-			[]string{`invariant database/default/db 3: invariant i: it did not hold: object.status.phase == "Failed"`}, "",
+			[]string{"invariant database/default/db 3: invariant i: it did not hold when database/default/db was updated"}, "",
 		},
 		{
 			"a field that is missing all the time", plan.Invariant{On: database, Never: "object.spec.replica > 1"},

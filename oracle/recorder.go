@@ -37,8 +37,8 @@ type RecorderConfig struct {
 	Keys    []plan.ResourceKey
 }
 
-// Recorder records every state of the objects that its keys stand for, without their managed fields. It is safe for
-// concurrent use.
+// Recorder records every state of the objects that its keys stand for, and who wrote it in place of their managed
+// fields. It is safe for concurrent use.
 type Recorder struct {
 	client *objects.Client
 	tracks []*track
@@ -207,6 +207,8 @@ type held struct {
 	version         uint64
 	deleted         bool // kept, to tell a list that is older than the deletion
 	object          []byte
+	managed         []metav1.ManagedFieldsEntry
+	writers         []record.FieldManager
 }
 
 func (t *track) wanted(u *unstructured.Unstructured) bool {
@@ -299,23 +301,30 @@ func (t *track) take(event string, u *unstructured.Unstructured) {
 	if !t.wanted(u) {
 		return
 	}
+	managed := u.GetManagedFields()
 	u.SetManagedFields(nil)
 	object, err := u.MarshalJSON()
 	if err != nil {
 		t.broken = err
 		return
 	}
+	id := u.GetNamespace() + "/" + u.GetName()
+	var before held
+	if h := t.state[id]; h != nil && !h.deleted && h.uid == string(u.GetUID()) {
+		before = *h
+	}
 	h := &held{
 		namespace: u.GetNamespace(), name: u.GetName(), uid: string(u.GetUID()), version: version(u.GetResourceVersion()),
+		managed: managed, writers: writers(before.managed, managed, before.object, object),
 		deleted: event == record.Deleted, object: slices.Clip(trimNewline(object)),
 	}
-	t.state[h.namespace+"/"+h.name] = h
+	t.state[id] = h
 	t.add(event, h)
 }
 
 // gone records a deletion that was not seen; the lock is held.
 func (t *track) gone(h *held, at uint64) {
-	h.version, h.deleted = at, true
+	h.version, h.deleted, h.writers = at, true, nil
 	t.add(record.Deleted, h)
 }
 
@@ -323,7 +332,7 @@ func (t *track) add(event string, h *held) {
 	t.lastEvent = time.Now()
 	t.recorder.add(record.HistoryEntry{
 		Time: t.lastEvent, ResourceVersion: h.version, Event: event, Type: t.typ.Singular, Group: t.typ.Resource.Group,
-		Namespace: h.namespace, Name: h.name, Object: h.object,
+		Namespace: h.namespace, Name: h.name, Writers: h.writers, Object: h.object,
 	})
 }
 

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
@@ -174,6 +177,7 @@ func (c *checker) defaults() {
 	if p.Kind == "" {
 		p.Kind = "TestPlan"
 	}
+	c.testName()
 	for i := range p.Actions {
 		a := &p.Actions[i]
 		switch {
@@ -203,18 +207,63 @@ func (c *checker) defaults() {
 	}
 }
 
+// testName checks the plan's name, for which the file's stands in.
+func (c *checker) testName() {
+	p := c.plan
+	at := place{action: -1, definition: -1, field: "testName"}
+	what := "testName"
+	if p.TestName == "" {
+		if p.File == "" || c.given(at) && deref(c.exact(at)).Value != "" {
+			return
+		}
+		p.TestName = strings.TrimSuffix(filepath.Base(p.File), filepath.Ext(p.File))
+		what = "the plan has no testName, and its file's name cannot stand in:"
+	}
+	if message := nameMistake(p.TestName); message != "" {
+		c.errorf(at, "%s %q %s", what, p.TestName, message)
+	}
+}
+
+// maxNameLength is of a name that becomes a part of a folder's, in bytes. Two of them and a time fit into a file name.
+const maxNameLength = 100
+
+// nameMistake says what is wrong with a name that becomes a part of a folder's; it is empty for a good one.
+func nameMistake(name string) string {
+	bad := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
+	switch {
+	case name == "":
+		return "is empty"
+	case len(name) > maxNameLength:
+		return fmt.Sprintf("has %d bytes; a name has at most %d, as it is a part of a folder's name",
+			len(name), maxNameLength)
+	case strings.ContainsAny(name, `/\`):
+		return "has a slash; a name is a part of a folder's name"
+	case strings.HasPrefix(name, "."):
+		return "begins with a dot; it is the beginning of a folder's name"
+	case strings.ContainsFunc(name, bad):
+		return "has a character that cannot be printed"
+	case strings.TrimSpace(name) != name:
+		return "begins or ends with a blank"
+	}
+	return ""
+}
+
 // names checks the plan's own names against the suite.
 func (c *checker) names() {
 	p, s := c.plan, c.suite
 	workloads := sortedKeys(s.Workloads)
 	at := place{action: -1, definition: -1, field: "workload"}
 	if p.Workload == "" {
-		switch len(workloads) {
-		case 0:
-		case 1:
+		switch {
+		case slices.Contains(workloads, p.TestName):
+			// A test case is known by one name: what the plan disturbs and what exercises the controller.
+			p.Workload = p.TestName
+		case len(workloads) == 0:
+		case len(workloads) == 1:
 			p.Workload = workloads[0]
 		default:
-			c.missing(at, "the plan names no workload, and the suite has several: %s", strings.Join(workloads, ", "))
+			c.missing(at, "the plan names no workload, and the suite has several, none with the plan's testName: %s",
+				strings.Join(workloads, ", "))
 		}
 	} else if !slices.Contains(workloads, p.Workload) {
 		c.errorf(at, "unknown workload %q (%s)", p.Workload, suiteHas(workloads))
@@ -425,8 +474,22 @@ func (c *checker) pause(i int) {
 	case a.PauseAt != "" && !slices.Contains(timings, a.PauseAt):
 		c.errorf(at("pauseAt"), "unknown pauseAt %q%s", a.PauseAt, didYouMean(string(a.PauseAt), known))
 	}
+	if a.Type == PauseController && a.PauseAt.point() == "AnnotatedCall" {
+		c.annotates(at("pauseAt"), a)
+	}
 	if a.AvoidOngoingRead && a.PauseAt != "" && a.PauseAt.point() != "ControllerRead" {
 		c.errorf(at("avoidOngoingRead"), "avoidOngoingRead is for a pause at beforeControllerRead or afterControllerRead, not %s", a.PauseAt)
+	}
+}
+
+// annotates refuses a pause at the annotated calls of a controller that has none.
+func (c *checker) annotates(at place, a *Action) {
+	if c.suite == nil {
+		return
+	}
+	i := slices.IndexFunc(c.suite.Controllers, func(ctl Controller) bool { return ctl.Name == a.Target })
+	if i >= 0 && len(c.suite.Controllers[i].AnnotatedCalls) == 0 {
+		c.errorf(at, "controller %q has no annotatedCalls in the suite, so that nothing is held at %s", a.Target, a.PauseAt)
 	}
 }
 
@@ -775,9 +838,7 @@ func (c *checker) observe(i, j int) {
 		c.errorf(at("timing"), "%s is not observed at %s (but at: %s)", cond.Type, o.Timing, strings.Join(words, ", "))
 		return
 	}
-	if o.Timing == BeforeControllerRead && (cond.PrevState != nil || cond.CurState != nil || cond.Where != "") {
-		c.errorf(at("timing"), "beforeControllerRead comes before the object is known; a condition on its state needs afterControllerRead")
-	}
+	c.checkMeaning(i, j)
 	if o.Timing.ofAPIServer() {
 		if o.ObserveBy != "" && !IsAPIServer(o.ObserveBy) {
 			c.errorf(at("observeBy"), "a controller cannot observe %s; observeBy names an API server (%s)", o.Timing, c.someAPIServers())

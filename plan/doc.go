@@ -98,6 +98,9 @@
 //	  featureGates: {SomeFeature: true}
 //	  apiServerArgs: []
 //	  controllerManagerArgs: []
+//	  answers:                         # of simulated pods; without: success and no output
+//	    - {pod: db-*, container: main, command: "^pg_isready", stdout: "accepting connections\n", exitCode: 0}
+//	    - {pod: db-*, log: "started\n"}
 //	controllers:
 //	  - name: db-operator
 //	    build: {dir: ., package: ., tags: [], ldflags: "", env: {}}
@@ -138,5 +141,5 @@
 //	    controllers: {db-operator: {args: [--fixed], env: {}, watchList: true}}
 //	    cluster: {featureGates: {SomeFeature: false}}
 //	history: [pod/default/*]           # recorded beside what plan, workload and invariants name
-//	timeouts: {plan: 3m, step: 60s, workload: 2m, hold: 60s, ready: 60s}
+//	timeouts: {plan: 3m, step: 60s, workload: 2m, hold: 60s, ready: 60s, settle: 15s}
 package plan

@@ -74,7 +74,7 @@ func FuzzMarshalText(f *testing.F) {
 		if strings.ToValidUTF8(s, "") != s {
 			return
 		}
-		p := &Plan{APIVersion: APIVersion, Kind: "TestPlan", TestName: s, Actions: []Action{{
+		p := &Plan{APIVersion: APIVersion, Kind: "TestPlan", TestName: "built", Description: s, Actions: []Action{{
 			Type: PatchObject, ResourceKey: ResourceKey{Type: "pod", Namespace: "default", Name: "a"}, PatchType: "merge",
 			Patch:   map[string]any{s: s, "list": []any{s, map[string]any{s: []any{}}}},
 			Trigger: Trigger{Definitions: []Definition{{Name: "now", Condition: Condition{Type: OnNone, Repeat: 1}}}, Expression: "now"},

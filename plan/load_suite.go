@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ const (
 	DefaultWorkloadTimeout = 2 * time.Minute
 	DefaultHoldTimeout     = time.Minute
 	DefaultReadyTimeout    = time.Minute
+	DefaultSettleTimeout   = 15 * time.Second
 	DefaultWithin          = 30 * time.Second
 )
 
@@ -63,7 +65,12 @@ var (
 		what: "cluster",
 		fields: []string{
 			"type", "kubernetesVersion", "apiServers", "nodes", "disableControllers", "featureGates", "apiServerArgs", "controllerManagerArgs",
+			"answers",
 		},
+	}
+	answerSchema = &schema{
+		what:   "an answer",
+		fields: []string{"namespace", "pod", "container", "command", "stdout", "stderr", "exitCode", "log"},
 	}
 	controllerSchema = &schema{
 		what: "a controller",
@@ -86,7 +93,7 @@ var (
 	}
 	stepSchema = &schema{
 		what:   "a step",
-		fields: []string{"name", "apply", "delete", "patch", "wait", "sleep", "exec"},
+		fields: []string{"name", "apply", "delete", "patch", "wait", "sleep", "exec", "onTimeout"},
 	}
 	applySchema = &schema{
 		what:   "apply",
@@ -126,7 +133,7 @@ var (
 	}
 	timeoutsSchema = &schema{
 		what:   "timeouts",
-		fields: []string{"plan", "step", "workload", "hold", "ready"},
+		fields: []string{"plan", "step", "workload", "hold", "ready", "settle"},
 	}
 )
 
@@ -150,9 +157,7 @@ func (d *decoder) suite(n *yaml.Node) *Suite {
 		s.Controllers = append(s.Controllers, d.controllerUnderTest(item, s))
 	}
 	for _, item := range d.list(f[4], "manifests") {
-		path := d.text(item, "an item of manifests")
-		d.exists(item, path)
-		s.Manifests = append(s.Manifests, path)
+		s.Manifests = append(s.Manifests, d.manifest(item))
 	}
 	d.named(f[5], "workloads", func(name string, _, value *yaml.Node) {
 		if s.Workloads == nil {
@@ -167,7 +172,10 @@ func (d *decoder) suite(n *yaml.Node) *Suite {
 		}
 		s.Invariants = append(s.Invariants, inv)
 	}
-	d.named(f[7], "variants", func(name string, _, value *yaml.Node) {
+	d.named(f[7], "variants", func(name string, key, value *yaml.Node) {
+		if message := nameMistake(name); message != "" {
+			d.errorf(key, "variant %q %s", name, message)
+		}
 		if s.Variants == nil {
 			s.Variants = map[string]Variant{}
 		}
@@ -193,7 +201,7 @@ func (d *decoder) exists(n *yaml.Node, path string) {
 func (d *decoder) timeouts(n *yaml.Node) Timeouts {
 	t := Timeouts{
 		Plan: DefaultPlanTimeout, Step: DefaultStepTimeout, Workload: DefaultWorkloadTimeout,
-		Hold: DefaultHoldTimeout, Ready: DefaultReadyTimeout,
+		Hold: DefaultHoldTimeout, Ready: DefaultReadyTimeout, Settle: DefaultSettleTimeout,
 	}
 	if n == nil {
 		return t
@@ -202,7 +210,7 @@ func (d *decoder) timeouts(n *yaml.Node) Timeouts {
 	if f == nil {
 		return t
 	}
-	for i, v := range []*time.Duration{&t.Plan, &t.Step, &t.Workload, &t.Hold, &t.Ready} {
+	for i, v := range []*time.Duration{&t.Plan, &t.Step, &t.Workload, &t.Hold, &t.Ready, &t.Settle} {
 		if *v = d.duration(f[i], timeoutsSchema.fields[i], *v); *v == 0 {
 			d.errorf(f[i], "%s is 0; a timeout has a length", timeoutsSchema.fields[i])
 		}
@@ -236,7 +244,42 @@ func (d *decoder) cluster(n *yaml.Node) ClusterSpec {
 	c.FeatureGates = d.boolMap(f[5], "featureGates")
 	c.APIServerArgs = d.texts(f[6], "apiServerArgs")
 	c.ControllerManagerArgs = d.texts(f[7], "controllerManagerArgs")
+	for _, item := range d.list(f[8], "answers") {
+		c.Answers = append(c.Answers, d.answer(item))
+	}
 	return c
+}
+
+func (d *decoder) answer(n *yaml.Node) Answer {
+	f := d.mapping(n, answerSchema)
+	if f == nil {
+		return Answer{}
+	}
+	a := Answer{
+		Namespace: d.text(f[0], "namespace"), Pod: d.text(f[1], "pod"), Container: d.text(f[2], "container"), Command: d.text(f[3], "command"),
+		Stdout: d.text(f[4], "stdout"), Stderr: d.text(f[5], "stderr"), ExitCode: d.integer(f[6], "exitCode", 0),
+	}
+	for i, pattern := range []string{a.Namespace, a.Pod, a.Container} {
+		if _, err := path.Match(pattern, ""); err != nil {
+			d.errorf(f[i], "%s %q is no pattern: %v", answerSchema.fields[i], pattern, err)
+		}
+	}
+	if _, err := regexp.Compile(a.Command); err != nil {
+		d.errorf(f[3], "command is a regular expression: %v", err)
+	}
+	if a.ExitCode < 0 || a.ExitCode > 255 {
+		d.errorf(f[6], "exitCode is %d; it can be 0 to 255", a.ExitCode)
+	}
+	if f[7] != nil {
+		log := d.text(f[7], "log")
+		a.Log = &log
+		for i := 3; i < 7; i++ {
+			if f[i] != nil {
+				d.errorf(f[i], "an answer is a log or one to commands: %s does not go with log", answerSchema.fields[i])
+			}
+		}
+	}
+	return a
 }
 
 func (d *decoder) controllerUnderTest(n *yaml.Node, s *Suite) Controller {
@@ -252,11 +295,11 @@ func (d *decoder) controllerUnderTest(n *yaml.Node, s *Suite) Controller {
 		Namespace:   d.text(f[5], "namespace"),
 		ClusterRole: d.text(f[6], "clusterRole"),
 		Args:        d.texts(f[7], "args"),
-		Env:         d.textMap(f[8], "env"),
 		APIServer:   d.text(f[9], "apiServer"),
 		WatchList:   d.optionalBool(f[10], "watchList"),
 		KeepLeases:  d.boolean(f[11], "keepLeases"),
 	}
+	c.Env, c.EnvFrom = d.environment(f[8])
 	switch {
 	case c.Name == "" && f[0] == nil:
 		d.errorf(n, "the controller has no name")
@@ -436,7 +479,7 @@ func (d *decoder) step(n *yaml.Node, t Timeouts) Step {
 		return s
 	}
 	s.Name = d.text(f[0], "name")
-	kinds := stepSchema.fields[1:]
+	kinds := stepSchema.fields[1:7]
 	count := 0
 	for i := range kinds {
 		if f[i+1] == nil {
@@ -468,6 +511,13 @@ func (d *decoder) step(n *yaml.Node, t Timeouts) Step {
 	}
 	if f[6] != nil {
 		s.Exec = d.execStep(f[6], t)
+	}
+	if f[7] != nil {
+		s.OnTimeout = OnTimeoutAction(d.text(f[7], "onTimeout"))
+		known := []string{string(OnTimeoutFail), string(OnTimeoutContinue)}
+		if s.OnTimeout != "" && !slices.Contains(known, string(s.OnTimeout)) {
+			d.errorf(f[7], "unknown onTimeout %q%s", s.OnTimeout, didYouMean(string(s.OnTimeout), known))
+		}
 	}
 	return s
 }
@@ -704,9 +754,9 @@ func (d *decoder) variant(n *yaml.Node, s *Suite) Variant {
 			return
 		}
 		if f := d.mapping(value, variantControllerSchema); f != nil {
-			v.Controllers[name] = VariantController{
-				Args: d.texts(f[0], "args"), Env: d.textMap(f[1], "env"), WatchList: d.optionalBool(f[2], "watchList"),
-			}
+			c := VariantController{Args: d.texts(f[0], "args"), WatchList: d.optionalBool(f[2], "watchList")}
+			c.Env, c.EnvFrom = d.environment(f[1])
+			v.Controllers[name] = c
 		}
 	})
 	if f[1] != nil {
@@ -725,7 +775,7 @@ func (s *Suite) WithVariant(name string) (*Suite, error) {
 	merged.Cluster.FeatureGates = maps.Clone(s.Cluster.FeatureGates)
 	for i := range merged.Controllers {
 		c := &merged.Controllers[i]
-		c.Args, c.Env = slices.Clone(c.Args), maps.Clone(c.Env)
+		c.Args, c.Env, c.EnvFrom = slices.Clone(c.Args), maps.Clone(c.Env), maps.Clone(c.EnvFrom)
 	}
 	if name == "" {
 		return &merged, nil
@@ -746,6 +796,14 @@ func (s *Suite) WithVariant(name string) (*Suite, error) {
 				c.Env = map[string]string{}
 			}
 			c.Env[k] = value
+			delete(c.EnvFrom, k)
+		}
+		for k, source := range change.EnvFrom {
+			if c.EnvFrom == nil {
+				c.EnvFrom = map[string]map[string]any{}
+			}
+			c.EnvFrom[k] = source
+			delete(c.Env, k)
 		}
 		if change.WatchList != nil {
 			c.WatchList = change.WatchList

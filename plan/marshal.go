@@ -183,7 +183,10 @@ func (w *writer) definition(d *Definition) *yaml.Node {
 	if d.Condition.Repeat > 1 {
 		c.add("repeat", plainNode("!!int", strconv.Itoa(d.Condition.Repeat)))
 	}
-	c.duration("timeout", d.Condition.Timeout)
+	if d.Condition.Type == OnTimeout {
+		// Also 0s, which is at once: an onTimeout without a timeout is a mistake.
+		c.add("timeout", plainNode("!!str", FormatDuration(d.Condition.Timeout)))
+	}
 	c.text("call", d.Condition.Call)
 	m.add("condition", c.Node)
 	if d.Observe != (ObservationPoint{}) {

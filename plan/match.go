@@ -31,8 +31,20 @@ const (
 	Created EventKind = "created"
 	Updated EventKind = "updated"
 	Deleted EventKind = "deleted"
-	Read    EventKind = "read" // nothing has: a controller looks at it
+	Read    EventKind = "read"    // nothing has: a controller has looked for it
+	Looking EventKind = "looking" // nothing has: a controller is about to look for it
 )
+
+// Miss says what an event lacks.
+type Miss struct {
+	Text string // in one line: "spec.replicas is 3, not 2"
+	// Distance orders misses: two for each field that has not the wanted value, one for a field that has it in another type ("2" for 2),
+	// far more for another kind of event.
+	Distance int
+}
+
+// otherKind is the distance of an event of another kind.
+const otherKind = 1 << 16
 
 // Matcher decides whether an event satisfies a condition on an object. It is the only place where prevState,
 // curState, $present, $absent and where are given their meaning; type, name and repeat are not its business.
@@ -65,9 +77,12 @@ const (
 // below it in the other leaves that field the only one that has to change.
 //
 // Where the process does not know the object's state before an update, the update matches if it can: whatever would
-// need the old object is taken for granted, but a field named by prevState alone must not still have its value.
-// A read is judged in the same way: a condition on creation or update asks for what is found, a condition on deletion
-// for what is not found.
+// need the old object is taken for granted, but a field named by prevState alone must not still have its value. An old
+// state null says that there was no object. Where the new state is not known, only a condition matches that asks nothing of it.
+//
+// A read is no event of the object, so onObjectCreation, onAnyFieldModified and onAllFieldsModified never match one.
+// onObjectUpdate matches a read that finds the object with curState in it, onObjectDeletion one that does not find it. While
+// a controller is only about to look, onObjectUpdate without states matches.
 //
 // where is evaluated last, with object (for a deletion the last state) and oldObject (null where there is none or it
 // is not known). An error in its evaluation, such as a field that is missing, counts as false.
@@ -119,59 +134,85 @@ func NewMatcher(c *Condition) (*Matcher, error) {
 }
 
 // Match reports whether the event matches. Old and new are the object's states in JSON: old is nil for a creation and
-// where it is not known; new is the last state for a deletion, and nil for a read that found nothing. Where it does not
-// match, miss says in one line what is missing ("spec.replicas is 3, not 2"). The error is about JSON that is none.
-func (m *Matcher) Match(kind EventKind, old, new []byte) (ok bool, miss string, err error) {
+// where it is not known; new is the last state for a deletion, nil for a read that found nothing, and nil where it is not known. Where
+// it does not match, miss says what is missing. The error is about JSON that is none.
+func (m *Matcher) Match(kind EventKind, old, new []byte) (ok bool, miss Miss, err error) {
 	if miss := m.kindMiss(kind, new); miss != "" {
-		return false, miss, nil
+		return false, Miss{miss, otherKind}, nil
 	}
-	if kind == Deleted {
+	switch {
+	case kind == Looking:
+		return true, Miss{}, nil
+	case kind == Deleted && len(old) == 0:
 		// The last state is what prevState is about.
-		if len(old) == 0 {
-			old = new
+		old = new
+	case kind == Created || kind == Updated:
+		if len(new) == 0 && (m.prev != nil || m.cur != nil || m.where != nil) {
+			return false, Miss{"the object's state is not known there", otherKind}, nil
 		}
-	} else if len(new) == 0 && kind != Read {
-		return false, "the object's state is not known there", nil
 	}
 	if m.prev != nil || m.cur != nil {
 		space := make([][]byte, 2*m.probes)
 		v := values{old: space[:m.probes], new: space[m.probes:], oldKnown: len(old) > 0, newKnown: len(new) > 0}
 		if v.oldKnown {
 			if err := extract(old, m.root, v.old); err != nil {
-				return false, "", fmt.Errorf("old object: %w", err)
+				return false, Miss{}, fmt.Errorf("old object: %w", err)
 			}
 		}
 		if v.newKnown {
 			if err := extract(new, m.root, v.new); err != nil {
-				return false, "", fmt.Errorf("object: %w", err)
+				return false, Miss{}, fmt.Errorf("object: %w", err)
 			}
 		}
-		if miss := m.stateMiss(kind, &v); miss != "" {
-			return false, miss, nil
+		if misses := m.stateMisses(kind, &v); len(misses) > 0 {
+			return false, nearestOf(misses), nil
 		}
 	}
 	if m.where != nil {
-		miss, err := m.whereMiss(kind, old, new)
-		if miss != "" || err != nil {
-			return false, miss, err
+		text, err := m.whereMiss(kind, old, new)
+		if text != "" || err != nil {
+			return false, Miss{text, 2}, err
 		}
 	}
-	return true, "", nil
+	return true, Miss{}, nil
+}
+
+// nearestOf is the first miss, with the distance of them all.
+func nearestOf(misses []Miss) Miss {
+	first := misses[0]
+	for _, m := range misses[1:] {
+		first.Distance += m.Distance
+	}
+	return first
 }
 
 func (m *Matcher) kindMiss(kind EventKind, new []byte) string {
+	switch kind {
+	case Looking:
+		switch {
+		case m.kind != OnObjectUpdate:
+			return "it was about to be read, and nothing is known of it yet"
+		case m.prev != nil || m.cur != nil || m.where != nil:
+			return "it was about to be read, and its state is not known yet"
+		}
+		return ""
+	case Read:
+		switch found := len(new) > 0; {
+		case m.kind == OnObjectUpdate && !found:
+			return "it was not found"
+		case m.kind == OnObjectDeletion && found:
+			return "it was found"
+		case m.kind == OnObjectUpdate || m.kind == OnObjectDeletion:
+			return ""
+		}
+		return "it was read, and a read changes nothing"
+	}
 	want := Updated
 	switch m.kind {
 	case OnObjectCreation:
 		want = Created
 	case OnObjectDeletion:
 		want = Deleted
-	}
-	if kind == Read {
-		if found := len(new) > 0; found == (want == Deleted) {
-			return map[bool]string{true: "it was found", false: "it was not found"}[found]
-		}
-		return ""
 	}
 	if kind != want {
 		return fmt.Sprintf("it was %s, not %s", kind, want)
@@ -185,30 +226,22 @@ type values struct {
 	oldKnown, newKnown bool
 }
 
-func (m *Matcher) stateMiss(kind EventKind, v *values) string {
-	switch m.kind {
-	case OnObjectDeletion:
-		if m.prev != nil && v.oldKnown {
-			return m.prev.miss(v.old, "was")
+// stateMisses lists what of the states the event lacks.
+func (m *Matcher) stateMisses(kind EventKind, v *values) []Miss {
+	switch {
+	case m.kind == OnObjectDeletion:
+		if v.oldKnown {
+			return m.prev.misses(v.old, "was")
 		}
-		return ""
-	case OnObjectCreation:
-		if m.cur != nil {
-			return m.cur.miss(v.new, "is")
-		}
-		return ""
-	case OnAnyFieldModified, OnAllFieldsModified:
-		return m.lostMiss(v)
+		return nil
+	case m.kind == OnObjectCreation || kind == Read:
+		return m.cur.misses(v.new, "is")
+	case m.kind == OnAnyFieldModified || m.kind == OnAllFieldsModified:
+		return m.lostMisses(v)
 	}
-	if m.cur != nil {
-		if miss := m.cur.miss(v.new, "is"); miss != "" {
-			return miss
-		}
-	}
-	if m.prev != nil && v.oldKnown {
-		if miss := m.prev.miss(v.old, "was"); miss != "" {
-			return miss
-		}
+	misses := m.cur.misses(v.new, "is")
+	if v.oldKnown {
+		misses = append(misses, m.prev.misses(v.old, "was")...)
 	}
 	for _, s := range []*state{m.prev, m.cur} {
 		if s == nil {
@@ -218,34 +251,33 @@ func (m *Matcher) stateMiss(kind EventKind, v *values) string {
 			switch {
 			case !f.only:
 			case v.oldKnown && sameJSON(v.old[f.at], v.new[f.at]):
-				return fmt.Sprintf("%s did not change: it is %s", f.path, show(v.new[f.at]))
+				misses = append(misses, Miss{fmt.Sprintf("%s did not change: it is %s", f.path, show(v.new[f.at])), 2})
 			case !v.oldKnown && s == m.prev && f.holds(v.new[f.at]):
-				return fmt.Sprintf("%s is still %s", f.path, show(v.new[f.at]))
+				misses = append(misses, Miss{fmt.Sprintf("%s is still %s", f.path, show(v.new[f.at])), 2})
 			}
 		}
 	}
-	return ""
+	return misses
 }
 
-// lostMiss decides onAnyFieldModified and onAllFieldsModified.
-func (m *Matcher) lostMiss(v *values) string {
-	miss := ""
+// lostMisses decides onAnyFieldModified and onAllFieldsModified.
+func (m *Matcher) lostMisses(v *values) []Miss {
+	var misses []Miss
 	for _, f := range m.prev.fields {
-		this := ""
+		var this Miss
 		switch {
 		case v.oldKnown && !f.holds(v.old[f.at]):
-			this = fmt.Sprintf("%s was %s before, not %s", f.path, show(v.old[f.at]), f.want)
+			this = f.miss(v.old[f.at], "%s was %s before, not %s")
 		case f.holds(v.new[f.at]):
-			this = fmt.Sprintf("%s is still %s", f.path, show(v.new[f.at]))
+			this = Miss{fmt.Sprintf("%s is still %s", f.path, show(v.new[f.at])), 2}
+		case m.kind == OnAnyFieldModified:
+			return nil
+		default:
+			continue
 		}
-		if this == "" && m.kind == OnAnyFieldModified {
-			return ""
-		}
-		if miss == "" {
-			miss = this
-		}
+		misses = append(misses, this)
 	}
-	return miss
+	return misses
 }
 
 func (m *Matcher) whereMiss(kind EventKind, old, new []byte) (string, error) {
@@ -370,14 +402,27 @@ func (s *state) only(other *state) {
 	}
 }
 
-// miss says what of the state the values lack.
-func (s *state) miss(at [][]byte, is string) string {
+// misses lists what of the state the values lack; nothing for a state that is not given.
+func (s *state) misses(at [][]byte, is string) []Miss {
+	if s == nil {
+		return nil
+	}
+	var misses []Miss
 	for _, f := range s.fields {
 		if !f.holds(at[f.at]) {
-			return fmt.Sprintf("%s %s %s, not %s", f.path, is, show(at[f.at]), f.want)
+			misses = append(misses, f.miss(at[f.at], "%s "+is+" %s, not %s"))
 		}
 	}
-	return ""
+	return misses
+}
+
+// miss is what a field lacks that has another value; the format takes the field, what it has, and what it should have.
+func (f *field) miss(raw []byte, format string) Miss {
+	m := Miss{fmt.Sprintf(format, f.path, show(raw), f.want), 2}
+	if strings.Trim(show(raw), `"`) == strings.Trim(f.want.String(), `"`) {
+		m.Distance = 1 // the value in another type: somebody has forgotten the quotes
+	}
+	return m
 }
 
 func (f *field) holds(raw []byte) bool { return f.want.holds(raw) }

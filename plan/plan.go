@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/expr"
@@ -68,6 +70,36 @@ type Action struct {
 	PatchType    string         // patch: merge (default), json, strategic
 	Patch        any            // patch: mapping or, for json, list
 	Subresource  string         // patch: e.g. status
+}
+
+// Object names what the action acts on: a controller, an API server, or the object that it writes; for a manifest in a
+// file the file. It is empty where the suite's only controller is meant and the plan was not validated against a suite.
+func (a *Action) Object() string {
+	switch a.Type {
+	case PatchObject, DeleteObject:
+		if a.Subresource != "" {
+			return fmt.Sprintf("%s (%s)", a.ResourceKey, a.Subresource)
+		}
+		return a.ResourceKey.String()
+	case ApplyObject:
+		if a.Manifest == nil {
+			return a.ManifestFile
+		}
+		kind, _ := a.Manifest["kind"].(string)
+		meta, _ := a.Manifest["metadata"].(map[string]any)
+		namespace, _ := meta["namespace"].(string)
+		name, _ := meta["name"].(string)
+		return ResourceKey{Type: strings.ToLower(kind), Namespace: namespace, Name: name}.String()
+	}
+	return a.Target
+}
+
+// String names the action for people: its type and what it acts on.
+func (a *Action) String() string {
+	if object := a.Object(); object != "" {
+		return string(a.Type) + " " + object
+	}
+	return string(a.Type)
 }
 
 // Reconnect is a way to move a controller to another API server.

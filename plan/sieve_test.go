@@ -80,6 +80,7 @@ func TestSieveModesAreTheirActions(t *testing.T) {
 		if mode.Workload == "" {
 			mode.Workload = action.Workload
 		}
+		mode.TestName = action.TestName // each is named after its file
 		modeText, _ := Marshal(mode)
 		actionText, _ := Marshal(action)
 		if diff := cmp.Diff(string(actionText), string(modeText)); diff != "" {

@@ -11,7 +11,7 @@ type Suite struct {
 	Kind        string // Suite
 	Cluster     ClusterSpec
 	Controllers []Controller
-	Manifests   []string // files or folders of YAML, relative to the suite, applied in this order before controllers start
+	Manifests   []Manifest // applied before controllers start
 	Workloads   map[string]Workload
 	Invariants  []Invariant
 	Variants    map[string]Variant
@@ -33,6 +33,16 @@ type ClusterSpec struct {
 	FeatureGates          map[string]bool
 	APIServerArgs         []string
 	ControllerManagerArgs []string
+	Answers               []Answer // of simulated pods
+}
+
+// Answer is what containers of simulated pods answer to commands, or what their log is. The first that fits is taken.
+type Answer struct {
+	Namespace, Pod, Container string // patterns as of path.Match; empty: any
+	Command                   string // regular expression for the command's words, joined by blanks; empty: any
+	Stdout, Stderr            string
+	ExitCode                  int
+	Log                       *string // nil: it is an answer to commands
 }
 
 // Controller is a controller under test.
@@ -47,7 +57,9 @@ type Controller struct {
 	ClusterRole string      // generated Deployment: default cluster-admin
 	Args        []string
 	Env         map[string]string
-	APIServer   string // where it connects first; default apiserver-1
+	// EnvFrom holds the variables whose values come from elsewhere, each an EnvVarSource as in a pod: {"fieldRef": {"fieldPath": …}}.
+	EnvFrom   map[string]map[string]any
+	APIServer string // where it connects first; default apiserver-1
 	// WatchList sets client-go's WatchListClient feature in the controller: nil leaves client-go's default.
 	WatchList *bool
 	// KeepLeases keeps the leases of a killed controller, so that its successor waits them out. Default: they are deleted.
@@ -86,6 +98,7 @@ type Variant struct {
 type VariantController struct {
 	Args      []string // appended
 	Env       map[string]string
+	EnvFrom   map[string]map[string]any // as a controller's
 	WatchList *bool
 }
 
@@ -103,14 +116,26 @@ type Workload struct {
 
 // Step is one step of a workload; exactly one of the pointers is set.
 type Step struct {
-	Name   string
-	Apply  *ApplyStep
-	Delete *DeleteStep
-	Patch  *PatchStep
-	Wait   *WaitStep
-	Sleep  time.Duration
-	Exec   *ExecStep
+	Name string
+	// OnTimeout is what a step does that is not done in time: OnTimeoutFail ends the workload with a finding, OnTimeoutContinue notes it
+	// and goes on, as Sieve's workloads do.
+	OnTimeout OnTimeoutAction
+	Apply     *ApplyStep
+	Delete    *DeleteStep
+	Patch     *PatchStep
+	Wait      *WaitStep
+	Sleep     time.Duration
+	Exec      *ExecStep
 }
+
+// OnTimeoutAction is what becomes of a workload one of whose steps is not done in time.
+type OnTimeoutAction string
+
+// What a step does that is not done in time.
+const (
+	OnTimeoutFail     OnTimeoutAction = "fail" // the default; also ""
+	OnTimeoutContinue OnTimeoutAction = "continue"
+)
 
 // ApplyStep applies objects (server-side apply, field manager trommel-workload).
 type ApplyStep struct {
@@ -174,4 +199,5 @@ type Timeouts struct {
 	Workload time.Duration // 2m
 	Hold     time.Duration // 60s: longest time that one observation is held
 	Ready    time.Duration // 60s: until the controllers are connected
+	Settle   time.Duration // 15s: until they have come to rest, after the plan and again after all is given back
 }

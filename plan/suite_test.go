@@ -14,6 +14,7 @@ import (
 )
 
 func TestSuite(t *testing.T) {
+	started := "started"
 	s, err := ParseSuite([]byte(`
 apiVersion: trommel.dev/v1alpha1
 kind: Suite
@@ -23,6 +24,9 @@ cluster:
   kubernetesVersion: v1.36.3
   disableControllers: [statefulset-controller]
   featureGates: {A: true, B: false}
+  answers:
+    - {namespace: default, pod: "db-*", container: main, command: ^ls, stdout: x, stderr: y, exitCode: 2}
+    - {log: started}
 controllers:
   - name: db
     build: {dir: ., package: ./cmd, tags: [x], ldflags: -s -w, env: {CGO_ENABLED: "0"}}
@@ -77,6 +81,9 @@ timeouts: {plan: 1m, hold: 5s}
 		Cluster: ClusterSpec{
 			Type: "embedded", KubernetesVersion: "v1.36.3", APIServers: 2, DisableControllers: []string{"statefulset-controller"},
 			FeatureGates: map[string]bool{"A": true, "B": false},
+			Answers: []Answer{
+				{Namespace: "default", Pod: "db-*", Container: "main", Command: "^ls", Stdout: "x", Stderr: "y", ExitCode: 2}, {Log: &started},
+			},
 		},
 		Controllers: []Controller{
 			{
@@ -122,7 +129,7 @@ timeouts: {plan: 1m, hold: 5s}
 			Cluster:     VariantCluster{FeatureGates: map[string]bool{"B": true, "C": true}},
 		}},
 		History:  []ResourceKey{{Type: "pod", Namespace: "*", Name: "*"}, {Type: "node", Name: "n1"}},
-		Timeouts: Timeouts{Plan: time.Minute, Step: time.Minute, Workload: 2 * time.Minute, Hold: 5 * time.Second, Ready: time.Minute},
+		Timeouts: Timeouts{Plan: time.Minute, Step: time.Minute, Workload: 2 * time.Minute, Hold: 5 * time.Second, Ready: time.Minute, Settle: 15 * time.Second},
 	}
 	if diff := cmp.Diff(want, s, cmpopts.IgnoreUnexported(Suite{})); diff != "" {
 		t.Errorf("suite (-want +got):\n%s", diff)

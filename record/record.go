@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -21,6 +22,7 @@ const (
 	FindingsFile     = "findings.json"
 	MetaFile         = "meta.json"
 	LogsDir          = "logs"
+	ManifestsDir     = "manifests" // of the plan's apply actions
 )
 
 // Verdict is the outcome of a run.
@@ -51,8 +53,28 @@ type Meta struct {
 	WorkloadEnd   time.Time `json:"workloadEnd"`
 	Phases        []Phase   `json:"phases"` // build, cluster, manifests, controllers, workload, oracles, teardown
 
+	ActionsFired int `json:"actionsFired"`
+	ActionsTotal int `json:"actionsTotal"`
+	// Unfinished says how many actions fired, why no more did, and what each trigger still waited for, a line each. Empty
+	// where all actions were carried out, or where the run did not come to its verdict.
+	Unfinished string `json:"unfinished,omitempty"`
+
 	Controllers []Controller `json:"controllers,omitempty"`
 	StaleReads  []StaleRead  `json:"staleReads,omitempty"` // the first of each controller
+	Notes       []string     `json:"notes,omitempty"`      // about the run as a whole, for people
+}
+
+// NotHappened says of a run with a bug that its plan was not carried out, or not to its end: then the bug is none of
+// what the plan is about. Its first line is a sentence by itself. It is empty for other verdicts, whose reason says the
+// same.
+func (m Meta) NotHappened() string {
+	switch {
+	case m.Verdict != Bug || m.Unfinished == "":
+		return ""
+	case m.ActionsFired == 0:
+		return "the plan did not happen: " + m.Unfinished
+	}
+	return "the plan did not happen to its end: " + m.Unfinished
 }
 
 // Controller is a controller under test as it was run.
@@ -134,6 +156,7 @@ type Event struct {
 	Completed   *int         `json:"completed,omitempty"`  // index of the action that completed
 	SessionEnd  *SessionEnd  `json:"sessionEnd,omitempty"` // a process is gone or has lost the coordinator
 	Expired     *int         `json:"expired,omitempty"`    // Seq of an observation whose hold deadline passed
+	Abandoned   *int         `json:"abandoned,omitempty"`  // Seq of a held observation whose caller's context ended: it has gone on
 	End         bool         `json:"end,omitempty"`        // the plan is over: everything is released
 }
 
@@ -168,6 +191,14 @@ type Observation struct {
 	CallName       string          `json:"callName,omitempty"`
 	Error          string          `json:"error,omitempty"`
 	Code           int             `json:"code,omitempty"`
+	Version        string          `json:"version,omitempty"`
+	Query          string          `json:"query,omitempty"`
+	PatchType      wire.PatchType  `json:"patchType,omitempty"`
+	Patch          json.RawMessage `json:"patch,omitempty"`
+	// Objects are those that a list has found, as far as the plan asks for them, or the last states of those that the deletion of a
+	// collection deletes. Partial: there may be others.
+	Objects []json.RawMessage `json:"objects,omitempty"`
+	Partial bool              `json:"partial,omitempty"`
 	// Aside: neither a trigger nor a pause of the plan asks for it. It satisfies nothing.
 	Aside bool `json:"aside,omitempty"`
 }
@@ -182,24 +213,50 @@ type Timeout struct {
 type Action struct {
 	Index   int       `json:"index"`
 	Type    string    `json:"type"`
-	Target  string    `json:"target,omitempty"`
-	FiredBy int       `json:"firedBy"` // Event.Seq that satisfied the trigger
+	Target  string    `json:"target,omitempty"` // what it acted on: a controller, an API server, the object that it wrote
+	FiredBy int       `json:"firedBy"`          // Event.Seq that satisfied the trigger; 0: no event was needed
+	Cause   string    `json:"cause,omitempty"`  // the same for people
 	Fired   time.Time `json:"fired"`
 	Began   time.Time `json:"began"`
 	Done    time.Time `json:"done"`
 	Error   string    `json:"error,omitempty"`
+	Note    string    `json:"note,omitempty"` // worth knowing and no mistake: above all that it changed nothing
 }
+
+// String names the action for people.
+func (a Action) String() string { return ActionName(a.Index, strings.TrimSpace(a.Type+" "+a.Target)) }
+
+// ActionName names an action for people by its index, from 0, and what it does.
+func ActionName(index int, what string) string { return fmt.Sprintf("action %d (%s)", index+1, what) }
 
 // HistoryEntry is one line of history.jsonl: one state of one recorded object.
 type HistoryEntry struct {
-	Time            time.Time       `json:"time"`
-	ResourceVersion uint64          `json:"resourceVersion"`
-	Event           string          `json:"event"` // created, updated, deleted; existing: it was there when the recording began
-	Type            string          `json:"type"`  // singular lower case
-	Group           string          `json:"group,omitempty"`
-	Namespace       string          `json:"namespace,omitempty"`
-	Name            string          `json:"name"`
-	Object          json.RawMessage `json:"object"`
+	Time            time.Time `json:"time"`
+	ResourceVersion uint64    `json:"resourceVersion"`
+	Event           string    `json:"event"` // created, updated, deleted; existing: it was there when the recording began
+	Type            string    `json:"type"`  // singular lower case
+	Group           string    `json:"group,omitempty"`
+	Namespace       string    `json:"namespace,omitempty"`
+	Name            string    `json:"name"`
+	// Writers are those who wrote this state, as far as the object's managed fields tell; the managed fields themselves
+	// are left out. Of an object that was there when the recording began: all who manage it.
+	Writers []FieldManager  `json:"writers,omitempty"`
+	Object  json.RawMessage `json:"object"`
+}
+
+// FieldManager is a client that writes an object, as managed fields name it.
+type FieldManager struct {
+	Manager     string `json:"manager"`
+	Operation   string `json:"operation"` // Apply or Update
+	Subresource string `json:"subresource,omitempty"`
+}
+
+// String names the client for people.
+func (m FieldManager) String() string {
+	if m.Subresource != "" {
+		return fmt.Sprintf("%s (%s of %s)", m.Manager, m.Operation, m.Subresource)
+	}
+	return fmt.Sprintf("%s (%s)", m.Manager, m.Operation)
 }
 
 // Events of a history.
@@ -234,13 +291,18 @@ const (
 	OracleInvariantError = "invariant error" // an invariant that could not be evaluated even once
 	OracleLeadership     = "leadership"      // a controller that lost its leader election and therefore ended
 	OracleHistory        = "history"         // states that the recorder missed
+	OracleHook           = "hook"            // a hook of ours that failed inside a process
+	OracleEnvironment    = "environment"     // a controller without hooks met this machine instead of its pod, and ended
+	OracleWebhook        = "webhook"         // a write that failed since a webhook was out of reach, by no fault of the controller's
+	OracleTimeout        = "timeout"         // the workload was not over in time
 	OracleStaleness      = "staleness"       // a plan that pauses an API server, and no controller was shown anything stale
 )
 
 // IsBug reports whether the finding speaks of the controller, rather than of the run.
 func (f Finding) IsBug() bool {
 	switch f.Oracle {
-	case OracleAction, OracleHold, OracleInvariantError, OracleLeadership, OracleHistory, OracleStaleness:
+	case OracleAction, OracleHold, OracleHook, OracleInvariantError, OracleLeadership, OracleHistory, OracleStaleness, OracleEnvironment, OracleWebhook,
+		OracleTimeout:
 		return false
 	}
 	return true

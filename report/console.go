@@ -67,12 +67,12 @@ func (c *Console) Progress(text string) {
 
 // Fired tells that an action's trigger is satisfied, and by what.
 func (c *Console) Fired(index int, a *plan.Action, by string) {
-	c.line(fmt.Sprintf("  %s %s", c.paint.cyan(actionName(index, string(a.Type), a.Target)), "fired by "+by))
+	c.line(fmt.Sprintf("  %s %s", c.paint.cyan(record.ActionName(index, a.String())), "fired by "+by))
 }
 
 // Completed tells that an action was carried out, or failed.
 func (c *Console) Completed(index int, a *plan.Action, err error) {
-	name := actionName(index, string(a.Type), a.Target)
+	name := record.ActionName(index, a.String())
 	if err != nil {
 		c.line(fmt.Sprintf("  %s %s: %v", c.paint.cyan(name), c.paint.red("failed"), err))
 		return
@@ -103,13 +103,6 @@ func (c *Console) Finding(f record.Finding) {
 
 // Failed tells why a run could not be carried out.
 func (c *Console) Failed(err error) { c.line(c.paint.red("could not run: ") + err.Error()) }
-
-func actionName(index int, kind, target string) string {
-	if target == "" {
-		return fmt.Sprintf("action %d %s", index+1, kind)
-	}
-	return fmt.Sprintf("action %d %s %s", index+1, kind, target)
-}
 
 func describePoint(o *record.Observation) string {
 	return fmt.Sprintf("%s %s", o.Phase, o.Point)

@@ -24,6 +24,7 @@ type page struct {
 	Run      *record.Run
 	Name     string
 	Verdict  record.Verdict
+	Reason   string
 	Took     time.Duration
 	Phases   []string
 	Ticks    []tick
@@ -117,7 +118,9 @@ func newTimeline(r *record.Run) *timeline {
 		}
 	}
 	t.from, t.duration = from, max(to.Sub(from), time.Millisecond)
-	t.page = page{Run: r, Name: name(r), Verdict: r.Meta.Verdict, Took: round(r.Meta.Ended.Sub(r.Meta.Started))}
+	t.page = page{
+		Run: r, Name: name(r), Verdict: r.Meta.Verdict, Reason: reason(r), Took: round(r.Meta.Ended.Sub(r.Meta.Started)),
+	}
 	if t.page.Verdict == "" {
 		t.page.Verdict = "unfinished"
 	}
@@ -131,8 +134,11 @@ func newTimeline(r *record.Run) *timeline {
 		t.page.Workload = bar{t.at(r.Meta.WorkloadStart), t.width(r.Meta.WorkloadStart, r.Meta.WorkloadEnd)}
 	}
 	step := tickStep(t.duration)
-	for d := time.Duration(0); d <= t.duration; d += step {
-		t.page.Ticks = append(t.page.Ticks, tick{t.at(t.from.Add(d)), "+" + d.String()})
+	first := t.from.Sub(zero(r))
+	for d := first.Truncate(step); d <= first+t.duration; d += step {
+		if d >= first {
+			t.page.Ticks = append(t.page.Ticks, tick{t.at(zero(r).Add(d)), signed(d)})
+		}
 	}
 	return t
 }
@@ -159,7 +165,7 @@ func (t *timeline) width(from, to time.Time) float64 {
 	return float64(int((t.at(to)-t.at(from))*100+0.5)) / 100
 }
 
-func (t *timeline) offset(when time.Time) string { return "+" + round(when.Sub(t.from)).String() }
+func (t *timeline) offset(when time.Time) string { return since(t.run, when) }
 
 func (t *timeline) add(when time.Time, class, who, what, detail string) {
 	t.rows = append(t.rows, timedRow{when, row{t.offset(when), class, who, what, detail}})
@@ -176,14 +182,23 @@ func (t *timeline) lane(kind, name string) *lane {
 
 func (t *timeline) actions() {
 	for _, a := range t.run.Actions {
-		name := actionName(a.Index, a.Type, a.Target)
+		name := a.String()
 		class, what := "action", fmt.Sprintf("took %s", round(a.Done.Sub(a.Fired)))
 		if a.Error != "" {
 			class, what = "action failed", "failed: "+a.Error
 		}
+		if by := firedBy(a); by != "" {
+			if a.FiredBy > 0 && a.Cause != "" {
+				by += fmt.Sprintf(" (event %d)", a.FiredBy)
+			}
+			what = strings.TrimPrefix(by, ", ") + "; " + what
+		}
+		if a.Note != "" {
+			what += "; note: " + a.Note
+		}
 		l := t.lane("action", name)
 		l.Marks = append(l.Marks, mark{t.at(a.Fired), t.width(a.Fired, a.Done), class, t.offset(a.Fired) + " " + what})
-		t.add(a.Fired, class, name, fmt.Sprintf("fired by event %d, %s", a.FiredBy, what), "")
+		t.add(a.Fired, class, name, what, "")
 	}
 }
 
@@ -237,11 +252,11 @@ func (t *timeline) history() {
 		if _, alive := began[key]; !alive {
 			began[key] = at
 		}
-		title := fmt.Sprintf("%s %s at resource version %d", t.offset(at), h.Event, h.ResourceVersion)
-		l.Marks = append(l.Marks, mark{t.at(at), 0, h.Event, title})
+		what := fmt.Sprintf("%s at resource version %d%s", h.Event, h.ResourceVersion, writtenBy(h))
+		l.Marks = append(l.Marks, mark{t.at(at), 0, h.Event, t.offset(at) + " " + what})
 		text := pretty(h.Object)
 		if h.Event != record.Existing {
-			t.add(at, h.Event, key, fmt.Sprintf("%s at resource version %d", h.Event, h.ResourceVersion), difference(last[key], text))
+			t.add(at, h.Event, key, what, difference(last[key], text))
 		}
 		last[key] = text
 		if h.Event == record.Deleted {
@@ -257,6 +272,18 @@ func (t *timeline) history() {
 			l.Marks = append(l.Marks, mark{t.at(at), t.width(at, end), "life", l.Name})
 		}
 	}
+}
+
+// writtenBy says who wrote a state, as the end of a sentence.
+func writtenBy(h record.HistoryEntry) string {
+	var names []string
+	for _, w := range h.Writers {
+		names = append(names, w.String())
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return " by " + strings.Join(names, ", ")
 }
 
 func (t *timeline) findings() {

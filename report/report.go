@@ -31,8 +31,10 @@ func Text(w io.Writer, r *record.Run) error {
 		verdict = "unfinished"
 	}
 	fmt.Fprintf(&b, "%s: %s\n", p.bold(name(r)), p.verdict(verdict))
-	if r.Meta.Reason != "" && len(r.Findings) == 0 || r.Meta.Verdict == record.Inconclusive || r.Meta.Verdict == record.Error {
-		fmt.Fprintf(&b, "  %s\n", indent(r.Meta.Reason, "  "))
+	for _, text := range []string{reason(r), r.Meta.NotHappened()} {
+		if text != "" {
+			fmt.Fprintf(&b, "  %s\n", indent(text, "  "))
+		}
 	}
 	for _, f := range r.Findings {
 		paint := p.red
@@ -44,6 +46,9 @@ func Text(w io.Writer, r *record.Run) error {
 			fmt.Fprintf(&b, "      %s\n", p.dim(indent(shorten(f.Detail, 20), "      ")))
 		}
 	}
+	for _, note := range r.Meta.Notes {
+		fmt.Fprintf(&b, "  note: %s\n", note)
+	}
 	for _, stale := range r.Meta.StaleReads {
 		fmt.Fprintf(&b, "  stale read: %s (%s)\n", stale, since(r, stale.Time))
 	}
@@ -51,11 +56,9 @@ func Text(w io.Writer, r *record.Run) error {
 		fmt.Fprintf(&b, "  actions carried out:\n")
 	}
 	for _, a := range r.Actions {
-		fmt.Fprintf(&b, "    %s at %s, took %s", actionName(a.Index, a.Type, a.Target), since(r, a.Fired), round(a.Done.Sub(a.Began)))
-		if a.FiredBy > 0 && a.FiredBy <= len(r.Events) {
-			if o := r.Events[a.FiredBy-1].Observation; o != nil {
-				fmt.Fprintf(&b, ", %s %s at %s", describePoint(o), describeObject(o), o.By)
-			}
+		fmt.Fprintf(&b, "    %s at %s, took %s%s", a, since(r, a.Fired), round(a.Done.Sub(a.Began)), firedBy(a))
+		if a.Note != "" {
+			fmt.Fprintf(&b, "\n      %s %s", p.yellow("note:"), indent(a.Note, "      "))
 		}
 		if a.Error != "" {
 			fmt.Fprintf(&b, "\n      %s %s", p.red("failed:"), indent(a.Error, "      "))
@@ -73,19 +76,51 @@ func Text(w io.Writer, r *record.Run) error {
 	return err
 }
 
-// since gives a moment relative to the workload's start, or to the run's.
-func since(r *record.Run, t time.Time) string {
-	if r.Meta.WorkloadStart.IsZero() {
-		return "+" + round(t.Sub(r.Meta.Started)).String()
+// reason is the verdict's reason, where it says more than the findings, which stand below it.
+func reason(r *record.Run) string {
+	for _, f := range r.Findings {
+		if r.Meta.Reason == f.Title || strings.HasPrefix(r.Meta.Reason, f.Title+" (and ") {
+			return ""
+		}
 	}
-	return "+" + round(t.Sub(r.Meta.WorkloadStart)).String()
+	return r.Meta.Reason
+}
+
+// firedBy says what an action was fired by, as the end of a sentence.
+func firedBy(a record.Action) string {
+	switch {
+	case a.Cause != "":
+		return ", fired by " + a.Cause
+	case a.FiredBy > 0:
+		return fmt.Sprintf(", fired by event %d", a.FiredBy)
+	}
+	return ""
+}
+
+// zero is the moment from which the times of a report count: the workload's start, or the run's.
+func zero(r *record.Run) time.Time {
+	if r.Meta.WorkloadStart.IsZero() {
+		return r.Meta.Started
+	}
+	return r.Meta.WorkloadStart
+}
+
+// since gives a moment relative to zero. It has a minus before that: what fires at once does so before the workload
+// starts.
+func since(r *record.Run, t time.Time) string { return signed(t.Sub(zero(r))) }
+
+func signed(d time.Duration) string {
+	if d = round(d); d < 0 {
+		return d.String()
+	}
+	return "+" + d.String()
 }
 
 func round(d time.Duration) time.Duration {
 	switch {
-	case d >= time.Second:
+	case d.Abs() >= time.Second:
 		return d.Round(10 * time.Millisecond)
-	case d >= time.Millisecond:
+	case d.Abs() >= time.Millisecond:
 		return d.Round(time.Millisecond)
 	}
 	return d.Round(10 * time.Microsecond)
@@ -186,8 +221,19 @@ func JUnit(w io.Writer, runs []*record.Run) error {
 				fmt.Fprintf(&text, "  %s\n", indent(f.Detail, "  "))
 			}
 		}
+		for _, a := range r.Actions {
+			if a.Note != "" {
+				c.SystemOut += fmt.Sprintf("\nnote: %s %s", a, a.Note)
+			}
+		}
 		message, _, _ := strings.Cut(r.Meta.Reason, "\n")
-		fault := &junitFault{Type: string(r.Meta.Verdict), Message: message, Text: strings.TrimLeft(r.Meta.Reason+"\n", "\n") + text.String()}
+		var told string
+		for _, t := range []string{reason(r), r.Meta.NotHappened()} {
+			if t != "" {
+				told += t + "\n"
+			}
+		}
+		fault := &junitFault{Type: string(r.Meta.Verdict), Message: message, Text: told + text.String()}
 		switch r.Meta.Verdict {
 		case record.Pass:
 		case record.Bug:

@@ -6,9 +6,11 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,13 +72,13 @@ func runs() []*record.Run {
 			{Seq: 5, Time: at(15 * time.Second), End: true},
 		},
 		Actions: []record.Action{
-			{Index: 0, Type: "pauseAPIServer", Target: "apiserver-3", FiredBy: 1, Fired: at(7 * time.Second), Began: at(7 * time.Second), Done: at(7*time.Second + 1234*time.Microsecond)},
-			{Index: 1, Type: "apply", FiredBy: 3, Fired: at(9 * time.Second), Began: at(9 * time.Second), Done: at(9*time.Second + 20*time.Millisecond), Error: "refused:\nno & never"},
+			{Index: 0, Type: "pauseAPIServer", Target: "apiserver-3", FiredBy: 1, Cause: "update of database/default/db (after apiServerRecv at apiserver-3)", Fired: at(7 * time.Second), Began: at(7 * time.Second), Done: at(7*time.Second + 1234*time.Microsecond)},
+			{Index: 1, Type: "apply", Target: "pod/default/a", FiredBy: 3, Fired: at(9 * time.Second), Began: at(9 * time.Second), Done: at(9*time.Second + 20*time.Millisecond), Error: "refused:\nno & never"},
 		},
 		History: []record.HistoryEntry{
 			{Time: at(5 * time.Second), ResourceVersion: 90, Event: record.Existing, Type: "statefulset", Group: "apps", Namespace: "default", Name: "old", Object: object("old", "1")},
 			{Time: at(6 * time.Second), ResourceVersion: 100, Event: record.Created, Type: "statefulset", Group: "apps", Namespace: "default", Name: "db", Object: object("db", "1")},
-			{Time: at(8 * time.Second), ResourceVersion: 101, Event: record.Updated, Type: "statefulset", Group: "apps", Namespace: "default", Name: "db", Object: object("db", "2")},
+			{Time: at(8 * time.Second), ResourceVersion: 101, Event: record.Updated, Type: "statefulset", Group: "apps", Namespace: "default", Name: "db", Writers: []record.FieldManager{{Manager: "db-operator", Operation: "Update"}}, Object: object("db", "2")},
 			{Time: at(12 * time.Second), ResourceVersion: 110, Event: record.Deleted, Type: "statefulset", Group: "apps", Namespace: "default", Name: "db", Object: object("db", "2")},
 		},
 		Findings: []record.Finding{
@@ -90,6 +92,31 @@ func runs() []*record.Run {
 		{Dir: "trommel-runs/c", Meta: record.Meta{Plan: "never", Verdict: record.Inconclusive, Reason: "0 of 1 actions fired\naction 1 waits for x", Started: start, Ended: at(time.Second)}},
 		{Dir: "trommel-runs/d", Meta: record.Meta{Plan: "broken", Verdict: record.Error, Reason: "interrupted", Started: start, Ended: at(time.Second)}},
 		{Dir: "trommel-runs/e", Truncated: true},
+		{ // a bug whose plan did not happen
+			Dir: "trommel-runs/f", Meta: record.Meta{
+				Plan: "not-begun", Verdict: record.Bug, Reason: "step 2 failed", ActionsTotal: 1,
+				Unfinished: "0 of 1 actions fired: the workload failed\naction 1 (killController db): trigger \"a\" still waits for x",
+				Started:    start, Ended: at(time.Second), WorkloadStart: at(100 * time.Millisecond), WorkloadEnd: at(900 * time.Millisecond),
+			},
+			Findings: []record.Finding{{Oracle: record.OracleWorkload, Title: "step 2 failed", Time: at(900 * time.Millisecond)}},
+		},
+		{ // fired before the workload, changed nothing, failed
+			Dir: "trommel-runs/g", Meta: record.Meta{
+				Plan: "at-once", Verdict: record.Inconclusive, Reason: "action 2 (patch pod/default/a) failed: no", ActionsFired: 2, ActionsTotal: 2,
+				Started: start, Ended: at(time.Second), WorkloadStart: at(100 * time.Millisecond), WorkloadEnd: at(900 * time.Millisecond),
+			},
+			Actions: []record.Action{
+				{
+					Index: 0, Type: "startController", Target: "db", Cause: "the start of the plan", Note: "found db running already",
+					Fired: at(97100 * time.Microsecond), Began: at(97100 * time.Microsecond), Done: at(98 * time.Millisecond),
+				},
+				{
+					Index: 1, Type: "patch", Target: "pod/default/a", Cause: "the completion of action 1", Error: "no",
+					Fired: at(98 * time.Millisecond), Began: at(98 * time.Millisecond), Done: at(99 * time.Millisecond),
+				},
+			},
+			Findings: []record.Finding{{Oracle: record.OracleAction, Title: "action 2 (patch pod/default/a) failed: no", Time: at(99 * time.Millisecond)}},
+		},
 	}
 }
 
@@ -132,6 +159,61 @@ func TestHTML(t *testing.T) {
 		if err := HTML(&b, r); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Times before the workload's start were written as +-2.9ms, and a page counted from another moment than the text.
+func TestTimesBeforeTheWorkload(t *testing.T) {
+	r := runs()[6]
+	for name, show := range reports {
+		var b bytes.Buffer
+		if err := show(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		if name != "junit" && !strings.Contains(b.String(), "-3ms") || strings.Contains(b.String(), "+-") {
+			t.Errorf("%s:\n%s", name, b.String())
+		}
+		if !strings.Contains(b.String(), "found db running already") {
+			t.Errorf("%s has no note:\n%s", name, b.String())
+		}
+	}
+}
+
+var reports = map[string]func(io.Writer, *record.Run) error{
+	"text": Text, "html": HTML, "junit": func(w io.Writer, r *record.Run) error { return JUnit(w, []*record.Run{r}) },
+}
+
+// A bug of a plan that was not carried out says so in every report.
+func TestPlanThatDidNotHappen(t *testing.T) {
+	r := runs()[5]
+	for name, show := range reports {
+		var b bytes.Buffer
+		if err := show(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(b.String(), "the plan did not happen: 0 of 1 actions fired: the workload failed"); got != 1 {
+			t.Errorf("%s says it %d times:\n%s", name, got, b.String())
+		}
+	}
+	var b bytes.Buffer
+	if err := JSON(&b, []*record.Run{r}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"actionsFired": 0`, `"actionsTotal": 1`, `"unfinished": "0 of 1 actions fired`} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %s in\n%s", want, b.String())
+		}
+	}
+}
+
+// The reason of an inconclusive run stood above the finding that it repeats.
+func TestReasonIsToldOnce(t *testing.T) {
+	var b bytes.Buffer
+	if err := Text(&b, runs()[6]); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(b.String(), "action 2 (patch pod/default/a) failed: no"); got != 1 {
+		t.Errorf("the reason is told %d times:\n%s", got, b.String())
 	}
 }
 

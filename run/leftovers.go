@@ -14,10 +14,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+
+	"github.com/trommel-dev/trommel/objects"
+	"github.com/trommel-dev/trommel/plan"
 )
 
 // A cluster that outlives the run must be left as it was found. What was there is noted in a file of the cluster's before
@@ -59,12 +63,12 @@ func (r *runner) cleanLeftovers(ctx context.Context) error {
 	case !errors.Is(err, os.ErrNotExist):
 		return err
 	}
-	objects, err := r.everything(ctx)
+	all, err := r.everything(ctx)
 	if err != nil {
 		return fmt.Errorf("note what is in the cluster: %w", err)
 	}
 	baseline := map[types.UID]bool{}
-	for _, o := range objects {
+	for _, o := range all {
 		baseline[o.uid] = true
 	}
 	if data, err = json.Marshal(baseline); err != nil {
@@ -98,9 +102,12 @@ type clusterObject struct {
 // transient are types that the cluster writes by itself all the time and that no run depends on.
 var transient = map[string]bool{
 	"events": true, "leases": true, "nodes": true, "csinodes": true, "componentstatuses": true, "endpointslices": true, "endpoints": true,
-	"apiservices": true, "flowschemas": true, "prioritylevelconfigurations": true, "controllerrevisions": false,
+	"flowschemas": true, "prioritylevelconfigurations": true, "controllerrevisions": false,
 	"ipaddresses": true, "servicecidrs": true, "storageversions": true,
 }
+
+// autoManaged labels the APIServices that an API server makes for itself and for each definition.
+const autoManaged = "kube-aggregator.kubernetes.io/automanaged"
 
 // everything lists the cluster's objects, but for transient types and kube-system.
 func (r *runner) everything(ctx context.Context) ([]clusterObject, error) {
@@ -141,7 +148,7 @@ func (r *runner) everything(ctx context.Context) ([]clusterObject, error) {
 			}
 			for i := range items.Items {
 				o := &items.Items[i]
-				if strings.HasPrefix(o.Namespace, "kube-") || o.Name == "kube-root-ca.crt" {
+				if strings.HasPrefix(o.Namespace, "kube-") || o.Name == "kube-root-ca.crt" || res.Name == "apiservices" && o.Labels[autoManaged] != "" {
 					continue
 				}
 				all = append(all, clusterObject{gvr, o.Namespace, o.Name, o.UID, o.Finalizers})
@@ -165,44 +172,91 @@ func (r *runner) restore(ctx context.Context, baseline map[types.UID]bool) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, leftoverTimeout)
 	defer cancel()
+	if err := r.disarm(ctx, client, baseline); err != nil {
+		return err
+	}
 	for {
-		objects, err := r.everything(ctx)
-		if err != nil {
+		extra, err := r.removeOnce(ctx, client, baseline)
+		// A conversion that was called off a moment ago may not be everywhere yet.
+		if err != nil && !objects.WebhookFailed(err) || err == nil && len(extra) == 0 {
 			return err
-		}
-		var extra []clusterObject
-		for _, o := range objects {
-			if !baseline[o.uid] && (o.resource.Resource != "serviceaccounts" || o.name != "default") {
-				extra = append(extra, o)
-			}
-		}
-		if len(extra) == 0 {
-			return nil
-		}
-		sort.SliceStable(extra, func(i, j int) bool { return deletionRank(extra[i]) < deletionRank(extra[j]) })
-		now := int64(0)
-		for _, o := range extra {
-			c := client.Resource(o.resource).Namespace(o.namespace)
-			if len(o.finalizers) > 0 && o.resource.Resource != "namespaces" {
-				_, err := c.Patch(ctx, o.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-				if err != nil && !apierrors.IsNotFound(err) {
-					return fmt.Errorf("take finalizers off %s %s/%s: %w", o.resource.Resource, o.namespace, o.name, err)
-				}
-			}
-			background := metav1.DeletePropagationBackground
-			err := c.Delete(ctx, o.name, metav1.DeleteOptions{
-				GracePeriodSeconds: &now, PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &o.uid},
-			})
-			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				return fmt.Errorf("delete %s %s/%s: %w", o.resource.Resource, o.namespace, o.name, err)
-			}
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
+			if err != nil {
+				return err
+			}
 			return fmt.Errorf("%d objects are still there, the first is %s %s/%s", len(extra), extra[0].resource.Resource, extra[0].namespace, extra[0].name)
 		}
 	}
+}
+
+// disarm calls off what the API servers would ask of the controllers that go: with them gone, objects could be neither read nor deleted.
+func (r *runner) disarm(ctx context.Context, client metadata.Interface, baseline map[types.UID]bool) error {
+	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
+		hooks := client.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource})
+		list, err := hooks.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("list %s: %w", resource, err)
+		}
+		for _, o := range list.Items {
+			if baseline[o.UID] {
+				continue
+			}
+			if err := hooks.Delete(ctx, o.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("delete %s %s: %w", resource, o.Name, err)
+			}
+		}
+	}
+	definitions, err := r.objects.List(ctx, plan.ResourceKey{Type: "customresourcedefinition", Group: "apiextensions.k8s.io", Name: "*"})
+	if err != nil {
+		return fmt.Errorf("list definitions: %w", err)
+	}
+	for _, u := range definitions {
+		if strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy"); baseline[u.GetUID()] || strategy != "Webhook" {
+			continue
+		}
+		none := map[string]any{"spec": map[string]any{"conversion": map[string]any{"strategy": "None", "webhook": nil}}}
+		key := plan.ResourceKey{Type: "customresourcedefinition", Group: "apiextensions.k8s.io", Name: u.GetName()}
+		if _, err := r.objects.Patch(ctx, key, "merge", none, ""); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("call off the conversion of %s: %w", u.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// removeOnce deletes what is not in the baseline and returns what that was.
+func (r *runner) removeOnce(ctx context.Context, client metadata.Interface, baseline map[types.UID]bool) ([]clusterObject, error) {
+	all, err := r.everything(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var extra []clusterObject
+	for _, o := range all {
+		if !baseline[o.uid] && (o.resource.Resource != "serviceaccounts" || o.name != "default") {
+			extra = append(extra, o)
+		}
+	}
+	sort.SliceStable(extra, func(i, j int) bool { return deletionRank(extra[i]) < deletionRank(extra[j]) })
+	now := int64(0)
+	for _, o := range extra {
+		c := client.Resource(o.resource).Namespace(o.namespace)
+		if len(o.finalizers) > 0 && o.resource.Resource != "namespaces" {
+			_, err := c.Patch(ctx, o.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return nil, fmt.Errorf("take finalizers off %s %s/%s: %w", o.resource.Resource, o.namespace, o.name, err)
+			}
+		}
+		background := metav1.DeletePropagationBackground
+		err := c.Delete(ctx, o.name, metav1.DeleteOptions{
+			GracePeriodSeconds: &now, PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &o.uid},
+		})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return nil, fmt.Errorf("delete %s %s/%s: %w", o.resource.Resource, o.namespace, o.name, err)
+		}
+	}
+	return extra, nil
 }
 
 func deletionRank(o clusterObject) int {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/cluster"
@@ -79,10 +80,82 @@ func (r *runner) judgeProcesses(ctx context.Context) error {
 				r.Console.Info(f.Title + ", as the plan paused its leases")
 				continue
 			}
+			if server := r.serverAway(c.Name, f.Time); server != "" && (f.Oracle == record.OracleCrash || f.Oracle == record.OracleLeadership) {
+				r.note(fmt.Sprintf("%s, while the plan had %s killed, which it was connected to", f.Title, server))
+				continue
+			}
 			r.add(f)
 		}
 	}
 	return nil
+}
+
+// withLastErrors adds to findings of the workload what the controllers said last: the cause often stands there.
+func (r *runner) withLastErrors(ctx context.Context, findings []record.Finding) {
+	var lines []string
+	for _, c := range r.Suite.Controllers {
+		processes, err := r.cluster.Processes().Status(ctx, c.Name)
+		if err != nil {
+			continue
+		}
+		last, ok := oracle.LastError(processes)
+		if !ok {
+			continue
+		}
+		times := ""
+		if last.Times > 1 {
+			times = fmt.Sprintf(" (%d times like this)", last.Times)
+		}
+		lines = append(lines, fmt.Sprintf("the last error of %s%s, in %s:\n  %s", c.Name, times, recordedLog(c.Name, last.Process), last.Text))
+	}
+	for i := range findings {
+		findings[i].Detail = strings.Trim(strings.Join(append(slices.Clone(lines), findings[i].Detail), "\n"), "\n")
+	}
+}
+
+// recordedLog is where the run record keeps the log of a controller's process.
+func recordedLog(controller string, p cluster.Process) string {
+	return record.LogsDir + "/" + fmt.Sprintf("%s-%s-%s.log", controller, p.Pod, p.Container)
+}
+
+// awayGrace is how long after the return of its API server a controller may end for want of it: the answer to that is often a restart.
+const awayGrace = 10 * time.Second
+
+// serverAway is the API server that the controller was connected to at that time, if the plan had it killed then; otherwise empty. That
+// a controller ends without its API server is what Kubernetes' own do, and no bug: the kubelet starts them again.
+func (r *runner) serverAway(controller string, at time.Time) string {
+	server := ""
+	for _, c := range r.meta.Controllers {
+		if c.Name == controller {
+			server = c.APIServer
+		}
+	}
+	r.completedMu.Lock()
+	actions := slices.Clone(r.completed)
+	r.completedMu.Unlock()
+	slices.SortFunc(actions, func(a, b record.Action) int { return a.Began.Compare(b.Began) })
+	var killed, back time.Time
+	for _, a := range actions {
+		switch plan.ActionType(a.Type) {
+		case plan.ReconnectController:
+			if a.Target == controller && !a.Began.After(at) {
+				server = r.Plan.Actions[a.Index].ReconnectAPIServer
+				killed, back = time.Time{}, time.Time{}
+			}
+		case plan.KillAPIServer:
+			if a.Target == server && !a.Began.After(at) {
+				killed, back = a.Began, time.Time{}
+			}
+		case plan.StartAPIServer:
+			if a.Target == server && !killed.IsZero() && back.IsZero() {
+				back = a.Done
+			}
+		}
+	}
+	if killed.IsZero() || !back.IsZero() && at.After(back.Add(awayGrace)) {
+		return ""
+	}
+	return server
 }
 
 // pausesLeases reports whether the plan itself keeps the controller from its leases: then the loss of its leadership is what the plan
@@ -128,7 +201,7 @@ func (r *runner) keepLogs() error {
 				continue
 			}
 			for _, p := range processes {
-				logs[p.LogFile] = fmt.Sprintf("%s-%s-%s.log", c.Name, p.Pod, p.Container)
+				logs[p.LogFile] = filepath.Base(recordedLog(c.Name, p))
 			}
 		}
 	}

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -77,19 +78,22 @@ func (r *runner) checkVersion(config *rest.Config) error {
 
 // installManifests applies the suite's manifests but for the controllers' own Deployments, which it returns by controller.
 func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructured.Unstructured, error) {
-	var all []*unstructured.Unstructured
-	for _, path := range r.Suite.Manifests {
-		list, err := objects.Read(plan.Beside(r.Suite.File, path))
-		if err != nil {
-			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
-		}
-		all = append(all, list...)
+	all, notes, err := objects.Manifests(r.Suite, r.meta.Kubernetes)
+	if err != nil {
+		return nil, &UserError{fmt.Errorf("manifests: %w", err)}
+	}
+	for _, note := range notes {
+		r.Console.Info(note)
 	}
 	address, token := r.cluster.Rendezvous()
+	all, err = deploy.Certificates(all)
+	if err != nil {
+		return nil, &UserError{fmt.Errorf("manifests: %w", err)}
+	}
+	r.webhooks = declaredWebhooks(all)
 	own := map[string][]*unstructured.Unstructured{}
 	for i := range r.Suite.Controllers {
 		c := &r.Suite.Controllers[i]
-		var err error
 		own[c.Name], all, err = deploy.Controller(c, all, deploy.Target{
 			Coordinator: address, Token: token, Binary: r.Binaries[i].Path, Instrumented: r.Binaries[i].Manifest != nil,
 		})
@@ -97,14 +101,37 @@ func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructur
 			return nil, &UserError{err}
 		}
 	}
-	// Namespaces and definitions first: what follows may need them, in whatever order the files stand.
-	sort.SliceStable(all, func(i, j int) bool { return rank(all[i]) < rank(all[j]) })
+	used := slices.Clone(all)
+	for _, c := range r.Suite.Controllers {
+		used = append(used, own[c.Name]...)
+	}
+	for _, u := range objects.MissingNamespaces(used) {
+		r.Console.Info(fmt.Sprintf("namespace %s is made: the manifests use it, and none of them makes it", u.GetName()))
+		all = append(all, u)
+	}
+	return own, r.applyManifests(ctx, all)
+}
+
+// applyAtOnce bounds the objects that are applied at the same time.
+const applyAtOnce = 8
+
+// applyManifests applies what others may need before those others, in whatever order the files stand, and what is of one rank at once.
+func (r *runner) applyManifests(ctx context.Context, all []*unstructured.Unstructured) error {
+	byRank := map[int][]*unstructured.Unstructured{}
 	for _, u := range all {
-		if err := r.applyManifest(ctx, u); err != nil {
-			return nil, err
+		byRank[rank(u)] = append(byRank[rank(u)], u)
+	}
+	for _, at := range slices.Sorted(maps.Keys(byRank)) {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(applyAtOnce)
+		for _, u := range byRank[at] {
+			group.Go(func() error { return r.applyManifest(ctx, u) })
+		}
+		if err := group.Wait(); err != nil {
+			return err
 		}
 	}
-	return own, nil
+	return nil
 }
 
 func (r *runner) applyManifest(ctx context.Context, u *unstructured.Unstructured) error {
@@ -132,6 +159,8 @@ func rank(u *unstructured.Unstructured) int {
 		return 1
 	case "ServiceAccount", "ClusterRole", "Role":
 		return 2
+	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "APIService":
+		return 4 // nobody answers for these yet: what they are about has to be there before
 	}
 	return 3
 }
@@ -165,6 +194,13 @@ func (r *runner) resolveTypes(ctx context.Context) (func(plan.ResourceKey) wire.
 		t, err := r.objects.Resolve(ctx, key)
 		if err != nil {
 			errs = append(errs, err)
+			continue
+		}
+		if kind := strings.ToLower(t.Kind.Kind); kind != key.Type {
+			// What processes report of an object is its kind; a definition may give it another singular.
+			right := key
+			right.Type = kind
+			errs = append(errs, &objects.NotServedError{What: key.Type, Hint: fmt.Sprintf(" by that name: its kind is %s; write %s", t.Kind.Kind, right)})
 			continue
 		}
 		rules[key] = wire.Rule{
@@ -218,6 +254,7 @@ func (r *runner) warmWatchCaches(ctx context.Context) error {
 			return err
 		}
 		unthrottle(config)
+		config.Wrap(atOnce)
 		client, err := dynamic.NewForConfig(config)
 		if err != nil {
 			return err
@@ -228,6 +265,22 @@ func (r *runner) warmWatchCaches(ctx context.Context) error {
 	}
 	return group.Wait()
 }
+
+// atOnce lets client-go hand out an answer that it would otherwise ask for again a second later: a cache that is being filled is full
+// much sooner.
+func atOnce(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err == nil {
+			response.Header.Del("Retry-After")
+		}
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // warm lists until the cache answers. A custom resource that was defined a moment ago is served by every server only after that
 // server has heard of it.
@@ -268,7 +321,10 @@ func (r *runner) startControllers(ctx context.Context, own map[string][]*unstruc
 			return err
 		}
 	}
-	return r.awaitAlive(ctx)
+	if err := r.awaitAlive(ctx); err != nil {
+		return err
+	}
+	return r.awaitWebhooks(ctx)
 }
 
 // alive is how long controllers must live to count as started. The hook connects before main runs, so a session alone says little.
@@ -309,9 +365,8 @@ func exitsAtOnce(name string, processes []cluster.Process) error {
 	}
 	p := exits[len(exits)-1]
 	tail := oracleTail(p)
-	if strings.Contains(tail, "/var/run/secrets/kubernetes.io/serviceaccount") {
-		tail += "\n(a local process has nothing mounted there; in a controller that is built with `build:` the path is led elsewhere, one that is " +
-			"given by `binary:` must take its configuration from KUBECONFIG)"
+	if p.MetMachine != "" {
+		tail += "\n(" + p.MetMachine + ")"
 	}
 	return fmt.Errorf("controller %q exits at once (exit code %d, %d starts); the end of its log:\n%s",
 		name, p.ExitCode, len(processes), tail)
@@ -391,18 +446,4 @@ func (r *runner) describePods(ctx context.Context, name string) string {
 		return "  none (does its service account exist? is it admitted?)"
 	}
 	return strings.Join(lines, "\n")
-}
-
-// lookup reads the present state of the object that a controller is about to write.
-func (r *runner) lookup(ctx context.Context, o *wire.Observation) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	u, err := r.objects.Get(ctx, plan.ResourceKey{Type: o.Resource, Group: o.Group, Namespace: o.Namespace, Name: o.Name})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return u.MarshalJSON()
 }

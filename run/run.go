@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -24,8 +25,8 @@ import (
 	"github.com/trommel-dev/trommel/workload"
 )
 
-// settle is how long a plan whose workload has ended may go without any event before it counts as stuck.
-const settle = 8 * time.Second
+// stuckAfter is how long a plan whose workload has ended may go without any event before it counts as stuck.
+const stuckAfter = 8 * time.Second
 
 // teardownTimeout bounds each of undo and teardown; they run also when the run's context has ended.
 const teardownTimeout = 30 * time.Second
@@ -69,7 +70,7 @@ func Run(ctx context.Context, config Config) (*record.Meta, error) {
 	}
 	r := &runner{Config: config, writer: writer, meta: record.Meta{
 		Plan: config.Plan.TestName, PlanFile: config.Plan.File, Suite: config.Suite.File, Variant: config.Variant,
-		Trommel: config.Version, Started: time.Now(), Phases: []record.Phase{},
+		Trommel: config.Version, Started: time.Now(), Phases: []record.Phase{}, ActionsTotal: len(config.Plan.Actions),
 	}}
 	err = r.run(ctx)
 	if err == nil && r.recordErr != nil {
@@ -101,7 +102,13 @@ type runner struct {
 	monitor     *monitor.Monitor
 	coordinator *coordinator.Coordinator
 	objects     *objects.Client
+	webhooks    *webhooks
 	findings    []record.Finding
+	completedMu sync.Mutex
+	completed   []record.Action // of the plan, in the order of their ends; the coordinator's goroutine adds to them
+	planEnded   bool
+	why         string                        // what the plan kept from happening when a step of the workload was not done in time
+	manifests   map[string]string             // of apply actions: in the plan to in the record
 	undo        []func(context.Context) error // teardown, run in reverse order
 	phase       string
 	phaseStart  time.Time
@@ -139,6 +146,7 @@ func (r *runner) later(f func(context.Context) error) { r.undo = append(r.undo, 
 // run carries the run out and tears down what it set up.
 func (r *runner) run(ctx context.Context) (err error) {
 	defer func() {
+		r.countFired(ctx)
 		r.enter("teardown")
 		// The teardown is due also, and above all, when ctx has ended.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTimeout)
@@ -163,8 +171,80 @@ func (r *runner) run(ctx context.Context) (err error) {
 	return r.exercise(ctx)
 }
 
+// keepManifests writes what the plan's apply actions name into the record, from where the run applies it: what happened
+// is what the record holds. It returns the plan as the record has it, whose files are in the record and whose suite is
+// the one beside it.
+func (r *runner) keepManifests() (*plan.Plan, error) {
+	recorded := *r.Plan
+	recorded.Suite, recorded.Variant = "", r.Variant
+	recorded.Actions = slices.Clone(r.Plan.Actions)
+	r.manifests = map[string]string{}
+	for i := range recorded.Actions {
+		a := &recorded.Actions[i]
+		if a.ManifestFile == "" {
+			continue
+		}
+		if _, ok := r.manifests[a.ManifestFile]; !ok {
+			kept, err := r.keepManifest(a.ManifestFile, len(r.manifests)+1)
+			if err != nil {
+				return nil, &UserError{fmt.Errorf("%s: manifestFile of action %d: %w", r.Plan.File, i+1, err)}
+			}
+			r.manifests[a.ManifestFile] = kept
+		}
+		a.ManifestFile = r.manifests[a.ManifestFile]
+	}
+	return &recorded, nil
+}
+
+// keepManifest writes a manifest, of a folder all objects, into the record and returns its path in there.
+func (r *runner) keepManifest(file string, number int) (string, error) {
+	path := plan.Beside(r.Plan.File, file)
+	list, err := objects.Read(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	var data []byte
+	name := filepath.Base(path)
+	if info.IsDir() {
+		data, err = objects.Encode(list)
+		name += ".yaml"
+	} else {
+		data, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return "", err
+	}
+	kept := record.ManifestsDir + "/" + fmt.Sprintf("%d-%s", number, name)
+	to := filepath.Join(r.RecordDir, filepath.FromSlash(kept))
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return "", fmt.Errorf("write run record: %w", err)
+	}
+	if err := os.WriteFile(to, data, 0o644); err != nil {
+		return "", fmt.Errorf("write run record: %w", err)
+	}
+	return kept, nil
+}
+
+// countFired takes down how many actions have fired, however the run ends.
+func (r *runner) countFired(ctx context.Context) {
+	if r.coordinator == nil {
+		return
+	}
+	if s, err := r.coordinator.Status(context.WithoutCancel(ctx)); err == nil {
+		r.meta.ActionsFired = s.Fired
+	}
+}
+
 func (r *runner) writePlan() error {
-	data, err := plan.Marshal(r.Plan)
+	recorded, err := r.keepManifests()
+	if err != nil {
+		return err
+	}
+	data, err := plan.Marshal(recorded)
 	if err != nil {
 		return fmt.Errorf("write plan: %w", err)
 	}
@@ -240,7 +320,7 @@ func (r *runner) prepare(ctx context.Context) error {
 		Tools: actions.Tools{
 			Controllers: &controllers{runner: r}, APIServers: &apiServers{runner: r}, Objects: &planWrites{runner: r},
 		},
-		Resolve: resolve, Lookup: r.lookup, Hold: r.Suite.Timeouts.Hold,
+		Resolve: resolve, Lookup: lookup{r.objects}, Hold: r.Suite.Timeouts.Hold,
 		Recorder: r, Watcher: r.Console, Logger: r.Logger,
 	})
 	if err != nil {
@@ -286,7 +366,8 @@ func (r *runner) exercise(ctx context.Context) error {
 	}
 	findings, err := workload.Run(planCtx, workload.Config{
 		Suite: r.Suite, Workload: r.Plan.Workload, Objects: r.objects, Kubeconfig: kubeconfig,
-		Progress: r.Console.Info, Log: r.workloadLog(),
+		Progress: r.Console.Info, Log: r.workloadLog(), Outage: r.outage,
+		Blocked: r.blocked, LetGo: r.endPlan, Note: r.note,
 	})
 	r.meta.WorkloadEnd = time.Now()
 	timedOut := planCtx.Err() != nil && ctx.Err() == nil
@@ -296,7 +377,11 @@ func (r *runner) exercise(ctx context.Context) error {
 		}
 		return fmt.Errorf("workload: %w", err)
 	}
+	r.withLastErrors(ctx, findings)
 	r.add(findings...)
+	if err != nil && timedOut {
+		r.add(record.Finding{Oracle: record.OracleTimeout, Title: "the workload did not end: " + err.Error(), Detail: r.lastOutage(), Time: time.Now()})
+	}
 	var stuck string
 	switch {
 	case timedOut:
@@ -314,15 +399,35 @@ func (r *runner) exercise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.add(status.Findings...)
-	// What the plan has taken away is given back before the last look: a paused or killed controller could not bring about
-	// what "eventually" asks for.
+	r.meta.ActionsFired = status.Fired
+	// The controllers get time to do wrong: as the plan has left things, and then with all given back. A paused or killed controller
+	// could not bring about what "eventually" asks for either.
+	settles := stuck == "" && len(findings) == 0
+	if settles {
+		settled, err := r.settle(ctx)
+		if err != nil {
+			return err
+		}
+		// Who did not come to rest will not do so either where nothing changes for him.
+		settles = settled || status.Stuck != "" || len(status.Down) > 0
+	}
 	if err := r.endPlan(ctx); err != nil {
 		return err
+	}
+	if settles {
+		if _, err := r.settle(ctx); err != nil {
+			return err
+		}
 	}
 	if len(findings) == 0 {
 		r.add(invariants.WaitEventually(ctx, recorder, r.meta.WorkloadEnd)...)
 	}
+	last, err := r.coordinator.Status(ctx)
+	if err != nil {
+		return err
+	}
+	r.add(last.Findings...)
+	status.StaleReads, status.NoneStale = last.StaleReads, last.NoneStale
 	if err := r.judgeHistory(ctx, recorder, invariants); err != nil {
 		return err
 	}
@@ -348,16 +453,13 @@ func (r *runner) awaitPlan(ctx context.Context) (stuck string, err error) {
 		if s.Completed == s.Total {
 			return "", nil
 		}
-		quiet := time.Since(s.LastEvent)
-		if since := time.Since(r.meta.WorkloadEnd); since < quiet {
-			quiet = since
-		}
-		if !s.OnItsWay && quiet >= settle {
+		idle := min(time.Since(s.LastEvent), time.Since(r.meta.WorkloadEnd))
+		if !s.OnItsWay && idle >= stuckAfter {
 			return "the workload is over and nothing that the plan looks at has happened since", nil
 		}
-		wait := settle - quiet
+		wait := stuckAfter - idle
 		if s.OnItsWay {
-			wait = settle
+			wait = stuckAfter
 		}
 		select {
 		case <-changed:
@@ -376,7 +478,35 @@ func ignoreDeadline(ctx context.Context, err error) error {
 	return err
 }
 
+// note takes down what is worth knowing about the run as a whole.
+func (r *runner) note(text string) {
+	r.Console.Info(text)
+	r.meta.Notes = append(r.meta.Notes, text)
+}
+
+// blocked says what the plan keeps from happening now, for a step of the workload that has not come about.
+func (r *runner) blocked(ctx context.Context) string {
+	status, err := r.coordinator.Status(ctx)
+	if err != nil {
+		return ""
+	}
+	why := status.Stuck
+	for _, name := range status.Down {
+		if why != "" {
+			why += "; "
+		}
+		why += fmt.Sprintf("the plan has killed %s and not started it again", name)
+	}
+	r.why = why
+	return why
+}
+
+// endPlan lets go what the plan holds and takes back what it has done, once.
 func (r *runner) endPlan(ctx context.Context) error {
+	if r.planEnded {
+		return nil
+	}
+	r.planEnded = true
 	if err := r.coordinator.End(ctx); err != nil {
 		return err
 	}
@@ -396,26 +526,49 @@ func (r *runner) conclude(s coordinator.Status, stuck string) {
 		r.add(oracle.NoneStale(s.NoneStale))
 		r.meta.Verdict, r.meta.Reason = oracle.Judge(r.findings, complete)
 	}
-	if r.meta.Verdict != record.Inconclusive || s.Completed == s.Total {
+	if complete {
 		return
 	}
-	r.meta.Reason = fmt.Sprintf("%d of %d actions fired", s.Fired, s.Total)
+	if s.Stuck == "" {
+		s.Stuck = r.why
+	}
+	r.meta.Unfinished = unfinished(s, stuck)
+	if r.meta.Verdict == record.Inconclusive {
+		r.meta.Reason = r.meta.Unfinished
+	}
+	if text := r.meta.NotHappened(); text != "" {
+		r.Console.Info(text)
+	}
+}
+
+// unfinished says how far a plan came that was not carried out, and what it waited for; see record.Meta.
+func unfinished(s coordinator.Status, stuck string) string {
+	text := fmt.Sprintf("%d of %d actions fired", s.Fired, s.Total)
+	if s.Fired == s.Total {
+		text = fmt.Sprintf("all actions fired, but %d of %d completed", s.Completed, s.Total)
+	}
 	if stuck != "" {
-		r.meta.Reason += ": " + stuck
+		text += ": " + stuck
 	}
 	for _, line := range s.Waiting {
-		r.meta.Reason += "\n" + line
+		text += "\n" + line
 	}
 	if s.Stuck != "" {
-		r.meta.Reason += "\n" + s.Stuck
+		text += "\n" + s.Stuck
 	}
+	return text
 }
 
 // Event implements coordinator.Recorder.
 func (r *runner) Event(e record.Event) error { return r.writer.Event(e) }
 
 // Action implements coordinator.Recorder.
-func (r *runner) Action(a record.Action) error { return r.writer.Action(a) }
+func (r *runner) Action(a record.Action) error {
+	r.completedMu.Lock()
+	r.completed = append(r.completed, a)
+	r.completedMu.Unlock()
+	return r.writer.Action(a)
+}
 
 // steadyAPIServer is an API server that the plan leaves alone, for the run's own requests.
 func (r *runner) steadyAPIServer() string {

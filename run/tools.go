@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -18,10 +22,28 @@ type controllers struct{ *runner }
 
 // Kill takes the killed process's leases with it, unless the suite keeps them: a successor would wait them out, which is no
 // bug of the controller's but 15 s of everybody's time.
-func (c *controllers) Kill(ctx context.Context, name string) error {
-	if err := c.cluster.Processes().Kill(ctx, name); err != nil {
-		return fmt.Errorf("kill controller %q: %w", name, err)
+func (c *controllers) Kill(ctx context.Context, name string) (running bool, err error) {
+	if running, err = c.running(ctx, name); err != nil {
+		return false, err
 	}
+	c.webhooks.killed(name)
+	if err := c.cluster.Processes().Kill(ctx, name); err != nil {
+		return running, fmt.Errorf("kill controller %q: %w", name, err)
+	}
+	return running, c.releaseLeases(ctx, name)
+}
+
+// running reports whether the controller has a process that runs.
+func (c *controllers) running(ctx context.Context, name string) (bool, error) {
+	processes, err := c.cluster.Processes().Status(ctx, name)
+	if err != nil {
+		return false, fmt.Errorf("status of controller %q: %w", name, err)
+	}
+	return slices.ContainsFunc(processes, cluster.Process.Running), nil
+}
+
+// releaseLeases takes away the leases that a killed controller held.
+func (c *controllers) releaseLeases(ctx context.Context, name string) error {
 	for i := range c.Suite.Controllers {
 		if c.Suite.Controllers[i].Name == name && c.Suite.Controllers[i].KeepLeases {
 			return nil
@@ -42,24 +64,30 @@ func (c *controllers) Kill(ctx context.Context, name string) error {
 	return errors.Join(errs...)
 }
 
-func (c *controllers) Start(ctx context.Context, name string) error {
-	before, live, err := c.coordinator.Connections(ctx, name)
+func (c *controllers) Start(ctx context.Context, name string) (running bool, err error) {
+	before, _, err := c.coordinator.Connections(ctx, name)
 	if err != nil {
-		return err
+		return false, err
+	}
+	if running, err = c.running(ctx, name); err != nil {
+		return false, err
 	}
 	if err := c.cluster.Processes().Start(ctx, name); err != nil {
-		return fmt.Errorf("start controller %q: %w", name, err)
+		return running, fmt.Errorf("start controller %q: %w", name, err)
 	}
 	for i := range c.Suite.Controllers {
 		if c.Suite.Controllers[i].Name != name {
 			continue
 		}
-		if live > 0 {
-			before = 0 // it was running all along
+		if running {
+			before = 0 // its session is the one that it has
 		}
-		return c.awaitController(ctx, name, c.Binaries[i].Manifest != nil, before)
+		if err := c.awaitController(ctx, name, c.Binaries[i].Manifest != nil, before); err != nil {
+			return running, err
+		}
 	}
-	return nil
+	c.webhooks.started(name)
+	return running, nil
 }
 
 func (c *controllers) Route(ctx context.Context, name, apiServer string) error {
@@ -71,27 +99,60 @@ func (c *controllers) CutConnections(ctx context.Context, name string) error {
 }
 
 // apiServers implements actions.APIServers.
-type apiServers struct{ *runner }
+type apiServers struct {
+	*runner
 
-func (a *apiServers) KillAPIServer(ctx context.Context, name string) error {
-	return a.cluster.KillAPIServer(ctx, name)
+	mu   sync.Mutex
+	down map[string]bool // killed by the plan; the session of one that is just dead may still be live
+}
+
+// running reports whether the API server runs, and how many sessions it has had.
+func (a *apiServers) running(ctx context.Context, name string) (running bool, sessions int, err error) {
+	sessions, live, err := a.coordinator.Connections(ctx, name)
+	if err != nil {
+		return false, 0, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return live > 0 && !a.down[name], sessions, nil
+}
+
+func (a *apiServers) mark(name string, down bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.down == nil {
+		a.down = map[string]bool{}
+	}
+	a.down[name] = down
+}
+
+func (a *apiServers) KillAPIServer(ctx context.Context, name string) (running bool, err error) {
+	if running, _, err = a.running(ctx, name); err != nil {
+		return false, err
+	}
+	if err := a.cluster.KillAPIServer(ctx, name); err != nil {
+		return running, err
+	}
+	a.mark(name, true)
+	return running, nil
 }
 
 // StartAPIServer waits for the hook too: what happens on a server that has not connected is not observed.
-func (a *apiServers) StartAPIServer(ctx context.Context, name string) error {
-	before, live, err := a.coordinator.Connections(ctx, name)
+func (a *apiServers) StartAPIServer(ctx context.Context, name string) (running bool, err error) {
+	running, sessions, err := a.running(ctx, name)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if err := a.cluster.StartAPIServer(ctx, name); err != nil {
-		return err
-	}
-	if live > 0 {
-		return nil
+	if err := a.cluster.StartAPIServer(ctx, name); err != nil || running {
+		return running, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.Suite.Timeouts.Ready)
 	defer cancel()
-	return a.coordinator.WaitConnected(ctx, name, before)
+	if err := a.coordinator.WaitConnected(ctx, name, sessions); err != nil {
+		return false, err
+	}
+	a.mark(name, false)
+	return false, nil
 }
 
 // planWrites implements actions.Objects.
@@ -103,7 +164,7 @@ func (w *planWrites) Apply(ctx context.Context, object map[string]any) error {
 }
 
 func (w *planWrites) ApplyFile(ctx context.Context, file string) error {
-	list, err := objects.Read(plan.Beside(w.Plan.File, file))
+	list, err := objects.Read(filepath.Join(w.RecordDir, filepath.FromSlash(w.manifests[file])))
 	if err != nil {
 		return err
 	}

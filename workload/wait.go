@@ -152,12 +152,22 @@ func (w *waiter) state() string {
 func show(u *unstructured.Unstructured) string {
 	u = u.DeepCopy()
 	u.SetManagedFields(nil)
+	// The status first: it most often says what the matter is, and a long object is cut.
+	var text string
+	if status, ok := u.Object["status"]; ok {
+		data, err := yaml.Marshal(map[string]any{"status": status})
+		if err != nil {
+			return err.Error()
+		}
+		text = string(data)
+		delete(u.Object, "status")
+	}
 	data, err := yaml.Marshal(u.Object)
 	if err != nil {
 		return err.Error()
 	}
 	const most = 6000
-	text := strings.TrimRight(string(data), "\n")
+	text = strings.TrimRight(text+string(data), "\n")
 	if len(text) > most {
 		text = text[:most] + "\n…"
 	}

@@ -43,6 +43,22 @@ type Config struct {
 	Kubeconfig string // for commands
 	Progress   func(text string)
 	Log        io.Writer // what commands print; nil: nowhere
+	// Outage is asked about a write that has been failing since a moment, as a webhook could not be called. Nil: that is always the
+	// webhook's own doing.
+	Outage func(ctx context.Context, since time.Time, err error) Outage
+	// Blocked says why a step may not have come about that is no fault of the controller's: what the plan holds, has paused or killed. It is
+	// empty where there is no such reason. LetGo takes all of that back; the plan is over then. Nil: there never is a reason.
+	Blocked func(ctx context.Context) string
+	LetGo   func(ctx context.Context) error
+	// Note takes down what is worth knowing and no finding. Nil: nothing is.
+	Note func(text string)
+}
+
+// Outage says why a webhook cannot be called by no fault of its own.
+type Outage struct {
+	Reason string // in one line; empty: there is no such reason now
+	Final  bool   // it will not come back by itself
+	Over   bool   // there was a reason in the time that was asked about, and it has gone
 }
 
 // Run carries out the steps of a workload one after the other. A step that fails or is not done in time ends the workload and is
@@ -62,6 +78,9 @@ func Run(ctx context.Context, c Config) ([]record.Finding, error) {
 	if r.Log == nil {
 		r.Log = io.Discard
 	}
+	if r.Note == nil {
+		r.Note = func(string) {}
+	}
 	if len(w.Command) > 0 {
 		timeout := first(w.Timeout, c.Suite.Timeouts.Workload, defaultWorkloadTimeout)
 		return r.run(ctx, []step{{title: "command", what: "run " + quote(w.Command), timeout: timeout, do: r.command(w.Command)}})
@@ -78,7 +97,7 @@ func Run(ctx context.Context, c Config) ([]record.Finding, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", title, err))
 		}
-		s.title, s.name = title, w.Steps[i].Name
+		s.title, s.name, s.goesOn = title, w.Steps[i].Name, w.Steps[i].OnTimeout == plan.OnTimeoutContinue
 		s.timeout = first(s.timeout, c.Suite.Timeouts.Step, defaultStepTimeout)
 		steps[i] = s
 	}
@@ -126,6 +145,7 @@ type step struct {
 	name    string
 	what    string // what it does, as one would say it
 	timeout time.Duration
+	goesOn  bool // also where it is not done in time
 	do      func(ctx context.Context) error
 }
 
@@ -151,10 +171,7 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 			text = s.name + ": " + s.what
 		}
 		r.Progress(text)
-		stepCtx, cancel := context.WithTimeoutCause(ctx, s.timeout, errStepTimeout)
-		err := s.do(stepCtx)
-		timedOut := errors.Is(context.Cause(stepCtx), errStepTimeout)
-		cancel()
+		timedOut, outage, err := r.attempt(ctx, s)
 		if err == nil {
 			continue
 		}
@@ -164,9 +181,79 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 		if errors.Is(err, objects.ErrNotServed) || errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("%s: %w", s.title, err)
 		}
-		return []record.Finding{finding(s, err, timedOut)}, nil
+		f := finding(s, err, timedOut)
+		if timedOut && s.goesOn {
+			r.Note(f.Title + "; the workload goes on (onTimeout: continue)")
+			continue
+		}
+		if outage != "" {
+			f.Oracle = record.OracleWebhook
+			f.Detail = strings.Trim(outage+"\n"+f.Detail, "\n")
+			return []record.Finding{f}, nil
+		}
+		if timedOut {
+			if err := r.withoutPlan(ctx, s, &f); err != nil {
+				return nil, err
+			}
+		}
+		return []record.Finding{f}, nil
 	}
 	return nil, nil
+}
+
+// withoutPlan tries a step again that was not done in time, with everything let go that the plan held, had paused or killed. If that
+// helps, the plan was the cause, and the finding is one about the run.
+func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) error {
+	if r.Blocked == nil {
+		return nil
+	}
+	why := r.Blocked(ctx)
+	if why == "" {
+		return nil
+	}
+	r.Progress(s.title + " is tried again with everything let go: " + why)
+	if err := r.LetGo(ctx); err != nil {
+		return err
+	}
+	again, cancel := context.WithTimeoutCause(ctx, s.timeout, errStepTimeout)
+	defer cancel()
+	err := s.do(again)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if err != nil {
+		f.Detail = strings.Trim("it did not come about either when all was let go that the plan held: "+why+"\n"+f.Detail, "\n")
+		return nil
+	}
+	f.Oracle = record.OracleHold
+	f.Title += ", but when all was let go that the plan held, it did: the plan itself was the cause"
+	f.Detail = strings.Trim(why+"\n"+f.Detail, "\n")
+	return nil
+}
+
+// attempt carries a step out. A write that fails since a webhook is out of reach by no fault of its own is tried again, with the step's
+// whole time before it, until that is over; if it never will be, the outage tells.
+func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage string, err error) {
+	told := ""
+	start := time.Now()
+	for {
+		stepCtx, cancel := context.WithTimeoutCause(ctx, s.timeout, errStepTimeout)
+		err = s.do(stepCtx)
+		timedOut = errors.Is(context.Cause(stepCtx), errStepTimeout)
+		cancel()
+		if err == nil || r.Outage == nil || !objects.WebhookFailed(err) || ctx.Err() != nil {
+			return timedOut, "", err
+		}
+		o := r.Outage(ctx, start, err)
+		if o.Final || o.Reason == "" && !o.Over {
+			return timedOut, o.Reason, err
+		}
+		if o.Reason != "" && o.Reason != told {
+			told = o.Reason
+			r.Progress("waiting for a webhook: " + o.Reason)
+		}
+		start = time.Now()
+	}
 }
 
 func finding(s step, err error, timedOut bool) record.Finding {
@@ -295,9 +382,18 @@ func (r *runner) patch(p *plan.PatchStep) step {
 
 // retry is objects.Retry that also gives a type or a subresource some time to be served.
 func (r *runner) retry(ctx context.Context, f func(context.Context) error) error {
-	grace := time.Now().Add(notServedGrace)
+	start := time.Now()
+	grace := start.Add(notServedGrace)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for {
-		err := objects.Retry(ctx, f)
+		err := objects.Retry(ctx, func(ctx context.Context) error {
+			err := f(ctx)
+			if r.Outage != nil && objects.WebhookFailed(err) && r.Outage(ctx, start, err).Final {
+				cancel() // further attempts would only take time
+			}
+			return err
+		})
 		if !objects.NotServedYet(err) || time.Now().After(grace) {
 			return err
 		}

@@ -35,13 +35,13 @@ const StartTimeout = 2 * time.Minute
 
 // Run runs a package's tests with one cluster for all of them, which it gives to use before. For TestMain.
 func Run(m *testing.M, config embedded.Config, use func(*embedded.Cluster)) (code int) {
-	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
-	defer cancel()
 	var err error
 	if config.Binary, err = Binary(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
+	defer cancel()
 	c, err := embedded.Start(ctx, config)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/cluster/egress"
 )
 
 // Attached is a cluster that another process runs (see Serve). It implements cluster.Cluster.
@@ -115,6 +118,11 @@ func (a *Attached) KillAPIServer(ctx context.Context, name string) error {
 // StartAPIServer starts a killed API server and returns when it is ready.
 func (a *Attached) StartAPIServer(ctx context.Context, name string) error {
 	return a.call(ctx, "StartAPIServer", Call{APIServer: name})
+}
+
+// DialInside connects to what stands behind an address of the cluster.
+func (a *Attached) DialInside(ctx context.Context, address string) (net.Conn, error) {
+	return egress.Dial(ctx, filepath.Join(a.entry.Dir, egressSocket), address)
 }
 
 // Processes is the process node.

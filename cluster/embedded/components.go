@@ -80,6 +80,9 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 		"--service-account-signing-key-file=" + c.dir.file("sa.key"),
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
+		"--egress-selector-config-file=" + c.dir.file(egressConfigFile),
+		// Of a node's addresses the name comes last: an API server would look it up in the host's DNS.
+		"--kubelet-preferred-address-types=InternalIP,Hostname",
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--profiling=false",
 	}
@@ -159,6 +162,8 @@ func (c *Cluster) controllerManager() *component {
 		"--kube-api-qps=1000",
 		"--kube-api-burst=2000",
 		"--node-monitor-grace-period=8760h", // simulated nodes have no heartbeat
+		// A claim whose binding met a conflict is looked at again at the next resync alone.
+		"--pvclaimbinder-sync-period=1s",
 		"--profiling=false",
 	}
 	args = append(args, featureGates(c.config.FeatureGates)...)

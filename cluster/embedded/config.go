@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+
+	"github.com/trommel-dev/trommel/cluster/kubelet"
 )
 
 // Config says what a cluster is made of. Only Binary is required.
@@ -27,6 +29,8 @@ type Config struct {
 	APIServerArgs         []string
 	ControllerManagerArgs []string
 	SchedulerArgs         []string
+	// Answers are what containers of simulated pods answer; without one: success and no output.
+	Answers []kubelet.Answer
 	// Dir is the folder in which the cluster makes a folder of its own for keys, data and sockets. It must be short:
 	// the path of a unix socket has about 100 characters. Default: one of the user's own below the folder for
 	// temporary files.

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/cluster/egress"
 	"github.com/trommel-dev/trommel/cluster/passthrough"
 	"github.com/trommel-dev/trommel/cluster/processnode"
 )
@@ -55,6 +57,7 @@ type Cluster struct {
 	apis      []*apiServer
 	others    []*component // etcd, kube-controller-manager, kube-scheduler, kwok
 	infra     *passthrough.Proxy
+	network   *network
 	processes *processnode.Node
 
 	closing   chan struct{}
@@ -180,7 +183,11 @@ func (c *Cluster) prepare() error {
 	if c.infra, err = passthrough.New(c.dialAnyAPIServer); err != nil {
 		return fmt.Errorf("listen for the infrastructure: %w", err)
 	}
-	return c.writeKubeconfigs()
+	if err := c.writeKubeconfigs(); err != nil {
+		return err
+	}
+	c.network, err = c.newNetwork()
+	return err
 }
 
 // startInfrastructure starts what needs API servers, and what everybody counts on in the cluster.
@@ -229,14 +236,18 @@ func (c *Cluster) startProcessNode(ctx context.Context) error {
 		servers[a.name] = a.port.addr()
 	}
 	c.processes, err = processnode.Start(ctx, processnode.Config{
-		RESTConfig: c.restConfig(c.infra.Addr(), user),
-		APIServers: servers,
-		First:      c.apis[0].name,
-		CA:         c.ca.certPEM,
-		Dir:        c.dir.file("pods"),
-		LogDir:     filepath.Join(c.logDir, "pods"),
-		Logger:     c.config.Logger,
+		RESTConfig:  c.restConfig(c.infra.Addr(), user),
+		APIServers:  servers,
+		First:       c.apis[0].name,
+		CA:          c.ca.certPEM,
+		ServiceCIDR: netip.MustParsePrefix(serviceCIDR), PodCIDR: netip.MustParsePrefix(podCIDR),
+		Dir:    c.dir.file("pods"),
+		LogDir: filepath.Join(c.logDir, "pods"),
+		Logger: c.config.Logger,
 	})
+	if err == nil {
+		c.network.processes.Store(c.processes)
+	}
 	return err
 }
 
@@ -292,6 +303,11 @@ func (c *Cluster) Rendezvous() (address, token string) {
 
 // Lock gives the caller sole use of the cluster for a run.
 func (c *Cluster) Lock() (unlock func(), err error) { return lockRun(c.Name(), runLock(c.dir.path)) }
+
+// DialInside connects to what stands behind an address of the cluster.
+func (c *Cluster) DialInside(ctx context.Context, address string) (net.Conn, error) {
+	return egress.Dial(ctx, c.dir.file(egressSocket), address)
+}
 
 // Processes is the process node.
 func (c *Cluster) Processes() cluster.ProcessNode { return c.processes }
@@ -353,6 +369,9 @@ func (c *Cluster) Close(ctx context.Context) error {
 			wg.Go(a.shutDown)
 		}
 		wg.Wait()
+		if c.network != nil {
+			c.network.close()
+		}
 		if c.infra != nil {
 			c.infra.Close()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/trommel-dev/trommel/cluster/clustertest"
 	"github.com/trommel-dev/trommel/cluster/embedded"
+	"github.com/trommel-dev/trommel/cluster/kubelet"
 )
 
 // shared serves all tests that do not need one of their own; each has a namespace of its own.
@@ -21,7 +23,13 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(envHelper); what != "" {
 		helper(what)
 	}
-	os.Exit(clustertest.Run(m, embedded.Config{}, func(c *embedded.Cluster) { shared = c }))
+	os.Exit(clustertest.Isolated(func() int {
+		log := "one\ntwo\n"
+		answers := []kubelet.Answer{
+			{Pod: "told", Command: regexp.MustCompile("^pg_isready"), Stdout: "no response", ExitCode: 2}, {Pod: "to*", Log: &log},
+		}
+		return clustertest.Run(m, embedded.Config{Answers: answers}, func(c *embedded.Cluster) { shared = c })
+	}))
 }
 
 func clientFor(t testing.TB, c interface {

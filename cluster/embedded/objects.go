@@ -39,7 +39,7 @@ func (c *Cluster) createObjects(ctx context.Context) error {
 	for i := range c.config.Nodes {
 		group.Go(func() error {
 			name := fmt.Sprintf("node-%d", i+1)
-			_, err := client.CoreV1().Nodes().Create(ctx, newNode(name), metav1.CreateOptions{})
+			_, err := client.CoreV1().Nodes().Create(ctx, newNode(name, nodeIP(i)), metav1.CreateOptions{})
 			if err != nil {
 				return fmt.Errorf("create node %s: %w", name, err)
 			}
@@ -73,8 +73,11 @@ func newStorageClass() *storagev1.StorageClass {
 	}
 }
 
+// nodeIP is the address of a simulated node, counted from 0. Nothing listens there; see network.
+func nodeIP(i int) string { return fmt.Sprintf("10.127.%d.%d", (i+1)/256, (i+1)%256) }
+
 // newNode makes a node that is ready from the beginning.
-func newNode(name string) *corev1.Node {
+func newNode(name, ip string) *corev1.Node {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("1k"),
 		corev1.ResourceMemory:           resource.MustParse("1Ti"),
@@ -97,7 +100,10 @@ func newNode(name string) *corev1.Node {
 			Capacity:    capacity,
 			Allocatable: capacity,
 			Phase:       corev1.NodeRunning,
-			Addresses:   []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: ip},
+				{Type: corev1.NodeHostName, Address: name},
+			},
 			Conditions: []corev1.NodeCondition{{
 				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "simulated by KWOK",
 				LastHeartbeatTime: now, LastTransitionTime: now,

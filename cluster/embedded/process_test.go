@@ -27,7 +27,8 @@ import (
 
 // Environment variables that make the test executable run a cluster instead of tests.
 const (
-	envHelper    = "TROMMEL_TEST_CLUSTER_HELPER" // own: a cluster of its own; serve: one to attach to
+	// own: a cluster of its own; serve: one to attach to; web: a server in a pod
+	envHelper    = "TROMMEL_TEST_CLUSTER_HELPER"
 	envHelperDir = "TROMMEL_TEST_CLUSTER_DIR"
 )
 
@@ -37,6 +38,9 @@ func restClient(config *rest.Config) (kubernetes.Interface, error) {
 
 // helper runs a cluster until its standard input ends, and tells on standard output how it gets on.
 func helper(what string) {
+	if what == "web" {
+		serveWeb()
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

@@ -60,7 +60,8 @@ func (e Entry) live() bool {
 
 func lockFile(entry string) string { return strings.TrimSuffix(entry, ".json") + ".lock" }
 
-// registryDir is where running clusters leave word of themselves.
+// registryDir is where running clusters leave word of themselves. It need not be there: who only asks makes nothing, since a
+// process without a home could not.
 func registryDir() (string, error) {
 	base := os.Getenv("TROMMEL_CACHE")
 	if base == "" {
@@ -70,11 +71,10 @@ func registryDir() (string, error) {
 			return "", err
 		}
 	}
-	dir := filepath.Join(base, "clusters")
-	return dir, os.MkdirAll(dir, 0o700)
+	return filepath.Join(base, "clusters"), nil
 }
 
-// RegistryFile is a path beside the entry of the cluster of that name, with another ending.
+// RegistryFile is a path beside the entry of the cluster of that name, with another ending. Its folder is made.
 func RegistryFile(name, ending string) (string, error) {
 	if !nameRE.MatchString(name) {
 		return "", nameError(name)
@@ -82,6 +82,9 @@ func RegistryFile(name, ending string) (string, error) {
 	dir, err := registryDir()
 	if err != nil {
 		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make the folder of the running clusters: %w", err)
 	}
 	return filepath.Join(dir, name+ending), nil
 }

@@ -4,8 +4,10 @@ package passthrough
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -99,27 +101,43 @@ func (p *Proxy) serve(l *link) {
 	p.mu.Lock()
 	l.backend = backend
 	p.mu.Unlock()
+	Join(l.client, backend)
+}
+
+// Join copies between two connections, TCP or unix, in both directions. It passes the end of each direction on, and
+// returns when both have ended and both connections are closed. Who closes one of them ends it.
+func Join(a, b net.Conn) {
 	done := make(chan struct{})
 	go func() {
-		forward(l.client, backend)
+		forward(a, b)
 		close(done)
 	}()
-	forward(backend, l.client)
+	forward(b, a)
 	<-done
-	_ = l.client.Close()
-	_ = backend.Close()
+	_ = a.Close()
+	_ = b.Close()
 }
 
 // forward copies until the source has no more, and passes that end on.
 func forward(dst, src net.Conn) {
-	_, err := dst.(*net.TCPConn).ReadFrom(src)
-	if err != nil {
+	switch _, err := io.Copy(dst, src); {
+	case errors.Is(err, syscall.EPIPE):
+		// Who is behind dst has closed and reads no more. What he has sent before may still be on its way to src.
+		if half, ok := src.(interface{ CloseRead() error }); ok {
+			_ = half.CloseRead()
+		}
+		return
+	case err != nil:
 		// One direction is broken: so is the connection.
 		_ = src.Close()
 		_ = dst.Close()
 		return
 	}
-	_ = dst.(*net.TCPConn).CloseWrite()
+	if half, ok := dst.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+		return
+	}
+	_ = dst.Close()
 }
 
 // reset closes both sides so that the peers see an error, not an end. The caller holds Proxy.mu or is alone.

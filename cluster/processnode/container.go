@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,9 @@ type container struct {
 	workDir string
 	logFile string
 	mounts  []mount
+	files   *files
+	tmp     string // folder of its /tmp; empty where the pod's spec mounts something there
+	hooked  bool   // its executable has hooks in the standard library
 
 	// guarded
 	current  *run // nil while no process runs
@@ -186,6 +190,9 @@ func (c *container) start() (*run, error) {
 	if err != nil {
 		return nil, c.fail(err)
 	}
+	if err := c.freshFiles(); err != nil {
+		return nil, c.fail(err)
+	}
 	cmd := &exec.Cmd{Path: c.path, Args: c.argv, Env: c.env, Dir: c.workDir, Stdout: log, Stderr: log}
 
 	n.mu.Lock()
@@ -255,9 +262,16 @@ func (c *container) supervise(ctx context.Context, r *run) {
 	}
 	stopProbing()
 	<-probed
+	met := ""
+	if r.process.ExitCode() != 0 {
+		met = c.metMachine(r.record.LogStart)
+	}
 	n.mu.Lock()
 	r.record.Ended = time.Now()
 	r.record.ExitCode = r.process.ExitCode()
+	if !r.record.Planned {
+		r.record.MetMachine = met
+	}
 	c.current = nil
 	c.last = r
 	c.ready = false
@@ -276,7 +290,8 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 	c.workDir = annotations[cluster.AnnotationWorkDirPrefix+c.spec.Name]
 	binary := annotations[cluster.AnnotationBinaryPrefix+c.spec.Name]
 	home := filepath.Join(p.dir, "work", c.spec.Name)
-	if err := os.MkdirAll(home, 0o700); err != nil {
+	err := os.MkdirAll(home, 0o700)
+	if err != nil {
 		return err
 	}
 	if c.workDir == "" {
@@ -285,6 +300,9 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 			c.workDir = c.spec.WorkingDir
 		}
 	}
+	if c.hooked, err = c.isHooked(binary); err != nil {
+		return err
+	}
 	env, err := c.environment(ctx, home)
 	if err != nil {
 		return err
@@ -292,12 +310,75 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 	if c.mounts, err = c.findMounts(volumes, env); err != nil {
 		return err
 	}
-	c.env = c.rewriteEnv(env)
+	if err := c.findFiles(binary); err != nil {
+		return err
+	}
 	var argv []string
 	for _, s := range slices.Concat(c.spec.Command, c.spec.Args) {
-		argv = append(argv, rewritePaths(expand(s, env.lookup), c.mounts))
+		s = expand(s, env.lookup)
+		if !c.hooked {
+			s = rewritePaths(s, c.mounts)
+		}
+		argv = append(argv, s)
 	}
+	if c.hooked {
+		env.set(envPodFiles, c.files.environment())
+	}
+	c.env = c.formatEnv(env)
 	return c.findExecutable(binary, argv, env)
+}
+
+// isHooked tells whether what the container runs has hooks in its standard library.
+func (c *container) isHooked(binary string) (bool, error) {
+	if binary == "" {
+		if len(c.spec.Command) == 0 || !filepath.IsAbs(c.spec.Command[0]) {
+			return false, nil
+		}
+		binary = c.spec.Command[0]
+	}
+	yes, err := c.pod.node.hooked.has(binary)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // the start will say so
+	}
+	return yes, err
+}
+
+// findFiles settles where the container's paths are.
+func (c *container) findFiles(binary string) error {
+	c.files = &files{root: filepath.Join(c.pod.dir, "root", c.spec.Name)}
+	c.tmp = filepath.Join(c.pod.dir, "tmp", c.spec.Name)
+	c.files.add("/tmp", c.tmp)
+	for _, m := range slices.Backward(c.mounts) {
+		if m.path == "/tmp" {
+			c.tmp = ""
+		}
+		if err := c.files.mount(m.path, m.local); err != nil {
+			return fmt.Errorf("mount %s: %w", m.path, err)
+		}
+	}
+	// The machine's own, wherever they are.
+	for _, own := range []string{c.pod.node.config.Dir, c.workDir, binary} {
+		if own != "" {
+			c.files.add(own, own)
+		}
+	}
+	return nil
+}
+
+// freshFiles makes what a new container has: an empty /tmp, and the points where its volumes are mounted.
+func (c *container) freshFiles() error {
+	if c.tmp != "" {
+		if err := os.RemoveAll(c.tmp); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(c.tmp, 0o700); err != nil {
+			return err
+		}
+	}
+	if !c.hooked {
+		return nil
+	}
+	return c.files.makeMountPoints()
 }
 
 // findExecutable sets path and argv. With a binary, it stands for the image: it replaces the command's first word,

@@ -18,7 +18,8 @@ import (
 const (
 	// envServiceAccountDir is what the hook's InClusterConfig reads.
 	envServiceAccountDir = "TROMMEL_SERVICEACCOUNT_DIR"
-	// envKubeconfig names a kubeconfig file for the same access; KUBECONFIG does too, unless the container sets it.
+	// envKubeconfig names a kubeconfig file for the same access. For a process without hooks KUBECONFIG does too, unless the container sets it;
+	// one with hooks finds its service account where every pod has it, and takes a KUBECONFIG for a sign that it runs outside of one.
 	envKubeconfig = "TROMMEL_KUBECONFIG"
 )
 
@@ -55,8 +56,18 @@ func (c *container) environment(ctx context.Context, home string) (*environment,
 		}
 	}
 	e.set("HOME", home)
-	e.set("TMPDIR", home)
-	e.set("HOSTNAME", c.pod.name)
+	e.set("HOSTNAME", c.pod.hostname())
+	if c.hooked {
+		e.set(envPodHostname, c.pod.hostname())
+		if c.pod.address.own() {
+			e.set(envPodIP, c.pod.address.ip.String())
+			e.set(envPodLoopback, c.pod.address.loopback.String())
+			e.set(envPodID, string(c.pod.uid))
+			e.set(envPodAgent, c.pod.node.agentSocket())
+		}
+	} else {
+		e.set("TMPDIR", home)
+	}
 	host, port, err := net.SplitHostPort(c.pod.apiServer)
 	if err != nil {
 		return nil, err
@@ -67,7 +78,9 @@ func (c *container) environment(ctx context.Context, home string) (*environment,
 	if c.pod.usesServiceAccount() {
 		e.set(envServiceAccountDir, c.pod.serviceAccountDir())
 		e.set(envKubeconfig, c.pod.kubeconfigFile())
-		e.set("KUBECONFIG", c.pod.kubeconfigFile())
+		if !c.hooked {
+			e.set("KUBECONFIG", c.pod.kubeconfigFile())
+		}
 	}
 	for _, from := range c.spec.EnvFrom {
 		if err := c.pod.envFrom(ctx, e, from); err != nil {
@@ -90,12 +103,12 @@ func (c *container) environment(ctx context.Context, home string) (*environment,
 	return e, nil
 }
 
-// rewriteEnv formats the environment, the container's own values with their mount paths replaced.
-func (c *container) rewriteEnv(e *environment) []string {
+// formatEnv formats the environment. A process without hooks gets the container's own values with their mount paths replaced.
+func (c *container) formatEnv(e *environment) []string {
 	env := make([]string, 0, len(e.names))
 	for _, name := range e.names {
 		value := e.values[name]
-		if e.own[name] && !strings.HasPrefix(name, "TROMMEL_") {
+		if !c.hooked && e.own[name] && !strings.HasPrefix(name, "TROMMEL_") {
 			value = rewritePaths(value, c.mounts)
 			e.values[name] = value
 		}
@@ -229,8 +242,10 @@ func (p *pod) field(path string) (string, error) {
 		return o.Spec.NodeName, nil
 	case "spec.serviceAccountName":
 		return o.Spec.ServiceAccountName, nil
-	case "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs":
+	case "status.hostIP", "status.hostIPs":
 		return hostIP, nil
+	case "status.podIP", "status.podIPs":
+		return p.address.ip.String(), nil
 	}
 	return "", fmt.Errorf("field path %q is not supported", path)
 }

@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -49,6 +51,9 @@ type Config struct {
 	First string
 	// CA is the PEM certificate that pods verify API servers with.
 	CA []byte
+	// ServiceCIDR and PodCIDR hold the addresses of Services and of simulated pods. A process with hooks that dials one of them gets to the
+	// process pod that it means, or is refused; the zero value leaves its addresses to the machine.
+	ServiceCIDR, PodCIDR netip.Prefix
 	// Dir holds what pods need on disk; LogDir their output.
 	Dir, LogDir string
 	// Logger is for what nobody asked about; default: none.
@@ -61,8 +66,14 @@ type Node struct {
 	client kubernetes.Interface
 	log    *slog.Logger
 	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
+	// logging is a context without end that carries the logger.
+	logging context.Context
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup
+	agent   *agent
+	hooked  hooked
+
+	addresses addresses
 
 	mu          sync.Mutex
 	closed      bool
@@ -100,8 +111,16 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	// client-go logs to standard error where the context does not say otherwise.
 	logging := klog.NewContext(context.Background(), logr.FromSlogHandler(config.Logger.Handler()))
 	n.ctx, n.cancel = context.WithCancel(logging)
+	n.hooked.known = map[string]bool{}
+	n.addresses.used = map[netip.Addr]bool{}
+	n.logging = logging
+	if err := n.startAgent(); err != nil {
+		n.cancel()
+		return nil, fmt.Errorf("process node: %w", err)
+	}
 	if err := n.register(ctx); err != nil {
 		n.cancel()
+		n.tasks.Wait()
 		return nil, fmt.Errorf("register process node %q: %w", config.Name, err)
 	}
 	n.tasks.Go(n.heartbeat)
@@ -133,6 +152,7 @@ func (n *Node) Close(context.Context) error {
 		<-p.ended
 	}
 	n.tasks.Wait()
+	n.addresses.close()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.controllers {
@@ -297,6 +317,9 @@ func (n *Node) observe(object *corev1.Pod) {
 		}
 		n.pods[object.UID] = p
 		go p.run()
+	}
+	if !maps.Equal(p.object.Labels, object.Labels) || !maps.Equal(p.object.Annotations, object.Annotations) {
+		p.changed()
 	}
 	p.object = object
 	if object.DeletionTimestamp != nil {

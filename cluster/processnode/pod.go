@@ -26,6 +26,7 @@ type pod struct {
 	spec       *corev1.PodSpec // read only
 	controller *controller     // nil for a pod of no controller under test
 	apiServer  string          // host:port that the pod knows
+	address    address
 	dir        string
 	init       []*container
 	containers []*container
@@ -35,6 +36,7 @@ type pod struct {
 	killOnce sync.Once
 	ended    chan struct{} // closed when all is over
 	dirty    chan struct{} // holds a token when the status is to be written
+	volumes  volumes
 
 	// guarded
 	object      *corev1.Pod // newest known; read only
@@ -51,12 +53,18 @@ func (n *Node) newPodLocked(object *corev1.Pod) (*pod, error) {
 		node: n, uid: object.UID, namespace: object.Namespace, name: object.Name, spec: &object.Spec, object: object,
 		dir:      filepath.Join(n.config.Dir, string(object.UID)),
 		stopping: make(chan struct{}), kill: make(chan struct{}), ended: make(chan struct{}), dirty: make(chan struct{}, 1),
+		volumes: volumes{outdated: make(chan struct{}, 1), tokens: map[string]*volumeToken{}},
 		started: metav1.Now(), transitions: map[corev1.PodConditionType]corev1.PodCondition{},
+	}
+	var err error
+	if p.address, err = n.addresses.take(); err != nil {
+		return nil, err
 	}
 	p.apiServer = n.config.APIServers[n.config.First]
 	if name := object.Annotations[cluster.AnnotationController]; name != "" {
 		c, err := n.controllerLocked(name)
 		if err != nil {
+			n.addresses.giveBack(p.address)
 			return nil, err
 		}
 		if server := object.Annotations[cluster.AnnotationAPIServer]; server == "" || n.config.APIServers[server] != "" {
@@ -92,7 +100,7 @@ func (p *pod) terminateLocked(grace time.Duration) {
 
 // run is the pod's life.
 func (p *pod) run() {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(p.node.logging)
 	var tasks sync.WaitGroup
 	tasks.Go(func() { p.writeStatuses(ctx) })
 	stopped, stop := context.WithCancel(ctx)
@@ -105,6 +113,7 @@ func (p *pod) run() {
 	})
 	if p.prepare(stopped) {
 		tasks.Go(func() { p.renewToken(stopped) })
+		tasks.Go(func() { p.followVolumes(stopped) })
 		p.runContainers(stopped)
 	}
 	p.touch()
@@ -115,6 +124,7 @@ func (p *pod) run() {
 	p.finish()
 	_ = os.RemoveAll(p.dir)
 	n := p.node
+	n.addresses.giveBack(p.address)
 	n.mu.Lock()
 	delete(n.pods, p.uid)
 	n.broadcastLocked()

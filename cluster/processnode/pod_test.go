@@ -255,7 +255,7 @@ func TestInitContainers(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	ns := namespace(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp4", "0.0.0.0:0") // the probe asks at the pod's address
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func (c *container) probeOnce(ctx context.Context, probe *corev1.Probe) error {
 		if err != nil {
 			return err
 		}
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(hostIP, port))
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(c.probeHost(probe.TCPSocket.Host), port))
 		if err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (c *container) probeHTTP(ctx context.Context, get *corev1.HTTPGetAction) er
 	if get.Scheme == corev1.URISchemeHTTPS {
 		scheme = "https"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+net.JoinHostPort(hostIP, port)+get.Path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+net.JoinHostPort(c.probeHost(get.Host), port)+get.Path, nil)
 	if err != nil {
 		return err
 	}
@@ -118,6 +118,14 @@ func (c *container) probeHTTP(ctx context.Context, get *corev1.HTTPGetAction) er
 	return nil
 }
 
+// probeHost is the pod's address, unless the probe names a host: the machine's own, since a kubelet asks outside of the pod.
+func (c *container) probeHost(named string) string {
+	if named != "" {
+		return named
+	}
+	return c.pod.address.ip.String()
+}
+
 func (c *container) probeExec(ctx context.Context, command []string) error {
 	if len(command) == 0 {
 		return nil
@@ -126,9 +134,20 @@ func (c *container) probeExec(ctx context.Context, command []string) error {
 	if err != nil {
 		return err
 	}
+	mounts := c.mounts
+	if c.hooked {
+		mounts = c.files.moved()
+	}
+	hooked, err := c.pod.node.hooked.has(path)
+	if err != nil {
+		return err
+	}
 	argv := make([]string, len(command))
 	for i, s := range command {
-		argv[i] = rewritePaths(s, c.mounts)
+		argv[i] = s
+		if !hooked {
+			argv[i] = rewritePaths(s, mounts)
+		}
 	}
 	p, err := child.Start(&exec.Cmd{Path: path, Args: argv, Env: c.env, Dir: c.workDir})
 	if err != nil {

@@ -83,8 +83,8 @@ func (p *pod) status() *corev1.PodStatus {
 		ObservedGeneration: p.object.Generation,
 		HostIP:             hostIP,
 		HostIPs:            []corev1.HostIP{{IP: hostIP}},
-		PodIP:              hostIP,
-		PodIPs:             []corev1.PodIP{{IP: hostIP}},
+		PodIP:              p.address.ip.String(),
+		PodIPs:             []corev1.PodIP{{IP: p.address.ip.String()}},
 		StartTime:          &p.started,
 	}
 	allReady := p.initialized
@@ -104,10 +104,7 @@ func (p *pod) status() *corev1.PodStatus {
 	case !allReady:
 		reason = "ContainersNotReady"
 	}
-	ready := allReady
-	for _, gate := range p.spec.ReadinessGates {
-		ready = ready && conditionTrue(p.object, gate.ConditionType)
-	}
+	ready := p.readyLocked()
 	s.Conditions = []corev1.PodCondition{
 		p.conditionLocked(corev1.PodReadyToStartContainers, p.preparing == nil && !done, ""),
 		p.conditionLocked(corev1.PodInitialized, p.initialized, ""),
@@ -115,6 +112,18 @@ func (p *pod) status() *corev1.PodStatus {
 		p.conditionLocked(corev1.PodReady, ready, reason),
 	}
 	return s
+}
+
+// readyLocked tells whether all containers are ready and all readiness gates open.
+func (p *pod) readyLocked() bool {
+	ready := p.initialized
+	for _, c := range p.containers {
+		ready = ready && c.statusLocked().Ready
+	}
+	for _, gate := range p.spec.ReadinessGates {
+		ready = ready && conditionTrue(p.object, gate.ConditionType)
+	}
+	return ready
 }
 
 func conditionTrue(o *corev1.Pod, kind corev1.PodConditionType) bool {
@@ -224,7 +233,7 @@ func (c *container) terminated(r *run) *corev1.ContainerStateTerminated {
 		ContainerID: c.id(r),
 	}
 	if r.record.ExitCode != 0 {
-		t.Reason = "Error"
+		t.Reason, t.Message = "Error", r.record.MetMachine
 	}
 	return t
 }

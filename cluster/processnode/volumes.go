@@ -1,18 +1,40 @@
 package processnode
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 )
 
 // mount says where a container's path really is.
 type mount struct{ path, local string }
+
+// volumes is what a pod keeps of the volumes whose content comes from objects.
+type volumes struct {
+	outdated chan struct{} // holds a token when an object that they come from has changed
+	tokens   map[string]*volumeToken
+}
+
+// volumeToken is a token of the pod's service account for somebody else, by audience.
+type volumeToken struct {
+	text  string
+	renew time.Time
+}
 
 // writeVolumes makes the local folder of every volume and returns them by the volumes' names.
 func (p *pod) writeVolumes(ctx context.Context) (map[string]string, error) {
@@ -45,26 +67,19 @@ func (p *pod) writeVolume(ctx context.Context, v *corev1.Volume) (string, error)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", err
 	}
-	switch {
-	case v.EmptyDir != nil, v.PersistentVolumeClaim != nil, v.Ephemeral != nil:
-		return folder, nil
-	case v.ConfigMap != nil:
-		s := v.ConfigMap
-		return folder, p.writeConfigMap(ctx, folder, s.Name, s.Items, s.Optional, s.DefaultMode)
-	case v.Secret != nil:
-		s := v.Secret
-		return folder, p.writeSecret(ctx, folder, s.SecretName, s.Items, s.Optional, s.DefaultMode)
-	case v.DownwardAPI != nil:
-		return folder, p.writeDownwardAPI(folder, v.DownwardAPI.Items, v.DownwardAPI.DefaultMode)
-	case v.Projected != nil:
-		for i := range v.Projected.Sources {
-			if err := p.writeProjection(ctx, folder, &v.Projected.Sources[i], v.Projected.DefaultMode); err != nil {
-				return "", err
-			}
-		}
+	if v.EmptyDir != nil || v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
 		return folder, nil
 	}
-	return "", fmt.Errorf("its kind is not supported on the process node")
+	files, err := p.content(ctx, v)
+	if err != nil {
+		return "", err
+	}
+	return folder, replaceAll(folder, files)
+}
+
+// fromObjects tells whether a volume's content comes from objects and follows them.
+func fromObjects(v *corev1.Volume) bool {
+	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }
 
 // claimDir is the folder of a claim, which outlives its pods.
@@ -72,25 +87,67 @@ func (p *pod) claimDir(claim string) string {
 	return filepath.Join(p.node.config.Dir, "claims", p.namespace, claim)
 }
 
-func (p *pod) writeProjection(ctx context.Context, folder string, s *corev1.VolumeProjection, mode *int32) error {
+// file is a file of a volume.
+type file struct {
+	content []byte
+	mode    os.FileMode
+}
+
+// content reads what is to be in a volume, by the files' paths in it.
+func (p *pod) content(ctx context.Context, v *corev1.Volume) (map[string]file, error) {
+	into := map[string]file{}
+	switch {
+	case v.ConfigMap != nil:
+		s := v.ConfigMap
+		return into, p.addConfigMap(ctx, into, s.Name, s.Items, s.Optional, s.DefaultMode)
+	case v.Secret != nil:
+		s := v.Secret
+		return into, p.addSecret(ctx, into, s.SecretName, s.Items, s.Optional, s.DefaultMode)
+	case v.DownwardAPI != nil:
+		return into, p.addDownwardAPI(into, v.DownwardAPI.Items, v.DownwardAPI.DefaultMode)
+	case v.Projected != nil:
+		for i := range v.Projected.Sources {
+			if err := p.addProjection(ctx, into, &v.Projected.Sources[i], v.Projected.DefaultMode); err != nil {
+				return nil, err
+			}
+		}
+		return into, nil
+	}
+	return nil, fmt.Errorf("its kind is not supported on the process node")
+}
+
+func (p *pod) addProjection(ctx context.Context, into map[string]file, s *corev1.VolumeProjection, mode *int32) error {
 	switch {
 	case s.ConfigMap != nil:
-		return p.writeConfigMap(ctx, folder, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, mode)
+		return p.addConfigMap(ctx, into, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, mode)
 	case s.Secret != nil:
-		return p.writeSecret(ctx, folder, s.Secret.Name, s.Secret.Items, s.Secret.Optional, mode)
+		return p.addSecret(ctx, into, s.Secret.Name, s.Secret.Items, s.Secret.Optional, mode)
 	case s.DownwardAPI != nil:
-		return p.writeDownwardAPI(folder, s.DownwardAPI.Items, mode)
+		return p.addDownwardAPI(into, s.DownwardAPI.Items, mode)
 	case s.ServiceAccountToken != nil:
-		token, _, err := p.requestToken(ctx, s.ServiceAccountToken.Audience)
+		token, err := p.volumeToken(ctx, s.ServiceAccountToken.Audience)
 		if err != nil {
 			return err
 		}
-		return writeFile(folder, s.ServiceAccountToken.Path, []byte(token), mode)
+		return add(into, s.ServiceAccountToken.Path, []byte(token), mode)
 	}
 	return fmt.Errorf("a projected source is of a kind that is not supported on the process node")
 }
 
-func (p *pod) writeConfigMap(ctx context.Context, folder, name string, items []corev1.KeyToPath, optional *bool, mode *int32) error {
+// volumeToken returns a token with at least a fifth of its life before it. Only one goroutine at a time writes a pod's volumes.
+func (p *pod) volumeToken(ctx context.Context, audience string) (string, error) {
+	if t := p.volumes.tokens[audience]; t != nil && time.Now().Before(t.renew) {
+		return t.text, nil
+	}
+	text, expires, err := p.requestToken(ctx, audience)
+	if err != nil {
+		return "", err
+	}
+	p.volumes.tokens[audience] = &volumeToken{text: text, renew: time.Now().Add(time.Until(expires) * 4 / 5)}
+	return text, nil
+}
+
+func (p *pod) addConfigMap(ctx context.Context, into map[string]file, name string, items []corev1.KeyToPath, optional *bool, mode *int32) error {
 	cm, err := p.configMap(ctx, name, optional)
 	if err != nil || cm == nil {
 		return err
@@ -102,21 +159,21 @@ func (p *pod) writeConfigMap(ctx context.Context, folder, name string, items []c
 	for k, v := range cm.BinaryData {
 		data[k] = v
 	}
-	return writeItems(folder, "config map "+name, data, items, isTrue(optional), mode)
+	return addItems(into, "config map "+name, data, items, isTrue(optional), mode)
 }
 
-func (p *pod) writeSecret(ctx context.Context, folder, name string, items []corev1.KeyToPath, optional *bool, mode *int32) error {
+func (p *pod) addSecret(ctx context.Context, into map[string]file, name string, items []corev1.KeyToPath, optional *bool, mode *int32) error {
 	s, err := p.secret(ctx, name, optional)
 	if err != nil || s == nil {
 		return err
 	}
-	return writeItems(folder, "secret "+name, s.Data, items, isTrue(optional), mode)
+	return addItems(into, "secret "+name, s.Data, items, isTrue(optional), mode)
 }
 
-func writeItems(folder, what string, data map[string][]byte, items []corev1.KeyToPath, optional bool, mode *int32) error {
+func addItems(into map[string]file, what string, data map[string][]byte, items []corev1.KeyToPath, optional bool, mode *int32) error {
 	if len(items) == 0 {
 		for k, v := range data {
-			if err := writeFile(folder, k, v, mode); err != nil {
+			if err := add(into, k, v, mode); err != nil {
 				return err
 			}
 		}
@@ -134,14 +191,14 @@ func writeItems(folder, what string, data map[string][]byte, items []corev1.KeyT
 		if item.Mode != nil {
 			m = item.Mode
 		}
-		if err := writeFile(folder, item.Path, v, m); err != nil {
+		if err := add(into, item.Path, v, m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *pod) writeDownwardAPI(folder string, items []corev1.DownwardAPIVolumeFile, mode *int32) error {
+func (p *pod) addDownwardAPI(into map[string]file, items []corev1.DownwardAPIVolumeFile, mode *int32) error {
 	for _, item := range items {
 		if item.FieldRef == nil {
 			return fmt.Errorf("%s: resource fields in volumes are not supported on the process node", item.Path)
@@ -150,19 +207,211 @@ func (p *pod) writeDownwardAPI(folder string, items []corev1.DownwardAPIVolumeFi
 		if err != nil {
 			return err
 		}
-		if err := writeFile(folder, item.Path, []byte(v), mode); err != nil {
+		if err := add(into, item.Path, []byte(v), mode); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// add adds a file that the user can always read and write.
+func add(into map[string]file, name string, content []byte, mode *int32) error {
+	name = filepath.Clean(name)
+	if !filepath.IsLocal(name) || strings.HasPrefix(name, "..") {
+		return fmt.Errorf("file %q leads out of the volume", name)
+	}
+	into[name] = file{content, permissions(mode)}
+	return nil
+}
+
+func permissions(mode *int32) os.FileMode {
+	if mode == nil {
+		return 0o600
+	}
+	return os.FileMode(*mode)&0o700 | 0o600
+}
+
+// dataLink is the symbolic link in a volume's folder that leads to its present content, as a kubelet has it: who follows a volume waits
+// for it to be replaced.
+const dataLink = "..data"
+
+// replaceAll makes the files the content of a volume's folder, all at once: they are written to a new folder, to which ..data is then made to
+// lead. What does not change is left alone.
+func replaceAll(folder string, files map[string]file) error {
+	link := filepath.Join(folder, dataLink)
+	old, err := os.Readlink(link)
+	if err == nil {
+		same, err := holds(filepath.Join(folder, old), files)
+		if err != nil || same {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	data, err := os.MkdirTemp(folder, time.Now().UTC().Format("..2006_01_02_15_04_05."))
+	if err != nil {
+		return err
+	}
+	for name, f := range files {
+		path := filepath.Join(data, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, f.content, f.mode); err != nil {
+			return err
+		}
+	}
+	if err := os.Symlink(filepath.Base(data), link+"_tmp"); err != nil {
+		return err
+	}
+	if err := os.Rename(link+"_tmp", link); err != nil {
+		return err
+	}
+	// What is seen of the content are links through ..data.
+	seen := map[string]bool{}
+	for name := range files {
+		first, _, _ := strings.Cut(filepath.ToSlash(name), "/")
+		seen[first] = true
+		if err := os.Symlink(filepath.Join(dataLink, first), filepath.Join(folder, first)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "..") && !seen[e.Name()] {
+			if err := os.Remove(filepath.Join(folder, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if old != "" {
+		return os.RemoveAll(filepath.Join(folder, old))
+	}
+	return nil
+}
+
+// holds tells whether the files in a folder are these and no others.
+func holds(folder string, files map[string]file) (bool, error) {
+	n, same := 0, true
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if f, ok := files[name]; ok && bytes.Equal(f.content, data) && f.mode == info.Mode().Perm() {
+			n++
+		} else {
+			same = false
+		}
+		return err
+	})
+	return same && n == len(files), err
+}
+
+// changed has the volumes written again that show fields of the pod.
+func (p *pod) changed() {
+	select {
+	case p.volumes.outdated <- struct{}{}:
+	default:
+	}
+}
+
+// followVolumes writes volumes anew whenever an object changes that they come from, until the pod is to end.
+func (p *pod) followVolumes(ctx context.Context) {
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	following := false
+	names := map[string]bool{}
+	follow := func(resource, name string, o runtime.Object) {
+		if following = true; names[resource+name] {
+			return
+		}
+		names[resource+name] = true
+		lister := cache.NewListWatchFromClient(p.node.client.CoreV1().RESTClient(), resource, p.namespace, fields.OneTermEqualSelector("metadata.name", name))
+		_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+			ListerWatcher: lister, ObjectType: o, Handler: cache.ResourceEventHandlerFuncs{
+				AddFunc: func(any) { p.changed() }, UpdateFunc: func(any, any) { p.changed() }, DeleteFunc: func(any) { p.changed() },
+			},
+		})
+		tasks.Go(func() { informer.RunWithContext(ctx) })
+	}
+	source := func(configMap *corev1.LocalObjectReference, secret string) {
+		switch {
+		case configMap != nil:
+			follow("configmaps", configMap.Name, &corev1.ConfigMap{})
+		case secret != "":
+			follow("secrets", secret, &corev1.Secret{})
+		}
+	}
+	for i := range p.spec.Volumes {
+		v := &p.spec.Volumes[i]
+		switch {
+		case p.isServiceAccountVolume(v.Name):
+		case v.ConfigMap != nil:
+			source(&v.ConfigMap.LocalObjectReference, "")
+		case v.Secret != nil:
+			source(nil, v.Secret.SecretName)
+		case v.DownwardAPI != nil:
+			following = true
+		case v.Projected != nil:
+			following = true
+			for _, s := range v.Projected.Sources {
+				if s.ConfigMap != nil {
+					source(&s.ConfigMap.LocalObjectReference, "")
+				}
+				if s.Secret != nil {
+					source(nil, s.Secret.Name)
+				}
+			}
+		}
+	}
+	if !following {
+		return
+	}
+	retry := time.NewTimer(volumeResync)
+	defer retry.Stop()
+	for {
+		select {
+		case <-p.volumes.outdated:
+		case <-retry.C:
+		case <-ctx.Done():
+			return
+		}
+		wait := volumeResync
+		for i := range p.spec.Volumes {
+			v := &p.spec.Volumes[i]
+			if !fromObjects(v) || p.isServiceAccountVolume(v.Name) {
+				continue
+			}
+			// A required object that is gone leaves what was there, as with a kubelet.
+			if _, err := p.writeVolume(ctx, v); err != nil && ctx.Err() == nil {
+				wait = time.Second
+				if !apierrors.IsNotFound(err) {
+					p.node.log.Warn("update volume", "namespace", p.namespace, "pod", p.name, "volume", v.Name, "error", err)
+				}
+			}
+		}
+		retry.Reset(wait)
+	}
+}
+
+// volumeResync is how often tokens in volumes are looked after.
+const volumeResync = time.Minute
+
 // writeFile replaces a file at once, so that a reader sees the old or the new. The user can always read and write it.
 func writeFile(folder, name string, content []byte, mode *int32) error {
-	perm := os.FileMode(0o600)
-	if mode != nil {
-		perm = os.FileMode(*mode)&0o700 | 0o600
-	}
+	perm := permissions(mode)
 	if !filepath.IsLocal(name) {
 		return fmt.Errorf("file %q leads out of the volume", name)
 	}
@@ -179,7 +428,7 @@ func writeFile(folder, name string, content []byte, mode *int32) error {
 // findMounts resolves the container's mounts, the longest paths first.
 func (c *container) findMounts(volumes map[string]string, env *environment) ([]mount, error) {
 	var mounts []mount
-	for _, m := range c.spec.VolumeMounts {
+	for i, m := range c.spec.VolumeMounts {
 		folder, ok := volumes[m.Name]
 		if !ok {
 			return nil, fmt.Errorf("mount %s: no volume %q", m.MountPath, m.Name)
@@ -193,16 +442,57 @@ func (c *container) findMounts(volumes map[string]string, env *environment) ([]m
 				return nil, fmt.Errorf("mount %s: subPath %q leads out of the volume", m.MountPath, sub)
 			}
 			folder = filepath.Join(folder, sub)
+			if c.pod.followed(m.Name) {
+				// A path in a volume does not follow the objects.
+				var err error
+				if folder, err = copyOf(folder, filepath.Join(c.pod.dir, "subpaths", c.spec.Name, strconv.Itoa(i))); err != nil {
+					return nil, fmt.Errorf("mount %s: %w", m.MountPath, err)
+				}
+			}
 			if _, err := os.Stat(folder); os.IsNotExist(err) {
 				if err := os.MkdirAll(folder, 0o700); err != nil {
 					return nil, err
 				}
 			}
 		}
-		mounts = append(mounts, mount{path: strings.TrimSuffix(m.MountPath, "/"), local: folder})
+		mounts = append(mounts, mount{path: filepath.Clean(m.MountPath), local: folder})
 	}
 	slices.SortFunc(mounts, func(a, b mount) int { return len(b.path) - len(a.path) })
 	return mounts, nil
+}
+
+// followed tells whether the content of the volume comes from objects.
+func (p *pod) followed(volume string) bool {
+	return slices.ContainsFunc(p.spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume && fromObjects(&v) })
+}
+
+// copyOf copies a file or folder, if it is there, and returns where the copy is.
+func copyOf(path, to string) (string, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return to, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := os.RemoveAll(to); err != nil {
+		return "", err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if info.IsDir() {
+		return to, os.CopyFS(to, os.DirFS(path))
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return "", err
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	return to, os.WriteFile(to, content, info.Mode().Perm())
 }
 
 // rewritePaths replaces mount paths, where they stand as whole paths or as beginnings of paths.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/trommel-dev/trommel/cluster/clustertest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -58,21 +60,12 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("script", func(t *testing.T) {
-		p := params(filepath.Join("testdata", "cluster"))
-		p.Setup = func(e *testscript.Env) error {
-			// Builds are cached where the user's are.
-			e.Setenv("HOME", os.Getenv("HOME"))
-			e.Setenv("CLUSTER", name)
-			e.Setenv("COPIER", copier)
-			e.Setenv("REREADER", filepath.Join(filepath.Dir(copier), "rereader"))
-			return os.MkdirAll(filepath.Join(e.WorkDir, "copier"), 0o755)
-		}
+		p := clusterParams(name, copier)
 		files, err := filepath.Glob(filepath.Join("testdata", "cluster", "*.txtar"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		// One after the other: a cluster has one coordinator at a time. testscript itself would run them in parallel.
-		p.Dir = ""
 		for _, file := range files {
 			p.Files = []string{file}
 			t.Run(filepath.Base(file), func(t *testing.T) { testscript.Run(t, p) })
@@ -80,6 +73,47 @@ func TestCluster(t *testing.T) {
 	})
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, trommel, name, copier) })
 	t.Run("killed in mid-pause", func(t *testing.T) { testKilledInMidPause(t, trommel, name, copier) })
+}
+
+// clusterParams are those of a script on a cluster; the caller adds the file.
+func clusterParams(name, copier string) testscript.Params {
+	p := params("")
+	p.Setup = func(e *testscript.Env) error {
+		shareCaches(e)
+		e.Setenv("CLUSTER", name)
+		e.Setenv("COPIER", copier)
+		e.Setenv("REREADER", filepath.Join(filepath.Dir(copier), "rereader"))
+		return os.MkdirAll(filepath.Join(e.WorkDir, "copier"), 0o755)
+	}
+	return p
+}
+
+// No process of a run sends a packet anywhere but to loopback: not the API servers that call webhooks, nor the controller, nor trommel.
+func TestRunStaysOnTheMachine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	// What the build of the controller needs, while there is a network.
+	download := exec.Command("go", "mod", "download")
+	download.Dir = "../../testdata/controllers/copier"
+	if out, err := download.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	clustertest.Isolate(t, "^TestIsolatedRun$", "GOPROXY=off", "TROMMEL_TEST_RUN=1")
+}
+
+// TestIsolatedRun is what TestRunStaysOnTheMachine runs.
+func TestIsolatedRun(t *testing.T) {
+	if os.Getenv("TROMMEL_TEST_RUN") == "" {
+		t.Skip("for TestRunStaysOnTheMachine")
+	}
+	copier, err := filepath.Abs("../../testdata/controllers/copier")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := clusterParams(sharedCluster(t, buildTrommel(t)), copier)
+	p.Files = []string{filepath.Join("testdata", "cluster", "webhooks.txtar")}
+	testscript.Run(t, p)
 }
 
 // pausing is a plan that pauses an API server and the controller, and never resumes them.

@@ -16,12 +16,7 @@ func TestClusterUp(t *testing.T) {
 	}
 	p := params(filepath.Join("testdata", "up"))
 	p.Setup = func(e *testscript.Env) error {
-		// The control plane is cached where the user's is, and clusters are registered there.
-		for _, name := range []string{"HOME", "TROMMEL_CACHE", envControlPlaneBinary} {
-			if v, ok := os.LookupEnv(name); ok {
-				e.Setenv(name, v)
-			}
-		}
+		shareCaches(e)
 		e.Setenv("PID", strconv.Itoa(os.Getpid()))
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -35,7 +34,7 @@ Exit codes: 0 converted, 2 mistakes in a plan or something that cannot be said i
 func convert(s streams, from, output string) error {
 	info, err := os.Stat(from)
 	if err != nil || !info.IsDir() {
-		text, err := convertFile(from)
+		text, err := convertFile(from, output)
 		if err != nil {
 			return &exitError{exitUsage, err}
 		}
@@ -65,14 +64,14 @@ func convert(s streams, from, output string) error {
 		if kind, err := plan.FileKind(path); err != nil || kind != "TestPlan" {
 			return err
 		}
-		text, err := convertFile(path)
-		if err != nil {
-			errs = append(errs, err)
-			return nil
-		}
 		rel, err := filepath.Rel(from, path)
 		if err != nil {
 			return err
+		}
+		text, err := convertFile(path, filepath.Join(output, rel))
+		if err != nil {
+			errs = append(errs, err)
+			return nil
 		}
 		order = append(order, rel)
 		converted[rel] = text
@@ -100,13 +99,39 @@ func convert(s streams, from, output string) error {
 	return nil
 }
 
-func convertFile(file string) ([]byte, error) {
+// convertFile converts a plan that is to stand in the file to; empty: nowhere in particular.
+func convertFile(file, to string) ([]byte, error) {
 	p, err := plan.Load(file)
 	if err != nil {
 		return nil, err
 	}
-	if p.TestName == "" {
-		p.TestName = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+	if to != "" {
+		if p.Suite, err = seenFrom(to, file, p.Suite); err != nil {
+			return nil, err
+		}
+		for i := range p.Actions {
+			a := &p.Actions[i]
+			if a.ManifestFile, err = seenFrom(to, file, a.ManifestFile); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return plan.Marshal(p)
+}
+
+// seenFrom gives a path that the file from names as the file to has to name it.
+func seenFrom(to, from, path string) (string, error) {
+	if path == "" || filepath.IsAbs(path) || filepath.Clean(filepath.Dir(to)) == filepath.Clean(filepath.Dir(from)) {
+		return path, nil
+	}
+	target, err := filepath.Abs(plan.Beside(from, path))
+	if err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(filepath.Dir(to))
+	if err != nil {
+		return "", err
+	}
+	rel, err := filepath.Rel(dir, target)
+	return filepath.ToSlash(rel), err
 }

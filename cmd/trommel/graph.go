@@ -79,13 +79,4 @@ var tooLarge = map[string]string{
 }
 
 // caption names an action in a drawing.
-func caption(i int, a *plan.Action) string {
-	what := a.Target
-	if !a.ResourceKey.IsZero() {
-		what = a.ResourceKey.String()
-	}
-	if what != "" {
-		what = " " + what
-	}
-	return fmt.Sprintf("%d. %s%s", i+1, a.Type, what)
-}
+func caption(i int, a *plan.Action) string { return fmt.Sprintf("%d. %s", i+1, a) }

@@ -19,8 +19,9 @@ func newInitCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write a first suite and a first plan for a controller's repository",
-		Long: `Init looks through a controller's repository (main packages, custom resource definitions, manifests, samples) and writes a
-commented trommel.yaml and a first plan there. Files that exist stay as they are.`,
+		Long: `Init looks through a controller's repository (main packages, kustomizations, charts, custom resource definitions, samples) and
+writes a commented trommel.yaml and a first plan there. Files that exist stay as they are; .gitignore gets trommel-runs/, since
+run records can hold Secrets.`,
 		Example: `  trommel init
   trommel init ../my-operator && trommel -p ../my-operator/trommel-plans/restart.yaml`,
 		Args: cobra.MaximumNArgs(1),
@@ -70,12 +71,25 @@ func initialize(s streams, dir string, force bool) error {
 		}
 		fmt.Fprintln(s.out, path)
 	}
+	ignore, err := scaffold.Ignore(dir)
+	if err != nil {
+		return err
+	}
+	if ignore != "" {
+		if err := os.WriteFile(filepath.Join(dir, scaffold.IgnoreFile), []byte(ignore), 0o644); err != nil {
+			return err
+		}
+		fmt.Fprintln(s.out, filepath.Join(dir, scaffold.IgnoreFile))
+	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(s.err, "to do: %s\n", note)
 	}
 	// What was written is read as the user will read it.
 	suite, err := plan.LoadSuite(filepath.Join(dir, plan.SuiteFile))
 	if err != nil {
+		return fmt.Errorf("the suite needs your hand:\n%w", err)
+	}
+	if _, err := checkObjects(suite); err != nil {
 		return fmt.Errorf("the suite needs your hand:\n%w", err)
 	}
 	p, err := plan.Load(filepath.Join(dir, scaffold.PlanFile))

@@ -93,7 +93,7 @@ trommel -p plan.yaml is short for trommel run -p plan.yaml.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if len(o.plans) == 0 {
+			if c.Flags().NFlag() == 0 {
 				return c.Help()
 			}
 			return runPlans(c.Context(), s, &o)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/cluster/embedded"
+	"github.com/trommel-dev/trommel/cluster/kubelet"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -31,12 +33,21 @@ type runOptions struct {
 	recordDir string
 	junit     string
 	verbose   bool
+
+	// As Sieve's command line has them.
+	controller string
+	stage      string
+	mode       string
 }
 
 func (o *runOptions) register(c *cobra.Command) {
 	f := c.Flags()
 	f.StringArrayVarP(&o.plans, "plan", "p", nil, "plan `file` to run; may be given more than once")
 	f.StringVar(&o.suite, "suite", "", "suite `file` (default: the nearest trommel.yaml above the plan)")
+	f.StringVarP(&o.controller, "controller", "c", "",
+		"the controller's `folder`, with its trommel.yaml, or the suite file itself; the same as --suite")
+	f.StringVarP(&o.stage, "stage", "s", "", "`stage`, as Sieve has it: only test, which is what running a plan is")
+	f.StringVarP(&o.mode, "mode", "m", "", "`mode`, as Sieve has it: only test")
 	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite, instead of the plan's")
 	f.StringVar(&o.cluster, "cluster", "", "run on the cluster of this `name`, started by `trommel cluster up` (default: one of the run's own)")
 	f.StringVar(&o.recordDir, "record", "", "`folder` for the run record (default: trommel-runs/<plan>-<time>)")
@@ -52,14 +63,47 @@ func newRunCommand(s streams) *cobra.Command {
 		Long: `Run builds the suite's controllers with hooks, starts a control plane, runs the plan against them and gives a verdict.
 
 Exit codes: 0 pass, 1 bug, 2 bad plan or usage, 3 inconclusive (not all actions fired), 4 could not run.
-With several plans the exit code is that of the worst: could not run, bug, inconclusive, pass.`,
+With several plans, -p each, all are read before the first one runs: one bad plan, and none is run (2). Otherwise the
+exit code is that of the gravest: could not run, bad plan, bug, inconclusive, pass.
+
+A command line of Sieve works as it is: -c names the controller's folder (or its suite), and -s test and -m test say what
+trommel does in any case.`,
 		Example: `  trommel run -p plans/stale-deletion.yaml
-  trommel run -p plans/stale-deletion.yaml --variant fixed`,
+  trommel run -p plans/stale-deletion.yaml --variant fixed
+  trommel run -c examples/zookeeper-operator -m test -p plan.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runPlans(c.Context(), s, &o) },
 	}
 	o.register(c)
 	return c
+}
+
+// sieve takes what Sieve's command line says beside the plan.
+func (o *runOptions) sieve() error {
+	for _, f := range []struct{ name, value string }{{"-s (--stage)", o.stage}, {"-m (--mode)", o.mode}} {
+		if f.value != "" && f.value != "test" {
+			return fmt.Errorf("%s: %q: trommel runs plans; the only one is test", f.name, f.value)
+		}
+	}
+	if o.controller != "" && o.suite != "" {
+		return errors.New("-c (--controller) and --suite both name the suite; give one of them")
+	}
+	if o.controller == "" {
+		return nil
+	}
+	info, err := os.Stat(o.controller)
+	if err != nil {
+		return fmt.Errorf("-c (--controller): %s: no such file or folder; it is the controller's folder or its suite",
+			o.controller)
+	}
+	o.suite = o.controller
+	if info.IsDir() {
+		o.suite = filepath.Join(o.controller, plan.SuiteFile)
+		if _, err := os.Stat(o.suite); err != nil {
+			return fmt.Errorf("-c (--controller): there is no %s in %s; `trommel init` writes one", plan.SuiteFile, o.controller)
+		}
+	}
+	return nil
 }
 
 // loaded is a plan with its suite, ready to run.
@@ -121,6 +165,9 @@ func available(suite *plan.Suite) error {
 func runPlans(ctx context.Context, s streams, o *runOptions) error {
 	if len(o.plans) == 0 {
 		return &exitError{exitUsage, errors.New("no plan given: trommel -p plan.yaml")}
+	}
+	if err := o.sieve(); err != nil {
+		return &exitError{exitUsage, err}
 	}
 	if o.recordDir != "" && len(o.plans) > 1 {
 		return &exitError{exitUsage, errors.New("--record takes one plan; without it every plan gets a folder of its own")}
@@ -345,6 +392,22 @@ func openCluster(ctx context.Context, name string, suite *plan.Suite, binary str
 	return embedded.Start(ctx, embedded.Config{
 		Binary: binary, APIServers: spec.APIServers, Nodes: spec.Nodes, DisableControllers: spec.DisableControllers,
 		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs, ControllerManagerArgs: spec.ControllerManagerArgs,
+		Answers:  answers(spec.Answers),
 		Progress: console.Info,
 	})
+}
+
+// answers are the suite's, which has checked them.
+func answers(list []plan.Answer) []kubelet.Answer {
+	var all []kubelet.Answer
+	for _, a := range list {
+		answer := kubelet.Answer{
+			Namespace: a.Namespace, Pod: a.Pod, Container: a.Container, Stdout: a.Stdout, Stderr: a.Stderr, ExitCode: a.ExitCode, Log: a.Log,
+		}
+		if a.Command != "" {
+			answer.Command = regexp.MustCompile(a.Command)
+		}
+		all = append(all, answer)
+	}
+	return all
 }

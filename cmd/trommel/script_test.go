@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/trommel-dev/trommel/cluster/clustertest"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"trommel": func() {
+	testscript.Main(isolated{m}, map[string]func(){"trommel": func() {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		code := execute(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 		stop()
@@ -23,6 +25,11 @@ func TestMain(m *testing.M) {
 // TestScript drives the real CLI where no control plane is needed.
 func TestScript(t *testing.T) {
 	testscript.Run(t, params(filepath.Join("testdata", "script")))
+}
+
+// TestInitLayouts lets init loose on repositories laid out as those of operators are; what it writes has to validate.
+func TestInitLayouts(t *testing.T) {
+	testscript.Run(t, params(filepath.Join("testdata", "init")))
 }
 
 func params(dir string) testscript.Params {
@@ -43,3 +50,20 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%v: exit code %s, want %s", args[1:], code, args[0])
 	}
 }
+
+// shareCaches lets the script build, and find clusters, where the user does: all that says where is taken over.
+func shareCaches(e *testscript.Env) {
+	for _, name := range []string{
+		"HOME", "XDG_CACHE_HOME", "TROMMEL_CACHE", envControlPlaneBinary,
+		"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV", "GOFLAGS", "GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOTOOLCHAIN",
+	} {
+		if v, ok := os.LookupEnv(name); ok {
+			e.Setenv(name, v)
+		}
+	}
+}
+
+// isolated are the tests as a test that isolates runs them.
+type isolated struct{ m *testing.M }
+
+func (i isolated) Run() int { return clustertest.Isolated(i.m.Run) }

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/cluster/embedded"
+	"github.com/trommel-dev/trommel/deploy"
+	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -33,6 +35,10 @@ func newValidateCommand(s streams) *cobra.Command {
 		Long: `Validate reads plans and suites and reports every mistake with its line and column. A plan is checked against its suite
 where there is one: --suite, the plan's own, or the nearest trommel.yaml above it. In a folder it looks at every YAML file
 that is a plan or a suite. Sieve's plans count as plans.
+
+Of a suite it reads the manifests too, builds kustomizations and charts, and checks their objects and those of the workloads:
+custom ones against the definitions among the manifests, Kubernetes' own for fields that there are not. What only a running cluster
+can tell (webhooks, CEL rules) it leaves alone.
 
 With --cluster it asks that running cluster for the resource types of plans and suites too. A type that the suite's manifests
 define need not be there yet.
@@ -142,13 +148,18 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 		if key, keyErr := filepath.Abs(file); keyErr == nil {
 			suites[key] = err
 		}
-		if err == nil {
-			err = checkResources(ctx, client, suite, suite.CheckResources)
-		}
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("suite, %s, %s", count(len(suite.Controllers), "controller"), count(len(suite.Workloads), "workload")), nil
+		notes, err := checkObjects(suite)
+		if err = errors.Join(err, checkResources(ctx, client, suite, suite.CheckResources)); err != nil {
+			return "", err
+		}
+		what := fmt.Sprintf("suite, %s, %s", count(len(suite.Controllers), "controller"), count(len(suite.Workloads), "workload"))
+		for _, note := range notes {
+			what += "\n  " + note
+		}
+		return what, nil
 	}
 	suiteFile := o.suite
 	if suiteFile == "" {
@@ -189,6 +200,20 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 	return what, nil
 }
 
+// checkObjects checks the suite's manifests and the objects of its workloads, and that the controllers' Deployments are among the manifests.
+func checkObjects(suite *plan.Suite) (notes []string, err error) {
+	manifests, notes, err := objects.CheckSuite(suite, kubernetesOf(suite))
+	errs := []error{err}
+	if manifests != nil || err == nil {
+		for i := range suite.Controllers {
+			if _, _, err := deploy.Controller(&suite.Controllers[i], manifests, deploy.Target{}); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", suite.File, err))
+			}
+		}
+	}
+	return notes, errors.Join(errs...)
+}
+
 // staleness says of a plan that pauses an API server which controllers it can show stale state.
 func staleness(p *plan.Plan, suite *plan.Suite) []string {
 	if suite == nil || !p.PausesAPIServer() {
@@ -219,16 +244,19 @@ func checkResources(ctx context.Context, client *objects.Client, suite *plan.Sui
 	}
 	var later []objects.Type
 	if suite != nil {
-		for _, m := range suite.Manifests {
-			if list, err := objects.Read(plan.Beside(suite.File, m)); err == nil { // a mistake there is a matter of the run's
-				later = append(later, objects.Defined(list)...)
-			}
+		if list, _, err := objects.Manifests(suite, kubernetesOf(suite)); err == nil { // told with the suite
+			later = objects.Defined(list)
 		}
 	}
 	return check(func(key plan.ResourceKey) error {
 		_, err := client.ResolveWith(ctx, key, later)
 		return err
 	})
+}
+
+// kubernetesOf is the version of Kubernetes that the suite will run on.
+func kubernetesOf(suite *plan.Suite) string {
+	return cmp.Or(suite.Cluster.KubernetesVersion, instrumentation.KubernetesVersion)
 }
 
 // loadPlan reads a plan for a command that only looks at it: the suite is asked for what it can complete, and not needed.
@@ -241,7 +269,7 @@ func loadPlan(file, suiteFile string) (*plan.Plan, *plan.Suite, error) {
 		return nil, nil, &exitError{exitUsage, err}
 	}
 	if suiteFile == "" {
-		if suiteFile, err = plan.FindSuite(file); err != nil {
+		if suiteFile, err = plan.FindSuite(file); err != nil || isRecorded(file) {
 			return p, nil, nil
 		}
 	}
@@ -253,4 +281,10 @@ func loadPlan(file, suiteFile string) (*plan.Plan, *plan.Suite, error) {
 		return nil, nil, &exitError{exitUsage, err}
 	}
 	return p, suite, nil
+}
+
+// isRecorded reports whether a plan lies in a run record: it is complete, and the suite beside it is away from its files.
+func isRecorded(file string) bool {
+	_, err := os.Stat(filepath.Join(filepath.Dir(file), record.ObservationsFile))
+	return err == nil
 }

@@ -6,24 +6,22 @@ import (
 	"io"
 	"net/rpc"
 	"sync/atomic"
-
-	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// codec is net/rpc's gob server codec with one addition: every Observation is announced from the reading loop, where
+// codec is net/rpc's gob server codec with one addition: every message but Hello is announced from the reading loop, where
 // the order of arrival is still known. net/rpc does not export its own.
 type codec struct {
 	conn    io.ReadWriteCloser
 	decoder *gob.Decoder
 	encoder *gob.Encoder
 	buffer  *bufio.Writer
-	arrived func(*wire.Observation)
+	arrived func(message any)
 	closed  atomic.Bool
 }
 
 var _ rpc.ServerCodec = (*codec)(nil)
 
-func newCodec(conn io.ReadWriteCloser, arrived func(*wire.Observation)) *codec {
+func newCodec(conn io.ReadWriteCloser, arrived func(message any)) *codec {
 	buffer := bufio.NewWriter(conn)
 	return &codec{
 		conn:    conn,
@@ -40,9 +38,7 @@ func (c *codec) ReadRequestBody(body any) error {
 	if err := c.decoder.Decode(body); err != nil {
 		return err
 	}
-	if o, ok := body.(*wire.Observation); ok {
-		c.arrived(o)
-	}
+	c.arrived(body)
 	return nil
 }
 

@@ -3,7 +3,7 @@
 //
 // Order: the observations of one session arrive on [Monitor.Events] in the order in which the process sent them;
 // between sessions the order of the channel is the order there is. An observation holds its caller until Release.
-// Ends of sessions come on the same channel, behind every observation of that session.
+// Ends of sessions come on the same channel, behind every observation of that session, and so do callers that wait no longer.
 package monitor
 
 import (
@@ -48,10 +48,13 @@ type Session struct {
 	client  *rpc.Client
 }
 
-// Event is what happened to a session: exactly one of Observation, Started and Ended is set.
+// Event is what happened to a session: exactly one of Observation, Trouble, Started and Ended is set. With Abandoned, the caller of that
+// Observation, which was on this channel before, has gone on by itself.
 type Event struct {
 	Session     *Session
 	Observation *wire.Observation
+	Abandoned   *wire.Abandoned
+	Trouble     *wire.Trouble
 	Started     bool
 	Ended       bool
 
@@ -330,31 +333,62 @@ func (s *service) Hello(hello *wire.Hello, welcome *wire.Welcome) error {
 	return nil
 }
 
-// arrived is called by the codec for every decoded Observe, one at a time and in order: net/rpc itself would run the
+// arrived is called by the codec for every decoded message, one at a time and in order: net/rpc itself would run the
 // calls in goroutines of their own and lose the order.
-func (s *service) arrived(o *wire.Observation) {
+func (s *service) arrived(message any) {
 	session := s.registered()
 	if session == nil {
 		return
 	}
-	h := &hold{done: make(chan struct{})}
-	s.mu.Lock()
-	s.holds[o] = h
-	s.mu.Unlock()
-	if !s.monitor.send(Event{Session: session, Observation: o, hold: h}) {
-		h.release()
+	switch message := message.(type) {
+	case *wire.Observation:
+		h := &hold{done: make(chan struct{})}
+		s.mu.Lock()
+		s.holds[message] = h
+		s.mu.Unlock()
+		if !s.monitor.send(Event{Session: session, Observation: message, hold: h}) {
+			h.release()
+		}
+	case *wire.Abandoned:
+		if o := s.unanswered(message.Call, message.Phase); o != nil {
+			s.monitor.send(Event{Session: session, Observation: o, Abandoned: message})
+		}
+	case *wire.Trouble:
+		s.monitor.send(Event{Session: session, Trouble: message})
 	}
 }
+
+// unanswered is the observation of that call that has not been released, or nil.
+func (s *service) unanswered(call uint64, phase wire.Phase) *wire.Observation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for o := range s.holds {
+		if o.Call == call && o.Phase == phase {
+			return o
+		}
+	}
+	return nil
+}
+
+// Abandon takes note that a caller waits no longer; [service.arrived] has done so.
+func (s *service) Abandon(*wire.Abandoned, *wire.Release) error { return nil }
+
+// Trouble takes note that a hook has failed; [service.arrived] has done so.
+func (s *service) Trouble(*wire.Trouble, *wire.Release) error { return nil }
 
 // Observe returns when the observation is released or the session ends.
 func (s *service) Observe(o *wire.Observation, _ *wire.Release) error {
 	s.mu.Lock()
 	h := s.holds[o]
-	delete(s.holds, o)
 	s.mu.Unlock()
 	if h == nil {
 		return errors.New("observe before Hello was accepted")
 	}
+	defer func() {
+		s.mu.Lock()
+		delete(s.holds, o)
+		s.mu.Unlock()
+	}()
 	select {
 	case <-h.done:
 	case <-s.conn.CloseChan():

@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -251,18 +252,37 @@ func (s *session) close() {
 	_ = s.mux.Close()
 }
 
-// observe sends an observation and returns when it is released or the session is lost.
-func (s *session) observe(o *wire.Observation) {
+// observe sends an observation and returns when it is released, the session is lost, or ctx, which may be nil, has ended:
+// then with its error.
+func (s *session) observe(ctx context.Context, o *wire.Observation) error {
 	s.sending.Lock()
 	call := s.client.Go(wire.MonitorService+".Observe", o, &wire.Release{}, make(chan *rpc.Call, 1))
 	s.sending.Unlock()
+	var ended <-chan struct{}
+	if ctx != nil {
+		ended = ctx.Done()
+	}
 	select {
 	case <-call.Done:
 		if call.Error != nil {
 			debugf("observe: %v", call.Error)
 		}
 	case <-s.lost:
+	case <-ended:
+		abandoned := &wire.Abandoned{Call: o.Call, Phase: o.Phase, Error: ctx.Err().Error()}
+		s.sending.Lock()
+		s.client.Go(wire.MonitorService+".Abandon", abandoned, &wire.Release{}, make(chan *rpc.Call, 1))
+		s.sending.Unlock()
+		return ctx.Err()
 	}
+	return nil
+}
+
+// trouble tells the coordinator of a hook that has failed, and does not wait for its answer.
+func (s *session) trouble(t *wire.Trouble) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.client.Go(wire.MonitorService+".Trouble", t, &wire.Release{}, make(chan *rpc.Call, 1))
 }
 
 var debugFile struct {

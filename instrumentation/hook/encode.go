@@ -2,6 +2,7 @@ package hook
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -23,7 +24,7 @@ func SetEncoder(f func(object interface{}) ([]byte, error)) { encoder.Store(f) }
 func Encode(object interface{}) (data []byte) {
 	defer func() {
 		if r := recover(); r != nil {
-			debugf("encode %T: %v", object, r)
+			troubled(fmt.Sprintf("encode %T: %v", object, r))
 			data = nil
 		}
 	}()
@@ -39,7 +40,7 @@ func Encode(object interface{}) (data []byte) {
 		}
 		return t
 	}
-	if v := reflect.ValueOf(object); v.Kind() == reflect.Ptr && v.IsNil() {
+	if IsNil(object) {
 		return nil
 	}
 	if f, ok := encoder.Load().(func(interface{}) ([]byte, error)); ok {
@@ -99,6 +100,9 @@ func Describe(o *Observation, object interface{}) {
 		GetKind() string
 		GetAPIVersion() string
 	}); ok { // unstructured: its Go type says nothing
+		if IsNil(object) {
+			return
+		}
 		if o.Kind == "" && u.GetKind() != "" {
 			o.Kind = strings.ToLower(u.GetKind())
 			o.Group, o.GroupKnown = GroupOfVersion(u.GetAPIVersion()), true
@@ -110,12 +114,40 @@ func Describe(o *Observation, object interface{}) {
 			o.Group, o.GroupKnown = group, known
 		}
 	}
-	if m, ok := object.(interface {
+	if namespace, name := nameOf(object); name != "" || namespace != "" {
+		o.Namespace, o.Name = namespace, name
+	}
+}
+
+// IsNil tells whether an object is nil, or a nil pointer of some type. Real code hands out such ones: controller-runtime a typed
+// nil for a type that has no informer yet.
+func IsNil(object interface{}) bool {
+	if object == nil {
+		return true
+	}
+	v := reflect.ValueOf(object)
+	return v.Kind() == reflect.Ptr && v.IsNil()
+}
+
+// nameOf is the namespace and name of an object, or of one in JSON.
+func nameOf(object interface{}) (namespace, name string) {
+	switch t := object.(type) {
+	case []byte:
+		var about struct {
+			Metadata struct{ Namespace, Name string }
+		}
+		if json.Unmarshal(t, &about) == nil {
+			return about.Metadata.Namespace, about.Metadata.Name
+		}
+	case interface {
 		GetNamespace() string
 		GetName() string
-	}); ok {
-		o.Namespace, o.Name = m.GetNamespace(), m.GetName()
+	}:
+		if !IsNil(object) {
+			return t.GetNamespace(), t.GetName()
+		}
 	}
+	return "", ""
 }
 
 // GroupOfVersion is the group in an apiVersion.

@@ -12,6 +12,9 @@ package hook
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"unsafe"
 
@@ -20,6 +23,9 @@ import (
 
 // Observation is one report. Points fill in what they know without work; objects are added by Before and After.
 type Observation = wire.Observation
+
+// PatchType is how a patch is to be understood.
+type PatchType = wire.PatchType
 
 // The points, phases and operations, so that patched packages need to import this package only.
 const (
@@ -39,6 +45,13 @@ const (
 	Get              = wire.Get
 	List             = wire.List
 	Watch            = wire.Watch
+
+	MergePatch     = wire.MergePatch
+	JSONPatch      = wire.JSONPatch
+	StrategicPatch = wire.StrategicPatch
+	ApplyPatch     = wire.ApplyPatch
+
+	GeneratedName = wire.GeneratedName
 )
 
 // current holds the *interests of the connected coordinator, nil while there is none. It is the only thing that a
@@ -57,6 +70,8 @@ func Listening(p wire.Point) bool {
 // Call is one call of a hooked function. A nil *Call is one that nobody wants to know of; its methods do nothing.
 type Call struct {
 	observation Observation
+	ctx         context.Context // nil: the caller waits as long as it is held
+	ended       error           // of ctx, which ended while the caller was held
 }
 
 var lastCall uint64
@@ -84,23 +99,38 @@ func newCall(o *Observation) *Call {
 	return c
 }
 
-// Before reports that the call is about to happen, if anybody wants to know, and returns when it may. object and old
-// are what Encode takes; they are encoded only if a rule matches.
-func (c *Call) Before(object, old interface{}) {
-	if c == nil {
-		return
+// Until makes the caller wait for no longer than ctx lasts, which may be nil. It returns the Call.
+func (c *Call) Until(ctx context.Context) *Call {
+	if c != nil {
+		c.ctx = ctx
 	}
-	defer IgnorePanic()
-	c.report(wire.Before, object, old, nil, 0)
+	return c
 }
 
-// After reports that the call has happened and returns when the process may go on.
-func (c *Call) After(object, old interface{}, err error, code int) {
-	if c == nil {
-		return
-	}
-	defer IgnorePanic()
-	c.report(wire.After, object, old, err, code)
+// Before reports that the call is about to happen, if anybody wants to know, and returns when it may. object and old
+// are what Encode takes; they are encoded only if a rule matches. The error is that of the context that ended first.
+func (c *Call) Before(object, old interface{}) error {
+	return c.report(wire.Before, answer{object: object, old: old})
+}
+
+// After reports that the call has happened and returns when the process may go on. The error is that of the context that
+// ended first: for the caller the answer came too late.
+func (c *Call) After(object, old interface{}, err error, code int) error {
+	return c.report(wire.After, answer{object: object, old: old, err: err, code: code})
+}
+
+// AfterList is After for a list. found gives what was found, each as Encode takes it, and whether there may be more than
+// that; it is called only if a rule asks for listed objects.
+func (c *Call) AfterList(found func() (items []interface{}, partial bool), err error, code int) error {
+	return c.report(wire.After, answer{found: found, err: err, code: code})
+}
+
+// answer is what a call has to do with, and what came of it.
+type answer struct {
+	object, old interface{}
+	found       func() (items []interface{}, partial bool)
+	err         error
+	code        int
 }
 
 // Name completes the call's object where it became known only with the answer: a name that the server generated.
@@ -110,28 +140,78 @@ func (c *Call) Name(namespace, name string) {
 	}
 }
 
-func (c *Call) report(phase wire.Phase, object, old interface{}, err error, code int) {
+// report returns the error of the context that ended while the caller was held, here or before the call.
+func (c *Call) report(phase wire.Phase, a answer) error {
+	if c == nil {
+		return nil
+	}
+	c.send(phase, a)
+	return c.ended
+}
+
+func (c *Call) send(phase wire.Phase, a answer) {
+	defer IgnorePanic()
 	i := (*interests)(atomic.LoadPointer(&current))
 	if i == nil {
 		return
 	}
 	o := c.observation
 	o.Phase = phase
-	if !i.complete(&o) {
+	wanted, items := i.complete(&o)
+	if !wanted {
 		return
 	}
-	o.Object, o.OldObject = Encode(object), Encode(old)
-	if err != nil {
-		o.Error = err.Error()
+	o.Object, o.OldObject = Encode(a.object), Encode(a.old)
+	if a.found != nil && len(items) > 0 && a.err == nil {
+		all, partial := a.found()
+		o.Objects, o.Partial = selected(all, items), partial
 	}
-	o.Code = code
-	i.session.observe(&o)
+	if a.err != nil {
+		o.Error = a.err.Error()
+	}
+	o.Code = a.code
+	if err := i.session.observe(c.ctx, &o); err != nil {
+		c.ended = err
+	}
 }
 
-// IgnorePanic, deferred, keeps a mistake of ours out of the process that we are guests of.
+// selected encodes those of the listed objects that a rule asks for.
+func selected(all []interface{}, rules []*wire.Rule) [][]byte {
+	var list [][]byte
+	for _, object := range all {
+		namespace, name := nameOf(object)
+		for _, r := range rules {
+			if (r.ItemNamespace == "" || glob(r.ItemNamespace, namespace)) && (r.ItemName == "" || glob(r.ItemName, name)) {
+				if data := Encode(object); data != nil {
+					list = append(list, data)
+				}
+				break
+			}
+		}
+	}
+	return list
+}
+
+// IgnorePanic, deferred, keeps a mistake of ours out of the process that we are guests of. The coordinator is told, so that nobody
+// takes what follows for the process's own doing.
 func IgnorePanic() {
 	if r := recover(); r != nil {
-		debugf("panic: %v", r)
+		troubled(r)
+	}
+}
+
+// maxTroubles bounds what one process tells of its hooks' troubles.
+const maxTroubles = 10
+
+var troubles int32
+
+func troubled(r interface{}) {
+	debugf("panic: %v", r)
+	if atomic.AddInt32(&troubles, 1) > maxTroubles {
+		return
+	}
+	if i := (*interests)(atomic.LoadPointer(&current)); i != nil {
+		i.session.trouble(&wire.Trouble{Text: fmt.Sprint(r), Stack: string(debug.Stack())})
 	}
 }
 
@@ -148,6 +228,14 @@ func (r *ReconcileIdentity) mark(o *Observation) {
 	if r != nil {
 		o.Reconciler, o.ReconcilerType, o.ReconcileID, o.Request = r.Reconciler, r.Type, r.ID, r.Request
 	}
+}
+
+// SplitRequest takes a reconcile's request, namespace/name, apart.
+func SplitRequest(request string) (namespace, name string) {
+	if i := strings.IndexByte(request, '/'); i >= 0 {
+		return request[:i], request[i+1:]
+	}
+	return "", request
 }
 
 type reconcileKey struct{}
@@ -192,7 +280,8 @@ func BeginCall(ctx context.Context, name string) *Call {
 	}
 	o := Observation{Point: AnnotatedCall, CallName: name}
 	Mark(ctx, &o)
-	c := BeginLong(&o)
-	c.Before(nil, nil)
+	o.Namespace, o.Name = SplitRequest(o.Request)
+	c := BeginLong(&o).Until(ctx)
+	_ = c.Before(nil, nil) // the function goes on in any case; it has the context itself
 	return c
 }

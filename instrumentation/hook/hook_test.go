@@ -10,8 +10,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,11 +48,13 @@ type monitor struct {
 }
 
 type monitored struct {
-	monitor *monitor
-	mux     *yamux.Session
-	control *rpc.Client
-	hello   wire.Hello
-	arrived chan *held
+	monitor   *monitor
+	mux       *yamux.Session
+	control   *rpc.Client
+	hello     wire.Hello
+	arrived   chan *held
+	abandoned chan wire.Abandoned
+	troubles  chan wire.Trouble
 }
 
 type held struct {
@@ -104,7 +108,7 @@ func (m *monitor) serve(conn net.Conn) {
 		return
 	}
 	defer mux.Close()
-	s := &monitored{monitor: m, mux: mux, arrived: make(chan *held, 1024)}
+	s := &monitored{monitor: m, mux: mux, arrived: make(chan *held, 1024), abandoned: make(chan wire.Abandoned, 16), troubles: make(chan wire.Trouble, 16)}
 	m.mu.Lock()
 	m.open = append(m.open, s)
 	m.mu.Unlock()
@@ -152,6 +156,16 @@ func (v *monitorService) Observe(o *wire.Observation, _ *wire.Release) error {
 	case <-h.done:
 	case <-v.s.mux.CloseChan():
 	}
+	return nil
+}
+
+func (v *monitorService) Abandon(a *wire.Abandoned, _ *wire.Release) error {
+	v.s.abandoned <- *a
+	return nil
+}
+
+func (v *monitorService) Trouble(t *wire.Trouble, _ *wire.Release) error {
+	v.s.troubles <- *t
 	return nil
 }
 
@@ -322,6 +336,161 @@ func TestBeforeAndAfterShareTheirCall(t *testing.T) {
 	a.release()
 	if a.Call != b.Call || a.Phase != wire.After || a.Error != "boom" || a.Code != 409 || string(a.Object) != `{"a":1}` {
 		t.Errorf("before %+v, after %+v", b.Observation, a.Observation)
+	}
+}
+
+func TestAHeldCallEndsWithItsContext(t *testing.T) {
+	after := podWrites
+	after.Phase = wire.After
+	for _, phase := range []wire.Phase{wire.Before, wire.After} {
+		t.Run(string(phase), func(t *testing.T) {
+			m := listen(t, socket(t), podWrites, after)
+			start(t, m.address)
+			s := receive(t, "session", m.sessions)
+			ctx, cancel := context.WithCancel(context.Background())
+			var before, after error
+			returned := make(chan struct{})
+			go func() {
+				defer close(returned)
+				c := BeginLong(write("web-0")).Until(ctx)
+				before = c.Before(nil, nil)
+				after = c.After(nil, nil, nil, 200)
+			}()
+			h := receive(t, "before", s.arrived)
+			if phase == wire.After {
+				h.release()
+				h = receive(t, "after", s.arrived)
+			}
+			cancel()
+			gone := receive(t, "abandoned", s.abandoned)
+			if phase == wire.Before {
+				// The end of the call is reported too, and not waited for either; net/rpc's server may turn the two round.
+				receive(t, "after", s.arrived)
+				if other := receive(t, "abandoned", s.abandoned); other.Phase == wire.Before {
+					gone = other
+				}
+			}
+			receive(t, "return", returned)
+			if gone.Call != h.Call || gone.Phase != phase || gone.Error != context.Canceled.Error() {
+				t.Errorf("abandoned %+v, the call is %d", gone, h.Call)
+			}
+			if (before != nil) != (phase == wire.Before) || after != context.Canceled {
+				t.Errorf("before: %v, after: %v", before, after)
+			}
+		})
+	}
+}
+
+func TestAPanicOfAHookIsToldAndHarmsNobody(t *testing.T) {
+	atomic.StoreInt32(&troubles, 0) // a process tells of some only
+	m := listen(t, socket(t), podWrites)
+	start(t, m.address)
+	s := receive(t, "session", m.sessions)
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		_ = BeginLong(write("web-0")).Before(panics{}, nil)
+		func() {
+			defer IgnorePanic()
+			panic("in a template")
+		}()
+	}()
+	h := receive(t, "observation", s.arrived)
+	if h.Object != nil {
+		t.Errorf("object %s", h.Object)
+	}
+	h.release()
+	receive(t, "return", returned)
+	var told []string
+	for range 2 {
+		trouble := receive(t, "trouble", s.troubles)
+		told = append(told, trouble.Text)
+		if !strings.Contains(trouble.Stack, "TestAPanicOfAHookIsToldAndHarmsNobody") {
+			t.Errorf("stack %s", trouble.Stack)
+		}
+	}
+	sort.Strings(told)
+	if got := strings.Join(told, ", "); got != "encode hook.panics: boom, in a template" {
+		t.Errorf("told: %s", got)
+	}
+}
+
+func TestAListReportsWhatRulesAskFor(t *testing.T) {
+	list := wire.Rule{Point: ControllerRead, Phase: wire.After, Resource: "pods", Operations: []wire.Operation{List}}
+	asking := list
+	asking.Items, asking.ItemNamespace, asking.ItemName = true, "default", "web-*"
+	items := func() ([]interface{}, bool) {
+		var typedNil *named
+		return []interface{}{
+			&named{"default", "web-0"}, []byte(`{"metadata":{"namespace":"default","name":"web-1"}}`), &named{"default", "db-0"},
+			&named{"other", "web-0"}, nil, typedNil,
+		}, true
+	}
+	for _, test := range []struct {
+		rule    wire.Rule
+		err     error
+		want    []string
+		partial bool
+	}{
+		{asking, nil, []string{`{"Namespace":"default","Name":"web-0"}`, `{"metadata":{"namespace":"default","name":"web-1"}}`}, true},
+		{list, nil, nil, false},
+		{asking, errors.New("boom"), nil, false},
+	} {
+		m := listen(t, socket(t), test.rule)
+		start(t, m.address)
+		s := receive(t, "session", m.sessions)
+		returned := make(chan struct{})
+		go func() {
+			defer close(returned)
+			_ = Begin(&Observation{Point: ControllerRead, Operation: List, Resource: "pods", Namespace: "default"}).AfterList(items, test.err, 0)
+		}()
+		h := receive(t, "list", s.arrived)
+		h.release()
+		receive(t, "return", returned)
+		var got []string
+		for _, o := range h.Objects {
+			got = append(got, string(o))
+		}
+		if strings.Join(got, ",") != strings.Join(test.want, ",") || h.Partial != test.partial {
+			t.Errorf("%+v: %q, partial %t; want %q, %t", test.rule, got, h.Partial, test.want, test.partial)
+		}
+		m.kill()
+	}
+}
+
+type named struct{ Namespace, Name string }
+
+func (n *named) GetNamespace() string { return n.Namespace }
+func (n *named) GetName() string      { return n.Name }
+
+// untypedObject is like an unstructured one: its kind is inside.
+type untypedObject struct{ kind string }
+
+func (u *untypedObject) GetKind() string       { return u.kind }
+func (u *untypedObject) GetAPIVersion() string { return "v1" }
+
+func TestDescribeTakesWhateverItIsGiven(t *testing.T) {
+	var noObject *named
+	var noUntyped *untypedObject
+	for _, tc := range []struct {
+		name   string
+		object interface{}
+		want   Observation
+	}{
+		{"nil", nil, Observation{}},
+		{"typed nil", noObject, Observation{Kind: "named"}},
+		{"unstructured nil", noUntyped, Observation{}},
+		{"unstructured without a kind", &untypedObject{}, Observation{}},
+		{"no metadata", &struct{ A int }{1}, Observation{}},
+		{"JSON", []byte(`{"metadata":{"name":"a"}}`), Observation{Name: "a"}},
+		{"no JSON", []byte("k8s"), Observation{}},
+		{"object", &named{"ns", "a"}, Observation{Kind: "named", Namespace: "ns", Name: "a"}},
+	} {
+		var o Observation
+		Describe(&o, tc.object)
+		if o.Kind != tc.want.Kind || o.Namespace != tc.want.Namespace || o.Name != tc.want.Name {
+			t.Errorf("%s: %+v, want %+v", tc.name, o, tc.want)
+		}
 	}
 }
 

@@ -81,14 +81,13 @@ func (i *interests) wants(o *wire.Observation) bool {
 	return false
 }
 
-// complete tells whether a rule takes the observation. The coordinator knows its cluster's types: what the process
-// cannot know of its object's type is taken over from the rule.
-func (i *interests) complete(o *wire.Observation) bool {
+// complete tells whether a rule takes the observation, and which of those rules ask for the objects of a list. The
+// coordinator knows its cluster's types: what the process cannot know of its object's type is taken over from the rule.
+func (i *interests) complete(o *wire.Observation) (found bool, items []*wire.Rule) {
 	n := index(o.Point)
 	if n < 0 {
-		return false
+		return false, nil
 	}
-	found := false
 	rules := i.rules[n][phaseIndex(o.Phase)]
 	for r := range rules {
 		rule := &rules[r]
@@ -96,14 +95,18 @@ func (i *interests) complete(o *wire.Observation) bool {
 			continue
 		}
 		found = true
-		if o.Kind == "" && o.Resource != "" && rule.Resource != "" && o.Subresource == "" {
+		if rule.Items {
+			items = append(items, rule)
+		}
+		// The kind is that of the resource, also where the request is one to a subresource.
+		if o.Kind == "" && o.Resource != "" && rule.Resource != "" {
 			o.Kind = rule.Kind
 		}
 		if o.Resource == "" && o.Kind != "" && rule.Kind != "" && o.GroupKnown {
 			o.Resource = rule.Resource
 		}
 	}
-	return found
+	return found, items
 }
 
 func matches(r *wire.Rule, o *wire.Observation) bool {

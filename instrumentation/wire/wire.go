@@ -2,11 +2,12 @@
 // controllers, and the coordinator's monitor.
 //
 // Both sides speak net/rpc (gob) over yamux on one connection. The hook dials. On the first stream, which the
-// hook opens, the monitor serves [MonitorService]: Hello once, then Observe for every observation. On the second
-// stream, which the monitor opens after Hello, the hook serves [HookService]: Configure.
+// hook opens, the monitor serves [MonitorService]: Hello once, then Observe for every observation, Abandon and Trouble. On the
+// second stream, which the monitor opens after Hello, the hook serves [HookService]: Configure.
 //
 // Observe is answered when the coordinator releases the observation, so a held caller is nothing but an
-// unanswered call; when the session ends, every unanswered call of it ends too. Observations of one session are
+// unanswered call; when the session ends, every unanswered call of it ends too. A caller whose context ends does not
+// wait for the answer: the hook lets it go and says so with Abandon. Observations of one session are
 // sent in the order in which their callers arrived; nothing orders observations of different sessions but their
 // arrival at the monitor.
 //
@@ -15,7 +16,7 @@
 package wire
 
 // ProtocolVersion is raised whenever a message changes its meaning. Hook and monitor must agree on it exactly.
-const ProtocolVersion = 1
+const ProtocolVersion = 2
 
 // Names of the RPC services.
 const (
@@ -123,8 +124,12 @@ type Rule struct {
 	Namespace  string
 	Name       string
 	Operations []Operation
-	Reconciler string // a suffix of Observation.Reconciler or of Observation.ReconcilerType
-	Call       string // annotated function's name in the suite
+	// Items asks for the objects of a list whose namespace and name match ItemNamespace and ItemName (as Namespace and Name do).
+	Items         bool
+	ItemNamespace string
+	ItemName      string
+	Reconciler    string // a suffix of Observation.Reconciler or of Observation.ReconcilerType
+	Call          string // annotated function's name in the suite
 }
 
 // Ack answers Configure: from its return on, new calls are judged by that generation of interests.
@@ -132,19 +137,27 @@ type Ack struct{ Generation uint64 }
 
 // Observation is one report. The process that makes it waits until the monitor answers.
 type Observation struct {
-	Call           uint64 // pairs the before and the after of one call within a session; never 0
-	Point          Point
-	Phase          Phase
-	Operation      Operation
-	Group          string // empty also where unknown
-	GroupKnown     bool
-	Resource       string // plural, where known
-	Kind           string // lower case, where known
-	Namespace      string
-	Name           string // empty for lists and collections
-	Subresource    string
-	Object         []byte // JSON: the new state (after a write: as the API server answered); for a deletion the last state
-	OldObject      []byte // JSON: the state before an update, where the process knows it
+	Call        uint64 // pairs the before and the after of one call within a session; never 0
+	Point       Point
+	Phase       Phase
+	Operation   Operation
+	Group       string // empty also where unknown
+	GroupKnown  bool
+	Resource    string // plural, where known
+	Kind        string // lower case, where known
+	Namespace   string
+	Name        string // empty for lists and collections; before a create with generateName: the prefix and GeneratedName
+	Subresource string
+	Object      []byte // JSON: the new state (after a write: as the API server answered); for a deletion the last state
+	OldObject   []byte // JSON: the state before an update, where the process knows it
+	// Version, Query, PatchType and Patch are what a request to the API server consists of beside the object.
+	Version   string    // API version of the request
+	Query     string    // its parameters, encoded: fieldManager, labelSelector, …
+	PatchType PatchType // of a patch, of an apply
+	Patch     []byte    // their body
+	// Objects are, after a list, those of the listed objects that Rule.Items asks for, in JSON.
+	Objects        [][]byte
+	Partial        bool   // of a list: a page of it, or keys alone; what is not in it may be there
 	Live           bool   // a read that went to the API server rather than to the cache
 	Reconciler     string // the controller's name as controller-runtime knows it; empty where unknown
 	ReconcilerType string // package.(*Type) of its reconciler
@@ -155,5 +168,34 @@ type Observation struct {
 	Code           int    // after a call to the API server: its HTTP status, 0 where unknown
 }
 
-// Release answers Observe.
+// GeneratedName stands for the part of a name that the API server has yet to generate. No name can hold it.
+const GeneratedName = "<generated>"
+
+// PatchType is how a patch is to be understood.
+type PatchType string
+
+// The patch types.
+const (
+	MergePatch     PatchType = "merge"
+	JSONPatch      PatchType = "json"
+	StrategicPatch PatchType = "strategic"
+	ApplyPatch     PatchType = "apply"
+)
+
+// Release answers Observe, Abandon and Trouble.
 type Release struct{}
+
+// Trouble says that a hook has failed inside the process that it is a guest of. The process goes on; what the hook should have reported
+// is missing.
+type Trouble struct {
+	Text  string // what it panicked with
+	Stack string
+}
+
+// Abandoned says that the caller of a held observation went on by itself, since its context has ended. It is of the
+// session's observation with that call and phase.
+type Abandoned struct {
+	Call  uint64
+	Phase Phase
+	Error string // the context's
+}

@@ -86,3 +86,8 @@ func (p *Process) Hello(h wire.Hello) wire.Welcome {
 func (p *Process) Observe(o wire.Observation) *rpc.Call {
 	return p.client.Go(wire.MonitorService+".Observe", o, &wire.Release{}, make(chan *rpc.Call, 1))
 }
+
+// Abandon says that the observation's caller has gone on by itself.
+func (p *Process) Abandon(o wire.Observation, why string) error {
+	return p.client.Call(wire.MonitorService+".Abandon", wire.Abandoned{Call: o.Call, Phase: o.Phase, Error: why}, &wire.Release{})
+}

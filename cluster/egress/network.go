@@ -1,0 +1,420 @@
+// Package egress is the only way from the API servers into the cluster: to webhooks, aggregated APIs, pods and nodes.
+//
+// A [Network] knows what stands behind a cluster's addresses and names: a Service's leads to a ready pod of the process
+// node, a pod's own to that pod, a node's to its kubelet. Nothing else leads anywhere, so that no packet leaves the
+// machine, and whoever asks for something else is told at once. A [Proxy] serves a network to API servers.
+package egress
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/trommel-dev/trommel/cluster/processnode"
+)
+
+// Config says what a network consists of. All fields are required.
+type Config struct {
+	// Client reads Services, EndpointSlices, Nodes and simulated pods at the moment when somebody asks for them.
+	Client kubernetes.Interface
+	// Pods lists the pods whose containers are local processes.
+	Pods func() []processnode.PodInfo
+	// APIServer is the ClusterIP of the Service kubernetes, which DialAPIServer stands for.
+	APIServer     string
+	DialAPIServer func(ctx context.Context) (net.Conn, error)
+	// DialKubelet connects to the kubelet of a node, which answers over TLS.
+	DialKubelet func(ctx context.Context, node string) (net.Conn, error)
+}
+
+// Network leads from a cluster's addresses to what stands behind them. It asks the API server each time: what a webhook
+// call finds must not depend on how far a cache is behind. It is safe for concurrent use.
+type Network struct {
+	config Config
+
+	mu       sync.Mutex
+	services map[string]objectName // by ClusterIP: where to look first
+	next     map[objectName]int    // round robin
+}
+
+// objectName names a Service.
+type objectName struct{ namespace, name string }
+
+func (t objectName) String() string { return t.namespace + "/" + t.name }
+
+// New makes a network.
+func New(config Config) *Network {
+	return &Network{config: config, services: map[string]objectName{}, next: map[objectName]int{}}
+}
+
+// A RefusedError says why an address leads nowhere.
+type RefusedError struct {
+	Address string // as it was asked for
+	Reason  string
+}
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("connect to %s: %s", e.Address, e.Reason) }
+
+// Dial connects to what stands behind an address of the cluster, host:port, where the host is an IP or a name. What
+// leads nowhere gives a *RefusedError.
+func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
+	to, err := n.resolve(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case to.apiServer:
+		return n.config.DialAPIServer(ctx)
+	case to.node != "":
+		return n.config.DialKubelet(ctx, to.node)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.address)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s (%s): %w", address, to.what, err)
+	}
+	return conn, nil
+}
+
+// Resolve returns the loopback address, host:port, that stands behind an address of the cluster: what a program on this
+// machine has to dial. What leads nowhere, or not to a loopback address, gives a *RefusedError.
+func (n *Network) Resolve(ctx context.Context, address string) (string, error) {
+	to, err := n.resolve(ctx, address)
+	if err != nil {
+		return "", err
+	}
+	if to.address == "" {
+		return "", &RefusedError{address, "nothing listens on loopback for it"}
+	}
+	return to.address, nil
+}
+
+// target is what stands behind an address.
+type target struct {
+	what      string // for people
+	address   string // host:port on loopback
+	node      string // or: the kubelet of this node
+	apiServer bool   // or: an API server
+}
+
+func (n *Network) resolve(ctx context.Context, address string) (target, error) {
+	refuse := func(format string, args ...any) (target, error) {
+		return target{}, &RefusedError{address, fmt.Sprintf(format, args...)}
+	}
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return refuse("want host:port")
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return refuse("want host:port with a number")
+	}
+	to, err := n.find(ctx, host, int32(port))
+	if refused, ok := err.(*RefusedError); ok { //nolint:errorlint // find returns it as it is
+		refused.Address = address
+	}
+	return to, err
+}
+
+func refusal(format string, args ...any) error {
+	return &RefusedError{Reason: fmt.Sprintf(format, args...)}
+}
+
+func (n *Network) find(ctx context.Context, host string, port int32) (target, error) {
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return n.findName(ctx, strings.TrimSuffix(strings.ToLower(host), "."), port)
+	}
+	if host == n.config.APIServer {
+		if port != 443 {
+			return target{}, refusal("the Service default/kubernetes has no port %d (it has 443)", port)
+		}
+		return target{what: "an API server", apiServer: true}, nil
+	}
+	if pods := n.podsWithIP(ip); len(pods) > 0 {
+		if port == defaultKubeletPort {
+			// A pod may share its node's address.
+			if to, err := n.findNode(ctx, host, port); err != nil || to.node != "" {
+				return to, err
+			}
+		}
+		return n.toPod(pods[0], port), nil
+	}
+	service, err := n.serviceWithIP(ctx, host)
+	if err != nil {
+		return target{}, err
+	}
+	if service != nil {
+		return n.toService(ctx, service, port)
+	}
+	return n.findRest(ctx, host, port)
+}
+
+// findRest finds the nodes, and says what an address is that leads nowhere.
+func (n *Network) findRest(ctx context.Context, host string, port int32) (target, error) {
+	if to, err := n.findNode(ctx, host, port); err != nil || to.node != "" {
+		return to, err
+	}
+	pods, err := n.config.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "status.podIP=" + host})
+	if err != nil {
+		return target{}, fmt.Errorf("connect to %s: list pods: %w", host, err)
+	}
+	if len(pods.Items) > 0 {
+		p := pods.Items[0]
+		return target{}, refusal("the pod %s/%s on %s is simulated: no process listens", p.Namespace, p.Name, p.Spec.NodeName)
+	}
+	return target{}, refusal("no Service, node or pod of this cluster has this address, and nothing leaves the machine")
+}
+
+// findNode finds the node that has the address; the target is empty if none has.
+func (n *Network) findNode(ctx context.Context, host string, port int32) (target, error) {
+	nodes, err := n.config.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return target{}, fmt.Errorf("connect to %s: list nodes: %w", host, err)
+	}
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		for _, a := range node.Status.Addresses {
+			if a.Address == host {
+				return toNode(node, port)
+			}
+		}
+	}
+	return target{}, nil
+}
+
+// findName finds what a name of the cluster's DNS stands for: a Service's, with or without the cluster's domain, a pod's
+// below its headless Service, a node's.
+func (n *Network) findName(ctx context.Context, name string, port int32) (target, error) {
+	parts := strings.Split(strings.TrimSuffix(name, ".cluster.local"), ".")
+	if len(parts) < 3 || parts[len(parts)-1] != "svc" {
+		node, err := n.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			return toNode(node, port)
+		}
+		if !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
+			return target{}, fmt.Errorf("connect to %s: get node: %w", name, err)
+		}
+		return target{}, refusal("no node of this cluster has this name, and nothing leaves the machine")
+	}
+	id := objectName{parts[len(parts)-2], parts[len(parts)-3]}
+	service, err := n.config.Client.CoreV1().Services(id.namespace).Get(ctx, id.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return target{}, refusal("there is no Service %s", id)
+	}
+	if err != nil {
+		return target{}, fmt.Errorf("connect to %s: get service: %w", name, err)
+	}
+	if service.Spec.ClusterIP == n.config.APIServer {
+		return n.find(ctx, n.config.APIServer, port)
+	}
+	if len(parts) == 3 {
+		return n.toService(ctx, service, port)
+	}
+	for _, p := range n.members(service) {
+		if p.Hostname == strings.Join(parts[:len(parts)-3], ".") {
+			return n.toPod(p, port), nil
+		}
+	}
+	return target{}, refusal("the Service %s has no pod of this name among the process pods", id)
+}
+
+const defaultKubeletPort = 10250
+
+// toNode leads to a node's kubelet.
+func toNode(node *corev1.Node, port int32) (target, error) {
+	kubelet := node.Status.DaemonEndpoints.KubeletEndpoint.Port
+	if kubelet == 0 {
+		kubelet = defaultKubeletPort
+	}
+	if port != kubelet {
+		return target{}, refusal("on the node %s only its kubelet listens (port %d)", node.Name, kubelet)
+	}
+	return target{what: "the kubelet of " + node.Name, node: node.Name}, nil
+}
+
+func (n *Network) toPod(p processnode.PodInfo, port int32) target {
+	return target{
+		what:    fmt.Sprintf("pod %s/%s", p.Namespace, p.Name),
+		address: net.JoinHostPort(p.IP, strconv.Itoa(int(port))),
+	}
+}
+
+func (n *Network) podsWithIP(ip netip.Addr) []processnode.PodInfo {
+	return slices.DeleteFunc(n.config.Pods(), func(p processnode.PodInfo) bool { return p.IP != ip.String() })
+}
+
+// serviceWithIP returns the Service that has the ClusterIP, or nil.
+func (n *Network) serviceWithIP(ctx context.Context, ip string) (*corev1.Service, error) {
+	services := n.config.Client.CoreV1().Services("")
+	n.mu.Lock()
+	id, known := n.services[ip]
+	n.mu.Unlock()
+	if known {
+		// A single object is read from etcd also by an API server whose watch cache stands still.
+		s, err := n.config.Client.CoreV1().Services(id.namespace).Get(ctx, id.name, metav1.GetOptions{})
+		if err == nil && slices.Contains(s.Spec.ClusterIPs, ip) {
+			return s, nil
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("get service %s: %w", id, err)
+		}
+	}
+	list, err := services.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: list services: %w", ip, err)
+	}
+	var found *corev1.Service
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.services)
+	for i := range list.Items {
+		s := &list.Items[i]
+		for _, own := range s.Spec.ClusterIPs {
+			n.services[own] = objectName{s.Namespace, s.Name}
+			if own == ip {
+				found = s
+			}
+		}
+	}
+	return found, nil
+}
+
+// toService leads to one of the Service's ready endpoints, to each in its turn.
+func (n *Network) toService(ctx context.Context, s *corev1.Service, port int32) (target, error) {
+	id := objectName{s.Namespace, s.Name}
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		return target{}, refusal("the Service %s stands for the name %s, and nothing leaves the machine", id, s.Spec.ExternalName)
+	}
+	headless := s.Spec.ClusterIP == corev1.ClusterIPNone
+	var servicePort *corev1.ServicePort
+	var ports []string
+	for i, p := range s.Spec.Ports {
+		if p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
+			continue
+		}
+		if p.Port == port {
+			servicePort = &s.Spec.Ports[i]
+		}
+		ports = append(ports, strconv.Itoa(int(p.Port)))
+	}
+	if servicePort == nil && !headless {
+		return target{}, refusal("the Service %s has no port %d (it has %s)", id, port, strings.Join(ports, ", "))
+	}
+	if len(s.Spec.Selector) == 0 {
+		return n.toEndpoints(ctx, id, servicePort, port)
+	}
+	var ready []processnode.PodInfo
+	var reasons []string
+	for _, p := range n.members(s) {
+		switch {
+		case p.Terminating:
+			reasons = append(reasons, fmt.Sprintf("%s is terminating", p.Name))
+		case !p.Ready && !s.Spec.PublishNotReadyAddresses:
+			reasons = append(reasons, fmt.Sprintf("%s is not ready", p.Name))
+		default:
+			ready = append(ready, p)
+		}
+	}
+	what := fmt.Sprintf("the Service %s", id)
+	if len(ready) == 0 {
+		if len(reasons) == 0 {
+			return target{}, refusal("%s selects no pod that is a process (simulated pods do not listen)", what)
+		}
+		return target{}, refusal("%s has no ready pod (%s)", what, strings.Join(reasons, ", "))
+	}
+	p := ready[n.turn(id, len(ready))]
+	if headless {
+		return n.toPod(p, port), nil
+	}
+	number := servicePort.TargetPort.IntVal
+	if name := servicePort.TargetPort.StrVal; name != "" {
+		var ok bool
+		if number, ok = p.Port(name); !ok {
+			return target{}, refusal("%s leads to a port named %q, which the pod %s/%s does not have", what, name, p.Namespace, p.Name)
+		}
+	}
+	if number == 0 {
+		number = servicePort.Port
+	}
+	to := n.toPod(p, number)
+	to.what = what + ", " + to.what
+	return to, nil
+}
+
+// toEndpoints leads to an endpoint of a Service without a selector: whoever made its EndpointSlices says where.
+func (n *Network) toEndpoints(ctx context.Context, id objectName, servicePort *corev1.ServicePort, port int32) (target, error) {
+	slices, err := n.config.Client.DiscoveryV1().EndpointSlices(id.namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{discoveryv1.LabelServiceName: id.name}.String(),
+	})
+	if err != nil {
+		return target{}, fmt.Errorf("list the endpoints of the Service %s: %w", id, err)
+	}
+	var found []target
+	var foreign []string
+	for _, slice := range slices.Items {
+		to := port
+		for _, p := range slice.Ports {
+			if servicePort != nil && p.Port != nil && (p.Name == nil && servicePort.Name == "" || p.Name != nil && *p.Name == servicePort.Name) {
+				to = *p.Port
+			}
+		}
+		for _, e := range slice.Endpoints {
+			if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+				continue
+			}
+			for _, a := range e.Addresses {
+				ip, err := netip.ParseAddr(a)
+				if err != nil {
+					continue
+				}
+				if pods := n.podsWithIP(ip); len(pods) > 0 {
+					found = append(found, n.toPod(pods[0], to))
+				} else {
+					foreign = append(foreign, a)
+				}
+			}
+		}
+	}
+	switch {
+	case len(found) > 0:
+		t := found[n.turn(id, len(found))]
+		t.what = fmt.Sprintf("the Service %s, %s", id, t.what)
+		return t, nil
+	case len(foreign) > 0:
+		return target{}, refusal("the endpoints of the Service %s (%s) are no process pods, and nothing leaves the machine",
+			id, strings.Join(foreign, ", "))
+	}
+	return target{}, refusal("the Service %s has no selector and no ready endpoints", id)
+}
+
+// turn counts up, so that the endpoints of a Service are used in turn.
+func (n *Network) turn(id objectName, of int) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.next[id]++
+	return n.next[id] % of
+}
+
+// members are the process pods that the Service selects, ordered by name.
+func (n *Network) members(s *corev1.Service) []processnode.PodInfo {
+	if len(s.Spec.Selector) == 0 {
+		return nil
+	}
+	selector := labels.SelectorFromSet(s.Spec.Selector)
+	members := slices.DeleteFunc(n.config.Pods(), func(p processnode.PodInfo) bool {
+		return p.Namespace != s.Namespace || !selector.Matches(labels.Set(p.Labels))
+	})
+	slices.SortFunc(members, func(a, b processnode.PodInfo) int { return strings.Compare(a.Name, b.Name) })
+	return members
+}

@@ -1,0 +1,105 @@
+package embedded
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/trommel-dev/trommel/cluster/egress"
+	"github.com/trommel-dev/trommel/cluster/kubelet"
+	"github.com/trommel-dev/trommel/cluster/processnode"
+)
+
+// network is the API servers' way into the cluster, and the kubelets there.
+type network struct {
+	*egress.Network
+	kubelet *kubelet.Kubelet
+	proxies []*egress.Proxy
+
+	processes atomic.Pointer[processnode.Node] // nil until it has started
+}
+
+const (
+	egressConfigFile = "egress.yaml"
+	egressSocket     = "egress.sock"
+)
+
+// newNetwork writes the egress selector's configuration and serves what stands in it. What an API server dials for a
+// Service, a pod or a node comes by the socket for the cluster, a webhook that is given by its URL by the other one.
+func (c *Cluster) newNetwork() (*network, error) {
+	n := &network{}
+	client, err := kubernetes.NewForConfig(c.restConfig(c.infra.Addr(), c.apis[0].admin))
+	if err != nil {
+		return nil, err
+	}
+	n.Network = egress.New(egress.Config{
+		Client: client,
+		Pods: func() []processnode.PodInfo {
+			if p := n.processes.Load(); p != nil {
+				return p.Pods()
+			}
+			return nil
+		},
+		APIServer: serviceIP, DialAPIServer: c.dialAnyAPIServer,
+		DialKubelet: func(ctx context.Context, _ string) (net.Conn, error) { return n.kubelet.Dial(ctx) },
+	})
+	if err := n.serve(c); err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *network) serve(c *Cluster) error {
+	pair, err := c.ca.server()
+	if err != nil {
+		return err
+	}
+	certificate, err := tls.X509KeyPair(pair.cert, pair.key)
+	if err != nil {
+		return err
+	}
+	n.kubelet, err = kubelet.Listen(c.dir.file("kubelet.sock"), kubelet.Config{
+		TLS: certificate, Answers: c.config.Answers, Logger: c.config.Logger,
+		Process: func(namespace, pod, container string) (io.ReadCloser, bool, error) {
+			if p := n.processes.Load(); p != nil {
+				return p.Log(namespace, pod, container)
+			}
+			return nil, false, nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	config := "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n"
+	for _, s := range []struct {
+		name, socket string
+		dial         func(context.Context, string) (net.Conn, error)
+	}{
+		{"cluster", egressSocket, n.Dial},
+		{"controlplane", "egress-url.sock", egress.OrLoopback(n.Dial)},
+	} {
+		socket := c.dir.file(s.socket)
+		p, err := egress.Listen(socket, s.dial, c.config.Logger)
+		if err != nil {
+			return err
+		}
+		n.proxies = append(n.proxies, p)
+		config += fmt.Sprintf("- name: %s\n  connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: %q}}}\n", s.name, socket)
+	}
+	return c.dir.write(egressConfigFile, []byte(config))
+}
+
+func (n *network) close() {
+	for _, p := range n.proxies {
+		p.Close()
+	}
+	if n.kubelet != nil {
+		n.kubelet.Close()
+	}
+}

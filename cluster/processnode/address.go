@@ -1,0 +1,91 @@
+package processnode
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+)
+
+// address is where a pod is on this machine: its own address, and the one that it takes for 127.0.0.1. Where a machine has but one
+// loopback address, both are that.
+type address struct{ ip, loopback netip.Addr }
+
+// hostAddress is the machine's.
+var hostAddress = address{netip.MustParseAddr(hostIP), netip.MustParseAddr(hostIP)}
+
+func (a address) own() bool { return a != hostAddress }
+
+// addresses hands out loopback addresses, out of blocks of 254 that no other process on the machine has.
+type addresses struct {
+	mu     sync.Mutex
+	blocks []*addressBlock
+	used   map[netip.Addr]bool
+	next   int // counts through the blocks, so that an address is not used again at once
+}
+
+const pairsPerBlock = 126
+
+// take reserves an address until it is given back.
+func (a *addresses) take() (address, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for range 2 {
+		for range len(a.blocks) * pairsPerBlock {
+			n := a.next % (len(a.blocks) * pairsPerBlock)
+			a.next = n + 1
+			ip := a.blocks[n/pairsPerBlock].address(2 + 2*(n%pairsPerBlock))
+			if !a.used[ip] {
+				a.used[ip] = true
+				return address{ip, ip.Next()}, nil
+			}
+		}
+		a.next = len(a.blocks) * pairsPerBlock
+		block, err := reserveBlock()
+		if err != nil {
+			return address{}, fmt.Errorf("reserve loopback addresses for pods: %w", err)
+		}
+		if block == nil {
+			return hostAddress, nil
+		}
+		a.blocks = append(a.blocks, block)
+	}
+	return address{}, fmt.Errorf("reserve loopback addresses for pods: none is free")
+}
+
+func (a *addresses) giveBack(pod address) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.used, pod.ip)
+}
+
+func (a *addresses) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, b := range a.blocks {
+		b.release()
+	}
+	a.blocks = nil
+}
+
+// addressBlock is the addresses 127.a.b.0 to 127.a.b.255.
+type addressBlock struct {
+	prefix  [3]byte
+	release func()
+}
+
+func (b *addressBlock) address(n int) netip.Addr {
+	return netip.AddrFrom4([4]byte{b.prefix[0], b.prefix[1], b.prefix[2], byte(n)})
+}
+
+// PodAddress returns the loopback address of a pod that runs on this node, with the ports that it listens on; on a machine with one
+// loopback address it is that. ok is false for a pod that does not run here or is about to end.
+func (n *Node) PodAddress(namespace, name string) (ip netip.Addr, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.pods {
+		if p.namespace == namespace && p.name == name && !p.terminating {
+			return p.address.ip, true
+		}
+	}
+	return netip.Addr{}, false
+}

@@ -1,0 +1,314 @@
+package processnode
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// agent tells processes with hooks in their standard library where the cluster's names and addresses are on this machine. A process
+// connects, asks one line and gets one: "UID resolve NAME" or "UID dial NETWORK HOST:PORT", with the UID of its pod.
+type agent struct {
+	node     *Node
+	listener net.Listener
+}
+
+// agentTimeout bounds an answer.
+const agentTimeout = 10 * time.Second
+
+func (n *Node) agentSocket() string { return filepath.Join(n.config.Dir, "agent.sock") }
+
+func (n *Node) startAgent() error {
+	_ = os.Remove(n.agentSocket())
+	listener, err := net.Listen("unix", n.agentSocket())
+	if err != nil {
+		return fmt.Errorf("listen for pods: %w", err)
+	}
+	n.agent = &agent{node: n, listener: listener}
+	n.tasks.Go(n.agent.serve)
+	return nil
+}
+
+func (a *agent) serve() {
+	stop := context.AfterFunc(a.node.ctx, func() { _ = a.listener.Close() })
+	defer stop()
+	for {
+		conn, err := a.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		a.node.tasks.Go(func() {
+			defer conn.Close()
+			ctx, cancel := context.WithTimeout(a.node.ctx, agentTimeout)
+			defer cancel()
+			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+			line, err := bufio.NewReader(conn).ReadString('\n')
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte(a.answer(ctx, strings.Fields(line)) + "\n"))
+		})
+	}
+}
+
+func (a *agent) answer(ctx context.Context, words []string) string {
+	if len(words) < 3 {
+		return "host"
+	}
+	n := a.node
+	n.mu.Lock()
+	p := n.pods[types.UID(words[0])]
+	n.mu.Unlock()
+	if p == nil {
+		return "host"
+	}
+	switch {
+	case words[1] == "resolve":
+		answer, err := n.resolve(ctx, p, words[2])
+		if err != nil {
+			n.log.Warn("resolve a name for a pod", "namespace", p.namespace, "pod", p.name, "name", words[2], "error", err)
+			return "host"
+		}
+		return answer
+	case words[1] == "dial" && len(words) == 4:
+		to, err := n.route(ctx, p, words[3])
+		var refused *RefusedError
+		switch {
+		case errors.As(err, &refused):
+			n.log.Info("refuse a pod's connection", "namespace", p.namespace, "pod", p.name, "to", words[3], "reason", refused.Reason)
+			return "refuse " + refused.Reason
+		case err != nil:
+			return "refuse " + words[3] + " may be an address of the cluster's, which the process node could not find out: " + err.Error()
+		case to == words[3]:
+			return "direct"
+		}
+		host, port, err := net.SplitHostPort(to)
+		if err != nil {
+			return "direct"
+		}
+		return "to " + host + " " + port
+	}
+	return "host"
+}
+
+// RefusedError says why an address of the cluster leads to no process.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+func refused(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }
+
+const clusterDomain = ".cluster.local"
+
+// resolve answers what a name means inside a pod: addresses, "none" where the cluster says that there is no such name, or "host" and
+// the name that the machine is to be asked for.
+func (n *Node) resolve(ctx context.Context, p *pod, name string) (string, error) {
+	name = strings.ToLower(name)
+	absolute := strings.HasSuffix(name, ".")
+	name = strings.TrimSuffix(name, ".")
+	if !absolute && name == p.hostname() {
+		return p.address.ip.String(), nil
+	}
+	inCluster, ours := strings.CutSuffix(name, clusterDomain)
+	if ours {
+		inCluster, ours = strings.CutSuffix(inCluster, ".svc")
+		if !ours {
+			return "none", nil
+		}
+	} else if inCluster, ours = strings.CutSuffix(name, ".svc"); !ours {
+		inCluster = name
+	}
+	parts := strings.Split(inCluster, ".")
+	if ours {
+		// Nothing else has these names.
+		answer, err := n.lookup(ctx, parts)
+		if answer == "" {
+			answer = "none"
+		}
+		return answer, err
+	}
+	if absolute || len(parts) > 3 {
+		return "host", nil
+	}
+	// The pod's search domains, in their order.
+	for _, candidate := range [][]string{append(slices.Clone(parts), p.namespace), parts} {
+		answer, err := n.lookup(ctx, candidate)
+		if err != nil || answer != "" {
+			return answer, err
+		}
+	}
+	return "host", nil
+}
+
+// lookup finds service, namespace or host, service, namespace. It returns an empty answer where there is no such name.
+func (n *Node) lookup(ctx context.Context, parts []string) (string, error) {
+	host := ""
+	if len(parts) == 3 {
+		host, parts = parts[0], parts[1:]
+	}
+	if len(parts) != 2 || slices.Contains(parts, "") || strings.ContainsAny(strings.Join(parts, ""), "_/*") {
+		return "", nil
+	}
+	service, err := n.client.CoreV1().Services(parts[1]).Get(ctx, parts[0], metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	case service.Spec.Type == corev1.ServiceTypeExternalName:
+		if host != "" {
+			return "", nil
+		}
+		return "host " + service.Spec.ExternalName, nil
+	case service.Spec.ClusterIP != corev1.ClusterIPNone:
+		if host != "" {
+			return "", nil
+		}
+		return service.Spec.ClusterIP, nil
+	}
+	ips, err := n.headless(ctx, service, host)
+	return strings.Join(ips, " "), err
+}
+
+// headless lists the addresses of the pods of a headless Service, or of the one with that host name.
+func (n *Node) headless(ctx context.Context, service *corev1.Service, host string) ([]string, error) {
+	var ips []string
+	if len(service.Spec.Selector) == 0 {
+		slices, err := n.client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx,
+			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range slices.Items {
+			for _, e := range s.Endpoints {
+				if e.Conditions.Ready != nil && !*e.Conditions.Ready || host != "" && (e.Hostname == nil || *e.Hostname != host) {
+					continue
+				}
+				ips = append(ips, e.Addresses...)
+			}
+		}
+		return ips, nil
+	}
+	pods, err := n.client.CoreV1().Pods(service.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: labels.SelectorFromSet(service.Spec.Selector).String()})
+	if err != nil {
+		return nil, err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		switch {
+		case pod.Status.PodIP == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		case !service.Spec.PublishNotReadyAddresses && (pod.DeletionTimestamp != nil || !conditionTrue(pod, corev1.PodReady)):
+		case host != "" && (pod.Spec.Hostname != host || pod.Spec.Subdomain != service.Name):
+		default:
+			ips = append(ips, pod.Status.PodIP)
+		}
+	}
+	slices.Sort(ips)
+	return ips, nil
+}
+
+// route returns where an address leads from a pod: to itself, if it is none of the cluster's. It returns a *RefusedError where
+// nothing of the cluster listens there.
+func (n *Node) route(ctx context.Context, p *pod, to string) (string, error) {
+	at, err := netip.ParseAddrPort(to)
+	if err != nil {
+		return to, nil
+	}
+	ip := at.Addr().Unmap()
+	switch {
+	case n.config.ServiceCIDR.IsValid() && n.config.ServiceCIDR.Contains(ip):
+		return n.routeService(ctx, p, ip, int32(at.Port()))
+	case n.config.PodCIDR.IsValid() && n.config.PodCIDR.Contains(ip):
+		pods, err := n.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("status.podIP", ip.String()).String()})
+		if err != nil {
+			return "", err
+		}
+		for _, pod := range pods.Items {
+			return "", refused("%s is pod %s/%s, which is simulated: nothing listens there", to, pod.Namespace, pod.Name)
+		}
+		return "", refused("%s is an address for pods, and no pod has it", to)
+	}
+	return to, nil
+}
+
+// routeService leads a Service's address to a ready pod on this node.
+func (n *Node) routeService(ctx context.Context, p *pod, ip netip.Addr, port int32) (string, error) {
+	list, err := n.client.CoreV1().Services("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.clusterIP", ip.String()).String()})
+	if err != nil {
+		return "", err
+	}
+	if len(list.Items) == 0 {
+		return "", refused("%s is an address for Services, and no Service has it", ip)
+	}
+	service := &list.Items[0]
+	name := service.Namespace + "/" + service.Name
+	i := slices.IndexFunc(service.Spec.Ports, func(s corev1.ServicePort) bool { return s.Port == port })
+	if i < 0 {
+		var has []string
+		for _, s := range service.Spec.Ports {
+			has = append(has, strconv.Itoa(int(s.Port)))
+		}
+		return "", refused("Service %s has no port %d (it has %s)", name, port, strings.Join(has, ", "))
+	}
+	if service.Namespace == metav1.NamespaceDefault && service.Name == "kubernetes" {
+		return p.apiServer, nil
+	}
+	if len(service.Spec.Selector) == 0 {
+		return "", refused("Service %s selects no pods", name)
+	}
+	target := service.Spec.Ports[i].TargetPort
+	if target == (intstr.IntOrString{}) {
+		target = intstr.FromInt32(port)
+	}
+	selector := labels.SelectorFromSet(service.Spec.Selector)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var candidates []*pod
+	for _, other := range n.pods {
+		if other.namespace == service.Namespace && selector.Matches(labels.Set(other.object.Labels)) && !other.terminating && other.readyLocked() {
+			candidates = append(candidates, other)
+		}
+	}
+	slices.SortFunc(candidates, func(a, b *pod) int { return strings.Compare(a.name, b.name) })
+	for _, candidate := range candidates {
+		for _, c := range candidate.containers {
+			if number, err := c.port(target); err == nil {
+				return net.JoinHostPort(candidate.address.ip.String(), number), nil
+			}
+		}
+	}
+	if len(candidates) > 0 {
+		return "", refused("Service %s leads to port %s, which no container of pod %s/%s names", name, target.String(), candidates[0].namespace, candidates[0].name)
+	}
+	return "", refused("Service %s has no ready pod that runs as a process; the others are simulated, and nothing listens there", name)
+}
+
+// hostname is what the pod calls itself.
+func (p *pod) hostname() string {
+	if p.spec.Hostname != "" {
+		return p.spec.Hostname
+	}
+	if len(p.name) > 63 {
+		return strings.TrimRight(p.name[:63], "-.")
+	}
+	return p.name
+}

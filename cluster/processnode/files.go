@@ -1,0 +1,184 @@
+package processnode
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// files says where a container's paths are on this machine. What it does not name is where the machine has it.
+type files struct {
+	list []mount // longest paths first
+	root string  // folder for what the container sees and the machine does not have: the parents of mounts
+}
+
+// add replaces what was said of the same path.
+func (f *files) add(path, local string) {
+	f.list = slices.DeleteFunc(f.list, func(m mount) bool { return m.path == path })
+	f.list = append(f.list, mount{path, local})
+	slices.SortStableFunc(f.list, func(a, b mount) int { return len(b.path) - len(a.path) })
+}
+
+// local returns where a clean absolute path is, and whether it is elsewhere than its name says.
+func (f *files) local(path string) (string, bool) {
+	for _, m := range f.list {
+		if rest, ok := strings.CutPrefix(path, m.path); ok && (rest == "" || rest[0] == '/') {
+			return m.local + rest, m.local != m.path
+		}
+	}
+	return path, false
+}
+
+// mount adds a path that the pod's spec names, and what leads to it: parents that the machine does not have, and the name that it has
+// where a parent is a symbolic link here, as /var/run often is.
+func (f *files) mount(path, local string) error {
+	parent := filepath.Dir(path)
+	existing := parent
+	for existing != "/" {
+		if _, err := os.Stat(existing); err == nil {
+			break
+		}
+		if _, ok := f.local(existing); ok {
+			break
+		}
+		existing = filepath.Dir(existing)
+	}
+	rest, err := filepath.Rel(existing, path)
+	if err != nil {
+		return err
+	}
+	names := []string{existing}
+	if _, moved := f.local(existing); !moved {
+		if real, err := filepath.EvalSymlinks(existing); err == nil && real != existing {
+			names = append(names, real)
+		}
+	}
+	for _, name := range names {
+		if _, moved := f.local(name); !moved && parent != existing {
+			first, _, _ := strings.Cut(rest, "/")
+			missing := filepath.Join(name, first)
+			f.add(missing, filepath.Join(f.root, missing))
+		}
+		f.add(filepath.Join(name, rest), local)
+	}
+	return nil
+}
+
+// makeMountPoints makes what a listing of a mount's parent shows of it, where that parent is not the machine's own.
+func (f *files) makeMountPoints() error {
+	for _, m := range slices.Backward(f.list) {
+		if m.path == m.local || strings.HasPrefix(m.local, f.root+"/") {
+			continue
+		}
+		point, moved := f.local(filepath.Dir(m.path))
+		if !moved {
+			continue
+		}
+		if err := os.MkdirAll(point, 0o700); err != nil {
+			return err
+		}
+		point = filepath.Join(point, filepath.Base(m.path))
+		if _, err := os.Lstat(point); err == nil {
+			continue
+		}
+		if info, err := os.Stat(m.local); err == nil && !info.IsDir() {
+			if err := os.WriteFile(point, nil, 0o600); err != nil {
+				return err
+			}
+		} else if err := os.Mkdir(point, 0o700); err != nil {
+			return err
+		}
+	}
+	for _, m := range f.list {
+		if strings.HasPrefix(m.local, f.root+"/") {
+			if err := os.MkdirAll(m.local, 0o700); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// moved lists the paths that are elsewhere, longest first.
+func (f *files) moved() []mount {
+	return slices.DeleteFunc(slices.Clone(f.list), func(m mount) bool { return m.path == m.local })
+}
+
+// environment is what the hooks in the standard library read.
+func (f *files) environment() string {
+	var b strings.Builder
+	for _, m := range f.list {
+		if strings.ContainsAny(m.path+m.local, "\t\n") {
+			continue
+		}
+		fmt.Fprintf(&b, "%s\t%s\n", m.path, m.local)
+	}
+	return b.String()
+}
+
+// Environment variables that the hooks in the standard library read, see package instrumentation.
+const (
+	envPodFiles    = "TROMMEL_POD_FILES"
+	envPodHostname = "TROMMEL_POD_HOSTNAME"
+	envPodIP       = "TROMMEL_POD_IP"
+	envPodLoopback = "TROMMEL_POD_LOOPBACK"
+	envPodID       = "TROMMEL_POD_ID"
+	envPodAgent    = "TROMMEL_POD_AGENT"
+)
+
+// podMarker is in executables with these hooks, see instrumentation.StandardMarker. It is put together here, or this program had it too.
+var podMarker = strings.Join([]string{"trommel.dev/pod-environment", "v1"}, "=")
+
+// hooked remembers which executables have hooks in their standard library.
+type hooked struct {
+	mu    sync.Mutex
+	known map[string]bool // by path, size and time of change
+}
+
+func (h *hooked) has(path string) (bool, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false, err
+	}
+	id := fmt.Sprintf("%s %d %d", path, info.Size(), info.ModTime().UnixNano())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if yes, ok := h.known[id]; ok {
+		return yes, nil
+	}
+	yes, err := contains(path, []byte(podMarker))
+	if err == nil {
+		h.known[id] = yes
+	}
+	return yes, err
+}
+
+// contains looks for bytes in a file.
+func contains(path string, want []byte) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	buffer := make([]byte, 1<<20)
+	kept := 0
+	for {
+		n, err := io.ReadFull(f, buffer[kept:])
+		if bytes.Contains(buffer[:kept+n], want) {
+			return true, nil
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		kept = copy(buffer, buffer[kept+n-len(want)+1:kept+n])
+	}
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// TestInitOperators lets init loose on the source of operators that nobody here wrote. It skips where their archives are not beside the
+// repository.
+func TestInitOperators(t *testing.T) {
+	const archives = "../../../shared/operators"
+	for _, tt := range []struct {
+		name, pkg, deployment string
+		manifests             []plan.Manifest
+		sample                string // empty: none of the repository's
+	}{
+		{"jobset", ".", "jobset-system/jobset-controller-manager", []plan.Manifest{{Path: "config/default"}}, ""},
+		{
+			"lws", "./cmd", "lws-system/lws-controller-manager", []plan.Manifest{{Path: "config/default"}},
+			"config/samples/leaderworkerset_v1_leaderworkerset.yaml",
+		},
+		{
+			"mpi-operator", "./cmd/mpi-operator", "mpi-operator/mpi-operator", []plan.Manifest{{Path: "manifests/overlays/standalone"}},
+			"examples/v2beta1/horovod/tensorflow-mnist.yaml",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			archive := filepath.Join(archives, tt.name+".tar.gz")
+			if _, err := os.Stat(archive); err != nil {
+				t.Skip("no archive of its source: ", err)
+			}
+			dir := t.TempDir()
+			if out, err := exec.Command("tar", "-xzf", archive, "-C", dir).CombinedOutput(); err != nil {
+				t.Fatalf("unpack: %v\n%s", err, out)
+			}
+			dir = filepath.Join(dir, tt.name)
+			var out, stderr strings.Builder
+			if err := initialize(streams{out: &out, err: &stderr}, dir, false); err != nil {
+				t.Fatalf("%v\n%s", err, stderr.String())
+			}
+			suite, err := plan.LoadSuite(filepath.Join(dir, plan.SuiteFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := checkObjects(suite); err != nil {
+				t.Error(err)
+			}
+			c := suite.Controllers[0]
+			deployment := c.Deployment.Namespace + "/" + c.Deployment.Name
+			if c.Build.Package != tt.pkg || deployment != tt.deployment || c.Image != "" {
+				t.Errorf("package %s, deployment %s, image %q", c.Build.Package, deployment, c.Image)
+			}
+			if diff := cmp.Diff(tt.manifests, suite.Manifests); diff != "" {
+				t.Errorf("manifests (-want +got):\n%s", diff)
+			}
+			if file := suite.Workloads["create"].Steps[0].Apply.File; file != tt.sample {
+				t.Errorf("sample %q, want %q", file, tt.sample)
+			}
+		})
+	}
+}

@@ -1,0 +1,219 @@
+package coordinator
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// effectOf says what an observation does to the object that it names, or what it shows of it. The second result is
+// false where that is nothing: a call of a subresource that leaves the object as it is, a watch.
+//
+// The table in docs/plan-format.md ("What counts as what") says the same for users; the conformance test in package run
+// holds both against real controllers.
+func effectOf(o *record.Observation) (plan.EventKind, bool) {
+	switch o.Point {
+	case wire.ControllerRead:
+		return readEffect(o)
+	case wire.ControllerWrite:
+		return writeEffect(o)
+	}
+	switch o.Op {
+	case wire.Create:
+		return plan.Created, true
+	case wire.Update:
+		return plan.Updated, true
+	case wire.Delete:
+		return plan.Deleted, true
+	}
+	return "", false
+}
+
+func readEffect(o *record.Observation) (plan.EventKind, bool) {
+	if o.Op == wire.Watch || o.Subresource != "" && o.Subresource != "status" {
+		return "", false // a scale is another object, a log is none
+	}
+	if o.Phase == wire.Before {
+		return plan.Looking, true
+	}
+	return plan.Read, true
+}
+
+func writeEffect(o *record.Observation) (plan.EventKind, bool) {
+	switch o.Op {
+	case wire.Create:
+		switch o.Subresource {
+		case "":
+			return plan.Created, true
+		case "eviction":
+			return plan.Deleted, true
+		case "binding":
+			return plan.Updated, true
+		}
+		return "", false // a token, exec, a proxied request
+	case wire.Delete, wire.DeleteCollection:
+		return plan.Deleted, o.Subresource == ""
+	case wire.Update, wire.Patch, wire.Apply:
+		if o.Subresource == "proxy" {
+			return "", false
+		}
+		created := o.Phase == wire.After && (o.Code == http.StatusCreated || absent(o.OldObject)) ||
+			o.Phase == wire.Before && o.Op == wire.Apply && absent(o.OldObject)
+		if created && o.Subresource == "" {
+			return plan.Created, true
+		}
+		return plan.Updated, true
+	}
+	return "", false
+}
+
+// nothing is the OldObject of a write whose object is known not to be there.
+var nothing = []byte("null")
+
+// absent reports whether a state says that there is no object; an empty one says that nobody knows.
+func absent(state []byte) bool { return bytes.Equal(state, nothing) }
+
+// foundNothing reports whether a read came back without an object since there is none.
+func foundNothing(o *record.Observation) bool {
+	return o.Code == http.StatusNotFound || o.Error == "" && o.Op == wire.Get && len(o.Object) == 0
+}
+
+// needsForesight reports whether the coordinator has to find out what a write does before the machine can judge it.
+func needsForesight(o *wire.Observation) bool {
+	if o.Point != wire.ControllerWrite || o.Phase != wire.Before {
+		return false
+	}
+	kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource})
+	return ok && kind != plan.Created && (o.Name != "" || o.Operation == wire.DeleteCollection)
+}
+
+// needsState reports whether a write has left an object of which the answer does not hold the state: the answer to a
+// change of scale is a Scale, to a binding a Status, and a metadata client asks for metadata alone.
+func needsState(o *wire.Observation) bool {
+	if o.Point != wire.ControllerWrite || o.Phase != wire.After || o.Error != "" || o.Name == "" {
+		return false
+	}
+	kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource, Code: o.Code})
+	if !ok || kind == plan.Deleted {
+		return false
+	}
+	var about struct{ Kind string }
+	return json.Unmarshal(o.Object, &about) != nil ||
+		about.Kind != "" && o.Kind != "" && !strings.EqualFold(about.Kind, o.Kind)
+}
+
+// nameIn is the namespace and name of an object in JSON.
+func nameIn(object []byte) (namespace, name string) {
+	var about struct {
+		Metadata struct{ Namespace, Name string }
+	}
+	if json.Unmarshal(object, &about) != nil {
+		return "", ""
+	}
+	return about.Metadata.Namespace, about.Metadata.Name
+}
+
+// isCollection reports whether an observation is of all objects of a type, perhaps in one namespace, and names none.
+func isCollection(o *record.Observation) bool {
+	return o.Name == "" && (o.Op == wire.List || o.Op == wire.DeleteCollection)
+}
+
+// judgeObject decides whether an observation of an object, or of a collection of them, satisfies a watch. Where it does
+// not, the miss says what was missing; a miss of the lowest rank is not worth telling.
+func (w *watch) judgeObject(o *record.Observation) (bool, miss) {
+	key := w.definition.Condition.ResourceKey
+	if isCollection(o) {
+		if !scopeCovers(&key, o) {
+			return false, w.elsewhere(o)
+		}
+	} else if !key.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, o.Name) {
+		return false, w.elsewhere(o)
+	}
+	far := func(text string) (bool, miss) {
+		return false, miss{rank: missObject, distance: farAway, text: describe(o) + text}
+	}
+	kind, ok := effectOf(o)
+	if !ok {
+		return far(" neither changes nor shows the object")
+	}
+	if o.Phase == wire.After && o.Error != "" && (kind != plan.Read || !foundNothing(o)) {
+		return far(" failed: " + o.Error)
+	}
+	if !isCollection(o) || kind == plan.Looking {
+		return w.judgeState(o, kind, o.OldObject, o.Object)
+	}
+	nearest := miss{}
+	found := false
+	for _, object := range o.Objects {
+		if namespace, name := nameIn(object); !key.Matches(o.Kind, o.Group, o.GroupKnown, namespace, name) {
+			continue
+		}
+		found = true
+		ok, miss := w.judgeState(o, kind, nil, object)
+		if ok {
+			return true, miss
+		}
+		if nearest.text == "" || miss.nearer(nearest) {
+			nearest = miss
+		}
+	}
+	switch {
+	case found:
+		return false, nearest
+	case kind == plan.Deleted:
+		return far(" deletes no such object")
+	case o.Partial:
+		return far(" is a part of the list: the object may be in another")
+	}
+	return w.judgeState(o, kind, nil, nil)
+}
+
+func (w *watch) judgeState(o *record.Observation, kind plan.EventKind, old, object []byte) (bool, miss) {
+	ok, why, err := w.matcher.Match(kind, old, object)
+	switch {
+	case err != nil:
+		return false, miss{rank: missObject, distance: farAway, text: describe(o) + ": " + err.Error()}
+	case !ok:
+		return false, miss{rank: missObject, distance: why.Distance, text: describe(o) + ": " + why.Text}
+	}
+	return true, miss{}
+}
+
+// elsewhere is the miss of an observation of another object.
+func (w *watch) elsewhere(o *record.Observation) miss {
+	if o.Kind != w.definition.Condition.ResourceKey.Type {
+		return miss{}
+	}
+	return miss{rank: missType, text: describe(o) + " is another object"}
+}
+
+// Ranks of misses: how near an observation came.
+const (
+	missNone   = iota
+	missType   // another object of the type, or another reconciler
+	missObject // the object, not in that state; the distance tells how far
+	missCount  // it matched, but not often enough yet
+)
+
+// farAway is the distance of a miss that no state can mend.
+const farAway = 1 << 20
+
+// miss is how near an observation came to a definition of the awaited trigger.
+type miss struct {
+	rank, distance int
+	text           string
+	count          int // how many there were of this rank
+}
+
+// nearer reports whether m is at least as near as the other one.
+func (m miss) nearer(than miss) bool {
+	if m.rank != than.rank {
+		return m.rank > than.rank
+	}
+	return m.distance <= than.distance
+}

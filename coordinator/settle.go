@@ -1,0 +1,152 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/coordinator/monitor"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// settling is what the coordinator keeps of the controllers while it waits for them to come to rest.
+type settling struct {
+	on     bool
+	active map[string]time.Time // by controller: when it last did something
+	leads  map[uint64]bool      // sessions that have written a lease
+}
+
+// settleRules is what a controller reports while it settles: what it takes in, reconciles and writes. Reads are left
+// out, as some controllers poll.
+var settleRules = []wire.Rule{
+	{Point: wire.ControllerRecv, Phase: wire.After, AnyGroup: true},
+	{Point: wire.Reconcile, Phase: wire.Before, AnyGroup: true},
+	{Point: wire.Reconcile, Phase: wire.After, AnyGroup: true},
+	{Point: wire.ControllerWrite, Phase: wire.After, AnyGroup: true},
+}
+
+// Settle returns when every controller with hooks has come to rest: it is connected, unless the plan has killed it; it
+// has written its lease, if it has written one before; and it has taken in, reconciled and written nothing for the time
+// of quiet. Restless says who has not when ctx ends before; it is empty otherwise. Leader election does not count as
+// doing something.
+//
+// A plan is judged after that: a controller that was restarted a moment ago has done nothing yet, neither right nor
+// wrong.
+func (c *Coordinator) Settle(ctx context.Context, quiet time.Duration) (restless string, err error) {
+	err = c.do(context.WithoutCancel(ctx), func(run context.Context) {
+		if !c.settling.on {
+			c.stir()
+			c.settling.on = true
+		}
+		c.push(run)
+	})
+	if err != nil {
+		return "", err
+	}
+	for {
+		var next time.Duration
+		err := c.do(context.WithoutCancel(ctx), func(context.Context) { restless, next = c.restless(time.Now(), quiet) })
+		if err != nil || restless == "" {
+			return "", err
+		}
+		changed, err := c.Changed(context.WithoutCancel(ctx))
+		if err != nil {
+			return "", err
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return restless, nil
+		}
+		timer.Stop()
+	}
+}
+
+// stir takes every controller for busy now: nobody has looked yet, or what held one of them, or an API server, is let go.
+func (c *Coordinator) stir() {
+	now := time.Now()
+	for _, controller := range c.config.Controllers {
+		c.settling.active[controller.Name] = now
+	}
+}
+
+// restless says which controllers have not come to rest, and when it is worth to look again.
+func (c *Coordinator) restless(now time.Time, quiet time.Duration) (who string, next time.Duration) {
+	var all []string
+	next = quiet
+	for _, controller := range c.config.Controllers {
+		name := controller.Name
+		if !controller.Hooks || c.machine.Down(name) {
+			continue
+		}
+		switch rest := now.Sub(c.settling.active[name]); {
+		case c.connected[name] == 0:
+			all = append(all, name+" is not connected")
+			next = min(next, quiet/10)
+		case len(c.leases[name]) > 0 && !c.leadsAgain(name):
+			next = min(next, quiet/10)
+			leases := strings.Join(slices.Sorted(maps.Keys(c.leases[name])), ", ")
+			all = append(all, fmt.Sprintf("%s has not got its lease (%s) again", name, leases))
+		case rest < quiet:
+			all = append(all, fmt.Sprintf("%s was busy until %s ago", name, rest.Round(time.Millisecond)))
+			next = min(next, quiet-rest)
+		}
+	}
+	return strings.Join(all, "; "), next
+}
+
+// leadsAgain reports whether one of the controller's live sessions has written a lease.
+func (c *Coordinator) leadsAgain(name string) bool {
+	return slices.ContainsFunc(c.config.Monitor.Sessions(), func(s *monitor.Session) bool {
+		return s.Identity == name && c.settling.leads[s.ID]
+	})
+}
+
+// note takes down that a controller does something.
+func (s *settling) note(identity string, o *wire.Observation, session uint64) {
+	if isLease(o) {
+		s.leads[session] = true
+	}
+	call := record.Observation{Point: o.Point, ReconcileID: o.ReconcileID, Group: o.Group, Resource: o.Resource, Kind: o.Kind}
+	if s.on && !isElection(&call) {
+		s.active[identity] = time.Now()
+	}
+}
+
+// Holding reports whether anything is held or paused.
+func (m *Machine) Holding() bool { return len(m.held)+len(m.pauses) > 0 }
+
+// AllDown lists the controllers and API servers that the plan has killed and not started again.
+func (m *Machine) AllDown() []string {
+	var all []string
+	for i := range m.plan.Actions {
+		if target := m.plan.Actions[i].Target; target != "" && !slices.Contains(all, target) && m.Down(target) {
+			all = append(all, target)
+		}
+	}
+	return all
+}
+
+// Down reports whether the plan has killed the controller, or the API server, and not started it again.
+func (m *Machine) Down(identity string) bool {
+	down := false
+	for i := range m.plan.Actions {
+		if a := &m.plan.Actions[i]; m.finished[i] && a.Target == identity && !m.ended {
+			switch a.Type {
+			case plan.KillController, plan.KillAPIServer:
+				down = true
+			case plan.StartController, plan.RestartController, plan.ReconnectController, plan.StartAPIServer:
+				down = false
+			}
+		}
+	}
+	return down
+}

@@ -1,0 +1,134 @@
+package coordinator
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+func write(kind, name string) wire.Observation {
+	o := wire.Observation{Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: kind, GroupKnown: true, Namespace: "default", Name: name}
+	if kind == "lease" {
+		o.Group, o.Resource = "coordination.k8s.io", "leases"
+	}
+	return o
+}
+
+func TestSettleWaitsUntilTheControllerDoesNothing(t *testing.T) {
+	r := newRig(t, &plan.Plan{}, time.Minute)
+	r.process = r.connect(t, "db")
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const quiet = 200 * time.Millisecond
+	settled := make(chan time.Time, 1)
+	go func() {
+		restless, err := r.Settle(t.Context(), quiet)
+		if err != nil || restless != "" {
+			t.Errorf("%q, %v", restless, err)
+		}
+		settled <- time.Now()
+	}()
+	var last time.Time
+	for range 5 {
+		r.observe(t, write("pod", "a"))
+		last = time.Now()
+		// The next one comes within the time of quiet.
+		time.Sleep(quiet / 4)
+	}
+	if at := <-settled; at.Sub(last) < quiet/2 {
+		t.Errorf("settled %s after the last write", at.Sub(last))
+	}
+}
+
+func TestSettleSaysWhoIsRestless(t *testing.T) {
+	const quiet = 50 * time.Millisecond
+	bounded := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 6*quiet)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	r := newRig(t, &plan.Plan{}, time.Minute)
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if restless, err := r.Settle(bounded(), quiet); err != nil || restless != "db is not connected" {
+		t.Errorf("not connected: %q, %v", restless, err)
+	}
+	r.process = r.connect(t, "db")
+	r.observe(t, write("lease", "db"))
+	if restless, err := r.Settle(bounded(), quiet); err != nil || restless != "" {
+		t.Errorf("it leads: %q, %v", restless, err)
+	}
+	r.process.Close()
+	r.process = r.connect(t, "db")
+	restless, err := r.Settle(bounded(), quiet)
+	if err != nil || restless != "db has not got its lease (default/db) again" {
+		t.Errorf("it does not lead: %q, %v", restless, err)
+	}
+	// Renewing a lease is no work.
+	ctx := bounded()
+	go func() {
+		for ctx.Err() == nil {
+			<-r.process.Observe(write("lease", "db")).Done
+		}
+	}()
+	if restless, err := r.Settle(t.Context(), quiet); err != nil || restless != "" {
+		t.Errorf("it renews: %q, %v", restless, err)
+	}
+	ctx = bounded()
+	busy := make(chan struct{})
+	go func() {
+		defer close(busy)
+		for ctx.Err() == nil {
+			<-r.process.Observe(write("pod", "a")).Done
+		}
+	}()
+	if restless, err := r.Settle(ctx, quiet); err != nil || !strings.HasPrefix(restless, "db was busy until ") {
+		t.Errorf("it never rests: %q, %v", restless, err)
+	}
+	<-busy
+}
+
+func TestSettleDoesNotWaitForWhatThePlanHasKilled(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.KillController, Target: "db", Trigger: trigger(t, "now", "now@none")}}}
+	r := newRig(t, p, time.Minute)
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if restless, err := r.Settle(t.Context(), time.Millisecond); err != nil || restless != "" {
+		t.Errorf("%q, %v", restless, err)
+	}
+}
+
+// What the end of the plan lets go has its consequences only then: the time of quiet begins anew.
+func TestSettleBeginsAnewWhenTheEndLetsSomethingGo(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")}}}
+	r := newRig(t, p, time.Minute)
+	r.process = r.connect(t, "db")
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const quiet = 200 * time.Millisecond
+	settle := func() time.Duration {
+		began := time.Now()
+		if restless, err := r.Settle(t.Context(), quiet); err != nil || restless != "" {
+			t.Fatalf("%q, %v", restless, err)
+		}
+		return time.Since(began)
+	}
+	settle()
+	if took := settle(); took >= quiet {
+		t.Errorf("settled already, and it took %s again", took)
+	}
+	if err := r.End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := settle(); took < quiet*9/10 {
+		t.Errorf("settled %s after everything was let go", took)
+	}
+}

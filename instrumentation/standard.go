@@ -1,0 +1,327 @@
+package instrumentation
+
+import (
+	"encoding/json"
+	"fmt"
+	gobuild "go/build"
+	goversion "go/version"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+)
+
+// moduleStandard stands for Go's standard library where a point or a patched place names its module. Its version is Go's.
+const moduleStandard = "std"
+
+// StandardMarker is in an executable whose standard library is patched: such a process finds its pod's files, address and
+// names by what its environment says of them.
+const StandardMarker = "trommel.dev/pod-environment=v1"
+
+// oldestGo is the first version of Go that the points in the standard library are known to fit.
+const oldestGo = "go1.21"
+
+// standardPoint is a place in the standard library. Instead of what its insertion says, arguments of all calls of a function in its file
+// may get a call around them.
+type standardPoint struct {
+	point
+	system    func(goos, goarch string) bool // nil: all
+	call      string
+	arguments []int
+}
+
+func (p *standardPoint) name() string {
+	if p.call != "" {
+		return "call of " + p.call
+	}
+	return p.point.name()
+}
+
+type standardHelper struct {
+	dir, template, name string
+	system              func(goos, goarch string) bool
+}
+
+// inotify tells where a watch of fsnotify's is led to the pod's file.
+func inotify(goos, goarch string) bool {
+	return goos == "linux" && slices.Contains([]string{"amd64", "arm64", "ppc64le", "riscv64", "loong64"}, goarch)
+}
+
+// podPath leads the paths that are arguments of system calls to the pod's files. The file is a folder where it depends on Go's version
+// which of its files makes the call.
+func podPath(file, call string, arguments ...int) standardPoint {
+	return standardPoint{
+		point: point{module: moduleStandard, file: file, insert: insertion{wrap: "syscall.TrommelPath"}}, call: call, arguments: arguments,
+	}
+}
+
+// standardPoints are described as those of modules are. Only the hooks in them know of a pod: none observes.
+var standardPoints = []standardPoint{
+	podPath("os/", "syscall.Open", 0),
+	podPath("os/", "syscall.Stat", 0),
+	podPath("os/", "syscall.Lstat", 0),
+	podPath("os/", "syscall.Mkdir", 0),
+	podPath("os/", "syscall.Chdir", 0),
+	podPath("os/", "syscall.Rename", 0, 1),
+	podPath("os/", "syscall.Unlink", 0),
+	podPath("os/", "syscall.Rmdir", 0),
+	podPath("os/", "syscall.Link", 0, 1),
+	podPath("os/", "syscall.Symlink", 0, 1),
+	podPath("os/", "syscall.Readlink", 0),
+	podPath("os/", "syscall.Chmod", 0),
+	podPath("os/", "syscall.Chown", 0),
+	podPath("os/", "syscall.Lchown", 0),
+	podPath("os/", "syscall.Truncate", 0),
+	podPath("os/", "syscall.UtimesNano", 0),
+	podPath("os/", "syscall.StartProcess", 0),
+	podPath("os/exec/", "unix.Eaccess", 0),
+	{point: point{
+		module: moduleStandard, file: "os/exec_posix.go", function: "startProcess",
+		insert: insertion{do: "attr.Dir", replaces: "syscall.TrommelPath(attr.Dir)"},
+	}},
+	// It goes down from the parent, which may be none of the pod's where the path is.
+	{point: point{
+		module: moduleStandard, file: "os/removeall_at.go", function: "removeAll",
+		insert: insertion{enter: "{{.Param 0}} = syscall.TrommelPath({{.Param 0}})"},
+	}},
+	{point: point{
+		module: moduleStandard, file: "os/sys_linux.go", function: "hostname",
+		insert: insertion{enter: `if host := syscall.TrommelHostname(); host != "" { return host, nil }`},
+	}, system: func(goos, _ string) bool { return goos == "linux" }},
+	{point: point{
+		module: moduleStandard, file: "syscall/syscall_linux.go", function: "Syscall",
+		insert: insertion{enter: "if {{.Param 0}} == SYS_INOTIFY_ADD_WATCH && trommelFiles != nil { return trommelWatch({{.Param 1}}, {{.Param 2}}, {{.Param 3}}) }"},
+	}, system: inotify},
+	{point: point{
+		module: moduleStandard, file: "net/ipsock_posix.go", function: "internetSocket",
+		insert: insertion{enter: "if trommelOutside({{.Param 0}}) { return trommelSocket({{.Param 0}}, {{.Param 1}}, {{.Param 2}}, {{.Param 3}}, {{.Param 6}}, " +
+			"func(trommelCtx context.Context, trommelNet string, trommelLocal, trommelRemote sockaddr) (*netFD, error) { " +
+			"return internetSocket(trommelCtx, trommelNet, trommelLocal, trommelRemote, {{.Param 4}}, {{.Param 5}}, {{.Param 6}}, {{.Param 7}}) }) }"},
+	}},
+	{point: point{
+		module: moduleStandard, file: "net/lookup.go", receiver: "*Resolver", function: "lookupIPAddr",
+		insert: insertion{enter: "if trommelOutside({{.Param 0}}) { ips, name, err := trommelLookup({{.Param 0}}, {{.Param 1}}, {{.Param 2}}); " +
+			"if err != nil || ips != nil { return ips, err }; {{.Param 2}} = name }"},
+	}},
+	{point: point{
+		module: moduleStandard, file: "net/lookup.go", receiver: "*Resolver", function: "LookupHost",
+		insert: insertion{enter: `if trommelOutside({{.Param 0}}) { ips, name, err := trommelLookup({{.Param 0}}, "ip", {{.Param 1}}); if err != nil { return nil, err }; ` +
+			"if ips != nil { for _, ip := range ips { {{.Result}} = append({{.Result}}, ip.String()) }; return {{.Result}}, nil }; {{.Param 1}} = name }"},
+	}},
+}
+
+var standardHelpers = []standardHelper{
+	{dir: "syscall", template: "standard_syscall.go.tmpl", name: "zz_trommel_syscall.go"},
+	{dir: "syscall", template: "standard_inotify.go.tmpl", name: "zz_trommel_inotify.go", system: inotify},
+	{dir: "net", template: "standard_net.go.tmpl", name: "zz_trommel_net.go"},
+}
+
+// goRoot is a Go installation and what it builds for.
+type goRoot struct {
+	dir          string // GOROOT
+	version      string // go1.26.8
+	goos, goarch string
+	cgo          bool
+}
+
+// known tells whether the points fit this version. One that is no release is taken for the newest.
+func (g *goRoot) known() bool {
+	return !goversion.IsValid(g.version) || goversion.Compare(g.version, oldestGo) >= 0
+}
+
+// goRootCopy returns a copy of a Go installation: links to all of it but the source of the standard library.
+func (c *cache) goRootCopy(g *goRoot) (string, error) {
+	return c.make("goroot/"+g.version+"-"+digest(g.dir), func(dir string) error {
+		entries, err := os.ReadDir(g.dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.Name() == "src" {
+				continue
+			}
+			if err := os.Symlink(filepath.Join(g.dir, e.Name()), filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+		return copyModule(filepath.Join(g.dir, "src"), filepath.Join(dir, "src"))
+	})
+}
+
+// context tells which files belong to a build.
+func (g *goRoot) context() *gobuild.Context {
+	c := gobuild.Default
+	c.GOROOT, c.GOOS, c.GOARCH, c.CgoEnabled, c.BuildTags = g.dir, g.goos, g.goarch, g.cgo, nil
+	return &c
+}
+
+// files lists the files of a package of the standard library that are compiled, by their paths below src.
+func (g *goRoot) files(pkg string) ([]string, error) {
+	dir := filepath.Join(g.dir, "src", filepath.FromSlash(pkg))
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	context := g.context()
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
+			continue
+		}
+		if ok, err := context.MatchFile(dir, e.Name()); err != nil {
+			return nil, err
+		} else if ok {
+			names = append(names, path.Join(pkg, e.Name()))
+		}
+	}
+	return names, nil
+}
+
+// standard makes the files that stand for those of the standard library, in the cache under names that stay the same as long as what is
+// in them does. It returns them by the files that they stand for.
+func (c *cache) standard(g *goRoot) (map[string]string, []PatchedPoint, error) {
+	key := []string{g.dir, g.version, g.goos, g.goarch, fmt.Sprint(g.cgo)}
+	packages := map[string]bool{}
+	for _, p := range standardPoints {
+		key = append(key, fmt.Sprintf("%#v %s %v", p.point, p.call, p.arguments))
+		packages[path.Dir(p.file)] = true
+	}
+	for _, h := range standardHelpers {
+		text, err := templates.ReadFile("points/" + h.template)
+		if err != nil {
+			return nil, nil, err
+		}
+		key = append(key, h.dir, h.name, string(text))
+	}
+	for _, p := range sortedKeys(packages) {
+		names, err := g.files(p)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read the standard library: %w", err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(g.source(name))
+			if err != nil {
+				return nil, nil, err
+			}
+			key = append(key, name, string(text))
+		}
+	}
+	dir, err := c.make("std/"+g.version+"-"+digest(key...), g.patch)
+	if err != nil {
+		return nil, nil, err
+	}
+	var made struct {
+		Files  []string
+		Points []PatchedPoint
+	}
+	data, err := os.ReadFile(filepath.Join(dir, foundFile))
+	if err == nil {
+		err = json.Unmarshal(data, &made)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	overlay := map[string]string{}
+	for _, name := range made.Files {
+		overlay[g.source(name)] = filepath.Join(dir, filepath.FromSlash(name))
+	}
+	return overlay, made.Points, nil
+}
+
+func (g *goRoot) source(name string) string {
+	return filepath.Join(g.dir, "src", filepath.FromSlash(name))
+}
+
+// patch writes patched copies of files below dir.
+func (g *goRoot) patch(dir string) error {
+	sources := map[string]*source{}
+	var found []PatchedPoint
+	for _, p := range standardPoints {
+		if p.system != nil && !p.system(g.goos, g.goarch) {
+			continue
+		}
+		points, err := g.apply(sources, &p)
+		if err != nil {
+			return err
+		}
+		found = append(found, points...)
+	}
+	var names []string
+	write := func(name string, text []byte) error {
+		names = append(names, name)
+		to := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(to, text, 0o644)
+	}
+	for name, s := range sources {
+		if len(s.edits) == 0 {
+			continue
+		}
+		if err := write(name, s.patched()); err != nil {
+			return err
+		}
+	}
+	for _, h := range standardHelpers {
+		if h.system != nil && !h.system(g.goos, g.goarch) {
+			continue
+		}
+		text, err := templates.ReadFile("points/" + h.template)
+		if err != nil {
+			return err
+		}
+		if err := write(path.Join(h.dir, h.name), append([]byte("// Code generated by trommel. DO NOT EDIT.\n\n"), text...)); err != nil {
+			return err
+		}
+	}
+	sort.Strings(names)
+	data, err := json.Marshal(map[string]any{"Files": names, "Points": found})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, foundFile), data, 0o644)
+}
+
+// apply makes the edits of a point, in each file of its folder that has a place for them where it names a folder.
+func (g *goRoot) apply(sources map[string]*source, p *standardPoint) ([]PatchedPoint, error) {
+	names := []string{p.file}
+	if folder, ok := strings.CutSuffix(p.file, "/"); ok {
+		var err error
+		if names, err = g.files(folder); err != nil {
+			return nil, err
+		}
+	}
+	var found []PatchedPoint
+	reason := "no such file"
+	for _, name := range names {
+		s, err := sourceOf(sources, filepath.Join(g.dir, "src"), name)
+		if os.IsNotExist(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var line int
+		if p.call != "" {
+			line, err = s.wrapArguments(p.call, p.insert.wrap, p.arguments)
+		} else {
+			line, err = s.apply(&p.point)
+		}
+		if err != nil {
+			reason = err.Error()
+			continue
+		}
+		found = append(found, PatchedPoint{Path: s.path, CompiledPoint: wire.CompiledPoint{
+			Module: moduleStandard, Version: g.version, File: name, Line: line, Receiver: p.receiver, Function: p.name(),
+		}})
+	}
+	if len(found) == 0 {
+		return nil, &NotFoundError{Module: moduleStandard, Version: g.version, File: p.file, Function: p.name(), Reason: reason, Dir: g.dir}
+	}
+	return found, nil
+}

@@ -1,0 +1,148 @@
+package instrumentation
+
+import (
+	"errors"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// testGoRoot is the Go that runs the tests, building for a system.
+func testGoRoot(t *testing.T, goos, goarch string) *goRoot {
+	t.Helper()
+	s, err := (&goCommand{dir: t.TempDir()}).settings(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := s.goRoot()
+	g.goos, g.goarch = goos, goarch
+	return g
+}
+
+// TestStandard finds all points, changes nothing but lines that have one, and gives the same files the same names.
+func TestStandard(t *testing.T) {
+	for _, tt := range []struct{ goos, goarch string }{{"linux", "amd64"}, {"linux", "arm64"}, {"linux", "s390x"}, {"darwin", "arm64"}} {
+		t.Run(tt.goos+"/"+tt.goarch, func(t *testing.T) {
+			t.Parallel()
+			g := testGoRoot(t, tt.goos, tt.goarch)
+			c, err := openCache(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			overlay, points, err := c.standard(g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, _, err := c.standard(g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := map[string]bool{}
+			for _, p := range points {
+				seen[p.File] = true
+				if p.Module != moduleStandard || p.Version != g.version || p.Line == 0 || p.Point != "" {
+					t.Errorf("point %+v", p)
+				}
+			}
+			helpers := 0
+			for original, patched := range overlay {
+				if again[original] != patched {
+					t.Errorf("%s is %s the first time and %s the second", original, patched, again[original])
+				}
+				name, err := filepath.Rel(filepath.Join(g.dir, "src"), original)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.HasPrefix(filepath.Base(name), "zz_trommel_") {
+					helpers++
+					if _, err := parser.ParseFile(token.NewFileSet(), patched, nil, 0); err != nil {
+						t.Error(err)
+					}
+					continue
+				}
+				if !seen[filepath.ToSlash(name)] {
+					t.Errorf("%s is replaced and has no point", name)
+				}
+				var changed strings.Builder
+				diffLines(t, &changed, original, patched)
+				lines := regexp.MustCompile(`(?m)^\d+\+.*$`).FindAllString(changed.String(), -1)
+				if len(lines) == 0 {
+					t.Errorf("%s is as it was", name)
+				}
+				for _, line := range lines {
+					if !strings.Contains(line, "rommel") {
+						t.Errorf("%s: %s", name, line)
+					}
+				}
+			}
+			want := 2
+			if inotify(tt.goos, tt.goarch) {
+				want = 3
+			}
+			if helpers != want {
+				t.Errorf("%d helpers, want %d", helpers, want)
+			}
+		})
+	}
+}
+
+// A Go that this version of Trommel does not know yet is refused by name, at the first place that is not as it was.
+func TestStandardPointThatIsNotThere(t *testing.T) {
+	real := testGoRoot(t, "linux", "amd64")
+	for _, tt := range []struct{ name, file, from, to, want string }{
+		{"function", "net/ipsock_posix.go", "func internetSocket(", "func renamedSocket(", "internetSocket in net/ipsock_posix.go: no such function"},
+		{"nothing is missing", "", "", "", ""},
+		{"calls", "os/file_unix.go", "syscall.Readlink(", "syscall.ReadLink(", "call of syscall.Readlink in os/: nothing calls it"},
+		{"file", "net/lookup.go", "", "", "(*Resolver).lookupIPAddr in net/lookup.go: no such file"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := *real
+			g.dir, g.version = t.TempDir(), "go1.99.1"
+			for _, p := range []string{"os", "os/exec", "net", "syscall"} {
+				names, err := real.files(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, name := range names {
+					text, err := os.ReadFile(real.source(name))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if name == tt.file {
+						if tt.from == "" && tt.want != "" {
+							continue
+						}
+						text = []byte(strings.ReplaceAll(string(text), tt.from, tt.to))
+					}
+					if err := os.MkdirAll(filepath.Dir(g.source(name)), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(g.source(name), text, 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			c, err := openCache(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = c.standard(&g)
+			if tt.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			want := "go1.99.1: " + tt.want + "; this version of trommel does not know how to give a process of it its pod's files and address: build with a released Go, " +
+				"go1.21 or later (GOTOOLCHAIN), or with a newer trommel (looked at: " + g.dir + ")"
+			var notFound *NotFoundError
+			if !errors.As(err, &notFound) || err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+		})
+	}
+}

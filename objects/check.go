@@ -1,0 +1,235 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/semver"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+	"k8s.io/kube-openapi/pkg/validation/validate"
+)
+
+// Checker checks objects as an API server would, without one: those of Kubernetes' own types for fields that there are
+// not, custom ones against the schemas of their definitions. What takes a running server (webhooks, CEL rules, what
+// other fields allow) it leaves alone. It is safe for concurrent use.
+type Checker struct {
+	defined []Type
+	schemas map[schema.GroupVersionKind]*structuralschema.Structural // nil where anything goes
+	newer   bool                                                     // the cluster may know fields that we do not
+}
+
+// goVersion is the Kubernetes minor version of the types that are compiled in.
+const goVersion = "v1.36"
+
+// elsewhere are groups whose objects are taken care of although the manifests do not define them, or that every API
+// server serves and client-go does not know.
+var elsewhere = []string{"apiregistration.k8s.io", "cert-manager.io", "acme.cert-manager.io"}
+
+// NewChecker knows the types of that Kubernetes version and those that the definitions among the objects define. It
+// returns the mistakes in definitions with a checker of the others.
+func NewChecker(list []*unstructured.Unstructured, kubernetes string) (*Checker, error) {
+	c := &Checker{
+		defined: slices.DeleteFunc(Defined(list), func(t Type) bool { return t.unserved }),
+		schemas: map[schema.GroupVersionKind]*structuralschema.Structural{},
+		newer:   semver.Compare("v"+strings.TrimPrefix(kubernetes, "v"), goVersion+".999") > 0,
+	}
+	var errs []error
+	for _, u := range list {
+		if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {
+			continue
+		}
+		if err := c.define(u); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", describe(u), err))
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+// define takes a definition's schemas over.
+func (c *Checker) define(u *unstructured.Unstructured) error {
+	d := &apiextensions.CustomResourceDefinition{}
+	converter := runtime.DefaultUnstructuredConverter
+	var err error
+	switch u.GroupVersionKind().Version {
+	case "v1":
+		in := &apiextensionsv1.CustomResourceDefinition{}
+		if err = converter.FromUnstructured(u.Object, in); err == nil {
+			err = apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in, d, nil)
+		}
+	case "v1beta1":
+		in := &apiextensionsv1beta1.CustomResourceDefinition{}
+		if err = converter.FromUnstructured(u.Object, in); err == nil {
+			err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in, d, nil)
+		}
+	default:
+		return fmt.Errorf("there is no version %s of definitions", u.GroupVersionKind().Version)
+	}
+	if err != nil {
+		return err
+	}
+	if want := d.Spec.Names.Plural + "." + d.Spec.Group; d.Name != want {
+		return fmt.Errorf("its name has to be %q (spec.names.plural.spec.group)", want)
+	}
+	for _, v := range d.Spec.Versions {
+		if !v.Served {
+			continue
+		}
+		kind := schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind}
+		c.schemas[kind] = nil
+		validation, err := apiextensions.GetSchemaForVersion(d, v.Name)
+		if err != nil {
+			return err
+		}
+		if validation == nil || validation.OpenAPIV3Schema == nil {
+			continue
+		}
+		structural, err := structuralschema.NewStructural(validation.OpenAPIV3Schema)
+		if err != nil {
+			return fmt.Errorf("version %s: %w", v.Name, err)
+		}
+		c.schemas[kind] = structural
+	}
+	return nil
+}
+
+// describe names an object for messages.
+func describe(u *unstructured.Unstructured) string {
+	name := u.GetName()
+	if name == "" {
+		name = u.GetGenerateName() + "*"
+	}
+	if ns := u.GetNamespace(); ns != "" {
+		name = ns + "/" + name
+	}
+	return u.GetKind() + " " + name
+}
+
+// Check returns everything that is wrong with the object. The error about a type that neither Kubernetes has nor a
+// definition defines is a [NotServedError].
+func (c *Checker) Check(u *unstructured.Unstructured) error {
+	var errs []error
+	for _, err := range c.check(u) {
+		errs = append(errs, fmt.Errorf("%s: %w", describe(u), err))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Checker) check(u *unstructured.Unstructured) []error {
+	kind := u.GroupVersionKind()
+	if slices.Contains(elsewhere, kind.Group) {
+		return nil
+	}
+	if structural, ok := c.schemas[kind]; ok {
+		return checkCustom(u, structural)
+	}
+	if scheme.Scheme.Recognizes(kind) {
+		return c.checkOwn(u)
+	}
+	_, err := resolveKind(c.types(), kind)
+	return []error{err}
+}
+
+// types are all that the checker knows of.
+func (c *Checker) types() []Type {
+	all := slices.Clone(c.defined)
+	for kind := range scheme.Scheme.AllKnownTypes() {
+		if kind.Version != runtime.APIVersionInternal && !strings.HasSuffix(kind.Kind, "List") && !strings.HasSuffix(kind.Kind, "Options") {
+			all = append(all, Type{Kind: kind, Resource: kind.GroupVersion().WithResource(""), Singular: strings.ToLower(kind.Kind)})
+		}
+	}
+	// In the order of their names: messages are made of these.
+	slices.SortStableFunc(all[len(c.defined):], func(a, b Type) int { return strings.Compare(a.Kind.String(), b.Kind.String()) })
+	return all
+}
+
+// checkOwn finds fields of an object of a type of Kubernetes' own that the type does not have, or whose values it does
+// not take.
+func (c *Checker) checkOwn(u *unstructured.Unstructured) []error {
+	typed, err := scheme.Scheme.New(u.GroupVersionKind())
+	if err != nil {
+		return []error{err}
+	}
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.DeepCopy().Object, typed, true)
+	strict, ok := runtime.AsStrictDecodingError(err)
+	switch {
+	case err == nil || ok && c.newer:
+		return nil
+	case ok:
+		return strict.Errors()
+	}
+	return []error{err}
+}
+
+// checkCustom fills defaults in, as an API server does, and then compares with the schema.
+func checkCustom(u *unstructured.Unstructured, structural *structuralschema.Structural) []error {
+	if structural == nil {
+		return nil
+	}
+	u = u.DeepCopy()
+	fillDefaults(u.Object, structural)
+	var errs []error
+	unknown := pruning.PruneWithOptions(u.DeepCopy().Object, structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	for _, path := range unknown {
+		errs = append(errs, fmt.Errorf("unknown field %q", path))
+	}
+	content := map[string]any{}
+	for k, v := range u.Object {
+		if k != "metadata" && k != "apiVersion" && k != "kind" && k != "status" {
+			content[k] = v
+		}
+	}
+	// Kubernetes' own checks see to the metadata, and controllers to the status.
+	root := *structural
+	root.Properties = map[string]structuralschema.Structural{}
+	for name, property := range structural.Properties {
+		if name != "metadata" && name != "status" && name != "apiVersion" && name != "kind" {
+			root.Properties[name] = property
+		}
+	}
+	result := validate.NewSchemaValidator(root.ToKubeOpenAPI(), nil, "", strfmt.Default).Validate(content)
+	for _, err := range result.Errors {
+		errs = append(errs, errors.New(strings.ReplaceAll(err.Error(), " in body", "")))
+	}
+	// The validator walks maps.
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errs
+}
+
+// fillDefaults sets the defaults of absent fields.
+func fillDefaults(value any, s *structuralschema.Structural) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, property := range s.Properties {
+			if _, ok := v[name]; !ok && property.Default.Object != nil {
+				v[name] = runtime.DeepCopyJSONValue(property.Default.Object)
+			}
+			if child, ok := v[name]; ok {
+				fillDefaults(child, &property)
+			}
+		}
+		if s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil {
+			for name, child := range v {
+				if _, ok := s.Properties[name]; !ok {
+					fillDefaults(child, s.AdditionalProperties.Structural)
+				}
+			}
+		}
+	case []any:
+		if s.Items != nil {
+			for _, item := range v {
+				fillDefaults(item, s.Items)
+			}
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// CheckSuite reads the suite's manifests, and checks them and the objects of its workloads with a [Checker]. It returns
+// the manifests, which are nil where they cannot be read, and notes for people. The error holds all that is wrong.
+func CheckSuite(suite *plan.Suite, kubernetes string) (manifests []*unstructured.Unstructured, notes []string, err error) {
+	manifests, notes, err = Manifests(suite, kubernetes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: manifests: %w", suite.File, err)
+	}
+	for _, namespace := range MissingNamespaces(manifests) {
+		notes = append(notes, fmt.Sprintf("namespace %s is used, and none of the manifests makes it: a run does", namespace.GetName()))
+	}
+	checker, err := NewChecker(manifests, kubernetes)
+	errs := []error{wrapEach(suite.File+": manifests", err)}
+	for _, u := range manifests {
+		errs = append(errs, wrapEach(suite.File+": manifests", checker.Check(u)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(suite.Workloads)) {
+		for i, step := range suite.Workloads[name].Steps {
+			if step.Apply == nil {
+				continue
+			}
+			where := fmt.Sprintf("%s: workload %q, step %d", suite.File, name, i+1)
+			list, err := stepObjects(suite, step.Apply)
+			errs = append(errs, wrapEach(where, err))
+			for _, u := range list {
+				err := checker.Check(u)
+				if errors.Is(err, ErrNotServed) && len(checker.defined) == 0 {
+					notes = append(notes, fmt.Sprintf("%s: %v; the controller has to define that by itself, before it is applied", where, err))
+					continue
+				}
+				errs = append(errs, wrapEach(where, err))
+			}
+		}
+	}
+	return manifests, notes, errors.Join(errs...)
+}
+
+// wrapEach says of each of the joined errors where it is.
+func wrapEach(where string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		var errs []error
+		for _, err := range list.Unwrap() {
+			errs = append(errs, wrapEach(where, err))
+		}
+		return errors.Join(errs...)
+	}
+	return fmt.Errorf("%s: %w", where, err)
+}
+
+func stepObjects(suite *plan.Suite, s *plan.ApplyStep) ([]*unstructured.Unstructured, error) {
+	if s.File != "" {
+		return Read(plan.Beside(suite.File, s.File))
+	}
+	var list []*unstructured.Unstructured
+	for _, o := range s.Objects {
+		u, err := FromMap(o)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, u)
+	}
+	return list, nil
+}

@@ -1,0 +1,266 @@
+package objects
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// Write is a request of some client that changes an object, or deletes a collection.
+type Write struct {
+	Resource                     schema.GroupVersionResource
+	Namespace, Name, Subresource string
+	Operation                    wire.Operation
+	PatchType                    wire.PatchType
+	Patch                        []byte // of a patch or an apply
+	Body                         []byte // of a create or an update: the object in JSON
+	Query                        string // the request's parameters, encoded
+}
+
+func (c *Client) of(w Write) dynamic.ResourceInterface {
+	r := c.dynamic.Resource(w.Resource)
+	if w.Namespace == "" {
+		return r
+	}
+	return r.Namespace(w.Namespace)
+}
+
+// Foresee tells what a write to an object would leave, without writing: old is the present state, new that after the
+// write, both in JSON and in the version of the request. Old is nil without an error where there is no object; new is
+// nil for deletions, and, with an error that says why, where it cannot be known. What the API server adds to a write,
+// such as defaults or a new resource version, is in new only for an apply, which is tried there by a dry run.
+func (c *Client) Foresee(ctx context.Context, w Write) (old, new []byte, err error) {
+	present, err := c.of(w).Get(ctx, w.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		present = nil
+	case err != nil:
+		return nil, w.Body, fmt.Errorf("read the present state: %w", err)
+	default:
+		if old, err = present.MarshalJSON(); err != nil {
+			return nil, w.Body, err
+		}
+	}
+	if new, err = c.outcome(ctx, w, present); err != nil {
+		return old, nil, fmt.Errorf("what the %s would do is not known: %w", w.Operation, err)
+	}
+	return old, new, nil
+}
+
+func (c *Client) outcome(ctx context.Context, w Write, present *unstructured.Unstructured) ([]byte, error) {
+	if w.Operation == wire.Apply {
+		return c.tryApply(ctx, w)
+	}
+	if w.Operation != wire.Update && w.Operation != wire.Patch {
+		return nil, nil
+	}
+	if present == nil {
+		return w.Body, nil // an update may create; a patch of nothing fails
+	}
+	before := present.Object
+	if w.Subresource == "scale" {
+		before = scaleOf(present.Object)
+	}
+	var after map[string]any
+	if w.Operation == wire.Update {
+		if err := json.Unmarshal(w.Body, &after); err != nil {
+			return nil, fmt.Errorf("read the request: %w", err)
+		}
+	} else {
+		data, err := json.Marshal(before)
+		if err != nil {
+			return nil, err
+		}
+		patched, err := patched(data, w.PatchType, w.Patch, present.GroupVersionKind(), w.Subresource)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(patched, &after); err != nil {
+			return nil, fmt.Errorf("read the patched object: %w", err)
+		}
+	}
+	t, err := c.Resolve(ctx, plan.ResourceKey{Type: w.Resource.Resource, Group: w.Resource.Group})
+	if err != nil {
+		return nil, err
+	}
+	result, err := accepted(present.Object, after, w.Subresource, slices.Contains(t.Subresources, "status"))
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(result)
+}
+
+// ofServer are the fields of metadata that no client's write changes.
+var ofServer = []string{
+	"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion",
+	"selfLink", "managedFields",
+}
+
+// accepted is what an API server takes over of an object that a client sends: through the status subresource the status
+// alone, and otherwise all but the status, where the type has that subresource.
+func accepted(old, sent map[string]any, subresource string, hasStatus bool) (map[string]any, error) {
+	// Decoded objects share what is below them; the result is only read.
+	result := map[string]any{}
+	copyFields := func(from map[string]any) {
+		for k, v := range from {
+			result[k] = v
+		}
+	}
+	set := func(key string, value any, there bool) {
+		delete(result, key)
+		if there {
+			result[key] = value
+		}
+	}
+	switch subresource {
+	case "status":
+		copyFields(old)
+		status, there := sent["status"]
+		set("status", status, there)
+		return result, nil
+	case "scale":
+		replicas, there, err := unstructured.NestedFieldNoCopy(sent, "spec", "replicas")
+		if err != nil || !there {
+			replicas = int64(0) // a Scale leaves a zero out
+		}
+		spec, ok := old["spec"].(map[string]any)
+		if _, has := spec["replicas"]; !ok || !has {
+			return nil, errors.New("the type keeps its replicas elsewhere than in spec.replicas")
+		}
+		copyFields(old)
+		scaled := map[string]any{}
+		for k, v := range spec {
+			scaled[k] = v
+		}
+		scaled["replicas"] = replicas
+		result["spec"] = scaled
+		return result, nil
+	}
+	copyFields(sent)
+	for _, key := range []string{"apiVersion", "kind"} {
+		set(key, old[key], true)
+	}
+	if subresource == "" && hasStatus {
+		status, there := old["status"]
+		set("status", status, there)
+	}
+	meta := map[string]any{}
+	sentMeta, _ := sent["metadata"].(map[string]any)
+	oldMeta, _ := old["metadata"].(map[string]any)
+	for k, v := range sentMeta {
+		meta[k] = v
+	}
+	for _, key := range ofServer {
+		delete(meta, key)
+		if v, there := oldMeta[key]; there {
+			meta[key] = v
+		}
+	}
+	result["metadata"] = meta
+	return result, nil
+}
+
+// scaleOf is the Scale of an object, as far as a patch needs it.
+func scaleOf(object map[string]any) map[string]any {
+	replicas, _, _ := unstructured.NestedFieldNoCopy(object, "spec", "replicas")
+	return map[string]any{
+		"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": object["metadata"],
+		"spec": map[string]any{"replicas": replicas},
+	}
+}
+
+// patched applies a patch as an API server does.
+func patched(object []byte, typ wire.PatchType, patch []byte, kind schema.GroupVersionKind, subresource string) ([]byte, error) {
+	switch typ {
+	case wire.MergePatch:
+		return jsonpatch.MergePatch(object, patch)
+	case wire.JSONPatch:
+		operations, err := jsonpatch.DecodePatch(patch)
+		if err != nil {
+			return nil, err
+		}
+		return operations.Apply(object)
+	case wire.StrategicPatch:
+		if subresource == "scale" {
+			return jsonpatch.MergePatch(object, patch) // a Scale has no list to be merged
+		}
+		typed, err := scheme.Scheme.New(kind)
+		if err != nil {
+			return nil, fmt.Errorf("strategic merge patch: %w", err)
+		}
+		return strategicpatch.StrategicMergePatch(object, patch, typed)
+	}
+	return nil, fmt.Errorf("unknown patch type %q", typ)
+}
+
+// tryApply has the API server say what an apply would leave.
+func (c *Client) tryApply(ctx context.Context, w Write) ([]byte, error) {
+	query, err := url.ParseQuery(w.Query)
+	if err != nil {
+		return nil, fmt.Errorf("parameters of the request: %w", err)
+	}
+	options := metav1.PatchOptions{FieldManager: query.Get("fieldManager"), DryRun: []string{metav1.DryRunAll}}
+	if force := query.Get("force"); force != "" {
+		options.Force = new(force == "true")
+	}
+	var subresources []string
+	if w.Subresource != "" {
+		subresources = append(subresources, w.Subresource)
+	}
+	u, err := c.of(w).Patch(ctx, w.Name, types.ApplyPatchType, w.Patch, options, subresources...)
+	if err != nil {
+		return nil, fmt.Errorf("dry run: %w", err)
+	}
+	return u.MarshalJSON()
+}
+
+// State reads the object of a write, as JSON in the version of the request; nil where there is none.
+func (c *Client) State(ctx context.Context, w Write) ([]byte, error) {
+	u, err := c.of(w).Get(ctx, w.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the state after the %s: %w", w.Operation, err)
+	}
+	return u.MarshalJSON()
+}
+
+// Collection reads the objects that the deletion of a collection would delete, each as JSON.
+func (c *Client) Collection(ctx context.Context, w Write) ([][]byte, error) {
+	query, err := url.ParseQuery(w.Query)
+	if err != nil {
+		return nil, fmt.Errorf("parameters of the request: %w", err)
+	}
+	list, err := c.of(w).List(ctx, metav1.ListOptions{
+		LabelSelector: query.Get("labelSelector"), FieldSelector: query.Get("fieldSelector"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list what would be deleted: %w", err)
+	}
+	all := make([][]byte, 0, len(list.Items))
+	for i := range list.Items {
+		data, err := list.Items[i].MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, data)
+	}
+	return all, nil
+}

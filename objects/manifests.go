@@ -1,0 +1,113 @@
+package objects
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/kyaml/openapi"
+	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+const defaultNamespace = metav1.NamespaceDefault
+
+// Manifests reads all manifests of the suite, in order: files, kustomizations and charts. Kubernetes is the version
+// that charts are rendered for. The notes are for people: what was left out.
+func Manifests(suite *plan.Suite, kubernetes string) (list []*unstructured.Unstructured, notes []string, err error) {
+	var errs []error
+	for _, m := range suite.Manifests {
+		more, n, err := Manifest(suite.File, m, kubernetes)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		list, notes = append(list, more...), append(notes, n...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
+	return list, notes, nil
+}
+
+// Manifest reads one manifest of the suite in suiteFile. See [Manifests].
+func Manifest(suiteFile string, m plan.Manifest, kubernetes string) (list []*unstructured.Unstructured, notes []string, err error) {
+	file := func(name string) string { return plan.Beside(suiteFile, name) }
+	if m.Helm != "" {
+		return helm(m, kubernetes, file)
+	}
+	at := file(m.Path)
+	if isChart(at) {
+		return nil, nil, fmt.Errorf("%s is a Helm chart: write `helm: %s`", m.Path, m.Path)
+	}
+	if list, err = Read(at); err != nil {
+		return nil, nil, err
+	}
+	if m.Namespace != "" {
+		setNamespace(list, m.Namespace)
+	}
+	return list, nil, nil
+}
+
+// setNamespace gives the namespace to the objects that live in one and name none.
+func setNamespace(list []*unstructured.Unstructured, namespace string) {
+	defined := Defined(list)
+	for _, u := range list {
+		// A type that nobody knows is a custom resource, most of which live in namespaces; [Client.Apply] knows for
+		// sure.
+		if in, known := namespaced(u, defined); u.GetNamespace() == "" && (in || !known) {
+			u.SetNamespace(namespace)
+		}
+	}
+}
+
+// namespaced reports whether the object lives in a namespace, as far as that can be told without a cluster.
+func namespaced(u *unstructured.Unstructured, defined []Type) (in, known bool) {
+	kind := u.GroupVersionKind()
+	for _, t := range defined {
+		if t.Kind.GroupKind() == kind.GroupKind() {
+			return t.Namespaced, true
+		}
+	}
+	return openapi.IsNamespaceScoped(kyaml.TypeMeta{APIVersion: u.GetAPIVersion(), Kind: u.GetKind()})
+}
+
+// MissingNamespaces makes the namespaces that the objects use and none of them is, in the order of their use. Those
+// that every cluster has are left out.
+func MissingNamespaces(list []*unstructured.Unstructured) []*unstructured.Unstructured {
+	seen := []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "kube-node-lease"}
+	for _, u := range list {
+		if u.GetKind() == "Namespace" && u.GetAPIVersion() == "v1" {
+			seen = append(seen, u.GetName())
+		}
+	}
+	defined := Defined(list)
+	var missing []*unstructured.Unstructured
+	for _, u := range list {
+		name := u.GetNamespace()
+		if in, known := namespaced(u, defined); name == "" || known && !in || slices.Contains(seen, name) {
+			continue
+		}
+		seen = append(seen, name)
+		missing = append(missing, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name},
+		}})
+	}
+	return missing
+}
+
+// copyValues copies a decoded mapping, with the types that JSON has.
+func copyValues(m map[string]any) (map[string]any, error) {
+	copied := map[string]any{}
+	if m == nil {
+		return copied, nil
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return copied, json.Unmarshal(data, &copied)
+}

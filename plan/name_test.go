@@ -1,0 +1,142 @@
+package plan
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A plan's name is a part of the name of its run's folder: one of "../../x" wrote outside it.
+func TestTestName(t *testing.T) {
+	for _, test := range []struct {
+		line string // of the plan
+		file string
+		want string // the name, or the error
+	}{
+		{line: "testName: stale-deletion", want: "stale-deletion"},
+		{line: "testName: a plan of mine", want: "a plan of mine"},
+		{line: "testName: prüfung-名前", want: "prüfung-名前"},
+		{line: "testName: v1.2_x", want: "v1.2_x"},
+		{line: "testName: " + strings.Repeat("a", 100), want: strings.Repeat("a", 100)},
+		{line: "description: x", file: "stale-deletion.yaml", want: "stale-deletion"},
+		{line: "testName:", file: "dir/stale.deletion.yml", want: "stale.deletion"},
+		{line: `testName: ""`, file: "x", want: "x"},
+		{line: "testName: ../../x", want: `f.yaml:1:11: testName "../../x" has a slash; a name is a part of a folder's name`},
+		{line: "testName: a/b", want: `f.yaml:1:11: testName "a/b" has a slash; a name is a part of a folder's name`},
+		{line: `testName: a\b`, want: `f.yaml:1:11: testName "a\\b" has a slash; a name is a part of a folder's name`},
+		{line: "testName: ..", want: `f.yaml:1:11: testName ".." begins with a dot; it is the beginning of a folder's name`},
+		{line: `testName: "a\nb"`, want: `f.yaml:1:11: testName "a\nb" has a character that cannot be printed`},
+		{line: `testName: " a"`, want: `f.yaml:1:11: testName " a" begins or ends with a blank`},
+		{
+			line: "testName: " + strings.Repeat("ä", 51),
+			want: fmt.Sprintf(`f.yaml:1:11: testName %q has 102 bytes; a name has at most 100, as it is a part of a folder's name`, strings.Repeat("ä", 51)),
+		},
+		{
+			line: "description: x", file: ".yaml",
+			want: `.yaml:1:1: the plan has no testName, and its file's name cannot stand in: "" is empty`,
+		},
+		{
+			line: "description: x", file: strings.Repeat("a", 101) + ".yaml",
+			want: strings.Repeat("a", 101) + ".yaml:1:1: the plan has no testName, and its file's name cannot stand in: " +
+				fmt.Sprintf("%q has 101 bytes; a name has at most 100, as it is a part of a folder's name", strings.Repeat("a", 101)),
+		},
+	} {
+		file := test.file
+		if file == "" {
+			file = "f.yaml"
+		}
+		p, err := Parse([]byte(test.line+"\nactions: []\n"), file)
+		got := ""
+		switch {
+		case err != nil:
+			got = err.Error()
+		default:
+			got = p.TestName
+		}
+		if got != test.want {
+			t.Errorf("%s in %s: got %q, want %q", test.line, file, got, test.want)
+		}
+	}
+}
+
+// A variant's name is a part of the folder's too.
+func TestVariantName(t *testing.T) {
+	_, err := ParseSuite([]byte("controllers: [{name: a, binary: ./a}]\nvariants: {../x: {}}\n"), filepath.Join(t.TempDir(), "trommel.yaml"))
+	if err == nil || !strings.Contains(err.Error(), `2:12: variant "../x" has a slash`) {
+		t.Error(err)
+	}
+}
+
+// A test case has one name: the workload of the plan's testName is taken where the plan names none.
+func TestWorkloadOfTheTestName(t *testing.T) {
+	s := &Suite{Workloads: map[string]Workload{"create": {}, "recreate": {}}}
+	for _, test := range []struct{ fields, file, want string }{
+		{"testName: recreate", "f.yaml", "recreate"},
+		{"testName: recreate\nworkload: create", "f.yaml", "create"},
+		{"description: x", "plans/recreate.yaml", "recreate"},
+		{
+			"testName: other", "f.yaml",
+			"f.yaml:1:1: the plan names no workload, and the suite has several, none with the plan's testName: create, recreate",
+		},
+	} {
+		p, err := Parse([]byte(test.fields+"\nactions: []\n"), test.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := p.Validate(s); err != nil {
+			got = err.Error()
+		} else {
+			got = p.Workload
+		}
+		if got != test.want {
+			t.Errorf("%q in %s: got %q, want %q", test.fields, test.file, got, test.want)
+		}
+	}
+}
+
+// What Marshal wrote for a timeout of 0s was not a plan: it left the timeout out.
+func TestMarshalOfATimeoutOfZero(t *testing.T) {
+	p, err := Parse([]byte(`testName: at-once
+actions:
+- actionType: killController
+  trigger: {definitions: [{triggerName: a, condition: {triggerType: onTimeout, timeout: 0s}}]}
+`), "f.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "timeout: 0s\n") {
+		t.Errorf("%s", text)
+	}
+	checkRoundTrip(t, p)
+}
+
+func TestActionNames(t *testing.T) {
+	pod := ResourceKey{Type: "pod", Namespace: "default", Name: "a"}
+	object := func(kind string, meta map[string]any) map[string]any {
+		return map[string]any{"kind": kind, "metadata": meta}
+	}
+	for _, test := range []struct {
+		action Action
+		want   string
+	}{
+		{Action{Type: KillController, Target: "db"}, "killController db"},
+		{Action{Type: KillController}, "killController"},
+		{Action{Type: PatchObject, ResourceKey: pod}, "patch pod/default/a"},
+		{Action{Type: PatchObject, ResourceKey: pod, Subresource: "status"}, "patch pod/default/a (status)"},
+		{Action{Type: DeleteObject, ResourceKey: pod}, "delete pod/default/a"},
+		{Action{Type: ApplyObject, ManifestFile: "pod.yaml"}, "apply pod.yaml"},
+		{Action{Type: ApplyObject, Manifest: object("Pod", map[string]any{"name": "a", "namespace": "default"})}, "apply pod/default/a"},
+		{Action{Type: ApplyObject, Manifest: object("Node", map[string]any{"name": "a"})}, "apply node//a"},
+		{Action{Type: ApplyObject}, "apply"},
+	} {
+		if got := test.action.String(); got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package run
+
+import (
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// A controller that ends since the plan has killed its API server was counted as crashed.
+func TestServerAway(t *testing.T) {
+	start := time.Now()
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	action := func(i int, typ plan.ActionType, target string, began, done int) record.Action {
+		return record.Action{Index: i, Type: string(typ), Target: target, Began: at(began), Done: at(done)}
+	}
+	kill := action(0, plan.KillAPIServer, "apiserver-1", 10, 11)
+	back := action(1, plan.StartAPIServer, "apiserver-1", 30, 33)
+	move := action(2, plan.ReconnectController, "db", 20, 21)
+	for _, test := range []struct {
+		name    string
+		actions []record.Action
+		exit    int
+		want    string
+	}{
+		{"before it was killed", []record.Action{kill, back}, 9, ""},
+		{"while it was down", []record.Action{kill, back}, 25, "apiserver-1"},
+		{"just after it came back", []record.Action{kill, back}, 36, "apiserver-1"},
+		{"long after it came back", []record.Action{kill, back}, 60, ""},
+		{"it never came back", []record.Action{kill}, 60, "apiserver-1"},
+		{"another server was killed", []record.Action{action(0, plan.KillAPIServer, "apiserver-2", 10, 11)}, 25, ""},
+		{"it had been moved away", []record.Action{kill, move}, 25, ""},
+		{"it was moved away later", []record.Action{kill, move}, 15, "apiserver-1"},
+		{"it had been moved to one that is killed then", []record.Action{move, action(3, plan.KillAPIServer, "apiserver-3", 40, 41)}, 45, "apiserver-3"},
+	} {
+		r := &runner{Config: Config{Plan: &plan.Plan{Actions: make([]plan.Action, 4)}}, completed: test.actions}
+		r.Plan.Actions[2].ReconnectAPIServer = "apiserver-3"
+		r.meta.Controllers = []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
+		if got := r.serverAway("db", at(test.exit)); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}

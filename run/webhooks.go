@@ -1,0 +1,296 @@
+package run
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/workload"
+)
+
+// webhooks are those that the manifests declare, and what the plan has done to the controllers that may answer them.
+type webhooks struct {
+	declared []plan.ResourceKey
+
+	mu      sync.Mutex
+	down    map[string]bool      // controllers that the plan has killed and not started
+	restart map[string]time.Time // controllers that it has started since, until their webhooks have answered
+	over    time.Time            // when the webhooks were last found to answer again
+	last    string               // the newest reason for an outage
+}
+
+// declaredWebhooks finds what calls webhooks among the manifests: webhook configurations and definitions with a conversion.
+func declaredWebhooks(manifests []*unstructured.Unstructured) *webhooks {
+	w := &webhooks{down: map[string]bool{}, restart: map[string]time.Time{}}
+	for _, u := range manifests {
+		switch u.GetKind() {
+		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+			w.declared = append(w.declared, plan.ResourceKey{Type: strings.ToLower(u.GetKind()), Group: "admissionregistration.k8s.io", Name: u.GetName()})
+		case "CustomResourceDefinition":
+			strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy")
+			// With one version there is nothing to convert.
+			if versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions"); strategy == "Webhook" && len(versions) > 1 {
+				w.declared = append(w.declared, plan.ResourceKey{Type: definitionType, Group: "apiextensions.k8s.io", Name: u.GetName()})
+			}
+		}
+	}
+	return w
+}
+
+func (w *webhooks) killed(controller string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down[controller] = true
+	delete(w.restart, controller)
+}
+
+func (w *webhooks) started(controller string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down[controller] {
+		delete(w.down, controller)
+		w.restart[controller] = time.Now()
+	}
+}
+
+// noPod is what the cluster's network says of a Service that no controller under test answers for.
+const noPod = "selects no pod that is a process"
+
+// awaitWebhooks returns when all webhooks that the manifests declare answer: before that, the workload would tell of them instead of
+// the controllers.
+func (r *runner) awaitWebhooks(ctx context.Context) error {
+	if len(r.webhooks.declared) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
+	defer cancel()
+	start := time.Now()
+	var last error
+	for {
+		key, err := r.webhooksAnswer(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		if key.Type == definitionType && errors.Is(err, errNoBundle) && time.Since(start) > bundleGrace {
+			// Many projects declare a conversion that they do not use, and leave it unfinished.
+			r.Console.Info(err.Error() + ": objects of its other versions can be neither read nor written")
+			r.webhooks.declared = slices.DeleteFunc(r.webhooks.declared, func(k plan.ResourceKey) bool { return k == key })
+			continue
+		}
+		if strings.Contains(err.Error(), noPod) {
+			return &UserError{fmt.Errorf("%w; the Deployment behind it has to be one of the suite's controllers, or the webhook left out of the manifests", err)}
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("a webhook does not answer within %s (timeouts.ready): %w%s", r.Suite.Timeouts.Ready, last, r.controllerTails(context.WithoutCancel(ctx)))
+		}
+	}
+}
+
+func (r *runner) controllerTails(ctx context.Context) string {
+	var text strings.Builder
+	for _, c := range r.Suite.Controllers {
+		processes, err := r.cluster.Processes().Status(ctx, c.Name)
+		if err == nil && len(processes) > 0 {
+			fmt.Fprintf(&text, "\nthe end of %s's log:\n%s", c.Name, oracleTail(processes[len(processes)-1]))
+		}
+	}
+	return text.String()
+}
+
+// errNoBundle is a webhook that has not got its caBundle yet.
+var errNoBundle = errors.New("it has no caBundle yet")
+
+// bundleGrace is how long a controller has to put the caBundle of a conversion into its definition.
+const bundleGrace = 5 * time.Second
+
+const definitionType = "customresourcedefinition"
+
+// webhooksAnswer is the first reason why a declared webhook cannot be called, and what declares it.
+func (r *runner) webhooksAnswer(ctx context.Context) (plan.ResourceKey, error) {
+	for _, key := range r.webhooks.declared {
+		u, err := r.objects.Get(ctx, key)
+		if err != nil {
+			return key, fmt.Errorf("%s: %w", key, err)
+		}
+		if key.Type == definitionType {
+			config, _, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig")
+			if err := r.webhookAnswers(ctx, config); err != nil {
+				return key, fmt.Errorf("conversion webhook of %s: %w", u.GetName(), err)
+			}
+			continue
+		}
+		hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+		for _, h := range hooks {
+			hook, _ := h.(map[string]any)
+			config, _, _ := unstructured.NestedMap(hook, "clientConfig")
+			err := r.webhookAnswers(ctx, config)
+			if err != nil && hook["failurePolicy"] == "Ignore" && strings.Contains(err.Error(), noPod) {
+				continue // nobody ever answers, and the API servers do not mind
+			}
+			if err != nil {
+				return key, fmt.Errorf("webhook %v of %s %s: %w", hook["name"], u.GetKind(), u.GetName(), err)
+			}
+		}
+	}
+	return plan.ResourceKey{}, nil
+}
+
+// webhookAnswers connects to a webhook and verifies its certificate, as an API server does that calls it.
+func (r *runner) webhookAnswers(ctx context.Context, config map[string]any) error {
+	name, address, err := webhookAddress(config)
+	if err != nil {
+		return err
+	}
+	secure := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12}
+	bundle, _ := config["caBundle"].(string)
+	switch {
+	case bundle != "":
+		pem, err := base64.StdEncoding.DecodeString(bundle)
+		secure.RootCAs = x509.NewCertPool()
+		if err != nil || !secure.RootCAs.AppendCertsFromPEM(pem) {
+			return errors.New("its caBundle holds no certificate yet")
+		}
+	case config["service"] != nil:
+		return errNoBundle
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	dial := r.cluster.DialInside
+	if host, _, _ := net.SplitHostPort(address); isLoopback(host) {
+		dial = func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}
+	}
+	conn, err := dial(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := tls.Client(conn, secure).HandshakeContext(ctx); err != nil {
+		return fmt.Errorf("%s: %w", address, err)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// webhookAddress is the name by which a webhook is verified, and where it is.
+func webhookAddress(config map[string]any) (name, address string, err error) {
+	if text, _ := config["url"].(string); text != "" {
+		u, err := url.Parse(text)
+		if err != nil {
+			return "", "", err
+		}
+		port := u.Port()
+		if port == "" {
+			port = "443"
+		}
+		return u.Hostname(), net.JoinHostPort(u.Hostname(), port), nil
+	}
+	service, _ := config["service"].(map[string]any)
+	if service == nil {
+		return "", "", errors.New("its clientConfig names neither a Service nor a URL")
+	}
+	name = fmt.Sprintf("%v.%v.svc", service["name"], service["namespace"])
+	port := "443"
+	if p := service["port"]; p != nil {
+		port = fmt.Sprint(p)
+	}
+	return name, net.JoinHostPort(name, port), nil
+}
+
+// outage implements workload.Config.Outage: a write failed since a webhook could not be called. As long as the plan has a controller
+// killed, held or on its way up, that is the plan's doing.
+func (r *runner) outage(ctx context.Context, since time.Time, err error) (o workload.Outage) {
+	defer func() {
+		if o.Reason != "" {
+			r.webhooks.mu.Lock()
+			defer r.webhooks.mu.Unlock()
+			r.webhooks.last = o.Reason
+		}
+	}()
+	status, statusErr := r.coordinator.Status(ctx)
+	if statusErr != nil {
+		return o
+	}
+	w := r.webhooks
+	w.mu.Lock()
+	down := slices.Sorted(maps.Keys(w.down))
+	restarted := slices.Sorted(maps.Keys(w.restart))
+	newest := time.Time{}
+	for _, at := range w.restart {
+		if at.After(newest) {
+			newest = at
+		}
+	}
+	w.mu.Unlock()
+	switch {
+	case len(down) > 0:
+		// When all actions are done nobody starts it any more.
+		return workload.Outage{
+			Reason: fmt.Sprintf("the plan has killed the controller %s and has not started it again", strings.Join(down, ", ")),
+			Final:  status.Completed == status.Total,
+		}
+	case len(restarted) > 0:
+		_, broken := r.webhooksAnswer(ctx)
+		if broken == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, name := range restarted {
+				delete(w.restart, name)
+			}
+			w.over = time.Now()
+			return workload.Outage{Over: true}
+		}
+		return workload.Outage{
+			Reason: fmt.Sprintf("the plan has restarted the controller %s, and its webhook does not answer yet: %v", strings.Join(restarted, ", "), broken),
+			Final:  time.Since(newest) > r.Suite.Timeouts.Ready,
+		}
+	case status.Stuck != "":
+		return workload.Outage{Reason: "the plan holds what the webhook may need: " + status.Stuck}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over.After(since) {
+		return workload.Outage{Over: true}
+	}
+	for _, limit := range []string{noPod, "is simulated", "nothing leaves the machine"} {
+		// A pod may be on its way.
+		if strings.Contains(err.Error(), limit) && time.Since(since) > r.Suite.Timeouts.Step/2 {
+			return workload.Outage{Reason: "in this cluster no process answers for that webhook", Final: true}
+		}
+	}
+	return workload.Outage{}
+}
+
+// lastOutage is the newest reason for which the workload waited for a webhook, if there was any.
+func (r *runner) lastOutage() string {
+	r.webhooks.mu.Lock()
+	defer r.webhooks.mu.Unlock()
+	if r.webhooks.last == "" {
+		return ""
+	}
+	return "it waited for a webhook: " + r.webhooks.last
+}

@@ -1,0 +1,34 @@
+package scaffold
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// IgnoreFile is git's.
+const IgnoreFile = ".gitignore"
+
+// runs is the pattern of the folder of run records.
+const runs = "trommel-runs/"
+
+// Ignore gives the text of the repository's .gitignore with run records in it: they can hold Secrets. It is empty when
+// nothing has to be changed.
+func Ignore(dir string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, IgnoreFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	text := string(data)
+	for _, line := range strings.Split(text, "\n") {
+		if strings.Trim(strings.TrimSpace(line), "/*") == strings.Trim(runs, "/") {
+			return "", nil
+		}
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return text + "# Run records can hold Secrets.\n" + runs + "\n", nil
+}

@@ -1,0 +1,192 @@
+package scaffold
+
+import (
+	"fmt"
+	"go/build/constraint"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// skippedFolders hold no controller and no manifests that are meant to be applied as they are: copies of other times
+// and for other tools, and what tests need.
+var skippedFolders = []string{
+	"vendor", "testdata", "node_modules", "hack", "docs", "doc", "tools", "third_party", "site", "website", "trommel-runs", "trommel-plans",
+	"bundle", "bundles", "csv", "olm", "olm-catalog", "catalog", "scorecard",
+}
+
+// skipped reports whether a folder of that name is not looked into.
+func skipped(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || slices.Contains(skippedFolders, name) ||
+		name == "test" || name == "tests" || name == "testing" || strings.HasPrefix(name, "e2e") || strings.HasPrefix(name, "test-") ||
+		strings.HasSuffix(name, "-tests") || strings.HasSuffix(name, "-test") || strings.HasSuffix(name, "_test")
+}
+
+// walk visits the files below dir with their slash paths relative to it, in the order of their names.
+func walk(dir string, visit func(file string) error) error {
+	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if rel != "." && skipped(d.Name()) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		return visit(filepath.ToSlash(rel))
+	})
+}
+
+// program is a main package.
+type program struct {
+	pkg    string // as `go build` takes it: . or ./cmd/manager
+	binary string // base name of what it is built to
+	rank   int    // how much it looks like a controller
+}
+
+// otherThings are words in the paths of programs that are not the controller.
+var otherThings = []string{
+	"agent", "cli", "client", "ctl", "plugin", "migrat", "gen", "tool", "sample", "example", "demo", "test", "bench", "webhook-cert", "sidecar",
+	"proxy", "exporter", "upgrade",
+}
+
+// findMains lists the main packages of the module, the likeliest first: one that imports controller-runtime is more
+// likely the manager than one that imports client-go, and either more than one that imports neither.
+func findMains(dir, name string) ([]program, error) {
+	byPackage := map[string]*program{}
+	var nested []string // folders of other modules
+	err := walk(dir, func(file string) error {
+		if file != "go.mod" && path.Base(file) == "go.mod" {
+			nested = append(nested, path.Dir(file)+"/")
+		}
+		if path.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return err
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ImportsOnly|parser.ParseComments)
+		if err != nil || parsed.Name.Name != "main" || ignored(text) {
+			return nil // what does not parse the build will tell
+		}
+		at := "."
+		if d := path.Dir(file); d != "." {
+			at = "./" + d
+		}
+		p := byPackage[at]
+		if p == nil {
+			p = &program{pkg: at, binary: path.Base(at), rank: 10}
+			if at == "." {
+				p.binary = name
+			}
+			byPackage[at] = p
+		}
+		for _, i := range parsed.Imports {
+			imported, _ := strconv.Unquote(i.Path.Value) // the parser has unquoted it
+			switch {
+			case strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime"):
+				p.rank = max(p.rank, 30)
+			case strings.HasPrefix(imported, "k8s.io/client-go"):
+				p.rank = max(p.rank, 20)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var mains []program
+	for _, p := range byPackage {
+		if slices.ContainsFunc(nested, func(n string) bool { return strings.HasPrefix(strings.TrimPrefix(p.pkg, "./")+"/", n) }) {
+			continue
+		}
+		base := path.Base(p.pkg)
+		if p.pkg != "." && base != name && slices.ContainsFunc(otherThings, func(word string) bool { return strings.Contains(base, word) }) {
+			p.rank -= 30
+		}
+		switch base {
+		case ".", "cmd", "manager", "operator", "controller", name:
+			p.rank += 3
+		}
+		mains = append(mains, *p)
+	}
+	if len(mains) == 0 {
+		return nil, fmt.Errorf("%s has no main package: which program is the controller?", dir)
+	}
+	if err := findBinaries(dir, mains); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(mains, func(a, b program) int {
+		switch {
+		case a.rank != b.rank:
+			return b.rank - a.rank
+		case len(a.pkg) != len(b.pkg):
+			return len(a.pkg) - len(b.pkg)
+		}
+		return strings.Compare(a.pkg, b.pkg)
+	})
+	return mains, nil
+}
+
+// ignored reports whether the file is never built, as those that `go run` is for.
+func ignored(text []byte) bool {
+	for _, line := range strings.Split(string(text[:min(len(text), 4096)]), "\n") {
+		if e, err := constraint.Parse(strings.TrimSpace(line)); err == nil {
+			return !e.Eval(func(tag string) bool { return tag != "ignore" && tag != "tools" && tag != "generate" })
+		}
+		if strings.HasPrefix(line, "package ") {
+			return false
+		}
+	}
+	return false
+}
+
+// buildLine is a command that says what it builds to; it ends where the next begins.
+var buildLine = regexp.MustCompile(`go build\b[^&|;\n]*?\s-o[ =](\S+)([^&|;\n]*)`)
+
+// findBinaries reads in Dockerfiles and Makefiles what the programs are built to.
+func findBinaries(dir string, mains []program) error {
+	return walk(dir, func(file string) error {
+		base := path.Base(file)
+		if !strings.Contains(base, "Dockerfile") && base != "Makefile" {
+			return nil
+		}
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return err
+		}
+		joined := strings.ReplaceAll(string(text), "\\\n", " ")
+		for _, m := range buildLine.FindAllStringSubmatch(joined, -1) {
+			words := strings.Fields(m[2])
+			if len(words) == 0 || strings.ContainsAny(path.Base(m[1]), "$%@*") {
+				continue
+			}
+			pkg := path.Clean(words[len(words)-1])
+			if path.Ext(pkg) == ".go" {
+				pkg = path.Dir(pkg)
+			}
+			if pkg != "." {
+				pkg = "./" + strings.TrimPrefix(pkg, "./")
+			}
+			for i := range mains {
+				if mains[i].pkg == pkg {
+					mains[i].binary = path.Base(m[1])
+				}
+			}
+		}
+		return nil
+	})
+}
