@@ -3,6 +3,7 @@ package run
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -327,6 +328,8 @@ type conformance struct {
 	monitor *monitor.Monitor
 	verbs   *process
 	runs    int
+	// follower follows the plan that is being carried out.
+	follower *follower
 }
 
 // process is the controller.
@@ -444,6 +447,14 @@ func (*follower) Action(record.Action) error         { return nil }
 func (*follower) Fired(int, *plan.Action, string)    {}
 func (*follower) Completed(int, *plan.Action, error) {}
 func (*follower) Info(string)                        {}
+
+// holds returns what was held so far.
+func (q *follower) holds() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.held)
+}
+
 func (q *follower) Held(o *record.Observation, _ string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -463,6 +474,7 @@ func (r *conformance) carryOut(t *testing.T, acts []plan.Action, f func(c *coord
 		t.Fatal(err)
 	}
 	q := &follower{}
+	r.follower = q
 	c, err := coordinator.New(coordinator.Config{
 		Plan: p, Monitor: r.monitor, Tools: actions.Tools{Objects: noWrites{}}, Lookup: lookup{r.objects}, Hold: time.Minute,
 		Recorder: q, Watcher: q, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -499,9 +511,7 @@ func (r *conformance) carryOut(t *testing.T, acts []plan.Action, f func(c *coord
 	if err := c.End(ctx); err != nil {
 		t.Fatal(err)
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return status, q.held
+	return status, q.holds()
 }
 
 // deleting is an action that does nothing, when all the definitions are satisfied.
@@ -764,19 +774,45 @@ func (r *conformance) holds(t *testing.T, v verb) {
 		at = plan.BeforeControllerRead // a call about the object, though it does not show it
 	}
 	name, version := r.setUp(t, v)
-	now := plan.Trigger{Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}}}
-	soon := plan.Trigger{Definitions: []plan.Definition{{Name: "soon", Condition: plan.Condition{Type: plan.OnTimeout, Timeout: 20 * time.Millisecond}}}}
-	_, held := r.carryOut(t, []plan.Action{
-		{Type: plan.PauseController, Target: "verbs", PauseAt: at, PauseScope: v.key(name).String(), Trigger: now},
-		{Type: plan.ResumeController, Target: "verbs", Trigger: soon},
-	}, func(*coordinator.Coordinator) {
+	held := r.heldBy(t, at, v.key(name).String(), want, func() {
 		if err := r.verbs.do(v.operation, name, version); err != nil && v.does != nowhere {
-			t.Fatal(err)
+			t.Error(err)
 		}
 	})
 	if len(held) != want {
 		t.Errorf("a pause at %s of %s held %d times, want %d: %v", at, v.key(name), len(held), want, held)
 	}
+}
+
+// heldBy carries out f under a pause and returns what the pause held. The pause lasts until something is held; where nothing is
+// to be held, until f has returned and the definitions are satisfied. Then the end of the plan lets go.
+func (r *conformance) heldBy(t *testing.T, at plan.Timing, scope string, want int, f func(), until ...plan.Definition) []string {
+	t.Helper()
+	now := plan.Trigger{Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}}}
+	acts := []plan.Action{{Type: plan.PauseController, Target: "verbs", PauseAt: at, PauseScope: scope, Trigger: now}}
+	if len(until) > 0 {
+		acts = append(acts, deleting(until...))
+	}
+	done := make(chan struct{})
+	_, held := r.carryOut(t, acts, func(c *coordinator.Coordinator) {
+		go func() {
+			defer close(done)
+			f()
+		}()
+		if want == 0 {
+			<-done
+			await(t, c, namesOf(until)...)
+			return
+		}
+		clustertest.Eventually(t, func(context.Context) error {
+			if len(r.follower.holds()) == 0 {
+				return errors.New("nothing is held")
+			}
+			return nil
+		})
+	})
+	<-done
+	return held
 }
 
 // conformReconcile looks at what no object is at: a reconcile and an annotated call, as triggers and as pauses of a
@@ -793,23 +829,12 @@ func (r *conformance) conformReconcile(t *testing.T) {
 			}
 			await(t, c, "there")
 		})
-		now := plan.Trigger{Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}}}
-		soon := plan.Trigger{Definitions: []plan.Definition{{Name: "soon", Condition: plan.Condition{Type: plan.OnTimeout, Timeout: 20 * time.Millisecond}}}}
 		for scope, want := range map[string]int{"": 1, "*": 1, "configmap/default/one": 1, "configmap/*/o*": 1, "configmap/default/two": 0} {
-			_, held := r.carryOut(t, []plan.Action{
-				{Type: plan.PauseController, Target: "verbs", PauseAt: at, PauseScope: scope, Trigger: now},
-				{Type: plan.ResumeController, Target: "verbs", Trigger: soon},
-			}, func(c *coordinator.Coordinator) {
+			held := r.heldBy(t, at, scope, want, func() {
 				if err := r.verbs.do("reconcile", "one", ""); err != nil {
-					t.Fatal(err)
+					t.Error(err)
 				}
-				clustertest.Eventually(t, func(ctx context.Context) error {
-					if s, err := c.Status(ctx); err != nil || s.Completed < s.Total {
-						return fmt.Errorf("not resumed: %v", err)
-					}
-					return nil
-				})
-			})
+			}, d)
 			if len(held) != want {
 				t.Errorf("a pause at %s of %q held %v, want %d", at, scope, held, want)
 			}
