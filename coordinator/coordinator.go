@@ -96,7 +96,7 @@ type Coordinator struct {
 	switching map[int]chan struct{}      // pauses that are being put into force, by action
 	before    map[call]Foresight         // of the writes under way
 	gone      map[*wire.Observation]bool // callers that went on before their observation had arrived
-	leases    map[string]map[string]bool
+	elections elections
 	own       map[string][]wire.Rule // what the plan itself has processes report, by identity
 	fires     map[int]*record.Action
 	connected map[string]int // live sessions by identity
@@ -160,8 +160,8 @@ func New(config Config) (*Coordinator, error) {
 		switching: map[int]chan struct{}{},
 		before:    map[call]Foresight{},
 		gone:      map[*wire.Observation]bool{},
-		leases:    map[string]map[string]bool{},
-		settling:  settling{active: map[string]time.Time{}, leads: map[uint64]bool{}},
+		elections: newElections(),
+		settling:  settling{active: map[string]time.Time{}},
 		fires:     map[int]*record.Action{},
 		connected: map[string]int{},
 		total:     map[string]int{},
@@ -311,6 +311,7 @@ type Status struct {
 	NoneStale               []string // see Machine.NoneStale
 	Stuck                   string   // see Machine.Stuck
 	Down                    []string // controllers and API servers that the plan has killed and not started again
+	Electing                []string // sentences: which controllers wait for their leader election that had won it before
 }
 
 // Status tells how far the plan has come.
@@ -322,7 +323,7 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer(), LastEvent: c.last,
 			Findings:   append([]record.Finding(nil), c.findings...),
 			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(), Stuck: c.stuck(time.Now()),
-			Down: c.machine.AllDown(),
+			Down: c.machine.AllDown(), Electing: c.allElecting(),
 		}
 	})
 	return s, err
@@ -370,17 +371,6 @@ func (c *Coordinator) WaitConnected(ctx context.Context, identity string, after 
 	}
 }
 
-// Leases lists the leases (namespace/name) that the controller has written so far.
-func (c *Coordinator) Leases(ctx context.Context, controller string) ([]string, error) {
-	var list []string
-	err := c.do(ctx, func(context.Context) {
-		for l := range c.leases[controller] {
-			list = append(list, l)
-		}
-	})
-	return list, err
-}
-
 // Switch implements actions.Pauses: the action has begun, and what it pauses or resumes is put into force.
 func (c *Coordinator) Switch(ctx context.Context, action int) error {
 	ready := make(chan struct{})
@@ -404,8 +394,7 @@ func (c *Coordinator) push(ctx context.Context) {
 	rules := c.machine.SideRules(c.config.Resolve)
 	for _, controller := range c.config.Controllers {
 		if controller.Hooks {
-			// Leases are noted so that those of a killed controller can be taken away.
-			rules[controller.Name] = append(rules[controller.Name], leaseRule)
+			rules[controller.Name] = append(rules[controller.Name], lockRules(controller)...)
 			if c.settling.on {
 				rules[controller.Name] = append(rules[controller.Name], settleRules...)
 			}
@@ -423,13 +412,10 @@ func (c *Coordinator) aside(s *monitor.Session, o *wire.Observation) bool {
 	return !slices.ContainsFunc(c.own[s.Identity], func(r wire.Rule) bool { return takes(r, o) })
 }
 
-var leaseRule = wire.Rule{
-	Point: wire.ControllerWrite, Phase: wire.After, Group: "coordination.k8s.io", Resource: "leases", Kind: "lease",
-}
-
 func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 	if e.Observation != nil && e.Abandoned == nil {
-		c.settling.note(e.Session.Identity, e.Observation, e.Session.ID)
+		c.elections.note(e.Session, e.Observation)
+		c.settling.note(e.Session.Identity, c.elections.about(e.Session.Identity, e.Observation) || c.elections.delivers(e.Observation))
 	}
 	switch {
 	case e.Started:
@@ -458,13 +444,6 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 			c.step(ctx, record.Event{SessionEnd: &record.SessionEnd{By: e.Session.Identity, Session: e.Session.ID}})
 		}
 		c.changed()
-	case isLease(e.Observation):
-		if c.leases[e.Session.Identity] == nil {
-			c.leases[e.Session.Identity] = map[string]bool{}
-		}
-		c.leases[e.Session.Identity][e.Observation.Namespace+"/"+e.Observation.Name] = true
-		// The plan may look at leases too, so it goes on like any other.
-		c.arrived(ctx, arrival{event: e})
 	case c.began && needsForesight(e.Observation) && !c.aside(e.Session, e.Observation):
 		c.enrich(ctx, func() arrival {
 			foreseen, err := c.config.Lookup.Foresee(ctx, e.Observation)
@@ -522,10 +501,6 @@ func (c *Coordinator) abandoned(ctx context.Context, e monitor.Event) {
 	}
 }
 
-func isLease(o *wire.Observation) bool {
-	return o.Point == wire.ControllerWrite && o.Phase == wire.After && (o.Resource == "leases" || o.Kind == "lease") && o.Error == ""
-}
-
 func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 	o := a.event.Observation
 	if !c.began {
@@ -540,6 +515,7 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 	}
 	r := recordObservation(a.event.Session, o)
 	r.Aside = c.aside(a.event.Session, o)
+	r.Election = c.elections.about(r.By, o)
 	seq := c.seq + 1
 	c.holds[seq] = &held{event: a.event, by: a.event.Session.Identity, timer: time.AfterFunc(c.config.Hold, func() {
 		select {

@@ -457,19 +457,6 @@ func TestStateBeforeAWriteIsLookedUp(t *testing.T) {
 	}
 }
 
-func TestLeasesOfAControllerAreKnown(t *testing.T) {
-	r := newRig(t, &plan.Plan{}, time.Minute)
-	r.process = r.connect(t, "db")
-	r.observe(t, wire.Observation{
-		Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: "lease", Resource: "leases",
-		Group: "coordination.k8s.io", GroupKnown: true, Namespace: "kube-system", Name: "db-leader",
-	})
-	leases, err := r.Leases(context.Background(), "db")
-	if err != nil || !slices.Equal(leases, []string{"kube-system/db-leader"}) {
-		t.Errorf("leases %v, %v", leases, err)
-	}
-}
-
 // BenchmarkObserveRelease is the round trip of an observation of a 4 KB object that a trigger looks at, over a unix socket, through
 // monitor, state machine and back.
 func BenchmarkObserveRelease(b *testing.B) {

@@ -541,10 +541,10 @@ func (p *pause) covers(o *record.Observation) bool {
 // byRequest reports whether observations at a point are named by a reconcile's request rather than by an object.
 func byRequest(p wire.Point) bool { return p == wire.Reconcile || p == wire.AnnotatedCall }
 
-// isElection reports whether a call belongs to a leader election: a lease that is read or written outside of any reconcile. A pause of
+// isElection reports whether a call belongs to a leader election: its lock is read or written outside of any reconcile. A pause of
 // everything does not mean it, as the controller would lose its leadership by that, and end.
 func isElection(o *record.Observation) bool {
-	return (o.Point == wire.ControllerRead || o.Point == wire.ControllerWrite) && o.ReconcileID == "" &&
+	return o.Election || (o.Point == wire.ControllerRead || o.Point == wire.ControllerWrite) && o.ReconcileID == "" &&
 		o.Group == "coordination.k8s.io" && (o.Resource == "leases" || o.Kind == "lease")
 }
 

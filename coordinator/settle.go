@@ -3,22 +3,18 @@ package coordinator
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
-	"github.com/trommel-dev/trommel/record"
 )
 
 // settling is what the coordinator keeps of the controllers while it waits for them to come to rest.
 type settling struct {
 	on     bool
 	active map[string]time.Time // by controller: when it last did something
-	leads  map[uint64]bool      // sessions that have written a lease
 }
 
 // settleRules is what a controller reports while it settles: what it takes in, reconciles and writes. Reads are left
@@ -31,7 +27,7 @@ var settleRules = []wire.Rule{
 }
 
 // Settle returns when every controller with hooks has come to rest: it is connected, unless the plan has killed it; it
-// has written its lease, if it has written one before; and it has taken in, reconciled and written nothing for the time
+// has written its leader election's lock, if it has written one before; and it has taken in, reconciled and written nothing for the time
 // of quiet. Restless says who has not when ctx ends before; it is empty otherwise. Leader election does not count as
 // doing something.
 //
@@ -91,10 +87,9 @@ func (c *Coordinator) restless(now time.Time, quiet time.Duration) (who string, 
 		case c.connected[name] == 0:
 			all = append(all, name+" is not connected")
 			next = min(next, quiet/10)
-		case len(c.leases[name]) > 0 && !c.leadsAgain(name):
+		case c.electing(name) != "":
+			all = append(all, c.electing(name))
 			next = min(next, quiet/10)
-			leases := strings.Join(slices.Sorted(maps.Keys(c.leases[name])), ", ")
-			all = append(all, fmt.Sprintf("%s has not got its lease (%s) again", name, leases))
 		case rest < quiet:
 			all = append(all, fmt.Sprintf("%s was busy until %s ago", name, rest.Round(time.Millisecond)))
 			next = min(next, quiet-rest)
@@ -103,20 +98,9 @@ func (c *Coordinator) restless(now time.Time, quiet time.Duration) (who string, 
 	return strings.Join(all, "; "), next
 }
 
-// leadsAgain reports whether one of the controller's live sessions has written a lease.
-func (c *Coordinator) leadsAgain(name string) bool {
-	return slices.ContainsFunc(c.config.Monitor.Sessions(), func(s *monitor.Session) bool {
-		return s.Identity == name && c.settling.leads[s.ID]
-	})
-}
-
-// note takes down that a controller does something.
-func (s *settling) note(identity string, o *wire.Observation, session uint64) {
-	if isLease(o) {
-		s.leads[session] = true
-	}
-	call := record.Observation{Point: o.Point, ReconcileID: o.ReconcileID, Group: o.Group, Resource: o.Resource, Kind: o.Kind}
-	if s.on && !isElection(&call) {
+// note takes down that a controller does something, other than hold an election.
+func (s *settling) note(identity string, election bool) {
+	if s.on && !election {
 		s.active[identity] = time.Now()
 	}
 }

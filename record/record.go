@@ -201,6 +201,8 @@ type Observation struct {
 	Partial bool              `json:"partial,omitempty"`
 	// Aside: neither a trigger nor a pause of the plan asks for it. It satisfies nothing.
 	Aside bool `json:"aside,omitempty"`
+	// Election: a read or write of the lock of the controller's leader election.
+	Election bool `json:"election,omitempty"`
 }
 
 // Timeout is a timer of an enabled onTimeout trigger that went off.

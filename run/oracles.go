@@ -76,8 +76,8 @@ func (r *runner) judgeProcesses(ctx context.Context) error {
 			return !p.Running() && p.Ended.Before(r.meta.WorkloadStart)
 		})
 		for _, f := range oracle.Exits(processes) {
-			if f.Oracle == record.OracleLeadership && r.pausesLeases(c.Name) {
-				r.Console.Info(f.Title + ", as the plan paused its leases")
+			if f.Oracle == record.OracleLeadership && r.pausesLocks(ctx, c.Name) {
+				r.Console.Info(f.Title + ", as the plan paused its lock")
 				continue
 			}
 			if server := r.serverAway(c.Name, f.Time); server != "" && (f.Oracle == record.OracleCrash || f.Oracle == record.OracleLeadership) {
@@ -90,9 +90,16 @@ func (r *runner) judgeProcesses(ctx context.Context) error {
 	return nil
 }
 
-// withLastErrors adds to findings of the workload what the controllers said last: the cause often stands there.
+// withLastErrors adds to findings of the workload which controllers wait for their election, and what they said last: the cause often
+// stands there.
 func (r *runner) withLastErrors(ctx context.Context, findings []record.Finding) {
+	if len(findings) == 0 {
+		return
+	}
 	var lines []string
+	if status, err := r.coordinator.Status(ctx); err == nil {
+		lines = status.Electing
+	}
 	for _, c := range r.Suite.Controllers {
 		processes, err := r.cluster.Processes().Status(ctx, c.Name)
 		if err != nil {
@@ -158,12 +165,19 @@ func (r *runner) serverAway(controller string, at time.Time) string {
 	return server
 }
 
-// pausesLeases reports whether the plan itself keeps the controller from its leases: then the loss of its leadership is what the plan
-// is about.
-func (r *runner) pausesLeases(controller string) bool {
+// pausesLocks reports whether the plan itself keeps the controller from the lock of its leader election: then the loss of its
+// leadership is what the plan is about.
+func (r *runner) pausesLocks(ctx context.Context, controller string) bool {
+	locks, err := r.coordinator.Locks(ctx, controller)
+	if err != nil {
+		return false
+	}
 	return slices.ContainsFunc(r.Plan.Actions, func(a plan.Action) bool {
 		key, err := plan.ParseResourceKey(a.PauseScope)
-		return a.Type == plan.PauseController && a.Target == controller && err == nil && key.Type == "lease"
+		return a.Type == plan.PauseController && a.Target == controller && err == nil &&
+			(key.Type == "lease" || slices.ContainsFunc(locks, func(l plan.ResourceKey) bool {
+				return key.Matches(l.Type, l.Group, true, l.Namespace, l.Name)
+			}))
 	})
 }
 

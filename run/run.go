@@ -556,6 +556,9 @@ func unfinished(s coordinator.Status, stuck string) string {
 	if s.Stuck != "" {
 		text += "\n" + s.Stuck
 	}
+	for _, line := range s.Electing {
+		text += "\n" + line
+	}
 	return text
 }
 

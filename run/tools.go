@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -20,7 +20,7 @@ import (
 // controllers implements actions.Controllers on the process node.
 type controllers struct{ *runner }
 
-// Kill takes the killed process's leases with it, unless the suite keeps them: a successor would wait them out, which is no
+// Kill releases the locks of the killed process's leader election, unless the suite keeps them: a successor would wait them out, which is no
 // bug of the controller's but 15 s of everybody's time.
 func (c *controllers) Kill(ctx context.Context, name string) (running bool, err error) {
 	if running, err = c.running(ctx, name); err != nil {
@@ -30,7 +30,7 @@ func (c *controllers) Kill(ctx context.Context, name string) (running bool, err 
 	if err := c.cluster.Processes().Kill(ctx, name); err != nil {
 		return running, fmt.Errorf("kill controller %q: %w", name, err)
 	}
-	return running, c.releaseLeases(ctx, name)
+	return running, c.releaseLocks(ctx, name)
 }
 
 // running reports whether the controller has a process that runs.
@@ -42,23 +42,29 @@ func (c *controllers) running(ctx context.Context, name string) (bool, error) {
 	return slices.ContainsFunc(processes, cluster.Process.Running), nil
 }
 
-// releaseLeases takes away the leases that a killed controller held.
-func (c *controllers) releaseLeases(ctx context.Context, name string) error {
+// releaseLocks takes away what a killed controller's leader election held: its leases, and the record of the election in the annotation
+// of a ConfigMap or Endpoints object. Those objects themselves may hold more than that, and stay.
+func (c *controllers) releaseLocks(ctx context.Context, name string) error {
 	for i := range c.Suite.Controllers {
 		if c.Suite.Controllers[i].Name == name && c.Suite.Controllers[i].KeepLeases {
 			return nil
 		}
 	}
-	leases, err := c.coordinator.Leases(ctx, name)
+	locks, err := c.coordinator.Locks(ctx, name)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, l := range leases {
-		namespace, lease, _ := strings.Cut(l, "/")
-		key := plan.ResourceKey{Type: "lease", Group: "coordination.k8s.io", Namespace: namespace, Name: lease}
-		if err := c.objects.Delete(ctx, key, objects.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("delete lease %s of killed controller %q: %w", l, name, err))
+	for _, l := range locks {
+		if l.Type == "lease" {
+			err = c.objects.Delete(ctx, l, objects.DeleteOptions{})
+		} else {
+			_, err = c.objects.Patch(ctx, l, "merge", map[string]any{
+				"metadata": map[string]any{"annotations": map[string]any{coordinator.LeaderAnnotation: nil}},
+			}, "")
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("release %s, the lock of killed controller %q: %w", l, name, err))
 		}
 	}
 	return errors.Join(errs...)

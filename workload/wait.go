@@ -43,7 +43,8 @@ func (w *waiter) wait(ctx context.Context, r *runner) error {
 		name = ""
 	}
 	if err := r.objects.Follow(ctx, w.typ, w.key.Namespace, name, w); err != nil {
-		return &failure{err, w.state()}
+		// The step's own time is over.
+		return &failure{err, strings.Trim(r.events(context.WithoutCancel(ctx), w.typ, w.key, r.began)+"\n"+w.state(), "\n")}
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func Run(ctx context.Context, c Config) ([]record.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{Config: c, objects: c.Objects.WithFieldManager(FieldManager)}
+	r := &runner{Config: c, objects: c.Objects.WithFieldManager(FieldManager), began: time.Now()}
 	if r.Progress == nil {
 		r.Progress = func(string) {}
 	}
@@ -137,6 +137,7 @@ func first(durations ...time.Duration) time.Duration {
 type runner struct {
 	Config
 	objects *objects.Client
+	began   time.Time
 }
 
 // step is a step made ready.

@@ -121,6 +121,21 @@ func TestSteps(t *testing.T) {
 			detail: []string{"there was none, all the time"},
 		},
 		{
+			name: "an object that others complain of",
+			steps: func(ns string) []plan.Step {
+				return []plan.Step{
+					{Apply: &plan.ApplyStep{Objects: []map[string]any{brokenReplicaSet(ns)}}},
+					wait(key(t, "event/"+ns+"/*"), `object.reason == "FailedCreate"`, 30*time.Second),
+					wait(key(t, "replicaset/"+ns+"/a"), "has(object.status.readyReplicas)", short),
+				}
+			},
+			title: "step 3: wait until replicaset/NS/a has has(object.status.readyReplicas): not within 300ms",
+			detail: []string{
+				"events:\n  Warning FailedCreate of replicaset/NS/a", `serviceaccount "none" not found`,
+				"at the end it was:\n  status:", "name: a",
+			},
+		},
+		{
 			name: "an object that does not go",
 			steps: func(ns string) []plan.Step {
 				return []plan.Step{
@@ -200,7 +215,7 @@ func TestSteps(t *testing.T) {
 			s := suite(t, plan.Workload{Steps: test.steps(ns)})
 			start := time.Now()
 			findings, err := workload.Run(testContext(t), workload.Config{Suite: s, Objects: o, Kubeconfig: kubeconfig, Log: &log})
-			if took := time.Since(start); took > 8*time.Second {
+			if took := time.Since(start); took > 40*time.Second {
 				t.Errorf("took %s", took)
 			}
 			replace := strings.NewReplacer("NS", ns, "DIR", filepath.Dir(s.File))
@@ -414,5 +429,17 @@ func TestReadAndResolve(t *testing.T) {
 	}
 	if _, err := objects.Read(filepath.Join("testdata", "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// brokenReplicaSet can have no pods: it names a service account that does not exist.
+func brokenReplicaSet(ns string) map[string]any {
+	labels := map[string]any{"app": "a"}
+	return map[string]any{
+		"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": map[string]any{"namespace": ns, "name": "a"},
+		"spec": map[string]any{"selector": map[string]any{"matchLabels": labels}, "template": map[string]any{
+			"metadata": map[string]any{"labels": labels},
+			"spec":     map[string]any{"serviceAccountName": "none", "containers": []any{map[string]any{"name": "a", "image": "a"}}},
+		}},
 	}
 }

@@ -87,16 +87,17 @@ func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
 }
 
 // Resolve returns the loopback address, host:port, that stands behind an address of the cluster: what a program on this
-// machine has to dial. What leads nowhere, or not to a loopback address, gives a *RefusedError.
-func (n *Network) Resolve(ctx context.Context, address string) (string, error) {
-	to, err := n.resolve(ctx, address)
+// machine has to dial. For the Service kubernetes it reports apiServer instead: any of them will do. What leads nowhere, or to a
+// kubelet, gives a *RefusedError.
+func (n *Network) Resolve(ctx context.Context, address string) (to string, apiServer bool, err error) {
+	found, err := n.resolve(ctx, address)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	if to.address == "" {
-		return "", &RefusedError{address, "nothing listens on loopback for it"}
+	if found.node != "" {
+		return "", false, &RefusedError{address, "a pod has no way to " + found.what}
 	}
-	return to.address, nil
+	return found.address, found.apiServer, nil
 }
 
 // target is what stands behind an address.

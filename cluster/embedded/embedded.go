@@ -240,7 +240,7 @@ func (c *Cluster) startProcessNode(ctx context.Context) error {
 		APIServers:  servers,
 		First:       c.apis[0].name,
 		CA:          c.ca.certPEM,
-		ServiceCIDR: netip.MustParsePrefix(serviceCIDR), PodCIDR: netip.MustParsePrefix(podCIDR),
+		ServiceCIDR: netip.MustParsePrefix(serviceCIDR), PodCIDR: netip.MustParsePrefix(podCIDR), Route: c.network.Resolve,
 		Dir:    c.dir.file("pods"),
 		LogDir: filepath.Join(c.logDir, "pods"),
 		Logger: c.config.Logger,

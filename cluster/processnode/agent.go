@@ -3,14 +3,12 @@ package processnode
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,10 +16,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // agent tells processes with hooks in their standard library where the cluster's names and addresses are on this machine. A process
@@ -90,13 +86,10 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 		return answer
 	case words[1] == "dial" && len(words) == 4:
 		to, err := n.route(ctx, p, words[3])
-		var refused *RefusedError
 		switch {
-		case errors.As(err, &refused):
-			n.log.Info("refuse a pod's connection", "namespace", p.namespace, "pod", p.name, "to", words[3], "reason", refused.Reason)
-			return "refuse " + refused.Reason
 		case err != nil:
-			return "refuse " + words[3] + " may be an address of the cluster's, which the process node could not find out: " + err.Error()
+			n.log.Info("refuse a pod's connection", "namespace", p.namespace, "pod", p.name, "to", words[3], "reason", err)
+			return "refuse " + strings.Join(strings.Fields(err.Error()), " ")
 		case to == words[3]:
 			return "direct"
 		}
@@ -108,13 +101,6 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 	}
 	return "host"
 }
-
-// RefusedError says why an address of the cluster leads to no process.
-type RefusedError struct{ Reason string }
-
-func (e *RefusedError) Error() string { return e.Reason }
-
-func refused(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }
 
 const clusterDomain = ".cluster.local"
 
@@ -226,80 +212,21 @@ func (n *Node) headless(ctx context.Context, service *corev1.Service, host strin
 	return ips, nil
 }
 
-// route returns where an address leads from a pod: to itself, if it is none of the cluster's. It returns a *RefusedError where
-// nothing of the cluster listens there.
+// route returns where an address leads from a pod: to itself, if it is none of the cluster's. An error says why nothing listens there.
 func (n *Node) route(ctx context.Context, p *pod, to string) (string, error) {
 	at, err := netip.ParseAddrPort(to)
 	if err != nil {
 		return to, nil
 	}
 	ip := at.Addr().Unmap()
-	switch {
-	case n.config.ServiceCIDR.IsValid() && n.config.ServiceCIDR.Contains(ip):
-		return n.routeService(ctx, p, ip, int32(at.Port()))
-	case n.config.PodCIDR.IsValid() && n.config.PodCIDR.Contains(ip):
-		pods, err := n.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("status.podIP", ip.String()).String()})
-		if err != nil {
-			return "", err
-		}
-		for _, pod := range pods.Items {
-			return "", refused("%s is pod %s/%s, which is simulated: nothing listens there", to, pod.Namespace, pod.Name)
-		}
-		return "", refused("%s is an address for pods, and no pod has it", to)
+	if n.config.Route == nil || !n.config.ServiceCIDR.Contains(ip) && !n.config.PodCIDR.Contains(ip) {
+		return to, nil
 	}
-	return to, nil
-}
-
-// routeService leads a Service's address to a ready pod on this node.
-func (n *Node) routeService(ctx context.Context, p *pod, ip netip.Addr, port int32) (string, error) {
-	list, err := n.client.CoreV1().Services("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.clusterIP", ip.String()).String()})
-	if err != nil {
-		return "", err
-	}
-	if len(list.Items) == 0 {
-		return "", refused("%s is an address for Services, and no Service has it", ip)
-	}
-	service := &list.Items[0]
-	name := service.Namespace + "/" + service.Name
-	i := slices.IndexFunc(service.Spec.Ports, func(s corev1.ServicePort) bool { return s.Port == port })
-	if i < 0 {
-		var has []string
-		for _, s := range service.Spec.Ports {
-			has = append(has, strconv.Itoa(int(s.Port)))
-		}
-		return "", refused("Service %s has no port %d (it has %s)", name, port, strings.Join(has, ", "))
-	}
-	if service.Namespace == metav1.NamespaceDefault && service.Name == "kubernetes" {
+	address, apiServer, err := n.config.Route(ctx, netip.AddrPortFrom(ip, at.Port()).String())
+	if apiServer {
 		return p.apiServer, nil
 	}
-	if len(service.Spec.Selector) == 0 {
-		return "", refused("Service %s selects no pods", name)
-	}
-	target := service.Spec.Ports[i].TargetPort
-	if target == (intstr.IntOrString{}) {
-		target = intstr.FromInt32(port)
-	}
-	selector := labels.SelectorFromSet(service.Spec.Selector)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var candidates []*pod
-	for _, other := range n.pods {
-		if other.namespace == service.Namespace && selector.Matches(labels.Set(other.object.Labels)) && !other.terminating && other.readyLocked() {
-			candidates = append(candidates, other)
-		}
-	}
-	slices.SortFunc(candidates, func(a, b *pod) int { return strings.Compare(a.name, b.name) })
-	for _, candidate := range candidates {
-		for _, c := range candidate.containers {
-			if number, err := c.port(target); err == nil {
-				return net.JoinHostPort(candidate.address.ip.String(), number), nil
-			}
-		}
-	}
-	if len(candidates) > 0 {
-		return "", refused("Service %s leads to port %s, which no container of pod %s/%s names", name, target.String(), candidates[0].namespace, candidates[0].name)
-	}
-	return "", refused("Service %s has no ready pod that runs as a process; the others are simulated, and nothing listens there", name)
+	return address, err
 }
 
 // hostname is what the pod calls itself.

@@ -252,11 +252,11 @@ func TestPodEnvironment(t *testing.T) {
 			{"dial", "localhost:8080", one.ip + ":8080"},
 			{"dial", two.ip + ":8081", "error: REFUSED"}, // it listens on its own loopback
 			{"get", "http://127.0.0.1:8081/host", "one"},
-			{"dial", nobody.Spec.ClusterIP + ":443", "error: REFUSED dial tcp " + nobody.Spec.ClusterIP + ":443: connect: connection refused (Service " + ns +
-				"/nobody has no ready pod that runs as a process; the others are simulated, and nothing listens there)"},
-			{"dial", web.Spec.ClusterIP + ":81", "error: Service " + ns + "/web has no port 81 (it has 80)"},
-			{"dial", "10.96.255.254:443", "error: REFUSED dial tcp 10.96.255.254:443: connect: connection refused (10.96.255.254 is an address for Services, and no Service has it)"},
-			{"dial", "10.128.255.254:443", "error: connection refused (10.128.255.254:443 is an address for pods, and no pod has it)"},
+			{"dial", nobody.Spec.ClusterIP + ":443", "error: REFUSED dial tcp " + nobody.Spec.ClusterIP + ":443: connect: connection refused (connect to " +
+				nobody.Spec.ClusterIP + ":443: the Service " + ns + "/nobody selects no pod that is a process (simulated pods do not listen))"},
+			{"dial", web.Spec.ClusterIP + ":81", "error: the Service " + ns + "/web has no port 81 (it has 80)"},
+			{"dial", "10.96.255.254:443", "error: REFUSED dial tcp 10.96.255.254:443: connect: connection refused (connect to 10.96.255.254:443: no Service, node or pod of this cluster has this address, and nothing leaves the machine)"},
+			{"dial", "10.128.255.254:443", "error: connection refused (connect to 10.128.255.254:443: no Service, node or pod of this cluster has this address, and nothing leaves the machine)"},
 		} {
 			if tt[0] == "dial" && tt[2] == "" {
 				got, err := one.ask(ctx, tt[0], tt[1])

@@ -1,0 +1,151 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/semver"
+
+	"github.com/trommel-dev/trommel/coordinator/monitor"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// LeaderAnnotation is where client-go before 0.24 keeps the record of a leader election whose lock is a ConfigMap or an
+// Endpoints object (LeaderElectionRecordAnnotationKey in tools/leaderelection/resourcelock).
+const LeaderAnnotation = "control-plane.alpha.kubernetes.io/leader"
+
+const leaseGroup = "coordination.k8s.io"
+
+// Writes of locks are reported from the start: those of a killed controller are released, and nobody counts an election as work.
+var (
+	leaseRule = wire.Rule{Point: wire.ControllerWrite, Phase: wire.After, Group: leaseGroup, Resource: "leases", Kind: "lease"}
+	// annotatedLockRules is for client-go before 0.24 alone, since every write of these types is reported by it.
+	annotatedLockRules = []wire.Rule{
+		{Point: wire.ControllerWrite, Phase: wire.After, Resource: "configmaps", Kind: "configmap"},
+		{Point: wire.ControllerWrite, Phase: wire.After, Resource: "endpoints", Kind: "endpoints"},
+	}
+)
+
+func lockRules(controller record.Controller) []wire.Rule {
+	if controller.ClientGo != "" && semver.Compare(controller.ClientGo, "v0.24.0-0") < 0 {
+		return append([]wire.Rule{leaseRule}, annotatedLockRules...)
+	}
+	return []wire.Rule{leaseRule}
+}
+
+// elections is what the coordinator knows of the controllers' leader elections.
+type elections struct {
+	locks map[string]map[plan.ResourceKey]bool // that a controller has written, by its identity
+	leads map[uint64]bool                      // sessions that have written a lock
+}
+
+func newElections() elections {
+	return elections{locks: map[string]map[plan.ResourceKey]bool{}, leads: map[uint64]bool{}}
+}
+
+// note learns from a controller's successful write of a lock.
+func (e *elections) note(s *monitor.Session, o *wire.Observation) {
+	if o.Point != wire.ControllerWrite || o.Phase != wire.After || o.Error != "" || !e.about(s.Identity, o) {
+		return
+	}
+	if e.locks[s.Identity] == nil {
+		e.locks[s.Identity] = map[plan.ResourceKey]bool{}
+	}
+	e.locks[s.Identity][lockKey(o)] = true
+	e.leads[s.ID] = true
+}
+
+// about reports whether a controller's read or write belongs to its leader election.
+func (e *elections) about(identity string, o *wire.Observation) bool {
+	if o.Point != wire.ControllerRead && o.Point != wire.ControllerWrite || o.ReconcileID != "" {
+		return false
+	}
+	key := lockKey(o)
+	switch key.Type {
+	case "lease":
+		return true
+	case "configmap", "endpoints":
+		return e.locks[identity][key] || isAnnotatedLock(o.Object)
+	}
+	return false
+}
+
+// delivers reports whether an observation is the delivery of a lock, of whichever controller.
+func (e *elections) delivers(o *wire.Observation) bool {
+	if o.Point != wire.ControllerRecv {
+		return false
+	}
+	key := lockKey(o)
+	for _, locks := range e.locks {
+		if locks[key] {
+			return true
+		}
+	}
+	return false
+}
+
+// lockKey names the object of an observation if it is of a type that can be a lock; otherwise its type is empty.
+func lockKey(o *wire.Observation) plan.ResourceKey {
+	key := plan.ResourceKey{Namespace: o.Namespace, Name: o.Name}
+	switch {
+	case o.Group == leaseGroup && (o.Resource == "leases" || o.Kind == "lease"):
+		key.Type, key.Group = "lease", leaseGroup
+	case o.Group == "" && (o.Resource == "configmaps" || o.Kind == "configmap"):
+		key.Type = "configmap"
+	case o.Group == "" && (o.Resource == "endpoints" || o.Kind == "endpoints"):
+		key.Type = "endpoints"
+	}
+	return key
+}
+
+func isAnnotatedLock(object []byte) bool {
+	var about struct {
+		Metadata struct{ Annotations map[string]string }
+	}
+	return json.Unmarshal(object, &about) == nil && about.Metadata.Annotations[LeaderAnnotation] != ""
+}
+
+// Locks lists the objects that the controller has written so far to be elected leader, in order: leases, and ConfigMaps and
+// Endpoints with a [LeaderAnnotation].
+func (c *Coordinator) Locks(ctx context.Context, controller string) ([]plan.ResourceKey, error) {
+	var list []plan.ResourceKey
+	err := c.do(ctx, func(context.Context) { list = c.elections.of(controller) })
+	return list, err
+}
+
+func (e *elections) of(controller string) []plan.ResourceKey {
+	return slices.SortedFunc(maps.Keys(e.locks[controller]), func(a, b plan.ResourceKey) int { return strings.Compare(a.String(), b.String()) })
+}
+
+// electing says of a controller that once was the leader that it is not yet so again. It is empty where that is not so.
+func (c *Coordinator) electing(name string) string {
+	locks := c.elections.of(name)
+	if len(locks) == 0 || c.connected[name] == 0 || c.machine.Down(name) {
+		return ""
+	}
+	if slices.ContainsFunc(c.config.Monitor.Sessions(), func(s *monitor.Session) bool { return s.Identity == name && c.elections.leads[s.ID] }) {
+		return ""
+	}
+	var names []string
+	for _, l := range locks {
+		names = append(names, l.String())
+	}
+	return fmt.Sprintf("%s waits for its leader election: it has not got %s again", name, strings.Join(names, ", "))
+}
+
+// allElecting is [Coordinator.electing] of all controllers.
+func (c *Coordinator) allElecting() []string {
+	var all []string
+	for _, controller := range c.config.Controllers {
+		if s := c.electing(controller.Name); s != "" {
+			all = append(all, s)
+		}
+	}
+	return all
+}
