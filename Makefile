@@ -57,6 +57,10 @@ versions: ## test controllers of every time and every Kubernetes version, and wr
 	TROMMEL_TEST_VERSIONS='*' go test -v -run 'TestVersions|TestEveryMinorIsPatched' -count=1 -timeout 60m ./instrumentation -update
 	TROMMEL_TEST_KUBERNETES=1.35,1.36,1.37 go test -v -run 'TestKubernetesVersions' -count=1 -timeout 60m ./instrumentation
 
+.PHONY: long
+long: ## all plans against the operators of others in ../shared/operators, and eight runs at once
+	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 120m ./operators
+
 .PHONY: bench
 bench: ## run the benchmarks, each with its figure
 	go test -run '^$$' -bench . -benchmem -timeout 20m ./...

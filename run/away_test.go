@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -39,6 +40,35 @@ func TestServerAway(t *testing.T) {
 		r.meta.Controllers = []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
 		if got := r.serverAway("db", at(test.exit)); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// A controller that had ended twice while its API server was killed was taken for one that crashes over and over: it was judged before it
+// had come to rest.
+func TestEndsByItself(t *testing.T) {
+	start := time.Now()
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	r := &runner{completed: []record.Action{
+		{Type: string(plan.KillAPIServer), Target: "apiserver-1", Began: at(10), Done: at(11)},
+		{Type: string(plan.StartAPIServer), Target: "apiserver-1", Began: at(30), Done: at(33)},
+	}}
+	r.meta.WorkloadStart = start
+	r.meta.Controllers = []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
+	for _, test := range []struct {
+		name      string
+		processes []cluster.Process
+		want      int
+	}{
+		{"while its API server was away", []cluster.Process{{Ended: at(20)}, {Ended: at(25)}, {}}, 0},
+		{"with its API server there", []cluster.Process{{Ended: at(20)}, {Ended: at(60)}, {Ended: at(70)}}, 2},
+		{"before the workload, and killed", []cluster.Process{{Ended: at(-1)}, {Ended: at(60), Planned: true}}, 0},
+	} {
+		for i := range test.processes {
+			test.processes[i].Controller = "db"
+		}
+		if got := r.endsByItself(test.processes); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/trommel-dev/trommel/cluster"
 )
 
 // quiet is how long a controller must do nothing to be taken for settled.
@@ -41,6 +43,17 @@ func (r *runner) settle(ctx context.Context) (settled bool, err error) {
 	return false, nil
 }
 
+// endsByItself counts how often the processes of a controller have ended since the workload began and the plan is not the reason.
+func (r *runner) endsByItself(processes []cluster.Process) int {
+	ends := 0
+	for _, p := range processes {
+		if !p.Running() && !p.Planned && p.Ended.After(r.meta.WorkloadStart) && r.serverAway(p.Controller, p.Ended) == "" {
+			ends++
+		}
+	}
+	return ends
+}
+
 // crashLoop returns the name of a controller that has ended by itself twice since the workload began, as soon as there is one, or
 // nothing when ctx ends.
 func (r *runner) crashLoop(ctx context.Context) string {
@@ -52,13 +65,7 @@ func (r *runner) crashLoop(ctx context.Context) string {
 			if err != nil {
 				continue // judged later, where an error counts
 			}
-			ends := 0
-			for _, p := range processes {
-				if !p.Running() && !p.Planned && p.Ended.After(r.meta.WorkloadStart) {
-					ends++
-				}
-			}
-			if ends > 1 {
+			if r.endsByItself(processes) > 1 {
 				return c.Name
 			}
 		}

@@ -1,21 +1,19 @@
 package main
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/operators"
 	"github.com/trommel-dev/trommel/plan"
 )
 
 // TestInitOperators lets init loose on the source of operators that nobody here wrote. It skips where their archives are not beside the
 // repository.
 func TestInitOperators(t *testing.T) {
-	const archives = "../../../shared/operators"
 	for _, tt := range []struct {
 		name, pkg, deployment string
 		manifests             []plan.Manifest
@@ -32,15 +30,7 @@ func TestInitOperators(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			archive := filepath.Join(archives, tt.name+".tar.gz")
-			if _, err := os.Stat(archive); err != nil {
-				t.Skip("no archive of its source: ", err)
-			}
-			dir := t.TempDir()
-			if out, err := exec.Command("tar", "-xzf", archive, "-C", dir).CombinedOutput(); err != nil {
-				t.Fatalf("unpack: %v\n%s", err, out)
-			}
-			dir = filepath.Join(dir, tt.name)
+			dir := operators.Unpack(t, tt.name)
 			var out, stderr strings.Builder
 			if err := initialize(streams{out: &out, err: &stderr}, dir, false); err != nil {
 				t.Fatalf("%v\n%s", err, stderr.String())
