@@ -204,7 +204,7 @@ var points = concat(
 	[]point{
 		{
 			module: moduleAPIServer, file: "pkg/server/genericapiserver.go", receiver: "*GenericAPIServer", function: "InstallAPIGroups",
-			insert: insertion{enter: "{{.Param 0}} = trommelServeRemoved({{.Param 0}})"},
+			insert: insertion{enter: "{{.Param 0}} = trommelServeRemoved({{.Receiver}}, {{.Param 0}})"},
 		},
 		{
 			module: moduleAPIServer, to: "v0.37.0-0", file: "pkg/registry/rest/create.go", function: "BeforeCreate",

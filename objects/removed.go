@@ -403,17 +403,17 @@ func runtimeClass(u *unstructured.Unstructured) ([]string, error) {
 }
 
 // endpointSlice: zone and node were labels of the topology.
-func endpointSlice(u *unstructured.Unstructured) ([]string, error) {
+func endpointSlice(u *unstructured.Unstructured) (notes []string, err error) {
 	for _, endpoint := range mappings(u.Object["endpoints"]) {
 		topology := field(endpoint, "topology")
 		move(topology, "topology.kubernetes.io/zone", endpoint, "zone")
 		move(topology, "kubernetes.io/hostname", endpoint, "nodeName")
 		delete(endpoint, "topology")
-		if len(topology) > 0 {
-			endpoint["deprecatedTopology"] = topology
+		for _, label := range slices.Sorted(maps.Keys(topology)) {
+			notes = append(notes, fmt.Sprintf("v1 has no place for %s in the topology, which is left out", label))
 		}
 	}
-	return nil, nil
+	return notes, nil
 }
 
 // autoscaler gives metrics their new form: what is measured, and its target.
