@@ -2,7 +2,10 @@ package run
 
 import (
 	"fmt"
+	"strings"
+	"time"
 
+	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -14,6 +17,9 @@ import (
 // before asked for.
 const removedSince = "v0.22.0-0"
 
+// removedAt is when that was released.
+var removedAt = time.Date(2021, time.August, 4, 0, 0, 0, 0, time.UTC)
+
 // RemovedAPIs tells whether the cluster has to serve API versions that Kubernetes has removed: where the suite says so, and where it says
 // nothing and a controller is built with a client-go of before their removal, which is then the reason.
 func RemovedAPIs(suite *plan.Suite, binaries []Binary) (serve bool, reason string) {
@@ -22,11 +28,25 @@ func RemovedAPIs(suite *plan.Suite, binaries []Binary) (serve bool, reason strin
 	}
 	for i := range suite.Controllers {
 		c := &suite.Controllers[i]
-		if v := describe(c, binaries[i].Manifest).ClientGo; semver.IsValid(v) && semver.Compare(v, removedSince) < 0 {
+		if v := describe(c, binaries[i].Manifest).ClientGo; beforeRemoval(v) {
 			return true, fmt.Sprintf("%s has client-go %s, older than 0.22", c.Name, v)
 		}
 	}
 	return false, ""
+}
+
+// beforeRemoval tells of a version of client-go that it is older than removedSince; of one that says nothing it is false.
+func beforeRemoval(version string) bool {
+	switch {
+	case !semver.IsValid(version) || version == "v0.0.0": // a fork in a folder
+		return false
+	case semver.Major(version) != "v0": // v2.0.0 to v12.0.0+incompatible came before v0.17
+		return true
+	case strings.HasPrefix(version, "v0.0.0-"):
+		committed, err := module.PseudoVersionTime(version)
+		return err == nil && committed.Before(removedAt)
+	}
+	return semver.Compare(version, removedSince) < 0
 }
 
 // checkRemovedAPIs notes that removed API versions are served, and refuses a cluster that was there before and does not do what the
