@@ -131,7 +131,11 @@ func convertAll(list []located) (served []*unstructured.Unstructured, notes []st
 			notes = append(notes, fmt.Sprintf("%s is left out: %s", describe(l.Unstructured), r.gone))
 			continue
 		}
-		u := l.DeepCopy()
+		u, err := FromMap(l.Object) // a copy, whatever types its numbers have
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		old := u.GroupVersionKind()
 		u.SetAPIVersion(r.to.String())
 		to := r.to.String()

@@ -15,7 +15,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestServed converts one object of each type and compares with golden files. That Kubernetes' own conversions leave
-// the same is tested on a cluster, see TestConversionsAreKubernetesOwn of package embedded.
+// the same is tested on a cluster, see TestRemovedAPIs of package embedded.
 func TestServed(t *testing.T) {
 	files, err := filepath.Glob("testdata/removed/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -112,6 +112,20 @@ func TestServedTakesWhatIsMalformed(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Objects that a plan or suite holds may have numbers of any Go type.
+func TestServedTakesEveryNumber(t *testing.T) {
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": map[string]any{"name": "x"}, "spec": map[string]any{"minAvailable": 1},
+	}}
+	list, _, err := Served([]*unstructured.Unstructured{u})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	if n, _, _ := unstructured.NestedInt64(list[0].Object, "spec", "minAvailable"); n != 1 {
+		t.Errorf("got %v", list[0].Object)
 	}
 }
 
