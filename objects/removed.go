@@ -77,11 +77,13 @@ var removals = map[string]map[string]removal{
 		"Role":               {to: gv("rbac.authorization.k8s.io/v1")},
 		"RoleBinding":        {to: gv("rbac.authorization.k8s.io/v1"), change: alphaBinding},
 	},
-	"rbac.authorization.k8s.io/v1beta1": alike("rbac.authorization.k8s.io/v1", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
-	"scheduling.k8s.io/v1alpha1":        alike("scheduling.k8s.io/v1", "PriorityClass"),
-	"scheduling.k8s.io/v1beta1":         alike("scheduling.k8s.io/v1", "PriorityClass"),
-	"storage.k8s.io/v1alpha1":           alike("storage.k8s.io/v1", "CSIStorageCapacity", "VolumeAttachment"),
-	"storage.k8s.io/v1beta1":            alike("storage.k8s.io/v1", "CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment"),
+	"rbac.authorization.k8s.io/v1beta1": alike("rbac.authorization.k8s.io/v1",
+		"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+	"scheduling.k8s.io/v1alpha1": alike("scheduling.k8s.io/v1", "PriorityClass"),
+	"scheduling.k8s.io/v1beta1":  alike("scheduling.k8s.io/v1", "PriorityClass"),
+	"storage.k8s.io/v1alpha1":    alike("storage.k8s.io/v1", "CSIStorageCapacity", "VolumeAttachment"),
+	"storage.k8s.io/v1beta1": alike("storage.k8s.io/v1",
+		"CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment"),
 }
 
 func gv(text string) schema.GroupVersion {
@@ -184,7 +186,7 @@ func field(m map[string]any, path ...string) map[string]any {
 	return m
 }
 
-// field at a path that is made where nothing is.
+// made is the mapping at a path, whose missing parts are added; nil where something else is there.
 func made(m map[string]any, path ...string) map[string]any {
 	for _, name := range path {
 		if m == nil {
@@ -300,7 +302,8 @@ func webhooks(u *unstructured.Unstructured) (notes []string, err error) {
 		setDefault(webhook, "sideEffects", "Unknown")
 		if effects := webhook["sideEffects"]; effects == "Unknown" || effects == "Some" {
 			webhook["sideEffects"] = "None"
-			notes = append(notes, fmt.Sprintf("webhook %v: sideEffects is %v, which v1 refuses; it is applied as None", webhook["name"], effects))
+			notes = append(notes, fmt.Sprintf("webhook %v: sideEffects is %v, which v1 refuses; it is applied as None",
+				webhook["name"], effects))
 		}
 	}
 	return notes, nil
@@ -425,7 +428,8 @@ func autoscaler(u *unstructured.Unstructured) ([]string, error) {
 	for _, metric := range mappings(field(u.Object, "spec")["metrics"]) {
 		for _, name := range []string{"resource", "containerResource"} {
 			if m := field(metric, name); m != nil {
-				metricTarget(m, metricValue{"targetAverageValue", "averageValue"}, metricValue{"targetAverageUtilization", "averageUtilization"})
+				metricTarget(m, metricValue{"targetAverageValue", "averageValue"},
+					metricValue{"targetAverageUtilization", "averageUtilization"})
 			}
 		}
 		if m := field(metric, "pods"); m != nil {

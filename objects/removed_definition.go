@@ -15,8 +15,8 @@ import (
 )
 
 // definition turns a v1beta1 CustomResourceDefinition into one of v1 by Kubernetes' own conversion. What v1 refuses is
-// written in its words: definitions that keep unknown fields say so at every level of their schema, and a schema that v1
-// does not take, or none, becomes one that takes everything.
+// written in its words: definitions that keep unknown fields say so at every level of their schema, and a schema that
+// v1 does not take, or none, becomes one that takes everything.
 func definition(u *unstructured.Unstructured) (notes []string, err error) {
 	old := &apiextensionsv1beta1.CustomResourceDefinition{}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, old, true)
@@ -29,7 +29,8 @@ func definition(u *unstructured.Unstructured) (notes []string, err error) {
 	}
 	apiextensionsv1beta1.SetObjectDefaults_CustomResourceDefinition(old)
 	d := &apiextensions.CustomResourceDefinition{}
-	if err := apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(old, d, nil); err != nil {
+	err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(old, d, nil)
+	if err != nil {
 		return nil, err
 	}
 	if *d.Spec.PreserveUnknownFields {
@@ -37,7 +38,8 @@ func definition(u *unstructured.Unstructured) (notes []string, err error) {
 	}
 	d.Spec.PreserveUnknownFields = nil
 	if apihelpers.IsProtectedCommunityGroup(d.Spec.Group) {
-		if state, _ := apihelpers.GetAPIApprovalState(d.Annotations); state == apihelpers.APIApprovalMissing || state == apihelpers.APIApprovalInvalid {
+		state, _ := apihelpers.GetAPIApprovalState(d.Annotations)
+		if state == apihelpers.APIApprovalMissing || state == apihelpers.APIApprovalInvalid {
 			if d.Annotations == nil {
 				d.Annotations = map[string]string{}
 			}
@@ -45,7 +47,8 @@ func definition(u *unstructured.Unstructured) (notes []string, err error) {
 		}
 	}
 	renewed := &apiextensionsv1.CustomResourceDefinition{}
-	if err := apiextensionsv1.Convert_apiextensions_CustomResourceDefinition_To_v1_CustomResourceDefinition(d, renewed, nil); err != nil {
+	err = apiextensionsv1.Convert_apiextensions_CustomResourceDefinition_To_v1_CustomResourceDefinition(d, renewed, nil)
+	if err != nil {
 		return nil, err
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(renewed)
@@ -78,7 +81,8 @@ func preserveUnknownFields(spec *apiextensions.CustomResourceDefinitionSpec) (no
 			err = structural(s)
 		}
 		if err != nil {
-			notes = append(notes, fmt.Sprintf("%s is not structural, as v1 wants it, and one that takes everything is applied instead: %v", of, err))
+			notes = append(notes, fmt.Sprintf(
+				"%s is not structural, as v1 wants it, and one that takes everything is applied instead: %v", of, err))
 			s = anything()
 		}
 		return &apiextensions.CustomResourceValidation{OpenAPIV3Schema: s}
