@@ -13,11 +13,12 @@ const (
 	moduleClientGo          = "k8s.io/client-go"
 	moduleControllerRuntime = "sigs.k8s.io/controller-runtime"
 	moduleAPIServer         = "k8s.io/apiserver"
+	moduleAPIExtensions     = "k8s.io/apiextensions-apiserver"
 	moduleKubernetes        = "k8s.io/kubernetes" // the control plane's own
 )
 
 // controlPlaneModulesPatched are the modules that are patched in the control plane.
-var controlPlaneModulesPatched = []string{moduleClientGo, moduleAPIServer, moduleKubernetes}
+var controlPlaneModulesPatched = []string{moduleClientGo, moduleAPIServer, moduleAPIExtensions, moduleKubernetes}
 
 // point is a place in a module and what is inserted there. Whoever adds one adds a golden file, see TestPatch.
 type point struct {
@@ -53,6 +54,10 @@ type helper struct {
 
 var helpers = []helper{
 	{moduleAPIServer, "pkg/storage/cacher", "apiserver_cacher.go.tmpl"},
+	{moduleAPIServer, "pkg/server", "apiserver_server.go.tmpl"},
+	{moduleAPIServer, "pkg/registry/rest", "apiserver_rest.go.tmpl"},
+	{moduleAPIExtensions, "pkg/apis/apiextensions/validation", "apiextensions_validation.go.tmpl"},
+	{moduleKubernetes, "pkg/controlplane/apiserver", "kubernetes_controlplane.go.tmpl"},
 	{moduleClientGo, "tools/cache", "clientgo_cache.go.tmpl"},
 	{moduleClientGo, "rest", "clientgo_rest.go.tmpl"},
 	{moduleClientGo, "tools/clientcmd", "clientgo_clientcmd.go.tmpl"},
@@ -66,6 +71,7 @@ var oldest = map[string]string{
 	moduleClientGo:          "v0.20.0",
 	moduleControllerRuntime: "v0.8.0",
 	moduleAPIServer:         "v0.35.0",
+	moduleAPIExtensions:     "v0.35.0",
 	moduleKubernetes:        "v1.35.0",
 }
 
@@ -190,6 +196,43 @@ var points = concat(
 		{
 			module: moduleKubernetes, file: "pkg/registry/core/pod/strategy.go", function: "ResourceLocation",
 			insert: insertion{do: "ip.IsGlobalUnicast", replaces: "(func() bool { return ip.IsGlobalUnicast() || ip.IsLoopback() })"},
+		},
+	},
+
+	// API versions that Kubernetes has removed are served where the cluster asks for them. What was valid in such a version is valid in a
+	// request that is made in it, and so is what it did by default.
+	[]point{
+		{
+			module: moduleAPIServer, file: "pkg/server/genericapiserver.go", receiver: "*GenericAPIServer", function: "InstallAPIGroups",
+			insert: insertion{enter: "{{.Param 0}} = trommelServeRemoved({{.Receiver}}, {{.Param 0}})"},
+		},
+		{
+			module: moduleAPIServer, to: "v0.37.0-0", file: "pkg/registry/rest/create.go", function: "BeforeCreate",
+			insert: insertion{do: "strategy.Validate", replaces: "trommelValidate(strategy.Validate)"},
+		},
+		{
+			module: moduleAPIServer, to: "v0.37.0-0", file: "pkg/registry/rest/update.go", function: "BeforeUpdate",
+			insert: insertion{do: "strategy.ValidateUpdate", replaces: "trommelValidateUpdate(strategy.ValidateUpdate)"},
+		},
+		{
+			module: moduleAPIServer, from: "v0.37.0-0", file: "pkg/registry/rest/create.go", function: "ValidateCreate",
+			insert: insertion{result: "trommelAllowed({{.Param 0}}, {{.Result}})"},
+		},
+		{
+			module: moduleAPIServer, from: "v0.37.0-0", file: "pkg/registry/rest/update.go", function: "ValidateUpdate",
+			insert: insertion{result: "trommelAllowed({{.Param 0}}, {{.Result}})"},
+		},
+		{
+			module: moduleAPIServer, file: "pkg/registry/generic/registry/store.go", function: "shouldOrphanDependents",
+			insert: insertion{do: "gcStrategy.DefaultGarbageCollectionPolicy", replaces: "rest.TrommelGarbageCollection(gcStrategy)"},
+		},
+		{
+			module: moduleAPIExtensions, file: "pkg/apis/apiextensions/validation/validation.go", function: "validateCustomResourceDefinitionSpec",
+			insert: insertion{enter: "{{.Param 2}} = trommelOptions({{.Param 0}}, {{.Param 2}})"},
+		},
+		{
+			module: moduleKubernetes, file: "pkg/controlplane/apiserver/aggregator.go", function: "CreateAggregatorServer",
+			insert: insertion{enter: "{{.Param 4}} = trommelPriorities({{.Param 4}})"},
 		},
 	},
 )

@@ -32,8 +32,11 @@ func CheckSuite(suite *plan.Suite, kubernetes string) (manifests []*unstructured
 				continue
 			}
 			where := fmt.Sprintf("%s: workload %q, step %d", suite.File, name, i+1)
-			list, err := stepObjects(suite, step.Apply)
+			list, more, err := stepObjects(suite, step.Apply)
 			errs = append(errs, wrapEach(where, err))
+			for _, note := range more {
+				notes = append(notes, where+": "+note)
+			}
 			for _, u := range list {
 				err := checker.Check(u)
 				if errors.Is(err, ErrNotServed) && len(checker.defined) == 0 {
@@ -62,17 +65,16 @@ func wrapEach(where string, err error) error {
 	return fmt.Errorf("%s: %w", where, err)
 }
 
-func stepObjects(suite *plan.Suite, s *plan.ApplyStep) ([]*unstructured.Unstructured, error) {
+func stepObjects(suite *plan.Suite, s *plan.ApplyStep) (list []*unstructured.Unstructured, notes []string, err error) {
 	if s.File != "" {
-		return Read(plan.Beside(suite.File, s.File))
+		return ReadServed(plan.Beside(suite.File, s.File))
 	}
-	var list []*unstructured.Unstructured
 	for _, o := range s.Objects {
 		u, err := FromMap(o)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		list = append(list, u)
 	}
-	return list, nil
+	return Served(list)
 }

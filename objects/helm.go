@@ -93,12 +93,13 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 		notes = append(notes, fmt.Sprintf("%s: %d of its objects are hooks and left out: %s", what, len(hooks), strings.Join(names, ", ")))
 	}
 	var errs []error
+	var all []located
 	add := func(text []byte, name string) {
-		more, err := Decode(text, name+" (rendered)")
+		more, err := decode(text, name+" (rendered)")
 		if err != nil {
 			errs = append(errs, err)
 		}
-		list = append(list, more...)
+		all = append(all, more...)
 	}
 	for _, definition := range c.CRDObjects() {
 		add(definition.File.Data, definition.Filename)
@@ -109,6 +110,11 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 	if err := errors.Join(errs...); err != nil {
 		return nil, nil, err
 	}
+	list, more, err := convertAll(all)
+	if err != nil {
+		return nil, nil, err
+	}
+	notes = append(notes, more...)
 	setNamespace(list, release.Namespace)
 	for _, line := range strings.Split(strings.TrimSpace(warnings.String()), "\n") {
 		if line != "" {

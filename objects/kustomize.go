@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -26,7 +25,7 @@ func isKustomization(dir string) bool {
 }
 
 // kustomize does what `kubectl kustomize DIR` does.
-func kustomize(dir string) ([]*unstructured.Unstructured, error) {
+func kustomize(dir string) ([]located, error) {
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(oldPatches{filesys.MakeFsOnDisk()}, dir)
 	if err != nil {
 		return nil, fmt.Errorf("kustomize %s: %w", dir, err)
@@ -35,7 +34,7 @@ func kustomize(dir string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kustomize %s: %w", dir, err)
 	}
-	return Decode(text, dir+" (built by kustomize)")
+	return decode(text, dir+" (built by kustomize)")
 }
 
 // oldPatches is a file system in which kustomizations of the time before kustomize 2 can be read: their `patches` were

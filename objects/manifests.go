@@ -16,8 +16,9 @@ import (
 
 const defaultNamespace = metav1.NamespaceDefault
 
-// Manifests reads all manifests of the suite, in order: files, kustomizations and charts. Kubernetes is the version
-// that charts are rendered for. The notes are for people: what was left out.
+// Manifests reads all manifests of the suite, in order: files, kustomizations and charts. Objects in API versions that
+// Kubernetes no longer serves are converted, see [Served]. Kubernetes is the version that charts are rendered for. The
+// notes are for people: what was left out or converted.
 func Manifests(suite *plan.Suite, kubernetes string) (list []*unstructured.Unstructured, notes []string, err error) {
 	var errs []error
 	for _, m := range suite.Manifests {
@@ -30,7 +31,7 @@ func Manifests(suite *plan.Suite, kubernetes string) (list []*unstructured.Unstr
 	if err := errors.Join(errs...); err != nil {
 		return nil, nil, err
 	}
-	return list, notes, nil
+	return list, onceEach(notes), nil
 }
 
 // Manifest reads one manifest of the suite in suiteFile. See [Manifests].
@@ -43,13 +44,13 @@ func Manifest(suiteFile string, m plan.Manifest, kubernetes string) (list []*uns
 	if isChart(at) {
 		return nil, nil, fmt.Errorf("%s is a Helm chart: write `helm: %s`", m.Path, m.Path)
 	}
-	if list, err = Read(at); err != nil {
+	if list, notes, err = ReadServed(at); err != nil {
 		return nil, nil, err
 	}
 	if m.Namespace != "" {
 		setNamespace(list, m.Namespace)
 	}
-	return list, nil, nil
+	return list, notes, nil
 }
 
 // setNamespace gives the namespace to the objects that live in one and name none.

@@ -19,6 +19,25 @@ import (
 // Read decodes the objects of a YAML or JSON file, or of all such files (.yaml, .yml, .json) in and below a folder, in the order of
 // their paths. A folder with a kustomization file is built by kustomize instead, as `kubectl apply -k` does. Errors name the file and, as far as the decoder knows it, the line.
 func Read(path string) ([]*unstructured.Unstructured, error) {
+	all, err := read(path)
+	return bare(all), err
+}
+
+// located is an object with where it was read, as file:line.
+type located struct {
+	*unstructured.Unstructured
+	where string
+}
+
+func bare(all []located) []*unstructured.Unstructured {
+	var list []*unstructured.Unstructured
+	for _, l := range all {
+		list = append(list, l.Unstructured)
+	}
+	return list
+}
+
+func read(path string) ([]located, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -39,14 +58,14 @@ func Read(path string) ([]*unstructured.Unstructured, error) {
 			return nil, err
 		}
 	}
-	var all []*unstructured.Unstructured
+	var all []located
 	var errs []error
 	for _, f := range files {
 		data, err := os.ReadFile(f)
 		if err != nil {
 			return nil, err
 		}
-		list, err := Decode(data, f)
+		list, err := decode(data, f)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -63,9 +82,15 @@ var yamlLine = regexp.MustCompile(`line (\d+): `)
 // Decode decodes the documents of a YAML stream; a List is replaced by its items, an empty document by nothing. The file is for
 // messages. All mistakes are reported at once.
 func Decode(data []byte, file string) ([]*unstructured.Unstructured, error) {
-	var all []*unstructured.Unstructured
+	all, err := decode(data, file)
+	return bare(all), err
+}
+
+func decode(data []byte, file string) ([]located, error) {
+	var all []located
 	var errs []error
 	for _, d := range documents(data) {
+		where := fmt.Sprintf("%s:%d", file, d.first())
 		fail := func(line int, format string, args ...any) {
 			errs = append(errs, fmt.Errorf("%s:%d: %s", file, line, fmt.Sprintf(format, args...)))
 		}
@@ -88,7 +113,7 @@ func Decode(data []byte, file string) ([]*unstructured.Unstructured, error) {
 			continue
 		}
 		if !u.IsList() {
-			all = append(all, u)
+			all = append(all, located{u, where})
 			continue
 		}
 		err = u.EachListItem(func(o runtimeObject) error {
@@ -96,7 +121,7 @@ func Decode(data []byte, file string) ([]*unstructured.Unstructured, error) {
 			if !ok {
 				return fmt.Errorf("an item of the list is a %T", o)
 			}
-			all = append(all, item)
+			all = append(all, located{item, where})
 			return nil
 		})
 		if err != nil {
@@ -156,6 +181,12 @@ func Encode(all []*unstructured.Unstructured) ([]byte, error) {
 type document struct {
 	text []byte
 	line int // of its first line in the file, 1-based
+}
+
+// first is the line of the file on which the document's content begins, its leading comments included.
+func (d document) first() int {
+	blank := len(d.text) - len(bytes.TrimLeft(d.text, " \t\r\n"))
+	return d.line + bytes.Count(d.text[:blank], []byte("\n"))
 }
 
 // documents splits a YAML stream at its document markers.

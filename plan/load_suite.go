@@ -65,7 +65,7 @@ var (
 		what: "cluster",
 		fields: []string{
 			"type", "kubernetesVersion", "apiServers", "nodes", "disableControllers", "featureGates", "apiServerArgs", "controllerManagerArgs",
-			"answers",
+			"answers", "removedAPIs",
 		},
 	}
 	answerSchema = &schema{
@@ -247,6 +247,7 @@ func (d *decoder) cluster(n *yaml.Node) ClusterSpec {
 	for _, item := range d.list(f[8], "answers") {
 		c.Answers = append(c.Answers, d.answer(item))
 	}
+	c.RemovedAPIs = d.optionalBool(f[9], "removedAPIs")
 	return c
 }
 

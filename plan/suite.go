@@ -34,6 +34,8 @@ type ClusterSpec struct {
 	APIServerArgs         []string
 	ControllerManagerArgs []string
 	Answers               []Answer // of simulated pods
+	// RemovedAPIs serves API versions that Kubernetes has removed; nil: where a controller is built with a client-go of that time.
+	RemovedAPIs *bool
 }
 
 // Answer is what containers of simulated pods answer to commands, or what their log is. The first that fits is taken.

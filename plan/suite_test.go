@@ -27,6 +27,7 @@ cluster:
   answers:
     - {namespace: default, pod: "db-*", container: main, command: ^ls, stdout: x, stderr: y, exitCode: 2}
     - {log: started}
+  removedAPIs: false
 controllers:
   - name: db
     build: {dir: ., package: ./cmd, tags: [x], ldflags: -s -w, env: {CGO_ENABLED: "0"}}
@@ -84,6 +85,7 @@ timeouts: {plan: 1m, hold: 5s}
 			Answers: []Answer{
 				{Namespace: "default", Pod: "db-*", Container: "main", Command: "^ls", Stdout: "x", Stderr: "y", ExitCode: 2}, {Log: &started},
 			},
+			RemovedAPIs: &no,
 		},
 		Controllers: []Controller{
 			{

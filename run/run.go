@@ -300,6 +300,9 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err := r.checkVersion(config); err != nil {
 		return err
 	}
+	if err := r.checkRemovedAPIs(config); err != nil {
+		return err
+	}
 	if err := r.cleanLeftovers(ctx); err != nil {
 		return err
 	}

@@ -165,15 +165,22 @@ func (a *apiServers) StartAPIServer(ctx context.Context, name string) (running b
 type planWrites struct{ *runner }
 
 func (w *planWrites) Apply(ctx context.Context, object map[string]any) error {
-	_, err := w.objects.Apply(ctx, &unstructured.Unstructured{Object: object})
-	return err
-}
-
-func (w *planWrites) ApplyFile(ctx context.Context, file string) error {
-	list, err := objects.Read(filepath.Join(w.RecordDir, filepath.FromSlash(w.manifests[file])))
+	list, _, err := objects.Served([]*unstructured.Unstructured{{Object: object}})
 	if err != nil {
 		return err
 	}
+	return w.applyAll(ctx, list)
+}
+
+func (w *planWrites) ApplyFile(ctx context.Context, file string) error {
+	list, _, err := objects.ReadServed(filepath.Join(w.RecordDir, filepath.FromSlash(w.manifests[file])))
+	if err != nil {
+		return err
+	}
+	return w.applyAll(ctx, list)
+}
+
+func (w *planWrites) applyAll(ctx context.Context, list []*unstructured.Unstructured) error {
 	for _, u := range list {
 		if _, err := w.objects.Apply(ctx, u); err != nil {
 			return err

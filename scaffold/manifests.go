@@ -60,6 +60,9 @@ func readFiles(dir string) (*tree, error) {
 			return nil, err
 		}
 		if list, err := objects.Decode(text, name); err == nil && len(list) > 0 {
+			if served, _, err := objects.Served(list); err == nil && len(served) > 0 {
+				list = served
+			}
 			t.files = append(t.files, file{name, list, inChart})
 		}
 	}
@@ -228,7 +231,7 @@ func (r *Repository) fromKustomization(dir, at string, mains []program) *source 
 		r.Notes = append(r.Notes, fmt.Sprintf("%s was not looked at: it gets %s from the network", at, what))
 		return nil
 	}
-	list, err := objects.Read(filepath.Join(dir, at))
+	list, _, err := objects.ReadServed(filepath.Join(dir, at))
 	if err != nil {
 		if at == "config/default" {
 			r.Notes = append(r.Notes, fmt.Sprintf("%s cannot be built: %s", at, firstLine(err)))

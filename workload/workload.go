@@ -317,7 +317,7 @@ func (r *runner) apply(a *plan.ApplyStep) (step, error) {
 			file = filepath.Join(r.dir(), file)
 		}
 		var err error
-		if list, err = objects.Read(file); err != nil {
+		if list, _, err = objects.ReadServed(file); err != nil {
 			return step{}, err
 		}
 	}
@@ -326,7 +326,11 @@ func (r *runner) apply(a *plan.ApplyStep) (step, error) {
 		if err != nil {
 			return step{}, fmt.Errorf("object %d: %w", i+1, err)
 		}
-		list = append(list, u)
+		served, _, err := objects.Served([]*unstructured.Unstructured{u})
+		if err != nil {
+			return step{}, fmt.Errorf("object %d: %w", i+1, err)
+		}
+		list = append(list, served...)
 	}
 	var names []string
 	for _, u := range list {

@@ -29,6 +29,8 @@ type Config struct {
 	APIServerArgs         []string
 	ControllerManagerArgs []string
 	SchedulerArgs         []string
+	// RemovedAPIs makes the API servers serve API versions that Kubernetes has removed and still has the types of.
+	RemovedAPIs bool
 	// Answers are what containers of simulated pods answer; without one: success and no output.
 	Answers []kubelet.Answer
 	// Dir is the folder in which the cluster makes a folder of its own for keys, data and sockets. It must be short:

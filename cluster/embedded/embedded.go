@@ -39,6 +39,9 @@ const (
 	envIdentity    = "TROMMEL_IDENTITY"
 )
 
+// envRemovedAPIs makes an API server serve removed API versions; our patch of k8s.io/apiserver reads it.
+const envRemovedAPIs = "TROMMEL_SERVE_REMOVED_APIS"
+
 const (
 	serviceCIDR = "10.96.0.0/16"
 	serviceIP   = "10.96.0.1" // of the service kubernetes.default

@@ -75,6 +75,7 @@ func newClusterUpCommand(s streams) *cobra.Command {
 	f.StringToStringVar(&up.featureGates, "feature-gates", nil, "feature gates of the API servers, the controller manager and the scheduler")
 	f.StringArrayVar(&up.config.APIServerArgs, "api-server-arg", nil, "a further argument of the API servers (may be repeated)")
 	f.StringArrayVar(&up.config.ControllerManagerArgs, "controller-manager-arg", nil, "a further argument of the controller manager (may be repeated)")
+	f.BoolVar(&up.config.RemovedAPIs, "removed-apis", false, "serve API versions that Kubernetes has removed, for controllers of their time")
 	f.StringVar(&up.config.LogDir, "log-dir", "", "folder for the logs (default: within the cluster's own folder)")
 	f.BoolVar(&up.foreground, "foreground", false, "stay in the foreground; Ctrl-C ends the cluster")
 	f.StringVar(&up.config.Binary, "control-plane-binary", os.Getenv(envControlPlaneBinary), "")
@@ -271,6 +272,9 @@ func (up *clusterUp) args() []string {
 	}
 	for _, a := range c.ControllerManagerArgs {
 		args = append(args, "--controller-manager-arg="+a)
+	}
+	if c.RemovedAPIs {
+		args = append(args, "--removed-apis")
 	}
 	if c.LogDir != "" {
 		args = append(args, "--log-dir="+c.LogDir)

@@ -83,6 +83,7 @@ func clusterParams(name, copier string) testscript.Params {
 		e.Setenv("CLUSTER", name)
 		e.Setenv("COPIER", copier)
 		e.Setenv("REREADER", filepath.Join(filepath.Dir(copier), "rereader"))
+		e.Setenv("GUARD", filepath.Join(filepath.Dir(copier), "guard"))
 		return os.MkdirAll(filepath.Join(e.WorkDir, "copier"), 0o755)
 	}
 	return p

@@ -269,7 +269,7 @@ func runPlan(ctx context.Context, s streams, o *runOptions, l *loaded) (code int
 		Plan: l.plan, Suite: l.suite, Variant: l.variant, Binaries: binaries, RecordDir: dir, Version: version(),
 		Console: console, Logger: logger,
 		Cluster: func(ctx context.Context) (cluster.Cluster, error) {
-			return openCluster(ctx, o.cluster, l.suite, controlPlane, console)
+			return openCluster(ctx, o.cluster, l.suite, binaries, controlPlane, console)
 		},
 	})
 	if err != nil {
@@ -384,16 +384,20 @@ func component(binary, name string) (string, error) {
 }
 
 // openCluster attaches to a running cluster or starts one for this run.
-func openCluster(ctx context.Context, name string, suite *plan.Suite, binary string, console *report.Console) (cluster.Cluster, error) {
+func openCluster(
+	ctx context.Context, name string, suite *plan.Suite, controllers []run.Binary, binary string, console *report.Console,
+) (cluster.Cluster, error) {
 	if name != "" {
 		return embedded.Attach(ctx, name)
 	}
+	removed, _ := run.RemovedAPIs(suite, controllers)
 	spec := suite.Cluster
 	return embedded.Start(ctx, embedded.Config{
 		Binary: binary, APIServers: spec.APIServers, Nodes: spec.Nodes, DisableControllers: spec.DisableControllers,
 		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs, ControllerManagerArgs: spec.ControllerManagerArgs,
-		Answers:  answers(spec.Answers),
-		Progress: console.Info,
+		RemovedAPIs: removed,
+		Answers:     answers(spec.Answers),
+		Progress:    console.Info,
 	})
 }
 

@@ -1,0 +1,89 @@
+package run
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/semver"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// removedSince is the first client-go that came with a Kubernetes without the API versions that most controllers of the
+// time before asked for.
+const removedSince = "v0.22.0-0"
+
+// removedAt is when that was released.
+var removedAt = time.Date(2021, time.August, 4, 0, 0, 0, 0, time.UTC)
+
+// RemovedAPIs tells whether the cluster has to serve API versions that Kubernetes has removed: where the suite says so,
+// and where it says nothing and a controller is built with a client-go of before their removal, which is then the
+// reason.
+func RemovedAPIs(suite *plan.Suite, binaries []Binary) (serve bool, reason string) {
+	if suite.Cluster.RemovedAPIs != nil {
+		return *suite.Cluster.RemovedAPIs, ""
+	}
+	for i := range suite.Controllers {
+		c := &suite.Controllers[i]
+		if v := describe(c, binaries[i].Manifest).ClientGo; beforeRemoval(v) {
+			return true, fmt.Sprintf("%s has client-go %s, older than 0.22", c.Name, v)
+		}
+	}
+	return false, ""
+}
+
+// beforeRemoval tells of a version of client-go that it is older than removedSince; of one that says nothing it is
+// false.
+func beforeRemoval(version string) bool {
+	switch {
+	case !semver.IsValid(version) || version == "v0.0.0": // a fork in a folder
+		return false
+	case semver.Major(version) != "v0": // v2.0.0 to v12.0.0+incompatible came before v0.17
+		return true
+	case strings.HasPrefix(version, "v0.0.0-"):
+		committed, err := module.PseudoVersionTime(version)
+		return err == nil && committed.Before(removedAt)
+	}
+	return semver.Compare(version, removedSince) < 0
+}
+
+// checkRemovedAPIs notes that removed API versions are served, and refuses a cluster that was there before and does not
+// do what the suite says.
+func (r *runner) checkRemovedAPIs(config *rest.Config) error {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	groups, err := client.ServerGroups()
+	if err != nil {
+		return fmt.Errorf("ask the cluster for its API versions: %w", err)
+	}
+	served := false
+	for _, group := range groups.Groups {
+		for _, version := range group.Versions {
+			served = served || version.GroupVersion == "rbac.authorization.k8s.io/v1beta1"
+		}
+	}
+	want, reason := RemovedAPIs(r.Suite, r.Binaries)
+	said := r.Suite.Cluster.RemovedAPIs != nil
+	switch {
+	case said && want != served && want:
+		return &UserError{fmt.Errorf("%s: removedAPIs is true; cluster %q does not serve them: "+
+			"`trommel cluster up --removed-apis` starts one that does", r.Suite.File, r.cluster.Name())}
+	case said && want != served:
+		return &UserError{fmt.Errorf("%s: removedAPIs is false; cluster %q serves them", r.Suite.File, r.cluster.Name())}
+	case want && !served:
+		r.note(fmt.Sprintf("cluster %q does not serve API versions that Kubernetes has removed, and %s: should it need "+
+			"them, start the cluster with --removed-apis", r.cluster.Name(), reason))
+	case served && reason != "":
+		r.note(fmt.Sprintf("the cluster also serves API versions that Kubernetes has removed: %s "+
+			"(removedAPIs: false in the suite's cluster turns that off)", reason))
+	case served:
+		r.note("the cluster also serves API versions that Kubernetes has removed")
+	}
+	return nil
+}
