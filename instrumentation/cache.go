@@ -188,16 +188,25 @@ func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.
 }
 
 // hookModuleDir writes the module that patched packages import: the sources of hook, wire and yamux under a path of their own.
-func (c *cache) hookModuleDir() (string, error) { return c.hookDir(hookModule) }
+func (c *cache) hookModuleDir() (string, error) { return c.hookDir(hookModule, false) }
 
-// hookDir writes the hook's packages as they are below an import path.
-func (c *cache) hookDir(importPath string) (string, error) {
+// hookDir writes the hook's packages as they are below an import path, with byGoroutine the one that tells reconciles apart by
+// goroutine too: it needs a standard library that is patched for it.
+func (c *cache) hookDir(importPath string, byGoroutine bool) (string, error) {
 	sum, err := digestFS(hookSource)
 	if err != nil {
 		return "", err
 	}
 	goMod := "module " + importPath + "\n\ngo 1.16\n"
-	return c.make("hook/"+digest(sum, string(yamuxSource), goMod), func(dir string) error {
+	key := []string{sum, string(yamuxSource), goMod}
+	var goroutine []byte
+	if byGoroutine {
+		if goroutine, err = templates.ReadFile("points/hook_goroutine.go.tmpl"); err != nil {
+			return "", err
+		}
+		key = append(key, string(goroutine))
+	}
+	return c.make("hook/"+digest(key...), func(dir string) error {
 		add := func(name string, data []byte) error {
 			to := filepath.Join(dir, filepath.FromSlash(name))
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -224,6 +233,11 @@ func (c *cache) hookDir(importPath string) (string, error) {
 				return err
 			}
 		}
+		if byGoroutine {
+			if err := add("goroutine/goroutine.go", importHook(goroutine, importPath)); err != nil {
+				return err
+			}
+		}
 		return add("go.mod", []byte(goMod))
 	})
 }
@@ -233,11 +247,20 @@ const foundFile = "trommel-points.json"
 // moduleCopy is a module that is to be copied and patched.
 type moduleCopy struct {
 	path, version string
+	pointsOf      string // the version whose points it has; empty: version
 	dir           string
 	local         bool // content of a module of a version does not change; what is in a folder is named for its content
 	calls         []AnnotatedCall
 	hook          string // import path of the hook
 	partial       bool   // packages that nobody imports are missing, as in a vendor folder
+	byGoroutine   bool   // the controller's reconciles have no context: their goroutines tell them apart
+}
+
+func (m *moduleCopy) like() string {
+	if m.pointsOf != "" {
+		return m.pointsOf
+	}
+	return m.version
 }
 
 // patchedModule returns a patched copy of the module in dir.
@@ -253,6 +276,9 @@ func (c *cache) patched(m moduleCopy) (string, []PatchedPoint, error) {
 	key := []string{table, fmt.Sprintf("%#v", m.calls), m.dir, m.path, m.version}
 	if m.hook != hookModule {
 		key = append(key, m.hook)
+	}
+	if m.byGoroutine {
+		key = append(key, fmt.Sprintf("%#v", goroutinePoints))
 	}
 	if m.local {
 		state, err := treeState(m.dir)
