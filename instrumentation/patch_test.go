@@ -280,3 +280,28 @@ func TestAnnotate(t *testing.T) {
 		})
 	}
 }
+
+// TestVersionByPoints is what a commit's source is taken for, whose version sorts below all that are released.
+func TestVersionByPoints(t *testing.T) {
+	for _, tc := range []struct{ version, named, want string }{
+		{version: "v0.0.0-20190918160344-1fbdaa4c8d90", want: "v0.16.4"}, // Kubernetes 1.16.0
+		{version: "v0.17.17", want: "v0.16.4"},
+		{version: "v0.18.19", want: "v0.18.0-0"},
+		{version: "v0.20.15", want: "v0.18.0-0"},
+		{version: "v0.26.15", want: "v0.24.0-0"},
+		{version: "v0.32.13", want: "v0.31.0-0"},
+		{version: "v0.37.2", want: "v0.35.0-0"},
+		{version: "v0.32.13", named: "v0.0.0-20291231000000-0123456789ab", want: newest}, // made later than all that we know
+	} {
+		t.Run(tc.version+tc.named, func(t *testing.T) {
+			m := moduleCopy{path: moduleClientGo, version: tc.named, dir: moduleSource(t, moduleClientGo, tc.version)}
+			if got, err := m.versionByPoints(); got != tc.want || err != nil {
+				t.Errorf("%s, %v, want %s", got, err, tc.want)
+			}
+		})
+	}
+	m := moduleCopy{path: moduleClientGo, dir: t.TempDir()}
+	if got, err := m.versionByPoints(); semver.Compare(got, oldest[moduleClientGo]) >= 0 || err != nil {
+		t.Errorf("nothing is taken for %s, %v", got, err)
+	}
+}
