@@ -261,6 +261,15 @@ func (b *build) patch() error {
 			calls[path] = []AnnotatedCall{}
 		}
 	}
+	if m := b.moduleOf(moduleReflect2); m != nil && b.goRoot.known() {
+		c, err := b.copyOf(m)
+		if err != nil {
+			return err
+		}
+		if calls[m.Path] == nil && len(pointsOf(m.Path, c.like(), false)) > 0 {
+			calls[m.Path] = []AnnotatedCall{}
+		}
+	}
 	copies, own := map[string]string{}, map[string]string{}
 	for _, path := range sortedKeys(calls) {
 		m := b.moduleOf(path)

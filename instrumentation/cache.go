@@ -295,6 +295,9 @@ func (c *cache) patched(m moduleCopy) (string, []PatchedPoint, error) {
 		if err := copyModule(m.dir, to); err != nil {
 			return fmt.Errorf("copy %s: %w", m.path, err)
 		}
+		if err := completeModule(m.path, to); err != nil {
+			return err
+		}
 		found, err := patchModule(m, to)
 		if err != nil {
 			return err
@@ -364,6 +367,19 @@ func copyModule(from, to string) error {
 		}
 		return os.WriteFile(target, data, 0o644)
 	})
+}
+
+// completeModule gives a module a go.mod that is older than they are: the go command takes no folder without one.
+func completeModule(path, dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, "go.mod"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "module %s\n", path)
+	return errors.Join(err, f.Close())
 }
 
 // treeState changes whenever a file in the folder does.

@@ -445,7 +445,7 @@ func patchModule(m moduleCopy, dir string) ([]PatchedPoint, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %s: %w", m.path, m.version, h.dir, err)
 		}
-		name := filepath.Join(dir, filepath.FromSlash(h.dir), "zz_trommel_"+path.Base(h.dir)+".go")
+		name := filepath.Join(dir, filepath.FromSlash(h.dir), "zz_trommel_"+path.Base(path.Join(h.module, h.dir))+".go")
 		if err := os.WriteFile(name, importHook(text, m.hook), 0o644); err != nil {
 			return nil, err
 		}

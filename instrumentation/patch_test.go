@@ -87,6 +87,7 @@ func TestPatch(t *testing.T) {
 		{moduleControllerRuntime, "v0.8.3"},
 		{moduleControllerRuntime, "v0.14.7"},
 		{moduleControllerRuntime, "v0.25.2"},
+		{moduleReflect2, "v1.0.1"},
 		{moduleKubernetes, "v1.35.8"},
 		{moduleKubernetes, "v1.36.3"},
 		{moduleKubernetes, "v1.37.1"},

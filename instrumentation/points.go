@@ -20,6 +20,7 @@ const (
 	moduleControllerRuntime = "sigs.k8s.io/controller-runtime"
 	moduleAPIServer         = "k8s.io/apiserver"
 	moduleKubernetes        = "k8s.io/kubernetes" // the control plane's own
+	moduleReflect2          = "github.com/modern-go/reflect2"
 )
 
 // controlPlaneModulesPatched are the modules that are patched in the control plane.
@@ -65,6 +66,7 @@ var helpers = []helper{
 	{moduleControllerRuntime, "pkg/cache/internal", "controllerruntime_cache.go.tmpl"},
 	{moduleControllerRuntime, "pkg/internal/controller", "controllerruntime_controller.go.tmpl"},
 	{moduleControllerRuntime, "pkg/leaderelection", "controllerruntime_leaderelection.go.tmpl"},
+	{moduleReflect2, "", "reflect2.go.tmpl"},
 }
 
 // oldest is the first version of each module that the points are known to fit: the first with a number of its own in client-go, which
@@ -74,6 +76,7 @@ var oldest = map[string]string{
 	moduleControllerRuntime: "v0.4.0",
 	moduleAPIServer:         "v0.35.0",
 	moduleKubernetes:        "v1.35.0",
+	moduleReflect2:          "v1.0.0",
 }
 
 // pointsKnownAt is when the newest of the versions was made that the points are known to fit.
@@ -189,6 +192,12 @@ var points = concat(
 		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelReconcile({{.Param 0}}, {{.Receiver}}, {{.Receiver}}.Name, {{.Receiver}}.Do, {{.Param 1}}); call != nil { " +
 			"result, err := {{.Receiver}}.Reconcile(inside, {{.Param 1}}); call.After(nil, nil, err, 0); return result, err } }"},
 	}, wire.Reconcile),
+
+	// What client-go before 0.22 encodes JSON with crashes on a map since Go 1.18, of which 1.0.2 took account.
+	[]point{{
+		module: moduleReflect2, to: "v1.0.2-0", file: "unsafe_map.go", receiver: "*UnsafeMapType", function: "UnsafeIterate",
+		insert: insertion{enter: "if {{.Receiver}} != nil { return trommelIterate({{.Receiver}}, {{.Param 0}}) }"},
+	}},
 
 	[]point{
 		// Both look for new types every 30 s. A cluster whose types came a moment ago would keep the dependents of what is deleted that long.

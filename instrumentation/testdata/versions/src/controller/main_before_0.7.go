@@ -8,6 +8,7 @@ import (
 	"runtime/pprof"
 	"strconv"
 
+	jsoniter "github.com/json-iterator/go"
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,6 +31,10 @@ func (r *reconciler) sync(key client.ObjectKey) error {
 	}
 	// The first one starts an informer.
 	if err := r.Get(context.TODO(), key, &corev1.Secret{}); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	// It walks over a map as no Go does any more.
+	if _, err := jsoniter.Marshal(m.Labels); err != nil {
 		return err
 	}
 	to := &corev1.ConfigMap{}
