@@ -245,6 +245,9 @@ func (b *build) patch() error {
 	if b.moduleOf(moduleClientGo) == nil {
 		return inputErrorf("package %s in %s does not use %s: there is nothing to observe (trommel observes controllers that talk to Kubernetes through it)", b.main.ImportPath, b.main.Dir, moduleClientGo)
 	}
+	if err := b.tellReconcilesApart(); err != nil {
+		return err
+	}
 	hookDir, err := b.hookDir()
 	if err != nil {
 		return err
@@ -258,21 +261,24 @@ func (b *build) patch() error {
 			calls[path] = []AnnotatedCall{}
 		}
 	}
+	if m := b.moduleOf(moduleReflect2); m != nil && b.goRoot.known() {
+		c, err := b.copyOf(m)
+		if err != nil {
+			return err
+		}
+		if calls[m.Path] == nil && len(pointsOf(m.Path, c.like(), false)) > 0 {
+			calls[m.Path] = []AnnotatedCall{}
+		}
+	}
 	copies, own := map[string]string{}, map[string]string{}
 	for _, path := range sortedKeys(calls) {
 		m := b.moduleOf(path)
-		version, dir, local := m.source()
-		if local && !known(version) {
-			version = b.versionOf(path)
+		c, err := b.copyOf(m)
+		if err != nil {
+			return err
 		}
-		if first := oldest[path]; first != "" && semver.Compare(version, first) < 0 {
-			return inputErrorf("%s %s is too old: the oldest version that can be observed is %s; raise it in go.mod (go get %[1]s@%[3]s)", path, version, first)
-		}
-		c := moduleCopy{path: path, version: version, dir: dir, local: local, calls: calls[path], hook: b.hook}
-		if b.repo.vendor != "" {
-			c.dir, c.local, c.partial = filepath.Join(b.repo.vendor, filepath.FromSlash(path)), true, true
-		}
-		copied, found, err := b.cache.patched(c)
+		c.calls = calls[path]
+		copied, found, err := b.cache.patched(*c)
 		if err != nil {
 			return err
 		}
@@ -294,6 +300,60 @@ func (b *build) patch() error {
 		return b.work().write(b.repo.work, hookDir, copies, own)
 	}
 	return b.module.replaceIn(b.repo.goMod, hookDir, copies)
+}
+
+// copyOf describes the copy of a module that is patched.
+func (b *build) copyOf(m *moduleInfo) (*moduleCopy, error) {
+	version, dir, local := m.source()
+	c := &moduleCopy{path: m.Path, version: version, dir: dir, local: local, hook: b.hook, byGoroutine: b.goRoot.byGoroutine}
+	if b.repo.vendor != "" {
+		c.dir, c.local, c.partial = filepath.Join(b.repo.vendor, filepath.FromSlash(m.Path)), true, true
+	}
+	first := oldest[m.Path]
+	switch {
+	case first == "":
+		return c, nil
+	case known(version):
+	case local:
+		c.version = b.versionOf(m.Path)
+	default:
+		var err error
+		if c.pointsOf, err = c.versionByPoints(); err != nil {
+			return nil, err
+		}
+	}
+	if semver.Compare(c.like(), first) >= 0 {
+		return c, nil
+	}
+	what, how := "is too old", fmt.Sprintf("go get %s@%s", m.Path, first)
+	if !known(c.version) {
+		what = "is too old, or its source is not that of a release"
+	}
+	if m.Replace != nil {
+		how = fmt.Sprintf("replace %s => %[1]s %s", m.Path, first)
+	}
+	return nil, inputErrorf("%s %s %s: the oldest version that can be observed is %s; raise it in go.mod (%s)", m.Path, c.version, what, first, how)
+}
+
+// tellReconcilesApart finds out whether the controller's reconciles are told apart by their goroutines: before controller-runtime 0.7 they
+// have no context.
+func (b *build) tellReconcilesApart() error {
+	m := b.moduleOf(moduleControllerRuntime)
+	if m == nil {
+		return nil
+	}
+	c, err := b.copyOf(m)
+	if err != nil {
+		return err
+	}
+	if b.goRoot.byGoroutine, err = c.withoutContext(); err != nil {
+		return err
+	}
+	if b.goRoot.byGoroutine && !b.goRoot.known() {
+		return inputErrorf("%s %s gives reconcilers no context; to tell them apart nevertheless the controller must be built with %s or later, not %s: "+
+			"raise the toolchain (GOTOOLCHAIN) or %[1]s to v0.7.0", m.Path, c.version, oldestGo, b.goRoot.version)
+	}
+	return nil
 }
 
 // findGoRoot settles which Go installation the controller is built with. The go command replaces no file below the module cache, where the
@@ -362,8 +422,11 @@ func (b *build) mergeOverlay(file string) error {
 	return nil
 }
 
-// known tells whether a version says what is in a module.
-func known(version string) bool { return version != "" && semver.Compare(version, "v0.0.1-0") >= 0 }
+// known tells whether a version says what is in a module. That of a commit does not (v0.0.0-20190918160344-1fbdaa4c8d90), nor does one from
+// before client-go's versions followed those of Kubernetes (v12.0.0+incompatible).
+func known(version string) bool {
+	return version != "" && semver.Compare(version, "v0.0.1-0") >= 0 && semver.Build(version) != "+incompatible"
+}
 
 // versionOf guesses the version of a module's source in a folder that go.mod gives none, as in Kubernetes' own repository: what is
 // released together has the same, and else it is taken for the newest.
@@ -375,21 +438,24 @@ func (b *build) versionOf(path string) string {
 			}
 		}
 	}
-	return "v0.999.0"
+	return newest
 }
+
+// newest stands for a version that is newer than all others.
+const newest = "v0.999.0"
 
 // hookDir writes the hook's packages. What is built from a vendor folder sees no modules but those that are listed there, so that
 // the hook has to be a package of the main module.
 func (b *build) hookDir() (string, error) {
 	if b.repo.vendor == "" {
-		return b.cache.hookModuleDir()
+		return b.cache.hookDir(hookModule, b.goRoot.byGoroutine)
 	}
 	if b.main.Module == nil {
 		return "", inputErrorf("package %s in %s is in no module", b.main.ImportPath, b.main.Dir)
 	}
 	const folder = "zz_trommel_hook"
 	b.hook = b.main.Module.Path + "/" + folder
-	dir, err := b.cache.hookDir(b.hook)
+	dir, err := b.cache.hookDir(b.hook, b.goRoot.byGoroutine)
 	if err != nil {
 		return "", err
 	}
@@ -478,7 +544,7 @@ func (b *build) writeOverlay(files map[string]*source, names map[string]string) 
 		}
 	}
 	for dir, name := range names {
-		if err := add(filepath.Join(dir, callsFile), callsHelper(name, b.hook)); err != nil {
+		if err := add(filepath.Join(dir, callsFile), callsHelper(name, b.hook, b.goRoot.byGoroutine)); err != nil {
 			return err
 		}
 	}

@@ -188,16 +188,25 @@ func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.
 }
 
 // hookModuleDir writes the module that patched packages import: the sources of hook, wire and yamux under a path of their own.
-func (c *cache) hookModuleDir() (string, error) { return c.hookDir(hookModule) }
+func (c *cache) hookModuleDir() (string, error) { return c.hookDir(hookModule, false) }
 
-// hookDir writes the hook's packages as they are below an import path.
-func (c *cache) hookDir(importPath string) (string, error) {
+// hookDir writes the hook's packages as they are below an import path, with byGoroutine the one that tells reconciles apart by
+// goroutine too: it needs a standard library that is patched for it.
+func (c *cache) hookDir(importPath string, byGoroutine bool) (string, error) {
 	sum, err := digestFS(hookSource)
 	if err != nil {
 		return "", err
 	}
 	goMod := "module " + importPath + "\n\ngo 1.16\n"
-	return c.make("hook/"+digest(sum, string(yamuxSource), goMod), func(dir string) error {
+	key := []string{sum, string(yamuxSource), goMod}
+	var goroutine []byte
+	if byGoroutine {
+		if goroutine, err = templates.ReadFile("points/hook_goroutine.go.tmpl"); err != nil {
+			return "", err
+		}
+		key = append(key, string(goroutine))
+	}
+	return c.make("hook/"+digest(key...), func(dir string) error {
 		add := func(name string, data []byte) error {
 			to := filepath.Join(dir, filepath.FromSlash(name))
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -224,6 +233,11 @@ func (c *cache) hookDir(importPath string) (string, error) {
 				return err
 			}
 		}
+		if byGoroutine {
+			if err := add("goroutine/goroutine.go", importHook(goroutine, importPath)); err != nil {
+				return err
+			}
+		}
 		return add("go.mod", []byte(goMod))
 	})
 }
@@ -233,11 +247,20 @@ const foundFile = "trommel-points.json"
 // moduleCopy is a module that is to be copied and patched.
 type moduleCopy struct {
 	path, version string
+	pointsOf      string // the version whose points it has; empty: version
 	dir           string
 	local         bool // content of a module of a version does not change; what is in a folder is named for its content
 	calls         []AnnotatedCall
 	hook          string // import path of the hook
 	partial       bool   // packages that nobody imports are missing, as in a vendor folder
+	byGoroutine   bool   // the controller's reconciles have no context: their goroutines tell them apart
+}
+
+func (m *moduleCopy) like() string {
+	if m.pointsOf != "" {
+		return m.pointsOf
+	}
+	return m.version
 }
 
 // patchedModule returns a patched copy of the module in dir.
@@ -254,6 +277,9 @@ func (c *cache) patched(m moduleCopy) (string, []PatchedPoint, error) {
 	if m.hook != hookModule {
 		key = append(key, m.hook)
 	}
+	if m.byGoroutine {
+		key = append(key, fmt.Sprintf("%#v", goroutinePoints))
+	}
 	if m.local {
 		state, err := treeState(m.dir)
 		if err != nil {
@@ -268,6 +294,9 @@ func (c *cache) patched(m moduleCopy) (string, []PatchedPoint, error) {
 	copied, err := c.make("modules/"+escaped+"@"+m.version+"-"+digest(key...), func(to string) error {
 		if err := copyModule(m.dir, to); err != nil {
 			return fmt.Errorf("copy %s: %w", m.path, err)
+		}
+		if err := completeModule(m.path, to); err != nil {
+			return err
 		}
 		found, err := patchModule(m, to)
 		if err != nil {
@@ -338,6 +367,19 @@ func copyModule(from, to string) error {
 		}
 		return os.WriteFile(target, data, 0o644)
 	})
+}
+
+// completeModule gives a module a go.mod that is older than they are: the go command takes no folder without one.
+func completeModule(path, dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, "go.mod"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "module %s\n", path)
+	return errors.Join(err, f.Close())
 }
 
 // treeState changes whenever a file in the folder does.

@@ -33,8 +33,12 @@ type NotFoundError struct {
 
 func (e *NotFoundError) Error() string {
 	if e.Module == moduleStandard {
-		return fmt.Sprintf("%s: %s in %s: %s; this version of trommel does not know how to give a process of it its pod's files and address: "+
-			"build with a released Go, %s or later (GOTOOLCHAIN), or with a newer trommel (looked at: %s)", e.Version, e.Function, e.File, e.Reason, oldestGo, e.Dir)
+		what := "give a process of it its pod's files and address"
+		if strings.HasPrefix(e.File, labelsDir+"/") {
+			what = "tell reconciles apart that have no context"
+		}
+		return fmt.Sprintf("%s: %s in %s: %s; this version of trommel does not know how to %s: "+
+			"build with a released Go, %s or later (GOTOOLCHAIN), or with a newer trommel (looked at: %s)", e.Version, e.Function, e.File, e.Reason, what, oldestGo, e.Dir)
 	}
 	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it: build with a released %s, %s or later, "+
 		"or with a newer trommel (looked at: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, e.Module, oldest[e.Module], e.Dir)
@@ -419,8 +423,40 @@ type PatchedPoint struct {
 // patchModule patches the files of a module's copy in dir. Positions are those of where the module comes from.
 func patchModule(m moduleCopy, dir string) ([]PatchedPoint, error) {
 	files := map[string]*source{}
+	found, err := m.applyPoints(files)
+	if err != nil {
+		return nil, err
+	}
+	annotated, err := annotateModule(files, m, dir)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, annotated...)
+	for name, s := range files {
+		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), s.patched(), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	for _, h := range helpers {
+		if h.module != m.path || m.partial && !hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(h.dir))) {
+			continue
+		}
+		text, err := h.expand(dir, m.byGoroutine)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %s: %w", m.path, m.version, h.dir, err)
+		}
+		name := filepath.Join(dir, filepath.FromSlash(h.dir), "zz_trommel_"+path.Base(path.Join(h.module, h.dir))+".go")
+		if err := os.WriteFile(name, importHook(text, m.hook), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// applyPoints makes the edits of the module's points in its files, which it adds to those that are read.
+func (m *moduleCopy) applyPoints(files map[string]*source) ([]PatchedPoint, error) {
 	var found []PatchedPoint
-	for _, p := range pointsOf(m.path, m.version) {
+	for _, p := range pointsOf(m.path, m.like(), m.byGoroutine) {
 		if m.partial && !hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(path.Dir(p.file)))) {
 			continue
 		}
@@ -449,30 +485,6 @@ func patchModule(m moduleCopy, dir string) ([]PatchedPoint, error) {
 			},
 			Path: s.path,
 		})
-	}
-	annotated, err := annotateModule(files, m, dir)
-	if err != nil {
-		return nil, err
-	}
-	found = append(found, annotated...)
-	for name, s := range files {
-		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), s.patched(), 0o644); err != nil {
-			return nil, err
-		}
-	}
-	for _, h := range helpers {
-		if h.module != m.path || m.partial && !hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(h.dir))) {
-			continue
-		}
-		text, err := h.expand(dir)
-		if err != nil {
-			return nil, fmt.Errorf("%s %s: %s: %w", m.path, m.version, h.dir, err)
-		}
-		name := filepath.Join(dir, filepath.FromSlash(h.dir), "zz_trommel_"+path.Base(h.dir)+".go")
-		text = bytes.ReplaceAll(text, []byte(`"`+hookModule+`"`), []byte(`"`+m.hook+`"`))
-		if err := os.WriteFile(name, text, 0o644); err != nil {
-			return nil, err
-		}
 	}
 	return found, nil
 }
@@ -511,8 +523,14 @@ func (p *point) name() string {
 	return p.function
 }
 
+// importHook makes source text import the hook's packages from where they are.
+func importHook(text []byte, hook string) []byte {
+	text = bytes.ReplaceAll(text, []byte(`"`+hookModule+`"`), []byte(`"`+hook+`"`))
+	return bytes.ReplaceAll(text, []byte(`"`+hookModule+`/`), []byte(`"`+hook+`/`))
+}
+
 // expand fills in the helper for the package as it is in the module in dir: what it may use is asked for by name.
-func (h *helper) expand(dir string) ([]byte, error) {
+func (h *helper) expand(dir string, byGoroutine bool) ([]byte, error) {
 	names, err := declared(filepath.Join(dir, filepath.FromSlash(h.dir)))
 	if err != nil {
 		return nil, err
@@ -521,7 +539,10 @@ func (h *helper) expand(dir string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := template.New(h.template).Funcs(template.FuncMap{"has": func(name string) bool { return names[name] }}).Parse(string(text))
+	t, err := template.New(h.template).Funcs(template.FuncMap{
+		"has":         func(name string) bool { return names[name] },
+		"byGoroutine": func() bool { return byGoroutine },
+	}).Parse(string(text))
 	if err != nil {
 		return nil, err
 	}
@@ -533,8 +554,8 @@ func (h *helper) expand(dir string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// declared lists what a package declares at top level: functions, types, generic types also as Type[], and fields as
-// Type.field.
+// declared lists what a package declares at top level: functions, constants, variables, types, generic types also as Type[], fields as
+// Type.field, and methods as Type.Method, those whose first parameter is a context also as Type.Method(ctx).
 func declared(dir string) (map[string]bool, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -554,9 +575,22 @@ func declared(dir string) (map[string]bool, error) {
 			case *ast.FuncDecl:
 				if d.Recv == nil {
 					names[d.Name.Name] = true
+					continue
+				}
+				method := strings.TrimPrefix(receiverOf(d), "*") + "." + d.Name.Name
+				names[method] = true
+				if params := d.Type.Params.List; len(params) > 0 {
+					if t, ok := params[0].Type.(*ast.SelectorExpr); ok && t.Sel.Name == "Context" {
+						names[method+"(ctx)"] = true
+					}
 				}
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {
+					if v, ok := spec.(*ast.ValueSpec); ok {
+						for _, n := range v.Names {
+							names[n.Name] = true
+						}
+					}
 					if t, ok := spec.(*ast.TypeSpec); ok {
 						names[t.Name.Name] = true
 						if t.TypeParams != nil {

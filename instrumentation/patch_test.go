@@ -13,6 +13,8 @@ import (
 	"sort"
 	"strings"
 	"testing"
+
+	"golang.org/x/mod/semver"
 )
 
 // moduleSource returns the folder of a module's version in the module cache.
@@ -31,6 +33,26 @@ func moduleSource(t *testing.T, path, version string) string {
 	return dir
 }
 
+// copyForTest describes the copy of a module that a build would make. For client-go it is one beside the controller-runtime of its time.
+func copyForTest(t *testing.T, path, version string) moduleCopy {
+	t.Helper()
+	m := moduleCopy{path: path, version: version, dir: moduleSource(t, path, version), hook: hookModule}
+	var err error
+	switch path {
+	case moduleControllerRuntime:
+		m.byGoroutine, err = m.withoutContext()
+	case moduleClientGo:
+		m.byGoroutine = !known(version) || semver.Compare(version, "v0.19.0") < 0
+	}
+	if err == nil && !known(version) {
+		m.pointsOf, err = m.versionByPoints()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // patchedForTest patches a module in the cache that builds use too.
 func patchedForTest(t *testing.T, path, version string) (original, patched string, found []PatchedPoint) {
 	t.Helper()
@@ -38,12 +60,12 @@ func patchedForTest(t *testing.T, path, version string) (original, patched strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	original = moduleSource(t, path, version)
-	patched, found, err = c.patchedModule(path, version, original, false, nil)
+	m := copyForTest(t, path, version)
+	patched, found, err = c.patched(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return original, patched, found
+	return m.dir, patched, found
 }
 
 // TestPatch compares the lines that are changed in each version with golden files, and checks that nothing else is.
@@ -55,14 +77,20 @@ func TestPatch(t *testing.T) {
 		{moduleAPIExtensions, "v0.35.8"},
 		{moduleAPIExtensions, "v0.36.3"},
 		{moduleAPIExtensions, "v0.37.1"},
+		{moduleClientGo, "v0.0.0-20190918160344-1fbdaa4c8d90"}, // Kubernetes 1.16.0
+		{moduleClientGo, "v0.17.17"},
+		{moduleClientGo, "v0.18.19"},
 		{moduleClientGo, "v0.20.15"},
 		{moduleClientGo, "v0.26.15"},
 		{moduleClientGo, "v0.32.13"},
 		{moduleClientGo, "v0.36.3"},
 		{moduleClientGo, "v0.37.2"},
+		{moduleControllerRuntime, "v0.4.0"},
+		{moduleControllerRuntime, "v0.6.5"},
 		{moduleControllerRuntime, "v0.8.3"},
 		{moduleControllerRuntime, "v0.14.7"},
 		{moduleControllerRuntime, "v0.25.2"},
+		{moduleReflect2, "v1.0.1"},
 		{moduleKubernetes, "v1.35.8"},
 		{moduleKubernetes, "v1.36.3"},
 		{moduleKubernetes, "v1.37.1"},
@@ -99,7 +127,7 @@ func TestPatch(t *testing.T) {
 // TestEveryMinorIsPatched finds the points in the minor versions between those that TestVersions runs.
 func TestEveryMinorIsPatched(t *testing.T) {
 	for module, versions := range map[string][]string{
-		moduleClientGo: {"v0.21.14", "v0.22.17", "v0.24.17", "v0.25.16", "v0.27.16", "v0.28.15", "v0.30.14", "v0.31.14", "v0.33.10"},
+		moduleClientGo: {"v0.17.4", "v0.18.6", "v0.21.14", "v0.22.17", "v0.24.17", "v0.25.16", "v0.27.16", "v0.28.15", "v0.30.14", "v0.31.14", "v0.33.10"},
 		moduleControllerRuntime: {
 			"v0.9.7", "v0.10.3", "v0.12.3", "v0.13.1", "v0.15.3", "v0.16.6", "v0.18.7", "v0.19.7", "v0.21.0",
 		},
@@ -107,9 +135,9 @@ func TestEveryMinorIsPatched(t *testing.T) {
 		for _, version := range versions {
 			t.Run(module+"@"+version, func(t *testing.T) {
 				t.Parallel()
-				original, dir := moduleSource(t, module, version), t.TempDir()
+				m, dir := copyForTest(t, module, version), t.TempDir()
 				packages := map[string]bool{}
-				for _, p := range pointsOf(module, version) {
+				for _, p := range pointsOf(module, version, m.byGoroutine) {
 					packages[filepath.Dir(filepath.FromSlash(p.file))] = true
 				}
 				for _, h := range helpers {
@@ -118,14 +146,14 @@ func TestEveryMinorIsPatched(t *testing.T) {
 					}
 				}
 				for name := range packages {
-					if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(original, name))); err != nil && !errors.Is(err, fs.ErrExist) {
+					if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(m.dir, name))); err != nil && !errors.Is(err, fs.ErrExist) {
 						t.Fatal(err)
 					}
 				}
 				if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, _ error) error { return os.Chmod(path, 0o755) }); err != nil {
 					t.Fatal(err)
 				}
-				found, err := patchModule(moduleCopy{path: module, version: version, dir: original, hook: hookModule}, dir)
+				found, err := patchModule(m, dir)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -254,5 +282,30 @@ func TestAnnotate(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestVersionByPoints is what a commit's source is taken for, whose version sorts below all that are released.
+func TestVersionByPoints(t *testing.T) {
+	for _, tc := range []struct{ version, named, want string }{
+		{version: "v0.0.0-20190918160344-1fbdaa4c8d90", want: "v0.16.4"}, // Kubernetes 1.16.0
+		{version: "v0.17.17", want: "v0.16.4"},
+		{version: "v0.18.19", want: "v0.18.0-0"},
+		{version: "v0.20.15", want: "v0.18.0-0"},
+		{version: "v0.26.15", want: "v0.24.0-0"},
+		{version: "v0.32.13", want: "v0.31.0-0"},
+		{version: "v0.37.2", want: "v0.35.0-0"},
+		{version: "v0.32.13", named: "v0.0.0-20291231000000-0123456789ab", want: newest}, // made later than all that we know
+	} {
+		t.Run(tc.version+tc.named, func(t *testing.T) {
+			m := moduleCopy{path: moduleClientGo, version: tc.named, dir: moduleSource(t, moduleClientGo, tc.version)}
+			if got, err := m.versionByPoints(); got != tc.want || err != nil {
+				t.Errorf("%s, %v, want %s", got, err, tc.want)
+			}
+		})
+	}
+	m := moduleCopy{path: moduleClientGo, dir: t.TempDir()}
+	if got, err := m.versionByPoints(); semver.Compare(got, oldest[moduleClientGo]) >= 0 || err != nil {
+		t.Errorf("nothing is taken for %s, %v", got, err)
 	}
 }

@@ -1,8 +1,14 @@
 package instrumentation
 
 import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
+	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -15,6 +21,7 @@ const (
 	moduleAPIServer         = "k8s.io/apiserver"
 	moduleAPIExtensions     = "k8s.io/apiextensions-apiserver"
 	moduleKubernetes        = "k8s.io/kubernetes" // the control plane's own
+	moduleReflect2          = "github.com/modern-go/reflect2"
 )
 
 // controlPlaneModulesPatched are the modules that are patched in the control plane.
@@ -64,16 +71,22 @@ var helpers = []helper{
 	{moduleControllerRuntime, "pkg/cache/internal", "controllerruntime_cache.go.tmpl"},
 	{moduleControllerRuntime, "pkg/internal/controller", "controllerruntime_controller.go.tmpl"},
 	{moduleControllerRuntime, "pkg/leaderelection", "controllerruntime_leaderelection.go.tmpl"},
+	{moduleReflect2, "", "reflect2.go.tmpl"},
 }
 
-// oldest is the first version of each module that the points are known to fit.
+// oldest is the first version of each module that the points are known to fit: the first with a number of its own in client-go, which
+// had none for Kubernetes 1.16.0.
 var oldest = map[string]string{
-	moduleClientGo:          "v0.20.0",
-	moduleControllerRuntime: "v0.8.0",
+	moduleClientGo:          "v0.16.4",
+	moduleControllerRuntime: "v0.4.0",
 	moduleAPIServer:         "v0.35.0",
 	moduleAPIExtensions:     "v0.35.0",
 	moduleKubernetes:        "v1.35.0",
+	moduleReflect2:          "v1.0.0",
 }
+
+// pointsKnownAt is when the newest of the versions was made that the points are known to fit.
+var pointsKnownAt = time.Date(2026, 10, 28, 0, 0, 0, 0, time.UTC)
 
 // informerStore makes the store that a constructor of plain informers hands out one whose reads are reported.
 func informerStore(function, from, objectType string) point {
@@ -87,13 +100,20 @@ func informerStore(function, from, objectType string) point {
 	}
 }
 
-// request reports a method of rest.Request that makes a request, by calling itself.
-func request(function string, watch string, results, end string) point {
-	return point{
-		module: moduleClientGo, file: "rest/request.go", receiver: "*Request", function: function,
+// request reports a method of rest.Request that makes a request, by calling itself: with a context that says so, or before 0.18, where the
+// method takes none, while the request says so.
+func request(function string, watch string, results, end string, observed ...wire.Point) []point {
+	p := point{
+		module: moduleClientGo, from: "v0.18.0-0", file: "rest/request.go", receiver: "*Request", function: function,
 		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelBegin({{.Param 0}}, {{.Receiver}}, " + watch + "); call != nil { " +
 			results + " := {{.Receiver}}." + function + "(inside); " + end + "; return " + results + " } }"},
 	}
+	old := p
+	old.from, old.to = "", "v0.18.0-0"
+	old.insert.enter = "if trommelConnected() && !{{.Receiver}}.trommelInside { if call := trommelBeginRequest({{.Receiver}}, " + watch + "); call != nil { " +
+		"{{.Receiver}}.trommelInside = true; " + results + " := {{.Receiver}}." + function + "({{.Args}}); {{.Receiver}}.trommelInside = false; " +
+		end + "; return " + results + " } }"
+	return concat(observing(p, observed...), observing(old, observed...))
 }
 
 func observing(p point, points ...wire.Point) []point {
@@ -146,11 +166,12 @@ var points = concat(
 	observing(informerStore("NewTransformingIndexerInformer", "v0.23.0-0", "{{.Param 1}}"), wire.ControllerRead),
 	observing(informerStore("NewInformerWithOptions", "v0.31.0-0", "{{.Param 0}}.ObjectType"), wire.ControllerRead),
 
-	observing(request("Do", "false", "result", "if err := trommelEnd(call, {{.Receiver}}, result); err != nil { return Result{err: err} }"), wire.ControllerRead, wire.ControllerWrite),
-	observing(request("DoRaw", "false", "body, err", "if err := trommelEndRaw(call, {{.Receiver}}, body, err); err != nil { return nil, err }"), wire.ControllerRead, wire.ControllerWrite),
-	observing(request("Stream", "false", "stream, err", "trommelEndStream(call, err)"), wire.ControllerRead),
-	observing(request("Watch", "true", "w, err", "trommelEndStream(call, err)"), wire.ControllerRead),
+	request("Do", "false", "result", "if err := trommelEnd(call, {{.Receiver}}, result); err != nil { return Result{err: err} }", wire.ControllerRead, wire.ControllerWrite),
+	request("DoRaw", "false", "body, err", "if err := trommelEndRaw(call, {{.Receiver}}, body, err); err != nil { return nil, err }", wire.ControllerRead, wire.ControllerWrite),
+	request("Stream", "false", "stream, err", "trommelEndStream(call, err)", wire.ControllerRead),
+	request("Watch", "true", "w, err", "trommelEndStream(call, err)", wire.ControllerRead),
 	[]point{
+		{module: moduleClientGo, to: "v0.18.0-0", file: "rest/request.go", function: "Request", insert: insertion{field: "trommelInside bool"}},
 		{module: moduleClientGo, file: "rest/request.go", function: "Request", insert: insertion{field: "trommelBody interface{}"}},
 		{module: moduleClientGo, file: "rest/request.go", receiver: "*Request", function: "Body", insert: insertion{enter: "{{.Receiver}}.trommelBody = {{.Param 0}}"}},
 		{module: moduleClientGo, file: "rest/config.go", function: "InClusterConfig", insert: insertion{wrap: "trommelServiceAccount"}},
@@ -177,6 +198,12 @@ var points = concat(
 		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelReconcile({{.Param 0}}, {{.Receiver}}, {{.Receiver}}.Name, {{.Receiver}}.Do, {{.Param 1}}); call != nil { " +
 			"result, err := {{.Receiver}}.Reconcile(inside, {{.Param 1}}); call.After(nil, nil, err, 0); return result, err } }"},
 	}, wire.Reconcile),
+
+	// What client-go before 0.22 encodes JSON with crashes on a map since Go 1.18, of which 1.0.2 took account.
+	[]point{{
+		module: moduleReflect2, to: "v1.0.2-0", file: "unsafe_map.go", receiver: "*UnsafeMapType", function: "UnsafeIterate",
+		insert: insertion{enter: "if {{.Receiver}} != nil { return trommelIterate({{.Receiver}}, {{.Param 0}}) }"},
+	}},
 
 	[]point{
 		// Both look for new types every 30 s. A cluster whose types came a moment ago would keep the dependents of what is deleted that long.
@@ -237,6 +264,22 @@ var points = concat(
 	},
 )
 
+// goroutinePoints are those of a controller whose reconciles have no context: their goroutines say on behalf of which reconcile a call is
+// made, and an informer that a reconcile has started works for all.
+var goroutinePoints = []point{
+	outside("tools/cache/shared_informer.go", "*sharedIndexInformer", "Run"),
+	outside("tools/cache/shared_informer.go", "*processorListener", "run"),
+	outside("tools/cache/controller.go", "*controller", "Run"),
+	outside("tools/cache/reflector.go", "*Reflector", "Run"),
+}
+
+func outside(file, receiver, function string) point {
+	return point{
+		module: moduleClientGo, file: file, receiver: receiver, function: function,
+		insert: insertion{enter: "defer trommelLeave()()"},
+	}
+}
+
 func concat(lists ...[]point) []point {
 	var all []point
 	for _, l := range lists {
@@ -246,12 +289,59 @@ func concat(lists ...[]point) []point {
 }
 
 // pointsOf lists the points of a module's version.
-func pointsOf(module, version string) []point {
+func pointsOf(module, version string, byGoroutine bool) []point {
+	all := points
+	if byGoroutine {
+		all = concat(points, goroutinePoints)
+	}
 	var list []point
-	for _, p := range points {
+	for _, p := range all {
 		if p.module == module && (p.from == "" || semver.Compare(version, p.from) >= 0) && (p.to == "" || semver.Compare(version, p.to) < 0) {
 			list = append(list, p)
 		}
 	}
 	return list
+}
+
+// versionByPoints returns the first of the newest versions whose points the module all has, for a source whose version number says nothing:
+// a commit's sorts below all others (v0.0.0-2020...), and its date does not tell of which branch it is. It returns a version older than
+// all that can be observed if there is none.
+func (m *moduleCopy) versionByPoints() (string, error) {
+	// What was made after all that is in the table may lack a point because that is elsewhere now.
+	if at, err := module.PseudoVersionTime(m.version); err == nil && at.After(pointsKnownAt) {
+		return newest, nil
+	}
+	candidates := []string{oldest[m.path]}
+	for _, p := range points {
+		if p.module == m.path && p.from != "" {
+			candidates = append(candidates, p.from)
+		}
+	}
+	semver.Sort(candidates)
+	slices.Reverse(candidates)
+	for _, version := range slices.Compact(candidates) {
+		if err := m.find(version); err == nil {
+			return version, nil
+		} else if notFound := (*NotFoundError)(nil); !errors.As(err, &notFound) {
+			return "", err
+		}
+	}
+	return "v0.0.0", nil
+}
+
+// find looks for all points of a version.
+func (m *moduleCopy) find(version string) error {
+	c := *m
+	c.pointsOf = version
+	_, err := c.applyPoints(map[string]*source{})
+	return err
+}
+
+// withoutContext tells whether controller-runtime's reconcilers get no context.
+func (m *moduleCopy) withoutContext() (bool, error) {
+	names, err := declared(filepath.Join(m.dir, "pkg", "internal", "controller"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // none is built in
+	}
+	return err == nil && names["Controller.Reconcile"] && !names["Controller.Reconcile(ctx)"], err
 }

@@ -637,11 +637,20 @@ func TestRepositoryIncomplete(t *testing.T) {
 		{"an unreadable go.mod", map[string]string{"go.mod": "module example.com/incomplete\n\nnonsense\n", "main.go": smallMain},
 			[]string{"go.mod:3: unknown directive: nonsense"}},
 		{"client-go is too old", map[string]string{
-			"go.mod":                              "module example.com/old\n\ngo 1.16\n\nrequire k8s.io/client-go v0.19.0\n",
-			"vendor/modules.txt":                  "# k8s.io/client-go v0.19.0\n## explicit\nk8s.io/client-go/rest\n",
+			"go.mod":                              "module example.com/old\n\ngo 1.16\n\nrequire k8s.io/client-go v0.15.12\n",
+			"vendor/modules.txt":                  "# k8s.io/client-go v0.15.12\n## explicit\nk8s.io/client-go/rest\n",
 			"vendor/k8s.io/client-go/rest/old.go": "package rest\n",
 			"main.go":                             "package main\n\nimport _ \"k8s.io/client-go/rest\"\n\nfunc main() {}\n",
-		}, []string{"k8s.io/client-go v0.19.0 is too old: the oldest version that can be observed is v0.20.0; raise it in go.mod (go get k8s.io/client-go@v0.20.0)"}},
+		}, []string{"k8s.io/client-go v0.15.12 is too old: the oldest version that can be observed is v0.16.4; raise it in go.mod (go get k8s.io/client-go@v0.16.4)"}},
+		{"client-go is replaced by one that is too old", map[string]string{
+			"go.mod": "module example.com/old\n\ngo 1.16\n\nrequire k8s.io/client-go v12.0.0+incompatible\n\n" +
+				"replace k8s.io/client-go => k8s.io/client-go v0.0.0-20180806134042-1f13a808da65\n",
+			"vendor/modules.txt": "# k8s.io/client-go v12.0.0+incompatible => k8s.io/client-go v0.0.0-20180806134042-1f13a808da65\n## explicit\nk8s.io/client-go/rest\n" +
+				"# k8s.io/client-go => k8s.io/client-go v0.0.0-20180806134042-1f13a808da65\n",
+			"vendor/k8s.io/client-go/rest/old.go": "package rest\n",
+			"main.go":                             "package main\n\nimport _ \"k8s.io/client-go/rest\"\n\nfunc main() {}\n",
+		}, []string{"k8s.io/client-go v0.0.0-20180806134042-1f13a808da65 is too old, or its source is not that of a release: the oldest version that can be " +
+			"observed is v0.16.4; raise it in go.mod (replace k8s.io/client-go => k8s.io/client-go v0.16.4)"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Setenv("GOTOOLCHAIN", "local")

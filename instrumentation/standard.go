@@ -43,6 +43,7 @@ func (p *standardPoint) name() string {
 
 type standardHelper struct {
 	dir, template, name string
+	needs               []string // what the package must declare
 	system              func(goos, goarch string) bool
 }
 
@@ -120,12 +121,41 @@ var standardHelpers = []standardHelper{
 	{dir: "net", template: "standard_net.go.tmpl", name: "zz_trommel_net.go"},
 }
 
+// The goroutine's label is the one thing that goroutines inherit. The program may set labels of its own, in the place of all others.
+var (
+	goroutineStandardPoints = []standardPoint{{point: point{
+		module: moduleStandard, file: labelsDir + "/runtime.go", function: "SetGoroutineLabels",
+		insert: insertion{enter: "{{.Param 0}} = trommelKeep({{.Param 0}})"},
+	}}}
+	goroutineStandardHelpers = []standardHelper{{
+		dir: labelsDir, template: "standard_pprof.go.tmpl", name: "zz_trommel_pprof.go",
+		needs: []string{"labelContextKey", "labelMap", "runtime_getProfLabel", "runtime_setProfLabel", "Label", "WithLabels"},
+	}}
+)
+
+const labelsDir = "runtime/pprof"
+
 // goRoot is a Go installation and what it builds for.
 type goRoot struct {
 	dir          string // GOROOT
 	version      string // go1.26.8
 	goos, goarch string
 	cgo          bool
+	byGoroutine  bool // see moduleCopy
+}
+
+func (g *goRoot) points() []standardPoint {
+	if g.byGoroutine {
+		return slices.Concat(standardPoints, goroutineStandardPoints)
+	}
+	return standardPoints
+}
+
+func (g *goRoot) helpers() []standardHelper {
+	if g.byGoroutine {
+		return slices.Concat(standardHelpers, goroutineStandardHelpers)
+	}
+	return standardHelpers
 }
 
 // known tells whether the points fit this version. One that is no release is taken for the newest.
@@ -186,11 +216,11 @@ func (g *goRoot) files(pkg string) ([]string, error) {
 func (c *cache) standard(g *goRoot) (map[string]string, []PatchedPoint, error) {
 	key := []string{g.dir, g.version, g.goos, g.goarch, fmt.Sprint(g.cgo)}
 	packages := map[string]bool{}
-	for _, p := range standardPoints {
+	for _, p := range g.points() {
 		key = append(key, fmt.Sprintf("%#v %s %v", p.point, p.call, p.arguments))
 		packages[path.Dir(p.file)] = true
 	}
-	for _, h := range standardHelpers {
+	for _, h := range g.helpers() {
 		text, err := templates.ReadFile("points/" + h.template)
 		if err != nil {
 			return nil, nil, err
@@ -240,7 +270,7 @@ func (g *goRoot) source(name string) string {
 func (g *goRoot) patch(dir string) error {
 	sources := map[string]*source{}
 	var found []PatchedPoint
-	for _, p := range standardPoints {
+	for _, p := range g.points() {
 		if p.system != nil && !p.system(g.goos, g.goarch) {
 			continue
 		}
@@ -267,9 +297,12 @@ func (g *goRoot) patch(dir string) error {
 			return err
 		}
 	}
-	for _, h := range standardHelpers {
+	for _, h := range g.helpers() {
 		if h.system != nil && !h.system(g.goos, g.goarch) {
 			continue
+		}
+		if err := g.provides(h); err != nil {
+			return err
 		}
 		text, err := templates.ReadFile("points/" + h.template)
 		if err != nil {
@@ -285,6 +318,23 @@ func (g *goRoot) patch(dir string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, foundFile), data, 0o644)
+}
+
+// provides checks that the package of a helper declares what the helper needs.
+func (g *goRoot) provides(h standardHelper) error {
+	if len(h.needs) == 0 {
+		return nil
+	}
+	names, err := declared(filepath.Join(g.dir, "src", filepath.FromSlash(h.dir)))
+	if err != nil {
+		return err
+	}
+	for _, name := range h.needs {
+		if !names[name] {
+			return &NotFoundError{Module: moduleStandard, Version: g.version, File: h.dir + "/", Function: name, Reason: "nothing declares it", Dir: g.dir}
+		}
+	}
+	return nil
 }
 
 // apply makes the edits of a point, in each file of its folder that has a place for them where it names a folder.

@@ -2,6 +2,7 @@ package instrumentation
 
 import (
 	"errors"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"os"
@@ -25,10 +26,14 @@ func testGoRoot(t *testing.T, goos, goarch string) *goRoot {
 
 // TestStandard finds all points, changes nothing but lines that have one, and gives the same files the same names.
 func TestStandard(t *testing.T) {
-	for _, tt := range []struct{ goos, goarch string }{{"linux", "amd64"}, {"linux", "arm64"}, {"linux", "s390x"}, {"darwin", "arm64"}} {
-		t.Run(tt.goos+"/"+tt.goarch, func(t *testing.T) {
+	for _, tt := range []struct {
+		goos, goarch string
+		byGoroutine  bool
+	}{{"linux", "amd64", false}, {"linux", "amd64", true}, {"linux", "arm64", false}, {"linux", "s390x", false}, {"darwin", "arm64", true}} {
+		t.Run(fmt.Sprintf("%s/%s %t", tt.goos, tt.goarch, tt.byGoroutine), func(t *testing.T) {
 			t.Parallel()
 			g := testGoRoot(t, tt.goos, tt.goarch)
+			g.byGoroutine = tt.byGoroutine
 			c, err := openCache(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
@@ -83,6 +88,9 @@ func TestStandard(t *testing.T) {
 			if inotify(tt.goos, tt.goarch) {
 				want = 3
 			}
+			if tt.byGoroutine {
+				want++
+			}
 			if helpers != want {
 				t.Errorf("%d helpers, want %d", helpers, want)
 			}
@@ -98,11 +106,14 @@ func TestStandardPointThatIsNotThere(t *testing.T) {
 		{"nothing is missing", "", "", "", ""},
 		{"calls", "os/file_unix.go", "syscall.Readlink(", "syscall.ReadLink(", "call of syscall.Readlink in os/: nothing calls it"},
 		{"file", "net/lookup.go", "", "", "(*Resolver).lookupIPAddr in net/lookup.go: no such file"},
+		{"labels", "runtime/pprof/runtime.go", "func SetGoroutineLabels(", "func SetLabels(", "SetGoroutineLabels in runtime/pprof/runtime.go: no such function"},
+		{"type of labels", "runtime/pprof/label.go", "labelMap", "labels", "labelMap in runtime/pprof/: nothing declares it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := *real
 			g.dir, g.version = t.TempDir(), "go1.99.1"
-			for _, p := range []string{"os", "os/exec", "net", "syscall"} {
+			g.byGoroutine = true
+			for _, p := range []string{"os", "os/exec", "net", "syscall", "runtime/pprof"} {
 				names, err := real.files(p)
 				if err != nil {
 					t.Fatal(err)
@@ -137,7 +148,11 @@ func TestStandardPointThatIsNotThere(t *testing.T) {
 				}
 				return
 			}
-			want := "go1.99.1: " + tt.want + "; this version of trommel does not know how to give a process of it its pod's files and address: build with a released Go, " +
+			what := "give a process of it its pod's files and address"
+			if strings.HasPrefix(tt.file, labelsDir) {
+				what = "tell reconciles apart that have no context"
+			}
+			want := "go1.99.1: " + tt.want + "; this version of trommel does not know how to " + what + ": build with a released Go, " +
 				"go1.21 or later (GOTOOLCHAIN), or with a newer trommel (looked at: " + g.dir + ")"
 			var notFound *NotFoundError
 			if !errors.As(err, &notFound) || err.Error() != want {

@@ -93,6 +93,9 @@ func versionsUnderTest(t *testing.T) []*versioned {
 		for _, r := range mod.Require {
 			version[r.Mod.Path] = r.Mod.Version
 		}
+		for _, r := range mod.Replace {
+			version[r.Old.Path] = r.New.Version
+		}
 		name := strings.ReplaceAll(filepath.Base(dir), ".", "-")
 		for _, v := range []*versioned{
 			{name: name, pkg: ".", runtime: version["sigs.k8s.io/controller-runtime"]},
@@ -132,6 +135,7 @@ type versionsWorld struct {
 	cluster *embedded.Cluster
 	client  *kubernetes.Clientset // at the API server that stays
 	r       *recorder
+	rules   map[string][]wire.Rule
 }
 
 // The API server that the controllers are connected to, and the one that stays when it goes away.
@@ -158,8 +162,8 @@ func TestVersions(t *testing.T) {
 	}
 	config.QPS = -1
 	address, token := c.Rendezvous()
-	w := &versionsWorld{cluster: c, client: kubernetes.NewForConfigOrDie(config), r: record(t, address, token)}
 	rules := map[string][]wire.Rule{}
+	w := &versionsWorld{cluster: c, client: kubernetes.NewForConfigOrDie(config), r: record(t, address, token), rules: rules}
 	for _, v := range versions {
 		for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite} {
 			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: p, Kind: "configmap", Resource: "configmaps", Namespace: "default"})...)
@@ -179,6 +183,9 @@ func TestVersions(t *testing.T) {
 			if v.runtime == "" {
 				w.plainInformer(t, v)
 			}
+			if v.byGoroutine() {
+				w.atOnce(t, v)
+			}
 		})
 	}
 	t.Run("relist", func(t *testing.T) {
@@ -195,7 +202,7 @@ func TestVersions(t *testing.T) {
 }
 
 // start runs the controller until the test ends.
-func (w *versionsWorld) start(t *testing.T, v *versioned) {
+func (w *versionsWorld) start(t *testing.T, v *versioned, env ...string) {
 	kubeconfig, err := w.cluster.Kubeconfig(theirs)
 	if err != nil {
 		t.Fatal(err)
@@ -203,6 +210,7 @@ func (w *versionsWorld) start(t *testing.T, v *versioned) {
 	address, token := w.cluster.Rendezvous()
 	cmd := exec.Command(v.binary)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "COPIER="+v.name, wire.EnvCoordinator+"="+address, wire.EnvToken+"="+token, wire.EnvIdentity+"="+v.name)
+	cmd.Env = append(cmd.Env, env...)
 	var log syncBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
@@ -438,6 +446,41 @@ func (w *versionsWorld) plainInformer(t *testing.T, v *versioned) {
 	v.seen["plain informer"] = true
 }
 
+// byGoroutine tells whether the controller's reconcilers get no context.
+func (v *versioned) byGoroutine() bool {
+	return v.runtime != "" && semver.Compare(v.runtime, "v0.7.0") < 0
+}
+
+// atOnce holds one reconcile in each of its steps while another one runs from its beginning to its end: what they do, also in goroutines that
+// they start, is not mixed up.
+func (w *versionsWorld) atOnce(t *testing.T, v *versioned) {
+	two := *v
+	two.name += "-two"
+	rules := slices.Clone(w.rules[v.name])
+	w.rules[two.name] = rules
+	w.r.monitor.SetRules(t.Context(), w.rules)
+	w.start(t, &two, "WORKERS=2")
+	for i, s := range two.steps()[2:] {
+		slow, fast := fmt.Sprintf("%s-slow-%d", two.name, i), fmt.Sprintf("%s-fast-%d", two.name, i)
+		w.r.holdingOf(two.name, func(o *wire.Observation) bool { return o.Phase == s.phase && s.match(o, slow) })
+		w.create(t, &two, slow)
+		w.r.wait(fmt.Sprintf("%s %s of %s is held", s.phase, s.column, slow), func() bool { return len(w.r.held) == 1 })
+		w.create(t, &two, fast)
+		ended := func(name string) func() bool {
+			return func() bool {
+				return w.count(&two, func(o *wire.Observation) bool {
+					return o.Point == wire.Reconcile && o.Phase == wire.After && o.Request == "default/"+name
+				}) > 0
+			}
+		}
+		w.r.wait(fast+" is reconciled beside "+slow, ended(fast))
+		w.r.release()
+		w.r.wait(slow+" is reconciled", ended(slow))
+		w.atRest(&two, slow)
+	}
+	w.check(t, &two)
+}
+
 // relist takes the controllers' API server away, changes objects at another, and brings it back: it has none of the events that
 // the controllers missed, so they have to list again. What is new to them is reported, what they knew is not.
 func (w *versionsWorld) relist(t *testing.T, versions []*versioned) {
@@ -519,12 +562,26 @@ func (w *versionsWorld) listed(t *testing.T) (n int) {
 	return n
 }
 
-// check looks at all that a controller has reported: a bookmark or a resync is no delivery, and every call has its two sides.
+// check looks at all that a controller has reported: a bookmark or a resync is no delivery, and what a reconciler does for an object is done
+// on behalf of the reconcile of that object, which an informer's own requests are not.
 func (w *versionsWorld) check(t *testing.T, v *versioned) {
+	t.Helper()
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
 	for _, e := range w.r.all {
 		o := e.Observation
+		if e.Session.Identity == v.name && v.runtime != "" && (o.Point == wire.ControllerRead || o.Point == wire.ControllerWrite) {
+			want := ""
+			if o.Name != "" {
+				want = "default/" + o.Name
+				if o.Live || o.Point == wire.ControllerWrite {
+					want = strings.TrimSuffix(want, "-copy")
+				}
+			}
+			if o.Request != want || (o.ReconcileID == "") != (want == "") || want != "" && o.ReconcilerType != "main.(*reconciler)" {
+				t.Errorf("%s: on behalf of %q, want %q: %s", v.name, o.Request, want, describe(e))
+			}
+		}
 		if e.Session.Identity == v.name && o.Point == wire.ControllerRecv && (o.Name == "" || o.Kind != "configmap" && o.Kind != "secret" || len(o.Object) == 0) {
 			t.Errorf("%s: a delivery of no object: %s", v.name, describe(e))
 		}

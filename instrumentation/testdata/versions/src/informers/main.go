@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -65,13 +64,12 @@ func (c *copier) sync(ctx context.Context, key string) error {
 		return err
 	}
 	client := c.client.CoreV1().ConfigMaps(namespace)
-	if _, err := client.Get(ctx, name+"-copy", metav1.GetOptions{}); err == nil || !apierrors.IsNotFound(err) {
+	if err := get(ctx, client, name+"-copy"); err == nil || !apierrors.IsNotFound(err) {
 		return err
 	}
 	to := &corev1.ConfigMap{}
 	to.Namespace, to.Name = namespace, name+"-copy"
-	_, err = client.Create(ctx, to, metav1.CreateOptions{})
-	return err
+	return create(ctx, client, to)
 }
 
 func main() {

@@ -1,0 +1,1 @@
+../src/controller/main_before_0.7.go

@@ -1,0 +1,1 @@
+../src/controller/main.go

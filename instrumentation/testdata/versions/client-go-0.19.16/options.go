@@ -1,0 +1,1 @@
+../src/controller/options_before_0.16.go
