@@ -169,6 +169,9 @@ func TestVersions(t *testing.T) {
 			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: p, Kind: "configmap", Resource: "configmaps", Namespace: "default"})...)
 			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: p, Kind: "secret", Resource: "secrets", Namespace: "default"})...)
 		}
+		for _, kind := range readOnTheSide {
+			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: wire.ControllerRead, Kind: kind, Resource: kind + "s", Items: true})...)
+		}
 		rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: wire.Reconcile})...)
 		rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: wire.AnnotatedCall})...)
 	}
@@ -200,6 +203,9 @@ func TestVersions(t *testing.T) {
 		compareTable(t, versions)
 	}
 }
+
+// readOnTheSide are the kinds that the controllers on controller-runtime ≥ 0.7 read in every way that there is, outside of reconciles.
+var readOnTheSide = []string{"service", "serviceaccount"}
 
 // start runs the controller until the test ends.
 func (w *versionsWorld) start(t *testing.T, v *versioned, env ...string) {
@@ -568,8 +574,20 @@ func (w *versionsWorld) check(t *testing.T, v *versioned) {
 	t.Helper()
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
+	if v.runtime != "" && !v.byGoroutine() {
+		for _, kind := range readOnTheSide {
+			for _, live := range []bool{false, true} {
+				if w.count(v, func(o *wire.Observation) bool { return o.Kind == kind && o.Operation == wire.List && o.Live == live && o.Phase == wire.After }) == 0 {
+					t.Errorf("%s: no list of %ss, live: %t", v.name, kind, live)
+				}
+			}
+		}
+	}
 	for _, e := range w.r.all {
 		o := e.Observation
+		if slices.Contains(readOnTheSide, o.Kind) {
+			continue
+		}
 		if e.Session.Identity == v.name && v.runtime != "" && (o.Point == wire.ControllerRead || o.Point == wire.ControllerWrite) {
 			want := ""
 			if o.Name != "" {

@@ -40,6 +40,9 @@ func main() {
 	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(&reconciler{mgr.GetClient(), mgr.GetAPIReader()}); err != nil {
 		panic(err)
 	}
+	if err := readOthers(mgr); err != nil {
+		panic(err)
+	}
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
 		panic(err)
 	}
