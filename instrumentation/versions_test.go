@@ -167,7 +167,7 @@ func TestVersions(t *testing.T) {
 	for _, v := range versions {
 		for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite} {
 			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: p, Kind: "configmap", Resource: "configmaps", Namespace: "default"})...)
-			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: p, Kind: "secret", Resource: "secrets", Namespace: "default"})...)
+			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: p, Kind: "secret", Resource: "secrets"})...) // in all namespaces, as informers ask
 		}
 		for _, kind := range readOnTheSide {
 			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: wire.ControllerRead, Kind: kind, Resource: kind + "s", Items: true})...)
