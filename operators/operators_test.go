@@ -20,8 +20,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// envLong has all plans run, and eight runs at once; `make long` sets it. Without it two plans of each operator run, which
-// together are of all six kinds.
+// envLong has all plans run, and eight runs at once; `make long` sets it. Without it two plans of each operator run,
+// which together are of all six kinds.
 const envLong = "TROMMEL_TEST_LONG"
 
 // mostChanges is how many lines of what `trommel init` writes may need a change before all six plans run.
@@ -109,7 +109,7 @@ var operators = []operator{
 			{
 				plan: "stale-read", verdict: record.Pass, stale: true,
 				log:    `tensorflow-mnist-worker-0.* already exists and is not managed by MPIJob`,
-				reason: "it wants to delete the workers of the MPIJob that it takes for ended, and sees that they belong to another one",
+				reason: "it wants to delete the workers of the MPIJob that it takes for ended, and sees that they are another's",
 			},
 			{plan: "unobserved-change", verdict: record.Pass},
 			{plan: "conflict", verdict: record.Pass, conflict: true},
@@ -118,8 +118,8 @@ var operators = []operator{
 	},
 }
 
-// TestOperators takes operators that nobody here wrote from their source to a verdict, as a new user does: `trommel init`,
-// a few changed lines in the suite, six plans.
+// TestOperators takes operators that nobody here wrote from their source to a verdict, as a new user does: with
+// `trommel init`, a few changed lines in the suite, six plans.
 func TestOperators(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds operators and starts control planes")
@@ -140,8 +140,8 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// TestEightRunsAtOnce runs two operators, four plans each, at once: their control planes, ports and builds do not come into
-// each other's way.
+// TestEightRunsAtOnce runs two operators, four plans each, at once: their control planes, ports and builds do not come
+// into each other's way.
 func TestEightRunsAtOnce(t *testing.T) {
 	if os.Getenv(envLong) == "" {
 		t.Skip("not without " + envLong)
