@@ -1,5 +1,5 @@
-// Package operators gives tests the sources of operators that nobody here wrote. They are inputs and no part of this repository:
-// tests that need them skip where their archives are not beside it.
+// Package operators gives tests the sources of operators that nobody here wrote. They are inputs and no part of this
+// repository: tests that need them skip where their archives are not beside it.
 package operators
 
 import (
@@ -12,8 +12,8 @@ import (
 // archives is where the archives lie, relative to the root of the repository.
 const archives = "../shared/operators"
 
-// Unpack puts the source of the named operator into a folder of the test and returns that. It skips the test where there is no archive
-// of it.
+// Unpack puts the source of the named operator into a folder of the test and returns that. It skips the test where
+// there is no archive of it.
 func Unpack(t testing.TB, name string) string {
 	t.Helper()
 	archive := filepath.Join(Root(t), archives, name+".tar.gz")

@@ -43,7 +43,8 @@ func (r *runner) settle(ctx context.Context) (settled bool, err error) {
 	return false, nil
 }
 
-// endsByItself counts how often the processes of a controller have ended since the workload began and the plan is not the reason.
+// endsByItself counts how often a controller's processes have ended since the workload began, where the plan is not the
+// reason.
 func (r *runner) endsByItself(processes []cluster.Process) int {
 	ends := 0
 	for _, p := range processes {

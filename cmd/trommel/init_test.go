@@ -50,7 +50,11 @@ func TestInitOperators(t *testing.T) {
 			if diff := cmp.Diff(tt.manifests, suite.Manifests); diff != "" {
 				t.Errorf("manifests (-want +got):\n%s", diff)
 			}
-			if file := suite.Workloads["create"].Steps[0].Apply.File; file != tt.sample {
+			steps := suite.Workloads["create"].Steps
+			if continues := steps[1].OnTimeout == plan.OnTimeoutContinue; continues != (tt.sample == "") {
+				t.Errorf("the workload goes on without a status: %t", continues)
+			}
+			if file := steps[0].Apply.File; file != tt.sample {
 				t.Errorf("sample %q, want %q", file, tt.sample)
 			}
 		})
