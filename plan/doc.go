@@ -101,7 +101,7 @@
 //	  answers:                         # of simulated pods; without: success and no output
 //	    - {pod: db-*, container: main, command: "^pg_isready", stdout: "accepting connections\n", exitCode: 0}
 //	    - {pod: db-*, log: "started\n"}
-//	  removedAPIs: true                # policy/v1beta1 and the like; default: where a controller has client-go before 0.22
+//	  removedAPIs: true                # policy/v1beta1 and the like; default: where a controller has client-go before 0.25
 //	controllers:
 //	  - name: db-operator
 //	    build: {dir: ., package: ., tags: [], ldflags: "", env: {}}

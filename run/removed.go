@@ -13,12 +13,12 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// removedSince is the first client-go that came with a Kubernetes without the API versions that most controllers of the
-// time before asked for.
-const removedSince = "v0.22.0-0"
+// removedSince is the first client-go that came with a Kubernetes without the API versions that controllers of the time before asked
+// for: 1.22 removed most of them, 1.25 the last that were in wide use, such as policy/v1beta1.
+const removedSince = "v0.25.0-0"
 
 // removedAt is when that was released.
-var removedAt = time.Date(2021, time.August, 4, 0, 0, 0, 0, time.UTC)
+var removedAt = time.Date(2022, time.August, 23, 0, 0, 0, 0, time.UTC)
 
 // RemovedAPIs tells whether the cluster has to serve API versions that Kubernetes has removed: where the suite says so,
 // and where it says nothing and a controller is built with a client-go of before their removal, which is then the
@@ -30,7 +30,7 @@ func RemovedAPIs(suite *plan.Suite, binaries []Binary) (serve bool, reason strin
 	for i := range suite.Controllers {
 		c := &suite.Controllers[i]
 		if v := describe(c, binaries[i].Manifest).ClientGo; beforeRemoval(v) {
-			return true, fmt.Sprintf("%s has client-go %s, older than 0.22", c.Name, v)
+			return true, fmt.Sprintf("%s has client-go %s, older than 0.25", c.Name, v)
 		}
 	}
 	return false, ""

@@ -21,16 +21,16 @@ func TestRemovedAPIs(t *testing.T) {
 		want   bool
 		reason string
 	}{
-		{"an old client-go", nil, built("v0.21.14"), true, "op has client-go v0.21.14, older than 0.22"},
-		{"the first one after the removal", nil, built("v0.22.0"), false, ""},
-		{"a pre-release of that", nil, built("v0.22.0-rc.0"), false, ""},
-		{"a fork by a commit", nil, built("v0.20.16-0.20220101000000-abcdefabcdef"), true, "op has client-go v0.20.16-0.20220101000000-abcdefabcdef, older than 0.22"},
+		{"an old client-go", nil, built("v0.24.17"), true, "op has client-go v0.24.17, older than 0.25"},
+		{"the first one after the removal", nil, built("v0.25.0"), false, ""},
+		{"a pre-release of that", nil, built("v0.25.0-rc.0"), false, ""},
+		{"a fork by a commit", nil, built("v0.20.16-0.20220101000000-abcdefabcdef"), true, "op has client-go v0.20.16-0.20220101000000-abcdefabcdef, older than 0.25"},
 		{"a fork without a version", nil, built(""), false, ""},
 		{"a fork in a folder", nil, built("v0.0.0"), false, ""},
-		{"before client-go had versions with 0", nil, built("v11.0.0+incompatible"), true, "op has client-go v11.0.0+incompatible, older than 0.22"},
+		{"before client-go had versions with 0", nil, built("v11.0.0+incompatible"), true, "op has client-go v11.0.0+incompatible, older than 0.25"},
 		{
 			"an old commit", nil, built("v0.0.0-20190918160344-1fbdaa4c8d90"), true,
-			"op has client-go v0.0.0-20190918160344-1fbdaa4c8d90, older than 0.22",
+			"op has client-go v0.0.0-20190918160344-1fbdaa4c8d90, older than 0.25",
 		},
 		{"a commit after the removal", nil, built("v0.0.0-20240918160344-1fbdaa4c8d90"), false, ""},
 		{"no hooks", nil, Binary{}, false, ""},
