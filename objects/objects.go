@@ -200,8 +200,11 @@ func (c *Client) one(ctx context.Context, key plan.ResourceKey) (dynamic.Resourc
 }
 
 const (
-	// definitionTimeout bounds the wait for the type of an applied CustomResourceDefinition.
-	definitionTimeout = 20 * time.Second
+	// definitionLooks is how many answers that the type of an applied CustomResourceDefinition is not there yet are taken for a no. Answers
+	// are counted, not seconds: an API server on a machine that is busy takes longer for both.
+	definitionLooks = 20
+	// definitionTimeout bounds the wait all the same, for an API server that does not answer at all.
+	definitionTimeout = 3 * time.Minute
 	// definitionLook is how often a definition is looked at whose type is not served yet: it can be a megabyte, and API servers that send it
 	// again and again take longer to serve it.
 	definitionLook = time.Second
@@ -216,7 +219,7 @@ func (c *Client) awaitDefinition(ctx context.Context, u *unstructured.Unstructur
 		return err
 	}
 	reason := "it is not established"
-	looked := time.Now()
+	looked, looks := time.Now(), 0
 	for {
 		left, err := c.unserved(ctx, u)
 		switch {
@@ -225,12 +228,13 @@ func (c *Client) awaitDefinition(ctx context.Context, u *unstructured.Unstructur
 		case err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !Transient(err):
 			return fmt.Errorf("CustomResourceDefinition %s: %w", u.GetName(), err)
 		case time.Since(looked) >= definitionLook || ctx.Err() != nil:
-			looked = time.Now()
 			// The deadline may have passed: what is the matter is worth one more request.
-			look, cancel := context.WithTimeout(context.WithoutCancel(ctx), definitionLook)
+			look, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*definitionLook)
 			current, err := c.Resource(definitions, "").Get(look, u.GetName(), metav1.GetOptions{})
 			cancel()
+			looked = time.Now()
 			if err == nil {
+				looks++
 				if reason = notEstablished(current); reason == "" {
 					reason = "it is established, but the API server does not serve it"
 				}
@@ -238,7 +242,7 @@ func (c *Client) awaitDefinition(ctx context.Context, u *unstructured.Unstructur
 				reason = err.Error()
 			}
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || looks >= definitionLooks {
 			return fmt.Errorf("CustomResourceDefinition %s is not served: %s", u.GetName(), reason)
 		}
 		select {

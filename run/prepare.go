@@ -135,10 +135,11 @@ func (r *runner) applyManifests(ctx context.Context, all []*unstructured.Unstruc
 }
 
 func (r *runner) applyManifest(ctx context.Context, u *unstructured.Unstructured) error {
-	// What a webhook or a definition is not ready for yet is tried again.
+	// What a webhook or a definition is not ready for yet is tried again. A call that is under way may take longer: on a machine that is
+	// busy an API server takes its time for a large definition.
 	retry, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Step)
 	defer cancel()
-	if err := objects.Retry(retry, func(ctx context.Context) error {
+	if err := objects.Retry(retry, func(context.Context) error {
 		_, err := r.objects.Apply(ctx, u)
 		return err
 	}); err != nil {

@@ -370,7 +370,7 @@ func (r *runner) exercise(ctx context.Context) error {
 	findings, err := workload.Run(planCtx, workload.Config{
 		Suite: r.Suite, Workload: r.Plan.Workload, Objects: r.objects, Kubeconfig: kubeconfig,
 		Progress: r.Console.Info, Log: r.workloadLog(), Outage: r.outage,
-		Blocked: r.blocked, LetGo: r.endPlan, Note: r.note,
+		Blocked: r.blocked, LetGo: r.endPlan, Disturbed: r.disturbed, Note: r.note,
 	})
 	r.meta.WorkloadEnd = time.Now()
 	timedOut := planCtx.Err() != nil && ctx.Err() == nil
@@ -502,6 +502,18 @@ func (r *runner) blocked(ctx context.Context) string {
 	}
 	r.why = why
 	return why
+}
+
+// disturbed is when the plan's last action so far was complete; zero before there is one.
+func (r *runner) disturbed() (last time.Time) {
+	r.completedMu.Lock()
+	defer r.completedMu.Unlock()
+	for _, a := range r.completed {
+		if a.Done.After(last) {
+			last = a.Done
+		}
+	}
+	return last
 }
 
 // endPlan lets go what the plan holds and takes back what it has done, once.

@@ -50,6 +50,9 @@ type Config struct {
 	// empty where there is no such reason. LetGo takes all of that back; the plan is over then. Nil: there never is a reason.
 	Blocked func(ctx context.Context) string
 	LetGo   func(ctx context.Context) error
+	// Disturbed is when the plan's last action so far was complete; zero before there is one. What a step waits for may have been impossible
+	// until then: its time counts from there. Nil: the plan does nothing.
+	Disturbed func() time.Time
 	// Note takes down what is worth knowing and no finding. Nil: nothing is.
 	Note func(text string)
 }
@@ -232,16 +235,24 @@ func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) err
 	return nil
 }
 
-// attempt carries a step out. A write that fails since a webhook is out of reach by no fault of its own is tried again, with the step's
+// attempt carries a step out. Its time counts from the plan's last action, where that comes later than its beginning. A write that fails since a webhook is out of reach by no fault of its own is tried again, with the step's
 // whole time before it, until that is over; if it never will be, the outage tells.
 func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage string, err error) {
 	told := ""
 	start := time.Now()
+	from := start // the step's time counts from here
 	for {
-		stepCtx, cancel := context.WithTimeoutCause(ctx, s.timeout, errStepTimeout)
+		stepCtx, cancel := context.WithDeadlineCause(ctx, from.Add(s.timeout), errStepTimeout)
 		err = s.do(stepCtx)
 		timedOut = errors.Is(context.Cause(stepCtx), errStepTimeout)
 		cancel()
+		if err != nil && timedOut && !s.goesOn && r.Disturbed != nil {
+			if last := r.Disturbed(); last.After(from) {
+				from = last
+				r.Progress(s.title + " has more time: the plan's last action took some of it")
+				continue
+			}
+		}
 		if err == nil || r.Outage == nil || !objects.WebhookFailed(err) || ctx.Err() != nil {
 			return timedOut, "", err
 		}
@@ -254,6 +265,7 @@ func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage str
 			r.Progress("waiting for a webhook: " + o.Reason)
 		}
 		start = time.Now()
+		from = start
 	}
 }
 
