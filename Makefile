@@ -35,7 +35,7 @@ test: ## run all tests of all modules; with TESTFLAGS=-short without the long on
 	@# One package at a time: control planes of several at once run into each other's timeouts on two cores. Compiled together.
 	@failed=; for m in $(CHECKED); do \
 		echo "== go test $(TESTFLAGS) ./... in module $$m"; \
-		(cd $$m && go build $(filter -race,$(TESTFLAGS)) ./... && go test -p 1 $(TESTFLAGS) -timeout 20m ./...) || failed="$$failed $$m"; \
+		(cd $$m && go build $(filter -race,$(TESTFLAGS)) ./... && go test -p 1 $(TESTFLAGS) -timeout 40m ./...) || failed="$$failed $$m"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "tests failed in:$$failed"; exit 1; fi
 
