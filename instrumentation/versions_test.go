@@ -577,7 +577,9 @@ func (w *versionsWorld) check(t *testing.T, v *versioned) {
 	if v.runtime != "" && !v.byGoroutine() {
 		for _, kind := range readOnTheSide {
 			for _, live := range []bool{false, true} {
-				if w.count(v, func(o *wire.Observation) bool { return o.Kind == kind && o.Operation == wire.List && o.Live == live && o.Phase == wire.After }) == 0 {
+				if w.count(v, func(o *wire.Observation) bool {
+					return o.Kind == kind && o.Operation == wire.List && o.Live == live && o.Phase == wire.After
+				}) == 0 {
 					t.Errorf("%s: no list of %ss, live: %t", v.name, kind, live)
 				}
 			}
