@@ -1,9 +1,9 @@
-// Package coordinator runs a plan: it takes the observations that the monitor collects, judges them by the pure state [Machine]
-// one by one, and carries out what the machine decides.
+// Package coordinator runs a plan: it takes the observations that the monitor collects, judges them by the pure state
+// [Machine] one by one, and carries out what the machine decides.
 //
-// Order: one goroutine owns the machine. It judges events in the order in which they reach it, numbers them, and records
-// them in that order before it acts on them; that order is the order of the run. An observation is released after every
-// synchronous action that it fired is complete.
+// Order: one goroutine owns the machine. It judges events in the order in which they reach it, numbers them, and
+// records them in that order before it acts on them; that order is the order of the run. An observation is released
+// after every synchronous action that it fired is complete.
 //
 // Nothing is held for ever: a hold ends with its release, its session, the end of the plan, or its deadline.
 package coordinator
@@ -51,15 +51,16 @@ type Config struct {
 	// Lookup finds out what an observation of a write does not hold itself. It is asked while the write waits.
 	Lookup Lookup
 	Hold   time.Duration // longest hold of one observation
-	// Watchdog is how long nothing may happen, while something is held or paused, until it is told who waits for whom. Zero: 10s, or half of
-	// Hold where that is shorter.
+	// Watchdog is how long nothing may happen, while something is held or paused, until it is told who waits for whom.
+	// Zero: 10s, or half of Hold where that is shorter.
 	Watchdog time.Duration
 	Recorder Recorder
 	Watcher  Watcher
 	Logger   *slog.Logger
 }
 
-// Lookup asks the cluster about a controller's write. Its methods block until the API server has answered; several calls may run at once.
+// Lookup asks the cluster about a controller's write. Its methods block until the API server has answered; several
+// calls may run at once.
 type Lookup interface {
 	// Foresee tells, before a write, what it would do. What is not known is left out, with an error that says why.
 	Foresee(ctx context.Context, o *wire.Observation) (Foresight, error)
@@ -178,8 +179,8 @@ func New(config Config) (*Coordinator, error) {
 	return c, nil
 }
 
-// Run serves processes and the plan until ctx ends; then it releases everything and waits for the actions under way, whose
-// context is ctx too. It returns an error only where the run record could not be written.
+// Run serves processes and the plan until ctx ends; then it releases everything and waits for the actions under way,
+// whose context is ctx too. It returns an error only where the run record could not be written.
 func (c *Coordinator) Run(ctx context.Context) error {
 	defer c.running.Wait()
 	defer close(c.stopped)
@@ -209,7 +210,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 }
 
-// watch tells who waits for whom if nothing has happened for long enough, once for each state of things. It returns when to look again.
+// watch tells who waits for whom if nothing has happened for long enough, once for each state of things. It returns
+// when to look again.
 func (c *Coordinator) watch(now time.Time) time.Duration {
 	if quiet := now.Sub(c.last); c.began && quiet < c.config.Watchdog {
 		return c.config.Watchdog - quiet
@@ -230,8 +232,8 @@ func (c *Coordinator) stuck(now time.Time) string {
 // errStopped is what a coordinator says whose Run has ended.
 var errStopped = errors.New("the coordinator has stopped")
 
-// do runs f in the owner's goroutine and waits for it. What f sets going lives in the context of Run, which f is given, and not in
-// the caller's.
+// do runs f in the owner's goroutine and waits for it. What f sets going lives in the context of Run, which f is given,
+// and not in the caller's.
 func (c *Coordinator) do(ctx context.Context, f func(run context.Context)) error {
 	done := make(chan struct{})
 	select {
@@ -245,8 +247,9 @@ func (c *Coordinator) do(ctx context.Context, f func(run context.Context)) error
 	}
 }
 
-// Begin starts the plan: the first action's trigger is enabled. Actions that are to be carried out at once (trigger type none) are
-// complete when it returns, unless they are asynchronous or have to wait first: a plan that begins with a pause begins paused.
+// Begin starts the plan: the first action's trigger is enabled. Actions that are to be carried out at once (trigger
+// type none) are complete when it returns, unless they are asynchronous or have to wait first: a plan that begins with
+// a pause begins paused.
 func (c *Coordinator) Begin(ctx context.Context) error {
 	if err := c.do(ctx, func(ctx context.Context) {
 		c.began = true
@@ -272,7 +275,8 @@ func (c *Coordinator) Begin(ctx context.Context) error {
 	}
 }
 
-// End ends the plan: every pause ends, everything is released, no further action is fired. Processes report nothing more.
+// End ends the plan: every pause ends, everything is released, no further action is fired. Processes report nothing
+// more.
 func (c *Coordinator) End(ctx context.Context) error {
 	return c.do(ctx, func(ctx context.Context) {
 		if c.machine.Holding() {
@@ -329,7 +333,8 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 	return s, err
 }
 
-// Changed returns a channel that is closed at the next event after the call: a session begins or ends, an action fires or completes.
+// Changed returns a channel that is closed at the next event after the call: a session begins or ends, an action fires
+// or completes.
 func (c *Coordinator) Changed(ctx context.Context) (<-chan struct{}, error) {
 	ch := make(chan struct{})
 	err := c.do(ctx, func(context.Context) { c.wake = append(c.wake, ch) })
@@ -459,7 +464,8 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 	}
 }
 
-// enrich looks up what an observation lacks. That does not hold up other observations: until it is done, this one has not arrived.
+// enrich looks up what an observation lacks. That does not hold up other observations: until it is done, this one has
+// not arrived.
 func (c *Coordinator) enrich(ctx context.Context, lookup func() arrival) {
 	c.running.Go(func() {
 		a := lookup()

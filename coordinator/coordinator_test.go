@@ -457,8 +457,8 @@ func TestStateBeforeAWriteIsLookedUp(t *testing.T) {
 	}
 }
 
-// BenchmarkObserveRelease is the round trip of an observation of a 4 KB object that a trigger looks at, over a unix socket, through
-// monitor, state machine and back.
+// BenchmarkObserveRelease is the round trip of an observation of a 4 KB object that a trigger looks at, over a unix
+// socket, through monitor, state machine and back.
 func BenchmarkObserveRelease(b *testing.B) {
 	tr := plan.Trigger{Expression: "a", Graph: mustGraph(b, "a"), Definitions: []plan.Definition{{Name: "a", Condition: plan.Condition{
 		Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"}, Repeat: 1,

@@ -22,7 +22,8 @@ const LeaderAnnotation = "control-plane.alpha.kubernetes.io/leader"
 
 const leaseGroup = "coordination.k8s.io"
 
-// Writes of locks are reported from the start: those of a killed controller are released, and nobody counts an election as work.
+// Writes of locks are reported from the start: those of a killed controller are released, and nobody counts an election
+// as work.
 var (
 	leaseRule = wire.Rule{Point: wire.ControllerWrite, Phase: wire.After, Group: leaseGroup, Resource: "leases", Kind: "lease"}
 	// annotatedLockRules is for client-go before 0.24 alone, since every write of these types is reported by it.
@@ -111,8 +112,8 @@ func isAnnotatedLock(object []byte) bool {
 	return json.Unmarshal(object, &about) == nil && about.Metadata.Annotations[LeaderAnnotation] != ""
 }
 
-// Locks lists the objects that the controller has written so far to be elected leader, in order: leases, and ConfigMaps and
-// Endpoints with a [LeaderAnnotation].
+// Locks lists the objects that the controller has written so far to be elected leader, in order: leases, and ConfigMaps
+// and Endpoints with a [LeaderAnnotation].
 func (c *Coordinator) Locks(ctx context.Context, controller string) ([]plan.ResourceKey, error) {
 	var list []plan.ResourceKey
 	err := c.do(ctx, func(context.Context) { list = c.elections.of(controller) })

@@ -13,8 +13,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Machine is the state machine of one plan. It decides; it does nothing: no goroutine, clock or I/O is in it, so that the
-// events of a recorded run lead to the same effects again.
+// Machine is the state machine of one plan. It decides; it does nothing: no goroutine, clock or I/O is in it, so that
+// the events of a recorded run lead to the same effects again.
 //
 // One goroutine owns a Machine.
 type Machine struct {
@@ -103,7 +103,8 @@ func (Pausing) effect()    {}
 func (Stale) effect()      {}
 func (Note) effect()       {}
 
-// NewMachine prepares a validated plan for the controllers under test. It returns an error where a condition does not compile.
+// NewMachine prepares a validated plan for the controllers under test. It returns an error where a condition does not
+// compile.
 func NewMachine(p *plan.Plan, controllers []record.Controller) (*Machine, error) {
 	m := &Machine{
 		plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions)),
@@ -154,8 +155,8 @@ func (m *Machine) AtOnce() bool {
 	return m.blocked >= 0 && m.plan.Actions[m.blocked].WaitBefore == 0
 }
 
-// WaitsForTimer reports whether the awaited trigger can still be satisfied, or be brought nearer, by a timeout alone, or an
-// action is being carried out: then the plan goes on without any observation.
+// WaitsForTimer reports whether the awaited trigger can still be satisfied, or be brought nearer, by a timeout alone,
+// or an action is being carried out: then the plan goes on without any observation.
 func (m *Machine) WaitsForTimer() bool {
 	for i := range m.next {
 		if !m.finished[i] {
@@ -191,7 +192,8 @@ func (m *Machine) Step(e record.Event) []Effect {
 // StaleReads lists the first read of each controller that showed it the past.
 func (m *Machine) StaleReads() []record.StaleRead { return slices.Clone(m.stale.reads) }
 
-// NoneStale says why no controller was shown the past, one line each cause; nil where one was or where the plan pauses no API server.
+// NoneStale says why no controller was shown the past, one line each cause; nil where one was or where the plan pauses
+// no API server.
 func (m *Machine) NoneStale() []string { return m.stale.none() }
 
 func (m *Machine) judge(e record.Event) []Effect {
@@ -219,8 +221,8 @@ func (m *Machine) judge(e record.Event) []Effect {
 	return nil
 }
 
-// enable makes the trigger of action i the awaited one. Triggers of the type none are satisfied on the spot, by the event
-// (none: 0) that enabled them.
+// enable makes the trigger of action i the awaited one. Triggers of the type none are satisfied on the spot, by the
+// event (none: 0) that enabled them.
 func (m *Machine) enable(firedBy int) []Effect {
 	m.trigger, m.counts, m.misses = nil, nil, nil
 	if m.ended || m.blocked >= 0 || m.next >= len(m.plan.Actions) {
@@ -307,7 +309,8 @@ func (m *Machine) release(h heldObservation) Effect {
 	return Release{Seq: h.seq}
 }
 
-// firedNow is the synchronous action that these effects have fired and that has to be complete before the plan goes on; -1: none.
+// firedNow is the synchronous action that these effects have fired and that has to be complete before the plan goes on;
+// -1: none.
 func (m *Machine) firedNow(effects []Effect) int {
 	if m.blocked < 0 || m.plan.Actions[m.blocked].Async {
 		return -1
@@ -378,7 +381,8 @@ func (m *Machine) missed(node int, this miss) {
 	*nearest = this
 }
 
-// Waiting explains, one line a trigger, what the plan still waits for and what came nearest. Empty when all actions fired.
+// Waiting explains, one line a trigger, what the plan still waits for and what came nearest. Empty when all actions
+// fired.
 func (m *Machine) Waiting() []string {
 	if m.next >= len(m.plan.Actions) {
 		return nil
@@ -484,8 +488,8 @@ func (m *Machine) resume(i int) []Effect {
 	return append(effects, Pausing{Action: i})
 }
 
-// resumes reports whether a resume ends a pause. pauseAt and pauseScope each narrow it where they are given; the scope "*" is that of
-// the pauses of everything.
+// resumes reports whether a resume ends a pause. pauseAt and pauseScope each narrow it where they are given; the scope
+// "*" is that of the pauses of everything.
 func resumes(a *plan.Action, p pause) bool {
 	want := pauseOf(0, a)
 	switch {
@@ -529,8 +533,8 @@ func (m *Machine) pausedBy(o *record.Observation) int {
 	return -1
 }
 
-// covers reports whether an observation at the pause's point is in its scope. A reconcile and an annotated call are about the request
-// that is reconciled, which tells no type.
+// covers reports whether an observation at the pause's point is in its scope. A reconcile and an annotated call are
+// about the request that is reconciled, which tells no type.
 func (p *pause) covers(o *record.Observation) bool {
 	if byRequest(p.point) {
 		return requestMatches(*p.scope, o)
@@ -541,8 +545,8 @@ func (p *pause) covers(o *record.Observation) bool {
 // byRequest reports whether observations at a point are named by a reconcile's request rather than by an object.
 func byRequest(p wire.Point) bool { return p == wire.Reconcile || p == wire.AnnotatedCall }
 
-// isElection reports whether a call belongs to a leader election: its lock is read or written outside of any reconcile. A pause of
-// everything does not mean it, as the controller would lose its leadership by that, and end.
+// isElection reports whether a call belongs to a leader election: its lock is read or written outside of any reconcile.
+// A pause of everything does not mean it, as the controller would lose its leadership by that, and end.
 func isElection(o *record.Observation) bool {
 	return o.Election || (o.Point == wire.ControllerRead || o.Point == wire.ControllerWrite) && o.ReconcileID == "" &&
 		o.Group == "coordination.k8s.io" && (o.Resource == "leases" || o.Kind == "lease")
@@ -568,8 +572,8 @@ func (m *Machine) completed(i int) []Effect {
 	if m.blocked == i {
 		m.blocked = -1
 		effects = append(effects, m.enable(0)...)
-		// An action with the trigger none belongs to the moment of the one before it: what has fired that one waits for this one
-		// too. What a resume has let go does not; between two pauses a process goes on.
+		// An action with the trigger none belongs to the moment of the one before it: what has fired that one waits for this
+		// one too. What a resume has let go does not; between two pauses a process goes on.
 		next = m.firedNow(effects)
 	}
 	for n := range m.held {
@@ -619,9 +623,9 @@ func (m *Machine) end() []Effect {
 	return effects
 }
 
-// Rules is what the plan itself has the processes report now, by identity: everything that its triggers name, from the start on, so
-// that enabling a trigger needs no round trip and near misses are known; reads, where a pause has to wait for them; and what
-// is paused at present. resolve completes a key's type (plural, group) as the cluster knows it.
+// Rules is what the plan itself has the processes report now, by identity: everything that its triggers name, from the
+// start on, so that enabling a trigger needs no round trip and near misses are known; reads, where a pause has to wait
+// for them; and what is paused at present. resolve completes a key's type (plural, group) as the cluster knows it.
 func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]wire.Rule {
 	rules := map[string][]wire.Rule{}
 	add := func(by string, r wire.Rule) { rules[by] = append(rules[by], r) }
@@ -684,8 +688,8 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 	return rules
 }
 
-// collections is the rule for lists and collections that may hold an object of the rule, which is then reported with the list. They
-// name no object, and may span all namespaces.
+// collections is the rule for lists and collections that may hold an object of the rule, which is then reported with
+// the list. They name no object, and may span all namespaces.
 func collections(r wire.Rule) wire.Rule {
 	r.Items, r.ItemNamespace, r.ItemName = true, r.Namespace, r.Name
 	r.Namespace, r.Name = "", ""
@@ -693,9 +697,10 @@ func collections(r wire.Rule) wire.Rule {
 	return r
 }
 
-// SideRules is what the processes have to report beside that, by identity: what controllers are shown of the objects that the plan keeps
-// from an API server, for Stale; what controllers that the plan pauses are about, for Stuck. What a controller takes in and what it
-// reconciles is wanted from the start on, what it reads and writes while the pause is in force.
+// SideRules is what the processes have to report beside that, by identity: what controllers are shown of the objects
+// that the plan keeps from an API server, for Stale; what controllers that the plan pauses are about, for Stuck. What a
+// controller takes in and what it reconciles is wanted from the start on, what it reads and writes while the pause is
+// in force.
 func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string][]wire.Rule {
 	rules := map[string][]wire.Rule{}
 	if m.ended {

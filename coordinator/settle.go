@@ -27,9 +27,9 @@ var settleRules = []wire.Rule{
 }
 
 // Settle returns when every controller with hooks has come to rest: it is connected, unless the plan has killed it; it
-// has written its leader election's lock, if it has written one before; and it has taken in, reconciled and written nothing for the time
-// of quiet. Restless says who has not when ctx ends before; it is empty otherwise. Leader election does not count as
-// doing something.
+// has written its leader election's lock, if it has written one before; and it has taken in, reconciled and written
+// nothing for the time of quiet. Restless says who has not when ctx ends before; it is empty otherwise. Leader election
+// does not count as doing something.
 //
 // A plan is judged after that: a controller that was restarted a moment ago has done nothing yet, neither right nor
 // wrong.
@@ -66,7 +66,8 @@ func (c *Coordinator) Settle(ctx context.Context, quiet time.Duration) (restless
 	}
 }
 
-// stir takes every controller for busy now: nobody has looked yet, or what held one of them, or an API server, is let go.
+// stir takes every controller for busy now: nobody has looked yet, or what held one of them, or an API server, is let
+// go.
 func (c *Coordinator) stir() {
 	now := time.Now()
 	for _, controller := range c.config.Controllers {

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// BenchmarkFreshToWarm compares each example's workloads on a fresh cluster with the same on one that has carried them out before. What is
-// slower on the fresh one waits for a resync of some part of the control plane, and not for an event. The metric is the ratio.
+// BenchmarkFreshToWarm compares each example's workloads on a fresh cluster with the same on one that has carried them
+// out before. What is slower on the fresh one waits for a resync of some part of the control plane, and not for an
+// event. The metric is the ratio.
 func BenchmarkFreshToWarm(b *testing.B) {
 	trommel := filepath.Join(b.TempDir(), "trommel")
 	command(b, "..", "go", "build", "-o", trommel, "./cmd/trommel")

@@ -19,7 +19,8 @@ const (
 	inconclusive = 3
 )
 
-// TestPlans runs every plan of the examples, each on a control plane of its own. The first run builds one, which takes minutes.
+// TestPlans runs every plan of the examples, each on a control plane of its own. The first run builds one, which takes
+// minutes.
 func TestPlans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -47,7 +48,8 @@ func TestPlans(t *testing.T) {
 		{example: statefulset, plan: "kill-between-creations", want: pass},
 		{example: statefulset, plan: "missed-scale", want: pass},
 		{example: statefulset, plan: "missed-deletion", want: pass},
-		// late-scale is not here: whether the worker acts on the first update before the second one is taken in is the scheduler's choice.
+		// late-scale is not here: whether the worker acts on the first update before the second one is taken in is the
+		// scheduler's choice.
 		{example: statefulset, plan: "stale-restart", want: bug, findings: []string{"invariant wanted-pods-are-kept:"},
 			reason: "it acts on the StatefulSet of the past; the mitigation compares with the process's own writes, and this one has written nothing"},
 		{example: statefulset, plan: "stale-restart", variant: "unmitigated", want: bug, findings: []string{"invariant wanted-pods-are-kept:"}},

@@ -335,8 +335,8 @@ func (b *build) copyOf(m *moduleInfo) (*moduleCopy, error) {
 	return nil, inputErrorf("%s %s %s: the oldest version that can be observed is %s; raise it in go.mod (%s)", m.Path, c.version, what, first, how)
 }
 
-// tellReconcilesApart finds out whether the controller's reconciles are told apart by their goroutines: before controller-runtime 0.7 they
-// have no context.
+// tellReconcilesApart finds out whether the controller's reconciles are told apart by their goroutines: before
+// controller-runtime 0.7 they have no context.
 func (b *build) tellReconcilesApart() error {
 	m := b.moduleOf(moduleControllerRuntime)
 	if m == nil {
@@ -356,8 +356,8 @@ func (b *build) tellReconcilesApart() error {
 	return nil
 }
 
-// findGoRoot settles which Go installation the controller is built with. The go command replaces no file below the module cache, where the
-// toolchains are that it downloads: such a one is copied.
+// findGoRoot settles which Go installation the controller is built with. The go command replaces no file below the
+// module cache, where the toolchains are that it downloads: such a one is copied.
 func (b *build) findGoRoot() error {
 	settings := &b.repo.goFlags
 	b.goRoot = settings.goRoot()
@@ -422,14 +422,15 @@ func (b *build) mergeOverlay(file string) error {
 	return nil
 }
 
-// known tells whether a version says what is in a module. That of a commit does not (v0.0.0-20190918160344-1fbdaa4c8d90), nor does one from
-// before client-go's versions followed those of Kubernetes (v12.0.0+incompatible).
+// known tells whether a version says what is in a module. That of a commit does not
+// (v0.0.0-20190918160344-1fbdaa4c8d90), nor does one from before client-go's versions followed those of Kubernetes
+// (v12.0.0+incompatible).
 func known(version string) bool {
 	return version != "" && semver.Compare(version, "v0.0.1-0") >= 0 && semver.Build(version) != "+incompatible"
 }
 
-// versionOf guesses the version of a module's source in a folder that go.mod gives none, as in Kubernetes' own repository: what is
-// released together has the same, and else it is taken for the newest.
+// versionOf guesses the version of a module's source in a folder that go.mod gives none, as in Kubernetes' own
+// repository: what is released together has the same, and else it is taken for the newest.
 func (b *build) versionOf(path string) string {
 	if path == moduleClientGo {
 		if m := b.moduleOf("k8s.io/apimachinery"); m != nil {
@@ -444,8 +445,8 @@ func (b *build) versionOf(path string) string {
 // newest stands for a version that is newer than all others.
 const newest = "v0.999.0"
 
-// hookDir writes the hook's packages. What is built from a vendor folder sees no modules but those that are listed there, so that
-// the hook has to be a package of the main module.
+// hookDir writes the hook's packages. What is built from a vendor folder sees no modules but those that are listed
+// there, so that the hook has to be a package of the main module.
 func (b *build) hookDir() (string, error) {
 	if b.repo.vendor == "" {
 		return b.cache.hookDir(hookModule, b.goRoot.byGoroutine)
@@ -485,8 +486,8 @@ func (b *build) overlayCopy(original, copied string, found []PatchedPoint) error
 	})
 }
 
-// locateCalls sorts annotated calls by the module that they are in. Those in the main module and in other folders of the user's
-// go into an overlay right away.
+// locateCalls sorts annotated calls by the module that they are in. Those in the main module and in other folders of
+// the user's go into an overlay right away.
 func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 	byModule := map[string][]AnnotatedCall{}
 	files := map[string]*source{}

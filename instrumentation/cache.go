@@ -25,8 +25,8 @@ var hookSource embed.FS
 
 //go:generate go test -run TestYamuxSource -update .
 
-// yamuxSource is the one module that the hook needs beside the standard library. It is carried along, so that a build needs no
-// network for it and the controller's own version of it, if it has one, stays what it is.
+// yamuxSource is the one module that the hook needs beside the standard library. It is carried along, so that a build
+// needs no network for it and the controller's own version of it, if it has one, stays what it is.
 //
 //go:embed yamux_src.txtar
 var yamuxSource []byte
@@ -155,8 +155,8 @@ func (c *cache) lock(ctx context.Context, name string) (unlock func(), err error
 	return func() { _ = f.Close() }, nil
 }
 
-// lockFile returns the locked file: the lock lasts until it is closed here and in all processes that were given it. waiting
-// is called when somebody else has it.
+// lockFile returns the locked file: the lock lasts until it is closed here and in all processes that were given it.
+// waiting is called when somebody else has it.
 func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.File, error) {
 	path := filepath.Join(c.dir, filepath.FromSlash(name)+".lock")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -187,11 +187,12 @@ func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.
 	}
 }
 
-// hookModuleDir writes the module that patched packages import: the sources of hook, wire and yamux under a path of their own.
+// hookModuleDir writes the module that patched packages import: the sources of hook, wire and yamux under a path of
+// their own.
 func (c *cache) hookModuleDir() (string, error) { return c.hookDir(hookModule, false) }
 
-// hookDir writes the hook's packages as they are below an import path, with byGoroutine the one that tells reconciles apart by
-// goroutine too: it needs a standard library that is patched for it.
+// hookDir writes the hook's packages as they are below an import path, with byGoroutine the one that tells reconciles
+// apart by goroutine too: it needs a standard library that is patched for it.
 func (c *cache) hookDir(importPath string, byGoroutine bool) (string, error) {
 	sum, err := digestFS(hookSource)
 	if err != nil {

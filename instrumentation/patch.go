@@ -80,7 +80,8 @@ func (s *source) replace(from, to token.Pos, text string) {
 	s.edits = append(s.edits, edit{s.offset(from), s.offset(to), text})
 }
 
-// patched returns the text with the edits in it and a //line directive ahead, so that positions are those of the original.
+// patched returns the text with the edits in it and a //line directive ahead, so that positions are those of the
+// original.
 func (s *source) patched() []byte {
 	sort.SliceStable(s.edits, func(i, j int) bool { return s.edits[i].at < s.edits[j].at })
 	var b bytes.Buffer
@@ -318,7 +319,8 @@ func returnsOf(body *ast.BlockStmt) (list []ast.Expr) {
 	return list
 }
 
-// wrapArguments puts a call of wrap around arguments of all calls of a function in the file; it is named as go/printer writes it.
+// wrapArguments puts a call of wrap around arguments of all calls of a function in the file; it is named as go/printer
+// writes it.
 func (s *source) wrapArguments(call, wrap string, arguments []int) (line int, err error) {
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		c, ok := n.(*ast.CallExpr)
@@ -554,8 +556,9 @@ func (h *helper) expand(dir string, byGoroutine bool) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// declared lists what a package declares at top level: functions, constants, variables, types, generic types also as Type[], fields as
-// Type.field, and methods as Type.Method, those whose first parameter is a context also as Type.Method(ctx).
+// declared lists what a package declares at top level: functions, constants, variables, types, generic types also as
+// Type[], fields as Type.field, and methods as Type.Method, those whose first parameter is a context also as
+// Type.Method(ctx).
 func declared(dir string) (map[string]bool, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -33,7 +33,8 @@ func moduleSource(t *testing.T, path, version string) string {
 	return dir
 }
 
-// copyForTest describes the copy of a module that a build would make. For client-go it is one beside the controller-runtime of its time.
+// copyForTest describes the copy of a module that a build would make. For client-go it is one beside the
+// controller-runtime of its time.
 func copyForTest(t *testing.T, path, version string) moduleCopy {
 	t.Helper()
 	m := moduleCopy{path: path, version: version, dir: moduleSource(t, path, version), hook: hookModule}

@@ -39,9 +39,9 @@ type point struct {
 	insert   insertion
 }
 
-// insertion is what happens at a point; exactly one of its fields is set. Text stays on one line, so that the lines behind
-// it keep their numbers. In templates .Receiver is the receiver's name, .Args the names of the parameters in order, as
-// a call of the same function takes them, and (.Arg "name" "text") the same with one of them replaced.
+// insertion is what happens at a point; exactly one of its fields is set. Text stays on one line, so that the lines
+// behind it keep their numbers. In templates .Receiver is the receiver's name, .Args the names of the parameters in
+// order, as a call of the same function takes them, and (.Arg "name" "text") the same with one of them replaced.
 type insertion struct {
 	enter    string // template: ahead of the function's first statement
 	literal  string // with enter: the function is the literal that is the value of this field in a composite literal
@@ -74,8 +74,8 @@ var helpers = []helper{
 	{moduleReflect2, "", "reflect2.go.tmpl"},
 }
 
-// oldest is the first version of each module that the points are known to fit: the first with a number of its own in client-go, which
-// had none for Kubernetes 1.16.0.
+// oldest is the first version of each module that the points are known to fit: the first with a number of its own in
+// client-go, which had none for Kubernetes 1.16.0.
 var oldest = map[string]string{
 	moduleClientGo:          "v0.16.4",
 	moduleControllerRuntime: "v0.4.0",
@@ -100,8 +100,8 @@ func informerStore(function, from, objectType string) point {
 	}
 }
 
-// request reports a method of rest.Request that makes a request, by calling itself: with a context that says so, or before 0.18, where the
-// method takes none, while the request says so.
+// request reports a method of rest.Request that makes a request, by calling itself: with a context that says so, or
+// before 0.18, where the method takes none, while the request says so.
 func request(function string, watch string, results, end string, observed ...wire.Point) []point {
 	p := point{
 		module: moduleClientGo, from: "v0.18.0-0", file: "rest/request.go", receiver: "*Request", function: function,
@@ -206,7 +206,8 @@ var points = concat(
 	}},
 
 	[]point{
-		// Both look for new types every 30 s. A cluster whose types came a moment ago would keep the dependents of what is deleted that long.
+		// Both look for new types every 30 s. A cluster whose types came a moment ago would keep the dependents of what is
+		// deleted that long.
 		{
 			module: moduleKubernetes, file: "pkg/controller/garbagecollector/garbagecollector.go", receiver: "*GarbageCollector", function: "Sync",
 			insert: insertion{enter: "if {{.Param 2}} > time.Second { {{.Param 2}} = time.Second }"},
@@ -215,7 +216,8 @@ var points = concat(
 			module: moduleKubernetes, file: "pkg/controller/resourcequota/resource_quota_controller.go", receiver: "*Controller", function: "Sync",
 			insert: insertion{enter: "if {{.Param 2}} > 5*time.Second { {{.Param 2}} = 5 * time.Second }"},
 		},
-		// The pods that are local processes have loopback addresses: endpoints may name them, and the proxy subresources lead there.
+		// The pods that are local processes have loopback addresses: endpoints may name them, and the proxy subresources lead
+		// there.
 		{
 			module: moduleKubernetes, file: "pkg/apis/core/validation/validation.go", function: "ValidateEndpointIP",
 			insert: insertion{enter: "if ip := netutils.ParseIPSloppy({{.Param 0}}); ip != nil && ip.IsLoopback() { return nil }"},
@@ -226,8 +228,8 @@ var points = concat(
 		},
 	},
 
-	// API versions that Kubernetes has removed are served where the cluster asks for them. What was valid in such a version is valid in a
-	// request that is made in it, and so is what it did by default.
+	// API versions that Kubernetes has removed are served where the cluster asks for them. What was valid in such a
+	// version is valid in a request that is made in it, and so is what it did by default.
 	[]point{
 		{
 			module: moduleAPIServer, file: "pkg/server/genericapiserver.go", receiver: "*GenericAPIServer", function: "InstallAPIGroups",
@@ -264,8 +266,8 @@ var points = concat(
 	},
 )
 
-// goroutinePoints are those of a controller whose reconciles have no context: their goroutines say on behalf of which reconcile a call is
-// made, and an informer that a reconcile has started works for all.
+// goroutinePoints are those of a controller whose reconciles have no context: their goroutines say on behalf of which
+// reconcile a call is made, and an informer that a reconcile has started works for all.
 var goroutinePoints = []point{
 	outside("tools/cache/shared_informer.go", "*sharedIndexInformer", "Run"),
 	outside("tools/cache/shared_informer.go", "*processorListener", "run"),
@@ -303,9 +305,9 @@ func pointsOf(module, version string, byGoroutine bool) []point {
 	return list
 }
 
-// versionByPoints returns the first of the newest versions whose points the module all has, for a source whose version number says nothing:
-// a commit's sorts below all others (v0.0.0-2020...), and its date does not tell of which branch it is. It returns a version older than
-// all that can be observed if there is none.
+// versionByPoints returns the first of the newest versions whose points the module all has, for a source whose version
+// number says nothing: a commit's sorts below all others (v0.0.0-2020...), and its date does not tell of which branch
+// it is. It returns a version older than all that can be observed if there is none.
 func (m *moduleCopy) versionByPoints() (string, error) {
 	// What was made after all that is in the table may lack a point because that is elsewhere now.
 	if at, err := module.PseudoVersionTime(m.version); err == nil && at.After(pointsKnownAt) {

@@ -286,7 +286,8 @@ func main() {
 			t.Errorf("binary %s", result.Binary)
 		}
 
-		// The build's own tags come before those of the environment, as with go build; its flags for the linker come from there.
+		// The build's own tags come before those of the environment, as with go build; its flags for the linker come from
+		// there.
 		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "cmd"), Package: "./manager", Tags: []string{"alone"}}, "embedded  wrong plain 7 0 true")
 	})
 
@@ -336,7 +337,8 @@ func main() {
 	})
 }
 
-// TestRepositoryBeforeLazyLoading has requirements of 2021: no indirect ones, and a go directive that is old or not there.
+// TestRepositoryBeforeLazyLoading has requirements of 2021: no indirect ones, and a go directive that is old or not
+// there.
 func TestRepositoryBeforeLazyLoading(t *testing.T) {
 	r := newRepositories(t)
 	const old = "client-go-0.20.15"

@@ -15,18 +15,19 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// moduleStandard stands for Go's standard library where a point or a patched place names its module. Its version is Go's.
+// moduleStandard stands for Go's standard library where a point or a patched place names its module. Its version is
+// Go's.
 const moduleStandard = "std"
 
-// StandardMarker is in an executable whose standard library is patched: such a process finds its pod's files, address and
-// names by what its environment says of them.
+// StandardMarker is in an executable whose standard library is patched: such a process finds its pod's files, address
+// and names by what its environment says of them.
 const StandardMarker = "trommel.dev/pod-environment=v1"
 
 // oldestGo is the first version of Go that the points in the standard library are known to fit.
 const oldestGo = "go1.21"
 
-// standardPoint is a place in the standard library. Instead of what its insertion says, arguments of all calls of a function in its file
-// may get a call around them.
+// standardPoint is a place in the standard library. Instead of what its insertion says, arguments of all calls of a
+// function in its file may get a call around them.
 type standardPoint struct {
 	point
 	system    func(goos, goarch string) bool // nil: all
@@ -52,8 +53,8 @@ func inotify(goos, goarch string) bool {
 	return goos == "linux" && slices.Contains([]string{"amd64", "arm64", "ppc64le", "riscv64", "loong64"}, goarch)
 }
 
-// podPath leads the paths that are arguments of system calls to the pod's files. The file is a folder where it depends on Go's version
-// which of its files makes the call.
+// podPath leads the paths that are arguments of system calls to the pod's files. The file is a folder where it depends
+// on Go's version which of its files makes the call.
 func podPath(file, call string, arguments ...int) standardPoint {
 	return standardPoint{
 		point: point{module: moduleStandard, file: file, insert: insertion{wrap: "syscall.TrommelPath"}}, call: call, arguments: arguments,
@@ -121,7 +122,8 @@ var standardHelpers = []standardHelper{
 	{dir: "net", template: "standard_net.go.tmpl", name: "zz_trommel_net.go"},
 }
 
-// The goroutine's label is the one thing that goroutines inherit. The program may set labels of its own, in the place of all others.
+// The goroutine's label is the one thing that goroutines inherit. The program may set labels of its own, in the place
+// of all others.
 var (
 	goroutineStandardPoints = []standardPoint{{point: point{
 		module: moduleStandard, file: labelsDir + "/runtime.go", function: "SetGoroutineLabels",
@@ -211,8 +213,8 @@ func (g *goRoot) files(pkg string) ([]string, error) {
 	return names, nil
 }
 
-// standard makes the files that stand for those of the standard library, in the cache under names that stay the same as long as what is
-// in them does. It returns them by the files that they stand for.
+// standard makes the files that stand for those of the standard library, in the cache under names that stay the same as
+// long as what is in them does. It returns them by the files that they stand for.
 func (c *cache) standard(g *goRoot) (map[string]string, []PatchedPoint, error) {
 	key := []string{g.dir, g.version, g.goos, g.goarch, fmt.Sprint(g.cgo)}
 	packages := map[string]bool{}

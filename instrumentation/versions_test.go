@@ -62,8 +62,8 @@ func (v *versioned) row() string {
 	return "| " + strings.Join(cells, " | ") + " |"
 }
 
-// versionsUnderTest builds the controllers that TROMMEL_TEST_VERSIONS selects: patterns for folders of testdata/versions,
-// separated by commas. Default: the newest.
+// versionsUnderTest builds the controllers that TROMMEL_TEST_VERSIONS selects: patterns for folders of
+// testdata/versions, separated by commas. Default: the newest.
 func versionsUnderTest(t *testing.T) []*versioned {
 	patterns := os.Getenv("TROMMEL_TEST_VERSIONS")
 	all, err := filepath.Glob(filepath.Join("testdata", "versions", "client-go-*"))
@@ -204,7 +204,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// readOnTheSide are the kinds that the controllers on controller-runtime ≥ 0.7 read in every way that there is, outside of reconciles.
+// readOnTheSide are the kinds that the controllers on controller-runtime ≥ 0.7 read in every way that there is, outside
+// of reconciles.
 var readOnTheSide = []string{"service", "serviceaccount"}
 
 // start runs the controller until the test ends.
@@ -263,8 +264,8 @@ func at(point wire.Point, op wire.Operation, live bool, suffix string) func(*wir
 	}
 }
 
-// steps lists what a controller does with a new object, in order, each step twice. Deliveries run beside the worker, all else is
-// one after the other.
+// steps lists what a controller does with a new object, in order, each step twice. Deliveries run beside the worker,
+// all else is one after the other.
 func (v *versioned) steps() []step {
 	call := func(o *wire.Observation, name string) bool {
 		// On client-go alone nothing says which object a call is for: there is one worker, and it has nothing else to do.
@@ -457,8 +458,8 @@ func (v *versioned) byGoroutine() bool {
 	return v.runtime != "" && semver.Compare(v.runtime, "v0.7.0") < 0
 }
 
-// atOnce holds one reconcile in each of its steps while another one runs from its beginning to its end: what they do, also in goroutines that
-// they start, is not mixed up.
+// atOnce holds one reconcile in each of its steps while another one runs from its beginning to its end: what they do,
+// also in goroutines that they start, is not mixed up.
 func (w *versionsWorld) atOnce(t *testing.T, v *versioned) {
 	two := *v
 	two.name += "-two"
@@ -487,8 +488,9 @@ func (w *versionsWorld) atOnce(t *testing.T, v *versioned) {
 	w.check(t, &two)
 }
 
-// relist takes the controllers' API server away, changes objects at another, and brings it back: it has none of the events that
-// the controllers missed, so they have to list again. What is new to them is reported, what they knew is not.
+// relist takes the controllers' API server away, changes objects at another, and brings it back: it has none of the
+// events that the controllers missed, so they have to list again. What is new to them is reported, what they knew is
+// not.
 func (w *versionsWorld) relist(t *testing.T, versions []*versioned) {
 	client := w.client.CoreV1().ConfigMaps("default")
 	for _, name := range []string{"relist-kept", "relist-changed", "relist-gone"} {
@@ -568,8 +570,8 @@ func (w *versionsWorld) listed(t *testing.T) (n int) {
 	return n
 }
 
-// check looks at all that a controller has reported: a bookmark or a resync is no delivery, and what a reconciler does for an object is done
-// on behalf of the reconcile of that object, which an informer's own requests are not.
+// check looks at all that a controller has reported: a bookmark or a resync is no delivery, and what a reconciler does
+// for an object is done on behalf of the reconcile of that object, which an informer's own requests are not.
 func (w *versionsWorld) check(t *testing.T, v *versioned) {
 	t.Helper()
 	w.r.mu.Lock()
@@ -613,7 +615,8 @@ const (
 	tableEnd   = "<!-- end of what make versions writes -->\n"
 )
 
-// compareTable compares what was seen with the documentation, and rewrites it with -update when all versions were there.
+// compareTable compares what was seen with the documentation, and rewrites it with -update when all versions were
+// there.
 func compareTable(t *testing.T, versions []*versioned) {
 	doc, err := os.ReadFile(versionsTable)
 	if err != nil {

@@ -27,8 +27,8 @@ type runtimeObject = runtime.Object
 // DefaultFieldManager owns the fields that a Client applies.
 const DefaultFieldManager = "trommel"
 
-// Client reads and writes objects through one API server. It is safe for concurrent use. Its methods make one attempt each; see
-// [Retry] for what to do about an API server that is away.
+// Client reads and writes objects through one API server. It is safe for concurrent use. Its methods make one attempt
+// each; see [Retry] for what to do about an API server that is away.
 type Client struct {
 	dynamic dynamic.Interface
 	served  *served
@@ -55,7 +55,8 @@ func (c *Client) WithFieldManager(name string) *Client {
 	return &other
 }
 
-// Resource is the type's interface; the namespace is ignored for a type of cluster scope, and "" or "*" stand for all namespaces.
+// Resource is the type's interface; the namespace is ignored for a type of cluster scope, and "" or "*" stand for all
+// namespaces.
 func (c *Client) Resource(t Type, namespace string) dynamic.ResourceInterface {
 	r := c.dynamic.Resource(t.Resource)
 	if !t.Namespaced || namespace == "" || namespace == "*" {
@@ -64,8 +65,9 @@ func (c *Client) Resource(t Type, namespace string) dynamic.ResourceInterface {
 	return r.Namespace(namespace)
 }
 
-// Apply applies the object server-side, with force, and returns it as the API server answered. A namespaced object without a namespace
-// goes to default; one with generateName alone is created. After a CustomResourceDefinition it waits until its type is served.
+// Apply applies the object server-side, with force, and returns it as the API server answered. A namespaced object
+// without a namespace goes to default; one with generateName alone is created. After a CustomResourceDefinition it
+// waits until its type is served.
 func (c *Client) Apply(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	u, err := FromMap(u.Object) // a copy, and one with the number types that the client wants
 	if err != nil {
@@ -131,8 +133,8 @@ var patchTypes = map[string]types.PatchType{
 	"": types.MergePatchType, "merge": types.MergePatchType, "json": types.JSONPatchType, "strategic": types.StrategicMergePatchType,
 }
 
-// Patch patches one object and returns it as the API server answered. The patch type is merge (also ""), json or strategic, the patch
-// whatever encodes to its JSON.
+// Patch patches one object and returns it as the API server answered. The patch type is merge (also ""), json or
+// strategic, the patch whatever encodes to its JSON.
 func (c *Client) Patch(ctx context.Context, key plan.ResourceKey, patchType string, patch any, subresource string) (*unstructured.Unstructured, error) {
 	pt, ok := patchTypes[patchType]
 	if !ok {
@@ -200,13 +202,13 @@ func (c *Client) one(ctx context.Context, key plan.ResourceKey) (dynamic.Resourc
 }
 
 const (
-	// definitionLooks is how many answers that the type of an applied CustomResourceDefinition is not there yet are taken for a no. Answers
-	// are counted, not seconds: an API server on a machine that is busy takes longer for both.
+	// definitionLooks is how many answers that the type of an applied CustomResourceDefinition is not there yet are taken
+	// for a no. Answers are counted, not seconds: an API server on a machine that is busy takes longer for both.
 	definitionLooks = 20
 	// definitionTimeout bounds the wait all the same, for an API server that does not answer at all.
 	definitionTimeout = 3 * time.Minute
-	// definitionLook is how often a definition is looked at whose type is not served yet: it can be a megabyte, and API servers that send it
-	// again and again take longer to serve it.
+	// definitionLook is how often a definition is looked at whose type is not served yet: it can be a megabyte, and API
+	// servers that send it again and again take longer to serve it.
 	definitionLook = time.Second
 )
 

@@ -16,8 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Read decodes the objects of a YAML or JSON file, or of all such files (.yaml, .yml, .json) in and below a folder, in the order of
-// their paths. A folder with a kustomization file is built by kustomize instead, as `kubectl apply -k` does. Errors name the file and, as far as the decoder knows it, the line.
+// Read decodes the objects of a YAML or JSON file, or of all such files (.yaml, .yml, .json) in and below a folder, in
+// the order of their paths. A folder with a kustomization file is built by kustomize instead, as `kubectl apply -k`
+// does. Errors name the file and, as far as the decoder knows it, the line.
 func Read(path string) ([]*unstructured.Unstructured, error) {
 	all, err := read(path)
 	return bare(all), err
@@ -79,8 +80,8 @@ func read(path string) ([]located, error) {
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
-// Decode decodes the documents of a YAML stream; a List is replaced by its items, an empty document by nothing. The file is for
-// messages. All mistakes are reported at once.
+// Decode decodes the documents of a YAML stream; a List is replaced by its items, an empty document by nothing. The
+// file is for messages. All mistakes are reported at once.
 func Decode(data []byte, file string) ([]*unstructured.Unstructured, error) {
 	all, err := decode(data, file)
 	return bare(all), err
@@ -155,7 +156,8 @@ func decodeJSON(data []byte) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// FromMap makes an object from a decoded mapping, whose numbers may be of any Go type. The mapping is not changed and not shared.
+// FromMap makes an object from a decoded mapping, whose numbers may be of any Go type. The mapping is not changed and
+// not shared.
 func FromMap(m map[string]any) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(m)
 	if err != nil {

@@ -77,9 +77,9 @@
 // at once. The last two are observed nowhere. Timings are before or after one of APIServerRecv (observeBy is an API
 // server), ControllerRecv, ControllerRead, ControllerWrite, Reconcile and AnnotatedCall (observeBy is a controller).
 //
-// A resource key is type/namespace/name with the type in singular lower case: pod/default/web-0. The namespace is
-// empty for cluster scope (node//n1); type.group settles an ambiguous type; the name may hold "*", and the namespace
-// may be "*". An expression joins names with ";" (sequence), "|" (either) and "&" (both), see package expr. Durations are
+// A resource key is type/namespace/name with the type in singular lower case: pod/default/web-0. The namespace is empty
+// for cluster scope (node//n1); type.group settles an ambiguous type; the name may hold "*", and the namespace may be
+// "*". An expression joins names with ";" (sequence), "|" (either) and "&" (both), see package expr. Durations are
 // Go's: 20s, 1m30s, 500ms.
 //
 // Also read, and written back in the words above: conditionName for triggerName, observePoint for observationPoint,

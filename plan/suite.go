@@ -34,7 +34,8 @@ type ClusterSpec struct {
 	APIServerArgs         []string
 	ControllerManagerArgs []string
 	Answers               []Answer // of simulated pods
-	// RemovedAPIs serves API versions that Kubernetes has removed; nil: where a controller is built with a client-go of that time.
+	// RemovedAPIs serves API versions that Kubernetes has removed; nil: where a controller is built with a client-go of
+	// that time.
 	RemovedAPIs *bool
 }
 
@@ -59,7 +60,8 @@ type Controller struct {
 	ClusterRole string      // generated Deployment: default cluster-admin
 	Args        []string
 	Env         map[string]string
-	// EnvFrom holds the variables whose values come from elsewhere, each an EnvVarSource as in a pod: {"fieldRef": {"fieldPath": …}}.
+	// EnvFrom holds the variables whose values come from elsewhere, each an EnvVarSource as in a pod: {"fieldRef":
+	// {"fieldPath": …}}.
 	EnvFrom   map[string]map[string]any
 	APIServer string // where it connects first; default apiserver-1
 	// WatchList sets client-go's WatchListClient feature in the controller: nil leaves client-go's default.
@@ -119,8 +121,8 @@ type Workload struct {
 // Step is one step of a workload; exactly one of the pointers is set.
 type Step struct {
 	Name string
-	// OnTimeout is what a step does that is not done in time: OnTimeoutFail ends the workload with a finding, OnTimeoutContinue notes it
-	// and goes on, as Sieve's workloads do.
+	// OnTimeout is what a step does that is not done in time: OnTimeoutFail ends the workload with a finding,
+	// OnTimeoutContinue notes it and goes on, as Sieve's workloads do.
 	OnTimeout OnTimeoutAction
 	Apply     *ApplyStep
 	Delete    *DeleteStep
@@ -178,12 +180,11 @@ type ExecStep struct {
 
 // Invariant is a CEL predicate over the recorded history. Exactly one of Never, Always and Eventually is set.
 //
-// Never and Always are evaluated on every recorded event of an object that matches On, with the variables object
-// (the new state; the last one for a deletion), oldObject (null for a creation), event ("created", "updated",
-// "deleted") and objects (all recorded objects as they stand after the event, a list). Without On they are evaluated
-// after every event, with object and oldObject null.
-// Eventually is evaluated over objects alone and must hold at some moment after the workload's end; Within counts from when both the workload and the
-// plan are over.
+// Never and Always are evaluated on every recorded event of an object that matches On, with the variables object (the
+// new state; the last one for a deletion), oldObject (null for a creation), event ("created", "updated", "deleted") and
+// objects (all recorded objects as they stand after the event, a list). Without On they are evaluated after every
+// event, with object and oldObject null. Eventually is evaluated over objects alone and must hold at some moment after
+// the workload's end; Within counts from when both the workload and the plan are over.
 type Invariant struct {
 	Name       string
 	On         *ResourceKey

@@ -195,8 +195,8 @@ type Observation struct {
 	Query          string          `json:"query,omitempty"`
 	PatchType      wire.PatchType  `json:"patchType,omitempty"`
 	Patch          json.RawMessage `json:"patch,omitempty"`
-	// Objects are those that a list has found, as far as the plan asks for them, or the last states of those that the deletion of a
-	// collection deletes. Partial: there may be others.
+	// Objects are those that a list has found, as far as the plan asks for them, or the last states of those that the
+	// deletion of a collection deletes. Partial: there may be others.
 	Objects []json.RawMessage `json:"objects,omitempty"`
 	Partial bool              `json:"partial,omitempty"`
 	// Aside: neither a trigger nor a pause of the plan asks for it. It satisfies nothing.

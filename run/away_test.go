@@ -44,8 +44,8 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// A controller that had ended twice while its API server was killed was taken for one that crashes over and over: it was judged before it
-// had come to rest.
+// A controller that had ended twice while its API server was killed was taken for one that crashes over and over: it
+// was judged before it had come to rest.
 func TestEndsByItself(t *testing.T) {
 	start := time.Now()
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }

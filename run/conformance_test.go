@@ -784,8 +784,8 @@ func (r *conformance) holds(t *testing.T, v verb) {
 	}
 }
 
-// heldBy carries out f under a pause and returns what the pause held. The pause lasts until something is held; where nothing is
-// to be held, until f has returned and the definitions are satisfied. Then the end of the plan lets go.
+// heldBy carries out f under a pause and returns what the pause held. The pause lasts until something is held; where
+// nothing is to be held, until f has returned and the definitions are satisfied. Then the end of the plan lets go.
 func (r *conformance) heldBy(t *testing.T, at plan.Timing, scope string, want int, f func(), until ...plan.Definition) []string {
 	t.Helper()
 	now := plan.Trigger{Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}}}

@@ -90,8 +90,8 @@ func (r *runner) judgeProcesses(ctx context.Context) error {
 	return nil
 }
 
-// withLastErrors adds to findings of the workload which controllers wait for their election, and what they said last: the cause often
-// stands there.
+// withLastErrors adds to findings of the workload which controllers wait for their election, and what they said last:
+// the cause often stands there.
 func (r *runner) withLastErrors(ctx context.Context, findings []record.Finding) {
 	if len(findings) == 0 {
 		return
@@ -125,11 +125,13 @@ func recordedLog(controller string, p cluster.Process) string {
 	return record.LogsDir + "/" + fmt.Sprintf("%s-%s-%s.log", controller, p.Pod, p.Container)
 }
 
-// awayGrace is how long after the return of its API server a controller may end for want of it: the answer to that is often a restart.
+// awayGrace is how long after the return of its API server a controller may end for want of it: the answer to that is
+// often a restart.
 const awayGrace = 10 * time.Second
 
-// serverAway is the API server that the controller was connected to at that time, if the plan had it killed then; otherwise empty. That
-// a controller ends without its API server is what Kubernetes' own do, and no bug: the kubelet starts them again.
+// serverAway is the API server that the controller was connected to at that time, if the plan had it killed then;
+// otherwise empty. That a controller ends without its API server is what Kubernetes' own do, and no bug: the kubelet
+// starts them again.
 func (r *runner) serverAway(controller string, at time.Time) string {
 	server := ""
 	for _, c := range r.meta.Controllers {
@@ -165,8 +167,8 @@ func (r *runner) serverAway(controller string, at time.Time) string {
 	return server
 }
 
-// pausesLocks reports whether the plan itself keeps the controller from the lock of its leader election: then the loss of its
-// leadership is what the plan is about.
+// pausesLocks reports whether the plan itself keeps the controller from the lock of its leader election: then the loss
+// of its leadership is what the plan is about.
 func (r *runner) pausesLocks(ctx context.Context, controller string) bool {
 	locks, err := r.coordinator.Locks(ctx, controller)
 	if err != nil {

@@ -33,8 +33,8 @@ type Binary struct {
 	Manifest *wire.Manifest // nil: not instrumented
 }
 
-// checkServers refuses a plan that speaks of API servers which the cluster does not have: one that was there before may have fewer
-// than the suite says.
+// checkServers refuses a plan that speaks of API servers which the cluster does not have: one that was there before may
+// have fewer than the suite says.
 func (r *runner) checkServers() error {
 	servers := r.cluster.APIServers()
 	var errs []error
@@ -76,7 +76,8 @@ func (r *runner) checkVersion(config *rest.Config) error {
 	return nil
 }
 
-// installManifests applies the suite's manifests but for the controllers' own Deployments, which it returns by controller.
+// installManifests applies the suite's manifests but for the controllers' own Deployments, which it returns by
+// controller.
 func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructured.Unstructured, error) {
 	all, notes, err := objects.Manifests(r.Suite, r.meta.Kubernetes)
 	if err != nil {
@@ -115,7 +116,8 @@ func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructur
 // applyAtOnce bounds the objects that are applied at the same time.
 const applyAtOnce = 8
 
-// applyManifests applies what others may need before those others, in whatever order the files stand, and what is of one rank at once.
+// applyManifests applies what others may need before those others, in whatever order the files stand, and what is of
+// one rank at once.
 func (r *runner) applyManifests(ctx context.Context, all []*unstructured.Unstructured) error {
 	byRank := map[int][]*unstructured.Unstructured{}
 	for _, u := range all {
@@ -135,8 +137,8 @@ func (r *runner) applyManifests(ctx context.Context, all []*unstructured.Unstruc
 }
 
 func (r *runner) applyManifest(ctx context.Context, u *unstructured.Unstructured) error {
-	// What a webhook or a definition is not ready for yet is tried again. A call that is under way may take longer: on a machine that is
-	// busy an API server takes its time for a large definition.
+	// What a webhook or a definition is not ready for yet is tried again. A call that is under way may take longer: on a
+	// machine that is busy an API server takes its time for a large definition.
 	retry, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Step)
 	defer cancel()
 	if err := objects.Retry(retry, func(context.Context) error {
@@ -218,8 +220,8 @@ func (r *runner) resolveTypes(ctx context.Context) (func(plan.ResourceKey) wire.
 	return func(key plan.ResourceKey) wire.Rule { return rules[key] }, nil
 }
 
-// waitForAPIServers returns when every API server that has hooks has connected; a server that is there looks for a coordinator
-// every fraction of a second.
+// waitForAPIServers returns when every API server that has hooks has connected; a server that is there looks for a
+// coordinator every fraction of a second.
 func (r *runner) waitForAPIServers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
 	defer cancel()
@@ -231,8 +233,9 @@ func (r *runner) waitForAPIServers(ctx context.Context) error {
 	return nil
 }
 
-// warmWatchCaches lists every type of the plan, and those that the suite looks at, on every API server: the watch cache of a custom
-// resource exists on a server only after that server was asked for it, and without a cache there is nothing to be stale.
+// warmWatchCaches lists every type of the plan, and those that the suite looks at, on every API server: the watch cache
+// of a custom resource exists on a server only after that server was asked for it, and without a cache there is nothing
+// to be stale.
 func (r *runner) warmWatchCaches(ctx context.Context) error {
 	types := map[schema.GroupVersionResource]bool{}
 	for _, key := range r.keys() {
@@ -267,8 +270,8 @@ func (r *runner) warmWatchCaches(ctx context.Context) error {
 	return group.Wait()
 }
 
-// atOnce lets client-go hand out an answer that it would otherwise ask for again a second later: a cache that is being filled is full
-// much sooner.
+// atOnce lets client-go hand out an answer that it would otherwise ask for again a second later: a cache that is being
+// filled is full much sooner.
 func atOnce(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
@@ -283,8 +286,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// warm lists until the cache answers. A custom resource that was defined a moment ago is served by every server only after that
-// server has heard of it.
+// warm lists until the cache answers. A custom resource that was defined a moment ago is served by every server only
+// after that server has heard of it.
 func warm(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, server string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -303,7 +306,8 @@ func warm(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersion
 	}
 }
 
-// startControllers applies the controllers' Deployments and waits until each runs and, where it has hooks, has connected.
+// startControllers applies the controllers' Deployments and waits until each runs and, where it has hooks, has
+// connected.
 func (r *runner) startControllers(ctx context.Context, own map[string][]*unstructured.Unstructured) error {
 	node := r.cluster.Processes()
 	if node == nil && len(r.Suite.Controllers) > 0 {
@@ -328,7 +332,8 @@ func (r *runner) startControllers(ctx context.Context, own map[string][]*unstruc
 	return r.awaitWebhooks(ctx)
 }
 
-// alive is how long controllers must live to count as started. The hook connects before main runs, so a session alone says little.
+// alive is how long controllers must live to count as started. The hook connects before main runs, so a session alone
+// says little.
 const alive = 300 * time.Millisecond
 
 // awaitAlive returns when every controller has lived for a moment, or an error when one keeps exiting.
@@ -357,8 +362,8 @@ func (r *runner) awaitAlive(ctx context.Context) error {
 	return nil
 }
 
-// exitsAtOnce is an error when the controller has ended by itself more than once: one early exit may be a matter of a cluster that is
-// not quite there, more are the controller's.
+// exitsAtOnce is an error when the controller has ended by itself more than once: one early exit may be a matter of a
+// cluster that is not quite there, more are the controller's.
 func exitsAtOnce(name string, processes []cluster.Process) error {
 	exits := slices.DeleteFunc(slices.Clone(processes), func(p cluster.Process) bool { return p.Running() || p.Planned })
 	if len(exits) < 2 {
@@ -373,8 +378,8 @@ func exitsAtOnce(name string, processes []cluster.Process) error {
 		name, p.ExitCode, len(processes), tail)
 }
 
-// awaitController returns when the controller runs and, if instrumented, has had more than `after` sessions and has one now. A controller
-// that exits instead gets an error with the end of its log.
+// awaitController returns when the controller runs and, if instrumented, has had more than `after` sessions and has one
+// now. A controller that exits instead gets an error with the end of its log.
 func (r *runner) awaitController(ctx context.Context, name string, instrumented bool, after int) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
 	defer cancel()

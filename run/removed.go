@@ -13,8 +13,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// removedSince is the first client-go that came with a Kubernetes without the API versions that controllers of the time before asked
-// for: 1.22 removed most of them, 1.25 the last that were in wide use, such as policy/v1beta1.
+// removedSince is the first client-go that came with a Kubernetes without the API versions that controllers of the time
+// before asked for: 1.22 removed most of them, 1.25 the last that were in wide use, such as policy/v1beta1.
 const removedSince = "v0.25.0-0"
 
 // removedAt is when that was released.

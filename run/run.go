@@ -1,4 +1,5 @@
-// Package run executes one plan once, from the build to the verdict: it puts the parts together that know nothing of each other.
+// Package run executes one plan once, from the build to the verdict: it puts the parts together that know nothing of
+// each other.
 package run
 
 import (
@@ -57,9 +58,9 @@ type UserError struct{ Err error }
 func (e *UserError) Error() string { return e.Err.Error() }
 func (e *UserError) Unwrap() error { return e.Err }
 
-// Run executes the plan and returns the record's meta data, which hold the verdict. An error (also in the meta data, verdict error)
-// says that the run could not be carried out; the record then holds what there is. Teardown has been run in any case when Run
-// returns, also when ctx was cancelled.
+// Run executes the plan and returns the record's meta data, which hold the verdict. An error (also in the meta data,
+// verdict error) says that the run could not be carried out; the record then holds what there is. Teardown has been run
+// in any case when Run returns, also when ctx was cancelled.
 func Run(ctx context.Context, config Config) (*record.Meta, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -403,8 +404,8 @@ func (r *runner) exercise(ctx context.Context) error {
 		return err
 	}
 	r.meta.ActionsFired = status.Fired
-	// The controllers get time to do wrong: as the plan has left things, and then with all given back. A paused or killed controller
-	// could not bring about what "eventually" asks for either.
+	// The controllers get time to do wrong: as the plan has left things, and then with all given back. A paused or killed
+	// controller could not bring about what "eventually" asks for either.
 	settles := stuck == "" && len(findings) == 0
 	if settles {
 		settled, err := r.settle(ctx)
@@ -441,8 +442,8 @@ func (r *runner) exercise(ctx context.Context) error {
 	return nil
 }
 
-// awaitPlan waits until every action has completed. It gives up, and says why, when nothing has happened for a while that could
-// bring the plan forward.
+// awaitPlan waits until every action has completed. It gives up, and says why, when nothing has happened for a while
+// that could bring the plan forward.
 func (r *runner) awaitPlan(ctx context.Context) (stuck string, err error) {
 	for {
 		changed, err := r.coordinator.Changed(ctx)

@@ -11,8 +11,8 @@ import (
 // quiet is how long a controller must do nothing to be taken for settled.
 const quiet = 2 * time.Second
 
-// settle waits until the controllers have come to rest, for no longer than the suite says, and not for one that crashes over and over:
-// that one has shown what it does. It reports whether they have.
+// settle waits until the controllers have come to rest, for no longer than the suite says, and not for one that crashes
+// over and over: that one has shown what it does. It reports whether they have.
 func (r *runner) settle(ctx context.Context) (settled bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Settle)
 	defer cancel()
@@ -55,8 +55,8 @@ func (r *runner) endsByItself(processes []cluster.Process) int {
 	return ends
 }
 
-// crashLoop returns the name of a controller that has ended by itself twice since the workload began, as soon as there is one, or
-// nothing when ctx ends.
+// crashLoop returns the name of a controller that has ended by itself twice since the workload began, as soon as there
+// is one, or nothing when ctx ends.
 func (r *runner) crashLoop(ctx context.Context) string {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()

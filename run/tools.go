@@ -20,8 +20,8 @@ import (
 // controllers implements actions.Controllers on the process node.
 type controllers struct{ *runner }
 
-// Kill releases the locks of the killed process's leader election, unless the suite keeps them: a successor would wait them out, which is no
-// bug of the controller's but 15 s of everybody's time.
+// Kill releases the locks of the killed process's leader election, unless the suite keeps them: a successor would wait
+// them out, which is no bug of the controller's but 15 s of everybody's time.
 func (c *controllers) Kill(ctx context.Context, name string) (running bool, err error) {
 	if running, err = c.running(ctx, name); err != nil {
 		return false, err
@@ -42,8 +42,8 @@ func (c *controllers) running(ctx context.Context, name string) (bool, error) {
 	return slices.ContainsFunc(processes, cluster.Process.Running), nil
 }
 
-// releaseLocks takes away what a killed controller's leader election held: its leases, and the record of the election in the annotation
-// of a ConfigMap or Endpoints object. Those objects themselves may hold more than that, and stay.
+// releaseLocks takes away what a killed controller's leader election held: its leases, and the record of the election
+// in the annotation of a ConfigMap or Endpoints object. Those objects themselves may hold more than that, and stay.
 func (c *controllers) releaseLocks(ctx context.Context, name string) error {
 	for i := range c.Suite.Controllers {
 		if c.Suite.Controllers[i].Name == name && c.Suite.Controllers[i].KeepLeases {

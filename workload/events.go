@@ -23,9 +23,9 @@ const eventsTimeout = 3 * time.Second
 
 var eventType = objects.Type{Resource: corev1.SchemeGroupVersion.WithResource("events"), Kind: corev1.SchemeGroupVersion.WithKind("Event"), Namespaced: true}
 
-// events lists what was reported since then about the objects that a key stands for, and every warning about others in their namespace:
-// what keeps an object from becoming ready is often said of one that it owns. It is empty where events cannot be read: they only
-// explain.
+// events lists what was reported since then about the objects that a key stands for, and every warning about others in
+// their namespace: what keeps an object from becoming ready is often said of one that it owns. It is empty where events
+// cannot be read: they only explain.
 func (r *runner) events(ctx context.Context, typ objects.Type, key plan.ResourceKey, since time.Time) string {
 	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
 	defer cancel()
@@ -66,7 +66,8 @@ func (r *runner) events(ctx context.Context, typ objects.Type, key plan.Resource
 	return strings.Join(lines, "\n")
 }
 
-// eventTime is when an event was last reported; recorders of events.k8s.io and of the core group keep it in different fields.
+// eventTime is when an event was last reported; recorders of events.k8s.io and of the core group keep it in different
+// fields.
 func eventTime(e *corev1.Event) time.Time {
 	latest := e.CreationTimestamp.Time
 	for _, t := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time} {

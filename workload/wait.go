@@ -15,7 +15,8 @@ import (
 	"github.com/trommel-dev/trommel/predicate"
 )
 
-// waiter waits for an object; of several that its key stands for, for one that is as it should be, or for all to be absent.
+// waiter waits for an object; of several that its key stands for, for one that is as it should be, or for all to be
+// absent.
 type waiter struct {
 	key       plan.ResourceKey
 	condition *predicate.Expression

@@ -25,8 +25,8 @@ import (
 // FieldManager owns the fields that workloads apply.
 const FieldManager = "trommel-workload"
 
-// notServedGrace is how long a step waits for a type or a subresource that the API server does not serve: its definition may have been
-// applied a moment ago, but more likely the name is wrong.
+// notServedGrace is how long a step waits for a type or a subresource that the API server does not serve: its
+// definition may have been applied a moment ago, but more likely the name is wrong.
 const notServedGrace = 5 * time.Second
 
 // Defaults of a suite that was not validated.
@@ -43,15 +43,16 @@ type Config struct {
 	Kubeconfig string // for commands
 	Progress   func(text string)
 	Log        io.Writer // what commands print; nil: nowhere
-	// Outage is asked about a write that has been failing since a moment, as a webhook could not be called. Nil: that is always the
-	// webhook's own doing.
+	// Outage is asked about a write that has been failing since a moment, as a webhook could not be called. Nil: that is
+	// always the webhook's own doing.
 	Outage func(ctx context.Context, since time.Time, err error) Outage
-	// Blocked says why a step may not have come about that is no fault of the controller's: what the plan holds, has paused or killed. It is
-	// empty where there is no such reason. LetGo takes all of that back; the plan is over then. Nil: there never is a reason.
+	// Blocked says why a step may not have come about that is no fault of the controller's: what the plan holds, has
+	// paused or killed. It is empty where there is no such reason. LetGo takes all of that back; the plan is over then.
+	// Nil: there never is a reason.
 	Blocked func(ctx context.Context) string
 	LetGo   func(ctx context.Context) error
-	// Disturbed is when the plan's last action so far was complete; zero before there is one. What a step waits for may have been impossible
-	// until then: its time counts from there. Nil: the plan does nothing.
+	// Disturbed is when the plan's last action so far was complete; zero before there is one. What a step waits for may
+	// have been impossible until then: its time counts from there. Nil: the plan does nothing.
 	Disturbed func() time.Time
 	// Note takes down what is worth knowing and no finding. Nil: nothing is.
 	Note func(text string)
@@ -64,9 +65,9 @@ type Outage struct {
 	Over   bool   // there was a reason in the time that was asked about, and it has gone
 }
 
-// Run carries out the steps of a workload one after the other. A step that fails or is not done in time ends the workload and is
-// the finding. An error says that the workload could not be run: ctx ended, or the suite asks for what cannot be
-// ([objects.ErrNotServed], a file that is missing, a broken expression).
+// Run carries out the steps of a workload one after the other. A step that fails or is not done in time ends the
+// workload and is the finding. An error says that the workload could not be run: ctx ended, or the suite asks for what
+// cannot be ([objects.ErrNotServed], a file that is missing, a broken expression).
 //
 // While an API server is away, or says that it cannot answer now, a step tries again until its timeout.
 func Run(ctx context.Context, c Config) ([]record.Finding, error) {
@@ -205,8 +206,8 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 	return nil, nil
 }
 
-// withoutPlan tries a step again that was not done in time, with everything let go that the plan held, had paused or killed. If that
-// helps, the plan was the cause, and the finding is one about the run.
+// withoutPlan tries a step again that was not done in time, with everything let go that the plan held, had paused or
+// killed. If that helps, the plan was the cause, and the finding is one about the run.
 func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) error {
 	if r.Blocked == nil {
 		return nil
@@ -235,8 +236,9 @@ func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) err
 	return nil
 }
 
-// attempt carries a step out. Its time counts from the plan's last action, where that comes later than its beginning. A write that fails since a webhook is out of reach by no fault of its own is tried again, with the step's
-// whole time before it, until that is over; if it never will be, the outage tells.
+// attempt carries a step out. Its time counts from the plan's last action, where that comes later than its beginning. A
+// write that fails since a webhook is out of reach by no fault of its own is tried again, with the step's whole time
+// before it, until that is over; if it never will be, the outage tells.
 func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage string, err error) {
 	told := ""
 	start := time.Now()

@@ -87,8 +87,8 @@ func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
 }
 
 // Resolve returns the loopback address, host:port, that stands behind an address of the cluster: what a program on this
-// machine has to dial. For the Service kubernetes it reports apiServer instead: any of them will do. What leads nowhere, or to a
-// kubelet, gives a *RefusedError.
+// machine has to dial. For the Service kubernetes it reports apiServer instead: any of them will do. What leads
+// nowhere, or to a kubelet, gives a *RefusedError.
 func (n *Network) Resolve(ctx context.Context, address string) (to string, apiServer bool, err error) {
 	found, err := n.resolve(ctx, address)
 	if err != nil {
@@ -194,8 +194,8 @@ func (n *Network) findNode(ctx context.Context, host string, port int32) (target
 	return target{}, nil
 }
 
-// findName finds what a name of the cluster's DNS stands for: a Service's, with or without the cluster's domain, a pod's
-// below its headless Service, a node's.
+// findName finds what a name of the cluster's DNS stands for: a Service's, with or without the cluster's domain, a
+// pod's below its headless Service, a node's.
 func (n *Network) findName(ctx context.Context, name string, port int32) (target, error) {
 	parts := strings.Split(strings.TrimSuffix(name, ".cluster.local"), ".")
 	if len(parts) < 3 || parts[len(parts)-1] != "svc" {

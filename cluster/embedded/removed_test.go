@@ -286,8 +286,8 @@ func expectEvent(t *testing.T, w watch.Interface, kind watch.EventType, u *unstr
 	}
 }
 
-// Objects are created, read, listed, watched, patched and deleted in the removed version, are the same objects in the served
-// one, and are what the conversion of package objects makes of them.
+// Objects are created, read, listed, watched, patched and deleted in the removed version, are the same objects in the
+// served one, and are what the conversion of package objects makes of them.
 func testRemovedObjects(t *testing.T, config *rest.Config, all []removedObject) {
 	client := dynamic.NewForConfigOrDie(config)
 	found := discovery.NewDiscoveryClientForConfigOrDie(config)

@@ -20,8 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// agent tells processes with hooks in their standard library where the cluster's names and addresses are on this machine. A process
-// connects, asks one line and gets one: "UID resolve NAME" or "UID dial NETWORK HOST:PORT", with the UID of its pod.
+// agent tells processes with hooks in their standard library where the cluster's names and addresses are on this
+// machine. A process connects, asks one line and gets one: "UID resolve NAME" or "UID dial NETWORK HOST:PORT", with the
+// UID of its pod.
 type agent struct {
 	node     *Node
 	listener net.Listener
@@ -104,8 +105,8 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 
 const clusterDomain = ".cluster.local"
 
-// resolve answers what a name means inside a pod: addresses, "none" where the cluster says that there is no such name, or "host" and
-// the name that the machine is to be asked for.
+// resolve answers what a name means inside a pod: addresses, "none" where the cluster says that there is no such name,
+// or "host" and the name that the machine is to be asked for.
 func (n *Node) resolve(ctx context.Context, p *pod, name string) (string, error) {
 	name = strings.ToLower(name)
 	absolute := strings.HasSuffix(name, ".")
@@ -212,7 +213,8 @@ func (n *Node) headless(ctx context.Context, service *corev1.Service, host strin
 	return ips, nil
 }
 
-// route returns where an address leads from a pod: to itself, if it is none of the cluster's. An error says why nothing listens there.
+// route returns where an address leads from a pod: to itself, if it is none of the cluster's. An error says why nothing
+// listens there.
 func (n *Node) route(ctx context.Context, p *pod, to string) (string, error) {
 	at, err := netip.ParseAddrPort(to)
 	if err != nil {

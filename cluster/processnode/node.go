@@ -51,9 +51,10 @@ type Config struct {
 	First string
 	// CA is the PEM certificate that pods verify API servers with.
 	CA []byte
-	// ServiceCIDR and PodCIDR hold the addresses of Services and of simulated pods. A process with hooks that dials one of them gets to
-	// where Route leads: a loopback address, host:port, or the API server that the pod is connected to. An error of Route says why
-	// nothing listens there, and the connection is refused. Without Route the addresses are left to the machine.
+	// ServiceCIDR and PodCIDR hold the addresses of Services and of simulated pods. A process with hooks that dials one of
+	// them gets to where Route leads: a loopback address, host:port, or the API server that the pod is connected to. An
+	// error of Route says why nothing listens there, and the connection is refused. Without Route the addresses are left
+	// to the machine.
 	ServiceCIDR, PodCIDR netip.Prefix
 	Route                func(ctx context.Context, address string) (to string, apiServer bool, err error)
 	// Dir holds what pods need on disk; LogDir their output.

@@ -89,7 +89,8 @@ func clusterParams(name, copier string) testscript.Params {
 	return p
 }
 
-// No process of a run sends a packet anywhere but to loopback: not the API servers that call webhooks, nor the controller, nor trommel.
+// No process of a run sends a packet anywhere but to loopback: not the API servers that call webhooks, nor the
+// controller, nor trommel.
 func TestRunStaysOnTheMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -211,7 +212,8 @@ func testInterrupted(t *testing.T, trommel, cluster, copier string) {
 	mustPass(t, trommel, cluster, dir)
 }
 
-// testKilledInMidPause kills a coordinator that holds an API server and a controller: both go on, and the next run works.
+// testKilledInMidPause kills a coordinator that holds an API server and a controller: both go on, and the next run
+// works.
 func testKilledInMidPause(t *testing.T, trommel, cluster, copier string) {
 	dir := writePlans(t, copier)
 	s := startUntil(t, "paused by action", trommel, "-p", filepath.Join(dir, "pausing.yaml"), "--cluster", cluster, "--record", filepath.Join(dir, "killed"))

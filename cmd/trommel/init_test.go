@@ -11,8 +11,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// TestInitOperators lets init loose on the source of operators that nobody here wrote. It skips where their archives are not beside the
-// repository.
+// TestInitOperators lets init loose on the source of operators that nobody here wrote. It skips where their archives
+// are not beside the repository.
 func TestInitOperators(t *testing.T) {
 	for _, tt := range []struct {
 		name, pkg, deployment string

@@ -301,8 +301,8 @@ func runPlan(ctx context.Context, s streams, o *runOptions, l *loaded) (code int
 	return exitCannotRun, dir
 }
 
-// build makes the controllers, and the control plane if the run needs its binary, or finds them made. A run that is attached to a
-// running cluster needs it only for controllers that are components of it.
+// build makes the controllers, and the control plane if the run needs its binary, or finds them made. A run that is
+// attached to a running cluster needs it only for controllers that are components of it.
 func build(ctx context.Context, suite *plan.Suite, attached bool, console *report.Console) ([]run.Binary, string, error) {
 	console.Phase("build")
 	if err := checkBinaries(suite); err != nil {
