@@ -67,7 +67,7 @@ func TestSettleSaysWhoIsRestless(t *testing.T) {
 	r.process.Close()
 	r.process = r.connect(t, "db")
 	restless, err := r.Settle(bounded(), quiet)
-	if err != nil || restless != "it has not got lease.coordination.k8s.io/default/db again" {
+	if err != nil || restless != "db waits for its leader election: it has not got lease.coordination.k8s.io/default/db again" {
 		t.Errorf("it does not lead: %q, %v", restless, err)
 	}
 	// Renewing a lease is no work.
