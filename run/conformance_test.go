@@ -436,7 +436,7 @@ func start(t *testing.T, binary string, env []string) *process {
 	return p
 }
 
-// follower follows a coordinator and keeps what it holds.
+// follower follows a coordinator and keeps what a pause holds.
 type follower struct {
 	mu   sync.Mutex
 	held []string
@@ -448,14 +448,17 @@ func (*follower) Fired(int, *plan.Action, string)    {}
 func (*follower) Completed(int, *plan.Action, error) {}
 func (*follower) Info(string)                        {}
 
-// holds returns what was held so far.
+// holds returns what pauses held so far.
 func (q *follower) holds() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Clone(q.held)
 }
 
-func (q *follower) Held(o *record.Observation, _ string) {
+func (q *follower) Held(o *record.Observation, why string) {
+	if !strings.HasPrefix(why, "paused by") {
+		return // until an action is complete
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.held = append(q.held, fmt.Sprintf("%s %s %s/%s", o.Phase, o.Point, o.Namespace, o.Name))
