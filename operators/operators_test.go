@@ -24,6 +24,9 @@ import (
 // which together are of all six kinds.
 const envLong = "TROMMEL_TEST_LONG"
 
+// envOperators names the operators to take, separated by commas. Without it all are taken; CI takes one.
+const envOperators = "TROMMEL_TEST_OPERATORS"
+
 // mostChanges is how many lines of what `trommel init` writes may need a change before all six plans run.
 const mostChanges = 15
 
@@ -127,6 +130,9 @@ func TestOperators(t *testing.T) {
 	trommel := buildTrommel(t)
 	for _, o := range operators {
 		t.Run(o.name, func(t *testing.T) {
+			if names := os.Getenv(envOperators); names != "" && !slices.Contains(strings.Split(names, ","), o.name) {
+				t.Skipf("%s is %s", envOperators, names)
+			}
 			dir := prepare(t, trommel, o)
 			for _, want := range o.plans {
 				t.Run(want.plan, func(t *testing.T) {
