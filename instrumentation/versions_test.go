@@ -204,7 +204,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// readOnTheSide are the kinds that the controllers on controller-runtime ≥ 0.7 read in every way that there is, outside
+// readOnTheSide are the kinds that the controllers on controller-runtime ≥ 0.14 read in every way that there is, outside
 // of reconciles.
 var readOnTheSide = []string{"service", "serviceaccount"}
 
@@ -576,7 +576,7 @@ func (w *versionsWorld) check(t *testing.T, v *versioned) {
 	t.Helper()
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
-	if v.runtime != "" && !v.byGoroutine() {
+	if v.runtime != "" && semver.Compare(v.runtime, "v0.14.0") >= 0 {
 		for _, kind := range readOnTheSide {
 			for _, live := range []bool{false, true} {
 				if w.count(v, func(o *wire.Observation) bool {

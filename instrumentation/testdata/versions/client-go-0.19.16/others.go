@@ -1,1 +1,1 @@
-../src/controller/others.go
+../src/controller/others_before_0.14.go
