@@ -419,8 +419,11 @@ func (c *Coordinator) aside(s *monitor.Session, o *wire.Observation) bool {
 
 func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 	if e.Observation != nil && e.Abandoned == nil {
-		c.elections.note(e.Session, e.Observation)
-		c.settling.note(e.Session.Identity, c.elections.about(e.Session.Identity, e.Observation) || c.elections.delivers(e.Observation))
+		election := c.elections.about(e.Session.Identity, e.Observation)
+		if election {
+			c.elections.note(e.Session, e.Observation)
+		}
+		c.settling.note(e.Session.Identity, election || c.elections.delivers(e.Observation))
 	}
 	switch {
 	case e.Started:

@@ -84,12 +84,13 @@ func (c *Coordinator) restless(now time.Time, quiet time.Duration) (who string, 
 		if !controller.Hooks || c.machine.Down(name) {
 			continue
 		}
+		electing := c.electing(name)
 		switch rest := now.Sub(c.settling.active[name]); {
 		case c.connected[name] == 0:
 			all = append(all, name+" is not connected")
 			next = min(next, quiet/10)
-		case c.electing(name) != "":
-			all = append(all, c.electing(name))
+		case electing != "":
+			all = append(all, electing)
 			next = min(next, quiet/10)
 		case rest < quiet:
 			all = append(all, fmt.Sprintf("%s was busy until %s ago", name, rest.Round(time.Millisecond)))
