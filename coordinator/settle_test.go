@@ -71,16 +71,18 @@ func TestSettleSaysWhoIsRestless(t *testing.T) {
 		t.Errorf("it does not lead: %q, %v", restless, err)
 	}
 	// Renewing a lease is no work.
-	ctx := bounded()
+	renewing := bounded()
 	go func() {
-		for ctx.Err() == nil {
+		for renewing.Err() == nil {
 			<-r.process.Observe(write("lease", "db")).Done
 		}
 	}()
 	if restless, err := r.Settle(t.Context(), quiet); err != nil || restless != "" {
 		t.Errorf("it renews: %q, %v", restless, err)
 	}
-	ctx = bounded()
+	// Its work begins before the wait for its quiet does.
+	r.observe(t, write("pod", "a"))
+	ctx := bounded()
 	busy := make(chan struct{})
 	go func() {
 		defer close(busy)
