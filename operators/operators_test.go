@@ -165,7 +165,7 @@ func TestEightRunsAtOnce(t *testing.T) {
 	t.Logf("eight runs at once took %s", time.Since(start).Round(time.Second))
 }
 
-func buildTrommel(t *testing.T) string {
+func buildTrommel(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "trommel")
 	build := exec.Command("go", "build", "-o", path, "./cmd/trommel")
@@ -177,7 +177,7 @@ func buildTrommel(t *testing.T) string {
 }
 
 // prepare unpacks the operator and gives its folder, with a suite and the plans in it.
-func prepare(t *testing.T, trommel string, o operator) string {
+func prepare(t testing.TB, trommel string, o operator) string {
 	t.Helper()
 	dir := Unpack(t, o.name)
 	for _, e := range o.edits {
@@ -213,7 +213,7 @@ func prepare(t *testing.T, trommel string, o operator) string {
 	return dir
 }
 
-func command(t *testing.T, dir, name string, args ...string) {
+func command(t testing.TB, dir, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
