@@ -16,9 +16,18 @@ type Action interface {
 	// end of a sentence that begins with the action.
 	Do(ctx context.Context) (note string, err error)
 	// Undo takes back what Do did, as far as the run's end needs it: a killed controller or API server is started
-	// again. Writes to the API server stay. It is called once at most, also after a Do that failed, and after a later
-	// action has already taken the effect back it is a no-op.
+	// again. Writes to the API server stay. It is called also after a Do that failed or was cut short, and again after an
+	// Undo that failed; after a later action has taken the effect back it is a no-op.
 	Undo(ctx context.Context) error
+}
+
+// Lasting is an action whose effect goes on when Do has returned, until Undo, until another action ends it, or by itself.
+type Lasting interface {
+	Action
+	// Status says in a few words how the effect stands. It may be asked at any time after Do, and does not block.
+	Status() string
+	// Ended is closed when the effect has ended. It is asked after Do.
+	Ended() <-chan struct{}
 }
 
 // Controllers starts and stops controllers under test.
@@ -42,12 +51,6 @@ type APIServers interface {
 	StartAPIServer(ctx context.Context, name string) (running bool, err error)
 }
 
-// Pauses begins and ends the pause of an action. Both return when every process concerned judges by it.
-type Pauses interface {
-	// Switch puts the action's pause or resume into force.
-	Switch(ctx context.Context, action int) error
-}
-
 // Objects writes to the API server as a client of its own.
 type Objects interface {
 	Apply(ctx context.Context, object map[string]any) error
@@ -60,7 +63,6 @@ type Objects interface {
 type Tools struct {
 	Controllers Controllers
 	APIServers  APIServers
-	Pauses      Pauses
 	Objects     Objects
 }
 
@@ -78,29 +80,23 @@ func noteUnless(asExpected bool, err error, note, name string) (string, error) {
 	return fmt.Sprintf(note, name), nil
 }
 
-// New prepares action number index of a validated plan.
-func New(a *plan.Action, index int, t Tools) (Action, error) {
-	switch a.Type {
-	case plan.RestartController:
-		return &restartController{controllers: t.Controllers, name: a.Target}, nil
-	case plan.KillController:
-		return &killController{controllers: t.Controllers, name: a.Target}, nil
-	case plan.StartController:
-		return &startController{controllers: t.Controllers, name: a.Target}, nil
-	case plan.ReconnectController:
-		return &reconnectController{controllers: t.Controllers, name: a.Target, apiServer: a.ReconnectAPIServer, by: a.ReconnectBy}, nil
-	case plan.PauseController, plan.PauseAPIServer, plan.ResumeController, plan.ResumeAPIServer:
-		return &switchPause{pauses: t.Pauses, index: index}, nil
-	case plan.KillAPIServer:
-		return &killAPIServer{servers: t.APIServers, name: a.Target}, nil
-	case plan.StartAPIServer:
-		return &startAPIServer{servers: t.APIServers, name: a.Target}, nil
-	case plan.ApplyObject:
-		return &applyObject{objects: t.Objects, object: a.Manifest, file: a.ManifestFile}, nil
-	case plan.PatchObject:
-		return &patchObject{objects: t.Objects, key: a.ResourceKey, subresource: a.Subresource, patchType: a.PatchType, patch: a.Patch}, nil
-	case plan.DeleteObject:
-		return &deleteObject{objects: t.Objects, key: a.ResourceKey}, nil
+// constructors holds how each type of action is prepared, by type.
+var constructors = map[plan.ActionType]func(a *plan.Action, t Tools) Action{}
+
+// Register says how actions of a type are prepared; what they mean says [plan.RegisterKind]. It panics if that has been
+// said before. It is meant for initialization.
+func Register(t plan.ActionType, prepare func(a *plan.Action, t Tools) Action) {
+	if constructors[t] != nil {
+		panic(fmt.Sprintf("actions: %q is registered twice", t))
 	}
-	return nil, fmt.Errorf("unknown action type %q", a.Type)
+	constructors[t] = prepare
+}
+
+// New prepares an action of a validated plan.
+func New(a *plan.Action, t Tools) (Action, error) {
+	prepare := constructors[a.Type]
+	if prepare == nil {
+		return nil, fmt.Errorf("unknown action type %q", a.Type)
+	}
+	return prepare(a, t), nil
 }

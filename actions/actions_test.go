@@ -44,7 +44,6 @@ func (j *journal) StartAPIServer(_ context.Context, s string) (bool, error) {
 }
 func (j *journal) Route(_ context.Context, c, s string) error       { return j.note("route %s to %s", c, s) }
 func (j *journal) CutConnections(_ context.Context, c string) error { return j.note("cut %s", c) }
-func (j *journal) Switch(_ context.Context, i int) error            { return j.note("switch %d", i) }
 func (j *journal) ApplyFile(_ context.Context, file string) error   { return j.note("apply %s", file) }
 func (j *journal) Delete(_ context.Context, k plan.ResourceKey) error {
 	return j.note("delete %s", k)
@@ -78,10 +77,10 @@ func TestActions(t *testing.T) {
 			action: plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectCut},
 			do:     "route db to apiserver-2, cut db",
 		},
-		{action: plan.Action{Type: plan.PauseController}, do: "switch 7"},
-		{action: plan.Action{Type: plan.ResumeController}, do: "switch 7"},
-		{action: plan.Action{Type: plan.PauseAPIServer}, do: "switch 7"},
-		{action: plan.Action{Type: plan.ResumeAPIServer}, do: "switch 7"},
+		{action: plan.Action{Type: plan.PauseController}},
+		{action: plan.Action{Type: plan.ResumeController}},
+		{action: plan.Action{Type: plan.PauseAPIServer}},
+		{action: plan.Action{Type: plan.ResumeAPIServer}},
 		{action: plan.Action{Type: plan.KillAPIServer, Target: "apiserver-2"}, do: "kill apiserver-2", undo: "start apiserver-2"},
 		{action: plan.Action{Type: plan.StartAPIServer, Target: "apiserver-2"}, do: "start apiserver-2"},
 		{action: plan.Action{Type: plan.ApplyObject, Manifest: map[string]any{"kind": "Pod"}}, do: "apply Pod"},
@@ -94,7 +93,7 @@ func TestActions(t *testing.T) {
 	} {
 		t.Run(string(test.action.Type), func(t *testing.T) {
 			j := &journal{failAt: test.failAt}
-			a, err := New(&test.action, 7, Tools{Controllers: j, APIServers: j, Pauses: j, Objects: j})
+			a, err := New(&test.action, Tools{Controllers: j, APIServers: j, Objects: j})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +117,7 @@ func TestActions(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(&plan.Action{Type: "dance"}, 0, Tools{}); err == nil {
+	if _, err := New(&plan.Action{Type: "dance"}, Tools{}); err == nil {
 		t.Error("an unknown action was taken")
 	}
 }
@@ -137,7 +136,7 @@ func TestNotes(t *testing.T) {
 		{plan.Action{Type: plan.StartAPIServer, Target: "apiserver-2"}, "found apiserver-2 running already"},
 	} {
 		j := &journal{otherwise: true}
-		a, err := New(&test.action, 0, Tools{Controllers: j, APIServers: j})
+		a, err := New(&test.action, Tools{Controllers: j, APIServers: j})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,19 @@
 package actions
 
-import "context"
+import (
+	"context"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+func init() {
+	Register(plan.KillAPIServer, func(a *plan.Action, t Tools) Action {
+		return &killAPIServer{servers: t.APIServers, name: a.Target}
+	})
+	Register(plan.StartAPIServer, func(a *plan.Action, t Tools) Action {
+		return &startAPIServer{servers: t.APIServers, name: a.Target}
+	})
+}
 
 type killAPIServer struct {
 	servers APIServers

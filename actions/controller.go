@@ -6,6 +6,21 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
+func init() {
+	Register(plan.RestartController, func(a *plan.Action, t Tools) Action {
+		return &restartController{controllers: t.Controllers, name: a.Target}
+	})
+	Register(plan.KillController, func(a *plan.Action, t Tools) Action {
+		return &killController{controllers: t.Controllers, name: a.Target}
+	})
+	Register(plan.StartController, func(a *plan.Action, t Tools) Action {
+		return &startController{controllers: t.Controllers, name: a.Target}
+	})
+	Register(plan.ReconnectController, func(a *plan.Action, t Tools) Action {
+		return &reconnectController{controllers: t.Controllers, name: a.Target, apiServer: a.ReconnectAPIServer, by: a.ReconnectBy}
+	})
+}
+
 type restartController struct {
 	controllers Controllers
 	name        string

@@ -1,16 +1,21 @@
 package actions
 
-import "context"
+import (
+	"context"
 
-// switchPause begins or ends a pause. What is paused is a matter of the coordinator's state, which also ends every pause with
-// the plan; there is nothing to undo here.
-type switchPause struct {
-	pauses Pauses
-	index  int
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// All that a pause or a resume does are its effects on observations, which the coordinator puts into force when it
+// begins. The plan's end ends every pause.
+type switchPause struct{}
+
+func init() {
+	for _, t := range []plan.ActionType{plan.PauseController, plan.ResumeController, plan.PauseAPIServer, plan.ResumeAPIServer} {
+		Register(t, func(*plan.Action, Tools) Action { return switchPause{} })
+	}
 }
 
 // Do leaves it to the coordinator to note a resume that ended no pause.
-func (a *switchPause) Do(ctx context.Context) (string, error) {
-	return "", a.pauses.Switch(ctx, a.index)
-}
-func (a *switchPause) Undo(context.Context) error { return nil }
+func (switchPause) Do(context.Context) (string, error) { return "", nil }
+func (switchPause) Undo(context.Context) error         { return nil }

@@ -6,6 +6,20 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
+func init() {
+	Register(plan.ApplyObject, func(a *plan.Action, t Tools) Action {
+		return &applyObject{objects: t.Objects, object: a.Manifest, file: a.ManifestFile}
+	})
+	Register(plan.PatchObject, func(a *plan.Action, t Tools) Action {
+		return &patchObject{
+			objects: t.Objects, key: a.ResourceKey, subresource: a.Subresource, patchType: a.PatchType, patch: a.Patch,
+		}
+	})
+	Register(plan.DeleteObject, func(a *plan.Action, t Tools) Action {
+		return &deleteObject{objects: t.Objects, key: a.ResourceKey}
+	})
+}
+
 // applyObject, patchObject and deleteObject are another client's write at the exact moment. They return when the API server has
 // answered.
 type applyObject struct {

@@ -43,7 +43,7 @@ type Watcher interface {
 type Config struct {
 	Plan    *plan.Plan // validated against its suite
 	Monitor *monitor.Monitor
-	Tools   actions.Tools // Pauses is filled in by New
+	Tools   actions.Tools
 	// Controllers are those under test.
 	Controllers []record.Controller
 	// Resolve completes a resource key with what the cluster knows of its type.
@@ -88,28 +88,28 @@ type Coordinator struct {
 	enriched  chan arrival
 	timeouts  chan record.Timeout
 	completed chan completion
+	lapsed    chan int // lasting actions whose effect has ended by itself
 	expired   chan int
 
 	// Owned by the goroutine of Run.
 	seq       int
 	began     bool // the plan has begun: events are judged and recorded
 	holds     map[int]*held
-	switching map[int]chan struct{}      // pauses that are being put into force, by action
+	switching map[int]chan struct{}      // pauses that are being put into force, or ended, by action
 	before    map[call]Foresight         // of the writes under way
 	gone      map[*wire.Observation]bool // callers that went on before their observation had arrived
 	elections elections
 	own       map[string][]wire.Rule // what the plan itself has processes report, by identity
 	fires     map[int]*record.Action
-	connected map[string]int // live sessions by identity
-	total     map[string]int // sessions ever, by identity
+	sessions  map[string]*sessions // by identity
 	settling  settling
 	wake      []chan struct{}
 	last      time.Time // of the newest event of the plan
 	told      string    // who waits for whom, as it was last told, without times
-	done      []int     // completed actions, in order
+	work      work
 	err       error
 
-	running sync.WaitGroup // actions
+	running sync.WaitGroup // actions, and what looks things up
 }
 
 type held struct {
@@ -124,13 +124,6 @@ type arrival struct {
 	foreseen *Foresight // of a write, before it
 	state    []byte     // of the object, after a write whose answer does not hold it
 	err      error
-}
-
-type completion struct {
-	index int
-	began time.Time
-	note  string // see actions.Action
-	err   error
 }
 
 // New prepares a coordinator; Run starts it.
@@ -156,6 +149,7 @@ func New(config Config) (*Coordinator, error) {
 		enriched:  make(chan arrival),
 		timeouts:  make(chan record.Timeout),
 		completed: make(chan completion),
+		lapsed:    make(chan int),
 		expired:   make(chan int),
 		holds:     map[int]*held{},
 		switching: map[int]chan struct{}{},
@@ -164,13 +158,10 @@ func New(config Config) (*Coordinator, error) {
 		elections: newElections(),
 		settling:  settling{active: map[string]time.Time{}},
 		fires:     map[int]*record.Action{},
-		connected: map[string]int{},
-		total:     map[string]int{},
+		sessions:  map[string]*sessions{},
 	}
-	tools := config.Tools
-	tools.Pauses = c
 	for i := range config.Plan.Actions {
-		a, err := actions.New(&config.Plan.Actions[i], i, tools)
+		a, err := actions.New(&config.Plan.Actions[i], config.Tools)
 		if err != nil {
 			return nil, fmt.Errorf("action %d: %w", i+1, err)
 		}
@@ -184,6 +175,7 @@ func New(config Config) (*Coordinator, error) {
 func (c *Coordinator) Run(ctx context.Context) error {
 	defer c.running.Wait()
 	defer close(c.stopped)
+	c.work.open(ctx)
 	c.push(ctx)
 	watchdog := time.NewTimer(c.config.Watchdog)
 	defer watchdog.Stop()
@@ -202,6 +194,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 			c.step(ctx, record.Event{Timeout: &t})
 		case done := <-c.completed:
 			c.complete(ctx, done)
+		case action := <-c.lapsed:
+			c.lapse(ctx, action)
 		case seq := <-c.expired:
 			c.expire(ctx, seq)
 		case f := <-c.commands:
@@ -226,7 +220,7 @@ func (c *Coordinator) watch(now time.Time) time.Duration {
 }
 
 func (c *Coordinator) stuck(now time.Time) string {
-	return c.machine.Stuck(now, func(identity string) bool { return c.connected[identity] > 0 })
+	return c.machine.Stuck(now, func(identity string) bool { return c.of(identity).connected() })
 }
 
 // errStopped is what a coordinator says whose Run has ended.
@@ -275,35 +269,6 @@ func (c *Coordinator) Begin(ctx context.Context) error {
 	}
 }
 
-// End ends the plan: every pause ends, everything is released, no further action is fired. Processes report nothing
-// more.
-func (c *Coordinator) End(ctx context.Context) error {
-	return c.do(ctx, func(ctx context.Context) {
-		if c.machine.Holding() {
-			c.stir() // asked before the end, which lets everything go
-		}
-		if c.began {
-			c.step(ctx, record.Event{End: true})
-		}
-		c.push(ctx)
-	})
-}
-
-// Undo takes back, in reverse order, what the completed actions did.
-func (c *Coordinator) Undo(ctx context.Context) error {
-	var done []int
-	if err := c.do(ctx, func(context.Context) { done = append(done, c.done...) }); err != nil {
-		return err
-	}
-	var errs []error
-	for i := len(done) - 1; i >= 0; i-- {
-		if err := c.actions[done[i]].Undo(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("undo action %d: %w", done[i]+1, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Status is how far a plan has come.
 type Status struct {
 	Fired, Completed, Total int
@@ -316,6 +281,7 @@ type Status struct {
 	Stuck                   string   // see Machine.Stuck
 	Down                    []string // controllers and API servers that the plan has killed and not started again
 	Electing                []string // sentences: which controllers wait for their leader election that had won it before
+	Lasting                 []string // sentences: which actions have an effect that lasts, and how that stands
 }
 
 // Status tells how far the plan has come.
@@ -323,11 +289,11 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 	var s Status
 	err := c.do(ctx, func(context.Context) {
 		s = Status{
-			Fired: c.machine.Fired(), Completed: len(c.done), Total: len(c.config.Plan.Actions),
+			Fired: c.machine.Fired(), Completed: c.work.completed, Total: len(c.config.Plan.Actions),
 			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer(), LastEvent: c.last,
 			Findings:   append([]record.Finding(nil), c.findings...),
 			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(), Stuck: c.stuck(time.Now()),
-			Down: c.machine.AllDown(), Electing: c.allElecting(),
+			Down: c.machine.AllDown(), Electing: c.allElecting(), Lasting: c.lasting(),
 		}
 	})
 	return s, err
@@ -346,51 +312,6 @@ func (c *Coordinator) changed() {
 		close(ch)
 	}
 	c.wake = nil
-}
-
-// Connections is the number of sessions that the identity has had so far, and how many of them are live.
-func (c *Coordinator) Connections(ctx context.Context, identity string) (total, live int, err error) {
-	err = c.do(ctx, func(context.Context) { total, live = c.total[identity], c.connected[identity] })
-	return total, live, err
-}
-
-// WaitConnected returns when the identity has a live session beyond its first `after` ones.
-func (c *Coordinator) WaitConnected(ctx context.Context, identity string, after int) error {
-	for {
-		changed, err := c.Changed(ctx)
-		if err != nil {
-			return err
-		}
-		total, live, err := c.Connections(ctx, identity)
-		if err != nil {
-			return err
-		}
-		if total > after && live > 0 {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// Switch implements actions.Pauses: the action has begun, and what it pauses or resumes is put into force.
-func (c *Coordinator) Switch(ctx context.Context, action int) error {
-	ready := make(chan struct{})
-	if err := c.do(ctx, func(ctx context.Context) {
-		c.switching[action] = ready
-		c.step(ctx, record.Event{Began: &action})
-	}); err != nil {
-		return err
-	}
-	select {
-	case <-ready:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // push tells the processes what to report.
@@ -428,15 +349,15 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 	switch {
 	case e.Started:
 		c.settling.active[e.Session.Identity] = time.Now()
-		c.connected[e.Session.Identity]++
-		c.total[e.Session.Identity]++
+		c.of(e.Session.Identity).begin(e.Session.ID)
 		c.changed()
 	case e.Abandoned != nil:
 		c.abandoned(ctx, e)
 	case e.Trouble != nil:
 		c.troubled(e)
 	case e.Ended:
-		c.connected[e.Session.Identity]--
+		c.of(e.Session.Identity).end(e.Session.ID)
+		c.elections.forget(e.Session)
 		for id := range c.before {
 			if id.session == e.Session.ID {
 				delete(c.before, id)
@@ -519,8 +440,9 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 	if a.err != nil {
 		c.config.Logger.Warn("not all is known of a write", "object", o.Namespace+"/"+o.Name, "operation", o.Operation, "error", a.err)
 	}
+	live := c.of(a.event.Session.Identity).has(a.event.Session.ID)
 	if o.Point == wire.ControllerWrite {
-		c.fillIn(a)
+		c.fillIn(a, live)
 	}
 	r := recordObservation(a.event.Session, o)
 	r.Aside = c.aside(a.event.Session, o)
@@ -533,23 +455,26 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 		}
 	})}
 	c.step(ctx, record.Event{Observation: r})
-	if c.gone[o] {
-		delete(c.gone, o)
-		if c.holds[seq] != nil {
-			c.step(ctx, record.Event{Abandoned: &seq})
-		}
+	// It may have been looked up while its caller went on, or its process died: there is nobody to hold.
+	abandoned := c.gone[o] || !live
+	delete(c.gone, o)
+	if abandoned && c.holds[seq] != nil {
+		c.step(ctx, record.Event{Abandoned: &seq})
 	}
 }
 
-// fillIn adds to the observation of a write what was looked up for it, now or before the write.
-func (c *Coordinator) fillIn(a arrival) {
+// fillIn adds to the observation of a write what was looked up for it, now or before the write. What was looked up
+// before is kept for the time after, where the process lives.
+func (c *Coordinator) fillIn(a arrival, live bool) {
 	o := a.event.Observation
 	id := call{a.event.Session.ID, o.Call}
 	if o.Phase == wire.Before {
 		if a.foreseen == nil {
 			return
 		}
-		c.before[id] = *a.foreseen
+		if live {
+			c.before[id] = *a.foreseen
+		}
 		if o.PatchType != "" || a.foreseen.New != nil {
 			o.Object = a.foreseen.New
 		}
@@ -687,82 +612,6 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect, cause stri
 			}
 		}
 	}
-}
-
-// fire carries an action out in a goroutine of its own.
-func (c *Coordinator) fire(ctx context.Context, f Fire, cause string) {
-	a := &c.config.Plan.Actions[f.Action]
-	c.fires[f.Action] = &record.Action{
-		Index: f.Action, Type: string(a.Type), Target: a.Object(), FiredBy: f.FiredBy, Cause: cause, Fired: time.Now(),
-	}
-	c.config.Watcher.Fired(f.Action, a, cause)
-	c.changed()
-	c.running.Go(func() {
-		err := sleep(ctx, a.WaitBefore)
-		began := time.Now()
-		var note string
-		if err == nil && !switches(a) {
-			err = c.do(ctx, func(ctx context.Context) { c.step(ctx, record.Event{Began: &f.Action}) })
-		}
-		if err == nil {
-			note, err = c.actions[f.Action].Do(ctx)
-		}
-		if err == nil {
-			err = sleep(ctx, a.WaitAfter)
-		}
-		select {
-		case c.completed <- completion{index: f.Action, began: began, note: note, err: err}:
-		case <-ctx.Done():
-		}
-	})
-}
-
-// switches reports whether the action begins with Switch.
-func switches(a *plan.Action) bool {
-	switch a.Type {
-	case plan.PauseController, plan.PauseAPIServer, plan.ResumeController, plan.ResumeAPIServer:
-		return true
-	}
-	return false
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (c *Coordinator) complete(ctx context.Context, done completion) {
-	a := &c.config.Plan.Actions[done.index]
-	r := c.fires[done.index]
-	r.Began, r.Done = done.began, time.Now()
-	if done.note != "" {
-		c.note(done.index, done.note)
-	}
-	if done.err != nil {
-		r.Error = done.err.Error()
-		c.findings = append(c.findings, record.Finding{
-			Oracle: record.OracleAction, Subject: r.Target, Time: r.Done, Title: fmt.Sprintf("%s failed: %v", r, done.err),
-		})
-	}
-	if err := c.config.Recorder.Action(*r); err != nil && c.err == nil {
-		c.err = err
-	}
-	c.done = append(c.done, done.index)
-	if r.Note != "" {
-		c.config.Watcher.Info(fmt.Sprintf("note: %s %s", r, r.Note))
-	}
-	c.config.Watcher.Completed(done.index, a, done.err)
-	c.step(ctx, record.Event{Completed: &done.index})
-	c.changed()
 }
 
 func (c *Coordinator) expire(ctx context.Context, seq int) {

@@ -62,6 +62,9 @@ func (e *elections) note(s *monitor.Session, o *wire.Observation) {
 	e.leads[s.ID] = true
 }
 
+// forget drops what was kept of a session that has ended.
+func (e *elections) forget(s *monitor.Session) { delete(e.leads, s.ID) }
+
 // about reports whether a controller's read or write belongs to its leader election.
 func (e *elections) about(identity string, o *wire.Observation) bool {
 	if o.Point != wire.ControllerRead && o.Point != wire.ControllerWrite || o.ReconcileID != "" {
@@ -127,7 +130,7 @@ func (e *elections) of(controller string) []plan.ResourceKey {
 // electing says of a controller that once was the leader that it is not yet so again. It is empty where that is not so.
 func (c *Coordinator) electing(name string) string {
 	locks := c.elections.of(name)
-	if len(locks) == 0 || c.connected[name] == 0 || c.machine.Down(name) {
+	if len(locks) == 0 || !c.of(name).connected() || c.machine.Down(name) {
 		return ""
 	}
 	if slices.ContainsFunc(c.config.Monitor.Sessions(), func(s *monitor.Session) bool { return s.Identity == name && c.elections.leads[s.ID] }) {

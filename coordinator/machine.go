@@ -147,6 +147,9 @@ func (m *Machine) Start() []Effect { return m.enable(0) }
 // Done reports whether every action has completed.
 func (m *Machine) Done() bool { return !slices.Contains(m.finished, false) }
 
+// Ended reports whether the plan has been ended.
+func (m *Machine) Ended() bool { return m.ended }
+
 // Fired is the number of actions whose triggers were satisfied.
 func (m *Machine) Fired() int { return m.next }
 
@@ -411,11 +414,12 @@ func (m *Machine) readsEnded() []Effect {
 	var effects []Effect
 	var kept []int
 	for _, i := range m.pending {
-		if m.isReading(m.plan.Actions[i].Target) {
+		p := m.plan.Actions[i].Effects().Pauses
+		if m.isReading(p.By) {
 			kept = append(kept, i)
 			continue
 		}
-		effects = append(effects, m.pause(i)...)
+		effects = append(effects, m.pause(i, p)...)
 	}
 	m.pending = kept
 	return effects
@@ -437,42 +441,40 @@ func (m *Machine) began(i int) []Effect {
 		m.blocked = -1
 		effects = m.enable(0)
 	}
-	switch a.Type {
-	case plan.PauseController, plan.PauseAPIServer:
-		if a.AvoidOngoingRead && m.isReading(a.Target) {
+	e := a.Effects()
+	if p := e.Pauses; p != nil {
+		if p.AvoidOngoingRead && m.isReading(p.By) {
 			m.pending = append(m.pending, i)
 			return effects
 		}
-		return append(effects, m.pause(i)...)
-	case plan.ResumeController, plan.ResumeAPIServer:
-		return append(effects, m.resume(i)...)
+		effects = append(effects, m.pause(i, p)...)
+	}
+	if e.Resumes != nil {
+		effects = append(effects, m.resume(i, e.Resumes)...)
 	}
 	return effects
 }
 
-func pauseOf(i int, a *plan.Action) pause {
-	p := pause{action: i, by: a.Target, point: wire.APIServerRecv, phase: wire.Before}
-	if a.PauseAt != "" {
-		p.point, p.phase = wirePoint(a.PauseAt)
+func pauseOf(i int, p *plan.Pause) pause {
+	made := pause{action: i, by: p.By}
+	made.point, made.phase = wirePoint(p.At)
+	if p.Scope != "" && p.Scope != "*" {
+		key, _ := plan.ParseResourceKey(p.Scope) // validated with the plan
+		made.scope = &key
 	}
-	if a.PauseScope != "" && a.PauseScope != "*" {
-		key, _ := plan.ParseResourceKey(a.PauseScope) // validated with the plan
-		p.scope = &key
-	}
-	return p
+	return made
 }
 
-func (m *Machine) pause(i int) []Effect {
-	m.pauses = append(m.pauses, pauseOf(i, &m.plan.Actions[i]))
+func (m *Machine) pause(i int, p *plan.Pause) []Effect {
+	m.pauses = append(m.pauses, pauseOf(i, p))
 	return []Effect{Pausing{Action: i}}
 }
 
-// resume ends the pauses of the same target that agree with what the action names.
-func (m *Machine) resume(i int) []Effect {
-	a := &m.plan.Actions[i]
+// resume ends the pauses that agree with what the action names.
+func (m *Machine) resume(i int, what *plan.Pause) []Effect {
 	var kept []pause
 	for _, p := range m.pauses {
-		if !resumes(a, p) {
+		if !resumes(what, p) {
 			kept = append(kept, p)
 		}
 	}
@@ -481,21 +483,21 @@ func (m *Machine) resume(i int) []Effect {
 		effects = append(effects, Note{Action: i, Text: "ended no pause: none that it names was in force"})
 	}
 	m.pauses = kept
-	if a.WaitAfter > 0 {
+	if m.plan.Actions[i].WaitAfter > 0 {
 		effects = append(effects, m.repause()...)
 	}
 	// Otherwise what was held goes on when the action is complete: it must find the next action's trigger enabled.
 	return append(effects, Pausing{Action: i})
 }
 
-// resumes reports whether a resume ends a pause. pauseAt and pauseScope each narrow it where they are given; the scope
+// resumes reports whether a resume ends a pause. Its point and its scope each narrow it where they are given; the scope
 // "*" is that of the pauses of everything.
-func resumes(a *plan.Action, p pause) bool {
-	want := pauseOf(0, a)
+func resumes(what *plan.Pause, p pause) bool {
+	want := pauseOf(0, what)
 	switch {
-	case p.by != want.by, a.PauseAt != "" && (p.point != want.point || p.phase != want.phase):
+	case p.by != want.by, what.At != "" && (p.point != want.point || p.phase != want.phase):
 		return false
-	case a.PauseScope == "":
+	case what.Scope == "":
 		return true
 	case want.scope == nil || p.scope == nil:
 		return want.scope == nil && p.scope == nil
@@ -657,10 +659,9 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 				}
 			}
 		}
-		a := &m.plan.Actions[i]
-		if a.AvoidOngoingRead {
+		if p := m.plan.Actions[i].Effects().Pauses; p != nil && p.AvoidOngoingRead {
 			for _, phase := range []wire.Phase{wire.Before, wire.After} {
-				add(a.Target, wire.Rule{Point: wire.ControllerRead, Phase: phase, AnyGroup: true})
+				add(p.By, wire.Rule{Point: wire.ControllerRead, Phase: phase, AnyGroup: true})
 			}
 		}
 	}
@@ -707,26 +708,27 @@ func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string
 		return rules
 	}
 	for i := range m.plan.Actions {
-		a := &m.plan.Actions[i]
+		what := m.plan.Actions[i].Effects().Pauses
+		if what == nil {
+			continue
+		}
 		inForce := slices.ContainsFunc(m.pauses, func(p pause) bool { return p.action == i })
-		if a.Type == plan.PauseController {
+		if !what.OfAPIServer() {
 			points := []wire.Rule{{Point: wire.Reconcile, Phase: wire.Before}, {Point: wire.Reconcile, Phase: wire.After}}
 			if inForce {
 				points = append(points, wire.Rule{Point: wire.ControllerRead, Phase: wire.Before}, wire.Rule{Point: wire.ControllerWrite, Phase: wire.Before})
 			}
 			for _, rule := range points {
 				rule.AnyGroup = true
-				if !slices.ContainsFunc(rules[a.Target], func(r wire.Rule) bool { return r.Point == rule.Point && r.Phase == rule.Phase }) {
-					rules[a.Target] = append(rules[a.Target], rule)
+				same := func(r wire.Rule) bool { return r.Point == rule.Point && r.Phase == rule.Phase }
+				if !slices.ContainsFunc(rules[what.By], same) {
+					rules[what.By] = append(rules[what.By], rule)
 				}
 			}
 			continue
 		}
-		if a.Type != plan.PauseAPIServer {
-			continue
-		}
 		rule := wire.Rule{AnyGroup: true}
-		scope := pauseOf(i, a).scope
+		scope := pauseOf(i, what).scope
 		if scope != nil {
 			rule = resolve(*scope)
 		}

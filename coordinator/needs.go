@@ -28,8 +28,12 @@ func Needs(p *plan.Plan, identity string) []Need {
 				needs = append(needs, Need{Point: point, Call: d.Condition.Call, Where: fmt.Sprintf("action %d, trigger %q", i+1, d.Name)})
 			}
 		}
-		if a.Target == identity && (a.Type == plan.PauseController || a.Type == plan.ResumeController) {
-			if point, _ := wirePoint(a.PauseAt); point != "" {
+		e := a.Effects()
+		for _, p := range []*plan.Pause{e.Pauses, e.Resumes} {
+			if p == nil || p.By != identity {
+				continue
+			}
+			if point, _ := wirePoint(p.At); point != "" {
 				needs = append(needs, Need{Point: point, Where: fmt.Sprintf("action %d, pauseAt", i+1)})
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/plan"
 )
 
 // settling is what the coordinator keeps of the controllers while it waits for them to come to rest.
@@ -86,7 +85,7 @@ func (c *Coordinator) restless(now time.Time, quiet time.Duration) (who string, 
 		}
 		electing := c.electing(name)
 		switch rest := now.Sub(c.settling.active[name]); {
-		case c.connected[name] == 0:
+		case !c.of(name).connected():
 			all = append(all, name+" is not connected")
 			next = min(next, quiet/10)
 		case electing != "":
@@ -114,8 +113,9 @@ func (m *Machine) Holding() bool { return len(m.held)+len(m.pauses) > 0 }
 func (m *Machine) AllDown() []string {
 	var all []string
 	for i := range m.plan.Actions {
-		if target := m.plan.Actions[i].Target; target != "" && !slices.Contains(all, target) && m.Down(target) {
-			all = append(all, target)
+		stopped := m.plan.Actions[i].Effects().Stops
+		if stopped != "" && !slices.Contains(all, stopped) && m.Down(stopped) {
+			all = append(all, stopped)
 		}
 	}
 	return all
@@ -125,13 +125,14 @@ func (m *Machine) AllDown() []string {
 func (m *Machine) Down(identity string) bool {
 	down := false
 	for i := range m.plan.Actions {
-		if a := &m.plan.Actions[i]; m.finished[i] && a.Target == identity && !m.ended {
-			switch a.Type {
-			case plan.KillController, plan.KillAPIServer:
-				down = true
-			case plan.StartController, plan.RestartController, plan.ReconnectController, plan.StartAPIServer:
-				down = false
-			}
+		if !m.finished[i] || m.ended {
+			continue
+		}
+		switch identity {
+		case m.plan.Actions[i].Effects().Starts:
+			down = false
+		case m.plan.Actions[i].Effects().Stops:
+			down = true
 		}
 	}
 	return down

@@ -90,20 +90,17 @@ func (s *staleness) step(e record.Event, held []heldObservation) *record.StaleRe
 
 // began follows the controller to another API server. A session that is cut off moves with it; one that is killed does not.
 func (s *staleness) began(a *plan.Action) {
-	shown := s.shown[a.Target]
-	if shown == nil {
+	e := a.Effects()
+	if shown := s.shown[e.Starts]; shown != nil {
+		shown.came = plan.ReconnectRestart
+	}
+	if e.Moves == nil || s.shown[e.Moves.Controller] == nil {
 		return
 	}
-	switch a.Type {
-	case plan.ReconnectController:
-		s.routes[a.Target] = a.ReconnectAPIServer
-		shown.came = plan.ReconnectRestart
-		if a.ReconnectBy == plan.ReconnectCut {
-			shown.came = plan.ReconnectCut
-			clear(s.sessions) // found again by the new route; nobody else's has changed
-		}
-	case plan.RestartController, plan.StartController:
-		shown.came = plan.ReconnectRestart
+	s.routes[e.Moves.Controller] = e.Moves.APIServer
+	if e.Moves.By == plan.ReconnectCut {
+		s.shown[e.Moves.Controller].came = plan.ReconnectCut
+		clear(s.sessions) // found again by the new route; nobody else's has changed
 	}
 }
 
@@ -219,8 +216,9 @@ func (s *staleness) none() []string {
 	if len(s.heldBack) == 0 {
 		var pauses []string
 		for i, a := range s.plan.Actions {
-			if a.Type == plan.PauseAPIServer {
-				pauses = append(pauses, fmt.Sprintf("%s was paused (action %d) and held nothing back: no event %sreached it until it was resumed", a.Target, i+1, ofScope(a.PauseScope)))
+			if p := a.Effects().Pauses; p != nil && p.OfAPIServer() {
+				pauses = append(pauses, fmt.Sprintf("%s was paused (action %d) and held nothing back: no event %sreached it "+
+					"until it was resumed", p.By, i+1, ofScope(p.Scope)))
 			}
 		}
 		return pauses

@@ -143,19 +143,8 @@ func (m *Machine) endOf(p pause) string {
 
 // ends reports whether an action ends a pause: it resumes it, or ends the process.
 func (m *Machine) ends(i int, p pause) bool {
-	a := &m.plan.Actions[i]
-	if a.Target != p.by {
-		return false
-	}
-	switch a.Type {
-	case plan.ResumeController, plan.ResumeAPIServer:
-		return resumes(a, p)
-	case plan.KillController, plan.RestartController, plan.KillAPIServer:
-		return i > p.action
-	case plan.ReconnectController:
-		return i > p.action && a.ReconnectBy != plan.ReconnectCut
-	}
-	return false
+	e := m.plan.Actions[i].Effects()
+	return e.Resumes != nil && resumes(e.Resumes, p) || e.Stops == p.by && i > p.action
 }
 
 // awaited lists what the awaited trigger waits for now.

@@ -311,7 +311,10 @@ func (s *Suite) ControllerNames() []string {
 
 // PausesAPIServer reports whether the plan pauses an API server at some time: then it is about stale state.
 func (p *Plan) PausesAPIServer() bool {
-	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Type == PauseAPIServer })
+	return slices.ContainsFunc(p.Actions, func(a Action) bool {
+		paused := a.Effects().Pauses
+		return paused != nil && paused.OfAPIServer()
+	})
 }
 
 // IsAPIServer reports whether a name is one of an API server: apiserver-1 and so on. No controller may have such a name.

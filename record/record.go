@@ -154,6 +154,7 @@ type Event struct {
 	Timeout     *Timeout     `json:"timeout,omitempty"`
 	Began       *int         `json:"began,omitempty"`      // index of the action that was fired and has waited out its waitBefore
 	Completed   *int         `json:"completed,omitempty"`  // index of the action that completed
+	Lapsed      *int         `json:"lapsed,omitempty"`     // index of an action whose effect lasted and has ended by itself
 	SessionEnd  *SessionEnd  `json:"sessionEnd,omitempty"` // a process is gone or has lost the coordinator
 	Expired     *int         `json:"expired,omitempty"`    // Seq of an observation whose hold deadline passed
 	Abandoned   *int         `json:"abandoned,omitempty"`  // Seq of a held observation whose caller's context ended: it has gone on

@@ -1,0 +1,73 @@
+package coordinator
+
+import (
+	"context"
+)
+
+// sessions is what is known of an identity's sessions. Several may live at once: the end of a killed process's session
+// can be noticed after its successor has connected.
+type sessions struct {
+	total int            // ever
+	live  map[uint64]int // by session: the how many-th it is
+}
+
+// of returns the sessions of an identity.
+func (c *Coordinator) of(identity string) *sessions {
+	s := c.sessions[identity]
+	if s == nil {
+		s = &sessions{live: map[uint64]int{}}
+		c.sessions[identity] = s
+	}
+	return s
+}
+
+func (s *sessions) begin(id uint64) {
+	s.total++
+	s.live[id] = s.total
+}
+
+func (s *sessions) end(id uint64) { delete(s.live, id) }
+
+func (s *sessions) has(id uint64) bool { return s.live[id] > 0 }
+
+func (s *sessions) connected() bool { return len(s.live) > 0 }
+
+// since reports whether a session lives that came after the first `after` ones.
+func (s *sessions) since(after int) bool {
+	for _, n := range s.live {
+		if n > after {
+			return true
+		}
+	}
+	return false
+}
+
+// Connections is the number of sessions that the identity has had so far, and how many of them are live.
+func (c *Coordinator) Connections(ctx context.Context, identity string) (total, live int, err error) {
+	err = c.do(ctx, func(context.Context) { total, live = c.of(identity).total, len(c.of(identity).live) })
+	return total, live, err
+}
+
+// WaitConnected returns when the identity has a live session beyond its first `after` ones.
+func (c *Coordinator) WaitConnected(ctx context.Context, identity string, after int) error {
+	return c.until(ctx, func() bool { return c.of(identity).since(after) })
+}
+
+// until returns when the condition is true, which is asked in the owner's goroutine at each change.
+func (c *Coordinator) until(ctx context.Context, condition func() bool) error {
+	for {
+		changed, err := c.Changed(ctx)
+		if err != nil {
+			return err
+		}
+		var is bool
+		if err := c.do(ctx, func(context.Context) { is = condition() }); err != nil || is {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

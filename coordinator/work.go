@@ -1,0 +1,253 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// work is what the coordinator keeps of the actions that have fired. Its owner is the goroutine of Run.
+type work struct {
+	waits, does             context.Context // of waiting before and after an action; of carrying it out
+	cancelWaits, cancelDoes context.CancelFunc
+
+	underway  int   // actions that have fired and whose completion has not been judged
+	completed int   // as the plan wants it: carried out, and all waits waited out
+	begun     []int // actions that were begun and not undone, in order
+}
+
+func (w *work) open(ctx context.Context) {
+	w.waits, w.cancelWaits = context.WithCancel(ctx)
+	w.does, w.cancelDoes = context.WithCancel(ctx)
+}
+
+// completion is how an action went.
+type completion struct {
+	index int
+	began time.Time // zero: it did not come to that
+	note  string    // see actions.Action
+	err   error
+}
+
+// errEnded is what becomes of an action that the end of the plan has come upon.
+var errEnded = errors.New("the plan has ended")
+
+// fire carries an action out in a goroutine of its own.
+func (c *Coordinator) fire(ctx context.Context, f Fire, cause string) {
+	a := &c.config.Plan.Actions[f.Action]
+	c.fires[f.Action] = &record.Action{
+		Index: f.Action, Type: string(a.Type), Target: a.Object(), FiredBy: f.FiredBy, Cause: cause, Fired: time.Now(),
+	}
+	c.work.underway++
+	c.config.Watcher.Fired(f.Action, a, cause)
+	c.changed()
+	waits, does := c.work.waits, c.work.does
+	c.running.Go(func() {
+		done := c.carry(waits, does, f.Action)
+		select {
+		case c.completed <- done:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// carry carries an action out and blocks until that is done. The context of waits ends with the plan, that of does
+// where the plan's end waits no longer for the action.
+func (c *Coordinator) carry(waits, does context.Context, i int) completion {
+	a := &c.config.Plan.Actions[i]
+	done := completion{index: i}
+	if !sleep(waits, a.WaitBefore) {
+		done.err = errEnded
+		return done
+	}
+	began := time.Now()
+	if done.err = c.begin(waits, i); done.err != nil {
+		return done
+	}
+	done.began = began
+	if done.note, done.err = c.actions[i].Do(does); done.err != nil {
+		if does.Err() != nil {
+			done.err = errEnded
+		}
+		return done
+	}
+	if !sleep(waits, a.WaitAfter) {
+		done.err = errEnded
+	}
+	return done
+}
+
+// begin has the machine judge that the action has begun, and returns when what it pauses or resumes is in force. After
+// the plan's end nothing begins.
+func (c *Coordinator) begin(ctx context.Context, i int) error {
+	var inForce chan struct{}
+	ended := false
+	if err := c.do(ctx, func(ctx context.Context) {
+		if ended = c.machine.Ended(); ended {
+			return
+		}
+		if c.config.Plan.Actions[i].Effects().Switches() {
+			inForce = make(chan struct{})
+			c.switching[i] = inForce
+		}
+		c.work.begun = append(c.work.begun, i)
+		c.step(ctx, record.Event{Began: &i})
+	}); err != nil || ended {
+		return errEnded
+	}
+	if inForce == nil {
+		return nil
+	}
+	select {
+	case <-inForce:
+		return nil
+	case <-ctx.Done():
+		return errEnded
+	}
+}
+
+// sleep reports whether the time has passed; it has not when ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true // whether anything may begin is for begin to say
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (c *Coordinator) complete(ctx context.Context, done completion) {
+	a := &c.config.Plan.Actions[done.index]
+	r := c.fires[done.index]
+	r.Began, r.Done = done.began, time.Now()
+	c.work.underway--
+	if done.note != "" {
+		c.note(done.index, done.note)
+	}
+	err := done.err
+	switch {
+	case errors.Is(err, errEnded):
+		text := "was cut short by the end of the plan"
+		if done.began.IsZero() {
+			text = "did not begin before the end of the plan"
+		}
+		c.note(done.index, text)
+		err = nil
+	case err != nil:
+		r.Error = err.Error()
+		c.findings = append(c.findings, record.Finding{
+			Oracle: record.OracleAction, Subject: r.Target, Time: r.Done, Title: fmt.Sprintf("%s failed: %v", r, err),
+		})
+		fallthrough
+	default:
+		c.work.completed++
+	}
+	if recordErr := c.config.Recorder.Action(*r); recordErr != nil && c.err == nil {
+		c.err = recordErr
+	}
+	if r.Note != "" {
+		c.config.Watcher.Info(fmt.Sprintf("note: %s %s", r, r.Note))
+	}
+	if !errors.Is(done.err, errEnded) {
+		c.config.Watcher.Completed(done.index, a, err)
+		c.step(ctx, record.Event{Completed: &done.index})
+	}
+	c.changed()
+	if lasting, ok := c.actions[done.index].(actions.Lasting); ok && done.err == nil {
+		c.running.Go(func() {
+			select {
+			case <-lasting.Ended():
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case c.lapsed <- done.index:
+			case <-ctx.Done():
+			}
+		})
+	}
+}
+
+// lapse takes note that the effect of an action has ended by itself.
+func (c *Coordinator) lapse(ctx context.Context, i int) {
+	c.config.Watcher.Info(fmt.Sprintf("%s has ended by itself", c.machine.name(i)))
+	c.step(ctx, record.Event{Lapsed: &i})
+	c.changed()
+}
+
+// lasting says of each action whose effect lasts how that stands.
+func (c *Coordinator) lasting() []string {
+	var all []string
+	for _, i := range c.work.begun {
+		lasting, ok := c.actions[i].(actions.Lasting)
+		if !ok {
+			continue
+		}
+		select {
+		case <-lasting.Ended():
+		default:
+			all = append(all, c.machine.name(i)+": "+lasting.Status())
+		}
+	}
+	return all
+}
+
+// End ends the plan: every pause ends, everything is released, no further action is fired or begun. Processes report
+// nothing more. An action that waits, before it begins or after it is done, is cut short; End waits for one that is
+// being carried out, and cuts it short as well when ctx ends. It may be called again.
+func (c *Coordinator) End(ctx context.Context) error {
+	// The plan is ended also where nobody may wait for that any more.
+	if err := c.do(context.WithoutCancel(ctx), func(ctx context.Context) {
+		if c.machine.Holding() {
+			c.stir() // asked before the end, which lets everything go
+		}
+		if c.began && !c.machine.Ended() {
+			c.step(ctx, record.Event{End: true})
+		}
+		c.work.cancelWaits()
+		c.push(ctx)
+	}); err != nil {
+		return err
+	}
+	idle := func() bool { return c.work.underway == 0 }
+	err := c.until(ctx, idle)
+	if ctx.Err() == nil {
+		return err
+	}
+	if err := c.do(context.WithoutCancel(ctx), func(context.Context) { c.work.cancelDoes() }); err != nil {
+		return err
+	}
+	return c.until(context.WithoutCancel(ctx), idle)
+}
+
+// Undo takes back, in reverse order, what the actions did that were begun, also those that were cut short or failed.
+// The plan must have ended. An error does not keep it from the others; Undo may be called again, for those that failed.
+func (c *Coordinator) Undo(ctx context.Context) error {
+	var begun []int
+	if err := c.do(ctx, func(context.Context) { begun = slices.Clone(c.work.begun) }); err != nil {
+		return err
+	}
+	var errs []error
+	for _, i := range slices.Backward(begun) {
+		if err := c.actions[i].Undo(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("undo %s: %w", record.ActionName(i, c.config.Plan.Actions[i].String()), err))
+			continue
+		}
+		if err := c.do(context.WithoutCancel(ctx), func(context.Context) {
+			c.work.begun = slices.DeleteFunc(c.work.begun, func(b int) bool { return b == i })
+		}); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
