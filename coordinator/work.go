@@ -216,6 +216,7 @@ func (c *Coordinator) End(ctx context.Context) error {
 		}
 		c.work.cancelWaits()
 		c.push(ctx)
+		c.changed()
 	}); err != nil {
 		return err
 	}

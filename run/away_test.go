@@ -35,8 +35,7 @@ func TestServerAway(t *testing.T) {
 		{"it was moved away later", []record.Action{kill, move}, 15, "apiserver-1"},
 		{"it had been moved to one that is killed then", []record.Action{move, action(3, plan.KillAPIServer, "apiserver-3", 40, 41)}, 45, "apiserver-3"},
 	} {
-		r := &runner{Config: Config{Plan: &plan.Plan{Actions: make([]plan.Action, 4)}}, completed: test.actions}
-		r.Plan.Actions[2].ReconnectAPIServer = "apiserver-3"
+		r := &runner{Config: Config{Plan: planOf(test.actions)}, completed: test.actions}
 		r.meta.Controllers = []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
 		if got := r.serverAway("db", at(test.exit)); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
@@ -44,15 +43,28 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
+// planOf is a plan that has these actions; those that reconnect lead to apiserver-3.
+func planOf(actions []record.Action) *plan.Plan {
+	p := &plan.Plan{Actions: make([]plan.Action, 4)}
+	for _, a := range actions {
+		p.Actions[a.Index] = plan.Action{Type: plan.ActionType(a.Type), Target: a.Target}
+		if p.Actions[a.Index].Type == plan.ReconnectController {
+			p.Actions[a.Index].ReconnectAPIServer = "apiserver-3"
+		}
+	}
+	return p
+}
+
 // A controller that had ended twice while its API server was killed was taken for one that crashes over and over: it
 // was judged before it had come to rest.
 func TestEndsByItself(t *testing.T) {
 	start := time.Now()
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
-	r := &runner{completed: []record.Action{
-		{Type: string(plan.KillAPIServer), Target: "apiserver-1", Began: at(10), Done: at(11)},
-		{Type: string(plan.StartAPIServer), Target: "apiserver-1", Began: at(30), Done: at(33)},
-	}}
+	actions := []record.Action{
+		{Index: 0, Type: string(plan.KillAPIServer), Target: "apiserver-1", Began: at(10), Done: at(11)},
+		{Index: 1, Type: string(plan.StartAPIServer), Target: "apiserver-1", Began: at(30), Done: at(33)},
+	}
+	r := &runner{Config: Config{Plan: planOf(actions)}, completed: actions}
 	r.meta.WorkloadStart = start
 	r.meta.Controllers = []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
 	for _, test := range []struct {

@@ -145,20 +145,19 @@ func (r *runner) serverAway(controller string, at time.Time) string {
 	slices.SortFunc(actions, func(a, b record.Action) int { return a.Began.Compare(b.Began) })
 	var killed, back time.Time
 	for _, a := range actions {
-		switch plan.ActionType(a.Type) {
-		case plan.ReconnectController:
-			if a.Target == controller && !a.Began.After(at) {
-				server = r.Plan.Actions[a.Index].ReconnectAPIServer
-				killed, back = time.Time{}, time.Time{}
-			}
-		case plan.KillAPIServer:
-			if a.Target == server && !a.Began.After(at) {
-				killed, back = a.Began, time.Time{}
-			}
-		case plan.StartAPIServer:
-			if a.Target == server && !killed.IsZero() && back.IsZero() {
-				back = a.Done
-			}
+		if a.Began.IsZero() {
+			continue // the plan ended before
+		}
+		e := r.Plan.Actions[a.Index].Effects()
+		if e.Moves != nil && e.Moves.Controller == controller && !a.Began.After(at) {
+			server = e.Moves.APIServer
+			killed, back = time.Time{}, time.Time{}
+		}
+		if e.Stops == server && !a.Began.After(at) {
+			killed, back = a.Began, time.Time{}
+		}
+		if e.Starts == server && !killed.IsZero() && back.IsZero() {
+			back = a.Done
 		}
 	}
 	if killed.IsZero() || !back.IsZero() && at.After(back.Add(awayGrace)) {
@@ -175,8 +174,12 @@ func (r *runner) pausesLocks(ctx context.Context, controller string) bool {
 		return false
 	}
 	return slices.ContainsFunc(r.Plan.Actions, func(a plan.Action) bool {
-		key, err := plan.ParseResourceKey(a.PauseScope)
-		return a.Type == plan.PauseController && a.Target == controller && err == nil &&
+		paused := a.Effects().Pauses
+		if paused == nil || paused.By != controller {
+			return false
+		}
+		key, err := plan.ParseResourceKey(paused.Scope)
+		return err == nil &&
 			(key.Type == "lease" || slices.ContainsFunc(locks, func(l plan.ResourceKey) bool {
 				return key.Matches(l.Type, l.Group, true, l.Namespace, l.Name)
 			}))

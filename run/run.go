@@ -593,10 +593,7 @@ func (r *runner) Action(a record.Action) error {
 func (r *runner) steadyAPIServer() string {
 	disturbed := map[string]bool{}
 	for _, a := range r.Plan.Actions {
-		switch a.Type {
-		case plan.PauseAPIServer, plan.KillAPIServer:
-			disturbed[a.Target] = true
-		}
+		disturbed[a.Effects().Disturbs()] = true
 	}
 	for _, name := range r.cluster.APIServers() {
 		if !disturbed[name] {

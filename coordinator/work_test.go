@@ -1,0 +1,284 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// scripted is an action that does as a test says.
+type scripted struct {
+	do    func(context.Context) error
+	undo  func(context.Context) error
+	ended chan struct{} // lasting actions: closed by the test
+}
+
+func (s *scripted) Do(ctx context.Context) (string, error) { return "", s.do(ctx) }
+func (s *scripted) Undo(ctx context.Context) error         { return s.undo(ctx) }
+func (s *scripted) Status() string                         { return "under way" }
+func (s *scripted) Ended() <-chan struct{}                 { return s.ended }
+
+const scriptedType plan.ActionType = "scripted"
+
+// prepareScripted is what the test that runs makes of a scripted action.
+var prepareScripted atomic.Pointer[func() actions.Action]
+
+// A type of action that nothing else in the house knows of.
+func init() {
+	plan.RegisterKind(plan.ActionKind{Type: scriptedType})
+	actions.Register(scriptedType, func(*plan.Action, actions.Tools) actions.Action { return (*prepareScripted.Load())() })
+}
+
+func scriptedPlan(t *testing.T, a *scripted, change func(*plan.Action)) *plan.Plan {
+	prepare := func() actions.Action { return a }
+	prepareScripted.Store(&prepare)
+	action := plan.Action{Type: scriptedType, Trigger: trigger(t, "now", "now@none"), Async: true}
+	if change != nil {
+		change(&action)
+	}
+	return &plan.Plan{Actions: []plan.Action{action}}
+}
+
+// count counts calls and fails as often as it is told.
+func count(n *atomic.Int32, fail int32) func(context.Context) error {
+	return func(context.Context) error {
+		if n.Add(1) <= fail {
+			return errors.New("told to fail")
+		}
+		return nil
+	}
+}
+
+func endAndUndo(t *testing.T, r *rig) {
+	t.Helper()
+	if err := r.End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Undo(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An action in its waitBefore struck after the plan's end, and after its undo.
+func TestEndCutsShortWhatWaits(t *testing.T) {
+	var done, undone atomic.Int32
+	p := scriptedPlan(t, &scripted{do: count(&done, 0), undo: count(&undone, 0)}, func(a *plan.Action) { a.WaitBefore = time.Hour })
+	r := newRig(t, p, time.Minute)
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	endAndUndo(t, r)
+	status, err := r.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done.Load()+undone.Load() > 0 || status.Fired != 1 || status.Completed != 0 || len(status.Findings) > 0 {
+		t.Errorf("done %d times, undone %d times, status %+v", done.Load(), undone.Load(), status)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.journal.actions; len(a) != 1 || a[0].Note != "did not begin before the end of the plan" || !a[0].Began.IsZero() {
+		t.Errorf("recorded: %+v", a)
+	}
+}
+
+func TestEndWaitsForWhatIsBeingDone(t *testing.T) {
+	var undone atomic.Int32
+	doing, goOn := make(chan struct{}), make(chan struct{})
+	p := scriptedPlan(t, &scripted{
+		do:   func(context.Context) error { close(doing); <-goOn; return nil },
+		undo: count(&undone, 0),
+	}, nil)
+	r := newRig(t, p, time.Minute)
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-doing
+	ended := make(chan struct{})
+	go func() { defer close(ended); endAndUndo(t, r) }()
+	// The end is judged while the action is under way.
+	if err := r.until(t.Context(), r.machine.Ended); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+		t.Error("the end did not wait")
+	default:
+	}
+	close(goOn)
+	<-ended
+	if status, err := r.Status(t.Context()); err != nil || undone.Load() != 1 || status.Completed != 1 {
+		t.Errorf("undone %d times, status %+v, %v", undone.Load(), status, err)
+	}
+}
+
+func TestEndOutOfTimeCutsShortWhatIsBeingDone(t *testing.T) {
+	var undone atomic.Int32
+	doing := make(chan struct{})
+	p := scriptedPlan(t, &scripted{
+		do:   func(ctx context.Context) error { close(doing); <-ctx.Done(); return ctx.Err() },
+		undo: count(&undone, 0),
+	}, nil)
+	r := newRig(t, p, time.Minute)
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-doing
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.End(ctx); err != nil {
+		t.Fatal(err)
+	}
+	endAndUndo(t, r)
+	status, err := r.Status(t.Context())
+	if err != nil || undone.Load() != 1 || status.Completed != 0 || len(status.Findings) > 0 {
+		t.Errorf("undone %d times, status %+v, %v", undone.Load(), status, err)
+	}
+}
+
+func TestUndoMayBeRepeated(t *testing.T) {
+	var done, undone atomic.Int32
+	p := scriptedPlan(t, &scripted{do: count(&done, 1), undo: count(&undone, 1)}, nil)
+	r := newRig(t, p, time.Minute)
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Undo(t.Context()); err == nil || err.Error() != "undo action 1 (scripted): told to fail" {
+		t.Errorf("first undo: %v", err)
+	}
+	for range 2 {
+		if err := r.Undo(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if done.Load() != 1 || undone.Load() != 2 {
+		t.Errorf("done %d times, undone %d times: an action that failed is undone, once", done.Load(), undone.Load())
+	}
+}
+
+func TestAnEffectThatLastsEndsByItself(t *testing.T) {
+	var done, undone atomic.Int32
+	ended := make(chan struct{})
+	p := scriptedPlan(t, &scripted{do: count(&done, 0), undo: count(&undone, 0), ended: ended}, nil)
+	p.Actions[0].Async = false // complete when Begin returns
+	r := newRig(t, p, time.Minute)
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lasting := func() string {
+		s, err := r.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(s.Lasting, ", ")
+	}
+	if got := lasting(); got != "action 1 (scripted): under way" {
+		t.Errorf("lasting: %q", got)
+	}
+	changed, err := r.Changed(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(ended)
+	<-changed
+	if got := lasting(); got != "" {
+		t.Errorf("lasting after its end: %q", got)
+	}
+	endAndUndo(t, r)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	var lapsed []int
+	for _, e := range r.journal.events {
+		if e.Lapsed != nil {
+			lapsed = append(lapsed, *e.Lapsed)
+		}
+	}
+	if len(lapsed) != 1 || lapsed[0] != 0 || undone.Load() != 1 {
+		t.Errorf("lapsed %v, undone %d times", lapsed, undone.Load())
+	}
+}
+
+// slowCluster answers no question about a write before it is told to.
+type slowCluster struct {
+	oneReplica
+	asked, answer chan struct{}
+}
+
+func (c *slowCluster) Foresee(ctx context.Context, o *wire.Observation) (Foresight, error) {
+	close(c.asked)
+	<-c.answer
+	return c.oneReplica.Foresee(ctx, o)
+}
+
+// What was looked up for a write whose process had died meanwhile was held for it until the deadline.
+func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{{
+		Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerWrite, Trigger: trigger(t, "now", "now@none"),
+	}}}
+	slow := &slowCluster{asked: make(chan struct{}), answer: make(chan struct{})}
+	r := newRig(t, p, time.Minute)
+	r.config.Lookup = slow // nobody has asked yet
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db := r.connect(t, "db")
+	w := write("pod", "a")
+	w.Phase = wire.Before
+	db.Observe(w)
+	<-slow.asked
+	db.Close()
+	if err := r.until(t.Context(), func() bool { return !r.of("db").connected() }); err != nil {
+		t.Fatal(err)
+	}
+	close(slow.answer)
+	arrived := func() bool { return r.seq >= 4 } // begun, complete, the session's end, the write
+	for range 1000 {
+		var there bool
+		var holds, before int
+		if err := r.do(t.Context(), func(context.Context) { there, holds, before = arrived(), len(r.holds), len(r.before) }); err != nil {
+			t.Fatal(err)
+		}
+		if there {
+			if holds > 0 || before > 0 || r.machine.Holding() && len(r.machine.held) > 0 {
+				t.Errorf("%d are held, %d kept for the time after", holds, before)
+			}
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("the write never arrived")
+}
+
+// The end of a killed process's session can come late. Its successor had connected and was gone again, and the old
+// session was taken for the new one.
+func TestConnectedIsWhoCameAfter(t *testing.T) {
+	s := &sessions{live: map[uint64]int{}}
+	s.begin(7)
+	if s.since(1) || !s.since(0) {
+		t.Error("the first session is the first")
+	}
+	s.begin(8)
+	if !s.since(1) {
+		t.Error("the second is not seen")
+	}
+	s.end(8)
+	if s.since(1) || !s.connected() || s.total != 2 {
+		t.Errorf("with the second gone and the first still there: since %t, connected %t, total %d", s.since(1), s.connected(), s.total)
+	}
+	s.end(7)
+	if s.connected() {
+		t.Error("connected, with all gone")
+	}
+}
