@@ -339,6 +339,7 @@ func (c *Coordinator) aside(s *monitor.Session, o *wire.Observation) bool {
 }
 
 func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
+	c.unobserved(e)
 	if e.Observation != nil && e.Abandoned == nil {
 		election := c.elections.about(e.Session.Identity, e.Observation)
 		if election {
@@ -355,6 +356,7 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 		c.abandoned(ctx, e)
 	case e.Trouble != nil:
 		c.troubled(e)
+	case e.Missed != nil, e.Silent > 0:
 	case e.Ended:
 		c.of(e.Session.Identity).end(e.Session.ID)
 		c.elections.forget(e.Session)
@@ -411,6 +413,38 @@ func (c *Coordinator) troubled(e monitor.Event) {
 	}
 	if !slices.ContainsFunc(c.findings, func(have record.Finding) bool { return have.Title == f.Title }) {
 		c.findings = append(c.findings, f)
+	}
+}
+
+// unobserved makes a finding of an event by which the run is not what its plan describes: a process that the monitor has
+// cut off, that did not answer, or whose hook did not wait for this coordinator any longer. There is one for each cause
+// in each process.
+func (c *Coordinator) unobserved(e monitor.Event) {
+	if !c.began {
+		return
+	}
+	var title, detail string
+	switch name := e.Session.Identity; {
+	case e.Lost != "":
+		title = fmt.Sprintf("%s was cut off: %s", name, e.Lost)
+		detail = "Whatever held it was let go, and what it did until it was connected again was not observed."
+	case e.Silent > 0:
+		title = fmt.Sprintf("%s did not answer for %s", name, e.Silent)
+		detail = "The process was there and did nothing, as if it were stopped: what it should have done cannot be judged."
+	case e.Missed != nil:
+		title = fmt.Sprintf("%s was not observed for a time: %s", name, e.Missed.Why)
+		detail = "The hook let the process go on, so that a coordinator that hangs stops nobody."
+	case e.Abandoned != nil && e.Abandoned.LetGo:
+		title = fmt.Sprintf("%s was let go by its hook: %s", name, e.Abandoned.Error)
+		detail = "It was held at: " + describe(recordObservation(e.Session, e.Observation))
+	default:
+		return
+	}
+	if !slices.ContainsFunc(c.findings, func(have record.Finding) bool { return have.Title == title }) {
+		c.findings = append(c.findings, record.Finding{
+			Oracle: record.OracleSession, Subject: e.Session.Identity, Time: time.Now(), Title: title,
+			Detail: detail + " From here on the run is not what the plan describes.",
+		})
 	}
 }
 

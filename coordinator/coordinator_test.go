@@ -106,7 +106,7 @@ func (oneReplica) State(context.Context, *wire.Observation) ([]byte, error) {
 
 func newRig(t testing.TB, p *plan.Plan, hold time.Duration) *rig {
 	t.Helper()
-	m, err := monitor.Listen(monitor.Config{Address: "unix://" + filepath.Join(t.TempDir(), "s"), Token: "t"})
+	m, err := monitor.Listen(monitor.Config{Address: "unix://" + filepath.Join(t.TempDir(), "s"), Token: "t", AckTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,6 +287,72 @@ func TestAHoldEndsWithItsCallersContext(t *testing.T) {
 	}
 	if !slices.ContainsFunc(r.journal.events, func(e record.Event) bool { return e.Abandoned != nil }) {
 		t.Error("it is not in the record")
+	}
+}
+
+// TestARunThatWasNotObservedThroughoutIsInconclusive: hooks that let go by themselves, processes that are cut off, and such
+// that do not answer.
+func TestARunThatWasNotObservedThroughoutIsInconclusive(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{
+		{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")},
+		{Type: plan.ResumeAPIServer, Target: "apiserver-1", Trigger: trigger(t, "a", "a")},
+	}}
+	x := pod("x")
+	x.Phase = wire.Before
+	for _, test := range []struct {
+		name, want string
+		do         func(t *testing.T, r *rig)
+	}{
+		{"let go", "apiserver-1 was let go by its hook: too long", func(t *testing.T, r *rig) {
+			held := r.process.Observe(x)
+			for range 2 { // the second is of a call that is held no longer
+				if err := r.process.LetGo(x, "too long"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-held.Done
+			r.observe(t, pod("a")) // behind them
+		}},
+		{"missed", "apiserver-1 was not observed for a time: so it was", func(t *testing.T, r *rig) {
+			for range 2 { // told once
+				if err := r.process.Miss("so it was"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.observe(t, pod("a"))
+		}},
+		{"cut off", "apiserver-1 was cut off: it did not acknowledge what it is to report: no answer within 2s", func(t *testing.T, r *rig) {
+			for len(r.process.Interests) < cap(r.process.Interests) {
+				r.process.Interests <- wire.Interests{}
+			}
+			ended, err := r.Changed(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.monitor.SetRules(context.Background(), nil)
+			<-ended
+			<-r.process.Interests
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t, p, time.Minute)
+			ctx := context.Background()
+			if err := r.process.Miss("before the plan has begun"); err != nil {
+				t.Fatal(err)
+			}
+			r.observe(t, pod("a"))
+			if err := r.Begin(ctx); err != nil {
+				t.Fatal(err)
+			}
+			test.do(t, r)
+			s, err := r.Status(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(s.Findings) != 1 || s.Findings[0].Oracle != record.OracleSession || s.Findings[0].Title != test.want || s.Findings[0].IsBug() {
+				t.Errorf("findings %+v, want one: %s", s.Findings, test.want)
+			}
+		})
 	}
 }
 

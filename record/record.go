@@ -295,6 +295,7 @@ const (
 	OracleLeadership     = "leadership"      // a controller that lost its leader election and therefore ended
 	OracleHistory        = "history"         // states that the recorder missed
 	OracleHook           = "hook"            // a hook of ours that failed inside a process
+	OracleSession        = "session"         // a process that was not observed, or did not answer, for a time
 	OracleEnvironment    = "environment"     // a controller without hooks met this machine instead of its pod, and ended
 	OracleWebhook        = "webhook"         // a write that failed since a webhook was out of reach, by no fault of the controller's
 	OracleTimeout        = "timeout"         // the workload was not over in time
@@ -304,7 +305,7 @@ const (
 // IsBug reports whether the finding speaks of the controller, rather than of the run.
 func (f Finding) IsBug() bool {
 	switch f.Oracle {
-	case OracleAction, OracleHold, OracleHook, OracleInvariantError, OracleLeadership, OracleHistory, OracleStaleness, OracleEnvironment, OracleWebhook,
+	case OracleAction, OracleHold, OracleHook, OracleSession, OracleInvariantError, OracleLeadership, OracleHistory, OracleStaleness, OracleEnvironment, OracleWebhook,
 		OracleTimeout:
 		return false
 	}

@@ -277,7 +277,9 @@ func (r *runner) startCluster(ctx context.Context) error {
 	r.later(func(context.Context) error { unlock(); return nil })
 
 	address, token := c.Rendezvous()
-	r.monitor, err = monitor.Listen(monitor.Config{Address: address, Token: token, Logger: r.Logger})
+	r.monitor, err = monitor.Listen(monitor.Config{
+		Address: address, Token: token, Logger: r.Logger, Limits: monitor.LimitsFor(r.Suite.Timeouts.Hold),
+	})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package monitor
 import (
 	"bufio"
 	"encoding/gob"
+	"errors"
 	"io"
 	"net/rpc"
 	"sync/atomic"
@@ -12,25 +13,52 @@ import (
 // the order of arrival is still known. net/rpc does not export its own.
 type codec struct {
 	conn    io.ReadWriteCloser
+	reader  *limitedReader
 	decoder *gob.Decoder
 	encoder *gob.Encoder
 	buffer  *bufio.Writer
-	arrived func(message any)
+	arrived func(message any) // set before the codec is used
 	closed  atomic.Bool
+}
+
+// errTooMuch ends a connection that sends too much before its Hello is accepted.
+var errTooMuch = errors.New("too much data before the token")
+
+// limitedReader lets a bounded number of bytes through until the limit is lifted.
+type limitedReader struct {
+	io.Reader
+	left   int64
+	lifted atomic.Bool
+}
+
+func (r *limitedReader) Read(p []byte) (int, error) {
+	if r.lifted.Load() {
+		return r.Reader.Read(p)
+	}
+	if r.left <= 0 {
+		return 0, errTooMuch
+	}
+	n, err := r.Reader.Read(p[:min(int64(len(p)), r.left)])
+	r.left -= int64(n)
+	return n, err
 }
 
 var _ rpc.ServerCodec = (*codec)(nil)
 
-func newCodec(conn io.ReadWriteCloser, arrived func(message any)) *codec {
+// newCodec reads no more than limit bytes until trust is called.
+func newCodec(conn io.ReadWriteCloser, limit int64) *codec {
 	buffer := bufio.NewWriter(conn)
+	reader := &limitedReader{Reader: conn, left: limit}
 	return &codec{
 		conn:    conn,
-		decoder: gob.NewDecoder(bufio.NewReader(conn)),
+		reader:  reader,
+		decoder: gob.NewDecoder(bufio.NewReader(reader)),
 		encoder: gob.NewEncoder(buffer),
 		buffer:  buffer,
-		arrived: arrived,
 	}
 }
+
+func (c *codec) trust() { c.reader.lifted.Store(true) }
 
 func (c *codec) ReadRequestHeader(r *rpc.Request) error { return c.decoder.Decode(r) }
 

@@ -101,7 +101,7 @@ func TestRefusedSessions(t *testing.T) {
 		{"wrong token", wire.Hello{ProtocolVersion: wire.ProtocolVersion, Token: "x", Identity: "db"}, "wrong token"},
 		{"no identity", wire.Hello{ProtocolVersion: wire.ProtocolVersion, Token: token}, "no identity"},
 		{"old hook", wire.Hello{ProtocolVersion: 0, Token: token, Identity: "db"},
-			"protocol version 0, this coordinator speaks 2: build the process again with this version of trommel"},
+			"protocol version 0, this coordinator speaks 3: build the process again with this version of trommel"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := monitortest.Dial(t, m.Addr()).Hello(test.hello).Reject; got != test.want {

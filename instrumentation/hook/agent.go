@@ -26,8 +26,12 @@ const EnvDebug = "TROMMEL_HOOK_DEBUG"
 
 const (
 	dialTimeout  = 2 * time.Second
-	helloTimeout = 5 * time.Second // also bounds how long main waits
+	helloTimeout = 5 * time.Second // how long main waits
+	helloLimit   = time.Minute     // how long a coordinator may take to welcome a process, which runs meanwhile
 	redialEvery  = 100 * time.Millisecond
+	// How long a coordinator may read nothing until the session is given up. yamux keeps a timer of that length for each
+	// ping, so that it cannot be for ever.
+	writeTimeout = 10 * time.Minute
 )
 
 // manifest is the wire.Manifest of the binary, JSON in base64; the linker sets it.
@@ -76,6 +80,7 @@ type agent struct {
 	once                     sync.Once
 	stop                     chan struct{} // for tests
 	done                     chan struct{} // closed when run returns
+	late                     bool          // a coordinator left the process waiting for so long that it went on
 }
 
 func newAgent(address, token, identity string) *agent {
@@ -126,9 +131,18 @@ func (a *agent) connect() (again bool) {
 		debugf("refused: %s", welcome.Reject)
 		return false
 	}
+	s.limits = welcome.Limits
+	if a.late {
+		a.late = false
+		s.send("Miss", &wire.Missed{
+			Why: fmt.Sprintf("the coordinator took longer than %s to answer when the process connected", helloTimeout),
+		})
+	}
 	s.configure(welcome.Interests)
 	a.once.Do(func() { close(a.tried) })
 	go s.serve()
+	go s.deliver()
+	go s.watch()
 	select {
 	case <-s.mux.CloseChan():
 	case <-a.stop:
@@ -140,20 +154,51 @@ func (a *agent) connect() (again bool) {
 type session struct {
 	mux    *yamux.Session
 	client *rpc.Client
+	limits wire.Limits
 	lost   chan struct{} // closed at the session's end, which lets go whoever is held
-
-	sending sync.Mutex // observations are sent in the order in which callers get here
+	queue  queue         // what is sent, in the order in which callers got here
 
 	configuring sync.Mutex
-	ended       bool // under configuring
+	// Under configuring:
+	ended  bool
+	newest *interests
+	silent bool          // the coordinator does not answer; nobody is asked for leave
+	letGo  chan struct{} // closed when the coordinator falls silent
+}
+
+// queue keeps the order of messages and never makes a caller wait, not even for a coordinator that reads nothing.
+type queue struct {
+	sync.Mutex
+	messages []*rpc.Call
+	filled   chan struct{} // holds one value while there may be messages
+}
+
+func (q *queue) put(m *rpc.Call) {
+	q.Lock()
+	q.messages = append(q.messages, m)
+	q.Unlock()
+	select {
+	case q.filled <- struct{}{}:
+	default:
+	}
+}
+
+func (q *queue) take() []*rpc.Call {
+	q.Lock()
+	defer q.Unlock()
+	all := q.messages
+	q.messages = nil
+	return all
 }
 
 func newSession(conn net.Conn) (*session, error) {
 	config := yamux.DefaultConfig()
 	config.LogOutput = io.Discard
-	// A coordinator that is slow or stopped is still there; the session ends with its connection.
+	// A coordinator that is slow or stopped is still there, and the session ends with its connection only. yamux's own
+	// keepalive would end it, also when it was this process that was stopped; see watch for ours.
 	config.EnableKeepAlive = false
-	config.ConnectionWriteTimeout = time.Minute
+	config.ConnectionWriteTimeout = writeTimeout
+	config.StreamOpenTimeout = 0
 	mux, err := yamux.Client(conn, config)
 	if err != nil {
 		_ = conn.Close()
@@ -164,7 +209,24 @@ func newSession(conn net.Conn) (*session, error) {
 		_ = mux.Close()
 		return nil, err
 	}
-	return &session{mux: mux, client: rpc.NewClient(stream), lost: make(chan struct{})}, nil
+	return &session{
+		mux: mux, client: rpc.NewClient(fatalWrites{stream, mux}), lost: make(chan struct{}), letGo: make(chan struct{}),
+		queue: queue{filled: make(chan struct{}, 1)},
+	}, nil
+}
+
+// fatalWrites ends the session when a write fails: after half a message nothing more can be understood.
+type fatalWrites struct {
+	*yamux.Stream
+	mux *yamux.Session
+}
+
+func (w fatalWrites) Write(data []byte) (int, error) {
+	n, err := w.Stream.Write(data)
+	if err != nil {
+		_ = w.mux.Close()
+	}
+	return n, err
 }
 
 func (s *session) hello(a *agent) (wire.Welcome, error) {
@@ -175,13 +237,21 @@ func (s *session) hello(a *agent) (wire.Welcome, error) {
 	call := s.client.Go(wire.MonitorService+".Hello", &hello, &welcome, make(chan *rpc.Call, 1))
 	timeout := time.NewTimer(helloTimeout)
 	defer timeout.Stop()
-	select {
-	case <-call.Done:
-		return welcome, call.Error
-	case <-timeout.C:
-		return wire.Welcome{}, errors.New("no answer")
-	case <-a.stop:
-		return wire.Welcome{}, errors.New("stopped")
+	for waited := false; ; {
+		select {
+		case <-call.Done:
+			return welcome, call.Error
+		case <-timeout.C:
+			if waited {
+				return wire.Welcome{}, errors.New("no answer")
+			}
+			// One more connection would only wait behind this one.
+			waited, a.late = true, true
+			a.once.Do(func() { close(a.tried) })
+			timeout.Reset(helloLimit - helloTimeout)
+		case <-a.stop:
+			return wire.Welcome{}, errors.New("stopped")
+		}
 	}
 }
 
@@ -230,11 +300,64 @@ func (s *session) configure(from wire.Interests) uint64 {
 	if s.ended {
 		return from.Generation
 	}
-	if now := (*interests)(atomic.LoadPointer(&current)); now != nil && now.session == s && now.generation > from.Generation {
-		return now.generation
+	if s.newest != nil && s.newest.generation > from.Generation {
+		return s.newest.generation
 	}
-	atomic.StorePointer(&current, unsafe.Pointer(newInterests(s, from)))
+	s.newest = newInterests(s, from, s.letGo)
+	if !s.silent {
+		atomic.StorePointer(&current, unsafe.Pointer(s.newest))
+	}
 	return from.Generation
+}
+
+// watch lets everybody go while the coordinator does not answer.
+func (s *session) watch() {
+	defer IgnorePanic()
+	wire.Heartbeat{
+		Ping: func() error {
+			_, err := s.mux.Ping()
+			return err
+		},
+		Silence: s.limits.Silence,
+		Silent:  s.suspend,
+		Back:    s.resume,
+	}.Run(s.lost)
+}
+
+func (s *session) silence() string {
+	return fmt.Sprintf("the coordinator did not answer for %s", s.limits.Silence)
+}
+
+// suspend lets go whoever is held, and reports nothing more until resume.
+func (s *session) suspend() {
+	s.configuring.Lock()
+	defer s.configuring.Unlock()
+	if s.ended {
+		return
+	}
+	s.silent = true
+	if now := (*interests)(atomic.LoadPointer(&current)); now != nil && now.session == s {
+		atomic.StorePointer(&current, nil)
+	}
+	debugf("suspended: %s", s.silence())
+	// Sent at once: a coordinator that is continued reads it before it can conclude anything.
+	s.send("Miss", &wire.Missed{Why: s.silence()})
+	close(s.letGo)
+}
+
+func (s *session) resume() {
+	s.configuring.Lock()
+	defer s.configuring.Unlock()
+	if s.ended {
+		return
+	}
+	s.silent = false
+	s.letGo = make(chan struct{})
+	if s.newest != nil {
+		s.newest = newInterests(s, s.newest.from, s.letGo)
+		atomic.StorePointer(&current, unsafe.Pointer(s.newest))
+	}
+	debugf("resumed")
 }
 
 // close ends the session: nobody listens any longer, and whoever is held goes on.
@@ -252,37 +375,69 @@ func (s *session) close() {
 	_ = s.mux.Close()
 }
 
-// observe sends an observation and returns when it is released, the session is lost, or ctx, which may be nil, has ended:
-// then with its error.
-func (s *session) observe(ctx context.Context, o *wire.Observation) error {
-	s.sending.Lock()
-	call := s.client.Go(wire.MonitorService+".Observe", o, &wire.Release{}, make(chan *rpc.Call, 1))
-	s.sending.Unlock()
+// observe sends an observation and returns when it is released, the session is lost, letGo is closed, the session's
+// limit is reached, or ctx, which may be nil, has ended: then with its error.
+func (s *session) observe(ctx context.Context, o *wire.Observation, letGo <-chan struct{}) error {
+	call := s.send("Observe", o)
 	var ended <-chan struct{}
 	if ctx != nil {
 		ended = ctx.Done()
 	}
-	select {
-	case <-call.Done:
-		if call.Error != nil {
-			debugf("observe: %v", call.Error)
-		}
-	case <-s.lost:
-	case <-ended:
-		abandoned := &wire.Abandoned{Call: o.Call, Phase: o.Phase, Error: ctx.Err().Error()}
-		s.sending.Lock()
-		s.client.Go(wire.MonitorService+".Abandon", abandoned, &wire.Release{}, make(chan *rpc.Call, 1))
-		s.sending.Unlock()
-		return ctx.Err()
+	var limit <-chan time.Time
+	if s.limits.Hold > 0 {
+		timer := time.NewTimer(s.limits.Hold)
+		defer timer.Stop()
+		limit = timer.C
 	}
-	return nil
+	abandoned := &wire.Abandoned{Call: o.Call, Phase: o.Phase, LetGo: true}
+	var err error
+	select {
+	case answer := <-call.Done:
+		if answer.Error != nil {
+			debugf("observe: %v", answer.Error)
+		}
+		return nil
+	case <-s.lost:
+		return nil
+	case <-letGo:
+		abandoned.Error = s.silence()
+	case <-limit:
+		abandoned.Error = fmt.Sprintf("the coordinator did not release it within %s", s.limits.Hold)
+	case <-ended:
+		err = ctx.Err()
+		abandoned.Error, abandoned.LetGo = err.Error(), false
+	}
+	s.send("Abandon", abandoned)
+	return err
 }
 
 // trouble tells the coordinator of a hook that has failed, and does not wait for its answer.
-func (s *session) trouble(t *wire.Trouble) {
-	s.sending.Lock()
-	defer s.sending.Unlock()
-	s.client.Go(wire.MonitorService+".Trouble", t, &wire.Release{}, make(chan *rpc.Call, 1))
+func (s *session) trouble(t *wire.Trouble) { s.send("Trouble", t) }
+
+// send queues a message and does not block.
+func (s *session) send(method string, message interface{}) *rpc.Call {
+	call := &rpc.Call{
+		ServiceMethod: wire.MonitorService + "." + method, Args: message, Reply: &wire.Release{},
+		Done: make(chan *rpc.Call, 1),
+	}
+	s.queue.put(call)
+	return call
+}
+
+// deliver sends what is queued until the session ends. It alone waits while the coordinator does not read.
+func (s *session) deliver() {
+	defer s.close()
+	defer IgnorePanic()
+	for {
+		select {
+		case <-s.queue.filled:
+		case <-s.lost:
+			return
+		}
+		for _, m := range s.queue.take() {
+			s.client.Go(m.ServiceMethod, m.Args, m.Reply, m.Done)
+		}
+	}
 }
 
 var debugFile struct {

@@ -3,7 +3,7 @@
 //
 // Without TROMMEL_COORDINATOR in its environment a process never notices the package: every point costs one atomic
 // load. With it, the package connects before main runs, and again whenever a coordinator comes back; while there is
-// none, nothing is held. It never panics, exits, or writes to the process's output.
+// none, or while it does not answer, nothing is held. It never panics, exits, or writes to the process's output.
 //
 // The package is compiled into controllers of any age: it uses the standard library and yamux only and no language
 // feature newer than Go 1.16. Its source is also copied into builds under another import path, see package
@@ -170,7 +170,7 @@ func (c *Call) send(phase wire.Phase, a answer) {
 		o.Error = a.err.Error()
 	}
 	o.Code = a.code
-	if err := i.session.observe(c.ctx, &o); err != nil {
+	if err := i.session.observe(c.ctx, &o, i.letGo); err != nil {
 		c.ended = err
 	}
 }

@@ -26,7 +26,9 @@ import (
 const childEnv = "TROMMEL_HOOK_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
+	if role := os.Getenv(childEnv); role == childMonitor || role == childController {
+		runChild(role)
+	} else if role != "" {
 		fmt.Printf("enabled=%t connected=%t", Enabled(), Connected())
 		os.Exit(0)
 	}
@@ -43,6 +45,7 @@ type monitor struct {
 
 	mu     sync.Mutex
 	reject string
+	limits wire.Limits
 	rules  []wire.Rule
 	open   []*monitored
 }
@@ -54,6 +57,7 @@ type monitored struct {
 	hello     wire.Hello
 	arrived   chan *held
 	abandoned chan wire.Abandoned
+	missed    chan wire.Missed
 	troubles  chan wire.Trouble
 }
 
@@ -108,7 +112,7 @@ func (m *monitor) serve(conn net.Conn) {
 		return
 	}
 	defer mux.Close()
-	s := &monitored{monitor: m, mux: mux, arrived: make(chan *held, 1024), abandoned: make(chan wire.Abandoned, 16), troubles: make(chan wire.Trouble, 16)}
+	s := &monitored{monitor: m, mux: mux, arrived: make(chan *held, 1024), abandoned: make(chan wire.Abandoned, 16), missed: make(chan wire.Missed, 16), troubles: make(chan wire.Trouble, 16)}
 	m.mu.Lock()
 	m.open = append(m.open, s)
 	m.mu.Unlock()
@@ -132,7 +136,7 @@ type monitorService struct{ s *monitored }
 func (v *monitorService) Hello(h *wire.Hello, w *wire.Welcome) error {
 	m := v.s.monitor
 	m.mu.Lock()
-	w.Reject = m.reject
+	w.Reject, w.Limits = m.reject, m.limits
 	w.Interests = wire.Interests{Generation: 1, Rules: m.rules}
 	m.mu.Unlock()
 	v.s.hello = *h
@@ -161,6 +165,11 @@ func (v *monitorService) Observe(o *wire.Observation, _ *wire.Release) error {
 
 func (v *monitorService) Abandon(a *wire.Abandoned, _ *wire.Release) error {
 	v.s.abandoned <- *a
+	return nil
+}
+
+func (v *monitorService) Miss(x *wire.Missed, _ *wire.Release) error {
+	v.s.missed <- *x
 	return nil
 }
 

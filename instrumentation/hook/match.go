@@ -40,11 +40,13 @@ func index(p wire.Point) int {
 type interests struct {
 	session    *session
 	generation uint64
+	from       wire.Interests
+	letGo      <-chan struct{}           // closed when the coordinator has fallen silent: nobody is held any longer
 	rules      [numPoints][2][]wire.Rule // by point and phase, 0 for before
 }
 
-func newInterests(s *session, from wire.Interests) *interests {
-	i := &interests{session: s, generation: from.Generation}
+func newInterests(s *session, from wire.Interests, letGo <-chan struct{}) *interests {
+	i := &interests{session: s, generation: from.Generation, from: from, letGo: letGo}
 	for _, r := range from.Rules {
 		if n := index(r.Point); n >= 0 {
 			i.rules[n][phaseIndex(r.Phase)] = append(i.rules[n][phaseIndex(r.Phase)], r)

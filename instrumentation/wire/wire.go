@@ -2,8 +2,8 @@
 // controllers, and the coordinator's monitor.
 //
 // Both sides speak net/rpc (gob) over yamux on one connection. The hook dials. On the first stream, which the
-// hook opens, the monitor serves [MonitorService]: Hello once, then Observe for every observation, Abandon and Trouble. On the
-// second stream, which the monitor opens after Hello, the hook serves [HookService]: Configure.
+// hook opens, the monitor serves [MonitorService]: Hello once, then Observe for every observation, Abandon, Miss and
+// Trouble. On the second stream, which the monitor opens after Hello, the hook serves [HookService]: Configure.
 //
 // Observe is answered when the coordinator releases the observation, so a held caller is nothing but an
 // unanswered call; when the session ends, every unanswered call of it ends too. A caller whose context ends does not
@@ -11,12 +11,19 @@
 // sent in the order in which their callers arrived; nothing orders observations of different sessions but their
 // arrival at the monitor.
 //
+// Each side pings the other, see [Heartbeat]. A monitor that hangs (stopped, in a debugger, swapped out) must not hold
+// processes for ever: the hook lets all callers go when the monitor has not answered for [Limits].Silence, and a single
+// one that was held for [Limits].Hold. It says so with Abandon and Miss, which wait in the connection until the monitor
+// reads them. The session lasts, and the hook reports again as soon as the monitor answers.
+//
 // The package is compiled into controllers of any age: it uses the standard library only and no language feature
 // newer than Go 1.16.
 package wire
 
+import "time"
+
 // ProtocolVersion is raised whenever a message changes its meaning. Hook and monitor must agree on it exactly.
-const ProtocolVersion = 2
+const ProtocolVersion = 3
 
 // Names of the RPC services.
 const (
@@ -87,6 +94,13 @@ type Welcome struct {
 	Reject    string
 	Session   uint64
 	Interests Interests
+	Limits    Limits
+}
+
+// Limits says how long a hook trusts its coordinator. Zero: as long as the session lasts.
+type Limits struct {
+	Hold    time.Duration // longest hold of one caller; longer than the coordinator's own deadline
+	Silence time.Duration // how long the coordinator may leave pings unanswered until everybody is let go
 }
 
 // Manifest lists the points compiled into a binary.
@@ -182,7 +196,7 @@ const (
 	ApplyPatch     PatchType = "apply"
 )
 
-// Release answers Observe, Abandon and Trouble.
+// Release answers Observe, Abandon, Miss and Trouble.
 type Release struct{}
 
 // Trouble says that a hook has failed inside the process that it is a guest of. The process goes on; what the hook should have reported
@@ -192,10 +206,16 @@ type Trouble struct {
 	Stack string
 }
 
-// Abandoned says that the caller of a held observation went on by itself, since its context has ended. It is of the
-// session's observation with that call and phase.
+// Abandoned says that the caller of a held observation went on by itself: its context has ended, or the hook let it go
+// at one of the Limits. It is of the session's observation with that call and phase.
 type Abandoned struct {
 	Call  uint64
 	Phase Phase
-	Error string // the context's
+	Error string // the context's error, or why the hook let go
+	LetGo bool   // by the hook; nobody has asked for it
+}
+
+// Missed says that the process ran without being observed, although the session lasts.
+type Missed struct {
+	Why string
 }

@@ -57,6 +57,9 @@ func (p *Process) Close() {
 	_ = p.session.Close()
 }
 
+// Closed is closed when the session has ended, by either side.
+func (p *Process) Closed() <-chan struct{} { return p.session.CloseChan() }
+
 type testWriter struct{}
 
 func (testWriter) Write(b []byte) (int, error) { return len(b), nil }
@@ -85,6 +88,16 @@ func (p *Process) Hello(h wire.Hello) wire.Welcome {
 // Observe sends an observation; the call returns when it is released.
 func (p *Process) Observe(o wire.Observation) *rpc.Call {
 	return p.client.Go(wire.MonitorService+".Observe", o, &wire.Release{}, make(chan *rpc.Call, 1))
+}
+
+// LetGo says that the hook has let the observation's caller go.
+func (p *Process) LetGo(o wire.Observation, why string) error {
+	return p.client.Call(wire.MonitorService+".Abandon", wire.Abandoned{Call: o.Call, Phase: o.Phase, Error: why, LetGo: true}, &wire.Release{})
+}
+
+// Miss says that the process was not observed for a time.
+func (p *Process) Miss(why string) error {
+	return p.client.Call(wire.MonitorService+".Miss", wire.Missed{Why: why}, &wire.Release{})
 }
 
 // Abandon says that the observation's caller has gone on by itself.
