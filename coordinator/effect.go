@@ -123,9 +123,38 @@ func isCollection(o *record.Observation) bool {
 	return o.Name == "" && (o.Op == wire.List || o.Op == wire.DeleteCollection)
 }
 
+// look is an observation that several triggers may look at. Its objects are decoded once for all of them.
+type look struct {
+	*record.Observation
+	old, object *plan.Object
+	objects     []listed // of a collection; nil until members is called
+}
+
+// listed is one object of a collection.
+type listed struct {
+	namespace, name string
+	object          *plan.Object
+}
+
+func newLook(o *record.Observation) *look {
+	return &look{Observation: o, old: plan.NewObject(o.OldObject), object: plan.NewObject(o.Object)}
+}
+
+// members are the objects of a collection.
+func (l *look) members() []listed {
+	if l.objects == nil {
+		for _, object := range l.Objects {
+			namespace, name := nameIn(object)
+			l.objects = append(l.objects, listed{namespace, name, plan.NewObject(object)})
+		}
+	}
+	return l.objects
+}
+
 // judgeObject decides whether an observation of an object, or of a collection of them, satisfies a watch. Where it does
 // not, the miss says what was missing; a miss of the lowest rank is not worth telling.
-func (w *watch) judgeObject(o *record.Observation) (bool, miss) {
+func (w *watch) judgeObject(l *look) (bool, miss) {
+	o := l.Observation
 	key := w.definition.Condition.ResourceKey
 	if isCollection(o) {
 		if !scopeCovers(&key, o) {
@@ -145,16 +174,16 @@ func (w *watch) judgeObject(o *record.Observation) (bool, miss) {
 		return far(" failed: " + o.Error)
 	}
 	if !isCollection(o) || kind == plan.Looking {
-		return w.judgeState(o, kind, o.OldObject, o.Object)
+		return w.judgeState(o, kind, l.old, l.object)
 	}
 	nearest := miss{}
 	found := false
-	for _, object := range o.Objects {
-		if namespace, name := nameIn(object); !key.Matches(o.Kind, o.Group, o.GroupKnown, namespace, name) {
+	for _, member := range l.members() {
+		if !key.Matches(o.Kind, o.Group, o.GroupKnown, member.namespace, member.name) {
 			continue
 		}
 		found = true
-		ok, miss := w.judgeState(o, kind, nil, object)
+		ok, miss := w.judgeState(o, kind, nil, member.object)
 		if ok {
 			return true, miss
 		}
@@ -173,8 +202,8 @@ func (w *watch) judgeObject(o *record.Observation) (bool, miss) {
 	return w.judgeState(o, kind, nil, nil)
 }
 
-func (w *watch) judgeState(o *record.Observation, kind plan.EventKind, old, object []byte) (bool, miss) {
-	ok, why, err := w.matcher.Match(kind, old, object)
+func (w *watch) judgeState(o *record.Observation, kind plan.EventKind, old, object *plan.Object) (bool, miss) {
+	ok, why, err := w.matcher.MatchObjects(kind, old, object)
 	switch {
 	case err != nil:
 		return false, miss{rank: missObject, distance: farAway, text: describe(o) + ": " + err.Error()}

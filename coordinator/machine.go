@@ -280,8 +280,9 @@ func (m *Machine) observe(e record.Event) []Effect {
 	heldBy := -1
 	if m.trigger != nil && !m.ended && !o.Aside {
 		var hits []int
+		l := newLook(o)
 		for _, n := range m.trigger.Enabled() {
-			if m.matches(n, o) {
+			if m.matches(n, l) {
 				m.counts[n]++
 				if m.counts[n] >= max(1, m.watches[m.next][n].definition.Condition.Repeat) {
 					hits = append(hits, n)
@@ -334,7 +335,8 @@ func (m *Machine) why(h heldObservation) string {
 }
 
 // matches judges an observation against a node of the awaited trigger and keeps the nearest miss.
-func (m *Machine) matches(node int, o *record.Observation) bool {
+func (m *Machine) matches(node int, l *look) bool {
+	o := l.Observation
 	w := m.watches[m.next][node]
 	if w.definition.Condition.Type == plan.OnTimeout || w.definition.Condition.Type == plan.OnNone {
 		return false
@@ -357,7 +359,7 @@ func (m *Machine) matches(node int, o *record.Observation) bool {
 			why = miss{rank: missType, text: describe(o) + " is another object"}
 		}
 	default:
-		ok, why = w.judgeObject(o)
+		ok, why = w.judgeObject(l)
 	}
 	if repeat := w.definition.Condition.Repeat; ok && repeat > 1 && m.counts[node]+1 < repeat {
 		why = miss{rank: missCount, text: fmt.Sprintf("%s matched %d of %d times", describe(o), m.counts[node]+1, repeat)}

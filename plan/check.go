@@ -788,8 +788,7 @@ func (c *checker) states(i, j int) {
 		if s.state == nil || c.plan.source != nil {
 			continue
 		}
-		m := &Matcher{root: &probe{}, probes: 1}
-		if _, err := m.compile(s.state); err != nil {
+		if _, err := compileState(s.state); err != nil {
 			c.errorf(at(s.name), "%s: %v", s.name, err)
 		}
 	}

@@ -61,9 +61,6 @@ func (d *decoder) parse(data []byte, kind string) *yaml.Node {
 	}
 	data = asUTF8(data)
 	d.src = data
-	if root := readBlock(data); root != nil {
-		return root
-	}
 	// Each node but the first begins with one of these bytes, so what they bound is the memory that parsing takes.
 	separators := 0
 	for _, c := range []byte("\n,[{:") {

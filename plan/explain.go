@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -217,30 +218,32 @@ func (d *Definition) explain() string {
 func (d *Definition) before() bool { return strings.HasPrefix(string(d.Observe.Timing), "before") }
 
 func (c *Condition) explainStates() string {
-	m := &Matcher{root: &probe{}, probes: 1}
-	prev, cur := m.explained(c.PrevState), m.explained(c.CurState)
-	prev.only(cur)
-	cur.only(prev)
-	was := map[int]wanted{}
+	prev, cur, err := compileStates(c)
+	if err != nil {
+		prev, cur = nil, nil // an invalid state tells nothing
+	}
+	prev, cur = cmp.Or(prev, &state{}), cmp.Or(cur, &state{})
+	was := map[string]any{}
 	for _, f := range prev.fields {
-		was[f.at] = f.want
+		was[f.path] = f.want
 	}
 	var changes, rest []string
 	for _, f := range cur.fields {
-		old, both := was[f.at]
-		delete(was, f.at)
+		old, both := was[f.path]
+		delete(was, f.path)
+		_, isMap := f.want.(map[string]any)
 		switch {
 		case f.only:
-			changes = append(changes, fmt.Sprintf("%s to %s", f.path, f.want))
-		case both && old != f.want:
-			changes = append(changes, fmt.Sprintf("%s from %s to %s", f.path, old, f.want))
-		case f.want.kind != '{':
-			rest = append(rest, fmt.Sprintf("%s is %s", f.path, f.want))
+			changes = append(changes, fmt.Sprintf("%s to %s", f.path, show(f.want)))
+		case both && !sameValue(old, f.want):
+			changes = append(changes, fmt.Sprintf("%s from %s to %s", f.path, show(old), show(f.want)))
+		case !isMap:
+			rest = append(rest, fmt.Sprintf("%s is %s", f.path, show(f.want)))
 		}
 	}
 	for _, f := range prev.fields {
-		if want, ok := was[f.at]; ok && f.only {
-			changes = append(changes, fmt.Sprintf("%s from %s", f.path, want))
+		if want, ok := was[f.path]; ok && f.only {
+			changes = append(changes, fmt.Sprintf("%s from %s", f.path, show(want)))
 		}
 	}
 	var s string
@@ -250,7 +253,7 @@ func (c *Condition) explainStates() string {
 	case c.Type == OnAllFieldsModified && len(prev.fields) > 1:
 		s = " in which all of these lose their values: " + list(prev.fields)
 	case c.Type == OnAnyFieldModified || c.Type == OnAllFieldsModified:
-		s = fmt.Sprintf(" after which %s is no longer %s", prev.fields[0].path, prev.fields[0].want)
+		s = fmt.Sprintf(" after which %s is no longer %s", prev.fields[0].path, show(prev.fields[0].want))
 	case c.Type == OnObjectUpdate && len(changes) > 0:
 		s = " that changes " + strings.Join(changes, " and ")
 		if len(rest) > 0 {
@@ -265,18 +268,10 @@ func (c *Condition) explainStates() string {
 	return s
 }
 
-// explained compiles a state for being told; one that is not given, or not valid, tells nothing.
-func (m *Matcher) explained(v any) *state {
-	if s, err := m.compile(v); err == nil && v != nil {
-		return s
-	}
-	return &state{named: map[int]bool{}}
-}
-
 func list(fields []field) string {
 	parts := make([]string, len(fields))
 	for i, f := range fields {
-		parts[i] = fmt.Sprintf("%s %s", f.path, f.want)
+		parts[i] = f.path + " " + show(f.want)
 	}
 	return strings.Join(parts, ", ")
 }

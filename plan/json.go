@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mailru/easyjson/jlexer"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -23,6 +24,58 @@ func decodeJSON(text []byte) (any, error) {
 		return nil, twice[0]
 	}
 	return wholes(v), nil
+}
+
+// decodeObject decodes the state of an object, into the same types as decodeJSON. It takes all JSON that there is, also with a
+// field twice or with a number that is too large. It is several times as fast: each observation that may satisfy a trigger
+// passes through here while its caller waits.
+func decodeObject(text []byte) (any, error) {
+	l := &jlexer.Lexer{Data: text}
+	v := readJSON(l, 0)
+	l.Consumed()
+	return v, l.Error()
+}
+
+// maxJSONDepth is that of encoding/json.
+const maxJSONDepth = 10_000
+
+func readJSON(l *jlexer.Lexer, depth int) any {
+	switch {
+	case depth > maxJSONDepth:
+		l.AddError(errors.New("nested too deeply"))
+		return nil
+	case l.IsDelim('{'):
+		m := map[string]any{}
+		for l.Delim('{'); !l.IsDelim('}'); l.WantComma() {
+			key := l.String()
+			l.WantColon()
+			m[key] = readJSON(l, depth+1)
+		}
+		l.Delim('}')
+		return m
+	case l.IsDelim('['):
+		list := []any{}
+		for l.Delim('['); !l.IsDelim(']'); l.WantComma() {
+			list = append(list, readJSON(l, depth+1))
+		}
+		l.Delim(']')
+		return list
+	}
+	switch l.CurrentToken() {
+	case jlexer.TokenString:
+		return l.String()
+	case jlexer.TokenBool:
+		return l.Bool()
+	case jlexer.TokenNumber:
+		text := l.JsonNumber()
+		if i, err := text.Int64(); err == nil {
+			return i
+		}
+		f, _ := text.Float64() // infinite where it is too large
+		return whole(f)
+	}
+	l.Null() // or an error
+	return nil
 }
 
 // wholes makes numbers that were written with a fraction or an exponent and are whole (1.0, 1e3) int64 too.

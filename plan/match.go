@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -89,12 +87,10 @@ const otherKind = 1 << 16
 //
 // A Matcher is immutable and safe for concurrent use.
 type Matcher struct {
-	kind   TriggerType
-	root   *probe
-	probes int
-	prev   *state
-	cur    *state
-	where  cel.Program
+	kind  TriggerType
+	prev  *state
+	cur   *state
+	where cel.Program
 }
 
 // whereCost bounds one evaluation of a where; it is some tens of milliseconds.
@@ -108,20 +104,11 @@ func NewMatcher(c *Condition) (*Matcher, error) {
 	default:
 		return nil, fmt.Errorf("a %s trigger has no object to match", c.Type)
 	}
-	m := &Matcher{kind: c.Type, root: &probe{}, probes: 1}
-	var err error
-	if c.PrevState != nil {
-		if m.prev, err = m.compile(c.PrevState); err != nil {
-			return nil, fmt.Errorf("prevState: %w", err)
-		}
+	prev, cur, err := compileStates(c)
+	if err != nil {
+		return nil, err
 	}
-	if c.CurState != nil {
-		if m.cur, err = m.compile(c.CurState); err != nil {
-			return nil, fmt.Errorf("curState: %w", err)
-		}
-	}
-	m.prev.only(m.cur)
-	m.cur.only(m.prev)
+	m := &Matcher{kind: c.Type, prev: prev, cur: cur}
 	if (c.Type == OnAnyFieldModified || c.Type == OnAllFieldsModified) && (m.prev == nil || len(m.prev.fields) == 0) {
 		return nil, fmt.Errorf("%s needs prevState with a field in it", c.Type)
 	}
@@ -133,46 +120,68 @@ func NewMatcher(c *Condition) (*Matcher, error) {
 	return m, nil
 }
 
+// Object is the state of an object as an observation shows it: JSON that is decoded once, when a condition first looks
+// at it. A nil Object is a state that is not known. It is not safe for concurrent use.
+type Object struct {
+	json    []byte
+	decoded bool
+	value   any
+	err     error
+}
+
+// NewObject returns the state that the JSON holds; for no JSON at all it returns nil.
+func NewObject(json []byte) *Object {
+	if len(json) == 0 {
+		return nil
+	}
+	return &Object{json: json}
+}
+
+// known returns the state, and whether it is known.
+func (o *Object) known() (value any, known bool, err error) {
+	if o == nil {
+		return nil, false, nil
+	}
+	if !o.decoded {
+		o.decoded = true
+		o.value, o.err = decodeObject(o.json)
+	}
+	return o.value, true, o.err
+}
+
 // Match reports whether the event matches. Old and new are the object's states in JSON: old is nil for a creation and
 // where it is not known; new is the last state for a deletion, nil for a read that found nothing, and nil where it is not known. Where
 // it does not match, miss says what is missing. The error is about JSON that is none.
 func (m *Matcher) Match(kind EventKind, old, new []byte) (ok bool, miss Miss, err error) {
-	if miss := m.kindMiss(kind, new); miss != "" {
+	return m.MatchObjects(kind, NewObject(old), NewObject(new))
+}
+
+// MatchObjects is Match for states that several matchers look at: each is decoded only once.
+func (m *Matcher) MatchObjects(kind EventKind, old, new *Object) (ok bool, miss Miss, err error) {
+	if miss := m.kindMiss(kind, new != nil); miss != "" {
 		return false, Miss{miss, otherKind}, nil
 	}
-	switch {
-	case kind == Looking:
+	if kind == Looking || m.prev == nil && m.cur == nil && m.where == nil {
 		return true, Miss{}, nil
-	case kind == Deleted && len(old) == 0:
-		// The last state is what prevState is about.
-		old = new
-	case kind == Created || kind == Updated:
-		if len(new) == 0 && (m.prev != nil || m.cur != nil || m.where != nil) {
-			return false, Miss{"the object's state is not known there", otherKind}, nil
-		}
 	}
-	if m.prev != nil || m.cur != nil {
-		space := make([][]byte, 2*m.probes)
-		v := values{old: space[:m.probes], new: space[m.probes:], oldKnown: len(old) > 0, newKnown: len(new) > 0}
-		if v.oldKnown {
-			if err := extract(old, m.root, v.old); err != nil {
-				return false, Miss{}, fmt.Errorf("old object: %w", err)
-			}
-		}
-		if v.newKnown {
-			if err := extract(new, m.root, v.new); err != nil {
-				return false, Miss{}, fmt.Errorf("object: %w", err)
-			}
-		}
-		if misses := m.stateMisses(kind, &v); len(misses) > 0 {
-			return false, nearestOf(misses), nil
-		}
+	if kind == Deleted && old == nil {
+		old = new // the last state is what prevState is about
 	}
-	if m.where != nil {
-		text, err := m.whereMiss(kind, old, new)
-		if text != "" || err != nil {
-			return false, Miss{text, 2}, err
-		}
+	if (kind == Created || kind == Updated) && new == nil {
+		return false, Miss{"the object's state is not known there", otherKind}, nil
+	}
+	var v values
+	if v.old, v.oldKnown, err = old.known(); err != nil {
+		return false, Miss{}, fmt.Errorf("old object: %w", err)
+	}
+	if v.new, _, err = new.known(); err != nil {
+		return false, Miss{}, fmt.Errorf("object: %w", err)
+	}
+	if misses := m.stateMisses(kind, &v); len(misses) > 0 {
+		return false, nearestOf(misses), nil
+	}
+	if text := m.whereMiss(kind, &v); text != "" {
+		return false, Miss{text, 2}, nil
 	}
 	return true, Miss{}, nil
 }
@@ -186,7 +195,7 @@ func nearestOf(misses []Miss) Miss {
 	return first
 }
 
-func (m *Matcher) kindMiss(kind EventKind, new []byte) string {
+func (m *Matcher) kindMiss(kind EventKind, found bool) string {
 	switch kind {
 	case Looking:
 		switch {
@@ -197,7 +206,7 @@ func (m *Matcher) kindMiss(kind EventKind, new []byte) string {
 		}
 		return ""
 	case Read:
-		switch found := len(new) > 0; {
+		switch {
 		case m.kind == OnObjectUpdate && !found:
 			return "it was not found"
 		case m.kind == OnObjectDeletion && found:
@@ -220,10 +229,10 @@ func (m *Matcher) kindMiss(kind EventKind, new []byte) string {
 	return ""
 }
 
-// values are what the two objects have at the probed places; nil stands for nothing.
+// values are the two states of the object; what is not known is nil.
 type values struct {
-	old, new           [][]byte
-	oldKnown, newKnown bool
+	old, new any
+	oldKnown bool
 }
 
 // stateMisses lists what of the states the event lacks.
@@ -248,12 +257,15 @@ func (m *Matcher) stateMisses(kind EventKind, v *values) []Miss {
 			continue
 		}
 		for _, f := range s.fields {
+			if !f.only {
+				continue
+			}
+			now := f.at(v.new)
 			switch {
-			case !f.only:
-			case v.oldKnown && sameJSON(v.old[f.at], v.new[f.at]):
-				misses = append(misses, Miss{fmt.Sprintf("%s did not change: it is %s", f.path, show(v.new[f.at])), 2})
-			case !v.oldKnown && s == m.prev && f.holds(v.new[f.at]):
-				misses = append(misses, Miss{fmt.Sprintf("%s is still %s", f.path, show(v.new[f.at])), 2})
+			case v.oldKnown && sameValue(f.at(v.old), now):
+				misses = append(misses, Miss{fmt.Sprintf("%s did not change: it is %s", f.path, show(now)), 2})
+			case !v.oldKnown && s == m.prev && f.holds(now):
+				misses = append(misses, Miss{fmt.Sprintf("%s is still %s", f.path, show(now)), 2})
 			}
 		}
 	}
@@ -264,131 +276,129 @@ func (m *Matcher) stateMisses(kind EventKind, v *values) []Miss {
 func (m *Matcher) lostMisses(v *values) []Miss {
 	var misses []Miss
 	for _, f := range m.prev.fields {
-		var this Miss
+		old, now := f.at(v.old), f.at(v.new)
 		switch {
-		case v.oldKnown && !f.holds(v.old[f.at]):
-			this = f.miss(v.old[f.at], "%s was %s before, not %s")
-		case f.holds(v.new[f.at]):
-			this = Miss{fmt.Sprintf("%s is still %s", f.path, show(v.new[f.at])), 2}
+		case v.oldKnown && !f.holds(old):
+			misses = append(misses, f.miss(old, "%s was %s before, not %s"))
+		case f.holds(now):
+			misses = append(misses, Miss{fmt.Sprintf("%s is still %s", f.path, show(now)), 2})
 		case m.kind == OnAnyFieldModified:
 			return nil
-		default:
-			continue
 		}
-		misses = append(misses, this)
 	}
 	return misses
 }
 
-func (m *Matcher) whereMiss(kind EventKind, old, new []byte) (string, error) {
-	vars := map[string]any{"object": nil, "oldObject": nil}
-	for name, raw := range map[string][]byte{"object": new, "oldObject": old} {
-		if len(raw) == 0 || name == "oldObject" && kind == Created {
-			continue
-		}
-		v, err := decodeJSON(raw)
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", name, err)
-		}
-		vars[name] = v
+func (m *Matcher) whereMiss(kind EventKind, v *values) string {
+	if m.where == nil {
+		return ""
+	}
+	vars := map[string]any{"object": v.new, "oldObject": v.old}
+	if kind == Created {
+		vars["oldObject"] = nil
 	}
 	out, _, err := m.where.Eval(vars)
 	if err != nil {
-		return "where: " + err.Error(), nil
+		return "where: " + err.Error()
 	}
 	if out.Value() != true {
-		return "where is false", nil
+		return "where is false"
 	}
-	return "", nil
-}
-
-// probe is a place in an object that a state names, or leads through.
-type probe struct {
-	at    int // in values
-	path  string
-	keys  []string
-	kids  []*probe // by key
-	items []*probe // by index
-}
-
-func (p *probe) key(m *Matcher, key string) *probe {
-	if i := slices.Index(p.keys, key); i >= 0 {
-		return p.kids[i]
-	}
-	path := key
-	if strings.ContainsAny(key, ".[]\" ") {
-		path = "[" + strconv.Quote(key) + "]"
-	} else if p.path != "" {
-		path = "." + key
-	}
-	kid := &probe{at: m.probes, path: p.path + path}
-	m.probes++
-	p.keys, p.kids = append(p.keys, key), append(p.kids, kid)
-	return kid
-}
-
-func (p *probe) item(m *Matcher, i int) *probe {
-	for len(p.items) <= i {
-		p.items = append(p.items, &probe{at: m.probes, path: fmt.Sprintf("%s[%d]", p.path, len(p.items))})
-		m.probes++
-	}
-	return p.items[i]
+	return ""
 }
 
 // state is a compiled prevState or curState.
 type state struct {
 	fields []field
-	named  map[int]bool // every place that the state names or leads through
+	named  map[string]bool // the path of every place that the state names or leads through
 }
 
 // field is one field of a state.
 type field struct {
-	at   int
-	path string
-	want wanted
-	only bool // no field of the other state is at or below this place, nor leads through it
+	steps []any  // to its place in the object: a string for a mapping's field, an int for a list's item
+	path  string // the same for people
+	want  any    // what decodeObject gives, or present
+	only  bool   // the other state neither names this place nor leads through it
 }
 
-func (m *Matcher) compile(v any) (*state, error) {
+// present is wanted where any value will do.
+type present struct{}
+
+// compileStates compiles prevState and curState; one that is not given is nil.
+func compileStates(c *Condition) (prev, cur *state, err error) {
+	if c.PrevState != nil {
+		if prev, err = compileState(c.PrevState); err != nil {
+			return nil, nil, fmt.Errorf("prevState: %w", err)
+		}
+	}
+	if c.CurState != nil {
+		if cur, err = compileState(c.CurState); err != nil {
+			return nil, nil, fmt.Errorf("curState: %w", err)
+		}
+	}
+	prev.only(cur)
+	cur.only(prev)
+	return prev, cur, nil
+}
+
+func compileState(v any) (*state, error) {
 	if _, ok := v.(map[string]any); !ok {
 		return nil, errors.New("a state is a mapping, a piece of the object")
 	}
-	s := &state{named: map[int]bool{}}
-	return s, m.collect(s, m.root, v)
+	s := &state{named: map[string]bool{}}
+	return s, s.collect(nil, "", v)
 }
 
-func (m *Matcher) collect(s *state, p *probe, v any) error {
-	s.named[p.at] = true
+func (s *state) collect(steps []any, path string, v any) error {
+	s.named[path] = true
+	steps = slices.Clip(steps) // the places below share it
+	want := v
 	switch v := v.(type) {
 	case map[string]any:
-		keys := make([]string, 0, len(v))
-		for k := range v {
-			keys = append(keys, k)
-		}
-		sort.Strings(keys)
-		for _, k := range keys {
-			if err := m.collect(s, p.key(m, k), v[k]); err != nil {
+		for _, key := range sortedKeys(v) {
+			at := path
+			switch {
+			case key == "" || strings.ContainsAny(key, ".[]\" "):
+				at += "[" + strconv.Quote(key) + "]"
+			case path == "":
+				at = key
+			default:
+				at += "." + key
+			}
+			if err := s.collect(append(steps, key), at, v[key]); err != nil {
 				return err
 			}
 		}
-		if len(v) > 0 || p == m.root {
+		if len(v) > 0 || len(steps) == 0 {
 			return nil
 		}
 	case []any:
 		for i, item := range v {
-			if err := m.collect(s, p.item(m, i), item); err != nil {
+			if err := s.collect(append(steps, i), fmt.Sprintf("%s[%d]", path, i), item); err != nil {
 				return err
 			}
 		}
 		if len(v) > 0 {
 			return nil
 		}
+	case string:
+		switch v {
+		case Present:
+			want = present{}
+		case Absent:
+			want = nil
+		}
+	case int:
+		want = int64(v)
+	case int32:
+		want = int64(v)
+	case float64:
+		want = whole(v)
+	case nil, bool, int64:
+	default:
+		return fmt.Errorf("%s: a value of Go type %T has no JSON", path, v)
 	}
-	w, err := newWanted(v)
-	if err != nil {
-		return fmt.Errorf("%s: %w", p.path, err)
-	}
-	s.fields = append(s.fields, field{at: p.at, path: p.path, want: w})
+	s.fields = append(s.fields, field{steps: steps, path: path, want: want})
 	return nil
 }
 
@@ -398,152 +408,81 @@ func (s *state) only(other *state) {
 		return
 	}
 	for i := range s.fields {
-		s.fields[i].only = other == nil || !other.named[s.fields[i].at]
+		s.fields[i].only = other == nil || !other.named[s.fields[i].path]
 	}
 }
 
-// misses lists what of the state the values lack; nothing for a state that is not given.
-func (s *state) misses(at [][]byte, is string) []Miss {
+// misses lists what of the state the object lacks; nothing for a state that is not given.
+func (s *state) misses(object any, is string) []Miss {
 	if s == nil {
 		return nil
 	}
 	var misses []Miss
 	for _, f := range s.fields {
-		if !f.holds(at[f.at]) {
-			misses = append(misses, f.miss(at[f.at], "%s "+is+" %s, not %s"))
+		if has := f.at(object); !f.holds(has) {
+			misses = append(misses, f.miss(has, "%s "+is+" %s, not %s"))
 		}
 	}
 	return misses
 }
 
+// at returns what the object has at the field's place; nil stands for nothing.
+func (f *field) at(object any) any {
+	for _, step := range f.steps {
+		switch step := step.(type) {
+		case string:
+			m, _ := object.(map[string]any)
+			object = m[step]
+		case int:
+			list, _ := object.([]any)
+			if step >= len(list) {
+				return nil
+			}
+			object = list[step]
+		}
+	}
+	return object
+}
+
 // miss is what a field lacks that has another value; the format takes the field, what it has, and what it should have.
-func (f *field) miss(raw []byte, format string) Miss {
-	m := Miss{fmt.Sprintf(format, f.path, show(raw), f.want), 2}
-	if strings.Trim(show(raw), `"`) == strings.Trim(f.want.String(), `"`) {
+func (f *field) miss(has any, format string) Miss {
+	m := Miss{fmt.Sprintf(format, f.path, show(has), show(f.want)), 2}
+	if strings.Trim(show(has), `"`) == strings.Trim(show(f.want), `"`) {
 		m.Distance = 1 // the value in another type: somebody has forgotten the quotes
 	}
 	return m
 }
 
-func (f *field) holds(raw []byte) bool { return f.want.holds(raw) }
-
-// wanted is the right side of a field.
-type wanted struct {
-	kind  byte // 'p'resent, 'a'bsent, '{', '[', 's'tring, 'i'nteger, 'f'loat, 't'rue, 'n'ot true
-	text  string
-	int   int64
-	float float64
+// holds reports whether the value is the wanted one.
+func (f *field) holds(has any) bool {
+	switch f.want.(type) {
+	case present:
+		return has != nil
+	case map[string]any:
+		_, ok := has.(map[string]any)
+		return ok
+	case []any:
+		_, ok := has.([]any)
+		return ok
+	}
+	return sameValue(f.want, has)
 }
 
-func newWanted(v any) (wanted, error) {
+// show gives what an object has, or should have, for a message.
+func show(v any) string {
 	switch v := v.(type) {
 	case nil:
-		return wanted{kind: 'a'}, nil
-	case string:
-		switch v {
-		case Present:
-			return wanted{kind: 'p'}, nil
-		case Absent:
-			return wanted{kind: 'a'}, nil
-		}
-		return wanted{kind: 's', text: v}, nil
-	case bool:
-		if v {
-			return wanted{kind: 't'}, nil
-		}
-		return wanted{kind: 'n'}, nil
-	case int:
-		return wanted{kind: 'i', int: int64(v), float: float64(v)}, nil
-	case int32:
-		return wanted{kind: 'i', int: int64(v), float: float64(v)}, nil
-	case int64:
-		return wanted{kind: 'i', int: v, float: float64(v)}, nil
-	case float64:
-		if math.Trunc(v) == v && math.Abs(v) < 1<<53 {
-			return wanted{kind: 'i', int: int64(v), float: v}, nil
-		}
-		return wanted{kind: 'f', float: v}, nil
-	case map[string]any:
-		return wanted{kind: '{'}, nil
-	case []any:
-		return wanted{kind: '['}, nil
-	}
-	return wanted{}, fmt.Errorf("a value of Go type %T has no JSON", v)
-}
-
-func (w wanted) String() string {
-	switch w.kind {
-	case 'p':
+		return "without a value"
+	case present:
 		return "a value"
-	case 'a':
-		return "without a value"
-	case '{':
+	case map[string]any:
 		return "a mapping"
-	case '[':
+	case []any:
 		return "a list"
-	case 's':
-		return shorten(strconv.Quote(w.text))
-	case 'i':
-		return strconv.FormatInt(w.int, 10)
-	case 'f':
-		return strconv.FormatFloat(w.float, 'g', -1, 64)
-	case 't':
-		return "true"
+	case string:
+		return shorten(strconv.Quote(v))
 	}
-	return "false"
-}
-
-func (w wanted) holds(raw []byte) bool {
-	none := len(raw) == 0 || raw[0] == 'n'
-	switch w.kind {
-	case 'p':
-		return !none
-	case 'a':
-		return none
-	}
-	if none {
-		return false
-	}
-	switch w.kind {
-	case '{', '[':
-		return raw[0] == w.kind
-	case 't':
-		return raw[0] == 't'
-	case 'n':
-		return raw[0] == 'f'
-	case 's':
-		if raw[0] != '"' {
-			return false
-		}
-		if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
-			return string(raw[1:len(raw)-1]) == w.text
-		}
-		var s string
-		return json.Unmarshal(raw, &s) == nil && s == w.text
-	}
-	if c := raw[0]; c != '-' && (c < '0' || c > '9') {
-		return false
-	}
-	if w.kind == 'i' {
-		if i, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
-			return i == w.int
-		}
-	}
-	f, err := strconv.ParseFloat(string(raw), 64)
-	return err == nil && f == w.float
-}
-
-// show gives what an object has, for a message.
-func show(raw []byte) string {
-	switch {
-	case len(raw) == 0 || raw[0] == 'n':
-		return "without a value"
-	case raw[0] == '{':
-		return "a mapping"
-	case raw[0] == '[':
-		return "a list"
-	}
-	return shorten(string(raw))
+	return fmt.Sprint(v)
 }
 
 func shorten(s string) string {
@@ -557,223 +496,7 @@ func shorten(s string) string {
 	return s[:cut] + "…"
 }
 
-var errJSON = errors.New("not JSON")
-
-// extract notes what the object has at the places below p. It looks at no more of the JSON than it must: most of an
-// object is skipped, and it stops when it has found all.
-func extract(raw []byte, p *probe, out [][]byte) error {
-	_, err := probeValue(raw, skipSpace(raw, 0), p, out)
-	return err
-}
-
-// probeValue notes the value at i and what of it is wanted; it returns the index behind it, or -1 when it stopped early
-// because nothing further is wanted at all.
-func probeValue(b []byte, i int, p *probe, out [][]byte) (int, error) {
-	if i >= len(b) {
-		return 0, errJSON
-	}
-	start := i
-	var err error
-	switch {
-	case b[i] == '{' && len(p.keys) > 0:
-		i, err = probeMapping(b, i, p, out)
-	case b[i] == '[' && len(p.items) > 0:
-		i, err = probeList(b, i, p, out)
-	default:
-		i, err = skipValue(b, i)
-	}
-	if err != nil {
-		return 0, err
-	}
-	out[p.at] = b[start:i]
-	return i, nil
-}
-
-func probeMapping(b []byte, i int, p *probe, out [][]byte) (int, error) {
-	start, found := i, 0
-	i = skipSpace(b, i+1)
-	if i < len(b) && b[i] == '}' {
-		return i + 1, nil
-	}
-	for {
-		if i >= len(b) || b[i] != '"' {
-			return 0, errJSON
-		}
-		end, err := skipString(b, i)
-		if err != nil {
-			return 0, err
-		}
-		key := b[i+1 : end-1]
-		i = skipSpace(b, end)
-		if i >= len(b) || b[i] != ':' {
-			return 0, errJSON
-		}
-		i = skipSpace(b, i+1)
-		at := -1
-		for k := range p.keys {
-			if string(key) == p.keys[k] {
-				at = k
-				break
-			}
-		}
-		if at < 0 && bytes.IndexByte(key, '\\') >= 0 {
-			var s string
-			if json.Unmarshal(b[end-len(key)-2:end], &s) == nil {
-				at = slices.Index(p.keys, s)
-			}
-		}
-		if at >= 0 {
-			i, err = probeValue(b, i, p.kids[at], out)
-			found++
-		} else {
-			i, err = skipValue(b, i)
-		}
-		if err != nil {
-			return 0, err
-		}
-		i = skipSpace(b, i)
-		switch {
-		case i >= len(b):
-			return 0, errJSON
-		case b[i] == '}':
-			return i + 1, nil
-		case b[i] != ',':
-			return 0, errJSON
-		case found == len(p.keys) && p.at == 0:
-			// All that the root is asked for is found; nobody needs its end.
-			return len(b), nil
-		case found == len(p.keys):
-			return skipNested(b, start, i)
-		}
-		i = skipSpace(b, i+1)
-	}
-}
-
-func probeList(b []byte, i int, p *probe, out [][]byte) (int, error) {
-	start, n := i, 0
-	i = skipSpace(b, i+1)
-	if i < len(b) && b[i] == ']' {
-		return i + 1, nil
-	}
-	for {
-		var err error
-		if i, err = probeValue(b, i, p.items[n], out); err != nil {
-			return 0, err
-		}
-		n++
-		i = skipSpace(b, i)
-		switch {
-		case i >= len(b):
-			return 0, errJSON
-		case b[i] == ']':
-			return i + 1, nil
-		case b[i] != ',':
-			return 0, errJSON
-		case n == len(p.items):
-			return skipNested(b, start, i)
-		}
-		i = skipSpace(b, i+1)
-	}
-}
-
-func skipSpace(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// skipString returns the index behind the string that begins at i.
-func skipString(b []byte, i int) (int, error) {
-	// Most strings of an object are short, so this is faster than bytes.IndexByte.
-	for i++; i < len(b); i++ {
-		switch c := b[i]; {
-		case c == '"':
-			return i + 1, nil
-		case c == '\\':
-			i++
-		}
-	}
-	return 0, errJSON
-}
-
-func skipValue(b []byte, i int) (int, error) {
-	if i >= len(b) {
-		return 0, errJSON
-	}
-	switch b[i] {
-	case '"':
-		return skipString(b, i)
-	case '{', '[':
-		return skipNested(b, i, i)
-	}
-	start := i
-	for i < len(b) {
-		switch b[i] {
-		case ',', '}', ']', ' ', '\n', '\t', '\r':
-			if i == start {
-				return 0, errJSON
-			}
-			return i, nil
-		}
-		i++
-	}
-	if i == start {
-		return 0, errJSON
-	}
-	return i, nil
-}
-
-// skipNested returns the index behind the mapping or list that begins at start; at is a place directly within it, or
-// start. Nearly all bytes of an object are passed over here.
-func skipNested(b []byte, start, at int) (int, error) {
-	depth := 1
-	if at == start {
-		at++
-	}
-	for i := at; i < len(b); i++ {
-		switch structure[b[i]] {
-		case 0:
-		case 1:
-			for i++; ; i++ {
-				if i >= len(b) {
-					return 0, errJSON
-				}
-				if c := b[i]; c == '"' {
-					break
-				} else if c == '\\' {
-					i++
-				}
-			}
-		case 2:
-			depth++
-		case 3:
-			if depth--; depth == 0 {
-				return i + 1, nil
-			}
-		}
-	}
-	return 0, errJSON
-}
-
-// structure tells the bytes that matter when a value is skipped.
-var structure = [256]uint8{'"': 1, '{': 2, '[': 2, '}': 3, ']': 3}
-
-// sameJSON reports whether two values are equal; numbers are by value, nothing and null are the same.
-func sameJSON(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	var x, y any
-	if len(a) > 0 {
-		x, _ = decodeJSON(a)
-	}
-	if len(b) > 0 {
-		y, _ = decodeJSON(b)
-	}
-	return sameValue(x, y)
-}
-
+// sameValue reports whether two values are equal; numbers are by value, nothing and null are the same.
 func sameValue(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
