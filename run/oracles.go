@@ -187,7 +187,7 @@ func oracleTail(p cluster.Process) string { return oracle.LogTail(p, 20) }
 
 // workloadLog is where the output of the workload's commands goes.
 func (r *runner) workloadLog() io.Writer {
-	f, err := os.Create(filepath.Join(r.RecordDir, record.LogsDir, "workload.log"))
+	f, err := record.CreateFile(filepath.Join(r.RecordDir, record.LogsDir, "workload.log"))
 	if err != nil {
 		r.Logger.Warn("no log for the workload", "error", err)
 		return io.Discard
@@ -235,7 +235,7 @@ func copyFile(from, to string) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.Create(to)
+	out, err := record.CreateFile(to)
 	if err != nil {
 		return err
 	}

@@ -221,10 +221,10 @@ func (r *runner) keepManifest(file string, number int) (string, error) {
 	}
 	kept := record.ManifestsDir + "/" + fmt.Sprintf("%d-%s", number, name)
 	to := filepath.Join(r.RecordDir, filepath.FromSlash(kept))
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(to), record.DirMode); err != nil {
 		return "", fmt.Errorf("write run record: %w", err)
 	}
-	if err := os.WriteFile(to, data, 0o644); err != nil {
+	if err := os.WriteFile(to, data, record.FileMode); err != nil {
 		return "", fmt.Errorf("write run record: %w", err)
 	}
 	return kept, nil
@@ -249,14 +249,14 @@ func (r *runner) writePlan() error {
 	if err != nil {
 		return fmt.Errorf("write plan: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(r.RecordDir, record.PlanFile), data, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(r.RecordDir, record.PlanFile), data, record.FileMode); err != nil {
 		return fmt.Errorf("write run record: %w", err)
 	}
 	suite, err := os.ReadFile(r.Suite.File)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(r.RecordDir, record.SuiteFile), suite, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(r.RecordDir, record.SuiteFile), suite, record.FileMode); err != nil {
 		return fmt.Errorf("write run record: %w", err)
 	}
 	return nil

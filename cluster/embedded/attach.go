@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,16 +47,12 @@ func (a *Attached) Running(ctx context.Context) (map[string]bool, error) {
 func (a *Attached) Stop(ctx context.Context) error {
 	// The cluster may be gone before it could answer: what counts is that it goes.
 	_, callErr := controlCall[None](ctx, a.entry, "Stop", None{})
-	lock, err := os.OpenFile(lockFile(a.entry.registered), os.O_RDWR, 0)
-	if err != nil {
-		return fmt.Errorf("stop cluster %q: %w", a.entry.Name, err)
-	}
-	defer lock.Close()
-	err = poll(ctx, func(context.Context) error {
-		if !locked(lock) {
-			return nil
+	err := poll(ctx, func(context.Context) error {
+		live, err := a.entry.live()
+		if live {
+			err = fmt.Errorf("process %d still runs", a.entry.PID)
 		}
-		return fmt.Errorf("process %d still runs", a.entry.PID)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("stop cluster %q: %w", a.entry.Name, errors.Join(err, callErr))
