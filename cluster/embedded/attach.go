@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -20,7 +21,10 @@ import (
 // Attached is a cluster that another process runs (see Serve). It implements cluster.Cluster.
 type Attached struct{ entry Entry }
 
-var _ cluster.Cluster = (*Attached)(nil)
+var (
+	_ cluster.Cluster    = (*Attached)(nil)
+	_ cluster.Resettable = (*Attached)(nil)
+)
 
 // Attach finds the running cluster of that name; a NotRunningError says that there is none.
 func Attach(ctx context.Context, name string) (*Attached, error) {
@@ -160,6 +164,10 @@ func (n attachedNode) CutConnections(ctx context.Context, controller string) err
 
 func (n attachedNode) Status(ctx context.Context, controller string) ([]cluster.Process, error) {
 	return controlCall[[]cluster.Process](ctx, n.a.entry, "Status", Call{Controller: controller})
+}
+
+func (n attachedNode) Stop(ctx context.Context, keep []types.UID) error {
+	return n.a.call(ctx, "StopPods", Call{Keep: keep})
 }
 
 func (n attachedNode) Reset(ctx context.Context) error {
