@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
 
@@ -82,6 +83,9 @@ type ProcessNode interface {
 	CutConnections(ctx context.Context, controller string) error
 	// Status lists the controller's processes, running and ended, oldest first.
 	Status(ctx context.Context, controller string) ([]Process, error)
+	// Stop ends all pods but those with the given UIDs and returns when their processes are gone. Nothing of it is told
+	// to the API server, and the pods do not start again: whoever calls it takes their objects away.
+	Stop(ctx context.Context, keep []types.UID) error
 	// Reset forgets held controllers and their ended processes: what a run that died left behind.
 	Reset(ctx context.Context) error
 }
@@ -106,3 +110,23 @@ type Process struct {
 
 // Running reports whether the process has not ended.
 func (p Process) Running() bool { return p.Ended.IsZero() }
+
+// Resettable is a cluster that can be taken back to a state that it had.
+type Resettable interface {
+	// TakeBaseline notes the cluster's state as soon as it has come to rest. An error says what does not come to rest.
+	TakeBaseline(ctx context.Context) (Baseline, error)
+	// ReadBaseline reads one that WriteFile has written.
+	ReadBaseline(file string) (Baseline, error)
+	// Reset takes the cluster back to the baseline: it ends the process node's pods that the baseline does not have,
+	// starts API servers that ran, and puts every object back as it was, whoever has changed it. It returns when nothing
+	// differs and does so for a moment; an error says what does. It may be called again, also after an error.
+	Reset(ctx context.Context, to Baseline) error
+}
+
+// Baseline is the state of a cluster at one moment: all of its objects, but for events and for what the control plane
+// itself writes all the time.
+type Baseline interface {
+	// WriteFile keeps the baseline in a file, which is its user's alone: it holds Secrets. The file is there wholly or
+	// not at all.
+	WriteFile(file string) error
+}

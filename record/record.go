@@ -36,6 +36,13 @@ const (
 	Error        Verdict = "error"
 )
 
+// What a run's cluster was.
+const (
+	ClusterFresh  = "fresh"  // started for this run
+	ClusterReset  = "reset"  // another run had used it, and it had been taken back to what it was
+	ClusterShared = "shared" // it was there before, and is put back after the run
+)
+
 // Meta describes a run.
 type Meta struct {
 	Plan          string    `json:"plan"`
@@ -46,6 +53,7 @@ type Meta struct {
 	Reason        string    `json:"reason,omitempty"` // of an inconclusive or error verdict
 	Trommel       string    `json:"trommel"`
 	Kubernetes    string    `json:"kubernetes,omitempty"`
+	Cluster       string    `json:"cluster,omitempty"` // see the Cluster constants
 	Seed          int64     `json:"seed"`
 	Started       time.Time `json:"started"`
 	Ended         time.Time `json:"ended"`

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,47 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// A record can hold Secrets, and was readable by everybody on the machine.
+func TestRecordIsClosedToOthers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "runs", "one")
+	w, err := Create(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, w.Plan([]byte("testName: one\n")))
+	check(t, w.Findings(nil))
+	check(t, w.Meta(Meta{}))
+	log, err := CreateFile(w.LogFile("a.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, log.Close())
+	check(t, w.Close())
+	files := 0
+	err = filepath.WalkDir(filepath.Dir(dir), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		want := fs.FileMode(FileMode)
+		if d.IsDir() {
+			want = DirMode
+		} else {
+			files++
+		}
+		if info.Mode().Perm() != want {
+			t.Errorf("%s: %o, want %o", path, info.Mode().Perm(), want)
+		}
+		return nil
+	})
+	if err != nil || files != 7 {
+		t.Errorf("%d files, %v", files, err)
+	}
+}
 
 func TestWriteAndRead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "runs", "one")

@@ -24,9 +24,16 @@ type Writer struct {
 	err error // of a whole file
 }
 
-// Create makes the folder with its empty files and its folder for logs. A folder that already holds a run record is refused.
+// Permissions of a record's folders and files: objects in it can be Secrets, so it is its user's alone.
+const (
+	DirMode  = 0o700
+	FileMode = 0o600
+)
+
+// Create makes the folder with its empty files and its folder for logs. A folder that already holds a run record is
+// refused.
 func Create(dir string) (*Writer, error) {
-	if err := os.MkdirAll(filepath.Join(dir, LogsDir), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, LogsDir), DirMode); err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, ObservationsFile)); err == nil {
@@ -34,7 +41,7 @@ func Create(dir string) (*Writer, error) {
 	}
 	w := &Writer{dir: dir}
 	for name, l := range map[string]*lines{ObservationsFile: &w.events, ActionsFile: &w.actions, HistoryFile: &w.history} {
-		f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, FileMode)
 		if err != nil {
 			_ = w.Close()
 			return nil, err
@@ -42,6 +49,11 @@ func Create(dir string) (*Writer, error) {
 		l.file = f
 	}
 	return w, nil
+}
+
+// CreateFile creates a file for a record, or empties the one that is there.
+func CreateFile(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, FileMode)
 }
 
 // Dir is the record's folder.
@@ -101,7 +113,7 @@ func replace(path string, data []byte) error {
 		return err
 	}
 	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	err = errors.Join(err, f.Chmod(FileMode), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}

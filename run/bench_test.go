@@ -8,23 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trommel-dev/trommel/cluster"
-	"github.com/trommel-dev/trommel/cluster/embedded"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/run"
 )
-
-// quiet is a Console for nobody.
-type quiet struct{}
-
-func (quiet) Fired(int, *plan.Action, string)    {}
-func (quiet) Completed(int, *plan.Action, error) {}
-func (quiet) Held(*record.Observation, string)   {}
-func (quiet) Phase(string)                       {}
-func (quiet) Info(string)                        {}
-func (quiet) Finding(record.Finding)             {}
 
 // benchmarkPlan restarts the controller of instrumentation/testdata when it has written, and waits for its successor's first reconcile.
 const benchmarkPlan = `
@@ -97,14 +85,18 @@ func BenchmarkPlan(b *testing.B) {
 			b.Fatal(err)
 		}
 		recordDir := filepath.Join(b.TempDir(), "record")
-		meta, err := run.Run(ctx, run.Config{
-			Plan: p, Suite: suite, RecordDir: recordDir, Console: quiet{},
+		session, err := run.Open(ctx, suite, run.Options{
+			Fresh: true, ControlPlane: controlPlane.Binary,
 			Binaries: []run.Binary{{Path: controller.Binary, Manifest: &controller.Manifest}},
-			Cluster: func(ctx context.Context) (cluster.Cluster, error) {
-				return embedded.Start(ctx, embedded.Config{Binary: controlPlane.Binary})
-			},
 		})
 		if err != nil {
+			b.Fatal(err)
+		}
+		meta, err := session.Run(ctx, p, recordDir)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := session.Close(ctx); err != nil {
 			b.Fatal(err)
 		}
 		if meta.Verdict != record.Pass {

@@ -190,7 +190,7 @@ func oracleTail(p cluster.Process) string { return oracle.LogTail(p, 20) }
 
 // workloadLog is where the output of the workload's commands goes.
 func (r *runner) workloadLog() io.Writer {
-	f, err := os.Create(filepath.Join(r.RecordDir, record.LogsDir, "workload.log"))
+	f, err := record.CreateFile(filepath.Join(r.RecordDir, record.LogsDir, "workload.log"))
 	if err != nil {
 		r.Logger.Warn("no log for the workload", "error", err)
 		return io.Discard
@@ -201,7 +201,7 @@ func (r *runner) workloadLog() io.Writer {
 
 // keepLogs copies the logs of control plane and controllers into the run record, before the cluster's folder goes.
 func (r *runner) keepLogs() error {
-	logs := map[string]string{}
+	logs := map[string]string{} // from where to where
 	if dir := r.cluster.LogDir(); dir != "" {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
@@ -225,20 +225,39 @@ func (r *runner) keepLogs() error {
 		}
 	}
 	for from, to := range logs {
-		if err := copyFile(from, filepath.Join(r.RecordDir, record.LogsDir, to)); err != nil {
+		if err := copyFile(from, r.logStart[filepath.Base(from)], filepath.Join(r.RecordDir, record.LogsDir, to)); err != nil {
 			return fmt.Errorf("keep log: %w", err)
 		}
 	}
 	return nil
 }
 
-func copyFile(from, to string) error {
+// logSizes are the sizes of a folder's files, by their names.
+func logSizes(dir string) (map[string]int64, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	sizes := map[string]int64{}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && !e.IsDir() {
+			sizes[e.Name()] = info.Size()
+		}
+	}
+	return sizes, nil
+}
+
+// copyFile copies a file from an offset on.
+func copyFile(from string, offset int64, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.Create(to)
+	if _, err := in.Seek(offset, io.SeekStart); err != nil {
+		return err
+	}
+	out, err := record.CreateFile(to)
 	if err != nil {
 		return err
 	}

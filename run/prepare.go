@@ -27,12 +27,6 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// Binary is a controller's executable and the points compiled into it.
-type Binary struct {
-	Path     string
-	Manifest *wire.Manifest // nil: not instrumented
-}
-
 // checkServers refuses a plan that speaks of API servers which the cluster does not have: one that was there before may
 // have fewer than the suite says.
 func (r *runner) checkServers() error {

@@ -1,5 +1,5 @@
-// Package run executes one plan once, from the build to the verdict: it puts the parts together that know nothing of
-// each other.
+// Package run executes plans, from the build to the verdict: it puts the parts together that know nothing of each
+// other. A [Session] runs many plans on one cluster.
 package run
 
 import (
@@ -29,7 +29,7 @@ import (
 // stuckAfter is how long a plan whose workload has ended may go without any event before it counts as stuck.
 const stuckAfter = 8 * time.Second
 
-// teardownTimeout bounds each of undo and teardown; they run also when the run's context has ended.
+// teardownTimeout bounds undo and each part of the teardown; they run also when the run's context has ended.
 const teardownTimeout = 30 * time.Second
 
 // Console follows a run for people. Its methods must not block for long.
@@ -39,17 +39,17 @@ type Console interface {
 	Finding(f record.Finding)
 }
 
-// Config is what a run needs. All but Variant, Logger and KeepGoing are required.
+// Config is what a run needs. All but Variant and Logger are required.
 type Config struct {
 	Plan      *plan.Plan  // validated against Suite
 	Suite     *plan.Suite // with the variant merged in
 	Variant   string      // for the record
 	Binaries  []Binary    // of the suite's controllers, in order
-	Cluster   func(ctx context.Context) (cluster.Cluster, error)
-	RecordDir string // created; must not hold a record yet
-	Version   string // of Trommel, for the record
+	RecordDir string      // created; must not hold a record yet
+	Version   string      // of Trommel, for the record
 	Console   Console
 	Logger    *slog.Logger
+	clusters  clusters
 }
 
 // UserError is a mistake in the plan or the suite that only the running cluster could show.
@@ -58,13 +58,10 @@ type UserError struct{ Err error }
 func (e *UserError) Error() string { return e.Err.Error() }
 func (e *UserError) Unwrap() error { return e.Err }
 
-// Run executes the plan and returns the record's meta data, which hold the verdict. An error (also in the meta data,
+// execute runs the plan and returns the record's meta data, which hold the verdict. An error (also in the meta data,
 // verdict error) says that the run could not be carried out; the record then holds what there is. Teardown has been run
-// in any case when Run returns, also when ctx was cancelled.
-func Run(ctx context.Context, config Config) (*record.Meta, error) {
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+// in any case when execute returns, also when ctx was cancelled.
+func execute(ctx context.Context, config Config) (*record.Meta, error) {
 	writer, err := record.Create(config.RecordDir)
 	if err != nil {
 		return nil, fmt.Errorf("create run record: %w", err)
@@ -100,14 +97,16 @@ type runner struct {
 	recordErr error
 
 	cluster     cluster.Cluster
+	logStart    map[string]int64 // where the run's part of a log of the control plane begins; 0 where it is not here
 	monitor     *monitor.Monitor
 	coordinator *coordinator.Coordinator
 	objects     *objects.Client
 	webhooks    *webhooks
 	findings    []record.Finding
 	completedMu sync.Mutex
-	completed   []record.Action // of the plan, in the order of their ends; the coordinator's goroutine adds to them
-	planEnded   bool
+	completed   []record.Action               // of the plan, in the order of their ends; the coordinator's goroutine adds to them
+	ended       bool                          // the plan
+	undone      bool                          // what it has done
 	why         string                        // what the plan kept from happening when a step of the workload was not done in time
 	manifests   map[string]string             // of apply actions: in the plan to in the record
 	undo        []func(context.Context) error // teardown, run in reverse order
@@ -150,10 +149,13 @@ func (r *runner) run(ctx context.Context) (err error) {
 		r.countFired(ctx)
 		r.enter("teardown")
 		// The teardown is due also, and above all, when ctx has ended.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTimeout)
-		defer cancel()
+		ctx := context.WithoutCancel(ctx)
+		if r.coordinator != nil {
+			// What the plan has done is undone on every way out, while the coordinator still serves the processes.
+			r.later(r.endPlan)
+		}
 		for _, f := range slices.Backward(r.undo) {
-			if e := f(ctx); e != nil {
+			if e := r.tearDown(ctx, f); e != nil {
 				r.Logger.Debug("teardown", "error", e)
 				err = errors.Join(err, fmt.Errorf("teardown: %w", e))
 			}
@@ -170,6 +172,13 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return err
 	}
 	return r.exercise(ctx)
+}
+
+// tearDown does one part of the teardown: none takes the time of another.
+func (r *runner) tearDown(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, teardownTimeout)
+	defer cancel()
+	return f(ctx)
 }
 
 // keepManifests writes what the plan's apply actions name into the record, from where the run applies it: what happened
@@ -221,10 +230,10 @@ func (r *runner) keepManifest(file string, number int) (string, error) {
 	}
 	kept := record.ManifestsDir + "/" + fmt.Sprintf("%d-%s", number, name)
 	to := filepath.Join(r.RecordDir, filepath.FromSlash(kept))
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(to), record.DirMode); err != nil {
 		return "", fmt.Errorf("write run record: %w", err)
 	}
-	if err := os.WriteFile(to, data, 0o644); err != nil {
+	if err := os.WriteFile(to, data, record.FileMode); err != nil {
 		return "", fmt.Errorf("write run record: %w", err)
 	}
 	return kept, nil
@@ -249,14 +258,14 @@ func (r *runner) writePlan() error {
 	if err != nil {
 		return fmt.Errorf("write plan: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(r.RecordDir, record.PlanFile), data, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(r.RecordDir, record.PlanFile), data, record.FileMode); err != nil {
 		return fmt.Errorf("write run record: %w", err)
 	}
 	suite, err := os.ReadFile(r.Suite.File)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(r.RecordDir, record.SuiteFile), suite, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(r.RecordDir, record.SuiteFile), suite, record.FileMode); err != nil {
 		return fmt.Errorf("write run record: %w", err)
 	}
 	return nil
@@ -264,19 +273,18 @@ func (r *runner) writePlan() error {
 
 func (r *runner) startCluster(ctx context.Context) error {
 	r.enter("cluster")
-	c, err := r.Cluster(ctx)
-	if err != nil {
-		return fmt.Errorf("start cluster: %w", err)
-	}
-	r.cluster = c
-	r.later(func(ctx context.Context) error { return c.Close(ctx) })
-	unlock, err := c.Lock()
+	l, err := r.clusters.acquire(ctx, r.Console)
 	if err != nil {
 		return err
 	}
-	r.later(func(context.Context) error { unlock(); return nil })
-
-	address, token := c.Rendezvous()
+	r.later(l.release)
+	r.cluster, r.meta.Cluster = l.cluster, l.state
+	if l.state != record.ClusterFresh {
+		if r.logStart, err = logSizes(r.cluster.LogDir()); err != nil {
+			return err
+		}
+	}
+	address, token := r.cluster.Rendezvous()
 	r.monitor, err = monitor.Listen(monitor.Config{
 		Address: address, Token: token, Logger: r.Logger, Limits: monitor.LimitsFor(r.Suite.Timeouts.Hold),
 	})
@@ -304,9 +312,6 @@ func (r *runner) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := r.checkRemovedAPIs(config); err != nil {
-		return err
-	}
-	if err := r.cleanLeftovers(ctx); err != nil {
 		return err
 	}
 	r.later(func(context.Context) error { return r.keepLogs() })
@@ -521,17 +526,19 @@ func (r *runner) disturbed() (last time.Time) {
 
 // endPlan lets go what the plan holds and takes back what it has done, once.
 func (r *runner) endPlan(ctx context.Context) error {
-	if r.planEnded {
-		return nil
+	if !r.ended {
+		if err := r.coordinator.End(ctx); err != nil {
+			return err
+		}
+		r.ended = true
 	}
-	r.planEnded = true
-	if err := r.coordinator.End(ctx); err != nil {
-		return err
-	}
-	undo, cancel := context.WithTimeout(ctx, teardownTimeout)
-	defer cancel()
-	if err := r.coordinator.Undo(undo); err != nil {
-		return err
+	if !r.undone {
+		undo, cancel := context.WithTimeout(ctx, teardownTimeout)
+		defer cancel()
+		if err := r.coordinator.Undo(undo); err != nil {
+			return err
+		}
+		r.undone = true
 	}
 	return nil
 }

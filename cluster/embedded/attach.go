@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -21,7 +21,10 @@ import (
 // Attached is a cluster that another process runs (see Serve). It implements cluster.Cluster.
 type Attached struct{ entry Entry }
 
-var _ cluster.Cluster = (*Attached)(nil)
+var (
+	_ cluster.Cluster    = (*Attached)(nil)
+	_ cluster.Resettable = (*Attached)(nil)
+)
 
 // Attach finds the running cluster of that name; a NotRunningError says that there is none.
 func Attach(ctx context.Context, name string) (*Attached, error) {
@@ -48,16 +51,12 @@ func (a *Attached) Running(ctx context.Context) (map[string]bool, error) {
 func (a *Attached) Stop(ctx context.Context) error {
 	// The cluster may be gone before it could answer: what counts is that it goes.
 	_, callErr := controlCall[None](ctx, a.entry, "Stop", None{})
-	lock, err := os.OpenFile(lockFile(a.entry.registered), os.O_RDWR, 0)
-	if err != nil {
-		return fmt.Errorf("stop cluster %q: %w", a.entry.Name, err)
-	}
-	defer lock.Close()
-	err = poll(ctx, func(context.Context) error {
-		if !locked(lock) {
-			return nil
+	err := poll(ctx, func(context.Context) error {
+		live, err := a.entry.live()
+		if live {
+			err = fmt.Errorf("process %d still runs", a.entry.PID)
 		}
-		return fmt.Errorf("process %d still runs", a.entry.PID)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("stop cluster %q: %w", a.entry.Name, errors.Join(err, callErr))
@@ -165,6 +164,10 @@ func (n attachedNode) CutConnections(ctx context.Context, controller string) err
 
 func (n attachedNode) Status(ctx context.Context, controller string) ([]cluster.Process, error) {
 	return controlCall[[]cluster.Process](ctx, n.a.entry, "Status", Call{Controller: controller})
+}
+
+func (n attachedNode) Stop(ctx context.Context, keep []types.UID) error {
+	return n.a.call(ctx, "StopPods", Call{Keep: keep})
 }
 
 func (n attachedNode) Reset(ctx context.Context) error {

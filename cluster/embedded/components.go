@@ -25,7 +25,10 @@ func (c *Cluster) newComponent(name, program string, args ...string) *component 
 	}
 }
 
-func (c *Cluster) etcdSocket() string { return c.dir.file("etcd.sock") }
+func (c *Cluster) etcdSocket() string { return etcdSocket(c.dir.path) }
+
+// etcdSocket is where the etcd of the cluster with this folder listens.
+func etcdSocket(dir string) string { return filepath.Join(dir, "etcd.sock") }
 
 // etcd listens on a unix socket alone: it has no users, and the socket's folder is closed to others. A member of a
 // cluster of one advertises nothing to anybody, but the flags want addresses.

@@ -8,6 +8,8 @@ import (
 	"net/rpc"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/trommel-dev/trommel/cluster"
 )
 
@@ -16,7 +18,10 @@ import (
 const controlService = "Cluster"
 
 // Call names what a call is about; each method reads what it needs.
-type Call struct{ APIServer, Controller string }
+type Call struct {
+	APIServer, Controller string
+	Keep                  []types.UID // pods
+}
 
 // None is an empty message.
 type None struct{}
@@ -125,14 +130,16 @@ func (s *session) Status(call Call, answer *[]cluster.Process) error {
 	return err
 }
 
+func (s *session) StopPods(call Call, _ *None) error {
+	return s.server.cluster.processes.Stop(s.ctx, call.Keep)
+}
+
 func (s *session) Reset(_ None, _ *None) error { return s.server.cluster.processes.Reset(s.ctx) }
 
 func (s *session) State(_ None, answer *State) error {
-	answer.Running = map[string]bool{}
-	for _, a := range s.server.cluster.apis {
-		answer.Running[a.name] = a.running() != nil
-	}
-	return nil
+	var err error
+	answer.Running, err = s.server.cluster.Running(s.ctx)
+	return err
 }
 
 func (s *session) Stop(_ None, _ *None) error {

@@ -69,7 +69,10 @@ type Cluster struct {
 	watches   sync.WaitGroup // of supervise
 }
 
-var _ cluster.Cluster = (*Cluster)(nil)
+var (
+	_ cluster.Cluster    = (*Cluster)(nil)
+	_ cluster.Resettable = (*Cluster)(nil)
+)
 
 // startTimeout bounds Start for callers whose context has no end.
 const startTimeout = 3 * time.Minute
@@ -306,6 +309,15 @@ func (c *Cluster) Rendezvous() (address, token string) {
 
 // Lock gives the caller sole use of the cluster for a run.
 func (c *Cluster) Lock() (unlock func(), err error) { return lockRun(c.Name(), runLock(c.dir.path)) }
+
+// Running says which API servers run.
+func (c *Cluster) Running(context.Context) (map[string]bool, error) {
+	running := map[string]bool{}
+	for _, a := range c.apis {
+		running[a.name] = a.running() != nil
+	}
+	return running, nil
+}
 
 // DialInside connects to what stands behind an address of the cluster.
 func (c *Cluster) DialInside(ctx context.Context, address string) (net.Conn, error) {

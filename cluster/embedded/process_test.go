@@ -435,6 +435,39 @@ func TestStaleEntry(t *testing.T) {
 	startHelper(t, "serve").end(t)
 }
 
+// A cache cleaner that deleted a lock file made List destroy the data of a running cluster.
+func TestListKeepsClusterWithoutLockFile(t *testing.T) {
+	t.Setenv("TROMMEL_CACHE", t.TempDir())
+	h := startHelper(t, "serve")
+	lock, err := embedded.RegistryFile("helped", ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := embedded.List(); err != nil || len(entries) != 1 {
+		t.Fatalf("running %v, %v", entries, err)
+	}
+	binary, err := clustertest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = embedded.Serve(t.Context(), embedded.Config{Name: "helped", Binary: binary}, func(embedded.Entry) {})
+	if want := fmt.Sprintf(`a cluster named "helped" is running already (process %d)`, h.Process.Pid); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	c, err := embedded.Attach(t.Context(), "helped")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = h.Wait()
+	checkNothingLeft(t, h.dir)
+}
+
 // BenchmarkStart is the time until three API servers are ready and the cluster can be used.
 func BenchmarkStart(b *testing.B) {
 	if err := shared.Close(context.Background()); err != nil { // it would only be in the way

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,14 +49,33 @@ func (e *NotRunningError) Error() string {
 
 func (e Entry) controlSocket() string { return filepath.Join(e.Dir, "control.sock") }
 
-// live reports whether the process that runs the cluster still does.
-func (e Entry) live() bool {
-	f, err := os.OpenFile(lockFile(e.registered), os.O_RDWR, 0)
-	if err != nil {
-		return false
+// live reports whether the process that runs the cluster still does. It holds the lock on two files, one beside its
+// entry and one in the cluster's own folder; where somebody has cleaned these away, it still answers on its control
+// socket. An error says that nothing tells.
+func (e Entry) live() (bool, error) {
+	var errs []error
+	for _, file := range []string{lockFile(e.registered), filepath.Join(e.Dir, aliveFile)} {
+		f, err := os.OpenFile(file, os.O_RDWR, 0)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		held := locked(f)
+		_ = f.Close()
+		if held {
+			return true, nil
+		}
 	}
-	defer f.Close()
-	return locked(f)
+	if conn, err := net.DialTimeout("unix", e.controlSocket(), time.Second); err == nil {
+		_ = conn.Close()
+		return true, nil
+	}
+	for _, err := range errs {
+		if !errors.Is(err, os.ErrNotExist) {
+			return false, errors.Join(errs...)
+		}
+	}
+	return false, nil
 }
 
 func lockFile(entry string) string { return strings.TrimSuffix(entry, ".json") + ".lock" }
@@ -89,7 +109,8 @@ func RegistryFile(name, ending string) (string, error) {
 	return filepath.Join(dir, name+ending), nil
 }
 
-// List returns the running clusters, ordered by name. What clusters that died left is removed.
+// List returns the running clusters, ordered by name. What clusters that died left is removed. A cluster of which
+// nobody can tell whether it runs is neither listed nor removed.
 func List() ([]Entry, error) {
 	dir, err := registryDir()
 	if err != nil {
@@ -106,12 +127,15 @@ func List() ([]Entry, error) {
 		if err != nil {
 			continue // being removed, or not ours
 		}
-		if entry.live() {
+		live, err := entry.live()
+		switch {
+		case err != nil:
+		case live:
 			entries = append(entries, entry)
-			continue
+		default:
+			_ = os.Remove(file)
+			_ = os.RemoveAll(entry.Dir)
 		}
-		_ = os.Remove(file)
-		_ = os.RemoveAll(entry.Dir)
 	}
 	return entries, nil
 }
@@ -151,6 +175,12 @@ func claim(name string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	// The lock file may have been cleaned away while the cluster runs.
+	if e, err := readEntry(strings.TrimSuffix(path, ".lock") + ".json"); err == nil {
+		if live, _ := e.live(); live {
+			return nil, runningAlready(name, e)
+		}
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("claim the name of cluster %q: %w", name, err)
@@ -169,13 +199,18 @@ func claim(name string) (release func(), err error) {
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("claim the name of cluster %q: %w", name, err)
 		}
-		by := ""
-		if e, err := readEntry(strings.TrimSuffix(path, ".lock") + ".json"); err == nil {
-			by = fmt.Sprintf(" (process %d)", e.PID)
-		}
-		return nil, fmt.Errorf("a cluster named %q is running already%s", name, by)
+		e, _ := readEntry(strings.TrimSuffix(path, ".lock") + ".json")
+		return nil, runningAlready(name, e)
 	}
 	return func() { _ = f.Close() }, nil
+}
+
+func runningAlready(name string, e Entry) error {
+	by := ""
+	if e.PID != 0 {
+		by = fmt.Sprintf(" (process %d)", e.PID)
+	}
+	return fmt.Errorf("a cluster named %q is running already%s", name, by)
 }
 
 func (c *Cluster) entry() Entry {

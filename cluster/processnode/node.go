@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,6 +82,7 @@ type Node struct {
 	mu          sync.Mutex
 	closed      bool
 	pods        map[types.UID]*pod
+	stopped     map[types.UID]bool // pods that Stop has ended and that still have an object
 	controllers map[string]*controller
 	changed     chan struct{} // closed and replaced whenever something below mu changes that somebody may wait for
 }
@@ -109,7 +111,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	}
 	n := &Node{
 		config: config, client: client, log: config.Logger,
-		pods: map[types.UID]*pod{}, controllers: map[string]*controller{}, changed: make(chan struct{}),
+		pods: map[types.UID]*pod{}, stopped: map[types.UID]bool{}, controllers: map[string]*controller{}, changed: make(chan struct{}),
 	}
 	// client-go logs to standard error where the context does not say otherwise.
 	logging := klog.NewContext(context.Background(), logr.FromSlogHandler(config.Logger.Handler()))
@@ -302,7 +304,7 @@ func (n *Node) watchPods(ctx context.Context) error {
 func (n *Node) observe(object *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed {
+	if n.closed || n.stopped[object.UID] {
 		return
 	}
 	p := n.pods[object.UID]
@@ -338,10 +340,36 @@ func (n *Node) observe(object *corev1.Pod) {
 func (n *Node) forget(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	delete(n.stopped, uid)
 	if p := n.pods[uid]; p != nil {
 		p.gone = true
 		p.terminateLocked(0)
 	}
+}
+
+// Stop ends all pods but those with the given UIDs and returns when their processes are gone. Nothing of it is told to
+// the API server, and the pods do not start again: whoever calls it takes their objects away.
+func (n *Node) Stop(ctx context.Context, keep []types.UID) error {
+	n.mu.Lock()
+	var ending []*pod
+	for uid, p := range n.pods {
+		if slices.Contains(keep, uid) {
+			continue
+		}
+		n.stopped[uid] = true
+		p.gone = true
+		p.terminateLocked(0)
+		ending = append(ending, p)
+	}
+	n.mu.Unlock()
+	for _, p := range ending {
+		select {
+		case <-p.ended:
+		case <-ctx.Done():
+			return fmt.Errorf("stop pod %s/%s: %w", p.namespace, p.name, ctx.Err())
+		}
+	}
+	return nil
 }
 
 // hostIP is where everything is.

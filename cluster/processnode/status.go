@@ -42,6 +42,12 @@ func (p *pod) writeStatuses(ctx context.Context) {
 
 // writeStatus sends what the node knows; other writers' conditions stay.
 func (p *pod) writeStatus(ctx context.Context) error {
+	p.node.mu.Lock()
+	gone := p.gone
+	p.node.mu.Unlock()
+	if gone {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	patch, err := p.statusPatch()

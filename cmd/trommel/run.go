@@ -7,17 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/trommel-dev/trommel/cluster"
-	"github.com/trommel-dev/trommel/cluster/embedded"
-	"github.com/trommel-dev/trommel/cluster/kubelet"
-	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/report"
@@ -64,7 +57,8 @@ func newRunCommand(s streams) *cobra.Command {
 
 Exit codes: 0 pass, 1 bug, 2 bad plan or usage, 3 inconclusive (not all actions fired), 4 could not run.
 With several plans, -p each, all are read before the first one runs: one bad plan, and none is run (2). Otherwise the
-exit code is that of the gravest: could not run, bad plan, bug, inconclusive, pass.
+exit code is that of the gravest: could not run, bad plan, bug, inconclusive, pass. Plans of one suite and variant run
+after each other on one cluster, which is reset between them.
 
 A command line of Sieve works as it is: -c names the controller's folder (or its suite), and -s test and -m test say what
 trommel does in any case.`,
@@ -109,8 +103,27 @@ func (o *runOptions) sieve() error {
 // loaded is a plan with its suite, ready to run.
 type loaded struct {
 	plan    *plan.Plan
-	suite   *plan.Suite
+	suite   *plan.Suite // without the variant
 	variant string
+}
+
+// session is what plans have in common that share a session.
+func (l *loaded) session() string { return l.suite.File + "\x00" + l.variant }
+
+// bySession groups plans that share a session, in the order in which the first of each was given.
+func bySession(all []*loaded) [][]*loaded {
+	var groups [][]*loaded
+	at := map[string]int{}
+	for _, l := range all {
+		i, ok := at[l.session()]
+		if !ok {
+			i = len(groups)
+			at[l.session()] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], l)
+	}
+	return groups
 }
 
 // load reads and validates a plan; every error is the user's.
@@ -136,30 +149,14 @@ func (o *runOptions) load(file string) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := available(suite); err != nil {
-		return nil, err
-	}
 	variant := o.variant
 	if variant == "" {
 		variant = p.Variant
 	}
-	if variant != "" {
-		if suite, err = suite.WithVariant(variant); err != nil {
-			return nil, err
-		}
+	if _, err := run.Choose(suite, variant); err != nil {
+		return nil, err
 	}
 	return &loaded{p, suite, variant}, nil
-}
-
-// available refuses what a suite may say and this version cannot do.
-func available(suite *plan.Suite) error {
-	if t := suite.Cluster.Type; t != "" && t != "embedded" {
-		return fmt.Errorf("%s: cluster type %q cannot be used yet; this version of trommel runs plans on its embedded cluster", suite.File, t)
-	}
-	if _, err := instrumentation.ResolveKubernetesVersion(suite.Cluster.KubernetesVersion); err != nil {
-		return fmt.Errorf("%s: kubernetesVersion: %w", suite.File, err)
-	}
-	return nil
 }
 
 func runPlans(ctx context.Context, s streams, o *runOptions) error {
@@ -188,14 +185,12 @@ func runPlans(ctx context.Context, s streams, o *runOptions) error {
 	}
 	worst := exitPass
 	var runs []*record.Run
-	for _, l := range all {
-		code, dir := runPlan(ctx, s, o, l)
+	for _, group := range bySession(all) {
+		code, done := runGroup(ctx, s, o, group)
 		if severity[code] > severity[worst] {
 			worst = code
 		}
-		if r, err := record.Open(dir); err == nil {
-			runs = append(runs, r)
-		}
+		runs = append(runs, done...)
 		if ctx.Err() != nil {
 			break
 		}
@@ -226,192 +221,111 @@ func writeJUnit(file string, runs []*record.Run) error {
 	return f.Close()
 }
 
-// runPlan runs one plan, says how it ended, and returns the exit code and the record's folder.
-func runPlan(ctx context.Context, s streams, o *runOptions, l *loaded) (code int, dir string) {
-	dir = o.recordDir
-	if dir == "" {
-		name := l.plan.TestName
-		if l.variant != "" {
-			name += "-" + l.variant
-		}
-		dir = filepath.Join("trommel-runs", name+"-"+time.Now().Format("20060102-150405.000"))
-	}
+// runGroup runs plans that share a session and returns the gravest exit code and the records.
+func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded) (worst int, runs []*record.Run) {
 	level := slog.LevelError
 	if o.verbose {
 		level = slog.LevelDebug
 	}
-	logger := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))
 	console := report.NewConsole(s.err)
-	title := l.plan.TestName
-	if l.variant != "" {
-		title += " (" + l.variant + ")"
+	options := run.Options{
+		Variant: group[0].variant, Cluster: o.cluster, Fresh: len(group) == 1, Version: version(),
+		Console: console, Progress: console.Progress,
+		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
 	}
-	console.Title(title)
+	worst = exitPass
+	note := func(code int) {
+		if severity[code] > severity[worst] {
+			worst = code
+		}
+	}
+	var session *run.Session
+	defer func() {
+		if session == nil {
+			return
+		}
+		if err := session.Close(context.WithoutCancel(ctx)); err != nil {
+			fmt.Fprintf(s.err, "trommel: %v\n", err)
+			note(exitCannotRun)
+		}
+	}()
+	for _, l := range group {
+		title := l.plan.TestName
+		if l.variant != "" {
+			title += " (" + l.variant + ")"
+		}
+		console.Title(title)
+		if session == nil {
+			var err error
+			if session, err = run.Open(ctx, l.suite, options); err != nil {
+				fmt.Fprintf(s.err, "trommel: %v\n", err)
+				note(codeOf(err))
+				continue
+			}
+		}
+		dir := o.recordFolder(l)
+		note(runPlan(ctx, s, console, session, l.plan, dir))
+		if r, err := record.Open(dir); err == nil {
+			runs = append(runs, r)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return worst, runs
+}
 
-	binaries, controlPlane, err := build(ctx, l.suite, o.cluster != "", console)
-	if err != nil {
-		code := exitCannotRun
-		var input *instrumentation.InputError
-		switch {
-		case ctx.Err() != nil:
-			err = errors.New("interrupted")
-		case errors.As(err, &input):
-			code = exitUsage
-		}
-		fmt.Fprintf(s.err, "trommel: %v\n", err)
-		return code, dir
+// codeOf is the exit code of an error of a session.
+func codeOf(err error) int {
+	var user *run.UserError
+	if errors.As(err, &user) {
+		return exitUsage
 	}
-	if err := checkPoints(l, binaries); err != nil {
-		fmt.Fprintf(s.err, "trommel: %v\n", err)
-		return exitUsage, dir
+	return exitCannotRun
+}
+
+// recordFolder is where the record of a plan's run goes.
+func (o *runOptions) recordFolder(l *loaded) string {
+	if o.recordDir != "" {
+		return o.recordDir
 	}
-	meta, err := run.Run(ctx, run.Config{
-		Plan: l.plan, Suite: l.suite, Variant: l.variant, Binaries: binaries, RecordDir: dir, Version: version(),
-		Console: console, Logger: logger,
-		Cluster: func(ctx context.Context) (cluster.Cluster, error) {
-			return openCluster(ctx, o.cluster, l.suite, binaries, controlPlane, console)
-		},
-	})
+	name := l.plan.TestName
+	if l.variant != "" {
+		name += "-" + l.variant
+	}
+	return filepath.Join("trommel-runs", name+"-"+time.Now().Format("20060102-150405.000"))
+}
+
+// runPlan runs one plan, says how it ended, and returns the exit code.
+func runPlan(
+	ctx context.Context, s streams, console *report.Console, session *run.Session, p *plan.Plan, dir string,
+) int {
+	meta, err := session.Run(ctx, p, dir)
 	if err != nil {
-		console.Failed(err)
-		var user *run.UserError
-		if errors.As(err, &user) {
-			return exitUsage, dir
+		if meta == nil {
+			fmt.Fprintf(s.err, "trommel: %v\n", err)
+		} else {
+			console.Failed(err)
 		}
-		return exitCannotRun, dir
+		return codeOf(err)
 	}
 	r, err := record.Open(dir)
 	if err != nil {
 		fmt.Fprintf(s.err, "trommel: read run record: %v\n", err)
-		return exitCannotRun, dir
+		return exitCannotRun
 	}
 	if err := report.Text(s.out, r); err != nil {
 		fmt.Fprintf(s.err, "trommel: %v\n", err)
-		return exitCannotRun, dir
+		return exitCannotRun
 	}
 	fmt.Fprintf(s.err, "run record: %s\n", dir)
 	switch meta.Verdict {
 	case record.Pass:
-		return exitPass, dir
+		return exitPass
 	case record.Bug:
-		return exitBug, dir
+		return exitBug
 	case record.Inconclusive:
-		return exitInconclusive, dir
+		return exitInconclusive
 	}
-	return exitCannotRun, dir
-}
-
-// build makes the controllers, and the control plane if the run needs its binary, or finds them made. A run that is
-// attached to a running cluster needs it only for controllers that are components of it.
-func build(ctx context.Context, suite *plan.Suite, attached bool, console *report.Console) ([]run.Binary, string, error) {
-	console.Phase("build")
-	if err := checkBinaries(suite); err != nil {
-		return nil, "", err
-	}
-	controlPlane := &instrumentation.Result{}
-	isComponent := func(c plan.Controller) bool { return c.Build != nil && c.Build.ControlPlane != "" }
-	binaries := make([]run.Binary, len(suite.Controllers))
-	group, groupCtx := errgroup.WithContext(ctx)
-	// Two at once share the machine's cores and the Go build cache without harm.
-	group.Go(func() error {
-		if attached && !slices.ContainsFunc(suite.Controllers, isComponent) {
-			return nil
-		}
-		var err error
-		controlPlane, err = instrumentation.BuildControlPlane(groupCtx, instrumentation.ControlPlaneConfig{
-			KubernetesVersion: suite.Cluster.KubernetesVersion,
-			Progress:          func(text string) { console.Progress("control plane: " + text) },
-		})
-		if err != nil {
-			return fmt.Errorf("build control plane: %w", err)
-		}
-		return nil
-	})
-	for i := range suite.Controllers {
-		c := &suite.Controllers[i]
-		if c.Build == nil || c.Build.ControlPlane != "" {
-			continue
-		}
-		group.Go(func() error {
-			var calls []instrumentation.AnnotatedCall
-			for _, a := range c.AnnotatedCalls {
-				calls = append(calls, instrumentation.AnnotatedCall{Name: a.Name, Package: a.Package, Receiver: a.Receiver, Function: a.Function})
-			}
-			result, err := instrumentation.Build(groupCtx, instrumentation.BuildConfig{
-				Dir: plan.Beside(suite.File, c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
-				LDFlags: c.Build.LDFlags, Env: c.Build.Env, AnnotatedCalls: calls,
-				Progress: func(text string) { console.Progress(c.Name + ": " + text) },
-			})
-			if err != nil {
-				return fmt.Errorf("build controller %q: %w", c.Name, err)
-			}
-			binaries[i] = run.Binary{Path: result.Binary, Manifest: &result.Manifest}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, "", err
-	}
-	for i := range suite.Controllers {
-		c := &suite.Controllers[i]
-		switch {
-		case c.Build == nil:
-			abs, err := filepath.Abs(plan.Beside(suite.File, c.Binary))
-			if err != nil {
-				return nil, "", err
-			}
-			binaries[i] = run.Binary{Path: abs}
-		case c.Build.ControlPlane != "":
-			// The multi-call binary goes by its own name.
-			path, err := component(controlPlane.Binary, c.Build.ControlPlane)
-			if err != nil {
-				return nil, "", fmt.Errorf("controller %q: %w", c.Name, err)
-			}
-			binaries[i] = run.Binary{Path: path, Manifest: &controlPlane.Manifest}
-		}
-	}
-	return binaries, controlPlane.Binary, nil
-}
-
-// component gives a component of the control plane binary, which goes by the name it is called by, a name of its own.
-func component(binary, name string) (string, error) {
-	link := filepath.Join(filepath.Dir(binary), name)
-	// Beside the binary, in the cache: whoever made it before made the same.
-	if err := os.Symlink(filepath.Base(binary), link); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", err
-	}
-	return link, nil
-}
-
-// openCluster attaches to a running cluster or starts one for this run.
-func openCluster(
-	ctx context.Context, name string, suite *plan.Suite, controllers []run.Binary, binary string, console *report.Console,
-) (cluster.Cluster, error) {
-	if name != "" {
-		return embedded.Attach(ctx, name)
-	}
-	removed, _ := run.RemovedAPIs(suite, controllers)
-	spec := suite.Cluster
-	return embedded.Start(ctx, embedded.Config{
-		Binary: binary, APIServers: spec.APIServers, Nodes: spec.Nodes, DisableControllers: spec.DisableControllers,
-		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs, ControllerManagerArgs: spec.ControllerManagerArgs,
-		RemovedAPIs: removed,
-		Answers:     answers(spec.Answers),
-		Progress:    console.Info,
-	})
-}
-
-// answers are the suite's, which has checked them.
-func answers(list []plan.Answer) []kubelet.Answer {
-	var all []kubelet.Answer
-	for _, a := range list {
-		answer := kubelet.Answer{
-			Namespace: a.Namespace, Pod: a.Pod, Container: a.Container, Stdout: a.Stdout, Stderr: a.Stderr, ExitCode: a.ExitCode, Log: a.Log,
-		}
-		if a.Command != "" {
-			answer.Command = regexp.MustCompile(a.Command)
-		}
-		all = append(all, answer)
-	}
-	return all
+	return exitCannotRun
 }

@@ -1,0 +1,214 @@
+package embedded
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// registryPrefix is where the API servers keep all their objects in etcd.
+const registryPrefix = "/registry/"
+
+// baseline is the state that a reset puts back. It implements cluster.Baseline.
+type baseline struct {
+	// Revision is etcd's at that moment.
+	Revision int64
+	// APIServers are those that ran.
+	APIServers []string
+	// Keys are those in etcd, with their values.
+	Keys map[string]baselineKey
+}
+
+type baselineKey struct {
+	Value []byte
+	// Created is the revision at which the key was created: what made others has a lower one.
+	Created int64
+	// Modified is the revision at which the key got this value, first or when it was put back. A key with another one has
+	// been written since, so values need not be read to find what differs.
+	Modified int64
+}
+
+// role is what a reset does about a key.
+type role int
+
+const (
+	restored role = iota // it is put back as it was
+	present              // its value is left alone: a lease, which its holder renews
+	expired              // new ones are deleted and that is all: an event
+	foreign              // it is left alone: the control plane writes it by itself
+)
+
+func roleOf(key string) role {
+	rest, ok := strings.CutPrefix(key, registryPrefix)
+	switch {
+	case !ok:
+		return foreign
+	case strings.HasPrefix(rest, "events/"):
+		return expired
+	case strings.HasPrefix(rest, "masterleases/"), strings.HasPrefix(rest, "peerserverleases/"),
+		strings.HasPrefix(rest, "leases/kube-system/apiserver-"), strings.HasPrefix(rest, "leases/"+corev1.NamespaceNodeLease+"/"):
+		return foreign
+	case strings.HasPrefix(rest, "leases/"):
+		return present
+	}
+	return restored
+}
+
+// resourceOf is the part of a key by which keys of one resource are told from those of others. It is coarse: two resources
+// of one API group may share one.
+func resourceOf(key string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(key, registryPrefix), "/")
+	return name
+}
+
+// newBaseline takes the keys of etcd for a baseline.
+func newBaseline(keys []keyValue, revision int64, apiServers []string) *baseline {
+	b := &baseline{Revision: revision, APIServers: apiServers, Keys: map[string]baselineKey{}}
+	for _, kv := range keys {
+		if r := roleOf(string(kv.Key)); r == restored || r == present {
+			b.Keys[string(kv.Key)] = baselineKey{kv.Value, kv.CreateRevision, kv.ModRevision}
+		}
+	}
+	return b
+}
+
+// done takes down that changes were carried out at a revision.
+func (b *baseline) done(changes []change, revision int64) {
+	for _, c := range changes {
+		if was, ok := b.Keys[c.key]; ok && c.value != nil {
+			was.Modified = revision
+			b.Keys[c.key] = was
+		}
+	}
+}
+
+// diff returns the changes that take etcd from now to the baseline, and apart from them the events that are new, which
+// come at any time and are no difference. Keys of now need no values.
+func (b *baseline) diff(now []keyValue) (changes []keyChange, events []change) {
+	there := map[string]bool{}
+	for _, kv := range now {
+		key := string(kv.Key)
+		there[key] = true
+		was, ok := b.Keys[key]
+		switch role := roleOf(key); {
+		case role == expired && kv.CreateRevision > b.Revision:
+			events = append(events, change{key: key})
+		case role == expired, role == foreign:
+		case !ok:
+			changes = append(changes, keyChange{change{key: key}, kv.CreateRevision})
+		case role == restored && was.Modified != kv.ModRevision:
+			changes = append(changes, keyChange{change{key, was.Value}, was.Created})
+		}
+	}
+	for key, was := range b.Keys {
+		if !there[key] {
+			changes = append(changes, keyChange{change{key, was.Value}, was.Created})
+		}
+	}
+	slices.SortFunc(changes, func(x, y keyChange) int {
+		// What is deleted goes first, and of it what was made first: it may have made the rest. What is put back comes in
+		// the order in which it was made, owners before what they own.
+		return cmp.Or(cmp.Compare(x.rank(), y.rank()), cmp.Compare(x.created, y.created), strings.Compare(x.key, y.key))
+	})
+	return changes, events
+}
+
+// keyChange is a change of a key that was created at a revision.
+type keyChange struct {
+	change
+	created int64
+}
+
+func (c keyChange) rank() int {
+	if c.value == nil {
+		return 0
+	}
+	return 1
+}
+
+// maxTransaction is etcd's own limit, less a few.
+const maxTransaction = 100
+
+// transactions packs changes so that each transaction has at most one key of a resource: all events of a transaction
+// have the same resource version, and a watch that begins at the first of two events of a resource would miss the
+// second. The n-th transaction has the n-th change of each resource, so the first one takes away what makes others,
+// such as Deployments and ReplicaSets with their first pod.
+func transactions(changes []keyChange) [][]change {
+	var all [][]change
+	nth := map[string]int{}
+	for _, c := range changes {
+		r := resourceOf(c.key)
+		n := nth[r]
+		for n < len(all) && len(all[n]) >= maxTransaction {
+			n++
+		}
+		if n == len(all) {
+			all = append(all, nil)
+		}
+		all[n] = append(all[n], c.change)
+		nth[r] = n + 1
+	}
+	return all
+}
+
+// pods are the UIDs of the baseline's pods.
+func (b *baseline) pods() ([]types.UID, error) {
+	var all []types.UID
+	for key, was := range b.Keys {
+		if resourceOf(key) != "pods" {
+			continue
+		}
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(was.Value, nil, nil)
+		if err != nil {
+			return nil, fmt.Errorf("read the baseline's %s: %w", key, err)
+		}
+		if pod, ok := object.(*corev1.Pod); ok {
+			all = append(all, pod.UID)
+		}
+	}
+	return all, nil
+}
+
+// WriteFile keeps the baseline in a file.
+func (b *baseline) WriteFile(file string) error {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return fmt.Errorf("write baseline: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+	if err != nil {
+		return fmt.Errorf("write baseline: %w", err)
+	}
+	_, err = f.Write(data)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("write baseline: %w", err)
+	}
+	return nil
+}
+
+func readBaseline(file string) (*baseline, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	b := &baseline{}
+	if err := json.Unmarshal(data, b); err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	return b, nil
+}

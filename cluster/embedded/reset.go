@@ -1,0 +1,403 @@
+package embedded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/trommel-dev/trommel/cluster"
+)
+
+const (
+	// calm is how long nothing may be written for a cluster to count as at rest.
+	calm = 100 * time.Millisecond
+	// restTimeout bounds the wait for a cluster to come to rest.
+	restTimeout = 10 * time.Second
+	// resetTimeout bounds a reset.
+	resetTimeout = 20 * time.Second
+	// lookAgain is how long nothing may differ for a reset to be over: what a controller was about to write when it was
+	// overtaken arrives within that.
+	lookAgain = 60 * time.Millisecond
+)
+
+// resetter takes a cluster back to a baseline, whether this process runs it or another one does.
+type resetter struct {
+	cluster interface {
+		Name() string
+		APIServers() []string
+		Running(ctx context.Context) (map[string]bool, error)
+		StartAPIServer(ctx context.Context, name string) error
+		RESTConfig(apiServer string) (*rest.Config, error)
+		Processes() cluster.ProcessNode
+	}
+	socket string // of etcd
+}
+
+// TakeBaseline notes the cluster's state as soon as it has come to rest.
+func (c *Cluster) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
+	return c.resetter().takeBaseline(ctx)
+}
+
+// ReadBaseline reads a baseline from its file.
+func (c *Cluster) ReadBaseline(file string) (cluster.Baseline, error) {
+	return asBaseline(readBaseline(file))
+}
+
+// Reset takes the cluster back to the baseline.
+func (c *Cluster) Reset(ctx context.Context, to cluster.Baseline) error {
+	return c.resetter().reset(ctx, to)
+}
+
+func (c *Cluster) resetter() resetter { return resetter{c, c.etcdSocket()} }
+
+// TakeBaseline notes the cluster's state as soon as it has come to rest.
+func (a *Attached) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
+	return a.resetter().takeBaseline(ctx)
+}
+
+// ReadBaseline reads a baseline from its file.
+func (a *Attached) ReadBaseline(file string) (cluster.Baseline, error) {
+	return asBaseline(readBaseline(file))
+}
+
+// Reset takes the cluster back to the baseline.
+func (a *Attached) Reset(ctx context.Context, to cluster.Baseline) error {
+	return a.resetter().reset(ctx, to)
+}
+
+func (a *Attached) resetter() resetter { return resetter{a, etcdSocket(a.entry.Dir)} }
+
+// asBaseline keeps a nil pointer from becoming an interface that is not nil.
+func asBaseline(b *baseline, err error) (cluster.Baseline, error) {
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (r resetter) takeBaseline(ctx context.Context) (cluster.Baseline, error) {
+	store := newStore(r.socket)
+	defer store.close()
+	ctx, cancel := context.WithTimeout(ctx, restTimeout)
+	defer cancel()
+	var before map[string]int64
+	var changing []string
+	for {
+		keys, _, err := store.list(ctx, registryPrefix, true)
+		if err != nil {
+			return nil, restless(r.cluster.Name(), changing, err)
+		}
+		now := revisions(keys)
+		if before != nil {
+			differ := changed(before, now)
+			if len(differ) == 0 {
+				return r.noteBaseline(ctx, store, now)
+			}
+			changing = differ
+		}
+		before = now
+		select {
+		case <-time.After(calm):
+		case <-ctx.Done():
+			return nil, restless(r.cluster.Name(), changing, ctx.Err())
+		}
+	}
+}
+
+// noteBaseline reads a cluster that has come to rest.
+func (r resetter) noteBaseline(ctx context.Context, store *store, calm map[string]int64) (cluster.Baseline, error) {
+	keys, revision, err := store.list(ctx, registryPrefix, false)
+	if err != nil {
+		return nil, fmt.Errorf("note what is in cluster %q: %w", r.cluster.Name(), err)
+	}
+	if differ := changed(calm, revisions(keys)); len(differ) > 0 {
+		return r.takeBaseline(ctx)
+	}
+	running, err := r.cluster.Running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	servers := slices.DeleteFunc(r.cluster.APIServers(), func(name string) bool { return !running[name] })
+	return newBaseline(keys, revision, servers), nil
+}
+
+func restless(name string, changing []string, err error) error {
+	if len(changing) == 0 {
+		return fmt.Errorf("note what is in cluster %q: %w", name, err)
+	}
+	return fmt.Errorf("cluster %q does not come to rest within %s, so it could not be put back as it was; still changing: %s",
+		name, restTimeout, listed(changing))
+}
+
+// listed names the first few objects.
+func listed(keys []string) string {
+	const few = 5
+	var names []string
+	for _, k := range keys[:min(few, len(keys))] {
+		names = append(names, strings.TrimPrefix(k, registryPrefix))
+	}
+	if len(keys) > few {
+		names = append(names, fmt.Sprintf("and %d more", len(keys)-few))
+	}
+	return strings.Join(names, ", ")
+}
+
+// revisions gives the revisions of the keys that a baseline holds.
+func revisions(keys []keyValue) map[string]int64 {
+	all := map[string]int64{}
+	for _, kv := range keys {
+		switch roleOf(string(kv.Key)) {
+		case restored:
+			all[string(kv.Key)] = kv.ModRevision
+		case present:
+			all[string(kv.Key)] = kv.CreateRevision
+		}
+	}
+	return all
+}
+
+// changed lists the keys that are in one only or have other revisions, sorted.
+func changed(x, y map[string]int64) []string {
+	var keys []string
+	for k, revision := range x {
+		if y[k] != revision {
+			keys = append(keys, k)
+		}
+	}
+	for k := range y {
+		if _, ok := x[k]; !ok {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (r resetter) reset(ctx context.Context, to cluster.Baseline) error {
+	b, ok := to.(*baseline)
+	if !ok {
+		return fmt.Errorf("reset cluster %q: its baseline is of another kind of cluster", r.cluster.Name())
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, resetTimeout, fmt.Errorf("not done after %s", resetTimeout))
+	defer cancel()
+	if err := r.carryOut(ctx, b); err != nil {
+		if ctx.Err() != nil {
+			err = errors.Join(context.Cause(ctx), err)
+		}
+		return fmt.Errorf("reset cluster %q: %w", r.cluster.Name(), err)
+	}
+	return nil
+}
+
+func (r resetter) carryOut(ctx context.Context, b *baseline) error {
+	if err := r.stopPods(ctx, b); err != nil {
+		return err
+	}
+	if err := r.startAPIServers(ctx, b); err != nil {
+		return err
+	}
+	store := newStore(r.socket)
+	defer store.close()
+	definitions := map[string][]byte{}
+	var differs []string
+	for quiet := time.Now(); ; {
+		now, _, err := store.list(ctx, registryPrefix, true)
+		if err != nil {
+			return differing(err, differs)
+		}
+		changes, events := b.diff(now)
+		for _, c := range changes {
+			if name, ok := strings.CutPrefix(c.key, definitionsPrefix); ok {
+				definitions[name] = c.value
+			}
+		}
+		for _, txn := range append(transactions(changes), chunks(events)...) {
+			revision, err := store.apply(ctx, txn)
+			if err != nil {
+				return differing(err, differs)
+			}
+			b.done(txn, revision)
+		}
+		if len(changes) > 0 {
+			quiet = time.Now()
+			differs = differs[:0]
+			for _, c := range changes {
+				differs = append(differs, c.key)
+			}
+		} else if time.Since(quiet) >= lookAgain {
+			break
+		}
+		select {
+		case <-time.After(lookAgain / 4):
+		case <-ctx.Done():
+			return differing(ctx.Err(), differs)
+		}
+	}
+	return r.awaitDefinitions(ctx, definitions)
+}
+
+func differing(err error, keys []string) error {
+	if len(keys) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; what was put back at last: %s", err, listed(keys))
+}
+
+// chunks are transactions of events, whose order nobody minds.
+func chunks(changes []change) (all [][]change) {
+	for chunk := range slices.Chunk(changes, maxTransaction) {
+		all = append(all, chunk)
+	}
+	return all
+}
+
+// stopPods ends what writes: the processes of pods that the baseline does not have.
+func (r resetter) stopPods(ctx context.Context, b *baseline) error {
+	keep, err := b.pods()
+	if err != nil {
+		return err
+	}
+	if err := r.cluster.Processes().Stop(ctx, keep); err != nil {
+		return err
+	}
+	return r.cluster.Processes().Reset(ctx)
+}
+
+// startAPIServers starts those that ran.
+func (r resetter) startAPIServers(ctx context.Context, b *baseline) error {
+	running, err := r.cluster.Running(ctx)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, name := range b.APIServers {
+		if !running[name] {
+			group.Go(func() error { return r.cluster.StartAPIServer(ctx, name) })
+		}
+	}
+	return group.Wait()
+}
+
+const definitionsPrefix = registryPrefix + "apiextensions.k8s.io/customresourcedefinitions/"
+
+// definition is what has to be known of a definition of custom resources to ask for its objects.
+type definition struct {
+	Spec struct {
+		Group    string
+		Names    struct{ Plural string }
+		Versions []struct {
+			Name   string
+			Served bool
+		}
+	}
+}
+
+// awaitDefinitions returns when all API servers serve the definitions that were put back, and no longer those that were
+// deleted, whose objects have no store in etcd any more. A deleted one has no value.
+func (r resetter) awaitDefinitions(ctx context.Context, changed map[string][]byte) error {
+	if len(changed) == 0 {
+		return nil
+	}
+	running, err := r.cluster.Running(ctx)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, server := range r.cluster.APIServers() {
+		if !running[server] {
+			continue
+		}
+		config, err := r.cluster.RESTConfig(server)
+		if err != nil {
+			return err
+		}
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			return err
+		}
+		for name, value := range changed {
+			group.Go(func() error {
+				defer client.CloseIdleConnections()
+				return poll(ctx, func(ctx context.Context) error {
+					return serves(ctx, client, config.Host, name, value)
+				})
+			})
+		}
+	}
+	return group.Wait()
+}
+
+// serves is an error unless the API server at host serves the definition of that name, or does not where there is no
+// definition.
+func serves(ctx context.Context, client *http.Client, host, name string, value []byte) error {
+	plural, apiGroup, _ := strings.Cut(name, ".")
+	var d definition
+	if value != nil {
+		if err := json.Unmarshal(value, &d); err != nil {
+			return fmt.Errorf("read the baseline's definition %s: %w", name, err)
+		}
+	}
+	served, err := servedVersions(ctx, client, host, apiGroup, plural)
+	if err != nil {
+		return err
+	}
+	for _, v := range d.Spec.Versions {
+		if v.Served && !slices.Contains(served, v.Name) {
+			return fmt.Errorf("%s of version %s is not served yet", name, v.Name)
+		}
+	}
+	if value == nil && len(served) > 0 {
+		return fmt.Errorf("%s is still served", name)
+	}
+	return nil
+}
+
+// servedVersions are the versions in which an API server knows the resource.
+func servedVersions(ctx context.Context, client *http.Client, host, group, plural string) ([]string, error) {
+	var found struct{ Versions []struct{ Version string } }
+	if ok, err := get(ctx, client, host+"/apis/"+group, &found); err != nil || !ok {
+		return nil, err
+	}
+	var served []string
+	for _, v := range found.Versions {
+		var list struct{ Resources []struct{ Name string } }
+		if _, err := get(ctx, client, host+"/apis/"+group+"/"+v.Version, &list); err != nil {
+			return nil, err
+		}
+		for _, resource := range list.Resources {
+			if resource.Name == plural {
+				served = append(served, v.Version)
+			}
+		}
+	}
+	return served, nil
+}
+
+// get reads JSON; it reports false where there is nothing.
+func get(ctx context.Context, client *http.Client, url string, into any) (bool, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false, err
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return false, err
+	}
+	defer response.Body.Close()
+	switch response.StatusCode {
+	case http.StatusOK:
+		return true, json.NewDecoder(response.Body).Decode(into)
+	case http.StatusNotFound:
+		return false, nil
+	}
+	return false, fmt.Errorf("%s: %s", url, response.Status)
+}
