@@ -146,7 +146,7 @@ func TestEndOutOfTimeCutsShortWhatIsBeingDone(t *testing.T) {
 
 func TestUndoMayBeRepeated(t *testing.T) {
 	var done, undone atomic.Int32
-	p := scriptedPlan(t, &scripted{do: count(&done, 1), undo: count(&undone, 1)}, nil)
+	p := scriptedPlan(t, &scripted{do: count(&done, 1), undo: count(&undone, 1)}, func(a *plan.Action) { a.Async = false })
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(t.Context()); err != nil {
 		t.Fatal(err)
