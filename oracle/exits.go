@@ -2,15 +2,16 @@ package oracle
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -20,9 +21,43 @@ const (
 	maxLine    = 4 << 10 // of a longer line the beginning is kept
 )
 
+// exits judges how the controllers' processes ended.
+type exits struct{}
+
+func (exits) Name() string { return "exits" }
+
+// Judge finds what [Exits] finds, of processes that ended since the workload began: an exit before is a matter of the
+// cluster's start, and the controller has come up since. What the plan itself has brought about is a note.
+func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
+	var findings []record.Finding
+	for _, c := range e.Meta.Controllers {
+		var processes []record.Process
+		for _, p := range e.Processes {
+			if p.Controller == c.Name && (p.Running() || !p.Ended.Before(e.Meta.WorkloadStart)) {
+				p.LogFile = filepath.Join(e.Dir, filepath.FromSlash(p.LogFile))
+				processes = append(processes, p)
+			}
+		}
+		for _, f := range Exits(processes) {
+			ended := f.Oracle == record.OracleCrash || f.Oracle == record.OracleLeadership
+			server := ServerAway(e.Plan, e.Meta.Controllers, e.Actions, c.Name, f.Time)
+			switch {
+			case f.Oracle == record.OracleLeadership && pausesLocks(e.Plan, c):
+				f.Severity = record.SeverityNote
+				f.Title += ", as the plan paused its lock"
+			case ended && server != "":
+				f.Severity = record.SeverityNote
+				f.Title = fmt.Sprintf("%s, while the plan had %s killed, which it was connected to", f.Title, server)
+			}
+			findings = append(findings, f)
+		}
+	}
+	return findings, nil
+}
+
 // Exits looks at how controllers' processes ended and at the panics in their logs, also of those that run still. An exit that the plan
 // caused is no finding; what a process has panicked about before is. The same thing happening again is counted, not repeated.
-func Exits(processes []cluster.Process) []record.Finding {
+func Exits(processes []record.Process) []record.Finding {
 	var findings []record.Finding
 	more := map[int]int{}
 	at := map[string]int{}
@@ -50,7 +85,7 @@ func Exits(processes []cluster.Process) []record.Finding {
 }
 
 // inspect looks at one process, whose log goes to end, or to the end of the file where end is negative.
-func inspect(p cluster.Process, end int64) []record.Finding {
+func inspect(p record.Process, end int64) []record.Finding {
 	name := p.Controller
 	if p.Container != "" && p.Container != p.Controller && p.Container != "controller" && p.Container != "manager" {
 		name += " (container " + p.Container + ")"
@@ -79,13 +114,15 @@ func inspect(p cluster.Process, end int64) []record.Finding {
 			title = fmt.Sprintf("controller %s died of a panic: %s", name, s.value)
 			detail = fmt.Sprintf("exit code %d\n%s", p.ExitCode, detail)
 		}
-		findings = append(findings, record.Finding{Oracle: record.OraclePanic, Title: title, Subject: p.Controller, Detail: detail, Time: when})
+		findings = append(findings, record.Finding{
+			Severity: record.SeverityBug, Oracle: record.OraclePanic, Title: title, Subject: p.Controller, Detail: detail, Time: when,
+		})
 	}
 	if p.Running() || p.Planned || slices.ContainsFunc(log.panics, func(s stack) bool { return s.fatal }) {
 		return findings
 	}
 	f := record.Finding{
-		Oracle: record.OracleCrash, Subject: p.Controller, Time: when,
+		Severity: record.SeverityBug, Oracle: record.OracleCrash, Subject: p.Controller, Time: when,
 		Title:  fmt.Sprintf("controller %s exited by itself: %s", name, describeCode(p.ExitCode)),
 		Detail: strings.Join(log.tail, "\n"),
 	}
@@ -96,12 +133,12 @@ func inspect(p cluster.Process, end int64) []record.Finding {
 		f.Detail = "it printed nothing"
 	}
 	if p.MetMachine != "" {
-		f.Oracle = record.OracleEnvironment
+		f.Severity, f.Oracle = record.SeverityInconclusive, record.OracleEnvironment
 		f.Title = fmt.Sprintf("controller %s ended since it is not in its pod: %s", name, describeCode(p.ExitCode))
 		f.Detail = p.MetMachine + "\n" + f.Detail
 	}
 	if slices.ContainsFunc(log.tail, leaderLost.MatchString) {
-		f.Oracle = record.OracleLeadership
+		f.Severity, f.Oracle = record.SeverityInconclusive, record.OracleLeadership
 		f.Title = fmt.Sprintf("controller %s lost its leader election and ended: %s", name, describeCode(p.ExitCode))
 	}
 	return append(findings, f)
@@ -136,7 +173,7 @@ func describeCode(code int) string {
 }
 
 // LogTail gives the last lines of what a process has printed.
-func LogTail(p cluster.Process, lines int) string {
+func LogTail(p record.Process, lines int) string {
 	log, err := scan(p, -1)
 	if err != nil && len(log.tail) == 0 {
 		return "(" + err.Error() + ")"
@@ -174,7 +211,7 @@ var (
 	leaderLost    = regexp.MustCompile(`leader ?election lost|lost leader election|failed to renew lease`)
 )
 
-func scan(p cluster.Process, end int64) (logged, error) {
+func scan(p record.Process, end int64) (logged, error) {
 	var l logged
 	if p.LogFile == "" {
 		return l, nil

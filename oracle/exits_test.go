@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/record"
 )
 
 func testMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,76 +47,76 @@ func TestExits(t *testing.T) {
 		return path
 	}
 	started, ended := time.Unix(100, 0), time.Unix(200, 0)
-	process := func(log string, code int) cluster.Process {
-		return cluster.Process{Controller: "op", Container: "manager", Started: started, Ended: ended, ExitCode: code, LogFile: log}
+	process := func(log string, code int) record.Process {
+		return record.Process{Controller: "op", Container: "manager", Started: started, Ended: ended, ExitCode: code, LogFile: log}
 	}
-	outside := func(p cluster.Process, met string) cluster.Process { p.MetMachine = met; return p }
-	running := func(p cluster.Process) cluster.Process { p.Ended = time.Time{}; return p }
-	planned := func(p cluster.Process) cluster.Process { p.Planned = true; return p }
+	outside := func(p record.Process, met string) record.Process { p.MetMachine = met; return p }
+	running := func(p record.Process) record.Process { p.Ended = time.Time{}; return p }
+	planned := func(p record.Process) record.Process { p.Planned = true; return p }
 	twice := process(write("twice", nilPanic+nilPanic), 2)
 	second := twice
 	second.LogStart = int64(len(nilPanic))
 
 	for _, test := range []struct {
 		name      string
-		processes []cluster.Process
+		processes []record.Process
 		want      []string // oracle: title
 		detail    string   // of the first, a part
 	}{
-		{"it runs", []cluster.Process{running(process(write("a", "x\n"), 0))}, nil, ""},
-		{"the plan killed it", []cluster.Process{planned(process(write("a", "x\n"), 137))}, nil, ""},
-		{"it exits", []cluster.Process{process(write("exit1", "one\ntwo"), 1)}, []string{"crash: controller op exited by itself: exit code 1"}, "one\ntwo"},
-		{"it exits well", []cluster.Process{process(write("exit2", ""), 0)}, []string{"crash: controller op exited by itself: exit code 0"}, "it printed nothing"},
-		{"somebody else killed it", []cluster.Process{process(write("exit3", "x\n"), 137)}, []string{"crash: controller op exited by itself: exit code 137 (SIGKILL)"}, ""},
-		{"its log is gone", []cluster.Process{process(filepath.Join(dir, "none"), 1)}, []string{"crash: controller op exited by itself: exit code 1"}, "it printed nothing"},
+		{"it runs", []record.Process{running(process(write("a", "x\n"), 0))}, nil, ""},
+		{"the plan killed it", []record.Process{planned(process(write("a", "x\n"), 137))}, nil, ""},
+		{"it exits", []record.Process{process(write("exit1", "one\ntwo"), 1)}, []string{"crash: controller op exited by itself: exit code 1"}, "one\ntwo"},
+		{"it exits well", []record.Process{process(write("exit2", ""), 0)}, []string{"crash: controller op exited by itself: exit code 0"}, "it printed nothing"},
+		{"somebody else killed it", []record.Process{process(write("exit3", "x\n"), 137)}, []string{"crash: controller op exited by itself: exit code 137 (SIGKILL)"}, ""},
+		{"its log is gone", []record.Process{process(filepath.Join(dir, "none"), 1)}, []string{"crash: controller op exited by itself: exit code 1"}, "it printed nothing"},
 		{
-			"leader election", []cluster.Process{process(write("leader", "E leaderelection.go] error retrieving resource lock\n{\"msg\":\"problem running manager\",\"error\":\"leader election lost\"}\n"), 1)},
+			"leader election", []record.Process{process(write("leader", "E leaderelection.go] error retrieving resource lock\n{\"msg\":\"problem running manager\",\"error\":\"leader election lost\"}\n"), 1)},
 			[]string{"leadership: controller op lost its leader election and ended: exit code 1"}, "leader election lost",
 		},
 		{
-			"without hooks, and the port is taken", []cluster.Process{outside(process(write("port", "listen tcp :8080: bind: address already in use\n"), 1), "port :8080 is taken here")},
+			"without hooks, and the port is taken", []record.Process{outside(process(write("port", "listen tcp :8080: bind: address already in use\n"), 1), "port :8080 is taken here")},
 			[]string{"environment: controller op ended since it is not in its pod: exit code 1"}, "port :8080 is taken here\nlisten tcp",
 		},
 		{
-			"without hooks, in a panic", []cluster.Process{outside(process(write("port panic", nilPanic), 2), "port :8080 is taken here")},
+			"without hooks, in a panic", []record.Process{outside(process(write("port panic", nilPanic), 2), "port :8080 is taken here")},
 			[]string{"environment: controller op ended since it is not in its pod: exit code 2"}, "port :8080 is taken here",
 		},
 		{
-			"a panic", []cluster.Process{process(write("panic", nilPanic), 2)},
+			"a panic", []record.Process{process(write("panic", nilPanic), 2)},
 			[]string{"panic: controller op died of a panic: runtime error: invalid memory address or nil pointer dereference"},
 			"exit code 2\npanic: runtime error: invalid memory address or nil pointer dereference [recovered]\n\tpanic: runtime",
 		},
 		{
-			"concurrent map writes", []cluster.Process{process(write("fatal", "fatal error: concurrent map writes\n\ngoroutine 1 [running]:\n"), 2)},
+			"concurrent map writes", []record.Process{process(write("fatal", "fatal error: concurrent map writes\n\ngoroutine 1 [running]:\n"), 2)},
 			[]string{"panic: controller op died of a panic: concurrent map writes"}, "goroutine 1",
 		},
 		{
-			"the same panic at two starts in one log", []cluster.Process{twice, second},
+			"the same panic at two starts in one log", []record.Process{twice, second},
 			[]string{"panic: controller op died of a panic: runtime error: invalid memory address or nil pointer dereference"}, "it happened 2 times; the first time:\nexit code 2\n",
 		},
 		{
-			"a recovered panic, klog", []cluster.Process{running(process(write("klog", klogPanic+klogPanic), 0))},
+			"a recovered panic, klog", []record.Process{running(process(write("klog", klogPanic+klogPanic), 0))},
 			[]string{"panic: controller op panicked: runtime error: index out of range [1] with length 1"}, "main.(*reconciler).Reconcile()",
 		},
 		{
-			"a recovered panic, zap", []cluster.Process{planned(process(write("zap", zapPanic), 137))},
+			"a recovered panic, zap", []record.Process{planned(process(write("zap", zapPanic), 137))},
 			[]string{`panic: controller op panicked: boom "x"`}, "goroutine 7 [running]:\nmain.f()\n\t/src/a.go:1",
 		},
 		{
-			"a recovered panic and an exit later", []cluster.Process{process(write("both", zapPanic+strings.Repeat("x\n", 100)+"bye\n"), 1)},
+			"a recovered panic and an exit later", []record.Process{process(write("both", zapPanic+strings.Repeat("x\n", 100)+"bye\n"), 1)},
 			[]string{`panic: controller op panicked: boom "x"`, "crash: controller op exited by itself: exit code 1"}, "",
 		},
 		{ // it was told twice
-			"a panic that is logged, then ends the process", []cluster.Process{process(write("echo", klogPanic+strings.Repeat("\tmain.f()\n", 40)+
+			"a panic that is logged, then ends the process", []record.Process{process(write("echo", klogPanic+strings.Repeat("\tmain.f()\n", 40)+
 				"panic: runtime error: index out of range [1] with length 1 [recovered]\n\tpanic: runtime error: index out of range [1] with length 1\n\ngoroutine 7 [running]:\n"), 2)},
 			[]string{"panic: controller op died of a panic: runtime error: index out of range [1] with length 1"}, "exit code 2",
 		},
 		{
-			"a panic that is logged, and another that ends the process", []cluster.Process{process(write("other", klogPanic+strings.Repeat("x\n", 40)+"panic: boom\n\ngoroutine 7 [running]:\n"), 2)},
+			"a panic that is logged, and another that ends the process", []record.Process{process(write("other", klogPanic+strings.Repeat("x\n", 40)+"panic: boom\n\ngoroutine 7 [running]:\n"), 2)},
 			[]string{"panic: controller op panicked: runtime error: index out of range [1] with length 1", "panic: controller op died of a panic: boom"}, "",
 		},
 		{
-			"an old panic of apimachinery", []cluster.Process{running(process(write("old", "E0101 runtime.go:79] Observed a panic: \"invalid memory address\" (runtime error: invalid memory address)\n"), 0))},
+			"an old panic of apimachinery", []record.Process{running(process(write("old", "E0101 runtime.go:79] Observed a panic: \"invalid memory address\" (runtime error: invalid memory address)\n"), 0))},
 			[]string{"panic: controller op panicked: invalid memory address"}, "",
 		},
 	} {
@@ -148,11 +148,11 @@ func TestLogTail(t *testing.T) {
 	if err := os.WriteFile(path, []byte("before\n"+text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := strings.Split(LogTail(cluster.Process{LogFile: path, LogStart: 7}, 3), "\n")
+	got := strings.Split(LogTail(record.Process{LogFile: path, LogStart: 7}, 3), "\n")
 	if len(got) != 3 || !strings.HasPrefix(got[2], "line 999 ") || len(got[2]) > maxLine {
 		t.Errorf("got %d lines, the last begins %.20q", len(got), got[len(got)-1])
 	}
-	if got := LogTail(cluster.Process{LogFile: path + "-none"}, 3); !strings.Contains(got, "no such file") {
+	if got := LogTail(record.Process{LogFile: path + "-none"}, 3); !strings.Contains(got, "no such file") {
 		t.Errorf("got %q", got)
 	}
 }

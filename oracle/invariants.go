@@ -120,6 +120,15 @@ type tally struct {
 	more          map[int]int    // by index of the finding: further violations
 }
 
+// invariantJudge judges never and always.
+type invariantJudge struct{}
+
+func (invariantJudge) Name() string { return "invariants" }
+
+func (invariantJudge) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
+	return e.Invariants.Check(e.History), nil
+}
+
 // Check evaluates never and always over a history, which must be ordered. The first violation of an invariant by an object is the
 // finding, further ones are counted in it.
 func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
@@ -130,7 +139,7 @@ func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 		e := &history[n]
 		object, old, err := w.step(e)
 		if err != nil {
-			findings = append(findings, record.Finding{Oracle: record.OracleHistory, Title: err.Error(), Time: e.Time})
+			findings = append(findings, record.Finding{Severity: record.SeverityInconclusive, Oracle: record.OracleHistory, Title: err.Error(), Time: e.Time})
 			continue
 		}
 		if e.Event == record.Existing {
@@ -174,7 +183,8 @@ func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 			}
 			t.violated[subject] = len(findings)
 			findings = append(findings, record.Finding{
-				Oracle: record.OracleInvariant, Title: v.say(variables, v.violation(e)), Subject: objectKey(e), Time: e.Time,
+				Severity: record.SeverityBug,
+				Oracle:   record.OracleInvariant, Title: v.say(variables, v.violation(e)), Subject: objectKey(e), Time: e.Time,
 				Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event, e.ResourceVersion, v.word, v.expr),
 			})
 		}
@@ -197,122 +207,8 @@ func (v *invariant) unevaluated(err error, detail string) record.Finding {
 		hint = "\nask with has(object.a.b), or write object.?a.?b.orValue(…), where a field may be missing"
 	}
 	return record.Finding{
-		Oracle: record.OracleInvariantError, Subject: v.Name,
+		Severity: record.SeverityInconclusive, Oracle: record.OracleInvariantError, Subject: v.Name,
 		Title:  fmt.Sprintf("invariant %s could not be evaluated even once: %v", v.Name, err),
 		Detail: fmt.Sprintf("%s\n%s: %s%s", detail, v.word, v.expr, hint),
 	}
-}
-
-// WaitEventually returns when every eventually has held at some moment since from, or its within is over, which is a finding. It looks at
-// what was recorded since from, and at what comes. The time of within begins with the call: what the plan took away from the controllers
-// must have been given back by then, and from may be long ago when a plan goes on after its workload.
-func (c *Invariants) WaitEventually(ctx context.Context, r *Recorder, from time.Time) []record.Finding {
-	type open struct {
-		*invariant
-		deadline time.Time
-		err      error
-	}
-	var pending []*open
-	start := time.Now()
-	for i := range c.all {
-		if v := &c.all[i]; v.word == "eventually" {
-			within := v.Within
-			if within <= 0 {
-				within = defaultWithin
-			}
-			pending = append(pending, &open{invariant: v, deadline: start.Add(within)})
-		}
-	}
-	var w world
-	// evaluate drops what holds at the moment.
-	evaluate := func(at time.Time) {
-		still := pending[:0]
-		for _, p := range pending {
-			holds, err := p.expr.Holds(map[string]any{"objects": w.objects})
-			if p.err = err; err != nil || !holds || at.After(p.deadline) {
-				still = append(still, p)
-			}
-		}
-		pending = still
-	}
-	var findings []record.Finding
-	read, evaluated := 0, false
-	// catchUp evaluates after every entry since from, and once more than that where there is none.
-	catchUp := func() <-chan struct{} {
-		entries, changed := r.since(read)
-		for i := range entries {
-			e := &entries[i]
-			if e.Time.After(from) && !evaluated {
-				evaluate(from)
-				evaluated = true
-			}
-			if _, _, err := w.step(e); err != nil {
-				findings = append(findings, record.Finding{Oracle: record.OracleHistory, Title: err.Error(), Time: e.Time})
-			}
-			if evaluated {
-				evaluate(e.Time)
-			}
-		}
-		read += len(entries)
-		if !evaluated {
-			evaluate(from)
-			evaluated = true
-		}
-		return changed
-	}
-	synced := false
-	for {
-		changed := catchUp()
-		if len(pending) == 0 || ctx.Err() != nil {
-			return findings
-		}
-		next := pending[0].deadline
-		for _, p := range pending {
-			if p.deadline.Before(next) {
-				next = p.deadline
-			}
-		}
-		if wait := time.Until(next); wait > 0 {
-			timer := time.NewTimer(wait)
-			select {
-			case <-changed:
-			case <-timer.C:
-			case <-ctx.Done():
-			}
-			timer.Stop()
-			continue
-		}
-		// What has happened in time may still be on its way.
-		if !synced {
-			synced = true
-			_ = r.Sync(ctx) // at worst something is found that a slow API server has not told in time
-			continue
-		}
-		synced = false
-		still := pending[:0]
-		for _, p := range pending {
-			if p.deadline.After(next) {
-				still = append(still, p)
-				continue
-			}
-			findings = append(findings, p.unfulfilled(&w, p.err))
-		}
-		pending = still
-	}
-}
-
-func (v *invariant) unfulfilled(w *world, err error) record.Finding {
-	if err != nil && !errors.Is(err, predicate.ErrMissing) {
-		return v.unevaluated(err, "it failed at the end of its time")
-	}
-	within := v.Within
-	if within <= 0 {
-		within = defaultWithin
-	}
-	detail := fmt.Sprintf("eventually: %s\nnot within %s; the recorded objects at the end: %s", v.expr, within, w.counts())
-	if err != nil {
-		detail += fmt.Sprintf("\nthe last evaluation failed: %v", err)
-	}
-	title := v.say(map[string]any{"objects": w.objects}, "it did not come to hold within "+within.String())
-	return record.Finding{Oracle: record.OracleInvariant, Title: title, Subject: v.Name, Detail: detail, Time: time.Now()}
 }

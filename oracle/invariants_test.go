@@ -191,8 +191,10 @@ func TestExamplesCompile(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
-	bug, note := record.Finding{Oracle: record.OracleCrash, Title: "crash"}, record.Finding{Oracle: record.OracleHold, Title: "held too long"}
+func TestVerdict(t *testing.T) {
+	bug := record.Finding{Severity: record.SeverityBug, Oracle: record.OracleCrash, Title: "crash"}
+	held := record.Finding{Severity: record.SeverityInconclusive, Oracle: record.OracleHold, Title: "held too long"}
+	note := record.Finding{Severity: record.SeverityNote, Oracle: record.OracleCrash, Title: "as planned"}
 	for _, test := range []struct {
 		findings []record.Finding
 		complete bool
@@ -201,12 +203,13 @@ func TestJudge(t *testing.T) {
 	}{
 		{nil, true, record.Pass, ""},
 		{nil, false, record.Inconclusive, "not every action of the plan was carried out"},
-		{[]record.Finding{note}, true, record.Inconclusive, "held too long"},
-		{[]record.Finding{note, bug, bug}, true, record.Bug, "crash (and 1 more)"},
+		{[]record.Finding{held}, true, record.Inconclusive, "held too long"},
+		{[]record.Finding{note}, true, record.Pass, ""},
+		{[]record.Finding{held, bug, bug}, true, record.Bug, "crash (and 1 more)"},
 		{[]record.Finding{bug}, false, record.Bug, "crash"},
-		{[]record.Finding{{Oracle: record.OracleLeadership, Title: "lost"}}, true, record.Inconclusive, "lost"},
+		{[]record.Finding{{Title: "lost"}}, true, record.Inconclusive, "lost"},
 	} {
-		verdict, reason := Judge(test.findings, test.complete)
+		verdict, reason := Verdict(test.findings, test.complete)
 		if verdict != test.verdict || reason != test.reason {
 			t.Errorf("%v, %v: got %s %q, want %s %q", test.findings, test.complete, verdict, reason, test.verdict, test.reason)
 		}

@@ -5,14 +5,14 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // ErrorLine is the newest error that a controller has logged.
 type ErrorLine struct {
 	Text    string
-	Times   int             // how often it was logged in this shape: with other numbers, names of hexadecimal digits, times
-	Process cluster.Process // that logged it last
+	Times   int            // how often it was logged in this shape: with other numbers, names of hexadecimal digits, times
+	Process record.Process // that logged it last
 }
 
 var (
@@ -30,7 +30,7 @@ const maxErrorLine = 500
 
 // LastError finds the newest error in the logs of a controller's processes, oldest process first. Lines that carry an error level come
 // before those that only sound like one. It reports false where there is neither.
-func LastError(processes []cluster.Process) (ErrorLine, bool) {
+func LastError(processes []record.Process) (ErrorLine, bool) {
 	var marked, sounding ErrorLine
 	times := map[string]int{}
 	read := map[string]bool{}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/record"
 )
 
 func TestLastError(t *testing.T) {
@@ -29,14 +29,14 @@ func TestLastError(t *testing.T) {
 		{"the later process", []string{"E1121 1 a\n", "E1121 2 b\n"}, "E1121 2 b", 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var processes []cluster.Process
+			var processes []record.Process
 			for i, log := range test.logs {
 				file := filepath.Join(t.TempDir(), string(rune('a'+i)))
 				if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				// Two starts of one container.
-				processes = append(processes, cluster.Process{LogFile: file}, cluster.Process{LogFile: file})
+				processes = append(processes, record.Process{LogFile: file}, record.Process{LogFile: file})
 			}
 			got, ok := LastError(processes)
 			if got.Text != test.want || got.Times != test.times || ok != (test.want != "") {
@@ -48,7 +48,7 @@ func TestLastError(t *testing.T) {
 	if err := os.WriteFile(file, []byte("error "+strings.Repeat("é", 100000)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := LastError([]cluster.Process{{LogFile: file}}); len(got.Text) > maxErrorLine+4 {
+	if got, _ := LastError([]record.Process{{LogFile: file}}); len(got.Text) > maxErrorLine+4 {
 		t.Errorf("%d bytes", len(got.Text))
 	}
 }

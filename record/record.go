@@ -20,6 +20,7 @@ const (
 	ActionsFile      = "actions.jsonl"
 	HistoryFile      = "history.jsonl"
 	FindingsFile     = "findings.json"
+	ProcessesFile    = "processes.json"
 	MetaFile         = "meta.json"
 	LogsDir          = "logs"
 	ManifestsDir     = "manifests" // of the plan's apply actions
@@ -59,7 +60,8 @@ type Meta struct {
 	Ended         time.Time `json:"ended"`
 	WorkloadStart time.Time `json:"workloadStart"`
 	WorkloadEnd   time.Time `json:"workloadEnd"`
-	Phases        []Phase   `json:"phases"` // build, cluster, manifests, controllers, workload, oracles, teardown
+	GivenBack     time.Time `json:"givenBack,omitzero"` // when all that the plan had taken away was given back
+	Phases        []Phase   `json:"phases"`             // build, cluster, manifests, controllers, workload, oracles, teardown
 
 	ActionsFired int `json:"actionsFired"`
 	ActionsTotal int `json:"actionsTotal"`
@@ -87,11 +89,13 @@ func (m Meta) NotHappened() string {
 
 // Controller is a controller under test as it was run.
 type Controller struct {
-	Name              string `json:"name"`
-	Hooks             bool   `json:"hooks"`     // it was built with hooks
-	APIServer         string `json:"apiServer"` // where its connections led at first
-	ClientGo          string `json:"clientGo,omitempty"`
-	ControllerRuntime string `json:"controllerRuntime,omitempty"`
+	Name      string `json:"name"`
+	Hooks     bool   `json:"hooks"`     // it was built with hooks
+	APIServer string `json:"apiServer"` // where its connections led at first
+	// Locks are the objects that it wrote to be elected leader, as resource keys.
+	Locks             []string `json:"locks,omitempty"`
+	ClientGo          string   `json:"clientGo,omitempty"`
+	ControllerRuntime string   `json:"controllerRuntime,omitempty"`
 	// WatchList: its caches are filled with a streaming list, as far as its version, environment and arguments tell.
 	WatchList       bool `json:"watchList"`
 	FeatureGateArgs bool `json:"featureGateArgs,omitempty"` // it takes client-go's features as arguments, not from the environment
@@ -104,6 +108,26 @@ func (c Controller) WatchListSwitch() string {
 	}
 	return "`watchList: false` for this controller"
 }
+
+// Process is one start of a controller's container.
+type Process struct {
+	Controller string    `json:"controller"`
+	Namespace  string    `json:"namespace"`
+	Pod        string    `json:"pod"`
+	Container  string    `json:"container"`
+	Started    time.Time `json:"started"`
+	Ended      time.Time `json:"ended,omitzero"` // zero while it runs
+	ExitCode   int       `json:"exitCode"`       // 128+n for a signal n
+	Planned    bool      `json:"planned"`        // the plan killed it, or its pod was deleted
+	LogFile    string    `json:"logFile"`        // stdout and stderr, relative to the record; may hold further starts
+	LogStart   int64     `json:"logStart"`       // where this start begins in LogFile, in bytes
+	// MetMachine tells, of a process that ended by itself, what it looked for in its pod and met on this machine
+	// instead, as far as its log says so, and the way out. With few exceptions it is one without hooks.
+	MetMachine string `json:"metMachine,omitempty"`
+}
+
+// Running reports whether the process has not ended.
+func (p Process) Running() bool { return p.Ended.IsZero() }
 
 // StaleRead is a state that a controller was shown by a paused API server while that held back a newer one.
 type StaleRead struct {
@@ -278,25 +302,36 @@ const (
 	Deleted  = "deleted"
 )
 
-// Finding is something an oracle objects to.
+// Finding is something that a judge, or the run itself, objects to.
 type Finding struct {
-	Oracle  string    `json:"oracle"` // see the Oracle constants
-	Title   string    `json:"title"`  // one line
-	Detail  string    `json:"detail,omitempty"`
-	Subject string    `json:"subject,omitempty"` // controller, object key or step
-	Time    time.Time `json:"time,omitzero"`
+	Severity Severity  `json:"severity"`
+	Oracle   string    `json:"oracle"` // see the Oracle constants
+	Title    string    `json:"title"`  // one line
+	Detail   string    `json:"detail,omitempty"`
+	Subject  string    `json:"subject,omitempty"` // controller, object key or step
+	Time     time.Time `json:"time,omitzero"`
 }
 
-// Names of oracles whose findings are bugs.
+// Severity is what a finding means for the verdict.
+type Severity string
+
+// The severities.
 const (
-	OracleWorkload  = "workload"
-	OracleInvariant = "invariant"
-	OracleCrash     = "crash"
-	OraclePanic     = "panic"
+	// SeverityBug speaks of the controller.
+	SeverityBug Severity = "bug"
+	// SeverityInconclusive speaks of the run: it was not what its plan describes, or was not seen whole.
+	SeverityInconclusive Severity = "inconclusive"
+	// SeverityNote is worth knowing and changes no verdict.
+	SeverityNote Severity = "note"
 )
 
-// Names of oracles whose findings say that the run was not what its plan describes, not that the controller has a bug.
+// Names of oracles. Findings of the first four are bugs as a rule.
 const (
+	OracleWorkload       = "workload"
+	OracleInvariant      = "invariant"
+	OracleCrash          = "crash"
+	OraclePanic          = "panic"
+	OracleRun            = "run" // something of the run itself failed when there was already something to judge
 	OracleAction         = "action"
 	OracleHold           = "hold"
 	OracleInvariantError = "invariant error" // an invariant that could not be evaluated even once
@@ -311,11 +346,4 @@ const (
 )
 
 // IsBug reports whether the finding speaks of the controller, rather than of the run.
-func (f Finding) IsBug() bool {
-	switch f.Oracle {
-	case OracleAction, OracleHold, OracleHook, OracleSession, OracleInvariantError, OracleLeadership, OracleHistory, OracleStaleness, OracleEnvironment, OracleWebhook,
-		OracleTimeout:
-		return false
-	}
-	return true
-}
+func (f Finding) IsBug() bool { return f.Severity == SeverityBug }

@@ -85,6 +85,14 @@ func (w *Writer) Findings(findings []Finding) error {
 	return w.json(FindingsFile, findings)
 }
 
+// Processes writes what became of the controllers' processes; a later call replaces them.
+func (w *Writer) Processes(processes []Process) error {
+	if processes == nil {
+		processes = []Process{}
+	}
+	return w.json(ProcessesFile, processes)
+}
+
 // Meta writes the description of the run; a later call replaces it.
 func (w *Writer) Meta(m Meta) error { return w.json(MetaFile, m) }
 

@@ -82,8 +82,8 @@ func runs() []*record.Run {
 			{Time: at(12 * time.Second), ResourceVersion: 110, Event: record.Deleted, Type: "statefulset", Group: "apps", Namespace: "default", Name: "db", Object: object("db", "2")},
 		},
 		Findings: []record.Finding{
-			{Oracle: record.OracleInvariant, Title: "StatefulSet db was deleted although its Database is alive", Subject: "statefulset/default/db", Detail: "first line\nsecond <line>", Time: at(12 * time.Second)},
-			{Oracle: record.OracleHold, Title: "held too long"},
+			{Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: "StatefulSet db was deleted although its Database is alive", Subject: "statefulset/default/db", Detail: "first line\nsecond <line>", Time: at(12 * time.Second)},
+			{Severity: record.SeverityInconclusive, Oracle: record.OracleHold, Title: "held too long"},
 		},
 	}
 	return []*record.Run{
@@ -98,7 +98,7 @@ func runs() []*record.Run {
 				Unfinished: "0 of 1 actions fired: the workload failed\naction 1 (killController db): trigger \"a\" still waits for x",
 				Started:    start, Ended: at(time.Second), WorkloadStart: at(100 * time.Millisecond), WorkloadEnd: at(900 * time.Millisecond),
 			},
-			Findings: []record.Finding{{Oracle: record.OracleWorkload, Title: "step 2 failed", Time: at(900 * time.Millisecond)}},
+			Findings: []record.Finding{{Severity: record.SeverityBug, Oracle: record.OracleWorkload, Title: "step 2 failed", Time: at(900 * time.Millisecond)}},
 		},
 		{ // fired before the workload, changed nothing, failed
 			Dir: "trommel-runs/g", Meta: record.Meta{
@@ -115,7 +115,7 @@ func runs() []*record.Run {
 					Fired: at(98 * time.Millisecond), Began: at(98 * time.Millisecond), Done: at(99 * time.Millisecond),
 				},
 			},
-			Findings: []record.Finding{{Oracle: record.OracleAction, Title: "action 2 (patch pod/default/a) failed: no", Time: at(99 * time.Millisecond)}},
+			Findings: []record.Finding{{Severity: record.SeverityInconclusive, Oracle: record.OracleAction, Title: "action 2 (patch pod/default/a) failed: no", Time: at(99 * time.Millisecond)}},
 		},
 	}
 }

@@ -21,8 +21,8 @@ func (c *quietConsole) Finding(record.Finding)             {}
 
 // A bug of a run in which no action had fired did not say so.
 func TestConclude(t *testing.T) {
-	bug := record.Finding{Oracle: record.OracleWorkload, Title: "step 2 failed"}
-	action := record.Finding{Oracle: record.OracleAction, Title: "action 1 (killController db) failed: no"}
+	bug := record.Finding{Severity: record.SeverityBug, Oracle: record.OracleWorkload, Title: "step 2 failed"}
+	action := record.Finding{Severity: record.SeverityInconclusive, Oracle: record.OracleAction, Title: "action 1 (killController db) failed: no"}
 	waiting := []string{`action 1 (killController db): trigger "a" still waits for x`}
 	for _, test := range []struct {
 		name       string

@@ -19,6 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
+	"github.com/trommel-dev/trommel/history"
 	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/oracle"
 	"github.com/trommel-dev/trommel/plan"
@@ -107,6 +108,7 @@ type runner struct {
 	completed   []record.Action               // of the plan, in the order of their ends; the coordinator's goroutine adds to them
 	ended       bool                          // the plan
 	undone      bool                          // what it has done
+	judged      bool                          // there is a verdict
 	why         string                        // what the plan kept from happening when a step of the workload was not done in time
 	manifests   map[string]string             // of apply actions: in the plan to in the record
 	undo        []func(context.Context) error // teardown, run in reverse order
@@ -136,6 +138,10 @@ func (r *runner) enter(name string) {
 
 func (r *runner) add(findings ...record.Finding) {
 	for _, f := range findings {
+		if f.Severity == record.SeverityNote {
+			r.note(f.Title)
+			continue
+		}
 		r.findings = append(r.findings, f)
 		r.Console.Finding(f)
 	}
@@ -157,8 +163,16 @@ func (r *runner) run(ctx context.Context) (err error) {
 		for _, f := range slices.Backward(r.undo) {
 			if e := r.tearDown(ctx, f); e != nil {
 				r.Logger.Debug("teardown", "error", e)
-				err = errors.Join(err, fmt.Errorf("teardown: %w", e))
+				e = fmt.Errorf("teardown: %w", e)
+				if r.judged {
+					r.trouble(e)
+				} else {
+					err = errors.Join(err, e)
+				}
 			}
+		}
+		if r.judged && r.meta.Verdict == record.Pass {
+			r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, true)
 		}
 		r.enter("")
 	}()
@@ -391,7 +405,10 @@ func (r *runner) exercise(ctx context.Context) error {
 	r.withLastErrors(ctx, findings)
 	r.add(findings...)
 	if err != nil && timedOut {
-		r.add(record.Finding{Oracle: record.OracleTimeout, Title: "the workload did not end: " + err.Error(), Detail: r.lastOutage(), Time: time.Now()})
+		r.add(record.Finding{
+			Severity: record.SeverityInconclusive, Oracle: record.OracleTimeout,
+			Title: "the workload did not end: " + err.Error(), Detail: r.lastOutage(), Time: time.Now(),
+		})
 	}
 	var stuck string
 	switch {
@@ -406,45 +423,50 @@ func (r *runner) exercise(ctx context.Context) error {
 	}
 
 	r.enter("oracles")
-	status, err := r.coordinator.Status(ctx)
-	if err != nil {
-		return err
+	return r.judge(ctx, recorder, invariants, stuck, len(findings) > 0)
+}
+
+// judge gives the controllers time to do wrong, as the plan has left things and then with all given back, and has the
+// judges judge. Stuck says why the plan came no further; failed that the workload did not get what it asked for. From
+// here on nothing that fails can take back what was found: it is a finding beside it. The error is that of ctx.
+func (r *runner) judge(
+	ctx context.Context, recorder *history.Recorder, invariants *oracle.Invariants, stuck string, failed bool,
+) error {
+	troubled := func(err error) {
+		if err != nil && ctx.Err() == nil {
+			r.trouble(err)
+		}
 	}
+	status, err := r.coordinator.Status(ctx)
+	troubled(err)
 	r.meta.ActionsFired = status.Fired
-	// The controllers get time to do wrong: as the plan has left things, and then with all given back. A paused or killed
-	// controller could not bring about what "eventually" asks for either.
-	settles := stuck == "" && len(findings) == 0
+	// A paused or killed controller could not bring about what "eventually" asks for.
+	settles := stuck == "" && !failed
 	if settles {
 		settled, err := r.settle(ctx)
-		if err != nil {
-			return err
-		}
+		troubled(err)
 		// Who did not come to rest will not do so either where nothing changes for him.
 		settles = settled || status.Stuck != "" || len(status.Down) > 0
 	}
-	if err := r.endPlan(ctx); err != nil {
-		return err
-	}
+	troubled(r.endPlan(ctx))
 	if settles {
-		if _, err := r.settle(ctx); err != nil {
+		_, err := r.settle(ctx)
+		troubled(err)
+	}
+	if !failed {
+		if r.meta.GivenBack, err = invariants.Await(ctx, recorder, r.meta.WorkloadEnd); err != nil {
 			return err
 		}
 	}
-	if len(findings) == 0 {
-		r.add(invariants.WaitEventually(ctx, recorder, r.meta.WorkloadEnd)...)
-	}
 	last, err := r.coordinator.Status(ctx)
-	if err != nil {
-		return err
-	}
+	troubled(err)
 	r.add(last.Findings...)
 	status.StaleReads, status.NoneStale = last.StaleReads, last.NoneStale
-	if err := r.judgeHistory(ctx, recorder, invariants); err != nil {
-		return err
+	evidence := r.evidence(ctx, recorder, invariants)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	if err := r.judgeProcesses(ctx); err != nil {
-		return err
-	}
+	r.add(oracle.Hear(ctx, evidence, oracle.Judges())...)
 	r.conclude(status, stuck)
 	return nil
 }
@@ -544,12 +566,13 @@ func (r *runner) endPlan(ctx context.Context) error {
 }
 
 func (r *runner) conclude(s coordinator.Status, stuck string) {
+	r.judged = true
 	complete := s.Fired == s.Total && s.Completed == s.Total
 	r.meta.StaleReads = s.StaleReads
-	r.meta.Verdict, r.meta.Reason = oracle.Judge(r.findings, complete)
+	r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, complete)
 	if r.meta.Verdict == record.Pass && len(s.NoneStale) > 0 {
 		r.add(oracle.NoneStale(s.NoneStale))
-		r.meta.Verdict, r.meta.Reason = oracle.Judge(r.findings, complete)
+		r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, complete)
 	}
 	if complete {
 		return

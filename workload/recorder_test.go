@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/objects"
+	"github.com/trommel-dev/trommel/history"
 	"github.com/trommel-dev/trommel/oracle"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -47,9 +48,9 @@ func states(t *testing.T, history []record.HistoryEntry) []string {
 	return all
 }
 
-func start(t *testing.T, c *objects.Client, keys ...plan.ResourceKey) *oracle.Recorder {
+func start(t *testing.T, c *objects.Client, keys ...plan.ResourceKey) *history.Recorder {
 	t.Helper()
-	r, err := oracle.StartRecorder(testContext(t), oracle.RecorderConfig{Objects: c, Keys: keys})
+	r, err := history.Start(testContext(t), history.Config{Objects: c, Keys: keys})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,16 @@ func start(t *testing.T, c *objects.Client, keys ...plan.ResourceKey) *oracle.Re
 	return r
 }
 
-func stop(t *testing.T, r *oracle.Recorder) []record.HistoryEntry {
+// wait waits as a run does and judges what was recorded.
+func wait(ctx context.Context, i *oracle.Invariants, r *history.Recorder, from time.Time) []record.Finding {
+	givenBack, err := i.Await(ctx, r, from)
+	if err != nil {
+		return nil
+	}
+	return i.Eventually(r.History(), from, givenBack)
+}
+
+func stop(t *testing.T, r *history.Recorder) []record.HistoryEntry {
 	t.Helper()
 	history, err := r.Stop(testContext(t))
 	if err != nil {
@@ -184,7 +194,7 @@ func TestRecorderSurvivesItsAPIServer(t *testing.T) {
 
 func TestRecorderOfATypeThatIsNotServed(t *testing.T) {
 	c := startCluster(t)
-	_, err := oracle.StartRecorder(testContext(t), oracle.RecorderConfig{
+	_, err := history.Start(testContext(t), history.Config{
 		Objects: client(t, c, ""), Keys: []plan.ResourceKey{key(t, "configmap/default/*"), key(t, "statefullset/default/*")},
 	})
 	want := `the cluster serves no type "statefullset"; did you mean "statefulset"?`
@@ -230,7 +240,7 @@ func TestEventually(t *testing.T) {
 			}
 			called := time.Now()
 			var got []string
-			for _, f := range i.WaitEventually(testContext(t), r, from) {
+			for _, f := range wait(testContext(t), i, r, from) {
 				got = append(got, f.Title)
 			}
 			if !slices.Equal(got, test.want) {
@@ -249,7 +259,7 @@ func TestEventually(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f := i.WaitEventually(ctx, r, time.Now()); f != nil {
+		if f := wait(ctx, i, r, time.Now()); f != nil {
 			t.Errorf("got %v", f)
 		}
 	})

@@ -192,7 +192,7 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 			continue
 		}
 		if outage != "" {
-			f.Oracle = record.OracleWebhook
+			f.Severity, f.Oracle = record.SeverityInconclusive, record.OracleWebhook
 			f.Detail = strings.Trim(outage+"\n"+f.Detail, "\n")
 			return []record.Finding{f}, nil
 		}
@@ -230,7 +230,7 @@ func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) err
 		f.Detail = strings.Trim("it did not come about either when all was let go that the plan held: "+why+"\n"+f.Detail, "\n")
 		return nil
 	}
-	f.Oracle = record.OracleHold
+	f.Severity, f.Oracle = record.SeverityInconclusive, record.OracleHold
 	f.Title += ", but when all was let go that the plan held, it did: the plan itself was the cause"
 	f.Detail = strings.Trim(why+"\n"+f.Detail, "\n")
 	return nil
@@ -272,7 +272,7 @@ func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage str
 }
 
 func finding(s step, err error, timedOut bool) record.Finding {
-	f := record.Finding{Oracle: record.OracleWorkload, Subject: s.title, Time: time.Now()}
+	f := record.Finding{Severity: record.SeverityBug, Oracle: record.OracleWorkload, Subject: s.title, Time: time.Now()}
 	var detailed *failure
 	if errors.As(err, &detailed) {
 		f.Detail = detailed.detail

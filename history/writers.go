@@ -1,4 +1,4 @@
-package oracle
+package history
 
 import (
 	"encoding/json"

@@ -1,6 +1,6 @@
-// Package oracle decides what a run has shown: it records the history of objects, evaluates invariants over it, looks at how
-// controllers ended, and gives the verdict.
-package oracle
+// Package history follows all objects of given types on a running cluster and records each state, in order. Judges look
+// at what was recorded, not at the cluster.
+package history
 
 import (
 	"context"
@@ -29,8 +29,8 @@ const (
 	maxQuiet = time.Second
 )
 
-// RecorderConfig says what to record.
-type RecorderConfig struct {
+// Config says what to record.
+type Config struct {
 	// Objects leads to the API server that is watched: one that the plan leaves alone. A Recorder survives the restart of its API
 	// server, but states that came and went meanwhile may be missing, see Gaps.
 	Objects *objects.Client
@@ -51,9 +51,9 @@ type Recorder struct {
 	changed chan struct{} // closed with the next entry
 }
 
-// StartRecorder begins to record and returns when every type was listed. The recorder outlives ctx; Close or Stop end it. A type that
+// Start begins to record and returns when every type was listed. The recorder outlives ctx; Close or Stop end it. A type that
 // the cluster does not serve gives an [objects.NotServedError].
-func StartRecorder(ctx context.Context, c RecorderConfig) (*Recorder, error) {
+func Start(ctx context.Context, c Config) (*Recorder, error) {
 	r := &Recorder{client: c.Objects, changed: make(chan struct{})}
 	var errs []error
 	for _, key := range c.Keys {
@@ -154,8 +154,8 @@ func (r *Recorder) Gaps() []string {
 	return slices.Clone(r.gaps)
 }
 
-// since returns the entries from index n on and a channel that is closed when there are more.
-func (r *Recorder) since(n int) ([]record.HistoryEntry, <-chan struct{}) {
+// Since returns the entries from index n on and a channel that is closed when there are more.
+func (r *Recorder) Since(n int) ([]record.HistoryEntry, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.entries[n:len(r.entries):len(r.entries)], r.changed

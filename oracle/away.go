@@ -1,0 +1,66 @@
+package oracle
+
+import (
+	"slices"
+	"time"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// awayGrace is how long after the return of its API server a controller may end for want of it: the answer to that is
+// often a restart.
+const awayGrace = 10 * time.Second
+
+// ServerAway is the API server that the controller was connected to at that time, if the plan had it killed then;
+// otherwise empty. That a controller ends without its API server is what Kubernetes' own do, and no bug: the kubelet
+// starts them again. The actions are those carried out so far, in any order.
+func ServerAway(p *plan.Plan, controllers []record.Controller, actions []record.Action, controller string, at time.Time) string {
+	server := ""
+	for _, c := range controllers {
+		if c.Name == controller {
+			server = c.APIServer
+		}
+	}
+	actions = slices.SortedFunc(slices.Values(actions), func(a, b record.Action) int { return a.Began.Compare(b.Began) })
+	var killed, back time.Time
+	for _, a := range actions {
+		if a.Began.IsZero() {
+			continue // the plan ended before
+		}
+		e := p.Actions[a.Index].Effects()
+		if e.Moves != nil && e.Moves.Controller == controller && !a.Began.After(at) {
+			server = e.Moves.APIServer
+			killed, back = time.Time{}, time.Time{}
+		}
+		if e.Stops == server && !a.Began.After(at) {
+			killed, back = a.Began, time.Time{}
+		}
+		if e.Starts == server && !killed.IsZero() && back.IsZero() {
+			back = a.Done
+		}
+	}
+	if killed.IsZero() || !back.IsZero() && at.After(back.Add(awayGrace)) {
+		return ""
+	}
+	return server
+}
+
+// pausesLocks reports whether the plan itself keeps the controller from the lock of its leader election: then the loss
+// of its leadership is what the plan is about.
+func pausesLocks(p *plan.Plan, c record.Controller) bool {
+	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool {
+		paused := a.Effects().Pauses
+		if paused == nil || paused.By != c.Name {
+			return false
+		}
+		scope, err := plan.ParseResourceKey(paused.Scope)
+		if err != nil {
+			return false // everything, which lets elections through
+		}
+		return scope.Type == "lease" || slices.ContainsFunc(c.Locks, func(lock string) bool {
+			l, err := plan.ParseResourceKey(lock)
+			return err == nil && scope.Matches(l.Type, l.Group, true, l.Namespace, l.Name)
+		})
+	})
+}

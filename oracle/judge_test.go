@@ -1,0 +1,111 @@
+package oracle
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+type judge struct {
+	name string
+	f    func() ([]record.Finding, error)
+}
+
+func (j judge) Name() string { return j.name }
+func (j judge) Judge(context.Context, Evidence) ([]record.Finding, error) {
+	return j.f()
+}
+
+// An error of one judge hid what all others had found.
+func TestAFailingJudgeIsAFinding(t *testing.T) {
+	found := record.Finding{Severity: record.SeverityBug, Title: "found"}
+	findings := Hear(t.Context(), Evidence{}, []Judge{
+		judge{"errors", func() ([]record.Finding, error) { return []record.Finding{found}, errors.New("no more") }},
+		judge{"panics", func() ([]record.Finding, error) { panic("oh") }},
+		judge{"others", func() ([]record.Finding, error) { return []record.Finding{found}, nil }},
+	})
+	var got []string
+	for _, f := range findings {
+		got = append(got, string(f.Severity)+" "+f.Title)
+	}
+	want := []string{
+		"bug found", "inconclusive the judge of errors failed: no more",
+		"inconclusive the judge of panics failed: panic: oh", "bug found",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+	if !strings.Contains(findings[2].Detail, "judge_test.go") {
+		t.Errorf("no stack in the detail: %s", findings[2].Detail)
+	}
+	if verdict, _ := Verdict(findings, true); verdict != record.Bug {
+		t.Errorf("verdict %s", verdict)
+	}
+}
+
+// The judges need the record and nothing else.
+func TestExitsAreJudgedFromTheRecord(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, record.LogsDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"a.log": "leader election lost\n", "b.log": "bye\n"} {
+		if err := os.WriteFile(filepath.Join(dir, record.LogsDir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := time.Unix(1000, 0)
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	process := func(controller, log string, ended int) record.Process {
+		return record.Process{Controller: controller, Started: at(-10), Ended: at(ended), ExitCode: 1, LogFile: "logs/" + log}
+	}
+	kill := plan.Action{Type: plan.KillAPIServer, Target: "apiserver-1"}
+	pause := plan.Action{
+		Type: plan.PauseController, Target: "a", PauseAt: plan.BeforeControllerWrite, PauseScope: "configmap/default/lock",
+	}
+	a := record.Controller{Name: "a", APIServer: "apiserver-2", Locks: []string{"configmap/default/lock"}}
+	b := record.Controller{Name: "b", APIServer: "apiserver-1"}
+	for _, test := range []struct {
+		name      string
+		plan      plan.Plan
+		actions   []record.Action
+		processes []record.Process
+		want      []string
+	}{
+		{"by itself", plan.Plan{}, nil, []record.Process{process("b", "b.log", 5)}, []string{"bug controller b exited by itself: exit code 1"}},
+		{"before the workload", plan.Plan{}, nil, []record.Process{process("b", "b.log", -5)}, nil},
+		{
+			"its API server was away", plan.Plan{Actions: []plan.Action{kill}}, []record.Action{{Began: at(1), Done: at(2)}},
+			[]record.Process{process("b", "b.log", 5)},
+			[]string{"note controller b exited by itself: exit code 1, while the plan had apiserver-1 killed, which it was connected to"},
+		},
+		{
+			"its leadership is gone", plan.Plan{}, nil, []record.Process{process("a", "a.log", 5)},
+			[]string{"inconclusive controller a lost its leader election and ended: exit code 1"},
+		},
+		{
+			"its lock was paused", plan.Plan{Actions: []plan.Action{pause}}, nil, []record.Process{process("a", "a.log", 5)},
+			[]string{"note controller a lost its leader election and ended: exit code 1, as the plan paused its lock"},
+		},
+	} {
+		findings, err := exits{}.Judge(t.Context(), Evidence{
+			Plan: &test.plan, Dir: dir, Meta: record.Meta{WorkloadStart: start, Controllers: []record.Controller{a, b}},
+			Actions: test.actions, Processes: test.processes,
+		})
+		var got []string
+		for _, f := range findings {
+			got = append(got, string(f.Severity)+" "+f.Title)
+		}
+		if err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, %v; want %q", test.name, got, err, test.want)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/trommel-dev/trommel/history"
+	"github.com/trommel-dev/trommel/oracle"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// evidence gathers what the judges look at, and writes it into the record. What cannot be had is a finding: the rest is
+// judged.
+func (r *runner) evidence(ctx context.Context, recorder *history.Recorder, invariants *oracle.Invariants) oracle.Evidence {
+	states, err := recorder.Stop(ctx)
+	if err != nil {
+		r.trouble(fmt.Errorf("record history: %w", err))
+		states = recorder.History()
+	}
+	for _, h := range states {
+		if err := r.writer.History(h); err != nil {
+			r.trouble(err)
+			break
+		}
+	}
+	processes, err := r.keepProcesses(ctx)
+	if err != nil {
+		r.trouble(err)
+	}
+	for i := range r.meta.Controllers {
+		c := &r.meta.Controllers[i]
+		locks, err := r.coordinator.Locks(ctx, c.Name)
+		if err != nil {
+			r.trouble(fmt.Errorf("locks of controller %q: %w", c.Name, err))
+		}
+		c.Locks = nil
+		for _, l := range locks {
+			c.Locks = append(c.Locks, l.String())
+		}
+	}
+	return oracle.Evidence{
+		Plan: r.Plan, Invariants: invariants, Dir: r.RecordDir, Meta: r.meta, Actions: r.carriedOut(),
+		History: states, Gaps: recorder.Gaps(), Processes: processes,
+	}
+}
+
+// keepProcesses writes what became of the controllers' processes into the record, with the logs that they have so far.
+func (r *runner) keepProcesses(ctx context.Context) ([]record.Process, error) {
+	all, logs, err := r.processes(ctx)
+	errs := []error{err, r.writer.Processes(all)}
+	for from, to := range logs {
+		err := copyFile(from, 0, r.writer.LogFile(to))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("keep log: %w", err))
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+// carriedOut lists the plan's actions that are complete so far.
+func (r *runner) carriedOut() []record.Action {
+	r.completedMu.Lock()
+	defer r.completedMu.Unlock()
+	return slices.Clone(r.completed)
+}
+
+// trouble takes down that something of the run's own failed when there was already something to judge.
+func (r *runner) trouble(err error) { r.add(oracle.Trouble(err.Error())) }
