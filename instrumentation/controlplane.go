@@ -153,6 +153,10 @@ func (b *controlPlaneBuild) digest() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	yamux, err := yamux().key()
+	if err != nil {
+		return "", err
+	}
 	inserted, err := insertedInto(controlPlaneModulesPatched...)
 	if err != nil {
 		return "", err
@@ -161,7 +165,7 @@ func (b *controlPlaneBuild) digest() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return digest(append(parts, hook, inserted, string(encoder))...), nil
+	return digest(append(parts, hook, yamux, inserted, string(encoder))...), nil
 }
 
 // versionFlags stamps the binary as Kubernetes' own release build would.
@@ -257,7 +261,7 @@ func (b *controlPlaneBuild) writeSources(src string) error {
 
 // patch makes the generated go.mod point to patched copies.
 func (b *controlPlaneBuild) patch(ctx context.Context, src string, generated *generatedModule) ([]PatchedPoint, error) {
-	hookDir, err := b.cache.hookModuleDir()
+	hookDir, err := b.cache.hookDir(ctx, hookConfig{importPath: hookModule, downloading: b.progress.downloading})
 	if err != nil {
 		return nil, err
 	}
