@@ -143,17 +143,14 @@ type controlPlaneBuild struct {
 	key      string
 }
 
-// digest names all that goes into the binary but the Go toolchain, whose upgrade is no reason to build it again.
+// digest names all that goes into the binary but the Go toolchain and yamux, whose upgrades are no reason to build it
+// again. (Where one of yamux is, wire.ProtocolVersion is raised with it.)
 func (b *controlPlaneBuild) digest() (string, error) {
 	parts := []string{string(txtar.Format(&txtar.Archive{Files: controlPlaneFiles(b.version)})), b.versionFlags(), runtime.GOOS, runtime.GOARCH}
 	if b.plain {
 		return digest(append(parts, "plain")...), nil
 	}
 	hook, err := digestFS(hookSource)
-	if err != nil {
-		return "", err
-	}
-	yamux, err := yamux().key()
 	if err != nil {
 		return "", err
 	}
@@ -165,7 +162,7 @@ func (b *controlPlaneBuild) digest() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return digest(append(parts, hook, yamux, inserted, string(encoder))...), nil
+	return digest(append(parts, hook, inserted, string(encoder))...), nil
 }
 
 // versionFlags stamps the binary as Kubernetes' own release build would.
