@@ -31,7 +31,11 @@ import (
 // observe, and a *NotFoundError if a module is not as the table of points has it.
 func Build(ctx context.Context, config BuildConfig) (*Result, error) {
 	b := &build{config: config, progress: progress{report: config.Progress}}
-	return b.run(ctx)
+	var err error
+	if b.cache, err = openCache(config.CacheDir); err != nil {
+		return nil, err
+	}
+	return b.cache.keeping(ctx, func() (*Result, error) { return b.run(ctx) })
 }
 
 type build struct {
@@ -51,10 +55,6 @@ type build struct {
 }
 
 func (b *build) run(ctx context.Context) (*Result, error) {
-	var err error
-	if b.cache, err = openCache(b.config.CacheDir); err != nil {
-		return nil, err
-	}
 	if b.config.Package == "" {
 		b.config.Package = "."
 	}
@@ -599,6 +599,11 @@ func (b *build) compile(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	result.Cached = built == 0 && before != "" && before == fingerprint(output)
+	if result.Cached {
+		used(b.dir)
+	} else {
+		changed(b.dir)
+	}
 	return result, nil
 }
 

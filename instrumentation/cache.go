@@ -83,14 +83,18 @@ func openCache(dir string) (*cache, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create cache folder: %w", err)
 	}
+	if _, err := CacheLimit(); err != nil {
+		return nil, err // said at once, not at the end of a build
+	}
 	return &cache{dir}, nil
 }
 
-// make returns the folder of that name, which fill has filled. Two makers at once do not meet: each fills a temporary
-// folder, and the first to finish gives it its name.
+// make returns the folder of that name, which fill has filled, and takes note that it is used. Two makers at once do not
+// meet: each fills a temporary folder, and the first to finish gives it its name.
 func (c *cache) make(name string, fill func(dir string) error) (string, error) {
 	dir := filepath.Join(c.dir, filepath.FromSlash(name))
 	if _, err := os.Stat(dir); err == nil {
+		used(dir)
 		return dir, nil
 	}
 	parent := filepath.Dir(dir)
@@ -111,10 +115,12 @@ func (c *cache) make(name string, fill func(dir string) error) (string, error) {
 	}
 	if err := os.Rename(tmp, dir); err != nil {
 		if _, stat := os.Stat(dir); stat == nil {
+			used(dir)
 			return dir, nil
 		}
 		return "", err
 	}
+	changed(dir)
 	return dir, nil
 }
 
@@ -152,16 +158,16 @@ func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := openLock(path)
 	if err != nil {
 		return nil, err
 	}
 	for tried := 0; ; tried++ {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := flock(f, syscall.LOCK_EX)
 		if err == nil {
 			return f, nil
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			_ = f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}

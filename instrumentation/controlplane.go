@@ -122,7 +122,7 @@ func BuildControlPlane(ctx context.Context, config ControlPlaneConfig) (*Result,
 	if b.key, err = b.digest(); err != nil {
 		return nil, err
 	}
-	result, err := b.run(ctx)
+	result, err := c.keeping(ctx, func() (*Result, error) { return b.run(ctx) })
 	if err != nil {
 		return nil, fmt.Errorf("build control plane: %w", err)
 	}
@@ -185,6 +185,7 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 	dir := filepath.Join(b.cache.dir, "controlplane", b.key)
 	binary := filepath.Join(dir, "trommel-controlplane")
 	if result, err := readResult(dir, binary); err == nil {
+		used(dir)
 		return result, nil
 	}
 	unlock, err := b.cache.lock(ctx, "controlplane/"+b.key)
@@ -193,6 +194,7 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 	}
 	defer unlock()
 	if result, err := readResult(dir, binary); err == nil {
+		used(dir)
 		return result, nil // built while we waited
 	}
 
@@ -228,6 +230,7 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 	if err := os.Rename(binary+".new", binary); err != nil {
 		return nil, err
 	}
+	changed(dir)
 	return result, nil
 }
 
