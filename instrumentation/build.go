@@ -31,7 +31,11 @@ import (
 // observe, and a *NotFoundError if a module is not as the table of points has it.
 func Build(ctx context.Context, config BuildConfig) (*Result, error) {
 	b := &build{config: config, progress: progress{report: config.Progress}}
-	return b.run(ctx)
+	var err error
+	if b.cache, err = openCache(config.CacheDir); err != nil {
+		return nil, err
+	}
+	return b.cache.keeping(ctx, func() (*Result, error) { return b.run(ctx) })
 }
 
 type build struct {
@@ -51,10 +55,6 @@ type build struct {
 }
 
 func (b *build) run(ctx context.Context) (*Result, error) {
-	var err error
-	if b.cache, err = openCache(b.config.CacheDir); err != nil {
-		return nil, err
-	}
 	if b.config.Package == "" {
 		b.config.Package = "."
 	}
@@ -98,7 +98,7 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 	if err := b.list(ctx); err != nil {
 		return nil, err
 	}
-	if err := b.patch(); err != nil {
+	if err := b.patch(ctx); err != nil {
 		return nil, err
 	}
 	if err := b.patchStandard(); err != nil {
@@ -241,14 +241,14 @@ func (b *build) moduleOf(path string) *moduleInfo {
 }
 
 // patch makes the patched copies and puts them in the place of the modules.
-func (b *build) patch() error {
+func (b *build) patch(ctx context.Context) error {
 	if b.moduleOf(moduleClientGo) == nil {
 		return inputErrorf("package %s in %s does not use %s: there is nothing to observe (trommel observes controllers that talk to Kubernetes through it)", b.main.ImportPath, b.main.Dir, moduleClientGo)
 	}
 	if err := b.tellReconcilesApart(); err != nil {
 		return err
 	}
-	hookDir, err := b.hookDir()
+	hookDir, err := b.hookDir(ctx)
 	if err != nil {
 		return err
 	}
@@ -447,16 +447,20 @@ const newest = "v0.999.0"
 
 // hookDir writes the hook's packages. What is built from a vendor folder sees no modules but those that are listed
 // there, so that the hook has to be a package of the main module.
-func (b *build) hookDir() (string, error) {
+func (b *build) hookDir(ctx context.Context) (string, error) {
+	config := hookConfig{
+		importPath: hookModule, byGoroutine: b.goRoot.byGoroutine, env: b.command.env, downloading: b.progress.downloading,
+	}
 	if b.repo.vendor == "" {
-		return b.cache.hookDir(hookModule, b.goRoot.byGoroutine)
+		return b.cache.hookDir(ctx, config)
 	}
 	if b.main.Module == nil {
 		return "", inputErrorf("package %s in %s is in no module", b.main.ImportPath, b.main.Dir)
 	}
 	const folder = "zz_trommel_hook"
 	b.hook = b.main.Module.Path + "/" + folder
-	dir, err := b.cache.hookDir(b.hook, b.goRoot.byGoroutine)
+	config.importPath = b.hook
+	dir, err := b.cache.hookDir(ctx, config)
 	if err != nil {
 		return "", err
 	}
@@ -595,6 +599,11 @@ func (b *build) compile(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	result.Cached = built == 0 && before != "" && before == fingerprint(output)
+	if result.Cached {
+		used(b.dir)
+	} else {
+		changed(b.dir)
+	}
 	return result, nil
 }
 

@@ -16,25 +16,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/mod/module"
 )
 
 //go:embed hook/*.go wire/*.go
 var hookSource embed.FS
 
-//go:generate go test -run TestYamuxSource -update .
-
-// yamuxSource is the one module that the hook needs beside the standard library. It is carried along, so that a build
-// needs no network for it and the controller's own version of it, if it has one, stays what it is.
-//
-//go:embed yamux_src.txtar
-var yamuxSource []byte
-
 const (
 	hookModule  = "trommel.dev/hook"
 	hookVersion = "v0.0.0"
-	yamuxModule = "github.com/hashicorp/yamux"
 	ownPath     = "github.com/trommel-dev/trommel/instrumentation/"
 )
 
@@ -93,14 +83,18 @@ func openCache(dir string) (*cache, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create cache folder: %w", err)
 	}
+	if _, err := CacheLimit(); err != nil {
+		return nil, err // said at once, not at the end of a build
+	}
 	return &cache{dir}, nil
 }
 
-// make returns the folder of that name, which fill has filled. Two makers at once do not meet: each fills a temporary
-// folder, and the first to finish gives it its name.
+// make returns the folder of that name, which fill has filled, and takes note that it is used. Two makers at once do not
+// meet: each fills a temporary folder, and the first to finish gives it its name.
 func (c *cache) make(name string, fill func(dir string) error) (string, error) {
 	dir := filepath.Join(c.dir, filepath.FromSlash(name))
 	if _, err := os.Stat(dir); err == nil {
+		used(dir)
 		return dir, nil
 	}
 	parent := filepath.Dir(dir)
@@ -121,10 +115,12 @@ func (c *cache) make(name string, fill func(dir string) error) (string, error) {
 	}
 	if err := os.Rename(tmp, dir); err != nil {
 		if _, stat := os.Stat(dir); stat == nil {
+			used(dir)
 			return dir, nil
 		}
 		return "", err
 	}
+	changed(dir)
 	return dir, nil
 }
 
@@ -162,16 +158,16 @@ func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := openLock(path)
 	if err != nil {
 		return nil, err
 	}
 	for tried := 0; ; tried++ {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := flock(f, syscall.LOCK_EX)
 		if err == nil {
 			return f, nil
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			_ = f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
@@ -187,27 +183,44 @@ func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.
 	}
 }
 
-// hookModuleDir writes the module that patched packages import: the sources of hook, wire and yamux under a path of
-// their own.
-func (c *cache) hookModuleDir() (string, error) { return c.hookDir(hookModule, false) }
+// hookConfig says which hook is written.
+type hookConfig struct {
+	importPath  string   // of its packages
+	byGoroutine bool     // with the one that tells reconciles apart by goroutine: it needs a standard library that is patched for it
+	env         []string // of the build, added to that of this process
+	downloading func(module string)
+}
 
-// hookDir writes the hook's packages as they are below an import path, with byGoroutine the one that tells reconciles
-// apart by goroutine too: it needs a standard library that is patched for it.
-func (c *cache) hookDir(importPath string, byGoroutine bool) (string, error) {
+// hookDir writes the module that patched packages import: the sources of hook, wire and yamux under a path of their own.
+func (c *cache) hookDir(ctx context.Context, config hookConfig) (string, error) {
+	importPath := config.importPath
 	sum, err := digestFS(hookSource)
 	if err != nil {
 		return "", err
 	}
 	goMod := "module " + importPath + "\n\ngo 1.16\n"
-	key := []string{sum, string(yamuxSource), goMod}
+	dependency := yamux()
+	yamuxKey, err := dependency.key()
+	if err != nil {
+		return "", err
+	}
+	key := []string{sum, yamuxKey, goMod}
 	var goroutine []byte
-	if byGoroutine {
+	if config.byGoroutine {
 		if goroutine, err = templates.ReadFile("points/hook_goroutine.go.tmpl"); err != nil {
 			return "", err
 		}
 		key = append(key, string(goroutine))
 	}
 	return c.make("hook/"+digest(key...), func(dir string) error {
+		from, err := dependency.source(ctx, config.env, config.downloading)
+		if err != nil {
+			return err
+		}
+		files, err := dependency.files(from)
+		if err != nil {
+			return err
+		}
 		add := func(name string, data []byte) error {
 			to := filepath.Join(dir, filepath.FromSlash(name))
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -216,7 +229,7 @@ func (c *cache) hookDir(importPath string, byGoroutine bool) (string, error) {
 			return os.WriteFile(to, data, 0o644)
 		}
 		imports := strings.NewReplacer(`"`+ownPath+`wire"`, `"`+importPath+`/wire"`, `"`+yamuxModule+`"`, `"`+importPath+`/yamux"`)
-		err := fs.WalkDir(hookSource, ".", func(path string, d fs.DirEntry, err error) error {
+		err = fs.WalkDir(hookSource, ".", func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
@@ -229,12 +242,12 @@ func (c *cache) hookDir(importPath string, byGoroutine bool) (string, error) {
 		if err != nil {
 			return err
 		}
-		for _, f := range txtar.Parse(yamuxSource).Files {
-			if err := add("yamux/"+f.Name, f.Data); err != nil {
+		for name, data := range files {
+			if err := add("yamux/"+name, data); err != nil {
 				return err
 			}
 		}
-		if byGoroutine {
+		if config.byGoroutine {
 			if err := add("goroutine/goroutine.go", importHook(goroutine, importPath)); err != nil {
 				return err
 			}

@@ -122,7 +122,7 @@ func BuildControlPlane(ctx context.Context, config ControlPlaneConfig) (*Result,
 	if b.key, err = b.digest(); err != nil {
 		return nil, err
 	}
-	result, err := b.run(ctx)
+	result, err := c.keeping(ctx, func() (*Result, error) { return b.run(ctx) })
 	if err != nil {
 		return nil, fmt.Errorf("build control plane: %w", err)
 	}
@@ -143,7 +143,8 @@ type controlPlaneBuild struct {
 	key      string
 }
 
-// digest names all that goes into the binary but the Go toolchain, whose upgrade is no reason to build it again.
+// digest names all that goes into the binary but the Go toolchain and yamux, whose upgrades are no reason to build it
+// again. (Where one of yamux is, wire.ProtocolVersion is raised with it.)
 func (b *controlPlaneBuild) digest() (string, error) {
 	parts := []string{string(txtar.Format(&txtar.Archive{Files: controlPlaneFiles(b.version)})), b.versionFlags(), runtime.GOOS, runtime.GOARCH}
 	if b.plain {
@@ -184,6 +185,7 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 	dir := filepath.Join(b.cache.dir, "controlplane", b.key)
 	binary := filepath.Join(dir, "trommel-controlplane")
 	if result, err := readResult(dir, binary); err == nil {
+		used(dir)
 		return result, nil
 	}
 	unlock, err := b.cache.lock(ctx, "controlplane/"+b.key)
@@ -192,6 +194,7 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 	}
 	defer unlock()
 	if result, err := readResult(dir, binary); err == nil {
+		used(dir)
 		return result, nil // built while we waited
 	}
 
@@ -227,6 +230,7 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 	if err := os.Rename(binary+".new", binary); err != nil {
 		return nil, err
 	}
+	changed(dir)
 	return result, nil
 }
 
@@ -257,7 +261,7 @@ func (b *controlPlaneBuild) writeSources(src string) error {
 
 // patch makes the generated go.mod point to patched copies.
 func (b *controlPlaneBuild) patch(ctx context.Context, src string, generated *generatedModule) ([]PatchedPoint, error) {
-	hookDir, err := b.cache.hookModuleDir()
+	hookDir, err := b.cache.hookDir(ctx, hookConfig{importPath: hookModule, downloading: b.progress.downloading})
 	if err != nil {
 		return nil, err
 	}

@@ -589,7 +589,8 @@ func TestRepositoryReplacesClientGo(t *testing.T) {
 	})
 }
 
-// TestRepositoryWithoutNetwork builds with a module cache that holds what the controller itself needs, and no more.
+// TestRepositoryWithoutNetwork builds with a module cache that holds what the controller itself needs and, as after go install,
+// what trommel does.
 func TestRepositoryWithoutNetwork(t *testing.T) {
 	r := newRepositories(t)
 	dir := repository(t, r.goMod(".", "module example.com/operator\n\ngo 1.26.0\n"), map[string]string{"main.go": smallMain})
@@ -610,6 +611,13 @@ func TestRepositoryWithoutNetwork(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(modules, "github.com", "hashicorp", "yamux@v0.1.2")); err == nil {
 		t.Fatal("the module cache has what only the hook needs")
 	}
+	t.Setenv("GOPROXY", "off")
+	_, err = r.build(t, dir, instrumentation.BuildConfig{Dir: dir})
+	if want := "run `go mod download github.com/hashicorp/yamux@v0.1.2` with a network"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got  %v\nwant ...%s...", err, want)
+	}
+	t.Setenv("GOPROXY", "file://"+cached)
+	goRun(t, t.TempDir(), "mod", "download", "github.com/hashicorp/yamux@v0.1.2")
 	t.Setenv("GOPROXY", "off")
 	r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir}, "small 0 true")
 	for _, flags := range []string{"-mod=mod", "-mod=readonly"} {

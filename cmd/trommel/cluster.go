@@ -118,6 +118,7 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 		}
 		up.config.Binary = built.Binary
 	}
+	instrumentation.KeepInUse(up.config.Binary) // as long as the cluster's process runs
 	if up.foreground {
 		return up.serve(ctx, s)
 	}

@@ -13,6 +13,7 @@ func subcommands(s streams) []*cobra.Command {
 		newRunCommand(s),
 		newBuildCommand(s),
 		newClusterCommand(s),
+		newCacheCommand(s),
 		newValidateCommand(s),
 		newExplainCommand(s),
 		newGraphCommand(s),

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/instrumentation"
+)
+
+// cacheKinds says what the folders of the cache hold, in the order in which they are shown.
+var cacheKinds = []struct{ kind, what string }{
+	{"controlplane", "control planes"},
+	{"builds", "controllers"},
+	{"modules", "patched modules"},
+	{"hook", "hooks"},
+	{"std", "patched standard libraries"},
+	{"goroot", "copies of Go"},
+}
+
+func newCacheCommand(s streams) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "cache",
+		Short: "Show what the cache takes, and clear it",
+		Long: fmt.Sprintf(`Show what Trommel's cache folder takes: $TROMMEL_CACHE, or trommel in the user's cache folder.
+
+A build that makes something new removes what was used longest ago when the cache takes more than %d GB, or
+$%s. What was used within the last hour, or is used by a running process, stays.`,
+			instrumentation.DefaultCacheGB, instrumentation.EnvCacheGB),
+		Example: `  trommel cache
+  trommel cache --all
+  trommel cache clear --older-than 168h`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			entries, err := instrumentation.Cache("")
+			if err == nil {
+				err = showCache(s.out, entries, all, time.Now())
+			}
+			if err != nil {
+				return &exitError{exitCannotRun, err}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "list every entry")
+	cmd.AddCommand(newCacheClearCommand(s))
+	return cmd
+}
+
+func newCacheClearCommand(s streams) *cobra.Command {
+	var olderThan time.Duration
+	cmd := &cobra.Command{
+		Use:   "clear",
+		Short: "Remove what no running process uses from the cache",
+		Example: `  trommel cache clear
+  trommel cache clear --older-than 24h`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if olderThan < 0 {
+				return &exitError{exitUsage, fmt.Errorf("--older-than: %s: want a time that is not negative", olderThan)}
+			}
+			removed, err := instrumentation.ClearCache("", time.Now().Add(-olderThan))
+			var size int64
+			for _, e := range removed {
+				size += e.Size
+			}
+			fmt.Fprintf(s.out, "removed %d entries, %s\n", len(removed), gigabytes(size))
+			if err != nil {
+				return &exitError{exitCannotRun, err}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&olderThan, "older-than", 0, "only what was not used for so long (default: everything)")
+	return cmd
+}
+
+func showCache(out io.Writer, entries []instrumentation.CacheEntry, all bool, now time.Time) error {
+	dir, err := instrumentation.CacheDir()
+	if err != nil {
+		return err
+	}
+	limit, err := instrumentation.CacheLimit()
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.StripEscape)
+	fmt.Fprintln(w, "KIND\tENTRIES\tSIZE\tLAST USE")
+	var total int64
+	for _, k := range cacheKinds {
+		count, size, last := 0, int64(0), time.Time{}
+		for _, e := range entries { // newest first
+			if e.Kind != k.kind {
+				continue
+			}
+			if count == 0 {
+				last = e.Used
+			}
+			count++
+			size += e.Size
+		}
+		total += size
+		if count > 0 {
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", k.what, count, gigabytes(size), ago(now.Sub(last)))
+		}
+	}
+	most := "no limit"
+	if limit > 0 {
+		most = "limit " + gigabytes(limit)
+	}
+	fmt.Fprintf(w, "all\t%d\t%s\t(%s, %s)\n", len(entries), gigabytes(total), most, dir)
+	if all {
+		fmt.Fprintln(w, "\nENTRY\t\tSIZE\tLAST USE")
+		for _, e := range entries {
+			fmt.Fprintf(w, "%s\t\t%s\t%s\n", e.Path, gigabytes(e.Size), ago(now.Sub(e.Used)))
+		}
+	}
+	return w.Flush()
+}
+
+func gigabytes(bytes int64) string { return fmt.Sprintf("%.2f GB", float64(bytes)/1e9) }
+
+// ago rounds to what people ask for.
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return "now"
+	case d < time.Hour:
+		return fmt.Sprintf("%d min ago", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h ago", d/time.Hour)
+	}
+	return fmt.Sprintf("%d days ago", d/(24*time.Hour))
+}

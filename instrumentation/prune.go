@@ -1,0 +1,361 @@
+package instrumentation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// EnvCacheGB says how many gigabytes (10^9 bytes) the cache may take; 0: without limit. Default: DefaultCacheGB.
+const EnvCacheGB = "TROMMEL_CACHE_GB"
+
+// DefaultCacheGB is enough for the control planes of three versions of Kubernetes and some dozens of controllers.
+const DefaultCacheGB = 5
+
+// youngest is how long ago an entry must have been used for a build to remove it.
+const youngest = time.Hour
+
+// cacheKinds are the folders of the cache whose entries can be made again. The others, such as clusters, are left alone.
+var cacheKinds = []string{"builds", "controlplane", "goroot", "hook", kindModules, "std"}
+
+const kindModules = "modules"
+
+// CacheEntry is something in the cache that is used and removed as a whole.
+type CacheEntry struct {
+	Kind string // controlplane, builds, modules, hook, std or goroot
+	Path string
+	Size int64     // bytes
+	Used time.Time // by the newest build that took it
+}
+
+// Beside each entry there is a file of its name and usedSuffix. Its time is that of the last use, what is in it is the
+// entry's size, empty where it has to be found out, and whoever uses the entry without building holds a shared lock on it.
+const (
+	usedSuffix = ".used"
+	lockSuffix = ".lock"
+)
+
+// building is taken by a build, shared, so that nothing is removed that it is about to use.
+func (c *cache) building(ctx context.Context) (done func(), err error) {
+	f, err := openLock(filepath.Join(c.dir, lockSuffix))
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return func() {}, nil // what is there can be used; nothing can be added
+	}
+	if err != nil {
+		return nil, err
+	}
+	for {
+		// Whoever removes something has it for a moment only.
+		if err = flock(f, syscall.LOCK_SH); !errors.Is(err, syscall.EWOULDBLOCK) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			_ = f.Close()
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock the cache: %w", err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// keeping does a build. Its binary stays in the cache while this process runs, and what else was used longest ago makes
+// room for what is new.
+func (c *cache) keeping(ctx context.Context, build func() (*Result, error)) (*Result, error) {
+	done, err := c.building(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result, err := build()
+	if err == nil {
+		KeepInUse(result.Binary)
+	}
+	done()
+	if err == nil && !result.Cached {
+		// Another build will try again; this one has what it wants.
+		_ = c.prune(time.Now())
+	}
+	return result, err
+}
+
+func openLock(path string) (*os.File, error) { return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644) }
+
+// flock tries to take a lock.
+func flock(f *os.File, how int) error {
+	for {
+		if err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
+// used takes note that an entry is used now. A cache that cannot be written is none that is pruned.
+func used(dir string) {
+	f, err := openLock(dir + usedSuffix)
+	if err != nil {
+		return
+	}
+	_ = f.Close()
+	now := time.Now()
+	_ = os.Chtimes(dir+usedSuffix, now, now)
+}
+
+// changed makes an entry's size be found out anew.
+func changed(dir string) {
+	used(dir)
+	_ = os.Truncate(dir+usedSuffix, 0)
+}
+
+// inUse are the locks that this process holds on entries until it ends.
+var inUse = struct {
+	sync.Mutex
+	files map[string]*os.File
+}{files: map[string]*os.File{}}
+
+// KeepInUse sees to it that no other process removes the binary from the cache while this one runs. It does nothing for a
+// file that is not in a cache.
+func KeepInUse(binary string) {
+	abs, err := filepath.Abs(binary)
+	if err != nil {
+		return
+	}
+	for dir := filepath.Dir(abs); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir + usedSuffix); err != nil {
+			continue
+		}
+		inUse.Lock()
+		defer inUse.Unlock()
+		if inUse.files[dir] != nil {
+			return
+		}
+		f, err := os.Open(dir + usedSuffix)
+		if err != nil {
+			return
+		}
+		if err := flock(f, syscall.LOCK_SH); err != nil {
+			_ = f.Close()
+			return
+		}
+		inUse.files[dir] = f
+		return
+	}
+}
+
+// Cache lists what is in the cache, newest use first. An empty dir means CacheDir().
+func Cache(dir string) ([]CacheEntry, error) {
+	c, err := openCache(dir)
+	if err != nil {
+		return nil, err
+	}
+	return c.entries()
+}
+
+func (c *cache) entries() ([]CacheEntry, error) {
+	var list []CacheEntry
+	for _, kind := range cacheKinds {
+		var find func(dir string) error
+		find = func(dir string) error {
+			files, err := os.ReadDir(dir)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			for _, f := range files {
+				path := filepath.Join(dir, f.Name())
+				switch {
+				case !f.IsDir() || strings.HasPrefix(f.Name(), temporary):
+				case kind == kindModules && !strings.Contains(f.Name(), "@"): // part of a module's path
+					if err := find(path); err != nil {
+						return err
+					}
+				default:
+					e, err := entry(kind, path)
+					if errors.Is(err, fs.ErrNotExist) {
+						continue // just removed
+					}
+					if err != nil {
+						return err
+					}
+					list = append(list, e)
+				}
+			}
+			return nil
+		}
+		if err := find(filepath.Join(c.dir, kind)); err != nil {
+			return nil, fmt.Errorf("read the cache: %w", err)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b CacheEntry) int { return b.Used.Compare(a.Used) })
+	return list, nil
+}
+
+// entry walks the files of an entry only where their size is not known yet.
+func entry(kind, path string) (CacheEntry, error) {
+	e := CacheEntry{Kind: kind, Path: path}
+	for _, name := range []string{path + usedSuffix, path} {
+		info, err := os.Stat(name)
+		if err == nil {
+			e.Used = info.ModTime()
+			break
+		}
+		if name == path {
+			return e, err
+		}
+	}
+	if data, err := os.ReadFile(path + usedSuffix); err == nil {
+		if e.Size, err = strconv.ParseInt(string(data), 10, 64); err == nil {
+			return e, nil
+		}
+	}
+	err := filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // replaced while we look
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			e.Size += info.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		return e, err
+	}
+	// The time is that of the use, not of this look.
+	if os.WriteFile(path+usedSuffix, []byte(strconv.FormatInt(e.Size, 10)), 0o644) == nil {
+		_ = os.Chtimes(path+usedSuffix, e.Used, e.Used)
+	}
+	return e, nil
+}
+
+// errCacheBusy is returned where nothing can be removed as something is being built.
+var errCacheBusy = errors.New("something is being built with this cache; try again when it is done")
+
+// ClearCache removes what was used last before the given time; what a process uses stays. It returns what it has removed.
+// An empty dir means CacheDir().
+func ClearCache(dir string, before time.Time) (removed []CacheEntry, err error) {
+	c, err := openCache(dir)
+	if err != nil {
+		return nil, err
+	}
+	return c.remove(func(entries []CacheEntry) []CacheEntry {
+		return slices.DeleteFunc(entries, func(e CacheEntry) bool { return !e.Used.Before(before) })
+	})
+}
+
+// prune removes what was used longest ago until the cache is within its limit. It does nothing while something is being
+// built.
+func (c *cache) prune(now time.Time) error {
+	limit, err := CacheLimit()
+	if err != nil || limit == 0 {
+		return err
+	}
+	_, err = c.remove(func(entries []CacheEntry) []CacheEntry {
+		var total int64
+		for i, e := range entries { // newest first
+			if total += e.Size; total > limit {
+				old := func(e CacheEntry) bool { return now.Sub(e.Used) > youngest }
+				return slices.DeleteFunc(entries[i:], func(e CacheEntry) bool { return !old(e) })
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errCacheBusy) {
+		return nil
+	}
+	return err
+}
+
+// remove removes those entries that choose returns and nobody uses. choose may change its argument.
+func (c *cache) remove(choose func([]CacheEntry) []CacheEntry) (removed []CacheEntry, err error) {
+	all, err := openLock(filepath.Join(c.dir, lockSuffix))
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
+	if err := flock(all, syscall.LOCK_EX); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errCacheBusy
+		}
+		return nil, fmt.Errorf("lock the cache: %w", err)
+	}
+	entries, err := c.entries()
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, e := range choose(entries) {
+		ok, err := e.remove()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", e.Path, err))
+		} else if ok {
+			removed = append(removed, e)
+		}
+	}
+	return removed, errors.Join(errs...)
+}
+
+// remove reports whether nobody used the entry. No build is under way, so that nobody is about to take its locks, and
+// their files can go too.
+func (e CacheEntry) remove() (bool, error) {
+	for _, suffix := range []string{usedSuffix, lockSuffix} {
+		f, err := os.OpenFile(e.Path+suffix, os.O_RDWR, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		defer f.Close()
+		if err := flock(f, syscall.LOCK_EX); errors.Is(err, syscall.EWOULDBLOCK) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	// Nothing half removed keeps the name.
+	gone, err := os.MkdirTemp(filepath.Dir(e.Path), temporary)
+	if err != nil {
+		return false, err
+	}
+	if err := os.Rename(e.Path, filepath.Join(gone, "removed")); err != nil {
+		return false, errors.Join(err, os.Remove(gone))
+	}
+	for _, suffix := range []string{usedSuffix, lockSuffix} {
+		if err := os.Remove(e.Path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return true, err
+		}
+	}
+	return true, os.RemoveAll(gone)
+}
+
+// CacheLimit is how many bytes builds let the cache grow to; 0: any number.
+func CacheLimit() (int64, error) {
+	value := os.Getenv(EnvCacheGB)
+	if value == "" {
+		return DefaultCacheGB * 1e9, nil
+	}
+	gb, err := strconv.ParseFloat(value, 64)
+	if err != nil || gb < 0 || gb > 1e6 || math.IsNaN(gb) {
+		return 0, fmt.Errorf("%s=%q: want a number of gigabytes, or 0 for no limit", EnvCacheGB, value)
+	}
+	return int64(gb * 1e9), nil
+}
