@@ -117,7 +117,7 @@ func TestReset(t *testing.T) {
 	}
 	ctx := t.Context()
 	c := clustertest.Start(t, embedded.Config{APIServers: 2, Nodes: 2})
-	r := &resetRig{T: t, cluster: c}
+	r := &resetRig{TB: t, cluster: c}
 	r.apply(resetBefore)
 	r.await("deployment.apps/default/web", func(u *unstructured.Unstructured) bool { return number(u, "status", "readyReplicas") == 2 })
 	baseline, err := c.TakeBaseline(ctx)
@@ -160,8 +160,63 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// BenchmarkReset resets a cluster of three API servers on which 200 objects were changed: 60 are new, 60 others have new
+// contents, 40 are gone, and there is a new Deployment of 37 pods with its ReplicaSet and its Service.
+func BenchmarkReset(b *testing.B) {
+	if testing.Short() {
+		b.Skip("starts a control plane")
+	}
+	r := &resetRig{TB: b, cluster: clustertest.Start(b, embedded.Config{})}
+	var maps []string
+	for i := range 100 {
+		maps = append(maps, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: old-%d, namespace: default}, data: {a: one}}", i))
+	}
+	r.apply(strings.Join(maps, "\n---\n"))
+	baseline, err := r.cluster.TakeBaseline(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	want := r.objects()
+	for b.Loop() {
+		b.StopTimer()
+		var changes []string
+		for i := range 60 {
+			changes = append(changes,
+				fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: old-%d, namespace: default}, data: {a: two}}", i),
+				fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: new-%d, namespace: default}, data: {a: one}}", i))
+		}
+		changes = append(changes, resetPods)
+		r.apply(strings.Join(changes, "\n---\n"))
+		for i := range 40 {
+			r.delete(fmt.Sprintf("configmap/default/old-%d", 60+i))
+		}
+		r.await("deployment.apps/default/many", func(u *unstructured.Unstructured) bool { return number(u, "status", "readyReplicas") == 37 })
+		b.StartTimer()
+		if err := r.cluster.Reset(b.Context(), baseline); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		r.same(want)
+		b.StartTimer()
+	}
+}
+
+const resetPods = `
+{apiVersion: v1, kind: Service, metadata: {name: many, namespace: default}, spec: {ports: [{port: 80}], selector: {app: many}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: many, namespace: default}
+spec:
+  replicas: 37
+  selector: {matchLabels: {app: many}}
+  template:
+    metadata: {labels: {app: many}}
+    spec: {containers: [{name: main, image: one}]}
+`
+
 type resetRig struct {
-	*testing.T
+	testing.TB
 	cluster interface {
 		cluster.Cluster
 		cluster.Resettable
