@@ -134,8 +134,11 @@ func (c keyChange) rank() int {
 	return 1
 }
 
-// maxTransaction is etcd's own limit, less a few.
-const maxTransaction = 100
+// Limits of a transaction, well below etcd's own of 128 changes and 1.5 MB. One change may be larger.
+const (
+	maxTransaction = 100
+	maxBytes       = 1 << 20
+)
 
 // transactions packs changes so that each transaction has at most one key of a resource: all events of a transaction
 // have the same resource version, and a watch that begins at the first of two events of a resource would miss the
@@ -143,17 +146,19 @@ const maxTransaction = 100
 // such as Deployments and ReplicaSets with their first pod.
 func transactions(changes []keyChange) [][]change {
 	var all [][]change
+	var bytes []int
 	nth := map[string]int{}
 	for _, c := range changes {
 		r := resourceOf(c.key)
 		n := nth[r]
-		for n < len(all) && len(all[n]) >= maxTransaction {
+		for n < len(all) && (len(all[n]) >= maxTransaction || bytes[n]+len(c.value) > maxBytes) {
 			n++
 		}
 		if n == len(all) {
-			all = append(all, nil)
+			all, bytes = append(all, nil), append(bytes, 0)
 		}
 		all[n] = append(all[n], c.change)
+		bytes[n] += len(c.key) + len(c.value)
 		nth[r] = n + 1
 	}
 	return all

@@ -114,13 +114,17 @@ func TestTransactionsHoldOneKeyOfAResource(t *testing.T) {
 	for i := range 250 {
 		changes = append(changes, keyChange{change{key: fmt.Sprintf("/registry/%d.example.com/all/one", i)}, 1})
 	}
+	for i := range 5 {
+		changes = append(changes, keyChange{change{fmt.Sprintf("/registry/%d.large.com/all/one", i), make([]byte, maxBytes/2)}, 1})
+	}
 	count, last := 0, map[string]string{}
 	for i, txn := range transactions(changes) {
 		if len(txn) > maxTransaction {
 			t.Errorf("transaction %d has %d changes", i, len(txn))
 		}
-		seen := map[string]bool{}
+		seen, size := map[string]bool{}, 0
 		for _, c := range txn {
+			size += len(c.value)
 			r := resourceOf(c.key)
 			if seen[r] {
 				t.Errorf("transaction %d has two keys of %s", i, r)
@@ -128,6 +132,9 @@ func TestTransactionsHoldOneKeyOfAResource(t *testing.T) {
 			seen[r] = true
 			last[r] = c.key
 			count++
+		}
+		if size > maxBytes {
+			t.Errorf("transaction %d has %d bytes", i, size)
 		}
 	}
 	if count != len(changes) || last["pods"] != "/registry/pods/default/29" {

@@ -219,12 +219,8 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 				definitions[name] = c.value
 			}
 		}
-		for _, txn := range append(transactions(changes), chunks(events)...) {
-			revision, err := store.apply(ctx, txn)
-			if err != nil {
-				return differing(err, differs)
-			}
-			b.done(txn, revision)
+		if err := write(ctx, store, b, changes, events); err != nil {
+			return differing(err, differs)
 		}
 		if len(changes) > 0 {
 			quiet = time.Now()
@@ -249,6 +245,34 @@ func differing(err error, keys []string) error {
 		return err
 	}
 	return fmt.Errorf("%w; what was put back at last: %s", err, listed(keys))
+}
+
+// writeAtOnce bounds the transactions that are under way at the same time.
+const writeAtOnce = 8
+
+// write carries changes out: first the transaction that stops what makes others, then the rest at once.
+func write(ctx context.Context, store *store, b *baseline, changes []keyChange, events []change) error {
+	all := transactions(changes)
+	first := min(1, len(all))
+	all = append(all, chunks(events)...)
+	revisions := make([]int64, len(all))
+	for _, part := range [][2]int{{0, first}, {first, len(all)}} {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(writeAtOnce)
+		for i := part[0]; i < part[1]; i++ {
+			group.Go(func() (err error) {
+				revisions[i], err = store.apply(ctx, all[i])
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	for i, txn := range all {
+		b.done(txn, revisions[i])
+	}
+	return nil
 }
 
 // chunks are transactions of events, whose order nobody minds.

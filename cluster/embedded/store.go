@@ -19,6 +19,7 @@ func newStore(socket string) *store {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		},
+		MaxIdleConnsPerHost: writeAtOnce,
 	}}}
 }
 

@@ -1,0 +1,23 @@
+package embedded
+
+import "context"
+
+// Objects reads what a reset puts back, from etcd.
+func Objects(ctx context.Context, c *Cluster) (map[string]string, error) {
+	store := newStore(c.etcdSocket())
+	defer store.close()
+	keys, _, err := store.list(ctx, registryPrefix, false)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, kv := range keys {
+		switch roleOf(string(kv.Key)) {
+		case restored:
+			all[string(kv.Key)] = string(kv.Value)
+		case present:
+			all[string(kv.Key)] = ""
+		}
+	}
+	return all, nil
+}

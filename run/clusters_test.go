@@ -1,0 +1,184 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// scripted is a cluster that notes what is asked of it. Whether a reset does what it should is tested on a real one, in
+// package embedded.
+type scripted struct {
+	cluster.Cluster // nil: nothing else is asked
+	told            []string
+	resetErr        error
+	noteErr         error
+	dir             string
+}
+
+func (s *scripted) Name() string                   { return "scripted" }
+func (s *scripted) StateDir() string               { return s.dir }
+func (s *scripted) Lock() (func(), error)          { return func() { s.told = append(s.told, "unlock") }, nil }
+func (s *scripted) Processes() cluster.ProcessNode { return scriptedNode{s: s} }
+
+func (s *scripted) Close(context.Context) error {
+	s.told = append(s.told, "close")
+	return nil
+}
+
+func (s *scripted) TakeBaseline(context.Context) (cluster.Baseline, error) {
+	s.told = append(s.told, "baseline")
+	if s.noteErr != nil {
+		return nil, s.noteErr
+	}
+	return scriptedBaseline("taken"), nil
+}
+
+func (s *scripted) ReadBaseline(file string) (cluster.Baseline, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return scriptedBaseline(data), nil
+}
+
+func (s *scripted) Reset(_ context.Context, to cluster.Baseline) error {
+	s.told = append(s.told, "reset to "+string(to.(scriptedBaseline)))
+	return s.resetErr
+}
+
+type scriptedNode struct {
+	cluster.ProcessNode
+	s *scripted
+}
+
+func (n scriptedNode) Stop(context.Context, []types.UID) error {
+	n.s.told = append(n.s.told, "stop")
+	return nil
+}
+
+type scriptedBaseline string
+
+func (b scriptedBaseline) WriteFile(file string) error { return os.WriteFile(file, []byte(b), 0o600) }
+
+func TestOwnClusters(t *testing.T) {
+	failed := errors.New("failed")
+	for _, tt := range []struct {
+		name     string
+		fresh    bool
+		resetErr error
+		noteErr  error
+		states   []string
+		told     [][]string // of each cluster
+	}{
+		{
+			"kept and reset", false, nil, nil, []string{record.ClusterFresh, record.ClusterReset, record.ClusterReset},
+			[][]string{{"baseline", "stop", "reset to taken", "stop", "reset to taken", "stop", "close"}},
+		},
+		{
+			"a reset that fails", false, failed, nil, []string{record.ClusterFresh, record.ClusterFresh},
+			[][]string{{"baseline", "stop", "reset to taken", "close"}, {"baseline", "stop", "close"}},
+		},
+		{
+			"never at rest", false, nil, failed, []string{record.ClusterFresh, record.ClusterFresh},
+			[][]string{{"baseline", "close"}, {"baseline", "close"}},
+		},
+		{
+			"a fresh one each", true, nil, nil, []string{record.ClusterFresh, record.ClusterFresh},
+			[][]string{{"close"}, {"close"}},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var started []*scripted
+			o := &ownClusters{fresh: tt.fresh, logger: slog.New(slog.DiscardHandler),
+				start: func(context.Context, Console) (cluster.Cluster, error) {
+					started = append(started, &scripted{resetErr: tt.resetErr, noteErr: tt.noteErr})
+					return started[len(started)-1], nil
+				}}
+			for i, want := range tt.states {
+				l, err := o.acquire(t.Context(), nobody{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if l.state != want {
+					t.Errorf("run %d: %s, want %s", i+1, l.state, want)
+				}
+				if err := l.release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := o.close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if len(started) != len(tt.told) {
+				t.Fatalf("%d clusters were started, want %d", len(started), len(tt.told))
+			}
+			for i, c := range started {
+				if !slices.Equal(c.told, tt.told[i]) {
+					t.Errorf("cluster %d: %q, want %q", i+1, c.told, tt.told[i])
+				}
+			}
+		})
+	}
+}
+
+func TestSharedCluster(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		killed   bool  // the run before
+		resetErr error // of the run's own reset
+		told     []string
+		left     bool // the file
+	}{
+		{"put back", false, nil, []string{"baseline", "reset to taken", "close", "unlock"}, false},
+		{"after a killed run", true, nil, []string{"reset to left", "reset to left", "close", "unlock"}, false},
+		{"cannot be put back", false, errors.New("failed"), []string{"baseline", "reset to taken", "close", "unlock"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &scripted{dir: t.TempDir()}
+			file := filepath.Join(c.dir, baselineFile)
+			if tt.killed {
+				if err := os.WriteFile(file, []byte("left"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
+			l, err := s.acquire(t.Context(), nobody{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Error("a run that is killed now leaves no baseline")
+			}
+			c.resetErr = tt.resetErr
+			if err := l.release(t.Context()); !errors.Is(err, tt.resetErr) {
+				t.Errorf("got %v", err)
+			}
+			if !slices.Equal(c.told, tt.told) {
+				t.Errorf("%q, want %q", c.told, tt.told)
+			}
+			if _, err := os.Stat(file); (err == nil) != tt.left {
+				t.Errorf("the file: %v", err)
+			}
+		})
+	}
+	t.Run("never at rest", func(t *testing.T) {
+		c := &scripted{dir: t.TempDir(), noteErr: errors.New("failed")}
+		s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
+		if _, err := s.acquire(t.Context(), nobody{}); !errors.Is(err, c.noteErr) {
+			t.Errorf("got %v", err)
+		}
+		if want := []string{"baseline", "unlock", "close"}; !slices.Equal(c.told, want) {
+			t.Errorf("%q, want %q", c.told, want)
+		}
+	})
+}
