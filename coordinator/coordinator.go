@@ -46,6 +46,9 @@ type Config struct {
 	Tools   actions.Tools
 	// Controllers are those under test.
 	Controllers []record.Controller
+	// Trace is what processes report beside what the plan needs, by identity, from the plan's beginning to its end. It
+	// is recorded, marked as aside, and steers nothing; a plan's holds do not take hold of it. Nil: nothing.
+	Trace map[string][]wire.Rule
 	// Resolve completes a resource key with what the cluster knows of its type.
 	Resolve func(plan.ResourceKey) wire.Rule
 	// Lookup finds out what an observation of a write does not hold itself. It is asked while the write waits.
@@ -324,6 +327,11 @@ func (c *Coordinator) push(ctx context.Context) {
 			if c.settling.on {
 				rules[controller.Name] = append(rules[controller.Name], settleRules...)
 			}
+		}
+	}
+	if !c.machine.Ended() {
+		for name, list := range c.config.Trace {
+			rules[name] = append(rules[name], list...)
 		}
 	}
 	for name, list := range c.own {

@@ -47,6 +47,7 @@ type Config struct {
 	Variant   string      // for the record
 	Binaries  []Binary    // of the suite's controllers, in order
 	RecordDir string      // created; must not hold a record yet
+	Trace     bool        // see Options
 	Version   string      // of Trommel, for the record
 	Console   Console
 	Logger    *slog.Logger
@@ -345,6 +346,7 @@ func (r *runner) prepare(ctx context.Context) error {
 		Tools: actions.Tools{
 			Controllers: &controllers{runner: r}, APIServers: &apiServers{runner: r}, Objects: &planWrites{runner: r},
 		},
+		Trace:   r.trace(),
 		Resolve: resolve, Lookup: lookup{r.objects}, Hold: r.Suite.Timeouts.Hold,
 		Recorder: r, Watcher: r.Console, Logger: r.Logger,
 	})

@@ -29,6 +29,8 @@ type Options struct {
 	Binaries []Binary
 	// ControlPlane is the control plane's executable. Without it Open builds it, if it is needed.
 	ControlPlane string
+	// Trace records all that the API servers and the controllers can be observed at, beside what a plan needs.
+	Trace bool
 	// Version of Trommel, for the record.
 	Version string
 	// Console follows the session and its runs; default: nobody.
@@ -117,7 +119,7 @@ func (s *Session) Run(ctx context.Context, p *plan.Plan, recordDir string) (*rec
 	}
 	return execute(ctx, Config{
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
-		Version: s.options.Version, Console: s.options.Console, Logger: s.options.Logger, clusters: s.clusters,
+		Trace: s.options.Trace, Version: s.options.Version, Console: s.options.Console, Logger: s.options.Logger, clusters: s.clusters,
 	})
 }
 

@@ -75,6 +75,12 @@ type outcome struct {
 
 func runOnce(tb testing.TB, s *run.Session, p *plan.Plan) (*record.Meta, outcome) {
 	tb.Helper()
+	meta, o, _ := runRecorded(tb, s, p)
+	return meta, o
+}
+
+func runRecorded(tb testing.TB, s *run.Session, p *plan.Plan) (*record.Meta, outcome, *record.Run) {
+	tb.Helper()
 	dir := filepath.Join(tb.TempDir(), strconv.Itoa(rand.Int()))
 	meta, err := s.Run(tb.Context(), p, dir)
 	if err != nil {
@@ -94,7 +100,7 @@ func runOnce(tb testing.TB, s *run.Session, p *plan.Plan) (*record.Meta, outcome
 			o.Findings = append(o.Findings, title)
 		}
 	}
-	return meta, o
+	return meta, o, r
 }
 
 // A plan does the same on a cluster that other plans have used as on a fresh one, in any order.

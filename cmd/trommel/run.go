@@ -26,6 +26,7 @@ type runOptions struct {
 	recordDir string
 	junit     string
 	verbose   bool
+	trace     bool
 
 	// As Sieve's command line has them.
 	controller string
@@ -45,6 +46,7 @@ func (o *runOptions) register(c *cobra.Command) {
 	f.StringVar(&o.cluster, "cluster", "", "run on the cluster of this `name`, started by `trommel cluster up` (default: one of the run's own)")
 	f.StringVar(&o.recordDir, "record", "", "`folder` for the run record (default: trommel-runs/<plan>-<time>)")
 	f.StringVar(&o.junit, "junit", "", "write the verdicts to this `file` as JUnit XML")
+	f.BoolVar(&o.trace, "trace", false, "record all that can be observed, also what the plan does not need")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log what the coordinator does")
 }
 
@@ -229,7 +231,7 @@ func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded) (w
 	}
 	console := report.NewConsole(s.err)
 	options := run.Options{
-		Variant: group[0].variant, Cluster: o.cluster, Fresh: len(group) == 1, Version: version(),
+		Variant: group[0].variant, Cluster: o.cluster, Fresh: len(group) == 1, Trace: o.trace, Version: version(),
 		Console: console, Progress: console.Progress,
 		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
 	}
