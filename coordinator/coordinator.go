@@ -444,7 +444,7 @@ func (c *Coordinator) unobserved(e monitor.Event) {
 		detail = "The hook let the process go on, so that a coordinator that hangs stops nobody."
 	case e.Abandoned != nil && e.Abandoned.LetGo:
 		title = fmt.Sprintf("%s was let go by its hook: %s", name, e.Abandoned.Error)
-		detail = "It was held at: " + describe(recordObservation(e.Session, e.Observation))
+		detail = "It was held at " + describe(recordObservation(e.Session, e.Observation)) + "."
 	default:
 		return
 	}
@@ -463,7 +463,11 @@ func (c *Coordinator) abandoned(ctx context.Context, e monitor.Event) {
 			continue
 		}
 		o := recordObservation(h.event.Session, h.event.Observation)
-		c.config.Watcher.Info(fmt.Sprintf("%s is held no longer: its caller gave up (%s)", describeHeld(o), e.Abandoned.Error))
+		who := "its caller gave up"
+		if e.Abandoned.LetGo {
+			who = "its hook let it go"
+		}
+		c.config.Watcher.Info(fmt.Sprintf("%s is held no longer: %s (%s)", describeHeld(o), who, e.Abandoned.Error))
 		c.step(ctx, record.Event{Abandoned: &seq})
 		return
 	}
