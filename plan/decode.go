@@ -154,9 +154,7 @@ func (s *source) choose(n *yaml.Node, v reflect.Value, c *choice, what string) {
 	}
 	word := ""
 	if _, told := entry(r, c.field); told != nil {
-		if t := deref(told); t.Kind == yaml.ScalarNode && slices.Contains(c.words, t.Value) {
-			word = t.Value
-		}
+		word = s.word(told, c.field, c.words)
 	} else {
 		s.errorf(n, "%s has no %s%s", what, c.field, didYouMean("", c.words))
 	}

@@ -126,7 +126,7 @@ func (p *place) oneOf(names ...string) []*place {
 // each visits the fields of a struct, and of all structs in it, with the places of the structs.
 func each(v reflect.Value, at *place, visit func(owner reflect.Value, at *place, f *shapeField, v reflect.Value)) {
 	switch v.Kind() {
-	case reflect.Pointer:
+	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {
 			each(v.Elem(), at, visit)
 		}
@@ -137,7 +137,7 @@ func each(v reflect.Value, at *place, visit func(owner reflect.Value, at *place,
 			field := v.FieldByIndex(f.index)
 			visit(v, at, f, field)
 			switch field.Kind() {
-			case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map:
+			case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map, reflect.Interface:
 				if field.Kind() == reflect.Struct || !field.IsNil() {
 					each(field, at.field(f.name), visit)
 				}
@@ -161,4 +161,6 @@ func each(v reflect.Value, at *place, visit func(owner reflect.Value, at *place,
 	}
 }
 
-func hasFields(t reflect.Type) bool { return t.Kind() == reflect.Struct && len(shapeOf(t).fields) > 0 }
+func hasFields(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && len(shapeOf(t).fields) > 0 || choices[t] != nil
+}
