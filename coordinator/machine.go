@@ -103,8 +103,8 @@ func (Pausing) effect()    {}
 func (Stale) effect()      {}
 func (Note) effect()       {}
 
-// NewMachine prepares a validated plan for the controllers under test. It returns an error where a condition does not
-// compile.
+// NewMachine prepares a complete, valid plan for the controllers under test. It returns an error where a trigger has no
+// graph (see [plan.Plan.Complete]) or a condition does not compile.
 func NewMachine(p *plan.Plan, controllers []record.Controller) (*Machine, error) {
 	m := &Machine{
 		plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions)),
@@ -112,6 +112,9 @@ func NewMachine(p *plan.Plan, controllers []record.Controller) (*Machine, error)
 	}
 	for i := range p.Actions {
 		a := &p.Actions[i]
+		if a.Trigger.Graph == nil {
+			return nil, fmt.Errorf("action %d: the plan is not complete: its trigger has no graph", i+1)
+		}
 		byName := map[string]watch{}
 		for j := range a.Trigger.Definitions {
 			d := &a.Trigger.Definitions[j]

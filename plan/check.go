@@ -1,226 +1,88 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/trommel-dev/trommel/expr"
 	"github.com/trommel-dev/trommel/predicate"
 )
 
-// Validate checks the plan against its suite: that the names in it are names of the suite's. It fills the defaults that
-// depend on the suite (the only workload, the only controller) and compiles the trigger graphs. With a nil suite it checks
-// and fills what it can without one, as Parse has done already. The error is Errors: every mistake of the plan, with its
-// place where the plan came from a file.
+// Validate checks the plan, as Complete would complete it, against its suite: that the names in it are names of the
+// suite's. With a nil suite it checks what it can without one, as Parse has done already. It does not change the plan. The
+// error is Errors: every mistake of the plan, with its place where the plan came from a file.
 func (p *Plan) Validate(s *Suite) error {
-	return p.check(s).err()
+	q := *p
+	q.Actions = slices.Clone(p.Actions)
+	for i := range q.Actions {
+		q.Actions[i].Trigger.Definitions = slices.Clone(q.Actions[i].Trigger.Definitions)
+	}
+	q.Complete(s)
+	src := q.whole().in
+	q.check(s, src)
+	return src.errs.err()
 }
 
-// check completes the plan and returns what is wrong with it, with a suite or, as far as possible, without.
-func (p *Plan) check(s *Suite) Errors {
+// check reports what is wrong with a complete plan, with a suite or, as far as possible, without.
+func (p *Plan) check(s *Suite, src *source) {
 	c := &checker{plan: p, suite: s}
-	c.defaults()
-	if s != nil {
-		c.names()
-	}
+	at := src.whole()
+	checkHeader(at, p.APIVersion, p.Kind, "TestPlan")
+	c.names(at)
 	for i := range p.Actions {
-		if !c.broken(place{action: i, definition: -1}) {
-			c.action(i)
+		if at := at.field("actions").item(i); !at.failed() {
+			c.action(&p.Actions[i], at)
 		}
 	}
-	return c.errs
+}
+
+// checkHeader checks the first two fields of a plan or suite.
+func checkHeader(at *place, version, kind, want string) {
+	if version != APIVersion {
+		at.field("apiVersion").errorf("unknown apiVersion %q; this Trommel reads %s", version, APIVersion)
+	}
+	if kind != want {
+		at.field("kind").errorf("kind is %s here, not %q", want, kind)
+	}
 }
 
 type checker struct {
 	plan  *Plan
-	suite *Suite
-	errs  Errors
+	suite *Suite // nil: there is none
 }
 
-// place is a value in a plan. A negative definition means the action's own fields, or its trigger's.
-type place struct {
-	action, definition int
-	part               string // trigger, condition, observationPoint or empty
-	field              string // empty: the part as a whole
-}
-
-func (c *checker) errorf(at place, format string, args ...any) {
-	n := c.node(at)
-	e := &Error{File: c.plan.File, Message: fmt.Sprintf(format, args...)}
-	if n != nil {
-		e.Line, e.Col = n.Line, n.Column
-	} else {
-		e.Path = at.path()
-	}
-	c.errs = append(c.errs, e)
-}
-
-func (at place) path() string {
-	var parts []string
-	if at.action >= 0 {
-		parts = append(parts, fmt.Sprintf("actions[%d]", at.action))
-		if at.definition >= 0 {
-			parts = append(parts, fmt.Sprintf("trigger.definitions[%d]", at.definition))
+// names checks the plan's own names.
+func (c *checker) names(at *place) {
+	p, s := c.plan, c.suite
+	if name := at.field("testName"); p.TestName != "" {
+		what := "testName"
+		if (!name.given() || isEmpty(name.node)) && p.TestName == nameOfFile(p.File) {
+			what = "the plan has no testName, and its file's name cannot stand in:"
 		}
+		if message := nameMistake(p.TestName); message != "" {
+			name.errorf("%s %q %s", what, p.TestName, message)
+		}
+	} else if p.File != "" && !name.failed() {
+		name.errorf("the plan has no testName, and its file's name cannot stand in: %q %s", p.TestName, nameMistake(""))
 	}
-	if at.part != "" {
-		parts = append(parts, at.part)
+	if s == nil {
+		return
 	}
-	if at.field != "" {
-		parts = append(parts, at.field)
-	}
-	return strings.Join(parts, ".")
-}
-
-// node returns the YAML node at a place, or the nearest that there is around it; nil for a plan without a file.
-func (c *checker) node(at place) *yaml.Node {
-	src := c.plan.source
-	if src == nil {
-		return nil
-	}
-	if n := c.exact(at); n != nil {
-		return n
-	}
+	workloads := sortedKeys(s.Workloads)
 	switch {
-	case at.field != "":
-		at.field = ""
-	case at.part != "":
-		at.part = ""
-	case at.definition >= 0:
-		at.definition = -1
-	default:
-		return src.root
+	case p.Workload == "" && len(workloads) > 1:
+		at.field("workload").missing("the plan names no workload, and the suite has several, none with the plan's testName: %s",
+			strings.Join(workloads, ", "))
+	case p.Workload != "" && !slices.Contains(workloads, p.Workload):
+		at.field("workload").errorf("unknown workload %q (%s)", p.Workload, suiteHas(workloads))
 	}
-	return c.node(at)
-}
-
-// exact returns the YAML node at a place, or nil where the file has none.
-func (c *checker) exact(at place) *yaml.Node {
-	src := c.plan.source
-	if src == nil {
-		return nil
-	}
-	if at.action < 0 {
-		return pick(planSchema, src.fields, at.field)
-	}
-	if at.action >= len(src.actions) {
-		return nil
-	}
-	a := &src.actions[at.action]
-	if at.definition < 0 {
-		switch {
-		case at.part == "" && at.field == "":
-			return a.node
-		case at.part == "":
-			return pick(actionSchema, a.fields, at.field)
-		case at.field == "":
-			return pick(actionSchema, a.fields, at.part)
-		}
-		return pick(triggerSchema, a.triggerFields, at.field)
-	}
-	if at.definition >= len(a.definitions) {
-		return nil
-	}
-	d := &a.definitions[at.definition]
-	switch {
-	case at.part == "" && at.field == "":
-		return d.node
-	case at.part == "":
-		return pick(definitionSchema, d.fields, at.field)
-	case at.field == "":
-		return pick(definitionSchema, d.fields, at.part)
-	case at.part == "condition":
-		return pick(conditionSchema, d.condition, at.field)
-	}
-	return pick(observeSchema, d.observe, at.field)
-}
-
-// given reports whether the file has something at the place: then what is still missing in the value was reported when
-// it was read.
-func (c *checker) given(at place) bool { return c.exact(at) != nil }
-
-func pick(s *schema, fields []*yaml.Node, name string) *yaml.Node {
-	if i := slices.Index(s.fields, name); i >= 0 && i < len(fields) {
-		return fields[i]
-	}
-	return nil
-}
-
-// broken reports whether something stands at the place of a mapping that is none. That was reported when it was read, and
-// there is nothing in it to check.
-func (c *checker) broken(at place) bool {
-	n := c.exact(at)
-	return n != nil && deref(n).Kind != yaml.MappingNode
-}
-
-// missing reports a field that has to be there, unless something unreadable is.
-func (c *checker) missing(at place, format string, args ...any) {
-	if !c.given(at) {
-		c.errorf(at, format, args...)
-	}
-}
-
-// defaults fills what does not depend on the suite.
-func (c *checker) defaults() {
-	p := c.plan
-	if p.APIVersion == "" {
-		p.APIVersion = APIVersion
-	}
-	if p.Kind == "" {
-		p.Kind = "TestPlan"
-	}
-	c.testName()
-	for i := range p.Actions {
-		a := &p.Actions[i]
-		switch {
-		case a.Type == ReconnectController && a.ReconnectBy == "" && !c.given(place{action: i, definition: -1, field: "reconnectBy"}):
-			a.ReconnectBy = ReconnectRestart
-		case a.Type == PatchObject && a.PatchType == "" && !c.given(place{action: i, definition: -1, field: "patchType"}):
-			a.PatchType = "merge"
-		}
-		if a.Trigger.Expression == "" && len(a.Trigger.Definitions) == 1 && expr.ValidName(a.Trigger.Definitions[0].Name) &&
-			!c.given(place{action: i, definition: -1, part: "trigger", field: "expression"}) {
-			a.Trigger.Expression = a.Trigger.Definitions[0].Name
-		}
-		for j := range a.Trigger.Definitions {
-			d := &a.Trigger.Definitions[j]
-			if d.Condition.Repeat == 0 {
-				d.Condition.Repeat = 1
-			}
-			if d.Condition.Type == "" && !c.given(place{i, j, "condition", "triggerType"}) {
-				switch d.Observe.Timing {
-				case BeforeReconcile, AfterReconcile:
-					d.Condition.Type = OnReconcile
-				case BeforeAnnotatedCall, AfterAnnotatedCall:
-					d.Condition.Type = OnAnnotatedCall
-				}
-			}
-		}
-	}
-}
-
-// testName checks the plan's name, for which the file's stands in.
-func (c *checker) testName() {
-	p := c.plan
-	at := place{action: -1, definition: -1, field: "testName"}
-	what := "testName"
-	if p.TestName == "" {
-		if p.File == "" || c.given(at) && deref(c.exact(at)).Value != "" {
-			return
-		}
-		p.TestName = strings.TrimSuffix(filepath.Base(p.File), filepath.Ext(p.File))
-		what = "the plan has no testName, and its file's name cannot stand in:"
-	}
-	if message := nameMistake(p.TestName); message != "" {
-		c.errorf(at, "%s %q %s", what, p.TestName, message)
+	if variants := sortedKeys(s.Variants); p.Variant != "" && !slices.Contains(variants, p.Variant) {
+		at.field("variant").errorf("unknown variant %q (%s)", p.Variant, suiteHas(variants))
 	}
 }
 
@@ -246,33 +108,6 @@ func nameMistake(name string) string {
 		return "begins or ends with a blank"
 	}
 	return ""
-}
-
-// names checks the plan's own names against the suite.
-func (c *checker) names() {
-	p, s := c.plan, c.suite
-	workloads := sortedKeys(s.Workloads)
-	at := place{action: -1, definition: -1, field: "workload"}
-	if p.Workload == "" {
-		switch {
-		case slices.Contains(workloads, p.TestName):
-			// A test case is known by one name: what the plan disturbs and what exercises the controller.
-			p.Workload = p.TestName
-		case len(workloads) == 0:
-		case len(workloads) == 1:
-			p.Workload = workloads[0]
-		default:
-			c.missing(at, "the plan names no workload, and the suite has several, none with the plan's testName: %s",
-				strings.Join(workloads, ", "))
-		}
-	} else if !slices.Contains(workloads, p.Workload) {
-		c.errorf(at, "unknown workload %q (%s)", p.Workload, suiteHas(workloads))
-	}
-	if p.Variant != "" {
-		if variants := sortedKeys(s.Variants); !slices.Contains(variants, p.Variant) {
-			c.errorf(place{action: -1, definition: -1, field: "variant"}, "unknown variant %q (%s)", p.Variant, suiteHas(variants))
-		}
-	}
 }
 
 func suiteHas(names []string) string {
@@ -324,28 +159,28 @@ func IsAPIServer(name string) bool {
 }
 
 // apiServer checks the name of an API server. What says what it is for.
-func (c *checker) apiServer(at place, name, what string) {
+func (c *checker) apiServer(at *place, name, what string) {
 	if c.suite == nil {
 		if name == "" {
-			c.missing(at, "%s names no API server such as apiserver-1", what)
+			at.missing("%s names no API server such as apiserver-1", what)
 		} else if !IsAPIServer(name) {
-			c.errorf(at, "%s names an API server such as apiserver-1, not %q", what, name)
+			at.errorf("%s names an API server such as apiserver-1, not %q", what, name)
 		}
 		return
 	}
 	names := c.suite.APIServerNames()
 	switch {
 	case name == "":
-		c.missing(at, "%s names no API server (%s)", what, suiteHas(names))
+		at.missing("%s names no API server (%s)", what, suiteHas(names))
 	case !slices.Contains(names, name):
-		c.errorf(at, "unknown API server %q (%s)", name, suiteHas(names))
+		at.errorf("unknown API server %q (%s)", name, suiteHas(names))
 	}
 }
 
-// controller checks the name of a controller; an empty one becomes the suite's only.
-func (c *checker) controller(at place, name *string, what string) {
-	if IsAPIServer(*name) {
-		c.errorf(at, "%s names a controller, and %s is an API server", what, *name)
+// controller checks the name of a controller.
+func (c *checker) controller(at *place, name, what string) {
+	if IsAPIServer(name) {
+		at.errorf("%s names a controller, and %s is an API server", what, name)
 		return
 	}
 	if c.suite == nil {
@@ -353,168 +188,148 @@ func (c *checker) controller(at place, name *string, what string) {
 	}
 	names := c.suite.ControllerNames()
 	switch {
-	case *name == "" && len(names) == 1:
-		*name = names[0]
-	case *name == "":
-		c.missing(at, "%s names no controller (%s)", what, suiteHas(names))
-	case !slices.Contains(names, *name):
-		c.errorf(at, "unknown controller %q (%s)", *name, suiteHas(names))
+	case name == "":
+		at.missing("%s names no controller (%s)", what, suiteHas(names))
+	case !slices.Contains(names, name):
+		at.errorf("unknown controller %q (%s)", name, suiteHas(names))
 	}
+}
+
+// inSuite returns the controller of that name, or nil.
+func (c *checker) inSuite(name string) *Controller {
+	if c.suite != nil {
+		for i := range c.suite.Controllers {
+			if c.suite.Controllers[i].Name == name {
+				return &c.suite.Controllers[i]
+			}
+		}
+	}
+	return nil
 }
 
 // hooked reports a controller that a plan needs hooks in and that is an executable as it is. What says what that means.
-func (c *checker) hooked(at place, name, what string) {
-	if c.suite == nil {
-		return
+func (c *checker) hooked(at *place, name, what string) {
+	if controller := c.inSuite(name); controller != nil && controller.Build == nil {
+		at.errorf("controller %q is given by binary: %s, which has no hooks, %s, or give its source with build:", name, controller.Binary, what)
 	}
-	i := slices.IndexFunc(c.suite.Controllers, func(ctl Controller) bool { return ctl.Name == name })
-	if i < 0 || c.suite.Controllers[i].Build != nil {
-		return
-	}
-	c.errorf(at, "controller %q is given by binary: %s, which has no hooks, %s, or give its source with build:", name, c.suite.Controllers[i].Binary, what)
 }
 
-// fits are the fields that an action type has besides those that all have.
-var fits = map[ActionType][]string{
-	RestartController:   {"actionTarget"},
-	KillController:      {"actionTarget"},
-	StartController:     {"actionTarget"},
-	PauseController:     {"actionTarget", "pauseAt", "pauseScope", "avoidOngoingRead"},
-	ResumeController:    {"actionTarget", "pauseAt", "pauseScope"},
-	ReconnectController: {"actionTarget", "reconnectAPIServer", "reconnectBy"},
-	PauseAPIServer:      {"actionTarget", "pauseScope"},
-	ResumeAPIServer:     {"actionTarget", "pauseScope"},
-	KillAPIServer:       {"actionTarget"},
-	StartAPIServer:      {"actionTarget"},
-	ApplyObject:         {"manifest", "manifestFile"},
-	PatchObject:         {"resourceKey", "patchType", "patch", "subresource"},
-	DeleteObject:        {"resourceKey"},
+// fit reports the fields of a struct that are set, or given, and that its kind does not have.
+func fit(v reflect.Value, at *place, kind string, common, own []string) {
+	sh := shapeOf(v.Type())
+	for _, name := range sh.names {
+		if slices.Contains(common, name) || slices.Contains(own, name) {
+			continue
+		}
+		field := at.field(name)
+		if v.FieldByIndex(sh.field(name).index).IsZero() && !field.given() {
+			continue
+		}
+		has := "it has no other field"
+		if len(own) > 0 {
+			has = "it has: " + strings.Join(own, ", ")
+		}
+		field.errorf("%s has no %s; %s", kind, name, has)
+	}
 }
 
-func (c *checker) action(i int) {
-	a := &c.plan.Actions[i]
-	at := func(field string) place { return place{action: i, definition: -1, field: field} }
+func (c *checker) action(a *Action, at *place) {
 	if a.WaitBefore < 0 || a.WaitAfter < 0 {
-		c.errorf(at(""), "a wait is negative")
+		at.errorf("a wait is negative")
 	}
-	c.trigger(i)
+	c.trigger(&a.Trigger, at.field("trigger"))
 	if a.Type == "" {
-		c.missing(at("actionType"), "the action has no actionType (known: %s)", strings.Join(stringsOf(actionTypes), ", "))
+		at.field("actionType").missing("the action has no actionType (known: %s)", strings.Join(stringsOf(actionTypes), ", "))
 		return
 	}
-	allowed, ok := fits[a.Type]
+	own, ok := fits[a.Type]
 	if !ok {
-		c.errorf(at("actionType"), "unknown actionType %q%s", a.Type, didYouMean(string(a.Type), stringsOf(actionTypes)))
+		at.field("actionType").errorf("unknown actionType %q%s", a.Type, didYouMean(string(a.Type), stringsOf(actionTypes)))
 		return
 	}
-	for _, f := range []struct {
-		name string
-		set  bool
-	}{
-		{"actionTarget", a.Target != ""},
-		{"pauseAt", a.PauseAt != ""},
-		{"pauseScope", a.PauseScope != ""},
-		{"avoidOngoingRead", a.AvoidOngoingRead},
-		{"reconnectAPIServer", a.ReconnectAPIServer != ""},
-		{"reconnectBy", a.ReconnectBy != ""},
-		{"resourceKey", !a.ResourceKey.IsZero()},
-		{"manifest", a.Manifest != nil},
-		{"manifestFile", a.ManifestFile != ""},
-		{"patchType", a.PatchType != ""},
-		{"patch", a.Patch != nil},
-		{"subresource", a.Subresource != ""},
-	} {
-		if (f.set || c.given(at(f.name))) && !slices.Contains(allowed, f.name) {
-			c.errorf(at(f.name), "%s has no %s; it has: %s", a.Type, f.name, strings.Join(allowed, ", "))
+	fit(reflect.ValueOf(a).Elem(), at, string(a.Type), commonFields, own)
+	target := at.field("actionTarget")
+	switch {
+	case a.ofAPIServer():
+		c.apiServer(target, a.Target, string(a.Type))
+	case a.ofController():
+		c.controller(target, a.Target, string(a.Type))
+	}
+	switch a.Type {
+	case PauseController, ResumeController:
+		c.hooked(target, a.Target, "so that it cannot be paused: pause its API server (pauseAPIServer)")
+		c.pauseAt(a, at)
+		fallthrough
+	case PauseAPIServer, ResumeAPIServer:
+		if a.PauseScope != "" && a.PauseScope != "*" {
+			if _, err := ParseResourceKey(a.PauseScope); err != nil {
+				at.field("pauseScope").errorf("pauseScope %v", err)
+			}
 		}
-	}
-	switch a.Type {
-	case PauseAPIServer, ResumeAPIServer, KillAPIServer, StartAPIServer:
-		c.apiServer(at("actionTarget"), a.Target, string(a.Type))
-	case ApplyObject:
-		c.manifest(i)
-	case PatchObject, DeleteObject:
-		c.write(i)
-	default:
-		c.controller(at("actionTarget"), &a.Target, string(a.Type))
-	}
-	if a.Type == PauseController || a.Type == ResumeController {
-		c.hooked(at("actionTarget"), a.Target, "so that it cannot be paused: pause its API server (pauseAPIServer)")
-	}
-	switch a.Type {
 	case ReconnectController:
-		c.apiServer(at("reconnectAPIServer"), a.ReconnectAPIServer, "reconnectAPIServer")
-		if a.ReconnectBy != "" && !slices.Contains(reconnects, a.ReconnectBy) {
-			c.errorf(at("reconnectBy"), "unknown reconnectBy %q%s", a.ReconnectBy, didYouMean(string(a.ReconnectBy), stringsOf(reconnects)))
+		c.apiServer(at.field("reconnectAPIServer"), a.ReconnectAPIServer, "reconnectAPIServer")
+		if known := vocabulary[reflect.TypeFor[Reconnect]()]; !slices.Contains(known, string(a.ReconnectBy)) {
+			at.field("reconnectBy").errorf("unknown reconnectBy %q%s", a.ReconnectBy, didYouMean(string(a.ReconnectBy), known))
 		}
-	case PauseController, ResumeController, PauseAPIServer, ResumeAPIServer:
-		c.pause(i)
+	case ApplyObject:
+		c.manifest(a, at)
+	case PatchObject, DeleteObject:
+		key := at.field("resourceKey")
+		if a.ResourceKey.IsZero() {
+			key.missing("%s has no resourceKey", a.Type)
+		} else if a.ResourceKey.HasWildcard() {
+			key.errorf("%s is for one object; %q may be several", a.Type, a.ResourceKey)
+		}
+		if a.Type == PatchObject {
+			if message := patchMistake(a.PatchType, a.Patch); message != "" {
+				at.field("patch").errorf("%s", message)
+			}
+		}
 	}
 }
 
-func (c *checker) pause(i int) {
-	a := &c.plan.Actions[i]
-	at := func(field string) place { return place{action: i, definition: -1, field: field} }
-	if a.PauseScope != "" && a.PauseScope != "*" {
-		if _, err := ParseResourceKey(a.PauseScope); err != nil {
-			c.errorf(at("pauseScope"), "pauseScope %v", err)
-		}
-	}
-	if a.Type == PauseAPIServer || a.Type == ResumeAPIServer {
-		return
-	}
+func (c *checker) pauseAt(a *Action, at *place) {
 	var known []string
 	for _, t := range timings {
 		if !t.ofAPIServer() {
 			known = append(known, string(t))
 		}
 	}
+	pause := at.field("pauseAt")
 	switch {
 	case a.PauseAt == "" && a.Type == PauseController:
-		c.missing(at("pauseAt"), "pauseController has no pauseAt (known: %s)", strings.Join(known, ", "))
+		pause.missing("pauseController has no pauseAt (known: %s)", strings.Join(known, ", "))
 	case a.PauseAt.ofAPIServer():
-		c.errorf(at("pauseAt"), "a controller has no %s; to pause an API server use pauseAPIServer", a.PauseAt)
+		pause.errorf("a controller has no %s; to pause an API server use pauseAPIServer", a.PauseAt)
 	case a.PauseAt != "" && !slices.Contains(timings, a.PauseAt):
-		c.errorf(at("pauseAt"), "unknown pauseAt %q%s", a.PauseAt, didYouMean(string(a.PauseAt), known))
+		pause.errorf("unknown pauseAt %q%s", a.PauseAt, didYouMean(string(a.PauseAt), known))
 	}
-	if a.Type == PauseController && a.PauseAt.point() == "AnnotatedCall" {
-		c.annotates(at("pauseAt"), a)
+	if controller := c.inSuite(a.Target); a.Type == PauseController && a.PauseAt.point() == "AnnotatedCall" &&
+		controller != nil && len(controller.AnnotatedCalls) == 0 {
+		pause.errorf("controller %q has no annotatedCalls in the suite, so that nothing is held at %s", a.Target, a.PauseAt)
 	}
 	if a.AvoidOngoingRead && a.PauseAt != "" && a.PauseAt.point() != "ControllerRead" {
-		c.errorf(at("avoidOngoingRead"), "avoidOngoingRead is for a pause at beforeControllerRead or afterControllerRead, not %s", a.PauseAt)
+		at.field("avoidOngoingRead").errorf("avoidOngoingRead is for a pause at beforeControllerRead or afterControllerRead, not %s", a.PauseAt)
 	}
 }
 
-// annotates refuses a pause at the annotated calls of a controller that has none.
-func (c *checker) annotates(at place, a *Action) {
-	if c.suite == nil {
-		return
-	}
-	i := slices.IndexFunc(c.suite.Controllers, func(ctl Controller) bool { return ctl.Name == a.Target })
-	if i >= 0 && len(c.suite.Controllers[i].AnnotatedCalls) == 0 {
-		c.errorf(at, "controller %q has no annotatedCalls in the suite, so that nothing is held at %s", a.Target, a.PauseAt)
-	}
-}
-
-func (c *checker) manifest(i int) {
-	a := &c.plan.Actions[i]
-	at := func(field string) place { return place{action: i, definition: -1, field: field} }
-	switch hasFile := a.ManifestFile != ""; {
-	case hasFile && a.Manifest != nil:
-		c.errorf(at("manifestFile"), "apply has both manifest and manifestFile; it takes one")
-	case hasFile:
+func (c *checker) manifest(a *Action, at *place) {
+	switch file := at.field("manifestFile"); {
+	case a.ManifestFile != "" && a.Manifest != nil:
+		file.errorf("apply has both manifest and manifestFile; it takes one")
+	case a.ManifestFile != "":
 		if c.plan.File == "" {
 			return
 		}
 		if _, err := os.Stat(Beside(c.plan.File, a.ManifestFile)); err != nil {
-			c.errorf(at("manifestFile"), "manifestFile: %s: no such file beside the plan", a.ManifestFile)
+			file.errorf("manifestFile: %s: no such file beside the plan", a.ManifestFile)
 		}
 	case a.Manifest != nil:
 		if message := objectMistake(a.Manifest); message != "" {
-			c.errorf(at("manifest"), "manifest %s", message)
+			at.field("manifest").errorf("manifest %s", message)
 		}
 	default:
-		c.missing(at("manifest"), "apply has neither manifest nor manifestFile")
+		at.field("manifest").missing("apply has neither manifest nor manifestFile")
 	}
 }
 
@@ -532,26 +347,10 @@ func objectMistake(object map[string]any) string {
 	return ""
 }
 
-func (c *checker) write(i int) {
-	a := &c.plan.Actions[i]
-	at := func(field string) place { return place{action: i, definition: -1, field: field} }
-	if a.ResourceKey.IsZero() {
-		c.missing(at("resourceKey"), "%s has no resourceKey", a.Type)
-	} else if a.ResourceKey.HasWildcard() {
-		c.errorf(at("resourceKey"), "%s is for one object; %q may be several", a.Type, a.ResourceKey)
-	}
-	if a.Type != PatchObject {
-		return
-	}
-	if message := patchMistake(a.PatchType, a.Patch); message != "" {
-		c.errorf(at("patch"), "%s", message)
-	}
-}
-
 // patchMistake says what is wrong with a patch.
 func patchMistake(typ string, patch any) string {
-	if typ != "" && !slices.Contains(patchTypes, typ) {
-		return fmt.Sprintf("unknown patchType %q%s", typ, didYouMean(typ, patchTypes))
+	if typ != "" && !slices.Contains(shapeOf(reflect.TypeFor[Action]()).field("patchType").words, typ) {
+		return fmt.Sprintf("unknown patchType %q%s", typ, didYouMean(typ, shapeOf(reflect.TypeFor[Action]()).field("patchType").words))
 	}
 	_, isMap := patch.(map[string]any)
 	_, isList := patch.([]any)
@@ -566,63 +365,53 @@ func patchMistake(typ string, patch any) string {
 	return ""
 }
 
-func (c *checker) trigger(i int) {
-	t := &c.plan.Actions[i].Trigger
-	at := func(field string) place { return place{action: i, definition: -1, part: "trigger", field: field} }
-	if c.broken(at("")) {
+func (c *checker) trigger(t *Trigger, at *place) {
+	if at.failed() {
 		return
 	}
 	if len(t.Definitions) == 0 && t.Expression == "" {
-		if c.given(at("")) {
-			c.missing(at("definitions"), "the trigger has no definitions")
+		if at.given() {
+			at.field("definitions").missing("the trigger has no definitions")
 		} else {
-			c.errorf(at(""), "the action has no trigger; to act at once use a definition with triggerType: none")
+			at.errorf("the action has no trigger; to act at once use a definition with triggerType: none")
 		}
 		return
 	}
 	var names []string
 	for j := range t.Definitions {
-		if c.broken(place{action: i, definition: j}) {
+		at := at.field("definitions").item(j)
+		if at.failed() {
 			continue
 		}
 		d := &t.Definitions[j]
-		name := place{i, j, "", "triggerName"}
-		switch {
+		switch name := at.field("triggerName"); {
 		case d.Name == "":
-			c.missing(name, "the trigger definition has no triggerName")
+			name.missing("the trigger definition has no triggerName")
 		case !expr.ValidName(d.Name):
-			c.errorf(name, `triggerName %q: a name consists of letters, digits, "_", "-" and "."`, d.Name)
+			name.errorf(`triggerName %q: a name consists of letters, digits, "_", "-" and "."`, d.Name)
 		case slices.Contains(names, d.Name):
-			c.errorf(name, "triggerName %q stands twice in this trigger", d.Name)
+			name.errorf("triggerName %q stands twice in this trigger", d.Name)
 		}
 		names = append(names, d.Name)
-		if !c.broken(place{i, j, "condition", ""}) {
-			c.definition(i, j)
+		if !at.field("condition").failed() {
+			c.definition(d, at)
 		}
 	}
-	if t.Expression == "" {
-		if n := c.exact(at("expression")); n != nil && deref(n).Kind == yaml.ScalarNode && deref(n).Value == "" {
-			c.errorf(at("expression"), "the expression is empty")
-		} else if len(t.Definitions) > 1 {
-			c.missing(at("expression"), "the trigger has several definitions and no expression")
+	text := at.field("expression")
+	switch {
+	case t.Graph != nil:
+	case t.Expression == "" && isEmpty(text.node):
+		text.errorf("the expression is empty")
+	case t.Expression == "":
+		if len(t.Definitions) > 1 {
+			text.missing("the trigger has several definitions and no expression")
 		}
-		return
-	}
-	e, err := expr.Parse(t.Expression)
-	var bad *expr.Error
-	if errors.As(err, &bad) {
-		c.scalarError(at("expression"), t.Expression, bad.Offset, "expression: "+bad.Message)
-		return
-	}
-	known := true
-	for _, n := range e.Names() {
-		if !slices.Contains(names, n.Name) {
-			c.scalarError(at("expression"), t.Expression, n.Offset, fmt.Sprintf("unknown trigger %q (defined: %s)", n.Name, orNone(names)))
-			known = false
+	default:
+		if e := text.expression(t.Expression); e != nil {
+			for _, n := range t.unknown(e) {
+				text.textError(t.Expression, n.Offset, fmt.Sprintf("unknown trigger %q (defined: %s)", n.Name, orNone(names)))
+			}
 		}
-	}
-	if known {
-		t.Expression, t.Graph = e.String(), e.Graph()
 	}
 }
 
@@ -633,283 +422,195 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// scalarError reports a mistake at a byte of a text's value.
-func (c *checker) scalarError(at place, text string, offset int, message string) {
-	n := c.node(at)
-	if n == nil {
-		c.errs = append(c.errs, &Error{File: c.plan.File, Path: at.path(), Message: fmt.Sprintf("at %d of %q: %s", offset, shorten(text), message)})
-		return
-	}
-	e := &Error{File: c.plan.File, Line: n.Line, Col: n.Column, Message: message}
-	if r := deref(n); c.plan.source != nil && r.Kind == yaml.ScalarNode && r.Value == text {
-		e.Line, e.Col = scalarPosition(c.plan.source.text, r, offset)
-	}
-	c.errs = append(c.errs, e)
-}
-
-func (t Timing) point() string {
-	return strings.TrimPrefix(strings.TrimPrefix(string(t), "before"), "after")
-}
-
-// ofAPIServer reports whether it is API servers that stop there.
-func (t Timing) ofAPIServer() bool { return t == BeforeAPIServerRecv || t == AfterAPIServerRecv }
-
-// conditionFields are the fields that a trigger type has.
-var conditionFields = map[TriggerType][]string{
-	OnObjectCreation:    {"resourceKey", "curState", "where", "repeat"},
-	OnObjectUpdate:      {"resourceKey", "prevState", "curState", "where", "repeat"},
-	OnObjectDeletion:    {"resourceKey", "prevState", "where", "repeat"},
-	OnAnyFieldModified:  {"resourceKey", "prevState", "where", "repeat"},
-	OnAllFieldsModified: {"resourceKey", "prevState", "where", "repeat"},
-	OnAnnotatedCall:     {"call", "repeat"},
-	OnReconcile:         {"resourceKey", "repeat"},
-	OnTimeout:           {"timeout"},
-	OnNone:              {},
-}
-
-// points are the points at which a trigger type can be observed.
-var points = map[TriggerType][]string{
-	OnObjectCreation:    {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
-	OnObjectUpdate:      {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
-	OnObjectDeletion:    {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
-	OnAnyFieldModified:  {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
-	OnAllFieldsModified: {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
-	OnAnnotatedCall:     {"AnnotatedCall"},
-	OnReconcile:         {"Reconcile"},
-}
-
-func (c *checker) definition(i, j int) {
-	d := &c.plan.Actions[i].Trigger.Definitions[j]
-	cond := &d.Condition
-	at := func(field string) place { return place{i, j, "condition", field} }
-	c.where(i, j)
+// definition checks a condition and where it is observed.
+func (c *checker) definition(d *Definition, whole *place) {
+	cond, at := &d.Condition, whole.field("condition")
+	at.field("where").cel(cond.Where, predicate.Transition)
+	kind := at.field("triggerType")
 	if cond.Type == "" {
-		c.missing(at("triggerType"), "the condition has no triggerType (known: %s)", strings.Join(stringsOf(triggerTypes), ", "))
+		kind.missing("the condition has no triggerType (known: %s)", strings.Join(stringsOf(triggerTypes), ", "))
 		return
 	}
-	allowed, ok := conditionFields[cond.Type]
+	own, ok := conditionFields[cond.Type]
 	if !ok {
-		c.errorf(at("triggerType"), "unknown triggerType %q%s", cond.Type, didYouMean(string(cond.Type), stringsOf(triggerTypes)))
+		kind.errorf("unknown triggerType %q%s", cond.Type, didYouMean(string(cond.Type), stringsOf(triggerTypes)))
 		return
 	}
-	for _, f := range []struct {
-		name string
-		set  bool
-	}{
-		{"resourceKey", !cond.ResourceKey.IsZero()},
-		{"prevState", cond.PrevState != nil},
-		{"curState", cond.CurState != nil},
-		{"where", cond.Where != ""},
-		{"repeat", cond.Repeat > 1},
-		{"timeout", cond.Timeout != 0},
-		{"call", cond.Call != ""},
-	} {
-		if !f.set && !c.given(at(f.name)) || slices.Contains(allowed, f.name) || f.name == "repeat" && cond.Repeat == 1 {
-			continue
-		}
-		has := "it has no other field"
-		if len(allowed) > 0 {
-			has = "it has: " + strings.Join(allowed, ", ")
-		}
-		c.errorf(at(f.name), "%s has no %s; %s", cond.Type, f.name, has)
+	common := []string{"triggerType"}
+	if cond.Repeat == 1 {
+		common = append(common, "repeat") // the default does no harm
 	}
+	fit(reflect.ValueOf(cond).Elem(), at, string(cond.Type), common, own)
 	if cond.Repeat < 1 {
-		c.errorf(at("repeat"), "repeat is %d; the first match is 1", cond.Repeat)
+		at.field("repeat").errorf("repeat is %d; the first match is 1", cond.Repeat)
 	}
 	switch cond.Type {
 	case OnTimeout:
-		if cond.Timeout <= 0 && !c.given(at("timeout")) {
-			c.errorf(at("timeout"), "onTimeout has no timeout such as 20s")
+		if timeout := at.field("timeout"); cond.Timeout <= 0 && !timeout.given() {
+			timeout.errorf("onTimeout has no timeout such as 20s")
 		} else if cond.Timeout < 0 {
-			c.errorf(at("timeout"), "timeout: a duration is not negative")
+			timeout.errorf("timeout: a duration is not negative")
 		}
 	case OnAnnotatedCall:
-		c.call(i, j)
+		c.call(cond, at.field("call"))
 	case OnReconcile, OnNone:
 	default:
 		if cond.ResourceKey.IsZero() {
-			c.missing(at("resourceKey"), "%s has no resourceKey such as pod/default/web-0", cond.Type)
+			at.field("resourceKey").missing("%s has no resourceKey such as pod/default/web-0", cond.Type)
 		}
-		c.states(i, j)
+		c.states(cond, at)
 	}
-	c.observe(i, j)
+	c.observe(d, whole.field("observationPoint"))
+	c.meaning(d, whole)
 }
 
-// call checks an annotated call and turns its full name (package.(*Type).Function) into the suite's own for it.
-func (c *checker) call(i, j int) {
-	cond := &c.plan.Actions[i].Trigger.Definitions[j].Condition
-	at := place{i, j, "condition", "call"}
+func (c *checker) call(cond *Condition, at *place) {
 	if cond.Call == "" {
-		c.missing(at, "onAnnotatedCall has no call: the name of one of the suite's annotatedCalls")
+		at.missing("onAnnotatedCall has no call: the name of one of the suite's annotatedCalls")
 		return
 	}
-	if c.suite == nil {
+	if c.suite == nil || c.suite.annotatedCall(cond.Call) != nil {
 		return
 	}
 	var names []string
-	for _, ctl := range c.suite.Controllers {
-		for _, call := range ctl.AnnotatedCalls {
-			if cond.Call == call.Name || cond.Call == call.Symbol() {
-				cond.Call = call.Name
-				return
-			}
+	for _, controller := range c.suite.Controllers {
+		for _, call := range controller.AnnotatedCalls {
 			names = append(names, call.Name)
 		}
 	}
-	c.errorf(at, "unknown annotated call %q (%s)", cond.Call, suiteHas(names))
+	at.errorf("unknown annotated call %q (%s)", cond.Call, suiteHas(names))
 }
 
-// Symbol is the function's full name as Go prints it: package.(*Type).Function.
-func (a AnnotatedCall) Symbol() string {
-	if a.Receiver == "" {
-		return a.Package + "." + a.Function
-	}
-	if strings.HasPrefix(a.Receiver, "*") {
-		return a.Package + ".(" + a.Receiver + ")." + a.Function
-	}
-	return a.Package + "." + a.Receiver + "." + a.Function
-}
-
-func (c *checker) states(i, j int) {
-	cond := &c.plan.Actions[i].Trigger.Definitions[j].Condition
-	at := func(field string) place { return place{i, j, "condition", field} }
+func (c *checker) states(cond *Condition, at *place) {
 	if cond.Type == OnAnyFieldModified || cond.Type == OnAllFieldsModified {
 		if cond.PrevState == nil {
-			c.missing(at("prevState"), "%s has no prevState: the fields that are to be modified", cond.Type)
+			at.field("prevState").missing("%s has no prevState: the fields that are to be modified", cond.Type)
 		} else if m, ok := cond.PrevState.(map[string]any); ok && len(m) == 0 {
-			c.errorf(at("prevState"), "%s has no field in prevState", cond.Type)
+			at.field("prevState").errorf("%s has no field in prevState", cond.Type)
 		}
 	}
-	for _, s := range []struct {
-		name  string
-		state any
-	}{{"prevState", cond.PrevState}, {"curState", cond.CurState}} {
-		// What was read from a file has only values that JSON has.
-		if s.state == nil || c.plan.source != nil {
-			continue
+	for name, state := range map[string]any{"prevState": cond.PrevState, "curState": cond.CurState} {
+		if state == nil || c.plan.source != nil {
+			continue // what was read from a file has only values that JSON has
 		}
-		if _, err := compileState(s.state); err != nil {
-			c.errorf(at(s.name), "%s: %v", s.name, err)
+		if _, err := compileState(state); err != nil {
+			at.field(name).errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// where checks a predicate.
-func (c *checker) where(i, j int) {
-	where := c.plan.Actions[i].Trigger.Definitions[j].Condition.Where
-	if where == "" {
+// observe checks an observation point.
+func (c *checker) observe(d *Definition, at *place) {
+	if at.failed() {
 		return
 	}
-	var bad *predicate.SyntaxError
-	if errors.As(predicate.Transition.Check(where), &bad) {
-		c.scalarError(place{i, j, "condition", "where"}, where, bad.Offset, "where: CEL: "+bad.Message)
-	}
-}
-
-func (c *checker) observe(i, j int) {
-	d := &c.plan.Actions[i].Trigger.Definitions[j]
 	cond, o := &d.Condition, &d.Observe
-	at := func(field string) place { return place{i, j, "observationPoint", field} }
-	if c.broken(at("")) {
-		return
-	}
 	known, observed := points[cond.Type]
 	if !observed {
-		if *o != (ObservationPoint{}) || c.given(place{i, j, "observationPoint", ""}) {
-			c.errorf(at(""), "%s is not observed anywhere; it has no observationPoint", cond.Type)
+		if *o != (ObservationPoint{}) || at.given() {
+			at.errorf("%s is not observed anywhere; it has no observationPoint", cond.Type)
 		}
 		return
 	}
-	if o.Timing == "" {
-		if *o == (ObservationPoint{}) && !c.given(at("")) {
-			c.errorf(at(""), "%s has no observationPoint: when and by whom it is observed", cond.Type)
-		} else {
-			c.missing(at("timing"), "the observation point has no timing (known: %s)", strings.Join(stringsOf(timings), ", "))
-		}
+	timing, by, reconciler := at.field("timing"), at.field("observeBy"), at.field("reconciler")
+	switch {
+	case *o == ObservationPoint{} && !at.given():
+		at.errorf("%s has no observationPoint: when and by whom it is observed", cond.Type)
 		return
-	}
-	if !slices.Contains(timings, o.Timing) {
-		c.errorf(at("timing"), "unknown timing %q%s", o.Timing, didYouMean(string(o.Timing), stringsOf(timings)))
+	case o.Timing == "":
+		timing.missing("the observation point has no timing (known: %s)", strings.Join(stringsOf(timings), ", "))
 		return
-	}
-	if !slices.Contains(known, o.Timing.point()) {
+	case !slices.Contains(timings, o.Timing):
+		timing.errorf("unknown timing %q%s", o.Timing, didYouMean(string(o.Timing), stringsOf(timings)))
+		return
+	case !slices.Contains(known, o.Timing.point()):
 		var words []string
 		for _, p := range known {
 			words = append(words, "before"+p, "after"+p)
 		}
-		c.errorf(at("timing"), "%s is not observed at %s (but at: %s)", cond.Type, o.Timing, strings.Join(words, ", "))
+		timing.errorf("%s is not observed at %s (but at: %s)", cond.Type, o.Timing, strings.Join(words, ", "))
 		return
 	}
-	c.checkMeaning(i, j)
 	if o.Timing.ofAPIServer() {
 		if o.ObserveBy != "" && !IsAPIServer(o.ObserveBy) {
-			c.errorf(at("observeBy"), "a controller cannot observe %s; observeBy names an API server (%s)", o.Timing, c.someAPIServers())
+			some := "such as apiserver-1"
+			if c.suite != nil {
+				some = suiteHas(c.suite.APIServerNames())
+			}
+			by.errorf("a controller cannot observe %s; observeBy names an API server (%s)", o.Timing, some)
 		} else {
-			c.apiServer(at("observeBy"), o.ObserveBy, "observeBy")
+			c.apiServer(by, o.ObserveBy, "observeBy")
 		}
 		if o.Reconciler != "" {
-			c.errorf(at("reconciler"), "an API server has no reconciler")
+			reconciler.errorf("an API server has no reconciler")
 		}
 		return
 	}
 	if IsAPIServer(o.ObserveBy) {
-		c.errorf(at("observeBy"), "an API server cannot observe %s; observeBy names a controller%s", o.Timing, c.someControllers())
+		some := ""
+		if c.suite != nil {
+			some = " (" + suiteHas(c.suite.ControllerNames()) + ")"
+		}
+		by.errorf("an API server cannot observe %s; observeBy names a controller%s", o.Timing, some)
 		return
 	}
-	c.controller(at("observeBy"), &o.ObserveBy, "observeBy")
-	c.hooked(at("observeBy"), o.ObserveBy, "so that nothing is observed in it: observe an API server (timing: afterAPIServerRecv)")
+	c.controller(by, o.ObserveBy, "observeBy")
+	c.hooked(by, o.ObserveBy, "so that nothing is observed in it: observe an API server (timing: afterAPIServerRecv)")
 	if o.Reconciler != "" && o.Timing.point() == "ControllerRecv" {
-		c.errorf(at("reconciler"), "%s happens in an informer, before any reconciler", o.Timing)
+		reconciler.errorf("%s happens in an informer, before any reconciler", o.Timing)
 	}
-}
-
-func (c *checker) someAPIServers() string {
-	if c.suite == nil {
-		return "such as apiserver-1"
-	}
-	return suiteHas(c.suite.APIServerNames())
-}
-
-func (c *checker) someControllers() string {
-	if c.suite == nil {
-		return ""
-	}
-	return " (" + suiteHas(c.suite.ControllerNames()) + ")"
 }
 
 // CheckResources calls resolve for every resource key of the plan and returns its errors as Errors, each at the key's
 // place.
 func (p *Plan) CheckResources(resolve func(ResourceKey) error) error {
-	c := &checker{plan: p}
-	check := func(at place, k ResourceKey) {
-		if k.IsZero() {
-			return
-		}
-		if err := resolve(k); err != nil {
-			c.errorf(at, "%v", err)
-		}
-	}
+	at := p.whole()
+	checkKeys(reflect.ValueOf(p), at, resolve)
 	for i := range p.Actions {
-		a := &p.Actions[i]
-		check(place{action: i, definition: -1, field: "resourceKey"}, a.ResourceKey)
-		if k, err := ParseResourceKey(a.PauseScope); err == nil {
-			check(place{action: i, definition: -1, field: "pauseScope"}, k)
-		}
-		for j := range a.Trigger.Definitions {
-			check(place{i, j, "condition", "resourceKey"}, a.Trigger.Definitions[j].Condition.ResourceKey)
+		if k, err := ParseResourceKey(p.Actions[i].PauseScope); err == nil {
+			if err := resolve(k); err != nil {
+				at.field("actions").item(i).field("pauseScope").errorf("%v", err)
+			}
 		}
 	}
-	return c.errs.err()
+	return at.in.errs.err()
 }
 
 // CheckResources calls resolve for every resource key of a suite that was read from a file: those of the workloads' steps, of
 // invariants and of history. It returns its errors as Errors, each at the key's place.
 func (s *Suite) CheckResources(resolve func(ResourceKey) error) error {
-	var errs Errors
-	for _, k := range s.keys {
-		if err := resolve(k.key); err != nil {
-			errs = append(errs, &Error{File: s.File, Line: k.line, Col: k.col, Message: err.Error()})
+	if s.source == nil {
+		return nil
+	}
+	src := *s.source
+	checkKeys(reflect.ValueOf(s), src.whole(), resolve)
+	return src.errs.err()
+}
+
+// checkKeys reports the resource keys in a struct, and in all below, that cannot be resolved.
+func checkKeys(v reflect.Value, at *place, resolve func(ResourceKey) error) {
+	check := func(k ResourceKey, at *place) {
+		if k.IsZero() {
+			return
+		}
+		if err := resolve(k); err != nil {
+			at.errorf("%v", err)
 		}
 	}
-	return errs.err()
+	each(v, at, func(_ reflect.Value, at *place, f *shapeField, v reflect.Value) {
+		switch value := v.Interface().(type) {
+		case ResourceKey:
+			if f.as == "" {
+				check(value, at.field(f.name))
+			}
+		case *ResourceKey:
+			if value != nil {
+				check(*value, at.field(f.name))
+			}
+		case []ResourceKey:
+			for i, k := range value {
+				check(k, at.field(f.name).item(i))
+			}
+		}
+	})
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -15,67 +16,93 @@ import (
 // Marshal writes a plan in its canonical form: this package's own format, fields in a fixed order, nothing that is a
 // default. Parsing it gives an equal plan. Plans with the same meaning but for names and texts have the same form.
 func Marshal(p *Plan) ([]byte, error) {
-	w := &writer{}
-	root := newMap()
-	root.text("apiVersion", APIVersion)
-	root.text("kind", "TestPlan")
-	root.text("testName", p.TestName)
-	root.text("description", p.Description)
-	root.text("suite", p.Suite)
-	root.text("workload", p.Workload)
-	root.text("variant", p.Variant)
-	actions := &yaml.Node{Kind: yaml.SequenceNode}
-	if len(p.Actions) == 0 {
-		actions.Style = yaml.FlowStyle
-	}
-	for i := range p.Actions {
-		actions.Content = append(actions.Content, w.action(&p.Actions[i]))
-	}
-	root.add("actions", actions)
-	if w.err != nil {
-		return nil, fmt.Errorf("write plan %q: %w", p.TestName, w.err)
-	}
+	q := *p
+	q.APIVersion, q.Kind = APIVersion, "TestPlan"
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
-	if err := enc.Encode(root.Node); err != nil {
+	root, err := encode(reflect.ValueOf(q))
+	if err == nil {
+		err = enc.Encode(root)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("write plan %q: %w", p.TestName, err)
 	}
 	return b.Bytes(), enc.Close()
 }
 
-type writer struct{ err error }
-
-type mapNode struct{ *yaml.Node }
-
-func newMap() mapNode { return mapNode{&yaml.Node{Kind: yaml.MappingNode}} }
-
-func (m mapNode) add(key string, value *yaml.Node) {
-	m.Content = append(m.Content, textNode(key), value)
+// encode writes what source.decode reads.
+func encode(v reflect.Value) (*yaml.Node, error) {
+	switch value := v.Interface().(type) {
+	case time.Duration:
+		return plainNode("!!str", FormatDuration(value)), nil
+	case ResourceKey:
+		return textNode(value.String()), nil
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		m := &yaml.Node{Kind: yaml.MappingNode}
+		for _, f := range shapeOf(v.Type()).fields {
+			field := v.FieldByIndex(f.index)
+			if !isWritten(v, &f, field) {
+				continue
+			}
+			node, err := encode(field)
+			if err != nil {
+				return nil, err
+			}
+			m.Content = append(m.Content, textNode(f.name), node)
+		}
+		return m, nil
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.Interface {
+			list := &yaml.Node{Kind: yaml.SequenceNode}
+			if v.Len() == 0 {
+				list.Style = yaml.FlowStyle
+			}
+			for i := range v.Len() {
+				item, err := encode(v.Index(i))
+				if err != nil {
+					return nil, err
+				}
+				list.Content = append(list.Content, item)
+			}
+			return list, nil
+		}
+	case reflect.String:
+		return textNode(v.String()), nil
+	}
+	return valueNode(v.Interface())
 }
 
-func (m mapNode) text(key, value string) {
-	if value != "" {
-		m.add(key, textNode(value))
+// isWritten reports whether a field is neither empty nor has its default, or has to be there all the same.
+func isWritten(owner reflect.Value, f *shapeField, v reflect.Value) bool {
+	switch owner := owner.Interface().(type) {
+	case Plan:
+		if f.name == "apiVersion" || f.name == "kind" || f.name == "actions" {
+			return true
+		}
+	case Definition:
+		if f.name == "condition" {
+			return true
+		}
+	case Condition:
+		if f.name == "timeout" {
+			return owner.Type == OnTimeout // also 0s, which is at once: without a timeout it is a mistake
+		}
 	}
-}
-
-func (m mapNode) duration(key string, d time.Duration) {
-	if d != 0 {
-		m.add(key, plainNode("!!str", FormatDuration(d)))
+	switch v.Kind() {
+	case reflect.Struct:
+		for _, f := range shapeOf(v.Type()).fields {
+			if isWritten(v, &f, v.FieldByIndex(f.index)) {
+				return true
+			}
+		}
+		return v.Type() == keyType && !v.IsZero()
+	case reflect.Slice:
+		return v.Len() > 0
 	}
-}
-
-func (m mapNode) boolean(key string, v bool) {
-	if v {
-		m.add(key, plainNode("!!bool", "true"))
-	}
-}
-
-func (m mapNode) key(key string, k ResourceKey) {
-	if !k.IsZero() {
-		m.add(key, textNode(k.String()))
-	}
+	return !v.IsZero() && (f.fallback == "" || fmt.Sprint(v) != f.fallback)
 }
 
 func plainNode(tag, value string) *yaml.Node {
@@ -123,122 +150,49 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
-func (w *writer) action(a *Action) *yaml.Node {
-	m := newMap()
-	m.text("actionType", string(a.Type))
-	m.text("actionTarget", a.Target)
-	m.text("pauseAt", string(a.PauseAt))
-	m.text("pauseScope", a.PauseScope)
-	m.boolean("avoidOngoingRead", a.AvoidOngoingRead)
-	m.text("reconnectAPIServer", a.ReconnectAPIServer)
-	if a.ReconnectBy != ReconnectRestart {
-		m.text("reconnectBy", string(a.ReconnectBy))
-	}
-	m.key("resourceKey", a.ResourceKey)
-	if a.Manifest != nil {
-		m.add("manifest", w.value(a.Manifest))
-	}
-	m.text("manifestFile", a.ManifestFile)
-	if a.PatchType != "merge" {
-		m.text("patchType", a.PatchType)
-	}
-	m.text("subresource", a.Subresource)
-	if a.Patch != nil {
-		m.add("patch", w.value(a.Patch))
-	}
-	m.duration("waitBefore", a.WaitBefore)
-	m.duration("waitAfter", a.WaitAfter)
-	m.boolean("async", a.Async)
-	if len(a.Trigger.Definitions) == 0 && a.Trigger.Expression == "" {
-		return m.Node
-	}
-	trigger := newMap()
-	definitions := &yaml.Node{Kind: yaml.SequenceNode}
-	for i := range a.Trigger.Definitions {
-		definitions.Content = append(definitions.Content, w.definition(&a.Trigger.Definitions[i]))
-	}
-	trigger.add("definitions", definitions)
-	expression := a.Trigger.Expression
-	if a.Trigger.Graph != nil {
-		expression = a.Trigger.Graph.Expression()
-	}
-	trigger.text("expression", expression)
-	m.add("trigger", trigger.Node)
-	return m.Node
-}
-
-func (w *writer) definition(d *Definition) *yaml.Node {
-	m := newMap()
-	m.text("triggerName", d.Name)
-	c := newMap()
-	c.text("triggerType", string(d.Condition.Type))
-	c.key("resourceKey", d.Condition.ResourceKey)
-	if d.Condition.PrevState != nil {
-		c.add("prevState", w.value(d.Condition.PrevState))
-	}
-	if d.Condition.CurState != nil {
-		c.add("curState", w.value(d.Condition.CurState))
-	}
-	c.text("where", d.Condition.Where)
-	if d.Condition.Repeat > 1 {
-		c.add("repeat", plainNode("!!int", strconv.Itoa(d.Condition.Repeat)))
-	}
-	if d.Condition.Type == OnTimeout {
-		// Also 0s, which is at once: an onTimeout without a timeout is a mistake.
-		c.add("timeout", plainNode("!!str", FormatDuration(d.Condition.Timeout)))
-	}
-	c.text("call", d.Condition.Call)
-	m.add("condition", c.Node)
-	if d.Observe != (ObservationPoint{}) {
-		o := newMap()
-		o.text("timing", string(d.Observe.Timing))
-		o.text("observeBy", d.Observe.ObserveBy)
-		o.text("reconciler", d.Observe.Reconciler)
-		m.add("observationPoint", o.Node)
-	}
-	return m.Node
-}
-
-// value writes what decoder.value reads.
-func (w *writer) value(v any) *yaml.Node {
+// valueNode writes what source.value reads.
+func valueNode(v any) (*yaml.Node, error) {
 	switch v := v.(type) {
 	case nil:
-		return plainNode("!!null", "null")
+		return plainNode("!!null", "null"), nil
 	case string:
-		return textNode(v)
+		return textNode(v), nil
 	case bool:
-		return plainNode("!!bool", strconv.FormatBool(v))
-	case int:
-		return plainNode("!!int", strconv.Itoa(v))
-	case int32:
-		return plainNode("!!int", strconv.Itoa(int(v)))
-	case int64:
-		return plainNode("!!int", strconv.FormatInt(v, 10))
+		return plainNode("!!bool", strconv.FormatBool(v)), nil
+	case int, int32, int64:
+		return plainNode("!!int", fmt.Sprint(v)), nil
 	case float64:
 		s := strconv.FormatFloat(v, 'g', -1, 64)
 		if !strings.ContainsAny(s, ".e") {
-			return plainNode("!!int", s)
+			return plainNode("!!int", s), nil
 		}
-		return plainNode("!!float", s)
+		return plainNode("!!float", s), nil
 	case map[string]any:
-		m := newMap()
+		m := &yaml.Node{Kind: yaml.MappingNode}
 		if len(v) == 0 {
 			m.Style = yaml.FlowStyle
 		}
 		for _, k := range sortedKeys(v) {
-			m.add(k, w.value(v[k]))
+			value, err := valueNode(v[k])
+			if err != nil {
+				return nil, err
+			}
+			m.Content = append(m.Content, textNode(k), value)
 		}
-		return m.Node
+		return m, nil
 	case []any:
 		list := &yaml.Node{Kind: yaml.SequenceNode}
 		if len(v) == 0 {
 			list.Style = yaml.FlowStyle
 		}
 		for _, item := range v {
-			list.Content = append(list.Content, w.value(item))
+			node, err := valueNode(item)
+			if err != nil {
+				return nil, err
+			}
+			list.Content = append(list.Content, node)
 		}
-		return list
+		return list, nil
 	}
-	w.err = fmt.Errorf("a value of Go type %T has no YAML", v)
-	return plainNode("!!null", "null")
+	return nil, fmt.Errorf("a value of Go type %T has no YAML", v)
 }

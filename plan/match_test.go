@@ -21,7 +21,7 @@ func stateOf(t testing.TB, text string) any {
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
 		t.Fatal(err)
 	}
-	d := &decoder{file: "state"}
+	d := &source{file: "state"}
 	v := d.value(n.Content[0])
 	if err := d.errs.err(); err != nil {
 		t.Fatal(err)

@@ -118,20 +118,19 @@ func MeaningsTable() string {
 	return b.String()
 }
 
-// checkMeaning refuses a condition on an object where it cannot mean anything.
-func (c *checker) checkMeaning(i, j int) {
-	d := &c.plan.Actions[i].Trigger.Definitions[j]
+// meaning refuses a condition on an object where it cannot mean anything.
+func (c *checker) meaning(d *Definition, whole *place) {
 	m := meaningOf(d.Condition.Type, d.Observe.Timing)
 	if m == nil {
 		return // no condition on an object
 	}
-	at := place{i, j, "observationPoint", "timing"}
+	at, condition := whole.field("observationPoint").field("timing"), whole.field("condition")
 	without, text := m.NoStatesAfter, m.After
 	if d.Observe.Timing.isBefore() {
 		without, text = m.NoStatesBefore, m.Before
 	}
 	if text == "" {
-		c.errorf(at, "%s has no meaning at %s: %s", d.Condition.Type, d.Observe.Timing, m.Instead)
+		at.errorf("%s has no meaning at %s: %s", d.Condition.Type, d.Observe.Timing, m.Instead)
 		return
 	}
 	for _, f := range []struct {
@@ -147,14 +146,14 @@ func (c *checker) checkMeaning(i, j int) {
 		}
 		switch {
 		case d.Observe.Timing == BeforeControllerRead:
-			c.errorf(at, "beforeControllerRead comes before the object is known; "+
+			at.errorf("beforeControllerRead comes before the object is known; " +
 				"a condition on its state needs afterControllerRead")
 			return
 		case d.Condition.Type == OnObjectDeletion:
-			c.errorf(place{i, j, "condition", f.name}, "%s has no %s at %s: what a read does not find has no state",
+			condition.field(f.name).errorf("%s has no %s at %s: what a read does not find has no state",
 				d.Condition.Type, f.name, d.Observe.Timing)
 		default:
-			c.errorf(place{i, j, "condition", f.name}, "%s has no %s at %s: a read shows one state; use curState",
+			condition.field(f.name).errorf("%s has no %s at %s: a read shows one state; use curState",
 				d.Condition.Type, f.name, d.Observe.Timing)
 		}
 	}

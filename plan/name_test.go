@@ -84,6 +84,7 @@ func TestWorkloadOfTheTestName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		p.Complete(s)
 		got := ""
 		if err := p.Validate(s); err != nil {
 			got = err.Error()

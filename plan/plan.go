@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,14 +14,14 @@ const APIVersion = "trommel.dev/v1alpha1"
 
 // Plan is one test plan: actions that are carried out one after the other, each when its trigger is satisfied.
 type Plan struct {
-	APIVersion  string
-	Kind        string // TestPlan
-	TestName    string
-	Description string
-	Suite       string // path of the suite relative to the plan; empty: the nearest trommel.yaml upwards
-	Workload    string // a workload of the suite; empty: the suite's only one
-	Variant     string // a variant of the suite; empty: none
-	Actions     []Action
+	APIVersion  string   `yaml:"apiVersion" default:"trommel.dev/v1alpha1"`
+	Kind        string   `yaml:"kind" default:"TestPlan"`
+	TestName    string   `yaml:"testName"`
+	Description string   `yaml:"description"`
+	Suite       string   `yaml:"suite"`    // path of the suite relative to the plan; empty: the nearest trommel.yaml upwards
+	Workload    string   `yaml:"workload"` // a workload of the suite; empty: the suite's only one
+	Variant     string   `yaml:"variant"`  // a variant of the suite; empty: none
+	Actions     []Action `yaml:"actions" item:"an action"`
 
 	File string // where it was read from; empty for built plans
 
@@ -47,29 +48,58 @@ const (
 	DeleteObject        ActionType = "delete"
 )
 
+var actionTypes = []ActionType{
+	RestartController, KillController, StartController, PauseController, ResumeController, ReconnectController,
+	PauseAPIServer, ResumeAPIServer, KillAPIServer, StartAPIServer, ApplyObject, PatchObject, DeleteObject,
+}
+
 // Action is one step of a plan. Which fields mean anything depends on Type; Validate refuses the others.
 type Action struct {
-	Type    ActionType // actionType
-	Target  string     // actionTarget: a controller or an API server; empty: the suite's only controller. Unused by writes.
-	Trigger Trigger
+	Type   ActionType `yaml:"actionType"`
+	Target string     `yaml:"actionTarget"` // a controller or an API server; empty: the suite's only controller. Unused by writes.
 
-	WaitBefore time.Duration // between the trigger and the action
-	WaitAfter  time.Duration // between the action and its completion
-	Async      bool          // the next action's trigger is enabled when this action begins, not when it is complete
+	PauseAt          Timing `yaml:"pauseAt"`          // pauseController, resumeController: which point stops
+	PauseScope       string `yaml:"pauseScope"`       // pause…, resume…: a resource key, "*" or empty for everything
+	AvoidOngoingRead bool   `yaml:"avoidOngoingRead"` // pauseController: it takes hold when no read of the controller is under way
 
-	PauseAt          Timing // pauseController, resumeController: which point stops
-	PauseScope       string // pause…, resume…: a resource key, "*" or empty for everything
-	AvoidOngoingRead bool   // pauseController at a read: the pause takes hold when no read of the controller is between its begin and its end
+	ReconnectAPIServer string    `yaml:"reconnectAPIServer"`            // reconnectController: where to
+	ReconnectBy        Reconnect `yaml:"reconnectBy" default:"restart"` // reconnectController
 
-	ReconnectAPIServer string    // reconnectController: where to
-	ReconnectBy        Reconnect // reconnectController: default Restart
+	ResourceKey  ResourceKey    `yaml:"resourceKey"`                                            // patch, delete
+	Manifest     map[string]any `yaml:"manifest"`                                               // apply: inline object
+	ManifestFile string         `yaml:"manifestFile"`                                           // apply: a file beside the plan
+	PatchType    string         `yaml:"patchType" words:"merge json strategic" default:"merge"` // patch
+	Subresource  string         `yaml:"subresource"`                                            // patch: e.g. status
+	Patch        any            `yaml:"patch"`                                                  // patch: mapping or, for json, list
 
-	ResourceKey  ResourceKey    // patch, delete
-	Manifest     map[string]any // apply: inline object
-	ManifestFile string         // apply: a file beside the plan
-	PatchType    string         // patch: merge (default), json, strategic
-	Patch        any            // patch: mapping or, for json, list
-	Subresource  string         // patch: e.g. status
+	WaitBefore time.Duration `yaml:"waitBefore"` // between the trigger and the action
+	WaitAfter  time.Duration `yaml:"waitAfter"`  // between the action and its completion
+	Async      bool          `yaml:"async"`      // the next action's trigger is enabled when this action begins, not when it is complete
+	Trigger    Trigger       `yaml:"trigger" called:"a trigger"`
+}
+
+// commonFields are the fields that actions of all types have.
+var commonFields = []string{"actionType", "waitBefore", "waitAfter", "async", "trigger"}
+
+// fits are the fields that an action type has besides those.
+var fits = map[ActionType][]string{
+	RestartController:   {"actionTarget"},
+	KillController:      {"actionTarget"},
+	StartController:     {"actionTarget"},
+	PauseController:     {"actionTarget", "pauseAt", "pauseScope", "avoidOngoingRead"},
+	ResumeController:    {"actionTarget", "pauseAt", "pauseScope"},
+	ReconnectController: {"actionTarget", "reconnectAPIServer", "reconnectBy"},
+	PauseAPIServer:      {"actionTarget", "pauseScope"},
+	ResumeAPIServer:     {"actionTarget", "pauseScope"},
+	KillAPIServer:       {"actionTarget"},
+	StartAPIServer:      {"actionTarget"},
+	ApplyObject:         {"manifest", "manifestFile"},
+	PatchObject:         {"resourceKey", "patchType", "patch", "subresource"},
+	DeleteObject:        {"resourceKey"},
+}
+
+func (a *Action) has(field string) bool {
+	return slices.Contains(commonFields, field) || slices.Contains(fits[a.Type], field)
 }
 
 // Object names what the action acts on: a controller, an API server, or the object that it writes; for a manifest in a
@@ -113,16 +143,16 @@ const (
 
 // Trigger says when an action is carried out.
 type Trigger struct {
-	Definitions []Definition
-	Expression  string
-	Graph       *expr.Graph // compiled from Expression by Validate; node names are definition names
+	Definitions []Definition `yaml:"definitions" item:"a trigger definition"`
+	Expression  string       `yaml:"expression"` // over the definitions' names; default: the name of the only one
+	Graph       *expr.Graph  // compiled from Expression by Complete; node names are definition names
 }
 
 // Definition is a named observation to wait for.
 type Definition struct {
-	Name      string // triggerName
-	Condition Condition
-	Observe   ObservationPoint // observationPoint; zero for onTimeout and none
+	Name      string           `yaml:"triggerName" also:"conditionName"`
+	Condition Condition        `yaml:"condition" called:"a condition"`
+	Observe   ObservationPoint `yaml:"observationPoint" also:"observePoint" called:"an observation point"` // zero for onTimeout and none
 }
 
 // TriggerType names what must happen.
@@ -141,16 +171,34 @@ const (
 	OnNone              TriggerType = "none"
 )
 
+var triggerTypes = []TriggerType{
+	OnObjectCreation, OnObjectUpdate, OnObjectDeletion, OnAnyFieldModified, OnAllFieldsModified,
+	OnAnnotatedCall, OnReconcile, OnTimeout, OnNone,
+}
+
 // Condition is what must happen, to which object.
 type Condition struct {
-	Type        TriggerType // triggerType
-	ResourceKey ResourceKey
-	PrevState   any    // decoded YAML; nil: not given
-	CurState    any    // decoded YAML; nil: not given
-	Where       string // CEL over object and oldObject
-	Repeat      int    // the n-th match satisfies; default 1
-	Timeout     time.Duration
-	Call        string // onAnnotatedCall: an annotated call of the suite
+	Type        TriggerType   `yaml:"triggerType"`
+	ResourceKey ResourceKey   `yaml:"resourceKey"`
+	PrevState   any           `yaml:"prevState" as:"state"` // nil: not given
+	CurState    any           `yaml:"curState" as:"state"`  // nil: not given
+	Where       string        `yaml:"where"`                // CEL over object and oldObject
+	Repeat      int           `yaml:"repeat" default:"1"`   // the n-th match satisfies
+	Timeout     time.Duration `yaml:"timeout"`
+	Call        string        `yaml:"call"` // onAnnotatedCall: an annotated call of the suite
+}
+
+// conditionFields are the fields that a trigger type has.
+var conditionFields = map[TriggerType][]string{
+	OnObjectCreation:    {"resourceKey", "curState", "where", "repeat"},
+	OnObjectUpdate:      {"resourceKey", "prevState", "curState", "where", "repeat"},
+	OnObjectDeletion:    {"resourceKey", "prevState", "where", "repeat"},
+	OnAnyFieldModified:  {"resourceKey", "prevState", "where", "repeat"},
+	OnAllFieldsModified: {"resourceKey", "prevState", "where", "repeat"},
+	OnAnnotatedCall:     {"call", "repeat"},
+	OnReconcile:         {"resourceKey", "repeat"},
+	OnTimeout:           {"timeout"},
+	OnNone:              {},
 }
 
 // Timing is a side of a point.
@@ -172,11 +220,34 @@ const (
 	AfterAnnotatedCall    Timing = "afterAnnotatedCall"
 )
 
+var timings = []Timing{
+	BeforeAPIServerRecv, AfterAPIServerRecv, BeforeControllerRecv, AfterControllerRecv, BeforeControllerRead, AfterControllerRead,
+	BeforeControllerWrite, AfterControllerWrite, BeforeReconcile, AfterReconcile, BeforeAnnotatedCall, AfterAnnotatedCall,
+}
+
+func (t Timing) point() string {
+	return strings.TrimPrefix(strings.TrimPrefix(string(t), "before"), "after")
+}
+
+// ofAPIServer reports whether it is API servers that stop there.
+func (t Timing) ofAPIServer() bool { return t == BeforeAPIServerRecv || t == AfterAPIServerRecv }
+
 // ObservationPoint is where and when, and by whom, something is observed.
 type ObservationPoint struct {
-	Timing     Timing
-	ObserveBy  string // an API server or a controller; empty: the suite's only controller
-	Reconciler string // narrows to one reconciler, see wire.Observation.Reconciler
+	Timing     Timing `yaml:"timing"`
+	ObserveBy  string `yaml:"observeBy"`  // an API server or a controller; empty: the suite's only controller
+	Reconciler string `yaml:"reconciler"` // narrows to one reconciler, see wire.Observation.Reconciler
+}
+
+// points are the points at which a trigger type can be observed.
+var points = map[TriggerType][]string{
+	OnObjectCreation:    {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
+	OnObjectUpdate:      {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
+	OnObjectDeletion:    {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
+	OnAnyFieldModified:  {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
+	OnAllFieldsModified: {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
+	OnAnnotatedCall:     {"AnnotatedCall"},
+	OnReconcile:         {"Reconcile"},
 }
 
 // ResourceKey is type[.group]/namespace/name. The namespace is empty for cluster scope.

@@ -3,8 +3,10 @@ package plan
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -38,7 +40,7 @@ func yamlValue(t *testing.T, text []byte) any {
 	if err := yaml.Unmarshal(text, &n); err != nil {
 		t.Fatal(err)
 	}
-	return (&decoder{}).value(n.Content[0])
+	return (&source{}).value(n.Content[0])
 }
 
 // Everything that loads and is written in our own words fits the schema.
@@ -118,79 +120,125 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// The schemas have the fields and words that the decoder has, each with a description.
+// The schemas have the fields, words, numbers and defaults of the Go types that files are read into.
 func TestSchemaIsComplete(t *testing.T) {
-	type node = map[string]any
-	load := func(text []byte) node {
-		var n node
-		if err := json.Unmarshal(text, &n); err != nil {
+	for _, tt := range []struct {
+		text []byte
+		of   reflect.Type
+	}{{PlanJSONSchema, reflect.TypeFor[Plan]()}, {SuiteJSONSchema, reflect.TypeFor[Suite]()}} {
+		var root map[string]any
+		if err := json.Unmarshal(tt.text, &root); err != nil {
 			t.Fatal(err)
 		}
-		return n
-	}
-	at := func(n any, path ...string) any {
-		for _, p := range path {
-			m, ok := n.(node)
-			if !ok || m[p] == nil {
-				t.Fatalf("no %s in the schema", strings.Join(path, "."))
-			}
-			n = m[p]
+		c := &schemaChecker{t: t, defs: root["$defs"].(map[string]any)}
+		c.check(tt.of.Name(), root, tt.of, &shapeField{})
+		if tt.of == reflect.TypeFor[Suite]() {
+			variable := c.alternative(c.defs["variable"], "object")["properties"].(map[string]any)
+			sources := variable["valueFrom"].(map[string]any)["properties"].(map[string]any)
+			c.same("the sources of variables", slices.Sorted(slices.Values(valueSources)), sortedKeys(sources))
 		}
-		return n
-	}
-	alternative := func(n any, i int) any { return at(n, "anyOf").([]any)[i] }
-	p, s := load(PlanJSONSchema), load(SuiteJSONSchema)
-	step := at(s, "$defs", "step", "properties")
-	for _, tt := range []struct {
-		schema *schema
-		got    any
-	}{
-		{planSchema, p}, {actionSchema, at(p, "$defs", "action")}, {triggerSchema, at(p, "$defs", "trigger")},
-		{definitionSchema, at(p, "$defs", "definition")}, {conditionSchema, at(p, "$defs", "condition")},
-		{observeSchema, at(p, "$defs", "observationPoint")},
-		{suiteSchema, s}, {manifestSchema, alternative(at(s, "$defs", "manifest"), 1)},
-		{valueFromSchema, alternative(at(s, "$defs", "variable"), 1)}, {clusterSchema, at(s, "$defs", "cluster")}, {answerSchema, at(s, "$defs", "answer")},
-		{controllerSchema, at(s, "$defs", "controller")},
-		{buildSchema, at(s, "$defs", "build")}, {callSchema, at(s, "$defs", "annotatedCall")},
-		{workloadSchema, alternative(at(s, "$defs", "workload"), 1)}, {stepSchema, at(s, "$defs", "step")},
-		{applySchema, alternative(at(step, "apply"), 3)}, {deleteSchema, alternative(at(step, "delete"), 1)},
-		{patchSchema, at(step, "patch")}, {waitSchema, at(step, "wait")}, {execSchema, alternative(at(step, "exec"), 1)},
-		{invariantSchema, at(s, "$defs", "invariant")}, {variantSchema, at(s, "$defs", "variant")},
-		{variantControllerSchema, alternative(at(s, "$defs", "variant", "properties", "controllers", "additionalProperties"), 0)},
-		{variantClusterSchema, at(s, "$defs", "variant", "properties", "cluster")}, {timeoutsSchema, at(s, "$defs", "timeouts")},
-	} {
-		want := slices.Sorted(slices.Values(tt.schema.fields))
-		if diff := cmp.Diff(want, sortedKeys(at(tt.got, "properties").(node))); diff != "" {
-			t.Errorf("fields of %s (-decoder +schema):\n%s", tt.schema.what, diff)
+		if c.fields < 30 {
+			t.Errorf("only %d fields are compared", c.fields)
 		}
 	}
-	words := func(n any) []string {
-		var list []string
-		if m := n.(node); m["enum"] != nil {
-			for _, w := range m["enum"].([]any) {
-				list = append(list, w.(string))
+}
+
+type schemaChecker struct {
+	t      *testing.T
+	defs   map[string]any
+	fields int
+}
+
+func (c *schemaChecker) same(what string, want, got any) {
+	c.t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		c.t.Errorf("%s (-Go +schema):\n%s", what, diff)
+	}
+}
+
+// alternative returns the schema, or that one of its alternatives, which is of a JSON type.
+func (c *schemaChecker) alternative(node any, typ string) map[string]any {
+	m, _ := node.(map[string]any)
+	if ref, _ := m["$ref"].(string); ref != "" {
+		return c.alternative(c.defs[strings.TrimPrefix(ref, "#/$defs/")], typ)
+	}
+	if list, _ := m["anyOf"].([]any); list != nil {
+		for _, one := range list {
+			found := c.alternative(one, typ)
+			if typ == "object" && found["properties"] == nil { // a Kubernetes object
+				continue
 			}
-		} else {
-			for _, w := range m["oneOf"].([]any) {
-				list = append(list, w.(node)["const"].(string))
+			if found != nil {
+				return found
 			}
 		}
-		return list
+		return nil
 	}
-	for _, tt := range []struct {
-		want []string
-		got  any
-	}{
-		{stringsOf(actionTypes), at(p, "$defs", "action", "properties", "actionType")},
-		{stringsOf(triggerTypes), at(p, "$defs", "condition", "properties", "triggerType")},
-		{stringsOf(timings), at(p, "$defs", "timing")},
-		{stringsOf(reconnects), at(p, "$defs", "action", "properties", "reconnectBy")},
-		{patchTypes, at(p, "$defs", "action", "properties", "patchType")},
-		{clusterTypes, at(s, "$defs", "cluster", "properties", "type")},
-		{controlPlanes, at(s, "$defs", "build", "properties", "controlPlane")},
-	} {
-		if diff := cmp.Diff(tt.want, words(tt.got)); diff != "" {
-			t.Errorf("words (-decoder +schema):\n%s", diff)
+	types, _ := m["type"].([]any)
+	if m["type"] == nil && m["enum"] == nil && m["const"] == nil && m["oneOf"] == nil || m["type"] != nil && m["type"] != typ && !slices.Contains(types, any(typ)) {
+		return nil
+	}
+	return m
+}
+
+func (c *schemaChecker) check(path string, node any, typ reflect.Type, f *shapeField) {
+	c.t.Helper()
+	if typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	json := map[reflect.Kind]string{
+		reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "string", reflect.Slice: "array",
+		reflect.Map: "object", reflect.Struct: "object", reflect.Interface: "object",
+	}[typ.Kind()]
+	if typ == keyType {
+		json = "string"
+	}
+	m := c.alternative(node, json)
+	if m == nil {
+		c.t.Errorf("%s is no %s in the schema", path, json)
+		return
+	}
+	if f.words != nil {
+		var words []string
+		for _, w := range append(listOf(m["enum"]), listOf(m["oneOf"])...) {
+			if one, ok := w.(map[string]any); ok {
+				w = one["const"]
+			}
+			words = append(words, w.(string))
 		}
+		c.same("words of "+path, f.words, words)
 	}
+	if len(f.numbers) > 0 {
+		c.same("bounds of "+path, f.numbers, []string{fmt.Sprint(m["minimum"]), fmt.Sprint(m["maximum"])})
+	}
+	fallback := node.(map[string]any)["default"]
+	if fallback == nil {
+		fallback = m["const"]
+	}
+	switch {
+	case fallback == nil && f.fallback == "":
+	case fallback == false || fallback == 0.0 || fallback == string(OnTimeoutFail): // what Go's zero value means
+	default:
+		c.same("default of "+path, f.fallback, fmt.Sprint(fallback))
+	}
+	switch {
+	case f.as != "" && f.as != "command" || typ == keyType || typ == durationType:
+	case typ.Kind() == reflect.Struct:
+		sh := shapeOf(typ)
+		properties, _ := m["properties"].(map[string]any)
+		c.same("fields of "+path, slices.Sorted(slices.Values(sh.names)), sortedKeys(properties))
+		c.fields += len(sh.names)
+		for _, f := range sh.fields {
+			c.check(path+"."+f.name, properties[f.name], typ.FieldByIndex(f.index).Type, &f)
+		}
+	case typ.Kind() == reflect.Slice:
+		c.check(path+"[]", m["items"], typ.Elem(), &shapeField{})
+	case typ.Kind() == reflect.Map && typ.Elem().Kind() != reflect.Interface:
+		c.check(path+"{}", m["additionalProperties"], typ.Elem(), &shapeField{})
+	}
+}
+
+func listOf(v any) []any {
+	list, _ := v.([]any)
+	return list
 }

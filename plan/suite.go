@@ -1,136 +1,185 @@
 package plan
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
 
 // SuiteFile is the file name that a plan's folder and its parents are searched for.
 const SuiteFile = "trommel.yaml"
 
 // Suite is what the plans of a folder share.
 type Suite struct {
-	APIVersion  string
-	Kind        string // Suite
-	Cluster     ClusterSpec
-	Controllers []Controller
-	Manifests   []Manifest // applied before controllers start
-	Workloads   map[string]Workload
-	Invariants  []Invariant
-	Variants    map[string]Variant
-	History     []ResourceKey // recorded beside what plan, workload and invariants name
-	Timeouts    Timeouts
+	APIVersion  string              `yaml:"apiVersion" default:"trommel.dev/v1alpha1"`
+	Kind        string              `yaml:"kind" default:"Suite"`
+	Cluster     ClusterSpec         `yaml:"cluster"`
+	Controllers []Controller        `yaml:"controllers" item:"a controller"`
+	Manifests   []Manifest          `yaml:"manifests" item:"an item of manifests"` // applied before controllers start
+	Workloads   map[string]Workload `yaml:"workloads" item:"a workload"`
+	Invariants  []Invariant         `yaml:"invariants" item:"an invariant"`
+	Variants    map[string]Variant  `yaml:"variants" item:"a variant"`
+	History     []ResourceKey       `yaml:"history" item:"history"` // recorded beside what plan, workload and invariants name
+	Timeouts    Timeouts            `yaml:"timeouts"`
 
 	File string // where it was read from
 
-	keys []keySource
+	source *source // of what was read from a file: where in it
 }
 
 // ClusterSpec is the control plane to run on.
 type ClusterSpec struct {
-	Type                  string   // embedded (default), kind, existing
-	KubernetesVersion     string   // v1.36.3 or v1.36, with or without the v; default: Trommel's own choice
-	APIServers            int      // 1 to 5, default 3
-	Nodes                 int      // simulated nodes, default 3
-	DisableControllers    []string // controllers that kube-controller-manager leaves out
-	FeatureGates          map[string]bool
-	APIServerArgs         []string
-	ControllerManagerArgs []string
-	Answers               []Answer // of simulated pods
+	Type                  string          `yaml:"type" called:"cluster type" words:"embedded kind existing" default:"embedded"`
+	KubernetesVersion     string          `yaml:"kubernetesVersion"` // v1.36.3 or v1.36, with or without the v; default: Trommel's own choice
+	APIServers            int             `yaml:"apiServers" range:"1 5" default:"3"`
+	Nodes                 int             `yaml:"nodes" range:"0 1000" default:"3"` // simulated nodes
+	DisableControllers    []string        `yaml:"disableControllers"`               // controllers that kube-controller-manager leaves out
+	FeatureGates          map[string]bool `yaml:"featureGates"`
+	APIServerArgs         []string        `yaml:"apiServerArgs"`
+	ControllerManagerArgs []string        `yaml:"controllerManagerArgs"`
+	Answers               []Answer        `yaml:"answers" item:"an answer"` // of simulated pods
 	// RemovedAPIs serves API versions that Kubernetes has removed; nil: where a controller is built with a client-go of
 	// that time.
-	RemovedAPIs *bool
+	RemovedAPIs *bool `yaml:"removedAPIs"`
 }
 
 // Answer is what containers of simulated pods answer to commands, or what their log is. The first that fits is taken.
 type Answer struct {
-	Namespace, Pod, Container string // patterns as of path.Match; empty: any
-	Command                   string // regular expression for the command's words, joined by blanks; empty: any
-	Stdout, Stderr            string
-	ExitCode                  int
-	Log                       *string // nil: it is an answer to commands
+	Namespace string  `yaml:"namespace"` // this, pod and container: patterns as of path.Match; empty: any
+	Pod       string  `yaml:"pod"`
+	Container string  `yaml:"container"`
+	Command   string  `yaml:"command"` // regular expression for the command's words, joined by blanks; empty: any
+	Stdout    string  `yaml:"stdout"`
+	Stderr    string  `yaml:"stderr"`
+	ExitCode  int     `yaml:"exitCode" range:"0 255"`
+	Log       *string `yaml:"log"` // nil: it is an answer to commands
+}
+
+// Manifest is where objects come from that are applied before controllers start. Exactly one of Path and Helm is set;
+// paths are relative to the suite. Its short form is the path.
+type Manifest struct {
+	Path string `yaml:"path" also:"kustomize"` // of a file, a folder of YAML, or a folder with a kustomization
+	Helm string `yaml:"helm" also:"chart"`     // of a chart: a folder or a .tgz
+
+	// Namespace is given to namespaced objects that name none, as `kubectl apply -n` does; of a chart it is the
+	// release's.
+	Namespace string `yaml:"namespace"`
+
+	Release     string         `yaml:"release"` // of a chart; default: the chart's name
+	Values      map[string]any `yaml:"values"`
+	ValuesFiles []string       `yaml:"valuesFiles"` // later ones win over earlier ones, Values over all
+}
+
+// String is the manifest as a person would name it.
+func (m Manifest) String() string {
+	s := m.Path
+	if m.Helm != "" {
+		s = "chart " + m.Helm
+	}
+	if m.Namespace != "" {
+		s += " in namespace " + m.Namespace
+	}
+	return s
 }
 
 // Controller is a controller under test.
 type Controller struct {
-	Name   string
-	Build  *Build // exactly one of Build and Binary
-	Binary string // an executable that cannot be rebuilt: no observation points in it
+	Name   string `yaml:"name"`
+	Build  *Build `yaml:"build"`  // exactly one of Build and Binary
+	Binary string `yaml:"binary"` // an executable that cannot be rebuilt: no observation points in it
 
-	Image       string      // container image in the manifests that the binary stands for
-	Deployment  ResourceKey // namespace/name of a Deployment in the manifests; zero: one is generated
-	Namespace   string      // generated Deployment: default "default"
-	ClusterRole string      // generated Deployment: default cluster-admin
-	Args        []string
-	Env         map[string]string
+	Image       string            `yaml:"image"`                               // container image in the manifests that the binary stands for
+	Deployment  ResourceKey       `yaml:"deployment" as:"deployment"`          // of the manifests; zero: one is generated
+	Namespace   string            `yaml:"namespace" default:"default"`         // of a generated Deployment
+	ClusterRole string            `yaml:"clusterRole" default:"cluster-admin"` // of a generated Deployment
+	Args        []string          `yaml:"args"`
+	Env         map[string]string `yaml:"env" as:"variables"`
 	// EnvFrom holds the variables whose values come from elsewhere, each an EnvVarSource as in a pod: {"fieldRef":
 	// {"fieldPath": …}}.
-	EnvFrom   map[string]map[string]any
-	APIServer string // where it connects first; default apiserver-1
+	EnvFrom   map[string]map[string]any `yaml:"env" as:"sources"`
+	APIServer string                    `yaml:"apiServer" default:"apiserver-1"` // where it connects first
 	// WatchList sets client-go's WatchListClient feature in the controller: nil leaves client-go's default.
-	WatchList *bool
+	WatchList *bool `yaml:"watchList"`
 	// KeepLeases keeps the leases of a killed controller, so that its successor waits them out. Default: they are deleted.
-	KeepLeases bool
+	KeepLeases bool `yaml:"keepLeases"`
 
-	AnnotatedCalls []AnnotatedCall
+	AnnotatedCalls []AnnotatedCall `yaml:"annotatedCalls" item:"an annotated call"`
 }
 
 // Build says how to build a controller.
 type Build struct {
-	Dir     string // of the module, relative to the suite; default "."
-	Package string // of main; default "."
-	Tags    []string
-	LDFlags string
-	Env     map[string]string
-	// ControlPlane, when set, takes the named component of Trommel's own control plane binary
-	// (kube-controller-manager, kube-scheduler) instead of building Package.
-	ControlPlane string
+	Dir     string            `yaml:"dir" default:"."`     // of the module, relative to the suite
+	Package string            `yaml:"package" default:"."` // of main
+	Tags    []string          `yaml:"tags"`
+	LDFlags string            `yaml:"ldflags"`
+	Env     map[string]string `yaml:"env"`
+	// ControlPlane, when set, takes the named component of Trommel's own control plane binary instead of building Package.
+	ControlPlane string `yaml:"controlPlane" words:"kube-controller-manager kube-scheduler"`
 }
 
 // AnnotatedCall is a function of the user's that gets a hook.
 type AnnotatedCall struct {
-	Name     string
-	Package  string
-	Receiver string // *T, T or empty
-	Function string
+	Name     string `yaml:"name"` // default: Symbol
+	Package  string `yaml:"package"`
+	Receiver string `yaml:"receiver"` // *T, T or empty
+	Function string `yaml:"function"`
+}
+
+// Symbol is the function's full name as Go prints it: package.(*Type).Function.
+func (a AnnotatedCall) Symbol() string {
+	if a.Receiver == "" {
+		return a.Package + "." + a.Function
+	}
+	if strings.HasPrefix(a.Receiver, "*") {
+		return a.Package + ".(" + a.Receiver + ")." + a.Function
+	}
+	return a.Package + "." + a.Receiver + "." + a.Function
 }
 
 // Variant changes controllers for a run, e.g. to a fixed or a mitigated version.
 type Variant struct {
-	Controllers map[string]VariantController
-	Cluster     VariantCluster
+	Controllers map[string]VariantController `yaml:"controllers" item:"a variant's controller"`
+	Cluster     VariantCluster               `yaml:"cluster" called:"a variant's cluster"`
 }
 
 // VariantController is added to the controller of that name.
 type VariantController struct {
-	Args      []string // appended
-	Env       map[string]string
-	EnvFrom   map[string]map[string]any // as a controller's
-	WatchList *bool
+	Args      []string                  `yaml:"args"` // appended
+	Env       map[string]string         `yaml:"env" as:"variables"`
+	EnvFrom   map[string]map[string]any `yaml:"env" as:"sources"` // as a controller's
+	WatchList *bool                     `yaml:"watchList"`
 }
 
 // VariantCluster is added to the suite's cluster.
 type VariantCluster struct {
-	FeatureGates map[string]bool
+	FeatureGates map[string]bool `yaml:"featureGates"`
 }
 
-// Workload exercises the controller.
+// Workload exercises the controller. Its short form is the list of steps.
 type Workload struct {
-	Steps   []Step
-	Command []string      // an external command instead of steps, with KUBECONFIG set
-	Timeout time.Duration // of the external command; default Timeouts.Workload
+	Steps   []Step        `yaml:"steps" item:"a step"`
+	Command []string      `yaml:"command" as:"command"` // an external command instead of steps, with KUBECONFIG set
+	Timeout time.Duration `yaml:"timeout"`              // of the external command; default Timeouts.Workload
 }
 
-// Step is one step of a workload; exactly one of the pointers is set.
+// Step is one step of a workload; exactly one of the pointers is set, or Sleep.
 type Step struct {
-	Name string
+	Name   string        `yaml:"name"`
+	Apply  *ApplyStep    `yaml:"apply"`
+	Delete *DeleteStep   `yaml:"delete"`
+	Patch  *PatchStep    `yaml:"patch"`
+	Wait   *WaitStep     `yaml:"wait"`
+	Sleep  time.Duration `yaml:"sleep"`
+	Exec   *ExecStep     `yaml:"exec"`
 	// OnTimeout is what a step does that is not done in time: OnTimeoutFail ends the workload with a finding,
 	// OnTimeoutContinue notes it and goes on, as Sieve's workloads do.
-	OnTimeout OnTimeoutAction
-	Apply     *ApplyStep
-	Delete    *DeleteStep
-	Patch     *PatchStep
-	Wait      *WaitStep
-	Sleep     time.Duration
-	Exec      *ExecStep
+	OnTimeout OnTimeoutAction `yaml:"onTimeout"`
 }
+
+// stepKinds are the fields that say what a step does.
+var stepKinds = []string{"apply", "delete", "patch", "wait", "sleep", "exec"}
 
 // OnTimeoutAction is what becomes of a workload one of whose steps is not done in time.
 type OnTimeoutAction string
@@ -141,41 +190,42 @@ const (
 	OnTimeoutContinue OnTimeoutAction = "continue"
 )
 
-// ApplyStep applies objects (server-side apply, field manager trommel-workload).
+// ApplyStep applies objects (server-side apply, field manager trommel-workload). Its short forms are a file's name, an
+// object and a list of objects.
 type ApplyStep struct {
-	File    string // relative to the suite
-	Objects []map[string]any
+	File    string           `yaml:"file"` // relative to the suite
+	Objects []map[string]any `yaml:"objects" item:"an object"`
 }
 
-// DeleteStep deletes an object. It does not wait for it to be gone.
+// DeleteStep deletes an object. It does not wait for it to be gone. Its short form is the resource key.
 type DeleteStep struct {
-	ResourceKey    ResourceKey
-	GracePeriod    *time.Duration
-	Propagation    string // Background (default), Foreground, Orphan
-	IgnoreNotFound bool
+	ResourceKey    ResourceKey    `yaml:"resourceKey" called:"delete"`
+	GracePeriod    *time.Duration `yaml:"gracePeriod"`
+	Propagation    string         `yaml:"propagation" words:"Background Foreground Orphan" default:"Background"`
+	IgnoreNotFound bool           `yaml:"ignoreNotFound"`
 }
 
 // PatchStep patches an object.
 type PatchStep struct {
-	ResourceKey ResourceKey
-	Type        string // merge (default), json, strategic
-	Subresource string
-	Patch       any
+	ResourceKey ResourceKey `yaml:"resourceKey" called:"patch"`
+	Type        string      `yaml:"type" words:"merge json strategic" default:"merge"`
+	Subresource string      `yaml:"subresource"`
+	Patch       any         `yaml:"patch"`
 }
 
 // WaitStep waits for one object; exactly one of Condition, Phase and Absent.
 type WaitStep struct {
-	ResourceKey ResourceKey
-	Condition   string // CEL over object
-	Phase       string // of a pod or PVC: status.phase
-	Absent      bool
-	Timeout     time.Duration // default Timeouts.Step
+	ResourceKey ResourceKey   `yaml:"resourceKey" called:"wait"`
+	Condition   string        `yaml:"condition"` // CEL over object
+	Phase       string        `yaml:"phase"`     // of a pod or PVC: status.phase
+	Absent      bool          `yaml:"absent"`
+	Timeout     time.Duration `yaml:"timeout"` // default Timeouts.Step
 }
 
-// ExecStep runs a command in the suite's folder with KUBECONFIG set.
+// ExecStep runs a command in the suite's folder with KUBECONFIG set. Its short form is the command.
 type ExecStep struct {
-	Command []string
-	Timeout time.Duration
+	Command []string      `yaml:"command" called:"exec" as:"command"`
+	Timeout time.Duration `yaml:"timeout"` // default Timeouts.Step
 }
 
 // Invariant is a CEL predicate over the recorded history. Exactly one of Never, Always and Eventually is set.
@@ -186,21 +236,88 @@ type ExecStep struct {
 // event, with object and oldObject null. Eventually is evaluated over objects alone and must hold at some moment after
 // the workload's end; Within counts from when both the workload and the plan are over.
 type Invariant struct {
-	Name       string
-	On         *ResourceKey
-	Never      string
-	Always     string
-	Eventually string
-	Within     time.Duration // default 30s
-	Message    string        // CEL string over the same variables, or plain text; explains the finding
+	Name       string        `yaml:"name"`
+	On         *ResourceKey  `yaml:"on"`
+	Never      string        `yaml:"never"`
+	Always     string        `yaml:"always"`
+	Eventually string        `yaml:"eventually"`
+	Within     time.Duration `yaml:"within" default:"30s"` // of Eventually
+	Message    string        `yaml:"message"`              // CEL string over the same variables, or plain text; explains the finding
 }
 
-// Timeouts bound a run; zero fields take the defaults.
+func (i *Invariant) has(field string) bool { return field != "within" || i.Eventually != "" }
+
+// Timeouts bound a run.
 type Timeouts struct {
-	Plan     time.Duration // 3m: the workload and the plan together
-	Step     time.Duration // 60s
-	Workload time.Duration // 2m
-	Hold     time.Duration // 60s: longest time that one observation is held
-	Ready    time.Duration // 60s: until the controllers are connected
-	Settle   time.Duration // 15s: until they have come to rest, after the plan and again after all is given back
+	Plan     time.Duration `yaml:"plan" default:"3m"`     // the workload and the plan together
+	Step     time.Duration `yaml:"step" default:"60s"`    // a workload's step
+	Workload time.Duration `yaml:"workload" default:"2m"` // a workload's external command
+	Hold     time.Duration `yaml:"hold" default:"60s"`    // longest time that one observation is held
+	Ready    time.Duration `yaml:"ready" default:"60s"`   // until the controllers are connected
+	Settle   time.Duration `yaml:"settle" default:"15s"`  // until they have come to rest, after the plan and again after all is given back
+}
+
+func (m *Manifest) long(_ *source, n *yaml.Node) *yaml.Node {
+	return longForm(n, "path", yaml.ScalarNode)
+}
+
+func (w *Workload) long(s *source, n *yaml.Node) *yaml.Node {
+	r := deref(n)
+	if r.Kind != yaml.ScalarNode {
+		return longForm(n, "steps", yaml.SequenceNode)
+	}
+	s.errorf(n, "a workload is a list of steps, or a mapping with a command, not %s", kindOf(r))
+	return &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column}
+}
+
+// long has no other form. It comes first, and says whether the step is one step.
+func (*Step) long(s *source, n *yaml.Node) *yaml.Node {
+	if deref(n).Kind != yaml.MappingNode {
+		return nil
+	}
+	count := 0
+	for _, kind := range stepKinds {
+		if _, value := entry(n, kind); value == nil {
+			continue
+		} else if count++; count > 1 {
+			s.report(value, "a step does one thing; this one has a second: %s", kind)
+		}
+	}
+	if count == 0 {
+		s.report(n, "the step does nothing; it takes one of: %s", strings.Join(stepKinds, ", "))
+	}
+	return nil
+}
+
+func (*ApplyStep) long(_ *source, n *yaml.Node) *yaml.Node {
+	r := deref(n)
+	if r.Kind == yaml.MappingNode {
+		file, _ := entry(r, "file")
+		objects, _ := entry(r, "objects")
+		if file != nil || objects != nil {
+			return nil
+		}
+		return longForm(&yaml.Node{Kind: yaml.SequenceNode, Line: n.Line, Column: n.Column, Content: []*yaml.Node{n}}, "objects", yaml.SequenceNode)
+	}
+	if r.Kind == yaml.SequenceNode {
+		return longForm(n, "objects", yaml.SequenceNode)
+	}
+	return longForm(n, "file", yaml.ScalarNode)
+}
+
+func (*DeleteStep) long(_ *source, n *yaml.Node) *yaml.Node {
+	return longForm(n, "resourceKey", yaml.ScalarNode)
+}
+
+func (*ExecStep) long(_ *source, n *yaml.Node) *yaml.Node {
+	return longForm(n, "command", yaml.ScalarNode, yaml.SequenceNode)
+}
+
+// longForm is a mapping with the node as its only field, if the node is of one of the kinds.
+func longForm(n *yaml.Node, field string, kinds ...yaml.Kind) *yaml.Node {
+	if !slices.Contains(kinds, deref(n).Kind) {
+		return nil
+	}
+	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: field, Line: n.Line, Column: n.Column}
+	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: n.Line, Column: n.Column, Content: []*yaml.Node{key, n}}
 }

@@ -77,11 +77,8 @@ func BenchmarkPlan(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		p, err := plan.Load(planFile)
+		p, err := plan.LoadWith(planFile, suite)
 		if err != nil {
-			b.Fatal(err)
-		}
-		if err := p.Validate(suite); err != nil {
 			b.Fatal(err)
 		}
 		recordDir := filepath.Join(b.TempDir(), "record")

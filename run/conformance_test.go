@@ -473,6 +473,7 @@ func (noWrites) Delete(context.Context, plan.ResourceKey) error { return nil }
 func (r *conformance) carryOut(t *testing.T, acts []plan.Action, f func(c *coordinator.Coordinator)) (coordinator.Status, []string) {
 	t.Helper()
 	p := &plan.Plan{TestName: "conformance", Actions: acts}
+	p.Complete(nil)
 	if err := p.Validate(nil); err != nil {
 		t.Fatal(err)
 	}

@@ -92,11 +92,7 @@ func initialize(s streams, dir string, force bool) error {
 	if _, err := checkObjects(suite); err != nil {
 		return fmt.Errorf("the suite needs your hand:\n%w", err)
 	}
-	p, err := plan.Load(filepath.Join(dir, scaffold.PlanFile))
-	if err != nil {
-		return fmt.Errorf("the plan needs your hand:\n%w", err)
-	}
-	if err := p.Validate(suite); err != nil {
+	if _, err := plan.LoadWith(filepath.Join(dir, scaffold.PlanFile), suite); err != nil {
 		return fmt.Errorf("the plan needs your hand:\n%w", err)
 	}
 	fmt.Fprintf(s.err, "next: trommel -p %s\n", filepath.Join(dir, scaffold.PlanFile))

@@ -275,6 +275,7 @@ func loadPlan(file, suiteFile string) (*plan.Plan, *plan.Suite, error) {
 	}
 	suite, err := plan.LoadSuite(suiteFile)
 	if err == nil {
+		p.Complete(suite)
 		err = p.Validate(suite)
 	}
 	if err != nil {

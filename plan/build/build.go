@@ -84,6 +84,7 @@ func (b *PlanBuilder) Build() (*plan.Plan, error) {
 	for i := range p.Actions {
 		p.Actions[i].Trigger.Definitions = append([]plan.Definition(nil), p.Actions[i].Trigger.Definitions...)
 	}
+	p.Complete(nil)
 	if err := p.Validate(nil); err != nil {
 		return nil, fmt.Errorf("plan %q: %w", p.TestName, err)
 	}

@@ -1,0 +1,165 @@
+package plan
+
+import (
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/trommel-dev/trommel/expr"
+)
+
+// complete gives the fields that are left out, or could not be read, their defaults: in v, which is settable, and in all
+// below.
+func complete(v reflect.Value, at *place) {
+	each(v, at, func(owner reflect.Value, at *place, f *shapeField, v reflect.Value) {
+		if f.fallback == "" || !v.IsZero() {
+			return
+		}
+		if kind, ok := owner.Addr().Interface().(interface{ has(field string) bool }); ok && !kind.has(f.name) {
+			return
+		}
+		if p := at.field(f.name); p.given() && !p.failed() {
+			return
+		}
+		n := &yaml.Node{Kind: yaml.ScalarNode, Value: f.fallback}
+		n.Tag = n.ShortTag()
+		(&source{}).decode(&n, v, f)
+	})
+}
+
+// Complete fills what the plan leaves out: defaults, and the trigger graphs where expressions are valid. What depends on the
+// suite (the only workload, the only controller) it fills with a suite that is not nil. What was read from a file is
+// complete but for that.
+func (p *Plan) Complete(s *Suite) {
+	whole := p.whole()
+	complete(reflect.ValueOf(p).Elem(), whole)
+	if name := whole.field("testName"); p.TestName == "" && p.File != "" && (!name.given() || isEmpty(name.node)) {
+		p.TestName = nameOfFile(p.File)
+	}
+	only := ""
+	if s != nil {
+		if p.Workload == "" {
+			// A test case is known by one name: what the plan disturbs and what exercises the controller.
+			if _, ok := s.Workloads[p.TestName]; ok {
+				p.Workload = p.TestName
+			} else if len(s.Workloads) == 1 {
+				p.Workload = sortedKeys(s.Workloads)[0]
+			}
+		}
+		if len(s.Controllers) == 1 {
+			only = s.Controllers[0].Name
+		}
+	}
+	actions := whole.field("actions")
+	for i := range p.Actions {
+		a := &p.Actions[i]
+		if a.Target == "" && a.ofController() {
+			a.Target = only
+		}
+		trigger := actions.item(i).field("trigger")
+		for j := range a.Trigger.Definitions {
+			d := &a.Trigger.Definitions[j]
+			d.complete(s, only, trigger.field("definitions").item(j))
+		}
+		a.Trigger.complete(trigger.field("expression").given())
+	}
+}
+
+func nameOfFile(file string) string {
+	return strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+}
+
+// ofController reports whether the target of the action is a controller.
+func (a *Action) ofController() bool { return a.has("actionTarget") && !a.ofAPIServer() }
+
+func (a *Action) ofAPIServer() bool {
+	return slices.Contains([]ActionType{PauseAPIServer, ResumeAPIServer, KillAPIServer, StartAPIServer}, a.Type)
+}
+
+func (d *Definition) complete(s *Suite, only string, at *place) {
+	c := &d.Condition
+	if c.Type == "" && !at.field("condition").field("triggerType").given() {
+		switch d.Observe.Timing.point() {
+		case "Reconcile":
+			c.Type = OnReconcile
+		case "AnnotatedCall":
+			c.Type = OnAnnotatedCall
+		}
+	}
+	if c.Type == OnAnnotatedCall && s != nil {
+		if call := s.annotatedCall(c.Call); call != nil {
+			c.Call = call.Name // which may have been given by its full name
+		}
+	}
+	if o := &d.Observe; o.ObserveBy == "" && !o.Timing.ofAPIServer() && slices.Contains(points[c.Type], o.Timing.point()) {
+		o.ObserveBy = only
+	}
+}
+
+// annotatedCall returns the call of that name or symbol, or nil.
+func (s *Suite) annotatedCall(name string) *AnnotatedCall {
+	for _, controller := range s.Controllers {
+		for i, call := range controller.AnnotatedCalls {
+			if name == call.Name || name == call.Symbol() {
+				return &controller.AnnotatedCalls[i]
+			}
+		}
+	}
+	return nil
+}
+
+func (t *Trigger) complete(given bool) {
+	if t.Expression == "" && !given && len(t.Definitions) == 1 && expr.ValidName(t.Definitions[0].Name) {
+		t.Expression = t.Definitions[0].Name
+	}
+	t.Graph = nil
+	if t.Expression == "" {
+		return
+	}
+	if e, err := expr.Parse(t.Expression); err == nil && len(t.unknown(e)) == 0 {
+		t.Expression, t.Graph = e.String(), e.Graph()
+	}
+}
+
+// unknown lists the names in the expression that are not defined.
+func (t *Trigger) unknown(e *expr.Expr) []expr.Name {
+	return slices.DeleteFunc(e.Names(), func(n expr.Name) bool {
+		return slices.ContainsFunc(t.Definitions, func(d Definition) bool { return d.Name == n.Name })
+	})
+}
+
+// complete fills what the suite leaves out.
+func (s *Suite) complete() {
+	whole := s.source.whole()
+	complete(reflect.ValueOf(s).Elem(), whole)
+	for i := range s.Controllers {
+		for j := range s.Controllers[i].AnnotatedCalls {
+			if call := &s.Controllers[i].AnnotatedCalls[j]; call.Name == "" {
+				call.Name = call.Symbol()
+			}
+		}
+	}
+	for name, w := range s.Workloads {
+		at := whole.field("workloads").field(name)
+		unless := func(at *place, timeout *time.Duration, fallback time.Duration) {
+			if p := at.field("timeout"); *timeout == 0 && (!p.given() || p.failed()) {
+				*timeout = fallback
+			}
+		}
+		unless(at, &w.Timeout, s.Timeouts.Workload)
+		for i, step := range w.Steps {
+			at := at.field("steps").item(i)
+			if step.Wait != nil {
+				unless(at.field("wait"), &step.Wait.Timeout, s.Timeouts.Step)
+			}
+			if step.Exec != nil {
+				unless(at.field("exec"), &step.Exec.Timeout, s.Timeouts.Step)
+			}
+		}
+		s.Workloads[name] = w
+	}
+}

@@ -1,0 +1,166 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/trommel-dev/trommel/expr"
+	"github.com/trommel-dev/trommel/predicate"
+)
+
+// place is where a value of a plan or suite stands: in its file, or for one that was built in Go the way to it.
+type place struct {
+	in   *source
+	up   *place // nil: the whole
+	step string // from up to here
+	key  *yaml.Node
+	node *yaml.Node // nil: the file has nothing here
+}
+
+// whole is the place of all that the source has.
+func (s *source) whole() *place { return &place{in: s, node: s.root} }
+
+// field is the place of a field, or of what has that name in a mapping of names.
+func (p *place) field(name string) *place {
+	key, value := entry(p.node, name)
+	return &place{in: p.in, up: p, step: name, key: key, node: value}
+}
+
+// item is the place of a list's item.
+func (p *place) item(i int) *place {
+	it := &place{in: p.in, up: p, step: fmt.Sprintf("[%d]", i)}
+	if n := deref(p.node); n != nil && n.Kind == yaml.SequenceNode && i < len(n.Content) {
+		it.node = n.Content[i]
+	}
+	return it
+}
+
+// name is the place of a field's name.
+func (p *place) name() *place { return &place{in: p.in, up: p.up, step: p.step, node: p.key} }
+
+// given reports whether the file has something here.
+func (p *place) given() bool { return p.node != nil }
+
+// failed reports whether what the file has here could not be read.
+func (p *place) failed() bool { return p.node != nil && p.in.failed[p.node] }
+
+// nearest is the node here, or else the one around it.
+func (p *place) nearest() *yaml.Node {
+	for p.node == nil && p.up != nil {
+		p = p.up
+	}
+	return p.node
+}
+
+// path is the way here, as it is written in Go.
+func (p *place) path() string {
+	if p.up == nil {
+		return ""
+	}
+	return strings.TrimPrefix(p.up.path()+map[bool]string{true: "", false: "."}[p.step[0] == '[']+p.step, ".")
+}
+
+func (p *place) errorf(format string, args ...any) {
+	if p.in.root != nil {
+		p.in.report(p.nearest(), format, args...)
+		return
+	}
+	p.in.errs = append(p.in.errs, &Error{File: p.in.file, Path: p.path(), Message: fmt.Sprintf(format, args...)})
+}
+
+// missing reports a field that has to be there, unless something unreadable is.
+func (p *place) missing(format string, args ...any) {
+	if !p.given() {
+		p.errorf(format, args...)
+	}
+}
+
+// textError reports a mistake at a byte of a text.
+func (p *place) textError(text string, offset int, message string) {
+	n := p.nearest()
+	if n == nil {
+		p.errorf("at %d of %q: %s", offset, shorten(text), message)
+		return
+	}
+	e := &Error{File: p.in.file, Line: n.Line, Col: n.Column, Message: message}
+	if r := deref(n); r.Kind == yaml.ScalarNode && r.Value == text {
+		e.Line, e.Col = scalarPosition(p.in.text, r, offset)
+	}
+	p.in.errs = append(p.in.errs, e)
+}
+
+// cel reports what is wrong with a CEL expression; the empty text is none.
+func (p *place) cel(text string, scope predicate.Scope) {
+	var bad *predicate.SyntaxError
+	if text != "" && errors.As(scope.Check(text), &bad) {
+		p.textError(text, bad.Offset, p.step+": CEL: "+bad.Message)
+	}
+}
+
+// expression parses a trigger expression, and reports what is wrong with it.
+func (p *place) expression(text string) *expr.Expr {
+	e, err := expr.Parse(text)
+	var bad *expr.Error
+	if errors.As(err, &bad) {
+		p.textError(text, bad.Offset, "expression: "+bad.Message)
+		return nil
+	}
+	return e
+}
+
+// oneOf returns those of the fields that are given.
+func (p *place) oneOf(names ...string) []*place {
+	var given []*place
+	for _, name := range names {
+		if f := p.field(name); f.given() {
+			given = append(given, f)
+		}
+	}
+	return given
+}
+
+// each visits the fields of a struct, and of all structs in it, with the places of the structs.
+func each(v reflect.Value, at *place, visit func(owner reflect.Value, at *place, f *shapeField, v reflect.Value)) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			each(v.Elem(), at, visit)
+		}
+	case reflect.Struct:
+		sh := shapeOf(v.Type())
+		for i := range sh.fields {
+			f := &sh.fields[i]
+			field := v.FieldByIndex(f.index)
+			visit(v, at, f, field)
+			switch field.Kind() {
+			case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map, reflect.Interface:
+				if field.Kind() == reflect.Struct || !field.IsNil() {
+					each(field, at.field(f.name), visit)
+				}
+			}
+		}
+	case reflect.Slice:
+		if hasFields(v.Type().Elem()) {
+			for i := range v.Len() {
+				each(v.Index(i), at.item(i), visit)
+			}
+		}
+	case reflect.Map:
+		if hasFields(v.Type().Elem()) {
+			for _, name := range v.MapKeys() {
+				value := reflect.New(v.Type().Elem()).Elem()
+				value.Set(v.MapIndex(name))
+				each(value, at.field(name.String()), visit)
+				v.SetMapIndex(name, value)
+			}
+		}
+	}
+}
+
+func hasFields(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && len(shapeOf(t).fields) > 0 || choices[t] != nil
+}
