@@ -2,6 +2,7 @@
 package trommel
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"go/ast"
@@ -204,6 +205,53 @@ func TestOnlyMainExits(t *testing.T) {
 			pkg, ok := call.X.(*ast.Ident)
 			if ok && (pkg.Name == "os" && call.Sel.Name == "Exit" || pkg.Name == "log" && strings.HasPrefix(call.Sel.Name, "Fatal")) {
 				t.Errorf("%s: %s.%s outside a main package", fset.Position(call.Pos()), pkg.Name, call.Sel.Name)
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Who wants to know what an action does asks its kind: a type that is named elsewhere is a place that a new type of
+// action would have to change.
+func TestNobodyElseNamesActionTypes(t *testing.T) {
+	types := map[string]bool{}
+	declared := map[string]bool{"plan": true, "plan/build": true, "actions": true} // where types are declared
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, filepath.Join("plan", "plan.go"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Names) == 1 {
+			if typ, ok := spec.Type.(*ast.Ident); ok && typ.Name == "ActionType" {
+				types[spec.Names[0].Name] = true
+			}
+		}
+		return true
+	})
+	if len(types) < 13 {
+		t.Fatalf("found %d action types: %v", len(types), types)
+	}
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && (d.Name() == "testdata" || d.Name() == "examples" || d.Name() == "controlplane") {
+			return cmp.Or(err, filepath.SkipDir)
+		}
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || declared[filepath.ToSlash(filepath.Dir(path))] {
+			return nil
+		}
+		file, err := parser.ParseFile(set, path, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && types[s.Sel.Name] {
+				if x, ok := s.X.(*ast.Ident); ok && x.Name == "plan" {
+					t.Errorf("%s names plan.%s: ask the action's Effects instead", set.Position(s.Pos()), s.Sel.Name)
+				}
 			}
 			return true
 		})

@@ -27,19 +27,27 @@ func (s *scripted) Ended() <-chan struct{}                 { return s.ended }
 
 const scriptedType plan.ActionType = "scripted"
 
+type scriptedFields struct {
+	Script string `yaml:"script"`
+}
+
 // prepareScripted is what the test that runs makes of a scripted action.
 var prepareScripted atomic.Pointer[func() actions.Action]
 
 // A type of action that nothing else in the house knows of.
 func init() {
-	plan.RegisterKind(plan.ActionKind{Type: scriptedType})
+	plan.RegisterKind(plan.ActionKind{
+		Type: scriptedType, Own: func() any { return &scriptedFields{} },
+		Explain: func(a *plan.Action) string { return "do as " + a.Own.(*scriptedFields).Script + " says" },
+		Object:  func(a *plan.Action) string { return a.Own.(*scriptedFields).Script },
+	})
 	actions.Register(scriptedType, func(*plan.Action, actions.Tools) actions.Action { return (*prepareScripted.Load())() })
 }
 
 func scriptedPlan(t *testing.T, a *scripted, change func(*plan.Action)) *plan.Plan {
 	prepare := func() actions.Action { return a }
 	prepareScripted.Store(&prepare)
-	action := plan.Action{Type: scriptedType, Trigger: trigger(t, "now", "now@none"), Async: true}
+	action := plan.Action{Type: scriptedType, Own: &scriptedFields{}, Trigger: trigger(t, "now", "now@none"), Async: true}
 	if change != nil {
 		change(&action)
 	}
@@ -53,6 +61,41 @@ func count(n *atomic.Int32, fail int32) func(context.Context) error {
 			return errors.New("told to fail")
 		}
 		return nil
+	}
+}
+
+// A new type of action is its declaration: it is read, explained, carried out, recorded and undone with nothing else
+// changed.
+func TestANewTypeOfActionIsItsDeclaration(t *testing.T) {
+	text := `
+testName: new
+actions:
+- actionType: scripted
+  script: hamlet
+  trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}
+`
+	p, err := plan.Parse([]byte(text), "new.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := plan.Explain(p); !strings.Contains(text, "do as hamlet says.") {
+		t.Error(text)
+	}
+	var done, undone atomic.Int32
+	prepare := func() actions.Action {
+		return &scripted{do: count(&done, 0), undo: count(&undone, 0), ended: make(chan struct{})}
+	}
+	prepareScripted.Store(&prepare)
+	r := newRig(t, p, time.Minute)
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	endAndUndo(t, r)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.journal.actions; done.Load() != 1 || undone.Load() != 1 || len(a) != 1 || a[0].String() != "action 1 (scripted hamlet)" {
+		t.Errorf("done %d times, undone %d times, recorded %+v", done.Load(), undone.Load(), a)
 	}
 }
 

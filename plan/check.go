@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -239,130 +238,25 @@ func (c *checker) action(a *Action, at *place) {
 	}
 	c.trigger(&a.Trigger, at.field("trigger"))
 	if a.Type == "" {
-		at.field("actionType").missing("the action has no actionType (known: %s)", strings.Join(stringsOf(actionTypes), ", "))
+		at.field("actionType").missing("the action has no actionType (known: %s)", strings.Join(actionTypes(), ", "))
 		return
 	}
-	own, ok := fits[a.Type]
-	if !ok {
-		at.field("actionType").errorf("unknown actionType %q%s", a.Type, didYouMean(string(a.Type), stringsOf(actionTypes)))
+	kind := kindOfAction(a.Type)
+	if kind == nil {
+		at.field("actionType").errorf("unknown actionType %q%s", a.Type, didYouMean(string(a.Type), actionTypes()))
 		return
 	}
-	fit(reflect.ValueOf(a).Elem(), at, string(a.Type), commonFields, own)
+	fit(reflect.ValueOf(a).Elem(), at, string(a.Type), commonFields, kind.fields())
 	target := at.field("actionTarget")
-	switch {
-	case a.ofAPIServer():
+	switch kind.Target {
+	case TargetAPIServer:
 		c.apiServer(target, a.Target, string(a.Type))
-	case a.ofController():
+	case TargetController:
 		c.controller(target, a.Target, string(a.Type))
 	}
-	switch a.Type {
-	case PauseController, ResumeController:
-		c.hooked(target, a.Target, "so that it cannot be paused: pause its API server (pauseAPIServer)")
-		c.pauseAt(a, at)
-		fallthrough
-	case PauseAPIServer, ResumeAPIServer:
-		if a.PauseScope != "" && a.PauseScope != "*" {
-			if _, err := ParseResourceKey(a.PauseScope); err != nil {
-				at.field("pauseScope").errorf("pauseScope %v", err)
-			}
-		}
-	case ReconnectController:
-		c.apiServer(at.field("reconnectAPIServer"), a.ReconnectAPIServer, "reconnectAPIServer")
-		if known := vocabulary[reflect.TypeFor[Reconnect]()]; !slices.Contains(known, string(a.ReconnectBy)) {
-			at.field("reconnectBy").errorf("unknown reconnectBy %q%s", a.ReconnectBy, didYouMean(string(a.ReconnectBy), known))
-		}
-	case ApplyObject:
-		c.manifest(a, at)
-	case PatchObject, DeleteObject:
-		key := at.field("resourceKey")
-		if a.ResourceKey.IsZero() {
-			key.missing("%s has no resourceKey", a.Type)
-		} else if a.ResourceKey.HasWildcard() {
-			key.errorf("%s is for one object; %q may be several", a.Type, a.ResourceKey)
-		}
-		if a.Type == PatchObject {
-			if message := patchMistake(a.PatchType, a.Patch); message != "" {
-				at.field("patch").errorf("%s", message)
-			}
-		}
+	if kind.Check != nil {
+		kind.Check(&ActionCheck{Action: a, Suite: c.suite, checker: c, at: at})
 	}
-}
-
-func (c *checker) pauseAt(a *Action, at *place) {
-	var known []string
-	for _, t := range timings {
-		if !t.ofAPIServer() {
-			known = append(known, string(t))
-		}
-	}
-	pause := at.field("pauseAt")
-	switch {
-	case a.PauseAt == "" && a.Type == PauseController:
-		pause.missing("pauseController has no pauseAt (known: %s)", strings.Join(known, ", "))
-	case a.PauseAt.ofAPIServer():
-		pause.errorf("a controller has no %s; to pause an API server use pauseAPIServer", a.PauseAt)
-	case a.PauseAt != "" && !slices.Contains(timings, a.PauseAt):
-		pause.errorf("unknown pauseAt %q%s", a.PauseAt, didYouMean(string(a.PauseAt), known))
-	}
-	if controller := c.inSuite(a.Target); a.Type == PauseController && a.PauseAt.point() == "AnnotatedCall" &&
-		controller != nil && len(controller.AnnotatedCalls) == 0 {
-		pause.errorf("controller %q has no annotatedCalls in the suite, so that nothing is held at %s", a.Target, a.PauseAt)
-	}
-	if a.AvoidOngoingRead && a.PauseAt != "" && a.PauseAt.point() != "ControllerRead" {
-		at.field("avoidOngoingRead").errorf("avoidOngoingRead is for a pause at beforeControllerRead or afterControllerRead, not %s", a.PauseAt)
-	}
-}
-
-func (c *checker) manifest(a *Action, at *place) {
-	switch file := at.field("manifestFile"); {
-	case a.ManifestFile != "" && a.Manifest != nil:
-		file.errorf("apply has both manifest and manifestFile; it takes one")
-	case a.ManifestFile != "":
-		if c.plan.File == "" {
-			return
-		}
-		if _, err := os.Stat(Beside(c.plan.File, a.ManifestFile)); err != nil {
-			file.errorf("manifestFile: %s: no such file beside the plan", a.ManifestFile)
-		}
-	case a.Manifest != nil:
-		if message := objectMistake(a.Manifest); message != "" {
-			at.field("manifest").errorf("manifest %s", message)
-		}
-	default:
-		at.field("manifest").missing("apply has neither manifest nor manifestFile")
-	}
-}
-
-// objectMistake says what an object to be applied lacks.
-func objectMistake(object map[string]any) string {
-	for _, f := range []string{"apiVersion", "kind"} {
-		if s, _ := object[f].(string); s == "" {
-			return "has no " + f
-		}
-	}
-	meta, _ := object["metadata"].(map[string]any)
-	if s, _ := meta["name"].(string); s == "" {
-		return "has no metadata.name"
-	}
-	return ""
-}
-
-// patchMistake says what is wrong with a patch.
-func patchMistake(typ string, patch any) string {
-	if typ != "" && !slices.Contains(shapeOf(reflect.TypeFor[Action]()).field("patchType").words, typ) {
-		return fmt.Sprintf("unknown patchType %q%s", typ, didYouMean(typ, shapeOf(reflect.TypeFor[Action]()).field("patchType").words))
-	}
-	_, isMap := patch.(map[string]any)
-	_, isList := patch.([]any)
-	switch {
-	case patch == nil:
-		return "there is no patch"
-	case typ == "json" && !isList:
-		return "a json patch is a list of operations"
-	case typ != "json" && !isMap:
-		return "a merge or strategic patch is a mapping; for a list of operations use patchType: json"
-	}
-	return ""
 }
 
 func (c *checker) trigger(t *Trigger, at *place) {

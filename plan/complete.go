@@ -57,7 +57,7 @@ func (p *Plan) Complete(s *Suite) {
 	actions := whole.field("actions")
 	for i := range p.Actions {
 		a := &p.Actions[i]
-		if a.Target == "" && a.ofController() {
+		if a.Target == "" && a.kind().Target == TargetController {
 			a.Target = only
 		}
 		trigger := actions.item(i).field("trigger")
@@ -71,13 +71,6 @@ func (p *Plan) Complete(s *Suite) {
 
 func nameOfFile(file string) string {
 	return strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
-}
-
-// ofController reports whether the target of the action is a controller.
-func (a *Action) ofController() bool { return a.has("actionTarget") && !a.ofAPIServer() }
-
-func (a *Action) ofAPIServer() bool {
-	return slices.Contains([]ActionType{PauseAPIServer, ResumeAPIServer, KillAPIServer, StartAPIServer}, a.Type)
 }
 
 func (d *Definition) complete(s *Suite, only string, at *place) {

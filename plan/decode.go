@@ -81,12 +81,10 @@ func (s *source) decode(slot **yaml.Node, v reflect.Value, f *shapeField) {
 		if r := deref(n); r.Kind != yaml.MappingNode {
 			s.errorf(n, "%s is a mapping, not %s", what, kindOf(r))
 		} else {
-			s.mapping(r, v, what, nil, "")
+			s.mapping(r, v, what)
 		}
 	case reflect.Interface:
-		if c := choices[t]; c != nil {
-			s.choose(n, v, c, what)
-		} else if value := s.value(n); value != nil {
+		if value := s.value(n); value != nil {
 			v.Set(reflect.ValueOf(value))
 		}
 	}
@@ -99,10 +97,21 @@ func setIndex(m reflect.Value, name string, value reflect.Value) {
 	m.SetMapIndex(reflect.ValueOf(name), value)
 }
 
-// mapping reads a mapping's fields into a struct. A field that is null is left out. Where the struct was chosen by a
-// word, the fields that other words have are told from those that none has.
-func (s *source) mapping(n *yaml.Node, v reflect.Value, what string, c *choice, word string) {
-	sh := shapeOf(v.Type())
+// mapping reads a mapping's fields into a struct. A field that is null is left out.
+func (s *source) mapping(n *yaml.Node, v reflect.Value, what string) {
+	if a, ok := v.Addr().Interface().(*Action); ok {
+		a.prepareOwn(n)
+	}
+	all := parts(v)
+	find := func(name string) (sh *shape, f *shapeField, part reflect.Value) {
+		for _, part := range all {
+			sh := shapeOf(part.Type())
+			if f := sh.field(name); f != nil {
+				return sh, f, part
+			}
+		}
+		return nil, nil, v
+	}
 	lines := make(map[string]int, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, slot := deref(n.Content[i]), &n.Content[i+1]
@@ -110,16 +119,12 @@ func (s *source) mapping(n *yaml.Node, v reflect.Value, what string, c *choice, 
 			s.errorf(n.Content[i], "a field of %s is named by text, not %s", what, kindOf(key))
 			continue
 		}
-		f := sh.field(key.Value)
+		sh, f, part := find(key.Value)
 		if f == nil {
-			switch hint := hints[what][key.Value]; {
-			case c != nil && c.has(key.Value) && word == "":
-			case c != nil && c.has(key.Value):
-				s.errorf(*slot, "%s has no %s; it has: %s", word, key.Value, strings.Join(c.own(sh), ", "))
-			case hint != "":
+			if hint := hints[what][key.Value]; hint != "" {
 				s.errorf(n.Content[i], "unknown field %q in %s; %s", key.Value, what, hint)
-			default:
-				s.errorf(n.Content[i], "unknown field %q in %s%s", key.Value, what, didYouMean(key.Value, sh.names))
+			} else {
+				s.errorf(n.Content[i], "unknown field %q in %s%s", key.Value, what, didYouMean(key.Value, names(all)))
 			}
 			continue
 		}
@@ -138,46 +143,38 @@ func (s *source) mapping(n *yaml.Node, v reflect.Value, what string, c *choice, 
 		}
 		for i := range sh.fields {
 			if same := &sh.fields[i]; same.name == f.name {
-				s.decode(slot, v.FieldByIndex(same.index), same)
+				s.decode(slot, part.FieldByIndex(same.index), same)
 			}
 		}
 	}
 }
 
-// choose reads a mapping into the type that its word asks for. Without a word that is known it still finds the mistakes in
-// the fields that all types have.
-func (s *source) choose(n *yaml.Node, v reflect.Value, c *choice, what string) {
-	r := deref(n)
-	if r.Kind != yaml.MappingNode {
-		s.errorf(n, "%s is a mapping, not %s", what, kindOf(r))
-		return
+// parts are the structs that a mapping is read into: the struct itself and, of an action, the fields of its type alone.
+func parts(v reflect.Value) []reflect.Value {
+	if v.Type() == reflect.TypeFor[Action]() {
+		if own := v.FieldByName("Own"); !own.IsNil() {
+			return []reflect.Value{v, own.Elem().Elem()}
+		}
 	}
-	word := ""
-	if _, told := entry(r, c.field); told != nil {
-		word = s.word(told, c.field, c.words)
-	} else {
-		s.errorf(n, "%s has no %s%s", what, c.field, didYouMean("", c.words))
-	}
-	t := c.all
-	if word != "" {
-		t = c.types[slices.Index(c.words, word)]
-	}
-	chosen := reflect.New(t)
-	s.mapping(r, chosen.Elem(), what, c, word)
-	if word != "" {
-		v.Set(chosen)
-	}
+	return []reflect.Value{v}
 }
 
-// has reports whether any of the types has the field.
-func (c *choice) has(name string) bool {
-	return slices.ContainsFunc(c.types, func(t reflect.Type) bool { return shapeOf(t).field(name) != nil })
+// names are those of the fields of all parts.
+func names(parts []reflect.Value) []string {
+	var all []string
+	for _, part := range parts {
+		all = append(all, shapeOf(part.Type()).names...)
+	}
+	return all
 }
 
-// own are the fields that not all of the types have.
-func (c *choice) own(sh *shape) []string {
-	all := shapeOf(c.all)
-	return slices.DeleteFunc(slices.Clone(sh.names), func(name string) bool { return all.field(name) != nil })
+// prepareOwn makes room for the fields of the action's type alone.
+func (a *Action) prepareOwn(n *yaml.Node) {
+	if _, typ := entry(n, "actionType"); typ != nil {
+		if k := kindOfAction(ActionType(deref(typ).Value)); k != nil && k.Own != nil {
+			a.Own = k.Own()
+		}
+	}
 }
 
 // entry returns the key and the value of a mapping's field, nil where it has none.
@@ -417,7 +414,7 @@ func (s *source) variable(name string, n *yaml.Node) map[string]any {
 	var v struct {
 		From map[string]any `yaml:"valueFrom"`
 	}
-	s.mapping(deref(n), reflect.ValueOf(&v).Elem(), "a variable of env", nil, "")
+	s.mapping(deref(n), reflect.ValueOf(&v).Elem(), "a variable of env")
 	_, from := entry(n, "valueFrom")
 	switch {
 	case from == nil:

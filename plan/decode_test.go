@@ -19,60 +19,68 @@ type common struct {
 
 func (*common) sound() {}
 
-type animal interface{ sound() }
-
-type dog struct {
-	common
-	Legs  int    `yaml:"legs"`
-	Breed string `yaml:"breed" words:"poodle pug" default:"pug"`
+// march is a type of action with fields of its own.
+type march struct {
+	Steps int    `yaml:"steps" range:"1 10"`
+	Foot  string `yaml:"foot" words:"left right" default:"left"`
 }
 
-type fish struct {
-	common
-	Fins int `yaml:"fins"`
-}
-
-// A mapping is read into the type that one of its fields asks for.
-func TestDecodeChosenType(t *testing.T) {
-	choices[reflect.TypeFor[animal]()] = &choice{
-		field: "kind", words: []string{"dog", "fish"}, types: []reflect.Type{reflect.TypeFor[dog](), reflect.TypeFor[fish]()},
-		all: reflect.TypeFor[common](),
-	}
-	defer delete(choices, reflect.TypeFor[animal]())
-	for _, tt := range []struct {
-		text string
-		want []animal
-		err  string
-	}{
-		{text: "animals: [{kind: dog, legs: 4, wait: 1s}, {fins: 3, kind: fish}]", want: []animal{
-			&dog{common: common{Kind: "dog", Wait: time.Second}, Legs: 4, Breed: "pug"}, &fish{common: common{Kind: "fish"}, Fins: 3},
-		}},
-		{text: "animals: [{kind: fish, legs: 4, wait: soon, wings: 2}]", err: "f.yaml:1:30: fish has no legs; it has: fins\n" +
-			"f.yaml:1:39: wait: \"soon\" is no duration; write it like 20s, 1m30s or 500ms\n" +
-			"f.yaml:1:45: unknown field \"wings\" in an animal; did you mean \"fins\"?"},
-		{text: "animals: [{kind: dgo, legs: x, wait: 5, wings: 2}, {legs: 2}, fish]", err: "f.yaml:1:18: unknown kind \"dgo\"; did you mean \"dog\"?\n" +
-			"f.yaml:1:38: wait: a duration has a unit; write 5s\n" +
-			"f.yaml:1:41: unknown field \"wings\" in an animal (known: kind, wait)\n" +
-			"f.yaml:1:52: an animal has no kind (known: dog, fish)\n" +
-			"f.yaml:1:63: an animal is a mapping, not text"},
-	} {
-		var farm struct {
-			Animals []animal `yaml:"animals" item:"an animal"`
-		}
-		s := &source{file: "f.yaml"}
-		s.root = s.parse([]byte(tt.text), "farm")
-		v := reflect.ValueOf(&farm).Elem()
-		s.decode(&s.root, v, &shapeField{called: "a farm"})
-		complete(v, s.whole())
-		if err := s.errs.err(); err != nil || tt.err != "" {
-			if diff := cmp.Diff(strings.Split(tt.err, "\n"), strings.Split(s.errs.Error(), "\n")); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tt.text, diff)
+func registerMarch(t *testing.T) {
+	RegisterKind(ActionKind{
+		Type: "march", Target: TargetController,
+		Own: func() any { return &march{} },
+		Check: func(c *ActionCheck) {
+			if m := c.Action.Own.(*march); m.Steps == 7 {
+				c.Errorf("steps", "7 steps are too many")
 			}
-			continue
-		}
-		if !reflect.DeepEqual(farm.Animals, tt.want) {
-			t.Errorf("%s: got %+v, %+v", tt.text, farm.Animals[0], farm.Animals[1])
-		}
+		},
+		Explain: func(a *Action) string { return "march with " + a.Target },
+	})
+	t.Cleanup(func() {
+		kinds = kinds[:len(kinds)-1]
+		vocabulary[reflect.TypeFor[ActionType]()] = actionTypes()
+		shapes.Clear()
+	})
+}
+
+// A type of action can have fields that nothing else in this package knows of.
+func TestOwnFieldsOfAnActionType(t *testing.T) {
+	registerMarch(t)
+	const now = "trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}"
+	text := "testName: t\nactions:\n- {actionType: march, actionTarget: db, steps: 3, " + now + "}\n" +
+		"- {actionType: march, foot: right, steps: 2, " + now + "}\n- {actionType: killController, " + now + "}\n"
+	p, err := Parse([]byte(text), "f.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]any{&march{3, "left"}, &march{2, "right"}, nil}, []any{p.Actions[0].Own, p.Actions[1].Own, p.Actions[2].Own}); diff != "" {
+		t.Error(diff)
+	}
+	if text := Explain(p); !strings.Contains(text, "march with db.") {
+		t.Error(text)
+	}
+	data, err := Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse(data, "f.yaml")
+	if err != nil || !reflect.DeepEqual(again.Actions[1].Own, p.Actions[1].Own) || strings.Contains(string(data), "left") {
+		t.Errorf("written as %s: %v", data, err)
+	}
+
+	_, err = Parse([]byte("testName: t\nactions:\n- {actionType: march, steps: 11, foot: lef, fot: left, "+now+"}\n"+
+		"- {actionType: march, steps: 7, pauseAt: beforeControllerRead, "+now+"}\n- {actionType: killController, steps: 1, "+now+"}\n"), "f.yaml")
+	want := `f.yaml:3:30: steps is 11; it can be 1 to 10
+f.yaml:3:40: unknown foot "lef"; did you mean "left"?
+f.yaml:3:45: unknown field "fot" in an action; did you mean "foot"?
+f.yaml:4:30: 7 steps are too many
+f.yaml:4:42: march has no pauseAt; it has: actionTarget, steps, foot
+f.yaml:5:32: unknown field "steps" in an action`
+	if err == nil {
+		t.Fatal("no mistake was found")
+	}
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(err.Error(), "\n")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -189,9 +197,9 @@ func TestDocumentedFields(t *testing.T) {
 	types := []string{}
 	for _, row := range rows(t, "plan-format.md", "| `actionType` | its fields besides `trigger` | effect |") {
 		types = append(types, codes(row[0])...)
-		same("fields of "+row[0], fits[ActionType(codes(row[0])[0])], codes(row[1]))
+		same("fields of "+row[0], kindOfAction(ActionType(codes(row[0])[0])).fields(), codes(row[1]))
 	}
-	same("action types", stringsOf(actionTypes), types)
+	same("action types", actionTypes(), types)
 	types = nil
 	for _, row := range rows(t, "plan-format.md", "| `triggerType` | its fields | satisfied by |") {
 		types = append(types, codes(row[0])...)

@@ -70,58 +70,18 @@ func controllerName(name string) string {
 }
 
 func doing(a *Action) string {
-	target := controllerName(a.Target)
-	scope := "everything"
-	if a.PauseScope != "" && a.PauseScope != "*" {
-		scope = a.PauseScope
+	if explain := a.kind().Explain; explain != nil {
+		return explain(a)
 	}
-	switch a.Type {
-	case RestartController:
-		return "kill " + target + " and start it again"
-	case KillController:
-		return "kill " + target + "; it stays down"
-	case StartController:
-		return "start " + target
-	case PauseController:
-		s := fmt.Sprintf("stop %s %s, for %s, until it is resumed", target, sideOf(a.PauseAt), scope)
-		if a.AvoidOngoingRead {
-			s += " (but not in the middle of a reconcile that has begun to read)"
-		}
-		return s
-	case ResumeController:
-		if a.PauseAt == "" {
-			return "let " + target + " go on"
-		}
-		return fmt.Sprintf("let %s go on where it was stopped %s, for %s", target, sideOf(a.PauseAt), scope)
-	case ReconnectController:
-		if a.ReconnectBy == ReconnectCut {
-			return fmt.Sprintf("cut the connections of %s and lead them to %s; the process lives on", target, a.ReconnectAPIServer)
-		}
-		return fmt.Sprintf("kill %s and start it again, connected to %s", target, a.ReconnectAPIServer)
-	case PauseAPIServer:
-		return fmt.Sprintf("stop %s from seeing changes of %s: what is read from its cache stays as it is", target, scope)
-	case ResumeAPIServer:
-		return fmt.Sprintf("let %s see the changes of %s again", target, scope)
-	case KillAPIServer:
-		return "kill " + target + "; it stays down"
-	case StartAPIServer:
-		return "start " + target
-	case ApplyObject:
-		if a.ManifestFile != "" {
-			return "as another client, apply what is in " + a.ManifestFile
-		}
-		meta, _ := a.Manifest["metadata"].(map[string]any)
-		return fmt.Sprintf("as another client, apply %v %v", a.Manifest["kind"], meta["name"])
-	case PatchObject:
-		what := ""
-		if a.Subresource != "" {
-			what = "the " + a.Subresource + " of "
-		}
-		return fmt.Sprintf("as another client, patch %s%s with %s", what, a.ResourceKey, compact(a.Patch))
-	case DeleteObject:
-		return "as another client, delete " + a.ResourceKey.String()
+	return a.String()
+}
+
+// scopeOf names the scope of a pause.
+func scopeOf(a *Action) string {
+	if a.PauseScope == "" || a.PauseScope == "*" {
+		return "everything"
 	}
-	return string(a.Type)
+	return a.PauseScope
 }
 
 // sideOf says where a controller stands at a timing.

@@ -2,66 +2,56 @@ package plan
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 )
 
-// ActionKind is what is to know of a type of action without carrying it out. It is declared once; whoever wants to know what
-// an action does asks for its [Effects], and nobody else looks at names of types. How an action is carried out and
-// taken back says package actions, in the file of the same name.
+// ActionKind is all that is to know of a type of action without carrying it out. Each type is declared once, with
+// [RegisterKind]; who wants to know something about an action asks its kind, and nobody else looks at names of types.
+// How an action is carried out and taken back says package actions, for which a plan needs no cluster to be read.
 type ActionKind struct {
-	Type ActionType
+	Type   ActionType
+	Target ActionTarget
+	// Fields names the fields of [Action] that this type has, beside its target and those that all have.
+	Fields []string
+	// Own returns a pointer to a struct with the fields that this type has and Action has not; nil: there are none. Their
+	// YAML is described by the struct's tags. An action that was read has it in its field Own.
+	Own func() any
+	// Check reports mistakes; nil: there are none but what the types of the fields tell.
+	Check func(c *ActionCheck)
+	// Explain says what the action does, as the end of a sentence that begins with the moment: "kill db".
+	Explain func(a *Action) string
+	// Object names what the action acts on; nil: its target.
+	Object func(a *Action) string
 	// Effects says what an action of this type does to the processes of a run; nil: nothing.
 	Effects func(a *Action) Effects
 }
 
-// Effects is what an action does to the processes of a run: the controllers and the API servers.
-type Effects struct {
-	// Pauses is what is held from the action's beginning on; nil: nothing.
-	Pauses *Pause
-	// Resumes ends the pauses that agree with it; nil: none.
-	Resumes *Pause
-	// Stops names the process that is killed, with all that it holds; empty: none.
-	Stops string
-	// Starts names the process that runs when the action is complete, begun anew if it is also stopped; empty: none.
-	Starts string
-	// Moves is the controller that is led to another API server; nil: none.
-	Moves *Move
-}
+// ActionTarget says what the actionTarget of an action names.
+type ActionTarget int
 
-// Pause is a point of a process at which observations are held.
-type Pause struct {
-	By    string // the process
-	At    Timing // empty in a resume: any
-	Scope string // a resource key, "*" for everything; empty: everything, in a resume any
-	// AvoidOngoingRead has the pause wait until no read of the controller is under way.
-	AvoidOngoingRead bool
-}
+// What there is to act on.
+const (
+	TargetNone       ActionTarget = iota // it has none
+	TargetController                     // a controller under test; empty: the suite's only one
+	TargetAPIServer
+)
 
-// Move is a controller's way to another API server.
-type Move struct {
-	Controller string
-	APIServer  string
-	By         Reconnect
-}
+// commonFields are the fields that actions of all types have.
+var commonFields = []string{"actionType", "waitBefore", "waitAfter", "async", "trigger"}
 
-// IsZero reports whether an action leaves all processes as they are.
-func (e Effects) IsZero() bool { return e == Effects{} }
-
-// Disturbs names the process that the action holds up, stops or moves; empty: none.
-func (e Effects) Disturbs() string {
-	switch {
-	case e.Pauses != nil:
-		return e.Pauses.By
-	case e.Stops != "":
-		return e.Stops
-	case e.Moves != nil:
-		return e.Moves.Controller
+// fields are those that actions of other types have not.
+func (k *ActionKind) fields() []string {
+	var all []string
+	if k.Target != TargetNone {
+		all = append(all, "actionTarget")
 	}
-	return ""
+	all = append(all, k.Fields...)
+	if k.Own != nil {
+		all = append(all, shapeOf(reflect.TypeOf(k.Own()).Elem()).names...)
+	}
+	return all
 }
-
-// Switches reports whether the action begins or ends a pause: then it is in force when the action is complete.
-func (e Effects) Switches() bool { return e.Pauses != nil || e.Resumes != nil }
 
 // kinds holds the types of actions in the order in which messages name them.
 var kinds []*ActionKind
@@ -73,6 +63,17 @@ func RegisterKind(k ActionKind) {
 		panic(fmt.Sprintf("plan: there are two kinds of action %q", k.Type))
 	}
 	kinds = append(kinds, &k)
+	vocabulary[reflect.TypeFor[ActionType]()] = actionTypes()
+	shapes.Clear() // they hold the words
+}
+
+// actionTypes are the names of all types.
+func actionTypes() []string {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, string(k.Type))
+	}
+	return names
 }
 
 // kindOfAction is the kind of that type; nil: there is none.
@@ -84,13 +85,62 @@ func kindOfAction(t ActionType) *ActionKind {
 	return kinds[i]
 }
 
+// kind is what is to know of the action; of an unknown type nothing.
+func (a *Action) kind() *ActionKind {
+	if k := kindOfAction(a.Type); k != nil {
+		return k
+	}
+	return &ActionKind{Type: a.Type}
+}
+
+// has reports whether actions of this type have the field.
+func (a *Action) has(field string) bool {
+	return slices.Contains(commonFields, field) || slices.Contains(a.kind().fields(), field)
+}
+
+// Object names what the action acts on: a controller, an API server, or the object that it writes; for a manifest in a
+// file the file. It is empty where the suite's only controller is meant and the plan was not validated against a suite.
+func (a *Action) Object() string {
+	if object := a.kind().Object; object != nil {
+		return object(a)
+	}
+	return a.Target
+}
+
 // Effects is what the action does to the processes of a run.
 func (a *Action) Effects() Effects {
-	if k := kindOfAction(a.Type); k != nil && k.Effects != nil {
-		return k.Effects(a)
+	if effects := a.kind().Effects; effects != nil {
+		return effects(a)
 	}
 	return Effects{}
 }
+
+// ActionCheck is an action that is checked.
+type ActionCheck struct {
+	Action *Action
+	Suite  *Suite // nil: the plan is checked without one
+
+	checker *checker
+	at      *place
+}
+
+// Errorf reports a mistake in a field, which may be left out in the file.
+func (c *ActionCheck) Errorf(field, format string, args ...any) {
+	c.at.field(field).errorf(format, args...)
+}
+
+// Missing reports a field that must be there, unless the file has something there that could not be read.
+func (c *ActionCheck) Missing(field, format string, args ...any) {
+	c.at.field(field).missing(format, args...)
+}
+
+// APIServer checks a field that names an API server.
+func (c *ActionCheck) APIServer(field, name string) {
+	c.checker.apiServer(c.at.field(field), name, field)
+}
+
+// controller is the suite's controller that is the action's target, or nil.
+func (c *ActionCheck) controller() *Controller { return c.checker.inSuite(c.Action.Target) }
 
 func init() {
 	for _, k := range []ActionKind{
@@ -100,6 +150,3 @@ func init() {
 		RegisterKind(k)
 	}
 }
-
-// OfAPIServer reports whether an API server is paused: what is read from its cache is stale then.
-func (p *Pause) OfAPIServer() bool { return p.At.ofAPIServer() }

@@ -1,22 +1,46 @@
 package plan
 
+import (
+	"fmt"
+	"reflect"
+	"slices"
+)
+
 var restartController = ActionKind{
-	Type:    RestartController,
+	Type: RestartController, Target: TargetController,
+	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + " and start it again" },
 	Effects: func(a *Action) Effects { return Effects{Stops: a.Target, Starts: a.Target} },
 }
 
 var killController = ActionKind{
-	Type:    KillController,
+	Type: KillController, Target: TargetController,
+	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + "; it stays down" },
 	Effects: func(a *Action) Effects { return Effects{Stops: a.Target} },
 }
 
 var startController = ActionKind{
-	Type:    StartController,
+	Type: StartController, Target: TargetController,
+	Explain: func(a *Action) string { return "start " + controllerName(a.Target) },
 	Effects: func(a *Action) Effects { return Effects{Starts: a.Target} },
 }
 
 var reconnectController = ActionKind{
-	Type: ReconnectController,
+	Type: ReconnectController, Target: TargetController,
+	Fields: []string{"reconnectAPIServer", "reconnectBy"},
+	Check: func(c *ActionCheck) {
+		c.APIServer("reconnectAPIServer", c.Action.ReconnectAPIServer)
+		by, known := string(c.Action.ReconnectBy), vocabulary[reflect.TypeFor[Reconnect]()]
+		if !slices.Contains(known, by) {
+			c.Errorf("reconnectBy", "unknown reconnectBy %q%s", by, didYouMean(by, known))
+		}
+	},
+	Explain: func(a *Action) string {
+		if a.ReconnectBy == ReconnectCut {
+			return fmt.Sprintf("cut the connections of %s and lead them to %s; the process lives on",
+				controllerName(a.Target), a.ReconnectAPIServer)
+		}
+		return fmt.Sprintf("kill %s and start it again, connected to %s", controllerName(a.Target), a.ReconnectAPIServer)
+	},
 	Effects: func(a *Action) Effects {
 		e := Effects{Moves: &Move{Controller: a.Target, APIServer: a.ReconnectAPIServer, By: a.ReconnectBy}}
 		if a.ReconnectBy != ReconnectCut {

@@ -1,7 +1,37 @@
 package plan
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
 var pauseController = ActionKind{
-	Type: PauseController,
+	Type: PauseController, Target: TargetController,
+	Fields: []string{"pauseAt", "pauseScope", "avoidOngoingRead"},
+	Check: func(c *ActionCheck) {
+		a := c.Action
+		if a.PauseAt == "" {
+			c.Missing("pauseAt", "pauseController has no pauseAt (known: %s)", strings.Join(controllerTimings(), ", "))
+		}
+		checkPauseOfController(c)
+		if controller := c.controller(); a.PauseAt.point() == "AnnotatedCall" && controller != nil &&
+			len(controller.AnnotatedCalls) == 0 {
+			c.Errorf("pauseAt", "controller %q has no annotatedCalls in the suite, so that nothing is held at %s", a.Target, a.PauseAt)
+		}
+		if a.AvoidOngoingRead && a.PauseAt != "" && a.PauseAt.point() != "ControllerRead" {
+			c.Errorf("avoidOngoingRead",
+				"avoidOngoingRead is for a pause at beforeControllerRead or afterControllerRead, not %s", a.PauseAt)
+		}
+		checkPauseScope(c)
+	},
+	Explain: func(a *Action) string {
+		s := fmt.Sprintf("stop %s %s, for %s, until it is resumed", controllerName(a.Target), sideOf(a.PauseAt), scopeOf(a))
+		if a.AvoidOngoingRead {
+			s += " (but not in the middle of a reconcile that has begun to read)"
+		}
+		return s
+	},
 	Effects: func(a *Action) Effects {
 		return Effects{Pauses: &Pause{
 			By: a.Target, At: a.PauseAt, Scope: a.PauseScope, AvoidOngoingRead: a.AvoidOngoingRead,
@@ -10,7 +40,18 @@ var pauseController = ActionKind{
 }
 
 var resumeController = ActionKind{
-	Type: ResumeController,
+	Type: ResumeController, Target: TargetController,
+	Fields: []string{"pauseAt", "pauseScope"},
+	Check: func(c *ActionCheck) {
+		checkPauseOfController(c)
+		checkPauseScope(c)
+	},
+	Explain: func(a *Action) string {
+		if a.PauseAt == "" {
+			return "let " + controllerName(a.Target) + " go on"
+		}
+		return fmt.Sprintf("let %s go on where it was stopped %s, for %s", controllerName(a.Target), sideOf(a.PauseAt), scopeOf(a))
+	},
 	Effects: func(a *Action) Effects {
 		return Effects{Resumes: &Pause{By: a.Target, At: a.PauseAt, Scope: a.PauseScope}}
 	},
@@ -18,15 +59,50 @@ var resumeController = ActionKind{
 
 // An API server is paused before it takes an event in: its watch cache stays as it is.
 var pauseAPIServer = ActionKind{
-	Type: PauseAPIServer,
+	Type: PauseAPIServer, Target: TargetAPIServer,
+	Fields: []string{"pauseScope"},
+	Check:  checkPauseScope,
+	Explain: func(a *Action) string {
+		return fmt.Sprintf("stop %s from seeing changes of %s: what is read from its cache stays as it is",
+			controllerName(a.Target), scopeOf(a))
+	},
 	Effects: func(a *Action) Effects {
 		return Effects{Pauses: &Pause{By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope}}
 	},
 }
 
 var resumeAPIServer = ActionKind{
-	Type: ResumeAPIServer,
+	Type: ResumeAPIServer, Target: TargetAPIServer,
+	Fields: []string{"pauseScope"},
+	Check:  checkPauseScope,
+	Explain: func(a *Action) string {
+		return fmt.Sprintf("let %s see the changes of %s again", controllerName(a.Target), scopeOf(a))
+	},
 	Effects: func(a *Action) Effects {
 		return Effects{Resumes: &Pause{By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope}}
 	},
+}
+
+// checkPauseOfController checks what the pause of a controller and its end have both.
+func checkPauseOfController(c *ActionCheck) {
+	c.checker.hooked(c.at.field("actionTarget"), c.Action.Target,
+		"so that it cannot be paused: pause its API server (pauseAPIServer)")
+	switch at := c.Action.PauseAt; {
+	case at.ofAPIServer():
+		c.Errorf("pauseAt", "a controller has no %s; to pause an API server use pauseAPIServer", at)
+	case at != "" && !slices.Contains(timings, at):
+		c.Errorf("pauseAt", "unknown pauseAt %q%s", at, didYouMean(string(at), controllerTimings()))
+	}
+}
+
+func checkPauseScope(c *ActionCheck) {
+	if scope := c.Action.PauseScope; scope != "" && scope != "*" {
+		if _, err := ParseResourceKey(scope); err != nil {
+			c.Errorf("pauseScope", "pauseScope %v", err)
+		}
+	}
+}
+
+func controllerTimings() []string {
+	return stringsOf(slices.DeleteFunc(slices.Clone(timings), Timing.ofAPIServer))
 }

@@ -1,8 +1,129 @@
 package plan
 
-// Writes leave all processes as they are.
-var (
-	applyObject  = ActionKind{Type: ApplyObject}
-	patchObject  = ActionKind{Type: PatchObject}
-	deleteObject = ActionKind{Type: DeleteObject}
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
 )
+
+// Writes of another client leave all processes as they are.
+
+var applyObject = ActionKind{
+	Type:   ApplyObject,
+	Fields: []string{"manifest", "manifestFile"},
+	Check: func(c *ActionCheck) {
+		switch a, planFile := c.Action, c.checker.plan.File; {
+		case a.ManifestFile != "" && a.Manifest != nil:
+			c.Errorf("manifestFile", "apply has both manifest and manifestFile; it takes one")
+		case a.ManifestFile != "":
+			if planFile == "" {
+				return
+			}
+			if _, err := os.Stat(Beside(planFile, a.ManifestFile)); err != nil {
+				c.Errorf("manifestFile", "manifestFile: %s: no such file beside the plan", a.ManifestFile)
+			}
+		case a.Manifest != nil:
+			if message := objectMistake(a.Manifest); message != "" {
+				c.Errorf("manifest", "manifest %s", message)
+			}
+		default:
+			c.Missing("manifest", "apply has neither manifest nor manifestFile")
+		}
+	},
+	Explain: func(a *Action) string {
+		if a.ManifestFile != "" {
+			return "as another client, apply what is in " + a.ManifestFile
+		}
+		meta, _ := a.Manifest["metadata"].(map[string]any)
+		return fmt.Sprintf("as another client, apply %v %v", a.Manifest["kind"], meta["name"])
+	},
+	Object: func(a *Action) string {
+		if a.Manifest == nil {
+			return a.ManifestFile
+		}
+		kind, _ := a.Manifest["kind"].(string)
+		meta, _ := a.Manifest["metadata"].(map[string]any)
+		namespace, _ := meta["namespace"].(string)
+		name, _ := meta["name"].(string)
+		return ResourceKey{Type: strings.ToLower(kind), Namespace: namespace, Name: name}.String()
+	},
+}
+
+var patchObject = ActionKind{
+	Type:   PatchObject,
+	Fields: []string{"resourceKey", "patchType", "patch", "subresource"},
+	Check: func(c *ActionCheck) {
+		checkWrite(c)
+		if message := patchMistake(c.Action.PatchType, c.Action.Patch); message != "" {
+			c.Errorf("patch", "%s", message)
+		}
+	},
+	Explain: func(a *Action) string {
+		what := ""
+		if a.Subresource != "" {
+			what = "the " + a.Subresource + " of "
+		}
+		return fmt.Sprintf("as another client, patch %s%s with %s", what, a.ResourceKey, compact(a.Patch))
+	},
+	Object: written,
+}
+
+var deleteObject = ActionKind{
+	Type:    DeleteObject,
+	Fields:  []string{"resourceKey"},
+	Check:   checkWrite,
+	Explain: func(a *Action) string { return "as another client, delete " + a.ResourceKey.String() },
+	Object:  written,
+}
+
+// written names the object of a write.
+func written(a *Action) string {
+	if a.Subresource != "" {
+		return fmt.Sprintf("%s (%s)", a.ResourceKey, a.Subresource)
+	}
+	return a.ResourceKey.String()
+}
+
+// checkWrite checks which object is written.
+func checkWrite(c *ActionCheck) {
+	switch a := c.Action; {
+	case a.ResourceKey.IsZero():
+		c.Missing("resourceKey", "%s has no resourceKey", a.Type)
+	case a.ResourceKey.HasWildcard():
+		c.Errorf("resourceKey", "%s is for one object; %q may be several", a.Type, a.ResourceKey)
+	}
+}
+
+// objectMistake says what an object to be applied lacks.
+func objectMistake(object map[string]any) string {
+	for _, f := range []string{"apiVersion", "kind"} {
+		if s, _ := object[f].(string); s == "" {
+			return "has no " + f
+		}
+	}
+	meta, _ := object["metadata"].(map[string]any)
+	if s, _ := meta["name"].(string); s == "" {
+		return "has no metadata.name"
+	}
+	return ""
+}
+
+// patchMistake says what is wrong with a patch.
+func patchMistake(typ string, patch any) string {
+	if typ != "" && !slices.Contains(shapeOf(reflect.TypeFor[Action]()).field("patchType").words, typ) {
+		return fmt.Sprintf("unknown patchType %q%s", typ, didYouMean(typ, shapeOf(reflect.TypeFor[Action]()).field("patchType").words))
+	}
+	_, isMap := patch.(map[string]any)
+	_, isList := patch.([]any)
+	switch {
+	case patch == nil:
+		return "there is no patch"
+	case typ == "json" && !isList:
+		return "a json patch is a list of operations"
+	case typ != "json" && !isMap:
+		return "a merge or strategic patch is a mapping; for a list of operations use patchType: json"
+	}
+	return ""
+}

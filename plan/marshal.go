@@ -42,16 +42,18 @@ func encode(v reflect.Value) (*yaml.Node, error) {
 	switch v.Kind() {
 	case reflect.Struct:
 		m := &yaml.Node{Kind: yaml.MappingNode}
-		for _, f := range shapeOf(v.Type()).fields {
-			field := v.FieldByIndex(f.index)
-			if !isWritten(v, &f, field) {
-				continue
+		for _, part := range parts(v) {
+			for _, f := range shapeOf(part.Type()).fields {
+				field := part.FieldByIndex(f.index)
+				if !isWritten(part, &f, field) {
+					continue
+				}
+				node, err := encode(field)
+				if err != nil {
+					return nil, err
+				}
+				m.Content = append(m.Content, textNode(f.name), node)
 			}
-			node, err := encode(field)
-			if err != nil {
-				return nil, err
-			}
-			m.Content = append(m.Content, textNode(f.name), node)
 		}
 		return m, nil
 	case reflect.Slice:

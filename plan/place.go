@@ -131,15 +131,17 @@ func each(v reflect.Value, at *place, visit func(owner reflect.Value, at *place,
 			each(v.Elem(), at, visit)
 		}
 	case reflect.Struct:
-		sh := shapeOf(v.Type())
-		for i := range sh.fields {
-			f := &sh.fields[i]
-			field := v.FieldByIndex(f.index)
-			visit(v, at, f, field)
-			switch field.Kind() {
-			case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map, reflect.Interface:
-				if field.Kind() == reflect.Struct || !field.IsNil() {
-					each(field, at.field(f.name), visit)
+		for _, part := range parts(v) {
+			sh := shapeOf(part.Type())
+			for i := range sh.fields {
+				f := &sh.fields[i]
+				field := part.FieldByIndex(f.index)
+				visit(part, at, f, field)
+				switch field.Kind() {
+				case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map, reflect.Interface:
+					if field.Kind() == reflect.Struct || !field.IsNil() {
+						each(field, at.field(f.name), visit)
+					}
 				}
 			}
 		}
@@ -162,5 +164,5 @@ func each(v reflect.Value, at *place, visit func(owner reflect.Value, at *place,
 }
 
 func hasFields(t reflect.Type) bool {
-	return t.Kind() == reflect.Struct && len(shapeOf(t).fields) > 0 || choices[t] != nil
+	return t.Kind() == reflect.Struct && len(shapeOf(t).fields) > 0
 }

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,11 +46,6 @@ const (
 	DeleteObject        ActionType = "delete"
 )
 
-var actionTypes = []ActionType{
-	RestartController, KillController, StartController, PauseController, ResumeController, ReconnectController,
-	PauseAPIServer, ResumeAPIServer, KillAPIServer, StartAPIServer, ApplyObject, PatchObject, DeleteObject,
-}
-
 // Action is one step of a plan. Which fields mean anything depends on Type; Validate refuses the others.
 type Action struct {
 	Type   ActionType `yaml:"actionType"`
@@ -76,52 +69,8 @@ type Action struct {
 	WaitAfter  time.Duration `yaml:"waitAfter"`  // between the action and its completion
 	Async      bool          `yaml:"async"`      // the next action's trigger is enabled when this action begins, not when it is complete
 	Trigger    Trigger       `yaml:"trigger" called:"a trigger"`
-}
 
-// commonFields are the fields that actions of all types have.
-var commonFields = []string{"actionType", "waitBefore", "waitAfter", "async", "trigger"}
-
-// fits are the fields that an action type has besides those.
-var fits = map[ActionType][]string{
-	RestartController:   {"actionTarget"},
-	KillController:      {"actionTarget"},
-	StartController:     {"actionTarget"},
-	PauseController:     {"actionTarget", "pauseAt", "pauseScope", "avoidOngoingRead"},
-	ResumeController:    {"actionTarget", "pauseAt", "pauseScope"},
-	ReconnectController: {"actionTarget", "reconnectAPIServer", "reconnectBy"},
-	PauseAPIServer:      {"actionTarget", "pauseScope"},
-	ResumeAPIServer:     {"actionTarget", "pauseScope"},
-	KillAPIServer:       {"actionTarget"},
-	StartAPIServer:      {"actionTarget"},
-	ApplyObject:         {"manifest", "manifestFile"},
-	PatchObject:         {"resourceKey", "patchType", "patch", "subresource"},
-	DeleteObject:        {"resourceKey"},
-}
-
-func (a *Action) has(field string) bool {
-	return slices.Contains(commonFields, field) || slices.Contains(fits[a.Type], field)
-}
-
-// Object names what the action acts on: a controller, an API server, or the object that it writes; for a manifest in a
-// file the file. It is empty where the suite's only controller is meant and the plan was not validated against a suite.
-func (a *Action) Object() string {
-	switch a.Type {
-	case PatchObject, DeleteObject:
-		if a.Subresource != "" {
-			return fmt.Sprintf("%s (%s)", a.ResourceKey, a.Subresource)
-		}
-		return a.ResourceKey.String()
-	case ApplyObject:
-		if a.Manifest == nil {
-			return a.ManifestFile
-		}
-		kind, _ := a.Manifest["kind"].(string)
-		meta, _ := a.Manifest["metadata"].(map[string]any)
-		namespace, _ := meta["namespace"].(string)
-		name, _ := meta["name"].(string)
-		return ResourceKey{Type: strings.ToLower(kind), Namespace: namespace, Name: name}.String()
-	}
-	return a.Target
+	Own any // a pointer to the fields of the type alone, see ActionKind; nil: there are none
 }
 
 // String names the action for people: its type and what it acts on.

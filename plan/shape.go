@@ -23,7 +23,7 @@ import (
 
 // vocabulary lists the words of the types that have some.
 var vocabulary = map[reflect.Type][]string{
-	reflect.TypeFor[ActionType]():      stringsOf(actionTypes),
+	reflect.TypeFor[ActionType]():      nil, // see RegisterKind
 	reflect.TypeFor[TriggerType]():     stringsOf(triggerTypes),
 	reflect.TypeFor[Timing]():          stringsOf(timings),
 	reflect.TypeFor[Reconnect]():       {string(ReconnectRestart), string(ReconnectCut)},
@@ -43,18 +43,6 @@ var hints = map[string]map[string]string{
 	"a suite":              {"actions": "that is a plan's; this file is read as a suite"},
 	"a variable of env":    {"value": "write the value itself, without a mapping"},
 }
-
-// choice says into which type a mapping is read whose fields depend on the word in one of them. It belongs to an interface
-// type, which pointers to all of these types implement.
-type choice struct {
-	field string // the one with the word
-	words []string
-	types []reflect.Type // by the word's index
-	all   reflect.Type   // has the fields that all of them have
-}
-
-// choices are the interface types of which values can be read.
-var choices = map[reflect.Type]*choice{}
 
 // shape describes the mapping that a struct is read from.
 type shape struct {

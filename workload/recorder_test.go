@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/history"
+	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/oracle"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
