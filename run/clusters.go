@@ -47,8 +47,7 @@ func (o *ownClusters) acquire(ctx context.Context, console Console) (*lease, err
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		console.Info("the cluster could not be reset; a fresh one takes its place")
-		o.logger.Warn("reset the cluster", "error", err)
+		console.Info(fmt.Sprintf("a fresh cluster takes the place of the one before: %v", err))
 		if err := o.close(ctx); err != nil {
 			o.logger.Warn("close the cluster that could not be reset", "error", err)
 		}

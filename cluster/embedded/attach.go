@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/rpc"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -106,7 +107,26 @@ func (a *Attached) Rendezvous() (address, token string) { return a.entry.Coordin
 
 // Lock gives the caller sole use of the cluster for a run.
 func (a *Attached) Lock() (unlock func(), err error) {
-	return lockRun(a.entry.Name, runLock(a.entry.Dir))
+	unlockRun, err := lockRun(a.entry.Name, runLock(a.entry.Dir))
+	if err != nil {
+		return nil, err
+	}
+	// The cluster's process notices by this connection that we are killed.
+	conn, err := net.Dial("unix", a.entry.controlSocket())
+	if err == nil {
+		client := rpc.NewClient(conn)
+		unlock = func() {
+			_ = client.Call(controlService+".Release", None{}, &None{})
+			_ = client.Close()
+			unlockRun()
+		}
+		if err = client.Call(controlService+".Hold", None{}, &None{}); err == nil {
+			return unlock, nil
+		}
+		_ = client.Close()
+	}
+	unlockRun()
+	return nil, fmt.Errorf("lock cluster %q: %w", a.entry.Name, err)
 }
 
 // KillAPIServer sends SIGKILL and returns when the process is gone.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 )
@@ -180,6 +182,38 @@ func (b *baseline) pods() ([]types.UID, error) {
 		}
 	}
 	return all, nil
+}
+
+// appliedSince lists the keys that the baseline does not have, that were made after the revision, and that somebody has
+// made by hand.
+func (b *baseline) appliedSince(now []keyValue, revision int64) []string {
+	var made []string
+	for _, kv := range now {
+		key := string(kv.Key)
+		if _, ok := b.Keys[key]; !ok && roleOf(key) == restored && kv.CreateRevision > revision && byHand(kv.Value) {
+			made = append(made, key)
+		}
+	}
+	return made
+}
+
+// byHand reports whether an object was written by a tool that people use. Those who wrote it stand in its managed
+// fields.
+func byHand(value []byte) bool {
+	var managed []metav1.ManagedFieldsEntry
+	if object, _, err := scheme.Codecs.UniversalDeserializer().Decode(value, nil, nil); err == nil {
+		if m, err := meta.Accessor(object); err == nil {
+			managed = m.GetManagedFields()
+		}
+	} else {
+		var object metav1.PartialObjectMetadata // custom objects are JSON
+		if json.Unmarshal(value, &object) == nil {
+			managed = object.ManagedFields
+		}
+	}
+	return slices.ContainsFunc(managed, func(e metav1.ManagedFieldsEntry) bool {
+		return strings.HasPrefix(e.Manager, "kubectl") || strings.HasPrefix(e.Manager, "helm")
+	})
 }
 
 // WriteFile keeps the baseline in a file.

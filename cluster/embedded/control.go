@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/rpc"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,6 +31,9 @@ type None struct{}
 // State answers the method State.
 type State struct {
 	Running map[string]bool // by API server
+	// Abandoned is etcd's revision when a run that held the cluster was killed; 0: none was, or the cluster has been put
+	// back since.
+	Abandoned int64
 }
 
 // controlServer serves a cluster's control socket.
@@ -40,6 +45,8 @@ type controlServer struct {
 	tasks    sync.WaitGroup
 	ctx      context.Context
 	cancel   context.CancelFunc
+
+	abandoned atomic.Int64 // see State
 }
 
 func serveControl(c *Cluster) (*controlServer, error) {
@@ -72,13 +79,33 @@ func (s *controlServer) serve(conn net.Conn) {
 	defer cancel()
 	stopped := context.AfterFunc(s.ctx, func() { _ = conn.Close() })
 	defer stopped()
-	server := rpc.NewServer()
-	if err := server.RegisterName(controlService, &session{ctx: ctx, server: s}); err != nil {
+	server, session := rpc.NewServer(), &session{ctx: ctx, server: s}
+	if err := server.RegisterName(controlService, session); err != nil {
 		panic(err) // the session's methods are wrong
 	}
 	// A client that hangs up does not want its answer any more.
 	server.ServeConn(&hangUp{Conn: conn, notify: cancel})
+	if session.holds.Load() {
+		s.abandon()
+	}
 }
+
+// abandon takes down when a run was killed.
+func (s *controlServer) abandon() {
+	store := newStore(s.cluster.etcdSocket())
+	defer store.close()
+	ctx, cancel := context.WithTimeout(s.ctx, abandonTimeout)
+	defer cancel()
+	_, revision, err := store.list(ctx, registryPrefix, true)
+	if err != nil {
+		s.cluster.config.Logger.Warn("a run was killed; what is applied from now on is taken for the run's", "error", err)
+		return
+	}
+	s.abandoned.CompareAndSwap(0, revision)
+}
+
+// abandonTimeout bounds a question to etcd.
+const abandonTimeout = 10 * time.Second
 
 // hangUp tells of the first failed read.
 type hangUp struct {
@@ -98,6 +125,24 @@ func (h *hangUp) Read(b []byte) (int, error) {
 type session struct {
 	ctx    context.Context
 	server *controlServer
+	holds  atomic.Bool
+}
+
+// Hold says that a run begins to use the cluster, until Release. If the connection ends before, the run was killed.
+func (s *session) Hold(_ None, _ *None) error {
+	s.holds.Store(true)
+	return nil
+}
+
+func (s *session) Release(_ None, _ *None) error {
+	s.holds.Store(false)
+	return nil
+}
+
+// Restored says that the cluster has been put back as it was.
+func (s *session) Restored(_ None, _ *None) error {
+	s.server.abandoned.Store(0)
+	return nil
 }
 
 func (s *session) KillAPIServer(call Call, _ *None) error {
@@ -138,6 +183,7 @@ func (s *session) Reset(_ None, _ *None) error { return s.server.cluster.process
 
 func (s *session) State(_ None, answer *State) error {
 	var err error
+	answer.Abandoned = s.server.abandoned.Load()
 	answer.Running, err = s.server.cluster.Running(s.ctx)
 	return err
 }

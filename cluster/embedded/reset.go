@@ -181,6 +181,26 @@ func changed(x, y map[string]int64) []string {
 	return keys
 }
 
+// checkAppliedSince is an error if somebody has made objects by hand after the revision: they are not a run's, and a reset
+// would delete them.
+func (r resetter) checkAppliedSince(ctx context.Context, to cluster.Baseline, revision int64) error {
+	b, ok := to.(*baseline)
+	if !ok {
+		return fmt.Errorf("reset cluster %q: its baseline is of another kind of cluster", r.cluster.Name())
+	}
+	store := newStore(r.socket)
+	defer store.close()
+	keys, _, err := store.list(ctx, registryPrefix, false)
+	if err != nil {
+		return err
+	}
+	if made := b.appliedSince(keys, revision); len(made) > 0 {
+		return fmt.Errorf("on cluster %q somebody has applied objects since a run was killed, and putting the cluster back would "+
+			"delete them: %s. Delete them, or start the cluster anew", r.cluster.Name(), listed(made))
+	}
+	return nil
+}
+
 func (r resetter) reset(ctx context.Context, to cluster.Baseline) error {
 	b, ok := to.(*baseline)
 	if !ok {

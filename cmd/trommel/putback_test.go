@@ -119,9 +119,31 @@ func testPutBack(t *testing.T, trommel, cluster, copier string) {
 					t.Errorf("exit code %s, then it printed:\n%s", code, rest)
 				}
 				asBefore(t, cluster, want)
+			} else {
+				refusesWhatIsNotTheRuns(t, trommel, cluster, dir)
 			}
 			run(t)
 		})
+	}
+}
+
+// refusesWhatIsNotTheRuns applies an object after a run was killed: the next run would delete it, and says so.
+func refusesWhatIsNotTheRuns(t *testing.T, trommel, cluster, dir string) {
+	t.Helper()
+	maps := clientOf(t, cluster).CoreV1().ConfigMaps("default")
+	_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{FieldManager: "kubectl-create"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		out, err := exec.Command(trommel, "-p", filepath.Join(dir, "passing.yaml"), "--cluster", cluster,
+			"--record", filepath.Join(t.TempDir(), "r")).CombinedOutput()
+		if exitCode(err) != "4" || !strings.Contains(string(out), "would delete them: configmaps/default/later. Delete them") {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+	if err := maps.Delete(t.Context(), "later", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
 
