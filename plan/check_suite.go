@@ -185,12 +185,17 @@ func (w *Workload) check(at *place) {
 		both[1].errorf("the workload has both steps and a command; it takes one")
 	}
 	for i := range w.Steps {
-		w.Steps[i].check(at.field("steps").item(i))
+		if at := at.field("steps").item(i); !at.failed() {
+			w.Steps[i].check(at)
+		}
 	}
 }
 
-// check checks what a step does. That it is one thing is told when it is read.
+// check checks what a step does. A second thing was reported when the step was read.
 func (s *Step) check(whole *place) {
+	if len(whole.oneOf(stepKinds...)) == 0 {
+		whole.errorf("the step does nothing; it takes one of: %s", strings.Join(stepKinds, ", "))
+	}
 	if at := whole.field("sleep"); s.Sleep == 0 && at.given() && !at.failed() {
 		at.errorf("sleep is 0")
 	}

@@ -79,7 +79,7 @@ func (s *source) decode(slot **yaml.Node, v reflect.Value, f *shapeField) {
 			}
 		}
 		if r := deref(n); r.Kind != yaml.MappingNode {
-			s.errorf(n, "%s is a mapping, not %s", what, kindOf(r))
+			s.errorf(r, "%s is a mapping, not %s", what, kindOf(r)) // what an alias repeats is wrong once
 		} else {
 			s.mapping(r, v, what)
 		}

@@ -80,7 +80,7 @@ func parse(data []byte, file string, s *Suite) (*Plan, error) {
 		}
 		src.root = converted
 	}
-	if src.decode(&src.root, reflect.ValueOf(p).Elem(), &shapeField{called: "a plan"}); !src.failed[src.root] {
+	if src.decode(&src.root, reflect.ValueOf(p).Elem(), &shapeField{called: "a plan"}); !src.failed[deref(src.root)] {
 		p.Complete(s)
 		p.check(s, src)
 	}

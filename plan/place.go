@@ -46,7 +46,7 @@ func (p *place) name() *place { return &place{in: p.in, up: p.up, step: p.step, 
 func (p *place) given() bool { return p.node != nil }
 
 // failed reports whether what the file has here could not be read.
-func (p *place) failed() bool { return p.node != nil && p.in.failed[p.node] }
+func (p *place) failed() bool { return p.node != nil && p.in.failed[deref(p.node)] }
 
 // nearest is the node here, or else the one around it.
 func (p *place) nearest() *yaml.Node {

@@ -270,11 +270,8 @@ func (w *Workload) long(s *source, n *yaml.Node) *yaml.Node {
 	return &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column}
 }
 
-// long has no other form. It comes first, and says whether the step is one step.
+// long has no other form. It is called first, and reports what else the step does before that is read.
 func (*Step) long(s *source, n *yaml.Node) *yaml.Node {
-	if deref(n).Kind != yaml.MappingNode {
-		return nil
-	}
 	count := 0
 	for _, kind := range stepKinds {
 		if _, value := entry(n, kind); value == nil {
@@ -282,9 +279,6 @@ func (*Step) long(s *source, n *yaml.Node) *yaml.Node {
 		} else if count++; count > 1 {
 			s.report(value, "a step does one thing; this one has a second: %s", kind)
 		}
-	}
-	if count == 0 {
-		s.report(n, "the step does nothing; it takes one of: %s", strings.Join(stepKinds, ", "))
 	}
 	return nil
 }

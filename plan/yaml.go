@@ -46,7 +46,7 @@ func (s *source) errorf(n *yaml.Node, format string, args ...any) {
 	if s.failed == nil {
 		s.failed = map[*yaml.Node]bool{}
 	}
-	s.failed[n] = true
+	s.failed[deref(n)] = true
 	s.report(n, format, args...)
 }
 
