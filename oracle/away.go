@@ -8,14 +8,13 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// awayGrace is how long after the return of its API server a controller may end for want of it: the answer to that is
-// often a restart.
-const awayGrace = 10 * time.Second
-
 // ServerAway is the API server that the controller was connected to at that time, if the plan had it killed then;
 // otherwise empty. That a controller ends without its API server is what Kubernetes' own do, and no bug: the kubelet
-// starts them again. The actions are those carried out so far, in any order.
-func ServerAway(p *plan.Plan, controllers []record.Controller, actions []record.Action, controller string, at time.Time) string {
+// starts them again. For the time of grace after the API server is back it may still end for want of it: the answer to
+// that is often a restart. The actions are those carried out so far, in any order.
+func ServerAway(
+	p *plan.Plan, controllers []record.Controller, actions []record.Action, grace time.Duration, controller string, at time.Time,
+) string {
 	server := ""
 	for _, c := range controllers {
 		if c.Name == controller {
@@ -40,7 +39,7 @@ func ServerAway(p *plan.Plan, controllers []record.Controller, actions []record.
 			back = a.Done
 		}
 	}
-	if killed.IsZero() || !back.IsZero() && at.After(back.Add(awayGrace)) {
+	if killed.IsZero() || !back.IsZero() && at.After(back.Add(grace)) {
 		return ""
 	}
 	return server

@@ -40,7 +40,7 @@ func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		}
 		for _, f := range Exits(processes) {
 			ended := f.Oracle == record.OracleCrash || f.Oracle == record.OracleLeadership
-			server := ServerAway(e.Plan, e.Meta.Controllers, e.Actions, c.Name, f.Time)
+			server := ServerAway(e.Plan, e.Meta.Controllers, e.Actions, e.Timeouts.Away, c.Name, f.Time)
 			switch {
 			case f.Oracle == record.OracleLeadership && pausesLocks(e.Plan, c):
 				f.Severity = record.SeverityNote

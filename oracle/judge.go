@@ -18,6 +18,7 @@ import (
 type Evidence struct {
 	Plan       *plan.Plan
 	Invariants *Invariants // of the suite
+	Timeouts   plan.Timeouts
 	Dir        string      // of the run record; logs are in it
 	Meta       record.Meta // without a verdict
 	Actions    []record.Action

@@ -255,6 +255,12 @@ type Timeouts struct {
 	Hold     time.Duration `yaml:"hold" default:"60s"`    // longest time that one observation is held
 	Ready    time.Duration `yaml:"ready" default:"60s"`   // until the controllers are connected
 	Settle   time.Duration `yaml:"settle" default:"15s"`  // until they have come to rest, after the plan and again after all is given back
+
+	Quiet       time.Duration `yaml:"quiet" default:"2s"`       // how long a controller that has come to rest has done nothing
+	Stuck       time.Duration `yaml:"stuck" default:"8s"`       // after the workload, without any event, until the plan is given up
+	Acknowledge time.Duration `yaml:"acknowledge" default:"5s"` // until a process has acknowledged what it is to report
+	Alive       time.Duration `yaml:"alive" default:"300ms"`    // how long a controller that has started has lived
+	Away        time.Duration `yaml:"away" default:"10s"`       // after its API server is back, a controller may still end for want of it
 }
 
 func (m *Manifest) long(_ *source, n *yaml.Node) *yaml.Node {

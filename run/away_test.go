@@ -35,13 +35,15 @@ func TestServerAway(t *testing.T) {
 		{"it was moved away later", []record.Action{kill, move}, 15, "apiserver-1"},
 		{"it had been moved to one that is killed then", []record.Action{move, action(3, plan.KillAPIServer, "apiserver-3", 40, 41)}, 45, "apiserver-3"},
 	} {
-		r := &runner{Config: Config{Plan: planOf(test.actions)}, completed: test.actions}
+		r := &runner{Config: Config{Plan: planOf(test.actions), Suite: graceOfTenSeconds}, completed: test.actions}
 		r.meta.Controllers = []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
 		if got := r.serverAway("db", at(test.exit)); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
 }
+
+var graceOfTenSeconds = &plan.Suite{Timeouts: plan.Timeouts{Away: 10 * time.Second}}
 
 // planOf is a plan that has these actions; those that reconnect lead to apiserver-3.
 func planOf(actions []record.Action) *plan.Plan {
@@ -64,7 +66,7 @@ func TestEndsByItself(t *testing.T) {
 		{Index: 0, Type: string(plan.KillAPIServer), Target: "apiserver-1", Began: at(10), Done: at(11)},
 		{Index: 1, Type: string(plan.StartAPIServer), Target: "apiserver-1", Began: at(30), Done: at(33)},
 	}
-	r := &runner{Config: Config{Plan: planOf(actions)}, completed: actions}
+	r := &runner{Config: Config{Plan: planOf(actions), Suite: graceOfTenSeconds}, completed: actions}
 	r.meta.WorkloadStart = start
 	r.meta.Controllers = []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
 	for _, test := range []struct {

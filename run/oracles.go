@@ -204,5 +204,5 @@ func copyFile(from string, offset int64, to string) error {
 
 // serverAway is [oracle.ServerAway] as things stand now.
 func (r *runner) serverAway(controller string, at time.Time) string {
-	return oracle.ServerAway(r.Plan, r.meta.Controllers, r.carriedOut(), controller, at)
+	return oracle.ServerAway(r.Plan, r.meta.Controllers, r.carriedOut(), r.Suite.Timeouts.Away, controller, at)
 }

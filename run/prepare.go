@@ -326,11 +326,8 @@ func (r *runner) startControllers(ctx context.Context, own map[string][]*unstruc
 	return r.awaitWebhooks(ctx)
 }
 
-// alive is how long controllers must live to count as started. The hook connects before main runs, so a session alone
-// says little.
-const alive = 300 * time.Millisecond
-
-// awaitAlive returns when every controller has lived for a moment, or an error when one keeps exiting.
+// awaitAlive returns when every controller has lived for a moment, or an error when one keeps exiting. The hook
+// connects before main runs, so a session alone says little.
 func (r *runner) awaitAlive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
 	defer cancel()
@@ -343,7 +340,7 @@ func (r *runner) awaitAlive(ctx context.Context) error {
 			if err := exitsAtOnce(c.Name, processes); err != nil {
 				return err
 			}
-			if slices.ContainsFunc(processes, func(p cluster.Process) bool { return p.Running() && time.Since(p.Started) >= alive }) {
+			if slices.ContainsFunc(processes, func(p cluster.Process) bool { return p.Running() && time.Since(p.Started) >= r.Suite.Timeouts.Alive }) {
 				break
 			}
 			select {

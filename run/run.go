@@ -27,9 +27,6 @@ import (
 	"github.com/trommel-dev/trommel/workload"
 )
 
-// stuckAfter is how long a plan whose workload has ended may go without any event before it counts as stuck.
-const stuckAfter = 8 * time.Second
-
 // teardownTimeout bounds undo and each part of the teardown; they run also when the run's context has ended.
 const teardownTimeout = 30 * time.Second
 
@@ -302,6 +299,7 @@ func (r *runner) startCluster(ctx context.Context) error {
 	address, token := r.cluster.Rendezvous()
 	r.monitor, err = monitor.Listen(monitor.Config{
 		Address: address, Token: token, Logger: r.Logger, Limits: monitor.LimitsFor(r.Suite.Timeouts.Hold),
+		AckTimeout: r.Suite.Timeouts.Acknowledge,
 	})
 	if err != nil {
 		return err
@@ -476,6 +474,7 @@ func (r *runner) judge(
 // awaitPlan waits until every action has completed. It gives up, and says why, when nothing has happened for a while
 // that could bring the plan forward.
 func (r *runner) awaitPlan(ctx context.Context) (stuck string, err error) {
+	stuckAfter := r.Suite.Timeouts.Stuck
 	for {
 		changed, err := r.coordinator.Changed(ctx)
 		if err != nil {

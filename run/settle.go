@@ -8,9 +8,6 @@ import (
 	"github.com/trommel-dev/trommel/cluster"
 )
 
-// quiet is how long a controller must do nothing to be taken for settled.
-const quiet = 2 * time.Second
-
 // settle waits until the controllers have come to rest, for no longer than the suite says, and not for one that crashes
 // over and over: that one has shown what it does. It reports whether they have.
 func (r *runner) settle(ctx context.Context) (settled bool, err error) {
@@ -25,7 +22,7 @@ func (r *runner) settle(ctx context.Context) (settled bool, err error) {
 			cancel()
 		}
 	}()
-	restless, err := r.coordinator.Settle(bounded, quiet)
+	restless, err := r.coordinator.Settle(bounded, r.Suite.Timeouts.Quiet)
 	cancel()
 	<-watched
 	switch {
