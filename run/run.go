@@ -531,6 +531,12 @@ func (r *runner) blocked(ctx context.Context) string {
 		}
 		why += fmt.Sprintf("the plan has killed %s and not started it again", name)
 	}
+	// A process that was not observed for a time went its own way, and not the plan's.
+	for _, f := range status.Findings {
+		if why == "" && f.Oracle == record.OracleSession {
+			why = f.Title
+		}
+	}
 	r.why = why
 	return why
 }
