@@ -39,10 +39,19 @@ type Watcher interface {
 	Info(text string)
 }
 
+// Monitor is where the events of processes come from.
+type Monitor interface {
+	Events() <-chan monitor.Event
+	// SetRules returns when all processes that are connected report what the rules say, or are cut off.
+	SetRules(ctx context.Context, rules map[string][]wire.Rule)
+	// Sessions are those that are connected.
+	Sessions() []*monitor.Session
+}
+
 // Config sets up a Coordinator.
 type Config struct {
 	Plan    *plan.Plan // validated against its suite
-	Monitor *monitor.Monitor
+	Monitor Monitor    // in a run a monitor.Monitor
 	Tools   actions.Tools
 	// Controllers are those under test.
 	Controllers []record.Controller

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,18 +80,7 @@ func randomPlan(t *testing.T, random *rand.Rand) *plan.Plan {
 
 // split cuts an expression into its names.
 func split(expression string) []string {
-	var names []string
-	for _, r := range []rune(expression + ";") {
-		switch {
-		case r == ';' || r == '|' || r == '&':
-			names = append(names, "")
-		case len(names) == 0:
-			names = append(names, string(r))
-		default:
-			names[len(names)-1] += string(r)
-		}
-	}
-	return names
+	return strings.FieldsFunc(expression, func(r rune) bool { return strings.ContainsRune(";|&", r) })
 }
 
 func controllersOf(*plan.Plan) []record.Controller {

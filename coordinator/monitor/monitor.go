@@ -95,6 +95,12 @@ type Event struct {
 	hold *hold
 }
 
+// NewEvent is an observation that comes from no process, and a channel that is closed when it is released.
+func NewEvent(s *Session, o *wire.Observation) (Event, <-chan struct{}) {
+	h := &hold{done: make(chan struct{})}
+	return Event{Session: s, Observation: o, hold: h}, h.done
+}
+
 // Release lets the observation's caller go on. It does not block and may be called more than once.
 func (e Event) Release() {
 	if e.hold != nil {

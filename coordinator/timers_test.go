@@ -1,0 +1,203 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/coordinator/monitor"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// processes is a monitor whose processes are the test itself: sockets would keep time from passing.
+type processes struct {
+	events chan monitor.Event
+	live   []*monitor.Session
+}
+
+func (p *processes) Events() <-chan monitor.Event                     { return p.events }
+func (p *processes) SetRules(context.Context, map[string][]wire.Rule) {}
+func (p *processes) Sessions() []*monitor.Session                     { return p.live }
+func (p *processes) connect(identity string) *monitor.Session {
+	s := &monitor.Session{ID: uint64(len(p.live) + 1), Identity: identity}
+	p.live = append(p.live, s)
+	p.events <- monitor.Event{Session: s, Started: true}
+	return s
+}
+
+// observe sends an observation, and returns what is closed when it is released.
+func (p *processes) observe(s *monitor.Session, o wire.Observation) <-chan struct{} {
+	e, released := monitor.NewEvent(s, &o)
+	p.events <- e
+	return released
+}
+
+// bubble is a coordinator for which time passes when all wait.
+type bubble struct {
+	*Coordinator
+	*journal
+	*processes
+	server *monitor.Session // apiserver-1
+}
+
+func inBubble(t *testing.T, p func(*testing.T) *plan.Plan, hold time.Duration, test func(*testing.T, *bubble)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bubble{journal: &journal{}, processes: &processes{events: make(chan monitor.Event)}}
+		var err error
+		b.Coordinator, err = New(Config{
+			Plan: p(t), Monitor: b.processes, Tools: actions.Tools{Controllers: b.journal, Objects: b.journal},
+			Controllers: []record.Controller{{Name: "db", Hooks: true, APIServer: "apiserver-1"}},
+			Resolve: func(k plan.ResourceKey) wire.Rule {
+				return wire.Rule{Kind: k.Type, Namespace: k.Namespace, Name: k.Name}
+			},
+			Lookup: oneReplica{}, Hold: hold, Recorder: b.journal, Watcher: b.journal,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- b.Run(ctx) }()
+		b.server = b.connect("apiserver-1")
+		test(t, b)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func begin(t *testing.T, r *bubble) time.Time {
+	t.Helper()
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return time.Now()
+}
+
+func status(t *testing.T, r *bubble) Status {
+	t.Helper()
+	synctest.Wait()
+	s, err := r.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestATimeoutCountsFromItsTriggersEnabling(t *testing.T) {
+	p := func(t *testing.T) *plan.Plan {
+		return &plan.Plan{Actions: []plan.Action{
+			restart(trigger(t, "soon", "soon@timeout")), restart(trigger(t, "soon", "soon@timeout")),
+		}}
+	}
+	inBubble(t, p, time.Minute, func(t *testing.T, r *bubble) {
+		begin(t, r)
+		for second, fired := range []int{0, 1, 2, 2} {
+			if s := status(t, r); s.Fired != fired {
+				t.Errorf("after %d s %d actions fired, want %d", second, s.Fired, fired)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+func TestWaitsOfAnActionAreAsLongAsThePlanSays(t *testing.T) {
+	p := func(t *testing.T) *plan.Plan {
+		a := restart(trigger(t, "now", "now@none"))
+		a.WaitBefore, a.WaitAfter = 3*time.Second, 2*time.Second
+		return &plan.Plan{Actions: []plan.Action{a}}
+	}
+	inBubble(t, p, time.Minute, func(t *testing.T, r *bubble) {
+		start := begin(t, r)
+		time.Sleep(3*time.Second - time.Nanosecond)
+		if synctest.Wait(); len(r.list()) > 0 {
+			t.Errorf("done before its time: %s", r.list())
+		}
+		time.Sleep(time.Nanosecond)
+		if s := status(t, r); strings.Join(r.list(), ", ") != "kill db, start db" || s.Completed != 0 {
+			t.Errorf("after 3 s: %s, %d completed", r.list(), s.Completed)
+		}
+		time.Sleep(2 * time.Second)
+		if s := status(t, r); s.Completed != 1 {
+			t.Errorf("after 5 s %d completed", s.Completed)
+		}
+		if a := r.journal.actions[0]; a.Began.Sub(start) != 3*time.Second || a.Done.Sub(start) != 5*time.Second {
+			t.Errorf("began after %s, done after %s", a.Began.Sub(start), a.Done.Sub(start))
+		}
+	})
+}
+
+func TestAHoldLastsAsLongAsItMay(t *testing.T) {
+	p := func(t *testing.T) *plan.Plan {
+		return &plan.Plan{Actions: []plan.Action{{
+			Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none"),
+		}}}
+	}
+	inBubble(t, p, 30*time.Second, func(t *testing.T, r *bubble) {
+		begin(t, r)
+		x := pod("x")
+		x.Phase = wire.Before
+		start := time.Now()
+		released := r.observe(r.server, x)
+		// The watchdog tells after 10 s who waits for whom, once.
+		time.Sleep(10 * time.Second)
+		if synctest.Wait(); len(r.list()) != 1 || !strings.HasPrefix(r.list()[0], "info waiting: apiserver-1's intake") {
+			t.Errorf("told after 10 s: %q", r.list())
+		}
+		<-released
+		if held := time.Since(start); held != 30*time.Second {
+			t.Errorf("held for %s", held)
+		}
+		if s := status(t, r); len(s.Findings) != 1 || s.Findings[0].Oracle != record.OracleHold {
+			t.Errorf("findings %+v", s.Findings)
+		}
+	})
+}
+
+func TestEndDoesNotWaitForATime(t *testing.T) {
+	p := func(t *testing.T) *plan.Plan {
+		before := async(restart(trigger(t, "now", "now@none")))
+		before.WaitBefore = time.Hour
+		return &plan.Plan{Actions: []plan.Action{before}}
+	}
+	inBubble(t, p, time.Minute, func(t *testing.T, r *bubble) {
+		start := begin(t, r)
+		if err := errors.Join(r.End(t.Context()), r.Undo(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		struck := func() bool { return slices.Contains(r.list(), "kill db") }
+		if took := time.Since(start); took != 0 || struck() {
+			t.Errorf("the end took %s and did %s", took, r.list())
+		}
+		time.Sleep(2 * time.Hour)
+		if synctest.Wait(); struck() {
+			t.Errorf("done after the end: %s", r.list())
+		}
+	})
+}
+
+func TestSettlingTakesTheTimeOfQuiet(t *testing.T) {
+	p := func(*testing.T) *plan.Plan { return &plan.Plan{} }
+	inBubble(t, p, time.Minute, func(t *testing.T, r *bubble) {
+		begin(t, r)
+		<-r.observe(r.connect("db"), write("pod", "a"))
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if restless, err := r.Settle(ctx, 2*time.Second); restless != "" || err != nil {
+			t.Errorf("%q, %v", restless, err)
+		}
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("settled after %s", took)
+		}
+	})
+}
