@@ -44,8 +44,13 @@ func (a *Attached) Entry() Entry { return a.entry }
 
 // Running says which API servers run.
 func (a *Attached) Running(ctx context.Context) (map[string]bool, error) {
-	state, err := controlCall[State](ctx, a.entry, "State", None{})
+	state, err := a.State(ctx)
 	return state.Running, err
+}
+
+// State is how the cluster is now.
+func (a *Attached) State(ctx context.Context) (State, error) {
+	return controlCall[State](ctx, a.entry, "State", None{})
 }
 
 // Stop ends the cluster and returns when it is gone.

@@ -96,7 +96,7 @@ func (s *controlServer) abandon() {
 	defer store.close()
 	ctx, cancel := context.WithTimeout(s.ctx, abandonTimeout)
 	defer cancel()
-	_, revision, err := store.list(ctx, registryPrefix, true)
+	revision, err := store.revision(ctx)
 	if err != nil {
 		s.cluster.config.Logger.Warn("a run was killed; what is applied from now on is taken for the run's", "error", err)
 		return

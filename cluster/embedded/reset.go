@@ -23,9 +23,14 @@ const (
 	restTimeout = 10 * time.Second
 	// resetTimeout bounds a reset.
 	resetTimeout = 20 * time.Second
-	// lookAgain is how long nothing may differ for a reset to be over: what a controller was about to write when it was
-	// overtaken arrives within that.
-	lookAgain = 60 * time.Millisecond
+	// lookEvery is how often a reset looks whether something differs.
+	lookEvery = 15 * time.Millisecond
+	// quietOwn and quietShared are how long nothing may differ, at least, for a reset to be over: what a controller was
+	// about to write when it was overtaken arrives within that. A cluster of others is not looked at again before the
+	// next run.
+	quietOwn    = 60 * time.Millisecond
+	quietShared = 250 * time.Millisecond
+	maxQuiet    = time.Second
 )
 
 // resetter takes a cluster back to a baseline, whether this process runs it or another one does.
@@ -38,7 +43,8 @@ type resetter struct {
 		RESTConfig(apiServer string) (*rest.Config, error)
 		Processes() cluster.ProcessNode
 	}
-	socket string // of etcd
+	socket string        // of etcd
+	quiet  time.Duration // quietOwn or quietShared
 }
 
 // TakeBaseline notes the cluster's state as soon as it has come to rest.
@@ -56,7 +62,7 @@ func (c *Cluster) Reset(ctx context.Context, to cluster.Baseline) error {
 	return c.resetter().reset(ctx, to)
 }
 
-func (c *Cluster) resetter() resetter { return resetter{c, c.etcdSocket()} }
+func (c *Cluster) resetter() resetter { return resetter{c, c.etcdSocket(), quietOwn} }
 
 // TakeBaseline notes the cluster's state as soon as it has come to rest.
 func (a *Attached) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
@@ -68,12 +74,26 @@ func (a *Attached) ReadBaseline(file string) (cluster.Baseline, error) {
 	return asBaseline(readBaseline(file))
 }
 
-// Reset takes the cluster back to the baseline.
+// Reset takes the cluster back to the baseline. After a run that was killed it refuses, before it touches anything, if
+// somebody has applied objects since.
 func (a *Attached) Reset(ctx context.Context, to cluster.Baseline) error {
-	return a.resetter().reset(ctx, to)
+	state, err := a.State(ctx)
+	if err != nil {
+		return err
+	}
+	if state.Abandoned > 0 {
+		if err := a.resetter().checkAppliedSince(ctx, to, state.Abandoned); err != nil {
+			return err
+		}
+	}
+	if err := a.resetter().reset(ctx, to); err != nil {
+		return err
+	}
+	_, err = controlCall[None](ctx, a.entry, "Restored", None{})
+	return err
 }
 
-func (a *Attached) resetter() resetter { return resetter{a, etcdSocket(a.entry.Dir)} }
+func (a *Attached) resetter() resetter { return resetter{a, etcdSocket(a.entry.Dir), quietShared} }
 
 // asBaseline keeps a nil pointer from becoming an interface that is not nil.
 func asBaseline(b *baseline, err error) (cluster.Baseline, error) {
@@ -228,11 +248,15 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 	defer store.close()
 	definitions := map[string][]byte{}
 	var differs []string
-	for quiet := time.Now(); ; {
+	var slowest time.Duration // look
+	var first, last time.Time // write; zero: none
+	for start := time.Now(); ; {
+		began := time.Now()
 		now, _, err := store.list(ctx, registryPrefix, true)
 		if err != nil {
 			return differing(err, differs)
 		}
+		slowest = max(slowest, time.Since(began))
 		changes, events := b.diff(now)
 		for _, c := range changes {
 			if name, ok := strings.CutPrefix(c.key, definitionsPrefix); ok {
@@ -243,21 +267,37 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 			return differing(err, differs)
 		}
 		if len(changes) > 0 {
-			quiet = time.Now()
+			last = time.Now()
+			if first.IsZero() {
+				first = last
+			}
 			differs = differs[:0]
 			for _, c := range changes {
 				differs = append(differs, c.key)
 			}
-		} else if time.Since(quiet) >= lookAgain {
+		} else if time.Since(later(start, last)) >= quietFor(r.quiet, slowest, last.Sub(first)) {
 			break
 		}
 		select {
-		case <-time.After(lookAgain / 4):
+		case <-time.After(lookEvery):
 		case <-ctx.Done():
 			return differing(ctx.Err(), differs)
 		}
 	}
 	return r.awaitDefinitions(ctx, definitions)
+}
+
+// quietFor is how long nothing may differ for a reset to be over: at least so long, longer on a machine that is busy, as
+// the slowest look at etcd tells, and as long again as the controllers have brought things back.
+func quietFor(least, slowestLook, fight time.Duration) time.Duration {
+	return min(max(least, 8*slowestLook, fight), maxQuiet)
+}
+
+func later(x, y time.Time) time.Time {
+	if x.After(y) {
+		return x
+	}
+	return y
 }
 
 func differing(err error, keys []string) error {

@@ -56,6 +56,12 @@ func (s *store) list(ctx context.Context, prefix string, keysOnly bool) ([]keyVa
 	return answer.KVs, answer.Header.Revision, err
 }
 
+// revision is the store's.
+func (s *store) revision(ctx context.Context) (int64, error) {
+	answer, err := call[rangeResponse](ctx, s, "range", rangeRequest{Key: []byte(registryPrefix), KeysOnly: true})
+	return answer.Header.Revision, err
+}
+
 // change puts a key, or deletes it where there is no value.
 type change struct {
 	key   string

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -130,8 +131,20 @@ func testPutBack(t *testing.T, trommel, cluster, copier string) {
 // refusesWhatIsNotTheRuns applies an object after a run was killed: the next run would delete it, and says so.
 func refusesWhatIsNotTheRuns(t *testing.T, trommel, cluster, dir string) {
 	t.Helper()
+	c, err := embedded.Attach(t.Context(), cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		state, err := c.State(ctx)
+		if err == nil && state.Abandoned == 0 {
+			err = errors.New("the cluster has not noticed that the run was killed")
+		}
+		return err
+	})
 	maps := clientOf(t, cluster).CoreV1().ConfigMaps("default")
-	_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{FieldManager: "kubectl-create"})
+	later := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Data: map[string]string{"a": "1"}}
+	_, err = maps.Create(t.Context(), later, metav1.CreateOptions{FieldManager: "kubectl-create"})
 	if err != nil {
 		t.Fatal(err)
 	}
