@@ -284,7 +284,7 @@ func (c *checker) trigger(t *Trigger, at *place) {
 		case !expr.ValidName(d.Name):
 			name.errorf(`triggerName %q: a name consists of letters, digits, "_", "-" and "."`, d.Name)
 		case slices.Contains(names, d.Name):
-			name.errorf("triggerName %q stands twice in this trigger", d.Name)
+			name.errorf("duplicate triggerName %q in this trigger", d.Name)
 		}
 		names = append(names, d.Name)
 		if !at.field("condition").failed() {

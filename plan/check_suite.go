@@ -43,7 +43,7 @@ func (s *Suite) check(at *place) {
 		if at := at.field("invariants").item(i); !at.failed() {
 			s.Invariants[i].check(at)
 			if name := s.Invariants[i].Name; name != "" && slices.Contains(names, name) {
-				at.errorf("invariant %q stands twice", name)
+				at.errorf("duplicate invariant %q", name)
 			}
 			names = append(names, s.Invariants[i].Name)
 		}
@@ -104,7 +104,7 @@ func (c *Controller) check(at *place, s *Suite, before []string) {
 	case IsAPIServer(c.Name):
 		name.errorf("controller name %q is the name of an API server", c.Name)
 	case slices.Contains(before, c.Name):
-		name.errorf("controller %q stands twice", c.Name)
+		name.errorf("duplicate controller %q", c.Name)
 	}
 	build, binary, image := at.field("build"), at.field("binary"), at.field("image")
 	switch {
@@ -150,7 +150,7 @@ func (c *Controller) check(at *place, s *Suite, before []string) {
 			}
 		}
 		if slices.ContainsFunc(c.AnnotatedCalls[:i], func(other AnnotatedCall) bool { return other.Name == call.Name }) {
-			at.errorf("annotated call %q stands twice", call.Name)
+			at.errorf("duplicate annotated call %q", call.Name)
 		}
 	}
 }

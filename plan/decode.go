@@ -129,7 +129,7 @@ func (s *source) mapping(n *yaml.Node, v reflect.Value, what string) {
 			continue
 		}
 		if line, twice := lines[f.name]; twice {
-			s.errorf(n.Content[i], "field %q stands twice; first at line %d", f.name, line)
+			s.errorf(n.Content[i], "duplicate field %q; first at line %d", f.name, line)
 			continue
 		}
 		lines[f.name] = n.Content[i].Line
@@ -246,7 +246,7 @@ func (s *source) named(n *yaml.Node, what string, each func(name string, slot **
 			continue
 		}
 		if line, ok := lines[key.Value]; ok {
-			s.errorf(r.Content[i], "%q stands twice in %s; first at line %d", key.Value, what, line)
+			s.errorf(r.Content[i], "duplicate %q in %s; first at line %d", key.Value, what, line)
 			continue
 		}
 		lines[key.Value] = r.Content[i].Line
@@ -449,7 +449,7 @@ func (s *source) value(n *yaml.Node) any {
 				continue
 			}
 			if _, ok := m[key.Value]; ok {
-				s.errorf(r.Content[i], "field %q stands twice", key.Value)
+				s.errorf(r.Content[i], "duplicate field %q", key.Value)
 				continue
 			}
 			m[key.Value] = s.value(r.Content[i+1])

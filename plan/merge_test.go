@@ -79,7 +79,7 @@ func TestMergeKeyMistakes(t *testing.T) {
 		},
 		{
 			"twice", head + "    - &a {triggerName: t, condition: {triggerType: none}}\n    - {<<: *a, triggerName: u, <<: *a}\n    expression: t\n",
-			[]string{"f.yaml:6:32: << stands twice; first at line 6; to merge several mappings give it a list of them"},
+			[]string{"f.yaml:6:32: duplicate <<; first at line 6; to merge several mappings give it a list of them"},
 		},
 		{
 			"a mistake in what is merged is told once, where it stands",

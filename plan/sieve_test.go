@@ -137,7 +137,7 @@ func TestSieveConversion(t *testing.T) {
 			[]string{"deletionTimestamp: $present", "timing: afterAPIServerRecv", "actionTarget: op", "onObjectDeletion"}},
 		{"unknown mode", "{mode: stale, project: p}", []string{`f.yaml:1:8: unknown mode "stale" (known: stale-state, unobserved-state, intermediate-state)`}},
 		{"unknown mode field", "mode: stale-state\nce-color: red\n", []string{`f.yaml:2:1: unknown field "ce-color" in a plan of Sieve's mode format`}},
-		{"mode field twice", "mode: stale-state\nproject: a\nproject: b\n", []string{`f.yaml:3:1: field "project" stands twice; first at line 2`}},
+		{"mode field twice", "mode: stale-state\nproject: a\nproject: b\n", []string{`f.yaml:3:1: duplicate field "project"; first at line 2`}},
 		{"mode without its fields", "mode: intermediate-state\n", []string{"f.yaml:1:1: a plan of mode intermediate-state has se-rtype"}},
 		{"mode counter", "{mode: unobserved-state, ce-name: a, ce-namespace: default, ce-rtype: pod, ce-etype-current: Added, ce-counter: many}", []string{`f.yaml:1:113: ce-counter is a number from 1, not "many"`}},
 		{"mode event", "{mode: unobserved-state, ce-name: a, ce-namespace: default, ce-rtype: pod, ce-etype-current: Bent}", []string{`f.yaml:1:94: unknown event type "Bent"`}},

@@ -130,7 +130,7 @@ timeouts: {plan: 1m, hold: 5s}
 			Controllers: map[string]VariantController{"db": {Args: []string{"--fixed"}, Env: map[string]string{"B": "2"}, WatchList: &yes}, "sts": {}},
 			Cluster:     VariantCluster{FeatureGates: map[string]bool{"B": true, "C": true}},
 		}},
-		History:  []ResourceKey{{Type: "pod", Namespace: "*", Name: "*"}, {Type: "node", Name: "n1"}},
+		History: []ResourceKey{{Type: "pod", Namespace: "*", Name: "*"}, {Type: "node", Name: "n1"}},
 		Timeouts: Timeouts{
 			Plan: time.Minute, Step: time.Minute, Workload: 2 * time.Minute, Hold: 5 * time.Second, Ready: time.Minute,
 			Settle: 15 * time.Second, Quiet: 2 * time.Second, Stuck: 8 * time.Second, Acknowledge: 5 * time.Second,

@@ -312,7 +312,7 @@ func (s *source) mergeInto(n *yaml.Node) {
 			content = append(content, key, n.Content[i+1])
 			has[deref(key).Value] = true
 		case i != at:
-			s.errorf(key, "<< stands twice; first at line %d; to merge several mappings give it a list of them", n.Content[at].Line)
+			s.errorf(key, "duplicate <<; first at line %d; to merge several mappings give it a list of them", n.Content[at].Line)
 		}
 	}
 	add := func(from *yaml.Node) {

@@ -234,7 +234,7 @@ func TestErrors(t *testing.T) {
 		{"no trigger", build.Plan("p").Then(build.KillController("a")), `plan "p": actions[0].trigger: the action has no trigger; to act at once use a definition with triggerType: none`},
 		{"nil condition", build.RestartAfterWrite("p", "a", nil), `plan "p": actions[0].trigger: the action has no trigger`},
 		{"nothing joined", build.Plan("p").Then(build.KillController("a").When(build.Both())), `plan "p": actions[0].trigger: "&" joins nothing`},
-		{"names", build.Plan("p").Then(build.KillController("a").When(build.Both(now().Named("x"), now().Named("x")))), `plan "p": actions[0].trigger.definitions[1].triggerName: triggerName "x" stands twice in this trigger`},
+		{"names", build.Plan("p").Then(build.KillController("a").When(build.Both(now().Named("x"), now().Named("x")))), `plan "p": actions[0].trigger.definitions[1].triggerName: duplicate triggerName "x" in this trigger`},
 		{"target", build.Plan("p").Then(build.PauseAPIServer("db").When(now())), `plan "p": actions[0].actionTarget: pauseAPIServer names an API server such as apiserver-1, not "db"`},
 		{"point", build.Plan("p").Then(build.KillController("a").When(build.Created("pod/default/a"))), `plan "p": actions[0].trigger.definitions[0].observationPoint: onObjectCreation has no observationPoint`},
 		{"where", build.Plan("p").Then(build.KillController("a").When(build.Created("pod/default/a").Where("a").At(plan.AfterControllerRecv, ""))), `plan "p": actions[0].trigger.definitions[0].condition.where: at 0 of "a": where: CEL: undeclared reference to 'a'`},

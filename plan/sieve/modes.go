@@ -40,7 +40,7 @@ func (c *converter) mode(root *yaml.Node) *yaml.Node {
 		if _, ok := modeFields[key.Value]; !ok {
 			c.problemf(key, "unknown field %q in a plan of Sieve's mode format", key.Value)
 		} else if line, ok := seen[key.Value]; ok {
-			c.problemf(key, "field %q stands twice; first at line %d", key.Value, line)
+			c.problemf(key, "duplicate field %q; first at line %d", key.Value, line)
 		} else if value.Kind != yaml.ScalarNode {
 			c.problemf(value, "%s is text", key.Value)
 		}
