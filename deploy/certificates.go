@@ -209,7 +209,7 @@ func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unst
 	for _, ip := range texts("ipAddresses") {
 		parsed := net.ParseIP(ip)
 		if parsed == nil {
-			return nil, fmt.Errorf("spec.ipAddresses: %q is no address", ip)
+			return nil, fmt.Errorf("spec.ipAddresses: %q is not an address", ip)
 		}
 		t.IPAddresses = append(t.IPAddresses, parsed)
 	}

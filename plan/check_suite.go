@@ -79,7 +79,7 @@ func (c *ClusterSpec) check(at *place) {
 		a, at := &c.Answers[i], at.field("answers").item(i)
 		for field, pattern := range map[string]string{"namespace": a.Namespace, "pod": a.Pod, "container": a.Container} {
 			if _, err := path.Match(pattern, ""); err != nil {
-				at.field(field).errorf("%s %q is no pattern: %v", field, pattern, err)
+				at.field(field).errorf("%s %q is not a pattern: %v", field, pattern, err)
 			}
 		}
 		if _, err := regexp.Compile(a.Command); err != nil {

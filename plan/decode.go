@@ -350,7 +350,7 @@ func (s *source) duration(n *yaml.Node, what string) time.Duration {
 	case err != nil && longDuration.MatchString(r.Value):
 		s.errorf(n, "%s: %s is longer than any duration can be", what, r.Value)
 	case err != nil:
-		s.errorf(n, "%s: %q is no duration; write it like 20s, 1m30s or 500ms", what, r.Value)
+		s.errorf(n, "%s: %q is not a duration; write it like 20s, 1m30s or 500ms", what, r.Value)
 	case v < 0:
 		s.errorf(n, "%s: a duration is not negative", what)
 	default:
@@ -482,7 +482,7 @@ func (s *source) value(n *yaml.Node) any {
 			err = r.Decode(&v)
 		}
 		if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
-			s.errorf(n, "%s is no number that JSON can hold", r.Value)
+			s.errorf(n, "%s is not a number that JSON can hold", r.Value)
 			return nil
 		}
 		return whole(v)
@@ -504,7 +504,7 @@ func (s *source) state(n *yaml.Node, what string) any {
 	if r.Kind == yaml.ScalarNode && strings.HasPrefix(strings.TrimSpace(r.Value), "{") {
 		v, err := decodeJSON([]byte(r.Value))
 		if err != nil {
-			s.errorf(n, "%s is no JSON: %v; write it as YAML", what, err)
+			s.errorf(n, "%s is not JSON: %v; write it as YAML", what, err)
 			return nil
 		}
 		if !eachValue(v, maxDepth/2, func(any) {}) {

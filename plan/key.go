@@ -76,7 +76,7 @@ func ParseResourceKey(s string) (ResourceKey, error) {
 		_, _, more = strings.Cut(parts[2], "/")
 	}
 	if !ok || more {
-		return ResourceKey{}, fmt.Errorf("%q is no type/namespace/name such as pod/default/web-0 or node//n1", s)
+		return ResourceKey{}, fmt.Errorf("%q is not a type/namespace/name such as pod/default/web-0 or node//n1", s)
 	}
 	k := ResourceKey{Namespace: parts[1], Name: parts[2]}
 	k.Type, k.Group, _ = strings.Cut(parts[0], ".")
@@ -88,15 +88,15 @@ func ParseResourceKey(s string) (ResourceKey, error) {
 	case lower != k.Type:
 		return ResourceKey{}, fmt.Errorf("%q: a type is in lower case; write %s/%s/%s", s, strings.ToLower(parts[0]), parts[1], parts[2])
 	case !validType(k.Type):
-		return ResourceKey{}, fmt.Errorf("%q: %q is no resource type", s, k.Type)
+		return ResourceKey{}, fmt.Errorf("%q: %q is not a resource type", s, k.Type)
 	case strings.Contains(parts[0], ".") && !validGroup(k.Group):
-		return ResourceKey{}, fmt.Errorf("%q: %q is no API group", s, k.Group)
+		return ResourceKey{}, fmt.Errorf("%q: %q is not an API group", s, k.Group)
 	case k.Namespace != "" && k.Namespace != "*" && !validNamespace(k.Namespace):
-		return ResourceKey{}, fmt.Errorf("%q: %q is no namespace", s, k.Namespace)
+		return ResourceKey{}, fmt.Errorf("%q: %q is not a namespace", s, k.Namespace)
 	case k.Name == "":
 		return ResourceKey{}, fmt.Errorf("%q has no name; write * for all", s)
 	case strings.ContainsAny(k.Name, " \t\r\n%"):
-		return ResourceKey{}, fmt.Errorf("%q: %q is no name", s, k.Name)
+		return ResourceKey{}, fmt.Errorf("%q: %q is not a name", s, k.Name)
 	}
 	if b, ok := builtin[k.Type]; ok && k.Group == "" {
 		if b.namespaced && k.Namespace == "" {

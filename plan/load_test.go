@@ -342,8 +342,8 @@ func TestNumbersAndDurations(t *testing.T) {
 		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: 2.5}", "5:81: repeat is a whole number, not 2.5"},
 		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: -1}", "5:81: repeat is -1; the first match is 1"},
 		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: '2'}", "5:81: repeat is a whole number, not text"},
-		{`{triggerType: onObjectDeletion, resourceKey: pod/default/a, prevState: '{"a": 1e999}'}`, "5:89: prevState is no JSON: number 1e999 is too large; write it as YAML"},
-		{`{triggerType: onObjectDeletion, resourceKey: pod/default/a, prevState: '{"a": 1, "a": 2}'}`, "5:89: prevState is no JSON: duplicate field \"a\"; write it as YAML"},
+		{`{triggerType: onObjectDeletion, resourceKey: pod/default/a, prevState: '{"a": 1e999}'}`, "5:89: prevState is not JSON: number 1e999 is too large; write it as YAML"},
+		{`{triggerType: onObjectDeletion, resourceKey: pod/default/a, prevState: '{"a": 1, "a": 2}'}`, "5:89: prevState is not JSON: duplicate field \"a\"; write it as YAML"},
 	} {
 		text := "actions:\n- actionType: killController\n  trigger:\n    definitions:\n    - condition: " + test.condition + "\n      triggerName: a\n"
 		if !strings.Contains(test.condition, "onTimeout") {

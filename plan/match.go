@@ -542,7 +542,7 @@ func StateOf(v any) (map[string]any, error) {
 	}
 	m, ok := decoded.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("%s is no JSON object", shorten(string(raw)))
+		return nil, fmt.Errorf("%s is not a JSON object", shorten(string(raw)))
 	}
 	return m, nil
 }

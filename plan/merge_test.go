@@ -86,7 +86,7 @@ func TestMergeKeyMistakes(t *testing.T) {
 			head + "    - &a {triggerName: t, color: red, condition: {triggerType: onTimeout, timeout: soon}}\n    - {<<: *a, triggerName: u}\n    - {<<: *a, triggerName: v}\n    expression: t;u;v\n",
 			[]string{
 				`f.yaml:5:27: unknown field "color" in a trigger definition (known: triggerName, condition, observationPoint)`,
-				`f.yaml:5:84: timeout: "soon" is no duration; write it like 20s, 1m30s or 500ms`,
+				`f.yaml:5:84: timeout: "soon" is not a duration; write it like 20s, 1m30s or 500ms`,
 			},
 		},
 		{

@@ -249,7 +249,7 @@ func TestLoadWithSuite(t *testing.T) {
 		`1:1: unknown field "testname" in a plan; did you mean "testName"?`,
 		`2:11: unknown workload "nothing" (the suite has: recreate, scale)`,
 		`5:17: unknown controller "nobody" (the suite has: db-operator, backup-operator)`,
-		`6:14: waitAfter: "soon" is no duration; write it like 20s, 1m30s or 500ms`,
+		`6:14: waitAfter: "soon" is not a duration; write it like 20s, 1m30s or 500ms`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -31,7 +31,7 @@ type Run struct {
 func Open(dir string) (*Run, error) {
 	r := &Run{Dir: dir}
 	if _, err := os.Stat(filepath.Join(dir, ObservationsFile)); err != nil {
-		return nil, fmt.Errorf("%s is no run record: %w", dir, err)
+		return nil, fmt.Errorf("%s is not a run record: %w", dir, err)
 	}
 	var err error
 	if r.Plan, err = r.whole(PlanFile); err != nil {

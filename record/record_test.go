@@ -144,7 +144,7 @@ func TestOpen(t *testing.T) {
 		truncated bool
 		err       string
 	}{
-		{"no record", nil, 0, false, "DIR is no run record: stat DIR/observations.jsonl: no such file or directory"},
+		{"no record", nil, 0, false, "DIR is not a run record: stat DIR/observations.jsonl: no such file or directory"},
 		{"killed before the end", map[string]string{ObservationsFile: "{\"seq\":1}\n"}, 1, true, ""},
 		{"killed within a line", map[string]string{ObservationsFile: "{\"seq\":1}\n{\"se"}, 1, true, ""},
 		{"not JSON", map[string]string{ObservationsFile: "{\"seq\":1}\nx\n{\"seq\":3}\n"}, 0, false, "DIR/observations.jsonl:2: invalid character 'x' looking for beginning of value"},

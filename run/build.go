@@ -132,7 +132,7 @@ func checkBinaries(suite *plan.Suite) error {
 		path := plan.Beside(suite.File, c.Binary)
 		info, err := os.Stat(path)
 		if err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0) {
-			err = fmt.Errorf("%s is no executable file", path)
+			err = fmt.Errorf("%s is not an executable file", path)
 		}
 		if err != nil {
 			return &instrumentation.InputError{Reason: fmt.Sprintf("%s: controller %q: binary: %v", suite.File, c.Name, err)}

@@ -416,7 +416,7 @@ func TestReadAndResolve(t *testing.T) {
 	apply(t, o, configMap(ns, "a", "1"))
 	list, err := o.List(ctx, plan.ResourceKey{Type: "configmap", Namespace: ns, Name: "?*"})
 	if err != nil || len(list) != 0 {
-		t.Errorf("got %v, %v: a question mark is no pattern", list, err)
+		t.Errorf("got %v, %v: a question mark is not a pattern", list, err)
 	}
 	list, err = o.List(ctx, plan.ResourceKey{Type: "configmap", Namespace: "*", Name: "*"})
 	if err != nil || len(list) < 3 {

@@ -228,7 +228,7 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"key", build.Plan("p").Then(build.Delete("pods/default/a").When(now())), `plan "p": actions[0]: "pods/default/a": a type is in the singular; write pod/default/a`},
-		{"condition's key", build.Plan("p").Then(build.KillController("a").When(build.Sequence(now(), build.Created("x")))), `plan "p": actions[0].trigger: trigger2: "x" is no type/namespace/name such as pod/default/web-0 or node//n1`},
+		{"condition's key", build.Plan("p").Then(build.KillController("a").When(build.Sequence(now(), build.Created("x")))), `plan "p": actions[0].trigger: trigger2: "x" is not a type/namespace/name such as pod/default/web-0 or node//n1`},
 		{"the first", build.Plan("p").Then(build.KillController("a").When(build.Updated("pod/default/a").Repeat(0)), build.Delete("x")), `plan "p": actions[0].trigger: trigger1: repeat is 0; the first match is 1`},
 		{"value", build.Plan("p").Then(build.Apply(build.State{"a": func() {}}).When(now())), `plan "p": actions[0]: json: unsupported type: func()`},
 		{"no trigger", build.Plan("p").Then(build.KillController("a")), `plan "p": actions[0].trigger: the action has no trigger; to act at once use a definition with triggerType: none`},
