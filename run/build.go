@@ -22,8 +22,8 @@ type Binary struct {
 	Manifest *wire.Manifest // nil: not instrumented
 }
 
-// build makes the controllers, and the control plane if the session needs its binary, or finds them made. A session on a
-// running cluster needs it only for controllers that are components of it. What options bring is not built.
+// build makes the controllers, and the control plane if the session needs its binary, or finds them made. A session on
+// a running cluster needs it only for controllers that are components of it. What options bring is not built.
 func build(ctx context.Context, suite *plan.Suite, options Options) ([]Binary, string, error) {
 	options.Console.Phase("build")
 	binaries, controlPlane, err := buildAll(ctx, suite, options)
@@ -90,7 +90,9 @@ func buildAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary
 }
 
 // buildController makes a controller's executable; of a component of the control plane nothing is made.
-func buildController(ctx context.Context, suite *plan.Suite, c *plan.Controller, progress func(string)) (Binary, error) {
+func buildController(
+	ctx context.Context, suite *plan.Suite, c *plan.Controller, progress func(string),
+) (Binary, error) {
 	if c.Build == nil {
 		abs, err := filepath.Abs(plan.Beside(suite.File, c.Binary))
 		return Binary{Path: abs}, err

@@ -92,8 +92,8 @@ type sharedCluster struct {
 	attach func(ctx context.Context) (cluster.Cluster, error)
 }
 
-// baselineFile lies in a shared cluster's state folder while a run is under way. The run after one that was killed finds
-// it, and puts the cluster back.
+// baselineFile lies in a shared cluster's state folder while a run is under way. The run after one that was killed
+// finds it, and puts the cluster back.
 const baselineFile = "baseline.json"
 
 func (s *sharedCluster) acquire(ctx context.Context, console Console) (_ *lease, err error) {

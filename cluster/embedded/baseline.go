@@ -56,7 +56,8 @@ func roleOf(key string) role {
 	case strings.HasPrefix(rest, "events/"):
 		return expired
 	case strings.HasPrefix(rest, "masterleases/"), strings.HasPrefix(rest, "peerserverleases/"),
-		strings.HasPrefix(rest, "leases/kube-system/apiserver-"), strings.HasPrefix(rest, "leases/"+corev1.NamespaceNodeLease+"/"):
+		strings.HasPrefix(rest, "leases/kube-system/apiserver-"),
+		strings.HasPrefix(rest, "leases/"+corev1.NamespaceNodeLease+"/"):
 		return foreign
 	case strings.HasPrefix(rest, "leases/"):
 		return present
@@ -64,8 +65,8 @@ func roleOf(key string) role {
 	return restored
 }
 
-// resourceOf is the part of a key by which keys of one resource are told from those of others. It is coarse: two resources
-// of one API group may share one.
+// resourceOf is the part of a key by which keys of one resource are told from those of others. It is coarse: two
+// resources of one API group may share one.
 func resourceOf(key string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(key, registryPrefix), "/")
 	return name

@@ -153,8 +153,8 @@ func restless(name string, changing []string, err error) error {
 	if len(changing) == 0 {
 		return fmt.Errorf("note what is in cluster %q: %w", name, err)
 	}
-	return fmt.Errorf("cluster %q does not come to rest within %s, so it could not be put back as it was; still changing: %s",
-		name, restTimeout, listed(changing))
+	return fmt.Errorf("cluster %q does not come to rest within %s, so it could not be put back as it was; "+
+		"still changing: %s", name, restTimeout, listed(changing))
 }
 
 // listed names the first few objects.
@@ -201,8 +201,8 @@ func changed(x, y map[string]int64) []string {
 	return keys
 }
 
-// checkAppliedSince is an error if somebody has made objects by hand after the revision: they are not a run's, and a reset
-// would delete them.
+// checkAppliedSince is an error if somebody has made objects by hand after the revision: they are not a run's, and a
+// reset would delete them.
 func (r resetter) checkAppliedSince(ctx context.Context, to cluster.Baseline, revision int64) error {
 	b, ok := to.(*baseline)
 	if !ok {
@@ -215,8 +215,8 @@ func (r resetter) checkAppliedSince(ctx context.Context, to cluster.Baseline, re
 		return err
 	}
 	if made := b.appliedSince(keys, revision); len(made) > 0 {
-		return fmt.Errorf("on cluster %q somebody has applied objects since a run was killed, and putting the cluster back would "+
-			"delete them: %s. Delete them, or start the cluster anew", r.cluster.Name(), listed(made))
+		return fmt.Errorf("on cluster %q somebody has applied objects since a run was killed, and putting the cluster "+
+			"back would delete them: %s. Delete them, or start the cluster anew", r.cluster.Name(), listed(made))
 	}
 	return nil
 }
@@ -287,8 +287,8 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 	return r.awaitDefinitions(ctx, definitions)
 }
 
-// quietFor is how long nothing may differ for a reset to be over: at least so long, longer on a machine that is busy, as
-// the slowest look at etcd tells, and as long again as the controllers have brought things back.
+// quietFor is how long nothing may differ for a reset to be over: at least so long, longer on a machine that is busy,
+// as the slowest look at etcd tells, and as long again as the controllers have brought things back.
 func quietFor(least, slowestLook, fight time.Duration) time.Duration {
 	return min(max(least, 8*slowestLook, fight), maxQuiet)
 }

@@ -10,8 +10,8 @@ import (
 	"net/http"
 )
 
-// store reads and writes the cluster's etcd by its JSON gateway on the unix socket: the handful of calls that are needed
-// here are not worth etcd's client and its dependencies. It is safe for concurrent use.
+// store reads and writes the cluster's etcd by its JSON gateway on the unix socket: the handful of calls that are
+// needed here are not worth etcd's client and its dependencies. It is safe for concurrent use.
 type store struct{ http *http.Client }
 
 func newStore(socket string) *store {
@@ -52,7 +52,9 @@ type header struct {
 func (s *store) list(ctx context.Context, prefix string, keysOnly bool) ([]keyValue, int64, error) {
 	end := []byte(prefix)
 	end[len(end)-1]++
-	answer, err := call[rangeResponse](ctx, s, "range", rangeRequest{Key: []byte(prefix), RangeEnd: end, KeysOnly: keysOnly})
+	answer, err := call[rangeResponse](ctx, s, "range", rangeRequest{
+		Key: []byte(prefix), RangeEnd: end, KeysOnly: keysOnly,
+	})
 	return answer.KVs, answer.Header.Revision, err
 }
 

@@ -56,8 +56,9 @@ actions:
         observationPoint: {timing: afterAPIServerRecv, observeBy: apiserver-1}
 `
 
-// testPutBack runs plans on a cluster where a user has applied his own operator: however a run ends, the cluster is as it was, his objects
-// included, and the next run works. An API server that a plan had killed stayed down, and the Deployment stayed rewritten.
+// testPutBack runs plans on a cluster where a user has applied his own operator: however a run ends, the cluster is as
+// it was, his objects included, and the next run works. An API server that a plan had killed stayed down, and the
+// Deployment stayed rewritten.
 func testPutBack(t *testing.T, trommel, cluster, copier string) {
 	ctx := t.Context()
 	client := clientOf(t, cluster)
