@@ -13,9 +13,9 @@ import (
 	"github.com/trommel-dev/trommel/predicate"
 )
 
-// Validate checks the plan, as Complete would complete it, against its suite: that the names in it are names of the
-// suite's. With a nil suite it checks what it can without one, as Parse has done already. It does not change the plan. The
-// error is Errors: every mistake of the plan, with its place where the plan came from a file.
+// Validate checks the plan against its suite, as it is once Complete has filled it: for instance that the suite has what
+// the plan names. With a nil suite it checks what it can without one, as Parse has done already. It does not change the
+// plan. The error is Errors: every mistake of the plan, with its place if the plan came from a file.
 func (p *Plan) Validate(s *Suite) error {
 	q := *p
 	q.Actions = slices.Clone(p.Actions)
@@ -76,8 +76,8 @@ func (c *checker) names(at *place) {
 	workloads := sortedKeys(s.Workloads)
 	switch {
 	case p.Workload == "" && len(workloads) > 1:
-		at.field("workload").missing("the plan names no workload, and the suite has several, none with the plan's testName: %s",
-			strings.Join(workloads, ", "))
+		at.field("workload").missing("the plan names no workload, and the suite has several, none with the plan's testName: "+
+			"%s", strings.Join(workloads, ", "))
 	case p.Workload != "" && !slices.Contains(workloads, p.Workload):
 		at.field("workload").errorf("unknown workload %q (%s)", p.Workload, suiteHas(workloads))
 	}
@@ -207,7 +207,8 @@ func (c *checker) inSuite(name string) *Controller {
 // hooked reports a controller that a plan needs hooks in and that is an executable as it is. What says what that means.
 func (c *checker) hooked(at *place, name, what string) {
 	if controller := c.inSuite(name); controller != nil && controller.Build == nil {
-		at.errorf("controller %q is given by binary: %s, which has no hooks, %s, or give its source with build:", name, controller.Binary, what)
+		at.errorf("controller %q is given by binary: %s, which has no hooks, %s, or give its source with build:",
+			name, controller.Binary, what)
 	}
 }
 
@@ -235,13 +236,14 @@ func (c *checker) action(a *Action, at *place) {
 		at.errorf("a wait is negative")
 	}
 	c.trigger(&a.Trigger, at.field("trigger"))
+	kind, kinds := at.field("actionType"), stringsOf(actionTypes)
 	if a.Type == "" {
-		at.field("actionType").missing("the action has no actionType (known: %s)", strings.Join(stringsOf(actionTypes), ", "))
+		kind.missing("the action has no actionType (known: %s)", strings.Join(kinds, ", "))
 		return
 	}
 	own, ok := fits[a.Type]
 	if !ok {
-		at.field("actionType").errorf("unknown actionType %q%s", a.Type, didYouMean(string(a.Type), stringsOf(actionTypes)))
+		kind.errorf("unknown actionType %q%s", a.Type, didYouMean(string(a.Type), kinds))
 		return
 	}
 	fit(reflect.ValueOf(a).Elem(), at, string(a.Type), commonFields, own)
@@ -266,7 +268,8 @@ func (c *checker) action(a *Action, at *place) {
 	case ReconnectController:
 		c.apiServer(at.field("reconnectAPIServer"), a.ReconnectAPIServer, "reconnectAPIServer")
 		if known := vocabulary[reflect.TypeFor[Reconnect]()]; !slices.Contains(known, string(a.ReconnectBy)) {
-			at.field("reconnectBy").errorf("unknown reconnectBy %q%s", a.ReconnectBy, didYouMean(string(a.ReconnectBy), known))
+			at.field("reconnectBy").errorf("unknown reconnectBy %q%s",
+				a.ReconnectBy, didYouMean(string(a.ReconnectBy), known))
 		}
 	case ApplyObject:
 		c.manifest(a, at)
@@ -303,10 +306,12 @@ func (c *checker) pauseAt(a *Action, at *place) {
 	}
 	if controller := c.inSuite(a.Target); a.Type == PauseController && a.PauseAt.point() == "AnnotatedCall" &&
 		controller != nil && len(controller.AnnotatedCalls) == 0 {
-		pause.errorf("controller %q has no annotatedCalls in the suite, so that nothing is held at %s", a.Target, a.PauseAt)
+		pause.errorf("controller %q has no annotatedCalls in the suite, so that nothing is held at %s",
+			a.Target, a.PauseAt)
 	}
 	if a.AvoidOngoingRead && a.PauseAt != "" && a.PauseAt.point() != "ControllerRead" {
-		at.field("avoidOngoingRead").errorf("avoidOngoingRead is for a pause at beforeControllerRead or afterControllerRead, not %s", a.PauseAt)
+		at.field("avoidOngoingRead").errorf(
+			"avoidOngoingRead is for a pause at beforeControllerRead or afterControllerRead, not %s", a.PauseAt)
 	}
 }
 
@@ -346,8 +351,9 @@ func objectMistake(object map[string]any) string {
 
 // patchMistake says what is wrong with a patch.
 func patchMistake(typ string, patch any) string {
-	if typ != "" && !slices.Contains(shapeOf(reflect.TypeFor[Action]()).field("patchType").words, typ) {
-		return fmt.Sprintf("unknown patchType %q%s", typ, didYouMean(typ, shapeOf(reflect.TypeFor[Action]()).field("patchType").words))
+	known := shapeOf(reflect.TypeFor[Action]()).field("patchType").words
+	if typ != "" && !slices.Contains(known, typ) {
+		return fmt.Sprintf("unknown patchType %q%s", typ, didYouMean(typ, known))
 	}
 	_, isMap := patch.(map[string]any)
 	_, isList := patch.([]any)
@@ -406,7 +412,8 @@ func (c *checker) trigger(t *Trigger, at *place) {
 	default:
 		if e := text.expression(t.Expression); e != nil {
 			for _, n := range t.unknown(e) {
-				text.textError(t.Expression, n.Offset, fmt.Sprintf("unknown trigger %q (defined: %s)", n.Name, orNone(names)))
+				message := fmt.Sprintf("unknown trigger %q (defined: %s)", n.Name, orNone(names))
+				text.textError(t.Expression, n.Offset, message)
 			}
 		}
 	}
@@ -573,8 +580,8 @@ func (p *Plan) CheckResources(resolve func(ResourceKey) error) error {
 	return at.in.errs.err()
 }
 
-// CheckResources calls resolve for every resource key of a suite that was read from a file: those of the workloads' steps, of
-// invariants and of history. It returns its errors as Errors, each at the key's place.
+// CheckResources calls resolve for every resource key of a suite that was read from a file: those of the workloads'
+// steps, of invariants and of history. It returns its errors as Errors, each at the key's place.
 func (s *Suite) CheckResources(resolve func(ResourceKey) error) error {
 	if s.source == nil {
 		return nil

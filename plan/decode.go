@@ -144,8 +144,8 @@ func (s *source) mapping(n *yaml.Node, v reflect.Value, what string, c *choice, 
 	}
 }
 
-// choose reads a mapping into the type that its word asks for. Without a word that is known it still finds the mistakes in
-// the fields that all types have.
+// choose reads a mapping into the type that its word asks for. If the word is missing or unknown, it still finds the
+// mistakes in the fields that all types have.
 func (s *source) choose(n *yaml.Node, v reflect.Value, c *choice, what string) {
 	r := deref(n)
 	if r.Kind != yaml.MappingNode {

@@ -130,7 +130,7 @@ func sideOf(t Timing) string {
 		"ControllerRecv": "it takes in an event", "ControllerRead": "it reads", "ControllerWrite": "it writes",
 		"Reconcile": "it reconciles", "AnnotatedCall": "it makes an annotated call",
 	}[t.point()]
-	if strings.HasPrefix(string(t), "before") {
+	if t.isBefore() {
 		return "before " + what
 	}
 	return "after " + what
@@ -189,20 +189,20 @@ func (d *Definition) explain() string {
 	case OnNone:
 		return "at once"
 	case OnAnnotatedCall:
-		return fmt.Sprintf("%s %s %s%s", by, map[bool]string{true: "is about to call", false: "has called"}[d.before()], c.Call, times)
+		return fmt.Sprintf("%s %s %s%s", by, map[bool]string{true: "is about to call", false: "has called"}[d.Observe.Timing.isBefore()], c.Call, times)
 	case OnReconcile:
 		of := ""
 		if !c.ResourceKey.IsZero() {
 			of = " " + c.ResourceKey.String()
 		}
-		return fmt.Sprintf("%s %s%s%s", by, map[bool]string{true: "is about to reconcile", false: "has reconciled"}[d.before()], of, times)
+		return fmt.Sprintf("%s %s%s%s", by, map[bool]string{true: "is about to reconcile", false: "has reconciled"}[d.Observe.Timing.isBefore()], of, times)
 	}
 	verb := map[string][2]string{
 		"APIServerRecv": {"is about to see", "has seen"}, "ControllerRecv": {"is about to take in", "has taken in"},
 		"ControllerRead": {"is about to read", "has read"}, "ControllerWrite": {"is about to send", "has sent"},
 	}[d.Observe.Timing.point()]
 	word := verb[1]
-	if d.before() {
+	if d.Observe.Timing.isBefore() {
 		word = verb[0]
 	}
 	what := map[TriggerType]string{OnObjectCreation: "the creation of ", OnObjectDeletion: "the deletion of "}[c.Type]
@@ -214,8 +214,6 @@ func (d *Definition) explain() string {
 	}
 	return fmt.Sprintf("%s %s %s%s%s%s", by, word, what, c.ResourceKey, c.explainStates(), times)
 }
-
-func (d *Definition) before() bool { return strings.HasPrefix(string(d.Observe.Timing), "before") }
 
 func (c *Condition) explainStates() string {
 	prev, cur, err := compileStates(c)
