@@ -174,7 +174,7 @@ func explainTrigger(p *Plan, i int) (when, details string) {
 
 // explain says what a definition waits for.
 func (d *Definition) explain() string {
-	c := &d.Condition
+	c, before := &d.Condition, d.Observe.Timing.isBefore()
 	by := controllerName(d.Observe.ObserveBy)
 	if d.Observe.Reconciler != "" {
 		by += " (in " + d.Observe.Reconciler + ")"
@@ -189,20 +189,20 @@ func (d *Definition) explain() string {
 	case OnNone:
 		return "at once"
 	case OnAnnotatedCall:
-		return fmt.Sprintf("%s %s %s%s", by, map[bool]string{true: "is about to call", false: "has called"}[d.Observe.Timing.isBefore()], c.Call, times)
+		return fmt.Sprintf("%s %s %s%s", by, map[bool]string{true: "is about to call", false: "has called"}[before], c.Call, times)
 	case OnReconcile:
 		of := ""
 		if !c.ResourceKey.IsZero() {
 			of = " " + c.ResourceKey.String()
 		}
-		return fmt.Sprintf("%s %s%s%s", by, map[bool]string{true: "is about to reconcile", false: "has reconciled"}[d.Observe.Timing.isBefore()], of, times)
+		return fmt.Sprintf("%s %s%s%s", by, map[bool]string{true: "is about to reconcile", false: "has reconciled"}[before], of, times)
 	}
 	verb := map[string][2]string{
 		"APIServerRecv": {"is about to see", "has seen"}, "ControllerRecv": {"is about to take in", "has taken in"},
 		"ControllerRead": {"is about to read", "has read"}, "ControllerWrite": {"is about to send", "has sent"},
 	}[d.Observe.Timing.point()]
 	word := verb[1]
-	if d.Observe.Timing.isBefore() {
+	if before {
 		word = verb[0]
 	}
 	what := map[TriggerType]string{OnObjectCreation: "the creation of ", OnObjectDeletion: "the deletion of "}[c.Type]
