@@ -430,6 +430,9 @@ func orNone(names []string) string {
 func (c *checker) definition(d *Definition, whole *place) {
 	cond, at := &d.Condition, whole.field("condition")
 	at.field("where").cel(cond.Where, predicate.Transition)
+	if cond.Repeat < 1 {
+		at.field("repeat").errorf("repeat is %d; the first match is 1", cond.Repeat)
+	}
 	kind := at.field("triggerType")
 	if cond.Type == "" {
 		kind.missing("the condition has no triggerType (known: %s)", strings.Join(stringsOf(triggerTypes), ", "))
@@ -445,9 +448,6 @@ func (c *checker) definition(d *Definition, whole *place) {
 		common = append(common, "repeat") // the default does no harm
 	}
 	fit(reflect.ValueOf(cond).Elem(), at, string(cond.Type), common, own)
-	if cond.Repeat < 1 {
-		at.field("repeat").errorf("repeat is %d; the first match is 1", cond.Repeat)
-	}
 	switch cond.Type {
 	case OnTimeout:
 		if timeout := at.field("timeout"); cond.Timeout <= 0 && !timeout.given() {

@@ -22,7 +22,7 @@ func complete(v reflect.Value, at *place) {
 		if kind, ok := owner.Addr().Interface().(interface{ has(field string) bool }); ok && !kind.has(f.name) {
 			return
 		}
-		if p := at.field(f.name); p.given() && !p.failed() {
+		if p := at.field(f.name); p.given() && !p.failed() && !isEmpty(p.node) {
 			return
 		}
 		n := &yaml.Node{Kind: yaml.ScalarNode, Value: f.fallback}

@@ -225,7 +225,7 @@ type WaitStep struct {
 
 // ExecStep runs a command in the suite's folder with KUBECONFIG set. Its short form is the command.
 type ExecStep struct {
-	Command []string      `yaml:"command" called:"exec" as:"command"`
+	Command []string      `yaml:"command" as:"command"`
 	Timeout time.Duration `yaml:"timeout"` // default Timeouts.Step
 }
 
