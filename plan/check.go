@@ -12,9 +12,9 @@ import (
 	"github.com/trommel-dev/trommel/predicate"
 )
 
-// Validate checks the plan, as Complete would complete it, against its suite: that the names in it are names of the
-// suite's. With a nil suite it checks what it can without one, as Parse has done already. It does not change the plan. The
-// error is Errors: every mistake of the plan, with its place where the plan came from a file.
+// Validate checks the plan against its suite, as it is once Complete has filled it: for instance that the suite has what
+// the plan names. With a nil suite it checks what it can without one, as Parse has done already. It does not change the
+// plan. The error is Errors: every mistake of the plan, with its place if the plan came from a file.
 func (p *Plan) Validate(s *Suite) error {
 	q := *p
 	q.Actions = slices.Clone(p.Actions)
@@ -75,8 +75,8 @@ func (c *checker) names(at *place) {
 	workloads := sortedKeys(s.Workloads)
 	switch {
 	case p.Workload == "" && len(workloads) > 1:
-		at.field("workload").missing("the plan names no workload, and the suite has several, none with the plan's testName: %s",
-			strings.Join(workloads, ", "))
+		at.field("workload").missing("the plan names no workload, and the suite has several, none with the plan's testName: "+
+			"%s", strings.Join(workloads, ", "))
 	case p.Workload != "" && !slices.Contains(workloads, p.Workload):
 		at.field("workload").errorf("unknown workload %q (%s)", p.Workload, suiteHas(workloads))
 	}
@@ -209,7 +209,8 @@ func (c *checker) inSuite(name string) *Controller {
 // hooked reports a controller that a plan needs hooks in and that is an executable as it is. What says what that means.
 func (c *checker) hooked(at *place, name, what string) {
 	if controller := c.inSuite(name); controller != nil && controller.Build == nil {
-		at.errorf("controller %q is given by binary: %s, which has no hooks, %s, or give its source with build:", name, controller.Binary, what)
+		at.errorf("controller %q is given by binary: %s, which has no hooks, %s, or give its source with build:",
+			name, controller.Binary, what)
 	}
 }
 
@@ -303,7 +304,8 @@ func (c *checker) trigger(t *Trigger, at *place) {
 	default:
 		if e := text.expression(t.Expression); e != nil {
 			for _, n := range t.unknown(e) {
-				text.textError(t.Expression, n.Offset, fmt.Sprintf("unknown trigger %q (defined: %s)", n.Name, orNone(names)))
+				message := fmt.Sprintf("unknown trigger %q (defined: %s)", n.Name, orNone(names))
+				text.textError(t.Expression, n.Offset, message)
 			}
 		}
 	}
@@ -320,6 +322,9 @@ func orNone(names []string) string {
 func (c *checker) definition(d *Definition, whole *place) {
 	cond, at := &d.Condition, whole.field("condition")
 	at.field("where").cel(cond.Where, predicate.Transition)
+	if cond.Repeat < 1 {
+		at.field("repeat").errorf("repeat is %d; the first match is 1", cond.Repeat)
+	}
 	kind := at.field("triggerType")
 	if cond.Type == "" {
 		kind.missing("the condition has no triggerType (known: %s)", strings.Join(stringsOf(triggerTypes), ", "))
@@ -335,9 +340,6 @@ func (c *checker) definition(d *Definition, whole *place) {
 		common = append(common, "repeat") // the default does no harm
 	}
 	fit(reflect.ValueOf(cond).Elem(), at, string(cond.Type), common, own)
-	if cond.Repeat < 1 {
-		at.field("repeat").errorf("repeat is %d; the first match is 1", cond.Repeat)
-	}
 	switch cond.Type {
 	case OnTimeout:
 		if timeout := at.field("timeout"); cond.Timeout <= 0 && !timeout.given() {
@@ -470,8 +472,8 @@ func (p *Plan) CheckResources(resolve func(ResourceKey) error) error {
 	return at.in.errs.err()
 }
 
-// CheckResources calls resolve for every resource key of a suite that was read from a file: those of the workloads' steps, of
-// invariants and of history. It returns its errors as Errors, each at the key's place.
+// CheckResources calls resolve for every resource key of a suite that was read from a file: those of the workloads'
+// steps, of invariants and of history. It returns its errors as Errors, each at the key's place.
 func (s *Suite) CheckResources(resolve func(ResourceKey) error) error {
 	if s.source == nil {
 		return nil

@@ -55,7 +55,8 @@ func (s *Suite) check(at *place) {
 		}
 		for controller := range v.Controllers {
 			if names := s.ControllerNames(); !slices.Contains(names, controller) {
-				at.field("controllers").field(controller).name().errorf("unknown controller %q (%s)", controller, suiteHas(names))
+				name := at.field("controllers").field(controller).name()
+				name.errorf("unknown controller %q (%s)", controller, suiteHas(names))
 			}
 		}
 	}
@@ -77,7 +78,8 @@ func (c *ClusterSpec) check(at *place) {
 	}
 	for i := range c.Answers {
 		a, at := &c.Answers[i], at.field("answers").item(i)
-		for field, pattern := range map[string]string{"namespace": a.Namespace, "pod": a.Pod, "container": a.Container} {
+		patterns := map[string]string{"namespace": a.Namespace, "pod": a.Pod, "container": a.Container}
+		for field, pattern := range patterns {
 			if _, err := path.Match(pattern, ""); err != nil {
 				at.field(field).errorf("%s %q is not a pattern: %v", field, pattern, err)
 			}
@@ -112,8 +114,8 @@ func (c *Controller) check(at *place, s *Suite, before []string) {
 		binary.errorf("controller %q has both build and binary; it takes one", c.Name)
 	case build.given() || binary.given():
 	case image.given():
-		image.errorf("controller %q is given by its image alone, and controllers run as local processes, without a container engine: "+
-			"give its source with build:, or the executable that is in the image with binary:", c.Name)
+		image.errorf("controller %q is given by its image alone, and controllers run as local processes, without a container "+
+			"engine: give its source with build:, or the executable that is in the image with binary:", c.Name)
 	default:
 		at.errorf("controller %q has neither build nor binary", c.Name)
 	}
@@ -122,7 +124,8 @@ func (c *Controller) check(at *place, s *Suite, before []string) {
 			f.errorf("%s is for a generated Deployment; controller %q has its own", f.step, c.Name)
 		}
 	} else if image.given() && (build.given() || binary.given()) {
-		image.errorf("image is what the binary stands for in the manifests' Deployment; name that with deployment: namespace/name")
+		image.errorf("image is what the binary stands for in the manifests' Deployment; " +
+			"name that with deployment: namespace/name")
 	}
 	if names := s.APIServerNames(); !slices.Contains(names, c.APIServer) {
 		at.field("apiServer").errorf("unknown API server %q (%s)", c.APIServer, suiteHas(names))
@@ -137,7 +140,8 @@ func (c *Controller) check(at *place, s *Suite, before []string) {
 	}
 	calls := at.field("annotatedCalls")
 	if calls.given() && !build.given() && binary.given() {
-		calls.errorf("annotatedCalls are compiled in, and controller %q is given by binary:; give its source with build:", c.Name)
+		calls.errorf("annotatedCalls are compiled in, and controller %q is given by binary:; give its source with build:",
+			c.Name)
 	}
 	for i, call := range c.AnnotatedCalls {
 		at := calls.item(i)
@@ -149,7 +153,8 @@ func (c *Controller) check(at *place, s *Suite, before []string) {
 				at.errorf("the annotated call has no %s", field)
 			}
 		}
-		if slices.ContainsFunc(c.AnnotatedCalls[:i], func(other AnnotatedCall) bool { return other.Name == call.Name }) {
+		same := func(other AnnotatedCall) bool { return other.Name == call.Name }
+		if slices.ContainsFunc(c.AnnotatedCalls[:i], same) {
 			at.errorf("duplicate annotated call %q", call.Name)
 		}
 	}
@@ -226,7 +231,8 @@ func (s *Step) check(whole *place) {
 		if !s.Wait.Absent {
 			kinds = kinds[:2]
 		}
-		at.exactlyOne(kinds, "wait takes one of condition, phase and absent", "wait has none of condition, phase and absent")
+		at.exactlyOne(kinds, "wait takes one of condition, phase and absent",
+			"wait has none of condition, phase and absent")
 	}
 	if at := whole.field("exec"); s.Exec != nil && !at.failed() && !at.field("command").given() {
 		at.errorf("exec has no command")
@@ -262,7 +268,8 @@ func (i *Invariant) check(at *place) {
 	at.field("always").cel(i.Always, predicate.History)
 	at.field("eventually").cel(i.Eventually, predicate.Objects)
 	kinds := []string{"never", "always", "eventually"}
-	at.exactlyOne(kinds, "an invariant takes one of never, always and eventually", "the invariant has none of never, always and eventually")
+	at.exactlyOne(kinds, "an invariant takes one of never, always and eventually",
+		"the invariant has none of never, always and eventually")
 	switch eventually, on, within := at.field("eventually"), at.field("on"), at.field("within"); {
 	case eventually.given() && on.given():
 		on.errorf("eventually is evaluated over all objects; it takes no on")

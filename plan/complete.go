@@ -12,8 +12,8 @@ import (
 	"github.com/trommel-dev/trommel/expr"
 )
 
-// complete gives the fields that are left out, or could not be read, their defaults: in v, which is settable, and in all
-// below.
+// complete gives the fields that are left out, or could not be read, their defaults: in v, which is settable, and in
+// all below.
 func complete(v reflect.Value, at *place) {
 	each(v, at, func(owner reflect.Value, at *place, f *shapeField, v reflect.Value) {
 		if f.fallback == "" || !v.IsZero() {
@@ -22,7 +22,7 @@ func complete(v reflect.Value, at *place) {
 		if kind, ok := owner.Addr().Interface().(interface{ has(field string) bool }); ok && !kind.has(f.name) {
 			return
 		}
-		if p := at.field(f.name); p.given() && !p.failed() {
+		if p := at.field(f.name); p.given() && !p.failed() && !isEmpty(p.node) {
 			return
 		}
 		n := &yaml.Node{Kind: yaml.ScalarNode, Value: f.fallback}
@@ -31,9 +31,9 @@ func complete(v reflect.Value, at *place) {
 	})
 }
 
-// Complete fills what the plan leaves out: defaults, and the trigger graphs where expressions are valid. What depends on the
-// suite (the only workload, the only controller) it fills with a suite that is not nil. What was read from a file is
-// complete but for that.
+// Complete fills what the plan leaves out: defaults, and the trigger graphs where the expressions are valid. With a suite
+// it also fills what depends on the suite, such as the only workload and the only controller. A plan that was read from a
+// file lacks only that; one that was built in Go must be completed before it is run.
 func (p *Plan) Complete(s *Suite) {
 	whole := p.whole()
 	complete(reflect.ValueOf(p).Elem(), whole)
@@ -88,7 +88,8 @@ func (d *Definition) complete(s *Suite, only string, at *place) {
 			c.Call = call.Name // which may have been given by its full name
 		}
 	}
-	if o := &d.Observe; o.ObserveBy == "" && !o.Timing.ofAPIServer() && slices.Contains(points[c.Type], o.Timing.point()) {
+	o := &d.Observe
+	if o.ObserveBy == "" && !o.Timing.ofAPIServer() && slices.Contains(points[c.Type], o.Timing.point()) {
 		o.ObserveBy = only
 	}
 }

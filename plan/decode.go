@@ -141,10 +141,14 @@ func (s *source) mapping(n *yaml.Node, v reflect.Value, what string) {
 		if isNull(deref(*slot)) {
 			continue
 		}
-		for i := range sh.fields {
-			if same := &sh.fields[i]; same.name == f.name {
-				s.decode(slot, part.FieldByIndex(same.index), same)
+		for _, same := range sh.fields {
+			if same.name != f.name {
+				continue
 			}
+			if key.Line == (*slot).Line && key.Column == (*slot).Column {
+				same.called = what // in a short form, the only field is the whole
+			}
+			s.decode(slot, part.FieldByIndex(same.index), &same)
 		}
 	}
 }

@@ -4,8 +4,10 @@
 // A plan is a list of actions, each with the trigger that it waits for. A suite (trommel.yaml) is what the plans of a
 // folder share: the cluster, the controllers under test, manifests, workloads and invariants.
 //
-// [Load] and [LoadSuite] read YAML strictly: all mistakes of a file are returned at once as [Errors], each with its
-// line and column. [Plan.Validate] then checks a plan against its suite. Package build makes the same plans in Go.
+// The Go types with their tags are the description of both formats. [Load] and [LoadSuite] read YAML strictly: all
+// mistakes of a file are returned at once as [Errors], each with its line and column. [LoadWith] also checks a plan
+// against its suite. Package build makes the same plans in Go: [Plan.Complete] fills what they leave out, and
+// [Plan.Validate] checks them.
 //
 // # Plans
 //

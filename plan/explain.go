@@ -90,7 +90,7 @@ func sideOf(t Timing) string {
 		"ControllerRecv": "it takes in an event", "ControllerRead": "it reads", "ControllerWrite": "it writes",
 		"Reconcile": "it reconciles", "AnnotatedCall": "it makes an annotated call",
 	}[t.point()]
-	if strings.HasPrefix(string(t), "before") {
+	if t.isBefore() {
 		return "before " + what
 	}
 	return "after " + what
@@ -134,7 +134,7 @@ func explainTrigger(p *Plan, i int) (when, details string) {
 
 // explain says what a definition waits for.
 func (d *Definition) explain() string {
-	c := &d.Condition
+	c, before := &d.Condition, d.Observe.Timing.isBefore()
 	by := controllerName(d.Observe.ObserveBy)
 	if d.Observe.Reconciler != "" {
 		by += " (in " + d.Observe.Reconciler + ")"
@@ -149,20 +149,20 @@ func (d *Definition) explain() string {
 	case OnNone:
 		return "at once"
 	case OnAnnotatedCall:
-		return fmt.Sprintf("%s %s %s%s", by, map[bool]string{true: "is about to call", false: "has called"}[d.before()], c.Call, times)
+		return fmt.Sprintf("%s %s %s%s", by, map[bool]string{true: "is about to call", false: "has called"}[before], c.Call, times)
 	case OnReconcile:
 		of := ""
 		if !c.ResourceKey.IsZero() {
 			of = " " + c.ResourceKey.String()
 		}
-		return fmt.Sprintf("%s %s%s%s", by, map[bool]string{true: "is about to reconcile", false: "has reconciled"}[d.before()], of, times)
+		return fmt.Sprintf("%s %s%s%s", by, map[bool]string{true: "is about to reconcile", false: "has reconciled"}[before], of, times)
 	}
 	verb := map[string][2]string{
 		"APIServerRecv": {"is about to see", "has seen"}, "ControllerRecv": {"is about to take in", "has taken in"},
 		"ControllerRead": {"is about to read", "has read"}, "ControllerWrite": {"is about to send", "has sent"},
 	}[d.Observe.Timing.point()]
 	word := verb[1]
-	if d.before() {
+	if before {
 		word = verb[0]
 	}
 	what := map[TriggerType]string{OnObjectCreation: "the creation of ", OnObjectDeletion: "the deletion of "}[c.Type]
@@ -174,8 +174,6 @@ func (d *Definition) explain() string {
 	}
 	return fmt.Sprintf("%s %s %s%s%s%s", by, word, what, c.ResourceKey, c.explainStates(), times)
 }
-
-func (d *Definition) before() bool { return strings.HasPrefix(string(d.Observe.Timing), "before") }
 
 func (c *Condition) explainStates() string {
 	prev, cur, err := compileStates(c)

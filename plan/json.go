@@ -26,9 +26,8 @@ func decodeJSON(text []byte) (any, error) {
 	return wholes(v), nil
 }
 
-// decodeObject decodes the state of an object, into the same types as decodeJSON. It takes all JSON that there is, also with a
-// field twice or with a number that is too large. It is several times as fast: each observation that may satisfy a trigger
-// passes through here while its caller waits.
+// decodeObject decodes the state of an object into the same types as decodeJSON, but takes all JSON, also with duplicate
+// fields and numbers that are too large. The caller of an observation waits for it, so it reads the text only once.
 func decodeObject(text []byte) (any, error) {
 	l := &jlexer.Lexer{Data: text}
 	v := readJSON(l, 0)

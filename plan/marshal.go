@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,50 +32,75 @@ func Marshal(p *Plan) ([]byte, error) {
 	return b.Bytes(), enc.Close()
 }
 
-// encode writes what source.decode reads.
+// encode writes what source.decode and source.value read.
 func encode(v reflect.Value) (*yaml.Node, error) {
-	switch value := v.Interface().(type) {
-	case time.Duration:
-		return plainNode("!!str", FormatDuration(value)), nil
-	case ResourceKey:
-		return textNode(value.String()), nil
+	switch v.Type() {
+	case durationType:
+		return plainNode("!!str", FormatDuration(time.Duration(v.Int()))), nil
+	case keyType:
+		return textNode(v.Interface().(ResourceKey).String()), nil
 	}
+	n := &yaml.Node{}
+	add := func(v reflect.Value) error {
+		item, err := encode(v)
+		n.Content = append(n.Content, item)
+		return err
+	}
+	var err error
 	switch v.Kind() {
+	case reflect.Interface:
+		if v.IsNil() {
+			return plainNode("!!null", "null"), nil
+		}
+		return encode(v.Elem())
 	case reflect.Struct:
-		m := &yaml.Node{Kind: yaml.MappingNode}
+		n.Kind = yaml.MappingNode
 		for _, part := range parts(v) {
-			for _, f := range shapeOf(part.Type()).fields {
-				field := part.FieldByIndex(f.index)
-				if !isWritten(part, &f, field) {
-					continue
+			sh := shapeOf(part.Type())
+			for i := range sh.fields {
+				f := &sh.fields[i]
+				if field := part.FieldByIndex(f.index); err == nil && isWritten(part, f, field) {
+					n.Content = append(n.Content, textNode(f.name))
+					err = add(field)
 				}
-				node, err := encode(field)
-				if err != nil {
-					return nil, err
-				}
-				m.Content = append(m.Content, textNode(f.name), node)
 			}
 		}
-		return m, nil
+		return n, err
+	case reflect.Map:
+		if v.Type().Key().Kind() != reflect.String {
+			return nil, fmt.Errorf("a value of Go type %s has no YAML", v.Type())
+		}
+		n.Kind = yaml.MappingNode
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for i := 0; i < len(keys) && err == nil; i++ {
+			n.Content = append(n.Content, textNode(keys[i].String()))
+			err = add(v.MapIndex(keys[i]))
+		}
 	case reflect.Slice:
-		if v.Type().Elem().Kind() != reflect.Interface {
-			list := &yaml.Node{Kind: yaml.SequenceNode}
-			if v.Len() == 0 {
-				list.Style = yaml.FlowStyle
-			}
-			for i := range v.Len() {
-				item, err := encode(v.Index(i))
-				if err != nil {
-					return nil, err
-				}
-				list.Content = append(list.Content, item)
-			}
-			return list, nil
+		n.Kind = yaml.SequenceNode
+		for i := 0; i < v.Len() && err == nil; i++ {
+			err = add(v.Index(i))
 		}
 	case reflect.String:
 		return textNode(v.String()), nil
+	case reflect.Bool:
+		return plainNode("!!bool", strconv.FormatBool(v.Bool())), nil
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return plainNode("!!int", strconv.FormatInt(v.Int(), 10)), nil
+	case reflect.Float64:
+		s := strconv.FormatFloat(v.Float(), 'g', -1, 64)
+		if !strings.ContainsAny(s, ".e") {
+			return plainNode("!!int", s), nil
+		}
+		return plainNode("!!float", s), nil
+	default:
+		return nil, fmt.Errorf("a value of Go type %s has no YAML", v.Type())
 	}
-	return valueNode(v.Interface())
+	if len(n.Content) == 0 {
+		n.Style = yaml.FlowStyle
+	}
+	return n, err
 }
 
 // isWritten reports whether a field is neither empty nor has its default, or has to be there all the same.
@@ -95,12 +121,10 @@ func isWritten(owner reflect.Value, f *shapeField, v reflect.Value) bool {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for _, f := range shapeOf(v.Type()).fields {
-			if isWritten(v, &f, v.FieldByIndex(f.index)) {
-				return true
-			}
-		}
-		return v.Type() == keyType && !v.IsZero()
+		sh := shapeOf(v.Type())
+		return v.Type() == keyType && !v.IsZero() || slices.ContainsFunc(sh.fields, func(f shapeField) bool {
+			return isWritten(v, &f, v.FieldByIndex(f.index))
+		})
 	case reflect.Slice:
 		return v.Len() > 0
 	}
@@ -150,51 +174,4 @@ func FormatDuration(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
-}
-
-// valueNode writes what source.value reads.
-func valueNode(v any) (*yaml.Node, error) {
-	switch v := v.(type) {
-	case nil:
-		return plainNode("!!null", "null"), nil
-	case string:
-		return textNode(v), nil
-	case bool:
-		return plainNode("!!bool", strconv.FormatBool(v)), nil
-	case int, int32, int64:
-		return plainNode("!!int", fmt.Sprint(v)), nil
-	case float64:
-		s := strconv.FormatFloat(v, 'g', -1, 64)
-		if !strings.ContainsAny(s, ".e") {
-			return plainNode("!!int", s), nil
-		}
-		return plainNode("!!float", s), nil
-	case map[string]any:
-		m := &yaml.Node{Kind: yaml.MappingNode}
-		if len(v) == 0 {
-			m.Style = yaml.FlowStyle
-		}
-		for _, k := range sortedKeys(v) {
-			value, err := valueNode(v[k])
-			if err != nil {
-				return nil, err
-			}
-			m.Content = append(m.Content, textNode(k), value)
-		}
-		return m, nil
-	case []any:
-		list := &yaml.Node{Kind: yaml.SequenceNode}
-		if len(v) == 0 {
-			list.Style = yaml.FlowStyle
-		}
-		for _, item := range v {
-			node, err := valueNode(item)
-			if err != nil {
-				return nil, err
-			}
-			list.Content = append(list.Content, node)
-		}
-		return list, nil
-	}
-	return nil, fmt.Errorf("a value of Go type %T has no YAML", v)
 }

@@ -16,7 +16,7 @@ type Plan struct {
 	Kind        string   `yaml:"kind" default:"TestPlan"`
 	TestName    string   `yaml:"testName"`
 	Description string   `yaml:"description"`
-	Suite       string   `yaml:"suite"`    // path of the suite relative to the plan; empty: the nearest trommel.yaml upwards
+	Suite       string   `yaml:"suite"`    // its path, relative to the plan; empty: the nearest trommel.yaml upwards
 	Workload    string   `yaml:"workload"` // a workload of the suite; empty: the suite's only one
 	Variant     string   `yaml:"variant"`  // a variant of the suite; empty: none
 	Actions     []Action `yaml:"actions" item:"an action"`
@@ -49,11 +49,11 @@ const (
 // Action is one step of a plan. Which fields mean anything depends on Type; Validate refuses the others.
 type Action struct {
 	Type   ActionType `yaml:"actionType"`
-	Target string     `yaml:"actionTarget"` // a controller or an API server; empty: the suite's only controller. Unused by writes.
+	Target string     `yaml:"actionTarget"` // a controller (empty: the suite's only one) or an API server
 
 	PauseAt          Timing `yaml:"pauseAt"`          // pauseController, resumeController: which point stops
 	PauseScope       string `yaml:"pauseScope"`       // pause…, resume…: a resource key, "*" or empty for everything
-	AvoidOngoingRead bool   `yaml:"avoidOngoingRead"` // pauseController: it takes hold when no read of the controller is under way
+	AvoidOngoingRead bool   `yaml:"avoidOngoingRead"` // pauseController: wait until no read of the controller is under way
 
 	ReconnectAPIServer string    `yaml:"reconnectAPIServer"`            // reconnectController: where to
 	ReconnectBy        Reconnect `yaml:"reconnectBy" default:"restart"` // reconnectController
@@ -67,7 +67,7 @@ type Action struct {
 
 	WaitBefore time.Duration `yaml:"waitBefore"` // between the trigger and the action
 	WaitAfter  time.Duration `yaml:"waitAfter"`  // between the action and its completion
-	Async      bool          `yaml:"async"`      // the next action's trigger is enabled when this action begins, not when it is complete
+	Async      bool          `yaml:"async"`      // the next action's trigger is enabled when this action begins
 	Trigger    Trigger       `yaml:"trigger" called:"a trigger"`
 
 	Own any // a pointer to the fields of the type alone, see ActionKind; nil: there are none
@@ -99,9 +99,10 @@ type Trigger struct {
 
 // Definition is a named observation to wait for.
 type Definition struct {
-	Name      string           `yaml:"triggerName" also:"conditionName"`
-	Condition Condition        `yaml:"condition" called:"a condition"`
-	Observe   ObservationPoint `yaml:"observationPoint" also:"observePoint" called:"an observation point"` // zero for onTimeout and none
+	Name      string    `yaml:"triggerName" also:"conditionName"`
+	Condition Condition `yaml:"condition" called:"a condition"`
+	// Observe is zero for onTimeout and none.
+	Observe ObservationPoint `yaml:"observationPoint" also:"observePoint" called:"an observation point"`
 }
 
 // TriggerType names what must happen.
@@ -188,13 +189,15 @@ type ObservationPoint struct {
 	Reconciler string `yaml:"reconciler"` // narrows to one reconciler, see wire.Observation.Reconciler
 }
 
+var objectPoints = []string{"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"}
+
 // points are the points at which a trigger type can be observed.
 var points = map[TriggerType][]string{
-	OnObjectCreation:    {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
-	OnObjectUpdate:      {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
-	OnObjectDeletion:    {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
-	OnAnyFieldModified:  {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
-	OnAllFieldsModified: {"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"},
+	OnObjectCreation:    objectPoints,
+	OnObjectUpdate:      objectPoints,
+	OnObjectDeletion:    objectPoints,
+	OnAnyFieldModified:  objectPoints,
+	OnAllFieldsModified: objectPoints,
 	OnAnnotatedCall:     {"AnnotatedCall"},
 	OnReconcile:         {"Reconcile"},
 }

@@ -12,9 +12,8 @@ import (
 
 // scalarPosition finds the line and column of the byte at offset in a scalar's value.
 //
-// YAML folds lines, and so changes the blanks of a value, but it leaves the other characters as they are. So the place is
-// where the text has as many of them behind it as the value. If the text does not agree with the value, the position is
-// the scalar's own.
+// YAML folds lines: it changes the white space of a value, and keeps all other characters. So the place is found by
+// counting those. If the text does not agree with the value, the position is the scalar's own.
 func scalarPosition(src []byte, n *yaml.Node, offset int) (line, col int) {
 	start := lineStart(src, n.Line)
 	if start < 0 || n.Alias != nil || offset > len(n.Value) {

@@ -33,11 +33,13 @@ var vocabulary = map[reflect.Type][]string{
 // hints say, by what a mapping is called, what to write instead of a field that it does not have.
 var hints = map[string]map[string]string{
 	"an action": {
-		"controllerLabel": "the target of an action is its actionTarget", "apiServerName": "the target of an action is its actionTarget",
+		"controllerLabel": "the target of an action is its actionTarget",
+		"apiServerName":   "the target of an action is its actionTarget",
 	},
 	"a condition": {
-		"conditionType": "here it is triggerType", "occurrence": "here it is repeat", "prevStateDiff": "here it is prevState",
-		"curStateDiff": "here it is curState", "timeoutValue": "here it is timeout, with its unit",
+		"conditionType": "here it is triggerType", "occurrence": "here it is repeat",
+		"prevStateDiff": "here it is prevState", "curStateDiff": "here it is curState",
+		"timeoutValue": "here it is timeout, with its unit",
 	},
 	"an observation point": {"when": "here it is timing", "by": "here it is observeBy"},
 	"a suite":              {"actions": "that is a plan's; this file is read as a suite"},
@@ -88,8 +90,8 @@ func shapeOf(t reflect.Type) *shape {
 			sh.names = append(sh.names, name)
 		}
 		sh.fields = append(sh.fields, shapeField{
-			name: name, also: f.Tag.Get("also"), called: called, item: f.Tag.Get("item"), fallback: f.Tag.Get("default"), as: f.Tag.Get("as"),
-			index: f.Index, words: words, numbers: strings.Fields(f.Tag.Get("range")),
+			name: name, also: f.Tag.Get("also"), called: called, item: f.Tag.Get("item"), as: f.Tag.Get("as"),
+			index: f.Index, words: words, numbers: strings.Fields(f.Tag.Get("range")), fallback: f.Tag.Get("default"),
 		})
 	}
 	shapes.Store(t, sh)

@@ -32,10 +32,10 @@ type Suite struct {
 // ClusterSpec is the control plane to run on.
 type ClusterSpec struct {
 	Type                  string          `yaml:"type" called:"cluster type" words:"embedded kind existing" default:"embedded"`
-	KubernetesVersion     string          `yaml:"kubernetesVersion"` // v1.36.3 or v1.36, with or without the v; default: Trommel's own choice
+	KubernetesVersion     string          `yaml:"kubernetesVersion"` // v1.36.3 or 1.36; default: Trommel's own choice
 	APIServers            int             `yaml:"apiServers" range:"1 5" default:"3"`
 	Nodes                 int             `yaml:"nodes" range:"0 1000" default:"3"` // simulated nodes
-	DisableControllers    []string        `yaml:"disableControllers"`               // controllers that kube-controller-manager leaves out
+	DisableControllers    []string        `yaml:"disableControllers"`               // of kube-controller-manager
 	FeatureGates          map[string]bool `yaml:"featureGates"`
 	APIServerArgs         []string        `yaml:"apiServerArgs"`
 	ControllerManagerArgs []string        `yaml:"controllerManagerArgs"`
@@ -90,7 +90,7 @@ type Controller struct {
 	Build  *Build `yaml:"build"`  // exactly one of Build and Binary
 	Binary string `yaml:"binary"` // an executable that cannot be rebuilt: no observation points in it
 
-	Image       string            `yaml:"image"`                               // container image in the manifests that the binary stands for
+	Image       string            `yaml:"image"`                               // in the manifests, of the container that the binary replaces
 	Deployment  ResourceKey       `yaml:"deployment" as:"deployment"`          // of the manifests; zero: one is generated
 	Namespace   string            `yaml:"namespace" default:"default"`         // of a generated Deployment
 	ClusterRole string            `yaml:"clusterRole" default:"cluster-admin"` // of a generated Deployment
@@ -102,7 +102,8 @@ type Controller struct {
 	APIServer string                    `yaml:"apiServer" default:"apiserver-1"` // where it connects first
 	// WatchList sets client-go's WatchListClient feature in the controller: nil leaves client-go's default.
 	WatchList *bool `yaml:"watchList"`
-	// KeepLeases keeps the leases of a killed controller, so that its successor waits them out. Default: they are deleted.
+	// KeepLeases keeps the leases of a killed controller, so that its successor waits them out. Default: they are
+	// deleted.
 	KeepLeases bool `yaml:"keepLeases"`
 
 	AnnotatedCalls []AnnotatedCall `yaml:"annotatedCalls" item:"an annotated call"`
@@ -115,7 +116,7 @@ type Build struct {
 	Tags    []string          `yaml:"tags"`
 	LDFlags string            `yaml:"ldflags"`
 	Env     map[string]string `yaml:"env"`
-	// ControlPlane, when set, takes the named component of Trommel's own control plane binary instead of building Package.
+	// ControlPlane, when set, takes this component of Trommel's own control plane binary instead of building Package.
 	ControlPlane string `yaml:"controlPlane" words:"kube-controller-manager kube-scheduler"`
 }
 
@@ -224,7 +225,7 @@ type WaitStep struct {
 
 // ExecStep runs a command in the suite's folder with KUBECONFIG set. Its short form is the command.
 type ExecStep struct {
-	Command []string      `yaml:"command" called:"exec" as:"command"`
+	Command []string      `yaml:"command" as:"command"`
 	Timeout time.Duration `yaml:"timeout"` // default Timeouts.Step
 }
 
@@ -242,7 +243,7 @@ type Invariant struct {
 	Always     string        `yaml:"always"`
 	Eventually string        `yaml:"eventually"`
 	Within     time.Duration `yaml:"within" default:"30s"` // of Eventually
-	Message    string        `yaml:"message"`              // CEL string over the same variables, or plain text; explains the finding
+	Message    string        `yaml:"message"`              // CEL string over the same variables, or plain text
 }
 
 func (i *Invariant) has(field string) bool { return field != "within" || i.Eventually != "" }
@@ -297,7 +298,8 @@ func (*ApplyStep) long(_ *source, n *yaml.Node) *yaml.Node {
 		if file != nil || objects != nil {
 			return nil
 		}
-		return longForm(&yaml.Node{Kind: yaml.SequenceNode, Line: n.Line, Column: n.Column, Content: []*yaml.Node{n}}, "objects", yaml.SequenceNode)
+		list := &yaml.Node{Kind: yaml.SequenceNode, Line: n.Line, Column: n.Column, Content: []*yaml.Node{n}}
+		return longForm(list, "objects", yaml.SequenceNode)
 	}
 	if r.Kind == yaml.SequenceNode {
 		return longForm(n, "objects", yaml.SequenceNode)
@@ -319,5 +321,6 @@ func longForm(n *yaml.Node, field string, kinds ...yaml.Kind) *yaml.Node {
 		return nil
 	}
 	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: field, Line: n.Line, Column: n.Column}
-	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: n.Line, Column: n.Column, Content: []*yaml.Node{key, n}}
+	content := []*yaml.Node{key, n}
+	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: n.Line, Column: n.Column, Content: content}
 }
