@@ -495,7 +495,7 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 	if a.err != nil {
 		c.config.Logger.Warn("not all is known of a write", "object", o.Namespace+"/"+o.Name, "operation", o.Operation, "error", a.err)
 	}
-	live := c.of(a.event.Session.Identity).has(a.event.Session.ID)
+	live := !c.of(a.event.Session.Identity).hasEnded(a.event.Session.ID)
 	if o.Point == wire.ControllerWrite {
 		c.fillIn(a, live)
 	}

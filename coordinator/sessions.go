@@ -7,15 +7,16 @@ import (
 // sessions is what is known of an identity's sessions. Several may live at once: the end of a killed process's session
 // can be noticed after its successor has connected.
 type sessions struct {
-	total int            // ever
-	live  map[uint64]int // by session: the how many-th it is
+	total int             // ever
+	live  map[uint64]int  // by session: the how many-th it is
+	gone  map[uint64]bool // those that have ended
 }
 
 // of returns the sessions of an identity.
 func (c *Coordinator) of(identity string) *sessions {
 	s := c.sessions[identity]
 	if s == nil {
-		s = &sessions{live: map[uint64]int{}}
+		s = &sessions{live: map[uint64]int{}, gone: map[uint64]bool{}}
 		c.sessions[identity] = s
 	}
 	return s
@@ -26,9 +27,13 @@ func (s *sessions) begin(id uint64) {
 	s.live[id] = s.total
 }
 
-func (s *sessions) end(id uint64) { delete(s.live, id) }
+func (s *sessions) end(id uint64) {
+	delete(s.live, id)
+	s.gone[id] = true
+}
 
-func (s *sessions) has(id uint64) bool { return s.live[id] > 0 }
+// hasEnded reports whether a session has ended. One that began before the coordinator did is not known to be live.
+func (s *sessions) hasEnded(id uint64) bool { return s.gone[id] }
 
 func (s *sessions) connected() bool { return len(s.live) > 0 }
 

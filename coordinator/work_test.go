@@ -307,7 +307,7 @@ func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
 // The end of a killed process's session can come late. Its successor had connected and was gone again, and the old
 // session was taken for the new one.
 func TestConnectedIsWhoCameAfter(t *testing.T) {
-	s := &sessions{live: map[uint64]int{}}
+	s := &sessions{live: map[uint64]int{}, gone: map[uint64]bool{}}
 	s.begin(7)
 	if s.since(1) || !s.since(0) {
 		t.Error("the first session is the first")
