@@ -60,7 +60,7 @@ func newDiagram(g *Graph) *diagram {
 	return d
 }
 
-// area is the room that a part of a diagram takes. Its nodes are at home in it, with the origin at its corner.
+// area is the space that a part of a diagram takes. The positions of its nodes are relative to its corner.
 type area struct{ w, h, contentH float64 }
 
 func (d *diagram) add(s shape) int {
@@ -82,7 +82,7 @@ func (d *diagram) move(first, last int, dx, dy float64) {
 	}
 }
 
-// term adds a term and returns the nodes that arrows lead to and from, and the room that it takes.
+// term adds a term and returns the nodes that arrows lead to and from, and the space that it takes.
 func (d *diagram) term(g *Graph, at int32, tail bool) (entries, exits []int, size area) {
 	t := g.terms[at]
 	switch t.op {
@@ -146,7 +146,7 @@ func (d *diagram) term(g *Graph, at int32, tail bool) (entries, exits []int, siz
 	return entries, exits, size
 }
 
-// DOT gives the graph in Graphviz's language.
+// DOT returns the graph in Graphviz's language.
 func (g *Graph) DOT(title string) string {
 	d := newDiagram(g)
 	var b strings.Builder
@@ -170,7 +170,7 @@ func (g *Graph) DOT(title string) string {
 	return b.String()
 }
 
-// Mermaid gives the graph in Mermaid's language.
+// Mermaid returns the graph in Mermaid's language.
 func (g *Graph) Mermaid() string {
 	d := newDiagram(g)
 	var b strings.Builder
@@ -199,7 +199,8 @@ type Picture struct {
 	Graph   *Graph
 }
 
-// SVG draws graphs below each other, each under its caption. A graph too large to look at is replaced by its size.
+// SVG draws graphs below each other, each under its caption. A graph that is too large to draw is replaced by a line
+// with its size.
 func SVG(pictures ...Picture) string {
 	const captionHeight = 26
 	var body strings.Builder

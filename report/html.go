@@ -63,8 +63,8 @@ type row struct {
 	Detail string
 }
 
-// HTML writes a run's timeline as one page that needs nothing else: actions, observations, objects' states and findings over the time of
-// the workload.
+// HTML writes a run's timeline as one self-contained page: actions, observations, objects' states and findings over the
+// time of the workload.
 func HTML(w io.Writer, r *record.Run) error {
 	b := newTimeline(r)
 	b.actions()
@@ -310,7 +310,7 @@ func pretty(data []byte) string {
 	return flatten("", v)
 }
 
-// flatten gives a value as sorted lines of path = value, which are easy to compare.
+// flatten returns a value as sorted lines of path = value, which are easy to compare.
 func flatten(path string, v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -342,7 +342,7 @@ func flatten(path string, v any) string {
 	return fmt.Sprintf("%s = %v\n", path, v)
 }
 
-// difference gives the lines that went and that came; everything where there was nothing.
+// difference returns the lines that were removed and those that were added; all lines, if there were none before.
 func difference(before, after string) string {
 	if before == "" {
 		return after
