@@ -12,7 +12,7 @@ import (
 )
 
 // CheckSuite reads the suite's manifests, and checks them and the objects of its workloads with a [Checker]. It returns
-// the manifests, which are nil where they cannot be read, and notes for people. The error holds all that is wrong.
+// the manifests, which are nil if they cannot be read, and notes for people. The error holds all mistakes.
 func CheckSuite(suite *plan.Suite, kubernetes string) (manifests []*unstructured.Unstructured, notes []string, err error) {
 	manifests, notes, err = Manifests(suite, kubernetes)
 	if err != nil {
@@ -50,7 +50,7 @@ func CheckSuite(suite *plan.Suite, kubernetes string) (manifests []*unstructured
 	return manifests, notes, errors.Join(errs...)
 }
 
-// wrapEach says of each of the joined errors where it is.
+// wrapEach adds the place to each of the joined errors.
 func wrapEach(where string, err error) error {
 	if err == nil {
 		return nil

@@ -28,14 +28,14 @@ type runtimeObject = runtime.Object
 const DefaultFieldManager = "trommel"
 
 // Client reads and writes objects through one API server. It is safe for concurrent use. Its methods make one attempt
-// each; see [Retry] for what to do about an API server that is away.
+// each; see [Retry] for API servers that are temporarily not available.
 type Client struct {
 	dynamic dynamic.Interface
 	served  *served
 	manager string
 }
 
-// New makes a client of the API server that config leads to. It does not talk to it yet.
+// New makes a client of the API server that config leads to. It does not connect yet.
 func New(config *rest.Config) (*Client, error) {
 	d, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -48,15 +48,15 @@ func New(config *rest.Config) (*Client, error) {
 	return &Client{dynamic: d, served: &served{discovery: disco}, manager: DefaultFieldManager}, nil
 }
 
-// WithFieldManager is the same client, applying as another field manager.
+// WithFieldManager returns the same client, but applying as another field manager.
 func (c *Client) WithFieldManager(name string) *Client {
 	other := *c
 	other.manager = name
 	return &other
 }
 
-// Resource is the type's interface; the namespace is ignored for a type of cluster scope, and "" or "*" stand for all
-// namespaces.
+// Resource returns the type's interface. The namespace is ignored for a cluster-scoped type, and "" or "*" stand for
+// all namespaces.
 func (c *Client) Resource(t Type, namespace string) dynamic.ResourceInterface {
 	r := c.dynamic.Resource(t.Resource)
 	if !t.Namespaced || namespace == "" || namespace == "*" {
@@ -202,13 +202,14 @@ func (c *Client) one(ctx context.Context, key plan.ResourceKey) (dynamic.Resourc
 }
 
 const (
-	// definitionLooks is how many answers that the type of an applied CustomResourceDefinition is not there yet are taken
-	// for a no. Answers are counted, not seconds: an API server on a machine that is busy takes longer for both.
+	// definitionLooks is how often the API server may answer that the type of an applied CustomResourceDefinition is not
+	// there yet, before that counts as a failure. Answers are counted, not seconds, because an API server on a busy
+	// machine takes longer both to answer and to serve the type.
 	definitionLooks = 20
-	// definitionTimeout bounds the wait all the same, for an API server that does not answer at all.
+	// definitionTimeout limits the wait in any case, for an API server that does not answer at all.
 	definitionTimeout = 3 * time.Minute
-	// definitionLook is how often a definition is looked at whose type is not served yet: it can be a megabyte, and API
-	// servers that send it again and again take longer to serve it.
+	// definitionLook is the interval at which a definition is read whose type is not served yet. A definition can be a
+	// megabyte, and API servers that send it again and again take longer to serve it.
 	definitionLook = time.Second
 )
 
@@ -230,7 +231,7 @@ func (c *Client) awaitDefinition(ctx context.Context, u *unstructured.Unstructur
 		case err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !Transient(err):
 			return fmt.Errorf("CustomResourceDefinition %s: %w", u.GetName(), err)
 		case time.Since(looked) >= definitionLook || ctx.Err() != nil:
-			// The deadline may have passed: what is the matter is worth one more request.
+			// The deadline may have passed, but the reason is worth one more request.
 			look, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*definitionLook)
 			current, err := c.Resource(definitions, "").Get(look, u.GetName(), metav1.GetOptions{})
 			cancel()

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Read decodes the objects of a YAML or JSON file, or of all such files (.yaml, .yml, .json) in and below a folder, in
-// the order of their paths. A folder with a kustomization file is built by kustomize instead, as `kubectl apply -k`
-// does. Errors name the file and, as far as the decoder knows it, the line.
+// Read decodes the objects of a YAML or JSON file, or of all such files (.yaml, .yml, .json) in and below a directory,
+// in the order of their paths. A directory with a kustomization file is built by kustomize instead, as `kubectl apply
+// -k` does. Errors name the file and, as far as the decoder knows it, the line.
 func Read(path string) ([]*unstructured.Unstructured, error) {
 	all, err := read(path)
 	return bare(all), err
@@ -185,7 +185,7 @@ type document struct {
 	line int // of its first line in the file, 1-based
 }
 
-// first is the line of the file on which the document's content begins, its leading comments included.
+// first is the line of the file on which the document's content begins, including its leading comments.
 func (d document) first() int {
 	blank := len(d.text) - len(bytes.TrimLeft(d.text, " \t\r\n"))
 	return d.line + bytes.Count(d.text[:blank], []byte("\n"))
