@@ -1,5 +1,5 @@
-// Package deploy turns controllers under test into objects that run them: the user's own Deployment, or a generated one, is sent to
-// the process node, with its image mapped to the built binary and the hook's environment added.
+// Package deploy turns controllers under test into objects that run them: the user's own Deployment, or a generated
+// one, is sent to the process node, with its image mapped to the built binary and the hook's environment added.
 package deploy
 
 import (
@@ -20,18 +20,18 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// Target is what a controller needs to know of where it runs.
+// Target is what a controller needs to know about where it runs.
 type Target struct {
 	Coordinator string // wire.EnvCoordinator
 	Token       string // wire.EnvToken
 	Binary      string // absolute path of the executable
-	// Instrumented says that the binary has hooks, so that it is told where its coordinator is.
+	// Instrumented says that the binary has hooks, so that it gets its coordinator's address.
 	Instrumented bool
 }
 
-// Controller finds the controller's Deployment among the manifests, or generates one with its service account and role binding,
-// and makes it run the binary on the process node. It returns the objects to apply for the controller, the Deployment last, and the
-// manifests without that Deployment. The manifests are not changed.
+// Controller finds the controller's Deployment among the manifests, or generates one with its service account and role
+// binding, and makes it run the binary on the process node. It returns the objects to apply for the controller, the
+// Deployment last, and the manifests without that Deployment. The manifests are not changed.
 func Controller(c *plan.Controller, manifests []*unstructured.Unstructured, t Target) (own, rest []*unstructured.Unstructured, err error) {
 	index, err := find(c, manifests)
 	if err != nil {
@@ -85,8 +85,8 @@ func isDeployment(u *unstructured.Unstructured) bool {
 	return u.GetKind() == "Deployment" && strings.HasPrefix(u.GetAPIVersion(), "apps/")
 }
 
-// find returns the index of the controller's Deployment: the one that the suite names, else the only one with the controller's
-// image, else -1.
+// find returns the index of the controller's Deployment: the one that the suite names, else the only one with the
+// controller's image, else -1.
 func find(c *plan.Controller, manifests []*unstructured.Unstructured) (int, error) {
 	if c.Deployment.Name != "" {
 		var seen []string
@@ -157,7 +157,7 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 	}
 	meta.Annotations[cluster.AnnotationBinaryPrefix+container.Name] = t.Binary
 
-	// What the manifests ask of nodes (zones, architectures, control-plane nodes) speaks of other clusters.
+	// The manifests' requirements on nodes (zones, architectures, control-plane nodes) refer to other clusters.
 	spec.Affinity = nil
 	spec.TopologySpreadConstraints = nil
 	spec.NodeSelector = map[string]string{cluster.LabelProcessNode: "true"}
@@ -196,7 +196,7 @@ func setEnv(c *corev1.Container, v corev1.EnvVar) {
 	c.Env = append(c.Env, v)
 }
 
-// valuesFrom decodes the variables whose values come from elsewhere.
+// valuesFrom decodes the variables that have valueFrom.
 func valuesFrom(c *plan.Controller) (map[string]*corev1.EnvVarSource, error) {
 	sources := map[string]*corev1.EnvVarSource{}
 	for name, content := range c.EnvFrom {
@@ -223,7 +223,7 @@ func controllerContainer(c *plan.Controller, spec *corev1.PodSpec) (*corev1.Cont
 	return nil, fmt.Errorf("the Deployment has %d containers (%s): say which is the controller's with `image:`", len(names), list(names))
 }
 
-// generate makes what a controller without manifests of its own needs.
+// generate makes the objects that a controller without its own manifests needs.
 func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 	namespace := c.Namespace
 	if namespace == "" {
@@ -255,7 +255,7 @@ func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 					ServiceAccountName: c.Name,
 					Containers: []corev1.Container{{
 						Name: "controller", Image: "trommel.dev/" + c.Name,
-						// What operators ask for by these names in nearly every Deployment of theirs.
+						// The variables that nearly every operator's Deployment defines, under these names.
 						Env: []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP")},
 					}},
 				},

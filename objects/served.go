@@ -99,7 +99,7 @@ func (c *Client) ResolveKind(ctx context.Context, kind schema.GroupVersionKind) 
 	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKind(all, kind) })
 }
 
-// served returns what the API server is known to serve.
+// served is what the API server is known to serve.
 type served struct {
 	discovery discovery.DiscoveryInterface
 
@@ -254,7 +254,7 @@ func resolveKind(all []Type, kind schema.GroupVersionKind) (Type, error) {
 	return Type{}, &NotServedError{what, suggest(all, plan.ResourceKey{Type: strings.ToLower(kind.Kind)})}
 }
 
-// suggest returns types whose names are similar to the key's.
+// suggest lists types whose names are similar to the key's.
 func suggest(all []Type, key plan.ResourceKey) string {
 	type candidate struct {
 		name     string
