@@ -20,12 +20,13 @@ var (
 	clusterName = regexp.MustCompile(`(?i)\.svc(\.cluster\.local)?\.?$`)
 )
 
-// tailBytes is how much of a log's end is looked at: the cause stands there.
+// tailBytes is how much of a log's end is searched, because the cause is there.
 const tailBytes = 16 << 10
 
-// metMachine tells what a process without hooks looked for in its pod and found on this machine, or did not find there, and the way out. It is
-// empty where the end of its log, which begins at start, says nothing of that. A process with hooks meets the machine only where a port is taken on all
-// of its addresses, or where it has but one loopback address.
+// metMachine returns what a process without hooks looked for in its pod and found on this machine instead, or did not
+// find there, and how to solve that. It is empty if the end of its log, which begins at start, does not mention such a
+// thing. A process with hooks is affected by the machine only if a port is taken on all of the machine's addresses, or
+// if the machine has only one loopback address.
 func (c *container) metMachine(start int64) string {
 	f, err := os.Open(c.logFile)
 	if err != nil {
@@ -45,7 +46,8 @@ func (c *container) metMachine(start int64) string {
 	return explainMachine(string(text), c.mounts)
 }
 
-// explainPort is for a process with hooks. It tells a port that the process has taken twice, which is its own affair, from one that the machine has.
+// explainPort is for a process with hooks. It distinguishes a port that the process has opened twice, which is its own
+// mistake, from one that the machine uses.
 func explainPort(log string, pod address) string {
 	m := portTaken.FindStringSubmatch(log)
 	if m == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/child"
 )
 
-// eager is how often a container that was not ready yet is asked: waiting a whole period would only cost time.
+// eager is how often a container that was not ready yet is probed: waiting a whole period would only cost time.
 const eager = 100 * time.Millisecond
 
 // probe keeps the container's readiness up to date while the process runs.
@@ -118,7 +118,8 @@ func (c *container) probeHTTP(ctx context.Context, get *corev1.HTTPGetAction) er
 	return nil
 }
 
-// probeHost is the pod's address, unless the probe names a host: the machine's own, since a kubelet asks outside of the pod.
+// probeHost is the pod's address, unless the probe names a host. Such a host is the machine's own, because a kubelet
+// probes from outside of the pod.
 func (c *container) probeHost(named string) string {
 	if named != "" {
 		return named

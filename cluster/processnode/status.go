@@ -40,7 +40,7 @@ func (p *pod) writeStatuses(ctx context.Context) {
 	}
 }
 
-// writeStatus sends what the node knows; other writers' conditions stay.
+// writeStatus sends what the node knows and leaves other writers' conditions alone.
 func (p *pod) writeStatus(ctx context.Context) error {
 	p.node.mu.Lock()
 	gone := p.gone
@@ -63,7 +63,7 @@ func (p *pod) statusPatch() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Conditions are merged one by one, so a reason that no longer holds has to be taken back.
+	// Conditions are merged one by one, so a reason that no longer applies must be removed explicitly.
 	conditions, _, err := unstructured.NestedSlice(status, "conditions")
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (p *pod) status() *corev1.PodStatus {
 	return s
 }
 
-// readyLocked tells whether all containers are ready and all readiness gates open.
+// readyLocked reports whether all containers are ready and all readiness gates open.
 func (p *pod) readyLocked() bool {
 	ready := p.initialized
 	for _, c := range p.containers {
@@ -141,7 +141,7 @@ func conditionTrue(o *corev1.Pod, kind corev1.PodConditionType) bool {
 	return false
 }
 
-// conditionLocked keeps the time of the last transition while the status stays.
+// conditionLocked keeps the time of the last transition while the status does not change.
 func (p *pod) conditionLocked(kind corev1.PodConditionType, yes bool, reason string) corev1.PodCondition {
 	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, Reason: reason, ObservedGeneration: p.object.Generation}
 	if yes {
@@ -165,7 +165,7 @@ func (p *pod) phaseLocked() corev1.PodPhase {
 	}
 	if !p.initialized {
 		for _, c := range p.init {
-			// For good: otherwise it would have started again.
+			// It has ended for good, otherwise it would have started again.
 			if c.final && !c.isSidecar() && c.last != nil && c.last.record.ExitCode != 0 {
 				return corev1.PodFailed
 			}
