@@ -287,7 +287,7 @@ func (c *container) supervise(ctx context.Context, r *run) {
 func (c *container) prepare(ctx context.Context, volumes map[string]string) error {
 	p := c.pod
 	annotations := p.annotations()
-	// The newest comes first: all restarts of a pod share one log, also with the next pod of the same name.
+	// All starts of the container append to one log, and so do those of the next pod with the same name.
 	c.logFile = filepath.Join(p.node.config.LogDir, fmt.Sprintf("%s_%s_%s.log", p.namespace, p.name, c.spec.Name))
 	c.workDir = annotations[cluster.AnnotationWorkDirPrefix+c.spec.Name]
 	binary := annotations[cluster.AnnotationBinaryPrefix+c.spec.Name]
