@@ -240,7 +240,8 @@ func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unst
 	secret := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
 		"data": map[string]any{
-			"tls.crt": encode(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), "tls.key": encode(keyPEM), "ca.crt": a.bundle(),
+			"tls.crt": encode(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), "tls.key": encode(keyPEM),
+			"ca.crt": a.bundle(),
 		},
 	}}
 	secret.SetName(text("secretName"))

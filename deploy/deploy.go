@@ -32,7 +32,8 @@ type Target struct {
 // Controller finds the controller's Deployment among the manifests, or generates one with its service account and role
 // binding, and makes it run the binary on the process node. It returns the objects to apply for the controller, the
 // Deployment last, and the manifests without that Deployment. The manifests are not changed.
-func Controller(c *plan.Controller, manifests []*unstructured.Unstructured, t Target) (own, rest []*unstructured.Unstructured, err error) {
+func Controller(c *plan.Controller, manifests []*unstructured.Unstructured,
+	t Target) (own, rest []*unstructured.Unstructured, err error) {
 	index, err := find(c, manifests)
 	if err != nil {
 		return nil, nil, err
@@ -117,7 +118,8 @@ func find(c *plan.Controller, manifests []*unstructured.Unstructured) (int, erro
 	case 1:
 		return hits[0], nil
 	case 0:
-		return 0, fmt.Errorf("controller %q: no Deployment in the suite's manifests has a container with image %q", c.Name, c.Image)
+		return 0, fmt.Errorf("controller %q: no Deployment in the suite's manifests has a container with image %q", c.Name,
+			c.Image)
 	}
 	return 0, fmt.Errorf("controller %q: %d Deployments have a container with image %q (%s): name one with `deployment:`",
 		c.Name, len(hits), c.Image, list(names))
@@ -220,7 +222,8 @@ func controllerContainer(c *plan.Controller, spec *corev1.PodSpec) (*corev1.Cont
 		}
 		names = append(names, spec.Containers[i].Name+" ("+spec.Containers[i].Image+")")
 	}
-	return nil, fmt.Errorf("the Deployment has %d containers (%s): say which is the controller's with `image:`", len(names), list(names))
+	return nil, fmt.Errorf("the Deployment has %d containers (%s): say which is the controller's with `image:`",
+		len(names), list(names))
 }
 
 // generate makes the objects that a controller without its own manifests needs.
@@ -236,7 +239,8 @@ func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 	labels := map[string]string{"app.kubernetes.io/name": c.Name}
 	meta := metav1.ObjectMeta{Name: c.Name, Namespace: namespace, Labels: labels}
 	replicas := int32(1)
-	account := &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: meta}
+	account := &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: meta}
 	binding := &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBinding"},
 		ObjectMeta: metav1.ObjectMeta{Name: "trommel-" + c.Name, Labels: labels},
@@ -256,7 +260,8 @@ func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 					Containers: []corev1.Container{{
 						Name: "controller", Image: "trommel.dev/" + c.Name,
 						// The variables that nearly every operator's Deployment defines, under these names.
-						Env: []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP")},
+						Env: []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"),
+							field("POD_IP", "status.podIP")},
 					}},
 				},
 			},

@@ -207,7 +207,8 @@ func SVG(pictures ...Picture) string {
 	var width, y float64
 	for _, p := range pictures {
 		width = max(width, 2*margin+7.4*float64(len([]rune(p.Caption))))
-		fmt.Fprintf(&body, "<text class=\"caption\" x=\"%d\" y=\"%.0f\">%s</text>\n", margin, y+captionHeight-6, html.EscapeString(p.Caption))
+		fmt.Fprintf(&body, "<text class=\"caption\" x=\"%d\" y=\"%.0f\">%s</text>\n", margin, y+captionHeight-6,
+			html.EscapeString(p.Caption))
 		y += captionHeight
 		if p.Graph.Len() > MaxDrawn {
 			fmt.Fprintf(&body, "<text x=\"%d\" y=\"%.0f\">%d triggers: too many to draw</text>\n", margin, y+20, p.Graph.Len())
@@ -257,11 +258,14 @@ func (d *diagram) svg() string {
 		cx, cy := n.x+n.w/2, n.y+n.h/2
 		switch n.kind {
 		case box:
-			fmt.Fprintf(&b, "<rect class=\"box\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"9\"/>", n.x, n.y, n.w, n.h)
-			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", cx, cy+5, html.EscapeString(n.label))
+			fmt.Fprintf(&b, "<rect class=\"box\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"9\"/>", n.x, n.y, n.w,
+				n.h)
+			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", cx, cy+5,
+				html.EscapeString(n.label))
 		case junction:
 			fmt.Fprintf(&b, "<circle class=\"join\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"/>", cx, cy, n.w/2)
-			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", cx, cy+5, html.EscapeString(n.label))
+			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", cx, cy+5,
+				html.EscapeString(n.label))
 		case start:
 			fmt.Fprintf(&b, "<circle class=\"dot\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>\n", n.x+n.w-5, cy)
 		case finish:

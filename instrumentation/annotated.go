@@ -121,7 +121,8 @@ func annotateModule(files map[string]*source, m moduleCopy, dir string) ([]Patch
 				continue
 			}
 			// A version of the function for another system does not belong to this build.
-			if ok, err := gobuild.Default.MatchFile(filepath.Join(m.dir, filepath.FromSlash(rel)), e.Name()); err == nil && ok && strings.HasSuffix(e.Name(), ".go") {
+			if ok, err := gobuild.Default.MatchFile(filepath.Join(m.dir, filepath.FromSlash(rel)), e.Name()); err == nil && ok &&
+				strings.HasSuffix(e.Name(), ".go") {
 				names = append(names, path.Join(rel, e.Name()))
 			}
 		}
@@ -140,7 +141,8 @@ func annotateModule(files map[string]*source, m moduleCopy, dir string) ([]Patch
 }
 
 // annotateIn finds the function of a call in one of the named files below root.
-func annotateIn(files map[string]*source, root string, names []string, call AnnotatedCall) (*source, PatchedPoint, error) {
+func annotateIn(files map[string]*source, root string, names []string,
+	call AnnotatedCall) (*source, PatchedPoint, error) {
 	for _, name := range names {
 		s, err := sourceOf(files, root, name)
 		if err != nil {
@@ -152,7 +154,8 @@ func annotateIn(files map[string]*source, root string, names []string, call Anno
 		line, err := s.annotate(call)
 		return s, PatchedPoint{
 			CompiledPoint: wire.CompiledPoint{
-				Point: wire.AnnotatedCall, File: name, Line: line, Receiver: call.Receiver, Function: call.Function, Name: call.Name,
+				Point: wire.AnnotatedCall, File: name, Line: line, Receiver: call.Receiver, Function: call.Function,
+				Name: call.Name,
 			},
 			Path: s.path,
 		}, err

@@ -82,11 +82,13 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 	if err := b.findGoRoot(); err != nil {
 		return nil, err
 	}
-	key := digest(dir, b.config.Package, strings.Join(b.config.Tags, ","), b.config.LDFlags, fmt.Sprint(b.command.env), fmt.Sprintf("%#v", b.config.AnnotatedCalls))
+	key := digest(dir, b.config.Package, strings.Join(b.config.Tags, ","), b.config.LDFlags, fmt.Sprint(b.command.env),
+		fmt.Sprintf("%#v", b.config.AnnotatedCalls))
 	b.dir = filepath.Join(b.cache.dir, "builds", key)
 	// The go commands hold it too: if this process is killed and a go command outlives it, that command does not write to
 	// what the next build writes.
-	b.command.held, err = b.cache.lockFile(ctx, "builds/"+key, func() { b.progress.phase("wait for another build of the same") })
+	b.command.held, err = b.cache.lockFile(ctx, "builds/"+key,
+		func() { b.progress.phase("wait for another build of the same") })
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +163,8 @@ type pkg struct {
 // list determines what the main package is built from.
 func (b *build) list(ctx context.Context) error {
 	args := append([]string{"list"}, b.flags()...)
-	args = append(args, "-e", "-deps", "-json=ImportPath,Name,Dir,GoFiles,CgoFiles,Standard,DepOnly,Module,Error", b.config.Package)
+	args = append(args, "-e", "-deps", "-json=ImportPath,Name,Dir,GoFiles,CgoFiles,Standard,DepOnly,Module,Error",
+		b.config.Package)
 	out, err := b.command.output(ctx, args...)
 	if err != nil {
 		if ctx.Err() == nil && incomplete.MatchString(err.Error()) {
@@ -307,7 +310,8 @@ func (b *build) patch(ctx context.Context) error {
 // copyOf describes the copy of a module that is patched.
 func (b *build) copyOf(m *moduleInfo) (*moduleCopy, error) {
 	version, dir, local := m.source()
-	c := &moduleCopy{path: m.Path, version: version, dir: dir, local: local, hook: b.hook, byGoroutine: b.goRoot.byGoroutine}
+	c := &moduleCopy{path: m.Path, version: version, dir: dir, local: local, hook: b.hook,
+		byGoroutine: b.goRoot.byGoroutine}
 	if b.repo.vendor != "" {
 		c.dir, c.local, c.partial = filepath.Join(b.repo.vendor, filepath.FromSlash(m.Path)), true, true
 	}
@@ -334,7 +338,8 @@ func (b *build) copyOf(m *moduleInfo) (*moduleCopy, error) {
 	if m.Replace != nil {
 		how = fmt.Sprintf("replace %s => %[1]s %s", m.Path, first)
 	}
-	return nil, inputErrorf("%s %s %s: the oldest version that can be observed is %s; raise it in go.mod (%s)", m.Path, c.version, what, first, how)
+	return nil, inputErrorf("%s %s %s: the oldest version that can be observed is %s; raise it in go.mod (%s)", m.Path,
+		c.version, what, first, how)
 }
 
 // tellReconcilesApart determines whether the controller's reconciles must be distinguished by their goroutines: before
@@ -363,7 +368,8 @@ func (b *build) tellReconcilesApart() error {
 func (b *build) findGoRoot() error {
 	settings := &b.repo.goFlags
 	b.goRoot = settings.goRoot()
-	if modules := settings.GOMODCACHE; modules == "" || !strings.HasPrefix(b.goRoot.dir, modules+string(filepath.Separator)) {
+	if modules := settings.GOMODCACHE; modules == "" || !strings.HasPrefix(b.goRoot.dir,
+		modules+string(filepath.Separator)) {
 		return nil
 	}
 	if !b.goRoot.known() {
@@ -504,7 +510,8 @@ func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 		if call.Package != "" {
 			i := slices.IndexFunc(b.packages, func(p *pkg) bool { return p.ImportPath == call.Package })
 			if i < 0 {
-				return nil, inputErrorf("annotated call %q: %s is not built from a package %q", call.Name, b.main.ImportPath, call.Package)
+				return nil, inputErrorf("annotated call %q: %s is not built from a package %q", call.Name, b.main.ImportPath,
+					call.Package)
 			}
 			p = b.packages[i]
 		}
@@ -528,7 +535,8 @@ func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 		}
 		names[p.Dir] = s.file.Name.Name
 		found.Module, found.Version = p.Module.Path, p.Module.Version
-		found.File = strings.TrimPrefix(path.Join(strings.TrimPrefix(p.ImportPath, p.Module.Path), filepath.Base(found.File)), "/")
+		found.File = strings.TrimPrefix(path.Join(strings.TrimPrefix(p.ImportPath, p.Module.Path), filepath.Base(found.File)),
+			"/")
 		b.points = append(b.points, found)
 	}
 	return byModule, b.writeOverlay(files, names)
@@ -594,10 +602,11 @@ func (b *build) compile(ctx context.Context) (*Result, error) {
 	}
 	before := fingerprint(output)
 	built := 0
-	err = b.command.build(ctx, b.main.ImportPath, append(args, b.config.Package), b.progress.downloading, func(pkg string) {
-		built++
-		b.progress.compiled(pkg, 0)
-	})
+	err = b.command.build(ctx, b.main.ImportPath, append(args, b.config.Package), b.progress.downloading,
+		func(pkg string) {
+			built++
+			b.progress.compiled(pkg, 0)
+		})
 	if err != nil {
 		return nil, err
 	}

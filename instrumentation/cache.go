@@ -230,7 +230,8 @@ func (c *cache) hookDir(ctx context.Context, config hookConfig) (string, error) 
 			}
 			return os.WriteFile(to, data, 0o644)
 		}
-		imports := strings.NewReplacer(`"`+ownPath+`wire"`, `"`+importPath+`/wire"`, `"`+yamuxModule+`"`, `"`+importPath+`/yamux"`)
+		imports := strings.NewReplacer(`"`+ownPath+`wire"`, `"`+importPath+`/wire"`, `"`+yamuxModule+`"`,
+			`"`+importPath+`/yamux"`)
 		err = fs.WalkDir(hookSource, ".", func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
 				return err
@@ -280,7 +281,8 @@ func (m *moduleCopy) like() string {
 }
 
 // patchedModule returns a patched copy of the module in dir.
-func (c *cache) patchedModule(path, version, dir string, local bool, calls []AnnotatedCall) (string, []PatchedPoint, error) {
+func (c *cache) patchedModule(path, version, dir string, local bool,
+	calls []AnnotatedCall) (string, []PatchedPoint, error) {
 	return c.patched(moduleCopy{path: path, version: version, dir: dir, local: local, calls: calls, hook: hookModule})
 }
 

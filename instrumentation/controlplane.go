@@ -48,7 +48,8 @@ func ResolveKubernetesVersion(version string) (string, error) {
 			return have, nil
 		}
 	}
-	return "", fmt.Errorf("there is no control plane of Kubernetes %s: this trommel builds %s", version, strings.Join(KubernetesVersions(), ", "))
+	return "", fmt.Errorf("there is no control plane of Kubernetes %s: this trommel builds %s", version,
+		strings.Join(KubernetesVersions(), ", "))
 }
 
 // controlPlaneModules maps each version of Kubernetes to the name of its go.mod in the nested module: go.mod or
@@ -146,7 +147,8 @@ type controlPlaneBuild struct {
 // digest returns a name for everything that goes into the binary except the Go toolchain and yamux, whose upgrades are
 // not a reason to build it again. (Where one of yamux is, wire.ProtocolVersion is raised with it.)
 func (b *controlPlaneBuild) digest() (string, error) {
-	parts := []string{string(txtar.Format(&txtar.Archive{Files: controlPlaneFiles(b.version)})), b.versionFlags(), runtime.GOOS, runtime.GOARCH}
+	parts := []string{string(txtar.Format(&txtar.Archive{Files: controlPlaneFiles(b.version)})), b.versionFlags(),
+		runtime.GOOS, runtime.GOARCH}
 	if b.plain {
 		return digest(append(parts, "plain")...), nil
 	}
@@ -300,7 +302,8 @@ func (b *controlPlaneBuild) compile(ctx context.Context, command *goCommand, fla
 	}()
 	go func() {
 		defer close(counted)
-		if out, err := command.output(counting, append(append([]string{"list"}, flags...), "-deps", "-e", controlPlaneMain)...); err == nil {
+		if out, err := command.output(counting, append(append([]string{"list"}, flags...), "-deps", "-e",
+			controlPlaneMain)...); err == nil {
 			total.Store(int64(bytes.Count(out, []byte("\n"))))
 		}
 	}()

@@ -92,7 +92,8 @@ func (s *settings) goRoot() *goRoot {
 }
 
 func (g *goCommand) settings(ctx context.Context) (*settings, error) {
-	cmd := g.command(ctx, "env", "-json", "GOFLAGS", "GOWORK", "GOROOT", "GOVERSION", "GOOS", "GOARCH", "GOMODCACHE", "CGO_ENABLED")
+	cmd := g.command(ctx, "env", "-json", "GOFLAGS", "GOWORK", "GOROOT", "GOVERSION", "GOOS", "GOARCH", "GOMODCACHE",
+		"CGO_ENABLED")
 	cmd.Env = append(append(os.Environ(), g.env...), "PWD="+g.dir)
 	out, err := g.outputOf(ctx, cmd)
 	if err != nil {
@@ -149,7 +150,8 @@ var (
 
 // build runs go build -v. It reports downloads and compiled packages; everything else that the command prints is the
 // output of the CompileError that it returns if the command fails.
-func (g *goCommand) build(ctx context.Context, pkg string, args []string, downloading func(module string), compiled func(pkg string)) error {
+func (g *goCommand) build(ctx context.Context, pkg string, args []string, downloading func(module string),
+	compiled func(pkg string)) error {
 	cmd := g.command(ctx, append([]string{"build", "-v"}, args...)...)
 	stderr := &lines{line: func(text string) bool {
 		switch {

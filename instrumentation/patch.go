@@ -38,10 +38,12 @@ func (e *NotFoundError) Error() string {
 			what = "tell reconciles apart that have no context"
 		}
 		return fmt.Sprintf("%s: %s in %s: %s; this version of trommel does not know how to %s: "+
-			"build with a released Go, %s or later (GOTOOLCHAIN), or with a newer trommel (looked at: %s)", e.Version, e.Function, e.File, e.Reason, what, oldestGo, e.Dir)
+			"build with a released Go, %s or later (GOTOOLCHAIN), or with a newer trommel (looked at: %s)", e.Version,
+			e.Function, e.File, e.Reason, what, oldestGo, e.Dir)
 	}
 	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it: build with a released %s, %s or later, "+
-		"or with a newer trommel (looked at: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, e.Module, oldest[e.Module], e.Dir)
+		"or with a newer trommel (looked at: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, e.Module,
+		oldest[e.Module], e.Dir)
 }
 
 // source is a parsed file with the edits to be made in it.
@@ -463,7 +465,8 @@ func (m *moduleCopy) applyPoints(files map[string]*source) ([]PatchedPoint, erro
 			continue
 		}
 		notFound := func(reason string) error {
-			return &NotFoundError{Module: m.path, Version: m.version, File: p.file, Function: p.name(), Reason: reason, Dir: m.dir}
+			return &NotFoundError{Module: m.path, Version: m.version, File: p.file, Function: p.name(), Reason: reason,
+				Dir: m.dir}
 		}
 		s, err := sourceOf(files, m.dir, p.file)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -483,7 +486,8 @@ func (m *moduleCopy) applyPoints(files map[string]*source) ([]PatchedPoint, erro
 		}
 		found = append(found, PatchedPoint{
 			CompiledPoint: wire.CompiledPoint{
-				Point: p.observes, Module: m.path, Version: m.version, File: p.file, Line: line, Receiver: p.receiver, Function: p.function,
+				Point: p.observes, Module: m.path, Version: m.version, File: p.file, Line: line, Receiver: p.receiver,
+				Function: p.function,
 			},
 			Path: s.path,
 		})
@@ -567,7 +571,8 @@ func declared(dir string) (map[string]bool, error) {
 	}
 	names := map[string]bool{}
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") || strings.HasPrefix(e.Name(), "zz_trommel_") {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") ||
+			strings.HasPrefix(e.Name(), "zz_trommel_") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, e.Name()), nil, parser.SkipObjectResolution)

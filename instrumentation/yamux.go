@@ -27,7 +27,8 @@ const yamuxModule = "github.com/hashicorp/yamux"
 
 // pinnedYamux is what go.mod and go.sum say. It is used if the running binary does not know what it was built with: a
 // test binary, or one built from a vendor directory.
-var pinnedYamux = dependency{path: yamuxModule, version: "v0.1.2", sum: "h1:XtB8kyFOyHXYVFnwT5C3+Bdo8gArse7j2AQ0DA0Uey8="}
+var pinnedYamux = dependency{path: yamuxModule, version: "v0.1.2",
+	sum: "h1:XtB8kyFOyHXYVFnwT5C3+Bdo8gArse7j2AQ0DA0Uey8="}
 
 // yamux is the version that the running binary was built with: the monitor and the hook speak the same.
 func yamux() dependency {
@@ -83,7 +84,8 @@ func (d dependency) source(ctx context.Context, env []string, downloading func(m
 		return "", err
 	}
 	defer os.RemoveAll(work)
-	if err := os.WriteFile(filepath.Join(work, "go.mod"), []byte("module trommel.dev/download\n\ngo 1.16\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(work, "go.mod"), []byte("module trommel.dev/download\n\ngo 1.16\n"),
+		0o644); err != nil {
 		return "", err
 	}
 	var s *settings
@@ -137,7 +139,8 @@ func (d dependency) verify(dir string) error {
 	}
 	if sum != d.sum {
 		return fmt.Errorf("%s is not the %s that this trommel was built with: its checksum is %s, not %s; "+
-			"remove it (`go clean -modcache` removes the whole module cache) and look where GOPROXY points to", dir, d, sum, d.sum)
+			"remove it (`go clean -modcache` removes the whole module cache) and look where GOPROXY points to", dir, d, sum,
+			d.sum)
 	}
 	return nil
 }
@@ -151,7 +154,8 @@ func (d dependency) files(dir string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, e := range entries {
 		name := e.Name()
-		if !e.Type().IsRegular() || name != "LICENSE" && (filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go")) {
+		if !e.Type().IsRegular() || name != "LICENSE" && (filepath.Ext(name) != ".go" ||
+			strings.HasSuffix(name, "_test.go")) {
 			continue
 		}
 		if files[name], err = os.ReadFile(filepath.Join(dir, name)); err != nil {

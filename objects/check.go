@@ -47,7 +47,8 @@ func NewChecker(list []*unstructured.Unstructured, kubernetes string) (*Checker,
 	}
 	var errs []error
 	for _, u := range list {
-		if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {
+		if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io",
+			Kind: "CustomResourceDefinition"}) {
 			continue
 		}
 		if err := c.define(u); err != nil {
@@ -71,7 +72,8 @@ func (c *Checker) define(u *unstructured.Unstructured) error {
 	case "v1beta1":
 		in := &apiextensionsv1beta1.CustomResourceDefinition{}
 		if err = converter.FromUnstructured(u.Object, in); err == nil {
-			err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in, d, nil)
+			err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in, d,
+				nil)
 		}
 	default:
 		return fmt.Errorf("there is no version %s of definitions", u.GroupVersionKind().Version)
@@ -145,12 +147,16 @@ func (c *Checker) check(u *unstructured.Unstructured) []error {
 func (c *Checker) types() []Type {
 	all := slices.Clone(c.defined)
 	for kind := range scheme.Scheme.AllKnownTypes() {
-		if kind.Version != runtime.APIVersionInternal && !strings.HasSuffix(kind.Kind, "List") && !strings.HasSuffix(kind.Kind, "Options") {
-			all = append(all, Type{Kind: kind, Resource: kind.GroupVersion().WithResource(""), Singular: strings.ToLower(kind.Kind)})
+		if kind.Version != runtime.APIVersionInternal && !strings.HasSuffix(kind.Kind, "List") &&
+			!strings.HasSuffix(kind.Kind, "Options") {
+			all = append(all, Type{Kind: kind, Resource: kind.GroupVersion().WithResource(""),
+				Singular: strings.ToLower(kind.Kind)})
 		}
 	}
 	// In the order of their names, because they are used in messages.
-	slices.SortStableFunc(all[len(c.defined):], func(a, b Type) int { return strings.Compare(a.Kind.String(), b.Kind.String()) })
+	slices.SortStableFunc(all[len(c.defined):], func(a, b Type) int {
+		return strings.Compare(a.Kind.String(), b.Kind.String())
+	})
 	return all
 }
 
@@ -179,7 +185,8 @@ func checkCustom(u *unstructured.Unstructured, structural *structuralschema.Stru
 	u = u.DeepCopy()
 	fillDefaults(u.Object, structural)
 	var errs []error
-	unknown := pruning.PruneWithOptions(u.DeepCopy().Object, structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	unknown := pruning.PruneWithOptions(u.DeepCopy().Object, structural, true,
+		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	for _, path := range unknown {
 		errs = append(errs, fmt.Errorf("unknown field %q", path))
 	}

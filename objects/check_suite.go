@@ -19,7 +19,8 @@ func CheckSuite(suite *plan.Suite, kubernetes string) (manifests []*unstructured
 		return nil, nil, fmt.Errorf("%s: manifests: %w", suite.File, err)
 	}
 	for _, namespace := range MissingNamespaces(manifests) {
-		notes = append(notes, fmt.Sprintf("namespace %s is used, and none of the manifests makes it: a run does", namespace.GetName()))
+		notes = append(notes, fmt.Sprintf("namespace %s is used, and none of the manifests makes it: a run does",
+			namespace.GetName()))
 	}
 	checker, err := NewChecker(manifests, kubernetes)
 	errs := []error{wrapEach(suite.File+": manifests", err)}
@@ -40,7 +41,8 @@ func CheckSuite(suite *plan.Suite, kubernetes string) (manifests []*unstructured
 			for _, u := range list {
 				err := checker.Check(u)
 				if errors.Is(err, ErrNotServed) && len(checker.defined) == 0 {
-					notes = append(notes, fmt.Sprintf("%s: %v; the controller has to define that by itself, before it is applied", where, err))
+					notes = append(notes, fmt.Sprintf("%s: %v; the controller has to define that by itself, before it is applied",
+						where, err))
 					continue
 				}
 				errs = append(errs, wrapEach(where, err))

@@ -86,7 +86,8 @@ func (c *Client) Follow(ctx context.Context, t Type, namespace, name string, f F
 
 // watch returns the resource version of the last event that the follower has received. It is not an error if the API
 // server ends the watch.
-func (c *Client) watch(ctx context.Context, t Type, namespace, selector, version string, f Follower) (last string, stop bool, err error) {
+func (c *Client) watch(ctx context.Context, t Type, namespace, selector, version string,
+	f Follower) (last string, stop bool, err error) {
 	w, err := c.Resource(t, namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector: selector, ResourceVersion: version, AllowWatchBookmarks: true,
 	})

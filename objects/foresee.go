@@ -187,7 +187,8 @@ func scaleOf(object map[string]any) map[string]any {
 }
 
 // patched applies a patch as an API server does.
-func patched(object []byte, typ wire.PatchType, patch []byte, kind schema.GroupVersionKind, subresource string) ([]byte, error) {
+func patched(object []byte, typ wire.PatchType, patch []byte, kind schema.GroupVersionKind,
+	subresource string) ([]byte, error) {
 	switch typ {
 	case wire.MergePatch:
 		return jsonpatch.MergePatch(object, patch)

@@ -90,7 +90,8 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 			names = append(names, h.Kind+" "+h.Name)
 		}
 		slices.Sort(names)
-		notes = append(notes, fmt.Sprintf("%s: %d of its objects are hooks and left out: %s", what, len(hooks), strings.Join(names, ", ")))
+		notes = append(notes, fmt.Sprintf("%s: %d of its objects are hooks and left out: %s", what, len(hooks),
+			strings.Join(names, ", ")))
 	}
 	var errs []error
 	var all []located

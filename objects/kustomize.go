@@ -69,7 +69,8 @@ func renewPatches(data []byte) []byte {
 			if strings.Contains(item.Value, "\n") {
 				field = "patch"
 			}
-			fields[i+1].Content[j] = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: field}, item}}
+			fields[i+1].Content[j] = &yaml.Node{Kind: yaml.MappingNode,
+				Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: field}, item}}
 			changed = true
 		}
 	}

@@ -130,12 +130,14 @@ func (c *Client) Delete(ctx context.Context, key plan.ResourceKey, o DeleteOptio
 }
 
 var patchTypes = map[string]types.PatchType{
-	"": types.MergePatchType, "merge": types.MergePatchType, "json": types.JSONPatchType, "strategic": types.StrategicMergePatchType,
+	"": types.MergePatchType, "merge": types.MergePatchType, "json": types.JSONPatchType,
+	"strategic": types.StrategicMergePatchType,
 }
 
 // Patch patches one object and returns it as the API server answered. The patch type is merge (also ""), json or
 // strategic, the patch whatever encodes to its JSON.
-func (c *Client) Patch(ctx context.Context, key plan.ResourceKey, patchType string, patch any, subresource string) (*unstructured.Unstructured, error) {
+func (c *Client) Patch(ctx context.Context, key plan.ResourceKey, patchType string, patch any,
+	subresource string) (*unstructured.Unstructured, error) {
 	pt, ok := patchTypes[patchType]
 	if !ok {
 		return nil, fmt.Errorf("unknown patch type %q (known: merge, json, strategic)", patchType)
@@ -280,7 +282,9 @@ func (c *Client) unserved(ctx context.Context, definition *unstructured.Unstruct
 		all = append(all, t)
 	}
 	if len(all) > 0 {
-		best := slices.MaxFunc(all, func(a, b Type) int { return version.CompareKubeAwareVersionStrings(a.Kind.Version, b.Kind.Version) })
+		best := slices.MaxFunc(all, func(a, b Type) int {
+			return version.CompareKubeAwareVersionStrings(a.Kind.Version, b.Kind.Version)
+		})
 		for i := range all {
 			all[i].preferred = all[i].Kind == best.Kind
 		}
@@ -298,7 +302,8 @@ func notEstablished(definition *unstructured.Unstructured) string {
 		switch {
 		case condition["type"] == "Established" && condition["status"] == "True":
 			return ""
-		case condition["type"] == "NamesAccepted" && condition["status"] == "False", condition["type"] == "NonStructuralSchema" && condition["status"] == "True":
+		case condition["type"] == "NamesAccepted" && condition["status"] == "False",
+			condition["type"] == "NonStructuralSchema" && condition["status"] == "True":
 			reason = fmt.Sprint(condition["message"])
 		}
 	}

@@ -196,7 +196,8 @@ func documents(data []byte) []document {
 	var all []document
 	current := document{line: 1}
 	for i, line := range bytes.SplitAfter(data, []byte("\n")) {
-		if rest, ok := bytes.CutPrefix(line, []byte("---")); ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0) {
+		if rest, ok := bytes.CutPrefix(line, []byte("---")); ok &&
+			(len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0) {
 			all = append(all, current)
 			current = document{line: i + 1, text: slices.Concat([]byte("   "), rest)}
 			if len(bytes.TrimSpace(rest)) == 0 {

@@ -33,8 +33,9 @@ var removals = map[string]map[string]removal{
 	"apiregistration.k8s.io/v1beta1": alike("apiregistration.k8s.io/v1", "APIService"),
 	"apps/v1beta1": {
 		"ControllerRevision": {to: gv("apps/v1")},
-		"Deployment":         {to: gv("apps/v1"), change: workload(selectsTemplate, defaults{"revisionHistoryLimit": int64(2)})},
-		"StatefulSet":        {to: gv("apps/v1"), change: workload(selectsTemplate, updatesOnDelete)},
+		"Deployment": {to: gv("apps/v1"), change: workload(selectsTemplate,
+			defaults{"revisionHistoryLimit": int64(2)})},
+		"StatefulSet": {to: gv("apps/v1"), change: workload(selectsTemplate, updatesOnDelete)},
 	},
 	"apps/v1beta2": alike("apps/v1", "ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
 	"autoscaling/v2beta1": {

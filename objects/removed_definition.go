@@ -29,7 +29,8 @@ func definition(u *unstructured.Unstructured) (notes []string, err error) {
 	}
 	apiextensionsv1beta1.SetObjectDefaults_CustomResourceDefinition(old)
 	d := &apiextensions.CustomResourceDefinition{}
-	err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(old, d, nil)
+	err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(old, d,
+		nil)
 	if err != nil {
 		return nil, err
 	}

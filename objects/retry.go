@@ -21,14 +21,16 @@ func Transient(err error) bool {
 	case utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err),
 		utilnet.IsHTTP2ConnectionLost(err), utilnet.IsTimeout(err):
 		return true
-	case apierrors.IsConflict(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsTooManyRequests(err),
+	case apierrors.IsConflict(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err),
+		apierrors.IsTooManyRequests(err),
 		apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err):
 		return true
 	case apierrors.IsForbidden(err):
 		// Admission does not have something yet: the service account of a new namespace, or the RBAC informers of an API
 		// server that has just started.
 		text := err.Error()
-		return strings.Contains(text, "error looking up service account") || strings.Contains(text, "not yet ready to handle request")
+		return strings.Contains(text, "error looking up service account") ||
+			strings.Contains(text, "not yet ready to handle request")
 	}
 	// Whatever a proxy or a half started API server says.
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code >= 500 {
@@ -47,13 +49,15 @@ func WebhookFailed(err error) bool {
 		return false
 	}
 	text := status.Status().Message
-	return strings.Contains(text, "failed calling webhook ") || strings.Contains(text, "conversion webhook for ") && strings.Contains(text, " failed: ")
+	return strings.Contains(text, "failed calling webhook ") ||
+		strings.Contains(text, "conversion webhook for ") && strings.Contains(text, " failed: ")
 }
 
 // NotServedYet reports whether the API server does not know a type or a subresource. It may know it a moment later, if
 // a definition was just applied, perhaps through another API server. More often the name is wrong.
 func NotServedYet(err error) bool {
-	return errors.Is(err, ErrNotServed) || apierrors.IsNotFound(err) && strings.Contains(err.Error(), "could not find the requested resource")
+	return errors.Is(err, ErrNotServed) || apierrors.IsNotFound(err) &&
+		strings.Contains(err.Error(), "could not find the requested resource")
 }
 
 // Retry calls f until it succeeds, fails for good, or ctx ends; then it returns f's last error. Waits grow from 20 ms

@@ -68,7 +68,8 @@ func (c *Client) ResolveWith(ctx context.Context, key plan.ResourceKey, further 
 func Defined(list []*unstructured.Unstructured) []Type {
 	var types []Type
 	for _, u := range list {
-		if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {
+		if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io",
+			Kind: "CustomResourceDefinition"}) {
 			continue
 		}
 		text := func(fields ...string) string {
@@ -86,7 +87,8 @@ func Defined(list []*unstructured.Unstructured) []Type {
 			gv := schema.GroupVersion{Group: text("group"), Version: name}
 			types = append(types, Type{
 				Kind: gv.WithKind(text("names", "kind")), Resource: gv.WithResource(text("names", "plural")),
-				Singular: strings.ToLower(text("names", "kind")), Namespaced: text("scope") == "Namespaced", alias: text("names", "singular"),
+				Singular: strings.ToLower(text("names", "kind")), Namespaced: text("scope") == "Namespaced",
+				alias:    text("names", "singular"),
 				unserved: !servedVersion,
 			})
 		}
@@ -150,8 +152,9 @@ func (s *served) refresh() error {
 			}
 			// The singular of Kubernetes' own types is empty or, for some, not the kind.
 			all = append(all, Type{
-				Kind: gv.WithKind(r.Kind), Resource: gv.WithResource(r.Name), Singular: strings.ToLower(r.Kind), Namespaced: r.Namespaced,
-				Verbs: r.Verbs, Subresources: below[r.Name], alias: r.SingularName, preferred: preferred[list.GroupVersion],
+				Kind: gv.WithKind(r.Kind), Resource: gv.WithResource(r.Name), Singular: strings.ToLower(r.Kind),
+				Namespaced: r.Namespaced,
+				Verbs:      r.Verbs, Subresources: below[r.Name], alias: r.SingularName, preferred: preferred[list.GroupVersion],
 			})
 		}
 	}
@@ -191,7 +194,8 @@ func resolveKey(all []Type, key plan.ResourceKey) (Type, error) {
 	}
 	var hits []Type
 	for _, t := range all {
-		if (t.Singular == key.Type || t.Resource.Resource == key.Type || t.alias == key.Type) && (key.Group == "" || t.Resource.Group == key.Group) {
+		if (t.Singular == key.Type || t.Resource.Resource == key.Type || t.alias == key.Type) &&
+			(key.Group == "" || t.Resource.Group == key.Group) {
 			at := slices.IndexFunc(hits, func(h Type) bool { return h.Resource.GroupResource() == t.Resource.GroupResource() })
 			switch {
 			case at < 0:
@@ -219,7 +223,8 @@ func resolveKey(all []Type, key plan.ResourceKey) (Type, error) {
 			names = append(names, h.Singular+"."+h.Resource.Group)
 		}
 		slices.Sort(names)
-		return Type{}, &NotServedError{what, fmt.Sprintf(" by that name alone: several groups have one; write %s", strings.Join(names, " or "))}
+		return Type{}, &NotServedError{what, fmt.Sprintf(" by that name alone: several groups have one; write %s",
+			strings.Join(names, " or "))}
 	}
 	if len(hits) == 0 {
 		return Type{}, &NotServedError{what, suggest(all, key)}

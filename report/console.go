@@ -28,7 +28,8 @@ type Console struct {
 
 // NewConsole writes to w, in colours if w is a terminal and NO_COLOR is not set.
 func NewConsole(w io.Writer) *Console {
-	return &Console{w: w, paint: newPainter(w), start: time.Now(), held: map[string]bool{}, progress: NewProgressLine(w, "")}
+	return &Console{w: w, paint: newPainter(w), start: time.Now(), held: map[string]bool{},
+		progress: NewProgressLine(w, "")}
 }
 
 // line writes a line; further lines of the text are indented more.

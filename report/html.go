@@ -145,7 +145,8 @@ func newTimeline(r *record.Run) *timeline {
 
 func tickStep(d time.Duration) time.Duration {
 	for _, step := range []time.Duration{
-		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
+		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
+		10 * time.Second, 30 * time.Second, time.Minute,
 	} {
 		if d/step <= 12 {
 			return step
@@ -234,7 +235,8 @@ func (t *timeline) observations() {
 		case e.Timeout != nil:
 			t.add(e.Time, "timeout", fmt.Sprintf("action %d", e.Timeout.Action+1), fmt.Sprintf("event %d: timeout", e.Seq), "")
 		case e.Expired != nil:
-			t.add(e.Time, "end", "hold", fmt.Sprintf("event %d: the observation of event %d was held too long", e.Seq, *e.Expired), "")
+			t.add(e.Time, "end", "hold", fmt.Sprintf("event %d: the observation of event %d was held too long", e.Seq,
+				*e.Expired), "")
 		}
 	}
 }

@@ -18,14 +18,16 @@ import (
 // skippedFolders contain neither a controller nor manifests to be applied as they are, but old copies, copies for other
 // tools, and files for tests.
 var skippedFolders = []string{
-	"vendor", "testdata", "node_modules", "hack", "docs", "doc", "tools", "third_party", "site", "website", "trommel-runs", "trommel-plans",
+	"vendor", "testdata", "node_modules", "hack", "docs", "doc", "tools", "third_party", "site", "website", "trommel-runs",
+	"trommel-plans",
 	"bundle", "bundles", "csv", "olm", "olm-catalog", "catalog", "scorecard",
 }
 
 // skipped reports whether a directory of that name is ignored.
 func skipped(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || slices.Contains(skippedFolders, name) ||
-		name == "test" || name == "tests" || name == "testing" || strings.HasPrefix(name, "e2e") || strings.HasPrefix(name, "test-") ||
+		name == "test" || name == "tests" || name == "testing" || strings.HasPrefix(name, "e2e") ||
+		strings.HasPrefix(name, "test-") ||
 		strings.HasSuffix(name, "-tests") || strings.HasSuffix(name, "-test") || strings.HasSuffix(name, "_test")
 }
 
@@ -58,7 +60,8 @@ type program struct {
 
 // otherThings are words in the paths of programs that are not the controller.
 var otherThings = []string{
-	"agent", "cli", "client", "ctl", "plugin", "migrat", "gen", "tool", "sample", "example", "demo", "test", "bench", "webhook-cert", "sidecar",
+	"agent", "cli", "client", "ctl", "plugin", "migrat", "gen", "tool", "sample", "example", "demo", "test", "bench",
+	"webhook-cert", "sidecar",
 	"proxy", "exporter", "upgrade",
 }
 
@@ -110,11 +113,14 @@ func findMains(dir, name string) ([]program, error) {
 	}
 	var mains []program
 	for _, p := range byPackage {
-		if slices.ContainsFunc(nested, func(n string) bool { return strings.HasPrefix(strings.TrimPrefix(p.pkg, "./")+"/", n) }) {
+		if slices.ContainsFunc(nested, func(n string) bool {
+			return strings.HasPrefix(strings.TrimPrefix(p.pkg, "./")+"/", n)
+		}) {
 			continue
 		}
 		base := path.Base(p.pkg)
-		if p.pkg != "." && base != name && slices.ContainsFunc(otherThings, func(word string) bool { return strings.Contains(base, word) }) {
+		if p.pkg != "." && base != name && slices.ContainsFunc(otherThings,
+			func(word string) bool { return strings.Contains(base, word) }) {
 			p.rank -= 30
 		}
 		switch base {

@@ -109,7 +109,8 @@ func readKustomization(dir string) (k kustomization, ok bool) {
 // patchesOf lists the files of the kustomization that are not objects, relative to it.
 func patchesOf(dir string) []string {
 	k, _ := readKustomization(dir)
-	files := slices.Concat(k.Configurations, k.PatchesStrategicMerge, k.Transformers, k.Generators, []string{k.OpenAPI.Path})
+	files := slices.Concat(k.Configurations, k.PatchesStrategicMerge, k.Transformers, k.Generators,
+		[]string{k.OpenAPI.Path})
 	for _, p := range k.PatchesJSON6902 {
 		files = append(files, p.Path)
 	}
@@ -136,7 +137,8 @@ func fetches(dir string, depth int) string {
 		return "chart " + k.Charts[0].Name
 	}
 	for _, r := range slices.Concat(k.Resources, k.Bases, k.Components) {
-		if strings.Contains(r, "://") || strings.Contains(r, "?ref=") || strings.HasPrefix(r, "github.com/") || strings.HasPrefix(r, "git@") {
+		if strings.Contains(r, "://") || strings.Contains(r, "?ref=") || strings.HasPrefix(r, "github.com/") ||
+			strings.HasPrefix(r, "git@") {
 			return r
 		}
 		if info, err := os.Stat(filepath.Join(dir, r)); err == nil && info.IsDir() && depth < 10 {
@@ -220,7 +222,8 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 // preferred and otherUses are words in the names of directories.
 var (
 	preferred = []string{"default", "standalone", "production", "prod", "cluster", "release"}
-	otherUses = []string{"dev", "debug", "ci", "openshift", "prometheus", "sample", "example", "scorecard", "local", "kind", "namespaced"}
+	otherUses = []string{"dev", "debug", "ci", "openshift", "prometheus", "sample", "example", "scorecard", "local",
+		"kind", "namespaced"}
 )
 
 func (r *Repository) fromKustomization(dir, at string, mains []program) *source {
@@ -262,7 +265,9 @@ func wordScore(at string) int {
 		if slices.Contains(preferred, element) {
 			score += 5
 		}
-		if slices.ContainsFunc(otherUses, func(word string) bool { return element == word || strings.HasPrefix(element, word+"-") }) {
+		if slices.ContainsFunc(otherUses, func(word string) bool {
+			return element == word || strings.HasPrefix(element, word+"-")
+		}) {
 			score -= 15
 		}
 	}
@@ -319,7 +324,8 @@ func fromFiles(t *tree, mains []program) *source {
 			if kind == "ConfigMap" || kind == "Secret" || kind == "Service" || strings.HasSuffix(kind, "Configuration") {
 				near = path.Dir(f.path) == path.Dir(home.path)
 			}
-			if near && !f.chart && f.has(kind) && !f.has("Deployment") && !f.custom() && wordScore(path.Dir(f.path)) >= 0 && !s.holds(f) {
+			if near && !f.chart && f.has(kind) && !f.has("Deployment") && !f.custom() && wordScore(path.Dir(f.path)) >= 0 &&
+				!s.holds(f) {
 				s.take(f)
 			}
 		}
@@ -468,9 +474,10 @@ func meantFor(s *source) string {
 func (r *Repository) addDefinitions(s *source, t *tree) {
 	missing := func(f file) bool {
 		return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
-			return u.GetKind() == "CustomResourceDefinition" && !slices.ContainsFunc(s.objects, func(o *unstructured.Unstructured) bool {
-				return o.GetKind() == "CustomResourceDefinition" && o.GetName() == u.GetName()
-			})
+			return u.GetKind() == "CustomResourceDefinition" && !slices.ContainsFunc(s.objects,
+				func(o *unstructured.Unstructured) bool {
+					return o.GetKind() == "CustomResourceDefinition" && o.GetName() == u.GetName()
+				})
 		})
 	}
 	files := slices.Clone(t.files)

@@ -29,7 +29,8 @@ func (r *Repository) findSample(s *source, t *tree) {
 			continue
 		}
 		main, score := r.mainObject(s, f, defined)
-		if main == nil || score <= best || slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool { return checker.Check(u) != nil }) {
+		if main == nil || score <= best || slices.ContainsFunc(f.objects,
+			func(u *unstructured.Unstructured) bool { return checker.Check(u) != nil }) {
 			continue
 		}
 		best = score
@@ -99,7 +100,8 @@ func (r *Repository) mainObject(s *source, f file, defined []objects.Type) (*uns
 		score += 5
 	}
 	base := strings.TrimSuffix(strings.TrimSuffix(path.Base(lower), ".yaml"), ".yml")
-	if strings.HasSuffix(base, "_"+kind) || base == kind || strings.HasSuffix(base, "_"+kind+"_cr") || strings.HasSuffix(base, "_cr") ||
+	if strings.HasSuffix(base, "_"+kind) || base == kind || strings.HasSuffix(base, "_"+kind+"_cr") ||
+		strings.HasSuffix(base, "_cr") ||
 		strings.Contains(base, "simple") || strings.Contains(base, "minimal") || strings.Contains(base, "basic") {
 		score += 4
 	}
@@ -167,7 +169,8 @@ func hasStatus(list []*unstructured.Unstructured, kind schema.GroupVersionKind) 
 	}
 	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
 	for _, v := range versions {
-		if m, _ := v.(map[string]any); m["name"] == kind.Version && status(m, "schema", "openAPIV3Schema", "properties", "status") {
+		if m, _ := v.(map[string]any); m["name"] == kind.Version &&
+			status(m, "schema", "openAPIV3Schema", "properties", "status") {
 			return true
 		}
 	}

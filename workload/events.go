@@ -21,7 +21,8 @@ const mostEvents = 8
 // eventsTimeout limits the time for reading the events that a finding lists beside the state.
 const eventsTimeout = 3 * time.Second
 
-var eventType = objects.Type{Resource: corev1.SchemeGroupVersion.WithResource("events"), Kind: corev1.SchemeGroupVersion.WithKind("Event"), Namespaced: true}
+var eventType = objects.Type{Resource: corev1.SchemeGroupVersion.WithResource("events"),
+	Kind: corev1.SchemeGroupVersion.WithKind("Event"), Namespaced: true}
 
 // events lists the events since the given time about the objects that a key stands for, and every warning about other
 // objects in their namespace: the reason why an object does not become ready is often reported about one that it owns.
@@ -60,7 +61,8 @@ func (r *runner) events(ctx context.Context, typ objects.Type, key plan.Resource
 		if n := eventCount(e); n > 1 {
 			times = fmt.Sprintf(" (%d times)", n)
 		}
-		lines = append(lines, fmt.Sprintf("  %s %s of %s/%s/%s%s: %s", e.Type, e.Reason, strings.ToLower(e.InvolvedObject.Kind),
+		lines = append(lines, fmt.Sprintf("  %s %s of %s/%s/%s%s: %s", e.Type, e.Reason,
+			strings.ToLower(e.InvolvedObject.Kind),
 			e.InvolvedObject.Namespace, e.InvolvedObject.Name, times, strings.Join(strings.Fields(e.Message), " ")))
 	}
 	return strings.Join(lines, "\n")

@@ -87,7 +87,8 @@ func Run(ctx context.Context, c Config) ([]record.Finding, error) {
 	}
 	if len(w.Command) > 0 {
 		timeout := first(w.Timeout, c.Suite.Timeouts.Workload, defaultWorkloadTimeout)
-		return r.run(ctx, []step{{title: "command", what: "run " + quote(w.Command), timeout: timeout, do: r.command(w.Command)}})
+		return r.run(ctx, []step{{title: "command", what: "run " + quote(w.Command), timeout: timeout,
+			do: r.command(w.Command)}})
 	}
 	// Every step is prepared before the first one runs, so that a mistake in the last one is found at once.
 	steps := make([]step, len(w.Steps))
@@ -183,7 +184,8 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, cause
 		}
-		if errors.Is(err, objects.ErrNotServed) || errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		if errors.Is(err, objects.ErrNotServed) || errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) ||
+			errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("%s: %w", s.title, err)
 		}
 		f := finding(s, err, timedOut)
@@ -227,7 +229,8 @@ func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) err
 		return cause
 	}
 	if err != nil {
-		f.Detail = strings.Trim("it did not come about either when all was let go that the plan held: "+why+"\n"+f.Detail, "\n")
+		f.Detail = strings.Trim("it did not come about either when all was let go that the plan held: "+why+"\n"+f.Detail,
+			"\n")
 		return nil
 	}
 	f.Severity, f.Oracle = record.SeverityInconclusive, record.OracleHold
@@ -377,7 +380,8 @@ func (r *runner) delete(d *plan.DeleteStep) step {
 		attempts := 0
 		return r.retry(ctx, func(ctx context.Context) error {
 			attempts++
-			err := r.objects.Delete(ctx, d.ResourceKey, objects.DeleteOptions{GracePeriod: d.GracePeriod, Propagation: d.Propagation})
+			err := r.objects.Delete(ctx, d.ResourceKey, objects.DeleteOptions{GracePeriod: d.GracePeriod,
+				Propagation: d.Propagation})
 			// After a broken connection it is unknown whether the first attempt succeeded.
 			if apierrors.IsNotFound(err) && (d.IgnoreNotFound || attempts > 1) && !objects.Transient(err) {
 				return nil

@@ -295,7 +295,8 @@ func (n *Network) serviceWithIP(ctx context.Context, ip string) (*corev1.Service
 func (n *Network) toService(ctx context.Context, s *corev1.Service, port int32) (target, error) {
 	id := objectName{s.Namespace, s.Name}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		return target{}, refusal("the Service %s stands for the name %s, and nothing leaves the machine", id, s.Spec.ExternalName)
+		return target{}, refusal("the Service %s stands for the name %s, and nothing leaves the machine", id,
+			s.Spec.ExternalName)
 	}
 	headless := s.Spec.ClusterIP == corev1.ClusterIPNone
 	var servicePort *corev1.ServicePort
@@ -342,7 +343,8 @@ func (n *Network) toService(ctx context.Context, s *corev1.Service, port int32) 
 	if name := servicePort.TargetPort.StrVal; name != "" {
 		var ok bool
 		if number, ok = p.Port(name); !ok {
-			return target{}, refusal("%s leads to a port named %q, which the pod %s/%s does not have", what, name, p.Namespace, p.Name)
+			return target{}, refusal("%s leads to a port named %q, which the pod %s/%s does not have", what, name, p.Namespace,
+				p.Name)
 		}
 	}
 	if number == 0 {
@@ -354,7 +356,8 @@ func (n *Network) toService(ctx context.Context, s *corev1.Service, port int32) 
 }
 
 // toEndpoints leads to an endpoint of a Service without a selector, as its EndpointSlices say.
-func (n *Network) toEndpoints(ctx context.Context, id objectName, servicePort *corev1.ServicePort, port int32) (target, error) {
+func (n *Network) toEndpoints(ctx context.Context, id objectName, servicePort *corev1.ServicePort,
+	port int32) (target, error) {
 	slices, err := n.config.Client.DiscoveryV1().EndpointSlices(id.namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.Set{discoveryv1.LabelServiceName: id.name}.String(),
 	})
@@ -366,7 +369,8 @@ func (n *Network) toEndpoints(ctx context.Context, id objectName, servicePort *c
 	for _, slice := range slices.Items {
 		to := port
 		for _, p := range slice.Ports {
-			if servicePort != nil && p.Port != nil && (p.Name == nil && servicePort.Name == "" || p.Name != nil && *p.Name == servicePort.Name) {
+			if servicePort != nil && p.Port != nil && (p.Name == nil && servicePort.Name == "" ||
+				p.Name != nil && *p.Name == servicePort.Name) {
 				to = *p.Port
 			}
 		}

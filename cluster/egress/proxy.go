@@ -32,7 +32,8 @@ type Proxy struct {
 }
 
 // Listen starts a proxy on a unix socket. Dial is asked for each connection.
-func Listen(socket string, dial func(ctx context.Context, address string) (net.Conn, error), log *slog.Logger) (*Proxy, error) {
+func Listen(socket string, dial func(ctx context.Context, address string) (net.Conn, error),
+	log *slog.Logger) (*Proxy, error) {
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the API servers' connections into the cluster: %w", err)
@@ -121,7 +122,8 @@ func (p *Proxy) connect(client net.Conn, address string) (net.Conn, error) {
 // answer puts the text after the status, where the API server shows it to its own client.
 func answer(client net.Conn, status int, text string) {
 	text = strings.Join(strings.Fields(text), " ")
-	_, _ = fmt.Fprintf(client, "HTTP/1.1 %d %s: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status, http.StatusText(status), text)
+	_, _ = fmt.Fprintf(client, "HTTP/1.1 %d %s: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status,
+		http.StatusText(status), text)
 }
 
 // Dial connects to an address of the cluster by way of the proxy on a unix socket, as an API server does.

@@ -80,8 +80,9 @@ func Listen(socket string, config Config) (*Kubelet, error) {
 	k.server = &http.Server{
 		Handler: mux, ReadHeaderTimeout: 10 * time.Second,
 		// SPDY takes over the connection, which HTTP/2 does not support.
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{config.TLS}, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12},
-		ErrorLog:  log.New(io.Discard, "", 0),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{config.TLS}, NextProtos: []string{"http/1.1"},
+			MinVersion: tls.VersionTLS12},
+		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	go func() {
 		defer close(k.done)
@@ -117,7 +118,8 @@ func (k *Kubelet) exec(w http.ResponseWriter, r *http.Request) {
 		if err == nil {
 			_ = log.Close()
 		}
-		http.Error(w, fmt.Sprintf("pod %s/%s is a local process: there is no container to run a command in", namespace, pod), http.StatusNotImplemented)
+		http.Error(w, fmt.Sprintf("pod %s/%s is a local process: there is no container to run a command in", namespace, pod),
+			http.StatusNotImplemented)
 		return
 	}
 	remotecommand.ServeExec(w, r, k, namespace+"/"+pod, r.PathValue("uid"), container, r.Form["command"], options,
@@ -130,12 +132,14 @@ func (k *Kubelet) attach(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	remotecommand.ServeAttach(w, r, k, r.PathValue("namespace")+"/"+r.PathValue("pod"), r.PathValue("uid"), r.PathValue("container"), options,
+	remotecommand.ServeAttach(w, r, k, r.PathValue("namespace")+"/"+r.PathValue("pod"), r.PathValue("uid"),
+		r.PathValue("container"), options,
 		idleTimeout, creationTimeout, remotecommand.SupportedStreamingProtocols)
 }
 
 // ExecInContainer implements remotecommand.Executor.
-func (k *Kubelet) ExecInContainer(_ context.Context, name, _, container string, command []string, _ io.Reader, stdout, stderr io.WriteCloser,
+func (k *Kubelet) ExecInContainer(_ context.Context, name, _, container string, command []string, _ io.Reader, stdout,
+	stderr io.WriteCloser,
 	_ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration) error {
 	namespace, pod, _ := strings.Cut(name, "/")
 	a := k.answer(namespace, pod, container, func(a *Answer) bool {
@@ -154,7 +158,8 @@ func (k *Kubelet) ExecInContainer(_ context.Context, name, _, container string, 
 }
 
 // AttachContainer implements remotecommand.Attacher: the container prints nothing.
-func (k *Kubelet) AttachContainer(context.Context, string, string, string, io.Reader, io.WriteCloser, io.WriteCloser, bool,
+func (k *Kubelet) AttachContainer(context.Context, string, string, string, io.Reader, io.WriteCloser, io.WriteCloser,
+	bool,
 	<-chan remotecommand.TerminalSize) error {
 	return nil
 }

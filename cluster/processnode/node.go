@@ -112,7 +112,8 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	}
 	n := &Node{
 		config: config, client: client, log: config.Logger,
-		pods: map[types.UID]*pod{}, stopped: map[types.UID]bool{}, controllers: map[string]*controller{}, changed: make(chan struct{}),
+		pods: map[types.UID]*pod{}, stopped: map[types.UID]bool{}, controllers: map[string]*controller{},
+		changed: make(chan struct{}),
 	}
 	// client-go logs to standard error unless the context says otherwise.
 	logging := klog.NewContext(context.Background(), logr.FromSlogHandler(config.Logger.Handler()))

@@ -73,20 +73,23 @@ func explainPort(log string, pod address) string {
 		return ""
 	}
 	return fmt.Sprintf("port %s is taken here: a program that is not of this run listens on it on all addresses of this machine, the pod's among them. "+
-		"End that program, have it listen on 127.0.0.1 alone, or give the controller another port with `args:` or `env:`", m[1])
+		"End that program, have it listen on 127.0.0.1 alone, or give the controller another port with `args:` or `env:`",
+		m[1])
 }
 
 func explainMachine(log string, mounts []mount) string {
 	const why = "the executable has no hooks for its pod's files, address and names, so it meets this machine's: %s. " +
 		"Have it built with `build:`, or %s"
 	if m := portTaken.FindStringSubmatch(log); m != nil {
-		return fmt.Sprintf(why, "port "+m[1]+" is taken here, by another run perhaps", "give it another port with `args:` or `env:`")
+		return fmt.Sprintf(why, "port "+m[1]+" is taken here, by another run perhaps",
+			"give it another port with `args:` or `env:`")
 	}
 	for _, m := range noSuchFile.FindAllStringSubmatch(log, -1) {
 		path := filepath.Clean(m[1])
 		switch {
 		case strings.HasPrefix(path, serviceAccountMount):
-			return fmt.Sprintf(why, path+" is in the pod and not here", "one that is given by `binary:` must take its configuration from KUBECONFIG")
+			return fmt.Sprintf(why, path+" is in the pod and not here",
+				"one that is given by `binary:` must take its configuration from KUBECONFIG")
 		default:
 			for _, mount := range mounts {
 				if path == mount.path || strings.HasPrefix(path, mount.path+"/") {
@@ -98,7 +101,8 @@ func explainMachine(log string, mounts []mount) string {
 	}
 	for _, m := range noSuchHost.FindAllStringSubmatch(log, -1) {
 		if clusterName.MatchString(m[1]) {
-			return fmt.Sprintf(why, "the name "+m[1]+" is known in the cluster and not here", "give it an address that it can reach with `args:` or `env:`")
+			return fmt.Sprintf(why, "the name "+m[1]+" is known in the cluster and not here",
+				"give it an address that it can reach with `args:` or `env:`")
 		}
 	}
 	return ""

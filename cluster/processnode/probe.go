@@ -98,7 +98,8 @@ func (c *container) probeHTTP(ctx context.Context, get *corev1.HTTPGetAction) er
 	if get.Scheme == corev1.URISchemeHTTPS {
 		scheme = "https"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+net.JoinHostPort(c.probeHost(get.Host), port)+get.Path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		scheme+"://"+net.JoinHostPort(c.probeHost(get.Host), port)+get.Path, nil)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,8 @@ func (p *pod) requestToken(ctx context.Context, audience string) (token string, 
 	if name == "" {
 		name = "default"
 	}
-	answer, err := p.node.client.CoreV1().ServiceAccounts(p.namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	answer, err := p.node.client.CoreV1().ServiceAccounts(p.namespace).CreateToken(ctx, name, request,
+		metav1.CreateOptions{})
 	if err != nil {
 		return "", time.Time{}, err
 	}

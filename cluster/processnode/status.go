@@ -54,7 +54,8 @@ func (p *pod) writeStatus(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.node.client.CoreV1().Pods(p.namespace).Patch(ctx, p.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = p.node.client.CoreV1().Pods(p.namespace).Patch(ctx, p.name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	return err
 }
 
@@ -143,7 +144,8 @@ func conditionTrue(o *corev1.Pod, kind corev1.PodConditionType) bool {
 
 // conditionLocked keeps the time of the last transition while the status does not change.
 func (p *pod) conditionLocked(kind corev1.PodConditionType, yes bool, reason string) corev1.PodCondition {
-	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, Reason: reason, ObservedGeneration: p.object.Generation}
+	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, Reason: reason,
+		ObservedGeneration: p.object.Generation}
 	if yes {
 		c.Status, c.Reason = corev1.ConditionTrue, ""
 	}

@@ -148,7 +148,8 @@ func (p *pod) volumeToken(ctx context.Context, audience string) (string, error) 
 	return text, nil
 }
 
-func (p *pod) addConfigMap(ctx context.Context, into map[string]file, name string, items []corev1.KeyToPath, optional *bool, mode *int32) error {
+func (p *pod) addConfigMap(ctx context.Context, into map[string]file, name string, items []corev1.KeyToPath,
+	optional *bool, mode *int32) error {
 	cm, err := p.configMap(ctx, name, optional)
 	if err != nil || cm == nil {
 		return err
@@ -163,7 +164,8 @@ func (p *pod) addConfigMap(ctx context.Context, into map[string]file, name strin
 	return addItems(into, "config map "+name, data, items, isTrue(optional), mode)
 }
 
-func (p *pod) addSecret(ctx context.Context, into map[string]file, name string, items []corev1.KeyToPath, optional *bool, mode *int32) error {
+func (p *pod) addSecret(ctx context.Context, into map[string]file, name string, items []corev1.KeyToPath,
+	optional *bool, mode *int32) error {
 	s, err := p.secret(ctx, name, optional)
 	if err != nil || s == nil {
 		return err
@@ -171,7 +173,8 @@ func (p *pod) addSecret(ctx context.Context, into map[string]file, name string, 
 	return addItems(into, "secret "+name, s.Data, items, isTrue(optional), mode)
 }
 
-func addItems(into map[string]file, what string, data map[string][]byte, items []corev1.KeyToPath, optional bool, mode *int32) error {
+func addItems(into map[string]file, what string, data map[string][]byte, items []corev1.KeyToPath, optional bool,
+	mode *int32) error {
 	if len(items) == 0 {
 		for k, v := range data {
 			if err := add(into, k, v, mode); err != nil {
@@ -273,7 +276,8 @@ func replaceAll(folder string, files map[string]file) error {
 	for name := range files {
 		first, _, _ := strings.Cut(filepath.ToSlash(name), "/")
 		seen[first] = true
-		if err := os.Symlink(filepath.Join(dataLink, first), filepath.Join(folder, first)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Symlink(filepath.Join(dataLink, first), filepath.Join(folder, first)); err != nil &&
+			!errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
@@ -339,10 +343,12 @@ func (p *pod) followVolumes(ctx context.Context) {
 			return
 		}
 		names[resource+name] = true
-		lister := cache.NewListWatchFromClient(p.node.client.CoreV1().RESTClient(), resource, p.namespace, fields.OneTermEqualSelector("metadata.name", name))
+		lister := cache.NewListWatchFromClient(p.node.client.CoreV1().RESTClient(), resource, p.namespace,
+			fields.OneTermEqualSelector("metadata.name", name))
 		_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 			ListerWatcher: lister, ObjectType: o, Handler: cache.ResourceEventHandlerFuncs{
-				AddFunc: func(any) { p.changed() }, UpdateFunc: func(any, any) { p.changed() }, DeleteFunc: func(any) { p.changed() },
+				AddFunc: func(any) { p.changed() }, UpdateFunc: func(any, any) { p.changed() },
+				DeleteFunc: func(any) { p.changed() },
 			},
 		})
 		tasks.Go(func() { informer.RunWithContext(ctx) })
@@ -519,5 +525,6 @@ scan:
 }
 
 func isPathByte(c byte) bool {
-	return c == '/' || c == '.' || c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+	return c == '/' || c == '.' || c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' ||
+		'A' <= c && c <= 'Z'
 }
