@@ -23,17 +23,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// What cert-manager's objects and annotations are called.
+// Names of cert-manager's objects and annotations.
 const (
 	certManagerGroup     = "cert-manager.io"
 	injectFromAnnotation = "cert-manager.io/inject-ca-from"
 	injectFromSecret     = "cert-manager.io/inject-ca-from-secret"
 )
 
-// Certificates does cert-manager's work on the manifests: each Certificate becomes the Secret that it names, with a key and a
-// certificate by an authority of this run alone, and what asks for an authority by an annotation of cert-manager's gets it as its
-// caBundle. Whichever Issuer a Certificate names, that is the authority. The Certificates and Issuers themselves are left out, unless
-// the manifests define their types. The manifests are not changed. Every mistake is reported.
+// Certificates does cert-manager's work on the manifests: each Certificate becomes the Secret that it names, with a key
+// and a certificate signed by this run's own authority. Objects that ask for an authority by one of cert-manager's
+// annotations get it as their caBundle. This authority is used whichever Issuer a Certificate names. The Certificates
+// and Issuers themselves are left out, unless the manifests define their types. The manifests are not changed. Every
+// mistake is reported.
 func Certificates(manifests []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	if !slices.ContainsFunc(manifests, isCertManagers) {
 		// Annotations alone mean nothing: projects that make their certificates themselves leave them behind.
@@ -115,7 +116,8 @@ func sortedNames(set map[string]bool) []string {
 	return names
 }
 
-// inject returns a copy of the object with the bundle wherever it asks one of its clients to trust an authority.
+// inject returns a copy of the object with the bundle in every place where the object names the authority that its
+// clients trust.
 func inject(u *unstructured.Unstructured, bundle string) *unstructured.Unstructured {
 	u = u.DeepCopy()
 	switch u.GetKind() {
@@ -180,7 +182,7 @@ func certTemplate(lasts time.Duration) (*x509.Certificate, error) {
 	return &x509.Certificate{SerialNumber: serial, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(lasts)}, nil
 }
 
-// secret makes what cert-manager would make of a Certificate.
+// secret makes the Secret that cert-manager would make for a Certificate.
 func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	text := func(path ...string) string {
 		s, _, _ := unstructured.NestedString(u.Object, append([]string{"spec"}, path...)...)
@@ -238,7 +240,8 @@ func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unst
 	secret := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
 		"data": map[string]any{
-			"tls.crt": encode(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), "tls.key": encode(keyPEM), "ca.crt": a.bundle(),
+			"tls.crt": encode(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), "tls.key": encode(keyPEM),
+			"ca.crt": a.bundle(),
 		},
 	}}
 	secret.SetName(text("secretName"))
@@ -254,7 +257,7 @@ func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unst
 	return secret, nil
 }
 
-// certKey makes a private key as spec.privateKey says; what it leaves open is quick to make.
+// certKey makes a private key as spec.privateKey says; the defaults are quick to generate.
 func certKey(algorithm, encoding string) (crypto.Signer, []byte, error) {
 	var key crypto.Signer
 	var err error

@@ -1,5 +1,5 @@
-// Package deploy turns controllers under test into objects that run them: the user's own Deployment, or a generated one, is sent to
-// the process node, with its image mapped to the built binary and the hook's environment added.
+// Package deploy turns controllers under test into objects that run them: the user's own Deployment, or a generated
+// one, is sent to the process node, with its image mapped to the built binary and the hook's environment added.
 package deploy
 
 import (
@@ -20,19 +20,20 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// Target is what a controller needs to know of where it runs.
+// Target is what a controller needs to know about where it runs.
 type Target struct {
 	Coordinator string // wire.EnvCoordinator
 	Token       string // wire.EnvToken
 	Binary      string // absolute path of the executable
-	// Instrumented says that the binary has hooks, so that it is told where its coordinator is.
+	// Instrumented says that the binary has hooks, so that it gets its coordinator's address.
 	Instrumented bool
 }
 
-// Controller finds the controller's Deployment among the manifests, or generates one with its service account and role binding,
-// and makes it run the binary on the process node. It returns the objects to apply for the controller, the Deployment last, and the
-// manifests without that Deployment. The manifests are not changed.
-func Controller(c *plan.Controller, manifests []*unstructured.Unstructured, t Target) (own, rest []*unstructured.Unstructured, err error) {
+// Controller finds the controller's Deployment among the manifests, or generates one with its service account and role
+// binding, and makes it run the binary on the process node. It returns the objects to apply for the controller, the
+// Deployment last, and the manifests without that Deployment. The manifests are not changed.
+func Controller(c *plan.Controller, manifests []*unstructured.Unstructured,
+	t Target) (own, rest []*unstructured.Unstructured, err error) {
 	index, err := find(c, manifests)
 	if err != nil {
 		return nil, nil, err
@@ -85,8 +86,8 @@ func isDeployment(u *unstructured.Unstructured) bool {
 	return u.GetKind() == "Deployment" && strings.HasPrefix(u.GetAPIVersion(), "apps/")
 }
 
-// find returns the index of the controller's Deployment: the one that the suite names, else the only one with the controller's
-// image, else -1.
+// find returns the index of the controller's Deployment: the one that the suite names, else the only one with the
+// controller's image, else -1.
 func find(c *plan.Controller, manifests []*unstructured.Unstructured) (int, error) {
 	if c.Deployment.Name != "" {
 		var seen []string
@@ -117,7 +118,8 @@ func find(c *plan.Controller, manifests []*unstructured.Unstructured) (int, erro
 	case 1:
 		return hits[0], nil
 	case 0:
-		return 0, fmt.Errorf("controller %q: no Deployment in the suite's manifests has a container with image %q", c.Name, c.Image)
+		return 0, fmt.Errorf("controller %q: no Deployment in the suite's manifests has a container with image %q", c.Name,
+			c.Image)
 	}
 	return 0, fmt.Errorf("controller %q: %d Deployments have a container with image %q (%s): name one with `deployment:`",
 		c.Name, len(hits), c.Image, list(names))
@@ -157,7 +159,7 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 	}
 	meta.Annotations[cluster.AnnotationBinaryPrefix+container.Name] = t.Binary
 
-	// What the manifests ask of nodes (zones, architectures, control-plane nodes) speaks of other clusters.
+	// The manifests' requirements on nodes (zones, architectures, control-plane nodes) refer to other clusters.
 	spec.Affinity = nil
 	spec.TopologySpreadConstraints = nil
 	spec.NodeSelector = map[string]string{cluster.LabelProcessNode: "true"}
@@ -196,7 +198,7 @@ func setEnv(c *corev1.Container, v corev1.EnvVar) {
 	c.Env = append(c.Env, v)
 }
 
-// valuesFrom decodes the variables whose values come from elsewhere.
+// valuesFrom decodes the variables that have valueFrom.
 func valuesFrom(c *plan.Controller) (map[string]*corev1.EnvVarSource, error) {
 	sources := map[string]*corev1.EnvVarSource{}
 	for name, content := range c.EnvFrom {
@@ -220,10 +222,11 @@ func controllerContainer(c *plan.Controller, spec *corev1.PodSpec) (*corev1.Cont
 		}
 		names = append(names, spec.Containers[i].Name+" ("+spec.Containers[i].Image+")")
 	}
-	return nil, fmt.Errorf("the Deployment has %d containers (%s): say which is the controller's with `image:`", len(names), list(names))
+	return nil, fmt.Errorf("the Deployment has %d containers (%s): say which is the controller's with `image:`",
+		len(names), list(names))
 }
 
-// generate makes what a controller without manifests of its own needs.
+// generate makes the objects that a controller without its own manifests needs.
 func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 	namespace := c.Namespace
 	if namespace == "" {
@@ -236,7 +239,8 @@ func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 	labels := map[string]string{"app.kubernetes.io/name": c.Name}
 	meta := metav1.ObjectMeta{Name: c.Name, Namespace: namespace, Labels: labels}
 	replicas := int32(1)
-	account := &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: meta}
+	account := &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: meta}
 	binding := &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBinding"},
 		ObjectMeta: metav1.ObjectMeta{Name: "trommel-" + c.Name, Labels: labels},
@@ -255,8 +259,9 @@ func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 					ServiceAccountName: c.Name,
 					Containers: []corev1.Container{{
 						Name: "controller", Image: "trommel.dev/" + c.Name,
-						// What operators ask for by these names in nearly every Deployment of theirs.
-						Env: []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP")},
+						// The variables that nearly every operator's Deployment defines, under these names.
+						Env: []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"),
+							field("POD_IP", "status.podIP")},
 					}},
 				},
 			},

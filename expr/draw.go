@@ -2,8 +2,8 @@ package expr
 
 import "strings"
 
-// MaxDrawn is the number of nodes up to which [Graph.String] and [SVG] draw a graph: beyond, nobody reads the picture,
-// and its size is quadratic in theirs. [Graph.DOT] and [Graph.Mermaid] know no such limit.
+// MaxDrawn is the number of nodes up to which [Graph.String] and [SVG] draw a graph: larger pictures are unreadable,
+// and their size is quadratic in the number of nodes. [Graph.DOT] and [Graph.Mermaid] have no such limit.
 const MaxDrawn = 500
 
 // String draws the graph as text. The graph of cond1;cond2;(cond3|cond4&(cond5;cond6)):
@@ -12,8 +12,8 @@ const MaxDrawn = 500
 //	             |--> cond4 ---------> (&) -> *
 //	             |--> cond5 -> cond6 --^
 //
-// The star is the moment at which the whole is satisfied. Where an either does not end the expression, its arms
-// meet at "(|)". A graph too large to look at gives its expression instead.
+// The star is the moment at which the whole expression is satisfied. If an either is not at the end of the expression,
+// its arms meet at "(|)". For a graph that is too large to draw, String returns its expression instead.
 func (g *Graph) String() string {
 	if g.Len() > MaxDrawn {
 		return g.Expression() + "\n"
@@ -36,7 +36,7 @@ func (g *Graph) String() string {
 	return b.String()
 }
 
-// canvas is a growing field of characters.
+// canvas is a growing grid of characters.
 type canvas struct {
 	g    *Graph
 	rows [][]rune
@@ -108,7 +108,8 @@ func (c *canvas) arrow(row, col, target int) {
 	c.put(row, col+2, strings.Repeat("-", target-col-4)+">")
 }
 
-// fill closes the gaps in a vertical line: blanks of the column between a row and the last that has something.
+// fill closes the gaps in a vertical line: it fills the blanks of the column between a row and the last row that is not
+// blank there.
 func (c *canvas) fill(from, to, col int) {
 	last := from - 1
 	for row := from; row < to; row++ {

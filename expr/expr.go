@@ -1,12 +1,12 @@
 // Package expr turns the expression over trigger names of a test plan into a graph, and walks it.
 //
-// An expression joins names with ";" (sequence), "|" (either) and "&" (both); "&" binds tightest, then "|", then
-// ";". Parentheses group, blanks are free. A name consists of letters, digits, "_", "-" and "."; it may stand more
-// than once, and each standing is a node of its own.
+// An expression joins names with ";" (sequence), "|" (either) and "&" (both); "&" binds tightest, then "|", then ";".
+// Parentheses group, blanks are ignored. A name consists of letters, digits, "_", "-" and "."; it may occur more than
+// once, and each occurrence is a separate node.
 //
-// [Parse] reads the text, [Expr.Graph] compiles it, and a [Progress] is one walk through the graph. Everything
-// here is linear in the size of the expression and free of recursion over it, so an expression of 100,000 names or
-// 10,000 nested parentheses is as good as any other.
+// [Parse] reads the text, [Expr.Graph] compiles it, and a [Progress] is one walk through the graph. Everything here is
+// linear in the size of the expression and does not recurse over it, so an expression of 100,000 names or 10,000 nested
+// parentheses is no problem.
 package expr
 
 import (
@@ -41,13 +41,13 @@ type term struct {
 	kids   []*term
 }
 
-// Name is one standing of a name in an expression's text.
+// Name is one occurrence of a name in an expression's text.
 type Name struct {
 	Name   string
 	Offset int // in bytes
 }
 
-// Names returns the names in text order, each standing once; the index is the node number in the graph.
+// Names returns the names in text order, one entry for each occurrence; the index is the node number in the graph.
 func (e *Expr) Names() []Name {
 	names := make([]Name, 0, e.names)
 	e.walk(func(t *term) {

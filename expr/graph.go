@@ -1,7 +1,7 @@
 package expr
 
-// Graph is an expression compiled for walking. It is immutable and safe for concurrent use; a [Progress] is the
-// walk. Its nodes are the standings of names in the text, numbered from 0 in text order.
+// Graph is an expression compiled for walking. It is immutable and safe for concurrent use; a [Progress] is the walk.
+// Its nodes are the occurrences of names in the text, numbered from 0 in text order.
 type Graph struct {
 	expr  *Expr
 	names []string // by node
@@ -61,7 +61,7 @@ func (e *Expr) Graph() *Graph {
 // Len is the number of nodes.
 func (g *Graph) Len() int { return len(g.names) }
 
-// Name is the name that stands at the node. It panics if there is no such node.
+// Name returns the node's name. It panics if there is no such node.
 func (g *Graph) Name(node int) string { return g.names[node] }
 
 // Expression is the canonical text of the expression, see [Expr.String].

@@ -22,10 +22,10 @@ func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Offset, e.Messag
 
 // tokens is the lexer, in participle's terms; see definition.
 //
-// The grammar below it is written out and not given to participle as tags of a struct. Participle walks such a
-// grammar by recursion, some ten frames of reflection a parenthesis, and keeps every token: 10,000 parentheses cost it
-// tens of megabytes of stack, and 1,000 names several times the 200 microseconds that we allow. Three binding
-// strengths need no more than the stack of frames in parse.
+// The grammar is written out in code, not given to participle as struct tags. Participle walks such a grammar by
+// recursion, some ten frames of reflection a parenthesis, and keeps every token: 10,000 parentheses cost it tens of
+// megabytes of stack, and 1,000 names several times the 200 microseconds that we allow. Three binding strengths need no
+// more than the stack of frames in parse.
 var tokens lexer.StringDefinition = definition{}
 
 // Parse reads an expression. The error is an *Error.
@@ -132,7 +132,8 @@ func parse(lex lexer.Lexer, expected int) (*Expr, *Error) {
 			n := len(stack.terms)
 			frames = append(frames, frame{open: offset, start: [leaf]int{n, n, n}})
 		case tok.Type != tokName && !strings.Contains(";|&()", tok.Value):
-			return nil, &Error{offset, fmt.Sprintf(`unexpected %q: a name consists of letters, digits, "_", "-" and "."`, tok.Value)}
+			return nil, &Error{offset, fmt.Sprintf(`unexpected %q: a name consists of letters, digits, "_", "-" and "."`,
+				tok.Value)}
 		case wantOperand:
 			return nil, &Error{offset, fmt.Sprintf(`%q stands where a name or "(" should stand`, tok.Value)}
 		case tok.Type == ';', tok.Type == '|', tok.Type == '&':
@@ -223,8 +224,8 @@ func (definition) LexString(filename, text string) (lexer.Lexer, error) {
 	return &scanner{filename: filename, text: text}, nil
 }
 
-// scanner gives the tokens of a text. Their positions are all in line 1: an expression's lines are the business of
-// whoever knows the file that it stands in.
+// scanner gives the tokens of a text. Their positions are all in line 1: only the caller knows in which file and line
+// the expression is.
 type scanner struct {
 	filename, text string
 	at             int
@@ -232,7 +233,8 @@ type scanner struct {
 
 // Next implements lexer.Lexer.
 func (s *scanner) Next() (lexer.Token, error) {
-	for s.at < len(s.text) && (s.text[s.at] == ' ' || s.text[s.at] == '\n' || s.text[s.at] == '\t' || s.text[s.at] == '\r') {
+	for s.at < len(s.text) && (s.text[s.at] == ' ' || s.text[s.at] == '\n' || s.text[s.at] == '\t' ||
+		s.text[s.at] == '\r') {
 		s.at++
 	}
 	start := s.at
@@ -245,7 +247,7 @@ func (s *scanner) Next() (lexer.Token, error) {
 		if r >= utf8.RuneSelf {
 			if r, size = utf8.DecodeRuneInString(s.text[s.at:]); r == utf8.RuneError && size == 1 {
 				if s.at > start {
-					break // the name before it is a token yet
+					break // the name before it is returned first
 				}
 				return lexer.Token{}, participle.Errorf(pos, "invalid UTF-8 encoding")
 			}
@@ -263,7 +265,7 @@ func (s *scanner) Next() (lexer.Token, error) {
 	return lexer.Token{Type: tokName, Value: s.text[start:s.at], Pos: pos}, nil
 }
 
-// nameRune reports whether r may stand in a name.
+// nameRune reports whether r may occur in a name.
 func nameRune(r rune) bool {
 	switch {
 	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-', r == '.':
@@ -272,7 +274,7 @@ func nameRune(r rune) bool {
 	return r >= utf8.RuneSelf && r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
 
-// ValidName reports whether s can stand as a name in an expression.
+// ValidName reports whether s is a valid name in an expression.
 func ValidName(s string) bool {
 	for _, r := range s {
 		if !nameRune(r) {

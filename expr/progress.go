@@ -7,9 +7,9 @@ import (
 
 // Progress is one walk through a [Graph]: which nodes are enabled, and whether the whole is satisfied.
 //
-// Of a sequence the first kid is enabled, and each next one when the one before is satisfied. Of an either all
-// kids are enabled, the first to be satisfied satisfies it, and what is left of the others is disabled for good.
-// Of a both all kids are enabled and all must be satisfied. A node is satisfied once and never enabled again.
+// In a sequence the first kid is enabled, and each next one when the one before is satisfied. In an either all kids are
+// enabled, the first to be satisfied satisfies the either, and what is left of the others is disabled for good. In a
+// both all kids are enabled and all must be satisfied. A node is satisfied once and never enabled again.
 //
 // A Progress is not safe for concurrent use.
 type Progress struct {
@@ -63,10 +63,10 @@ func (p *Progress) Clone() *Progress {
 	return &Progress{g: p.g, terms: slices.Clone(p.terms), enabled: slices.Clone(p.enabled)}
 }
 
-// Satisfy satisfies all the given nodes at one moment, as one event does that several triggers waited for. Nodes
-// that are not enabled at the call are ignored; so one event never takes two steps of a sequence. It returns, each
-// in ascending order, the nodes that are enabled now and were not before, and the nodes that were enabled before
-// and will never be satisfied because another arm of an either was.
+// Satisfy satisfies all the given nodes at the same moment, for one event that several triggers waited for. Nodes that
+// are not enabled at the call are ignored, so one event never takes two steps of a sequence. It returns, each in
+// ascending order, the nodes that are enabled now and were not before, and the nodes that were enabled before and will
+// never be satisfied because another arm of an either was.
 func (p *Progress) Satisfy(nodes ...int) (enabled, disabled []int) {
 	hits := make([]int, 0, len(nodes))
 	for _, n := range nodes {
@@ -79,8 +79,8 @@ func (p *Progress) Satisfy(nodes ...int) (enabled, disabled []int) {
 	}
 	slices.Sort(hits)
 	hits = slices.Compact(hits)
-	// Arms of an either that fire together: the first decides, the others are dropped on the way. What an arm
-	// enables before a later one drops it was never to be seen.
+	// Arms of an either that fire together: the first decides, the others are dropped on the way. Nodes that an arm
+	// enables before a later arm drops it are not reported.
 	c := &changes{}
 	for _, n := range hits {
 		if p.IsEnabled(n) {
@@ -108,7 +108,7 @@ func (p *Progress) Satisfy(nodes ...int) (enabled, disabled []int) {
 // changes collects what a call of Satisfy enables and disables.
 type changes struct{ enabled, disabled []int }
 
-// satisfy marks the term and climbs as long as that satisfies its parent.
+// satisfy marks the term, and then its parent as long as that is satisfied by it, up to the root.
 func (p *Progress) satisfy(at int32, c *changes) {
 	for {
 		t := &p.g.terms[at]
@@ -142,7 +142,7 @@ func (p *Progress) satisfy(at int32, c *changes) {
 	}
 }
 
-// enable reaches the term and what of it is enabled at once.
+// enable marks the term as reached, and with it those parts of it that are enabled at once.
 func (p *Progress) enable(at int32, c *changes) {
 	stack := []int32{at}
 	for len(stack) > 0 {
@@ -168,7 +168,7 @@ func (p *Progress) enable(at int32, c *changes) {
 	}
 }
 
-// drop disables what is enabled in the term. Each term is dropped at most once in a walk.
+// drop disables all that is enabled in the term. Each term is dropped at most once in a walk.
 func (p *Progress) drop(at int32, c *changes) {
 	stack := []int32{at}
 	for len(stack) > 0 {

@@ -60,7 +60,7 @@ func newDiagram(g *Graph) *diagram {
 	return d
 }
 
-// area is the room that a part of a diagram takes. Its nodes are at home in it, with the origin at its corner.
+// area is the space that a part of a diagram takes. The positions of its nodes are relative to its corner.
 type area struct{ w, h, contentH float64 }
 
 func (d *diagram) add(s shape) int {
@@ -82,7 +82,7 @@ func (d *diagram) move(first, last int, dx, dy float64) {
 	}
 }
 
-// term adds a term and returns the nodes that arrows lead to and from, and the room that it takes.
+// term adds a term and returns the nodes that arrows lead to and from, and the space that it takes.
 func (d *diagram) term(g *Graph, at int32, tail bool) (entries, exits []int, size area) {
 	t := g.terms[at]
 	switch t.op {
@@ -146,7 +146,7 @@ func (d *diagram) term(g *Graph, at int32, tail bool) (entries, exits []int, siz
 	return entries, exits, size
 }
 
-// DOT gives the graph in Graphviz's language.
+// DOT returns the graph in Graphviz's language.
 func (g *Graph) DOT(title string) string {
 	d := newDiagram(g)
 	var b strings.Builder
@@ -170,7 +170,7 @@ func (g *Graph) DOT(title string) string {
 	return b.String()
 }
 
-// Mermaid gives the graph in Mermaid's language.
+// Mermaid returns the graph in Mermaid's language.
 func (g *Graph) Mermaid() string {
 	d := newDiagram(g)
 	var b strings.Builder
@@ -199,14 +199,16 @@ type Picture struct {
 	Graph   *Graph
 }
 
-// SVG draws graphs below each other, each under its caption. A graph too large to look at is replaced by its size.
+// SVG draws graphs below each other, each under its caption. A graph that is too large to draw is replaced by a line
+// with its size.
 func SVG(pictures ...Picture) string {
 	const captionHeight = 26
 	var body strings.Builder
 	var width, y float64
 	for _, p := range pictures {
 		width = max(width, 2*margin+7.4*float64(len([]rune(p.Caption))))
-		fmt.Fprintf(&body, "<text class=\"caption\" x=\"%d\" y=\"%.0f\">%s</text>\n", margin, y+captionHeight-6, html.EscapeString(p.Caption))
+		fmt.Fprintf(&body, "<text class=\"caption\" x=\"%d\" y=\"%.0f\">%s</text>\n", margin, y+captionHeight-6,
+			html.EscapeString(p.Caption))
 		y += captionHeight
 		if p.Graph.Len() > MaxDrawn {
 			fmt.Fprintf(&body, "<text x=\"%d\" y=\"%.0f\">%d triggers: too many to draw</text>\n", margin, y+20, p.Graph.Len())
@@ -256,11 +258,14 @@ func (d *diagram) svg() string {
 		cx, cy := n.x+n.w/2, n.y+n.h/2
 		switch n.kind {
 		case box:
-			fmt.Fprintf(&b, "<rect class=\"box\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"9\"/>", n.x, n.y, n.w, n.h)
-			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", cx, cy+5, html.EscapeString(n.label))
+			fmt.Fprintf(&b, "<rect class=\"box\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"9\"/>", n.x, n.y, n.w,
+				n.h)
+			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", cx, cy+5,
+				html.EscapeString(n.label))
 		case junction:
 			fmt.Fprintf(&b, "<circle class=\"join\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"/>", cx, cy, n.w/2)
-			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", cx, cy+5, html.EscapeString(n.label))
+			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", cx, cy+5,
+				html.EscapeString(n.label))
 		case start:
 			fmt.Fprintf(&b, "<circle class=\"dot\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>\n", n.x+n.w-5, cy)
 		case finish:

@@ -15,8 +15,8 @@ import (
 
 const callsFile = "zz_trommel_calls.go"
 
-// annotate inserts the hook of an annotated call. The function may have any signature; its error is reported if that is
-// its last result.
+// annotate inserts the hook of an annotated call. The function may have any signature; its error is reported if the
+// error is its last result.
 func (s *source) annotate(call AnnotatedCall) (line int, err error) {
 	f := s.function(call.Receiver, call.Function)
 	if f == nil {
@@ -28,7 +28,7 @@ func (s *source) annotate(call AnnotatedCall) (line int, err error) {
 			continue
 		}
 		if len(field.Names) == 0 {
-			// Parameters have names all or none.
+			// Either all parameters have names or none has.
 			for j, other := range f.Type.Params.List {
 				s.insert(other.Type.Pos(), map[bool]string{true: "trommelCtx ", false: "_ "}[i == j])
 			}
@@ -51,7 +51,7 @@ func (s *source) textOf(n ast.Node) string {
 	return string(s.text[s.offset(n.Pos()):s.offset(n.End())])
 }
 
-// errorResult returns the name of the function's error result, which it gives one if need be, or nil.
+// errorResult returns the name of the function's error result, or nil; if the result has no name, it gets one.
 func (s *source) errorResult(f *ast.FuncDecl) string {
 	results := f.Type.Results
 	if results == nil || len(results.List) == 0 {
@@ -85,7 +85,7 @@ func (s *source) errorResult(f *ast.FuncDecl) string {
 	return "trommelErr"
 }
 
-// callsHelper is the file that annotated functions of a package need beside them.
+// callsHelper is the additional file that a package with annotated functions needs.
 func callsHelper(packageName, hook string, byGoroutine bool) []byte {
 	imports, ctx := `"`+hook+`"`, "ctx"
 	if byGoroutine {
@@ -120,8 +120,9 @@ func annotateModule(files map[string]*source, m moduleCopy, dir string) ([]Patch
 			if strings.HasSuffix(e.Name(), "_test.go") {
 				continue
 			}
-			// Another system's version of the function is none of this build's.
-			if ok, err := gobuild.Default.MatchFile(filepath.Join(m.dir, filepath.FromSlash(rel)), e.Name()); err == nil && ok && strings.HasSuffix(e.Name(), ".go") {
+			// A version of the function for another system does not belong to this build.
+			if ok, err := gobuild.Default.MatchFile(filepath.Join(m.dir, filepath.FromSlash(rel)), e.Name()); err == nil && ok &&
+				strings.HasSuffix(e.Name(), ".go") {
 				names = append(names, path.Join(rel, e.Name()))
 			}
 		}
@@ -140,7 +141,8 @@ func annotateModule(files map[string]*source, m moduleCopy, dir string) ([]Patch
 }
 
 // annotateIn finds the function of a call in one of the named files below root.
-func annotateIn(files map[string]*source, root string, names []string, call AnnotatedCall) (*source, PatchedPoint, error) {
+func annotateIn(files map[string]*source, root string, names []string,
+	call AnnotatedCall) (*source, PatchedPoint, error) {
 	for _, name := range names {
 		s, err := sourceOf(files, root, name)
 		if err != nil {
@@ -152,7 +154,8 @@ func annotateIn(files map[string]*source, root string, names []string, call Anno
 		line, err := s.annotate(call)
 		return s, PatchedPoint{
 			CompiledPoint: wire.CompiledPoint{
-				Point: wire.AnnotatedCall, File: name, Line: line, Receiver: call.Receiver, Function: call.Function, Name: call.Name,
+				Point: wire.AnnotatedCall, File: name, Line: line, Receiver: call.Receiver, Function: call.Function,
+				Name: call.Name,
 			},
 			Path: s.path,
 		}, err
@@ -166,8 +169,8 @@ func annotateIn(files map[string]*source, root string, names []string, call Anno
 		call.Name, call.Package, function, hint)
 }
 
-// receiverHint says which receivers the functions of that name have, and what to write for them. It is empty where
-// there is none.
+// receiverHint says which receivers the functions of that name have, and what to write for them. It is empty if there
+// is no such function.
 func receiverHint(files map[string]*source, root string, names []string, function string) string {
 	var found []string
 	for _, name := range names {

@@ -21,9 +21,9 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// BenchmarkAPIServerWrites measures the write throughput of an instrumented API server, whose coordinator is interested in one
-// object, against that of one built without hooks. Both run side by side and take turns, so that what else the machine does hits
-// both; the ratio is that of the medians.
+// BenchmarkAPIServerWrites measures the write throughput of an instrumented API server, whose coordinator is interested
+// in one object, against that of one built without hooks. Both run side by side and take turns, so that what else the
+// machine does hits both; the ratio is that of the medians.
 func BenchmarkAPIServerWrites(b *testing.B) {
 	const (
 		writers = 8

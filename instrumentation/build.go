@@ -28,7 +28,7 @@ import (
 
 // Build builds the main package of a controller with hooks at all points. The controller's tree stays as it is. It
 // returns a *CompileError if the controller does not compile, an *InputError if there is nothing to build or nothing to
-// observe, and a *NotFoundError if a module is not as the table of points has it.
+// observe, and a *NotFoundError if a module differs from the table of points.
 func Build(ctx context.Context, config BuildConfig) (*Result, error) {
 	b := &build{config: config, progress: progress{report: config.Progress}}
 	var err error
@@ -62,14 +62,14 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The go command knows its folders by their real names.
+	// The go command uses the real names of directories.
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, inputErrorf("%v", err)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, inputErrorf("%s is no folder", dir)
 	}
-	// Without the dot, the go command takes a folder's name for an import path.
+	// Without the dot, the go command treats a directory's name as an import path.
 	if pkg := b.config.Package; !filepath.IsAbs(pkg) && !strings.HasPrefix(pkg, ".") {
 		if info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(pkg))); err == nil && info.IsDir() {
 			b.config.Package = "./" + pkg
@@ -82,10 +82,13 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 	if err := b.findGoRoot(); err != nil {
 		return nil, err
 	}
-	key := digest(dir, b.config.Package, strings.Join(b.config.Tags, ","), b.config.LDFlags, fmt.Sprint(b.command.env), fmt.Sprintf("%#v", b.config.AnnotatedCalls))
+	key := digest(dir, b.config.Package, strings.Join(b.config.Tags, ","), b.config.LDFlags, fmt.Sprint(b.command.env),
+		fmt.Sprintf("%#v", b.config.AnnotatedCalls))
 	b.dir = filepath.Join(b.cache.dir, "builds", key)
-	// The go commands hold it too: one that outlives this process, killed, does not write what the next build writes.
-	b.command.held, err = b.cache.lockFile(ctx, "builds/"+key, func() { b.progress.phase("wait for another build of the same") })
+	// The go commands hold it too: if this process is killed and a go command outlives it, that command does not write to
+	// what the next build writes.
+	b.command.held, err = b.cache.lockFile(ctx, "builds/"+key,
+		func() { b.progress.phase("wait for another build of the same") })
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +110,7 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 	return b.compile(ctx)
 }
 
-// prepare makes the go command work on copies of what it would read in the user's folder and write there too.
+// prepare makes the go command work on copies of those files in the user's directory that it would both read and write.
 func (b *build) prepare() error {
 	b.hook = hookModule
 	b.overlay = map[string]string{}
@@ -136,7 +139,7 @@ func (b *build) flags() []string {
 	return append(b.tags(), b.module.flags()...)
 }
 
-// tags leaves it to the user's GOFLAGS where the build has none.
+// tags leaves tags to the user's GOFLAGS if the build has none.
 func (b *build) tags() []string {
 	if len(b.config.Tags) == 0 {
 		return nil
@@ -157,10 +160,11 @@ type pkg struct {
 	Error      *struct{ Err string }
 }
 
-// list finds out what the main package is built from.
+// list determines what the main package is built from.
 func (b *build) list(ctx context.Context) error {
 	args := append([]string{"list"}, b.flags()...)
-	args = append(args, "-e", "-deps", "-json=ImportPath,Name,Dir,GoFiles,CgoFiles,Standard,DepOnly,Module,Error", b.config.Package)
+	args = append(args, "-e", "-deps", "-json=ImportPath,Name,Dir,GoFiles,CgoFiles,Standard,DepOnly,Module,Error",
+		b.config.Package)
 	out, err := b.command.output(ctx, args...)
 	if err != nil {
 		if ctx.Err() == nil && incomplete.MatchString(err.Error()) {
@@ -200,7 +204,8 @@ func (b *build) list(ctx context.Context) error {
 	return nil
 }
 
-// incomplete are the go command's words for a go.mod, go.sum or vendor folder that does not have all that is imported.
+// incomplete are the go command's messages about a go.mod, go.sum or vendor directory that lacks something that is
+// imported.
 var incomplete = regexp.MustCompile(`missing go\.sum entry|no required module provides|cannot find module providing|updates to go\.mod needed|` +
 	`inconsistent vendoring|is not in your go\.mod file|provided by module .* but not|import lookup disabled|module lookup disabled|cannot find package|` +
 	`go\.mod requires go|go\.work requires go|must be added to the go\.work|-mod may only be set`)
@@ -220,7 +225,7 @@ func (b *build) incomplete(what string) error {
 		strings.TrimPrefix(strings.TrimSpace(what), "go list: "), b.command.dir, b.config.Package, mend)
 }
 
-// nested tells that the package is in a module of its own, if it is.
+// nested returns an error if the package is in a separate module.
 func (b *build) nested() string {
 	for d := filepath.Join(b.command.dir, filepath.FromSlash(b.config.Package)); len(d) > len(b.command.dir); d = filepath.Dir(d) {
 		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
@@ -240,7 +245,7 @@ func (b *build) moduleOf(path string) *moduleInfo {
 	return nil
 }
 
-// patch makes the patched copies and puts them in the place of the modules.
+// patch makes the patched copies and replaces the modules with them.
 func (b *build) patch(ctx context.Context) error {
 	if b.moduleOf(moduleClientGo) == nil {
 		return inputErrorf("package %s in %s does not use %s: there is nothing to observe (trommel observes controllers that talk to Kubernetes through it)", b.main.ImportPath, b.main.Dir, moduleClientGo)
@@ -305,7 +310,8 @@ func (b *build) patch(ctx context.Context) error {
 // copyOf describes the copy of a module that is patched.
 func (b *build) copyOf(m *moduleInfo) (*moduleCopy, error) {
 	version, dir, local := m.source()
-	c := &moduleCopy{path: m.Path, version: version, dir: dir, local: local, hook: b.hook, byGoroutine: b.goRoot.byGoroutine}
+	c := &moduleCopy{path: m.Path, version: version, dir: dir, local: local, hook: b.hook,
+		byGoroutine: b.goRoot.byGoroutine}
 	if b.repo.vendor != "" {
 		c.dir, c.local, c.partial = filepath.Join(b.repo.vendor, filepath.FromSlash(m.Path)), true, true
 	}
@@ -332,10 +338,11 @@ func (b *build) copyOf(m *moduleInfo) (*moduleCopy, error) {
 	if m.Replace != nil {
 		how = fmt.Sprintf("replace %s => %[1]s %s", m.Path, first)
 	}
-	return nil, inputErrorf("%s %s %s: the oldest version that can be observed is %s; raise it in go.mod (%s)", m.Path, c.version, what, first, how)
+	return nil, inputErrorf("%s %s %s: the oldest version that can be observed is %s; raise it in go.mod (%s)", m.Path,
+		c.version, what, first, how)
 }
 
-// tellReconcilesApart finds out whether the controller's reconciles are told apart by their goroutines: before
+// tellReconcilesApart determines whether the controller's reconciles must be distinguished by their goroutines: before
 // controller-runtime 0.7 they have no context.
 func (b *build) tellReconcilesApart() error {
 	m := b.moduleOf(moduleControllerRuntime)
@@ -356,12 +363,13 @@ func (b *build) tellReconcilesApart() error {
 	return nil
 }
 
-// findGoRoot settles which Go installation the controller is built with. The go command replaces no file below the
-// module cache, where the toolchains are that it downloads: such a one is copied.
+// findGoRoot determines which Go installation the controller is built with. The go command does not replace files in
+// the module cache, where its downloaded toolchains are. So such a toolchain is copied.
 func (b *build) findGoRoot() error {
 	settings := &b.repo.goFlags
 	b.goRoot = settings.goRoot()
-	if modules := settings.GOMODCACHE; modules == "" || !strings.HasPrefix(b.goRoot.dir, modules+string(filepath.Separator)) {
+	if modules := settings.GOMODCACHE; modules == "" || !strings.HasPrefix(b.goRoot.dir,
+		modules+string(filepath.Separator)) {
 		return nil
 	}
 	if !b.goRoot.known() {
@@ -375,7 +383,7 @@ func (b *build) findGoRoot() error {
 	return nil
 }
 
-// patchStandard puts patched files in the place of the standard library's.
+// patchStandard replaces files of the standard library with patched ones.
 func (b *build) patchStandard() error {
 	if !b.goRoot.known() {
 		b.progress.phase(fmt.Sprintf("%s is older than %s: the controller finds the machine's files, ports and names instead of its pod's", b.goRoot.version, oldestGo))
@@ -395,7 +403,7 @@ func (b *build) patchStandard() error {
 	return nil
 }
 
-// mergeOverlay adds the user's own overlay, which a flag of ours would hide.
+// mergeOverlay adds the user's own overlay, which our flag would override.
 func (b *build) mergeOverlay(file string) error {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(b.command.dir, file)
@@ -422,15 +430,16 @@ func (b *build) mergeOverlay(file string) error {
 	return nil
 }
 
-// known tells whether a version says what is in a module. That of a commit does not
+// known reports whether a version tells what is in a module. A commit's version does not
 // (v0.0.0-20190918160344-1fbdaa4c8d90), nor does one from before client-go's versions followed those of Kubernetes
 // (v12.0.0+incompatible).
 func known(version string) bool {
 	return version != "" && semver.Compare(version, "v0.0.1-0") >= 0 && semver.Build(version) != "+incompatible"
 }
 
-// versionOf guesses the version of a module's source in a folder that go.mod gives none, as in Kubernetes' own
-// repository: what is released together has the same, and else it is taken for the newest.
+// versionOf guesses the version of a module's source in a directory for which go.mod gives no version, as in
+// Kubernetes' own repository: modules that are released together have the same version; otherwise it is treated as the
+// newest.
 func (b *build) versionOf(path string) string {
 	if path == moduleClientGo {
 		if m := b.moduleOf("k8s.io/apimachinery"); m != nil {
@@ -445,8 +454,8 @@ func (b *build) versionOf(path string) string {
 // newest stands for a version that is newer than all others.
 const newest = "v0.999.0"
 
-// hookDir writes the hook's packages. What is built from a vendor folder sees no modules but those that are listed
-// there, so that the hook has to be a package of the main module.
+// hookDir writes the hook's packages. A build from a vendor directory sees only the modules that are listed there, so
+// the hook must be a package of the main module.
 func (b *build) hookDir(ctx context.Context) (string, error) {
 	config := hookConfig{
 		importPath: hookModule, byGoroutine: b.goRoot.byGoroutine, env: b.command.env, downloading: b.progress.downloading,
@@ -474,7 +483,7 @@ func (b *build) hookDir(ctx context.Context) (string, error) {
 	})
 }
 
-// overlayCopy puts what was changed in a copy of a folder in the place of the original's files.
+// overlayCopy adds the changed files of a directory's copy to the overlay, in place of the original files.
 func (b *build) overlayCopy(original, copied string, found []PatchedPoint) error {
 	for _, p := range found {
 		name := filepath.FromSlash(p.File)
@@ -490,8 +499,8 @@ func (b *build) overlayCopy(original, copied string, found []PatchedPoint) error
 	})
 }
 
-// locateCalls sorts annotated calls by the module that they are in. Those in the main module and in other folders of
-// the user's go into an overlay right away.
+// locateCalls sorts annotated calls by the module that they are in. Those in the main module and in the user's other
+// directories are added to an overlay immediately.
 func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 	byModule := map[string][]AnnotatedCall{}
 	files := map[string]*source{}
@@ -501,7 +510,8 @@ func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 		if call.Package != "" {
 			i := slices.IndexFunc(b.packages, func(p *pkg) bool { return p.ImportPath == call.Package })
 			if i < 0 {
-				return nil, inputErrorf("annotated call %q: %s is not built from a package %q", call.Name, b.main.ImportPath, call.Package)
+				return nil, inputErrorf("annotated call %q: %s is not built from a package %q", call.Name, b.main.ImportPath,
+					call.Package)
 			}
 			p = b.packages[i]
 		}
@@ -525,7 +535,8 @@ func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 		}
 		names[p.Dir] = s.file.Name.Name
 		found.Module, found.Version = p.Module.Path, p.Module.Version
-		found.File = strings.TrimPrefix(path.Join(strings.TrimPrefix(p.ImportPath, p.Module.Path), filepath.Base(found.File)), "/")
+		found.File = strings.TrimPrefix(path.Join(strings.TrimPrefix(p.ImportPath, p.Module.Path), filepath.Base(found.File)),
+			"/")
 		b.points = append(b.points, found)
 	}
 	return byModule, b.writeOverlay(files, names)
@@ -591,10 +602,11 @@ func (b *build) compile(ctx context.Context) (*Result, error) {
 	}
 	before := fingerprint(output)
 	built := 0
-	err = b.command.build(ctx, b.main.ImportPath, append(args, b.config.Package), b.progress.downloading, func(pkg string) {
-		built++
-		b.progress.compiled(pkg, 0)
-	})
+	err = b.command.build(ctx, b.main.ImportPath, append(args, b.config.Package), b.progress.downloading,
+		func(pkg string) {
+			built++
+			b.progress.compiled(pkg, 0)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -607,7 +619,7 @@ func (b *build) compile(ctx context.Context) (*Result, error) {
 	return result, nil
 }
 
-// binary is the name that go build gives the package's executable.
+// binary returns the name that go build gives the package's executable.
 func (p *pkg) binary() string {
 	prefix, major, ok := module.SplitPathVersion(p.ImportPath)
 	if ok && strings.HasPrefix(major, "/") {
@@ -627,7 +639,7 @@ func manifestOf(points []PatchedPoint) wire.Manifest {
 	return m
 }
 
-// manifestFlag lets the linker write the manifest into the hook: nothing needs to be compiled again for it.
+// manifestFlag makes the linker write the manifest into the hook, so that nothing needs to be compiled again for it.
 func manifestFlag(m wire.Manifest) (string, error) { return manifestFlagOf(hookModule, m) }
 
 func manifestFlagOf(hook string, m wire.Manifest) (string, error) {
@@ -680,7 +692,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// progress turns what the go command does into lines for people.
+// progress reports what the go command does, in lines for people.
 type progress struct {
 	report   func(string)
 	packages int

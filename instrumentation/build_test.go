@@ -18,7 +18,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// tree describes every file below a folder: content, mode and time of change.
+// tree describes every file below a directory: content, mode and time of change.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -28,7 +28,7 @@ const (
 	ownPath     = "github.com/trommel-dev/trommel/instrumentation/"
 )
 
-// CacheDir is where builds keep what they can use again: $TROMMEL_CACHE or trommel in the user's cache folder.
+// CacheDir is where builds keep reusable results: $TROMMEL_CACHE or trommel in the user's cache directory.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("TROMMEL_CACHE"); dir != "" {
 		return filepath.Abs(dir)
@@ -40,7 +40,7 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "trommel"), nil
 }
 
-// digest names the content of parts.
+// digest returns a name for the content of parts.
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -49,7 +49,7 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))[:20]
 }
 
-// digestFS names the content of all files in an FS but tests.
+// digestFS returns a name for the content of all files in an FS except tests.
 func digestFS(fsys fs.FS) (string, error) {
 	var parts []string
 	err := fs.WalkDir(fsys, ".", func(path string, d fs.DirEntry, err error) error {
@@ -66,7 +66,7 @@ func digestFS(fsys fs.FS) (string, error) {
 	return digest(parts...), nil
 }
 
-// cache is a folder of things that are written once and named for their content.
+// cache is a directory whose entries are written once and named after their content.
 type cache struct{ dir string }
 
 func openCache(dir string) (*cache, error) {
@@ -89,8 +89,8 @@ func openCache(dir string) (*cache, error) {
 	return &cache{dir}, nil
 }
 
-// make returns the folder of that name, which fill has filled, and takes note that it is used. Two makers at once do not
-// meet: each fills a temporary folder, and the first to finish gives it its name.
+// make returns the directory with that name, which fill has filled, and records that it is used. Two concurrent calls
+// do not conflict: each fills a temporary directory, and the first to finish gives its directory the name.
 func (c *cache) make(name string, fill func(dir string) error) (string, error) {
 	dir := filepath.Join(c.dir, filepath.FromSlash(name))
 	if _, err := os.Stat(dir); err == nil {
@@ -126,7 +126,7 @@ func (c *cache) make(name string, fill func(dir string) error) (string, error) {
 
 const temporary = ".tmp-"
 
-// removeLeftovers removes what killed processes did not give its name.
+// removeLeftovers removes the temporary directories of killed processes.
 func removeLeftovers(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -142,7 +142,8 @@ func removeLeftovers(dir string) {
 	}
 }
 
-// lock takes a lock of that name among all processes that use the cache, waiting for it as long as ctx lasts.
+// lock takes the lock with that name, shared by all processes that use the cache. It waits until it has the lock or ctx
+// ends.
 func (c *cache) lock(ctx context.Context, name string) (unlock func(), err error) {
 	f, err := c.lockFile(ctx, name, func() {})
 	if err != nil {
@@ -152,7 +153,7 @@ func (c *cache) lock(ctx context.Context, name string) (unlock func(), err error
 }
 
 // lockFile returns the locked file: the lock lasts until it is closed here and in all processes that were given it.
-// waiting is called when somebody else has it.
+// waiting is called if somebody else has the lock.
 func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.File, error) {
 	path := filepath.Join(c.dir, filepath.FromSlash(name)+".lock")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -183,7 +184,7 @@ func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.
 	}
 }
 
-// hookConfig says which hook is written.
+// hookConfig says which hook to write.
 type hookConfig struct {
 	importPath  string   // of its packages
 	byGoroutine bool     // with the one that tells reconciles apart by goroutine: it needs a standard library that is patched for it
@@ -191,7 +192,8 @@ type hookConfig struct {
 	downloading func(module string)
 }
 
-// hookDir writes the module that patched packages import: the sources of hook, wire and yamux under a path of their own.
+// hookDir writes the module that patched packages import: the sources of hook, wire and yamux under a path of their
+// own.
 func (c *cache) hookDir(ctx context.Context, config hookConfig) (string, error) {
 	importPath := config.importPath
 	sum, err := digestFS(hookSource)
@@ -228,7 +230,8 @@ func (c *cache) hookDir(ctx context.Context, config hookConfig) (string, error) 
 			}
 			return os.WriteFile(to, data, 0o644)
 		}
-		imports := strings.NewReplacer(`"`+ownPath+`wire"`, `"`+importPath+`/wire"`, `"`+yamuxModule+`"`, `"`+importPath+`/yamux"`)
+		imports := strings.NewReplacer(`"`+ownPath+`wire"`, `"`+importPath+`/wire"`, `"`+yamuxModule+`"`,
+			`"`+importPath+`/yamux"`)
 		err = fs.WalkDir(hookSource, ".", func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
 				return err
@@ -258,7 +261,7 @@ func (c *cache) hookDir(ctx context.Context, config hookConfig) (string, error) 
 
 const foundFile = "trommel-points.json"
 
-// moduleCopy is a module that is to be copied and patched.
+// moduleCopy is a module to be copied and patched.
 type moduleCopy struct {
 	path, version string
 	pointsOf      string // the version whose points it has; empty: version
@@ -278,7 +281,8 @@ func (m *moduleCopy) like() string {
 }
 
 // patchedModule returns a patched copy of the module in dir.
-func (c *cache) patchedModule(path, version, dir string, local bool, calls []AnnotatedCall) (string, []PatchedPoint, error) {
+func (c *cache) patchedModule(path, version, dir string, local bool,
+	calls []AnnotatedCall) (string, []PatchedPoint, error) {
 	return c.patched(moduleCopy{path: path, version: version, dir: dir, local: local, calls: calls, hook: hookModule})
 }
 
@@ -333,7 +337,7 @@ func (c *cache) patched(m moduleCopy) (string, []PatchedPoint, error) {
 	return copied, found, err
 }
 
-// insertedInto names all that is inserted into modules: their points and helpers.
+// insertedInto returns a name for all that is inserted into modules: their points and helpers.
 func insertedInto(modules ...string) (string, error) {
 	var parts []string
 	for _, m := range modules {
@@ -383,7 +387,8 @@ func copyModule(from, to string) error {
 	})
 }
 
-// completeModule gives a module a go.mod that is older than they are: the go command takes no folder without one.
+// completeModule adds a go.mod to a module that is older than go.mod files, because the go command accepts no directory
+// without one.
 func completeModule(path, dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, "go.mod"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if errors.Is(err, fs.ErrExist) {
@@ -396,7 +401,7 @@ func completeModule(path, dir string) error {
 	return errors.Join(err, f.Close())
 }
 
-// treeState changes whenever a file in the folder does.
+// treeState changes whenever a file in the directory does.
 func treeState(dir string) (string, error) {
 	var parts []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -25,7 +25,7 @@ import (
 //go:embed controlplane_src.txtar
 var controlPlaneSource []byte
 
-// KubernetesVersion is the version of the control plane that BuildControlPlane builds unless it is told another.
+// KubernetesVersion is the version of the control plane that BuildControlPlane builds by default.
 const KubernetesVersion = "v1.36.3"
 
 // KubernetesVersions lists the versions that BuildControlPlane can build, newest first: one of each minor version.
@@ -36,8 +36,8 @@ func KubernetesVersions() []string {
 	return versions
 }
 
-// ResolveKubernetesVersion finds the version that is meant by v1.36.3, v1.36 or either without the v. An empty one is the
-// default. The error lists what there is.
+// ResolveKubernetesVersion finds the version for v1.36.3, v1.36 or either without the v. An empty one means the
+// default. The error lists the known versions.
 func ResolveKubernetesVersion(version string) (string, error) {
 	if version == "" {
 		return KubernetesVersion, nil
@@ -48,11 +48,12 @@ func ResolveKubernetesVersion(version string) (string, error) {
 			return have, nil
 		}
 	}
-	return "", fmt.Errorf("there is no control plane of Kubernetes %s: this trommel builds %s", version, strings.Join(KubernetesVersions(), ", "))
+	return "", fmt.Errorf("there is no control plane of Kubernetes %s: this trommel builds %s", version,
+		strings.Join(KubernetesVersions(), ", "))
 }
 
-// controlPlaneModules maps each version of Kubernetes to the name of its go.mod in the nested module: go.mod or go-1.37.mod,
-// which is an alternative to it as the go command's flag -modfile takes it.
+// controlPlaneModules maps each version of Kubernetes to the name of its go.mod in the nested module: go.mod or
+// go-1.37.mod, which is an alternative to it as the go command's flag -modfile takes it.
 var controlPlaneModules = sync.OnceValue(func() map[string]string {
 	modules := map[string]string{}
 	for _, f := range txtar.Parse(controlPlaneSource).Files {
@@ -91,7 +92,7 @@ func controlPlaneFiles(version string) []txtar.File {
 	return files
 }
 
-// encoderTemplate is the file added to it that teaches the hook to write an API server's internal objects.
+// encoderTemplate is an additional file with which the hook can encode an API server's internal objects.
 const encoderTemplate = "points/controlplane_encoder.go.tmpl"
 
 // controlPlaneMain is the package that is built, relative to the module.
@@ -107,8 +108,8 @@ type ControlPlaneConfig struct {
 }
 
 // BuildControlPlane builds the multi-call binary of etcd, kube-apiserver, kube-controller-manager, kube-scheduler and
-// KWOK, with hooks in the API server and in client-go. It takes minutes the first time and is read from the cache after. It
-// returns an *InputError for a version that it cannot build.
+// KWOK, with hooks in the API server and in client-go. It takes minutes the first time; later the result is read from
+// the cache. It returns an *InputError for a version that it cannot build.
 func BuildControlPlane(ctx context.Context, config ControlPlaneConfig) (*Result, error) {
 	version, err := ResolveKubernetesVersion(config.KubernetesVersion)
 	if err != nil {
@@ -143,10 +144,11 @@ type controlPlaneBuild struct {
 	key      string
 }
 
-// digest names all that goes into the binary but the Go toolchain and yamux, whose upgrades are no reason to build it
-// again. (Where one of yamux is, wire.ProtocolVersion is raised with it.)
+// digest returns a name for everything that goes into the binary except the Go toolchain and yamux, whose upgrades are
+// not a reason to build it again. (Where one of yamux is, wire.ProtocolVersion is raised with it.)
 func (b *controlPlaneBuild) digest() (string, error) {
-	parts := []string{string(txtar.Format(&txtar.Archive{Files: controlPlaneFiles(b.version)})), b.versionFlags(), runtime.GOOS, runtime.GOARCH}
+	parts := []string{string(txtar.Format(&txtar.Archive{Files: controlPlaneFiles(b.version)})), b.versionFlags(),
+		runtime.GOOS, runtime.GOARCH}
 	if b.plain {
 		return digest(append(parts, "plain")...), nil
 	}
@@ -290,7 +292,7 @@ func (b *controlPlaneBuild) patch(ctx context.Context, src string, generated *ge
 
 // compile builds the module that command works in.
 func (b *controlPlaneBuild) compile(ctx context.Context, command *goCommand, flags []string, output string) error {
-	// The number of packages is asked for beside the build: it takes seconds, and only the progress wants to know.
+	// The number of packages is determined while the build runs: it takes seconds, and only the progress report needs it.
 	var total atomic.Int64
 	counting, stopCounting := context.WithCancel(ctx)
 	counted := make(chan struct{})
@@ -300,7 +302,8 @@ func (b *controlPlaneBuild) compile(ctx context.Context, command *goCommand, fla
 	}()
 	go func() {
 		defer close(counted)
-		if out, err := command.output(counting, append(append([]string{"list"}, flags...), "-deps", "-e", controlPlaneMain)...); err == nil {
+		if out, err := command.output(counting, append(append([]string{"list"}, flags...), "-deps", "-e",
+			controlPlaneMain)...); err == nil {
 			total.Store(int64(bytes.Count(out, []byte("\n"))))
 		}
 	}()
@@ -318,7 +321,7 @@ func writeResult(dir string, r *Result) error {
 	return os.WriteFile(filepath.Join(dir, resultFile), data, 0o644)
 }
 
-// readResult reads what a former build left; the binary comes last.
+// readResult reads the result of an earlier build; the binary is written last.
 func readResult(dir, binary string) (*Result, error) {
 	if _, err := os.Stat(binary); err != nil {
 		return nil, err
@@ -340,7 +343,7 @@ func copyBinary(from, to string) error {
 	if err != nil {
 		return err
 	}
-	// Written beside and renamed: a binary that runs cannot be written to.
+	// Written to another file and renamed, because a running binary cannot be written to.
 	if err := os.WriteFile(to+".new", data, 0o755); err != nil {
 		return err
 	}

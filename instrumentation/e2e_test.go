@@ -338,7 +338,8 @@ func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMa
 	}
 }
 
-// TestControllerManagerIsObserved runs a controller that nobody wrote for us: no controller-runtime, protobuf on the wire.
+// TestControllerManagerIsObserved runs a controller that nobody wrote for us: no controller-runtime, protobuf on the
+// wire.
 func TestControllerManagerIsObserved(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// goCommand runs the go command in a folder.
+// goCommand runs the go command in a directory.
 type goCommand struct {
 	dir         string
 	env         []string            // added to the process's
@@ -37,7 +37,7 @@ func (g *goCommand) command(ctx context.Context, args ...string) *exec.Cmd {
 	if work == "" {
 		work = "off" // a workspace would bring its own modules in
 	}
-	// To stamp the binary go asks git for its state, which would write its index anew.
+	// To stamp the binary, go asks git for the repository's state, and git would rewrite its index.
 	cmd.Env = append(append(os.Environ(), g.env...), "GOWORK="+work, "PWD="+g.dir, "GIT_OPTIONAL_LOCKS=0")
 	if g.root != "" {
 		cmd.Env = append(cmd.Env, "GOROOT="+g.root, "GOTOOLCHAIN=local")
@@ -69,7 +69,7 @@ func (g *goCommand) outputOf(ctx context.Context, cmd *exec.Cmd) ([]byte, error)
 	return stdout.Bytes(), nil
 }
 
-// download reports a line that tells of a download.
+// download reports a line about a download.
 func (g *goCommand) download(text string, report func(module string)) bool {
 	m := downloadLine.FindStringSubmatch(text)
 	if m != nil && report != nil {
@@ -92,7 +92,8 @@ func (s *settings) goRoot() *goRoot {
 }
 
 func (g *goCommand) settings(ctx context.Context) (*settings, error) {
-	cmd := g.command(ctx, "env", "-json", "GOFLAGS", "GOWORK", "GOROOT", "GOVERSION", "GOOS", "GOARCH", "GOMODCACHE", "CGO_ENABLED")
+	cmd := g.command(ctx, "env", "-json", "GOFLAGS", "GOWORK", "GOROOT", "GOVERSION", "GOOS", "GOARCH", "GOMODCACHE",
+		"CGO_ENABLED")
 	cmd.Env = append(append(os.Environ(), g.env...), "PWD="+g.dir)
 	out, err := g.outputOf(ctx, cmd)
 	if err != nil {
@@ -108,7 +109,7 @@ func (g *goCommand) settings(ctx context.Context) (*settings, error) {
 	return &s, nil
 }
 
-// flag returns the value of a flag in GOFLAGS, which holds flags with blanks between them, each of which may be quoted.
+// flag returns the value of a flag in GOFLAGS, which contains flags separated by blanks, each of which may be quoted.
 func (s *settings) flag(name string) (value string, ok bool) {
 	rest := s.GOFLAGS
 	for {
@@ -147,9 +148,10 @@ var (
 	downloadLine = regexp.MustCompile(`^go: downloading (\S+) (\S+)$`)
 )
 
-// build runs go build -v. It reports downloads and compiled packages; whatever else the command says is the output of
-// the CompileError that it returns if the command fails.
-func (g *goCommand) build(ctx context.Context, pkg string, args []string, downloading func(module string), compiled func(pkg string)) error {
+// build runs go build -v. It reports downloads and compiled packages; everything else that the command prints is the
+// output of the CompileError that it returns if the command fails.
+func (g *goCommand) build(ctx context.Context, pkg string, args []string, downloading func(module string),
+	compiled func(pkg string)) error {
 	cmd := g.command(ctx, append([]string{"build", "-v"}, args...)...)
 	stderr := &lines{line: func(text string) bool {
 		switch {
@@ -177,7 +179,7 @@ func (g *goCommand) build(ctx context.Context, pkg string, args []string, downlo
 	return nil
 }
 
-// lines gives whole lines of what is written to it to a function, and keeps those that the function does not take.
+// lines passes whole lines of what is written to it to a function, and keeps those that the function does not accept.
 type lines struct {
 	line    func(text string) bool
 	pending []byte
@@ -202,7 +204,7 @@ func (l *lines) take(line []byte) {
 	}
 }
 
-// end takes what came without a newline.
+// end handles a last line without a newline.
 func (l *lines) end() {
 	if len(l.pending) > 0 {
 		l.take(l.pending)

@@ -27,7 +27,8 @@ type moduleInfo struct {
 	Error   *struct{ Err string }
 }
 
-// source tells which version's source the module is built from and where it is. local is a folder outside the module cache.
+// source returns which version's source the module is built from and where it is. local means a directory outside the
+// module cache.
 func (m *moduleInfo) source() (version, dir string, local bool) {
 	if m.Replace == nil {
 		return m.Version, m.Dir, m.Main
@@ -35,14 +36,15 @@ func (m *moduleInfo) source() (version, dir string, local bool) {
 	if m.Replace.Version == "" {
 		return m.Version, m.Replace.Dir, true
 	}
-	// A fork's own version numbers say nothing of what is in it; what it stands for does.
+	// A fork's own version numbers do not tell what is in it; the version that it replaces does.
 	if m.Replace.Path != m.Path {
 		return m.Version, m.Replace.Dir, false
 	}
 	return m.Replace.Version, m.Replace.Dir, false
 }
 
-// repository is what the go command would build from in the user's folder: his vendor folder, his workspace or his go.mod.
+// repository is what the go command would build from in the user's directory: the vendor directory, the workspace or
+// the go.mod.
 type repository struct {
 	root    string // folder of the main module
 	goMod   string // its go.mod, or the file that stands for it in GOFLAGS
@@ -51,7 +53,7 @@ type repository struct {
 	vendor  string // vendor folder that is built from; empty: none
 }
 
-// findRepository asks for the repository that dir is in.
+// findRepository finds the repository that dir is in.
 func findRepository(ctx context.Context, dir string, command *goCommand) (*repository, error) {
 	root, err := findModule(dir)
 	if err != nil {
@@ -87,7 +89,7 @@ func findRepository(ctx context.Context, dir string, command *goCommand) (*repos
 		}
 		return r, nil
 	}
-	// As the go command decides it.
+	// The same decision as the go command's.
 	list, err := os.ReadFile(filepath.Join(vendor, "modules.txt"))
 	info, statErr := os.Stat(vendor)
 	forWorkspace := bytes.HasPrefix(list, []byte("## workspace"))
@@ -98,7 +100,7 @@ func findRepository(ctx context.Context, dir string, command *goCommand) (*repos
 	return r, nil
 }
 
-// findModule returns the folder of the go.mod above dir.
+// findModule returns the directory of the go.mod above dir.
 func findModule(dir string) (string, error) {
 	for d := dir; ; {
 		if info, err := os.Stat(filepath.Join(d, "go.mod")); err == nil && !info.IsDir() {
@@ -125,7 +127,7 @@ func readGoMod(name string) (*modfile.File, error) {
 	return file, nil
 }
 
-// readWork reads a workspace file and lists the folders of its modules by their real names.
+// readWork reads a workspace file and lists the directories of its modules by their real names.
 func readWork(name string) (*modfile.WorkFile, []string, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -141,7 +143,7 @@ func readWork(name string) (*modfile.WorkFile, []string, error) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(name), path)
 		}
-		// One that is missing is the go command's to complain of.
+		// If one is missing, the go command reports it.
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real
 		}
@@ -154,7 +156,7 @@ func readWork(name string) (*modfile.WorkFile, []string, error) {
 type generatedModule struct {
 	goMod string // path; the go.sum is beside it
 	build *goCommand
-	// asIs leaves it to the user's GOFLAGS whether the go command may complete the go.mod; by default it may not.
+	// asIs lets the user's GOFLAGS decide whether the go command may complete the go.mod; by default it may not.
 	asIs bool
 }
 
@@ -198,7 +200,8 @@ func copySums(from, to string) error {
 	return writeChanged(to, sum)
 }
 
-// writeChanged leaves a file alone that is as it should be: what the go command knows of it stays known.
+// writeChanged does not write a file whose content is already right, so that what the go command has cached about it
+// stays valid.
 func writeChanged(name string, data []byte) error {
 	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, data) {
 		return nil
@@ -209,8 +212,8 @@ func writeChanged(name string, data []byte) error {
 // generatedWork is a generated workspace file with its go.work.sum.
 type generatedWork struct{ file string }
 
-// write makes it a copy of the workspace, with copies of modules in the place of the modules. own are the copied modules that
-// are the workspace's own, with their folders.
+// write makes it a copy of the workspace in which copies replace modules. own are the copied modules that belong to the
+// workspace itself, with their directories.
 func (g *generatedWork) write(work, hookDir string, copies, own map[string]string) error {
 	w, members, err := readWork(work)
 	if err != nil {
@@ -267,7 +270,7 @@ func (g *generatedWork) write(work, hookDir string, copies, own map[string]strin
 	return copySums(work+".sum", g.file+".sum")
 }
 
-// replace puts one module in the place of another, whatever the file says of it so far.
+// replace replaces one module with another, whatever the file says about it so far.
 func replace(file *modfile.File, oldPath, oldVersion, newPath, newVersion string) error {
 	for _, r := range append([]*modfile.Replace(nil), file.Replace...) {
 		if r.Old.Path == oldPath && (oldVersion == "" || r.Old.Version == oldVersion) {
@@ -286,7 +289,7 @@ func (g *generatedModule) flags() []string {
 	return []string{"-mod=mod", "-modfile=" + g.goMod}
 }
 
-// modules asks for the modules among paths that are in the build list, and downloads them.
+// modules returns the modules among paths that are in the build list, and downloads them.
 func (g *generatedModule) modules(ctx context.Context, paths ...string) (map[string]*moduleInfo, error) {
 	args := append(append([]string{"list"}, g.flags()...), "-m", "-e", "-json=Path,Version,Dir,Replace,Error")
 	out, err := g.build.output(ctx, append(args, paths...)...)
@@ -335,7 +338,7 @@ func (g *generatedModule) download(ctx context.Context, m *moduleInfo) error {
 	return nil
 }
 
-// replaceWith puts patched copies in the place of modules and adds the hook.
+// replaceWith replaces modules with patched copies and adds the hook.
 func (g *generatedModule) replaceWith(root, hookDir string, copies map[string]string) error {
 	return g.replaceIn(filepath.Join(root, "go.mod"), hookDir, copies)
 }

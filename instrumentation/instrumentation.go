@@ -1,10 +1,10 @@
 // Package instrumentation builds API servers and controllers with hooks in them, without touching their source: it
-// patches copies of client-go, controller-runtime and apiserver in a cache folder and builds with a generated go.mod
+// patches copies of client-go, controller-runtime and apiserver in a cache directory and builds with a generated go.mod
 // that puts the copies in place of the modules.
 //
-// Where a hook goes is a table of points; what is inserted is text at positions found in the syntax tree, and everything
+// A table of points says where the hooks go. Text is inserted at positions found in the syntax tree, and everything
 // else stays byte for byte. A point that is not found is an error. The points that were compiled in are the binary's
-// manifest, which it shows in its handshake with the coordinator.
+// manifest, which it sends in its handshake with the coordinator.
 package instrumentation
 
 import (
@@ -29,7 +29,7 @@ type BuildConfig struct {
 	Progress func(line string) // called with lines for people, from one goroutine at a time
 }
 
-// AnnotatedCall is a function that gets a hook of its own.
+// AnnotatedCall is a function that gets its own hook.
 type AnnotatedCall struct {
 	Name     string // in the suite
 	Package  string // import path; empty: the main package
@@ -37,7 +37,7 @@ type AnnotatedCall struct {
 	Function string
 }
 
-// Result is what a build made.
+// Result is the result of a build.
 type Result struct {
 	Binary   string
 	Manifest wire.Manifest
@@ -45,7 +45,7 @@ type Result struct {
 	Cached   bool           // nothing had to be built
 }
 
-// CompileError is a package that the Go command could not build; Output is what it said.
+// CompileError says that the Go command could not build a package; Output is what the command printed.
 type CompileError struct {
 	Package string
 	Dir     string // that paths in Output are relative to

@@ -24,9 +24,9 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// TestKubernetesVersions runs the control plane of each Kubernetes version: its components do their work, and its API servers can be
-// held before and after they receive an event. TROMMEL_TEST_KUBERNETES lists the versions, separated by commas. Default: the one that
-// Trommel takes unless it is told another; each of the others takes minutes to build.
+// TestKubernetesVersions runs the control plane of each Kubernetes version: its components do their work, and its API
+// servers can be held before and after they receive an event. TROMMEL_TEST_KUBERNETES lists the versions, separated by
+// commas. Default: the one that Trommel takes unless it is told another; each of the others takes minutes to build.
 func TestKubernetesVersions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -82,8 +82,8 @@ func testKubernetes(t *testing.T, version string) {
 		bothPhases(wire.Rule{Point: wire.APIServerRecv, Resource: "widgets", Kind: "widget", Group: "example.com", Namespace: "default"})...)})
 	r.wait("the API server's hook is there", func() bool { return r.sessions["apiserver-1"] != nil })
 
-	// A built-in type and a custom one, which the API server has in other forms: created, changed and deleted, each held before and
-	// after the watch cache takes it in.
+	// A built-in type and a custom one, which the API server has in other forms: created, changed and deleted, each held
+	// before and after the watch cache takes it in.
 	for _, resource := range []schema.GroupVersionResource{{Version: "v1", Resource: "configmaps"}, widgets} {
 		kind := map[string]string{"configmaps": "ConfigMap", "widgets": "Widget"}[resource.Resource]
 		here, there := custom.Resource(resource).Namespace("default"), dynamic.NewForConfigOrDie(other).Resource(resource).Namespace("default")

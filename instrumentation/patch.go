@@ -25,7 +25,7 @@ var templates embed.FS
 
 const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// NotFoundError is a point that a module's version does not have where the table of points says it has.
+// NotFoundError says that a module's version does not have a point at the place given by the table of points.
 type NotFoundError struct {
 	Module, Version, File, Function, Reason string
 	Dir                                     string // where the module's source is
@@ -38,13 +38,15 @@ func (e *NotFoundError) Error() string {
 			what = "tell reconciles apart that have no context"
 		}
 		return fmt.Sprintf("%s: %s in %s: %s; this version of trommel does not know how to %s: "+
-			"build with a released Go, %s or later (GOTOOLCHAIN), or with a newer trommel (looked at: %s)", e.Version, e.Function, e.File, e.Reason, what, oldestGo, e.Dir)
+			"build with a released Go, %s or later (GOTOOLCHAIN), or with a newer trommel (looked at: %s)", e.Version,
+			e.Function, e.File, e.Reason, what, oldestGo, e.Dir)
 	}
 	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it: build with a released %s, %s or later, "+
-		"or with a newer trommel (looked at: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, e.Module, oldest[e.Module], e.Dir)
+		"or with a newer trommel (looked at: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, e.Module,
+		oldest[e.Module], e.Dir)
 }
 
-// source is a parsed file with the edits that are to be made in it.
+// source is a parsed file with the edits to be made in it.
 type source struct {
 	path  string // for people and for //line
 	text  []byte
@@ -141,7 +143,7 @@ func (s *source) typeSpec(name string) *ast.TypeSpec {
 	return nil
 }
 
-// signature gives templates the names of a function's receiver and parameters. Blank ones are named on the way.
+// signature gives templates the names of a function's receiver and parameters. Blank ones get a name.
 type signature struct {
 	Receiver string
 	Result   string // see insertion.result; with enter the name of the first result, if it has one
@@ -205,7 +207,7 @@ func (g *signature) Arg(name, by string) (string, error) {
 	return "", fmt.Errorf("it has no parameter %q", name)
 }
 
-// apply makes the edits of a point. It returns the line of what it found.
+// apply makes the edits of a point. It returns the line of the place that it found.
 func (s *source) apply(p *point) (line int, err error) {
 	switch in := p.insert; {
 	case in.wrap != "":
@@ -319,8 +321,8 @@ func returnsOf(body *ast.BlockStmt) (list []ast.Expr) {
 	return list
 }
 
-// wrapArguments puts a call of wrap around arguments of all calls of a function in the file; it is named as go/printer
-// writes it.
+// wrapArguments puts a call of wrap around arguments of all calls of a function in the file; the function's name is as
+// go/printer writes it.
 func (s *source) wrapArguments(call, wrap string, arguments []int) (line int, err error) {
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		c, ok := n.(*ast.CallExpr)
@@ -346,7 +348,7 @@ func (s *source) wrapArguments(call, wrap string, arguments []int) (line int, er
 	return line, err
 }
 
-// wrapLiterals puts a call around every path below the service account's folder, in the point's function or, without
+// wrapLiterals puts a call around every path below the service account's directory, in the point's function or, without
 // one, in the whole file. Constants become variables on the way.
 func (s *source) wrapLiterals(p *point) (line int, err error) {
 	var root ast.Node = s.file
@@ -463,7 +465,8 @@ func (m *moduleCopy) applyPoints(files map[string]*source) ([]PatchedPoint, erro
 			continue
 		}
 		notFound := func(reason string) error {
-			return &NotFoundError{Module: m.path, Version: m.version, File: p.file, Function: p.name(), Reason: reason, Dir: m.dir}
+			return &NotFoundError{Module: m.path, Version: m.version, File: p.file, Function: p.name(), Reason: reason,
+				Dir: m.dir}
 		}
 		s, err := sourceOf(files, m.dir, p.file)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -483,7 +486,8 @@ func (m *moduleCopy) applyPoints(files map[string]*source) ([]PatchedPoint, erro
 		}
 		found = append(found, PatchedPoint{
 			CompiledPoint: wire.CompiledPoint{
-				Point: p.observes, Module: m.path, Version: m.version, File: p.file, Line: line, Receiver: p.receiver, Function: p.function,
+				Point: p.observes, Module: m.path, Version: m.version, File: p.file, Line: line, Receiver: p.receiver,
+				Function: p.function,
 			},
 			Path: s.path,
 		})
@@ -491,13 +495,13 @@ func (m *moduleCopy) applyPoints(files map[string]*source) ([]PatchedPoint, erro
 	return found, nil
 }
 
-// hasGoFiles tells whether there is a package in a folder; one without may have others below it.
+// hasGoFiles reports whether there is a package in a directory. A directory without one may have packages below it.
 func hasGoFiles(dir string) bool {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	return err == nil && len(names) > 0
 }
 
-// sourceOf parses a file of the module in root once.
+// sourceOf parses a file of the module in root, only once.
 func sourceOf(files map[string]*source, root, name string) (*source, error) {
 	if s := files[name]; s != nil {
 		return s, nil
@@ -525,13 +529,14 @@ func (p *point) name() string {
 	return p.function
 }
 
-// importHook makes source text import the hook's packages from where they are.
+// importHook makes source text import the hook's packages from their real import paths.
 func importHook(text []byte, hook string) []byte {
 	text = bytes.ReplaceAll(text, []byte(`"`+hookModule+`"`), []byte(`"`+hook+`"`))
 	return bytes.ReplaceAll(text, []byte(`"`+hookModule+`/`), []byte(`"`+hook+`/`))
 }
 
-// expand fills in the helper for the package as it is in the module in dir: what it may use is asked for by name.
+// expand fills in the helper's template for the package in dir's module: the template asks by name whether something
+// exists that it may use.
 func (h *helper) expand(dir string, byGoroutine bool) ([]byte, error) {
 	names, err := declared(filepath.Join(dir, filepath.FromSlash(h.dir)))
 	if err != nil {
@@ -566,7 +571,8 @@ func declared(dir string) (map[string]bool, error) {
 	}
 	names := map[string]bool{}
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") || strings.HasPrefix(e.Name(), "zz_trommel_") {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") ||
+			strings.HasPrefix(e.Name(), "zz_trommel_") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, e.Name()), nil, parser.SkipObjectResolution)

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// moduleSource returns the folder of a module's version in the module cache.
+// moduleSource returns the directory of a module's version in the module cache.
 func moduleSource(t *testing.T, path, version string) string {
 	t.Helper()
 	g := &goCommand{dir: t.TempDir()}

@@ -27,7 +27,7 @@ const (
 // controlPlaneModulesPatched are the modules that are patched in the control plane.
 var controlPlaneModulesPatched = []string{moduleClientGo, moduleAPIServer, moduleAPIExtensions, moduleKubernetes}
 
-// point is a place in a module and what is inserted there. Whoever adds one adds a golden file, see TestPatch.
+// point is a place in a module and what is inserted there. Each point needs a golden file, see TestPatch.
 type point struct {
 	module   string
 	from, to string     // versions: from ≤ v < to; an empty bound is open
@@ -74,8 +74,8 @@ var helpers = []helper{
 	{moduleReflect2, "", "reflect2.go.tmpl"},
 }
 
-// oldest is the first version of each module that the points are known to fit: the first with a number of its own in
-// client-go, which had none for Kubernetes 1.16.0.
+// oldest is the first version of each module that the points are known to fit. For client-go it is the first one with
+// its own version number; Kubernetes 1.16.0 had none.
 var oldest = map[string]string{
 	moduleClientGo:          "v0.16.4",
 	moduleControllerRuntime: "v0.4.0",
@@ -85,10 +85,10 @@ var oldest = map[string]string{
 	moduleReflect2:          "v1.0.0",
 }
 
-// pointsKnownAt is when the newest of the versions was made that the points are known to fit.
+// pointsKnownAt is the time of the newest version that the points are known to fit.
 var pointsKnownAt = time.Date(2026, 10, 28, 0, 0, 0, 0, time.UTC)
 
-// informerStore makes the store that a constructor of plain informers hands out one whose reads are reported.
+// informerStore makes a constructor of plain informers return a store whose reads are reported.
 func informerStore(function, from, objectType string) point {
 	wrapper := "trommelStore"
 	if strings.HasSuffix(function, "IndexerInformer") {

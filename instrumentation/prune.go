@@ -25,12 +25,13 @@ const DefaultCacheGB = 5
 // youngest is how long ago an entry must have been used for a build to remove it.
 const youngest = time.Hour
 
-// cacheKinds are the folders of the cache whose entries can be made again. The others, such as clusters, are left alone.
+// cacheKinds are the directories of the cache whose entries can be made again. The others, such as clusters, are left
+// alone.
 var cacheKinds = []string{"builds", "controlplane", "goroot", "hook", kindModules, "std"}
 
 const kindModules = "modules"
 
-// CacheEntry is something in the cache that is used and removed as a whole.
+// CacheEntry is a part of the cache that is used and removed as a whole.
 type CacheEntry struct {
 	Kind string // controlplane, builds, modules, hook, std or goroot
 	Path string
@@ -39,7 +40,8 @@ type CacheEntry struct {
 }
 
 // Beside each entry there is a file of its name and usedSuffix. Its time is that of the last use, what is in it is the
-// entry's size, empty where it has to be found out, and whoever uses the entry without building holds a shared lock on it.
+// entry's size, empty where it has to be found out, and whoever uses the entry without building holds a shared lock on
+// it.
 const (
 	usedSuffix = ".used"
 	lockSuffix = ".lock"
@@ -55,7 +57,7 @@ func (c *cache) building(ctx context.Context) (done func(), err error) {
 		return nil, err
 	}
 	for {
-		// Whoever removes something has it for a moment only.
+		// A process that removes something has it only for a moment.
 		if err = flock(f, syscall.LOCK_SH); !errors.Is(err, syscall.EWOULDBLOCK) {
 			break
 		}
@@ -73,8 +75,8 @@ func (c *cache) building(ctx context.Context) (done func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// keeping does a build. Its binary stays in the cache while this process runs, and what else was used longest ago makes
-// room for what is new.
+// keeping runs a build. Its binary stays in the cache while this process runs, and the entries that were used longest
+// ago are removed to make room for new ones.
 func (c *cache) keeping(ctx context.Context, build func() (*Result, error)) (*Result, error) {
 	done, err := c.building(ctx)
 	if err != nil {
@@ -86,7 +88,7 @@ func (c *cache) keeping(ctx context.Context, build func() (*Result, error)) (*Re
 	}
 	done()
 	if err == nil && !result.Cached {
-		// Another build will try again; this one has what it wants.
+		// Another build will try again; this one already has its result.
 		_ = c.prune(time.Now())
 	}
 	return result, err
@@ -103,7 +105,7 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// used takes note that an entry is used now. A cache that cannot be written is none that is pruned.
+// used records that an entry is used now. A cache that cannot be written is not pruned.
 func used(dir string) {
 	f, err := openLock(dir + usedSuffix)
 	if err != nil {
@@ -114,7 +116,7 @@ func used(dir string) {
 	_ = os.Chtimes(dir+usedSuffix, now, now)
 }
 
-// changed makes an entry's size be found out anew.
+// changed causes an entry's size to be computed again.
 func changed(dir string) {
 	used(dir)
 	_ = os.Truncate(dir+usedSuffix, 0)
@@ -126,7 +128,7 @@ var inUse = struct {
 	files map[string]*os.File
 }{files: map[string]*os.File{}}
 
-// KeepInUse sees to it that no other process removes the binary from the cache while this one runs. It does nothing for a
+// KeepInUse ensures that no other process removes the binary from the cache while this one runs. It does nothing for a
 // file that is not in a cache.
 func KeepInUse(binary string) {
 	abs, err := filepath.Abs(binary)
@@ -205,7 +207,7 @@ func (c *cache) entries() ([]CacheEntry, error) {
 	return list, nil
 }
 
-// entry walks the files of an entry only where their size is not known yet.
+// entry walks the files of an entry only if their size is not known yet.
 func entry(kind, path string) (CacheEntry, error) {
 	e := CacheEntry{Kind: kind, Path: path}
 	for _, name := range []string{path + usedSuffix, path} {
@@ -239,18 +241,18 @@ func entry(kind, path string) (CacheEntry, error) {
 	if err != nil {
 		return e, err
 	}
-	// The time is that of the use, not of this look.
+	// Keep the time of the last use; this read does not count as one.
 	if os.WriteFile(path+usedSuffix, []byte(strconv.FormatInt(e.Size, 10)), 0o644) == nil {
 		_ = os.Chtimes(path+usedSuffix, e.Used, e.Used)
 	}
 	return e, nil
 }
 
-// errCacheBusy is returned where nothing can be removed as something is being built.
+// errCacheBusy is returned if nothing can be removed because a build is running.
 var errCacheBusy = errors.New("something is being built with this cache; try again when it is done")
 
-// ClearCache removes what was used last before the given time; what a process uses stays. It returns what it has removed.
-// An empty dir means CacheDir().
+// ClearCache removes entries whose last use was before the given time, except those that a process uses. It returns
+// what it has removed. An empty dir means CacheDir().
 func ClearCache(dir string, before time.Time) (removed []CacheEntry, err error) {
 	c, err := openCache(dir)
 	if err != nil {
@@ -261,8 +263,8 @@ func ClearCache(dir string, before time.Time) (removed []CacheEntry, err error) 
 	})
 }
 
-// prune removes what was used longest ago until the cache is within its limit. It does nothing while something is being
-// built.
+// prune removes what was used longest ago until the cache is within its limit. It does nothing while a build is
+// running.
 func (c *cache) prune(now time.Time) error {
 	limit, err := CacheLimit()
 	if err != nil || limit == 0 {
@@ -284,7 +286,7 @@ func (c *cache) prune(now time.Time) error {
 	return err
 }
 
-// remove removes those entries that choose returns and nobody uses. choose may change its argument.
+// remove removes those entries that choose returns and that nobody uses. choose may change its argument.
 func (c *cache) remove(choose func([]CacheEntry) []CacheEntry) (removed []CacheEntry, err error) {
 	all, err := openLock(filepath.Join(c.dir, lockSuffix))
 	if err != nil {
@@ -331,7 +333,7 @@ func (e CacheEntry) remove() (bool, error) {
 			return false, err
 		}
 	}
-	// Nothing half removed keeps the name.
+	// A partly removed entry must not keep the name.
 	gone, err := os.MkdirTemp(filepath.Dir(e.Path), temporary)
 	if err != nil {
 		return false, err
@@ -347,7 +349,7 @@ func (e CacheEntry) remove() (bool, error) {
 	return true, os.RemoveAll(gone)
 }
 
-// CacheLimit is how many bytes builds let the cache grow to; 0: any number.
+// CacheLimit returns the number of bytes to which builds limit the cache; 0: no limit.
 func CacheLimit() (int64, error) {
 	value := os.Getenv(EnvCacheGB)
 	if value == "" {

@@ -103,7 +103,7 @@ func TestPruneKeepsWhatWasUsedLately(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What remains of a module's path is an empty folder.
+	// What remains of a module's path is an empty directory.
 	want := []string{filepath.Join(c.dir, five[1]), filepath.Join(c.dir, five[1]+usedSuffix), filepath.Join(c.dir, "modules", "k8s.io")}
 	if !slices.Equal(left, want) {
 		t.Errorf("left %q", left)
@@ -193,7 +193,7 @@ func TestClearCacheByAge(t *testing.T) {
 	expect(t, c, five[3:]...)
 }
 
-// TestCacheOfAnOlderTrommel has no notes of sizes and uses: the time of the folder stands in.
+// TestCacheOfAnOlderTrommel has no notes of sizes and uses: the time of the directory stands in.
 func TestCacheOfAnOlderTrommel(t *testing.T) {
 	c := filled(t, five...)
 	was := time.Now().Add(-time.Hour * 24 * 30)

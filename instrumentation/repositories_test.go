@@ -62,13 +62,13 @@ func newRepositories(t *testing.T) *repositories {
 	r := &repositories{cache: filepath.Join(t.TempDir(), "a cache")}
 	_, r.requires, _ = strings.Cut(read(t, filepath.Join(copier, "go.mod")), "go 1.26.0\n")
 	r.sums = read(t, filepath.Join(copier, "go.sum"))
-	// The build cache knows a package by its folder, which differs from run to run, unless paths are trimmed.
+	// The build cache knows a package by its directory, which differs from run to run, unless paths are trimmed.
 	t.Setenv("GOFLAGS", "-trimpath")
 	t.Setenv("GOWORK", "")
 	return r
 }
 
-// goMod is a go.mod with its go.sum in a folder of the repository.
+// goMod is a go.mod with its go.sum in a directory of the repository.
 func (r *repositories) goMod(dir, head string) map[string]string {
 	return map[string]string{filepath.Join(dir, "go.mod"): head + r.requires, filepath.Join(dir, "go.sum"): r.sums}
 }
@@ -82,7 +82,7 @@ func read(t *testing.T, name string) string {
 	return string(data)
 }
 
-// repository writes files into a new folder, with its real name.
+// repository writes files into a new directory, with its real name.
 func repository(t *testing.T, files ...map[string]string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -235,7 +235,7 @@ func TestRepositoryModule(t *testing.T) {
 	t.Run("one that has all that a go.mod may have", func(t *testing.T) {
 		head := "module example.com/group/operator/v2\n\ngo 1.26.0\n\ntoolchain go1.26.1\n\ngodebug default=go1.26\n\n" +
 			"exclude k8s.io/klog/v2 v2.1.0\n\nretract v2.0.1 // broken\n\ntool k8s.io/kube-openapi/cmd/openapi-gen\n\nrequire go.uber.org/goleak v1.3.0\n\nignore ./node_modules\n"
-		// The folder's name is not the module's, has blanks in it, and is reached through a link.
+		// The directory's name is not the module's, has blanks in it, and is reached through a link.
 		dir := filepath.Join(repository(t), "my operator (1)")
 		write(t, dir, r.goMod(".", head))
 		write(t, dir, map[string]string{
@@ -355,7 +355,7 @@ func TestRepositoryBeforeLazyLoading(t *testing.T) {
 	}
 }
 
-// TestRepositoryVendor builds what is in the vendor folder, also where that is not what the modules' authors wrote.
+// TestRepositoryVendor builds what is in the vendor directory, also where that is not what the modules' authors wrote.
 func TestRepositoryVendor(t *testing.T) {
 	r := newRepositories(t)
 	dir := repository(t, r.goMod(".", "module example.com/vendored\n\ngo 1.26.0\n"), map[string]string{
@@ -404,7 +404,7 @@ func TestRepositoryVendor(t *testing.T) {
 		t.Errorf("got %v\nwant ...%s", err, want)
 	}
 
-	// What go build says of a vendor folder that is behind its go.mod.
+	// What go build says of a vendor directory that is behind its go.mod.
 	write(t, dir, map[string]string{broken: text, "go.mod": strings.Replace(read(t, filepath.Join(dir, "go.mod")), "k8s.io/client-go v0.36.3", "k8s.io/client-go v0.36.2", 1)})
 	_, err = r.build(t, dir, instrumentation.BuildConfig{Dir: dir})
 	var input *instrumentation.InputError
@@ -413,7 +413,7 @@ func TestRepositoryVendor(t *testing.T) {
 	}
 }
 
-// TestRepositoryVendorIsLeftOut builds without the vendor folder what go build would build without it.
+// TestRepositoryVendorIsLeftOut builds without the vendor directory what go build would build without it.
 func TestRepositoryVendorIsLeftOut(t *testing.T) {
 	r := newRepositories(t)
 	dir := repository(t, r.goMod(".", "module example.com/unvendored\n\ngo 1.26.0\n"), map[string]string{
@@ -589,8 +589,8 @@ func TestRepositoryReplacesClientGo(t *testing.T) {
 	})
 }
 
-// TestRepositoryWithoutNetwork builds with a module cache that holds what the controller itself needs and, as after go install,
-// what trommel does.
+// TestRepositoryWithoutNetwork builds with a module cache that holds what the controller itself needs and, as after go
+// install, what trommel does.
 func TestRepositoryWithoutNetwork(t *testing.T) {
 	r := newRepositories(t)
 	dir := repository(t, r.goMod(".", "module example.com/operator\n\ngo 1.26.0\n"), map[string]string{"main.go": smallMain})

@@ -15,8 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// moduleStandard stands for Go's standard library where a point or a patched place names its module. Its version is
-// Go's.
+// moduleStandard is the module name of Go's standard library in points and patched places. Its version is Go's.
 const moduleStandard = "std"
 
 // StandardMarker is in an executable whose standard library is patched: such a process finds its pod's files, address
@@ -48,20 +47,20 @@ type standardHelper struct {
 	system              func(goos, goarch string) bool
 }
 
-// inotify tells where a watch of fsnotify's is led to the pod's file.
+// inotify describes where an fsnotify watch is redirected to the pod's file.
 func inotify(goos, goarch string) bool {
 	return goos == "linux" && slices.Contains([]string{"amd64", "arm64", "ppc64le", "riscv64", "loong64"}, goarch)
 }
 
-// podPath leads the paths that are arguments of system calls to the pod's files. The file is a folder where it depends
-// on Go's version which of its files makes the call.
+// podPath redirects paths in arguments of system calls to the pod's files. The file is a directory if it depends on
+// Go's version which of its files makes the call.
 func podPath(file, call string, arguments ...int) standardPoint {
 	return standardPoint{
 		point: point{module: moduleStandard, file: file, insert: insertion{wrap: "syscall.TrommelPath"}}, call: call, arguments: arguments,
 	}
 }
 
-// standardPoints are described as those of modules are. Only the hooks in them know of a pod: none observes.
+// standardPoints have the same form as those of modules. Their hooks only give a process its pod; they observe nothing.
 var standardPoints = []standardPoint{
 	podPath("os/", "syscall.Open", 0),
 	podPath("os/", "syscall.Stat", 0),
@@ -160,7 +159,7 @@ func (g *goRoot) helpers() []standardHelper {
 	return standardHelpers
 }
 
-// known tells whether the points fit this version. One that is no release is taken for the newest.
+// known reports whether the points fit this version. A version that is not a release is treated as the newest.
 func (g *goRoot) known() bool {
 	return !goversion.IsValid(g.version) || goversion.Compare(g.version, oldestGo) >= 0
 }
@@ -184,7 +183,7 @@ func (c *cache) goRootCopy(g *goRoot) (string, error) {
 	})
 }
 
-// context tells which files belong to a build.
+// context says which files belong to a build.
 func (g *goRoot) context() *gobuild.Context {
 	c := gobuild.Default
 	c.GOROOT, c.GOOS, c.GOARCH, c.CgoEnabled, c.BuildTags = g.dir, g.goos, g.goarch, g.cgo, nil
@@ -213,8 +212,8 @@ func (g *goRoot) files(pkg string) ([]string, error) {
 	return names, nil
 }
 
-// standard makes the files that stand for those of the standard library, in the cache under names that stay the same as
-// long as what is in them does. It returns them by the files that they stand for.
+// standard makes the files that replace those of the standard library, in the cache, under names that stay the same as
+// long as the content does. It returns them by the files that they replace.
 func (c *cache) standard(g *goRoot) (map[string]string, []PatchedPoint, error) {
 	key := []string{g.dir, g.version, g.goos, g.goarch, fmt.Sprint(g.cgo)}
 	packages := map[string]bool{}
@@ -339,7 +338,8 @@ func (g *goRoot) provides(h standardHelper) error {
 	return nil
 }
 
-// apply makes the edits of a point, in each file of its folder that has a place for them where it names a folder.
+// apply makes the edits of a point. If the point names a directory, the edits are made in each of its files that has a
+// place for them.
 func (g *goRoot) apply(sources map[string]*source, p *standardPoint) ([]PatchedPoint, error) {
 	names := []string{p.file}
 	if folder, ok := strings.CutSuffix(p.file, "/"); ok {

@@ -62,7 +62,7 @@ func (v *versioned) row() string {
 	return "| " + strings.Join(cells, " | ") + " |"
 }
 
-// versionsUnderTest builds the controllers that TROMMEL_TEST_VERSIONS selects: patterns for folders of
+// versionsUnderTest builds the controllers that TROMMEL_TEST_VERSIONS selects: patterns for directories of
 // testdata/versions, separated by commas. Default: the newest.
 func versionsUnderTest(t *testing.T) []*versioned {
 	patterns := os.Getenv("TROMMEL_TEST_VERSIONS")
@@ -204,8 +204,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// readOnTheSide are the kinds that the controllers on controller-runtime ≥ 0.14 read in every way that there is, outside
-// of reconciles.
+// readOnTheSide are the kinds that the controllers on controller-runtime ≥ 0.14 read in every way that there is,
+// outside of reconciles.
 var readOnTheSide = []string{"service", "serviceaccount"}
 
 // start runs the controller until the test ends.

@@ -16,7 +16,7 @@ import (
 )
 
 // dependency is the one module that the hook needs beside the standard library: yamux. The hook gets a copy of it under
-// an import path of its own, so that the controller's version of it, if it has one, stays what it is.
+// an import path of its own, so that the controller's own version of it, if any, does not change.
 type dependency struct {
 	path, version string
 	sum           string // as in go.sum; empty: not known, only for dir
@@ -25,9 +25,10 @@ type dependency struct {
 
 const yamuxModule = "github.com/hashicorp/yamux"
 
-// pinnedYamux is what go.mod and go.sum say. It stands in where the running binary does not know what it was built with: that
-// of a test, or one from a vendor folder.
-var pinnedYamux = dependency{path: yamuxModule, version: "v0.1.2", sum: "h1:XtB8kyFOyHXYVFnwT5C3+Bdo8gArse7j2AQ0DA0Uey8="}
+// pinnedYamux is what go.mod and go.sum say. It is used if the running binary does not know what it was built with: a
+// test binary, or one built from a vendor directory.
+var pinnedYamux = dependency{path: yamuxModule, version: "v0.1.2",
+	sum: "h1:XtB8kyFOyHXYVFnwT5C3+Bdo8gArse7j2AQ0DA0Uey8="}
 
 // yamux is the version that the running binary was built with: the monitor and the hook speak the same.
 func yamux() dependency {
@@ -35,7 +36,7 @@ func yamux() dependency {
 	return yamuxOf(info)
 }
 
-// yamuxOf takes nil for a binary that knows nothing.
+// yamuxOf takes nil for a binary without build information.
 func yamuxOf(info *debug.BuildInfo) dependency {
 	if info == nil {
 		return pinnedYamux
@@ -59,7 +60,7 @@ func yamuxOf(info *debug.BuildInfo) dependency {
 
 func (d dependency) String() string { return d.path + "@" + d.version }
 
-// key names the content.
+// key returns a name for the content.
 func (d dependency) key() (string, error) {
 	if d.dir != "" {
 		return treeState(d.dir)
@@ -67,8 +68,8 @@ func (d dependency) key() (string, error) {
 	return d.String() + " " + d.sum, nil
 }
 
-// source returns a folder with the module's source, whose checksum is right: the module cache's of this process or of the
-// build, whose environment adds env to that of this process; else it is downloaded into the latter.
+// source returns a directory with the module's source, whose checksum is right: the module cache's of this process or
+// of the build, whose environment adds env to that of this process; else it is downloaded into the latter.
 func (d dependency) source(ctx context.Context, env []string, downloading func(module string)) (string, error) {
 	if d.dir != "" {
 		return d.dir, nil
@@ -77,13 +78,14 @@ func (d dependency) source(ctx context.Context, env []string, downloading func(m
 	if err != nil {
 		return "", err
 	}
-	// In a module of its own no go.mod, vendor folder or workspace around it has a say.
+	// In a separate module, no go.mod, vendor directory or workspace around it has an effect.
 	work, err := os.MkdirTemp("", "trommel-download-")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(work)
-	if err := os.WriteFile(filepath.Join(work, "go.mod"), []byte("module trommel.dev/download\n\ngo 1.16\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(work, "go.mod"), []byte("module trommel.dev/download\n\ngo 1.16\n"),
+		0o644); err != nil {
 		return "", err
 	}
 	var s *settings
@@ -100,12 +102,12 @@ func (d dependency) source(ctx context.Context, env []string, downloading func(m
 		}
 		return dir, nil
 	}
-	// Of the flags only the one that concerns the module cache fits this command.
+	// Of the flags, only the one for the module cache applies to this command.
 	flags := ""
 	if _, ok := s.flag("modcacherw"); ok {
 		flags = "-modcacherw"
 	}
-	// The checksum is compared here with that of the running binary: no database of checksums is asked.
+	// The checksum is compared here with that of the running binary: the checksum database is not used.
 	g := &goCommand{
 		dir: work, downloading: downloading,
 		env: append(env[:len(env):len(env)], "GO111MODULE=on", "GOSUMDB=off", "GOFLAGS="+flags),
@@ -129,7 +131,7 @@ func (d dependency) download(ctx context.Context, g *goCommand, modules string) 
 	return got.Dir, d.verify(got.Dir)
 }
 
-// verify compares the content of a folder with the checksum.
+// verify compares the content of a directory with the checksum.
 func (d dependency) verify(dir string) error {
 	sum, err := dirhash.HashDir(dir, d.String(), dirhash.Hash1)
 	if err != nil {
@@ -137,12 +139,13 @@ func (d dependency) verify(dir string) error {
 	}
 	if sum != d.sum {
 		return fmt.Errorf("%s is not the %s that this trommel was built with: its checksum is %s, not %s; "+
-			"remove it (`go clean -modcache` removes the whole module cache) and look where GOPROXY points to", dir, d, sum, d.sum)
+			"remove it (`go clean -modcache` removes the whole module cache) and look where GOPROXY points to", dir, d, sum,
+			d.sum)
 	}
 	return nil
 }
 
-// files reads the package's sources and its licence.
+// files reads the package's source files and its licence.
 func (d dependency) files(dir string) (map[string][]byte, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -151,7 +154,8 @@ func (d dependency) files(dir string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, e := range entries {
 		name := e.Name()
-		if !e.Type().IsRegular() || name != "LICENSE" && (filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go")) {
+		if !e.Type().IsRegular() || name != "LICENSE" && (filepath.Ext(name) != ".go" ||
+			strings.HasSuffix(name, "_test.go")) {
 			continue
 		}
 		if files[name], err = os.ReadFile(filepath.Join(dir, name)); err != nil {

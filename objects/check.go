@@ -20,24 +20,25 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
 
-// Checker checks objects as an API server would, without one: those of Kubernetes' own types for fields that there are
-// not, custom ones against the schemas of their definitions. What takes a running server (webhooks, CEL rules, what
-// other fields allow) it leaves alone. It is safe for concurrent use.
+// Checker checks objects as an API server would, but without a server: objects of Kubernetes' own types for unknown
+// fields, custom objects against the schemas of their definitions. It does not check what needs a running server
+// (webhooks, CEL rules, constraints between fields). It is safe for concurrent use.
 type Checker struct {
 	defined []Type
-	schemas map[schema.GroupVersionKind]*structuralschema.Structural // nil where anything goes
+	schemas map[schema.GroupVersionKind]*structuralschema.Structural // nil if everything is valid
 	newer   bool                                                     // the cluster may know fields that we do not
 }
 
 // goVersion is the Kubernetes minor version of the types that are compiled in.
 const goVersion = "v1.36"
 
-// elsewhere are groups whose objects are taken care of although the manifests do not define them, or that every API
-// server serves and client-go does not know.
+// elsewhere are groups that are handled although the manifests do not define them, or that every API server serves and
+// client-go does not know.
 var elsewhere = []string{"apiregistration.k8s.io", "cert-manager.io", "acme.cert-manager.io"}
 
-// NewChecker knows the types of that Kubernetes version and those that the definitions among the objects define. It
-// returns the mistakes in definitions with a checker of the others.
+// NewChecker returns a checker that knows the types of the given Kubernetes version and those that the definitions
+// among the objects define. If definitions have mistakes, it returns these together with a checker that knows the other
+// definitions.
 func NewChecker(list []*unstructured.Unstructured, kubernetes string) (*Checker, error) {
 	c := &Checker{
 		defined: slices.DeleteFunc(Defined(list), func(t Type) bool { return t.unserved }),
@@ -46,7 +47,8 @@ func NewChecker(list []*unstructured.Unstructured, kubernetes string) (*Checker,
 	}
 	var errs []error
 	for _, u := range list {
-		if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {
+		if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io",
+			Kind: "CustomResourceDefinition"}) {
 			continue
 		}
 		if err := c.define(u); err != nil {
@@ -56,7 +58,7 @@ func NewChecker(list []*unstructured.Unstructured, kubernetes string) (*Checker,
 	return c, errors.Join(errs...)
 }
 
-// define takes a definition's schemas over.
+// define adds a definition's schemas.
 func (c *Checker) define(u *unstructured.Unstructured) error {
 	d := &apiextensions.CustomResourceDefinition{}
 	converter := runtime.DefaultUnstructuredConverter
@@ -70,7 +72,8 @@ func (c *Checker) define(u *unstructured.Unstructured) error {
 	case "v1beta1":
 		in := &apiextensionsv1beta1.CustomResourceDefinition{}
 		if err = converter.FromUnstructured(u.Object, in); err == nil {
-			err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in, d, nil)
+			err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in, d,
+				nil)
 		}
 	default:
 		return fmt.Errorf("there is no version %s of definitions", u.GroupVersionKind().Version)
@@ -140,21 +143,24 @@ func (c *Checker) check(u *unstructured.Unstructured) []error {
 	return []error{err}
 }
 
-// types are all that the checker knows of.
+// types returns all types that the checker knows.
 func (c *Checker) types() []Type {
 	all := slices.Clone(c.defined)
 	for kind := range scheme.Scheme.AllKnownTypes() {
-		if kind.Version != runtime.APIVersionInternal && !strings.HasSuffix(kind.Kind, "List") && !strings.HasSuffix(kind.Kind, "Options") {
-			all = append(all, Type{Kind: kind, Resource: kind.GroupVersion().WithResource(""), Singular: strings.ToLower(kind.Kind)})
+		if kind.Version != runtime.APIVersionInternal && !strings.HasSuffix(kind.Kind, "List") &&
+			!strings.HasSuffix(kind.Kind, "Options") {
+			all = append(all, Type{Kind: kind, Resource: kind.GroupVersion().WithResource(""),
+				Singular: strings.ToLower(kind.Kind)})
 		}
 	}
-	// In the order of their names: messages are made of these.
-	slices.SortStableFunc(all[len(c.defined):], func(a, b Type) int { return strings.Compare(a.Kind.String(), b.Kind.String()) })
+	// In the order of their names, because they are used in messages.
+	slices.SortStableFunc(all[len(c.defined):], func(a, b Type) int {
+		return strings.Compare(a.Kind.String(), b.Kind.String())
+	})
 	return all
 }
 
-// checkOwn finds fields of an object of a type of Kubernetes' own that the type does not have, or whose values it does
-// not take.
+// checkOwn finds unknown fields and invalid values in an object of one of Kubernetes' own types.
 func (c *Checker) checkOwn(u *unstructured.Unstructured) []error {
 	typed, err := scheme.Scheme.New(u.GroupVersionKind())
 	if err != nil {
@@ -171,7 +177,7 @@ func (c *Checker) checkOwn(u *unstructured.Unstructured) []error {
 	return []error{err}
 }
 
-// checkCustom fills defaults in, as an API server does, and then compares with the schema.
+// checkCustom fills in defaults, as an API server does, and then checks the object against the schema.
 func checkCustom(u *unstructured.Unstructured, structural *structuralschema.Structural) []error {
 	if structural == nil {
 		return nil
@@ -179,7 +185,8 @@ func checkCustom(u *unstructured.Unstructured, structural *structuralschema.Stru
 	u = u.DeepCopy()
 	fillDefaults(u.Object, structural)
 	var errs []error
-	unknown := pruning.PruneWithOptions(u.DeepCopy().Object, structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	unknown := pruning.PruneWithOptions(u.DeepCopy().Object, structural, true,
+		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	for _, path := range unknown {
 		errs = append(errs, fmt.Errorf("unknown field %q", path))
 	}
@@ -189,7 +196,7 @@ func checkCustom(u *unstructured.Unstructured, structural *structuralschema.Stru
 			content[k] = v
 		}
 	}
-	// Kubernetes' own checks see to the metadata, and controllers to the status.
+	// Kubernetes' own checks cover the metadata, and controllers write the status.
 	root := *structural
 	root.Properties = map[string]structuralschema.Structural{}
 	for name, property := range structural.Properties {

@@ -14,12 +14,13 @@ import (
 
 // Follower is told of objects by [Client.Follow], from one goroutine.
 type Follower interface {
-	// Listed gives all objects as of a resource version: at the beginning, and again when the API server no longer knows what
-	// happened since the last event. It returns true to stop.
+	// Listed receives all objects as of a resource version: at the beginning, and again when the API server no longer
+	// knows what happened since the last event. It returns true to stop.
 	Listed(objects []*unstructured.Unstructured, resourceVersion string) (stop bool)
-	// Changed gives one event, in order and none of them twice: watch.Added, Modified or Deleted. It returns true to stop.
+	// Changed receives one event, in order and without duplicates: watch.Added, Modified or Deleted. It returns true to
+	// stop.
 	Changed(event watch.EventType, object *unstructured.Unstructured) (stop bool)
-	// Broken tells that the connection broke or could not be made; Follow goes on trying. It returns true to stop.
+	// Broken reports that the connection broke or could not be made; Follow goes on trying. It returns true to stop.
 	Broken(err error) (stop bool)
 }
 
@@ -28,8 +29,8 @@ const (
 	followBackoffMax = 500 * time.Millisecond
 )
 
-// Follow lists the objects of a type and then watches them, through restarts of the API server, until the follower stops it or ctx
-// ends, whose error it then returns. Name, if not empty, is the only object's.
+// Follow lists the objects of a type and then watches them, through restarts of the API server, until the follower
+// stops it or ctx ends, whose error it then returns. Name, if not empty, restricts it to the object with that name.
 func (c *Client) Follow(ctx context.Context, t Type, namespace, name string, f Follower) error {
 	resource := c.Resource(t, namespace)
 	selector := ""
@@ -83,15 +84,17 @@ func (c *Client) Follow(ctx context.Context, t Type, namespace, name string, f F
 	}
 }
 
-// watch returns the resource version of the last event that the follower has got. A watch that the API server ends is no error.
-func (c *Client) watch(ctx context.Context, t Type, namespace, selector, version string, f Follower) (last string, stop bool, err error) {
+// watch returns the resource version of the last event that the follower has received. It is not an error if the API
+// server ends the watch.
+func (c *Client) watch(ctx context.Context, t Type, namespace, selector, version string,
+	f Follower) (last string, stop bool, err error) {
 	w, err := c.Resource(t, namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector: selector, ResourceVersion: version, AllowWatchBookmarks: true,
 	})
 	if err != nil {
 		return version, false, err
 	}
-	// What stays in the channel after Stop is of no interest: it is read so that the watcher's goroutine ends.
+	// Events that are left in the channel after Stop are dropped: they are read only so that the watcher's goroutine ends.
 	defer func() {
 		w.Stop()
 		for range w.ResultChan() {

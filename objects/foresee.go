@@ -22,7 +22,7 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// Write is a request of some client that changes an object, or deletes a collection.
+// Write is a client's request that changes an object, or deletes a collection.
 type Write struct {
 	Resource                     schema.GroupVersionResource
 	Namespace, Name, Subresource string
@@ -41,10 +41,11 @@ func (c *Client) of(w Write) dynamic.ResourceInterface {
 	return r.Namespace(w.Namespace)
 }
 
-// Foresee tells what a write to an object would leave, without writing: old is the present state, new that after the
-// write, both in JSON and in the version of the request. Old is nil without an error where there is no object; new is
-// nil for deletions, and, with an error that says why, where it cannot be known. What the API server adds to a write,
-// such as defaults or a new resource version, is in new only for an apply, which is tried there by a dry run.
+// Foresee returns what a write to an object would result in, without writing: old is the current state, new the state
+// after the write, both in JSON and in the version of the request. Old is nil without an error if there is no object.
+// New is nil for deletions, and also, with an error that says why, if it cannot be known. What the API server adds to a
+// write, such as defaults or a new resource version, is in new only for an apply, which is tried on the server with a
+// dry run.
 func (c *Client) Foresee(ctx context.Context, w Write) (old, new []byte, err error) {
 	present, err := c.of(w).Get(ctx, w.Name, metav1.GetOptions{})
 	switch {
@@ -106,16 +107,16 @@ func (c *Client) outcome(ctx context.Context, w Write, present *unstructured.Uns
 	return json.Marshal(result)
 }
 
-// ofServer are the fields of metadata that no client's write changes.
+// ofServer are the metadata fields that clients' writes do not change.
 var ofServer = []string{
 	"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion",
 	"selfLink", "managedFields",
 }
 
-// accepted is what an API server takes over of an object that a client sends: through the status subresource the status
-// alone, and otherwise all but the status, where the type has that subresource.
+// accepted returns what an API server accepts of an object that a client sends: through the status subresource only the
+// status, and otherwise everything except the status, if the type has that subresource.
 func accepted(old, sent map[string]any, subresource string, hasStatus bool) (map[string]any, error) {
-	// Decoded objects share what is below them; the result is only read.
+	// The decoded objects share their nested values; the result is only read.
 	result := map[string]any{}
 	copyFields := func(from map[string]any) {
 		for k, v := range from {
@@ -186,7 +187,8 @@ func scaleOf(object map[string]any) map[string]any {
 }
 
 // patched applies a patch as an API server does.
-func patched(object []byte, typ wire.PatchType, patch []byte, kind schema.GroupVersionKind, subresource string) ([]byte, error) {
+func patched(object []byte, typ wire.PatchType, patch []byte, kind schema.GroupVersionKind,
+	subresource string) ([]byte, error) {
 	switch typ {
 	case wire.MergePatch:
 		return jsonpatch.MergePatch(object, patch)
@@ -209,7 +211,7 @@ func patched(object []byte, typ wire.PatchType, patch []byte, kind schema.GroupV
 	return nil, fmt.Errorf("unknown patch type %q", typ)
 }
 
-// tryApply has the API server say what an apply would leave.
+// tryApply asks the API server what an apply would result in.
 func (c *Client) tryApply(ctx context.Context, w Write) ([]byte, error) {
 	query, err := url.ParseQuery(w.Query)
 	if err != nil {
@@ -230,7 +232,7 @@ func (c *Client) tryApply(ctx context.Context, w Write) ([]byte, error) {
 	return u.MarshalJSON()
 }
 
-// State reads the object of a write, as JSON in the version of the request; nil where there is none.
+// State reads the object of a write, as JSON in the version of the request; nil if it does not exist.
 func (c *Client) State(ctx context.Context, w Write) ([]byte, error) {
 	u, err := c.of(w).Get(ctx, w.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

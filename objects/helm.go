@@ -22,7 +22,7 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// isChart reports whether the folder or file holds a Helm chart.
+// isChart reports whether the directory or file holds a Helm chart.
 func isChart(at string) bool {
 	ok, err := chartutil.IsChartDir(at)
 	return err == nil && ok
@@ -90,7 +90,8 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 			names = append(names, h.Kind+" "+h.Name)
 		}
 		slices.Sort(names)
-		notes = append(notes, fmt.Sprintf("%s: %d of its objects are hooks and left out: %s", what, len(hooks), strings.Join(names, ", ")))
+		notes = append(notes, fmt.Sprintf("%s: %d of its objects are hooks and left out: %s", what, len(hooks),
+			strings.Join(names, ", ")))
 	}
 	var errs []error
 	var all []located
@@ -126,8 +127,8 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 
 var logMutex sync.Mutex
 
-// captureLog sends the standard logger's lines, bare, to w until the returned function is called: Helm tells there of
-// values that chart and user give different shapes.
+// captureLog sends the standard logger's lines, bare, to w until the returned function is called: there Helm warns of
+// values whose types differ between the chart and the user.
 func captureLog(w io.Writer) func() {
 	logMutex.Lock()
 	writer, flags := log.Writer(), log.Flags()
@@ -140,7 +141,7 @@ func captureLog(w io.Writer) func() {
 	}
 }
 
-// missingCharts lists the charts that this one depends on and does not bring along.
+// missingCharts lists the charts that this one depends on but does not contain.
 func missingCharts(c *chart.Chart) []string {
 	var missing []string
 	for _, want := range c.Metadata.Dependencies {
@@ -151,7 +152,8 @@ func missingCharts(c *chart.Chart) []string {
 	return missing
 }
 
-// chartValues merges the files of values, later ones over earlier ones, and the values themselves over all.
+// chartValues merges the values files, where later ones override earlier ones, and the values themselves, which
+// override all files.
 func chartValues(m plan.Manifest, file func(string) string) (map[string]any, error) {
 	merged := map[string]any{}
 	for _, name := range m.ValuesFiles {

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// isKustomization reports whether the folder is to be built by kustomize: the files in such a folder are not all
-// objects, and those that are may not be meant as they stand.
+// isKustomization reports whether the directory must be built by kustomize: not all files in such a directory are
+// objects, and those that are may need changes by kustomize.
 func isKustomization(dir string) bool {
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
@@ -37,8 +37,8 @@ func kustomize(dir string) ([]located, error) {
 	return decode(text, dir+" (built by kustomize)")
 }
 
-// oldPatches is a file system in which kustomizations of the time before kustomize 2 can be read: their `patches` were
-// a list of file names, as kubebuilder wrote them then.
+// oldPatches is a file system in which kustomizations from before kustomize 2 can be read: their `patches` were a list
+// of file names, as kubebuilder wrote them at that time.
 type oldPatches struct{ filesys.FileSystem }
 
 func (f oldPatches) ReadFile(name string) ([]byte, error) {
@@ -49,7 +49,7 @@ func (f oldPatches) ReadFile(name string) ([]byte, error) {
 	return renewPatches(data), nil
 }
 
-// renewPatches turns patches that are text into what they are written as today; all else stays as it is.
+// renewPatches turns patches that are text into today's form; everything else stays as it is.
 func renewPatches(data []byte) []byte {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
@@ -69,7 +69,8 @@ func renewPatches(data []byte) []byte {
 			if strings.Contains(item.Value, "\n") {
 				field = "patch"
 			}
-			fields[i+1].Content[j] = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: field}, item}}
+			fields[i+1].Content[j] = &yaml.Node{Kind: yaml.MappingNode,
+				Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: field}, item}}
 			changed = true
 		}
 	}

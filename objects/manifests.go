@@ -53,19 +53,18 @@ func Manifest(suiteFile string, m plan.Manifest, kubernetes string) (list []*uns
 	return list, notes, nil
 }
 
-// setNamespace gives the namespace to the objects that live in one and name none.
+// setNamespace sets the namespace of namespaced objects that do not name one.
 func setNamespace(list []*unstructured.Unstructured, namespace string) {
 	defined := Defined(list)
 	for _, u := range list {
-		// A type that nobody knows is a custom resource, most of which live in namespaces; [Client.Apply] knows for
-		// sure.
+		// An unknown type is a custom resource, and most of these are namespaced; [Client.Apply] knows for sure.
 		if in, known := namespaced(u, defined); u.GetNamespace() == "" && (in || !known) {
 			u.SetNamespace(namespace)
 		}
 	}
 }
 
-// namespaced reports whether the object lives in a namespace, as far as that can be told without a cluster.
+// namespaced reports whether the object is namespaced, as far as that can be determined without a cluster.
 func namespaced(u *unstructured.Unstructured, defined []Type) (in, known bool) {
 	kind := u.GroupVersionKind()
 	for _, t := range defined {
@@ -76,8 +75,8 @@ func namespaced(u *unstructured.Unstructured, defined []Type) (in, known bool) {
 	return openapi.IsNamespaceScoped(kyaml.TypeMeta{APIVersion: u.GetAPIVersion(), Kind: u.GetKind()})
 }
 
-// MissingNamespaces makes the namespaces that the objects use and none of them is, in the order of their use. Those
-// that every cluster has are left out.
+// MissingNamespaces returns Namespace objects for the namespaces that the objects use but do not contain, in the order
+// of their use. Those that every cluster has are left out.
 func MissingNamespaces(list []*unstructured.Unstructured) []*unstructured.Unstructured {
 	seen := []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "kube-node-lease"}
 	for _, u := range list {

@@ -13,7 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// unpack writes the files of a txtar archive into a new folder.
+// unpack writes the files of a txtar archive into a new directory.
 func unpack(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()

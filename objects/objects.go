@@ -28,14 +28,14 @@ type runtimeObject = runtime.Object
 const DefaultFieldManager = "trommel"
 
 // Client reads and writes objects through one API server. It is safe for concurrent use. Its methods make one attempt
-// each; see [Retry] for what to do about an API server that is away.
+// each; see [Retry] for API servers that are temporarily not available.
 type Client struct {
 	dynamic dynamic.Interface
 	served  *served
 	manager string
 }
 
-// New makes a client of the API server that config leads to. It does not talk to it yet.
+// New makes a client of the API server that config leads to. It does not connect yet.
 func New(config *rest.Config) (*Client, error) {
 	d, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -48,15 +48,15 @@ func New(config *rest.Config) (*Client, error) {
 	return &Client{dynamic: d, served: &served{discovery: disco}, manager: DefaultFieldManager}, nil
 }
 
-// WithFieldManager is the same client, applying as another field manager.
+// WithFieldManager returns the same client, but applying as another field manager.
 func (c *Client) WithFieldManager(name string) *Client {
 	other := *c
 	other.manager = name
 	return &other
 }
 
-// Resource is the type's interface; the namespace is ignored for a type of cluster scope, and "" or "*" stand for all
-// namespaces.
+// Resource returns the type's interface. The namespace is ignored for a cluster-scoped type, and "" or "*" stand for
+// all namespaces.
 func (c *Client) Resource(t Type, namespace string) dynamic.ResourceInterface {
 	r := c.dynamic.Resource(t.Resource)
 	if !t.Namespaced || namespace == "" || namespace == "*" {
@@ -130,12 +130,14 @@ func (c *Client) Delete(ctx context.Context, key plan.ResourceKey, o DeleteOptio
 }
 
 var patchTypes = map[string]types.PatchType{
-	"": types.MergePatchType, "merge": types.MergePatchType, "json": types.JSONPatchType, "strategic": types.StrategicMergePatchType,
+	"": types.MergePatchType, "merge": types.MergePatchType, "json": types.JSONPatchType,
+	"strategic": types.StrategicMergePatchType,
 }
 
 // Patch patches one object and returns it as the API server answered. The patch type is merge (also ""), json or
 // strategic, the patch whatever encodes to its JSON.
-func (c *Client) Patch(ctx context.Context, key plan.ResourceKey, patchType string, patch any, subresource string) (*unstructured.Unstructured, error) {
+func (c *Client) Patch(ctx context.Context, key plan.ResourceKey, patchType string, patch any,
+	subresource string) (*unstructured.Unstructured, error) {
 	pt, ok := patchTypes[patchType]
 	if !ok {
 		return nil, fmt.Errorf("unknown patch type %q (known: merge, json, strategic)", patchType)
@@ -202,13 +204,14 @@ func (c *Client) one(ctx context.Context, key plan.ResourceKey) (dynamic.Resourc
 }
 
 const (
-	// definitionLooks is how many answers that the type of an applied CustomResourceDefinition is not there yet are taken
-	// for a no. Answers are counted, not seconds: an API server on a machine that is busy takes longer for both.
+	// definitionLooks is how often the API server may answer that the type of an applied CustomResourceDefinition is not
+	// there yet, before that counts as a failure. Answers are counted, not seconds, because an API server on a busy
+	// machine takes longer both to answer and to serve the type.
 	definitionLooks = 20
-	// definitionTimeout bounds the wait all the same, for an API server that does not answer at all.
+	// definitionTimeout limits the wait in any case, for an API server that does not answer at all.
 	definitionTimeout = 3 * time.Minute
-	// definitionLook is how often a definition is looked at whose type is not served yet: it can be a megabyte, and API
-	// servers that send it again and again take longer to serve it.
+	// definitionLook is the interval at which a definition is read whose type is not served yet. A definition can be a
+	// megabyte, and API servers that send it again and again take longer to serve it.
 	definitionLook = time.Second
 )
 
@@ -230,7 +233,7 @@ func (c *Client) awaitDefinition(ctx context.Context, u *unstructured.Unstructur
 		case err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !Transient(err):
 			return fmt.Errorf("CustomResourceDefinition %s: %w", u.GetName(), err)
 		case time.Since(looked) >= definitionLook || ctx.Err() != nil:
-			// The deadline may have passed: what is the matter is worth one more request.
+			// The deadline may have passed, but the reason is worth one more request.
 			look, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*definitionLook)
 			current, err := c.Resource(definitions, "").Get(look, u.GetName(), metav1.GetOptions{})
 			cancel()
@@ -279,7 +282,9 @@ func (c *Client) unserved(ctx context.Context, definition *unstructured.Unstruct
 		all = append(all, t)
 	}
 	if len(all) > 0 {
-		best := slices.MaxFunc(all, func(a, b Type) int { return version.CompareKubeAwareVersionStrings(a.Kind.Version, b.Kind.Version) })
+		best := slices.MaxFunc(all, func(a, b Type) int {
+			return version.CompareKubeAwareVersionStrings(a.Kind.Version, b.Kind.Version)
+		})
 		for i := range all {
 			all[i].preferred = all[i].Kind == best.Kind
 		}
@@ -297,7 +302,8 @@ func notEstablished(definition *unstructured.Unstructured) string {
 		switch {
 		case condition["type"] == "Established" && condition["status"] == "True":
 			return ""
-		case condition["type"] == "NamesAccepted" && condition["status"] == "False", condition["type"] == "NonStructuralSchema" && condition["status"] == "True":
+		case condition["type"] == "NamesAccepted" && condition["status"] == "False",
+			condition["type"] == "NonStructuralSchema" && condition["status"] == "True":
 			reason = fmt.Sprint(condition["message"])
 		}
 	}

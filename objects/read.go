@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Read decodes the objects of a YAML or JSON file, or of all such files (.yaml, .yml, .json) in and below a folder, in
-// the order of their paths. A folder with a kustomization file is built by kustomize instead, as `kubectl apply -k`
-// does. Errors name the file and, as far as the decoder knows it, the line.
+// Read decodes the objects of a YAML or JSON file, or of all such files (.yaml, .yml, .json) in and below a directory,
+// in the order of their paths. A directory with a kustomization file is built by kustomize instead, as `kubectl apply
+// -k` does. Errors name the file and, as far as the decoder knows it, the line.
 func Read(path string) ([]*unstructured.Unstructured, error) {
 	all, err := read(path)
 	return bare(all), err
@@ -185,7 +185,7 @@ type document struct {
 	line int // of its first line in the file, 1-based
 }
 
-// first is the line of the file on which the document's content begins, its leading comments included.
+// first is the line of the file on which the document's content begins, including its leading comments.
 func (d document) first() int {
 	blank := len(d.text) - len(bytes.TrimLeft(d.text, " \t\r\n"))
 	return d.line + bytes.Count(d.text[:blank], []byte("\n"))
@@ -196,7 +196,8 @@ func documents(data []byte) []document {
 	var all []document
 	current := document{line: 1}
 	for i, line := range bytes.SplitAfter(data, []byte("\n")) {
-		if rest, ok := bytes.CutPrefix(line, []byte("---")); ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0) {
+		if rest, ok := bytes.CutPrefix(line, []byte("---")); ok &&
+			(len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0) {
 			all = append(all, current)
 			current = document{line: i + 1, text: slices.Concat([]byte("   "), rest)}
 			if len(bytes.TrimSpace(rest)) == 0 {

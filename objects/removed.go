@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// removal says what becomes of an object in an API version that Kubernetes no longer serves.
+// removal says how to convert an object in an API version that Kubernetes no longer serves.
 type removal struct {
 	to schema.GroupVersion
-	// change makes the object mean in the new version what it means in the old one, defaults included; nil where both
-	// versions read it alike. What people should know of is returned as notes.
+	// change makes the object mean in the new version what it means in the old one, including defaults; nil if both
+	// versions have the same meaning. The returned notes are for people.
 	change func(u *unstructured.Unstructured) (notes []string, err error)
-	gone   string // instead of to: there is no successor; the object is left out, and why
+	gone   string // instead of to: why the object is left out, if there is no successor
 }
 
 // removals by apiVersion and kind.
@@ -33,8 +33,9 @@ var removals = map[string]map[string]removal{
 	"apiregistration.k8s.io/v1beta1": alike("apiregistration.k8s.io/v1", "APIService"),
 	"apps/v1beta1": {
 		"ControllerRevision": {to: gv("apps/v1")},
-		"Deployment":         {to: gv("apps/v1"), change: workload(selectsTemplate, defaults{"revisionHistoryLimit": int64(2)})},
-		"StatefulSet":        {to: gv("apps/v1"), change: workload(selectsTemplate, updatesOnDelete)},
+		"Deployment": {to: gv("apps/v1"), change: workload(selectsTemplate,
+			defaults{"revisionHistoryLimit": int64(2)})},
+		"StatefulSet": {to: gv("apps/v1"), change: workload(selectsTemplate, updatesOnDelete)},
 	},
 	"apps/v1beta2": alike("apps/v1", "ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
 	"autoscaling/v2beta1": {
@@ -53,7 +54,7 @@ var removals = map[string]map[string]removal{
 	"extensions/v1beta1": {
 		"DaemonSet": {to: gv("apps/v1"), change: workload(selectsTemplate, updatesOnDelete, without("templateGeneration"))},
 		"Deployment": {to: gv("apps/v1"), change: workload(selectsTemplate, rollsOneByOne, without("rollbackTo"), defaults{
-			// As good as none.
+			// Equivalent to no value.
 			"progressDeadlineSeconds": int64(math.MaxInt32), "revisionHistoryLimit": int64(math.MaxInt32),
 		})},
 		"Ingress":           {to: gv("networking.k8s.io/v1"), change: ingress},
@@ -102,7 +103,7 @@ func alike(to string, kinds ...string) map[string]removal {
 
 // Served converts the objects that are in API versions which Kubernetes no longer serves into the versions that it
 // does, and leaves all others as they are. An object keeps its meaning, the old version's defaults included; one of a
-// type that has no successor is left out. The notes say what was done, once for each type. The list's own objects are
+// type that has no successor is left out. The notes say what was done, once for each type. The objects in the list are
 // not changed.
 func Served(list []*unstructured.Unstructured) (served []*unstructured.Unstructured, notes []string, err error) {
 	all := make([]located, len(list))
@@ -178,7 +179,8 @@ func onceEach(notes []string) []string {
 	return all
 }
 
-// field is the mapping at a path, nil where there is none: what has another form is told when the object is checked.
+// field returns the mapping at a path, or nil if there is none: a value of another type is reported when the object is
+// checked.
 func field(m map[string]any, path ...string) map[string]any {
 	for _, name := range path {
 		m, _ = m[name].(map[string]any)
@@ -186,7 +188,7 @@ func field(m map[string]any, path ...string) map[string]any {
 	return m
 }
 
-// made is the mapping at a path, whose missing parts are added; nil where something else is there.
+// made returns the mapping at a path and adds its missing parts; nil if something else is there.
 func made(m map[string]any, path ...string) map[string]any {
 	for _, name := range path {
 		if m == nil {
@@ -200,7 +202,7 @@ func made(m map[string]any, path ...string) map[string]any {
 	return m
 }
 
-// mappings are the mappings among a list's items.
+// mappings returns the mappings among a list's items.
 func mappings(list any) []map[string]any {
 	items, _ := list.([]any)
 	var all []map[string]any
@@ -212,7 +214,7 @@ func mappings(list any) []map[string]any {
 	return all
 }
 
-// setDefault sets a field that is not set.
+// setDefault sets a field if it is not set.
 func setDefault(m map[string]any, name string, value any) {
 	if m != nil && (m[name] == nil || m[name] == "") {
 		m[name] = value
@@ -245,7 +247,7 @@ func (d defaults) change(_ *unstructured.Unstructured, spec map[string]any) {
 	}
 }
 
-// without fields that have no successor: they told of a request, not of a state.
+// without fields that have no successor: they described a request, not a state.
 type without string
 
 func (w without) change(_ *unstructured.Unstructured, spec map[string]any) { delete(spec, string(w)) }
@@ -290,7 +292,7 @@ func workload(changes ...workloadChange) func(*unstructured.Unstructured) ([]str
 	}
 }
 
-// webhooks keeps the defaults of v1beta1, and sets what v1 does not leave open.
+// webhooks keeps the defaults of v1beta1, and sets what v1 requires.
 func webhooks(u *unstructured.Unstructured) (notes []string, err error) {
 	for _, webhook := range mappings(u.Object["webhooks"]) {
 		setDefault(webhook, "failurePolicy", "Ignore")
@@ -309,7 +311,7 @@ func webhooks(u *unstructured.Unstructured) (notes []string, err error) {
 	return notes, nil
 }
 
-// ingress gives backends their new form, and paths the type that all had.
+// ingress gives backends their new form, and paths the type that they all had implicitly.
 func ingress(u *unstructured.Unstructured) ([]string, error) {
 	spec := field(u.Object, "spec")
 	if spec == nil {
@@ -348,7 +350,8 @@ func ingressBackend(backend map[string]any) {
 	backend["service"] = service
 }
 
-// anyPod is a label that the conversions of Kubernetes use: of selectors, v1beta1's empty one fits no pod, v1's all.
+// anyPod is a label that the conversions of Kubernetes use: an empty selector of v1beta1 selects no pod, one of v1
+// selects all.
 const anyPod = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 
 func disruptionBudget(u *unstructured.Unstructured) ([]string, error) {
@@ -371,7 +374,7 @@ func disruptionBudget(u *unstructured.Unstructured) ([]string, error) {
 	return nil, nil
 }
 
-// alphaBinding writes the group of subjects as today. The user * was everybody who is authenticated.
+// alphaBinding writes the group of subjects in today's form. The user * stood for all authenticated users.
 func alphaBinding(u *unstructured.Unstructured) ([]string, error) {
 	for _, subject := range mappings(u.Object["subjects"]) {
 		version, _ := subject["apiVersion"].(string)
@@ -450,7 +453,7 @@ func autoscaler(u *unstructured.Unstructured) ([]string, error) {
 	return nil, nil
 }
 
-// metricValue is a target's field by its old and its new name.
+// metricValue is the old and the new name of a target's field.
 type metricValue struct{ old, name string }
 
 func metricIdentifier(m map[string]any, name, selector string) {

@@ -15,8 +15,8 @@ import (
 )
 
 // definition turns a v1beta1 CustomResourceDefinition into one of v1 by Kubernetes' own conversion. What v1 refuses is
-// written in its words: definitions that keep unknown fields say so at every level of their schema, and a schema that
-// v1 does not take, or none, becomes one that takes everything.
+// expressed in the way of v1: definitions that keep unknown fields say so at every level of their schema, and a schema
+// that is missing or that v1 does not accept becomes one that accepts everything.
 func definition(u *unstructured.Unstructured) (notes []string, err error) {
 	old := &apiextensionsv1beta1.CustomResourceDefinition{}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, old, true)
@@ -29,7 +29,8 @@ func definition(u *unstructured.Unstructured) (notes []string, err error) {
 	}
 	apiextensionsv1beta1.SetObjectDefaults_CustomResourceDefinition(old)
 	d := &apiextensions.CustomResourceDefinition{}
-	err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(old, d, nil)
+	err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(old, d,
+		nil)
 	if err != nil {
 		return nil, err
 	}
@@ -107,12 +108,12 @@ func preserveUnknownFields(spec *apiextensions.CustomResourceDefinitionSpec) (no
 	return notes
 }
 
-// anything is a schema that takes every object as it is.
+// anything is a schema that accepts every object as it is.
 func anything() *apiextensions.JSONSchemaProps {
 	return &apiextensions.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
 }
 
-// structural is an error about a schema that is not, by Kubernetes' own rules.
+// structural returns an error if the schema is not structural, by Kubernetes' own rules.
 func structural(s *apiextensions.JSONSchemaProps) error {
 	if t := invalidType(s); t != "" {
 		return fmt.Errorf("there is no type %q", t)
@@ -124,7 +125,7 @@ func structural(s *apiextensions.JSONSchemaProps) error {
 	return structuralschema.ValidateStructural(fieldpath.NewPath("openAPIV3Schema"), structural).ToAggregate()
 }
 
-// invalidType is a type that OpenAPI does not have; v1beta1 did not look.
+// invalidType is a type that OpenAPI does not have; v1beta1 did not check it.
 func invalidType(s *apiextensions.JSONSchemaProps) string {
 	if !slices.Contains([]string{"", "array", "boolean", "integer", "number", "object", "string"}, s.Type) {
 		return s.Type
@@ -143,7 +144,7 @@ func invalidType(s *apiextensions.JSONSchemaProps) string {
 	return ""
 }
 
-// keepUnknown marks every object of the schema whose fields are listed.
+// keepUnknown makes every object in the schema that lists its fields keep unknown ones.
 func keepUnknown(s *apiextensions.JSONSchemaProps, root bool) {
 	if s.Type == "object" && s.AdditionalProperties == nil {
 		s.XPreserveUnknownFields = new(true)

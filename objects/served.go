@@ -29,14 +29,14 @@ func (e *NotServedError) Error() string {
 	return fmt.Sprintf("the cluster serves no type %q%s", e.What, e.Hint)
 }
 
-// Is makes errors.Is(err, ErrNotServed) true.
+// Is makes errors.Is(err, ErrNotServed) return true.
 func (e *NotServedError) Is(target error) bool { return target == ErrNotServed }
 
 // Type is a type that the cluster serves.
 type Type struct {
 	Kind       schema.GroupVersionKind
 	Resource   schema.GroupVersionResource
-	Singular   string // lower case; what a resource key calls it
+	Singular   string // lower case; its name in resource keys
 	Namespaced bool
 	Verbs      []string
 	// Subresources are the type's: status, scale, …
@@ -53,8 +53,8 @@ func (t Type) Matches(key plan.ResourceKey, namespace, name string) bool {
 	return key.Matches(t.Singular, t.Resource.Group, true, namespace, name)
 }
 
-// Resolve finds the key's type. It asks the API server again when it does not know the type yet, so that one whose definition was
-// just applied is found. A type that is not served gives a [NotServedError].
+// Resolve finds the key's type. It asks the API server again when it does not know the type yet, so that one whose
+// definition was just applied is found. A type that is not served gives a [NotServedError].
 func (c *Client) Resolve(ctx context.Context, key plan.ResourceKey) (Type, error) {
 	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKey(all, key) })
 }
@@ -68,7 +68,8 @@ func (c *Client) ResolveWith(ctx context.Context, key plan.ResourceKey, further 
 func Defined(list []*unstructured.Unstructured) []Type {
 	var types []Type
 	for _, u := range list {
-		if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {
+		if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io",
+			Kind: "CustomResourceDefinition"}) {
 			continue
 		}
 		text := func(fields ...string) string {
@@ -86,7 +87,8 @@ func Defined(list []*unstructured.Unstructured) []Type {
 			gv := schema.GroupVersion{Group: text("group"), Version: name}
 			types = append(types, Type{
 				Kind: gv.WithKind(text("names", "kind")), Resource: gv.WithResource(text("names", "plural")),
-				Singular: strings.ToLower(text("names", "kind")), Namespaced: text("scope") == "Namespaced", alias: text("names", "singular"),
+				Singular: strings.ToLower(text("names", "kind")), Namespaced: text("scope") == "Namespaced",
+				alias:    text("names", "singular"),
 				unserved: !servedVersion,
 			})
 		}
@@ -126,8 +128,8 @@ func (s *served) find(ctx context.Context, find func([]Type) (Type, error)) (Typ
 	return find(s.all)
 }
 
-// refresh asks the API server for its types. Groups that cannot be asked, such as those of an aggregated API server that is down,
-// are left out.
+// refresh asks the API server for its types. Groups that cannot be asked, such as those of an aggregated API server
+// that is down, are left out.
 func (s *served) refresh() error {
 	groups, lists, err := s.discovery.ServerGroupsAndResources()
 	if err != nil && len(lists) == 0 {
@@ -150,8 +152,9 @@ func (s *served) refresh() error {
 			}
 			// The singular of Kubernetes' own types is empty or, for some, not the kind.
 			all = append(all, Type{
-				Kind: gv.WithKind(r.Kind), Resource: gv.WithResource(r.Name), Singular: strings.ToLower(r.Kind), Namespaced: r.Namespaced,
-				Verbs: r.Verbs, Subresources: below[r.Name], alias: r.SingularName, preferred: preferred[list.GroupVersion],
+				Kind: gv.WithKind(r.Kind), Resource: gv.WithResource(r.Name), Singular: strings.ToLower(r.Kind),
+				Namespaced: r.Namespaced,
+				Verbs:      r.Verbs, Subresources: below[r.Name], alias: r.SingularName, preferred: preferred[list.GroupVersion],
 			})
 		}
 	}
@@ -161,7 +164,7 @@ func (s *served) refresh() error {
 	return nil
 }
 
-// add notes types that the API server was seen to serve.
+// add remembers types that the API server was seen to serve.
 func (s *served) add(types []Type) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +174,7 @@ func (s *served) add(types []Type) {
 	s.all = append(all, types...)
 }
 
-// subresources lists those of each resource.
+// subresources lists the subresources of each resource.
 func subresources(list *metav1.APIResourceList) map[string][]string {
 	below := map[string][]string{}
 	for _, r := range list.APIResources {
@@ -182,8 +185,8 @@ func subresources(list *metav1.APIResourceList) map[string][]string {
 	return below
 }
 
-// resolveKey prefers a group's preferred version. Without a group, Kubernetes' own groups come first: a pod is a pod of the core group,
-// whatever metrics.k8s.io calls a pod.
+// resolveKey prefers a group's preferred version. Without a group, Kubernetes' own groups come first: a pod is a pod of
+// the core group, whatever metrics.k8s.io calls a pod.
 func resolveKey(all []Type, key plan.ResourceKey) (Type, error) {
 	what := key.Type
 	if key.Group != "" {
@@ -191,7 +194,8 @@ func resolveKey(all []Type, key plan.ResourceKey) (Type, error) {
 	}
 	var hits []Type
 	for _, t := range all {
-		if (t.Singular == key.Type || t.Resource.Resource == key.Type || t.alias == key.Type) && (key.Group == "" || t.Resource.Group == key.Group) {
+		if (t.Singular == key.Type || t.Resource.Resource == key.Type || t.alias == key.Type) &&
+			(key.Group == "" || t.Resource.Group == key.Group) {
 			at := slices.IndexFunc(hits, func(h Type) bool { return h.Resource.GroupResource() == t.Resource.GroupResource() })
 			switch {
 			case at < 0:
@@ -219,7 +223,8 @@ func resolveKey(all []Type, key plan.ResourceKey) (Type, error) {
 			names = append(names, h.Singular+"."+h.Resource.Group)
 		}
 		slices.Sort(names)
-		return Type{}, &NotServedError{what, fmt.Sprintf(" by that name alone: several groups have one; write %s", strings.Join(names, " or "))}
+		return Type{}, &NotServedError{what, fmt.Sprintf(" by that name alone: several groups have one; write %s",
+			strings.Join(names, " or "))}
 	}
 	if len(hits) == 0 {
 		return Type{}, &NotServedError{what, suggest(all, key)}
@@ -254,7 +259,7 @@ func resolveKind(all []Type, kind schema.GroupVersionKind) (Type, error) {
 	return Type{}, &NotServedError{what, suggest(all, plan.ResourceKey{Type: strings.ToLower(kind.Kind)})}
 }
 
-// suggest names types that are written nearly like the key's.
+// suggest lists types whose names are similar to the key's.
 func suggest(all []Type, key plan.ResourceKey) string {
 	type candidate struct {
 		name     string

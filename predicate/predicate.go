@@ -43,13 +43,13 @@ func scope(variables ...cel.EnvOption) Scope {
 	})}
 }
 
-// Check reports what is wrong with a condition. The error is a [SyntaxError].
+// Check returns what is wrong with a condition. The error is a [SyntaxError].
 func (s Scope) Check(text string) error {
 	_, err := s.check(text, cel.BoolType)
 	return err
 }
 
-// Program compiles a condition for an evaluation that may cost so much at most. The error is a [SyntaxError].
+// Program compiles a condition; its evaluation may cost at most the given amount. The error is a [SyntaxError].
 func (s Scope) Program(text string, cost uint64) (cel.Program, error) {
 	ast, err := s.check(text, cel.BoolType)
 	if err != nil {
@@ -77,7 +77,7 @@ type Expression struct {
 	uses    map[string]bool
 }
 
-// Compile compiles a condition: its result must be bool, or known only when it is evaluated. The error is a [SyntaxError].
+// Compile compiles a condition: its type must be bool, or unknown until it is evaluated. The error is a [SyntaxError].
 func (s Scope) Compile(text string) (*Expression, error) { return s.compile(text, cel.BoolType) }
 
 // CompileText compiles an expression whose result is a text.
@@ -142,7 +142,7 @@ func (e *Expression) String() string { return strings.Join(strings.Fields(e.text
 // Uses reports whether the expression reads the variable.
 func (e *Expression) Uses(variable string) bool { return e.uses[variable] }
 
-// ErrMissing is wrapped by the error of an evaluation that met a field or an item that is not there.
+// ErrMissing is wrapped by the error of an evaluation that needs a field or an item that does not exist.
 var ErrMissing = errors.New("it is not there")
 
 // Holds evaluates a condition.

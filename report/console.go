@@ -22,13 +22,14 @@ type Console struct {
 	paint painter
 	start time.Time
 	held  map[string]bool // what was said of held observations
-	// progress shows what is about to be written over.
+	// progress shows lines that the next line overwrites.
 	progress *ProgressLine
 }
 
-// NewConsole writes to w, in colours where w is a terminal and NO_COLOR is not set.
+// NewConsole writes to w, in colours if w is a terminal and NO_COLOR is not set.
 func NewConsole(w io.Writer) *Console {
-	return &Console{w: w, paint: newPainter(w), start: time.Now(), held: map[string]bool{}, progress: NewProgressLine(w, "")}
+	return &Console{w: w, paint: newPainter(w), start: time.Now(), held: map[string]bool{},
+		progress: NewProgressLine(w, "")}
 }
 
 // line writes a line; further lines of the text are indented more.
@@ -55,22 +56,23 @@ func (c *Console) Title(text string) {
 // Phase begins a phase of the run.
 func (c *Console) Phase(name string) { c.line(c.paint.bold(name)) }
 
-// Info tells of progress within a phase.
+// Info reports progress within a phase.
 func (c *Console) Info(text string) { c.line("  " + text) }
 
-// Progress tells how far something has come: on a terminal the next word takes its place, elsewhere it is told now and then.
+// Progress reports how far something has come. On a terminal the next output overwrites it; elsewhere it is printed
+// every few seconds.
 func (c *Console) Progress(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.progress.Line(c.elapsed() + "  " + text)
 }
 
-// Fired tells that an action's trigger is satisfied, and by what.
+// Fired reports that an action's trigger is satisfied, and by what.
 func (c *Console) Fired(index int, a *plan.Action, by string) {
 	c.line(fmt.Sprintf("  %s %s", c.paint.cyan(record.ActionName(index, a.String())), "fired by "+by))
 }
 
-// Completed tells that an action was carried out, or failed.
+// Completed reports that an action was carried out, or failed.
 func (c *Console) Completed(index int, a *plan.Action, err error) {
 	name := record.ActionName(index, a.String())
 	if err != nil {
@@ -80,7 +82,7 @@ func (c *Console) Completed(index int, a *plan.Action, err error) {
 	c.line(fmt.Sprintf("  %s done", c.paint.cyan(name)))
 }
 
-// Held tells that a process is held at an observation. The same thing is told once a run.
+// Held reports that a process is held at an observation. The same thing is reported once per run.
 func (c *Console) Held(o *record.Observation, why string) {
 	text := fmt.Sprintf("%s held %s %s: %s", o.By, describePoint(o), describeObject(o), why)
 	c.mu.Lock()
@@ -92,7 +94,7 @@ func (c *Console) Held(o *record.Observation, why string) {
 	}
 }
 
-// Finding tells of a finding.
+// Finding reports a finding.
 func (c *Console) Finding(f record.Finding) {
 	title := c.paint.red("found ") + f.Title
 	if !f.IsBug() {
@@ -101,7 +103,7 @@ func (c *Console) Finding(f record.Finding) {
 	c.line("  " + title)
 }
 
-// Failed tells why a run could not be carried out.
+// Failed reports why a run could not be carried out.
 func (c *Console) Failed(err error) { c.line(c.paint.red("could not run: ") + err.Error()) }
 
 func describePoint(o *record.Observation) string {

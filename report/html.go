@@ -63,8 +63,8 @@ type row struct {
 	Detail string
 }
 
-// HTML writes a run's timeline as one page that needs nothing else: actions, observations, objects' states and findings over the time of
-// the workload.
+// HTML writes a run's timeline as one self-contained page: actions, observations, objects' states and findings over the
+// time of the workload.
 func HTML(w io.Writer, r *record.Run) error {
 	b := newTimeline(r)
 	b.actions()
@@ -145,7 +145,8 @@ func newTimeline(r *record.Run) *timeline {
 
 func tickStep(d time.Duration) time.Duration {
 	for _, step := range []time.Duration{
-		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
+		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
+		10 * time.Second, 30 * time.Second, time.Minute,
 	} {
 		if d/step <= 12 {
 			return step
@@ -234,7 +235,8 @@ func (t *timeline) observations() {
 		case e.Timeout != nil:
 			t.add(e.Time, "timeout", fmt.Sprintf("action %d", e.Timeout.Action+1), fmt.Sprintf("event %d: timeout", e.Seq), "")
 		case e.Expired != nil:
-			t.add(e.Time, "end", "hold", fmt.Sprintf("event %d: the observation of event %d was held too long", e.Seq, *e.Expired), "")
+			t.add(e.Time, "end", "hold", fmt.Sprintf("event %d: the observation of event %d was held too long", e.Seq,
+				*e.Expired), "")
 		}
 	}
 }
@@ -310,7 +312,7 @@ func pretty(data []byte) string {
 	return flatten("", v)
 }
 
-// flatten gives a value as sorted lines of path = value, which are easy to compare.
+// flatten returns a value as sorted lines of path = value, which are easy to compare.
 func flatten(path string, v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -342,7 +344,7 @@ func flatten(path string, v any) string {
 	return fmt.Sprintf("%s = %v\n", path, v)
 }
 
-// difference gives the lines that went and that came; everything where there was nothing.
+// difference returns the lines that were removed and those that were added; all lines, if there were none before.
 func difference(before, after string) string {
 	if before == "" {
 		return after

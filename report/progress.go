@@ -9,11 +9,11 @@ import (
 	"golang.org/x/term"
 )
 
-// plainProgressEvery is how often progress is told where nothing can be written over.
+// plainProgressEvery is how often progress is printed where lines cannot be overwritten.
 const plainProgressEvery = 5 * time.Second
 
-// ProgressLine shows the newest line of something that takes its time: over the one before on a terminal, one every few seconds
-// elsewhere. It is not safe for concurrent use.
+// ProgressLine shows the newest line of something that takes long: on a terminal it overwrites the line before,
+// elsewhere it prints one line every few seconds. It is not safe for concurrent use.
 type ProgressLine struct {
 	out      io.Writer
 	prefix   string // of plain lines
@@ -49,7 +49,7 @@ func (p *ProgressLine) Line(text string) {
 	}
 }
 
-// End leaves the terminal's line empty.
+// End clears the terminal's line.
 func (p *ProgressLine) End() {
 	if p.dirty {
 		fmt.Fprint(p.out, "\r\x1b[K")

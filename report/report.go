@@ -11,7 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// name is the plan's name with its variant; of a run that was killed before it wrote that down, its folder.
+// name is the plan's name with its variant; for a run that was killed before it recorded these, its directory.
 func name(r *record.Run) string {
 	if r.Meta.Plan == "" {
 		return r.Dir
@@ -22,7 +22,7 @@ func name(r *record.Run) string {
 	return r.Meta.Plan
 }
 
-// Text writes what a run came to: its verdict, the findings and the actions.
+// Text writes a run's result: its verdict, the findings and the actions.
 func Text(w io.Writer, r *record.Run) error {
 	p := newPainter(w)
 	var b strings.Builder
@@ -76,7 +76,7 @@ func Text(w io.Writer, r *record.Run) error {
 	return err
 }
 
-// reason is the verdict's reason, where it says more than the findings, which stand below it.
+// reason is the verdict's reason, if it says more than the findings, which are printed below it.
 func reason(r *record.Run) string {
 	for _, f := range r.Findings {
 		if r.Meta.Reason == f.Title || strings.HasPrefix(r.Meta.Reason, f.Title+" (and ") {
@@ -105,8 +105,8 @@ func zero(r *record.Run) time.Time {
 	return r.Meta.WorkloadStart
 }
 
-// since gives a moment relative to zero. It has a minus before that: what fires at once does so before the workload
-// starts.
+// since returns a moment relative to zero. It is negative for moments before zero: an action that fires at once does so
+// before the workload starts.
 func since(r *record.Run, t time.Time) string { return signed(t.Sub(zero(r))) }
 
 func signed(d time.Duration) string {
@@ -147,8 +147,8 @@ type summary struct {
 	History  int              `json:"history"`
 }
 
-// JSON writes runs as a list: meta data, findings and actions; observations and history stay in the record, only their numbers are
-// given.
+// JSON writes runs as a list: meta data, findings and actions; observations and history stay in the record; the list
+// contains only their counts.
 func JSON(w io.Writer, runs []*record.Run) error {
 	all := make([]summary, len(runs))
 	for i, r := range runs {
@@ -199,8 +199,8 @@ type junitFault struct {
 	Text    string `xml:",chardata"`
 }
 
-// JUnit writes runs as JUnit XML, a test case each: a bug is a failure, an inconclusive run and one that could not be carried out are
-// errors.
+// JUnit writes runs as JUnit XML, one test case per run: a bug is a failure; an inconclusive run and one that could not
+// be carried out are errors.
 func JUnit(w io.Writer, runs []*record.Run) error {
 	suite := junitSuite{Name: "trommel", Tests: len(runs)}
 	var total time.Duration

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// IgnoreFile is git's.
+// IgnoreFile is the name of git's ignore file.
 const IgnoreFile = ".gitignore"
 
-// runs is the pattern of the folder of run records.
+// runs is the pattern of the directory of run records.
 const runs = "trommel-runs/"
 
-// Ignore gives the text of the repository's .gitignore with run records in it: they can hold Secrets. It is empty when
-// nothing has to be changed.
+// Ignore returns the text of the repository's .gitignore with run records added, because these can contain Secrets. It
+// is empty if nothing has to be changed.
 func Ignore(dir string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, IgnoreFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -15,17 +15,19 @@ import (
 	"strings"
 )
 
-// skippedFolders hold no controller and no manifests that are meant to be applied as they are: copies of other times
-// and for other tools, and what tests need.
+// skippedFolders contain neither a controller nor manifests to be applied as they are, but old copies, copies for other
+// tools, and files for tests.
 var skippedFolders = []string{
-	"vendor", "testdata", "node_modules", "hack", "docs", "doc", "tools", "third_party", "site", "website", "trommel-runs", "trommel-plans",
+	"vendor", "testdata", "node_modules", "hack", "docs", "doc", "tools", "third_party", "site", "website", "trommel-runs",
+	"trommel-plans",
 	"bundle", "bundles", "csv", "olm", "olm-catalog", "catalog", "scorecard",
 }
 
-// skipped reports whether a folder of that name is not looked into.
+// skipped reports whether a directory of that name is ignored.
 func skipped(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || slices.Contains(skippedFolders, name) ||
-		name == "test" || name == "tests" || name == "testing" || strings.HasPrefix(name, "e2e") || strings.HasPrefix(name, "test-") ||
+		name == "test" || name == "tests" || name == "testing" || strings.HasPrefix(name, "e2e") ||
+		strings.HasPrefix(name, "test-") ||
 		strings.HasSuffix(name, "-tests") || strings.HasSuffix(name, "-test") || strings.HasSuffix(name, "_test")
 }
 
@@ -58,7 +60,8 @@ type program struct {
 
 // otherThings are words in the paths of programs that are not the controller.
 var otherThings = []string{
-	"agent", "cli", "client", "ctl", "plugin", "migrat", "gen", "tool", "sample", "example", "demo", "test", "bench", "webhook-cert", "sidecar",
+	"agent", "cli", "client", "ctl", "plugin", "migrat", "gen", "tool", "sample", "example", "demo", "test", "bench",
+	"webhook-cert", "sidecar",
 	"proxy", "exporter", "upgrade",
 }
 
@@ -80,7 +83,7 @@ func findMains(dir, name string) ([]program, error) {
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ImportsOnly|parser.ParseComments)
 		if err != nil || parsed.Name.Name != "main" || ignored(text) {
-			return nil // what does not parse the build will tell
+			return nil // the build will report what does not parse
 		}
 		at := "."
 		if d := path.Dir(file); d != "." {
@@ -110,11 +113,14 @@ func findMains(dir, name string) ([]program, error) {
 	}
 	var mains []program
 	for _, p := range byPackage {
-		if slices.ContainsFunc(nested, func(n string) bool { return strings.HasPrefix(strings.TrimPrefix(p.pkg, "./")+"/", n) }) {
+		if slices.ContainsFunc(nested, func(n string) bool {
+			return strings.HasPrefix(strings.TrimPrefix(p.pkg, "./")+"/", n)
+		}) {
 			continue
 		}
 		base := path.Base(p.pkg)
-		if p.pkg != "." && base != name && slices.ContainsFunc(otherThings, func(word string) bool { return strings.Contains(base, word) }) {
+		if p.pkg != "." && base != name && slices.ContainsFunc(otherThings,
+			func(word string) bool { return strings.Contains(base, word) }) {
 			p.rank -= 30
 		}
 		switch base {
@@ -141,7 +147,7 @@ func findMains(dir, name string) ([]program, error) {
 	return mains, nil
 }
 
-// ignored reports whether the file is never built, as those that `go run` is for.
+// ignored reports whether the file is never built, such as files that are meant for `go run`.
 func ignored(text []byte) bool {
 	for _, line := range strings.Split(string(text[:min(len(text), 4096)]), "\n") {
 		if e, err := constraint.Parse(strings.TrimSpace(line)); err == nil {
@@ -154,10 +160,10 @@ func ignored(text []byte) bool {
 	return false
 }
 
-// buildLine is a command that says what it builds to; it ends where the next begins.
+// buildLine is a command with an output path; it ends where the next command begins.
 var buildLine = regexp.MustCompile(`go build\b[^&|;\n]*?\s-o[ =](\S+)([^&|;\n]*)`)
 
-// findBinaries reads in Dockerfiles and Makefiles what the programs are built to.
+// findBinaries reads the programs' output paths from Dockerfiles and Makefiles.
 func findBinaries(dir string, mains []program) error {
 	return walk(dir, func(file string) error {
 		base := path.Base(file)

@@ -17,14 +17,14 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// file is a file of YAML that holds objects as they stand.
+// file is a YAML file with complete objects.
 type file struct {
 	path    string
 	objects []*unstructured.Unstructured
 	chart   bool // belongs to a chart
 }
 
-// readFiles reads every file of objects. Left out are what only looks like objects: patches and settings of
+// readFiles reads every file of objects. It leaves out files that only look like objects: patches and settings of
 // kustomizations, templates and values of charts.
 func readFiles(dir string) (*tree, error) {
 	t := &tree{dir: dir}
@@ -69,7 +69,7 @@ func readFiles(dir string) (*tree, error) {
 	return t, nil
 }
 
-// tree is what lies in the repository.
+// tree is what the repository contains.
 type tree struct {
 	dir            string
 	files          []file
@@ -96,7 +96,7 @@ type kustomization struct {
 	Charts                []struct{ Name, Repo string } `yaml:"helmCharts"`
 }
 
-// readKustomization returns false for a folder whose file cannot be read as one.
+// readKustomization returns false for a directory whose file is not a valid kustomization.
 func readKustomization(dir string) (k kustomization, ok bool) {
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
@@ -106,10 +106,11 @@ func readKustomization(dir string) (k kustomization, ok bool) {
 	return k, false
 }
 
-// patchesOf lists the files of the kustomization that are no objects, relative to it.
+// patchesOf lists the files of the kustomization that are not objects, relative to it.
 func patchesOf(dir string) []string {
 	k, _ := readKustomization(dir)
-	files := slices.Concat(k.Configurations, k.PatchesStrategicMerge, k.Transformers, k.Generators, []string{k.OpenAPI.Path})
+	files := slices.Concat(k.Configurations, k.PatchesStrategicMerge, k.Transformers, k.Generators,
+		[]string{k.OpenAPI.Path})
 	for _, p := range k.PatchesJSON6902 {
 		files = append(files, p.Path)
 	}
@@ -128,7 +129,7 @@ func patchesOf(dir string) []string {
 	return files
 }
 
-// fetches names something that the kustomization, or one that it is built on, gets from the network; empty if there is
+// fetches returns something that the kustomization, or one of its bases, loads from the network; empty if there is
 // nothing.
 func fetches(dir string, depth int) string {
 	k, _ := readKustomization(dir)
@@ -136,7 +137,8 @@ func fetches(dir string, depth int) string {
 		return "chart " + k.Charts[0].Name
 	}
 	for _, r := range slices.Concat(k.Resources, k.Bases, k.Components) {
-		if strings.Contains(r, "://") || strings.Contains(r, "?ref=") || strings.HasPrefix(r, "github.com/") || strings.HasPrefix(r, "git@") {
+		if strings.Contains(r, "://") || strings.Contains(r, "?ref=") || strings.HasPrefix(r, "github.com/") ||
+			strings.HasPrefix(r, "git@") {
 			return r
 		}
 		if info, err := os.Stat(filepath.Join(dir, r)); err == nil && info.IsDir() && depth < 10 {
@@ -165,8 +167,8 @@ type match struct {
 	unsure     bool // which of the containers it is
 }
 
-// choose takes the best way to install the controller: a kustomization that holds its Deployment, or else a chart, or
-// else single files.
+// choose returns the best way to install the controller: a kustomization that contains its Deployment, or else a chart,
+// or else single files.
 func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	var sources []*source
 	const usual = "config/default" // where it is there, the others are its parts
@@ -185,7 +187,7 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	}
 	if len(sources) == 0 {
 		for _, c := range t.charts {
-			// What lies in another's charts folder is built with that.
+			// A chart in another chart's charts directory is rendered with that one.
 			if slices.ContainsFunc(t.charts, func(other string) bool { return within(c, path.Join(other, "charts")) }) {
 				continue
 			}
@@ -201,7 +203,7 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	}
 	s := &source{match: match{program: mains[0]}}
 	if len(sources) > 0 {
-		r.Notes = nil // what stands against the others is of no interest
+		r.Notes = nil // why the others were not chosen does not matter
 		s = slices.MaxFunc(sources, func(a, b *source) int { return a.preference - b.preference })
 		r.takeDeployment(s)
 	} else if len(t.kustomizations)+len(t.charts) > 0 {
@@ -217,10 +219,11 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	return s
 }
 
-// preferred and otherUses are words in the names of folders.
+// preferred and otherUses are words in the names of directories.
 var (
 	preferred = []string{"default", "standalone", "production", "prod", "cluster", "release"}
-	otherUses = []string{"dev", "debug", "ci", "openshift", "prometheus", "sample", "example", "scorecard", "local", "kind", "namespaced"}
+	otherUses = []string{"dev", "debug", "ci", "openshift", "prometheus", "sample", "example", "scorecard", "local",
+		"kind", "namespaced"}
 )
 
 func (r *Repository) fromKustomization(dir, at string, mains []program) *source {
@@ -242,7 +245,7 @@ func (r *Repository) fromKustomization(dir, at string, mains []program) *source 
 	if !s.find(mains) {
 		return nil
 	}
-	// The one that is whole.
+	// The one that is complete.
 	kinds := map[string]bool{}
 	for _, u := range list {
 		kinds[u.GetKind()] = true
@@ -262,7 +265,9 @@ func wordScore(at string) int {
 		if slices.Contains(preferred, element) {
 			score += 5
 		}
-		if slices.ContainsFunc(otherUses, func(word string) bool { return element == word || strings.HasPrefix(element, word+"-") }) {
+		if slices.ContainsFunc(otherUses, func(word string) bool {
+			return element == word || strings.HasPrefix(element, word+"-")
+		}) {
 			score -= 15
 		}
 	}
@@ -287,7 +292,7 @@ func (r *Repository) fromChart(dir, at string, mains []program) *source {
 	return s
 }
 
-// fromFiles begins with the file that holds the Deployment and adds what that needs.
+// fromFiles starts with the file that contains the Deployment and adds what it needs.
 func fromFiles(t *tree, mains []program) *source {
 	s := &source{}
 	var home file
@@ -319,7 +324,8 @@ func fromFiles(t *tree, mains []program) *source {
 			if kind == "ConfigMap" || kind == "Secret" || kind == "Service" || strings.HasSuffix(kind, "Configuration") {
 				near = path.Dir(f.path) == path.Dir(home.path)
 			}
-			if near && !f.chart && f.has(kind) && !f.has("Deployment") && !f.custom() && wordScore(path.Dir(f.path)) >= 0 && !s.holds(f) {
+			if near && !f.chart && f.has(kind) && !f.has("Deployment") && !f.custom() && wordScore(path.Dir(f.path)) >= 0 &&
+				!s.holds(f) {
 				s.take(f)
 			}
 		}
@@ -344,7 +350,8 @@ func (s *source) take(f file) {
 	s.objects = append(s.objects, f.objects...)
 }
 
-// holds reports whether an object of the file is among the source's already, in perhaps another namespace: a copy.
+// holds reports whether the source already has an object of the file, perhaps in another namespace: then the file is a
+// copy.
 func (s *source) holds(f file) bool {
 	return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
 		return slices.ContainsFunc(s.objects, func(o *unstructured.Unstructured) bool {
@@ -353,7 +360,7 @@ func (s *source) holds(f file) bool {
 	})
 }
 
-// find looks for the container that most looks as if it ran one of the programs; false if there is no Deployment.
+// find returns the container that most likely runs one of the programs; false if there is no Deployment.
 func (s *source) find(mains []program) bool {
 	for _, u := range s.objects {
 		if u.GetKind() != "Deployment" {
@@ -377,7 +384,7 @@ func (s *source) find(mains []program) bool {
 	return s.match.deployment != nil
 }
 
-// containerScore tells how much the container looks as if it ran the program.
+// containerScore says how likely it is that the container runs the program.
 func containerScore(deployment *unstructured.Unstructured, c map[string]any, p program) int {
 	name, _ := c["name"].(string)
 	image, _ := c["image"].(string)
@@ -414,7 +421,7 @@ func containerScore(deployment *unstructured.Unstructured, c map[string]any, p p
 	return score
 }
 
-// takeDeployment notes the Deployment that was found, in the namespace that it is meant for.
+// takeDeployment records the Deployment that was found, with the namespace that it is meant for.
 func (r *Repository) takeDeployment(s *source) {
 	d := s.match.deployment
 	namespace := d.GetNamespace()
@@ -434,8 +441,8 @@ func (r *Repository) takeDeployment(s *source) {
 	}
 }
 
-// meantFor is the namespace that manifests without one are meant to be applied in: that of the service account that
-// they give roles to, or the only one that they make.
+// meantFor returns the namespace in which manifests without a namespace are meant to be applied: that of the service
+// account that they give roles to, or the only one that they create.
 func meantFor(s *source) string {
 	account, _, _ := unstructured.NestedString(s.match.deployment.Object, "spec", "template", "spec", "serviceAccountName")
 	for _, u := range s.objects {
@@ -467,13 +474,14 @@ func meantFor(s *source) string {
 func (r *Repository) addDefinitions(s *source, t *tree) {
 	missing := func(f file) bool {
 		return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
-			return u.GetKind() == "CustomResourceDefinition" && !slices.ContainsFunc(s.objects, func(o *unstructured.Unstructured) bool {
-				return o.GetKind() == "CustomResourceDefinition" && o.GetName() == u.GetName()
-			})
+			return u.GetKind() == "CustomResourceDefinition" && !slices.ContainsFunc(s.objects,
+				func(o *unstructured.Unstructured) bool {
+					return o.GetKind() == "CustomResourceDefinition" && o.GetName() == u.GetName()
+				})
 		})
 	}
 	files := slices.Clone(t.files)
-	// The same definition may lie there for several purposes, and in the version of several times.
+	// The repository may contain the same definition several times, for several purposes and in several versions.
 	slices.SortStableFunc(files, func(a, b file) int { return definitionScore(b) - definitionScore(a) })
 	for _, f := range files {
 		only := !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool { return u.GetKind() != "CustomResourceDefinition" })

@@ -15,8 +15,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// findSample takes the likeliest file whose objects the cluster will take, one of them of a kind that is defined here.
-// Without such a file it tries an object without content.
+// findSample takes the likeliest file whose objects the cluster will accept and one of which is of a kind that is
+// defined here. Without such a file it tries an object without content.
 func (r *Repository) findSample(s *source, t *tree) {
 	checker, err := objects.NewChecker(s.objects, instrumentation.KubernetesVersion)
 	if err != nil {
@@ -29,7 +29,8 @@ func (r *Repository) findSample(s *source, t *tree) {
 			continue
 		}
 		main, score := r.mainObject(s, f, defined)
-		if main == nil || score <= best || slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool { return checker.Check(u) != nil }) {
+		if main == nil || score <= best || slices.ContainsFunc(f.objects,
+			func(u *unstructured.Unstructured) bool { return checker.Check(u) != nil }) {
 			continue
 		}
 		best = score
@@ -57,7 +58,7 @@ func (r *Repository) findSample(s *source, t *tree) {
 	}
 }
 
-// takeSample notes the key of the object, and what it needs.
+// takeSample records the key of the object, and what it needs.
 func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*unstructured.Unstructured) {
 	key := plan.ResourceKey{Type: strings.ToLower(u.GetKind()), Name: u.GetName()}
 	for _, t := range objects.Defined(s.objects) {
@@ -77,7 +78,7 @@ func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*
 	}
 }
 
-// mainObject is the file's object of a kind that is defined here, and how good a sample it is.
+// mainObject returns the file's object of a kind that is defined here, and a score of how good a sample it is.
 func (r *Repository) mainObject(s *source, f file, defined []objects.Type) (*unstructured.Unstructured, int) {
 	var main *unstructured.Unstructured
 	for _, u := range f.objects {
@@ -99,11 +100,12 @@ func (r *Repository) mainObject(s *source, f file, defined []objects.Type) (*uns
 		score += 5
 	}
 	base := strings.TrimSuffix(strings.TrimSuffix(path.Base(lower), ".yaml"), ".yml")
-	if strings.HasSuffix(base, "_"+kind) || base == kind || strings.HasSuffix(base, "_"+kind+"_cr") || strings.HasSuffix(base, "_cr") ||
+	if strings.HasSuffix(base, "_"+kind) || base == kind || strings.HasSuffix(base, "_"+kind+"_cr") ||
+		strings.HasSuffix(base, "_cr") ||
 		strings.Contains(base, "simple") || strings.Contains(base, "minimal") || strings.Contains(base, "basic") {
 		score += 4
 	}
-	// Of samples that are equally likely the smallest asks for the least.
+	// Among equally likely samples the smallest is preferred, because it requires the least.
 	text, _ := json.Marshal(main.Object)
 	return main, 1000*(score-len(f.objects)-strings.Count(f.path, "/")) - min(2999, len(text))
 }
@@ -167,7 +169,8 @@ func hasStatus(list []*unstructured.Unstructured, kind schema.GroupVersionKind) 
 	}
 	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
 	for _, v := range versions {
-		if m, _ := v.(map[string]any); m["name"] == kind.Version && status(m, "schema", "openAPIV3Schema", "properties", "status") {
+		if m, _ := v.(map[string]any); m["name"] == kind.Version &&
+			status(m, "schema", "openAPIV3Schema", "properties", "status") {
 			return true
 		}
 	}

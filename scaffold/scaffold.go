@@ -21,7 +21,7 @@ import (
 // PlanFile is where the first plan goes, relative to the repository.
 const PlanFile = "trommel-plans/restart.yaml"
 
-// Repository is what was found of a controller. Paths are relative to it, with slashes.
+// Repository is what was found out about a controller. Paths are relative to it, with slashes.
 type Repository struct {
 	Module      string          // module path
 	Name        string          // a name for the controller
@@ -36,7 +36,7 @@ type Repository struct {
 	SampleKey   string          // resource key of that object
 	Namespaces  []string        // that the sample needs and nobody makes
 	Status      bool            // objects of the sample's kind have a status
-	Notes       []string        // what a person has to look at
+	Notes       []string        // what the user must check
 }
 
 // Inspect looks through the repository in dir.
@@ -93,7 +93,7 @@ var planTemplate string
 
 var templates = template.Must(template.Must(template.New("suite").Parse(suiteTemplate)).New("plan").Parse(planTemplate))
 
-// Files gives the texts of the suite and of the first plan, by path relative to the repository.
+// Files returns the texts of the suite and of the first plan, by path relative to the repository.
 func (r *Repository) Files() (map[string]string, error) {
 	files := map[string]string{}
 	for name, file := range map[string]string{"suite": plan.SuiteFile, "plan": PlanFile} {

@@ -10,7 +10,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// A step that is not done in time while the plan holds something counts against the controller only if it fails without that, too.
+// A step that is not done in time while the plan holds something counts against the controller only if it fails without
+// that, too.
 func TestBlocked(t *testing.T) {
 	never := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
 	for _, tt := range []struct {

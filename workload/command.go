@@ -13,7 +13,8 @@ import (
 	"github.com/trommel-dev/trommel/cluster/child"
 )
 
-// command runs a command in the suite's folder with KUBECONFIG set. It ends with its step, and with it all that it has started.
+// command runs a command in the suite's directory with KUBECONFIG set. The command, and all processes that it has
+// started, end with its step.
 func (r *runner) command(command []string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if len(command) == 0 {
@@ -45,7 +46,7 @@ func (r *runner) command(command []string) func(context.Context) error {
 		case <-ctx.Done():
 			p.Kill()
 		}
-		// Whoever has left the process group may still hold the pipe.
+		// A process that has left the process group may still hold the pipe.
 		select {
 		case <-copied:
 		case <-time.After(time.Second):

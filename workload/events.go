@@ -15,17 +15,18 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// mostEvents bounds how many events a finding tells, newest last.
+// mostEvents is the maximum number of events in a finding, newest last.
 const mostEvents = 8
 
-// eventsTimeout is what the events may take that a finding tells beside the state.
+// eventsTimeout limits the time for reading the events that a finding lists beside the state.
 const eventsTimeout = 3 * time.Second
 
-var eventType = objects.Type{Resource: corev1.SchemeGroupVersion.WithResource("events"), Kind: corev1.SchemeGroupVersion.WithKind("Event"), Namespaced: true}
+var eventType = objects.Type{Resource: corev1.SchemeGroupVersion.WithResource("events"),
+	Kind: corev1.SchemeGroupVersion.WithKind("Event"), Namespaced: true}
 
-// events lists what was reported since then about the objects that a key stands for, and every warning about others in
-// their namespace: what keeps an object from becoming ready is often said of one that it owns. It is empty where events
-// cannot be read: they only explain.
+// events lists the events since the given time about the objects that a key stands for, and every warning about other
+// objects in their namespace: the reason why an object does not become ready is often reported about one that it owns.
+// The result is empty if events cannot be read, because they only explain.
 func (r *runner) events(ctx context.Context, typ objects.Type, key plan.ResourceKey, since time.Time) string {
 	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
 	defer cancel()
@@ -40,7 +41,7 @@ func (r *runner) events(ctx context.Context, typ objects.Type, key plan.Resource
 			continue
 		}
 		about := e.InvolvedObject.Kind == typ.Kind.Kind && typ.Matches(key, e.InvolvedObject.Namespace, e.InvolvedObject.Name)
-		// Times of events are cut to the second.
+		// Times of events are truncated to the second.
 		if (about || e.Type == corev1.EventTypeWarning) && !eventTime(&e).Before(since.Truncate(time.Second)) {
 			all = append(all, e)
 		}
@@ -60,7 +61,8 @@ func (r *runner) events(ctx context.Context, typ objects.Type, key plan.Resource
 		if n := eventCount(e); n > 1 {
 			times = fmt.Sprintf(" (%d times)", n)
 		}
-		lines = append(lines, fmt.Sprintf("  %s %s of %s/%s/%s%s: %s", e.Type, e.Reason, strings.ToLower(e.InvolvedObject.Kind),
+		lines = append(lines, fmt.Sprintf("  %s %s of %s/%s/%s%s: %s", e.Type, e.Reason,
+			strings.ToLower(e.InvolvedObject.Kind),
 			e.InvolvedObject.Namespace, e.InvolvedObject.Name, times, strings.Join(strings.Fields(e.Message), " ")))
 	}
 	return strings.Join(lines, "\n")

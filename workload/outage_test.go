@@ -12,7 +12,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// A write that fails since a webhook is out of reach is tried again for as long as that is the plan's doing, and never counted as a bug.
+// A write that fails since a webhook is out of reach is tried again for as long as that is the plan's doing, and never
+// counted as a bug.
 func TestOutage(t *testing.T) {
 	down := apierrors.NewInternalError(errors.New(`failed calling webhook "a.example.com": failed to call webhook: Post "https://a": EOF`))
 	for _, tt := range []struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/trommel-dev/trommel/predicate"
 )
 
-// waiter waits for an object; of several that its key stands for, for one that is as it should be, or for all to be
-// absent.
+// waiter waits for an object. If its key stands for several, it waits until one of them meets the condition, or until
+// all are absent.
 type waiter struct {
 	key       plan.ResourceKey
 	condition *predicate.Expression
@@ -44,7 +44,7 @@ func (w *waiter) wait(ctx context.Context, r *runner) error {
 		name = ""
 	}
 	if err := r.objects.Follow(ctx, w.typ, w.key.Namespace, name, w); err != nil {
-		// The step's own time is over.
+		// The step has timed out.
 		return &failure{err, strings.Trim(r.events(context.WithoutCancel(ctx), w.typ, w.key, r.began)+"\n"+w.state(), "\n")}
 	}
 	return nil
@@ -116,7 +116,7 @@ func (w *waiter) holds(u *unstructured.Unstructured) bool {
 	return true
 }
 
-// state describes what there was at the end.
+// state describes what existed at the end.
 func (w *waiter) state() string {
 	var lines []string
 	if w.broken != nil {
@@ -150,11 +150,11 @@ func (w *waiter) state() string {
 	return strings.Join(lines, "\n")
 }
 
-// show gives an object as YAML without what nobody reads.
+// show returns an object as YAML without the parts that nobody reads.
 func show(u *unstructured.Unstructured) string {
 	u = u.DeepCopy()
 	u.SetManagedFields(nil)
-	// The status first: it most often says what the matter is, and a long object is cut.
+	// The status comes first, because it usually shows the problem, and a long object is truncated.
 	var text string
 	if status, ok := u.Object["status"]; ok {
 		data, err := yaml.Marshal(map[string]any{"status": status})

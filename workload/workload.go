@@ -43,31 +43,31 @@ type Config struct {
 	Kubeconfig string // for commands
 	Progress   func(text string)
 	Log        io.Writer // what commands print; nil: nowhere
-	// Outage is asked about a write that has been failing since a moment, as a webhook could not be called. Nil: that is
-	// always the webhook's own doing.
+	// Outage is asked about a write that has been failing since the given time because a webhook could not be called. Nil:
+	// the webhook itself is always to blame.
 	Outage func(ctx context.Context, since time.Time, err error) Outage
-	// Blocked says why a step may not have come about that is no fault of the controller's: what the plan holds, has
-	// paused or killed. It is empty where there is no such reason. LetGo takes all of that back; the plan is over then.
-	// Nil: there never is a reason.
+	// Blocked returns why a step may have failed without the controller's fault: what the plan holds, has paused or
+	// killed. It is empty if there is no such reason. LetGo undoes all of that; the plan is over then. Nil: there is never
+	// such a reason.
 	Blocked func(ctx context.Context) string
 	LetGo   func(ctx context.Context) error
-	// Disturbed is when the plan's last action so far was complete; zero before there is one. What a step waits for may
-	// have been impossible until then: its time counts from there. Nil: the plan does nothing.
+	// Disturbed is when the plan's last action so far was complete; zero if no action was completed yet. Until then, what
+	// a step waits for may have been impossible, so its time counts from there. Nil: the plan does nothing.
 	Disturbed func() time.Time
-	// Note takes down what is worth knowing and no finding. Nil: nothing is.
+	// Note records what is worth knowing but is not a finding. Nil: notes are dropped.
 	Note func(text string)
 }
 
-// Outage says why a webhook cannot be called by no fault of its own.
+// Outage says why a webhook cannot be called although the webhook itself is not to blame.
 type Outage struct {
 	Reason string // in one line; empty: there is no such reason now
 	Final  bool   // it will not come back by itself
-	Over   bool   // there was a reason in the time that was asked about, and it has gone
+	Over   bool   // there was a reason in that time, but it is over
 }
 
 // Run carries out the steps of a workload one after the other. A step that fails or is not done in time ends the
-// workload and is the finding. An error says that the workload could not be run: ctx ended, or the suite asks for what
-// cannot be ([objects.ErrNotServed], a file that is missing, a broken expression).
+// workload and is the finding. An error means that the workload could not be run: ctx ended, or the suite is wrong
+// ([objects.ErrNotServed], a missing file, an invalid expression).
 //
 // While an API server is away, or says that it cannot answer now, a step tries again until its timeout.
 func Run(ctx context.Context, c Config) ([]record.Finding, error) {
@@ -87,9 +87,10 @@ func Run(ctx context.Context, c Config) ([]record.Finding, error) {
 	}
 	if len(w.Command) > 0 {
 		timeout := first(w.Timeout, c.Suite.Timeouts.Workload, defaultWorkloadTimeout)
-		return r.run(ctx, []step{{title: "command", what: "run " + quote(w.Command), timeout: timeout, do: r.command(w.Command)}})
+		return r.run(ctx, []step{{title: "command", what: "run " + quote(w.Command), timeout: timeout,
+			do: r.command(w.Command)}})
 	}
-	// Every step is prepared before the first one runs: a mistake in the last one is known at once.
+	// Every step is prepared before the first one runs, so that a mistake in the last one is found at once.
 	steps := make([]step, len(w.Steps))
 	var errs []error
 	for i := range w.Steps {
@@ -144,13 +145,13 @@ type runner struct {
 	began   time.Time
 }
 
-// step is a step made ready.
+// step is a prepared step.
 type step struct {
 	title   string // step 2 "it becomes ready"
 	name    string
-	what    string // what it does, as one would say it
+	what    string // what it does, for messages
 	timeout time.Duration
-	goesOn  bool // also where it is not done in time
+	goesOn  bool // even if it is not done in time
 	do      func(ctx context.Context) error
 }
 
@@ -183,7 +184,8 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, cause
 		}
-		if errors.Is(err, objects.ErrNotServed) || errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		if errors.Is(err, objects.ErrNotServed) || errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) ||
+			errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("%s: %w", s.title, err)
 		}
 		f := finding(s, err, timedOut)
@@ -206,8 +208,8 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 	return nil, nil
 }
 
-// withoutPlan tries a step again that was not done in time, with everything let go that the plan held, had paused or
-// killed. If that helps, the plan was the cause, and the finding is one about the run.
+// withoutPlan retries a step that was not done in time, after everything that the plan held, had paused or killed was
+// undone. If that helps, the plan was the cause, and the finding is one about the run.
 func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) error {
 	if r.Blocked == nil {
 		return nil
@@ -227,7 +229,8 @@ func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) err
 		return cause
 	}
 	if err != nil {
-		f.Detail = strings.Trim("it did not come about either when all was let go that the plan held: "+why+"\n"+f.Detail, "\n")
+		f.Detail = strings.Trim("it did not come about either when all was let go that the plan held: "+why+"\n"+f.Detail,
+			"\n")
 		return nil
 	}
 	f.Severity, f.Oracle = record.SeverityInconclusive, record.OracleHold
@@ -236,9 +239,10 @@ func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) err
 	return nil
 }
 
-// attempt carries a step out. Its time counts from the plan's last action, where that comes later than its beginning. A
-// write that fails since a webhook is out of reach by no fault of its own is tried again, with the step's whole time
-// before it, until that is over; if it never will be, the outage tells.
+// attempt carries a step out. Its time counts from the plan's last action if that is later than the step's start. A
+// write may fail because a webhook cannot be reached, although the webhook itself is not to blame. Such a write is
+// tried again, each time with the step's whole timeout, until the outage is over. If the outage will never end by
+// itself, attempt returns its reason.
 func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage string, err error) {
 	told := ""
 	start := time.Now()
@@ -320,7 +324,7 @@ func (r *runner) prepare(s *plan.Step) (step, error) {
 	return step{}, errors.New("the step does nothing (known: apply, delete, patch, wait, sleep, exec)")
 }
 
-// dir is the suite's folder.
+// dir is the suite's directory.
 func (r *runner) dir() string { return filepath.Dir(r.Suite.File) }
 
 func (r *runner) apply(a *plan.ApplyStep) (step, error) {
@@ -376,8 +380,9 @@ func (r *runner) delete(d *plan.DeleteStep) step {
 		attempts := 0
 		return r.retry(ctx, func(ctx context.Context) error {
 			attempts++
-			err := r.objects.Delete(ctx, d.ResourceKey, objects.DeleteOptions{GracePeriod: d.GracePeriod, Propagation: d.Propagation})
-			// After a broken connection nobody knows whether the first attempt came through.
+			err := r.objects.Delete(ctx, d.ResourceKey, objects.DeleteOptions{GracePeriod: d.GracePeriod,
+				Propagation: d.Propagation})
+			// After a broken connection it is unknown whether the first attempt succeeded.
 			if apierrors.IsNotFound(err) && (d.IgnoreNotFound || attempts > 1) && !objects.Transient(err) {
 				return nil
 			}

@@ -1,9 +1,9 @@
-// Package child starts processes that end with this one, also when this one is killed.
+// Package child starts processes that end when this one ends, even if this one is killed.
 //
-// A small shell, the guard, waits for the end of this process and kills the groups of its children: them and theirs.
-// On Linux the kernel kills the children themselves even before that (PR_SET_PDEATHSIG). As that signal is sent when
-// the *thread* that forked ends, every process is started from one operating system thread, which lives as long as
-// any of them.
+// A small shell, the guard, waits for the end of this process and kills the process groups of its children. On Linux
+// the kernel kills the children themselves even before that (PR_SET_PDEATHSIG). As that signal is sent when the
+// *thread* that forked ends, every process is started from one operating system thread, which lives as long as any of
+// them.
 package child
 
 import (
@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// EnvParentFD tells a process that can do so to watch a pipe of which only the parent holds the other end.
+// EnvParentFD tells a process that supports it to watch a pipe whose other end only the parent holds.
 const EnvParentFD = "TROMMEL_PARENT_FD"
 
 // Process is a started child, the leader of a process group of its own.
@@ -24,14 +24,14 @@ type Process struct {
 	done chan struct{}
 	code int
 
-	// Guards the signals against a process id that was given to somebody else.
+	// Prevents signals to a process id that was reused by another process.
 	mu     sync.Mutex
 	reaped bool
 }
 
 // Start starts the command in a process group of its own. The command's streams must be files or nil, and its
-// SysProcAttr is overwritten. Whoever starts it need not wait for it: it is reaped when it ends, and with it ends
-// whatever is left of its group.
+// SysProcAttr is overwritten. The caller need not wait for it: the process is reaped when it ends, and the rest of its
+// group is killed then.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = sysProcAttr()
 	p := &Process{cmd: cmd, done: make(chan struct{})}
@@ -55,8 +55,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// WatchParent makes the command watch for the end of this process by itself, for executables that know EnvParentFD.
-// It is called before Start, at most once a command.
+// WatchParent makes the command watch for the end of this process by itself, for executables that support EnvParentFD.
+// Call it before Start, at most once per command.
 func WatchParent(cmd *exec.Cmd) error {
 	lifeline, err := lifeline()
 	if err != nil {
@@ -127,7 +127,7 @@ var current struct {
 	spawner  *spawner // nil without children
 }
 
-// acquire counts a child in and makes the spawner for the first one.
+// acquire counts one child more and makes the spawner for the first one.
 func acquire() (*spawner, error) {
 	current.Lock()
 	defer current.Unlock()
@@ -150,7 +150,7 @@ func acquire() (*spawner, error) {
 	return current.spawner, nil
 }
 
-// release counts a child out and ends the spawner with the last one.
+// release counts one child less and ends the spawner with the last one.
 func release() {
 	current.Lock()
 	defer current.Unlock()

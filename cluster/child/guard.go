@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// guardScript reads which groups there are. Its input ends with this process; what is then left, it kills.
+// guardScript reads which groups exist. Its input ends when this process ends; then it kills the remaining groups.
 const guardScript = `
 trap "" HUP INT TERM
 groups=" "
@@ -39,13 +39,13 @@ func newGuard() (*guard, error) {
 	return g, nil
 }
 
-// tell adds ("+") or removes ("-") a group. Without the guard, which can only be gone because somebody killed it, the
-// kernel's signal has to do.
+// tell adds ("+") or removes ("-") a group. The guard can only be missing if somebody has killed it; then the kernel's
+// signal must suffice.
 func (g *guard) tell(op string, group int) {
 	_, _ = fmt.Fprintln(g.in, op, group)
 }
 
-// close ends the guard, which knows of no group any more.
+// close ends the guard, which has no groups any more.
 func (g *guard) close() {
 	_ = g.in.Close()
 	_ = g.sh.Wait()

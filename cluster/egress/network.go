@@ -1,8 +1,8 @@
 // Package egress is the only way from the API servers into the cluster: to webhooks, aggregated APIs, pods and nodes.
 //
-// A [Network] knows what stands behind a cluster's addresses and names: a Service's leads to a ready pod of the process
-// node, a pod's own to that pod, a node's to its kubelet. Nothing else leads anywhere, so that no packet leaves the
-// machine, and whoever asks for something else is told at once. A [Proxy] serves a network to API servers.
+// A [Network] knows what is behind a cluster's addresses and names: a Service's leads to a ready pod on the process
+// node, a pod's own to that pod, a node's to its kubelet. Everything else is refused at once, so that no packet leaves
+// the machine. A [Proxy] serves a network to API servers.
 package egress
 
 import (
@@ -27,7 +27,7 @@ import (
 
 // Config says what a network consists of. All fields are required.
 type Config struct {
-	// Client reads Services, EndpointSlices, Nodes and simulated pods at the moment when somebody asks for them.
+	// Client reads Services, EndpointSlices, Nodes and simulated pods at the moment when they are needed.
 	Client kubernetes.Interface
 	// Pods lists the pods whose containers are local processes.
 	Pods func() []processnode.PodInfo
@@ -38,8 +38,8 @@ type Config struct {
 	DialKubelet func(ctx context.Context, node string) (net.Conn, error)
 }
 
-// Network leads from a cluster's addresses to what stands behind them. It asks the API server each time: what a webhook
-// call finds must not depend on how far a cache is behind. It is safe for concurrent use.
+// Network resolves a cluster's addresses to what is behind them. It asks the API server each time, because the result
+// of a webhook call must not depend on a stale cache. It is safe for concurrent use.
 type Network struct {
 	config Config
 
@@ -58,7 +58,7 @@ func New(config Config) *Network {
 	return &Network{config: config, services: map[string]objectName{}, next: map[objectName]int{}}
 }
 
-// A RefusedError says why an address leads nowhere.
+// A RefusedError says why an address cannot be reached.
 type RefusedError struct {
 	Address string // as it was asked for
 	Reason  string
@@ -66,8 +66,8 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("connect to %s: %s", e.Address, e.Reason) }
 
-// Dial connects to what stands behind an address of the cluster, host:port, where the host is an IP or a name. What
-// leads nowhere gives a *RefusedError.
+// Dial connects to what is behind an address of the cluster, host:port, where the host is an IP or a name. It returns a
+// *RefusedError if the address leads nowhere.
 func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
 	to, err := n.resolve(ctx, address)
 	if err != nil {
@@ -86,9 +86,9 @@ func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Resolve returns the loopback address, host:port, that stands behind an address of the cluster: what a program on this
-// machine has to dial. For the Service kubernetes it reports apiServer instead: any of them will do. What leads
-// nowhere, or to a kubelet, gives a *RefusedError.
+// Resolve returns the loopback address, host:port, that is behind an address of the cluster: a program on this machine
+// must dial it. For the Service kubernetes it reports apiServer instead: any API server may be used. It returns a
+// *RefusedError if the address leads nowhere, or to a kubelet.
 func (n *Network) Resolve(ctx context.Context, address string) (to string, apiServer bool, err error) {
 	found, err := n.resolve(ctx, address)
 	if err != nil {
@@ -100,7 +100,7 @@ func (n *Network) Resolve(ctx context.Context, address string) (to string, apiSe
 	return found.address, found.apiServer, nil
 }
 
-// target is what stands behind an address.
+// target is what is behind an address.
 type target struct {
 	what      string // for people
 	address   string // host:port on loopback
@@ -161,7 +161,7 @@ func (n *Network) find(ctx context.Context, host string, port int32) (target, er
 	return n.findRest(ctx, host, port)
 }
 
-// findRest finds the nodes, and says what an address is that leads nowhere.
+// findRest finds nodes, and otherwise says what kind of address it is that leads nowhere.
 func (n *Network) findRest(ctx context.Context, host string, port int32) (target, error) {
 	if to, err := n.findNode(ctx, host, port); err != nil || to.node != "" {
 		return to, err
@@ -262,7 +262,7 @@ func (n *Network) serviceWithIP(ctx context.Context, ip string) (*corev1.Service
 	id, known := n.services[ip]
 	n.mu.Unlock()
 	if known {
-		// A single object is read from etcd also by an API server whose watch cache stands still.
+		// An API server reads a single object from etcd even if its watch cache is paused.
 		s, err := n.config.Client.CoreV1().Services(id.namespace).Get(ctx, id.name, metav1.GetOptions{})
 		if err == nil && slices.Contains(s.Spec.ClusterIPs, ip) {
 			return s, nil
@@ -291,11 +291,12 @@ func (n *Network) serviceWithIP(ctx context.Context, ip string) (*corev1.Service
 	return found, nil
 }
 
-// toService leads to one of the Service's ready endpoints, to each in its turn.
+// toService leads to the Service's ready endpoints, one after the other.
 func (n *Network) toService(ctx context.Context, s *corev1.Service, port int32) (target, error) {
 	id := objectName{s.Namespace, s.Name}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		return target{}, refusal("the Service %s stands for the name %s, and nothing leaves the machine", id, s.Spec.ExternalName)
+		return target{}, refusal("the Service %s stands for the name %s, and nothing leaves the machine", id,
+			s.Spec.ExternalName)
 	}
 	headless := s.Spec.ClusterIP == corev1.ClusterIPNone
 	var servicePort *corev1.ServicePort
@@ -342,7 +343,8 @@ func (n *Network) toService(ctx context.Context, s *corev1.Service, port int32) 
 	if name := servicePort.TargetPort.StrVal; name != "" {
 		var ok bool
 		if number, ok = p.Port(name); !ok {
-			return target{}, refusal("%s leads to a port named %q, which the pod %s/%s does not have", what, name, p.Namespace, p.Name)
+			return target{}, refusal("%s leads to a port named %q, which the pod %s/%s does not have", what, name, p.Namespace,
+				p.Name)
 		}
 	}
 	if number == 0 {
@@ -353,8 +355,9 @@ func (n *Network) toService(ctx context.Context, s *corev1.Service, port int32) 
 	return to, nil
 }
 
-// toEndpoints leads to an endpoint of a Service without a selector: whoever made its EndpointSlices says where.
-func (n *Network) toEndpoints(ctx context.Context, id objectName, servicePort *corev1.ServicePort, port int32) (target, error) {
+// toEndpoints leads to an endpoint of a Service without a selector, as its EndpointSlices say.
+func (n *Network) toEndpoints(ctx context.Context, id objectName, servicePort *corev1.ServicePort,
+	port int32) (target, error) {
 	slices, err := n.config.Client.DiscoveryV1().EndpointSlices(id.namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.Set{discoveryv1.LabelServiceName: id.name}.String(),
 	})
@@ -366,7 +369,8 @@ func (n *Network) toEndpoints(ctx context.Context, id objectName, servicePort *c
 	for _, slice := range slices.Items {
 		to := port
 		for _, p := range slice.Ports {
-			if servicePort != nil && p.Port != nil && (p.Name == nil && servicePort.Name == "" || p.Name != nil && *p.Name == servicePort.Name) {
+			if servicePort != nil && p.Port != nil && (p.Name == nil && servicePort.Name == "" ||
+				p.Name != nil && *p.Name == servicePort.Name) {
 				to = *p.Port
 			}
 		}

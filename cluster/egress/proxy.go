@@ -17,7 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/passthrough"
 )
 
-// connectTimeout bounds how long a client's request and the way to its destination may take.
+// connectTimeout limits the time for a client's request and for connecting to its destination.
 const connectTimeout = 30 * time.Second
 
 // Proxy takes the CONNECT requests of API servers (egress selector, HTTPConnect) on a unix socket. What the network
@@ -32,7 +32,8 @@ type Proxy struct {
 }
 
 // Listen starts a proxy on a unix socket. Dial is asked for each connection.
-func Listen(socket string, dial func(ctx context.Context, address string) (net.Conn, error), log *slog.Logger) (*Proxy, error) {
+func Listen(socket string, dial func(ctx context.Context, address string) (net.Conn, error),
+	log *slog.Logger) (*Proxy, error) {
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the API servers' connections into the cluster: %w", err)
@@ -59,7 +60,7 @@ func (p *Proxy) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
-			// Out of descriptors, most likely: others have to close theirs first.
+			// Most likely out of file descriptors: wait until others close theirs.
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
@@ -90,7 +91,7 @@ func (p *Proxy) serve(client net.Conn) {
 	if _, err := io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
 		return
 	}
-	// Who does not wait for the answer may have sent more.
+	// A client that does not wait for the answer may have sent more.
 	if n := in.Buffered(); n > 0 {
 		early, _ := in.Peek(n)
 		if _, err := backend.Write(early); err != nil {
@@ -118,10 +119,11 @@ func (p *Proxy) connect(client net.Conn, address string) (net.Conn, error) {
 	return nil, err
 }
 
-// answer puts the text where the API server shows it to its own client: behind the status.
+// answer puts the text after the status, where the API server shows it to its own client.
 func answer(client net.Conn, status int, text string) {
 	text = strings.Join(strings.Fields(text), " ")
-	_, _ = fmt.Fprintf(client, "HTTP/1.1 %d %s: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status, http.StatusText(status), text)
+	_, _ = fmt.Fprintf(client, "HTTP/1.1 %d %s: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status,
+		http.StatusText(status), text)
 }
 
 // Dial connects to an address of the cluster by way of the proxy on a unix socket, as an API server does.
@@ -136,7 +138,7 @@ func Dial(ctx context.Context, socket, address string) (net.Conn, error) {
 		err = context.Cause(ctx)
 	}
 	if err == nil && response.StatusCode != http.StatusOK {
-		// The reason stands behind the status; see answer.
+		// The reason follows the status; see answer.
 		_, reason, _ := strings.Cut(response.Status, ": ")
 		err = errors.New(reason)
 	}
@@ -151,7 +153,8 @@ func connect(conn net.Conn, address string) (*http.Response, error) {
 	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", address, address); err != nil {
 		return nil, err
 	}
-	// Nobody speaks behind the proxy before he is spoken to, so the reader holds nothing that belongs to the caller.
+	// No server behind the proxy sends before the client does, so the reader has buffered nothing that belongs to the
+	// caller.
 	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
@@ -159,8 +162,8 @@ func connect(conn net.Conn, address string) (*http.Response, error) {
 	return response, response.Body.Close()
 }
 
-// OrLoopback is dial, but for loopback addresses, which it connects to as they are: a webhook may be given by a URL that
-// leads to a program beside the cluster.
+// OrLoopback is like dial, except that it connects to loopback addresses directly: a webhook may have a URL that leads
+// to a program beside the cluster.
 func OrLoopback(dial func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)

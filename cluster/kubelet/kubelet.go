@@ -1,6 +1,6 @@
 // Package kubelet answers what API servers ask the kubelets of a cluster's nodes: exec, attach and logs. Containers of
-// simulated pods answer as they are told to, and without a word from anybody with success and nothing to say; of pods that
-// are local processes there are the logs.
+// simulated pods answer as configured, by default with success and no output. For pods that are local processes, logs
+// are available.
 package kubelet
 
 import (
@@ -23,16 +23,16 @@ import (
 	"k8s.io/utils/exec"
 )
 
-// Answer is what containers of simulated pods answer. The first one that fits is taken.
+// Answer is what containers of simulated pods answer. The first one that matches is used.
 type Answer struct {
-	// Namespace, Pod and Container are patterns as of path.Match; empty ones fit all.
+	// Namespace, Pod and Container are patterns as of path.Match; empty ones match all.
 	Namespace, Pod, Container string
-	// Command is a regular expression for the words of a command, joined by blanks; nil fits all.
+	// Command is a regular expression for the words of a command, joined by blanks; nil matches all.
 	Command *regexp.Regexp
 	// Stdout and Stderr are printed by the command, which then ends with the exit code.
 	Stdout, Stderr string
 	ExitCode       int
-	// Log is the container's log. An answer with a log is none to commands.
+	// Log is the container's log. An answer with a log does not apply to commands.
 	Log *string
 }
 
@@ -40,12 +40,13 @@ type Answer struct {
 type Config struct {
 	TLS     tls.Certificate
 	Answers []Answer
-	// Process opens the log of a container that is a local process; ok is false for any other. Who gets the log closes it.
+	// Process opens the log of a container that is a local process; ok is false for any other. The caller closes the log.
 	Process func(namespace, pod, container string) (log io.ReadCloser, ok bool, err error)
 	Logger  *slog.Logger
 }
 
-// Kubelet serves HTTPS on a unix socket. It asks nobody who he is: the socket lies where only its user can enter.
+// Kubelet serves HTTPS on a unix socket. It does not authenticate clients: the socket is in a directory that only its
+// user can access.
 type Kubelet struct {
 	config Config
 	server *http.Server
@@ -78,9 +79,10 @@ func Listen(socket string, config Config) (*Kubelet, error) {
 	})
 	k.server = &http.Server{
 		Handler: mux, ReadHeaderTimeout: 10 * time.Second,
-		// SPDY takes the connection over, which HTTP/2 has not.
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{config.TLS}, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12},
-		ErrorLog:  log.New(io.Discard, "", 0),
+		// SPDY takes over the connection, which HTTP/2 does not support.
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{config.TLS}, NextProtos: []string{"http/1.1"},
+			MinVersion: tls.VersionTLS12},
+		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	go func() {
 		defer close(k.done)
@@ -94,7 +96,7 @@ func (k *Kubelet) Dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", k.socket)
 }
 
-// Close stops the kubelet and returns when it listens no more.
+// Close stops the kubelet and returns when it no longer listens.
 func (k *Kubelet) Close() {
 	_ = k.server.Close()
 	<-k.done
@@ -116,7 +118,8 @@ func (k *Kubelet) exec(w http.ResponseWriter, r *http.Request) {
 		if err == nil {
 			_ = log.Close()
 		}
-		http.Error(w, fmt.Sprintf("pod %s/%s is a local process: there is no container to run a command in", namespace, pod), http.StatusNotImplemented)
+		http.Error(w, fmt.Sprintf("pod %s/%s is a local process: there is no container to run a command in", namespace, pod),
+			http.StatusNotImplemented)
 		return
 	}
 	remotecommand.ServeExec(w, r, k, namespace+"/"+pod, r.PathValue("uid"), container, r.Form["command"], options,
@@ -129,12 +132,14 @@ func (k *Kubelet) attach(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	remotecommand.ServeAttach(w, r, k, r.PathValue("namespace")+"/"+r.PathValue("pod"), r.PathValue("uid"), r.PathValue("container"), options,
+	remotecommand.ServeAttach(w, r, k, r.PathValue("namespace")+"/"+r.PathValue("pod"), r.PathValue("uid"),
+		r.PathValue("container"), options,
 		idleTimeout, creationTimeout, remotecommand.SupportedStreamingProtocols)
 }
 
 // ExecInContainer implements remotecommand.Executor.
-func (k *Kubelet) ExecInContainer(_ context.Context, name, _, container string, command []string, _ io.Reader, stdout, stderr io.WriteCloser,
+func (k *Kubelet) ExecInContainer(_ context.Context, name, _, container string, command []string, _ io.Reader, stdout,
+	stderr io.WriteCloser,
 	_ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration) error {
 	namespace, pod, _ := strings.Cut(name, "/")
 	a := k.answer(namespace, pod, container, func(a *Answer) bool {
@@ -152,8 +157,9 @@ func (k *Kubelet) ExecInContainer(_ context.Context, name, _, container string, 
 	return nil
 }
 
-// AttachContainer implements remotecommand.Attacher: a container that has nothing to say.
-func (k *Kubelet) AttachContainer(context.Context, string, string, string, io.Reader, io.WriteCloser, io.WriteCloser, bool,
+// AttachContainer implements remotecommand.Attacher: the container prints nothing.
+func (k *Kubelet) AttachContainer(context.Context, string, string, string, io.Reader, io.WriteCloser, io.WriteCloser,
+	bool,
 	<-chan remotecommand.TerminalSize) error {
 	return nil
 }
@@ -182,11 +188,12 @@ func (k *Kubelet) logs(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(tail(text, lines))
 		return
 	}
-	// Who asks to follow gets what there is, too: nobody is to wait for ever for what a simulated container has to say.
+	// A client that asks to follow also gets only what there is: nobody should wait for ever for a simulated container's
+	// output.
 	_, _ = io.Copy(w, from)
 }
 
-// tail gives the last lines.
+// tail returns the last lines.
 func tail(text []byte, lines int) []byte {
 	all := bytes.SplitAfter(text, []byte("\n"))
 	if n := len(all); n > 0 && len(all[n-1]) == 0 {
@@ -198,7 +205,7 @@ func tail(text []byte, lines int) []byte {
 	return bytes.Join(all, nil)
 }
 
-// answer is the first one that fits a container and the condition, or an empty one.
+// answer returns the first answer that matches a container and the condition, or an empty one.
 func (k *Kubelet) answer(namespace, pod, container string, fits func(*Answer) bool) *Answer {
 	for i := range k.config.Answers {
 		a := &k.config.Answers[i]

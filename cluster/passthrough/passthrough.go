@@ -53,7 +53,7 @@ func (p *Proxy) Cut() int {
 	return len(p.links)
 }
 
-// Close stops listening, resets every open connection and returns when all is quiet.
+// Close stops listening, resets every open connection and returns when all goroutines have finished.
 func (p *Proxy) Close() {
 	p.cancel()
 	_ = p.listener.Close()
@@ -69,7 +69,7 @@ func (p *Proxy) accept() {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// Out of descriptors, most likely: others have to close theirs first.
+			// Most likely out of file descriptors: wait until others close theirs.
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
@@ -104,8 +104,8 @@ func (p *Proxy) serve(l *link) {
 	Join(l.client, backend)
 }
 
-// Join copies between two connections, TCP or unix, in both directions. It passes the end of each direction on, and
-// returns when both have ended and both connections are closed. Who closes one of them ends it.
+// Join copies between two connections, TCP or unix, in both directions. It passes on the end of each direction, and
+// returns when both have ended and both connections are closed. Closing one of the connections ends it.
 func Join(a, b net.Conn) {
 	done := make(chan struct{})
 	go func() {
@@ -122,13 +122,13 @@ func Join(a, b net.Conn) {
 func forward(dst, src net.Conn) {
 	switch _, err := io.Copy(dst, src); {
 	case errors.Is(err, syscall.EPIPE):
-		// Who is behind dst has closed and reads no more. What he has sent before may still be on its way to src.
+		// The peer behind dst has closed and no longer reads. What it has sent before may still be on its way to src.
 		if half, ok := src.(interface{ CloseRead() error }); ok {
 			_ = half.CloseRead()
 		}
 		return
 	case err != nil:
-		// One direction is broken: so is the connection.
+		// If one direction is broken, so is the connection.
 		_ = src.Close()
 		_ = dst.Close()
 		return

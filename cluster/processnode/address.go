@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// address is where a pod is on this machine: its own address, and the one that it takes for 127.0.0.1. Where a machine has but one
-// loopback address, both are that.
+// address is where a pod is on this machine: its own address, and the one that it takes for 127.0.0.1. If a machine has
+// only one loopback address, both are that address.
 type address struct{ ip, loopback netip.Addr }
 
 // hostAddress is the machine's.
@@ -15,7 +15,7 @@ var hostAddress = address{netip.MustParseAddr(hostIP), netip.MustParseAddr(hostI
 
 func (a address) own() bool { return a != hostAddress }
 
-// addresses hands out loopback addresses, out of blocks of 254 that no other process on the machine has.
+// addresses hands out loopback addresses, from blocks of 254 that no other process on the machine has.
 type addresses struct {
 	mu     sync.Mutex
 	blocks []*addressBlock
@@ -25,7 +25,7 @@ type addresses struct {
 
 const pairsPerBlock = 126
 
-// take reserves an address until it is given back.
+// take reserves an address until it is released.
 func (a *addresses) take() (address, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,8 +77,9 @@ func (b *addressBlock) address(n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{b.prefix[0], b.prefix[1], b.prefix[2], byte(n)})
 }
 
-// PodAddress returns the loopback address of a pod that runs on this node, with the ports that it listens on; on a machine with one
-// loopback address it is that. ok is false for a pod that does not run here or is about to end.
+// PodAddress returns the loopback address of a pod that runs on this node, with the ports that it listens on; on a
+// machine with only one loopback address it is always that one. ok is false for a pod that does not run here or is
+// about to end.
 func (n *Node) PodAddress(namespace, name string) (ip netip.Addr, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserveBlock takes a block that nobody else has. An abstract unix socket holds it: its name is known wherever the same loopback
-// interface is, and it is free again when this process is gone, however it ends.
+// reserveBlock takes a block that nobody else has. An abstract unix socket reserves it: its name is visible wherever
+// the same loopback interface is, and it is free again when this process is gone, however it ends.
 func reserveBlock() (*addressBlock, error) {
 	// 127.0 is left to others, and so are 127.1 and 127.53, which people and resolvers use.
 	for range 1000 {

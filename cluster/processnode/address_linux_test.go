@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Two clusters on a machine never have an address in common, and an address that was given back is not the next to be handed out.
+// Two clusters on a machine never have an address in common, and an address that was given back is not the next to be
+// handed out.
 func TestAddresses(t *testing.T) {
 	one, two := &addresses{used: map[netip.Addr]bool{}}, &addresses{used: map[netip.Addr]bool{}}
 	defer one.close()

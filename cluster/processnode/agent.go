@@ -21,14 +21,14 @@ import (
 )
 
 // agent tells processes with hooks in their standard library where the cluster's names and addresses are on this
-// machine. A process connects, asks one line and gets one: "UID resolve NAME" or "UID dial NETWORK HOST:PORT", with the
-// UID of its pod.
+// machine. A process connects, sends one line and receives one: "UID resolve NAME" or "UID dial NETWORK HOST:PORT",
+// with the UID of its pod.
 type agent struct {
 	node     *Node
 	listener net.Listener
 }
 
-// agentTimeout bounds an answer.
+// agentTimeout limits the time for an answer.
 const agentTimeout = 10 * time.Second
 
 func (n *Node) agentSocket() string { return filepath.Join(n.config.Dir, "agent.sock") }
@@ -105,8 +105,8 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 
 const clusterDomain = ".cluster.local"
 
-// resolve answers what a name means inside a pod: addresses, "none" where the cluster says that there is no such name,
-// or "host" and the name that the machine is to be asked for.
+// resolve returns what a name means inside a pod: addresses, "none" if the cluster says that there is no such name, or
+// "host" and the name that must be looked up on the machine.
 func (n *Node) resolve(ctx context.Context, p *pod, name string) (string, error) {
 	name = strings.ToLower(name)
 	absolute := strings.HasSuffix(name, ".")
@@ -145,7 +145,7 @@ func (n *Node) resolve(ctx context.Context, p *pod, name string) (string, error)
 	return "host", nil
 }
 
-// lookup finds service, namespace or host, service, namespace. It returns an empty answer where there is no such name.
+// lookup finds service, namespace or host, service, namespace. It returns an empty answer if there is no such name.
 func (n *Node) lookup(ctx context.Context, parts []string) (string, error) {
 	host := ""
 	if len(parts) == 3 {
@@ -175,7 +175,7 @@ func (n *Node) lookup(ctx context.Context, parts []string) (string, error) {
 	return strings.Join(ips, " "), err
 }
 
-// headless lists the addresses of the pods of a headless Service, or of the one with that host name.
+// headless lists the addresses of the pods of a headless Service, or only that of the pod with the given host name.
 func (n *Node) headless(ctx context.Context, service *corev1.Service, host string) ([]string, error) {
 	var ips []string
 	if len(service.Spec.Selector) == 0 {
@@ -213,8 +213,8 @@ func (n *Node) headless(ctx context.Context, service *corev1.Service, host strin
 	return ips, nil
 }
 
-// route returns where an address leads from a pod: to itself, if it is none of the cluster's. An error says why nothing
-// listens there.
+// route returns where an address leads from a pod: to itself, if it is not an address of the cluster. An error says why
+// nothing listens there.
 func (n *Node) route(ctx context.Context, p *pod, to string) (string, error) {
 	at, err := netip.ParseAddrPort(to)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/child"
 )
 
-// container runs one container of a pod, start after start. Fields below "guarded" are guarded by Node.mu.
+// container runs one container of a pod, with all its restarts. Fields below "guarded" are guarded by Node.mu.
 type container struct {
 	pod    *pod
 	spec   *corev1.Container // read only
@@ -53,8 +53,8 @@ type run struct {
 	recorded chan struct{}    // closed when the end is in record
 }
 
-// Back-off between crashes. The first restart comes at once, as a kubelet's does; what follows is faster than a
-// kubelet's ten seconds, because a test waits for it.
+// Back-off between crashes. The first restart comes at once, as with a kubelet. The further ones are faster than a
+// kubelet's ten seconds, because a test waits for them.
 const (
 	firstBackoff = time.Second
 	maxBackoff   = time.Minute
@@ -74,7 +74,7 @@ func (c *container) succeeded() bool {
 	return c.final && c.last != nil && c.last.record.ExitCode == 0
 }
 
-// runLoop starts the container again and again, as its restart policy says, until the pod is to end.
+// runLoop starts the container again and again, as its restart policy says, until the pod must end.
 func (c *container) runLoop(ctx context.Context) {
 	n := c.pod.node
 	defer func() {
@@ -130,7 +130,7 @@ func (c *container) restarts(exitCode int) bool {
 }
 
 // awaitStart returns true when the container may start: it is not held, and the delay is over or Start was called. It
-// returns false when the pod is to end.
+// returns false when the pod must end.
 func (c *container) awaitStart(ctx context.Context, delay time.Duration) bool {
 	n := c.pod.node
 	n.mu.Lock()
@@ -197,7 +197,8 @@ func (c *container) start() (*run, error) {
 
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// Kill holds first and then looks for processes: whoever starts one under the same lock is seen.
+	// Kill first holds the container and then looks for processes, so it sees every process that was started under the
+	// same lock.
 	if control := c.pod.controller; c.pod.terminating || control != nil && control.held {
 		return nil, errNotNow
 	}
@@ -238,7 +239,8 @@ func (c *container) failLocked(err error) error {
 	return c.failure
 }
 
-// supervise returns when the process has ended and its end is recorded; when the pod is to end it ends the process.
+// supervise returns when the process has ended and its end is recorded. When the pod must end, supervise ends the
+// process.
 func (c *container) supervise(ctx context.Context, r *run) {
 	n := c.pod.node
 	probing, stopProbing := context.WithCancel(ctx)
@@ -281,11 +283,11 @@ func (c *container) supervise(ctx context.Context, r *run) {
 	c.pod.touch()
 }
 
-// prepare settles what the container's processes are started with.
+// prepare determines what the container's processes are started with.
 func (c *container) prepare(ctx context.Context, volumes map[string]string) error {
 	p := c.pod
 	annotations := p.annotations()
-	// The newest first: a pod's start after start has one log, and so has the next pod of the same name.
+	// All starts of the container append to one log, and so do those of the next pod with the same name.
 	c.logFile = filepath.Join(p.node.config.LogDir, fmt.Sprintf("%s_%s_%s.log", p.namespace, p.name, c.spec.Name))
 	c.workDir = annotations[cluster.AnnotationWorkDirPrefix+c.spec.Name]
 	binary := annotations[cluster.AnnotationBinaryPrefix+c.spec.Name]
@@ -328,7 +330,7 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 	return c.findExecutable(binary, argv, env)
 }
 
-// isHooked tells whether what the container runs has hooks in its standard library.
+// isHooked reports whether the container's executable has hooks in its standard library.
 func (c *container) isHooked(binary string) (bool, error) {
 	if binary == "" {
 		if len(c.spec.Command) == 0 || !filepath.IsAbs(c.spec.Command[0]) {
@@ -343,7 +345,7 @@ func (c *container) isHooked(binary string) (bool, error) {
 	return yes, err
 }
 
-// findFiles settles where the container's paths are.
+// findFiles determines where the container's paths are.
 func (c *container) findFiles(binary string) error {
 	c.files = &files{root: filepath.Join(c.pod.dir, "root", c.spec.Name)}
 	c.tmp = filepath.Join(c.pod.dir, "tmp", c.spec.Name)
@@ -365,7 +367,7 @@ func (c *container) findFiles(binary string) error {
 	return nil
 }
 
-// freshFiles makes what a new container has: an empty /tmp, and the points where its volumes are mounted.
+// freshFiles makes the files of a new container: an empty /tmp, and the mount points of its volumes.
 func (c *container) freshFiles() error {
 	if c.tmp != "" {
 		if err := os.RemoveAll(c.tmp); err != nil {
@@ -381,8 +383,8 @@ func (c *container) freshFiles() error {
 	return c.files.makeMountPoints()
 }
 
-// findExecutable sets path and argv. With a binary, it stands for the image: it replaces the command's first word,
-// which it is still called by.
+// findExecutable sets path and argv. A binary stands for the image: it replaces the command's first word, which remains
+// argv[0].
 func (c *container) findExecutable(binary string, argv []string, env *environment) error {
 	if binary != "" {
 		c.path = binary

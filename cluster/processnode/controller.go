@@ -12,7 +12,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/passthrough"
 )
 
-// controller is what all pods of one controller under test share. Node.mu guards it.
+// controller is the state that all pods of one controller under test share. Node.mu guards it.
 type controller struct {
 	name string
 	// held keeps its containers from starting.
@@ -54,7 +54,7 @@ func (n *Node) routeOf(c *controller) string {
 	return n.config.First
 }
 
-// containersLocked are the containers of the controller's pods that are not about to end.
+// containersLocked returns the containers of the controller's pods that are not about to end.
 func (n *Node) containersLocked(c *controller) []*container {
 	var all []*container
 	for _, p := range n.pods {
@@ -138,7 +138,7 @@ func (n *Node) Start(ctx context.Context, name string) error {
 	return nil
 }
 
-// await returns when done says so; it is asked with mu held, after every change.
+// await returns when done returns true; done is called with mu held, after every change.
 func (n *Node) await(ctx context.Context, done func() (bool, error)) error {
 	for {
 		n.mu.Lock()
@@ -216,7 +216,7 @@ func (n *Node) Reset(context.Context) error {
 		c.processes = slices.DeleteFunc(c.processes, func(p *cluster.Process) bool { return !p.Running() })
 		if !used[c] {
 			delete(n.controllers, name)
-			// Nobody can have connections through it any more.
+			// It can no longer have connections.
 			go c.proxy.Close()
 		}
 	}

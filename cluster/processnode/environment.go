@@ -18,12 +18,13 @@ import (
 const (
 	// envServiceAccountDir is what the hook's InClusterConfig reads.
 	envServiceAccountDir = "TROMMEL_SERVICEACCOUNT_DIR"
-	// envKubeconfig names a kubeconfig file for the same access. For a process without hooks KUBECONFIG does too, unless the container sets it;
-	// one with hooks finds its service account where every pod has it, and takes a KUBECONFIG for a sign that it runs outside of one.
+	// envKubeconfig names a kubeconfig file for the same access. For a process without hooks KUBECONFIG names it too,
+	// unless the container sets that variable. A process with hooks finds its service account where every pod has it; it
+	// would take KUBECONFIG for a sign that it runs outside of a pod.
 	envKubeconfig = "TROMMEL_KUBECONFIG"
 )
 
-// environment is a container's, in order of definition.
+// environment is a container's environment, in order of definition.
 type environment struct {
 	names  []string
 	values map[string]string
@@ -47,7 +48,8 @@ func (e *environment) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// environment builds what the container sees: a little of this machine's, what Kubernetes promises, and its own.
+// environment builds the container's environment: a few of this machine's variables, those that Kubernetes defines, and
+// the container's own.
 func (c *container) environment(ctx context.Context, home string) (*environment, error) {
 	e := &environment{values: map[string]string{}, own: map[string]bool{}}
 	for _, name := range []string{"PATH", "LANG", "TZ"} {
@@ -103,7 +105,8 @@ func (c *container) environment(ctx context.Context, home string) (*environment,
 	return e, nil
 }
 
-// formatEnv formats the environment. A process without hooks gets the container's own values with their mount paths replaced.
+// formatEnv formats the environment. A process without hooks gets the container's own values with their mount paths
+// replaced.
 func (c *container) formatEnv(e *environment) []string {
 	env := make([]string, 0, len(e.names))
 	for _, name := range e.names {
@@ -258,7 +261,7 @@ func formatMap(m map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// resource resolves a limit or request of a container; what is not set is the node's.
+// resource resolves a limit or request of a container; if it is not set, the node's value counts.
 func (c *container) resource(ref *corev1.ResourceFieldSelector) (string, error) {
 	spec := c.spec
 	if ref.ContainerName != "" {
@@ -286,7 +289,7 @@ func (c *container) resource(ref *corev1.ResourceFieldSelector) (string, error) 
 	return fmt.Sprint((quantity.MilliValue() + divisor - 1) / divisor), nil
 }
 
-// expand replaces $(NAME) by a variable's value; $$ stands for $, and what is not defined stays as it is.
+// expand replaces $(NAME) by a variable's value; $$ stands for $, and undefined names stay as they are.
 func expand(s string, lookup func(string) (string, bool)) string {
 	var b strings.Builder
 	for {

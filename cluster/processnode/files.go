@@ -12,20 +12,20 @@ import (
 	"sync"
 )
 
-// files says where a container's paths are on this machine. What it does not name is where the machine has it.
+// files says where a container's paths are on this machine. Paths that it does not contain are the machine's own.
 type files struct {
 	list []mount // longest paths first
 	root string  // folder for what the container sees and the machine does not have: the parents of mounts
 }
 
-// add replaces what was said of the same path.
+// add replaces an earlier entry for the same path.
 func (f *files) add(path, local string) {
 	f.list = slices.DeleteFunc(f.list, func(m mount) bool { return m.path == path })
 	f.list = append(f.list, mount{path, local})
 	slices.SortStableFunc(f.list, func(a, b mount) int { return len(b.path) - len(a.path) })
 }
 
-// local returns where a clean absolute path is, and whether it is elsewhere than its name says.
+// local returns where a clean absolute path is on this machine, and whether that differs from the path.
 func (f *files) local(path string) (string, bool) {
 	for _, m := range f.list {
 		if rest, ok := strings.CutPrefix(path, m.path); ok && (rest == "" || rest[0] == '/') {
@@ -35,8 +35,8 @@ func (f *files) local(path string) (string, bool) {
 	return path, false
 }
 
-// mount adds a path that the pod's spec names, and what leads to it: parents that the machine does not have, and the name that it has
-// where a parent is a symbolic link here, as /var/run often is.
+// mount adds a path that the pod's spec names, and what leads to it: parents that the machine does not have, and the
+// path's real name if a parent is a symbolic link on this machine, as /var/run often is.
 func (f *files) mount(path, local string) error {
 	parent := filepath.Dir(path)
 	existing := parent
@@ -70,7 +70,7 @@ func (f *files) mount(path, local string) error {
 	return nil
 }
 
-// makeMountPoints makes what a listing of a mount's parent shows of it, where that parent is not the machine's own.
+// makeMountPoints makes the entries that a listing of a mount's parent shows, if that parent is not the machine's own.
 func (f *files) makeMountPoints() error {
 	for _, m := range slices.Backward(f.list) {
 		if m.path == m.local || strings.HasPrefix(m.local, f.root+"/") {
@@ -105,12 +105,12 @@ func (f *files) makeMountPoints() error {
 	return nil
 }
 
-// moved lists the paths that are elsewhere, longest first.
+// moved lists the paths that are elsewhere on this machine, longest first.
 func (f *files) moved() []mount {
 	return slices.DeleteFunc(slices.Clone(f.list), func(m mount) bool { return m.path == m.local })
 }
 
-// environment is what the hooks in the standard library read.
+// environment returns the variables that the hooks in the standard library read.
 func (f *files) environment() string {
 	var b strings.Builder
 	for _, m := range f.list {
@@ -132,7 +132,8 @@ const (
 	envPodAgent    = "TROMMEL_POD_AGENT"
 )
 
-// podMarker is in executables with these hooks, see instrumentation.StandardMarker. It is put together here, or this program had it too.
+// podMarker is in executables with these hooks, see instrumentation.StandardMarker. It is concatenated here, because
+// otherwise this program would contain it too.
 var podMarker = strings.Join([]string{"trommel.dev/pod-environment", "v1"}, "=")
 
 // hooked remembers which executables have hooks in their standard library.
@@ -159,7 +160,7 @@ func (h *hooked) has(path string) (bool, error) {
 	return yes, err
 }
 
-// contains looks for bytes in a file.
+// contains reports whether a file contains the bytes.
 func contains(path string, want []byte) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PodInfo is what the cluster's network has to know of a pod. It is the caller's copy, but for Labels, which are read only.
+// PodInfo is what the cluster's network must know about a pod. It is the caller's copy, except for Labels, which are
+// read-only.
 type PodInfo struct {
 	Namespace, Name string
 	Labels          map[string]string
@@ -21,7 +22,7 @@ type PodInfo struct {
 	spec *corev1.PodSpec
 }
 
-// Port is the number of the container port of that name.
+// Port returns the number of the container port with that name.
 func (p PodInfo) Port(name string) (int32, bool) {
 	for _, containers := range [][]corev1.Container{p.spec.Containers, p.spec.InitContainers} {
 		for _, c := range containers {
@@ -35,7 +36,8 @@ func (p PodInfo) Port(name string) (int32, bool) {
 	return 0, false
 }
 
-// Pods lists the pods that run here, as the node itself knows them: what it has not yet written to the API server included.
+// Pods lists the pods that run here, as the node itself knows them, including what it has not yet written to the API
+// server.
 func (n *Node) Pods() []PodInfo {
 	n.mu.Lock()
 	pods := make([]*pod, 0, len(n.pods))
@@ -61,7 +63,8 @@ func (n *Node) Pods() []PodInfo {
 	return list
 }
 
-// Log opens what a container of a pod here has printed, from its newest start on; ok is false where the pod does not run here.
+// Log opens what a container of a pod here has printed, from its newest start on; ok is false if the pod does not run
+// here.
 func (n *Node) Log(namespace, name, containerName string) (log io.ReadCloser, ok bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

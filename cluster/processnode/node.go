@@ -1,8 +1,8 @@
-// Package processnode is a node whose pods run as local processes: what a kubelet does, as far as controllers under
-// test and the objects around them need it.
+// Package processnode is a node whose pods run as local processes. It does what a kubelet does, as far as controllers
+// under test and the objects around them need it.
 //
 // Containers share this machine: its network, its files and its user. What a pod's volumes would hold is written to
-// local folders, and mount paths in commands, arguments and environment values are replaced by these. Not done:
+// local directories, and mount paths in commands, arguments and environment values are replaced by these. Not done:
 // liveness and startup probes, lifecycle hooks, resource limits, security contexts, updates of mounted volumes.
 package processnode
 
@@ -53,14 +53,14 @@ type Config struct {
 	// CA is the PEM certificate that pods verify API servers with.
 	CA []byte
 	// ServiceCIDR and PodCIDR hold the addresses of Services and of simulated pods. A process with hooks that dials one of
-	// them gets to where Route leads: a loopback address, host:port, or the API server that the pod is connected to. An
-	// error of Route says why nothing listens there, and the connection is refused. Without Route the addresses are left
-	// to the machine.
+	// them is connected to what Route returns: a loopback address, host:port, or the API server that the pod is connected
+	// to. An error of Route says why nothing listens there, and the connection is refused. Without Route the machine
+	// handles these addresses.
 	ServiceCIDR, PodCIDR netip.Prefix
 	Route                func(ctx context.Context, address string) (to string, apiServer bool, err error)
 	// Dir holds what pods need on disk; LogDir their output.
 	Dir, LogDir string
-	// Logger is for what nobody asked about; default: none.
+	// Logger receives what no method returns; default: none.
 	Logger *slog.Logger
 }
 
@@ -89,7 +89,8 @@ type Node struct {
 
 var _ cluster.ProcessNode = (*Node)(nil)
 
-// Start registers the node and begins to run its pods. It returns when the Node object is there and pods can come.
+// Start registers the node and begins to run its pods. It returns when the Node object exists and pods can be bound to
+// it.
 func Start(ctx context.Context, config Config) (*Node, error) {
 	if config.Name == "" {
 		config.Name = DefaultName
@@ -111,9 +112,10 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	}
 	n := &Node{
 		config: config, client: client, log: config.Logger,
-		pods: map[types.UID]*pod{}, stopped: map[types.UID]bool{}, controllers: map[string]*controller{}, changed: make(chan struct{}),
+		pods: map[types.UID]*pod{}, stopped: map[types.UID]bool{}, controllers: map[string]*controller{},
+		changed: make(chan struct{}),
 	}
-	// client-go logs to standard error where the context does not say otherwise.
+	// client-go logs to standard error unless the context says otherwise.
 	logging := klog.NewContext(context.Background(), logr.FromSlogHandler(config.Logger.Handler()))
 	n.ctx, n.cancel = context.WithCancel(logging)
 	n.hooked.known = map[string]bool{}
@@ -166,7 +168,7 @@ func (n *Node) Close(context.Context) error {
 	return nil
 }
 
-// broadcastLocked wakes everybody who waits for a change.
+// broadcastLocked wakes all who wait for a change.
 func (n *Node) broadcastLocked() {
 	close(n.changed)
 	n.changed = make(chan struct{})
@@ -300,7 +302,7 @@ func (n *Node) watchPods(ctx context.Context) error {
 	return nil
 }
 
-// observe takes in a pod's current object.
+// observe handles a pod's current object.
 func (n *Node) observe(object *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -347,8 +349,8 @@ func (n *Node) forget(uid types.UID) {
 	}
 }
 
-// Stop ends all pods but those with the given UIDs and returns when their processes are gone. Nothing of it is told to
-// the API server, and the pods do not start again: whoever calls it takes their objects away.
+// Stop ends all pods but those with the given UIDs and returns when their processes are gone. It does not report this
+// to the API server, and the pods do not start again: the caller must delete their objects.
 func (n *Node) Stop(ctx context.Context, keep []types.UID) error {
 	n.mu.Lock()
 	var ending []*pod
@@ -372,7 +374,7 @@ func (n *Node) Stop(ctx context.Context, keep []types.UID) error {
 	return nil
 }
 
-// hostIP is where everything is.
+// hostIP is the address of everything here.
 const hostIP = "127.0.0.1"
 
 // dial connects to an API server by name.

@@ -117,7 +117,7 @@ func (p *pod) run() {
 		p.runContainers(stopped)
 	}
 	p.touch()
-	// A pod that has done its work stays until it is deleted.
+	// A pod that has finished stays until it is deleted.
 	<-p.stopping
 	cancel()
 	tasks.Wait()
@@ -132,7 +132,7 @@ func (p *pod) run() {
 	close(p.ended)
 }
 
-// prepare makes what the containers need, until it succeeds or the pod is to end.
+// prepare makes what the containers need. It tries again until it succeeds or the pod must end.
 func (p *pod) prepare(ctx context.Context) bool {
 	delay := 100 * time.Millisecond
 	for {
@@ -177,7 +177,7 @@ func (p *pod) prepareOnce(ctx context.Context) error {
 }
 
 // runContainers runs the init containers one after the other, then the others, and returns when all have ended for
-// good. Init containers that are to run always are started in their turn and left running.
+// good. Init containers with restart policy Always are started in their turn and left running.
 func (p *pod) runContainers(ctx context.Context) {
 	var main, sidecars sync.WaitGroup
 	sidecarCtx, stopSidecars := context.WithCancel(ctx)
@@ -202,7 +202,7 @@ func (p *pod) runContainers(ctx context.Context) {
 	main.Wait()
 }
 
-// finish tells the API server that a deleted pod's processes are gone: only then is the object removed.
+// finish tells the API server that a deleted pod's processes are gone. Only then is the object removed.
 func (p *pod) finish() {
 	n := p.node
 	delay := 50 * time.Millisecond
@@ -237,7 +237,7 @@ func (p *pod) finish() {
 	}
 }
 
-// touch has the pod's status written soon.
+// touch causes the pod's status to be written soon.
 func (p *pod) touch() {
 	select {
 	case p.dirty <- struct{}{}:

@@ -16,7 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/child"
 )
 
-// eager is how often a container that was not ready yet is asked: waiting a whole period would only cost time.
+// eager is how often a container that was not ready yet is probed: waiting a whole period would only cost time.
 const eager = 100 * time.Millisecond
 
 // probe keeps the container's readiness up to date while the process runs.
@@ -98,7 +98,8 @@ func (c *container) probeHTTP(ctx context.Context, get *corev1.HTTPGetAction) er
 	if get.Scheme == corev1.URISchemeHTTPS {
 		scheme = "https"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+net.JoinHostPort(c.probeHost(get.Host), port)+get.Path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		scheme+"://"+net.JoinHostPort(c.probeHost(get.Host), port)+get.Path, nil)
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,8 @@ func (c *container) probeHTTP(ctx context.Context, get *corev1.HTTPGetAction) er
 	return nil
 }
 
-// probeHost is the pod's address, unless the probe names a host: the machine's own, since a kubelet asks outside of the pod.
+// probeHost is the pod's address, unless the probe names a host. Such a host is the machine's own, because a kubelet
+// probes from outside of the pod.
 func (c *container) probeHost(named string) string {
 	if named != "" {
 		return named

@@ -21,7 +21,7 @@ const (
 func (p *pod) serviceAccountDir() string { return filepath.Join(p.dir, "serviceaccount") }
 func (p *pod) kubeconfigFile() string    { return filepath.Join(p.dir, "kubeconfig") }
 
-// usesServiceAccount says whether a container mounts the token, which admission sees to unless it was told not to.
+// usesServiceAccount reports whether a container mounts the token, which admission adds unless it was told not to.
 func (p *pod) usesServiceAccount() bool {
 	return slices.ContainsFunc(p.spec.Volumes, func(v corev1.Volume) bool { return p.isServiceAccountVolume(v.Name) })
 }
@@ -84,14 +84,15 @@ func (p *pod) requestToken(ctx context.Context, audience string) (token string, 
 	if name == "" {
 		name = "default"
 	}
-	answer, err := p.node.client.CoreV1().ServiceAccounts(p.namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	answer, err := p.node.client.CoreV1().ServiceAccounts(p.namespace).CreateToken(ctx, name, request,
+		metav1.CreateOptions{})
 	if err != nil {
 		return "", time.Time{}, err
 	}
 	return answer.Status.Token, answer.Status.ExpirationTimestamp.Time, nil
 }
 
-// renewToken writes a new token when four fifths of the old one's life are over.
+// renewToken writes a new token after four fifths of the old one's lifetime.
 func (p *pod) renewToken(ctx context.Context) {
 	if !p.usesServiceAccount() {
 		return

@@ -40,7 +40,7 @@ func (p *pod) writeStatuses(ctx context.Context) {
 	}
 }
 
-// writeStatus sends what the node knows; other writers' conditions stay.
+// writeStatus sends what the node knows and leaves other writers' conditions alone.
 func (p *pod) writeStatus(ctx context.Context) error {
 	p.node.mu.Lock()
 	gone := p.gone
@@ -54,7 +54,8 @@ func (p *pod) writeStatus(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.node.client.CoreV1().Pods(p.namespace).Patch(ctx, p.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = p.node.client.CoreV1().Pods(p.namespace).Patch(ctx, p.name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	return err
 }
 
@@ -63,7 +64,7 @@ func (p *pod) statusPatch() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Conditions are merged one by one, so a reason that no longer holds has to be taken back.
+	// Conditions are merged one by one, so a reason that no longer applies must be removed explicitly.
 	conditions, _, err := unstructured.NestedSlice(status, "conditions")
 	if err != nil {
 		return nil, err
@@ -120,7 +121,7 @@ func (p *pod) status() *corev1.PodStatus {
 	return s
 }
 
-// readyLocked tells whether all containers are ready and all readiness gates open.
+// readyLocked reports whether all containers are ready and all readiness gates open.
 func (p *pod) readyLocked() bool {
 	ready := p.initialized
 	for _, c := range p.containers {
@@ -141,9 +142,10 @@ func conditionTrue(o *corev1.Pod, kind corev1.PodConditionType) bool {
 	return false
 }
 
-// conditionLocked keeps the time of the last transition while the status stays.
+// conditionLocked keeps the time of the last transition while the status does not change.
 func (p *pod) conditionLocked(kind corev1.PodConditionType, yes bool, reason string) corev1.PodCondition {
-	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, Reason: reason, ObservedGeneration: p.object.Generation}
+	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, Reason: reason,
+		ObservedGeneration: p.object.Generation}
 	if yes {
 		c.Status, c.Reason = corev1.ConditionTrue, ""
 	}
@@ -165,7 +167,7 @@ func (p *pod) phaseLocked() corev1.PodPhase {
 	}
 	if !p.initialized {
 		for _, c := range p.init {
-			// For good: otherwise it would have started again.
+			// It has ended for good, otherwise it would have started again.
 			if c.final && !c.isSidecar() && c.last != nil && c.last.record.ExitCode != 0 {
 				return corev1.PodFailed
 			}

@@ -24,19 +24,19 @@ import (
 // mount says where a container's path really is.
 type mount struct{ path, local string }
 
-// volumes is what a pod keeps of the volumes whose content comes from objects.
+// volumes is the state that a pod keeps for the volumes whose content comes from objects.
 type volumes struct {
 	outdated chan struct{} // holds a token when an object that they come from has changed
 	tokens   map[string]*volumeToken
 }
 
-// volumeToken is a token of the pod's service account for somebody else, by audience.
+// volumeToken is a token of the pod's service account for another audience.
 type volumeToken struct {
 	text  string
 	renew time.Time
 }
 
-// writeVolumes makes the local folder of every volume and returns them by the volumes' names.
+// writeVolumes makes the local directory of every volume and returns them by the volumes' names.
 func (p *pod) writeVolumes(ctx context.Context) (map[string]string, error) {
 	folders := map[string]string{}
 	for i := range p.spec.Volumes {
@@ -77,12 +77,12 @@ func (p *pod) writeVolume(ctx context.Context, v *corev1.Volume) (string, error)
 	return folder, replaceAll(folder, files)
 }
 
-// fromObjects tells whether a volume's content comes from objects and follows them.
+// fromObjects reports whether a volume's content comes from objects and follows them.
 func fromObjects(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }
 
-// claimDir is the folder of a claim, which outlives its pods.
+// claimDir is the directory of a claim, which outlives its pods.
 func (p *pod) claimDir(claim string) string {
 	return filepath.Join(p.node.config.Dir, "claims", p.namespace, claim)
 }
@@ -93,7 +93,7 @@ type file struct {
 	mode    os.FileMode
 }
 
-// content reads what is to be in a volume, by the files' paths in it.
+// content reads what a volume must contain, by the files' paths in it.
 func (p *pod) content(ctx context.Context, v *corev1.Volume) (map[string]file, error) {
 	into := map[string]file{}
 	switch {
@@ -134,7 +134,8 @@ func (p *pod) addProjection(ctx context.Context, into map[string]file, s *corev1
 	return fmt.Errorf("a projected source is of a kind that is not supported on the process node")
 }
 
-// volumeToken returns a token with at least a fifth of its life before it. Only one goroutine at a time writes a pod's volumes.
+// volumeToken returns a token with at least a fifth of its lifetime left. Only one goroutine at a time writes a pod's
+// volumes.
 func (p *pod) volumeToken(ctx context.Context, audience string) (string, error) {
 	if t := p.volumes.tokens[audience]; t != nil && time.Now().Before(t.renew) {
 		return t.text, nil
@@ -147,7 +148,8 @@ func (p *pod) volumeToken(ctx context.Context, audience string) (string, error) 
 	return text, nil
 }
 
-func (p *pod) addConfigMap(ctx context.Context, into map[string]file, name string, items []corev1.KeyToPath, optional *bool, mode *int32) error {
+func (p *pod) addConfigMap(ctx context.Context, into map[string]file, name string, items []corev1.KeyToPath,
+	optional *bool, mode *int32) error {
 	cm, err := p.configMap(ctx, name, optional)
 	if err != nil || cm == nil {
 		return err
@@ -162,7 +164,8 @@ func (p *pod) addConfigMap(ctx context.Context, into map[string]file, name strin
 	return addItems(into, "config map "+name, data, items, isTrue(optional), mode)
 }
 
-func (p *pod) addSecret(ctx context.Context, into map[string]file, name string, items []corev1.KeyToPath, optional *bool, mode *int32) error {
+func (p *pod) addSecret(ctx context.Context, into map[string]file, name string, items []corev1.KeyToPath,
+	optional *bool, mode *int32) error {
 	s, err := p.secret(ctx, name, optional)
 	if err != nil || s == nil {
 		return err
@@ -170,7 +173,8 @@ func (p *pod) addSecret(ctx context.Context, into map[string]file, name string, 
 	return addItems(into, "secret "+name, s.Data, items, isTrue(optional), mode)
 }
 
-func addItems(into map[string]file, what string, data map[string][]byte, items []corev1.KeyToPath, optional bool, mode *int32) error {
+func addItems(into map[string]file, what string, data map[string][]byte, items []corev1.KeyToPath, optional bool,
+	mode *int32) error {
 	if len(items) == 0 {
 		for k, v := range data {
 			if err := add(into, k, v, mode); err != nil {
@@ -231,12 +235,12 @@ func permissions(mode *int32) os.FileMode {
 	return os.FileMode(*mode)&0o700 | 0o600
 }
 
-// dataLink is the symbolic link in a volume's folder that leads to its present content, as a kubelet has it: who follows a volume waits
-// for it to be replaced.
+// dataLink is the symbolic link in a volume's directory that leads to its current content, as with a kubelet: programs
+// that follow a volume wait for it to be replaced.
 const dataLink = "..data"
 
-// replaceAll makes the files the content of a volume's folder, all at once: they are written to a new folder, to which ..data is then made to
-// lead. What does not change is left alone.
+// replaceAll makes the files the content of a volume's directory, all at once: they are written to a new directory, and
+// then ..data is pointed at it. If nothing differs, nothing is written.
 func replaceAll(folder string, files map[string]file) error {
 	link := filepath.Join(folder, dataLink)
 	old, err := os.Readlink(link)
@@ -267,12 +271,13 @@ func replaceAll(folder string, files map[string]file) error {
 	if err := os.Rename(link+"_tmp", link); err != nil {
 		return err
 	}
-	// What is seen of the content are links through ..data.
+	// The visible files are links through ..data.
 	seen := map[string]bool{}
 	for name := range files {
 		first, _, _ := strings.Cut(filepath.ToSlash(name), "/")
 		seen[first] = true
-		if err := os.Symlink(filepath.Join(dataLink, first), filepath.Join(folder, first)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Symlink(filepath.Join(dataLink, first), filepath.Join(folder, first)); err != nil &&
+			!errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
@@ -293,7 +298,7 @@ func replaceAll(folder string, files map[string]file) error {
 	return nil
 }
 
-// holds tells whether the files in a folder are these and no others.
+// holds reports whether a directory contains exactly these files.
 func holds(folder string, files map[string]file) (bool, error) {
 	n, same := 0, true
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
@@ -319,7 +324,7 @@ func holds(folder string, files map[string]file) (bool, error) {
 	return same && n == len(files), err
 }
 
-// changed has the volumes written again that show fields of the pod.
+// changed causes the volumes that show fields of the pod to be written again.
 func (p *pod) changed() {
 	select {
 	case p.volumes.outdated <- struct{}{}:
@@ -327,7 +332,7 @@ func (p *pod) changed() {
 	}
 }
 
-// followVolumes writes volumes anew whenever an object changes that they come from, until the pod is to end.
+// followVolumes writes volumes again whenever an object changes that they come from, until the pod must end.
 func (p *pod) followVolumes(ctx context.Context) {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -338,10 +343,12 @@ func (p *pod) followVolumes(ctx context.Context) {
 			return
 		}
 		names[resource+name] = true
-		lister := cache.NewListWatchFromClient(p.node.client.CoreV1().RESTClient(), resource, p.namespace, fields.OneTermEqualSelector("metadata.name", name))
+		lister := cache.NewListWatchFromClient(p.node.client.CoreV1().RESTClient(), resource, p.namespace,
+			fields.OneTermEqualSelector("metadata.name", name))
 		_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 			ListerWatcher: lister, ObjectType: o, Handler: cache.ResourceEventHandlerFuncs{
-				AddFunc: func(any) { p.changed() }, UpdateFunc: func(any, any) { p.changed() }, DeleteFunc: func(any) { p.changed() },
+				AddFunc: func(any) { p.changed() }, UpdateFunc: func(any, any) { p.changed() },
+				DeleteFunc: func(any) { p.changed() },
 			},
 		})
 		tasks.Go(func() { informer.RunWithContext(ctx) })
@@ -394,7 +401,7 @@ func (p *pod) followVolumes(ctx context.Context) {
 			if !fromObjects(v) || p.isServiceAccountVolume(v.Name) {
 				continue
 			}
-			// A required object that is gone leaves what was there, as with a kubelet.
+			// If a required object is gone, the old content stays, as with a kubelet.
 			if _, err := p.writeVolume(ctx, v); err != nil && ctx.Err() == nil {
 				wait = time.Second
 				if !apierrors.IsNotFound(err) {
@@ -406,10 +413,11 @@ func (p *pod) followVolumes(ctx context.Context) {
 	}
 }
 
-// volumeResync is how often tokens in volumes are looked after.
+// volumeResync is how often tokens in volumes are checked.
 const volumeResync = time.Minute
 
-// writeFile replaces a file at once, so that a reader sees the old or the new. The user can always read and write it.
+// writeFile replaces a file atomically, so that a reader sees either the old or the new one. The user can always read
+// and write it.
 func writeFile(folder, name string, content []byte, mode *int32) error {
 	perm := permissions(mode)
 	if !filepath.IsLocal(name) {
@@ -461,12 +469,12 @@ func (c *container) findMounts(volumes map[string]string, env *environment) ([]m
 	return mounts, nil
 }
 
-// followed tells whether the content of the volume comes from objects.
+// followed reports whether the content of the volume comes from objects.
 func (p *pod) followed(volume string) bool {
 	return slices.ContainsFunc(p.spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume && fromObjects(&v) })
 }
 
-// copyOf copies a file or folder, if it is there, and returns where the copy is.
+// copyOf copies a file or directory, if it is there, and returns where the copy is.
 func copyOf(path, to string) (string, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -495,7 +503,7 @@ func copyOf(path, to string) (string, error) {
 	return to, os.WriteFile(to, content, info.Mode().Perm())
 }
 
-// rewritePaths replaces mount paths, where they stand as whole paths or as beginnings of paths.
+// rewritePaths replaces mount paths that occur as whole paths or at the beginning of paths.
 func rewritePaths(s string, mounts []mount) string {
 	var b strings.Builder
 scan:
@@ -517,5 +525,6 @@ scan:
 }
 
 func isPathByte(c byte) bool {
-	return c == '/' || c == '.' || c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+	return c == '/' || c == '.' || c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' ||
+		'A' <= c && c <= 'Z'
 }
