@@ -382,12 +382,7 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 				delete(c.before, id)
 			}
 		}
-		for seq, h := range c.holds {
-			if h.event.Session == e.Session {
-				h.timer.Stop()
-				delete(c.holds, seq)
-			}
-		}
+		c.drop(e.Session)
 		if c.began {
 			c.step(ctx, record.Event{SessionEnd: &record.SessionEnd{By: e.Session.Identity, Session: e.Session.ID}})
 		}
@@ -431,6 +426,32 @@ func (c *Coordinator) troubled(e monitor.Event) {
 	if !slices.ContainsFunc(c.findings, func(have record.Finding) bool { return have.Title == f.Title }) {
 		c.findings = append(c.findings, f)
 	}
+}
+
+// drop ends the holds of a session that has ended, and tells of the oldest.
+func (c *Coordinator) drop(s *monitor.Session) {
+	var dropped []int
+	for seq, h := range c.holds {
+		if h.event.Session == s {
+			h.timer.Stop()
+			dropped = append(dropped, seq)
+		}
+	}
+	if len(dropped) == 0 {
+		return
+	}
+	o := c.holds[slices.Min(dropped)].event.Observation
+	for _, seq := range dropped {
+		delete(c.holds, seq)
+	}
+	if !c.began || c.machine.Down(s.Identity) {
+		return
+	}
+	what := describeHeld(recordObservation(s, o))
+	if more := len(dropped) - 1; more > 0 {
+		what += fmt.Sprintf(" (and %d more)", more)
+	}
+	c.config.Watcher.Info(what + " is held no longer: its process has ended")
 }
 
 // unobserved makes a finding of an event by which the run is not what its plan describes: a process that the monitor has
