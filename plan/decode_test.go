@@ -7,17 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-type common struct {
-	Kind string        `yaml:"kind"`
-	Wait time.Duration `yaml:"wait"`
-}
-
-func (*common) sound() {}
 
 // march is a type of action with fields of its own.
 type march struct {
