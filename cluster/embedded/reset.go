@@ -284,6 +284,10 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 			return differing(ctx.Err(), differs)
 		}
 	}
+	// A controller may have made a pod after the first time, before its Deployment was put back.
+	if err := r.stopPods(ctx, b); err != nil {
+		return err
+	}
 	return r.awaitDefinitions(ctx, definitions)
 }
 
