@@ -371,9 +371,7 @@ func TestRepositoryVendor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// No module is to be had, not even one that is in the module cache.
-	t.Setenv("GOPROXY", "off")
-	t.Setenv("GOMODCACHE", filepath.Join(t.TempDir(), "empty"))
+	withoutModules(t)
 	r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir}, "word false small 0 true")
 
 	for file, change := range map[string]func(string) string{
@@ -492,8 +490,7 @@ func main() {
 			"vendor/k8s.io/client-go/rest/config.go": appendForked(read(t, edited)),
 			"operator/main.go":                       strings.Replace(main, "fmt.Println(", "fmt.Println(rest.Forked(), ", 1),
 		})
-		t.Setenv("GOPROXY", "off")
-		t.Setenv("GOMODCACHE", filepath.Join(t.TempDir(), "empty"))
+		withoutModules(t)
 		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator")}, "forked far 0 true")
 	})
 }
@@ -591,6 +588,20 @@ func TestRepositoryReplacesClientGo(t *testing.T) {
 
 // TestRepositoryWithoutNetwork builds with a module cache that holds what the controller itself needs and, as after go
 // install, what trommel does.
+// withoutModules has a module cache with nothing in it but what the hook needs, and no module to be had.
+func withoutModules(t *testing.T) {
+	t.Helper()
+	cached := filepath.Join(goRun(t, ".", "env", "GOMODCACHE"), "cache", "download")
+	flags := os.Getenv("GOFLAGS")
+	t.Setenv("GOMODCACHE", filepath.Join(t.TempDir(), "modules"))
+	t.Setenv("GOFLAGS", "-modcacherw")
+	t.Setenv("GONOSUMDB", "*")
+	t.Setenv("GOPROXY", "file://"+cached)
+	goRun(t, t.TempDir(), "mod", "download", "github.com/hashicorp/yamux@v0.1.2")
+	t.Setenv("GOFLAGS", flags)
+	t.Setenv("GOPROXY", "off")
+}
+
 func TestRepositoryWithoutNetwork(t *testing.T) {
 	r := newRepositories(t)
 	dir := repository(t, r.goMod(".", "module example.com/operator\n\ngo 1.26.0\n"), map[string]string{"main.go": smallMain})

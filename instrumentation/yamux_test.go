@@ -140,6 +140,10 @@ func TestYamuxWhereItIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		changed := filepath.Join(dir, "github.com", "hashicorp", "yamux@v0.1.2", "session.go")
+		// Files of the module cache are read-only.
+		if err := errors.Join(os.Chmod(filepath.Dir(changed), 0o755), os.Chmod(changed, 0o644)); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(changed, []byte("package yamux\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
