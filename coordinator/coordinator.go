@@ -264,21 +264,7 @@ func (c *Coordinator) Begin(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	for {
-		changed, err := c.Changed(ctx)
-		if err != nil {
-			return err
-		}
-		var atOnce bool
-		if err := c.do(ctx, func(context.Context) { atOnce = c.machine.AtOnce() }); err != nil || !atOnce {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return c.until(ctx, func() bool { return !c.machine.AtOnce() })
 }
 
 // Status is how far a plan has come.
