@@ -1,9 +1,11 @@
-// Package cluster defines what a plan runs on. Implementations live below it: embedded, later kind and existing.
+// Package cluster defines what plans run on: a [Cluster] is access to a running control plane, and whatever else some
+// clusters can do is an interface of its own. Kinds of clusters live below it and are registered by name.
 package cluster
 
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"time"
 
@@ -11,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ErrNotSupported is returned (wrapped) by a method that this kind of cluster cannot carry out.
+// ErrNotSupported is returned (wrapped) by who needs something that this kind of cluster cannot do.
 var ErrNotSupported = errors.New("not supported by this cluster")
 
 // Labels and annotations by which the parts of Trommel find their objects.
@@ -25,14 +27,15 @@ const (
 	// AnnotationBinaryPrefix + container name on a pod template: the local executable that stands for the
 	// container's image. Without it the process node runs the container's command as it is.
 	AnnotationBinaryPrefix = "binary.trommel.dev/"
-	// AnnotationWorkDirPrefix + container name: the working directory; default: a fresh folder.
+	// AnnotationWorkDirPrefix + container name: the working directory; default: a new directory.
 	AnnotationWorkDirPrefix = "workdir.trommel.dev/"
 	// LabelProcessNode marks the process node; a pod that selects it (and tolerates TaintProcessNode) runs as local processes.
 	LabelProcessNode = "trommel.dev/process-node"
 	TaintProcessNode = "trommel.dev/process-node" // effect NoSchedule
 )
 
-// Cluster is a running control plane. All methods may be called concurrently.
+// Cluster is a running control plane. Its methods, and those of the interfaces below that it implements, may be called
+// concurrently.
 type Cluster interface {
 	// Name identifies the cluster on this machine.
 	Name() string
@@ -40,31 +43,90 @@ type Cluster interface {
 	APIServers() []string
 	// RESTConfig gives cluster-admin access through the named API server ("" is the first). The caller owns the copy.
 	RESTConfig(apiServer string) (*rest.Config, error)
-	// Kubeconfig is the path of a kubeconfig file for the same access.
-	Kubeconfig(apiServer string) (string, error)
-	// Rendezvous is the address at which instrumented processes look for a coordinator and the token they show.
-	// The address is a wire.EnvCoordinator value; whoever wants to coordinate listens there.
+	// Close ends the use of the cluster: one that was started for the caller is torn down completely, one that was there
+	// before is left running.
+	Close(ctx context.Context) error
+}
+
+// What follows some clusters can do and others cannot. Callers ask for it with a type assertion. What a plan or a suite
+// needs and a type of cluster lacks is refused when the plan is validated: see plan.Capability.
+
+// Instrumented is a cluster some of whose API servers have hooks.
+type Instrumented interface {
+	// InstrumentedAPIServers names the API servers that have hooks.
+	InstrumentedAPIServers() []string
+}
+
+// Listener is a cluster whose instrumented processes, API servers and pods, know where to look for a coordinator.
+type Listener interface {
+	// Rendezvous is the address at which instrumented processes look for a coordinator and the token that they show. The
+	// address is a wire.EnvCoordinator value. Whoever wants to coordinate listens there, one at a time.
 	Rendezvous() (address, token string)
-	// Lock gives the caller sole use of the cluster for a run; a second caller gets an error that names the holder's pid.
-	// A holder that died holds nothing.
-	Lock() (unlock func(), err error)
-	// KillAPIServer sends SIGKILL and returns when the process is gone. A killed API server stays down until StartAPIServer.
+}
+
+// APIServerKiller is a cluster whose API servers can be killed.
+type APIServerKiller interface {
+	// KillAPIServer sends SIGKILL and returns when the process is gone. A killed API server stays down until
+	// StartAPIServer.
 	KillAPIServer(ctx context.Context, name string) error
 	// StartAPIServer starts a killed API server and returns when it is ready. On a running one it is a no-op.
 	StartAPIServer(ctx context.Context, name string) error
+}
+
+// ProcessRunner is a cluster with a process node.
+type ProcessRunner interface {
+	Processes() ProcessNode
+}
+
+// Dialer is a cluster within which connections can be made from here.
+type Dialer interface {
 	// DialInside connects to what stands behind an address of the cluster, host:port with an IP or a name of its DNS, as
 	// an API server does that calls a webhook. The error says why an address leads nowhere.
 	DialInside(ctx context.Context, address string) (net.Conn, error)
-	// Processes is the process node, or nil where the cluster has none.
-	Processes() ProcessNode
-	// LogDir holds the logs of the control plane's processes.
-	LogDir() string
-	// StateDir is a folder that lives as long as the cluster, where a run keeps what the next one has to know if it is
-	// killed. It is empty where the cluster is one run's alone.
-	StateDir() string
-	// Close ends the use of the cluster: one that was started for this run is torn down completely, one that was there
-	// before is left running.
-	Close(ctx context.Context) error
+}
+
+// Logger is a cluster whose control plane's logs can be read.
+type Logger interface {
+	// Logs lists the logs as they are now.
+	Logs(ctx context.Context) ([]Log, error)
+}
+
+// Log is the log of a process of the control plane.
+type Log struct {
+	Name string // unique in the cluster; a file name such as apiserver-1.log
+	Size int64  // in bytes, when the log was listed
+	// Open opens the log at an offset in bytes. The caller closes it.
+	Open func(offset int64) (io.ReadCloser, error)
+}
+
+// Resettable is a cluster that can be taken back to a state that it had.
+type Resettable interface {
+	// TakeBaseline notes the cluster's state as soon as it has come to rest. An error says what does not come to rest.
+	TakeBaseline(ctx context.Context) (Baseline, error)
+	// Reset takes the cluster back to the baseline: it ends the process node's pods that the baseline does not have,
+	// starts API servers that ran, and puts every object back as it was, whoever has changed it. It returns when nothing
+	// differs and does so for a moment; an error says what does. It may be called again, also after an error.
+	Reset(ctx context.Context, to Baseline) error
+}
+
+// Baseline is the state of a cluster at one moment: all of its objects, but for events and for what the control plane
+// itself writes all the time. Only the cluster that took it can read it.
+type Baseline any
+
+// Shared is a cluster that goes on after its user has ended. Its user locks it, keeps a baseline with it, and drops the
+// baseline when the cluster has been put back. The next user finds the baseline of one that was killed.
+type Shared interface {
+	Resettable
+	// Lock gives the caller sole use of the cluster; a second caller gets an error that names the holder's pid. A holder
+	// that died holds nothing.
+	Lock() (unlock func(), err error)
+	// KeepBaseline keeps a baseline with the cluster, in place of the one before, wholly or not at all. It is readable by
+	// its user alone: it holds Secrets.
+	KeepBaseline(b Baseline) error
+	// KeptBaseline reads the baseline that is kept; the error is fs.ErrNotExist if there is none.
+	KeptBaseline() (Baseline, error)
+	// DropBaseline deletes the baseline that is kept.
+	DropBaseline() error
 }
 
 // ProcessNode is the node whose pods run as local processes. Controllers are addressed by the value of their pods'
@@ -83,8 +145,11 @@ type ProcessNode interface {
 	CutConnections(ctx context.Context, controller string) error
 	// Status lists the controller's processes, running and ended, oldest first.
 	Status(ctx context.Context, controller string) ([]Process, error)
+	// OpenLog opens the log of a process, with all starts of its container that the log holds. The caller closes it. The
+	// error is fs.ErrNotExist if the process has none.
+	OpenLog(p Process) (io.ReadCloser, error)
 	// Stop ends all pods but those with the given UIDs and returns when their processes are gone. Nothing of it is told
-	// to the API server, and the pods do not start again: whoever calls it takes their objects away.
+	// to the API server, and the pods do not start again: the caller deletes their objects.
 	Stop(ctx context.Context, keep []types.UID) error
 	// Reset forgets held controllers and their ended processes: what a run that died left behind.
 	Reset(ctx context.Context) error
@@ -96,37 +161,17 @@ type Process struct {
 	Namespace  string
 	Pod        string
 	Container  string
-	PID        int
+	PID        int // on the machine of the process node
 	Started    time.Time
 	Ended      time.Time // zero while it runs
 	ExitCode   int       // 128+n for a signal n
 	Planned    bool      // ended by Kill or because its pod was deleted
-	LogFile    string    // stdout and stderr; may hold further starts of the same container
-	LogStart   int64     // where this start begins in LogFile
-	// MetMachine tells, of a process that ended by itself, what it looked for in its pod and met on this machine instead, as far as its log says so,
-	// and the way out. With few exceptions it is one without hooks.
+	Log        string    // names what ProcessNode.OpenLog opens; the same for all starts of a container
+	LogStart   int64     // where this start begins in the log, in bytes
+	// MetMachine tells, of a process that exited by itself, what it looked for in its pod and found on this machine
+	// instead, as far as its log says so, and the way out. With few exceptions it is a process without hooks.
 	MetMachine string
 }
 
 // Running reports whether the process has not ended.
 func (p Process) Running() bool { return p.Ended.IsZero() }
-
-// Resettable is a cluster that can be taken back to a state that it had.
-type Resettable interface {
-	// TakeBaseline notes the cluster's state as soon as it has come to rest. An error says what does not come to rest.
-	TakeBaseline(ctx context.Context) (Baseline, error)
-	// ReadBaseline reads one that WriteFile has written.
-	ReadBaseline(file string) (Baseline, error)
-	// Reset takes the cluster back to the baseline: it ends the process node's pods that the baseline does not have,
-	// starts API servers that ran, and puts every object back as it was, whoever has changed it. It returns when nothing
-	// differs and does so for a moment; an error says what does. It may be called again, also after an error.
-	Reset(ctx context.Context, to Baseline) error
-}
-
-// Baseline is the state of a cluster at one moment: all of its objects, but for events and for what the control plane
-// itself writes all the time.
-type Baseline interface {
-	// WriteFile keeps the baseline in a file, which is its user's alone: it holds Secrets. The file is there wholly or
-	// not at all.
-	WriteFile(file string) error
-}

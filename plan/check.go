@@ -258,6 +258,7 @@ func (c *checker) action(a *Action, at *place) {
 	if kind.Check != nil {
 		kind.Check(&ActionCheck{Action: a, Suite: c.suite, checker: c, at: at})
 	}
+	c.capabilities(a, at.field("actionType"))
 }
 
 func (c *checker) trigger(t *Trigger, at *place) {
@@ -437,6 +438,7 @@ func (c *checker) observe(d *Definition, at *place) {
 		} else {
 			c.apiServer(by, o.ObserveBy, "observeBy")
 		}
+		c.needs(timing, ObserveAPIServers, string(o.Timing))
 		if o.Reconciler != "" {
 			reconciler.errorf("an API server has no reconciler")
 		}

@@ -25,6 +25,7 @@ func (s *Suite) check(at *place) {
 		}
 	}
 	s.Cluster.check(at.field("cluster"))
+	s.capabilities(at)
 	for i := range s.Controllers {
 		if at := at.field("controllers").item(i); !at.failed() {
 			s.Controllers[i].check(at, s, s.ControllerNames()[:i])

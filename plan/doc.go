@@ -92,7 +92,7 @@
 //	apiVersion: trommel.dev/v1alpha1
 //	kind: Suite
 //	cluster:
-//	  type: embedded                   # kind, existing
+//	  type: embedded                   # the default, and the only one today
 //	  kubernetesVersion: "1.36"        # default: 1.36; trommel build --help lists what there is
 //	  apiServers: 3                    # 1 to 5
 //	  nodes: 3                         # simulated

@@ -31,7 +31,7 @@ type Suite struct {
 
 // ClusterSpec is the control plane to run on.
 type ClusterSpec struct {
-	Type                  string          `yaml:"type" called:"cluster type" words:"embedded kind existing" default:"embedded"`
+	Type                  ClusterType     `yaml:"type" called:"cluster type" default:"embedded"`
 	KubernetesVersion     string          `yaml:"kubernetesVersion"` // v1.36.3 or 1.36; default: Trommel's own choice
 	APIServers            int             `yaml:"apiServers" range:"1 5" default:"3"`
 	Nodes                 int             `yaml:"nodes" range:"0 1000" default:"3"` // simulated nodes

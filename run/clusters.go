@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 
 	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/record"
@@ -75,7 +74,10 @@ func (o *ownClusters) release(ctx context.Context) error {
 	if o.baseline == nil {
 		return o.close(ctx)
 	}
-	return o.cluster.Processes().Stop(ctx, nil)
+	if c, ok := o.cluster.(cluster.ProcessRunner); ok {
+		return c.Processes().Stop(ctx, nil)
+	}
+	return nil
 }
 
 func (o *ownClusters) close(ctx context.Context) error {
@@ -92,10 +94,6 @@ type sharedCluster struct {
 	attach func(ctx context.Context) (cluster.Cluster, error)
 }
 
-// baselineFile lies in a shared cluster's state folder while a run is under way. The run after one that was killed
-// finds it, and puts the cluster back.
-const baselineFile = "baseline.json"
-
 func (s *sharedCluster) acquire(ctx context.Context, console Console) (_ *lease, err error) {
 	c, err := s.attach(ctx)
 	if err != nil {
@@ -106,11 +104,11 @@ func (s *sharedCluster) acquire(ctx context.Context, console Console) (_ *lease,
 			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	resettable, ok := c.(cluster.Resettable)
-	if !ok || c.StateDir() == "" {
+	shared, ok := c.(cluster.Shared)
+	if !ok {
 		return nil, &UserError{fmt.Errorf("cluster %q could not be put back as it was: %w", c.Name(), cluster.ErrNotSupported)}
 	}
-	unlock, err := c.Lock()
+	unlock, err := shared.Lock()
 	if err != nil {
 		return nil, err
 	}
@@ -119,30 +117,30 @@ func (s *sharedCluster) acquire(ctx context.Context, console Console) (_ *lease,
 			unlock()
 		}
 	}()
-	file := filepath.Join(c.StateDir(), baselineFile)
-	baseline, err := resettable.ReadBaseline(file)
+	// A baseline is kept while a run is under way: the run after one that was killed finds it.
+	baseline, err := shared.KeptBaseline()
 	switch {
 	case err == nil:
 		console.Info("a run before this one was killed: putting the cluster back as it was before that")
-		if err := resettable.Reset(ctx, baseline); err != nil {
+		if err := shared.Reset(ctx, baseline); err != nil {
 			return nil, fmt.Errorf("put back what an earlier run left: %w", err)
 		}
-	case errors.Is(err, os.ErrNotExist):
-		if baseline, err = resettable.TakeBaseline(ctx); err != nil {
+	case errors.Is(err, fs.ErrNotExist):
+		if baseline, err = shared.TakeBaseline(ctx); err != nil {
 			return nil, err
 		}
 	default:
 		return nil, err
 	}
-	if err := baseline.WriteFile(file); err != nil {
+	if err := shared.KeepBaseline(baseline); err != nil {
 		return nil, err
 	}
 	return &lease{c, record.ClusterShared, func(ctx context.Context) error {
 		defer unlock()
-		// Without the file nobody would put it back later.
-		err := resettable.Reset(ctx, baseline)
+		// Without the baseline nobody would put it back later.
+		err := shared.Reset(ctx, baseline)
 		if err == nil {
-			err = os.Remove(file)
+			err = shared.DropBaseline()
 		}
 		return errors.Join(err, c.Close(ctx))
 	}}, nil

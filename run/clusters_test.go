@@ -3,9 +3,8 @@ package run
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -22,11 +21,10 @@ type scripted struct {
 	told            []string
 	resetErr        error
 	noteErr         error
-	dir             string
+	kept            cluster.Baseline
 }
 
 func (s *scripted) Name() string                   { return "scripted" }
-func (s *scripted) StateDir() string               { return s.dir }
 func (s *scripted) Lock() (func(), error)          { return func() { s.told = append(s.told, "unlock") }, nil }
 func (s *scripted) Processes() cluster.ProcessNode { return scriptedNode{s: s} }
 
@@ -40,19 +38,25 @@ func (s *scripted) TakeBaseline(context.Context) (cluster.Baseline, error) {
 	if s.noteErr != nil {
 		return nil, s.noteErr
 	}
-	return scriptedBaseline("taken"), nil
+	return "taken", nil
 }
 
-func (s *scripted) ReadBaseline(file string) (cluster.Baseline, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	return scriptedBaseline(data), nil
+func (s *scripted) KeepBaseline(b cluster.Baseline) error {
+	s.kept = b
+	return nil
 }
+
+func (s *scripted) KeptBaseline() (cluster.Baseline, error) {
+	if s.kept == nil {
+		return nil, fs.ErrNotExist
+	}
+	return s.kept, nil
+}
+
+func (s *scripted) DropBaseline() error { return s.KeepBaseline(nil) }
 
 func (s *scripted) Reset(_ context.Context, to cluster.Baseline) error {
-	s.told = append(s.told, "reset to "+string(to.(scriptedBaseline)))
+	s.told = append(s.told, "reset to "+to.(string))
 	return s.resetErr
 }
 
@@ -65,10 +69,6 @@ func (n scriptedNode) Stop(context.Context, []types.UID) error {
 	n.s.told = append(n.s.told, "stop")
 	return nil
 }
-
-type scriptedBaseline string
-
-func (b scriptedBaseline) WriteFile(file string) error { return os.WriteFile(file, []byte(b), 0o600) }
 
 func TestOwnClusters(t *testing.T) {
 	failed := errors.New("failed")
@@ -137,26 +137,23 @@ func TestSharedCluster(t *testing.T) {
 		killed   bool  // the run before
 		resetErr error // of the run's own reset
 		told     []string
-		left     bool // the file
+		left     bool // the baseline is kept
 	}{
 		{"put back", false, nil, []string{"baseline", "reset to taken", "close", "unlock"}, false},
 		{"after a killed run", true, nil, []string{"reset to left", "reset to left", "close", "unlock"}, false},
 		{"cannot be put back", false, errors.New("failed"), []string{"baseline", "reset to taken", "close", "unlock"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := &scripted{dir: t.TempDir()}
-			file := filepath.Join(c.dir, baselineFile)
+			c := &scripted{}
 			if tt.killed {
-				if err := os.WriteFile(file, []byte("left"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				c.kept = "left"
 			}
 			s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
 			l, err := s.acquire(t.Context(), nobody{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := os.Stat(file); err != nil {
+			if c.kept == nil {
 				t.Error("a run that is killed now leaves no baseline")
 			}
 			c.resetErr = tt.resetErr
@@ -166,13 +163,13 @@ func TestSharedCluster(t *testing.T) {
 			if !slices.Equal(c.told, tt.told) {
 				t.Errorf("%q, want %q", c.told, tt.told)
 			}
-			if _, err := os.Stat(file); (err == nil) != tt.left {
-				t.Errorf("the file: %v", err)
+			if left := c.kept != nil; left != tt.left {
+				t.Errorf("the baseline is kept: %t, want %t", left, tt.left)
 			}
 		})
 	}
 	t.Run("never at rest", func(t *testing.T) {
-		c := &scripted{dir: t.TempDir(), noteErr: errors.New("failed")}
+		c := &scripted{noteErr: errors.New("failed")}
 		s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
 		if _, err := s.acquire(t.Context(), nobody{}); !errors.Is(err, c.noteErr) {
 			t.Errorf("got %v", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 
 	"github.com/trommel-dev/trommel/history"
@@ -49,15 +48,8 @@ func (r *runner) evidence(ctx context.Context, recorder *history.Recorder, invar
 
 // keepProcesses writes what became of the controllers' processes into the record, with the logs that they have so far.
 func (r *runner) keepProcesses(ctx context.Context) ([]record.Process, error) {
-	all, logs, err := r.processes(ctx)
-	errs := []error{err, r.writer.Processes(all)}
-	for from, to := range logs {
-		err := copyFile(from, 0, r.writer.LogFile(to))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("keep log: %w", err))
-		}
-	}
-	return all, errors.Join(errs...)
+	all, err := r.processes(ctx)
+	return all, errors.Join(err, r.writer.Processes(all))
 }
 
 // carriedOut lists the plan's actions that are complete so far.

@@ -80,7 +80,6 @@ func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructur
 	for _, note := range notes {
 		r.Console.Info(note)
 	}
-	address, token := r.cluster.Rendezvous()
 	all, err = deploy.Certificates(all)
 	if err != nil {
 		return nil, &UserError{fmt.Errorf("manifests: %w", err)}
@@ -90,7 +89,7 @@ func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructur
 	for i := range r.Suite.Controllers {
 		c := &r.Suite.Controllers[i]
 		own[c.Name], all, err = deploy.Controller(c, all, deploy.Target{
-			Coordinator: address, Token: token, Binary: r.Binaries[i].Path, Instrumented: r.Binaries[i].Manifest != nil,
+			Coordinator: r.monitor.Addr(), Token: r.token, Binary: r.Binaries[i].Path, Instrumented: r.Binaries[i].Manifest != nil,
 		})
 		if err != nil {
 			return nil, &UserError{err}
@@ -219,7 +218,11 @@ func (r *runner) resolveTypes(ctx context.Context) (func(plan.ResourceKey) wire.
 func (r *runner) waitForAPIServers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
 	defer cancel()
-	for _, name := range r.cluster.APIServers() {
+	c, ok := r.cluster.(cluster.Instrumented)
+	if !ok {
+		return nil
+	}
+	for _, name := range c.InstrumentedAPIServers() {
 		if err := r.coordinator.WaitConnected(ctx, name, 0); err != nil {
 			return fmt.Errorf("%s did not connect to the coordinator within %s: is its binary instrumented?", name, r.Suite.Timeouts.Ready)
 		}
@@ -303,7 +306,7 @@ func warm(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersion
 // startControllers applies the controllers' Deployments and waits until each runs and, where it has hooks, has
 // connected.
 func (r *runner) startControllers(ctx context.Context, own map[string][]*unstructured.Unstructured) error {
-	node := r.cluster.Processes()
+	node := r.node()
 	if node == nil && len(r.Suite.Controllers) > 0 {
 		return fmt.Errorf("run controllers: %w", cluster.ErrNotSupported)
 	}
@@ -333,11 +336,11 @@ func (r *runner) awaitAlive(ctx context.Context) error {
 	defer cancel()
 	for _, c := range r.Suite.Controllers {
 		for {
-			processes, err := r.cluster.Processes().Status(ctx, c.Name)
+			processes, err := r.node().Status(ctx, c.Name)
 			if err != nil {
 				return fmt.Errorf("status of controller %q: %w", c.Name, err)
 			}
-			if err := exitsAtOnce(c.Name, processes); err != nil {
+			if err := r.exitsAtOnce(c.Name, processes); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(processes, func(p cluster.Process) bool { return p.Running() && time.Since(p.Started) >= r.Suite.Timeouts.Alive }) {
@@ -355,13 +358,13 @@ func (r *runner) awaitAlive(ctx context.Context) error {
 
 // exitsAtOnce is an error when the controller has ended by itself more than once: one early exit may be a matter of a
 // cluster that is not quite there, more are the controller's.
-func exitsAtOnce(name string, processes []cluster.Process) error {
+func (r *runner) exitsAtOnce(name string, processes []cluster.Process) error {
 	exits := slices.DeleteFunc(slices.Clone(processes), func(p cluster.Process) bool { return p.Running() || p.Planned })
 	if len(exits) < 2 {
 		return nil
 	}
 	p := exits[len(exits)-1]
-	tail := oracleTail(p)
+	tail := r.logTail(p)
 	if p.MetMachine != "" {
 		tail += "\n(" + p.MetMachine + ")"
 	}
@@ -391,14 +394,14 @@ func (r *runner) awaitController(ctx context.Context, name string, instrumented 
 		case <-ctx.Done():
 			return r.notConnected(ctx, name)
 		}
-		processes, err := r.cluster.Processes().Status(ctx, name)
+		processes, err := r.node().Status(ctx, name)
 		if err != nil {
 			continue // the deadline tells
 		}
 		if !instrumented && slices.ContainsFunc(processes, cluster.Process.Running) {
 			return nil
 		}
-		if err := exitsAtOnce(name, processes); err != nil {
+		if err := r.exitsAtOnce(name, processes); err != nil {
 			return err
 		}
 	}
@@ -408,7 +411,7 @@ func (r *runner) notConnected(ctx context.Context, name string) error {
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	processes, err := r.cluster.Processes().Status(context.WithoutCancel(ctx), name)
+	processes, err := r.node().Status(context.WithoutCancel(ctx), name)
 	if err != nil || len(processes) == 0 {
 		return fmt.Errorf("controller %q did not start within %s (timeouts.ready); its Deployment's pods:\n%s",
 			name, r.Suite.Timeouts.Ready, r.describePods(context.WithoutCancel(ctx), name))
@@ -419,7 +422,7 @@ func (r *runner) notConnected(ctx context.Context, name string) error {
 		state = fmt.Sprintf("exited with code %d", p.ExitCode)
 	}
 	return fmt.Errorf("controller %q %s within %s (timeouts.ready); the end of its log:\n%s",
-		name, state, r.Suite.Timeouts.Ready, oracleTail(p))
+		name, state, r.Suite.Timeouts.Ready, r.logTail(p))
 }
 
 // describePods tells what became of a controller's pods, for a controller that did not start.

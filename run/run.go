@@ -4,6 +4,7 @@ package run
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -97,6 +98,7 @@ type runner struct {
 
 	cluster     cluster.Cluster
 	logStart    map[string]int64 // where the run's part of a log of the control plane begins; 0 where it is not here
+	token       string           // what instrumented processes show
 	monitor     *monitor.Monitor
 	coordinator *coordinator.Coordinator
 	objects     *objects.Client
@@ -292,13 +294,16 @@ func (r *runner) startCluster(ctx context.Context) error {
 	r.later(l.release)
 	r.cluster, r.meta.Cluster = l.cluster, l.state
 	if l.state != record.ClusterFresh {
-		if r.logStart, err = logSizes(r.cluster.LogDir()); err != nil {
+		if err := r.skipLogs(ctx); err != nil {
 			return err
 		}
 	}
-	address, token := r.cluster.Rendezvous()
+	address, err := r.rendezvous()
+	if err != nil {
+		return err
+	}
 	r.monitor, err = monitor.Listen(monitor.Config{
-		Address: address, Token: token, Logger: r.Logger, Limits: monitor.LimitsFor(r.Suite.Timeouts.Hold),
+		Address: address, Token: r.token, Logger: r.Logger, Limits: monitor.LimitsFor(r.Suite.Timeouts.Hold),
 		AckTimeout: r.Suite.Timeouts.Acknowledge,
 	})
 	if err != nil {
@@ -306,6 +311,22 @@ func (r *runner) startCluster(ctx context.Context) error {
 	}
 	r.later(func(context.Context) error { return r.monitor.Close() })
 	return nil
+}
+
+// rendezvous is where instrumented processes look for the coordinator. On a cluster that has no such place it is one
+// that nobody knows.
+func (r *runner) rendezvous() (address string, err error) {
+	if c, ok := r.cluster.(cluster.Listener); ok {
+		address, r.token = c.Rendezvous()
+		return address, nil
+	}
+	dir, err := os.MkdirTemp("", "trommel-")
+	if err != nil {
+		return "", fmt.Errorf("listen for instrumented processes: %w", err)
+	}
+	r.later(func(context.Context) error { return os.RemoveAll(dir) })
+	r.token = rand.Text()
+	return "unix://" + filepath.Join(dir, "coordinator.sock"), nil
 }
 
 // prepare brings everything into the state in which the workload may begin.
@@ -327,7 +348,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err := r.checkRemovedAPIs(config); err != nil {
 		return err
 	}
-	r.later(func(context.Context) error { return r.keepLogs() })
+	r.later(r.keepLogs)
 	r.enter("manifests")
 	manifests, err := r.installManifests(ctx)
 	if err != nil {
@@ -385,7 +406,7 @@ func (r *runner) exercise(ctx context.Context) error {
 		return err
 	}
 	r.meta.WorkloadStart = time.Now()
-	kubeconfig, err := r.cluster.Kubeconfig(r.steadyAPIServer())
+	kubeconfig, err := r.kubeconfig()
 	if err != nil {
 		return err
 	}
@@ -626,6 +647,21 @@ func (r *runner) Action(a record.Action) error {
 	r.completed = append(r.completed, a)
 	r.completedMu.Unlock()
 	return r.writer.Action(a)
+}
+
+// kubeconfig writes a kubeconfig file for the workload's commands, and deletes it at the end of the run.
+func (r *runner) kubeconfig() (file string, err error) {
+	config, err := r.cluster.RESTConfig(r.steadyAPIServer())
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "trommel-kubeconfig-")
+	if err != nil {
+		return "", fmt.Errorf("write a kubeconfig for the workload: %w", err)
+	}
+	r.later(func(context.Context) error { return os.RemoveAll(dir) })
+	file = filepath.Join(dir, "kubeconfig")
+	return file, cluster.WriteKubeconfig(file, r.cluster.Name(), config)
 }
 
 // steadyAPIServer is an API server that the plan leaves alone, for the run's own requests.

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/trommel-dev/trommel/cluster"
-	"github.com/trommel-dev/trommel/cluster/embedded"
+	_ "github.com/trommel-dev/trommel/cluster/embedded" // a kind of cluster
 	"github.com/trommel-dev/trommel/cluster/kubelet"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/plan"
@@ -56,9 +56,6 @@ type Session struct {
 // Choose gives the suite as a session with this variant ("" for none) takes it. It refuses what the suite may say and
 // this version of Trommel cannot do; every error is the user's.
 func Choose(suite *plan.Suite, variant string) (*plan.Suite, error) {
-	if t := suite.Cluster.Type; t != "" && t != "embedded" {
-		return nil, fmt.Errorf("%s: cluster type %q cannot be used yet; this version of trommel runs plans on its embedded cluster", suite.File, t)
-	}
 	if _, err := instrumentation.ResolveKubernetesVersion(suite.Cluster.KubernetesVersion); err != nil {
 		return nil, fmt.Errorf("%s: kubernetesVersion: %w", suite.File, err)
 	}
@@ -91,15 +88,19 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 			return nil, err
 		}
 	}
+	kind, err := cluster.Lookup(string(suite.Cluster.Type))
+	if err != nil {
+		return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
+	}
 	if options.Cluster != "" {
 		s.clusters = &sharedCluster{func(ctx context.Context) (cluster.Cluster, error) {
-			return attach(ctx, options.Cluster)
+			return kind.Attach(ctx, options.Cluster)
 		}}
 		return s, nil
 	}
 	s.clusters = &ownClusters{fresh: options.Fresh, logger: options.Logger,
 		start: func(ctx context.Context, console Console) (cluster.Cluster, error) {
-			return s.start(ctx, controlPlane, console)
+			return kind.Start(ctx, s.clusterConfig(controlPlane, console))
 		}}
 	return s, nil
 }
@@ -134,29 +135,18 @@ func (s *Session) Close(ctx context.Context) error {
 	return s.clusters.close(ctx)
 }
 
-func attach(ctx context.Context, name string) (cluster.Cluster, error) {
-	c, err := embedded.Attach(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// start starts a cluster as the suite describes it.
-func (s *Session) start(ctx context.Context, binary string, console Console) (cluster.Cluster, error) {
+// clusterConfig describes a cluster as the suite does.
+func (s *Session) clusterConfig(binary string, console Console) cluster.Config {
 	removed, _ := RemovedAPIs(s.suite, s.binaries)
 	spec := s.suite.Cluster
-	c, err := embedded.Start(ctx, embedded.Config{
+	return cluster.Config{
 		Binary: binary, APIServers: spec.APIServers, Nodes: spec.Nodes, DisableControllers: spec.DisableControllers,
 		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs, ControllerManagerArgs: spec.ControllerManagerArgs,
 		RemovedAPIs: removed,
 		Answers:     answers(spec.Answers),
 		Progress:    console.Info,
-	})
-	if err != nil {
-		return nil, err
+		Logger:      s.options.Logger,
 	}
-	return c, nil
 }
 
 // answers are the suite's, which has checked them.

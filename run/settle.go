@@ -59,7 +59,7 @@ func (r *runner) crashLoop(ctx context.Context) string {
 	defer tick.Stop()
 	for {
 		for _, c := range r.Suite.Controllers {
-			processes, err := r.cluster.Processes().Status(ctx, c.Name)
+			processes, err := r.node().Status(ctx, c.Name)
 			if err != nil {
 				continue // judged later, where an error counts
 			}

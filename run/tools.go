@@ -27,7 +27,7 @@ func (c *controllers) Kill(ctx context.Context, name string) (running bool, err 
 		return false, err
 	}
 	c.webhooks.killed(name)
-	if err := c.cluster.Processes().Kill(ctx, name); err != nil {
+	if err := c.node().Kill(ctx, name); err != nil {
 		return running, fmt.Errorf("kill controller %q: %w", name, err)
 	}
 	return running, c.releaseLocks(ctx, name)
@@ -35,7 +35,7 @@ func (c *controllers) Kill(ctx context.Context, name string) (running bool, err 
 
 // running reports whether the controller has a process that runs.
 func (c *controllers) running(ctx context.Context, name string) (bool, error) {
-	processes, err := c.cluster.Processes().Status(ctx, name)
+	processes, err := c.node().Status(ctx, name)
 	if err != nil {
 		return false, fmt.Errorf("status of controller %q: %w", name, err)
 	}
@@ -78,7 +78,7 @@ func (c *controllers) Start(ctx context.Context, name string) (running bool, err
 	if running, err = c.running(ctx, name); err != nil {
 		return false, err
 	}
-	if err := c.cluster.Processes().Start(ctx, name); err != nil {
+	if err := c.node().Start(ctx, name); err != nil {
 		return running, fmt.Errorf("start controller %q: %w", name, err)
 	}
 	for i := range c.Suite.Controllers {
@@ -97,11 +97,11 @@ func (c *controllers) Start(ctx context.Context, name string) (running bool, err
 }
 
 func (c *controllers) Route(ctx context.Context, name, apiServer string) error {
-	return c.cluster.Processes().Route(ctx, name, apiServer)
+	return c.node().Route(ctx, name, apiServer)
 }
 
 func (c *controllers) CutConnections(ctx context.Context, name string) error {
-	return c.cluster.Processes().CutConnections(ctx, name)
+	return c.node().CutConnections(ctx, name)
 }
 
 // apiServers implements actions.APIServers.
@@ -123,6 +123,13 @@ func (a *apiServers) running(ctx context.Context, name string) (running bool, se
 	return live > 0 && !a.down[name], sessions, nil
 }
 
+func (a *apiServers) killer() (cluster.APIServerKiller, error) {
+	if k, ok := a.cluster.(cluster.APIServerKiller); ok {
+		return k, nil
+	}
+	return nil, fmt.Errorf("kill or start an API server of cluster %q: %w", a.cluster.Name(), cluster.ErrNotSupported)
+}
+
 func (a *apiServers) mark(name string, down bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,7 +143,11 @@ func (a *apiServers) KillAPIServer(ctx context.Context, name string) (running bo
 	if running, _, err = a.running(ctx, name); err != nil {
 		return false, err
 	}
-	if err := a.cluster.KillAPIServer(ctx, name); err != nil {
+	killer, err := a.killer()
+	if err != nil {
+		return running, err
+	}
+	if err := killer.KillAPIServer(ctx, name); err != nil {
 		return running, err
 	}
 	a.mark(name, true)
@@ -149,7 +160,11 @@ func (a *apiServers) StartAPIServer(ctx context.Context, name string) (running b
 	if err != nil {
 		return false, err
 	}
-	if err := a.cluster.StartAPIServer(ctx, name); err != nil || running {
+	killer, err := a.killer()
+	if err != nil {
+		return false, err
+	}
+	if err := killer.StartAPIServer(ctx, name); err != nil || running {
 		return running, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.Suite.Timeouts.Ready)

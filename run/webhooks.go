@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/workload"
 )
@@ -108,9 +109,9 @@ func (r *runner) awaitWebhooks(ctx context.Context) error {
 func (r *runner) controllerTails(ctx context.Context) string {
 	var text strings.Builder
 	for _, c := range r.Suite.Controllers {
-		processes, err := r.cluster.Processes().Status(ctx, c.Name)
+		processes, err := r.node().Status(ctx, c.Name)
 		if err == nil && len(processes) > 0 {
-			fmt.Fprintf(&text, "\nthe end of %s's log:\n%s", c.Name, oracleTail(processes[len(processes)-1]))
+			fmt.Fprintf(&text, "\nthe end of %s's log:\n%s", c.Name, r.logTail(processes[len(processes)-1]))
 		}
 	}
 	return text.String()
@@ -174,11 +175,17 @@ func (r *runner) webhookAnswers(ctx context.Context, config map[string]any) erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	dial := r.cluster.DialInside
+	var dial func(ctx context.Context, address string) (net.Conn, error)
+	if c, ok := r.cluster.(cluster.Dialer); ok {
+		dial = c.DialInside
+	}
 	if host, _, _ := net.SplitHostPort(address); isLoopback(host) {
 		dial = func(ctx context.Context, address string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		}
+	}
+	if dial == nil {
+		return nil // nobody here can tell
 	}
 	conn, err := dial(ctx, address)
 	if err != nil {

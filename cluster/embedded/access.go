@@ -2,8 +2,8 @@ package embedded
 
 import (
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/trommel-dev/trommel/cluster"
 )
 
 func (c *Cluster) writeServerKeys() error {
@@ -53,13 +53,7 @@ func (c *Cluster) writeKubeconfigs() error {
 }
 
 func (c *Cluster) writeKubeconfig(path, addr string, user keyPair) error {
-	name := "trommel-" + c.config.Name
-	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + addr, CertificateAuthorityData: c.ca.certPEM}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: user.cert, ClientKeyData: user.key}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
-	return clientcmd.WriteToFile(*config, path)
+	return cluster.WriteKubeconfig(path, "trommel-"+c.config.Name, c.restConfig(addr, user))
 }
 
 // restConfig is for use within this process: nothing holds its requests back.

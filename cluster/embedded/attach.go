@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/rpc"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,14 +19,15 @@ import (
 
 	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/cluster/egress"
+	"github.com/trommel-dev/trommel/cluster/processnode"
 )
 
 // Attached is a cluster that another process runs (see Serve). It implements cluster.Cluster.
 type Attached struct{ entry Entry }
 
 var (
-	_ cluster.Cluster    = (*Attached)(nil)
-	_ cluster.Resettable = (*Attached)(nil)
+	_ capabilities   = (*Attached)(nil)
+	_ cluster.Shared = (*Attached)(nil)
 )
 
 // Attach finds the running cluster of that name; a NotRunningError says that there is none.
@@ -75,6 +78,9 @@ func (a *Attached) Name() string { return a.entry.Name }
 
 // APIServers names the API servers, apiserver-1 first.
 func (a *Attached) APIServers() []string { return slices.Clone(a.entry.APIServers) }
+
+// InstrumentedAPIServers names the API servers that have hooks: all.
+func (a *Attached) InstrumentedAPIServers() []string { return a.APIServers() }
 
 // RESTConfig gives cluster-admin access through the named API server.
 func (a *Attached) RESTConfig(apiServer string) (*rest.Config, error) {
@@ -155,8 +161,28 @@ func (a *Attached) Processes() cluster.ProcessNode { return attachedNode{a} }
 // LogDir holds the logs of the control plane's processes, and in pods/ those of the process node.
 func (a *Attached) LogDir() string { return a.entry.LogDir }
 
-// StateDir is a folder that lives as long as the cluster.
-func (a *Attached) StateDir() string { return a.entry.Dir }
+// Logs lists the logs of the control plane's processes.
+func (a *Attached) Logs(context.Context) ([]cluster.Log, error) { return logsIn(a.entry.LogDir) }
+
+// KeepBaseline keeps a baseline in the cluster's directory.
+func (a *Attached) KeepBaseline(b cluster.Baseline) error {
+	return b.(*baseline).writeFile(a.baselineFile())
+}
+
+// KeptBaseline reads the baseline that is kept in the cluster's directory.
+func (a *Attached) KeptBaseline() (cluster.Baseline, error) {
+	b, err := readBaseline(a.baselineFile())
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// DropBaseline deletes the baseline in the cluster's directory.
+func (a *Attached) DropBaseline() error { return os.Remove(a.baselineFile()) }
+
+// baselineFile is there while a run is under way, and after one that was killed.
+func (a *Attached) baselineFile() string { return filepath.Join(a.entry.Dir, "baseline.json") }
 
 // Close ends the use of the cluster, which goes on running.
 func (a *Attached) Close(context.Context) error { return nil }
@@ -189,6 +215,10 @@ func (n attachedNode) CutConnections(ctx context.Context, controller string) err
 
 func (n attachedNode) Status(ctx context.Context, controller string) ([]cluster.Process, error) {
 	return controlCall[[]cluster.Process](ctx, n.a.entry, "Status", Call{Controller: controller})
+}
+
+func (n attachedNode) OpenLog(p cluster.Process) (io.ReadCloser, error) {
+	return processnode.OpenLog(p)
 }
 
 func (n attachedNode) Stop(ctx context.Context, keep []types.UID) error {

@@ -19,7 +19,7 @@ import (
 // registryPrefix is where the API servers keep all their objects in etcd.
 const registryPrefix = "/registry/"
 
-// baseline is the state that a reset puts back. It implements cluster.Baseline.
+// baseline is the state that a reset puts back: the cluster.Baseline of this kind of cluster.
 type baseline struct {
 	// Revision is etcd's at that moment.
 	Revision int64
@@ -217,8 +217,8 @@ func byHand(value []byte) bool {
 	})
 }
 
-// WriteFile keeps the baseline in a file.
-func (b *baseline) WriteFile(file string) error {
+// writeFile writes the baseline to a file that its user alone can read. The file is there wholly or not at all.
+func (b *baseline) writeFile(file string) error {
 	data, err := json.Marshal(b)
 	if err != nil {
 		return fmt.Errorf("write baseline: %w", err)

@@ -147,7 +147,7 @@ func TestBaselineFile(t *testing.T) {
 		"/registry/secrets/default/a": {Value: []byte("k8s\x00\xff"), Created: 3, Modified: 4},
 	}}
 	file := filepath.Join(t.TempDir(), "baseline")
-	if err := want.WriteFile(file); err != nil {
+	if err := want.writeFile(file); err != nil {
 		t.Fatal(err)
 	}
 	got, err := readBaseline(file)

@@ -271,17 +271,6 @@ func TestKillAndStartAPIServer(t *testing.T) {
 	}
 }
 
-func TestLock(t *testing.T) {
-	unlock, err := shared.Lock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := shared.Lock(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("is in use by process %d", os.Getpid())) {
-		t.Errorf("got %v", err)
-	}
-	unlock()
-}
-
 func TestTwoClustersAtOnce(t *testing.T) {
 	clusters := make([]*embedded.Cluster, 2)
 	var wg sync.WaitGroup

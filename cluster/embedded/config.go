@@ -8,50 +8,19 @@ import (
 	"path/filepath"
 	"regexp"
 
-	"github.com/trommel-dev/trommel/cluster/kubelet"
+	"github.com/trommel-dev/trommel/cluster"
 )
 
-// Config says what a cluster is made of. Only Binary is required.
-type Config struct {
-	// Name identifies the cluster on this machine; default: a random one. Letters, digits and dashes, at most 40.
-	Name string
-	// Binary is the control plane executable (module controlplane).
-	Binary string
-	// APIServers is the number of API servers, 1 to 5; default 3.
-	APIServers int
-	// Nodes is the number of simulated nodes; default 3, negative: none.
-	Nodes int
-	// DisableControllers names controllers that kube-controller-manager leaves out.
-	DisableControllers []string
-	// FeatureGates are set in kube-apiserver, kube-controller-manager and kube-scheduler.
-	FeatureGates map[string]bool
-	// Further command line arguments of the components.
-	APIServerArgs         []string
-	ControllerManagerArgs []string
-	SchedulerArgs         []string
-	// RemovedAPIs makes the API servers serve API versions that Kubernetes has removed and still has the types of.
-	RemovedAPIs bool
-	// Answers are what containers of simulated pods answer; without one: success and no output.
-	Answers []kubelet.Answer
-	// Dir is the folder in which the cluster makes a folder of its own for keys, data and sockets. It must be short:
-	// the path of a unix socket has about 100 characters. Default: one of the user's own below the folder for
-	// temporary files.
-	Dir string
-	// LogDir is where the logs of all processes go; default: within the cluster's own folder, which goes with it.
-	LogDir string
-	// Progress, when set, is called with a line for people now and then.
-	Progress func(string)
-	// Logger is for what nobody asked about; default: none.
-	Logger *slog.Logger
-}
+// Config says what a cluster is made of.
+type Config = cluster.Config
 
 // MaxAPIServers is the largest Config.APIServers.
 const MaxAPIServers = 5
 
 var nameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
-// withDefaults returns a copy with defaults set and checked.
-func (c Config) withDefaults() (Config, error) {
+// withDefaults returns the configuration with defaults set and checked.
+func withDefaults(c Config) (Config, error) {
 	if c.Name == "" {
 		c.Name = "c-" + randomHex(4)
 	}

@@ -69,10 +69,39 @@ type Cluster struct {
 	watches   sync.WaitGroup // of supervise
 }
 
-var (
-	_ cluster.Cluster    = (*Cluster)(nil)
-	_ cluster.Resettable = (*Cluster)(nil)
-)
+// Name is how suites call this kind of cluster.
+const Name = "embedded"
+
+func init() {
+	cluster.Register(Name, cluster.Kind{
+		Start: func(ctx context.Context, config cluster.Config) (cluster.Cluster, error) {
+			return orNil(Start(ctx, config))
+		},
+		Attach: func(ctx context.Context, name string) (cluster.Cluster, error) { return orNil(Attach(ctx, name)) },
+	})
+}
+
+// orNil keeps a nil pointer from becoming an interface that is not nil.
+func orNil[C cluster.Cluster](c C, err error) (cluster.Cluster, error) {
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// capabilities are what every embedded cluster can do.
+type capabilities interface {
+	cluster.Cluster
+	cluster.Instrumented
+	cluster.Listener
+	cluster.APIServerKiller
+	cluster.ProcessRunner
+	cluster.Dialer
+	cluster.Logger
+	cluster.Resettable
+}
+
+var _ capabilities = (*Cluster)(nil)
 
 // startTimeout bounds Start for callers whose context has no end.
 const startTimeout = 3 * time.Minute
@@ -80,7 +109,7 @@ const startTimeout = 3 * time.Minute
 // Start starts a cluster and returns when all API servers are ready, service accounts work and the process node is
 // registered. When it fails, or ctx ends before, nothing is left. The cluster outlives ctx; it ends with Close.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
-	config, err := config.withDefaults()
+	config, err := withDefaults(config)
 	if err != nil {
 		return nil, err
 	}
@@ -284,6 +313,9 @@ func (c *Cluster) APIServers() []string {
 	return names
 }
 
+// InstrumentedAPIServers names the API servers that have hooks: all.
+func (c *Cluster) InstrumentedAPIServers() []string { return c.APIServers() }
+
 // RESTConfig gives cluster-admin access through the named API server.
 func (c *Cluster) RESTConfig(apiServer string) (*rest.Config, error) {
 	a, err := c.apiServer(apiServer)
@@ -307,9 +339,6 @@ func (c *Cluster) Rendezvous() (address, token string) {
 	return "unix://" + c.dir.file("coordinator.sock"), c.token
 }
 
-// Lock gives the caller sole use of the cluster for a run.
-func (c *Cluster) Lock() (unlock func(), err error) { return lockRun(c.Name(), runLock(c.dir.path)) }
-
 // Running says which API servers run.
 func (c *Cluster) Running(context.Context) (map[string]bool, error) {
 	running := map[string]bool{}
@@ -330,8 +359,8 @@ func (c *Cluster) Processes() cluster.ProcessNode { return c.processes }
 // LogDir holds the logs of the control plane's processes, and in pods/ those of the process node.
 func (c *Cluster) LogDir() string { return c.logDir }
 
-// StateDir is empty: the cluster ends with the process that started it.
-func (c *Cluster) StateDir() string { return "" }
+// Logs lists the logs of the control plane's processes.
+func (c *Cluster) Logs(context.Context) ([]cluster.Log, error) { return logsIn(c.logDir) }
 
 // Dir is the cluster's own folder, which Close removes.
 func (c *Cluster) Dir() string { return c.dir.path }

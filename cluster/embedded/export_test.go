@@ -1,6 +1,10 @@
 package embedded
 
-import "context"
+import (
+	"context"
+
+	"github.com/trommel-dev/trommel/cluster"
+)
 
 // Objects reads what a reset puts back, from etcd.
 func Objects(ctx context.Context, c *Cluster) (map[string]string, error) {
@@ -20,4 +24,12 @@ func Objects(ctx context.Context, c *Cluster) (map[string]string, error) {
 		}
 	}
 	return all, nil
+}
+
+// Reread writes a baseline to a file and reads it from there.
+func Reread(b cluster.Baseline, file string) (cluster.Baseline, error) {
+	if err := b.(*baseline).writeFile(file); err != nil {
+		return nil, err
+	}
+	return readBaseline(file)
 }

@@ -135,14 +135,14 @@ func TestConfigErrors(t *testing.T) {
 	if err := os.WriteFile(plain, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Config{Name: "No Name", APIServers: 6, Binary: plain}.withDefaults()
+	_, err := withDefaults(Config{Name: "No Name", APIServers: 6, Binary: plain})
 	want := `cluster name "No Name": want up to 40 lower case letters, digits and dashes
 6 API servers: want 1 to 5
 control plane executable: ` + plain + ` is not executable`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	_, err = Config{Binary: "/nonexistent"}.withDefaults()
+	_, err = withDefaults(Config{Binary: "/nonexistent"})
 	if err == nil || err.Error() != "control plane executable: stat /nonexistent: no such file or directory" {
 		t.Errorf("got %v", err)
 	}

@@ -228,7 +228,7 @@ func (c *Cluster) entry() Entry {
 // Serve starts a cluster that other processes find by its name, and runs it until ctx ends or one of them calls Stop.
 // Once it can be attached to, ready is called.
 func Serve(ctx context.Context, config Config, ready func(Entry)) (err error) {
-	if config, err = config.withDefaults(); err != nil {
+	if config, err = withDefaults(config); err != nil {
 		return err
 	}
 	release, err := claim(config.Name)

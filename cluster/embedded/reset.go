@@ -52,11 +52,6 @@ func (c *Cluster) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
 	return c.resetter().takeBaseline(ctx)
 }
 
-// ReadBaseline reads a baseline from its file.
-func (c *Cluster) ReadBaseline(file string) (cluster.Baseline, error) {
-	return asBaseline(readBaseline(file))
-}
-
 // Reset takes the cluster back to the baseline.
 func (c *Cluster) Reset(ctx context.Context, to cluster.Baseline) error {
 	return c.resetter().reset(ctx, to)
@@ -67,11 +62,6 @@ func (c *Cluster) resetter() resetter { return resetter{c, c.etcdSocket(), quiet
 // TakeBaseline notes the cluster's state as soon as it has come to rest.
 func (a *Attached) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
 	return a.resetter().takeBaseline(ctx)
-}
-
-// ReadBaseline reads a baseline from its file.
-func (a *Attached) ReadBaseline(file string) (cluster.Baseline, error) {
-	return asBaseline(readBaseline(file))
 }
 
 // Reset takes the cluster back to the baseline. After a run that was killed it refuses, before it touches anything, if
@@ -94,14 +84,6 @@ func (a *Attached) Reset(ctx context.Context, to cluster.Baseline) error {
 }
 
 func (a *Attached) resetter() resetter { return resetter{a, etcdSocket(a.entry.Dir), quietShared} }
-
-// asBaseline keeps a nil pointer from becoming an interface that is not nil.
-func asBaseline(b *baseline, err error) (cluster.Baseline, error) {
-	if err != nil {
-		return nil, err
-	}
-	return b, nil
-}
 
 func (r resetter) takeBaseline(ctx context.Context) (cluster.Baseline, error) {
 	store := newStore(r.socket)

@@ -124,10 +124,6 @@ func TestReset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "baseline")
-	if err := baseline.WriteFile(file); err != nil {
-		t.Fatal(err)
-	}
 	want := r.objects()
 	for round := range 3 {
 		r.change()
@@ -138,7 +134,7 @@ func TestReset(t *testing.T) {
 		}
 		if round == 2 {
 			// As after a run that was killed.
-			if baseline, err = c.ReadBaseline(file); err != nil {
+			if baseline, err = embedded.Reread(baseline, filepath.Join(t.TempDir(), "baseline")); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -209,7 +209,7 @@ func (c *container) start() (*run, error) {
 	}
 	r := &run{process: process, recorded: make(chan struct{}), record: &cluster.Process{
 		Namespace: c.pod.namespace, Pod: c.pod.name, Container: c.spec.Name,
-		PID: process.PID(), Started: now, LogFile: c.logFile, LogStart: info.Size(),
+		PID: process.PID(), Started: now, Log: c.logFile, LogStart: info.Size(),
 	}}
 	if control := c.pod.controller; control != nil {
 		r.record.Controller = control.name

@@ -3,8 +3,11 @@ package processnode
 import (
 	"context"
 	"fmt"
+	"io"
+	"io/fs"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strings"
 
@@ -201,6 +204,17 @@ func (n *Node) Status(_ context.Context, name string) ([]cluster.Process, error)
 	}
 	return all, nil
 }
+
+// OpenLog opens the log of a process of any process node on this machine.
+func OpenLog(p cluster.Process) (io.ReadCloser, error) {
+	if p.Log == "" {
+		return nil, fmt.Errorf("log of container %q of pod %s/%s: %w", p.Container, p.Namespace, p.Pod, fs.ErrNotExist)
+	}
+	return os.Open(p.Log)
+}
+
+// OpenLog opens the log of a process.
+func (n *Node) OpenLog(p cluster.Process) (io.ReadCloser, error) { return OpenLog(p) }
 
 // Reset lets every controller start that is held, undoes every Route and forgets ended processes.
 func (n *Node) Reset(context.Context) error {

@@ -77,7 +77,7 @@ func TestKillAndStart(t *testing.T) {
 	}
 	t.Logf("Start took %s", time.Since(start))
 	second := awaitRunning(t, "ks", 1)[0]
-	if second.PID == first.PID || second.LogFile != first.LogFile || second.LogStart != int64(len("start\n")) {
+	if second.PID == first.PID || second.Log != first.Log || second.LogStart != int64(len("start\n")) {
 		t.Errorf("first %+v, second %+v", first, second)
 	}
 	if err := node.Start(ctx, "ks"); err != nil {

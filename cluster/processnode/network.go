@@ -83,7 +83,7 @@ func (n *Node) Log(namespace, name, containerName string) (log io.ReadCloser, ok
 			if r == nil {
 				return nil, true, fmt.Errorf("container %q of pod %s/%s has not started", containerName, namespace, name)
 			}
-			f, err := os.Open(r.record.LogFile)
+			f, err := os.Open(r.record.Log)
 			if err != nil {
 				return nil, true, err
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -209,7 +210,7 @@ func asBefore(t *testing.T, cluster, want string) {
 	if running, err := c.Running(t.Context()); err != nil || !running["apiserver-2"] {
 		t.Errorf("running %v, %v", running, err)
 	}
-	if _, err := os.Stat(filepath.Join(c.StateDir(), "baseline.json")); err == nil {
-		t.Error("the baseline is still there")
+	if _, err := c.KeptBaseline(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the baseline is still there: %v", err)
 	}
 }

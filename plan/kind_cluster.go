@@ -1,0 +1,126 @@
+package plan
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// ClusterType names a type of cluster.
+type ClusterType string
+
+// Embedded is the control plane that Trommel builds and runs by itself.
+const Embedded ClusterType = "embedded"
+
+// Capability is something that clusters of some types can do and others cannot. Its text completes "a cluster that
+// can …".
+type Capability string
+
+// What plans and suites may need of a cluster, beside access to its API servers.
+const (
+	// ConfigureControlPlane takes the fields of [ClusterSpec], beside its type.
+	ConfigureControlPlane Capability = "configure its control plane"
+	// ObserveAPIServers holds observations in API servers: they are instrumented.
+	ObserveAPIServers Capability = "observe and pause API servers"
+	KillAPIServers    Capability = "kill and start API servers"
+	// RunControllers runs controllers as processes that can be observed, killed, started and routed.
+	RunControllers Capability = "run controllers under test"
+)
+
+// ClusterKind is all that is to know of a type of cluster without starting one. Each type is declared once, with
+// [RegisterClusterKind]. How such clusters are started and found is declared with cluster.Register.
+type ClusterKind struct {
+	Type ClusterType
+	// Can lists what all clusters of this type can do.
+	Can []Capability
+}
+
+// clusterKinds holds the types of clusters in the order in which messages name them.
+var clusterKinds []*ClusterKind
+
+// RegisterClusterKind adds a type of cluster. It panics if there is one of that name. It is meant for initialization:
+// suites must not be read at the same time.
+func RegisterClusterKind(k ClusterKind) {
+	if _, known := LookupClusterKind(k.Type); known {
+		panic(fmt.Sprintf("plan: duplicate kind of cluster %q", k.Type))
+	}
+	clusterKinds = append(clusterKinds, &k)
+	setClusterWords()
+}
+
+func setClusterWords() {
+	names := make([]string, 0, len(clusterKinds))
+	for _, k := range clusterKinds {
+		names = append(names, string(k.Type))
+	}
+	vocabulary[reflect.TypeFor[ClusterType]()] = names
+	shapes.Clear() // they hold the words
+}
+
+// LookupClusterKind finds what is known of a type of cluster.
+func LookupClusterKind(t ClusterType) (kind ClusterKind, known bool) {
+	i := slices.IndexFunc(clusterKinds, func(k *ClusterKind) bool { return k.Type == t })
+	if i < 0 {
+		return ClusterKind{Type: t}, false
+	}
+	return *clusterKinds[i], true
+}
+
+// needs reports that the suite's type of cluster lacks a capability that what asks for. A type that is not known has
+// been reported where it stands.
+func (s *Suite) needs(at *place, need Capability, what string) {
+	if kind, known := LookupClusterKind(s.Cluster.Type); known && !slices.Contains(kind.Can, need) {
+		at.errorf("%s needs a cluster that can %s; one of type %q cannot", what, need, s.Cluster.Type)
+	}
+}
+
+// needs reports that the suite's type of cluster lacks a capability; without a suite nothing is known of the cluster.
+func (c *checker) needs(at *place, need Capability, what string) {
+	if c.suite != nil {
+		c.suite.needs(at, need, what)
+	}
+}
+
+// capabilities reports what the suite asks for and its type of cluster cannot do.
+func (s *Suite) capabilities(at *place) {
+	spec := at.field("cluster")
+	for _, name := range shapeOf(reflect.TypeFor[ClusterSpec]()).names {
+		// A version is asked for on any cluster: a run refuses another one.
+		if f := spec.field(name); name != "type" && name != "kubernetesVersion" && f.given() {
+			s.needs(f, ConfigureControlPlane, name)
+		}
+	}
+	for i, c := range s.Controllers {
+		s.needs(at.field("controllers").item(i), RunControllers, fmt.Sprintf("controller %q", c.Name))
+	}
+	for name, v := range s.Variants {
+		if f := at.field("variants").field(name).field("cluster"); f.given() || len(v.Cluster.FeatureGates) > 0 {
+			s.needs(f, ConfigureControlPlane, "a variant's cluster")
+		}
+	}
+}
+
+// capabilities reports what the action does and the suite's type of cluster cannot do.
+func (c *checker) capabilities(a *Action, at *place) {
+	what := string(a.Type)
+	e := a.Effects()
+	for _, name := range []string{e.Stops, e.Starts} {
+		if name != "" && IsAPIServer(name) {
+			c.needs(at, KillAPIServers, what)
+			break
+		}
+	}
+	for _, p := range []*Pause{e.Pauses, e.Resumes} {
+		if p != nil && IsAPIServer(p.By) {
+			c.needs(at, ObserveAPIServers, what)
+		}
+	}
+	// Whatever is done to a controller needs one that runs: that the suite's type of cluster cannot run any has been
+	// reported in the suite.
+}
+
+func init() {
+	RegisterClusterKind(ClusterKind{Type: Embedded, Can: []Capability{
+		ConfigureControlPlane, ObserveAPIServers, KillAPIServers, RunControllers,
+	}})
+}

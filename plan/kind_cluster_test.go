@@ -1,0 +1,104 @@
+package plan
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// registerClusterKind registers a type of cluster for the time of a test.
+func registerClusterKind(t *testing.T, k ClusterKind) {
+	RegisterClusterKind(k)
+	t.Cleanup(func() {
+		clusterKinds = clusterKinds[:len(clusterKinds)-1]
+		setClusterWords()
+	})
+}
+
+func TestTypeOfClusterThatIsNotKnown(t *testing.T) {
+	_, err := ParseSuite([]byte("cluster: {type: kind}\n"), "trommel.yaml")
+	if err == nil || !strings.Contains(err.Error(), `trommel.yaml:1:17: unknown cluster type "kind"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What a type of cluster lacks is refused where it is asked for, in the suite and in its plans.
+func TestClusterThatLacksSomething(t *testing.T) {
+	registerClusterKind(t, ClusterKind{Type: "plain"})
+	registerClusterKind(t, ClusterKind{Type: "observed", Can: []Capability{ObserveAPIServers, RunControllers}})
+
+	const suite = `cluster:
+  type: TYPE
+  apiServers: 2
+controllers:
+- {name: db, binary: /bin/true}
+workloads: {nothing: [{sleep: 1s}]}
+variants:
+  gated: {cluster: {featureGates: {Some: true}}}
+`
+	_, err := ParseSuite([]byte(strings.ReplaceAll(suite, "TYPE", "plain")), "trommel.yaml")
+	wantErrors(t, err,
+		`trommel.yaml:3:15: apiServers needs a cluster that can configure its control plane; one of type "plain" cannot`,
+		`trommel.yaml:5:3: controller "db" needs a cluster that can run controllers under test; one of type "plain" cannot`,
+		`trommel.yaml:8:20: a variant's cluster needs a cluster that can configure its control plane; one of type "plain" cannot`)
+
+	dir := t.TempDir()
+	file := filepath.Join(dir, SuiteFile)
+	text := strings.ReplaceAll(suite, "TYPE", "observed")
+	text = strings.ReplaceAll(text, "  apiServers: 2\n", "")
+	text, _, _ = strings.Cut(text, "variants:")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := LoadSuite(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const p = `testName: t
+workload: nothing
+actions:
+- actionType: killAPIServer
+  actionTarget: apiserver-1
+  trigger:
+    definitions:
+    - triggerName: seen
+      condition: {triggerType: onObjectCreation, resourceKey: pod/default/a}
+      observationPoint: {timing: afterAPIServerRecv, observeBy: apiserver-1}
+- {actionType: pauseAPIServer, actionTarget: apiserver-1, trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}}
+- {actionType: killController, trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}}
+`
+	planFile := filepath.Join(dir, "p.yaml")
+	if err := os.WriteFile(planFile, []byte(p), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = LoadWith(planFile, s)
+	wantErrors(t, err,
+		planFile+`:4:15: killAPIServer needs a cluster that can kill and start API servers; one of type "observed" cannot`)
+
+	s.Cluster.Type = "plain"
+	_, err = LoadWith(planFile, s)
+	wantErrors(t, err,
+		planFile+`:4:15: killAPIServer needs a cluster that can kill and start API servers; one of type "plain" cannot`,
+		planFile+`:10:34: afterAPIServerRecv needs a cluster that can observe and pause API servers; one of type "plain" cannot`,
+		planFile+`:11:16: pauseAPIServer needs a cluster that can observe and pause API servers; one of type "plain" cannot`)
+}
+
+// wantErrors compares the lines of an error, in any order.
+func wantErrors(t *testing.T, err error, want ...string) {
+	t.Helper()
+	var got []string
+	var list Errors
+	if errors.As(err, &list) {
+		for _, e := range list {
+			got = append(got, e.Error())
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
