@@ -53,9 +53,15 @@ func (c *Coordinator) Connections(ctx context.Context, identity string) (total, 
 	return total, live, err
 }
 
-// WaitConnected returns when the identity has a live session beyond its first `after` ones.
+// WaitConnected returns when the identity has a live session beyond its first `after` ones, and nothing that it does from
+// then on is missed.
 func (c *Coordinator) WaitConnected(ctx context.Context, identity string, after int) error {
-	return c.until(ctx, func() bool { return c.of(identity).since(after) })
+	if err := c.until(ctx, func() bool { return c.of(identity).since(after) }); err != nil {
+		return err
+	}
+	// A session begins when the process has been heard. That it has been told what to report is known when it has
+	// acknowledged that.
+	return c.do(ctx, c.push)
 }
 
 // until returns when the condition is true, which is asked in the owner's goroutine at each change.

@@ -77,10 +77,10 @@ func testKubernetes(t *testing.T, version string) {
 
 	address, token := c.Rendezvous()
 	r := record(t, address, token)
+	r.wait("the API server's hook is there", func() bool { return r.sessions["apiserver-1"] != nil })
 	r.monitor.SetRules(ctx, map[string][]wire.Rule{"apiserver-1": append(
 		bothPhases(wire.Rule{Point: wire.APIServerRecv, Resource: "configmaps", Kind: "configmap", Namespace: "default"}),
 		bothPhases(wire.Rule{Point: wire.APIServerRecv, Resource: "widgets", Kind: "widget", Group: "example.com", Namespace: "default"})...)})
-	r.wait("the API server's hook is there", func() bool { return r.sessions["apiserver-1"] != nil })
 
 	// A built-in type and a custom one, which the API server has in other forms: created, changed and deleted, each held
 	// before and after the watch cache takes it in.

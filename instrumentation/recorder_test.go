@@ -79,7 +79,7 @@ func (r *recorder) take(e monitor.Event) {
 // wait returns when the condition holds, which is called under the lock.
 func (r *recorder) wait(what string, condition func() bool) {
 	r.t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	for {
 		r.mu.Lock()
 		ok := condition()
@@ -96,7 +96,7 @@ func (r *recorder) wait(what string, condition func() bool) {
 				r.t.Log(describe(e))
 			}
 			r.mu.Unlock()
-			r.t.Fatalf("not within 30s: %s", what)
+			r.t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func Start(t testing.TB, config embedded.Config) *embedded.Cluster {
 // Eventually fails the test if the condition does not come true in time. The condition's error says what is missing.
 func Eventually(t testing.TB, condition func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
