@@ -1,5 +1,5 @@
-// Package docs tests that what the documentation shows is true: its plans and suites load, and so do the examples', and its links
-// lead somewhere.
+// Package docs tests that what the documentation shows is true: its plans and suites load, and so do the examples', and
+// its links lead somewhere.
 package docs
 
 import (

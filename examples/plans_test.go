@@ -35,9 +35,11 @@ func TestPlans(t *testing.T) {
 		findings               []string // the titles' beginnings, in any order
 		reason                 string
 	}{
-		{example: database, plan: "stale-deletion", want: bug, findings: []string{"invariant live-statefulset-is-kept:"}},
+		{example: database, plan: "stale-deletion", want: bug,
+			findings: []string{"invariant live-statefulset-is-kept:"}},
 		{example: database, plan: "stale-deletion", variant: "fixed", want: pass},
-		{example: database, plan: "interrupted-create", want: bug, findings: []string{"invariant every-database-has-a-service:"}},
+		{example: database, plan: "interrupted-create", want: bug,
+			findings: []string{"invariant every-database-has-a-service:"}},
 		{example: database, plan: "interrupted-create", variant: "fixed", want: pass},
 		{example: database, plan: "missed-scale", want: bug, findings: []string{"invariant new-members-start-empty:"}},
 		{example: database, plan: "missed-scale", variant: "fixed", want: pass},
@@ -51,11 +53,14 @@ func TestPlans(t *testing.T) {
 		// late-scale is not here: whether the worker acts on the first update before the second one is taken in is the
 		// scheduler's choice.
 		{example: statefulset, plan: "stale-restart", want: bug, findings: []string{"invariant wanted-pods-are-kept:"},
-			reason: "it acts on the StatefulSet of the past; the mitigation compares with the process's own writes, and this one has written nothing"},
-		{example: statefulset, plan: "stale-restart", variant: "unmitigated", want: bug, findings: []string{"invariant wanted-pods-are-kept:"}},
+			reason: "it acts on the StatefulSet of the past; the mitigation compares with the process's own writes, " +
+				"and this one has written nothing"},
+		{example: statefulset, plan: "stale-restart", variant: "unmitigated", want: bug,
+			findings: []string{"invariant wanted-pods-are-kept:"}},
 		{example: statefulset, plan: "stale-restart", variant: "as-shipped", want: inconclusive,
-			findings: []string{"no controller was shown stale state: statefulset-controller was started at apiserver-3"},
-			reason:   "a streaming list from an API server that is behind fails, so nothing old is seen"},
+			findings: []string{"no controller was shown stale state: statefulset-controller was started " +
+				"at apiserver-3"},
+			reason: "a streaming list from an API server that is behind fails, so nothing old is seen"},
 		{example: statefulset, plan: "stale-cut", want: inconclusive,
 			findings: []string{"no controller was shown stale state: statefulset-controller was"},
 			reason:   "client-go asks for nothing older than what it has seen"},

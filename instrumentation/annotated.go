@@ -42,8 +42,9 @@ func (s *source) annotate(call AnnotatedCall) (line int, err error) {
 		}
 		break
 	}
-	s.insert(f.Body.Lbrace+1, fmt.Sprintf(" trommelCall := trommelAnnotated(%s, %q); defer func() { trommelCall.After(nil, nil, %s, 0) }();",
-		ctx, call.Name, s.errorResult(f)))
+	s.insert(f.Body.Lbrace+1,
+		fmt.Sprintf(" trommelCall := trommelAnnotated(%s, %q); defer func() { trommelCall.After(nil, nil, %s, 0) }();",
+			ctx, call.Name, s.errorResult(f)))
 	return s.line(f.Pos()), nil
 }
 
@@ -121,7 +122,8 @@ func annotateModule(files map[string]*source, m moduleCopy, dir string) ([]Patch
 				continue
 			}
 			// A version of the function for another system does not belong to this build.
-			if ok, err := gobuild.Default.MatchFile(filepath.Join(m.dir, filepath.FromSlash(rel)), e.Name()); err == nil && ok &&
+			if ok, err := gobuild.Default.MatchFile(filepath.Join(m.dir, filepath.FromSlash(rel)),
+				e.Name()); err == nil && ok &&
 				strings.HasSuffix(e.Name(), ".go") {
 				names = append(names, path.Join(rel, e.Name()))
 			}

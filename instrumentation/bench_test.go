@@ -60,7 +60,9 @@ func BenchmarkAPIServerWrites(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer func() { _ = m.Close() }()
-		m.SetRules(ctx, map[string][]wire.Rule{"apiserver-1": bothPhases(wire.Rule{Point: wire.APIServerRecv, Kind: "configmap", Resource: "configmaps", Namespace: "default", Name: "watched"})})
+		m.SetRules(ctx,
+			map[string][]wire.Rule{"apiserver-1": bothPhases(wire.Rule{Point: wire.APIServerRecv, Kind: "configmap",
+				Resource: "configmaps", Namespace: "default", Name: "watched"})})
 		select {
 		case e := <-m.Events():
 			if !e.Started {
@@ -79,7 +81,8 @@ func BenchmarkAPIServerWrites(b *testing.B) {
 			group.Go(func() error {
 				for range writes / writers / 2 {
 					name := fmt.Sprintf("o-%d", object.Add(1))
-					o, err := c.client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+					o, err := c.client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name},
+						Data: data}, metav1.CreateOptions{})
 					if err != nil {
 						return err
 					}

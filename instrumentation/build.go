@@ -85,8 +85,8 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 	key := digest(dir, b.config.Package, strings.Join(b.config.Tags, ","), b.config.LDFlags, fmt.Sprint(b.command.env),
 		fmt.Sprintf("%#v", b.config.AnnotatedCalls))
 	b.dir = filepath.Join(b.cache.dir, "builds", key)
-	// The go commands hold it too: if this process is killed and a go command outlives it, that command does not write to
-	// what the next build writes.
+	// The go commands hold it too: if this process is killed and a go command outlives it, that command does not write
+	// to what the next build writes.
 	b.command.held, err = b.cache.lockFile(ctx, "builds/"+key,
 		func() { b.progress.phase("wait for another build of the same") })
 	if err != nil {
@@ -187,7 +187,8 @@ func (b *build) list(ctx context.Context) error {
 		}
 	}
 	if len(named) != 1 {
-		return inputErrorf("%q in %s is %d packages: want the one main package", b.config.Package, b.command.dir, len(named))
+		return inputErrorf("%q in %s is %d packages: want the one main package", b.config.Package,
+			b.command.dir, len(named))
 	}
 	b.main = named[0]
 	switch {
@@ -206,9 +207,10 @@ func (b *build) list(ctx context.Context) error {
 
 // incomplete are the go command's messages about a go.mod, go.sum or vendor directory that lacks something that is
 // imported.
-var incomplete = regexp.MustCompile(`missing go\.sum entry|no required module provides|cannot find module providing|updates to go\.mod needed|` +
-	`inconsistent vendoring|is not in your go\.mod file|provided by module .* but not|import lookup disabled|module lookup disabled|cannot find package|` +
-	`go\.mod requires go|go\.work requires go|must be added to the go\.work|-mod may only be set`)
+var incomplete = regexp.MustCompile(
+	`missing go\.sum entry|no required module provides|cannot find module providing|updates to go\.mod needed|` +
+		`inconsistent vendoring|is not in your go\.mod file|provided by module .* but not|import lookup disabled|module lookup disabled|cannot find package|` +
+		`go\.mod requires go|go\.work requires go|must be added to the go\.work|-mod may only be set`)
 
 func (b *build) incomplete(what string) error {
 	mend := "`go mod tidy`"
@@ -221,13 +223,15 @@ func (b *build) incomplete(what string) error {
 	if strings.Contains(what, "GOPROXY=off") {
 		mend = "`go mod download` with a network"
 	}
-	return inputErrorf("%s\nThe go command says so of %s as it is, without trommel: `go build %s` there must work first (%s may be what it needs)",
+	return inputErrorf("%s\nThe go command says so of %s as it is, without trommel: `go build %s` there must work "+
+		"first (%s may be what it needs)",
 		strings.TrimPrefix(strings.TrimSpace(what), "go list: "), b.command.dir, b.config.Package, mend)
 }
 
 // nested returns an error if the package is in a separate module.
 func (b *build) nested() string {
-	for d := filepath.Join(b.command.dir, filepath.FromSlash(b.config.Package)); len(d) > len(b.command.dir); d = filepath.Dir(d) {
+	for d := filepath.Join(b.command.dir, filepath.FromSlash(b.config.Package)); len(d) > len(
+		b.command.dir); d = filepath.Dir(d) {
 		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
 			return fmt.Sprintf("; it is in a module of its own: build it in the folder %s", d)
 		}
@@ -248,7 +252,8 @@ func (b *build) moduleOf(path string) *moduleInfo {
 // patch makes the patched copies and replaces the modules with them.
 func (b *build) patch(ctx context.Context) error {
 	if b.moduleOf(moduleClientGo) == nil {
-		return inputErrorf("package %s in %s does not use %s: there is nothing to observe (trommel observes controllers that talk to Kubernetes through it)", b.main.ImportPath, b.main.Dir, moduleClientGo)
+		return inputErrorf("package %s in %s does not use %s: there is nothing to observe (trommel observes "+
+			"controllers that talk to Kubernetes through it)", b.main.ImportPath, b.main.Dir, moduleClientGo)
 	}
 	if err := b.tellReconcilesApart(); err != nil {
 		return err
@@ -357,7 +362,8 @@ func (b *build) tellReconcilesApart() error {
 		return err
 	}
 	if b.goRoot.byGoroutine && !b.goRoot.known() {
-		return inputErrorf("%s %s gives reconcilers no context; to tell them apart nevertheless the controller must be built with %s or later, not %s: "+
+		return inputErrorf("%s %s gives reconcilers no context; to tell them apart nevertheless the controller must "+
+			"be built with %s or later, not %s: "+
 			"raise the toolchain (GOTOOLCHAIN) or %[1]s to v0.7.0", m.Path, c.version, oldestGo, b.goRoot.version)
 	}
 	return nil
@@ -386,7 +392,8 @@ func (b *build) findGoRoot() error {
 // patchStandard replaces files of the standard library with patched ones.
 func (b *build) patchStandard() error {
 	if !b.goRoot.known() {
-		b.progress.phase(fmt.Sprintf("%s is older than %s: the controller finds the machine's files, ports and names instead of its pod's", b.goRoot.version, oldestGo))
+		b.progress.phase(fmt.Sprintf("%s is older than %s: the controller finds the machine's files, "+
+			"ports and names instead of its pod's", b.goRoot.version, oldestGo))
 		return nil
 	}
 	overlay, points, err := b.cache.standard(b.goRoot)
@@ -458,7 +465,8 @@ const newest = "v0.999.0"
 // the hook must be a package of the main module.
 func (b *build) hookDir(ctx context.Context) (string, error) {
 	config := hookConfig{
-		importPath: hookModule, byGoroutine: b.goRoot.byGoroutine, env: b.command.env, downloading: b.progress.downloading,
+		importPath: hookModule, byGoroutine: b.goRoot.byGoroutine, env: b.command.env,
+		downloading: b.progress.downloading,
 	}
 	if b.repo.vendor == "" {
 		return b.cache.hookDir(ctx, config)
@@ -510,7 +518,8 @@ func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 		if call.Package != "" {
 			i := slices.IndexFunc(b.packages, func(p *pkg) bool { return p.ImportPath == call.Package })
 			if i < 0 {
-				return nil, inputErrorf("annotated call %q: %s is not built from a package %q", call.Name, b.main.ImportPath,
+				return nil, inputErrorf("annotated call %q: %s is not built from a package %q", call.Name,
+					b.main.ImportPath,
 					call.Package)
 			}
 			p = b.packages[i]
@@ -535,7 +544,8 @@ func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 		}
 		names[p.Dir] = s.file.Name.Name
 		found.Module, found.Version = p.Module.Path, p.Module.Version
-		found.File = strings.TrimPrefix(path.Join(strings.TrimPrefix(p.ImportPath, p.Module.Path), filepath.Base(found.File)),
+		found.File = strings.TrimPrefix(path.Join(strings.TrimPrefix(p.ImportPath, p.Module.Path),
+			filepath.Base(found.File)),
 			"/")
 		b.points = append(b.points, found)
 	}

@@ -101,7 +101,8 @@ func TestBuildLeavesTheTreeAsItIs(t *testing.T) {
 	}
 	defer m.Close()
 	cmd := exec.Command(result.Binary)
-	cmd.Env = append(os.Environ(), "KUBECONFIG=/nonexistent", wire.EnvCoordinator+"="+m.Addr(), wire.EnvToken+"=secret", wire.EnvIdentity+"=copier")
+	cmd.Env = append(os.Environ(), "KUBECONFIG=/nonexistent", wire.EnvCoordinator+"="+m.Addr(), wire.EnvToken+"=secret",
+		wire.EnvIdentity+"=copier")
 	if err := cmd.Run(); err == nil {
 		t.Error("the controller ran without a cluster")
 	}
@@ -113,7 +114,8 @@ func TestBuildLeavesTheTreeAsItIs(t *testing.T) {
 	for _, p := range e.Session.Manifest.Points {
 		points[p.Point] = true
 	}
-	for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile, wire.AnnotatedCall} {
+	for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile,
+		wire.AnnotatedCall} {
 		if !points[p] {
 			t.Errorf("no point %s in the manifest", p)
 		}
@@ -144,19 +146,25 @@ func TestBuildSaysWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	alien := write(t, filepath.Join(dir, "alien"), map[string]string{
-		"go.mod": "module example.com/alien\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() {}\n", "lib/lib.go": "package lib\n",
+		"go.mod": "module example.com/alien\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() {}\n",
+		"lib/lib.go": "package lib\n",
 	})
 	for _, tc := range []struct {
 		name   string
 		config instrumentation.BuildConfig
 		want   string
 	}{
-		{"no folder", instrumentation.BuildConfig{Dir: filepath.Join(dir, "none")}, "lstat " + filepath.Join(dir, "none") + ": no such file or directory"},
-		{"no module", instrumentation.BuildConfig{Dir: empty}, "no go.mod in " + empty + " or above it: trommel builds Go modules; a repository that is older than them becomes one by " +
+		{"no folder", instrumentation.BuildConfig{Dir: filepath.Join(dir, "none")}, "lstat " +
+			filepath.Join(dir, "none") + ": no such file or directory"},
+		{"no module", instrumentation.BuildConfig{Dir: empty}, "no go.mod in " + empty +
+			" or above it: trommel builds Go modules; a repository that is older than them becomes one by " +
 			"`go mod init` and `go mod tidy`, in a copy if it is to stay as it is"},
-		{"no main package", instrumentation.BuildConfig{Dir: alien, Package: "./lib"}, "package example.com/alien/lib in " + filepath.Join(alien, "lib") + " is no main package"},
-		{"many packages", instrumentation.BuildConfig{Dir: alien, Package: "./..."}, `"./..." in ` + alien + " is 2 packages: want the one main package"},
-		{"no client-go", instrumentation.BuildConfig{Dir: alien}, "package example.com/alien in " + alien + " does not use k8s.io/client-go: there is nothing to observe " +
+		{"no main package", instrumentation.BuildConfig{Dir: alien, Package: "./lib"},
+			"package example.com/alien/lib in " + filepath.Join(alien, "lib") + " is no main package"},
+		{"many packages", instrumentation.BuildConfig{Dir: alien, Package: "./..."}, `"./..." in ` + alien +
+			" is 2 packages: want the one main package"},
+		{"no client-go", instrumentation.BuildConfig{Dir: alien}, "package example.com/alien in " + alien +
+			" does not use k8s.io/client-go: there is nothing to observe " +
 			"(trommel observes controllers that talk to Kubernetes through it)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -193,12 +201,14 @@ func TestBuildShowsWhatTheCompilerSays(t *testing.T) {
 	}
 	missing := copyCall
 	missing.Function = "Copy"
-	_, err = instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{missing}})
+	_, err = instrumentation.Build(t.Context(),
+		instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{missing}})
 	if want := `annotated call "copy": package example.com/controller/reconciler has no function (*Copier).Copy`; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	missing.Package = "example.com/controller/none"
-	_, err = instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{missing}})
+	_, err = instrumentation.Build(t.Context(),
+		instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{missing}})
 	if want := `annotated call "copy": example.com/controller is not built from a package "example.com/controller/none"`; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -119,7 +119,8 @@ func BuildControlPlane(ctx context.Context, config ControlPlaneConfig) (*Result,
 	if err != nil {
 		return nil, err
 	}
-	b := &controlPlaneBuild{version: version, plain: config.Plain, cache: c, progress: &progress{report: config.Progress}}
+	b := &controlPlaneBuild{version: version, plain: config.Plain, cache: c,
+		progress: &progress{report: config.Progress}}
 	if b.key, err = b.digest(); err != nil {
 		return nil, err
 	}
@@ -292,7 +293,8 @@ func (b *controlPlaneBuild) patch(ctx context.Context, src string, generated *ge
 
 // compile builds the module that command works in.
 func (b *controlPlaneBuild) compile(ctx context.Context, command *goCommand, flags []string, output string) error {
-	// The number of packages is determined while the build runs: it takes seconds, and only the progress report needs it.
+	// The number of packages is determined while the build runs: it takes seconds, and only the progress report needs
+	// it.
 	var total atomic.Int64
 	counting, stopCounting := context.WithCancel(ctx)
 	counted := make(chan struct{})

@@ -135,7 +135,8 @@ func (g *goCommand) failed(ctx context.Context, err error, verb, stderr string) 
 		return ctx.Err()
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("run the go command: %w; controllers are built from their source: install Go (https://go.dev/dl) or put it into PATH", err)
+		return fmt.Errorf("run the go command: %w; controllers are built from their source: "+
+			"install Go (https://go.dev/dl) or put it into PATH", err)
 	}
 	if stderr = strings.TrimSpace(stderr); stderr != "" {
 		return fmt.Errorf("go %s: %s", verb, stderr)

@@ -108,7 +108,8 @@ func findModule(dir string) (string, error) {
 		}
 		parent := filepath.Dir(d)
 		if parent == d {
-			return "", inputErrorf("no go.mod in %s or above it: trommel builds Go modules; a repository that is older than them becomes one by "+
+			return "", inputErrorf("no go.mod in %s or above it: trommel builds Go modules; "+
+				"a repository that is older than them becomes one by "+
 				"`go mod init` and `go mod tidy`, in a copy if it is to stay as it is", dir)
 		}
 		d = parent
@@ -247,7 +248,8 @@ func (g *generatedWork) write(work, hookDir string, copies, own map[string]strin
 				return err
 			}
 			if !copied {
-				if err := w.AddReplace(r.Old.Path, r.Old.Version, filepath.Join(filepath.Dir(work), r.New.Path), ""); err != nil {
+				if err := w.AddReplace(r.Old.Path, r.Old.Version, filepath.Join(filepath.Dir(work), r.New.Path),
+					""); err != nil {
 					return err
 				}
 			}

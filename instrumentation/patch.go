@@ -41,7 +41,8 @@ func (e *NotFoundError) Error() string {
 			"build with a released Go, %s or later (GOTOOLCHAIN), or with a newer trommel (looked at: %s)", e.Version,
 			e.Function, e.File, e.Reason, what, oldestGo, e.Dir)
 	}
-	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it: build with a released %s, %s or later, "+
+	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it: "+
+		"build with a released %s, %s or later, "+
 		"or with a newer trommel (looked at: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, e.Module,
 		oldest[e.Module], e.Dir)
 }
@@ -575,7 +576,8 @@ func declared(dir string) (map[string]bool, error) {
 			strings.HasPrefix(e.Name(), "zz_trommel_") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, e.Name()), nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, e.Name()), nil,
+			parser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
 		}

@@ -128,7 +128,8 @@ func TestPatch(t *testing.T) {
 // TestEveryMinorIsPatched finds the points in the minor versions between those that TestVersions runs.
 func TestEveryMinorIsPatched(t *testing.T) {
 	for module, versions := range map[string][]string{
-		moduleClientGo: {"v0.17.4", "v0.18.6", "v0.21.14", "v0.22.17", "v0.24.17", "v0.25.16", "v0.27.16", "v0.28.15", "v0.30.14", "v0.31.14", "v0.33.10"},
+		moduleClientGo: {"v0.17.4", "v0.18.6", "v0.21.14", "v0.22.17", "v0.24.17", "v0.25.16", "v0.27.16", "v0.28.15",
+			"v0.30.14", "v0.31.14", "v0.33.10"},
 		moduleControllerRuntime: {
 			"v0.9.7", "v0.10.3", "v0.12.3", "v0.13.1", "v0.15.3", "v0.16.6", "v0.18.7", "v0.19.7", "v0.21.0",
 		},
@@ -147,11 +148,13 @@ func TestEveryMinorIsPatched(t *testing.T) {
 					}
 				}
 				for name := range packages {
-					if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(m.dir, name))); err != nil && !errors.Is(err, fs.ErrExist) {
+					if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(m.dir, name))); err != nil &&
+						!errors.Is(err, fs.ErrExist) {
 						t.Fatal(err)
 					}
 				}
-				if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, _ error) error { return os.Chmod(path, 0o755) }); err != nil {
+				if err := filepath.WalkDir(dir,
+					func(path string, _ fs.DirEntry, _ error) error { return os.Chmod(path, 0o755) }); err != nil {
 					t.Fatal(err)
 				}
 				found, err := patchModule(m, dir)
@@ -159,7 +162,8 @@ func TestEveryMinorIsPatched(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, p := range found {
-					if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, filepath.FromSlash(p.File)), nil, 0); err != nil {
+					if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, filepath.FromSlash(p.File)),
+						nil, 0); err != nil {
 						t.Error(err)
 					}
 				}
@@ -233,11 +237,14 @@ func TestPointThatIsNotThere(t *testing.T) {
 	const advice = ": build with a released k8s.io/apiserver, v0.35.0 or later, or with a newer trommel (looked at: %s)"
 	for _, tc := range []struct{ name, file, text, want string }{
 		{"function", "pkg/storage/cacher/watch_cache.go", "package cacher\nfunc (w watchCache) processEvent() {}\n",
-			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: no such function; this version of trommel does not know how to observe it"},
+			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: " +
+				"no such function; this version of trommel does not know how to observe it"},
 		{"parameter", "pkg/storage/cacher/watch_cache.go", "package cacher\nfunc (w *watchCache) processEvent() {}\n",
-			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: it has no parameter 0; this version of trommel does not know how to observe it"},
+			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: " +
+				"it has no parameter 0; this version of trommel does not know how to observe it"},
 		{"file", "pkg/other.go", "package cacher\n",
-			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: no such file; this version of trommel does not know how to observe it"},
+			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: " +
+				"no such file; this version of trommel does not know how to observe it"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := write(tc.file, tc.text)
@@ -253,26 +260,35 @@ func TestPointThatIsNotThere(t *testing.T) {
 // TestAnnotate covers the shapes that a user's function may have.
 func TestAnnotate(t *testing.T) {
 	for _, tc := range []struct{ name, receiver, in, want string }{
-		{"no results", "", "func f(a int) {\n}", "func f(a int) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { trommelCall.After(nil, nil, nil, 0) }();\n}"},
+		{"no results", "", "func f(a int) {\n}", "func f(a int) { trommelCall := trommelAnnotated(nil, \"n\"); " +
+			"defer func() { trommelCall.After(nil, nil, nil, 0) }();\n}"},
 		{"context and unnamed error", "*T", "func (t *T) f(ctx context.Context) error { return nil }",
-			"func (t *T) f(ctx context.Context) (trommelErr error) { trommelCall := trommelAnnotated(ctx, \"n\"); defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return nil }"},
+			"func (t *T) f(ctx context.Context) (trommelErr error) { trommelCall := trommelAnnotated(ctx, \"n\"); " +
+				"defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return nil }"},
 		{"unnamed parameters", "", "func f(int, context.Context) {}",
-			"func f(_ int, trommelCtx context.Context) { trommelCall := trommelAnnotated(trommelCtx, \"n\"); defer func() { trommelCall.After(nil, nil, nil, 0) }();}"},
+			"func f(_ int, trommelCtx context.Context) { trommelCall := trommelAnnotated(trommelCtx, \"n\"); " +
+				"defer func() { trommelCall.After(nil, nil, nil, 0) }();}"},
 		{"unnamed results", "T", "func (T) f(_ context.Context) (int, error) { return 0, nil }",
-			"func (T) f(trommelCtx context.Context) (trommelResult0 int, trommelErr error) { trommelCall := trommelAnnotated(trommelCtx, \"n\"); defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return 0, nil }"},
+			"func (T) f(trommelCtx context.Context) (trommelResult0 int, trommelErr error) { " +
+				"trommelCall := trommelAnnotated(trommelCtx, \"n\"); defer func() { trommelCall.After(nil, nil, " +
+				"trommelErr, 0) }(); return 0, nil }"},
 		{"named results", "*T", "func (t *T[K]) f() (n int, err error) { return }",
-			"func (t *T[K]) f() (n int, err error) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { trommelCall.After(nil, nil, err, 0) }(); return }"},
+			"func (t *T[K]) f() (n int, err error) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { " +
+				"trommelCall.After(nil, nil, err, 0) }(); return }"},
 		{"blank error", "", "func f() (n int, _ error) { return }",
-			"func f() (n int, trommelErr error) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return }"},
+			"func f() (n int, trommelErr error) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { " +
+				"trommelCall.After(nil, nil, trommelErr, 0) }(); return }"},
 		{"error is not last", "", "func f() (error, int) { return nil, 0 }",
-			"func f() (error, int) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { trommelCall.After(nil, nil, nil, 0) }(); return nil, 0 }"},
+			"func f() (error, int) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { " +
+				"trommelCall.After(nil, nil, nil, 0) }(); return nil, 0 }"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, err := parse("/x.go", []byte("package p\n"+tc.in))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if line, err := s.annotate(AnnotatedCall{Name: "n", Receiver: tc.receiver, Function: "f"}); err != nil || line != 2 {
+			if line, err := s.annotate(AnnotatedCall{Name: "n", Receiver: tc.receiver, Function: "f"}); err != nil ||
+				line != 2 {
 				t.Fatalf("line %d, %v", line, err)
 			}
 			want := "//line /x.go:1\npackage p\n" + tc.want
@@ -296,7 +312,8 @@ func TestVersionByPoints(t *testing.T) {
 		{version: "v0.26.15", want: "v0.24.0-0"},
 		{version: "v0.32.13", want: "v0.31.0-0"},
 		{version: "v0.37.2", want: "v0.35.0-0"},
-		{version: "v0.32.13", named: "v0.0.0-20291231000000-0123456789ab", want: newest}, // made later than all that we know
+		{version: "v0.32.13", named: "v0.0.0-20291231000000-0123456789ab",
+			want: newest}, // made later than all that we know
 	} {
 		t.Run(tc.version+tc.named, func(t *testing.T) {
 			m := moduleCopy{path: moduleClientGo, version: tc.named, dir: moduleSource(t, moduleClientGo, tc.version)}

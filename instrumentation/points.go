@@ -105,13 +105,16 @@ func informerStore(function, from, objectType string) point {
 func request(function string, watch string, results, end string, observed ...wire.Point) []point {
 	p := point{
 		module: moduleClientGo, from: "v0.18.0-0", file: "rest/request.go", receiver: "*Request", function: function,
-		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelBegin({{.Param 0}}, {{.Receiver}}, " + watch + "); call != nil { " +
+		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelBegin({{.Param 0}}, " +
+			"{{.Receiver}}, " + watch + "); call != nil { " +
 			results + " := {{.Receiver}}." + function + "(inside); " + end + "; return " + results + " } }"},
 	}
 	old := p
 	old.from, old.to = "", "v0.18.0-0"
-	old.insert.enter = "if trommelConnected() && !{{.Receiver}}.trommelInside { if call := trommelBeginRequest({{.Receiver}}, " + watch + "); call != nil { " +
-		"{{.Receiver}}.trommelInside = true; " + results + " := {{.Receiver}}." + function + "({{.Args}}); {{.Receiver}}.trommelInside = false; " +
+	old.insert.enter = "if trommelConnected() && !{{.Receiver}}.trommelInside { " +
+		"if call := trommelBeginRequest({{.Receiver}}, " + watch + "); call != nil { " +
+		"{{.Receiver}}.trommelInside = true; " + results + " := {{.Receiver}}." + function +
+		"({{.Args}}); {{.Receiver}}.trommelInside = false; " +
 		end + "; return " + results + " } }"
 	return concat(observing(p, observed...), observing(old, observed...))
 }
@@ -128,13 +131,16 @@ func observing(p point, points ...wire.Point) []point {
 
 var points = concat(
 	observing(point{
-		module: moduleAPIServer, from: "v0.35.0-0", to: "v0.38.0-0", file: "pkg/storage/cacher/watch_cache.go", receiver: "*watchCache", function: "processEvent",
+		module: moduleAPIServer, from: "v0.35.0-0", to: "v0.38.0-0", file: "pkg/storage/cacher/watch_cache.go",
+		receiver: "*watchCache", function: "processEvent",
 		insert: insertion{enter: "defer trommelReceive({{.Receiver}}, {{.Param 0}})()"},
 	}, wire.APIServerRecv),
 
 	observing(point{
-		module: moduleClientGo, to: "v0.24.0-0", file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer", function: "HandleDeltas",
-		insert: insertion{enter: "if deltas := trommelDeltas({{.Param 0}}); deltas != nil { for i := range deltas { if err := {{.Receiver}}.HandleDeltas(deltas[i : i+1]); err != nil { return err } }; return nil }; " +
+		module: moduleClientGo, to: "v0.24.0-0", file: "tools/cache/shared_informer.go",
+		receiver: "*sharedIndexInformer", function: "HandleDeltas",
+		insert: insertion{enter: "if deltas := trommelDeltas({{.Param 0}}); deltas != nil { for i := range deltas { " +
+			"if err := {{.Receiver}}.HandleDeltas(deltas[i : i+1]); err != nil { return err } }; return nil }; " +
 			"defer trommelReceiveAny({{.Receiver}}.indexer, {{.Param 0}})()"},
 	}, wire.ControllerRecv),
 	observing(point{
@@ -143,8 +149,9 @@ var points = concat(
 	}, wire.ControllerRecv),
 	observing(point{
 		module: moduleClientGo, from: "v0.24.0-0", file: "tools/cache/controller.go", function: "processDeltas",
-		insert: insertion{enter: `if trommelSplit(deltas) { for i := range deltas { if err := processDeltas({{.Arg "deltas" "deltas[i : i+1]"}}); err != nil { return err } }; return nil }; ` +
-			"defer trommelReceive(clientState, deltas)()"},
+		insert: insertion{
+			enter: `if trommelSplit(deltas) { for i := range deltas { if err := processDeltas({{.Arg "deltas" "deltas[i : i+1]"}}); err != nil { return err } }; return nil }; ` +
+				"defer trommelReceive(clientState, deltas)()"},
 	}, wire.ControllerRecv),
 	observing(point{
 		module: moduleClientGo, from: "v0.35.0-0", file: "tools/cache/controller.go", function: "processDeltasInBatch",
@@ -152,12 +159,14 @@ var points = concat(
 	}, wire.ControllerRecv),
 
 	observing(point{
-		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer", function: "GetIndexer",
-		insert: insertion{enter: "if trommelEnabled { return trommelReader({{.Receiver}}) }"},
+		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer",
+		function: "GetIndexer",
+		insert:   insertion{enter: "if trommelEnabled { return trommelReader({{.Receiver}}) }"},
 	}, wire.ControllerRead),
 	observing(point{
-		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer", function: "GetStore",
-		insert: insertion{enter: "if trommelEnabled { return trommelReader({{.Receiver}}) }"},
+		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer",
+		function: "GetStore",
+		insert:   insertion{enter: "if trommelEnabled { return trommelReader({{.Receiver}}) }"},
 	}, wire.ControllerRead),
 
 	observing(informerStore("NewInformer", "", "{{.Param 1}}"), wire.ControllerRead),
@@ -166,65 +175,89 @@ var points = concat(
 	observing(informerStore("NewTransformingIndexerInformer", "v0.23.0-0", "{{.Param 1}}"), wire.ControllerRead),
 	observing(informerStore("NewInformerWithOptions", "v0.31.0-0", "{{.Param 0}}.ObjectType"), wire.ControllerRead),
 
-	request("Do", "false", "result", "if err := trommelEnd(call, {{.Receiver}}, result); err != nil { return Result{err: err} }", wire.ControllerRead, wire.ControllerWrite),
-	request("DoRaw", "false", "body, err", "if err := trommelEndRaw(call, {{.Receiver}}, body, err); err != nil { return nil, err }", wire.ControllerRead, wire.ControllerWrite),
+	request("Do", "false", "result", "if err := trommelEnd(call, {{.Receiver}}, result); err != nil { "+
+		"return Result{err: err} }", wire.ControllerRead, wire.ControllerWrite),
+	request("DoRaw", "false", "body, err", "if err := trommelEndRaw(call, {{.Receiver}}, body, err); err != nil { "+
+		"return nil, err }", wire.ControllerRead, wire.ControllerWrite),
 	request("Stream", "false", "stream, err", "trommelEndStream(call, err)", wire.ControllerRead),
 	request("Watch", "true", "w, err", "trommelEndStream(call, err)", wire.ControllerRead),
 	[]point{
-		{module: moduleClientGo, to: "v0.18.0-0", file: "rest/request.go", function: "Request", insert: insertion{field: "trommelInside bool"}},
-		{module: moduleClientGo, file: "rest/request.go", function: "Request", insert: insertion{field: "trommelBody interface{}"}},
-		{module: moduleClientGo, file: "rest/request.go", receiver: "*Request", function: "Body", insert: insertion{enter: "{{.Receiver}}.trommelBody = {{.Param 0}}"}},
-		{module: moduleClientGo, file: "rest/config.go", function: "InClusterConfig", insert: insertion{wrap: "trommelServiceAccount"}},
-		{module: moduleClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig", function: "Namespace", insert: insertion{wrap: "trommelServiceAccount"}},
-		{module: moduleClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig", function: "Possible", insert: insertion{wrap: "trommelServiceAccount"}},
-		{module: moduleControllerRuntime, file: "pkg/leaderelection/leader_election.go", insert: insertion{wrap: "trommelServiceAccount"}},
+		{module: moduleClientGo, to: "v0.18.0-0", file: "rest/request.go", function: "Request",
+			insert: insertion{field: "trommelInside bool"}},
+		{module: moduleClientGo, file: "rest/request.go", function: "Request",
+			insert: insertion{field: "trommelBody interface{}"}},
+		{module: moduleClientGo, file: "rest/request.go", receiver: "*Request", function: "Body",
+			insert: insertion{enter: "{{.Receiver}}.trommelBody = {{.Param 0}}"}},
+		{module: moduleClientGo, file: "rest/config.go", function: "InClusterConfig",
+			insert: insertion{wrap: "trommelServiceAccount"}},
+		{module: moduleClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig",
+			function: "Namespace", insert: insertion{wrap: "trommelServiceAccount"}},
+		{module: moduleClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig",
+			function: "Possible", insert: insertion{wrap: "trommelServiceAccount"}},
+		{module: moduleControllerRuntime, file: "pkg/leaderelection/leader_election.go",
+			insert: insertion{wrap: "trommelServiceAccount"}},
 	},
 
 	observing(point{
-		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader", function: "Get",
-		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, {{.Receiver}}, {{.Param 1}}, false); reader != nil { return trommelEnd(call, {{.Param 2}}, reader.Get({{.Args}})) } }"},
+		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader",
+		function: "Get",
+		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, " +
+			"{{.Receiver}}, {{.Param 1}}, false); reader != nil { return trommelEnd(call, {{.Param 2}}, " +
+			"reader.Get({{.Args}})) } }"},
 	}, wire.ControllerRead),
 	observing(point{
-		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader", function: "List",
-		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, {{.Receiver}}, trommelNamespace({{.Param 2}}), true); reader != nil { return trommelEndList(call, {{.Param 1}}, {{.Param 2}}, reader.List({{.Args}})) } }"},
+		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader",
+		function: "List",
+		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, " +
+			"{{.Receiver}}, trommelNamespace({{.Param 2}}), true); reader != nil { return trommelEndList(call, " +
+			"{{.Param 1}}, {{.Param 2}}, reader.List({{.Args}})) } }"},
 	}, wire.ControllerRead),
 
 	observing(point{
-		module: moduleControllerRuntime, to: "v0.9.0-0", file: "pkg/internal/controller/controller.go", receiver: "*Controller", function: "reconcileHandler",
+		module: moduleControllerRuntime, to: "v0.9.0-0", file: "pkg/internal/controller/controller.go",
+		receiver: "*Controller", function: "reconcileHandler",
 		insert: insertion{do: "c.Do", replaces: "trommelDo({{.Receiver}})"},
 	}, wire.Reconcile),
 	observing(point{
-		module: moduleControllerRuntime, from: "v0.9.0-0", file: "pkg/internal/controller/controller.go", receiver: "*Controller", function: "Reconcile",
-		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelReconcile({{.Param 0}}, {{.Receiver}}, {{.Receiver}}.Name, {{.Receiver}}.Do, {{.Param 1}}); call != nil { " +
-			"result, err := {{.Receiver}}.Reconcile(inside, {{.Param 1}}); call.After(nil, nil, err, 0); return result, err } }"},
+		module: moduleControllerRuntime, from: "v0.9.0-0", file: "pkg/internal/controller/controller.go",
+		receiver: "*Controller", function: "Reconcile",
+		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelReconcile({{.Param 0}}, " +
+			"{{.Receiver}}, {{.Receiver}}.Name, {{.Receiver}}.Do, {{.Param 1}}); call != nil { " +
+			"result, err := {{.Receiver}}.Reconcile(inside, {{.Param 1}}); call.After(nil, nil, err, 0); " +
+			"return result, err } }"},
 	}, wire.Reconcile),
 
 	// What client-go before 0.22 encodes JSON with crashes on a map since Go 1.18, of which 1.0.2 took account.
 	[]point{{
-		module: moduleReflect2, to: "v1.0.2-0", file: "unsafe_map.go", receiver: "*UnsafeMapType", function: "UnsafeIterate",
-		insert: insertion{enter: "if {{.Receiver}} != nil { return trommelIterate({{.Receiver}}, {{.Param 0}}) }"},
+		module: moduleReflect2, to: "v1.0.2-0", file: "unsafe_map.go", receiver: "*UnsafeMapType",
+		function: "UnsafeIterate",
+		insert:   insertion{enter: "if {{.Receiver}} != nil { return trommelIterate({{.Receiver}}, {{.Param 0}}) }"},
 	}},
 
 	[]point{
-		// Both look for new types every 30 s. A cluster whose types came a moment ago would keep the dependents of what is
-		// deleted that long.
+		// Both look for new types every 30 s. A cluster whose types came a moment ago would keep the dependents of what
+		// is deleted that long.
 		{
-			module: moduleKubernetes, file: "pkg/controller/garbagecollector/garbagecollector.go", receiver: "*GarbageCollector", function: "Sync",
+			module: moduleKubernetes, file: "pkg/controller/garbagecollector/garbagecollector.go",
+			receiver: "*GarbageCollector", function: "Sync",
 			insert: insertion{enter: "if {{.Param 2}} > time.Second { {{.Param 2}} = time.Second }"},
 		},
 		{
-			module: moduleKubernetes, file: "pkg/controller/resourcequota/resource_quota_controller.go", receiver: "*Controller", function: "Sync",
+			module: moduleKubernetes, file: "pkg/controller/resourcequota/resource_quota_controller.go",
+			receiver: "*Controller", function: "Sync",
 			insert: insertion{enter: "if {{.Param 2}} > 5*time.Second { {{.Param 2}} = 5 * time.Second }"},
 		},
-		// The pods that are local processes have loopback addresses: endpoints may name them, and the proxy subresources lead
-		// there.
+		// The pods that are local processes have loopback addresses: endpoints may name them, and the proxy
+		// subresources lead there.
 		{
 			module: moduleKubernetes, file: "pkg/apis/core/validation/validation.go", function: "ValidateEndpointIP",
-			insert: insertion{enter: "if ip := netutils.ParseIPSloppy({{.Param 0}}); ip != nil && ip.IsLoopback() { return nil }"},
+			insert: insertion{enter: "if ip := netutils.ParseIPSloppy({{.Param 0}}); ip != nil && ip.IsLoopback() { " +
+				"return nil }"},
 		},
 		{
 			module: moduleKubernetes, file: "pkg/registry/core/pod/strategy.go", function: "ResourceLocation",
-			insert: insertion{do: "ip.IsGlobalUnicast", replaces: "(func() bool { return ip.IsGlobalUnicast() || ip.IsLoopback() })"},
+			insert: insertion{do: "ip.IsGlobalUnicast",
+				replaces: "(func() bool { return ip.IsGlobalUnicast() || ip.IsLoopback() })"},
 		},
 	},
 
@@ -232,8 +265,9 @@ var points = concat(
 	// version is valid in a request that is made in it, and so is what it did by default.
 	[]point{
 		{
-			module: moduleAPIServer, file: "pkg/server/genericapiserver.go", receiver: "*GenericAPIServer", function: "InstallAPIGroups",
-			insert: insertion{enter: "{{.Param 0}} = trommelServeRemoved({{.Receiver}}, {{.Param 0}})"},
+			module: moduleAPIServer, file: "pkg/server/genericapiserver.go", receiver: "*GenericAPIServer",
+			function: "InstallAPIGroups",
+			insert:   insertion{enter: "{{.Param 0}} = trommelServeRemoved({{.Receiver}}, {{.Param 0}})"},
 		},
 		{
 			module: moduleAPIServer, to: "v0.37.0-0", file: "pkg/registry/rest/create.go", function: "BeforeCreate",
@@ -241,7 +275,8 @@ var points = concat(
 		},
 		{
 			module: moduleAPIServer, to: "v0.37.0-0", file: "pkg/registry/rest/update.go", function: "BeforeUpdate",
-			insert: insertion{do: "strategy.ValidateUpdate", replaces: "trommelValidateUpdate(strategy.ValidateUpdate)"},
+			insert: insertion{do: "strategy.ValidateUpdate",
+				replaces: "trommelValidateUpdate(strategy.ValidateUpdate)"},
 		},
 		{
 			module: moduleAPIServer, from: "v0.37.0-0", file: "pkg/registry/rest/create.go", function: "ValidateCreate",
@@ -253,15 +288,18 @@ var points = concat(
 		},
 		{
 			module: moduleAPIServer, file: "pkg/registry/generic/registry/store.go", function: "shouldOrphanDependents",
-			insert: insertion{do: "gcStrategy.DefaultGarbageCollectionPolicy", replaces: "rest.TrommelGarbageCollection(gcStrategy)"},
+			insert: insertion{do: "gcStrategy.DefaultGarbageCollectionPolicy",
+				replaces: "rest.TrommelGarbageCollection(gcStrategy)"},
 		},
 		{
-			module: moduleAPIExtensions, file: "pkg/apis/apiextensions/validation/validation.go", function: "validateCustomResourceDefinitionSpec",
-			insert: insertion{enter: "{{.Param 2}} = trommelOptions({{.Param 0}}, {{.Param 2}})"},
+			module: moduleAPIExtensions, file: "pkg/apis/apiextensions/validation/validation.go",
+			function: "validateCustomResourceDefinitionSpec",
+			insert:   insertion{enter: "{{.Param 2}} = trommelOptions({{.Param 0}}, {{.Param 2}})"},
 		},
 		{
-			module: moduleKubernetes, file: "pkg/controlplane/apiserver/aggregator.go", function: "CreateAggregatorServer",
-			insert: insertion{enter: "{{.Param 4}} = trommelPriorities({{.Param 4}})"},
+			module: moduleKubernetes, file: "pkg/controlplane/apiserver/aggregator.go",
+			function: "CreateAggregatorServer",
+			insert:   insertion{enter: "{{.Param 4}} = trommelPriorities({{.Param 4}})"},
 		},
 	},
 )
@@ -298,7 +336,8 @@ func pointsOf(module, version string, byGoroutine bool) []point {
 	}
 	var list []point
 	for _, p := range all {
-		if p.module == module && (p.from == "" || semver.Compare(version, p.from) >= 0) && (p.to == "" || semver.Compare(version, p.to) < 0) {
+		if p.module == module && (p.from == "" || semver.Compare(version, p.from) >= 0) &&
+			(p.to == "" || semver.Compare(version, p.to) < 0) {
 			list = append(list, p)
 		}
 	}

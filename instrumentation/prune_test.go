@@ -26,7 +26,8 @@ func filled(t *testing.T, names ...string) *cache {
 	for i, name := range names {
 		dir, err := c.make(name, func(dir string) error {
 			file := filepath.Join(dir, "bin", "x")
-			return errors.Join(os.Mkdir(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o755), os.Truncate(file, 100e6))
+			return errors.Join(os.Mkdir(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o755),
+				os.Truncate(file, 100e6))
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -104,7 +105,8 @@ func TestPruneKeepsWhatWasUsedLately(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What remains of a module's path is an empty directory.
-	want := []string{filepath.Join(c.dir, five[1]), filepath.Join(c.dir, five[1]+usedSuffix), filepath.Join(c.dir, "modules", "k8s.io")}
+	want := []string{filepath.Join(c.dir, five[1]), filepath.Join(c.dir, five[1]+usedSuffix),
+		filepath.Join(c.dir, "modules", "k8s.io")}
 	if !slices.Equal(left, want) {
 		t.Errorf("left %q", left)
 	}
@@ -205,7 +207,8 @@ func TestCacheOfAnOlderTrommel(t *testing.T) {
 	}
 	for range 2 { // to look is no use
 		entries, err := Cache(c.dir)
-		if err != nil || len(entries) != len(five) || entries[0].Size != 100e6 || !entries[0].Used.Equal(was.Truncate(0)) {
+		if err != nil || len(entries) != len(five) || entries[0].Size != 100e6 ||
+			!entries[0].Used.Equal(was.Truncate(0)) {
 			t.Errorf("%+v, %v", entries, err)
 		}
 	}

@@ -140,8 +140,10 @@ func (r *recorder) find(by string, match func(*wire.Observation) bool) *wire.Obs
 
 func describe(e monitor.Event) string {
 	o := e.Observation
-	return fmt.Sprintf("%s #%d %s %s %s kind=%s resource=%s group=%q/%t %s/%s sub=%s live=%t reconciler=%s (%s) request=%s id=%s call=%s err=%s code=%d object=%.60s old=%.60s",
-		e.Session.Identity, o.Call, o.Phase, o.Point, o.Operation, o.Kind, o.Resource, o.Group, o.GroupKnown, o.Namespace, o.Name, o.Subresource, o.Live,
+	return fmt.Sprintf("%s #%d %s %s %s kind=%s resource=%s group=%q/%t %s/%s sub=%s live=%t reconciler=%s (%s) "+
+		"request=%s id=%s call=%s err=%s code=%d object=%.60s old=%.60s",
+		e.Session.Identity, o.Call, o.Phase, o.Point, o.Operation, o.Kind, o.Resource, o.Group, o.GroupKnown,
+		o.Namespace, o.Name, o.Subresource, o.Live,
 		o.Reconciler, o.ReconcilerType, o.Request, o.ReconcileID, o.CallName, o.Error, o.Code, o.Object, o.OldObject)
 }
 

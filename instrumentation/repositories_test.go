@@ -97,7 +97,8 @@ func repository(t *testing.T, files ...map[string]string) string {
 }
 
 // build builds in a repository, which has to stay as it is.
-func (r *repositories) build(t *testing.T, repository string, config instrumentation.BuildConfig) (*instrumentation.Result, error) {
+func (r *repositories) build(t *testing.T, repository string, config instrumentation.BuildConfig) (
+	*instrumentation.Result, error) {
 	t.Helper()
 	config.CacheDir = r.cache
 	before := tree(t, repository)
@@ -123,7 +124,8 @@ func unchanged(t *testing.T, before, after map[string]string) {
 }
 
 // mustPrint builds a controller, runs it, and checks what it prints and that it has the hooks of client-go.
-func (r *repositories) mustPrint(t *testing.T, repository string, config instrumentation.BuildConfig, want string) *instrumentation.Result {
+func (r *repositories) mustPrint(t *testing.T, repository string, config instrumentation.BuildConfig,
+	want string) *instrumentation.Result {
 	t.Helper()
 	result, err := r.build(t, repository, config)
 	if err != nil {
@@ -150,7 +152,8 @@ func shown(t *testing.T, binary string) (string, map[wire.Point]int) {
 	}
 	defer m.Close()
 	cmd := exec.Command(binary)
-	cmd.Env = append(os.Environ(), wire.EnvCoordinator+"="+m.Addr(), wire.EnvToken+"=secret", wire.EnvIdentity+"=controller")
+	cmd.Env = append(os.Environ(), wire.EnvCoordinator+"="+m.Addr(), wire.EnvToken+"=secret", wire.EnvIdentity+
+		"=controller")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("run the controller: %v", err)
@@ -187,7 +190,8 @@ func clientGoFork(t *testing.T, to, file string, change func(string) string) {
 	}
 	// What is left out is large and used by no test here.
 	for _, name := range []string{"kubernetes", "informers", "listers", "applyconfigurations"} {
-		if err := os.CopyFS(filepath.Join(to, name, "scheme"), os.DirFS(filepath.Join(from, name, "scheme"))); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.CopyFS(filepath.Join(to, name, "scheme"),
+			os.DirFS(filepath.Join(from, name, "scheme"))); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}
@@ -197,7 +201,8 @@ func clientGoFork(t *testing.T, to, file string, change func(string) string) {
 	}
 	for _, e := range entries {
 		switch {
-		case e.Name() == "kubernetes" || e.Name() == "informers" || e.Name() == "listers" || e.Name() == "applyconfigurations":
+		case e.Name() == "kubernetes" || e.Name() == "informers" || e.Name() == "listers" ||
+			e.Name() == "applyconfigurations":
 		case e.IsDir():
 			if err := os.CopyFS(filepath.Join(to, e.Name()), os.DirFS(filepath.Join(from, e.Name()))); err != nil {
 				t.Fatal(err)
@@ -233,8 +238,10 @@ func appendForked(text string) string { return text + forked }
 func TestRepositoryModule(t *testing.T) {
 	r := newRepositories(t)
 	t.Run("one that has all that a go.mod may have", func(t *testing.T) {
-		head := "module example.com/group/operator/v2\n\ngo 1.26.0\n\ntoolchain go1.26.1\n\ngodebug default=go1.26\n\n" +
-			"exclude k8s.io/klog/v2 v2.1.0\n\nretract v2.0.1 // broken\n\ntool k8s.io/kube-openapi/cmd/openapi-gen\n\nrequire go.uber.org/goleak v1.3.0\n\nignore ./node_modules\n"
+		head := "module example.com/group/operator/v2\n\ngo 1.26.0\n\ntoolchain go1.26.1\n\n" +
+			"godebug default=go1.26\n\n" +
+			"exclude k8s.io/klog/v2 v2.1.0\n\nretract v2.0.1 // broken\n\n" +
+			"tool k8s.io/kube-openapi/cmd/openapi-gen\n\nrequire go.uber.org/goleak v1.3.0\n\nignore ./node_modules\n"
 		// The directory's name is not the module's, has blanks in it, and is reached through a link.
 		dir := filepath.Join(repository(t), "my operator (1)")
 		write(t, dir, r.goMod(".", head))
@@ -263,14 +270,18 @@ func main() {
 	fmt.Println(embedded, stamped, other, words.Tagged, words.FromC(), len(cache.NewStore(nil).ListKeys()), err != nil)
 }
 `,
-			"cmd/manager/with blanks.txt":   "embedded",
-			"internal/words/words.go":       "package words\n\n/*\nstatic int fromC(void) { return 7; }\n*/\nimport \"C\"\n\nfunc FromC() int { return int(C.fromC()) }\n",
-			"internal/words/plain.go":       "//go:build !special\n\npackage words\n\nconst Tagged = \"plain\"\n",
-			"internal/words/special.go":     "//go:build special && other\n\npackage words\n\nconst Tagged = \"special\"\n",
-			"internal/words/words_test.go":  "package words\n\nimport (\n\t\"testing\"\n\n\t\"go.uber.org/goleak\"\n)\n\nfunc TestMain(m *testing.M) { goleak.VerifyTestMain(m) }\n",
-			"node_modules/x/broken.go":      "package x\n\nfunc {\n",
-			".hidden":                       "",
-			"hack/tools/go.mod":             "module example.com/group/operator/v2/hack/tools\n\ngo 1.26.0\n\nrequire example.com/not/there v1.0.0\n",
+			"cmd/manager/with blanks.txt": "embedded",
+			"internal/words/words.go": "package words\n\n/*\nstatic int fromC(void) { return 7; }\n*/\n" +
+				"import \"C\"\n\nfunc FromC() int { return int(C.fromC()) }\n",
+			"internal/words/plain.go": "//go:build !special\n\npackage words\n\nconst Tagged = \"plain\"\n",
+			"internal/words/special.go": "//go:build special && other\n\npackage words\n\n" +
+				"const Tagged = \"special\"\n",
+			"internal/words/words_test.go": "package words\n\nimport (\n\t\"testing\"\n\n\t\"go.uber.org/goleak\"\n" +
+				")\n\nfunc TestMain(m *testing.M) { goleak.VerifyTestMain(m) }\n",
+			"node_modules/x/broken.go": "package x\n\nfunc {\n",
+			".hidden":                  "",
+			"hack/tools/go.mod": "module example.com/group/operator/v2/hack/tools\n\ngo 1.26.0\n\n" +
+				"require example.com/not/there v1.0.0\n",
 			"hack/tools/tools.go":           "package tools\n\nimport _ \"example.com/not/there\"\n",
 			"api/v1/zz_generated.broken.go": "//go:build ignore\n\npackage broken\n\nfunc {\n",
 		})
@@ -286,14 +297,17 @@ func main() {
 			t.Errorf("binary %s", result.Binary)
 		}
 
-		// The build's own tags come before those of the environment, as with go build; its flags for the linker come from
-		// there.
-		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "cmd"), Package: "./manager", Tags: []string{"alone"}}, "embedded  wrong plain 7 0 true")
+		// The build's own tags come before those of the environment, as with go build; its flags for the linker come
+		// from there.
+		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "cmd"), Package: "./manager",
+			Tags: []string{"alone"}}, "embedded  wrong plain 7 0 true")
 	})
 
 	t.Run("main in the root of a module with a major version", func(t *testing.T) {
-		dir := repository(t, r.goMod(".", "module example.com/operator/v3\n\ngo 1.26.0\n"), map[string]string{"main.go": smallMain})
-		if result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir}, "small 0 true"); filepath.Base(result.Binary) != "operator" {
+		dir := repository(t, r.goMod(".", "module example.com/operator/v3\n\ngo 1.26.0\n"),
+			map[string]string{"main.go": smallMain})
+		if result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir}, "small 0 true"); filepath.Base(
+			result.Binary) != "operator" {
 			t.Errorf("binary %s", result.Binary)
 		}
 	})
@@ -302,16 +316,19 @@ func main() {
 		dir := repository(t, r.goMod("sub/operator", "module example.com/operator\n\ngo 1.26.0\n"), map[string]string{
 			"go.mod": "module example.com\n\ngo 1.26.0\n", "sub/operator/cmd/main.go": smallMain,
 		})
-		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "sub/operator"), Package: "cmd"}, "small 0 true")
+		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "sub/operator"), Package: "cmd"},
+			"small 0 true")
 		_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: dir, Package: "./sub/operator/cmd"})
-		if want := "; it is in a module of its own: build it in the folder " + filepath.Join(dir, "sub/operator"); err == nil || !strings.HasSuffix(err.Error(), want) {
+		if want := "; it is in a module of its own: build it in the folder " +
+			filepath.Join(dir, "sub/operator"); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("got %v\nwant ...%s", err, want)
 		}
 	})
 
 	t.Run("git stamps the binary and keeps its index", func(t *testing.T) {
-		dir := repository(t, r.goMod(".", "module example.com/stamped\n\ngo 1.26.0\n"), map[string]string{"main.go": strings.Replace(smallMain, `fmt.Println("small"`,
-			`info, _ := debug.ReadBuildInfo()
+		dir := repository(t, r.goMod(".", "module example.com/stamped\n\ngo 1.26.0\n"),
+			map[string]string{"main.go": strings.Replace(smallMain, `fmt.Println("small"`,
+				`info, _ := debug.ReadBuildInfo()
 	for _, s := range info.Settings {
 		if s.Key == "vcs.modified" {
 			fmt.Print(s.Key, "=", s.Value, " ")
@@ -319,8 +336,10 @@ func main() {
 	}
 	fmt.Println("small"`, 1)})
 		main := filepath.Join(dir, "main.go")
-		write(t, dir, map[string]string{"main.go": strings.Replace(read(t, main), `"fmt"`, "\"fmt\"\n\t\"runtime/debug\"", 1)})
-		for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-qm", "all"}} {
+		write(t, dir,
+			map[string]string{"main.go": strings.Replace(read(t, main), `"fmt"`, "\"fmt\"\n\t\"runtime/debug\"", 1)})
+		for _, args := range [][]string{{"init", "-q"}, {"add", "."},
+			{"-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-qm", "all"}} {
 			cmd := exec.Command("git", args...)
 			cmd.Dir = dir
 			if out, err := cmd.CombinedOutput(); err != nil {
@@ -344,7 +363,8 @@ func TestRepositoryBeforeLazyLoading(t *testing.T) {
 	const old = "client-go-0.20.15"
 	text := read(t, filepath.Join("testdata", "versions", old, "go.mod"))
 	sums := read(t, filepath.Join("testdata", "versions", old, "go.sum"))
-	for name, text := range map[string]string{"go 1.16": text, "no go directive": strings.Replace(text, "\ngo 1.16\n", "", 1)} {
+	for name, text := range map[string]string{"go 1.16": text,
+		"no go directive": strings.Replace(text, "\ngo 1.16\n", "", 1)} {
 		t.Run(name, func(t *testing.T) {
 			if strings.Contains(text, "go 1.16") != (name == "go 1.16") {
 				t.Fatalf("the test's own go.mod:\n%s", text)
@@ -359,12 +379,14 @@ func TestRepositoryBeforeLazyLoading(t *testing.T) {
 func TestRepositoryVendor(t *testing.T) {
 	r := newRepositories(t)
 	dir := repository(t, r.goMod(".", "module example.com/vendored\n\ngo 1.26.0\n"), map[string]string{
-		"main.go": strings.Replace(strings.Replace(smallMain, `"k8s.io/client-go/rest"`, "\"k8s.io/client-go/rest\"\n\t\"k8s.io/klog/v2\"", 1),
+		"main.go": strings.Replace(strings.Replace(smallMain, `"k8s.io/client-go/rest"`,
+			"\"k8s.io/client-go/rest\"\n\t\"k8s.io/klog/v2\"", 1),
 			`fmt.Println("small"`, `fmt.Println(words.Word, klog.V(2).Enabled(), "small"`, 1),
 		"words/words.go": "package words\n\nvar Word = word()\n\nfunc word() string { return \"word\" }\n",
 	})
 	main := filepath.Join(dir, "main.go")
-	write(t, dir, map[string]string{"main.go": strings.Replace(read(t, main), `"fmt"`, "\"fmt\"\n\n\t\"example.com/vendored/words\"", 1)})
+	write(t, dir, map[string]string{"main.go": strings.Replace(read(t, main), `"fmt"`,
+		"\"fmt\"\n\n\t\"example.com/vendored/words\"", 1)})
 	goRun(t, dir, "mod", "vendor")
 	for _, name := range []string{"vendor/k8s.io/client-go/tools/cache/controller.go", "vendor/modules.txt"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
@@ -378,12 +400,14 @@ func TestRepositoryVendor(t *testing.T) {
 		// A file that is patched, and one that is not.
 		"vendor/k8s.io/client-go/rest/config.go": appendForked,
 		"vendor/k8s.io/klog/v2/klog.go": func(text string) string {
-			return strings.Replace(text, "func (v Verbose) Enabled() bool {", "func (v Verbose) Enabled() bool {\n\tif true {\n\t\treturn true\n\t}", 1)
+			return strings.Replace(text, "func (v Verbose) Enabled() bool {",
+				"func (v Verbose) Enabled() bool {\n\tif true {\n\t\treturn true\n\t}", 1)
 		},
 	} {
 		write(t, dir, map[string]string{file: change(read(t, filepath.Join(dir, file)))})
 	}
-	write(t, dir, map[string]string{"main.go": strings.Replace(read(t, main), `fmt.Println(`, `fmt.Println(rest.Forked(), `, 1)})
+	write(t, dir,
+		map[string]string{"main.go": strings.Replace(read(t, main), `fmt.Println(`, `fmt.Println(rest.Forked(), `, 1)})
 	result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{
 		{Name: "own", Package: "example.com/vendored/words", Function: "word"},
 		{Name: "vendored", Package: "k8s.io/klog/v2", Receiver: "Verbose", Function: "Enabled"},
@@ -398,15 +422,18 @@ func TestRepositoryVendor(t *testing.T) {
 	text := read(t, filepath.Join(dir, broken))
 	write(t, dir, map[string]string{broken: text + "\nvar _ = nonsense\n"})
 	_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: dir})
-	if want := fmt.Sprintf("%s:%d: undefined: nonsense", broken, strings.Count(text, "\n")+2); err == nil || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("%s:%d: undefined: nonsense", broken, strings.Count(text, "\n")+2); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got %v\nwant ...%s", err, want)
 	}
 
 	// What go build says of a vendor directory that is behind its go.mod.
-	write(t, dir, map[string]string{broken: text, "go.mod": strings.Replace(read(t, filepath.Join(dir, "go.mod")), "k8s.io/client-go v0.36.3", "k8s.io/client-go v0.36.2", 1)})
+	write(t, dir, map[string]string{broken: text, "go.mod": strings.Replace(read(t, filepath.Join(dir, "go.mod")),
+		"k8s.io/client-go v0.36.3", "k8s.io/client-go v0.36.2", 1)})
 	_, err = r.build(t, dir, instrumentation.BuildConfig{Dir: dir})
 	var input *instrumentation.InputError
-	if !errors.As(err, &input) || !strings.Contains(err.Error(), "inconsistent vendoring") || !strings.Contains(err.Error(), "`go mod vendor`") {
+	if !errors.As(err, &input) || !strings.Contains(err.Error(), "inconsistent vendoring") ||
+		!strings.Contains(err.Error(), "`go mod vendor`") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -455,12 +482,14 @@ func main() {
 		"far/far.go":           "package far\n\nconst Word = \"far\"\n",
 	}
 	operator := r.goMod("operator", "module example.com/operator\n\ngo 1.26.0\n\nrequire example.com/far v0.0.0\n")
-	lib := r.goMod("library", "module example.com/library/v2\n\ngo 1.26.0\n\nrequire example.com/near v1.0.0\n\nreplace example.com/near => ./near\n")
+	lib := r.goMod("library", "module example.com/library/v2\n\ngo 1.26.0\n\nrequire example.com/near v1.0.0\n\n"+
+		"replace example.com/near => ./near\n")
 	t.Run("of two modules", func(t *testing.T) {
 		dir := repository(t, files, operator, lib)
-		result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator"), AnnotatedCalls: []instrumentation.AnnotatedCall{
-			{Name: "len", Package: "example.com/library/v2", Function: "Len"},
-		}}, "far 0 true")
+		result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator"),
+			AnnotatedCalls: []instrumentation.AnnotatedCall{
+				{Name: "len", Package: "example.com/library/v2", Function: "Len"},
+			}}, "far 0 true")
 		if _, points := shown(t, result.Binary); points[wire.AnnotatedCall] != 1 {
 			t.Errorf("no annotated call in the other module")
 		}
@@ -469,7 +498,8 @@ func main() {
 		write(t, dir, map[string]string{"alone/main.go": smallMain})
 		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "alone")}, "small 0 true")
 		// And one that needs the workspace, without it.
-		_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator"), Env: map[string]string{"GOWORK": "off"}})
+		_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator"),
+			Env: map[string]string{"GOWORK": "off"}})
 		if err == nil || !strings.Contains(err.Error(), "go build .` there must work first") {
 			t.Errorf("got %v", err)
 		}
@@ -488,7 +518,8 @@ func main() {
 		edited := filepath.Join(dir, "vendor/k8s.io/client-go/rest/config.go")
 		write(t, dir, map[string]string{
 			"vendor/k8s.io/client-go/rest/config.go": appendForked(read(t, edited)),
-			"operator/main.go":                       strings.Replace(main, "fmt.Println(", "fmt.Println(rest.Forked(), ", 1),
+			"operator/main.go": strings.Replace(main, "fmt.Println(",
+				"fmt.Println(rest.Forked(), ", 1),
 		})
 		withoutModules(t)
 		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator")}, "forked far 0 true")
@@ -505,7 +536,8 @@ func moduleProxy(t *testing.T) (goproxy, sums string) {
 	write(t, fork, map[string]string{"go.mod": text})
 	proxy := t.TempDir()
 	dir := filepath.Join(proxy, filepath.FromSlash(path), "@v")
-	write(t, dir, map[string]string{version + ".mod": text, version + ".info": `{"Version":"` + version + `"}`, "list": version + "\n"})
+	write(t, dir, map[string]string{version + ".mod": text, version + ".info": `{"Version":"` + version + `"}`,
+		"list": version + "\n"})
 	var b bytes.Buffer
 	if err := modzip.CreateFromDir(&b, module.Version{Path: path, Version: version}, fork); err != nil {
 		t.Fatal(err)
@@ -521,7 +553,8 @@ func moduleProxy(t *testing.T) (goproxy, sums string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	modHash, err := dirhash.Hash1([]string{"go.mod"}, func(string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil })
+	modHash, err := dirhash.Hash1([]string{"go.mod"},
+		func(string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -533,7 +566,8 @@ func moduleProxy(t *testing.T) (goproxy, sums string) {
 func TestRepositoryReplacesClientGo(t *testing.T) {
 	r := newRepositories(t)
 	t.Run("by a folder", func(t *testing.T) {
-		dir := repository(t, r.goMod("operator", "module example.com/operator\n\ngo 1.26.0\n\nreplace k8s.io/client-go => ../client-go\n"),
+		dir := repository(t, r.goMod("operator", "module example.com/operator\n\ngo 1.26.0\n\n"+
+			"replace k8s.io/client-go => ../client-go\n"),
 			map[string]string{"operator/main.go": forkedMain})
 		clientGoFork(t, filepath.Join(dir, "client-go"), "rest/config.go", appendForked)
 		config := instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator")}
@@ -541,22 +575,26 @@ func TestRepositoryReplacesClientGo(t *testing.T) {
 
 		// A change in the fork is in the next build.
 		name := "client-go/rest/config.go"
-		write(t, dir, map[string]string{name: strings.Replace(read(t, filepath.Join(dir, name)), `"forked"`, `"again"`, 1)})
+		write(t, dir,
+			map[string]string{name: strings.Replace(read(t, filepath.Join(dir, name)), `"forked"`, `"again"`, 1)})
 		r.mustPrint(t, dir, config, "again")
 
 		// One that is not what the table of points knows.
 		name = "client-go/tools/cache/controller.go"
-		write(t, dir, map[string]string{name: strings.ReplaceAll(read(t, filepath.Join(dir, name)), "processDeltas(", "handleDeltas(")})
+		write(t, dir, map[string]string{name: strings.ReplaceAll(read(t, filepath.Join(dir, name)), "processDeltas(",
+			"handleDeltas(")})
 		_, err := r.build(t, dir, config)
 		var notFound *instrumentation.NotFoundError
-		if want := "k8s.io/client-go v0.36.3: processDeltas in tools/cache/controller.go: no such function; "; !errors.As(err, &notFound) || !strings.HasPrefix(err.Error(), want) ||
+		if want := "k8s.io/client-go v0.36.3: processDeltas in tools/cache/controller.go: " +
+			"no such function; "; !errors.As(err, &notFound) || !strings.HasPrefix(err.Error(), want) ||
 			!strings.HasSuffix(err.Error(), "(looked at: "+filepath.Join(dir, "client-go")+")") {
 			t.Errorf("got  %v\nwant %s...", err, want)
 		}
 	})
 	t.Run("by a folder and without a version, as in Kubernetes", func(t *testing.T) {
 		dir := repository(t, map[string]string{
-			"operator/go.mod":  "module example.com/operator\n\ngo 1.26.0\n\nreplace k8s.io/client-go => ../client-go\n" + strings.Replace(r.requires, clientGo+" v0.36.3", clientGo+" v0.0.0", 1),
+			"operator/go.mod": "module example.com/operator\n\ngo 1.26.0\n\nreplace k8s.io/client-go => " +
+				"../client-go\n" + strings.Replace(r.requires, clientGo+" v0.36.3", clientGo+" v0.0.0", 1),
 			"operator/go.sum":  r.sums,
 			"operator/main.go": forkedMain,
 		})
@@ -572,11 +610,13 @@ func TestRepositoryReplacesClientGo(t *testing.T) {
 		t.Setenv("GONOSUMDB", "*")
 		t.Setenv("GOMODCACHE", filepath.Join(t.TempDir(), "modules"))
 		t.Setenv("GOFLAGS", "-trimpath -modcacherw")
-		dir := repository(t, r.goMod(".", "module example.com/operator\n\ngo 1.26.0\n\nreplace k8s.io/client-go => example.com/forks/client-go v1.2.3\n"),
+		dir := repository(t, r.goMod(".", "module example.com/operator\n\ngo 1.26.0\n\n"+
+			"replace k8s.io/client-go => example.com/forks/client-go v1.2.3\n"),
 			map[string]string{"main.go": forkedMain})
 		write(t, dir, map[string]string{"go.sum": r.sums + sums})
 		var progress []string
-		result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir, Progress: func(line string) { progress = append(progress, line) }}, "forked")
+		result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir,
+			Progress: func(line string) { progress = append(progress, line) }}, "forked")
 		if v := result.Points[0].Version; v != clientGoVersion {
 			t.Errorf("taken for version %s", v)
 		}
@@ -604,7 +644,8 @@ func withoutModules(t *testing.T) {
 
 func TestRepositoryWithoutNetwork(t *testing.T) {
 	r := newRepositories(t)
-	dir := repository(t, r.goMod(".", "module example.com/operator\n\ngo 1.26.0\n"), map[string]string{"main.go": smallMain})
+	dir := repository(t, r.goMod(".", "module example.com/operator\n\ngo 1.26.0\n"),
+		map[string]string{"main.go": smallMain})
 	cached := filepath.Join(goRun(t, ".", "env", "GOMODCACHE"), "cache", "download")
 	modules := filepath.Join(t.TempDir(), "modules")
 	t.Setenv("GOMODCACHE", modules)
@@ -613,7 +654,8 @@ func TestRepositoryWithoutNetwork(t *testing.T) {
 	t.Setenv("GOPROXY", "off")
 	_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: dir})
 	var input *instrumentation.InputError
-	if want := "(`go mod download` with a network may be what it needs)"; !errors.As(err, &input) || !strings.Contains(err.Error(), "GOPROXY=off") || !strings.HasSuffix(err.Error(), want) {
+	if want := "(`go mod download` with a network may be what it needs)"; !errors.As(err, &input) ||
+		!strings.Contains(err.Error(), "GOPROXY=off") || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant ...%s", err, want)
 	}
 
@@ -624,7 +666,8 @@ func TestRepositoryWithoutNetwork(t *testing.T) {
 	}
 	t.Setenv("GOPROXY", "off")
 	_, err = r.build(t, dir, instrumentation.BuildConfig{Dir: dir})
-	if want := "run `go mod download github.com/hashicorp/yamux@v0.1.2` with a network"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "run `go mod download github.com/hashicorp/yamux@v0.1.2` with a network"; err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got  %v\nwant ...%s...", err, want)
 	}
 	t.Setenv("GOPROXY", "file://"+cached)
@@ -648,29 +691,41 @@ func TestRepositoryIncomplete(t *testing.T) {
 			"go.mod":  "module example.com/incomplete\n\ngo 1.26.0\n" + r.requires,
 			"go.sum":  regexp.MustCompile(`(?m)^k8s.io/client-go v0.36.3 .*\n`).ReplaceAllString(r.sums, ""),
 			"main.go": smallMain,
-		}, []string{"missing go.sum entry for module providing package k8s.io/client-go/", "`go build .` there must work first (`go mod tidy` may be what it needs)"}},
-		{"no go.sum", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.26.0\n" + r.requires, "main.go": smallMain},
+		}, []string{"missing go.sum entry for module providing package k8s.io/client-go/",
+			"`go build .` there must work first (`go mod tidy` may be what it needs)"}},
+		{"no go.sum", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.26.0\n" + r.requires,
+			"main.go": smallMain},
 			[]string{"missing go.sum entry", "(`go mod tidy` may be what it needs)"}},
-		{"no requirement", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.26.0\n", "main.go": smallMain},
-			[]string{"no required module provides package k8s.io/client-go/", "go get k8s.io/client-go/", " as it is, without trommel: `go build .` there must work first"}},
-		{"a go.mod for a newer Go", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.999\n" + r.requires, "go.sum": r.sums, "main.go": smallMain},
+		{"no requirement", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.26.0\n",
+			"main.go": smallMain},
+			[]string{"no required module provides package k8s.io/client-go/", "go get k8s.io/client-go/",
+				" as it is, without trommel: `go build .` there must work first"}},
+		{"a go.mod for a newer Go", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.999\n" +
+			r.requires, "go.sum": r.sums, "main.go": smallMain},
 			[]string{"requires go >= 1.999"}},
-		{"an unreadable go.mod", map[string]string{"go.mod": "module example.com/incomplete\n\nnonsense\n", "main.go": smallMain},
+		{"an unreadable go.mod", map[string]string{"go.mod": "module example.com/incomplete\n\nnonsense\n",
+			"main.go": smallMain},
 			[]string{"go.mod:3: unknown directive: nonsense"}},
 		{"client-go is too old", map[string]string{
-			"go.mod":                              "module example.com/old\n\ngo 1.16\n\nrequire k8s.io/client-go v0.15.12\n",
+			"go.mod": "module example.com/old\n\ngo 1.16\n\n" +
+				"require k8s.io/client-go v0.15.12\n",
 			"vendor/modules.txt":                  "# k8s.io/client-go v0.15.12\n## explicit\nk8s.io/client-go/rest\n",
 			"vendor/k8s.io/client-go/rest/old.go": "package rest\n",
-			"main.go":                             "package main\n\nimport _ \"k8s.io/client-go/rest\"\n\nfunc main() {}\n",
-		}, []string{"k8s.io/client-go v0.15.12 is too old: the oldest version that can be observed is v0.16.4; raise it in go.mod (go get k8s.io/client-go@v0.16.4)"}},
+			"main.go": "package main\n\nimport _ \"k8s.io/client-go/rest\"\n\n" +
+				"func main() {}\n",
+		}, []string{"k8s.io/client-go v0.15.12 is too old: the oldest version that can be observed is v0.16.4; " +
+			"raise it in go.mod (go get k8s.io/client-go@v0.16.4)"}},
 		{"client-go is replaced by one that is too old", map[string]string{
 			"go.mod": "module example.com/old\n\ngo 1.16\n\nrequire k8s.io/client-go v12.0.0+incompatible\n\n" +
 				"replace k8s.io/client-go => k8s.io/client-go v0.0.0-20180806134042-1f13a808da65\n",
-			"vendor/modules.txt": "# k8s.io/client-go v12.0.0+incompatible => k8s.io/client-go v0.0.0-20180806134042-1f13a808da65\n## explicit\nk8s.io/client-go/rest\n" +
+			"vendor/modules.txt": "# k8s.io/client-go v12.0.0+incompatible => k8s.io/client-go " +
+				"v0.0.0-20180806134042-1f13a808da65\n## explicit\nk8s.io/client-go/rest\n" +
 				"# k8s.io/client-go => k8s.io/client-go v0.0.0-20180806134042-1f13a808da65\n",
 			"vendor/k8s.io/client-go/rest/old.go": "package rest\n",
-			"main.go":                             "package main\n\nimport _ \"k8s.io/client-go/rest\"\n\nfunc main() {}\n",
-		}, []string{"k8s.io/client-go v0.0.0-20180806134042-1f13a808da65 is too old, or its source is not that of a release: the oldest version that can be " +
+			"main.go": "package main\n\nimport _ \"k8s.io/client-go/rest\"\n\n" +
+				"func main() {}\n",
+		}, []string{"k8s.io/client-go v0.0.0-20180806134042-1f13a808da65 is too old, or its source is not that of a " +
+			"release: the oldest version that can be " +
 			"observed is v0.16.4; raise it in go.mod (replace k8s.io/client-go => k8s.io/client-go v0.16.4)"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -691,10 +746,12 @@ func TestRepositoryIncomplete(t *testing.T) {
 }
 
 func TestNoGoCommand(t *testing.T) {
-	dir := repository(t, map[string]string{"go.mod": "module example.com/m\n", "main.go": "package main\n\nfunc main() {}\n"})
+	dir := repository(t, map[string]string{"go.mod": "module example.com/m\n",
+		"main.go": "package main\n\nfunc main() {}\n"})
 	t.Setenv("PATH", t.TempDir())
 	_, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, CacheDir: t.TempDir()})
-	if want := "install Go (https://go.dev/dl) or put it into PATH"; err == nil || !strings.HasSuffix(err.Error(), want) {
+	if want := "install Go (https://go.dev/dl) or put it into PATH"; err == nil ||
+		!strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant ...%s", err, want)
 	}
 }
@@ -750,13 +807,15 @@ func main() { fmt.Println(lib.Word(), other.Word) }
 `
 
 func libWord(word string) string {
-	return fmt.Sprintf("package lib\n\nconst run = %d\n\nfunc Word() string { return %q }\n", time.Now().UnixNano(), word)
+	return fmt.Sprintf("package lib\n\nconst run = %d\n\nfunc Word() string { return %q }\n",
+		time.Now().UnixNano(), word)
 }
 
 // changing is a repository that no build cache knows from an earlier run.
 func (r *repositories) changing(t *testing.T) string {
 	return repository(t, r.goMod(".", "module example.com/changed\n\ngo 1.26.0\n"), map[string]string{
-		"main.go": libMain, "lib/lib.go": libWord("first"), "other/other.go": "package other\n\nconst Word = \"other\"\n",
+		"main.go": libMain, "lib/lib.go": libWord("first"),
+		"other/other.go": "package other\n\nconst Word = \"other\"\n",
 	})
 }
 
@@ -778,7 +837,8 @@ func TestRebuild(t *testing.T) {
 		{"", "", "first other", nil},
 		{"README.md", "Nothing that is compiled.\n", "first other", nil},
 		{"lib/lib.go", libWord("second"), "second other", []string{"example.com/changed", "example.com/changed/lib"}},
-		{"main.go", libMain + fmt.Sprintf("\nconst run = %d\n", time.Now().UnixNano()), "second other", []string{"example.com/changed"}},
+		{"main.go", libMain + fmt.Sprintf("\nconst run = %d\n", time.Now().UnixNano()), "second other",
+			[]string{"example.com/changed"}},
 	} {
 		if step.file != "" {
 			write(t, dir, map[string]string{step.file: step.text})
@@ -788,7 +848,8 @@ func TestRebuild(t *testing.T) {
 		result := r.mustPrint(t, dir, config, step.printed)
 		t.Logf("change in %q: %s", step.file, time.Since(began).Round(time.Millisecond))
 		if slices.Sort(compiled); !slices.Equal(compiled, step.compiled) || result.Cached != (step.compiled == nil) {
-			t.Errorf("after a change in %q compiled %v (cached: %t), want %v", step.file, compiled, result.Cached, step.compiled)
+			t.Errorf("after a change in %q compiled %v (cached: %t), want %v", step.file, compiled, result.Cached,
+				step.compiled)
 		}
 	}
 
@@ -840,7 +901,8 @@ type built struct {
 func (r *repositories) start(t *testing.T, dir string, progress func(string)) <-chan built {
 	done := make(chan built, 1)
 	go func() {
-		result, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, CacheDir: r.cache, Progress: progress})
+		result, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, CacheDir: r.cache,
+			Progress: progress})
 		done <- built{result, err}
 	}()
 	return done
@@ -872,7 +934,8 @@ func TestBuildIsInterrupted(t *testing.T) {
 func TestBuildIsKilled(t *testing.T) {
 	const env = "TROMMEL_TEST_BUILD"
 	if dir := os.Getenv(env); dir != "" {
-		_, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, CacheDir: os.Getenv("TROMMEL_CACHE")})
+		_, err := instrumentation.Build(t.Context(),
+			instrumentation.BuildConfig{Dir: dir, CacheDir: os.Getenv("TROMMEL_CACHE")})
 		t.Fatalf("built: %v", err)
 	}
 	r := newRepositories(t)
@@ -923,9 +986,11 @@ func TestAnnotatedCallsInFilesOfOneName(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "other", "other.go"), filepath.Join(dir, "other", "lib.go")); err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir, map[string]string{"other/lib.go": "package other\n\nvar Word = word()\n\nfunc word() string { return \"other\" }\n"})
+	write(t, dir, map[string]string{"other/lib.go": "package other\n\nvar Word = word()\n\nfunc word() string { " +
+		"return \"other\" }\n"})
 	result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{
-		{Name: "a", Package: "example.com/changed/lib", Function: "Word"}, {Name: "b", Package: "example.com/changed/other", Function: "word"},
+		{Name: "a", Package: "example.com/changed/lib", Function: "Word"},
+		{Name: "b", Package: "example.com/changed/other", Function: "word"},
 	}}, "first other")
 	var files []string
 	for _, p := range result.Points {

@@ -29,7 +29,8 @@ func TestStandard(t *testing.T) {
 	for _, tt := range []struct {
 		goos, goarch string
 		byGoroutine  bool
-	}{{"linux", "amd64", false}, {"linux", "amd64", true}, {"linux", "arm64", false}, {"linux", "s390x", false}, {"darwin", "arm64", true}} {
+	}{{"linux", "amd64", false}, {"linux", "amd64", true}, {"linux", "arm64", false}, {"linux", "s390x", false},
+		{"darwin", "arm64", true}} {
 		t.Run(fmt.Sprintf("%s/%s %t", tt.goos, tt.goarch, tt.byGoroutine), func(t *testing.T) {
 			t.Parallel()
 			g := testGoRoot(t, tt.goos, tt.goarch)
@@ -102,12 +103,16 @@ func TestStandard(t *testing.T) {
 func TestStandardPointThatIsNotThere(t *testing.T) {
 	real := testGoRoot(t, "linux", "amd64")
 	for _, tt := range []struct{ name, file, from, to, want string }{
-		{"function", "net/ipsock_posix.go", "func internetSocket(", "func renamedSocket(", "internetSocket in net/ipsock_posix.go: no such function"},
+		{"function", "net/ipsock_posix.go", "func internetSocket(", "func renamedSocket(",
+			"internetSocket in net/ipsock_posix.go: no such function"},
 		{"nothing is missing", "", "", "", ""},
-		{"calls", "os/file_unix.go", "syscall.Readlink(", "syscall.ReadLink(", "call of syscall.Readlink in os/: nothing calls it"},
+		{"calls", "os/file_unix.go", "syscall.Readlink(", "syscall.ReadLink(",
+			"call of syscall.Readlink in os/: nothing calls it"},
 		{"file", "net/lookup.go", "", "", "(*Resolver).lookupIPAddr in net/lookup.go: no such file"},
-		{"labels", "runtime/pprof/runtime.go", "func SetGoroutineLabels(", "func SetLabels(", "SetGoroutineLabels in runtime/pprof/runtime.go: no such function"},
-		{"type of labels", "runtime/pprof/label.go", "labelMap", "labels", "labelMap in runtime/pprof/: nothing declares it"},
+		{"labels", "runtime/pprof/runtime.go", "func SetGoroutineLabels(", "func SetLabels(",
+			"SetGoroutineLabels in runtime/pprof/runtime.go: no such function"},
+		{"type of labels", "runtime/pprof/label.go", "labelMap", "labels",
+			"labelMap in runtime/pprof/: nothing declares it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := *real
@@ -152,7 +157,8 @@ func TestStandardPointThatIsNotThere(t *testing.T) {
 			if strings.HasPrefix(tt.file, labelsDir) {
 				what = "tell reconciles apart that have no context"
 			}
-			want := "go1.99.1: " + tt.want + "; this version of trommel does not know how to " + what + ": build with a released Go, " +
+			want := "go1.99.1: " + tt.want + "; this version of trommel does not know how to " + what +
+				": build with a released Go, " +
 				"go1.21 or later (GOTOOLCHAIN), or with a newer trommel (looked at: " + g.dir + ")"
 			var notFound *NotFoundError
 			if !errors.As(err, &notFound) || err.Error() != want {

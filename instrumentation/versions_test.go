@@ -41,7 +41,8 @@ type versioned struct {
 }
 
 // columns of the table, in order: what is seen to fire, to hold and to be released, on both sides of it.
-var columns = []string{"receive", "cache read", "live read", "write", "reconcile", "annotated call", "batch", "relist", "plain informer"}
+var columns = []string{"receive", "cache read", "live read", "write", "reconcile", "annotated call", "batch", "relist",
+	"plain informer"}
 
 func (v *versioned) row() string {
 	runtime := v.runtime
@@ -71,14 +72,16 @@ func versionsUnderTest(t *testing.T) []*versioned {
 		t.Fatal(err)
 	}
 	slices.SortFunc(all, func(a, b string) int {
-		return semver.Compare(strings.Replace(filepath.Base(a), "client-go-", "v", 1), strings.Replace(filepath.Base(b), "client-go-", "v", 1))
+		return semver.Compare(strings.Replace(filepath.Base(a), "client-go-", "v", 1),
+			strings.Replace(filepath.Base(b), "client-go-", "v", 1))
 	})
 	if patterns == "" {
 		patterns = filepath.Base(all[len(all)-1])
 	}
 	var list []*versioned
 	for _, dir := range all {
-		if !slices.ContainsFunc(strings.Split(patterns, ","), func(p string) bool { ok, _ := filepath.Match(p, filepath.Base(dir)); return ok }) {
+		if !slices.ContainsFunc(strings.Split(patterns, ","),
+			func(p string) bool { ok, _ := filepath.Match(p, filepath.Base(dir)); return ok }) {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
@@ -163,14 +166,19 @@ func TestVersions(t *testing.T) {
 	config.QPS = -1
 	address, token := c.Rendezvous()
 	rules := map[string][]wire.Rule{}
-	w := &versionsWorld{cluster: c, client: kubernetes.NewForConfigOrDie(config), r: record(t, address, token), rules: rules}
+	w := &versionsWorld{cluster: c, client: kubernetes.NewForConfigOrDie(config),
+		r: record(t, address, token), rules: rules}
 	for _, v := range versions {
 		for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite} {
-			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: p, Kind: "configmap", Resource: "configmaps", Namespace: "default"})...)
-			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: p, Kind: "secret", Resource: "secrets"})...) // in all namespaces, as informers ask
+			rules[v.name] = append(rules[v.name],
+				bothPhases(wire.Rule{Point: p, Kind: "configmap", Resource: "configmaps", Namespace: "default"})...)
+			rules[v.name] = append(rules[v.name],
+				bothPhases(wire.Rule{Point: p, Kind: "secret",
+					Resource: "secrets"})...) // in all namespaces, as informers ask
 		}
 		for _, kind := range readOnTheSide {
-			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: wire.ControllerRead, Kind: kind, Resource: kind + "s", Items: true})...)
+			rules[v.name] = append(rules[v.name],
+				bothPhases(wire.Rule{Point: wire.ControllerRead, Kind: kind, Resource: kind + "s", Items: true})...)
 		}
 		rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: wire.Reconcile})...)
 		rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: wire.AnnotatedCall})...)
@@ -216,7 +224,8 @@ func (w *versionsWorld) start(t *testing.T, v *versioned, env ...string) {
 	}
 	address, token := w.cluster.Rendezvous()
 	cmd := exec.Command(v.binary)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "COPIER="+v.name, wire.EnvCoordinator+"="+address, wire.EnvToken+"="+token, wire.EnvIdentity+"="+v.name)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "COPIER="+v.name, wire.EnvCoordinator+"="+address,
+		wire.EnvToken+"="+token, wire.EnvIdentity+"="+v.name)
 	cmd.Env = append(cmd.Env, env...)
 	var log syncBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -268,13 +277,16 @@ func at(point wire.Point, op wire.Operation, live bool, suffix string) func(*wir
 // all else is one after the other.
 func (v *versioned) steps() []step {
 	call := func(o *wire.Observation, name string) bool {
-		// On client-go alone nothing says which object a call is for: there is one worker, and it has nothing else to do.
-		return o.Point == wire.AnnotatedCall && o.CallName == "sync" && (v.runtime == "" || o.Request == "default/"+name)
+		// On client-go alone nothing says which object a call is for: there is one worker, and it has nothing else to
+		// do.
+		return o.Point == wire.AnnotatedCall && o.CallName == "sync" &&
+			(v.runtime == "" || o.Request == "default/"+name)
 	}
 	reconcile := func(o *wire.Observation, name string) bool {
 		return o.Point == wire.Reconcile && o.Name == name && o.ReconcileID != ""
 	}
-	list := []step{{"receive", wire.Before, at(wire.ControllerRecv, wire.Create, false, "")}, {"receive", wire.After, at(wire.ControllerRecv, wire.Create, false, "")}}
+	list := []step{{"receive", wire.Before, at(wire.ControllerRecv, wire.Create, false, "")},
+		{"receive", wire.After, at(wire.ControllerRecv, wire.Create, false, "")}}
 	if v.runtime != "" {
 		list = append(list, step{"reconcile", wire.Before, reconcile})
 	}
@@ -299,9 +311,13 @@ func (w *versionsWorld) atRest(v *versioned, name string) {
 	w.r.wait(name+" is done with", func() bool {
 		next := at(wire.ControllerRead, wire.Get, false, "-copy")
 		calls := func(phase wire.Phase) int {
-			return w.count(v, func(o *wire.Observation) bool { return o.Point == wire.AnnotatedCall && o.Phase == phase })
+			return w.count(v, func(o *wire.Observation) bool {
+				return o.Point == wire.AnnotatedCall &&
+					o.Phase == phase
+			})
 		}
-		return w.count(v, func(o *wire.Observation) bool { return next(o, name) && o.Phase == wire.After }) > 0 && calls(wire.Before) == calls(wire.After)
+		return w.count(v, func(o *wire.Observation) bool { return next(o, name) && o.Phase == wire.After }) > 0 &&
+			calls(wire.Before) == calls(wire.After)
 	})
 }
 
@@ -325,7 +341,8 @@ func (w *versionsWorld) points(t *testing.T, v *versioned) {
 				continue
 			}
 			o := e.Observation
-			// The copy is looked at last. A delivery that is held when its handlers were called holds the next delivery only.
+			// The copy is looked at last. A delivery that is held when its handlers were called holds the next delivery
+			// only.
 			if at(wire.ControllerRead, wire.Get, false, "-copy")(o, name) {
 				t.Errorf("held %s %s, the controller went on to the copy: %s", s.phase, s.column, describe(e))
 			}
@@ -356,7 +373,8 @@ func (w *versionsWorld) changes(t *testing.T, v *versioned) {
 		do func() error
 	}{
 		{wire.Update, func() error {
-			_, err := client.Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":{"a":"2"}}`), metav1.PatchOptions{})
+			_, err := client.Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":{"a":"2"}}`),
+				metav1.PatchOptions{})
 			return err
 		}},
 		{wire.Delete, func() error { return client.Delete(t.Context(), name, metav1.DeleteOptions{}) }},
@@ -426,7 +444,8 @@ func (w *versionsWorld) plainInformer(t *testing.T, v *versioned) {
 	}
 	name := v.name + "-plain"
 	w.r.holdingOf(v.name, secret(wire.ControllerRecv, wire.Create, wire.Before, name))
-	if _, err := w.client.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().Secrets("default").Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.r.wait("the secret is held", func() bool { return len(w.r.held) == 1 })
@@ -494,7 +513,8 @@ func (w *versionsWorld) atOnce(t *testing.T, v *versioned) {
 func (w *versionsWorld) relist(t *testing.T, versions []*versioned) {
 	client := w.client.CoreV1().ConfigMaps("default")
 	for _, name := range []string{"relist-kept", "relist-changed", "relist-gone"} {
-		if _, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -505,19 +525,22 @@ func (w *versionsWorld) relist(t *testing.T, versions []*versioned) {
 	}
 	for _, v := range versions {
 		w.r.wait(v.name+" has received what there is", func() bool {
-			return received(v, wire.Create, "relist-kept") == 1 && received(v, wire.Create, "relist-changed") == 1 && received(v, wire.Create, "relist-gone") == 1
+			return received(v, wire.Create, "relist-kept") == 1 && received(v, wire.Create, "relist-changed") == 1 &&
+				received(v, wire.Create, "relist-gone") == 1
 		})
 	}
 	if err := w.cluster.KillAPIServer(t.Context(), theirs); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Patch(t.Context(), "relist-changed", types.MergePatchType, []byte(`{"data":{"a":"2"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := client.Patch(t.Context(), "relist-changed", types.MergePatchType, []byte(`{"data":{"a":"2"}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.Delete(t.Context(), "relist-gone", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "relist-new"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "relist-new"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.cluster.StartAPIServer(t.Context(), theirs); err != nil {
@@ -525,7 +548,8 @@ func (w *versionsWorld) relist(t *testing.T, versions []*versioned) {
 	}
 	for _, v := range versions {
 		w.r.wait(v.name+" has caught up", func() bool {
-			return received(v, wire.Update, "relist-changed") == 1 && received(v, wire.Delete, "relist-gone") == 1 && received(v, wire.Create, "relist-new") == 1
+			return received(v, wire.Update, "relist-changed") == 1 && received(v, wire.Delete, "relist-gone") == 1 &&
+				received(v, wire.Create, "relist-new") == 1
 		})
 		w.r.mu.Lock()
 		if n := received(v, wire.Create, "relist-kept") + received(v, wire.Update, "relist-kept"); n != 1 {
@@ -544,7 +568,8 @@ func (w *versionsWorld) relist(t *testing.T, versions []*versioned) {
 		}
 	}
 	if got := w.listed(t); got < lists {
-		t.Errorf("configmaps were listed %d times since the API server is back, by %d controllers that have to", got, lists)
+		t.Errorf("configmaps were listed %d times since the API server is back, by %d controllers that have to", got,
+			lists)
 	}
 }
 
@@ -592,7 +617,8 @@ func (w *versionsWorld) check(t *testing.T, v *versioned) {
 		if slices.Contains(readOnTheSide, o.Kind) {
 			continue
 		}
-		if e.Session.Identity == v.name && v.runtime != "" && (o.Point == wire.ControllerRead || o.Point == wire.ControllerWrite) {
+		if e.Session.Identity == v.name && v.runtime != "" &&
+			(o.Point == wire.ControllerRead || o.Point == wire.ControllerWrite) {
 			want := ""
 			if o.Name != "" {
 				want = "default/" + o.Name
@@ -600,11 +626,13 @@ func (w *versionsWorld) check(t *testing.T, v *versioned) {
 					want = strings.TrimSuffix(want, "-copy")
 				}
 			}
-			if o.Request != want || (o.ReconcileID == "") != (want == "") || want != "" && o.ReconcilerType != "main.(*reconciler)" {
+			if o.Request != want || (o.ReconcileID == "") != (want == "") || want != "" &&
+				o.ReconcilerType != "main.(*reconciler)" {
 				t.Errorf("%s: on behalf of %q, want %q: %s", v.name, o.Request, want, describe(e))
 			}
 		}
-		if e.Session.Identity == v.name && o.Point == wire.ControllerRecv && (o.Name == "" || o.Kind != "configmap" && o.Kind != "secret" || len(o.Object) == 0) {
+		if e.Session.Identity == v.name && o.Point == wire.ControllerRecv &&
+			(o.Name == "" || o.Kind != "configmap" && o.Kind != "secret" || len(o.Object) == 0) {
 			t.Errorf("%s: a delivery of no object: %s", v.name, describe(e))
 		}
 	}
@@ -634,7 +662,8 @@ func compareTable(t *testing.T, versions []*versioned) {
 		var b bytes.Buffer
 		b.Write(head)
 		b.WriteString(tableBegin)
-		fmt.Fprintf(&b, "| client-go | controller-runtime | go.mod says | %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat(" --- |", 3+len(columns)))
+		fmt.Fprintf(&b, "| client-go | controller-runtime | go.mod says | %s |\n|%s\n", strings.Join(columns, " | "),
+			strings.Repeat(" --- |", 3+len(columns)))
 		for _, v := range versions {
 			fmt.Fprintln(&b, v.row())
 		}

@@ -125,8 +125,10 @@ func (d dependency) download(ctx context.Context, g *goCommand, modules string) 
 		err = errors.New(got.Error)
 	}
 	if err != nil {
-		return "", fmt.Errorf("the hook is built with %s, as this trommel is, and it is neither in the module cache (%s) nor to be had: %w; "+
-			"run `go mod download %[1]s` with a network, or let GOPROXY or GOMODCACHE name a place that has it", d, modules, err)
+		return "", fmt.Errorf("the hook is built with %s, as this trommel is, and it is neither in the module cache "+
+			"(%s) nor to be had: %w; "+
+			"run `go mod download %[1]s` with a network, or let GOPROXY or GOMODCACHE name a place that has it",
+			d, modules, err)
 	}
 	return got.Dir, d.verify(got.Dir)
 }
@@ -139,7 +141,8 @@ func (d dependency) verify(dir string) error {
 	}
 	if sum != d.sum {
 		return fmt.Errorf("%s is not the %s that this trommel was built with: its checksum is %s, not %s; "+
-			"remove it (`go clean -modcache` removes the whole module cache) and look where GOPROXY points to", dir, d, sum,
+			"remove it (`go clean -modcache` removes the whole module cache) and look where GOPROXY points to", dir, d,
+			sum,
 			d.sum)
 	}
 	return nil

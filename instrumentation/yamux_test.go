@@ -54,12 +54,15 @@ func TestYamuxIsWhatTheBinaryWasBuiltWith(t *testing.T) {
 	}{
 		{"unknown", nil, pinnedYamux},
 		{"a test", &debug.BuildInfo{}, pinnedYamux},
-		{"go install", &debug.BuildInfo{Deps: []*debug.Module{other, {Path: yamuxModule, Version: "v0.9.0", Sum: "h1:y"}}},
+		{"go install",
+			&debug.BuildInfo{Deps: []*debug.Module{other, {Path: yamuxModule, Version: "v0.9.0", Sum: "h1:y"}}},
 			dependency{path: yamuxModule, version: "v0.9.0", sum: "h1:y"}},
 		{"vendored", &debug.BuildInfo{Deps: []*debug.Module{{Path: yamuxModule, Version: "v0.1.2"}}}, pinnedYamux},
 		{"a fork", &debug.BuildInfo{Deps: []*debug.Module{{Path: yamuxModule, Version: "v0.9.0", Replace: other}}},
 			dependency{path: other.Path, version: other.Version, sum: other.Sum}},
-		{"a folder", &debug.BuildInfo{Deps: []*debug.Module{{Path: yamuxModule, Version: "v0.9.0", Replace: &debug.Module{Path: "/src/yamux"}}}},
+		{"a folder",
+			&debug.BuildInfo{Deps: []*debug.Module{{Path: yamuxModule, Version: "v0.9.0",
+				Replace: &debug.Module{Path: "/src/yamux"}}}},
 			dependency{path: yamuxModule, dir: "/src/yamux"}},
 	} {
 		if got := yamuxOf(tc.info); got != tc.want {
@@ -125,9 +128,11 @@ func TestYamuxWhereItIs(t *testing.T) {
 		dir := empty()
 		t.Setenv("GOMODCACHE", dir)
 		_, err := hook(t)
-		want := "the hook is built with github.com/hashicorp/yamux@v0.1.2, as this trommel is, and it is neither in the module cache (" + dir +
+		want := "the hook is built with github.com/hashicorp/yamux@v0.1.2, as this trommel is, " +
+			"and it is neither in the module cache (" + dir +
 			") nor to be had: github.com/hashicorp/yamux@v0.1.2: module lookup disabled by GOPROXY=off; " +
-			"run `go mod download github.com/hashicorp/yamux@v0.1.2` with a network, or let GOPROXY or GOMODCACHE name a place that has it"
+			"run `go mod download github.com/hashicorp/yamux@v0.1.2` with a network, or let GOPROXY or GOMODCACHE " +
+			"name a place that has it"
 		if err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
@@ -147,7 +152,8 @@ func TestYamuxWhereItIs(t *testing.T) {
 		if err := os.WriteFile(changed, []byte("package yamux\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := hook(t); err == nil || !strings.Contains(err.Error(), "is not the github.com/hashicorp/yamux@v0.1.2 that this trommel was built with") {
+		if _, err := hook(t); err == nil || !strings.Contains(err.Error(),
+			"is not the github.com/hashicorp/yamux@v0.1.2 that this trommel was built with") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -168,7 +174,8 @@ func TestYamuxWithAnotherChecksum(t *testing.T) {
 	}
 	other := pinnedYamux
 	other.sum = sum
-	if _, err := other.source(context.Background(), nil, nil); err == nil || !strings.Contains(err.Error(), "its checksum is "+pinnedYamux.sum+", not "+sum) {
+	if _, err := other.source(context.Background(), nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "its checksum is "+pinnedYamux.sum+", not "+sum) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -66,7 +66,8 @@ var operators = []operator{
 			{
 				plan: "stale-read", short: true, verdict: record.Bug, stale: true,
 				findings: []string{"invariant jobs-of-a-running-jobset-run: "},
-				reason: "it suspends the Jobs since the JobSet in its cache says so; the API server does not refuse that, " +
+				reason: "it suspends the Jobs since the JobSet in its cache says so; " +
+					"the API server does not refuse that, " +
 					"as the Jobs' versions are the present ones",
 			},
 			{plan: "unobserved-change", verdict: record.Pass},
@@ -111,8 +112,9 @@ var operators = []operator{
 			{plan: "kill-before-write", verdict: record.Pass},
 			{
 				plan: "stale-read", verdict: record.Pass, stale: true,
-				log:    `tensorflow-mnist-worker-0.* already exists and is not managed by MPIJob`,
-				reason: "it wants to delete the workers of the MPIJob that it takes for ended, and sees that they are another's",
+				log: `tensorflow-mnist-worker-0.* already exists and is not managed by MPIJob`,
+				reason: "it wants to delete the workers of the MPIJob that it takes for ended, " +
+					"and sees that they are another's",
 			},
 			{plan: "unobserved-change", verdict: record.Pass},
 			{plan: "conflict", verdict: record.Pass, conflict: true},

@@ -12,9 +12,9 @@ import (
 	"github.com/trommel-dev/trommel/predicate"
 )
 
-// Validate checks the plan against its suite, as it is once Complete has filled it: for instance that the suite has what
-// the plan names. With a nil suite it checks what it can without one, as Parse has done already. It does not change the
-// plan. The error is Errors: every mistake of the plan, with its place if the plan came from a file.
+// Validate checks the plan against its suite, as it is once Complete has filled it: for instance that the suite has
+// what the plan names. With a nil suite it checks what it can without one, as Parse has done already. It does not
+// change the plan. The error is Errors: every mistake of the plan, with its place if the plan came from a file.
 func (p *Plan) Validate(s *Suite) error {
 	q := *p
 	q.Actions = slices.Clone(p.Actions)
@@ -75,7 +75,8 @@ func (c *checker) names(at *place) {
 	workloads := sortedKeys(s.Workloads)
 	switch {
 	case p.Workload == "" && len(workloads) > 1:
-		at.field("workload").missing("the plan names no workload, and the suite has several, none with the plan's testName: "+
+		at.field("workload").missing("the plan names no workload, and the suite has several, "+
+			"none with the plan's testName: "+
 			"%s", strings.Join(workloads, ", "))
 	case p.Workload != "" && !slices.Contains(workloads, p.Workload):
 		at.field("workload").errorf("unknown workload %q (%s)", p.Workload, suiteHas(workloads))
@@ -151,7 +152,8 @@ func (p *Plan) PausesAPIServer() bool {
 	})
 }
 
-// IsAPIServer reports whether a name is one of an API server: apiserver-1 and so on. No controller may have such a name.
+// IsAPIServer reports whether a name is one of an API server: apiserver-1 and so on. No controller may have such a
+// name.
 func IsAPIServer(name string) bool {
 	number, ok := strings.CutPrefix(name, "apiserver-")
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""

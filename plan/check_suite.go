@@ -114,7 +114,8 @@ func (c *Controller) check(at *place, s *Suite, before []string) {
 		binary.errorf("controller %q has both build and binary; it takes one", c.Name)
 	case build.given() || binary.given():
 	case image.given():
-		image.errorf("controller %q is given by its image alone, and controllers run as local processes, without a container "+
+		image.errorf("controller %q is given by its image alone, and controllers run as local processes, "+
+			"without a container "+
 			"engine: give its source with build:, or the executable that is in the image with binary:", c.Name)
 	default:
 		at.errorf("controller %q has neither build nor binary", c.Name)
@@ -140,7 +141,8 @@ func (c *Controller) check(at *place, s *Suite, before []string) {
 	}
 	calls := at.field("annotatedCalls")
 	if calls.given() && !build.given() && binary.given() {
-		calls.errorf("annotatedCalls are compiled in, and controller %q is given by binary:; give its source with build:",
+		calls.errorf("annotatedCalls are compiled in, and controller %q is given by binary:; "+
+			"give its source with build:",
 			c.Name)
 	}
 	for i, call := range c.AnnotatedCalls {
@@ -298,7 +300,8 @@ func (s *Suite) WithVariant(name string) (*Suite, error) {
 	for _, controller := range sortedKeys(v.Controllers) {
 		i := slices.Index(s.ControllerNames(), controller)
 		if i < 0 {
-			return nil, fmt.Errorf("variant %q: unknown controller %q (%s)", name, controller, suiteHas(s.ControllerNames()))
+			return nil, fmt.Errorf("variant %q: unknown controller %q (%s)", name, controller,
+				suiteHas(s.ControllerNames()))
 		}
 		c, change := &merged.Controllers[i], v.Controllers[controller]
 		c.Args = append(c.Args, change.Args...)

@@ -31,9 +31,9 @@ func complete(v reflect.Value, at *place) {
 	})
 }
 
-// Complete fills what the plan leaves out: defaults, and the trigger graphs where the expressions are valid. With a suite
-// it also fills what depends on the suite, such as the only workload and the only controller. A plan that was read from a
-// file lacks only that; one that was built in Go must be completed before it is run.
+// Complete fills what the plan leaves out: defaults, and the trigger graphs where the expressions are valid. With a
+// suite it also fills what depends on the suite, such as the only workload and the only controller. A plan that was
+// read from a file lacks only that; one that was built in Go must be completed before it is run.
 func (p *Plan) Complete(s *Suite) {
 	whole := p.whole()
 	complete(reflect.ValueOf(p).Elem(), whole)

@@ -45,7 +45,8 @@ func TestOwnFieldsOfAnActionType(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]any{&march{3, "left"}, &march{2, "right"}, nil}, []any{p.Actions[0].Own, p.Actions[1].Own, p.Actions[2].Own}); diff != "" {
+	if diff := cmp.Diff([]any{&march{3, "left"}, &march{2, "right"}, nil},
+		[]any{p.Actions[0].Own, p.Actions[1].Own, p.Actions[2].Own}); diff != "" {
 		t.Error(diff)
 	}
 	if text := Explain(p); !strings.Contains(text, "march with db.") {
@@ -56,12 +57,14 @@ func TestOwnFieldsOfAnActionType(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := Parse(data, "f.yaml")
-	if err != nil || !reflect.DeepEqual(again.Actions[1].Own, p.Actions[1].Own) || strings.Contains(string(data), "left") {
+	if err != nil || !reflect.DeepEqual(again.Actions[1].Own, p.Actions[1].Own) ||
+		strings.Contains(string(data), "left") {
 		t.Errorf("written as %s: %v", data, err)
 	}
 
 	_, err = Parse([]byte("testName: t\nactions:\n- {actionType: march, steps: 11, foot: lef, fot: left, "+now+"}\n"+
-		"- {actionType: march, steps: 7, pauseAt: beforeControllerRead, "+now+"}\n- {actionType: killController, steps: 1, "+now+"}\n"), "f.yaml")
+		"- {actionType: march, steps: 7, pauseAt: beforeControllerRead, "+now+
+		"}\n- {actionType: killController, steps: 1, "+now+"}\n"), "f.yaml")
 	want := `f.yaml:3:30: steps is 11; it can be 1 to 10
 f.yaml:3:40: unknown foot "lef"; did you mean "left"?
 f.yaml:3:45: unknown field "fot" in an action; did you mean "foot"?
@@ -80,17 +83,22 @@ f.yaml:5:32: unknown field "steps" in an action`
 func TestValidateChangesNothing(t *testing.T) {
 	built := func() *Plan {
 		return &Plan{TestName: "scale", Actions: []Action{
-			{Type: ReconnectController, ReconnectAPIServer: "apiserver-2", Trigger: Trigger{Expression: " a ", Definitions: []Definition{
-				{Name: "a", Condition: Condition{Type: OnReconcile}, Observe: ObservationPoint{Timing: AfterReconcile}},
-			}}},
-			{Type: PatchObject, ResourceKey: ResourceKey{Type: "node", Name: "a"}, Patch: map[string]any{}, Trigger: Trigger{Definitions: []Definition{
-				{Name: "b", Condition: Condition{Call: "example.com/x.F"}, Observe: ObservationPoint{Timing: BeforeAnnotatedCall}},
-			}}},
+			{Type: ReconnectController, ReconnectAPIServer: "apiserver-2",
+				Trigger: Trigger{Expression: " a ", Definitions: []Definition{
+					{Name: "a", Condition: Condition{Type: OnReconcile},
+						Observe: ObservationPoint{Timing: AfterReconcile}},
+				}}},
+			{Type: PatchObject, ResourceKey: ResourceKey{Type: "node", Name: "a"}, Patch: map[string]any{},
+				Trigger: Trigger{Definitions: []Definition{
+					{Name: "b", Condition: Condition{Call: "example.com/x.F"},
+						Observe: ObservationPoint{Timing: BeforeAnnotatedCall}},
+				}}},
 		}}
 	}
 	suite := &Suite{
 		Cluster: ClusterSpec{APIServers: 2}, Workloads: map[string]Workload{"scale": {}, "other": {}},
-		Controllers: []Controller{{Name: "db", Build: &Build{}, AnnotatedCalls: []AnnotatedCall{{Name: "f", Package: "example.com/x", Function: "F"}}}},
+		Controllers: []Controller{{Name: "db", Build: &Build{},
+			AnnotatedCalls: []AnnotatedCall{{Name: "f", Package: "example.com/x", Function: "F"}}}},
 	}
 	p := built()
 	if err := p.Validate(suite); err != nil {
@@ -166,7 +174,8 @@ func TestDocumentedFields(t *testing.T) {
 	}{
 		{"plan-format.md", "| field | meaning |", reflect.TypeFor[Plan](), []string{"apiVersion", "kind"}},
 		{"suite.md", "## `cluster`\n\n| field | default | |", reflect.TypeFor[ClusterSpec](), nil},
-		{"suite.md", "process node*, whose pods are local processes.\n\n| field | default | |", reflect.TypeFor[Controller](), nil},
+		{"suite.md", "process node*, whose pods are local processes.\n\n| field | default | |",
+			reflect.TypeFor[Controller](), nil},
 		{"suite.md", "| step | |", reflect.TypeFor[Step](), []string{"name"}},
 		{"suite.md", "## `timeouts`\n\n| | default | |", reflect.TypeFor[Timeouts](), nil},
 	} {
@@ -179,7 +188,8 @@ func TestDocumentedFields(t *testing.T) {
 					continue // of the field before
 				}
 				names = append(names, name)
-				if f := sh.field(name); f != nil && f.fallback != "" && (len(defaults) <= i || defaults[i] != f.fallback) {
+				if f := sh.field(name); f != nil && f.fallback != "" &&
+					(len(defaults) <= i || defaults[i] != f.fallback) {
 					t.Errorf("%s of %s: the default is %s, documented is %q", name, tt.of.Name(), f.fallback, row[1])
 				}
 			}
@@ -195,7 +205,8 @@ func TestDocumentedFields(t *testing.T) {
 	types = nil
 	for _, row := range rows(t, "plan-format.md", "| `triggerType` | its fields | satisfied by |") {
 		types = append(types, codes(row[0])...)
-		want := slices.DeleteFunc(slices.Clone(conditionFields[TriggerType(codes(row[0])[0])]), func(f string) bool { return f == "repeat" })
+		want := slices.DeleteFunc(slices.Clone(conditionFields[TriggerType(codes(row[0])[0])]),
+			func(f string) bool { return f == "repeat" })
 		same("fields of "+row[0], want, codes(row[1]))
 	}
 	same("trigger types", stringsOf(triggerTypes), types)

@@ -85,7 +85,8 @@ func closest(word string, known []string) string {
 	for _, k := range known {
 		d := distance(lower, strings.ToLower(k))
 		// A word that only begins or ends like a known one is nearly right too: onObjectCreate, controllerWrite.
-		if d > limit && len(word) >= 4 && (strings.HasPrefix(strings.ToLower(k), lower) || strings.HasSuffix(strings.ToLower(k), lower)) {
+		if d > limit && len(word) >= 4 && (strings.HasPrefix(strings.ToLower(k), lower) ||
+			strings.HasSuffix(strings.ToLower(k), lower)) {
 			d = limit
 		}
 		if d <= limit && (best == "" || d < distance(lower, strings.ToLower(best))) {

@@ -149,13 +149,15 @@ func (d *Definition) explain() string {
 	case OnNone:
 		return "at once"
 	case OnAnnotatedCall:
-		return fmt.Sprintf("%s %s %s%s", by, map[bool]string{true: "is about to call", false: "has called"}[before], c.Call, times)
+		return fmt.Sprintf("%s %s %s%s", by, map[bool]string{true: "is about to call", false: "has called"}[before],
+			c.Call, times)
 	case OnReconcile:
 		of := ""
 		if !c.ResourceKey.IsZero() {
 			of = " " + c.ResourceKey.String()
 		}
-		return fmt.Sprintf("%s %s%s%s", by, map[bool]string{true: "is about to reconcile", false: "has reconciled"}[before], of, times)
+		return fmt.Sprintf("%s %s%s%s", by, map[bool]string{true: "is about to reconcile",
+			false: "has reconciled"}[before], of, times)
 	}
 	verb := map[string][2]string{
 		"APIServerRecv": {"is about to see", "has seen"}, "ControllerRecv": {"is about to take in", "has taken in"},

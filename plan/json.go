@@ -26,8 +26,9 @@ func decodeJSON(text []byte) (any, error) {
 	return wholes(v), nil
 }
 
-// decodeObject decodes the state of an object into the same types as decodeJSON, but takes all JSON, also with duplicate
-// fields and numbers that are too large. The caller of an observation waits for it, so it reads the text only once.
+// decodeObject decodes the state of an object into the same types as decodeJSON, but takes all JSON, also with
+// duplicate fields and numbers that are too large. The caller of an observation waits for it, so it reads the text only
+// once.
 func decodeObject(text []byte) (any, error) {
 	l := &jlexer.Lexer{Data: text}
 	v := readJSON(l, 0)

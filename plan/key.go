@@ -23,8 +23,8 @@ func validGroup(s string) bool { return validName(s, true) }
 
 func validNamespace(s string) bool { return validName(s, false) }
 
-// validName reports whether s consists of lower case letters, digits, "-" and perhaps ".", and begins and ends with none of
-// the last two.
+// validName reports whether s consists of lower case letters, digits, "-" and perhaps ".", and begins and ends with
+// none of the last two.
 func validName(s string, dots bool) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -42,16 +42,22 @@ var builtin = map[string]struct {
 	plural     string
 	namespaced bool
 }{
-	"pod": {"pods", true}, "service": {"services", true}, "configmap": {"configmaps", true}, "secret": {"secrets", true},
-	"event": {"events", true}, "endpoints": {"endpoints", true}, "serviceaccount": {"serviceaccounts", true},
-	"persistentvolumeclaim": {"persistentvolumeclaims", true}, "replicationcontroller": {"replicationcontrollers", true},
-	"deployment": {"deployments", true}, "replicaset": {"replicasets", true}, "statefulset": {"statefulsets", true},
-	"daemonset": {"daemonsets", true}, "controllerrevision": {"controllerrevisions", true}, "job": {"jobs", true},
-	"cronjob": {"cronjobs", true}, "poddisruptionbudget": {"poddisruptionbudgets", true}, "ingress": {"ingresses", true},
+	"pod": {"pods", true}, "service": {"services", true}, "configmap": {"configmaps", true},
+	"secret": {"secrets", true},
+	"event":  {"events", true}, "endpoints": {"endpoints", true}, "serviceaccount": {"serviceaccounts", true},
+	"persistentvolumeclaim": {"persistentvolumeclaims", true},
+	"replicationcontroller": {"replicationcontrollers", true},
+	"deployment":            {"deployments", true}, "replicaset": {"replicasets", true},
+	"statefulset": {"statefulsets", true},
+	"daemonset":   {"daemonsets", true}, "controllerrevision": {"controllerrevisions", true}, "job": {"jobs", true},
+	"cronjob": {"cronjobs", true}, "poddisruptionbudget": {"poddisruptionbudgets", true},
+	"ingress":       {"ingresses", true},
 	"networkpolicy": {"networkpolicies", true}, "lease": {"leases", true}, "endpointslice": {"endpointslices", true},
-	"role": {"roles", true}, "rolebinding": {"rolebindings", true}, "horizontalpodautoscaler": {"horizontalpodautoscalers", true},
-	"node": {"nodes", false}, "namespace": {"namespaces", false}, "persistentvolume": {"persistentvolumes", false},
-	"clusterrole": {"clusterroles", false}, "clusterrolebinding": {"clusterrolebindings", false},
+	"role": {"roles", true}, "rolebinding": {"rolebindings", true},
+	"horizontalpodautoscaler": {"horizontalpodautoscalers", true},
+	"node":                    {"nodes", false}, "namespace": {"namespaces", false},
+	"persistentvolume": {"persistentvolumes", false},
+	"clusterrole":      {"clusterroles", false}, "clusterrolebinding": {"clusterrolebindings", false},
 	"storageclass": {"storageclasses", false}, "priorityclass": {"priorityclasses", false},
 	"customresourcedefinition": {"customresourcedefinitions", false}, "volumeattachment": {"volumeattachments", false},
 }
@@ -84,9 +90,11 @@ func ParseResourceKey(s string) (ResourceKey, error) {
 	case k.Type == "":
 		return ResourceKey{}, fmt.Errorf("%q has no type; write type/namespace/name", s)
 	case singular[lower] != "" && k.Group == "":
-		return ResourceKey{}, fmt.Errorf("%q: a type is in the singular; write %s/%s/%s", s, singular[lower], parts[1], parts[2])
+		return ResourceKey{}, fmt.Errorf("%q: a type is in the singular; write %s/%s/%s", s, singular[lower],
+			parts[1], parts[2])
 	case lower != k.Type:
-		return ResourceKey{}, fmt.Errorf("%q: a type is in lower case; write %s/%s/%s", s, strings.ToLower(parts[0]), parts[1], parts[2])
+		return ResourceKey{}, fmt.Errorf("%q: a type is in lower case; write %s/%s/%s", s, strings.ToLower(parts[0]),
+			parts[1], parts[2])
 	case !validType(k.Type):
 		return ResourceKey{}, fmt.Errorf("%q: %q is not a resource type", s, k.Type)
 	case strings.Contains(parts[0], ".") && !validGroup(k.Group):
@@ -100,7 +108,8 @@ func ParseResourceKey(s string) (ResourceKey, error) {
 	}
 	if b, ok := builtin[k.Type]; ok && k.Group == "" {
 		if b.namespaced && k.Namespace == "" {
-			return ResourceKey{}, fmt.Errorf("%q: a %s lives in a namespace; write %s/default/%s", s, k.Type, k.Type, k.Name)
+			return ResourceKey{}, fmt.Errorf("%q: a %s lives in a namespace; write %s/default/%s", s, k.Type,
+				k.Type, k.Name)
 		}
 		if !b.namespaced && k.Namespace != "" && k.Namespace != "*" {
 			return ResourceKey{}, fmt.Errorf("%q: a %s has no namespace; write %s//%s", s, k.Type, k.Type, k.Name)

@@ -14,8 +14,8 @@ type ActionKind struct {
 	Target ActionTarget
 	// Fields names the fields of [Action] that this type has, beside its target and those that all have.
 	Fields []string
-	// Own returns a pointer to a struct with the fields that this type has and Action has not; nil: there are none. Their
-	// YAML is described by the struct's tags. An action that was read has it in its field Own.
+	// Own returns a pointer to a struct with the fields that this type has and Action has not; nil: there are none.
+	// Their YAML is described by the struct's tags. An action that was read has it in its field Own.
 	Own func() any
 	// Check reports mistakes; nil: there are none but what the types of the fields tell.
 	Check func(c *ActionCheck)

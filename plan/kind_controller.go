@@ -39,7 +39,8 @@ var reconnectController = ActionKind{
 			return fmt.Sprintf("cut the connections of %s and lead them to %s; the process lives on",
 				controllerName(a.Target), a.ReconnectAPIServer)
 		}
-		return fmt.Sprintf("kill %s and start it again, connected to %s", controllerName(a.Target), a.ReconnectAPIServer)
+		return fmt.Sprintf("kill %s and start it again, connected to %s", controllerName(a.Target),
+			a.ReconnectAPIServer)
 	},
 	Effects: func(a *Action) Effects {
 		e := Effects{Moves: &Move{Controller: a.Target, APIServer: a.ReconnectAPIServer, By: a.ReconnectBy}}

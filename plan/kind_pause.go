@@ -17,7 +17,8 @@ var pauseController = ActionKind{
 		checkPauseOfController(c)
 		if controller := c.controller(); a.PauseAt.point() == "AnnotatedCall" && controller != nil &&
 			len(controller.AnnotatedCalls) == 0 {
-			c.Errorf("pauseAt", "controller %q has no annotatedCalls in the suite, so that nothing is held at %s", a.Target, a.PauseAt)
+			c.Errorf("pauseAt", "controller %q has no annotatedCalls in the suite, so that nothing is held at %s",
+				a.Target, a.PauseAt)
 		}
 		if a.AvoidOngoingRead && a.PauseAt != "" && a.PauseAt.point() != "ControllerRead" {
 			c.Errorf("avoidOngoingRead",
@@ -26,7 +27,8 @@ var pauseController = ActionKind{
 		checkPauseScope(c)
 	},
 	Explain: func(a *Action) string {
-		s := fmt.Sprintf("stop %s %s, for %s, until it is resumed", controllerName(a.Target), sideOf(a.PauseAt), scopeOf(a))
+		s := fmt.Sprintf("stop %s %s, for %s, until it is resumed", controllerName(a.Target),
+			sideOf(a.PauseAt), scopeOf(a))
 		if a.AvoidOngoingRead {
 			s += " (but not in the middle of a reconcile that has begun to read)"
 		}
@@ -50,7 +52,8 @@ var resumeController = ActionKind{
 		if a.PauseAt == "" {
 			return "let " + controllerName(a.Target) + " go on"
 		}
-		return fmt.Sprintf("let %s go on where it was stopped %s, for %s", controllerName(a.Target), sideOf(a.PauseAt), scopeOf(a))
+		return fmt.Sprintf("let %s go on where it was stopped %s, for %s", controllerName(a.Target),
+			sideOf(a.PauseAt), scopeOf(a))
 	},
 	Effects: func(a *Action) Effects {
 		return Effects{Resumes: &Pause{By: a.Target, At: a.PauseAt, Scope: a.PauseScope}}

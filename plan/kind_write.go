@@ -113,7 +113,8 @@ func objectMistake(object map[string]any) string {
 // patchMistake says what is wrong with a patch.
 func patchMistake(typ string, patch any) string {
 	if typ != "" && !slices.Contains(shapeOf(reflect.TypeFor[Action]()).field("patchType").words, typ) {
-		return fmt.Sprintf("unknown patchType %q%s", typ, didYouMean(typ, shapeOf(reflect.TypeFor[Action]()).field("patchType").words))
+		return fmt.Sprintf("unknown patchType %q%s", typ,
+			didYouMean(typ, shapeOf(reflect.TypeFor[Action]()).field("patchType").words))
 	}
 	_, isMap := patch.(map[string]any)
 	_, isList := patch.([]any)

@@ -23,8 +23,8 @@ func Load(path string) (*Plan, error) {
 	return Parse(data, path)
 }
 
-// LoadWith reads a plan and checks it against its suite, as [Load] and [Plan.Validate] do one after the other, but tells at once
-// what is wrong for either. A nil suite is none.
+// LoadWith reads a plan and checks it against its suite, as [Load] and [Plan.Validate] do one after the other, but
+// tells at once what is wrong for either. A nil suite is none.
 func LoadWith(path string, s *Suite) (*Plan, error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -168,7 +168,9 @@ func FindSuite(planFile string) (string, error) {
 		if n := suiteField(data); n != nil {
 			path := Beside(planFile, n.Value)
 			if info, err := os.Stat(path); err != nil {
-				return "", Errors{{File: planFile, Line: n.Line, Col: n.Column, Message: fmt.Sprintf("suite %q: no such file", n.Value)}}
+				return "",
+					Errors{{File: planFile, Line: n.Line, Col: n.Column,
+						Message: fmt.Sprintf("suite %q: no such file", n.Value)}}
 			} else if info.IsDir() {
 				path = filepath.Join(path, SuiteFile)
 			}
@@ -185,12 +187,15 @@ func FindSuite(planFile string) (string, error) {
 			return path, nil
 		}
 		if at == filepath.Dir(at) {
-			return "", Errors{{File: planFile, Message: fmt.Sprintf("there is no suite: no %s in %s or above", SuiteFile, dir)}}
+			return "",
+				Errors{{File: planFile, Message: fmt.Sprintf("there is no suite: no %s in %s or above",
+					SuiteFile, dir)}}
 		}
 	}
 }
 
-// Beside returns the path of a file that a plan or suite names: relative to the folder of file, which is the plan or suite.
+// Beside returns the path of a file that a plan or suite names: relative to the folder of file, which is the plan or
+// suite.
 func Beside(file, path string) string {
 	if filepath.IsAbs(path) {
 		return path

@@ -36,8 +36,8 @@ const (
 // Miss says what an event lacks.
 type Miss struct {
 	Text string // in one line: "spec.replicas is 3, not 2"
-	// Distance orders misses: two for each field that has not the wanted value, one for a field that has it in another type ("2" for 2),
-	// far more for another kind of event.
+	// Distance orders misses: two for each field that has not the wanted value, one for a field that has it in another
+	// type ("2" for 2), far more for another kind of event.
 	Distance int
 }
 
@@ -76,11 +76,12 @@ const otherKind = 1 << 16
 //
 // Where the process does not know the object's state before an update, the update matches if it can: whatever would
 // need the old object is taken for granted, but a field named by prevState alone must not still have its value. An old
-// state null says that there was no object. Where the new state is not known, only a condition matches that asks nothing of it.
+// state null says that there was no object. Where the new state is not known, only a condition matches that asks
+// nothing of it.
 //
 // A read is no event of the object, so onObjectCreation, onAnyFieldModified and onAllFieldsModified never match one.
-// onObjectUpdate matches a read that finds the object with curState in it, onObjectDeletion one that does not find it. While
-// a controller is only about to look, onObjectUpdate without states matches.
+// onObjectUpdate matches a read that finds the object with curState in it, onObjectDeletion one that does not find it.
+// While a controller is only about to look, onObjectUpdate without states matches.
 //
 // where is evaluated last, with object (for a deletion the last state) and oldObject (null where there is none or it
 // is not known). An error in its evaluation, such as a field that is missing, counts as false.
@@ -150,8 +151,8 @@ func (o *Object) known() (value any, known bool, err error) {
 }
 
 // Match reports whether the event matches. Old and new are the object's states in JSON: old is nil for a creation and
-// where it is not known; new is the last state for a deletion, nil for a read that found nothing, and nil where it is not known. Where
-// it does not match, miss says what is missing. The error is about JSON that is none.
+// where it is not known; new is the last state for a deletion, nil for a read that found nothing, and nil where it is
+// not known. Where it does not match, miss says what is missing. The error is about JSON that is none.
 func (m *Matcher) Match(kind EventKind, old, new []byte) (ok bool, miss Miss, err error) {
 	return m.MatchObjects(kind, NewObject(old), NewObject(new))
 }

@@ -29,7 +29,8 @@ var Meanings = []Meaning{
 	{
 		Conditions: []TriggerType{OnObjectCreation}, Points: receiving,
 		Before: "the event of a new object is about to be taken in",
-		After: "it has been; to an informer every object is new that it does not have yet, so after a restart of its process the first list " +
+		After: "it has been; to an informer every object is new that it does not have yet, so after a restart of its " +
+			"process the first list " +
 			"brings a creation for each object",
 	},
 	{
@@ -54,14 +55,16 @@ var Meanings = []Meaning{
 	},
 	{
 		Conditions: []TriggerType{OnObjectUpdate}, Points: writing,
-		Before: "an update, patch or apply of what is there, or of its status or scale, is about to be sent; the new object is what the write " +
+		Before: "an update, patch or apply of what is there, or of its status or scale, is about to be sent; " +
+			"the new object is what the write " +
 			"would make of the present one",
 		After: "it has succeeded; the new object is what the API server has then",
 	},
 	{
 		Conditions: []TriggerType{OnObjectDeletion}, Points: writing,
-		Before: "a delete, an eviction, or the deletion of a collection that the object belongs to, is about to be sent",
-		After:  "it has succeeded; with finalizers, or a grace period, the object still lives",
+		Before: "a delete, an eviction, or the deletion of a collection that the object belongs to, " +
+			"is about to be sent",
+		After: "it has succeeded; with finalizers, or a grace period, the object still lives",
 	},
 	{
 		Conditions: []TriggerType{OnAnyFieldModified, OnAllFieldsModified}, Points: writing,
@@ -70,7 +73,8 @@ var Meanings = []Meaning{
 	},
 	{
 		Conditions: []TriggerType{OnObjectUpdate}, Points: reading,
-		Before:         "a get of the object, or a list that may hold it, is about to begin; nothing is known yet, so there are no states",
+		Before: "a get of the object, or a list that may hold it, is about to begin; nothing is known yet, " +
+			"so there are no states",
 		After:          "a read has found the object, with `curState` in it; nothing need have changed",
 		NoStatesBefore: []string{"prevState", "curState", "where"},
 		NoStatesAfter:  []string{"prevState"},
@@ -83,7 +87,8 @@ var Meanings = []Meaning{
 	},
 	{
 		Conditions: []TriggerType{OnObjectCreation, OnAnyFieldModified, OnAllFieldsModified}, Points: reading,
-		Instead: "a read changes nothing. For a read that finds the object in some state use onObjectUpdate with curState, for the change as " +
+		Instead: "a read changes nothing. For a read that finds the object in some state use onObjectUpdate with " +
+			"curState, for the change as " +
 			"the controller learns of it use afterControllerRecv",
 	},
 }
@@ -113,7 +118,8 @@ func MeaningsTable() string {
 		return text
 	}
 	for _, m := range Meanings {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(stringsOf(m.Conditions)), code(m.Points), cell(m.Before), cell(m.After))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(stringsOf(m.Conditions)), code(m.Points), cell(m.Before),
+			cell(m.After))
 	}
 	return b.String()
 }

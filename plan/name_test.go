@@ -22,15 +22,19 @@ func TestTestName(t *testing.T) {
 		{line: "description: x", file: "stale-deletion.yaml", want: "stale-deletion"},
 		{line: "testName:", file: "dir/stale.deletion.yml", want: "stale.deletion"},
 		{line: `testName: ""`, file: "x", want: "x"},
-		{line: "testName: ../../x", want: `f.yaml:1:11: testName "../../x" has a slash; a name is a part of a folder's name`},
+		{line: "testName: ../../x",
+			want: `f.yaml:1:11: testName "../../x" has a slash; a name is a part of a folder's name`},
 		{line: "testName: a/b", want: `f.yaml:1:11: testName "a/b" has a slash; a name is a part of a folder's name`},
 		{line: `testName: a\b`, want: `f.yaml:1:11: testName "a\\b" has a slash; a name is a part of a folder's name`},
-		{line: "testName: ..", want: `f.yaml:1:11: testName ".." begins with a dot; it is the beginning of a folder's name`},
+		{line: "testName: ..",
+			want: `f.yaml:1:11: testName ".." begins with a dot; it is the beginning of a folder's name`},
 		{line: `testName: "a\nb"`, want: `f.yaml:1:11: testName "a\nb" has a character that cannot be printed`},
 		{line: `testName: " a"`, want: `f.yaml:1:11: testName " a" begins or ends with a blank`},
 		{
 			line: "testName: " + strings.Repeat("ä", 51),
-			want: fmt.Sprintf(`f.yaml:1:11: testName %q has 102 bytes; a name has at most 100, as it is a part of a folder's name`, strings.Repeat("ä", 51)),
+			want: fmt.Sprintf(
+				`f.yaml:1:11: testName %q has 102 bytes; a name has at most 100, as it is a part of a folder's name`,
+				strings.Repeat("ä", 51)),
 		},
 		{
 			line: "description: x", file: ".yaml",
@@ -38,8 +42,10 @@ func TestTestName(t *testing.T) {
 		},
 		{
 			line: "description: x", file: strings.Repeat("a", 101) + ".yaml",
-			want: strings.Repeat("a", 101) + ".yaml:1:1: the plan has no testName, and its file's name cannot stand in: " +
-				fmt.Sprintf("%q has 101 bytes; a name has at most 100, as it is a part of a folder's name", strings.Repeat("a", 101)),
+			want: strings.Repeat("a", 101) + ".yaml:1:1: the plan has no testName, " +
+				"and its file's name cannot stand in: " +
+				fmt.Sprintf("%q has 101 bytes; a name has at most 100, as it is a part of a folder's name",
+					strings.Repeat("a", 101)),
 		},
 	} {
 		file := test.file
@@ -62,7 +68,8 @@ func TestTestName(t *testing.T) {
 
 // A variant's name is a part of the folder's too.
 func TestVariantName(t *testing.T) {
-	_, err := ParseSuite([]byte("controllers: [{name: a, binary: ./a}]\nvariants: {../x: {}}\n"), filepath.Join(t.TempDir(), "trommel.yaml"))
+	_, err := ParseSuite([]byte("controllers: [{name: a, binary: ./a}]\nvariants: {../x: {}}\n"),
+		filepath.Join(t.TempDir(), "trommel.yaml"))
 	if err == nil || !strings.Contains(err.Error(), `2:12: variant "../x" has a slash`) {
 		t.Error(err)
 	}
@@ -77,7 +84,8 @@ func TestWorkloadOfTheTestName(t *testing.T) {
 		{"description: x", "plans/recreate.yaml", "recreate"},
 		{
 			"testName: other", "f.yaml",
-			"f.yaml:1:1: the plan names no workload, and the suite has several, none with the plan's testName: create, recreate",
+			"f.yaml:1:1: the plan names no workload, and the suite has several, none with the plan's testName: " +
+				"create, recreate",
 		},
 	} {
 		p, err := Parse([]byte(test.fields+"\nactions: []\n"), test.file)
@@ -132,7 +140,8 @@ func TestActionNames(t *testing.T) {
 		{Action{Type: PatchObject, ResourceKey: pod, Subresource: "status"}, "patch pod/default/a (status)"},
 		{Action{Type: DeleteObject, ResourceKey: pod}, "delete pod/default/a"},
 		{Action{Type: ApplyObject, ManifestFile: "pod.yaml"}, "apply pod.yaml"},
-		{Action{Type: ApplyObject, Manifest: object("Pod", map[string]any{"name": "a", "namespace": "default"})}, "apply pod/default/a"},
+		{Action{Type: ApplyObject, Manifest: object("Pod", map[string]any{"name": "a", "namespace": "default"})},
+			"apply pod/default/a"},
 		{Action{Type: ApplyObject, Manifest: object("Node", map[string]any{"name": "a"})}, "apply node//a"},
 		{Action{Type: ApplyObject}, "apply"},
 	} {

@@ -171,8 +171,10 @@ const (
 )
 
 var timings = []Timing{
-	BeforeAPIServerRecv, AfterAPIServerRecv, BeforeControllerRecv, AfterControllerRecv, BeforeControllerRead, AfterControllerRead,
-	BeforeControllerWrite, AfterControllerWrite, BeforeReconcile, AfterReconcile, BeforeAnnotatedCall, AfterAnnotatedCall,
+	BeforeAPIServerRecv, AfterAPIServerRecv, BeforeControllerRecv, AfterControllerRecv, BeforeControllerRead,
+	AfterControllerRead,
+	BeforeControllerWrite, AfterControllerWrite, BeforeReconcile, AfterReconcile, BeforeAnnotatedCall,
+	AfterAnnotatedCall,
 }
 
 func (t Timing) point() string {

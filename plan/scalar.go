@@ -36,7 +36,8 @@ func scalarPosition(src []byte, n *yaml.Node, offset int) (line, col int) {
 		t.quote = t.rest[:min(1, len(t.rest))]
 		t.advance(1)
 	case yaml.LiteralStyle, yaml.FoldedStyle:
-		t.advance(utf8.RuneCountInString(t.rest[:max(0, strings.IndexByte(t.rest, '\n'))])) // of | or > and what follows
+		t.advance(
+			utf8.RuneCountInString(t.rest[:max(0, strings.IndexByte(t.rest, '\n'))])) // of | or > and what follows
 	}
 	for i, r := range n.Value {
 		if i >= offset {
@@ -127,7 +128,8 @@ func (t *text) unescape() (r rune, length int) {
 			return rune(v), 2 + digits
 		}
 		simple := map[byte]rune{
-			'0': 0, 'a': '\a', 'b': '\b', 't': '\t', '\t': '\t', 'n': '\n', 'v': '\v', 'f': '\f', 'r': '\r', 'e': '\x1b',
+			'0': 0, 'a': '\a', 'b': '\b', 't': '\t', '\t': '\t', 'n': '\n', 'v': '\v', 'f': '\f',
+			'r': '\r', 'e': '\x1b',
 			'N': '\u0085', '_': '\u00a0', 'L': '\u2028', 'P': '\u2029',
 		}
 		if r, ok := simple[t.rest[1]]; ok {

@@ -175,7 +175,8 @@ func (c *schemaChecker) alternative(node any, typ string) map[string]any {
 		return nil
 	}
 	types, _ := m["type"].([]any)
-	if m["type"] == nil && m["enum"] == nil && m["const"] == nil && m["oneOf"] == nil || m["type"] != nil && m["type"] != typ && !slices.Contains(types, any(typ)) {
+	if m["type"] == nil && m["enum"] == nil && m["const"] == nil && m["oneOf"] == nil || m["type"] != nil &&
+		m["type"] != typ && !slices.Contains(types, any(typ)) {
 		return nil
 	}
 	return m
@@ -187,8 +188,9 @@ func (c *schemaChecker) check(path string, node any, typ reflect.Type, f *shapeF
 		typ = typ.Elem()
 	}
 	json := map[reflect.Kind]string{
-		reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "string", reflect.Slice: "array",
-		reflect.Map: "object", reflect.Struct: "object", reflect.Interface: "object",
+		reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "string",
+		reflect.Slice: "array",
+		reflect.Map:   "object", reflect.Struct: "object", reflect.Interface: "object",
 	}[typ.Kind()]
 	if typ == keyType {
 		json = "string"

@@ -147,7 +147,8 @@ func (s *source) syntaxError(err error) {
 // suspect finds what an error of the YAML package without a line is about: the offset in the file, or 0.
 func (s *source) suspect(message string) int {
 	if anchor, ok := strings.CutPrefix(message, "unknown anchor '"); ok {
-		alias := regexp.MustCompile(`\*` + regexp.QuoteMeta(strings.TrimSuffix(anchor, "' referenced")) + `(?:[\s,}\]]|$)`)
+		alias := regexp.MustCompile(`\*` + regexp.QuoteMeta(strings.TrimSuffix(anchor, "' referenced")) +
+			`(?:[\s,}\]]|$)`)
 		if at := alias.FindIndex(s.text); at != nil {
 			return at[0]
 		}
@@ -155,7 +156,8 @@ func (s *source) suspect(message string) int {
 	}
 	for i := 0; i < len(s.text); {
 		r, size := utf8.DecodeRune(s.text[i:])
-		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) && r != '\t' && r != '\r' && r != '\n' && r != '\u0085' {
+		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) && r != '\t' && r != '\r' && r != '\n' &&
+			r != '\u0085' {
 			return i
 		}
 		i += size
@@ -312,7 +314,8 @@ func (s *source) mergeInto(n *yaml.Node) {
 			content = append(content, key, n.Content[i+1])
 			has[deref(key).Value] = true
 		case i != at:
-			s.errorf(key, "duplicate <<; first at line %d; to merge several mappings give it a list of them", n.Content[at].Line)
+			s.errorf(key, "duplicate <<; first at line %d; to merge several mappings give it a list of them",
+				n.Content[at].Line)
 		}
 	}
 	add := func(from *yaml.Node) {

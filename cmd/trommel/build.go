@@ -43,7 +43,8 @@ relative to the folder (default: the folder itself).`,
 					return &exitError{exitUsage, errors.New("--control-plane takes no folder")}
 				}
 				if len(config.Tags) > 0 || config.LDFlags != "" {
-					return &exitError{exitUsage, errors.New("--tags and --ldflags are for controllers, not for --control-plane")}
+					return &exitError{exitUsage,
+						errors.New("--tags and --ldflags are for controllers, not for --control-plane")}
 				}
 				result, err = instrumentation.BuildControlPlane(cmd.Context(), instrumentation.ControlPlaneConfig{
 					KubernetesVersion: kubernetes, Output: config.Output, Progress: show.Line,
@@ -76,7 +77,8 @@ relative to the folder (default: the folder itself).`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&config.Output, "output", "o", "", "write the binary here (default: in the cache; its path is printed)")
+	f.StringVarP(&config.Output, "output", "o", "", "write the binary here (default: in the cache; "+
+		"its path is printed)")
 	f.StringSliceVar(&config.Tags, "tags", nil, "build tags")
 	f.StringVar(&config.LDFlags, "ldflags", "", "flags for the linker, passed through")
 	f.BoolVar(&controlPlane, "control-plane", false, "build the control plane instead of a controller")
@@ -88,7 +90,8 @@ relative to the folder (default: the folder itself).`,
 // kubernetesVersionFlag chooses among the control planes that can be built.
 func kubernetesVersionFlag(f *pflag.FlagSet, version *string) {
 	f.StringVar(version, "kubernetes-version", instrumentation.KubernetesVersion,
-		"`version` of the control plane: "+strings.Join(instrumentation.KubernetesVersions(), ", ")+"; the minor version will do")
+		"`version` of the control plane: "+strings.Join(instrumentation.KubernetesVersions(), ", ")+
+			"; the minor version will do")
 }
 
 // explainPoints lists what a build changed and where.

@@ -26,7 +26,8 @@ func newCacheCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
 		Short: "Show what the cache takes, and clear it",
-		Long: fmt.Sprintf(`Show what Trommel's cache folder takes: $TROMMEL_CACHE, or trommel in the user's cache folder.
+		Long: fmt.Sprintf(
+			`Show what Trommel's cache folder takes: $TROMMEL_CACHE, or trommel in the user's cache folder.
 
 A build that makes something new removes what was used longest ago when the cache takes more than %d GB, or
 $%s. What was used within the last hour, or is used by a running process, stays.`,
@@ -61,7 +62,8 @@ func newCacheClearCommand(s streams) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if olderThan < 0 {
-				return &exitError{exitUsage, fmt.Errorf("--older-than: %s: want a time that is not negative", olderThan)}
+				return &exitError{exitUsage,
+					fmt.Errorf("--older-than: %s: want a time that is not negative", olderThan)}
 			}
 			removed, err := instrumentation.ClearCache("", time.Now().Add(-olderThan))
 			var size int64

@@ -69,13 +69,19 @@ func newClusterUpCommand(s streams) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&up.config.Name, "name", defaultCluster, "name of the cluster")
 	kubernetesVersionFlag(f, &up.kubernetes)
-	f.IntVar(&up.config.APIServers, "api-servers", 3, "number of API servers, 1 to "+strconv.Itoa(embedded.MaxAPIServers))
+	f.IntVar(&up.config.APIServers, "api-servers", 3, "number of API servers, 1 to "+
+		strconv.Itoa(embedded.MaxAPIServers))
 	f.IntVar(&up.config.Nodes, "nodes", 3, "number of simulated nodes")
-	f.StringSliceVar(&up.config.DisableControllers, "disable-controllers", nil, "controllers that kube-controller-manager leaves out")
-	f.StringToStringVar(&up.featureGates, "feature-gates", nil, "feature gates of the API servers, the controller manager and the scheduler")
-	f.StringArrayVar(&up.config.APIServerArgs, "api-server-arg", nil, "a further argument of the API servers (may be repeated)")
-	f.StringArrayVar(&up.config.ControllerManagerArgs, "controller-manager-arg", nil, "a further argument of the controller manager (may be repeated)")
-	f.BoolVar(&up.config.RemovedAPIs, "removed-apis", false, "serve API versions that Kubernetes has removed, for controllers of their time")
+	f.StringSliceVar(&up.config.DisableControllers, "disable-controllers", nil,
+		"controllers that kube-controller-manager leaves out")
+	f.StringToStringVar(&up.featureGates, "feature-gates", nil,
+		"feature gates of the API servers, the controller manager and the scheduler")
+	f.StringArrayVar(&up.config.APIServerArgs, "api-server-arg", nil,
+		"a further argument of the API servers (may be repeated)")
+	f.StringArrayVar(&up.config.ControllerManagerArgs, "controller-manager-arg", nil,
+		"a further argument of the controller manager (may be repeated)")
+	f.BoolVar(&up.config.RemovedAPIs, "removed-apis", false, "serve API versions that Kubernetes has removed, "+
+		"for controllers of their time")
 	f.StringVar(&up.config.LogDir, "log-dir", "", "folder for the logs (default: within the cluster's own folder)")
 	f.BoolVar(&up.foreground, "foreground", false, "stay in the foreground; Ctrl-C ends the cluster")
 	f.StringVar(&up.config.Binary, "control-plane-binary", os.Getenv(envControlPlaneBinary), "")
@@ -95,7 +101,8 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 		up.config.FeatureGates[name] = on
 	}
 	if up.config.APIServers < 1 || up.config.APIServers > embedded.MaxAPIServers {
-		return &exitError{exitUsage, fmt.Errorf("--api-servers: %d: want 1 to %d", up.config.APIServers, embedded.MaxAPIServers)}
+		return &exitError{exitUsage, fmt.Errorf("--api-servers: %d: want 1 to %d", up.config.APIServers,
+			embedded.MaxAPIServers)}
 	}
 	if up.config.Nodes <= 0 {
 		up.config.Nodes = -1 // none
@@ -107,11 +114,13 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 		return &exitError{exitUsage, err}
 	}
 	if _, err := embedded.Attach(ctx, up.config.Name); err == nil {
-		return &exitError{exitCannotRun, fmt.Errorf("cluster %q is running already; trommel cluster down%s ends it", up.config.Name, nameFlag(up.config.Name))}
+		return &exitError{exitCannotRun, fmt.Errorf("cluster %q is running already; trommel cluster down%s ends it",
+			up.config.Name, nameFlag(up.config.Name))}
 	}
 	if up.config.Binary == "" {
 		show := report.NewProgressLine(s.err, "trommel: ")
-		built, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{KubernetesVersion: up.kubernetes, Progress: show.Line})
+		built, err := instrumentation.BuildControlPlane(ctx,
+			instrumentation.ControlPlaneConfig{KubernetesVersion: up.kubernetes, Progress: show.Line})
 		show.End()
 		if err != nil {
 			return &exitError{exitCannotRun, err}
@@ -342,7 +351,8 @@ func printStatus(ctx context.Context, w io.Writer, entries []embedded.Entry) err
 			} else if running[server] {
 				state = "up"
 			}
-			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", e.Name, e.PID, e.Age().Round(time.Second), server, state, e.Kubeconfigs[server])
+			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", e.Name, e.PID, e.Age().Round(time.Second), server, state,
+				e.Kubeconfigs[server])
 		}
 	}
 	return table.Flush()

@@ -187,7 +187,8 @@ func startUntil(t *testing.T, marker, trommel string, args ...string) *started {
 func writePlans(t *testing.T, copier string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for file, text := range map[string]string{"trommel.yaml": suite(copier), "pausing.yaml": pausing, "passing.yaml": passing} {
+	for file, text := range map[string]string{"trommel.yaml": suite(copier), "pausing.yaml": pausing,
+		"passing.yaml": passing} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +200,8 @@ func testInterrupted(t *testing.T, trommel, cluster, copier string) {
 	dir := writePlans(t, copier)
 	for _, marker := range []string{"build", "controllers", "paused by action"} {
 		t.Run(marker, func(t *testing.T) {
-			s := startUntil(t, marker, trommel, "-p", filepath.Join(dir, "pausing.yaml"), "--cluster", cluster, "--record", filepath.Join(t.TempDir(), "r"))
+			s := startUntil(t, marker, trommel, "-p", filepath.Join(dir, "pausing.yaml"), "--cluster", cluster,
+				"--record", filepath.Join(t.TempDir(), "r"))
 			if err := s.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
@@ -217,7 +219,8 @@ func testInterrupted(t *testing.T, trommel, cluster, copier string) {
 // works.
 func testKilledInMidPause(t *testing.T, trommel, cluster, copier string) {
 	dir := writePlans(t, copier)
-	s := startUntil(t, "paused by action", trommel, "-p", filepath.Join(dir, "pausing.yaml"), "--cluster", cluster, "--record", filepath.Join(dir, "killed"))
+	s := startUntil(t, "paused by action", trommel, "-p", filepath.Join(dir, "pausing.yaml"), "--cluster", cluster,
+		"--record", filepath.Join(dir, "killed"))
 	if err := s.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +240,8 @@ func testKilledInMidPause(t *testing.T, trommel, cluster, copier string) {
 
 func mustPass(t *testing.T, trommel, cluster, dir string) {
 	t.Helper()
-	out, err := exec.Command(trommel, "-p", filepath.Join(dir, "passing.yaml"), "--cluster", cluster, "--record", filepath.Join(t.TempDir(), "r")).CombinedOutput()
+	out, err := exec.Command(trommel, "-p", filepath.Join(dir, "passing.yaml"), "--cluster", cluster, "--record",
+		filepath.Join(t.TempDir(), "r")).CombinedOutput()
 	if err != nil {
 		t.Fatalf("the next plan on the cluster: %v\n%s", err, out)
 	}

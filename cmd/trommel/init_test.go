@@ -25,7 +25,8 @@ func TestInitOperators(t *testing.T) {
 			"config/samples/leaderworkerset_v1_leaderworkerset.yaml",
 		},
 		{
-			"mpi-operator", "./cmd/mpi-operator", "mpi-operator/mpi-operator", []plan.Manifest{{Path: "manifests/overlays/standalone"}},
+			"mpi-operator", "./cmd/mpi-operator", "mpi-operator/mpi-operator",
+			[]plan.Manifest{{Path: "manifests/overlays/standalone"}},
 			"examples/v2beta1/horovod/tensorflow-mnist.yaml",
 		},
 	} {

@@ -88,8 +88,10 @@ func testPutBack(t *testing.T, trommel, cluster, copier string) {
 	want := users(t, cluster)
 
 	dir := writePlans(t, copier)
-	text := strings.Replace(suite(copier), "  - name: copier\n", "  - name: copier\n    deployment: default/copier\n", 1)
-	text = strings.Replace(text, "\nworkloads:", "\nmanifests: [{path: copier.yaml}, {path: access.yaml}]\nworkloads:", 1)
+	text := strings.Replace(suite(copier), "  - name: copier\n", "  - name: copier\n    deployment: default/copier\n",
+		1)
+	text = strings.Replace(text, "\nworkloads:", "\nmanifests: [{path: copier.yaml}, {path: access.yaml}]\nworkloads:",
+		1)
 	for file, text := range map[string]string{
 		"trommel.yaml": text, "copier.yaml": usersDeployment, "access.yaml": usersAccess, "down.yaml": down,
 	} {
@@ -110,7 +112,8 @@ func testPutBack(t *testing.T, trommel, cluster, copier string) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
 			s := startUntil(t, "action 1 (killAPIServer apiserver-2) done", trommel,
-				"-p", filepath.Join(dir, "down.yaml"), "--cluster", cluster, "--record", filepath.Join(t.TempDir(), "r"))
+				"-p", filepath.Join(dir, "down.yaml"), "--cluster", cluster, "--record",
+				filepath.Join(t.TempDir(), "r"))
 			if err := s.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +155,8 @@ func refusesWhatIsNotTheRuns(t *testing.T, trommel, cluster, dir string) {
 	for range 2 {
 		out, err := exec.Command(trommel, "-p", filepath.Join(dir, "passing.yaml"), "--cluster", cluster,
 			"--record", filepath.Join(t.TempDir(), "r")).CombinedOutput()
-		if exitCode(err) != "4" || !strings.Contains(string(out), "would delete them: configmaps/default/later. Delete them") {
+		if exitCode(err) != "4" ||
+			!strings.Contains(string(out), "would delete them: configmaps/default/later. Delete them") {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}

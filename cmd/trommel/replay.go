@@ -24,11 +24,13 @@ decides on with those that the run carried out. Exit code 1: they differ.`,
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			// The recorded plan is complete: every default of the suite is written out in it. It gets no file, so that nobody
-			// looks for files beside it: a replay applies nothing, and the record may have come without its manifests.
+			// The recorded plan is complete: every default of the suite is written out in it. It gets no file, so that
+			// nobody looks for files beside it: a replay applies nothing, and the record may have come without its
+			// manifests.
 			p, err := plan.Parse(r.Plan, "")
 			if err != nil {
-				return &exitError{exitUsage, fmt.Errorf("the plan in %s: %w", filepath.Join(args[0], record.PlanFile), err)}
+				return &exitError{exitUsage,
+					fmt.Errorf("the plan in %s: %w", filepath.Join(args[0], record.PlanFile), err)}
 			}
 			fires, _, err := coordinator.Replay(p, r.Meta.Controllers, r.Events)
 			if err != nil {

@@ -43,7 +43,8 @@ func (o *runOptions) register(c *cobra.Command) {
 	f.StringVarP(&o.stage, "stage", "s", "", "`stage`, as Sieve has it: only test, which is what running a plan is")
 	f.StringVarP(&o.mode, "mode", "m", "", "`mode`, as Sieve has it: only test")
 	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite, instead of the plan's")
-	f.StringVar(&o.cluster, "cluster", "", "run on the cluster of this `name`, started by `trommel cluster up` (default: one of the run's own)")
+	f.StringVar(&o.cluster, "cluster", "",
+		"run on the cluster of this `name`, started by `trommel cluster up` (default: one of the run's own)")
 	f.StringVar(&o.recordDir, "record", "", "`folder` for the run record (default: trommel-runs/<plan>-<time>)")
 	f.StringVar(&o.junit, "junit", "", "write the verdicts to this `file` as JUnit XML")
 	f.BoolVar(&o.trace, "trace", false, "record all that can be observed, also what the plan does not need")
@@ -96,7 +97,8 @@ func (o *runOptions) sieve() error {
 	if info.IsDir() {
 		o.suite = filepath.Join(o.controller, plan.SuiteFile)
 		if _, err := os.Stat(o.suite); err != nil {
-			return fmt.Errorf("-c (--controller): there is no %s in %s; `trommel init` writes one", plan.SuiteFile, o.controller)
+			return fmt.Errorf("-c (--controller): there is no %s in %s; `trommel init` writes one",
+				plan.SuiteFile, o.controller)
 		}
 	}
 	return nil
@@ -169,7 +171,8 @@ func runPlans(ctx context.Context, s streams, o *runOptions) error {
 		return &exitError{exitUsage, err}
 	}
 	if o.recordDir != "" && len(o.plans) > 1 {
-		return &exitError{exitUsage, errors.New("--record takes one plan; without it every plan gets a folder of its own")}
+		return &exitError{exitUsage,
+			errors.New("--record takes one plan; without it every plan gets a folder of its own")}
 	}
 	// All plans are read before the first one runs: a mistake in the last one is known at once.
 	var all []*loaded

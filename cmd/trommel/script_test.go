@@ -55,7 +55,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 func shareCaches(e *testscript.Env) {
 	for _, name := range []string{
 		"HOME", "XDG_CACHE_HOME", "TROMMEL_CACHE", envControlPlaneBinary,
-		"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV", "GOFLAGS", "GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOTOOLCHAIN",
+		"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV", "GOFLAGS", "GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB",
+		"GONOSUMDB", "GOTOOLCHAIN",
 	} {
 		if v, ok := os.LookupEnv(name); ok {
 			e.Setenv(name, v)

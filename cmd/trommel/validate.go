@@ -138,7 +138,8 @@ func planFiles(args []string) ([]string, error) {
 }
 
 // validateFile checks one file and says what it is.
-func validateFile(ctx context.Context, o *validateOptions, client *objects.Client, file string, suites map[string]error) (string, error) {
+func validateFile(ctx context.Context, o *validateOptions, client *objects.Client, file string,
+	suites map[string]error) (string, error) {
 	kind, err := plan.FileKind(file)
 	if err != nil {
 		return "", err
@@ -155,7 +156,8 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 		if err = errors.Join(err, checkResources(ctx, client, suite, suite.CheckResources)); err != nil {
 			return "", err
 		}
-		what := fmt.Sprintf("suite, %s, %s", count(len(suite.Controllers), "controller"), count(len(suite.Workloads), "workload"))
+		what := fmt.Sprintf("suite, %s, %s", count(len(suite.Controllers), "controller"),
+			count(len(suite.Workloads), "workload"))
 		for _, note := range notes {
 			what += "\n  " + note
 		}
@@ -200,7 +202,8 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 	return what, nil
 }
 
-// checkObjects checks the suite's manifests and the objects of its workloads, and that the controllers' Deployments are among the manifests.
+// checkObjects checks the suite's manifests and the objects of its workloads, and that the controllers' Deployments are
+// among the manifests.
 func checkObjects(suite *plan.Suite) (notes []string, err error) {
 	manifests, notes, err := objects.CheckSuite(suite, kubernetesOf(suite))
 	errs := []error{err}
@@ -236,9 +239,10 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// checkResources checks the resource types of a plan or suite against the cluster, and what the suite's own manifests define:
-// the cluster serves that once it has those.
-func checkResources(ctx context.Context, client *objects.Client, suite *plan.Suite, check func(func(plan.ResourceKey) error) error) error {
+// checkResources checks the resource types of a plan or suite against the cluster, and what the suite's own manifests
+// define: the cluster serves that once it has those.
+func checkResources(ctx context.Context, client *objects.Client, suite *plan.Suite,
+	check func(func(plan.ResourceKey) error) error) error {
 	if client == nil {
 		return nil
 	}
@@ -259,7 +263,8 @@ func kubernetesOf(suite *plan.Suite) string {
 	return cmp.Or(suite.Cluster.KubernetesVersion, instrumentation.KubernetesVersion)
 }
 
-// loadPlan reads a plan for a command that only looks at it: the suite is asked for what it can complete, and not needed.
+// loadPlan reads a plan for a command that only looks at it: the suite is asked for what it can complete, and not
+// needed.
 func loadPlan(file, suiteFile string) (*plan.Plan, *plan.Suite, error) {
 	if file == "" {
 		return nil, nil, &exitError{exitUsage, errors.New("no plan given: -p plan.yaml")}
@@ -284,7 +289,8 @@ func loadPlan(file, suiteFile string) (*plan.Plan, *plan.Suite, error) {
 	return p, suite, nil
 }
 
-// isRecorded reports whether a plan lies in a run record: it is complete, and the suite beside it is away from its files.
+// isRecorded reports whether a plan lies in a run record: it is complete, and the suite beside it is away from its
+// files.
 func isRecorded(file string) bool {
 	_, err := os.Stat(filepath.Join(filepath.Dir(file), record.ObservationsFile))
 	return err == nil

@@ -149,7 +149,8 @@ func startMonitor(t testing.TB) (m *child, address string) {
 // TestAStoppedCoordinatorHoldsNobody stops a real coordinator while it holds callers: few small ones, and more than the
 // connection takes.
 func TestAStoppedCoordinatorHoldsNobody(t *testing.T) {
-	for name, test := range map[string]struct{ callers, size int }{"few": {3, 10}, "more than the connection takes": {100, 1 << 17}} {
+	for name, test := range map[string]struct{ callers, size int }{"few": {3, 10},
+		"more than the connection takes": {100, 1 << 17}} {
 		t.Run(name, func(t *testing.T) {
 			m, address := startMonitor(t)
 			start(t, address)
@@ -232,7 +233,8 @@ func TestAHookLetsGoAtItsLimit(t *testing.T) {
 		}
 		h := receive(t, "observation", s.arrived)
 		a := receive(t, "report", s.abandoned)
-		if a.Call != h.Call || a.Phase != wire.Before || !a.LetGo || a.Error != "the coordinator did not release it within 100ms" {
+		if a.Call != h.Call || a.Phase != wire.Before || !a.LetGo ||
+			a.Error != "the coordinator did not release it within 100ms" {
 			t.Errorf("%+v of %+v", a, h.Observation)
 		}
 		h.release()
@@ -245,13 +247,15 @@ func TestAHookLetsGoAtItsLimit(t *testing.T) {
 // TestAStoppedProcessTrustsItsCoordinator: the time in which a process is stopped itself is nobody's silence.
 func TestAStoppedProcessTrustsItsCoordinator(t *testing.T) {
 	address := socket(t)
-	m, err := real.Listen(real.Config{Address: address, Token: "secret", Limits: wire.Limits{Silence: silence}, AckTimeout: silence})
+	m, err := real.Listen(real.Config{Address: address, Token: "secret", Limits: wire.Limits{Silence: silence},
+		AckTimeout: silence})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
 	m.SetRules(context.Background(), map[string][]wire.Rule{"db": {podWrites}})
-	c := startChild(t, childController, wire.EnvCoordinator+"="+address, wire.EnvToken+"=secret", wire.EnvIdentity+"=db")
+	c := startChild(t, childController, wire.EnvCoordinator+"="+address, wire.EnvToken+"=secret",
+		wire.EnvIdentity+"=db")
 	next := func(what string, is func(real.Event) bool) real.Event {
 		t.Helper()
 		for {
@@ -295,7 +299,8 @@ func TestAStoppedProcessTrustsItsCoordinator(t *testing.T) {
 	next("observation", observed)
 }
 
-// TestACoordinatorThatAnswersLateIsTold stops the coordinator before the process connects: the process begins without it.
+// TestACoordinatorThatAnswersLateIsTold stops the coordinator before the process connects: the process begins without
+// it.
 func TestACoordinatorThatAnswersLateIsTold(t *testing.T) {
 	m, address := startMonitor(t)
 	m.stop()
@@ -306,7 +311,8 @@ func TestACoordinatorThatAnswersLateIsTold(t *testing.T) {
 	}
 	m.signal(syscall.SIGCONT)
 	m.says("started")
-	if got, want := m.says("missed"), "the coordinator took longer than 5s to answer when the process connected"; got != want {
+	if got, want := m.says("missed"),
+		"the coordinator took longer than 5s to answer when the process connected"; got != want {
 		t.Errorf("missed: %q", got)
 	}
 	eventually(t, "listening", Connected)

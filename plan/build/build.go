@@ -292,8 +292,8 @@ func Timeout(d time.Duration) *Condition {
 // AtOnce is satisfied when it becomes enabled.
 func AtOnce() *Condition { return condition(plan.OnNone, "") }
 
-// Named gives the condition a name in the plan. Default: trigger1, trigger2 and so on. The same Condition may stand in a
-// trigger more than once.
+// Named gives the condition a name in the plan. Default: trigger1, trigger2 and so on. The same Condition may stand in
+// a trigger more than once.
 func (c *Condition) Named(name string) *Condition { c.definition.Name = name; return c }
 
 // From is the state before.

@@ -10,7 +10,8 @@ import (
 // what it meant to do next, and starts again. It is observed at the controller, after the write, unless the condition
 // says otherwise.
 func RestartAfterWrite(testName, controller string, write *Condition) *PlanBuilder {
-	return Plan(testName).Then(RestartController(controller).When(write.observed(plan.AfterControllerWrite, controller)))
+	return Plan(testName).Then(
+		RestartController(controller).When(write.observed(plan.AfterControllerWrite, controller)))
 }
 
 // Stale describes a [StaleRead].
@@ -21,8 +22,8 @@ type Stale struct {
 
 	// Seen is the last that the API server sees. It is observed there, after it is received, unless it says otherwise.
 	Seen *Condition
-	// Reconnect is when the controller is moved to that API server. It is observed by apiserver-1, after it is received,
-	// unless it says otherwise.
+	// Reconnect is when the controller is moved to that API server. It is observed by apiserver-1, after it is
+	// received, unless it says otherwise.
 	Reconnect Trigger
 	// WaitBefore is the time between Reconnect and the move.
 	WaitBefore time.Duration
@@ -46,9 +47,9 @@ func StaleRead(testName string, s Stale) *PlanBuilder {
 	)
 }
 
-// SkipObservation is the unobserved-state pattern: from a change on, until the object changes again, the controller does
-// not read it; so it never acts on the state between the two. The key is the object's. The change is observed at the
-// controller, before it is received, unless the condition says otherwise.
+// SkipObservation is the unobserved-state pattern: from a change on, until the object changes again, the controller
+// does not read it; so it never acts on the state between the two. The key is the object's. The change is observed at
+// the controller, before it is received, unless the condition says otherwise.
 func SkipObservation(testName, controller, key string, change *Condition) *PlanBuilder {
 	next := func(c *Condition) *Condition { return c.At(plan.AfterControllerRecv, controller) }
 	var end Trigger
@@ -72,7 +73,8 @@ func (c *Condition) observed(timing plan.Timing, by string) Trigger {
 	if c == nil {
 		return nil
 	}
-	if c.definition.Observe.Timing == "" && c.definition.Condition.Type != plan.OnTimeout && c.definition.Condition.Type != plan.OnNone {
+	if c.definition.Observe.Timing == "" && c.definition.Condition.Type != plan.OnTimeout &&
+		c.definition.Condition.Type != plan.OnNone {
 		return c.At(timing, by)
 	}
 	return c

@@ -7,8 +7,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// What Sieve's coordinator does in the modes, in seconds: fixed in its code, and the same numbers as in the plans of its
-// later format.
+// What Sieve's coordinator does in the modes, in seconds: fixed in its code, and the same numbers as in the plans of
+// its later format.
 const (
 	staleWait   = "10s" // between the side effect and the reconnection
 	staleResume = "20s" // between the reconnection and the end of the pause
@@ -17,12 +17,15 @@ const (
 // modeFields are the fields of the mode format. What is false is not needed: it says how Sieve runs or encodes, or what
 // the kind of the event before was.
 var modeFields = map[string]bool{
-	"project": true, "stage": true, "mode": true, "straggler": true, "front-runner": true, "operator-pod-label": true, "timing": true,
+	"project": true, "stage": true, "mode": true, "straggler": true, "front-runner": true, "operator-pod-label": true,
+	"timing":      true,
 	"description": true, "operator-pod": true, "deployment-name": false, "command": false,
-	"ce-name": true, "ce-namespace": true, "ce-rtype": true, "ce-etype-current": true, "ce-diff-previous": true, "ce-diff-current": true,
-	"ce-counter": true, "ce-etype-previous": false, "ce-is-cr": false,
-	"se-name": true, "se-namespace": true, "se-rtype": true, "se-etype": true, "se-etype-current": true, "se-diff-previous": true,
-	"se-diff-current": true, "se-counter": true, "se-reconciler-type": true, "se-etype-previous": false,
+	"ce-name": true, "ce-namespace": true, "ce-rtype": true, "ce-etype-current": true, "ce-diff-previous": true,
+	"ce-diff-current": true,
+	"ce-counter":      true, "ce-etype-previous": false, "ce-is-cr": false,
+	"se-name": true, "se-namespace": true, "se-rtype": true, "se-etype": true, "se-etype-current": true,
+	"se-diff-previous": true,
+	"se-diff-current":  true, "se-counter": true, "se-reconciler-type": true, "se-etype-previous": false,
 }
 
 // etypes are the words for what happens to an object: the API server's, the informer's and the client's.
@@ -101,10 +104,13 @@ func (c *converter) stale(root *yaml.Node) []*yaml.Node {
 	c.put(timeout, "timeout", c.text(root, staleResume))
 	return []*yaml.Node{
 		c.newFields(root, "actionType", c.text(root, "pauseAPIServer"), "actionTarget", straggler, "pauseScope", key,
-			"trigger", c.newTrigger("trigger1", c.newDefinition("trigger1", cause, c.newObservationPoint(timing.Value+"APIServerRecv", straggler)))),
-		c.newFields(root, "actionType", c.text(root, "reconnectController"), "actionTarget", c.label(root), "reconnectAPIServer", straggler,
+			"trigger", c.newTrigger("trigger1",
+				c.newDefinition("trigger1", cause, c.newObservationPoint(timing.Value+"APIServerRecv", straggler)))),
+		c.newFields(root, "actionType", c.text(root, "reconnectController"), "actionTarget", c.label(root),
+			"reconnectAPIServer", straggler,
 			"async", c.newBoolean(root, true), "waitBefore", c.text(root, staleWait),
-			"trigger", c.newTrigger("trigger2", c.newDefinition("trigger2", effect, c.newObservationPoint("afterAPIServerRecv", frontRunner)))),
+			"trigger", c.newTrigger("trigger2",
+				c.newDefinition("trigger2", effect, c.newObservationPoint("afterAPIServerRecv", frontRunner)))),
 		c.newFields(root, "actionType", c.text(root, "resumeAPIServer"), "actionTarget", straggler, "pauseScope", key,
 			"trigger", c.newTrigger("trigger3", c.newDefinition("trigger3", timeout, nil))),
 	}
@@ -133,13 +139,17 @@ func (c *converter) unobserved(root *yaml.Node) []*yaml.Node {
 		next = [2]*yaml.Node{modified, event("onObjectDeletion")}
 	}
 	// Sieve's plans of this mode say nothing of the controller, in neither format; it is the suite's only one.
-	before, after := c.newObservationPoint("beforeControllerRecv", nil), c.newObservationPoint("afterControllerRecv", nil)
+	before, after := c.newObservationPoint("beforeControllerRecv", nil),
+		c.newObservationPoint("afterControllerRecv", nil)
 	return []*yaml.Node{
-		c.newFields(root, "actionType", c.text(root, "pauseController"), "pauseAt", c.text(root, "beforeControllerRead"), "pauseScope", key,
+		c.newFields(root, "actionType", c.text(root, "pauseController"), "pauseAt",
+			c.text(root, "beforeControllerRead"), "pauseScope", key,
 			"avoidOngoingRead", c.newBoolean(root, true),
 			"trigger", c.newTrigger("trigger1", c.newDefinition("trigger1", cause, before))),
-		c.newFields(root, "actionType", c.text(root, "resumeController"), "pauseAt", c.text(root, "beforeControllerRead"), "pauseScope", key,
-			"trigger", c.newTrigger("trigger2|trigger3", c.newDefinition("trigger2", next[0], after), c.newDefinition("trigger3", next[1], after))),
+		c.newFields(root, "actionType", c.text(root, "resumeController"), "pauseAt",
+			c.text(root, "beforeControllerRead"), "pauseScope", key,
+			"trigger", c.newTrigger("trigger2|trigger3", c.newDefinition("trigger2", next[0], after),
+				c.newDefinition("trigger3", next[1], after))),
 	}
 }
 
@@ -190,8 +200,8 @@ func (c *converter) etype(n *yaml.Node) *yaml.Node {
 	return c.text(n, t)
 }
 
-// event makes the condition on a cause event or a side effect. Of a creation and a deletion Sieve does not compare states,
-// whatever the plan has of them.
+// event makes the condition on a cause event or a side effect. Of a creation and a deletion Sieve does not compare
+// states, whatever the plan has of them.
 func (c *converter) event(root *yaml.Node, prefix, etypeField string, key *yaml.Node) *yaml.Node {
 	typ := c.etype(c.need(root, etypeField))
 	out := c.newFields(key, "triggerType", typ, "resourceKey", key)
@@ -230,8 +240,10 @@ func (c *converter) newFields(at *yaml.Node, pairs ...any) *yaml.Node {
 var keys = func() map[string]*yaml.Node {
 	m := map[string]*yaml.Node{}
 	for _, name := range []string{
-		"description", "actions", "actionType", "actionTarget", "pauseAt", "pauseScope", "avoidOngoingRead", "reconnectAPIServer", "async",
-		"waitBefore", "trigger", "definitions", "expression", "triggerName", "condition", "observationPoint", "triggerType", "resourceKey",
+		"description", "actions", "actionType", "actionTarget", "pauseAt", "pauseScope", "avoidOngoingRead",
+		"reconnectAPIServer", "async",
+		"waitBefore", "trigger", "definitions", "expression", "triggerName", "condition", "observationPoint",
+		"triggerType", "resourceKey",
 		"prevState", "curState", "repeat", "timeout", "timing", "observeBy", "reconciler",
 	} {
 		m[name] = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name}

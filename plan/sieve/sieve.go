@@ -38,7 +38,8 @@ type Problem struct {
 // sieveWord reports whether only Sieve's actions format has the word.
 func sieveWord(w string) bool {
 	switch w {
-	case "controllerLabel", "apiServerName", "writeTarget", "conditionType", "prevStateDiff", "curStateDiff", "occurrence", "timeoutValue",
+	case "controllerLabel", "apiServerName", "writeTarget", "conditionType", "prevStateDiff", "curStateDiff",
+		"occurrence", "timeoutValue",
 		"convertStateToAPIForm", "when", "by":
 		return true
 	}
@@ -48,7 +49,8 @@ func sieveWord(w string) bool {
 // trommelWord reports whether only Trommel's own format has the word.
 func trommelWord(w string) bool {
 	switch w {
-	case "apiVersion", "kind", "testName", "suite", "variant", "actionTarget", "triggerType", "prevState", "curState", "where", "timeout",
+	case "apiVersion", "kind", "testName", "suite", "variant", "actionTarget", "triggerType", "prevState", "curState",
+		"where", "timeout",
 		"timing", "observeBy", "reconciler", "observePoint", "conditionName":
 		return true
 	}
@@ -151,7 +153,8 @@ func (c *converter) fields(n *yaml.Node, each func(key, value *yaml.Node)) {
 	}
 }
 
-var actionTypes = map[string]string{"pauseControllerWrite": "pauseController", "resumeControllerWrite": "resumeController"}
+var actionTypes = map[string]string{"pauseControllerWrite": "pauseController",
+	"resumeControllerWrite": "resumeController"}
 
 func (c *converter) action(n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
@@ -249,7 +252,8 @@ func (c *converter) condition(n *yaml.Node) *yaml.Node {
 			if t, ok := conditionTypes[value.Value]; ok {
 				value = c.text(value, t)
 			} else if value.Kind == yaml.ScalarNode {
-				c.problemf(value, "unknown conditionType %q (known: %s)", value.Value, strings.Join(sorted(conditionTypes), ", "))
+				c.problemf(value, "unknown conditionType %q (known: %s)", value.Value,
+					strings.Join(sorted(conditionTypes), ", "))
 				value = c.text(value, "onObjectUpdate") // so that the rest can be looked at
 			}
 			c.add(out, key, "triggerType", value)
@@ -281,7 +285,8 @@ func (c *converter) condition(n *yaml.Node) *yaml.Node {
 				return out
 			}
 		}
-		c.add(out, call[3], "call", c.text(call[3], symbol(call[0].Value, call[1].Value, value(call[2]), call[3].Value)))
+		c.add(out, call[3], "call",
+			c.text(call[3], symbol(call[0].Value, call[1].Value, value(call[2]), call[3].Value)))
 	} else {
 		for i, v := range call {
 			if v != nil {
@@ -366,7 +371,8 @@ func (c *converter) apiServer(n *yaml.Node) *yaml.Node {
 // is clear.
 var plurals = map[string]string{
 	"pods": "pod", "services": "service", "secrets": "secret", "configmaps": "configmap", "statefulsets": "statefulset",
-	"deployments": "deployment", "persistentvolumeclaims": "persistentvolumeclaim", "jobs": "job", "replicasets": "replicaset",
+	"deployments": "deployment", "persistentvolumeclaims": "persistentvolumeclaim", "jobs": "job",
+	"replicasets":          "replicaset",
 	"poddisruptionbudgets": "poddisruptionbudget", "daemonsets": "daemonset", "serviceaccounts": "serviceaccount",
 }
 
@@ -399,7 +405,8 @@ func (c *converter) seconds(n *yaml.Node) *yaml.Node {
 
 // words are Sieve's special values. SIEVE-SKIP holds the place of a list item that is not compared.
 var words = strings.NewReplacer(
-	`"SIEVE-NON-NIL"`, `"$present"`, `"SONAR-EXIST"`, `"$present"`, `"SIEVE-SKIP"`, `"$present"`, `"SIEVE-IDX-SKIP"`, `"$present"`)
+	`"SIEVE-NON-NIL"`, `"$present"`, `"SONAR-EXIST"`, `"$present"`, `"SIEVE-SKIP"`, `"$present"`,
+	`"SIEVE-IDX-SKIP"`, `"$present"`)
 
 // state converts a piece of an object: JSON in text, which Trommel reads too. It returns nil where there is none.
 func (c *converter) state(n *yaml.Node) *yaml.Node {
@@ -444,8 +451,8 @@ func (c *converter) text(at *yaml.Node, value string) *yaml.Node {
 	return c.node(yaml.ScalarNode, at, "!!str", value)
 }
 
-// add adds a field whose name stands at at. Where the file has another name there, and nobody will look at it again, the
-// node is renamed.
+// add adds a field whose name stands at at. Where the file has another name there, and nobody will look at it again,
+// the node is renamed.
 func (c *converter) add(m, at *yaml.Node, key string, value *yaml.Node) {
 	switch {
 	case at.Value == key && at.Kind == yaml.ScalarNode:

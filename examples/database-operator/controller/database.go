@@ -1,7 +1,8 @@
 // Package controller reconciles Databases.
 //
-// It is an example to point Trommel at: an ordinary operator that passes an ordinary end-to-end test, with three bugs in it
-// of the kinds that such tests do not find. Each is mended by a field of [Fixes]; the comments there say what is wrong.
+// It is an example to point Trommel at: an ordinary operator that passes an ordinary end-to-end test, with three bugs
+// in it of the kinds that such tests do not find. Each is mended by a field of [Fixes]; the comments there say what is
+// wrong.
 package controller
 
 import (
@@ -35,12 +36,12 @@ const (
 
 // Fixes switches the example's bugs off, one by one.
 type Fixes struct {
-	// StaleDeletion: without it a deleted Database's objects are deleted by name. A controller whose cache lags, because
-	// it has just come up on an API server that is behind, takes the old Database's deletion for the present and deletes
-	// the objects of the new Database with the same name.
+	// StaleDeletion: without it a deleted Database's objects are deleted by name. A controller whose cache lags,
+	// because it has just come up on an API server that is behind, takes the old Database's deletion for the present
+	// and deletes the objects of the new Database with the same name.
 	StaleDeletion bool
-	// InterruptedCreate: without it the Service is created only together with the Secret. A controller that dies between
-	// the two never comes back to it.
+	// InterruptedCreate: without it the Service is created only together with the Secret. A controller that dies
+	// between the two never comes back to it.
 	InterruptedCreate bool
 	// MissedScale: without it the volumes of gone members are removed when the controller sees the smaller StatefulSet
 	// at rest. If it is scaled up again before the controller has looked, the new member starts on the old one's data.

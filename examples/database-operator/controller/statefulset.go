@@ -15,8 +15,8 @@ import (
 	v1alpha1 "github.com/trommel-dev/trommel/examples/database-operator/api/v1alpha1"
 )
 
-// reconcileStatefulSet creates, scales or resizes the StatefulSet, one step a call: what a step changes leads to the next call.
-// It returns the StatefulSet as it stands, nil while there is none.
+// reconcileStatefulSet creates, scales or resizes the StatefulSet, one step a call: what a step changes leads to the
+// next call. It returns the StatefulSet as it stands, nil while there is none.
 func (r *Reconciler) reconcileStatefulSet(ctx context.Context, db *v1alpha1.Database) (*appsv1.StatefulSet, error) {
 	set := &appsv1.StatefulSet{}
 	err := r.Get(ctx, client.ObjectKeyFromObject(db), set)
@@ -78,10 +78,12 @@ func newStatefulSet(db *v1alpha1.Database) *appsv1.StatefulSet {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels(db)},
 				Spec: corev1.PodSpec{
 					Containers: []corev1.Container{{
-						Name:         "database",
-						Image:        db.Spec.Image,
-						Ports:        []corev1.ContainerPort{{Name: "database", ContainerPort: port}},
-						EnvFrom:      []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: credentialsName(db)}}}},
+						Name:  "database",
+						Image: db.Spec.Image,
+						Ports: []corev1.ContainerPort{{Name: "database", ContainerPort: port}},
+						EnvFrom: []corev1.EnvFromSource{
+							{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{
+								Name: credentialsName(db)}}}},
 						VolumeMounts: []corev1.VolumeMount{{Name: volumeName, MountPath: "/var/lib/database"}},
 					}},
 				},

@@ -17,8 +17,10 @@ import (
 
 const volumeName = "data"
 
-// volumes lists the claims of the Database's members; ofUID leaves out those of another Database that had the same name.
-func (r *Reconciler) volumes(ctx context.Context, db *v1alpha1.Database, ofUID bool) ([]corev1.PersistentVolumeClaim, error) {
+// volumes lists the claims of the Database's members; ofUID leaves out those of another Database that had the same
+// name.
+func (r *Reconciler) volumes(ctx context.Context, db *v1alpha1.Database,
+	ofUID bool) ([]corev1.PersistentVolumeClaim, error) {
 	match := client.MatchingLabels(selector(db))
 	if ofUID {
 		match[labelUID] = string(db.UID)
@@ -84,8 +86,8 @@ func (r *Reconciler) tooSmall(db *v1alpha1.Database, set *appsv1.StatefulSet) bo
 	return db.Spec.Storage.Cmp(size) > 0
 }
 
-// resize grows the volumes of the members there are, then removes the StatefulSet, whose template cannot be changed, without its
-// pods. The next reconcile creates it anew with the new size, and it adopts them.
+// resize grows the volumes of the members there are, then removes the StatefulSet, whose template cannot be changed,
+// without its pods. The next reconcile creates it anew with the new size, and it adopts them.
 func (r *Reconciler) resize(ctx context.Context, db *v1alpha1.Database, set *appsv1.StatefulSet) error {
 	claims, err := r.volumes(ctx, db, true)
 	if err != nil {
@@ -104,7 +106,8 @@ func (r *Reconciler) resize(ctx context.Context, db *v1alpha1.Database, set *app
 		}
 	}
 	log.FromContext(ctx).Info("Recreating the StatefulSet for its new volume size")
-	err = r.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationOrphan), client.Preconditions{UID: &set.UID})
+	err = r.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationOrphan),
+		client.Preconditions{UID: &set.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the StatefulSet for its new volume size: %w", err)
 	}
