@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// march is a type of action with fields of its own.
+// march has the fields of a type of action that only the test knows.
 type march struct {
 	Steps int    `yaml:"steps" range:"1 10"`
 	Foot  string `yaml:"foot" words:"left right" default:"left"`
@@ -35,7 +35,7 @@ func registerMarch(t *testing.T) {
 	})
 }
 
-// A type of action can have fields that nothing else in this package knows of.
+// A type of action can have fields that nothing else in this package knows.
 func TestOwnFieldsOfAnActionType(t *testing.T) {
 	registerMarch(t)
 	const now = "trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}"
@@ -72,14 +72,14 @@ f.yaml:4:30: 7 steps are too many
 f.yaml:4:42: march has no pauseAt; it has: actionTarget, steps, foot
 f.yaml:5:32: unknown field "steps" in an action`
 	if err == nil {
-		t.Fatal("no mistake was found")
+		t.Fatal("no mistake was reported")
 	}
 	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(err.Error(), "\n")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// Validate used to fill in defaults and names while it checked.
+// Validate must not fill in defaults and names while it checks.
 func TestValidateChangesNothing(t *testing.T) {
 	built := func() *Plan {
 		return &Plan{TestName: "scale", Actions: []Action{
@@ -126,7 +126,7 @@ func TestValidateChangesNothing(t *testing.T) {
 	}
 }
 
-// rows are the cells of the table with that header line.
+// rows returns the cells of the table with that header line.
 func rows(t *testing.T, page, header string) [][]string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/" + page)
@@ -170,7 +170,7 @@ func TestDocumentedFields(t *testing.T) {
 	for _, tt := range []struct {
 		page, header string
 		of           reflect.Type
-		elsewhere    []string // told in the text
+		elsewhere    []string // described in the text
 	}{
 		{"plan-format.md", "| field | meaning |", reflect.TypeFor[Plan](), []string{"apiVersion", "kind"}},
 		{"suite.md", "## `cluster`\n\n| field | default | |", reflect.TypeFor[ClusterSpec](), nil},
@@ -185,7 +185,7 @@ func TestDocumentedFields(t *testing.T) {
 			defaults := strings.Split(strings.ReplaceAll(row[1], "`", ""), ", ")
 			for i, name := range fields {
 				if strings.Contains(name, ".") {
-					continue // of the field before
+					continue // they belong to the field before
 				}
 				names = append(names, name)
 				if f := sh.field(name); f != nil && f.fallback != "" &&
@@ -212,7 +212,7 @@ func TestDocumentedFields(t *testing.T) {
 	same("trigger types", stringsOf(triggerTypes), types)
 }
 
-// The defaults that are tags agree with the constants.
+// The defaults in tags agree with the constants.
 func TestDefaultTags(t *testing.T) {
 	for _, of := range []reflect.Type{reflect.TypeFor[Plan](), reflect.TypeFor[Suite]()} {
 		if got := shapeOf(of).field("apiVersion").fallback; got != APIVersion {

@@ -11,7 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// state decodes a state as it stands in a plan; "-" is one that is not given.
+// state decodes a state as it is written in a plan; "-" means not given.
 func stateOf(t testing.TB, text string) any {
 	t.Helper()
 	if text == "-" {
@@ -52,7 +52,7 @@ func TestMatch(t *testing.T) {
 		{"update, created", change, "-", "-", Created, ``, `{}`, "it was created, not updated", ""},
 		{"deletion", remove, "-", "-", Deleted, ``, `{}`, "", ""},
 		{"deletion, nothing known", remove, "{a: 1}", "-", Deleted, ``, ``, "",
-			"what is not known is taken for granted"},
+			"what is not known is assumed to match"},
 		{"deletion, updated", remove, "-", "-", Updated, `{}`, `{}`, "it was updated, not deleted", ""},
 		{"update without states", change, "-", "-", Updated, `{"a":1}`, `{"a":1}`, "", "any update counts"},
 		{"creation with a state", create, "-", "{a: 1}", Created, ``, `{"a":2}`, "a is 2, not 1", ""},
@@ -189,11 +189,11 @@ func TestMatch(t *testing.T) {
 		{"about to be read in a state", change, "-", "{a: 1}", Looking, ``, ``,
 			"it was about to be read, and its state is not known yet", ""},
 		{"about to be read, deleted", remove, "-", "-", Looking, ``, ``,
-			"it was about to be read, and nothing is known of it yet", ""},
+			"it was about to be read, and nothing is known about it yet", ""},
 		{"new state not known", change, "-", "-", Updated, `{"a":1}`, ``, "",
 			"any update counts, also one of which the outcome is not known"},
 		{"there was no object", change, "{a: 1}", "-", Updated, `null`, `{"a":2}`, "a was without a value, not 1", ""},
-		{"state not known", change, "-", "{a: 1}", Updated, `{}`, ``, "the object's state is not known there", ""},
+		{"state not known", change, "-", "{a: 1}", Updated, `{}`, ``, "the object's state is unknown there", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -252,9 +252,9 @@ func TestNewMatcherErrors(t *testing.T) {
 		want string
 	}{
 		{Condition{Type: OnTimeout}, "a onTimeout trigger has no object to match"},
-		{Condition{Type: OnObjectUpdate, PrevState: 5}, "prevState: a state is a mapping, a piece of the object"},
+		{Condition{Type: OnObjectUpdate, PrevState: 5}, "prevState: a state must be a mapping, a part of the object"},
 		{Condition{Type: OnObjectUpdate, CurState: map[string]any{"a": struct{}{}}},
-			"curState: a: a value of Go type struct {} has no JSON"},
+			"curState: a: a value of Go type struct {} has no JSON form"},
 		{Condition{Type: OnAnyFieldModified}, "onAnyFieldModified needs prevState with a field in it"},
 		{Condition{Type: OnObjectUpdate, Where: "1 +"}, "where: CEL: Syntax error"},
 	} {
@@ -274,7 +274,7 @@ func TestNewMatcherErrors(t *testing.T) {
 	}
 }
 
-// The naive implementation: everything is decoded, and every rule is written as the comment of Matcher says it.
+// The naive implementation: it decodes everything and follows the rules in the comment of Matcher literally.
 
 func naiveContains(state, object any, has bool) bool {
 	switch s := state.(type) {
@@ -319,7 +319,7 @@ func naiveContains(state, object any, has bool) bool {
 	return has && reflect.DeepEqual(state, object)
 }
 
-// naiveFields lists the paths of a state's fields and of all places that it names.
+// naiveFields collects the paths of a state's fields and of all places that it names.
 func naiveFields(state any, path string, fields map[string]any, named map[string]bool) {
 	named[path] = true
 	switch s := state.(type) {
@@ -397,7 +397,7 @@ func naiveMatch(c *Condition, old, new any) bool {
 	return true
 }
 
-// randomValue makes a small value over few names, so that states and objects meet.
+// randomValue makes a small value from few names, so that states and objects often match.
 func randomValue(r *rand.Rand, depth int, state bool) any {
 	n := r.IntN(10)
 	switch {
@@ -471,7 +471,7 @@ func TestMatchAgainstNaive(t *testing.T) {
 		}
 	}
 	if matches < 1000 {
-		t.Errorf("only %d of the random updates matched; they test little", matches)
+		t.Errorf("only %d of the random updates matched: too few", matches)
 	}
 }
 
@@ -539,7 +539,7 @@ func FuzzMatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, old, new string) {
 		_, _, err := m.Match(Updated, []byte(old), []byte(new))
 		if err != nil && json.Valid([]byte(old)) && json.Valid([]byte(new)) && old != "" {
-			t.Fatalf("valid JSON is refused: %v", err)
+			t.Fatalf("valid JSON is rejected: %v", err)
 		}
 	})
 }

@@ -71,7 +71,7 @@ func TestMergeKeyMistakes(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"of no mapping", head + "    - {<<: a, triggerName: t, condition: {triggerType: none}}\n",
+		{"of text", head + "    - {<<: a, triggerName: t, condition: {triggerType: none}}\n",
 			[]string{"f.yaml:5:12: << merges a mapping or a list of mappings, not text"}},
 		{"of nothing", head + "    - {<<: , triggerName: t, condition: {triggerType: none}}\n",
 			[]string{"f.yaml:5:12: << merges a mapping or a list of mappings, not nothing"}},
@@ -86,7 +86,7 @@ func TestMergeKeyMistakes(t *testing.T) {
 			[]string{"f.yaml:6:32: duplicate <<; first at line 6; to merge several mappings give it a list of them"},
 		},
 		{
-			"a mistake in what is merged is told once, where it stands",
+			"a mistake in a merged mapping is reported once, where it is written",
 			head + "    - &a {triggerName: t, color: red, condition: {triggerType: onTimeout, timeout: soon}}\n" +
 				"    - {<<: *a, triggerName: u}\n    - {<<: *a, triggerName: v}\n    expression: t;u;v\n",
 			[]string{
@@ -96,8 +96,8 @@ func TestMergeKeyMistakes(t *testing.T) {
 		},
 		{
 			"a field that does not fit", head + "    - &a {triggerName: t, condition: {triggerType: none}}\n" +
-				"    expression: t\n- {<<: *a, actionType: killController, trigger: {definitions: [*a], " +
-				"expression: t}}\n",
+				"    expression: t\n- {<<: *a, actionType: killController, trigger: {definitions: [*a], expression: " +
+				"t}}\n",
 			[]string{
 				`f.yaml:5:11: unknown field "triggerName" in an action`,
 				`f.yaml:5:27: unknown field "condition" in an action`,

@@ -11,7 +11,7 @@ import (
 
 const sieveDir = "../testdata/plans/sieve"
 
-// The published plans of Sieve: all of them load, and survive being written in our format.
+// All published plans of Sieve load, and round-trip through our format.
 func TestSievePlans(t *testing.T) {
 	list := files(t, sieveDir+"/actions/*.yaml", sieveDir+"/modes/*.yaml")
 	if len(list) != 45 {
@@ -30,7 +30,7 @@ func TestSievePlans(t *testing.T) {
 			}
 			for _, word := range []string{"SIEVE", "kind-control-plane", "occurrence", "Diff", "informer"} {
 				if strings.Contains(string(text), word) {
-					t.Errorf("%s is left in the canonical plan:\n%s", word, text)
+					t.Errorf("%s is still in the canonical plan:\n%s", word, text)
 				}
 			}
 		})
@@ -54,8 +54,8 @@ func TestSieveGolden(t *testing.T) {
 	}
 }
 
-// A bug that was published in both formats is the same canonical plan, but for the workload, which the older format
-// does not name.
+// Plans of a bug that was published in both formats are the same canonical plan, except for the workload, which the
+// older format does not name.
 func TestSieveModesAreTheirActions(t *testing.T) {
 	operators := map[string]string{
 		"cassandra1": "cassandra-operator", "cassandra3": "casskop", "nifi": "nifikop", "elastic": "elastic-operator",
@@ -104,7 +104,7 @@ func TestSieveConversion(t *testing.T) {
 		"when: afterControllerWrite, by: pkg.(*T).Reconcile"
 	tests := []struct {
 		name, text string
-		want       []string // in the canonical plan; or, where it begins with "f.yaml:", the error
+		want       []string // in the canonical plan; if it begins with "f.yaml:", the error
 	}{
 		{
 			"annotated call",
@@ -141,12 +141,12 @@ func TestSieveConversion(t *testing.T) {
 		{"unknown field", action("  color: red\n", update, written),
 			[]string{`f.yaml:4:3: unknown field "color" in an action`}},
 		{"seconds", action("  waitBefore: soon\n", update, written),
-			[]string{`f.yaml:4:15: a number of seconds should stand here, not "soon"`}},
+			[]string{`f.yaml:4:15: expected a number of seconds, not "soon"`}},
 		{"whose", "actions:\n- {actionType: restartController, controllerLabel: a, trigger: {definitions: " +
 			"[{triggerName: t, condition: {conditionType: onTimeout, timeoutValue: 1}}]}}\n- {actionType: " +
 			"restartController, controllerLabel: b, trigger: {expression: t, definitions: [{triggerName: t, " +
 			"condition: {" + update + "}, observationPoint: {when: afterControllerRecv, by: informer}}]}}\n",
-			[]string{"f.yaml:3:248: by informer: the plan names several controllers, so it does not say whose"}},
+			[]string{"f.yaml:3:248: by informer: the plan names several controllers, so it does not say which one"}},
 		{"unknown trigger", strings.Replace(action("", update, written), "expression: t", "expression: t|u", 1),
 			[]string{`f.yaml:9:19: unknown trigger "u" (defined: t)`}},
 
@@ -174,8 +174,8 @@ func TestSieveConversion(t *testing.T) {
 				"secret/default/a\n          observationPoint"}},
 		{"oldest words", "{mode: time-travel, straggler: kind-control-plane3, operator-pod: op, ce-name: a, " +
 			"ce-namespace: default, ce-rtype: pod, ce-etype-current: MODIFIED, ce-diff-current: '{\"metadata\": " +
-			"{\"deletionTimestamp\": \"SONAR-EXIST\"}}', se-name: b, se-namespace: default, se-rtype: pod, " +
-			"se-etype: DELETED}",
+			"{\"deletionTimestamp\": \"SONAR-EXIST\"}}', se-name: b, se-namespace: default, se-rtype: pod, se-etype: " +
+			"DELETED}",
 			[]string{"deletionTimestamp: $present", "timing: afterAPIServerRecv", "actionTarget: op",
 				"onObjectDeletion"}},
 		{"unknown mode", "{mode: stale, project: p}",
@@ -188,12 +188,12 @@ func TestSieveConversion(t *testing.T) {
 			[]string{"f.yaml:1:1: a plan of mode intermediate-state has se-rtype"}},
 		{"mode counter", "{mode: unobserved-state, ce-name: a, ce-namespace: default, ce-rtype: pod, " +
 			"ce-etype-current: Added, ce-counter: many}",
-			[]string{`f.yaml:1:113: ce-counter is a number from 1, not "many"`}},
-		{"mode event", "{mode: unobserved-state, ce-name: a, ce-namespace: default, ce-rtype: pod, " +
-			"ce-etype-current: Bent}", []string{`f.yaml:1:94: unknown event type "Bent"`}},
+			[]string{`f.yaml:1:113: ce-counter must be a number from 1, not "many"`}},
+		{"mode event", "{mode: unobserved-state, ce-name: a, ce-namespace: default, ce-rtype: pod, ce-etype-current: " +
+			"Bent}", []string{`f.yaml:1:94: unknown event type "Bent"`}},
 		{"mode of learning", "{mode: unobserved-state, stage: learn, ce-name: a, ce-namespace: default, ce-rtype: " +
 			"pod, ce-etype-current: Added}",
-			[]string{`f.yaml:1:33: stage "learn": only plans of the stage test say what to do`}},
+			[]string{`f.yaml:1:33: stage "learn": only plans of the stage test can be converted`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestSieveConversion(t *testing.T) {
 	}
 }
 
-// What an alias repeats is converted as often as it stands there.
+// What an alias repeats is converted each time.
 func TestSieveAliases(t *testing.T) {
 	action := func(first, second string) string {
 		return "actions:\n- actionType: pauseAPIServer\n  apiServerName: kind-control-plane2\n  trigger:" + first +
@@ -238,7 +238,7 @@ func TestSieveAliases(t *testing.T) {
 	}
 }
 
-// A plan of ours with one of Sieve's words is ours, with a mistake.
+// A Trommel plan with one of Sieve's words is a Trommel plan, with a mistake.
 func TestSieveWordInOurPlan(t *testing.T) {
 	_, err := Parse([]byte("apiVersion: trommel.dev/v1alpha1\nactions:\n- actionType: killController\n"+
 		"  controllerLabel: a\n"), "f.yaml")

@@ -205,10 +205,10 @@ func TestFindSuite(t *testing.T) {
 	}
 	if _, err := FindSuite(filepath.Join(dir, "p/wrong.yaml")); err == nil ||
 		err.Error() != filepath.Join(dir, "p/wrong.yaml")+`:2:8: suite "../t": no such file` {
-		t.Errorf("FindSuite of a plan that names a suite that is not there: %v", err)
+		t.Errorf("FindSuite of a plan that names a missing suite: %v", err)
 	}
 	got, err = FindSuite("../testdata/plans/sieve/modes/nifi_intmd_1.yaml")
-	if err == nil || !strings.Contains(err.Error(), "there is no suite: no trommel.yaml in /") {
+	if err == nil || !strings.Contains(err.Error(), "no suite: there is no trommel.yaml in /") {
 		t.Errorf("FindSuite without a suite: %q, %v", got, err)
 	}
 }
@@ -242,7 +242,7 @@ history: [pod/*/*, axle//a]
 	}
 }
 
-// What is wrong with a plan by itself and what is wrong with it for its suite is told at once.
+// Mistakes in a plan itself and against its suite are reported together.
 func TestLoadWithSuite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plan.yaml")
 	if err := os.WriteFile(file, []byte("testname: a\nworkload: nothing\nactions:\n- actionType: killController\n"+

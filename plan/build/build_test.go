@@ -231,12 +231,12 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"key", build.Plan("p").Then(build.Delete("pods/default/a").When(now())),
-			`plan "p": actions[0]: "pods/default/a": a type is in the singular; write pod/default/a`},
+			`plan "p": actions[0]: "pods/default/a": a type must be singular; write pod/default/a`},
 		{"condition's key",
 			build.Plan("p").Then(build.KillController("a").When(build.Sequence(now(), build.Created("x")))),
 			`plan "p": actions[0].trigger: trigger2: "x" is not a type/namespace/name such as pod/default/web-0 or node//n1`},
 		{"the first", build.Plan("p").Then(build.KillController("a").When(build.Updated("pod/default/a").Repeat(0)),
-			build.Delete("x")), `plan "p": actions[0].trigger: trigger1: repeat is 0; the first match is 1`},
+			build.Delete("x")), `plan "p": actions[0].trigger: trigger1: repeat is 0; it must be at least 1`},
 		{"value", build.Plan("p").Then(build.Apply(build.State{"a": func() {}}).When(now())),
 			`plan "p": actions[0]: json: unsupported type: func()`},
 		{"no trigger", build.Plan("p").Then(build.KillController("a")),
@@ -244,11 +244,11 @@ func TestErrors(t *testing.T) {
 		{"nil condition", build.RestartAfterWrite("p", "a", nil),
 			`plan "p": actions[0].trigger: the action has no trigger`},
 		{"nothing joined", build.Plan("p").Then(build.KillController("a").When(build.Both())),
-			`plan "p": actions[0].trigger: "&" joins nothing`},
+			`plan "p": actions[0].trigger: "&" has no operands`},
 		{"names", build.Plan("p").Then(build.KillController("a").When(build.Both(now().Named("x"), now().Named("x")))),
 			`plan "p": actions[0].trigger.definitions[1].triggerName: duplicate triggerName "x" in this trigger`},
 		{"target", build.Plan("p").Then(build.PauseAPIServer("db").When(now())),
-			`plan "p": actions[0].actionTarget: pauseAPIServer names an API server such as apiserver-1, not "db"`},
+			`plan "p": actions[0].actionTarget: pauseAPIServer needs an API server such as apiserver-1, not "db"`},
 		{"point", build.Plan("p").Then(build.KillController("a").When(build.Created("pod/default/a"))),
 			`plan "p": actions[0].trigger.definitions[0].observationPoint: onObjectCreation has no observationPoint`},
 		{"where",
@@ -265,7 +265,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// YAML out and back is the same plan.
+// Writing a plan as YAML and reading it gives the same plan.
 func TestRoundTrip(t *testing.T) {
 	p := build.Plan("all").Description("a\nb").Suite("../x").Variant("v").Workload("w").Then(
 		build.PauseController("c", plan.BeforeReconcile).When(build.Reconciled("").At(plan.AfterReconcile,

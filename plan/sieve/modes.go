@@ -7,15 +7,15 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// What Sieve's coordinator does in the modes, in seconds: fixed in its code, and the same numbers as in the plans of
-// its later format.
+// The waits of Sieve's coordinator in the modes. They are fixed in its code; plans of its later format have the same
+// numbers.
 const (
 	staleWait   = "10s" // between the side effect and the reconnection
 	staleResume = "20s" // between the reconnection and the end of the pause
 )
 
-// modeFields are the fields of the mode format. What is false is not needed: it says how Sieve runs or encodes, or what
-// the kind of the event before was.
+// modeFields lists the fields of the mode format. Those that are false are ignored: they say how Sieve runs or encodes,
+// or the kind of the previous event.
 var modeFields = map[string]bool{
 	"project": true, "stage": true, "mode": true, "straggler": true, "front-runner": true, "operator-pod-label": true,
 	"timing":      true,
@@ -28,7 +28,7 @@ var modeFields = map[string]bool{
 	"se-diff-current":  true, "se-counter": true, "se-reconciler-type": true, "se-etype-previous": false,
 }
 
-// etypes are the words for what happens to an object: the API server's, the informer's and the client's.
+// etypes lists the words for events of an object, as the API server, the informer and the client name them.
 var etypes = map[string]string{
 	"ADDED": "onObjectCreation", "MODIFIED": "onObjectUpdate", "DELETED": "onObjectDeletion",
 	"Added": "onObjectCreation", "Updated": "onObjectUpdate", "Deleted": "onObjectDeletion",
@@ -45,7 +45,7 @@ func (c *converter) mode(root *yaml.Node) *yaml.Node {
 		} else if line, ok := seen[key.Value]; ok {
 			c.problemf(key, "duplicate field %q; first at line %d", key.Value, line)
 		} else if value.Kind != yaml.ScalarNode {
-			c.problemf(value, "%s is text", key.Value)
+			c.problemf(value, "%s must be text", key.Value)
 		}
 		seen[key.Value] = key.Line
 	})
@@ -53,7 +53,7 @@ func (c *converter) mode(root *yaml.Node) *yaml.Node {
 		return nil
 	}
 	if stage := get(root, "stage"); stage != nil && stage.Value != "test" {
-		c.problemf(stage, "stage %q: only plans of the stage test say what to do", stage.Value)
+		c.problemf(stage, "stage %q: only plans of the stage test can be converted", stage.Value)
 	}
 	mode := get(root, "mode")
 	var actions []*yaml.Node
@@ -116,7 +116,7 @@ func (c *converter) stale(root *yaml.Node) []*yaml.Node {
 	}
 }
 
-// unobserved: from the cause event until the next one about the object, the controller does not read it.
+// unobserved: from the cause event until the next event of the object, the controller does not read it.
 func (c *converter) unobserved(root *yaml.Node) []*yaml.Node {
 	key := c.objectKey(root, "ce-")
 	cause := c.event(root, "ce-", "ce-etype-current", key)
@@ -138,7 +138,7 @@ func (c *converter) unobserved(root *yaml.Node) []*yaml.Node {
 		}
 		next = [2]*yaml.Node{modified, event("onObjectDeletion")}
 	}
-	// Sieve's plans of this mode say nothing of the controller, in neither format; it is the suite's only one.
+	// Neither format of Sieve's plans names the controller in this mode; it is the suite's only one.
 	before, after := c.newObservationPoint("beforeControllerRecv", nil),
 		c.newObservationPoint("afterControllerRecv", nil)
 	return []*yaml.Node{
@@ -168,7 +168,7 @@ func (c *converter) intermediate(root *yaml.Node) []*yaml.Node {
 	}
 }
 
-// need returns a field that the mode cannot do without.
+// need returns a field that the mode requires.
 func (c *converter) need(root *yaml.Node, name string) *yaml.Node {
 	if n := get(root, name); n != nil && n.Value != "" {
 		return n
@@ -177,7 +177,7 @@ func (c *converter) need(root *yaml.Node, name string) *yaml.Node {
 	return c.text(root, "")
 }
 
-// label is the controller's name.
+// label returns the controller's name.
 func (c *converter) label(root *yaml.Node) *yaml.Node {
 	for _, name := range []string{"operator-pod-label", "operator-pod"} {
 		if n := get(root, name); n != nil {
@@ -200,8 +200,8 @@ func (c *converter) etype(n *yaml.Node) *yaml.Node {
 	return c.text(n, t)
 }
 
-// event makes the condition on a cause event or a side effect. Of a creation and a deletion Sieve does not compare
-// states, whatever the plan has of them.
+// event makes the condition on a cause event or a side effect. For creations and deletions Sieve ignores the states in
+// the plan.
 func (c *converter) event(root *yaml.Node, prefix, etypeField string, key *yaml.Node) *yaml.Node {
 	typ := c.etype(c.need(root, etypeField))
 	out := c.newFields(key, "triggerType", typ, "resourceKey", key)
@@ -218,7 +218,7 @@ func (c *converter) event(root *yaml.Node, prefix, etypeField string, key *yaml.
 	}
 	if n := get(root, prefix+"counter"); n != nil {
 		if count, err := strconv.Atoi(n.Value); err != nil || count < 1 {
-			c.problemf(n, "%scounter is a number from 1, not %q", prefix, n.Value)
+			c.problemf(n, "%scounter must be a number from 1, not %q", prefix, n.Value)
 		} else {
 			repeat := c.text(n, strconv.Itoa(count))
 			repeat.Tag = "!!int"
@@ -236,7 +236,7 @@ func (c *converter) newFields(at *yaml.Node, pairs ...any) *yaml.Node {
 	return m
 }
 
-// keys are the names of the fields that are put into mappings: they have no place in the file, and nobody asks for it.
+// keys holds the nodes of field names that converted mappings get. They need no position: no message is about them.
 var keys = func() map[string]*yaml.Node {
 	m := map[string]*yaml.Node{}
 	for _, name := range []string{
@@ -251,7 +251,7 @@ var keys = func() map[string]*yaml.Node {
 	return m
 }()
 
-// put adds a field that the file has in no such form.
+// put adds a field that the file does not have in this form.
 func (c *converter) put(m *yaml.Node, key string, value *yaml.Node) {
 	m.Content = append(m.Content, keys[key], value)
 }
