@@ -25,8 +25,8 @@ func TestKilledCoordinatorLeavesNothingRunning(t *testing.T) {
 	dir := writePlans(t, copier)
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
-			// Every process of the run has this folder in its arguments or its environment. It must be short for the
-			// sake of unix sockets.
+			// Every process of the run has this directory in its arguments or its environment. It must be short: paths
+			// of unix sockets are limited.
 			mark, err := os.MkdirTemp("/tmp", "t")
 			if err != nil {
 				t.Fatal(err)
@@ -37,7 +37,7 @@ func TestKilledCoordinatorLeavesNothingRunning(t *testing.T) {
 			s := startUntil(t, "paused by action", trommel, "-p", filepath.Join(dir, "pausing.yaml"),
 				"--record", recordDir)
 			if n := len(processesWith(t, mark)); n < 6 {
-				t.Fatalf("%d processes belong to the run while it runs; the test looks for them in the wrong way", n)
+				t.Fatalf("%d processes belong to the run while it runs; the test does not recognize them", n)
 			}
 			if err := s.Process.Signal(signal); err != nil {
 				t.Fatal(err)

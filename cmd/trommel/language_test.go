@@ -70,7 +70,7 @@ func TestValidate(t *testing.T) {
 	code, out, stderr := command(t, newValidateCommand, dir)
 	if code != exitPass || stderr != "" || out != filepath.Join(dir, "trommel.yaml")+
 		": suite, 1 controller, 1 workload\n"+good+": plan, 1 action\n" {
-		t.Errorf("folder: code %d, out %q, err %q", code, out, stderr)
+		t.Errorf("directory: code %d, out %q, err %q", code, out, stderr)
 	}
 
 	bad := write(t, dir, "plans/bad.yaml", strings.Replace(smallPlan, "restartController",
@@ -94,7 +94,7 @@ func TestValidate(t *testing.T) {
 		t.Errorf("explained: code %d, out %q, err %q", code, out, stderr)
 	}
 
-	// The suite's mistakes are told once, however many plans it has.
+	// The suite's mistakes are reported once, for any number of plans.
 	write(t, dir, "trommel.yaml", smallSuite+"cluster: {apiServers: 9}\n")
 	code, _, stderr = command(t, newValidateCommand, dir)
 	if code != exitUsage || strings.Count(stderr, "apiServers is 9") != 1 ||
@@ -107,11 +107,11 @@ func TestValidate(t *testing.T) {
 		t.Errorf("Sieve's plans: code %d, out %q, err %q", code, out, stderr)
 	}
 	if code, _, stderr = command(t, newValidateCommand, t.TempDir()); code != exitUsage ||
-		!strings.HasSuffix(stderr, ": no plan and no suite in this folder") {
-		t.Errorf("empty folder: code %d, err %q", code, stderr)
+		!strings.HasSuffix(stderr, ": no plan and no suite in this directory") {
+		t.Errorf("empty directory: code %d, err %q", code, stderr)
 	}
 	if code, _, stderr = command(t, newValidateCommand, good, "--cluster", "no-such-cluster"); code != exitCannotRun {
-		t.Errorf("cluster that does not run: code %d, err %q", code, stderr)
+		t.Errorf("cluster that is not running: code %d, err %q", code, stderr)
 	}
 }
 
@@ -124,10 +124,10 @@ func TestConvert(t *testing.T) {
 	to := t.TempDir()
 	code, out, stderr = command(t, newConvertCommand, sievePlans, "-o", to)
 	if code != exitPass || strings.Count(out, "\n") != 45 {
-		t.Errorf("folder: code %d, out %q, err %q", code, out, stderr)
+		t.Errorf("directory: code %d, out %q, err %q", code, out, stderr)
 	}
 	if code, out, stderr = command(t, newValidateCommand, to); code != exitPass || strings.Count(out, "\n") != 45 {
-		t.Errorf("what was converted: code %d, out %q, err %q", code, out, stderr)
+		t.Errorf("converted plan: code %d, out %q, err %q", code, out, stderr)
 	}
 	again := t.TempDir()
 	if code, _, stderr = command(t, newConvertCommand, to, "-o", again); code != exitPass {
@@ -141,11 +141,11 @@ func TestConvert(t *testing.T) {
 		}
 	}
 	if code, _, stderr = command(t, newConvertCommand, sievePlans); code != exitUsage ||
-		!strings.Contains(stderr, "-o names the folder to write to") {
-		t.Errorf("folder without -o: code %d, err %q", code, stderr)
+		!strings.Contains(stderr, "name the output directory with -o") {
+		t.Errorf("directory without -o: code %d, err %q", code, stderr)
 	}
 
-	// One plan that cannot be read: nothing is written.
+	// One plan cannot be read: nothing is written.
 	from := t.TempDir()
 	write(t, from, "a.yaml", smallPlan)
 	bad := write(t, from, "b.yaml", "mode: stale-state\nce-color: red\n")
@@ -186,15 +186,16 @@ func TestGraph(t *testing.T) {
 		format, out, note string
 		count             int // of out
 	}{
-		{"text", "a;", "action 1 has 601 triggers, too many to draw: this is its expression; " +
-			"-o dot gives all of the graph to Graphviz\n", 600},
-		{"svg", ">601 triggers: too many to draw<", "action 1 has 601 triggers, too many to draw: " +
-			"the picture leaves them out; -o dot gives all of the graph to Graphviz\n", 1},
+		{"text", "a;", "action 1 has 601 triggers, too many to draw: this is its expression; -o dot writes the whole " +
+			"graph for Graphviz\n", 600},
+		{"svg", ">601 triggers: too many to draw<", "action 1 has 601 triggers, too many to draw: the picture leaves " +
+			"them out; -o dot writes the whole graph for Graphviz\n", 1},
 		{"dot", "[label=\"a\"]", "", 600},
 		{"dot", " -> ", "", 602},
-		{"mermaid", "([\"a\"])", "action 1 has 601 triggers, more than Mermaid draws unless its maxEdges is raised\n",
+		{"mermaid", "([\"a\"])", "action 1 has 601 triggers, more than Mermaid draws by default; raise its maxEdges\n",
 			600},
-		{"mermaid", " --> ", "action 1 has 601 triggers, more than Mermaid draws unless its maxEdges is raised\n", 602},
+		{"mermaid", " --> ", "action 1 has 601 triggers, more than Mermaid draws by default; raise its maxEdges\n",
+			602},
 	} {
 		code, out, stderr := command(t, newGraphCommand, "-p", large, "-o", tt.format)
 		if code != exitPass || strings.Count(out, tt.out) != tt.count || stderr != tt.note ||

@@ -21,7 +21,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/embedded"
 )
 
-// usersDeployment is what a user has applied to the cluster before, and what the suite's manifests hold too.
+// usersDeployment is applied to the cluster by a user before the run; the suite's manifests contain it too.
 const usersDeployment = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: copier, namespace: default, annotations: {mine: "yes"}}
@@ -40,7 +40,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-
 subjects: [{kind: ServiceAccount, name: default, namespace: default}]
 `
 
-// down is a plan that leaves an API server killed and then waits for ever.
+// down is a plan that leaves an API server killed and then waits forever.
 const down = `testName: down
 workload: copy
 actions:
@@ -56,9 +56,9 @@ actions:
         observationPoint: {timing: afterAPIServerRecv, observeBy: apiserver-1}
 `
 
-// testPutBack runs plans on a cluster where a user has applied his own operator: however a run ends, the cluster is as
-// it was, his objects included, and the next run works. An API server that a plan had killed stayed down, and the
-// Deployment stayed rewritten.
+// testPutBack runs plans on a cluster where a user has applied an operator. However a run ends, the cluster is
+// restored, including the user's objects, and the next run works. Before the fix, an API server that a plan had killed
+// stayed down, and the Deployment stayed rewritten.
 func testPutBack(t *testing.T, trommel, cluster, copier string) {
 	ctx := t.Context()
 	client := clientOf(t, cluster)
@@ -132,7 +132,8 @@ func testPutBack(t *testing.T, trommel, cluster, copier string) {
 	}
 }
 
-// refusesWhatIsNotTheRuns applies an object after a run was killed: the next run would delete it, and says so.
+// refusesWhatIsNotTheRuns applies an object after a run was killed: the next run would delete it, so it refuses to
+// start.
 func refusesWhatIsNotTheRuns(t *testing.T, trommel, cluster, dir string) {
 	t.Helper()
 	c, err := embedded.Attach(t.Context(), cluster)
@@ -165,7 +166,7 @@ func refusesWhatIsNotTheRuns(t *testing.T, trommel, cluster, dir string) {
 	}
 }
 
-// users gives what a user sees of his objects, with their UIDs.
+// users returns the user's objects as the user sees them, with their UIDs.
 func users(t *testing.T, cluster string) string {
 	t.Helper()
 	client := clientOf(t, cluster)
