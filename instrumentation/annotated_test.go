@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Nothing said that the receiver of an annotated call is written with its star.
+// The error says that the receiver of an annotated call is written with its star.
 func TestReceiverOfAnAnnotatedCall(t *testing.T) {
 	dir := t.TempDir()
 	text := `package p

@@ -21,13 +21,13 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// BenchmarkAPIServerWrites measures the write throughput of an instrumented API server, whose coordinator is interested
-// in one object, against that of one built without hooks. Both run side by side and take turns, so that what else the
-// machine does hits both; the ratio is that of the medians.
+// BenchmarkAPIServerWrites measures the write throughput of an instrumented API server, whose coordinator observes one
+// object, against that of one built without hooks. Both run at the same time and take turns, so that other load on the
+// machine affects both; the ratio is that of the medians.
 func BenchmarkAPIServerWrites(b *testing.B) {
 	const (
 		writers = 8
-		writes  = 800 // a turn
+		writes  = 800 // per turn
 	)
 	ctx := context.Background()
 	type contender struct {
@@ -107,7 +107,7 @@ func BenchmarkAPIServerWrites(b *testing.B) {
 	contenders[0].seconds, contenders[1].seconds = nil, nil // warmed up
 	n := 0
 	for b.Loop() {
-		// Who went first goes second the next time.
+		// The order alternates.
 		for i := range contenders {
 			turn(&contenders[(i+n)%2])
 		}

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write golden files")
 
-// TestControlPlaneSource keeps the archive that is built from in step with the nested module.
+// TestControlPlaneSource keeps the embedded archive in sync with the nested module.
 func TestControlPlaneSource(t *testing.T) {
 	const archive = "controlplane_src.txtar"
 	root := filepath.Join("..", "controlplane")
@@ -50,6 +50,6 @@ func TestControlPlaneSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what is in %s: run go generate ./instrumentation", archive, root)
+		t.Errorf("%s differs from %s: run go generate ./instrumentation", archive, root)
 	}
 }

@@ -199,12 +199,12 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	o = r.find("copier", is(wire.ControllerWrite, wire.Before, wire.Create, "first"))
 	r.mu.Unlock()
 	if o != nil {
-		t.Errorf("another client's write is taken for the controller's: %+v", o)
+		t.Errorf("another client's write is attributed to the controller: %+v", o)
 	}
 
 	verbs(t, ctx, r, client)
 
-	// Held before each point, the object gets no further than there.
+	// While the object is held before a point, nothing after that point happens.
 	cached := func(name string) bool {
 		_, err := client.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -215,7 +215,7 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	for i, stage := range []struct {
 		by    string
 		match func(name string) func(*wire.Observation) bool
-		then  func(name string) bool // must not be until the release
+		then  func(name string) bool // must be false until the release
 	}{
 		{"apiserver-1", func(n string) func(*wire.Observation) bool {
 			return is(wire.APIServerRecv, wire.Before, wire.Create, n)
@@ -250,7 +250,7 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 		early := stage.then != nil && stage.then(name)
 		r.mu.Unlock()
 		if early {
-			t.Errorf("%s: %s went on although it was held", name, stage.by)
+			t.Errorf("%s: %s continued although it was held", name, stage.by)
 		}
 		if i == 1 && !cached(name) {
 			t.Error("held after it was received, the object is not in the API server's cache")
@@ -260,7 +260,7 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	}
 }
 
-// verbs checks what is reported of each kind of write.
+// verbs checks the observations of each kind of write.
 func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMapInterface) {
 	t.Helper()
 	from := r.length()
@@ -348,12 +348,11 @@ func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMa
 	}
 	if o := find(wire.ControllerWrite, wire.Create, "without-context", false); o.Reconciler != "" ||
 		o.ReconcileID != "" {
-		t.Errorf("a goroutine with a context of its own: %+v", o)
+		t.Errorf("a goroutine with its own context: %+v", o)
 	}
 }
 
-// TestControllerManagerIsObserved runs a controller that nobody wrote for us: no controller-runtime, protobuf on the
-// wire.
+// TestControllerManagerIsObserved runs a third-party controller: no controller-runtime, protobuf on the wire.
 func TestControllerManagerIsObserved(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")

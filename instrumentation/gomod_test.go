@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestGeneratedWorkspace checks that every path leads to where it led, and patched modules to their copies.
+// TestGeneratedWorkspace checks that every path still resolves to the same directory, and patched modules to their
+// copies.
 func TestGeneratedWorkspace(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -82,7 +83,7 @@ func TestModuleSource(t *testing.T) {
 			Replace: &moduleInfo{Path: "k8s.io/client-go", Version: "v0.30.0", Dir: "/m"}}, "v0.30.0", "/m", false},
 		{"a fork", moduleInfo{Path: "k8s.io/client-go", Version: "v0.30.0",
 			Replace: &moduleInfo{Path: "example.com/client-go", Version: "v1.2.3", Dir: "/f"}}, "v0.30.0", "/f", false},
-		{"a folder", moduleInfo{Path: "k8s.io/client-go", Version: "v0.30.0",
+		{"a directory", moduleInfo{Path: "k8s.io/client-go", Version: "v0.30.0",
 			Replace: &moduleInfo{Path: "../client-go", Dir: "/d"}}, "v0.30.0", "/d", true},
 	} {
 		version, dir, local := tc.module.source()

@@ -26,7 +26,7 @@ import (
 
 // TestKubernetesVersions runs the control plane of each Kubernetes version: its components do their work, and its API
 // servers can be held before and after they receive an event. TROMMEL_TEST_KUBERNETES lists the versions, separated by
-// commas. Default: the one that Trommel takes unless it is told another; each of the others takes minutes to build.
+// commas. Default: the default version; each of the others takes minutes to build.
 func TestKubernetesVersions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -85,15 +85,15 @@ func testKubernetes(t *testing.T, version string) {
 			Namespace: "default"})...)})
 	r.wait("the API server's hook is there", func() bool { return r.sessions["apiserver-1"] != nil })
 
-	// A built-in type and a custom one, which the API server has in other forms: created, changed and deleted, each
-	// held before and after the watch cache takes it in.
+	// A built-in type and a custom one, which the API server represents differently: created, changed and deleted, each
+	// held before and after the watch cache receives it.
 	for _, resource := range []schema.GroupVersionResource{{Version: "v1", Resource: "configmaps"}, widgets} {
 		kind := map[string]string{"configmaps": "ConfigMap", "widgets": "Widget"}[resource.Resource]
 		here, there := custom.Resource(resource).Namespace("default"),
 			dynamic.NewForConfigOrDie(other).Resource(resource).Namespace("default")
 		for _, phase := range []wire.Phase{wire.Before, wire.After} {
 			name := strings.ToLower(kind) + "-" + string(phase)
-			// What the API server's cache has of the object: absent, or the value of its label.
+			// The state of the object in the API server's cache: absent, or the value of its label.
 			cached := func() string {
 				o, err := here.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
 				if apierrors.IsNotFound(err) {

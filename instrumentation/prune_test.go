@@ -16,7 +16,7 @@ import (
 
 const envKeepInUse = "TROMMEL_TEST_KEEP_IN_USE"
 
-// filled is a cache with entries of 100 MB each (in holes), the first used longest ago.
+// filled returns a cache with entries of 100 MB each (sparse files), the least recently used first.
 func filled(t *testing.T, names ...string) *cache {
 	t.Helper()
 	c, err := openCache(t.TempDir())
@@ -50,7 +50,7 @@ func names(t *testing.T, c *cache) []string {
 	var list []string
 	for _, e := range entries {
 		if e.Size != 100e6 {
-			t.Errorf("%s is taken for %d bytes", e.Path, e.Size)
+			t.Errorf("%s has a size of %d bytes", e.Path, e.Size)
 		}
 		rel, err := filepath.Rel(c.dir, e.Path)
 		if err != nil || !strings.HasPrefix(rel, e.Kind+"/") {
@@ -205,7 +205,7 @@ func TestCacheOfAnOlderTrommel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // to look is no use
+	for range 2 { // listing does not count as a use
 		entries, err := Cache(c.dir)
 		if err != nil || len(entries) != len(five) || entries[0].Size != 100e6 ||
 			!entries[0].Used.Equal(was.Truncate(0)) {

@@ -29,8 +29,8 @@ func TestRepositoryThatCannotBeWritten(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// Permissions are nothing to root, unless this thread, and with it what it starts, gives that up. The thread
-		// ends with the function.
+		// Root ignores permissions, unless this thread, and with it what it starts, gives that up. The thread ends with
+		// the function.
 		runtime.LockOSThread()
 		if os.Geteuid() == 0 {
 			if err := dropOverride(); err != nil {

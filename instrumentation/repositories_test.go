@@ -30,7 +30,7 @@ const (
 	clientGoVersion = "v0.36.3" // of testdata/controllers/copier, whose requirements all repositories here have
 )
 
-// smallMain uses what has hooks, and as little else as it can.
+// smallMain uses packages with hooks, and as little else as possible.
 const smallMain = `package main
 
 import (
@@ -46,7 +46,7 @@ func main() {
 }
 `
 
-// repositories builds small controllers in repositories of all shapes, with one cache for all.
+// repositories builds small controllers in repositories of all layouts, with one shared cache.
 type repositories struct {
 	cache    string
 	requires string // the require lines of a go.mod
@@ -68,7 +68,7 @@ func newRepositories(t *testing.T) *repositories {
 	return r
 }
 
-// goMod is a go.mod with its go.sum in a directory of the repository.
+// goMod returns a go.mod with its go.sum in a directory of the repository.
 func (r *repositories) goMod(dir, head string) map[string]string {
 	return map[string]string{filepath.Join(dir, "go.mod"): head + r.requires, filepath.Join(dir, "go.sum"): r.sums}
 }
@@ -96,7 +96,7 @@ func repository(t *testing.T, files ...map[string]string) string {
 	return dir
 }
 
-// build builds in a repository, which has to stay as it is.
+// build builds in a repository and checks that the repository does not change.
 func (r *repositories) build(t *testing.T, repository string, config instrumentation.BuildConfig) (
 	*instrumentation.Result, error) {
 	t.Helper()
@@ -188,7 +188,7 @@ func clientGoFork(t *testing.T, to, file string, change func(string) string) {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// What is left out is large and used by no test here.
+	// The rest is large and not used by any test here.
 	for _, name := range []string{"kubernetes", "informers", "listers", "applyconfigurations"} {
 		if err := os.CopyFS(filepath.Join(to, name, "scheme"),
 			os.DirFS(filepath.Join(from, name, "scheme"))); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -216,7 +216,7 @@ func clientGoFork(t *testing.T, to, file string, change func(string) string) {
 	write(t, to, map[string]string{file: changed})
 }
 
-// forked says of which source a controller is built.
+// forked shows which source a controller is built from.
 const forked = "\n\nfunc Forked() string { return \"forked\" }\n"
 
 const forkedMain = `package main
@@ -237,12 +237,12 @@ func appendForked(text string) string { return text + forked }
 
 func TestRepositoryModule(t *testing.T) {
 	r := newRepositories(t)
-	t.Run("one that has all that a go.mod may have", func(t *testing.T) {
+	t.Run("a go.mod with all directives", func(t *testing.T) {
 		head := "module example.com/group/operator/v2\n\ngo 1.26.0\n\ntoolchain go1.26.1\n\n" +
 			"godebug default=go1.26\n\n" +
 			"exclude k8s.io/klog/v2 v2.1.0\n\nretract v2.0.1 // broken\n\n" +
 			"tool k8s.io/kube-openapi/cmd/openapi-gen\n\nrequire go.uber.org/goleak v1.3.0\n\nignore ./node_modules\n"
-		// The directory's name is not the module's, has blanks in it, and is reached through a link.
+		// The directory's name differs from the module's, contains blanks, and is reached through a symbolic link.
 		dir := filepath.Join(repository(t), "my operator (1)")
 		write(t, dir, r.goMod(".", head))
 		write(t, dir, map[string]string{
@@ -297,8 +297,8 @@ func main() {
 			t.Errorf("binary %s", result.Binary)
 		}
 
-		// The build's own tags come before those of the environment, as with go build; its flags for the linker come
-		// from there.
+		// The build's own tags come before those of the environment, as with go build; its linker flags come from
+		// there.
 		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "cmd"), Package: "./manager",
 			Tags: []string{"alone"}}, "embedded  wrong plain 7 0 true")
 	})
@@ -319,7 +319,7 @@ func main() {
 		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "sub/operator"), Package: "cmd"},
 			"small 0 true")
 		_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: dir, Package: "./sub/operator/cmd"})
-		if want := "; it is in a module of its own: build it in the folder " +
+		if want := "; it is in another module: build it in the directory " +
 			filepath.Join(dir, "sub/operator"); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("got %v\nwant ...%s", err, want)
 		}
@@ -346,7 +346,7 @@ func main() {
 				t.Skipf("git %v: %v %s", args, err, out)
 			}
 		}
-		// git would like to note in its index that nothing but the time is new.
+		// Git would update its index, because only the time is new.
 		later := time.Now().Add(time.Hour)
 		if err := os.Chtimes(main, later, later); err != nil {
 			t.Fatal(err)
@@ -356,8 +356,8 @@ func main() {
 	})
 }
 
-// TestRepositoryBeforeLazyLoading has requirements of 2021: no indirect ones, and a go directive that is old or not
-// there.
+// TestRepositoryBeforeLazyLoading has requirements of 2021: no indirect ones, and a go directive that is old or
+// missing.
 func TestRepositoryBeforeLazyLoading(t *testing.T) {
 	r := newRepositories(t)
 	const old = "client-go-0.20.15"
@@ -375,7 +375,7 @@ func TestRepositoryBeforeLazyLoading(t *testing.T) {
 	}
 }
 
-// TestRepositoryVendor builds what is in the vendor directory, also where that is not what the modules' authors wrote.
+// TestRepositoryVendor builds what is in the vendor directory, even if it differs from the modules' sources.
 func TestRepositoryVendor(t *testing.T) {
 	r := newRepositories(t)
 	dir := repository(t, r.goMod(".", "module example.com/vendored\n\ngo 1.26.0\n"), map[string]string{
@@ -417,7 +417,7 @@ func TestRepositoryVendor(t *testing.T) {
 		t.Errorf("%d annotated calls in the controller", points[wire.AnnotatedCall])
 	}
 
-	// A compiler's words name the vendored file.
+	// The compiler's messages name the vendored file.
 	broken := "vendor/k8s.io/client-go/rest/config.go"
 	text := read(t, filepath.Join(dir, broken))
 	write(t, dir, map[string]string{broken: text + "\nvar _ = nonsense\n"})
@@ -427,7 +427,7 @@ func TestRepositoryVendor(t *testing.T) {
 		t.Errorf("got %v\nwant ...%s", err, want)
 	}
 
-	// What go build says of a vendor directory that is behind its go.mod.
+	// The error of go build for a vendor directory that is older than its go.mod.
 	write(t, dir, map[string]string{broken: text, "go.mod": strings.Replace(read(t, filepath.Join(dir, "go.mod")),
 		"k8s.io/client-go v0.36.3", "k8s.io/client-go v0.36.2", 1)})
 	_, err = r.build(t, dir, instrumentation.BuildConfig{Dir: dir})
@@ -438,7 +438,7 @@ func TestRepositoryVendor(t *testing.T) {
 	}
 }
 
-// TestRepositoryVendorIsLeftOut builds without the vendor directory what go build would build without it.
+// TestRepositoryVendorIsLeftOut builds without the vendor directory if go build would ignore it.
 func TestRepositoryVendorIsLeftOut(t *testing.T) {
 	r := newRepositories(t)
 	dir := repository(t, r.goMod(".", "module example.com/unvendored\n\ngo 1.26.0\n"), map[string]string{
@@ -493,11 +493,11 @@ func main() {
 		if _, points := shown(t, result.Binary); points[wire.AnnotatedCall] != 1 {
 			t.Errorf("no annotated call in the other module")
 		}
-		// A module that the workspace does not use is built by itself.
+		// A module that the workspace does not use is built on its own.
 		write(t, dir, r.goMod("alone", "module example.com/alone\n\ngo 1.26.0\n"))
 		write(t, dir, map[string]string{"alone/main.go": smallMain})
 		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "alone")}, "small 0 true")
-		// And one that needs the workspace, without it.
+		// A module that needs the workspace is built without it.
 		_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator"),
 			Env: map[string]string{"GOWORK": "off"}})
 		if err == nil || !strings.Contains(err.Error(), "go build .` there must work first") {
@@ -526,7 +526,7 @@ func main() {
 	})
 }
 
-// moduleProxy serves what the module cache holds, and a fork of client-go.
+// moduleProxy serves the contents of the module cache, and a fork of client-go.
 func moduleProxy(t *testing.T) (goproxy, sums string) {
 	t.Helper()
 	const path, version = "example.com/forks/client-go", "v1.2.3"
@@ -565,7 +565,7 @@ func moduleProxy(t *testing.T) (goproxy, sums string) {
 
 func TestRepositoryReplacesClientGo(t *testing.T) {
 	r := newRepositories(t)
-	t.Run("by a folder", func(t *testing.T) {
+	t.Run("by a directory", func(t *testing.T) {
 		dir := repository(t, r.goMod("operator", "module example.com/operator\n\ngo 1.26.0\n\n"+
 			"replace k8s.io/client-go => ../client-go\n"),
 			map[string]string{"operator/main.go": forkedMain})
@@ -573,25 +573,25 @@ func TestRepositoryReplacesClientGo(t *testing.T) {
 		config := instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator")}
 		r.mustPrint(t, dir, config, "forked")
 
-		// A change in the fork is in the next build.
+		// The next build contains a change in the fork.
 		name := "client-go/rest/config.go"
 		write(t, dir,
 			map[string]string{name: strings.Replace(read(t, filepath.Join(dir, name)), `"forked"`, `"again"`, 1)})
 		r.mustPrint(t, dir, config, "again")
 
-		// One that is not what the table of points knows.
+		// A fork that differs from the table of points.
 		name = "client-go/tools/cache/controller.go"
 		write(t, dir, map[string]string{name: strings.ReplaceAll(read(t, filepath.Join(dir, name)), "processDeltas(",
 			"handleDeltas(")})
 		_, err := r.build(t, dir, config)
 		var notFound *instrumentation.NotFoundError
-		if want := "k8s.io/client-go v0.36.3: processDeltas in tools/cache/controller.go: " +
-			"no such function; "; !errors.As(err, &notFound) || !strings.HasPrefix(err.Error(), want) ||
-			!strings.HasSuffix(err.Error(), "(looked at: "+filepath.Join(dir, "client-go")+")") {
+		if want := "k8s.io/client-go v0.36.3: processDeltas in tools/cache/controller.go: no such " +
+			"function; "; !errors.As(err, &notFound) || !strings.HasPrefix(err.Error(), want) ||
+			!strings.HasSuffix(err.Error(), "(searched: "+filepath.Join(dir, "client-go")+")") {
 			t.Errorf("got  %v\nwant %s...", err, want)
 		}
 	})
-	t.Run("by a folder and without a version, as in Kubernetes", func(t *testing.T) {
+	t.Run("by a directory and without a version, as in Kubernetes", func(t *testing.T) {
 		dir := repository(t, map[string]string{
 			"operator/go.mod": "module example.com/operator\n\ngo 1.26.0\n\nreplace k8s.io/client-go => " +
 				"../client-go\n" + strings.Replace(r.requires, clientGo+" v0.36.3", clientGo+" v0.0.0", 1),
@@ -601,7 +601,7 @@ func TestRepositoryReplacesClientGo(t *testing.T) {
 		clientGoFork(t, filepath.Join(dir, "client-go"), "rest/config.go", appendForked)
 		result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator")}, "forked")
 		if v := result.Points[0].Version; v != clientGoVersion {
-			t.Errorf("taken for version %s", v)
+			t.Errorf("treated as version %s", v)
 		}
 	})
 	t.Run("by another module", func(t *testing.T) {
@@ -618,17 +618,17 @@ func TestRepositoryReplacesClientGo(t *testing.T) {
 		result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir,
 			Progress: func(line string) { progress = append(progress, line) }}, "forked")
 		if v := result.Points[0].Version; v != clientGoVersion {
-			t.Errorf("taken for version %s", v)
+			t.Errorf("treated as version %s", v)
 		}
 		if !slices.Contains(progress, "download example.com/forks/client-go v1.2.3") {
-			t.Errorf("nothing was said of a download: %q", progress)
+			t.Errorf("no download was reported: %q", progress)
 		}
 	})
 }
 
-// TestRepositoryWithoutNetwork builds with a module cache that holds what the controller itself needs and, as after go
-// install, what trommel does.
-// withoutModules has a module cache with nothing in it but what the hook needs, and no module to be had.
+// TestRepositoryWithoutNetwork builds with a module cache that holds the dependencies of the controller and, as after
+// go install, those of trommel. withoutModules sets up a module cache with only the hook's dependencies, and no way to
+// download others.
 func withoutModules(t *testing.T) {
 	t.Helper()
 	cached := filepath.Join(goRun(t, ".", "env", "GOMODCACHE"), "cache", "download")
@@ -654,7 +654,7 @@ func TestRepositoryWithoutNetwork(t *testing.T) {
 	t.Setenv("GOPROXY", "off")
 	_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: dir})
 	var input *instrumentation.InputError
-	if want := "(`go mod download` with a network may be what it needs)"; !errors.As(err, &input) ||
+	if want := "(`go mod download` with a network may fix it)"; !errors.As(err, &input) ||
 		!strings.Contains(err.Error(), "GOPROXY=off") || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant ...%s", err, want)
 	}
@@ -662,7 +662,7 @@ func TestRepositoryWithoutNetwork(t *testing.T) {
 	t.Setenv("GOPROXY", "file://"+cached)
 	goRun(t, dir, "list", "-deps", ".")
 	if _, err := os.Stat(filepath.Join(modules, "github.com", "hashicorp", "yamux@v0.1.2")); err == nil {
-		t.Fatal("the module cache has what only the hook needs")
+		t.Fatal("the module cache has a dependency that only the hook needs")
 	}
 	t.Setenv("GOPROXY", "off")
 	_, err = r.build(t, dir, instrumentation.BuildConfig{Dir: dir})
@@ -692,10 +692,10 @@ func TestRepositoryIncomplete(t *testing.T) {
 			"go.sum":  regexp.MustCompile(`(?m)^k8s.io/client-go v0.36.3 .*\n`).ReplaceAllString(r.sums, ""),
 			"main.go": smallMain,
 		}, []string{"missing go.sum entry for module providing package k8s.io/client-go/",
-			"`go build .` there must work first (`go mod tidy` may be what it needs)"}},
+			"`go build .` there must work first (`go mod tidy` may fix it)"}},
 		{"no go.sum", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.26.0\n" + r.requires,
 			"main.go": smallMain},
-			[]string{"missing go.sum entry", "(`go mod tidy` may be what it needs)"}},
+			[]string{"missing go.sum entry", "(`go mod tidy` may fix it)"}},
 		{"no requirement", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.26.0\n",
 			"main.go": smallMain},
 			[]string{"no required module provides package k8s.io/client-go/", "go get k8s.io/client-go/",
@@ -713,8 +713,8 @@ func TestRepositoryIncomplete(t *testing.T) {
 			"vendor/k8s.io/client-go/rest/old.go": "package rest\n",
 			"main.go": "package main\n\nimport _ \"k8s.io/client-go/rest\"\n\n" +
 				"func main() {}\n",
-		}, []string{"k8s.io/client-go v0.15.12 is too old: the oldest version that can be observed is v0.16.4; " +
-			"raise it in go.mod (go get k8s.io/client-go@v0.16.4)"}},
+		}, []string{"k8s.io/client-go v0.15.12 is too old: the oldest version that can be observed is v0.16.4; raise " +
+			"it in go.mod (go get k8s.io/client-go@v0.16.4)"}},
 		{"client-go is replaced by one that is too old", map[string]string{
 			"go.mod": "module example.com/old\n\ngo 1.16\n\nrequire k8s.io/client-go v12.0.0+incompatible\n\n" +
 				"replace k8s.io/client-go => k8s.io/client-go v0.0.0-20180806134042-1f13a808da65\n",
@@ -725,8 +725,8 @@ func TestRepositoryIncomplete(t *testing.T) {
 			"main.go": "package main\n\nimport _ \"k8s.io/client-go/rest\"\n\n" +
 				"func main() {}\n",
 		}, []string{"k8s.io/client-go v0.0.0-20180806134042-1f13a808da65 is too old, or its source is not that of a " +
-			"release: the oldest version that can be " +
-			"observed is v0.16.4; raise it in go.mod (replace k8s.io/client-go => k8s.io/client-go v0.16.4)"}},
+			"release: the oldest version that can be observed is v0.16.4; raise it in go.mod (replace " +
+			"k8s.io/client-go => k8s.io/client-go v0.16.4)"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Setenv("GOTOOLCHAIN", "local")
@@ -750,7 +750,7 @@ func TestNoGoCommand(t *testing.T) {
 		"main.go": "package main\n\nfunc main() {}\n"})
 	t.Setenv("PATH", t.TempDir())
 	_, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, CacheDir: t.TempDir()})
-	if want := "install Go (https://go.dev/dl) or put it into PATH"; err == nil ||
+	if want := "install Go (https://go.dev/dl) or add it to PATH"; err == nil ||
 		!strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant ...%s", err, want)
 	}
@@ -785,7 +785,7 @@ func (g *gate) wait(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the build does not come to the package")
+			t.Fatal("the build does not reach the package")
 		}
 	}
 }
@@ -811,7 +811,7 @@ func libWord(word string) string {
 		time.Now().UnixNano(), word)
 }
 
-// changing is a repository that no build cache knows from an earlier run.
+// changing returns a repository that is not in any build cache.
 func (r *repositories) changing(t *testing.T) string {
 	return repository(t, r.goMod(".", "module example.com/changed\n\ngo 1.26.0\n"), map[string]string{
 		"main.go": libMain, "lib/lib.go": libWord("first"),
@@ -819,7 +819,7 @@ func (r *repositories) changing(t *testing.T) string {
 	})
 }
 
-// TestRebuild counts what is compiled again.
+// TestRebuild counts the recompiled packages.
 func TestRebuild(t *testing.T) {
 	r := newRepositories(t)
 	dir := r.changing(t)
@@ -853,7 +853,7 @@ func TestRebuild(t *testing.T) {
 		}
 	}
 
-	// The standard library with hooks is the same to the go command wherever the files are that stand for its own.
+	// The go command treats the standard library with hooks as the same, wherever its replaced files are.
 	r.cache = filepath.Join(t.TempDir(), "another cache")
 	compiled = nil
 	r.mustPrint(t, dir, config, "second other")
@@ -872,7 +872,7 @@ func TestTwoBuildsAtOnce(t *testing.T) {
 	g.wait(t)
 	waits := make(chan struct{}, 1)
 	second := r.start(t, dir, func(line string) {
-		if line == "wait for another build of the same" {
+		if line == "wait for another build of the same package" {
 			waits <- struct{}{}
 		}
 	})
@@ -925,7 +925,7 @@ func TestBuildIsInterrupted(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	unchanged(t, before, tree(t, dir))
-	// Nothing of it is left to wait for.
+	// It leaves nothing to wait for.
 	t.Setenv("GOFLAGS", "-trimpath")
 	r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir}, "first other")
 }
@@ -954,20 +954,20 @@ func TestBuildIsKilled(t *testing.T) {
 	_ = cmd.Wait()
 	unchanged(t, before, tree(t, dir))
 
-	// What was left behind must not write the next build's binary after it.
+	// The remaining go command must not overwrite the binary of the next build.
 	write(t, dir, map[string]string{"other/other.go": "package other\n\nconst Word = \"changed\"\n"})
 	waits := make(chan struct{}, 1)
 	next := r.start(t, dir, func(line string) {
-		if line == "wait for another build of the same" {
+		if line == "wait for another build of the same package" {
 			waits <- struct{}{}
 		}
 	})
 	select {
 	case <-waits:
 	case b := <-next:
-		t.Fatalf("the next build did not wait for what was left behind: %+v", b)
+		t.Fatalf("the next build did not wait for the remaining go command: %+v", b)
 	case <-time.After(5 * time.Minute):
-		t.Fatal("the next build does not wait for what was left behind")
+		t.Fatal("the next build does not wait for the remaining go command")
 	}
 	g.open(t)
 	b := <-next
@@ -979,7 +979,7 @@ func TestBuildIsKilled(t *testing.T) {
 	}
 }
 
-// TestAnnotatedCallsInFilesOfOneName has a file of the same name in each of two packages.
+// TestAnnotatedCallsInFilesOfOneName has files with the same name in two packages.
 func TestAnnotatedCallsInFilesOfOneName(t *testing.T) {
 	r := newRepositories(t)
 	dir := r.changing(t)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// testGoRoot is the Go that runs the tests, building for a system.
+// testGoRoot returns the Go installation that runs the tests, for a target platform.
 func testGoRoot(t *testing.T, goos, goarch string) *goRoot {
 	t.Helper()
 	s, err := (&goCommand{dir: t.TempDir()}).settings(t.Context())
@@ -24,7 +24,8 @@ func testGoRoot(t *testing.T, goos, goarch string) *goRoot {
 	return g
 }
 
-// TestStandard finds all points, changes nothing but lines that have one, and gives the same files the same names.
+// TestStandard checks that all points are found, that only lines with a point change, and that equal files get equal
+// names.
 func TestStandard(t *testing.T) {
 	for _, tt := range []struct {
 		goos, goarch string
@@ -71,13 +72,13 @@ func TestStandard(t *testing.T) {
 					continue
 				}
 				if !seen[filepath.ToSlash(name)] {
-					t.Errorf("%s is replaced and has no point", name)
+					t.Errorf("%s is replaced but has no point", name)
 				}
 				var changed strings.Builder
 				diffLines(t, &changed, original, patched)
 				lines := regexp.MustCompile(`(?m)^\d+\+.*$`).FindAllString(changed.String(), -1)
 				if len(lines) == 0 {
-					t.Errorf("%s is as it was", name)
+					t.Errorf("%s is unchanged", name)
 				}
 				for _, line := range lines {
 					if !strings.Contains(line, "rommel") {
@@ -99,7 +100,7 @@ func TestStandard(t *testing.T) {
 	}
 }
 
-// A Go that this version of Trommel does not know yet is refused by name, at the first place that is not as it was.
+// An unknown version of Go is rejected with an error that names the first place that differs.
 func TestStandardPointThatIsNotThere(t *testing.T) {
 	real := testGoRoot(t, "linux", "amd64")
 	for _, tt := range []struct{ name, file, from, to, want string }{
@@ -112,7 +113,7 @@ func TestStandardPointThatIsNotThere(t *testing.T) {
 		{"labels", "runtime/pprof/runtime.go", "func SetGoroutineLabels(", "func SetLabels(",
 			"SetGoroutineLabels in runtime/pprof/runtime.go: no such function"},
 		{"type of labels", "runtime/pprof/label.go", "labelMap", "labels",
-			"labelMap in runtime/pprof/: nothing declares it"},
+			"labelMap in runtime/pprof/: it is not declared"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := *real
@@ -153,13 +154,13 @@ func TestStandardPointThatIsNotThere(t *testing.T) {
 				}
 				return
 			}
-			what := "give a process of it its pod's files and address"
+			what := "give its processes their pod's files and address"
 			if strings.HasPrefix(tt.file, labelsDir) {
-				what = "tell reconciles apart that have no context"
+				what = "distinguish reconciles that have no context"
 			}
 			want := "go1.99.1: " + tt.want + "; this version of trommel does not know how to " + what +
-				": build with a released Go, " +
-				"go1.21 or later (GOTOOLCHAIN), or with a newer trommel (looked at: " + g.dir + ")"
+				": build with a released Go, go1.21 or later (GOTOOLCHAIN), or with a newer trommel " +
+				"(searched: " + g.dir + ")"
 			var notFound *NotFoundError
 			if !errors.As(err, &notFound) || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)

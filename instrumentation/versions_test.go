@@ -26,21 +26,21 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// versionsTable is what TestVersions has seen of all versions: make versions writes it.
+// versionsTable has the results of TestVersions for all versions; make versions writes it.
 const versionsTable = "../docs/versions.md"
 
-// versioned is a controller of its time.
+// versioned is a controller with libraries of one version.
 type versioned struct {
-	name     string // as its session's identity and in labels and names of objects
+	name     string // identity of its session; also in labels and names of objects
 	dir, pkg string
 	clientGo string
-	runtime  string // controller-runtime's version; empty: on client-go alone
-	language string // of its go.mod
+	runtime  string // controller-runtime's version; empty: only client-go
+	language string // in its go.mod
 	binary   string
 	seen     map[string]bool // columns of the table
 }
 
-// columns of the table, in order: what is seen to fire, to hold and to be released, on both sides of it.
+// columns lists the columns of the table: points that were seen to fire, hold and release, before and after the call.
 var columns = []string{"receive", "cache read", "live read", "write", "reconcile", "annotated call", "batch", "relist",
 	"plain informer"}
 
@@ -136,15 +136,15 @@ func versionsUnderTest(t *testing.T) []*versioned {
 // versionsWorld is the cluster that all versions run on.
 type versionsWorld struct {
 	cluster *embedded.Cluster
-	client  *kubernetes.Clientset // at the API server that stays
+	client  *kubernetes.Clientset // to the API server that keeps running
 	r       *recorder
 	rules   map[string][]wire.Rule
 }
 
-// The API server that the controllers are connected to, and the one that stays when it goes away.
+// The API server that the controllers are connected to, and the one that keeps running when it is stopped.
 const theirs, ours = "apiserver-1", "apiserver-2"
 
-// TestVersions builds controllers of every time with hooks and sees every point fire, hold and release.
+// TestVersions builds controllers of all ages with hooks and checks that every point fires, holds and releases.
 func TestVersions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -212,8 +212,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// readOnTheSide are the kinds that the controllers on controller-runtime ≥ 0.14 read in every way that there is,
-// outside of reconciles.
+// readOnTheSide lists the kinds that the controllers on controller-runtime ≥ 0.14 read in every possible way, outside
+// of reconciles.
 var readOnTheSide = []string{"service", "serviceaccount"}
 
 // start runs the controller until the test ends.
@@ -273,11 +273,11 @@ func at(point wire.Point, op wire.Operation, live bool, suffix string) func(*wir
 	}
 }
 
-// steps lists what a controller does with a new object, in order, each step twice. Deliveries run beside the worker,
-// all else is one after the other.
+// steps returns what a controller does with a new object, in order, each step twice. Deliveries run concurrently with
+// the worker, everything else in sequence.
 func (v *versioned) steps() []step {
 	call := func(o *wire.Observation, name string) bool {
-		// On client-go alone nothing says which object a call is for: there is one worker, and it has nothing else to
+		// With only client-go, nothing says which object a call is for: there is one worker, and it has nothing else to
 		// do.
 		return o.Point == wire.AnnotatedCall && o.CallName == "sync" &&
 			(v.runtime == "" || o.Request == "default/"+name)
@@ -305,7 +305,7 @@ func (v *versioned) steps() []step {
 	return list
 }
 
-// atRest waits until the controller has looked at the copy of the object, which is the last thing that it does.
+// atRest waits until the controller has read the copy of the object, which is its last step.
 func (w *versionsWorld) atRest(v *versioned, name string) {
 	w.r.t.Helper()
 	w.r.wait(name+" is done with", func() bool {
@@ -321,7 +321,7 @@ func (w *versionsWorld) atRest(v *versioned, name string) {
 	})
 }
 
-// points holds an object at each step: nothing of what follows happens before its release, and all of it after.
+// points holds an object at each step: no later step happens before the release, and all happen after it.
 func (w *versionsWorld) points(t *testing.T, v *versioned) {
 	first := v.name + "-first"
 	w.create(t, v, first)
@@ -341,14 +341,14 @@ func (w *versionsWorld) points(t *testing.T, v *versioned) {
 				continue
 			}
 			o := e.Observation
-			// The copy is looked at last. A delivery that is held when its handlers were called holds the next delivery
-			// only.
+			// The copy is read last. A delivery that is held after its handlers were called holds only the next
+			// delivery.
 			if at(wire.ControllerRead, wire.Get, false, "-copy")(o, name) {
-				t.Errorf("held %s %s, the controller went on to the copy: %s", s.phase, s.column, describe(e))
+				t.Errorf("held %s %s, the controller continued to the copy: %s", s.phase, s.column, describe(e))
 			}
 			for _, later := range steps[i+1:] {
 				if i != 1 && o.Phase == later.phase && later.match(o, name) {
-					t.Errorf("held %s %s, the controller went on: %s", s.phase, s.column, describe(e))
+					t.Errorf("held %s %s, the controller continued: %s", s.phase, s.column, describe(e))
 				}
 			}
 		}
@@ -362,7 +362,7 @@ func (w *versionsWorld) points(t *testing.T, v *versioned) {
 	}
 }
 
-// changes holds an update and a deletion ahead of the informer.
+// changes holds an update and a deletion before the informer receives them.
 func (w *versionsWorld) changes(t *testing.T, v *versioned) {
 	name := v.name + "-changes"
 	w.create(t, v, name)
@@ -397,7 +397,7 @@ func (w *versionsWorld) changes(t *testing.T, v *versioned) {
 		time.Sleep(50 * time.Millisecond)
 		w.r.mu.Lock()
 		if read() != before {
-			t.Errorf("the %s was held ahead of the informer, and the controller reacted to it", c.op)
+			t.Errorf("the %s was held before the informer, but the controller reacted to it", c.op)
 		}
 		w.r.mu.Unlock()
 		w.r.release()
@@ -405,7 +405,7 @@ func (w *versionsWorld) changes(t *testing.T, v *versioned) {
 	}
 }
 
-// batch lets deliveries pile up behind one that is held: since 0.35 they are taken as one batch.
+// batch lets deliveries accumulate behind a held one: since 0.35 client-go processes them as one batch.
 func (w *versionsWorld) batch(t *testing.T, v *versioned) {
 	name := func(i int) string { return fmt.Sprintf("%s-batch-%d", v.name, i) }
 	w.r.holdingOf(v.name, func(o *wire.Observation) bool {
@@ -435,7 +435,7 @@ func (w *versionsWorld) batch(t *testing.T, v *versioned) {
 	}
 }
 
-// plainInformer looks at an informer that is not shared, and at the reads of the store that came with it.
+// plainInformer tests an informer that is not shared, and reads of its store.
 func (w *versionsWorld) plainInformer(t *testing.T, v *versioned) {
 	secret := func(point wire.Point, op wire.Operation, phase wire.Phase, name string) func(o *wire.Observation) bool {
 		return func(o *wire.Observation) bool {
@@ -457,7 +457,7 @@ func (w *versionsWorld) plainInformer(t *testing.T, v *versioned) {
 	}
 	w.r.wait("the secret is read", read)
 	if len(o.Object) > 0 {
-		t.Errorf("held ahead of the informer, the secret is in its store: %s", o.Object)
+		t.Errorf("held before the informer, the secret is in its store: %s", o.Object)
 	}
 	w.r.release()
 	w.r.wait("the secret is received", func() bool {
@@ -472,13 +472,13 @@ func (w *versionsWorld) plainInformer(t *testing.T, v *versioned) {
 	v.seen["plain informer"] = true
 }
 
-// byGoroutine tells whether the controller's reconcilers get no context.
+// byGoroutine reports whether the controller's reconcilers get no context.
 func (v *versioned) byGoroutine() bool {
 	return v.runtime != "" && semver.Compare(v.runtime, "v0.7.0") < 0
 }
 
-// atOnce holds one reconcile in each of its steps while another one runs from its beginning to its end: what they do,
-// also in goroutines that they start, is not mixed up.
+// atOnce holds one reconcile in each of its steps while another one runs completely: their calls, including those in
+// goroutines that they start, are not mixed up.
 func (w *versionsWorld) atOnce(t *testing.T, v *versioned) {
 	two := *v
 	two.name += "-two"
@@ -507,9 +507,8 @@ func (w *versionsWorld) atOnce(t *testing.T, v *versioned) {
 	w.check(t, &two)
 }
 
-// relist takes the controllers' API server away, changes objects at another, and brings it back: it has none of the
-// events that the controllers missed, so they have to list again. What is new to them is reported, what they knew is
-// not.
+// relist stops the controllers' API server, changes objects at another, and starts it again: it has none of the missed
+// events, so the controllers must list again. Changes are reported, known states are not.
 func (w *versionsWorld) relist(t *testing.T, versions []*versioned) {
 	client := w.client.CoreV1().ConfigMaps("default")
 	for _, name := range []string{"relist-kept", "relist-changed", "relist-gone"} {
@@ -556,7 +555,7 @@ func (w *versionsWorld) relist(t *testing.T, versions []*versioned) {
 			t.Errorf("%s: the object that did not change was reported %d times, want once", v.name, n)
 		}
 		if n := received(v, wire.Create, "relist-changed") + received(v, wire.Create, "relist-gone"); n != 2 {
-			t.Errorf("%s: %d creations of objects that were there before, want 2", v.name, n)
+			t.Errorf("%s: %d creations of existing objects, want 2", v.name, n)
 		}
 		w.r.mu.Unlock()
 		v.seen["relist"] = true
@@ -568,14 +567,14 @@ func (w *versionsWorld) relist(t *testing.T, versions []*versioned) {
 		}
 	}
 	if got := w.listed(t); got < lists {
-		t.Errorf("configmaps were listed %d times since the API server is back, by %d controllers that have to", got,
+		t.Errorf("configmaps were listed %d times since the API server is back, by %d controllers that must list", got,
 			lists)
 	}
 }
 
 var listCount = regexp.MustCompile(`(?m)^apiserver_request_total\{.*resource="configmaps".*verb="LIST".*\} (\d+)$`)
 
-// listed is the number of LIST requests for ConfigMaps that the controllers' API server has answered.
+// listed returns the number of LIST requests for ConfigMaps that the controllers' API server has answered.
 func (w *versionsWorld) listed(t *testing.T) (n int) {
 	config, err := w.cluster.RESTConfig(theirs)
 	if err != nil {
@@ -595,8 +594,8 @@ func (w *versionsWorld) listed(t *testing.T) (n int) {
 	return n
 }
 
-// check looks at all that a controller has reported: a bookmark or a resync is no delivery, and what a reconciler does
-// for an object is done on behalf of the reconcile of that object, which an informer's own requests are not.
+// check checks everything that a controller has reported: bookmarks and resyncs are not deliveries, and the calls of a
+// reconciler for an object belong to the reconcile of that object, but an informer's own requests do not.
 func (w *versionsWorld) check(t *testing.T, v *versioned) {
 	t.Helper()
 	w.r.mu.Lock()
@@ -628,12 +627,12 @@ func (w *versionsWorld) check(t *testing.T, v *versioned) {
 			}
 			if o.Request != want || (o.ReconcileID == "") != (want == "") || want != "" &&
 				o.ReconcilerType != "main.(*reconciler)" {
-				t.Errorf("%s: on behalf of %q, want %q: %s", v.name, o.Request, want, describe(e))
+				t.Errorf("%s: belongs to %q, want %q: %s", v.name, o.Request, want, describe(e))
 			}
 		}
 		if e.Session.Identity == v.name && o.Point == wire.ControllerRecv &&
 			(o.Name == "" || o.Kind != "configmap" && o.Kind != "secret" || len(o.Object) == 0) {
-			t.Errorf("%s: a delivery of no object: %s", v.name, describe(e))
+			t.Errorf("%s: a delivery without an object: %s", v.name, describe(e))
 		}
 	}
 }
@@ -643,8 +642,7 @@ const (
 	tableEnd   = "<!-- end of what make versions writes -->\n"
 )
 
-// compareTable compares what was seen with the documentation, and rewrites it with -update when all versions were
-// there.
+// compareTable compares the results with the documentation, and rewrites it with -update if all versions were tested.
 func compareTable(t *testing.T, versions []*versioned) {
 	doc, err := os.ReadFile(versionsTable)
 	if err != nil {
@@ -676,7 +674,7 @@ func compareTable(t *testing.T, versions []*versioned) {
 	}
 	for _, v := range versions {
 		if !bytes.Contains(rest, []byte(v.row()+"\n")) {
-			t.Errorf("%s does not say what was seen (make versions writes it):\n%s", versionsTable, v.row())
+			t.Errorf("%s does not match the results (make versions writes it):\n%s", versionsTable, v.row())
 		}
 	}
 }

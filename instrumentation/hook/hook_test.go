@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// monitor is a coordinator's side, spoken with the libraries that the real one uses.
+// monitor is the coordinator's side, with the same libraries as the real one.
 type monitor struct {
 	t        testing.TB
 	address  string
@@ -93,7 +93,7 @@ func listen(t testing.TB, address string, rules ...wire.Rule) *monitor {
 	return m
 }
 
-// kill ends the monitor as SIGKILL would: connections drop, the socket is gone.
+// kill ends the monitor like SIGKILL: connections drop, the socket is gone.
 func (m *monitor) kill() {
 	_ = m.listener.Close()
 	m.mu.Lock()
@@ -203,7 +203,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	}
 }
 
-// start runs an agent as init does.
+// start runs an agent like init.
 func start(t testing.TB, address string) *agent {
 	t.Helper()
 	a := newAgent(address, "secret", "db")
@@ -262,7 +262,7 @@ func TestMainDoesNotWaitForAnAbsentCoordinator(t *testing.T) {
 		if err != nil || string(out) != want {
 			t.Errorf("%q: main saw %q (%v), want %q", address, out, err, want)
 		}
-		// One that waited for the handshake would have waited that long.
+		// A process that waited for the handshake would have taken that long.
 		if took := time.Since(began); took >= helloTimeout {
 			t.Errorf("%q: main waited %s", address, took)
 		}
@@ -315,7 +315,7 @@ func TestConcurrentCallsKeepTheirOrder(t *testing.T) {
 	m := listen(t, socket(t), wire.Rule{Point: AnnotatedCall, Phase: wire.Before})
 	start(t, m.address)
 	s := receive(t, "session", m.sessions)
-	// net/rpc's server loses the order; the call numbers must not have gaps or doubles whatever the order.
+	// net/rpc's server does not keep the order; the call numbers must have no gaps or duplicates in any order.
 	const n = 300
 	var wg sync.WaitGroup
 	for range n {
@@ -380,8 +380,7 @@ func TestAHeldCallEndsWithItsContext(t *testing.T) {
 			cancel()
 			gone := receive(t, "abandoned", s.abandoned)
 			if phase == wire.Before {
-				// The end of the call is reported too, and not waited for either; net/rpc's server may turn the two
-				// round.
+				// The end of the call is reported too, also without waiting; net/rpc's server may swap the two.
 				receive(t, "after", s.arrived)
 				if other := receive(t, "abandoned", s.abandoned); other.Phase == wire.Before {
 					gone = other
@@ -399,7 +398,7 @@ func TestAHeldCallEndsWithItsContext(t *testing.T) {
 }
 
 func TestAPanicOfAHookIsToldAndHarmsNobody(t *testing.T) {
-	atomic.StoreInt32(&troubles, 0) // a process tells of some only
+	atomic.StoreInt32(&troubles, 0) // a process reports only a limited number
 	m := listen(t, socket(t), podWrites)
 	start(t, m.address)
 	s := receive(t, "session", m.sessions)
@@ -483,7 +482,7 @@ type named struct{ Namespace, Name string }
 func (n *named) GetNamespace() string { return n.Namespace }
 func (n *named) GetName() string      { return n.Name }
 
-// untypedObject is like an unstructured one: its kind is inside.
+// untypedObject is like an unstructured object: it contains its kind.
 type untypedObject struct{ kind string }
 
 func (u *untypedObject) GetKind() string       { return u.kind }
@@ -534,10 +533,10 @@ func TestConfigureIsInForceWhenItReturns(t *testing.T) {
 	var ack wire.Ack
 	if err := s.control.Call(wire.HookService+".Configure",
 		wire.Interests{Generation: 3, Rules: []wire.Rule{podWrites}}, &ack); err != nil || ack.Generation != 39 {
-		t.Errorf("an overtaken generation is acknowledged as %d (%v)", ack.Generation, err)
+		t.Errorf("an outdated generation is acknowledged as %d (%v)", ack.Generation, err)
 	}
 	if Listening(ControllerWrite) {
-		t.Error("an overtaken generation is in force")
+		t.Error("an outdated generation is in force")
 	}
 }
 
@@ -546,7 +545,7 @@ func TestRulesThatComeDuringALongCallTakeItsEnd(t *testing.T) {
 	start(t, m.address)
 	s := receive(t, "session", m.sessions)
 	c := BeginLong(&Observation{Point: Reconcile, Namespace: "default", Name: "db"})
-	c.Before(nil, nil) // nobody wants to know
+	c.Before(nil, nil) // nobody listens
 	s.configure(2, wire.Rule{Point: Reconcile, Phase: wire.After})
 	done := make(chan struct{})
 	go func() { defer close(done); c.After(nil, nil, nil, 0) }()
@@ -577,7 +576,7 @@ func TestKilledCoordinatorLetsGoAndIsFoundAgain(t *testing.T) {
 		}
 		eventually(t, "inert", func() bool { return !Connected() })
 		if c := Begin(write("web-0")); c != nil {
-			t.Fatal("a call begins although nobody is there")
+			t.Fatal("a call begins although nobody listens")
 		}
 		m = listen(t, address, podWrites)
 		eventually(t, "connected again", Connected)
@@ -607,7 +606,7 @@ func TestSilentCoordinatorDoesNotKeepMain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // accepts in the kernel, never answers
+	defer l.Close() // the kernel accepts connections, but nothing answers
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"=1", wire.EnvCoordinator+"=tcp://"+l.Addr().String())
 	began := time.Now()
@@ -724,7 +723,7 @@ func TestServiceAccountFile(t *testing.T) {
 	}
 }
 
-// TestNoListenerCostsNoAllocation is what lets the hooks stay in a process that nobody observes.
+// TestNoListenerCostsNoAllocation checks that hooks cost almost nothing in a process that is not observed.
 func TestNoListenerCostsNoAllocation(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		if Listening(ControllerRecv) || Connected() {

@@ -18,7 +18,7 @@ type Copier struct {
 	APIReader client.Reader
 }
 
-// Reconcile makes the copy of one ConfigMap.
+// Reconcile copies one ConfigMap.
 func (c *Copier) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var from corev1.ConfigMap
 	if err := c.Get(ctx, req.NamespacedName, &from); err != nil {
@@ -50,7 +50,7 @@ func (c *Copier) copy(ctx context.Context, from *corev1.ConfigMap) error {
 	return c.Update(ctx, &present)
 }
 
-// verbs makes one write of each kind, in an order that the tests know.
+// verbs makes one write of each kind, in the order that the tests expect.
 func (c *Copier) verbs(ctx context.Context, from *corev1.ConfigMap) error {
 	generated := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: from.Namespace, GenerateName: "generated-",
 		Labels: map[string]string{"generated": "true"}}}
@@ -92,7 +92,7 @@ func (c *Copier) verbs(ctx context.Context, from *corev1.ConfigMap) error {
 			return err
 		}
 	}
-	// On behalf of the reconcile as far as the context says so.
+	// These calls belong to the reconcile if their context says so.
 	for name, ctx := range map[string]context.Context{"in-goroutine": ctx, "without-context": context.Background()} {
 		created := make(chan error)
 		go func() { created <- c.Create(ctx, untyped(name)) }()
