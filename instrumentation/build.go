@@ -214,19 +214,19 @@ var incomplete = regexp.MustCompile(
 		`go\.mod requires go|go\.work requires go|must be added to the go\.work|-mod may only be set`)
 
 func (b *build) incomplete(what string) error {
-	mend := "`go mod tidy`"
+	fix := "`go mod tidy`"
 	switch {
 	case b.repo.vendor != "" && b.repo.work != "":
-		mend = "`go work vendor`"
+		fix = "`go work vendor`"
 	case b.repo.vendor != "":
-		mend = "`go mod vendor`"
+		fix = "`go mod vendor`"
 	}
 	if strings.Contains(what, "GOPROXY=off") {
-		mend = "`go mod download` with a network"
+		fix = "`go mod download` with a network"
 	}
 	return inputErrorf("%s\nThis is an error of the go command in %s, without trommel: `go build %s` there must work "+
 		"first (%s may fix it)",
-		strings.TrimPrefix(strings.TrimSpace(what), "go list: "), b.command.dir, b.config.Package, mend)
+		strings.TrimPrefix(strings.TrimSpace(what), "go list: "), b.command.dir, b.config.Package, fix)
 }
 
 // nested returns an error if the package is in a separate module.

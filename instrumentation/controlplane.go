@@ -48,7 +48,7 @@ func ResolveKubernetesVersion(version string) (string, error) {
 			return have, nil
 		}
 	}
-	return "", fmt.Errorf("there is no control plane of Kubernetes %s: this trommel builds %s", version,
+	return "", fmt.Errorf("unknown Kubernetes version %s: this trommel builds control planes of %s", version,
 		strings.Join(KubernetesVersions(), ", "))
 }
 

@@ -195,7 +195,7 @@ func TestClearCacheByAge(t *testing.T) {
 	expect(t, c, five[3:]...)
 }
 
-// TestCacheOfAnOlderTrommel has no notes of sizes and uses: the time of the directory stands in.
+// TestCacheOfAnOlderTrommel has no records of sizes and uses: the time of the directory is used instead.
 func TestCacheOfAnOlderTrommel(t *testing.T) {
 	c := filled(t, five...)
 	was := time.Now().Add(-time.Hour * 24 * 30)

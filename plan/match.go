@@ -15,7 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/predicate"
 )
 
-// The words that stand for values in prevState and curState.
+// The placeholders for values in prevState and curState.
 const (
 	Present = "$present" // has a value
 	Absent  = "$absent"  // has no value; null means the same

@@ -63,7 +63,7 @@ type Action struct {
 	ManifestFile string         `yaml:"manifestFile"`                                           // apply: its file
 	PatchType    string         `yaml:"patchType" words:"merge json strategic" default:"merge"` // patch
 	Subresource  string         `yaml:"subresource"`                                            // patch: e.g. status
-	Patch        any            `yaml:"patch"`                                                  // a mapping, or a json list
+	Patch        any            `yaml:"patch"`                                                  // mapping or json list
 
 	WaitBefore time.Duration `yaml:"waitBefore"` // between the trigger and the action
 	WaitAfter  time.Duration `yaml:"waitAfter"`  // between the action and its completion
