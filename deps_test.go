@@ -57,8 +57,10 @@ var forbidden = []struct {
 	{"", "k8s.io/kubernetes", "that tree belongs to the nested module controlplane"},
 	{"", "sigs.k8s.io/kwok", "that tree belongs to the nested module controlplane"},
 	{"", "go.etcd.io/etcd/server", "that tree belongs to the nested module controlplane"},
-	{"", "helm.sh/helm/v3/pkg/action", "charts are rendered; what installs them brings registries, storage and SQL along"},
-	{"", "k8s.io/apiserver", "an API server's tree is as large as all of ours; a real one runs where its word is needed"},
+	{"", "helm.sh/helm/v3/pkg/action",
+		"charts are rendered; what installs them brings registries, storage and SQL along"},
+	{"", "k8s.io/apiserver",
+		"an API server's tree is as large as all of ours; a real one runs where its word is needed"},
 	{"", "github.com/stretchr/testify", "tests use the standard library and go-cmp"},
 }
 
@@ -151,7 +153,8 @@ func TestImports(t *testing.T) {
 		short := strings.TrimPrefix(name, module)
 		for to := range via {
 			for _, rule := range forbidden {
-				if rule.from != "" && !within(short, rule.from) || !within(to, rule.to) || within(to, module+rule.from) && rule.from != "" {
+				if rule.from != "" && !within(short, rule.from) || !within(to, rule.to) ||
+					within(to, module+rule.from) && rule.from != "" {
 					continue
 				}
 				if rule.from == "" && strings.HasPrefix(short, "cmd/") && within(to, module+"cmd") {
@@ -160,7 +163,8 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s: %s", path(via, name, to), rule.reason)
 			}
 			for _, rule := range only {
-				if short == rule.from && !slices.ContainsFunc(rule.may, func(may string) bool { return within(to, may) }) {
+				if short == rule.from &&
+					!slices.ContainsFunc(rule.may, func(may string) bool { return within(to, may) }) {
 					t.Errorf("%s: %s", path(via, name, to), rule.reason)
 				}
 			}
@@ -185,7 +189,8 @@ func TestOnlyMainExits(t *testing.T) {
 		}
 		if d.IsDir() {
 			// Nested modules are made of main packages; what stands in testdata is somebody else's code.
-			if name := d.Name(); path != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "examples" || name == "controlplane") {
+			if name := d.Name(); path != "." &&
+				(strings.HasPrefix(name, ".") || name == "testdata" || name == "examples" || name == "controlplane") {
 				return fs.SkipDir
 			}
 			return nil
@@ -203,7 +208,8 @@ func TestOnlyMainExits(t *testing.T) {
 				return true
 			}
 			pkg, ok := call.X.(*ast.Ident)
-			if ok && (pkg.Name == "os" && call.Sel.Name == "Exit" || pkg.Name == "log" && strings.HasPrefix(call.Sel.Name, "Fatal")) {
+			if ok && (pkg.Name == "os" && call.Sel.Name == "Exit" ||
+				pkg.Name == "log" && strings.HasPrefix(call.Sel.Name, "Fatal")) {
 				t.Errorf("%s: %s.%s outside a main package", fset.Position(call.Pos()), pkg.Name, call.Sel.Name)
 			}
 			return true
@@ -240,7 +246,8 @@ func TestNobodyElseNamesActionTypes(t *testing.T) {
 		if err != nil || d.IsDir() && (d.Name() == "testdata" || d.Name() == "examples" || d.Name() == "controlplane") {
 			return cmp.Or(err, filepath.SkipDir)
 		}
-		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || declared[filepath.ToSlash(filepath.Dir(path))] {
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") ||
+			declared[filepath.ToSlash(filepath.Dir(path))] {
 			return nil
 		}
 		file, err := parser.ParseFile(set, path, nil, 0)

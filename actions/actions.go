@@ -1,5 +1,5 @@
-// Package actions carries out what plans ask for: one interface, one file a kind of action. Each kind names the two or three
-// things that it needs of a cluster; [Tools] holds them all.
+// Package actions carries out what plans ask for: one interface, one file a kind of action. Each kind names the two or
+// three things that it needs of a cluster; [Tools] holds them all.
 package actions
 
 import (
@@ -11,17 +11,18 @@ import (
 
 // Action is one action of a plan, ready to be carried out.
 type Action interface {
-	// Do carries the action out and returns when its effect is there: a killed process is gone, a paused one holds at its
-	// next matching call. The note is what is worth knowing and no mistake: that there was nothing to do. It reads as the
-	// end of a sentence that begins with the action.
+	// Do carries the action out and returns when its effect is there: a killed process is gone, a paused one holds at
+	// its next matching call. The note is what is worth knowing and no mistake: that there was nothing to do. It reads
+	// as the end of a sentence that begins with the action.
 	Do(ctx context.Context) (note string, err error)
 	// Undo takes back what Do did, as far as the run's end needs it: a killed controller or API server is started
-	// again. Writes to the API server stay. It is called also after a Do that failed or was cut short, and again after an
-	// Undo that failed; after a later action has taken the effect back it is a no-op.
+	// again. Writes to the API server stay. It is called also after a Do that failed or was cut short, and again after
+	// an Undo that failed; after a later action has taken the effect back it is a no-op.
 	Undo(ctx context.Context) error
 }
 
-// Lasting is an action whose effect goes on when Do has returned, until Undo, until another action ends it, or by itself.
+// Lasting is an action whose effect goes on when Do has returned, until Undo, until another action ends it, or by
+// itself.
 type Lasting interface {
 	Action
 	// Status says in a few words how the effect stands. It may be asked at any time after Do, and does not block.
@@ -32,8 +33,8 @@ type Lasting interface {
 
 // Controllers starts and stops controllers under test.
 type Controllers interface {
-	// Kill sends SIGKILL and returns when the processes are gone; their leases are released as the suite says. It reports
-	// whether the controller was running.
+	// Kill sends SIGKILL and returns when the processes are gone; their leases are released as the suite says. It
+	// reports whether the controller was running.
 	Kill(ctx context.Context, controller string) (running bool, err error)
 	// Start returns when the controller runs and, where it is instrumented, has connected. It reports whether it was
 	// running already.

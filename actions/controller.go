@@ -17,7 +17,8 @@ func init() {
 		return &startController{controllers: t.Controllers, name: a.Target}
 	})
 	Register(plan.ReconnectController, func(a *plan.Action, t Tools) Action {
-		return &reconnectController{controllers: t.Controllers, name: a.Target, apiServer: a.ReconnectAPIServer, by: a.ReconnectBy}
+		return &reconnectController{controllers: t.Controllers, name: a.Target, apiServer: a.ReconnectAPIServer,
+			by: a.ReconnectBy}
 	})
 }
 
@@ -73,8 +74,8 @@ func (a *startController) Do(ctx context.Context) (string, error) {
 
 func (a *startController) Undo(context.Context) error { return nil }
 
-// reconnectController moves a controller to another API server: by a restart, as a rescheduled pod would be, or by cutting its
-// connections, as a load balancer does when a server goes away.
+// reconnectController moves a controller to another API server: by a restart, as a rescheduled pod would be, or by
+// cutting its connections, as a load balancer does when a server goes away.
 type reconnectController struct {
 	controllers Controllers
 	name        string

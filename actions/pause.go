@@ -11,7 +11,8 @@ import (
 type switchPause struct{}
 
 func init() {
-	for _, t := range []plan.ActionType{plan.PauseController, plan.ResumeController, plan.PauseAPIServer, plan.ResumeAPIServer} {
+	for _, t := range []plan.ActionType{plan.PauseController, plan.ResumeController, plan.PauseAPIServer,
+		plan.ResumeAPIServer} {
 		Register(t, func(*plan.Action, Tools) Action { return switchPause{} })
 	}
 }

@@ -330,7 +330,8 @@ func (c *Coordinator) push(ctx context.Context) {
 		}
 	}
 	for name, list := range c.own {
-		// The plan's come first: a hook completes what it does not know of an object's type by the first rule that knows.
+		// The plan's come first: a hook completes what it does not know of an object's type by the first rule that
+		// knows.
 		rules[name] = slices.Concat(list, rules[name])
 	}
 	c.config.Monitor.SetRules(ctx, rules)
@@ -406,8 +407,8 @@ func (c *Coordinator) troubled(e monitor.Event) {
 	f := record.Finding{
 		Severity: record.SeverityInconclusive, Oracle: record.OracleHook, Subject: e.Session.Identity, Time: time.Now(),
 		Title: fmt.Sprintf("a hook in %s failed: %s", e.Session.Identity, e.Trouble.Text),
-		Detail: "This is a mistake of Trommel's, not of the controller's; please report it. The process went on, and what the hook should have " +
-			"reported was not observed.\n" + e.Trouble.Stack,
+		Detail: "This is a mistake of Trommel's, not of the controller's; please report it. The process went on, and " +
+			"what the hook should have reported was not observed.\n" + e.Trouble.Stack,
 	}
 	if !slices.ContainsFunc(c.findings, func(have record.Finding) bool { return have.Title == f.Title }) {
 		c.findings = append(c.findings, f)
@@ -440,9 +441,9 @@ func (c *Coordinator) drop(s *monitor.Session) {
 	c.config.Watcher.Info(what + " is held no longer: its process has ended")
 }
 
-// unobserved makes a finding of an event by which the run is not what its plan describes: a process that the monitor has
-// cut off, that did not answer, or whose hook did not wait for this coordinator any longer. There is one for each cause
-// in each process.
+// unobserved makes a finding of an event by which the run is not what its plan describes: a process that the monitor
+// has cut off, that did not answer, or whose hook did not wait for this coordinator any longer. There is one for each
+// cause in each process.
 func (c *Coordinator) unobserved(e monitor.Event) {
 	if !c.began {
 		return
@@ -454,7 +455,8 @@ func (c *Coordinator) unobserved(e monitor.Event) {
 		detail = "Whatever held it was let go, and what it did until it was connected again was not observed."
 	case e.Silent > 0:
 		title = fmt.Sprintf("%s did not answer for %s", name, e.Silent)
-		detail = "The process was there and did nothing, as if it were stopped: what it should have done cannot be judged."
+		detail = "The process was there and did nothing, as if it were stopped: what it should have done cannot " +
+			"be judged."
 	case e.Missed != nil:
 		title = fmt.Sprintf("%s was not observed for a time: %s", name, e.Missed.Why)
 		detail = "The hook let the process go on, so that a coordinator that hangs stops nobody."
@@ -466,7 +468,8 @@ func (c *Coordinator) unobserved(e monitor.Event) {
 	}
 	if !slices.ContainsFunc(c.findings, func(have record.Finding) bool { return have.Title == title }) {
 		c.findings = append(c.findings, record.Finding{
-			Severity: record.SeverityInconclusive, Oracle: record.OracleSession, Subject: e.Session.Identity, Time: time.Now(), Title: title,
+			Severity: record.SeverityInconclusive, Oracle: record.OracleSession, Subject: e.Session.Identity,
+			Time: time.Now(), Title: title,
 			Detail: detail + " From here on the run is not what the plan describes.",
 		})
 	}
@@ -500,7 +503,8 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 		return
 	}
 	if a.err != nil {
-		c.config.Logger.Warn("not all is known of a write", "object", o.Namespace+"/"+o.Name, "operation", o.Operation, "error", a.err)
+		c.config.Logger.Warn("not all is known of a write", "object", o.Namespace+"/"+o.Name, "operation", o.Operation,
+			"error", a.err)
 	}
 	live := !c.of(a.event.Session.Identity).hasEnded(a.event.Session.ID)
 	if o.Point == wire.ControllerWrite {
@@ -552,7 +556,8 @@ func (c *Coordinator) fillIn(a arrival, live bool) {
 			o.Object = a.state
 		}
 	}
-	if kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource}); ok && kind == plan.Deleted {
+	if kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource}); ok &&
+		kind == plan.Deleted {
 		// The request holds options, and the answer may be a mere status: what is deleted is the object that was there.
 		o.Object = nil
 		if !absent(o.OldObject) {
@@ -571,11 +576,12 @@ func (f Foresight) old() []byte {
 func recordObservation(s *monitor.Session, o *wire.Observation) *record.Observation {
 	return &record.Observation{
 		By: s.Identity, Session: s.ID, Call: o.Call, Point: o.Point, Phase: o.Phase, Op: o.Operation,
-		Group: o.Group, GroupKnown: o.GroupKnown, Resource: o.Resource, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
-		Subresource: o.Subresource, Object: validJSON(o.Object), OldObject: validJSON(o.OldObject), Live: o.Live,
-		Reconciler: o.Reconciler, ReconcilerType: o.ReconcilerType, ReconcileID: o.ReconcileID, Request: o.Request, CallName: o.CallName,
-		Error: o.Error, Code: o.Code,
-		Version: o.Version, Query: o.Query, PatchType: o.PatchType, Patch: validJSON(o.Patch), Objects: validList(o.Objects), Partial: o.Partial,
+		Group: o.Group, GroupKnown: o.GroupKnown, Resource: o.Resource, Kind: o.Kind, Namespace: o.Namespace,
+		Name: o.Name, Subresource: o.Subresource, Object: validJSON(o.Object), OldObject: validJSON(o.OldObject),
+		Live: o.Live, Reconciler: o.Reconciler, ReconcilerType: o.ReconcilerType, ReconcileID: o.ReconcileID,
+		Request: o.Request, CallName: o.CallName, Error: o.Error, Code: o.Code,
+		Version: o.Version, Query: o.Query, PatchType: o.PatchType, Patch: validJSON(o.Patch),
+		Objects: validList(o.Objects), Partial: o.Partial,
 	}
 }
 
@@ -689,8 +695,9 @@ func (c *Coordinator) expire(ctx context.Context, seq int) {
 	c.findings = append(c.findings, record.Finding{
 		Severity: record.SeverityInconclusive, Oracle: record.OracleHold, Subject: h.by, Time: time.Now(),
 		Title: fmt.Sprintf("%s was held for %s and then let go: %s", h.by, c.config.Hold, describe(o)),
-		Detail: stuck + "A pause outlasted the suite's timeouts.hold, or an action did not complete. From here on the run is not what " +
-			"the plan describes.",
+		Detail: stuck +
+			"A pause outlasted the suite's timeouts.hold, or an action did not complete. From here on the run is " +
+			"not what the plan describes.",
 	})
 	c.step(ctx, record.Event{Expired: &seq})
 }

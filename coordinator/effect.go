@@ -98,7 +98,8 @@ func needsState(o *wire.Observation) bool {
 	if o.Point != wire.ControllerWrite || o.Phase != wire.After || o.Error != "" || o.Name == "" {
 		return false
 	}
-	kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource, Code: o.Code})
+	kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource,
+		Code: o.Code})
 	if !ok || kind == plan.Deleted {
 		return false
 	}

@@ -25,7 +25,8 @@ const leaseGroup = "coordination.k8s.io"
 // Writes of locks are reported from the start: those of a killed controller are released, and nobody counts an election
 // as work.
 var (
-	leaseRule = wire.Rule{Point: wire.ControllerWrite, Phase: wire.After, Group: leaseGroup, Resource: "leases", Kind: "lease"}
+	leaseRule = wire.Rule{Point: wire.ControllerWrite, Phase: wire.After, Group: leaseGroup, Resource: "leases",
+		Kind: "lease"}
 	// annotatedLockRules is for client-go before 0.24 alone, since every write of these types is reported by it.
 	annotatedLockRules = []wire.Rule{
 		{Point: wire.ControllerWrite, Phase: wire.After, Resource: "configmaps", Kind: "configmap"},
@@ -124,7 +125,9 @@ func (c *Coordinator) Locks(ctx context.Context, controller string) ([]plan.Reso
 }
 
 func (e *elections) of(controller string) []plan.ResourceKey {
-	return slices.SortedFunc(maps.Keys(e.locks[controller]), func(a, b plan.ResourceKey) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(e.locks[controller]), func(a, b plan.ResourceKey) int {
+		return strings.Compare(a.String(), b.String())
+	})
 }
 
 // electing says of a controller that once was the leader that it is not yet so again. It is empty where that is not so.
@@ -133,7 +136,9 @@ func (c *Coordinator) electing(name string) string {
 	if len(locks) == 0 || !c.of(name).connected() || c.machine.Down(name) {
 		return ""
 	}
-	if slices.ContainsFunc(c.config.Monitor.Sessions(), func(s *monitor.Session) bool { return s.Identity == name && c.elections.leads[s.ID] }) {
+	if slices.ContainsFunc(c.config.Monitor.Sessions(), func(s *monitor.Session) bool {
+		return s.Identity == name && c.elections.leads[s.ID]
+	}) {
 		return ""
 	}
 	var names []string

@@ -108,7 +108,8 @@ func (Note) effect()       {}
 func NewMachine(p *plan.Plan, controllers []record.Controller) (*Machine, error) {
 	m := &Machine{
 		plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions)),
-		controllers: controllers, stale: newStaleness(p, controllers), reconciles: map[call]*reconcile{}, since: make([]time.Time, len(p.Actions)),
+		controllers: controllers, stale: newStaleness(p, controllers), reconciles: map[call]*reconcile{},
+		since: make([]time.Time, len(p.Actions)),
 	}
 	for i := range p.Actions {
 		a := &p.Actions[i]
@@ -348,7 +349,9 @@ func (m *Machine) matches(node int, l *look) bool {
 		return false
 	}
 	if r := w.definition.Observe.Reconciler; r != "" && !reconcilerMatches(r, o) {
-		m.missed(node, miss{rank: missType, text: fmt.Sprintf("%s came from reconciler %q (%s), not %q", describe(o), o.Reconciler, o.ReconcilerType, r)})
+		m.missed(node, miss{rank: missType,
+			text: fmt.Sprintf("%s came from reconciler %q (%s), not %q", describe(o), o.Reconciler, o.ReconcilerType,
+				r)})
 		return false
 	}
 	var ok bool
@@ -365,7 +368,8 @@ func (m *Machine) matches(node int, l *look) bool {
 		ok, why = w.judgeObject(l)
 	}
 	if repeat := w.definition.Condition.Repeat; ok && repeat > 1 && m.counts[node]+1 < repeat {
-		why = miss{rank: missCount, text: fmt.Sprintf("%s matched %d of %d times", describe(o), m.counts[node]+1, repeat)}
+		why = miss{rank: missCount, text: fmt.Sprintf("%s matched %d of %d times", describe(o), m.counts[node]+1,
+			repeat)}
 	}
 	m.missed(node, why)
 	return ok
@@ -579,8 +583,8 @@ func (m *Machine) completed(i int) []Effect {
 	if m.blocked == i {
 		m.blocked = -1
 		effects = append(effects, m.enable(0)...)
-		// An action with the trigger none belongs to the moment of the one before it: what has fired that one waits for this
-		// one too. What a resume has let go does not; between two pauses a process goes on.
+		// An action with the trigger none belongs to the moment of the one before it: what has fired that one waits for
+		// this one too. What a resume has let go does not; between two pauses a process goes on.
 		next = m.firedNow(effects)
 	}
 	for n := range m.held {
@@ -651,7 +655,8 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 			}
 			rule.Point, rule.Phase = w.point, w.phase
 			add(by, rule)
-			collected := w.point == wire.ControllerRead || w.point == wire.ControllerWrite && w.definition.Condition.Type == plan.OnObjectDeletion
+			collected := w.point == wire.ControllerRead ||
+				w.point == wire.ControllerWrite && w.definition.Condition.Type == plan.OnObjectDeletion
 			if collected {
 				add(by, collections(rule))
 			}
@@ -719,9 +724,11 @@ func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string
 		}
 		inForce := slices.ContainsFunc(m.pauses, func(p pause) bool { return p.action == i })
 		if !what.OfAPIServer() {
-			points := []wire.Rule{{Point: wire.Reconcile, Phase: wire.Before}, {Point: wire.Reconcile, Phase: wire.After}}
+			points := []wire.Rule{{Point: wire.Reconcile, Phase: wire.Before},
+				{Point: wire.Reconcile, Phase: wire.After}}
 			if inForce {
-				points = append(points, wire.Rule{Point: wire.ControllerRead, Phase: wire.Before}, wire.Rule{Point: wire.ControllerWrite, Phase: wire.Before})
+				points = append(points, wire.Rule{Point: wire.ControllerRead, Phase: wire.Before},
+					wire.Rule{Point: wire.ControllerWrite, Phase: wire.Before})
 			}
 			for _, rule := range points {
 				rule.AnyGroup = true
@@ -775,5 +782,6 @@ func takes(r wire.Rule, o *wire.Observation) bool {
 		return false
 	}
 	all := plan.ResourceKey{Namespace: cmp.Or(r.Namespace, "*"), Name: cmp.Or(r.Name, "*")}
-	return all.Matches("", "", false, o.Namespace, o.Name) && (len(r.Operations) == 0 || slices.Contains(r.Operations, o.Operation))
+	return all.Matches("", "", false, o.Namespace, o.Name) &&
+		(len(r.Operations) == 0 || slices.Contains(r.Operations, o.Operation))
 }

@@ -40,7 +40,8 @@ func randomPlan(t *testing.T, random *rand.Rand) *plan.Plan {
 	for range 1 + random.IntN(6) {
 		e := expressions[random.IntN(len(expressions))]
 		var names []string
-		for name, definition := range map[string]string{"a": "a", "b": "b*2", "c": "c", "r": "r", "now": "now@none", "soon": "soon@timeout"} {
+		for name, definition := range map[string]string{"a": "a", "b": "b*2", "c": "c", "r": "r", "now": "now@none",
+			"soon": "soon@timeout"} {
 			if slices.Contains(split(e), name) {
 				names = append(names, definition)
 			}
@@ -62,7 +63,8 @@ func randomPlan(t *testing.T, random *rand.Rand) *plan.Plan {
 		case 5:
 			a = plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-1", PauseScope: scope, Trigger: tr}
 		case 6:
-			a = plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2", Trigger: tr}
+			a = plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2",
+				Trigger: tr}
 		default:
 			a = plan.Action{Type: plan.DeleteObject, Trigger: tr}
 		}
@@ -257,7 +259,8 @@ func TestMachineUnderRandomEvents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := &world{t: t, random: random, machine: m, plan: p, held: map[int]*record.Observation{}, released: map[int]bool{}}
+			w := &world{t: t, random: random, machine: m, plan: p, held: map[int]*record.Observation{},
+				released: map[int]bool{}}
 			w.take(m.Start())
 			for range random.IntN(120) {
 				w.one()

@@ -25,7 +25,8 @@ func Needs(p *plan.Plan, identity string) []Need {
 				continue
 			}
 			if point, _ := wirePoint(d.Observe.Timing); point != "" {
-				needs = append(needs, Need{Point: point, Call: d.Condition.Call, Where: fmt.Sprintf("action %d, trigger %q", i+1, d.Name)})
+				needs = append(needs, Need{Point: point, Call: d.Condition.Call,
+					Where: fmt.Sprintf("action %d, trigger %q", i+1, d.Name)})
 			}
 		}
 		e := a.Effects()

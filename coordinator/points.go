@@ -38,15 +38,15 @@ func wirePoint(t plan.Timing) (wire.Point, wire.Phase) {
 }
 
 // reconcilerMatches compares a plan's reconciler with what the hook knows: the controller's name ("database") or its
-// reconciler's type ("example.com/op/controller.(*DatabaseReconciler)"), of which any end will do. Sieve writes the full name
-// of the Reconcile method.
+// reconciler's type ("example.com/op/controller.(*DatabaseReconciler)"), of which any end will do. Sieve writes the
+// full name of the Reconcile method.
 func reconcilerMatches(want string, o *record.Observation) bool {
 	want = strings.TrimSuffix(want, ".Reconcile")
 	return want == o.Reconciler || (o.ReconcilerType != "" && strings.HasSuffix(o.ReconcilerType, want))
 }
 
-// requestMatches compares a resource key with the request of a reconcile. The request does not tell the type of its object, so
-// only namespace and name are compared; a zero key takes any.
+// requestMatches compares a resource key with the request of a reconcile. The request does not tell the type of its
+// object, so only namespace and name are compared; a zero key takes any.
 func requestMatches(key plan.ResourceKey, o *record.Observation) bool {
 	if key == (plan.ResourceKey{}) {
 		return true

@@ -7,7 +7,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Replay walks recorded events through a new state machine and returns what it fired, in order, and the machine at the end.
+// Replay walks recorded events through a new state machine and returns what it fired, in order, and the machine at the
+// end.
 func Replay(p *plan.Plan, controllers []record.Controller, events []record.Event) ([]Fire, *Machine, error) {
 	m, err := NewMachine(p, controllers)
 	if err != nil {
@@ -31,8 +32,8 @@ func Replay(p *plan.Plan, controllers []record.Controller, events []record.Event
 	return fires, m, nil
 }
 
-// CompareReplay reports the first difference between what a replay fired and what the run did. An action that was fired but
-// never completed, because the run ended, is not in the record's actions; it counts as the same.
+// CompareReplay reports the first difference between what a replay fired and what the run did. An action that was fired
+// but never completed, because the run ended, is not in the record's actions; it counts as the same.
 func CompareReplay(fires []Fire, did []record.Action) error {
 	byIndex := map[int]record.Action{}
 	for _, a := range did {
@@ -42,7 +43,8 @@ func CompareReplay(fires []Fire, did []record.Action) error {
 	for _, f := range fires {
 		fired[f.Action] = true
 		if a, ok := byIndex[f.Action]; ok && a.FiredBy != f.FiredBy {
-			return fmt.Errorf("action %d was fired by event %d, the replay fires it by event %d", f.Action+1, a.FiredBy, f.FiredBy)
+			return fmt.Errorf("action %d was fired by event %d, the replay fires it by event %d", f.Action+1, a.FiredBy,
+				f.FiredBy)
 		}
 	}
 	for _, a := range did {

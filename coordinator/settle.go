@@ -45,7 +45,9 @@ func (c *Coordinator) Settle(ctx context.Context, quiet time.Duration) (restless
 	}
 	for {
 		var next time.Duration
-		err := c.do(context.WithoutCancel(ctx), func(context.Context) { restless, next = c.restless(time.Now(), quiet) })
+		err := c.do(context.WithoutCancel(ctx), func(context.Context) {
+			restless, next = c.restless(time.Now(), quiet)
+		})
 		if err != nil || restless == "" {
 			return "", err
 		}

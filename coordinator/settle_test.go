@@ -11,7 +11,8 @@ import (
 )
 
 func write(kind, name string) wire.Observation {
-	o := wire.Observation{Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: kind, GroupKnown: true, Namespace: "default", Name: name}
+	o := wire.Observation{Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: kind,
+		GroupKnown: true, Namespace: "default", Name: name}
 	if kind == "lease" {
 		o.Group, o.Resource = "coordination.k8s.io", "leases"
 	}
@@ -67,7 +68,8 @@ func TestSettleSaysWhoIsRestless(t *testing.T) {
 	r.process.Close()
 	r.process = r.connect(t, "db")
 	restless, err := r.Settle(bounded(), quiet)
-	if err != nil || restless != "db waits for its leader election: it has not got lease.coordination.k8s.io/default/db again" {
+	if err != nil ||
+		restless != "db waits for its leader election: it has not got lease.coordination.k8s.io/default/db again" {
 		t.Errorf("it does not lead: %q, %v", restless, err)
 	}
 	// Renewing a lease is no work.
@@ -97,7 +99,8 @@ func TestSettleSaysWhoIsRestless(t *testing.T) {
 }
 
 func TestSettleDoesNotWaitForWhatThePlanHasKilled(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.KillController, Target: "db", Trigger: trigger(t, "now", "now@none")}}}
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.KillController, Target: "db",
+		Trigger: trigger(t, "now", "now@none")}}}
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(t.Context()); err != nil {
 		t.Fatal(err)
@@ -109,7 +112,8 @@ func TestSettleDoesNotWaitForWhatThePlanHasKilled(t *testing.T) {
 
 // What the end of the plan lets go has its consequences only then: the time of quiet begins anew.
 func TestSettleBeginsAnewWhenTheEndLetsSomethingGo(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")}}}
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
+		Trigger: trigger(t, "now", "now@none")}}}
 	r := newRig(t, p, time.Minute)
 	r.process = r.connect(t, "db")
 	if err := r.Begin(t.Context()); err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// staleness finds out whether the controllers under test are shown the past: a state of an object that is older than the event of that
-// object which an API server, paused, holds back at that moment, got from that very server. Like the Machine that steps it, it has no
-// goroutine, clock or I/O.
+// staleness finds out whether the controllers under test are shown the past: a state of an object that is older than
+// the event of that object which an API server, paused, holds back at that moment, got from that very server. Like the
+// Machine that steps it, it has no goroutine, clock or I/O.
 type staleness struct {
 	plan        *plan.Plan
 	controllers []record.Controller
@@ -69,7 +69,8 @@ func newStaleness(p *plan.Plan, controllers []record.Controller) *staleness {
 	return s
 }
 
-// step takes an event in, with what is held after it. It returns the stale read that it is the first of its controller's, or nil.
+// step takes an event in, with what is held after it. It returns the stale read that it is the first of its
+// controller's, or nil.
 func (s *staleness) step(e record.Event, held []heldObservation) *record.StaleRead {
 	if len(s.shown) == 0 {
 		return nil
@@ -88,7 +89,8 @@ func (s *staleness) step(e record.Event, held []heldObservation) *record.StaleRe
 	return s.observe(e, now)
 }
 
-// began follows the controller to another API server. A session that is cut off moves with it; one that is killed does not.
+// began follows the controller to another API server. A session that is cut off moves with it; one that is killed does
+// not.
 func (s *staleness) began(a *plan.Action) {
 	e := a.Effects()
 	if shown := s.shown[e.Starts]; shown != nil {
@@ -114,7 +116,9 @@ func (s *staleness) note(held []heldObservation) []heldEvent {
 		i := slices.IndexFunc(s.heldBack, func(k heldEvent) bool { return k.seq == h.seq })
 		if i < 0 {
 			i = len(s.heldBack)
-			s.heldBack = append(s.heldBack, heldEvent{seq: h.seq, apiServer: h.origin.By, origin: h.origin, version: resourceVersion(h.origin.Object)})
+			s.heldBack = append(s.heldBack,
+				heldEvent{seq: h.seq, apiServer: h.origin.By, origin: h.origin,
+					version: resourceVersion(h.origin.Object)})
 		}
 		now = append(now, s.heldBack[i])
 	}
@@ -162,8 +166,9 @@ func (s *staleness) observe(e record.Event, held []heldEvent) *record.StaleRead 
 			continue
 		}
 		read := record.StaleRead{
-			Controller: o.By, APIServer: server, Event: e.Seq, Time: e.Time, Received: o.Point == wire.ControllerRecv, Op: o.Op, Live: o.Live,
-			Object: fmt.Sprintf("%s/%s/%s", h.origin.Kind, h.origin.Namespace, h.origin.Name), HeldEvent: h.seq, HeldOp: h.origin.Op, HeldVersion: h.version,
+			Controller: o.By, APIServer: server, Event: e.Seq, Time: e.Time, Received: o.Point == wire.ControllerRecv,
+			Op: o.Op, Live: o.Live, Object: fmt.Sprintf("%s/%s/%s", h.origin.Kind, h.origin.Namespace, h.origin.Name),
+			HeldEvent: h.seq, HeldOp: h.origin.Op, HeldVersion: h.version,
 		}
 		if !state.deleted {
 			read.Version = state.number
@@ -174,8 +179,8 @@ func (s *staleness) observe(e record.Event, held []heldEvent) *record.StaleRead 
 	return nil
 }
 
-// judge says which state of the held event's object an observation shows, and whether that is older than the event. Concerns is false
-// where the observation says nothing of that object.
+// judge says which state of the held event's object an observation shows, and whether that is older than the event.
+// Concerns is false where the observation says nothing of that object.
 func (s *staleness) judge(o *record.Observation, h heldEvent) (state version, older, concerns bool) {
 	if o.Kind != h.origin.Kind || o.GroupKnown && h.origin.GroupKnown && o.Group != h.origin.Group {
 		return version{}, false, false
@@ -200,15 +205,16 @@ func (s *staleness) judge(o *record.Observation, h heldEvent) (state version, ol
 	case len(o.Object) > 0:
 		state = version{resourceVersion(o.Object), o.Op == wire.Delete}
 		return state, state.number > 0 && state.number < h.version, true
-	case o.Point == wire.ControllerRead && o.Op == wire.Get && !o.Live && (o.Error == "" || strings.Contains(o.Error, "not found")):
+	case o.Point == wire.ControllerRead && o.Op == wire.Get && !o.Live &&
+		(o.Error == "" || strings.Contains(o.Error, "not found")):
 		// A live read that finds nothing was answered by etcd, unless it asked for the cache, which is not known.
 		return absent, h.origin.Op == wire.Create && absent.number < h.version, true
 	}
 	return version{}, false, false
 }
 
-// none says, one line a controller, why no controller was shown stale state. Nil: one was, or may have been, as nobody knows what a
-// controller without hooks reads, or the plan is not about that.
+// none says, one line a controller, why no controller was shown stale state. Nil: one was, or may have been, as nobody
+// knows what a controller without hooks reads, or the plan is not about that.
 func (s *staleness) none() []string {
 	if !s.plan.PausesAPIServer() || len(s.reads) > 0 {
 		return nil
@@ -217,8 +223,9 @@ func (s *staleness) none() []string {
 		var pauses []string
 		for i, a := range s.plan.Actions {
 			if p := a.Effects().Pauses; p != nil && p.OfAPIServer() {
-				pauses = append(pauses, fmt.Sprintf("%s was paused (action %d) and held nothing back: no event %sreached it "+
-					"until it was resumed", p.By, i+1, ofScope(p.Scope)))
+				pauses = append(pauses,
+					fmt.Sprintf("%s was paused (action %d) and held nothing back: no event %sreached it "+
+						"until it was resumed", p.By, i+1, ofScope(p.Scope)))
 			}
 		}
 		return pauses
@@ -253,15 +260,19 @@ func (s *staleness) unshown(c record.Controller) string {
 	where := fmt.Sprintf("while %s held back %s", shown.connected, shown.held)
 	switch {
 	case shown.came == plan.ReconnectRestart && c.WatchList && shown.received == 0:
-		return fmt.Sprintf("%s was started at %s, %s, but its first sync is a streaming list (client-go %s, feature WatchListClient), which waits for "+
+		return fmt.Sprintf("%s was started at %s, %s, but its first sync is a streaming list (client-go %s, feature "+
+			"WatchListClient), which waits for "+
 			"a server that is behind: set %s", c.Name, shown.connected, where, c.ClientGo, c.WatchListSwitch())
 	case shown.came == plan.ReconnectCut && shown.received == 0:
-		return fmt.Sprintf("%s was moved to %s by cutting its connections, %s: it keeps what its caches have, and client-go asks for nothing older "+
+		return fmt.Sprintf("%s was moved to %s by cutting its connections, %s: it keeps what its caches have, and "+
+			"client-go asks for nothing older "+
 			"than that (reconnectBy: restart begins with empty caches)", c.Name, shown.connected, where)
 	case shown.received+shown.read == 0:
-		return fmt.Sprintf("%s was connected to %s, but neither received nor read that object %s", c.Name, shown.connected, where)
+		return fmt.Sprintf("%s was connected to %s, but neither received nor read that object %s", c.Name,
+			shown.connected, where)
 	}
-	return fmt.Sprintf("%s was connected to %s, and what it received (%d) and read (%d) of that object was never older, %s",
+	return fmt.Sprintf("%s was connected to %s, and what it received (%d) and read (%d) of that object was never "+
+		"older, %s",
 		c.Name, shown.connected, shown.received, shown.read, where)
 }
 

@@ -34,7 +34,8 @@ func (m *Machine) trackReconcile(e record.Event) {
 	switch {
 	case o == nil:
 	case o.Point == wire.Reconcile && o.Phase == wire.Before:
-		m.reconciles[call{o.Session, o.Call}] = &reconcile{by: o.By, id: o.ReconcileID, request: o.Request, since: e.Time}
+		m.reconciles[call{o.Session, o.Call}] = &reconcile{by: o.By, id: o.ReconcileID, request: o.Request,
+			since: e.Time}
 	case o.Point == wire.Reconcile:
 		delete(m.reconciles, call{o.Session, o.Call})
 	case o.ReconcileID != "":
@@ -46,9 +47,9 @@ func (m *Machine) trackReconcile(e record.Event) {
 	}
 }
 
-// Stuck says in one line who waits for whom: what is held, by which pause, what would end that, and what those are doing from whom that is
-// expected. It is empty where nothing is held or paused. With a zero now it leaves out how long all that has lasted. Live tells whether an
-// identity is connected.
+// Stuck says in one line who waits for whom: what is held, by which pause, what would end that, and what those are
+// doing from whom that is expected. It is empty where nothing is held or paused. With a zero now it leaves out how long
+// all that has lasted. Live tells whether an identity is connected.
 func (m *Machine) Stuck(now time.Time, live func(identity string) bool) string {
 	if m.ended || !m.Holding() {
 		return ""
@@ -108,7 +109,8 @@ func (m *Machine) holds(now time.Time) []string {
 		}
 		what += " has been held" + lasting(" for %s", now, h.since)
 		if h.action >= 0 {
-			clauses = append(clauses, fmt.Sprintf("%s until %s is complete, which is under way", what, m.name(h.action)))
+			clauses = append(clauses, fmt.Sprintf("%s until %s is complete, which is under way", what,
+				m.name(h.action)))
 			continue
 		}
 		what += " by " + m.name(h.pause)
@@ -197,7 +199,8 @@ func (m *Machine) doing(by string, now time.Time, live func(string) bool) []stri
 		}
 		s += " neither reads nor writes"
 		if delivery && m.readsOwnWrites(by) {
-			s += ": it may be waiting for that delivery (controller-runtime ≥ 0.25 can make reads wait for the controller's own writes), which would be a deadlock"
+			s += ": it may be waiting for that delivery (controller-runtime ≥ 0.25 can make reads wait for the " +
+				"controller's own writes), which would be a deadlock"
 		}
 		clauses = append(clauses, s)
 	}
@@ -263,9 +266,13 @@ func (m *Machine) deadlock() string {
 		held := m.heldCalls(by)
 		if plan.IsAPIServer(by) {
 			// It takes in the events of a resource one after the other.
-			held = slices.DeleteFunc(held, func(h heldObservation) bool { return h.origin.Kind != w.definition.Condition.ResourceKey.Type })
+			held = slices.DeleteFunc(held, func(h heldObservation) bool {
+				return h.origin.Kind != w.definition.Condition.ResourceKey.Type
+			})
 		} else {
-			if slices.ContainsFunc(m.reconcilesOf(by), func(c call) bool { return !m.isHeld(c.session, m.reconciles[c].id) }) {
+			if slices.ContainsFunc(m.reconcilesOf(by), func(c call) bool {
+				return !m.isHeld(c.session, m.reconciles[c].id)
+			}) {
 				return ""
 			}
 			workers = true

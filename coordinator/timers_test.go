@@ -150,7 +150,8 @@ func TestAHoldLastsAsLongAsItMay(t *testing.T) {
 		released := r.observe(r.server, x)
 		// The watchdog tells after 10 s who waits for whom, once.
 		time.Sleep(10 * time.Second)
-		if synctest.Wait(); len(r.list()) != 1 || !strings.HasPrefix(r.list()[0], "info waiting: apiserver-1's intake") {
+		if synctest.Wait(); len(r.list()) != 1 ||
+			!strings.HasPrefix(r.list()[0], "info waiting: apiserver-1's intake") {
 			t.Errorf("told after 10 s: %q", r.list())
 		}
 		<-released

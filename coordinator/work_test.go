@@ -41,13 +41,16 @@ func init() {
 		Explain: func(a *plan.Action) string { return "do as " + a.Own.(*scriptedFields).Script + " says" },
 		Object:  func(a *plan.Action) string { return a.Own.(*scriptedFields).Script },
 	})
-	actions.Register(scriptedType, func(*plan.Action, actions.Tools) actions.Action { return (*prepareScripted.Load())() })
+	actions.Register(scriptedType, func(*plan.Action, actions.Tools) actions.Action {
+		return (*prepareScripted.Load())()
+	})
 }
 
 func scriptedPlan(t *testing.T, a *scripted, change func(*plan.Action)) *plan.Plan {
 	prepare := func() actions.Action { return a }
 	prepareScripted.Store(&prepare)
-	action := plan.Action{Type: scriptedType, Own: &scriptedFields{}, Trigger: trigger(t, "now", "now@none"), Async: true}
+	action := plan.Action{Type: scriptedType, Own: &scriptedFields{}, Trigger: trigger(t, "now", "now@none"),
+		Async: true}
 	if change != nil {
 		change(&action)
 	}
@@ -94,7 +97,8 @@ actions:
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if a := r.journal.actions; done.Load() != 1 || undone.Load() != 1 || len(a) != 1 || a[0].String() != "action 1 (scripted hamlet)" {
+	if a := r.journal.actions; done.Load() != 1 || undone.Load() != 1 || len(a) != 1 ||
+		a[0].String() != "action 1 (scripted hamlet)" {
 		t.Errorf("done %d times, undone %d times, recorded %+v", done.Load(), undone.Load(), a)
 	}
 }
@@ -112,7 +116,9 @@ func endAndUndo(t *testing.T, r *rig) {
 // An action in its waitBefore struck after the plan's end, and after its undo.
 func TestEndCutsShortWhatWaits(t *testing.T) {
 	var done, undone atomic.Int32
-	p := scriptedPlan(t, &scripted{do: count(&done, 0), undo: count(&undone, 0)}, func(a *plan.Action) { a.WaitBefore = time.Hour })
+	p := scriptedPlan(t, &scripted{do: count(&done, 0), undo: count(&undone, 0)}, func(a *plan.Action) {
+		a.WaitBefore = time.Hour
+	})
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(t.Context()); err != nil {
 		t.Fatal(err)
@@ -128,7 +134,8 @@ func TestEndCutsShortWhatWaits(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if a := r.journal.actions; len(a) != 1 || a[0].Note != "did not begin before the end of the plan" || !a[0].Began.IsZero() {
+	if a := r.journal.actions; len(a) != 1 || a[0].Note != "did not begin before the end of the plan" ||
+		!a[0].Began.IsZero() {
 		t.Errorf("recorded: %+v", a)
 	}
 }
@@ -189,7 +196,9 @@ func TestEndOutOfTimeCutsShortWhatIsBeingDone(t *testing.T) {
 
 func TestUndoMayBeRepeated(t *testing.T) {
 	var done, undone atomic.Int32
-	p := scriptedPlan(t, &scripted{do: count(&done, 1), undo: count(&undone, 1)}, func(a *plan.Action) { a.Async = false })
+	p := scriptedPlan(t, &scripted{do: count(&done, 1), undo: count(&undone, 1)}, func(a *plan.Action) {
+		a.Async = false
+	})
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(t.Context()); err != nil {
 		t.Fatal(err)
@@ -268,7 +277,8 @@ func (c *slowCluster) Foresee(ctx context.Context, o *wire.Observation) (Foresig
 // What was looked up for a write whose process had died meanwhile was held for it until the deadline.
 func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{
-		Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerWrite, Trigger: trigger(t, "now", "now@none"),
+		Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerWrite,
+		Trigger: trigger(t, "now", "now@none"),
 	}}}
 	slow := &slowCluster{asked: make(chan struct{}), answer: make(chan struct{})}
 	r := newRig(t, p, time.Minute)
@@ -290,7 +300,9 @@ func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
 	for range 1000 {
 		var there bool
 		var holds, before int
-		if err := r.do(t.Context(), func(context.Context) { there, holds, before = arrived(), len(r.holds), len(r.before) }); err != nil {
+		if err := r.do(t.Context(), func(context.Context) {
+			there, holds, before = arrived(), len(r.holds), len(r.before)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if there {
@@ -318,7 +330,8 @@ func TestConnectedIsWhoCameAfter(t *testing.T) {
 	}
 	s.end(8)
 	if s.since(1) || !s.connected() || s.total != 2 {
-		t.Errorf("with the second gone and the first still there: since %t, connected %t, total %d", s.since(1), s.connected(), s.total)
+		t.Errorf("with the second gone and the first still there: since %t, connected %t, total %d", s.since(1),
+			s.connected(), s.total)
 	}
 	s.end(7)
 	if s.connected() {

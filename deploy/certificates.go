@@ -78,8 +78,9 @@ func Certificates(manifests []*unstructured.Unstructured) ([]*unstructured.Unstr
 		bundle := ""
 		if from := u.GetAnnotations()[injectFromAnnotation]; from != "" {
 			if !issued[from] {
-				errs = append(errs, fmt.Errorf("%s %s: %s: there is no Certificate %s in the manifests (Certificates there: %s)",
-					u.GetKind(), u.GetName(), injectFromAnnotation, from, list(sortedNames(issued))))
+				errs = append(errs,
+					fmt.Errorf("%s %s: %s: there is no Certificate %s in the manifests (Certificates there: %s)",
+						u.GetKind(), u.GetName(), injectFromAnnotation, from, list(sortedNames(issued))))
 				continue
 			}
 			bundle = ca.bundle()
@@ -131,7 +132,8 @@ func inject(u *unstructured.Unstructured, bundle string) *unstructured.Unstructu
 		_ = unstructured.SetNestedSlice(u.Object, hooks, "webhooks")
 	case "CustomResourceDefinition":
 		if _, ok, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig"); ok {
-			_ = unstructured.SetNestedField(u.Object, bundle, "spec", "conversion", "webhook", "clientConfig", "caBundle")
+			_ = unstructured.SetNestedField(u.Object, bundle, "spec", "conversion", "webhook", "clientConfig",
+				"caBundle")
 		}
 	case "APIService":
 		_ = unstructured.SetNestedField(u.Object, bundle, "spec", "caBundle")
@@ -167,7 +169,8 @@ func newCertAuthority() (*certAuthority, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &certAuthority{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+	return &certAuthority{cert: cert, key: key,
+		pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
 // bundle is the authority as a caBundle, base64.
@@ -240,8 +243,9 @@ func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unst
 	secret := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
 		"data": map[string]any{
-			"tls.crt": encode(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), "tls.key": encode(keyPEM),
-			"ca.crt": a.bundle(),
+			"tls.crt": encode(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+			"tls.key": encode(keyPEM),
+			"ca.crt":  a.bundle(),
 		},
 	}}
 	secret.SetName(text("secretName"))

@@ -118,10 +118,12 @@ func find(c *plan.Controller, manifests []*unstructured.Unstructured) (int, erro
 	case 1:
 		return hits[0], nil
 	case 0:
-		return 0, fmt.Errorf("controller %q: no Deployment in the suite's manifests has a container with image %q", c.Name,
+		return 0, fmt.Errorf("controller %q: no Deployment in the suite's manifests has a container with image %q",
+			c.Name,
 			c.Image)
 	}
-	return 0, fmt.Errorf("controller %q: %d Deployments have a container with image %q (%s): name one with `deployment:`",
+	return 0, fmt.Errorf("controller %q: %d Deployments have a container with image %q (%s): name one with "+
+		"`deployment:`",
 		c.Name, len(hits), c.Image, list(names))
 }
 
@@ -203,7 +205,8 @@ func valuesFrom(c *plan.Controller) (map[string]*corev1.EnvVarSource, error) {
 	sources := map[string]*corev1.EnvVarSource{}
 	for name, content := range c.EnvFrom {
 		source := &corev1.EnvVarSource{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, source, true); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, source,
+			true); err != nil {
 			return nil, fmt.Errorf("env %s: valueFrom: %w", name, err)
 		}
 		sources[name] = source
@@ -260,7 +263,8 @@ func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 					Containers: []corev1.Container{{
 						Name: "controller", Image: "trommel.dev/" + c.Name,
 						// The variables that nearly every operator's Deployment defines, under these names.
-						Env: []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"),
+						Env: []corev1.EnvVar{field("POD_NAME", "metadata.name"),
+							field("POD_NAMESPACE", "metadata.namespace"),
 							field("POD_IP", "status.podIP")},
 					}},
 				},
@@ -271,5 +275,6 @@ func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 }
 
 func field(name, path string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+	return corev1.EnvVar{Name: name,
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 }

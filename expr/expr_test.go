@@ -126,7 +126,8 @@ func TestGraphFormats(t *testing.T) {
 	for name, got := range map[string]string{
 		"design.dot":     g.DOT("design"),
 		"design.mermaid": g.Mermaid(),
-		"design.svg":     SVG(Picture{`action 1: killController "db"`, g}, Picture{"<second>", mustParse(t, "(a|b);c").Graph()}, Picture{"large", large}),
+		"design.svg": SVG(Picture{`action 1: killController "db"`, g},
+			Picture{"<second>", mustParse(t, "(a|b);c").Graph()}, Picture{"large", large}),
 	} {
 		golden := filepath.Join("testdata", name)
 		if *update {
@@ -362,7 +363,8 @@ func TestProgressAgainstReference(t *testing.T) {
 				}
 			}
 			if !slices.Equal(enabled, wantNew) || !slices.Equal(disabled, wantGone) {
-				t.Fatalf("%s, history %v: step %d gave +%v -%v, want +%v -%v", e, history, i, enabled, disabled, wantNew, wantGone)
+				t.Fatalf("%s, history %v: step %d gave +%v -%v, want +%v -%v", e, history, i, enabled, disabled,
+					wantNew, wantGone)
 			}
 			if p.Done() != (done <= i) {
 				t.Fatalf("%s, history %v: Done() after %d is %v, want satisfied at %d", e, history, i, p.Done(), done)
@@ -448,7 +450,8 @@ func alternate(n int, op1, op2 string, right bool) string {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"a", "a;b|c&d", "cond1;cond2;(cond3|cond4&(cond5;cond6))", "((a)", "a;", "a b", "é.-_", "\xff", "(a|b);c"} {
+	for _, s := range []string{"a", "a;b|c&d", "cond1;cond2;(cond3|cond4&(cond5;cond6))", "((a)", "a;", "a b", "é.-_",
+		"\xff", "(a|b);c"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

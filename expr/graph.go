@@ -35,7 +35,8 @@ func (e *Expr) Graph() *Graph {
 		p := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		at := int32(len(g.terms))
-		g.terms = append(g.terms, graphTerm{op: p.t.op, node: -1, up: p.up, first: -1, next: -1, kids: int32(len(p.t.kids))})
+		g.terms = append(g.terms, graphTerm{op: p.t.op, node: -1, up: p.up, first: -1, next: -1,
+			kids: int32(len(p.t.kids))})
 		last = append(last, -1)
 		if p.up >= 0 {
 			if elder := last[p.up]; elder >= 0 {

@@ -132,8 +132,9 @@ func parse(lex lexer.Lexer, expected int) (*Expr, *Error) {
 			n := len(stack.terms)
 			frames = append(frames, frame{open: offset, start: [leaf]int{n, n, n}})
 		case tok.Type != tokName && !strings.Contains(";|&()", tok.Value):
-			return nil, &Error{offset, fmt.Sprintf(`unexpected %q: a name consists of letters, digits, "_", "-" and "."`,
-				tok.Value)}
+			return nil, &Error{offset,
+				fmt.Sprintf(`unexpected %q: a name consists of letters, digits, "_", "-" and "."`,
+					tok.Value)}
 		case wantOperand:
 			return nil, &Error{offset, fmt.Sprintf(`%q stands where a name or "(" should stand`, tok.Value)}
 		case tok.Type == ';', tok.Type == '|', tok.Type == '&':

@@ -31,8 +31,8 @@ const (
 
 // Config says what to record.
 type Config struct {
-	// Objects leads to the API server that is watched: one that the plan leaves alone. A Recorder survives the restart of its API
-	// server, but states that came and went meanwhile may be missing, see Gaps.
+	// Objects leads to the API server that is watched: one that the plan leaves alone. A Recorder survives the restart
+	// of its API server, but states that came and went meanwhile may be missing, see Gaps.
 	Objects *objects.Client
 	Keys    []plan.ResourceKey
 }
@@ -51,8 +51,8 @@ type Recorder struct {
 	changed chan struct{} // closed with the next entry
 }
 
-// Start begins to record and returns when every type was listed. The recorder outlives ctx; Close or Stop end it. A type that
-// the cluster does not serve gives an [objects.NotServedError].
+// Start begins to record and returns when every type was listed. The recorder outlives ctx; Close or Stop end it. A
+// type that the cluster does not serve gives an [objects.NotServedError].
 func Start(ctx context.Context, c Config) (*Recorder, error) {
 	r := &Recorder{client: c.Objects, changed: make(chan struct{})}
 	var errs []error
@@ -64,7 +64,9 @@ func Start(ctx context.Context, c Config) (*Recorder, error) {
 		}
 		i := slices.IndexFunc(r.tracks, func(tr *track) bool { return tr.typ.Resource == t.Resource })
 		if i < 0 {
-			r.tracks = append(r.tracks, &track{recorder: r, typ: t, namespace: key.Namespace, listed: make(chan struct{}), state: map[string]*held{}})
+			r.tracks = append(r.tracks,
+				&track{recorder: r, typ: t, namespace: key.Namespace, listed: make(chan struct{}),
+					state: map[string]*held{}})
 			i = len(r.tracks) - 1
 		}
 		tr := r.tracks[i]
@@ -117,8 +119,8 @@ func (r *Recorder) Close() {
 	r.done.Wait()
 }
 
-// Stop ends the recording and returns the history, ordered by resource version. It includes all that was written before the call, see
-// Sync. With an error it returns what there is.
+// Stop ends the recording and returns the history, ordered by resource version. It includes all that was written before
+// the call, see Sync. With an error it returns what there is.
 func (r *Recorder) Stop(ctx context.Context) ([]record.HistoryEntry, error) {
 	err := r.Sync(ctx)
 	r.Close()
@@ -146,8 +148,8 @@ func (r *Recorder) History() []record.HistoryEntry {
 	return history
 }
 
-// Gaps tells, one line each, where states may be missing: the API server could not say what had happened while the recorder was not
-// connected.
+// Gaps tells, one line each, where states may be missing: the API server could not say what had happened while the
+// recorder was not connected.
 func (r *Recorder) Gaps() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,9 +163,9 @@ func (r *Recorder) Since(n int) ([]record.HistoryEntry, <-chan struct{}) {
 	return r.entries[n:len(r.entries):len(r.entries)], r.changed
 }
 
-// Sync returns when everything is recorded that was written before the call: it lists every type as etcd has it and waits until the
-// watch has brought all of that, and then until the watch has been quiet for a moment, for objects that came and went and are in no
-// list.
+// Sync returns when everything is recorded that was written before the call: it lists every type as etcd has it and
+// waits until the watch has brought all of that, and then until the watch has been quiet for a moment, for objects that
+// came and went and are in no list.
 func (r *Recorder) Sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, syncTimeout, fmt.Errorf("not within %s", syncTimeout))
 	defer cancel()
@@ -212,7 +214,9 @@ type held struct {
 }
 
 func (t *track) wanted(u *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(t.keys, func(k plan.ResourceKey) bool { return t.typ.Matches(k, u.GetNamespace(), u.GetName()) })
+	return slices.ContainsFunc(t.keys, func(k plan.ResourceKey) bool {
+		return t.typ.Matches(k, u.GetNamespace(), u.GetName())
+	})
 }
 
 func version(s string) uint64 {
@@ -235,7 +239,8 @@ func (t *track) Listed(all []*unstructured.Unstructured, listVersion string) boo
 		close(t.listed)
 		return false
 	}
-	r.gaps = append(r.gaps, fmt.Sprintf("%s: states between the resource versions %s and %s", t.typ.Resource.Resource, t.version, listVersion))
+	r.gaps = append(r.gaps, fmt.Sprintf("%s: states between the resource versions %s and %s", t.typ.Resource.Resource,
+		t.version, listVersion))
 	t.version = listVersion
 	seen := map[string]bool{}
 	for _, u := range all {
@@ -314,9 +319,10 @@ func (t *track) take(event string, u *unstructured.Unstructured) {
 		before = *h
 	}
 	h := &held{
-		namespace: u.GetNamespace(), name: u.GetName(), uid: string(u.GetUID()), version: version(u.GetResourceVersion()),
-		managed: managed, writers: writers(before.managed, managed, before.object, object),
-		deleted: event == record.Deleted, object: slices.Clip(trimNewline(object)),
+		namespace: u.GetNamespace(), name: u.GetName(), uid: string(u.GetUID()),
+		version: version(u.GetResourceVersion()), managed: managed,
+		writers: writers(before.managed, managed, before.object, object), deleted: event == record.Deleted,
+		object: slices.Clip(trimNewline(object)),
 	}
 	t.state[id] = h
 	t.add(event, h)
@@ -379,7 +385,8 @@ func (t *track) sync(ctx context.Context) error {
 			if missing == "" {
 				return nil
 			}
-			return errors.Join(fmt.Errorf("the watch of %s has not brought %s: %w", t.typ.Resource.Resource, missing, context.Cause(ctx)), broken)
+			return errors.Join(fmt.Errorf("the watch of %s has not brought %s: %w", t.typ.Resource.Resource, missing,
+				context.Cause(ctx)), broken)
 		}
 		timer.Stop()
 	}

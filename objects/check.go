@@ -67,7 +67,8 @@ func (c *Checker) define(u *unstructured.Unstructured) error {
 	case "v1":
 		in := &apiextensionsv1.CustomResourceDefinition{}
 		if err = converter.FromUnstructured(u.Object, in); err == nil {
-			err = apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in, d, nil)
+			err = apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in, d,
+				nil)
 		}
 	case "v1beta1":
 		in := &apiextensionsv1beta1.CustomResourceDefinition{}

@@ -13,7 +13,8 @@ import (
 
 // CheckSuite reads the suite's manifests, and checks them and the objects of its workloads with a [Checker]. It returns
 // the manifests, which are nil if they cannot be read, and notes for people. The error holds all mistakes.
-func CheckSuite(suite *plan.Suite, kubernetes string) (manifests []*unstructured.Unstructured, notes []string, err error) {
+func CheckSuite(suite *plan.Suite, kubernetes string) (manifests []*unstructured.Unstructured, notes []string,
+	err error) {
 	manifests, notes, err = Manifests(suite, kubernetes)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: manifests: %w", suite.File, err)
@@ -41,8 +42,9 @@ func CheckSuite(suite *plan.Suite, kubernetes string) (manifests []*unstructured
 			for _, u := range list {
 				err := checker.Check(u)
 				if errors.Is(err, ErrNotServed) && len(checker.defined) == 0 {
-					notes = append(notes, fmt.Sprintf("%s: %v; the controller has to define that by itself, before it is applied",
-						where, err))
+					notes = append(notes,
+						fmt.Sprintf("%s: %v; the controller has to define that by itself, before it is applied",
+							where, err))
 					continue
 				}
 				errs = append(errs, wrapEach(where, err))

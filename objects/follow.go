@@ -69,7 +69,8 @@ func (c *Client) Follow(ctx context.Context, t Type, namespace, name string, f F
 		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 			version = ""
 		}
-		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && f.Broken(err) {
+		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) &&
+			f.Broken(err) {
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -94,7 +95,8 @@ func (c *Client) watch(ctx context.Context, t Type, namespace, selector, version
 	if err != nil {
 		return version, false, err
 	}
-	// Events that are left in the channel after Stop are dropped: they are read only so that the watcher's goroutine ends.
+	// Events that are left in the channel after Stop are dropped: they are read only so that the watcher's goroutine
+	// ends.
 	defer func() {
 		w.Stop()
 		for range w.ResultChan() {

@@ -30,7 +30,8 @@ func isChart(at string) bool {
 
 // helm does what `helm template --include-crds --no-hooks` does; the file resolves a path of the suite. Kubernetes is
 // the version that the chart is rendered for.
-func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []*unstructured.Unstructured, notes []string, err error) {
+func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []*unstructured.Unstructured,
+	notes []string, err error) {
 	what := "chart " + m.Helm
 	var warnings bytes.Buffer
 	defer captureLog(&warnings)()
@@ -45,7 +46,8 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 		return nil, nil, fmt.Errorf("%s is a library chart, which makes no objects", what)
 	}
 	if missing := missingCharts(c); len(missing) > 0 {
-		return nil, nil, fmt.Errorf("%s: its charts folder has no %s, which Chart.yaml names; `helm dependency build %s` fetches it",
+		return nil, nil, fmt.Errorf("%s: its charts folder has no %s, which Chart.yaml names; `helm dependency build "+
+			"%s` fetches it",
 			what, strings.Join(missing, ", "), m.Helm)
 	}
 	version, err := chartutil.ParseKubeVersion(kubernetes)

@@ -52,7 +52,8 @@ func (f oldPatches) ReadFile(name string) ([]byte, error) {
 // renewPatches turns patches that are text into today's form; everything else stays as it is.
 func renewPatches(data []byte) []byte {
 	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) != 1 ||
+		doc.Content[0].Kind != yaml.MappingNode {
 		return data // told by kustomize
 	}
 	changed := false

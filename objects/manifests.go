@@ -35,7 +35,8 @@ func Manifests(suite *plan.Suite, kubernetes string) (list []*unstructured.Unstr
 }
 
 // Manifest reads one manifest of the suite in suiteFile. See [Manifests].
-func Manifest(suiteFile string, m plan.Manifest, kubernetes string) (list []*unstructured.Unstructured, notes []string, err error) {
+func Manifest(suiteFile string, m plan.Manifest, kubernetes string) (list []*unstructured.Unstructured, notes []string,
+	err error) {
 	file := func(name string) string { return plan.Beside(suiteFile, name) }
 	if m.Helm != "" {
 		return helm(m, kubernetes, file)

@@ -130,7 +130,8 @@ func TestChart(t *testing.T) {
 		{
 			"as it is", plan.Manifest{Helm: "foo"},
 			[]string{
-				"CustomResourceDefinition /foos.example.com", "ConfigMap elsewhere/none", "ClusterRole /foo-foo-36", "Deployment default/foo-foo",
+				"CustomResourceDefinition /foos.example.com", "ConfigMap elsewhere/none", "ClusterRole /foo-foo-36",
+				"Deployment default/foo-foo",
 				"Foo /one",
 			}, "op:v1", 1,
 		},
@@ -141,7 +142,8 @@ func TestChart(t *testing.T) {
 				Values: map[string]any{"image": map[string]any{"tag": "dev"}},
 			},
 			[]string{
-				"CustomResourceDefinition /foos.example.com", "ConfigMap ns/sub", "ConfigMap elsewhere/file", "ClusterRole /bar-foo-36",
+				"CustomResourceDefinition /foos.example.com", "ConfigMap ns/sub", "ConfigMap elsewhere/file",
+				"ClusterRole /bar-foo-36",
 				"Deployment ns/bar-foo", "Foo /one",
 			}, "op:dev", 3,
 		},
@@ -179,10 +181,13 @@ func TestChartThatCannotBeRendered(t *testing.T) {
 	}{
 		{plan.Manifest{Path: "foo"}, "foo is a Helm chart: write `helm: foo`"},
 		{plan.Manifest{Helm: "."}, "chart .: Chart.yaml file is missing"},
-		{plan.Manifest{Helm: "broken"}, "chart broken: its charts folder has no redis, which Chart.yaml names; `helm dependency build broken` fetches it"},
+		{plan.Manifest{Helm: "broken"},
+			"chart broken: its charts folder has no redis, which Chart.yaml names; `helm dependency build broken` " +
+				"fetches it"},
 		{plan.Manifest{Helm: "text"}, "text/templates/bad.yaml (rendered):1: the object has no apiVersion"},
 		{plan.Manifest{Helm: "new"}, "chart new wants Kubernetes >=2.0.0; the cluster is v1.36.3"},
-		{plan.Manifest{Helm: "foo", Values: map[string]any{"replicas": "x"}}, "chart foo: values don't meet the specifications of the schema"},
+		{plan.Manifest{Helm: "foo", Values: map[string]any{"replicas": "x"}},
+			"chart foo: values don't meet the specifications of the schema"},
 	} {
 		_, _, err := Manifest(suite, tt.manifest, "v1.36.3")
 		if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
@@ -216,11 +221,13 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: other}
 `)
-	list, _, err := Manifest(filepath.Join(dir, "trommel.yaml"), plan.Manifest{Path: "base", Namespace: "op-system"}, "1.36")
+	list, _, err := Manifest(filepath.Join(dir, "trommel.yaml"), plan.Manifest{Path: "base", Namespace: "op-system"},
+		"1.36")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"ServiceAccount op-system/op", "ConfigMap other/other", "ClusterRoleBinding /op", "Unknown op-system/sample", "Namespace /other"}
+	want := []string{"ServiceAccount op-system/op", "ConfigMap other/other", "ClusterRoleBinding /op",
+		"Unknown op-system/sample", "Namespace /other"}
 	if diff := cmp.Diff(want, names(list)); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
@@ -263,7 +270,8 @@ metadata: {name: c, namespace: system}
 		t.Fatal(err)
 	}
 	data, _, _ := unstructured.NestedMap(list[0].Object, "data")
-	if diff := cmp.Diff(map[string]any{"a": "inline", "b": "file", "c": "json"}, data); diff != "" || list[0].GetNamespace() != "op-system" {
+	if diff := cmp.Diff(map[string]any{"a": "inline", "b": "file", "c": "json"}, data); diff != "" ||
+		list[0].GetNamespace() != "op-system" {
 		t.Errorf("data (-want +got):\n%s", diff)
 	}
 }

@@ -204,8 +204,8 @@ func (c *Client) one(ctx context.Context, key plan.ResourceKey) (dynamic.Resourc
 }
 
 const (
-	// definitionLooks is how often the API server may answer that the type of an applied CustomResourceDefinition is not
-	// there yet, before that counts as a failure. Answers are counted, not seconds, because an API server on a busy
+	// definitionLooks is how often the API server may answer that the type of an applied CustomResourceDefinition is
+	// not there yet, before that counts as a failure. Answers are counted, not seconds, because an API server on a busy
 	// machine takes longer both to answer and to serve the type.
 	definitionLooks = 20
 	// definitionTimeout limits the wait in any case, for an API server that does not answer at all.
@@ -271,7 +271,9 @@ func (c *Client) unserved(ctx context.Context, definition *unstructured.Unstruct
 		if err != nil {
 			return t.Kind.Version, err
 		}
-		i := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == t.Resource.Resource })
+		i := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool {
+			return r.Name == t.Resource.Resource
+		})
 		if i < 0 {
 			return t.Kind.Version, nil
 		}

@@ -52,11 +52,13 @@ var removals = map[string]map[string]removal{
 		"EndpointSlice": {to: gv("discovery.k8s.io/v1"), change: endpointSlice},
 	},
 	"extensions/v1beta1": {
-		"DaemonSet": {to: gv("apps/v1"), change: workload(selectsTemplate, updatesOnDelete, without("templateGeneration"))},
-		"Deployment": {to: gv("apps/v1"), change: workload(selectsTemplate, rollsOneByOne, without("rollbackTo"), defaults{
-			// Equivalent to no value.
-			"progressDeadlineSeconds": int64(math.MaxInt32), "revisionHistoryLimit": int64(math.MaxInt32),
-		})},
+		"DaemonSet": {to: gv("apps/v1"),
+			change: workload(selectsTemplate, updatesOnDelete, without("templateGeneration"))},
+		"Deployment": {to: gv("apps/v1"),
+			change: workload(selectsTemplate, rollsOneByOne, without("rollbackTo"), defaults{
+				// Equivalent to no value.
+				"progressDeadlineSeconds": int64(math.MaxInt32), "revisionHistoryLimit": int64(math.MaxInt32),
+			})},
 		"Ingress":           {to: gv("networking.k8s.io/v1"), change: ingress},
 		"NetworkPolicy":     {to: gv("networking.k8s.io/v1")},
 		"PodSecurityPolicy": {gone: "Kubernetes has none since 1.25"},
@@ -152,7 +154,8 @@ func convertAll(list []located) (served []*unstructured.Unstructured, notes []st
 				notes = append(notes, describe(l.Unstructured)+": "+note)
 			}
 			if err != nil {
-				err = fmt.Errorf("%s %s cannot be applied as %s: %w", old.GroupVersion(), describe(l.Unstructured), to, err)
+				err = fmt.Errorf("%s %s cannot be applied as %s: %w", old.GroupVersion(), describe(l.Unstructured), to,
+					err)
 				if l.where != "" {
 					err = fmt.Errorf("%s: %w", l.where, err)
 				}
@@ -363,7 +366,8 @@ func disruptionBudget(u *unstructured.Unstructured) ([]string, error) {
 	labels, _ := selector["matchLabels"].(map[string]any)
 	expressions, _ := selector["matchExpressions"].([]any)
 	if len(labels) == 0 && len(expressions) == 0 {
-		spec["selector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": anyPod, "operator": "Exists"}}}
+		spec["selector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": anyPod,
+			"operator": "Exists"}}}
 		return []string{"its empty selector fits no pod, and is applied as one that fits none in v1 either"}, nil
 	}
 	if len(labels) == 0 && len(expressions) == 1 {

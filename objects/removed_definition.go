@@ -29,7 +29,8 @@ func definition(u *unstructured.Unstructured) (notes []string, err error) {
 	}
 	apiextensionsv1beta1.SetObjectDefaults_CustomResourceDefinition(old)
 	d := &apiextensions.CustomResourceDefinition{}
-	err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(old, d,
+	err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(old,
+		d,
 		nil)
 	if err != nil {
 		return nil, err
@@ -44,7 +45,8 @@ func definition(u *unstructured.Unstructured) (notes []string, err error) {
 			if d.Annotations == nil {
 				d.Annotations = map[string]string{}
 			}
-			d.Annotations[apiextensionsv1beta1.KubeAPIApprovedAnnotation] = "unapproved, applied from v1beta1, which did not ask"
+			d.Annotations[apiextensionsv1beta1.KubeAPIApprovedAnnotation] = "unapproved, applied from v1beta1, which " +
+				"did not ask"
 		}
 	}
 	renewed := &apiextensionsv1.CustomResourceDefinition{}

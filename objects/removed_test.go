@@ -93,20 +93,26 @@ func TestServed(t *testing.T) {
 
 // TestServedTakesWhatIsMalformed: what is wrong is told when the object is checked or applied, and never panics.
 func TestServedTakesWhatIsMalformed(t *testing.T) {
-	values := []any{nil, "text", int64(1), []any{}, []any{"text"}, []any{nil}, map[string]any{}, map[string]any{"a": int64(1)}}
+	values := []any{nil, "text", int64(1), []any{}, []any{"text"}, []any{nil}, map[string]any{},
+		map[string]any{"a": int64(1)}}
 	fields := []string{"spec", "webhooks", "subjects", "endpoints"}
 	for version, kinds := range removals {
 		for kind := range kinds {
 			for _, name := range fields {
 				for i, value := range values {
-					u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "x"}, name: value}}
-					t.Run(fmt.Sprintf("%s %s %s %d", version, kind, name, i), func(*testing.T) { _, _, _ = Served([]*unstructured.Unstructured{u}) })
+					u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind,
+						"metadata": map[string]any{"name": "x"}, name: value}}
+					t.Run(fmt.Sprintf("%s %s %s %d", version, kind, name, i), func(*testing.T) {
+						_, _, _ = Served([]*unstructured.Unstructured{u})
+					})
 				}
 			}
-			for _, name := range []string{"template", "selector", "strategy", "updateStrategy", "backend", "rules", "metrics"} {
+			for _, name := range []string{"template", "selector", "strategy", "updateStrategy", "backend", "rules",
+				"metrics"} {
 				for _, value := range values {
 					u := &unstructured.Unstructured{Object: map[string]any{
-						"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "x"}, "spec": map[string]any{name: value},
+						"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "x"},
+						"spec": map[string]any{name: value},
 					}}
 					_, _, _ = Served([]*unstructured.Unstructured{u})
 				}
@@ -118,7 +124,8 @@ func TestServedTakesWhatIsMalformed(t *testing.T) {
 // Objects that a plan or suite holds may have numbers of any Go type.
 func TestServedTakesEveryNumber(t *testing.T) {
 	u := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": map[string]any{"name": "x"}, "spec": map[string]any{"minAvailable": 1},
+		"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": map[string]any{"name": "x"},
+		"spec": map[string]any{"minAvailable": 1},
 	}}
 	list, _, err := Served([]*unstructured.Unstructured{u})
 	if err != nil || len(list) != 1 {
@@ -133,14 +140,16 @@ func TestServedRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{
 			"a signing request for nobody",
-			"# a comment\n\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n\napiVersion: certificates.k8s.io/v1beta1\n" +
+			"# a comment\n\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n\napiVersion: " +
+				"certificates.k8s.io/v1beta1\n" +
 				"kind: CertificateSigningRequest\nmetadata: {name: csr}\nspec: {request: YQ==}\n",
 			"FILE:8: certificates.k8s.io/v1beta1 CertificateSigningRequest csr cannot be applied as v1: " +
 				"spec.signerName has to name a signer; v1 knows no legacy one",
 		},
 		{
 			"a definition of another form",
-			"apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {name: a.example.com}\nspec: {names: a}\n",
+			"apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {name: " +
+				"a.example.com}\nspec: {names: a}\n",
 			"FILE:1: apiextensions.k8s.io/v1beta1 CustomResourceDefinition a.example.com cannot be applied as v1: " +
 				"cannot restore struct from: string",
 		},

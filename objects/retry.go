@@ -26,8 +26,8 @@ func Transient(err error) bool {
 		apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err):
 		return true
 	case apierrors.IsForbidden(err):
-		// Admission does not have something yet: the service account of a new namespace, or the RBAC informers of an API
-		// server that has just started.
+		// Admission does not have something yet: the service account of a new namespace, or the RBAC informers of an
+		// API server that has just started.
 		text := err.Error()
 		return strings.Contains(text, "error looking up service account") ||
 			strings.Contains(text, "not yet ready to handle request")
@@ -38,7 +38,8 @@ func Transient(err error) bool {
 	}
 	text := err.Error()
 	return strings.Contains(text, "http2: client connection") || strings.Contains(text, "connection refused") ||
-		strings.Contains(text, "use of closed network connection") || strings.Contains(text, "server is currently unable")
+		strings.Contains(text, "use of closed network connection") ||
+		strings.Contains(text, "server is currently unable")
 }
 
 // WebhookFailed reports whether a write failed because an admission or conversion webhook could not be called: it was

@@ -154,7 +154,8 @@ func (s *served) refresh() error {
 			all = append(all, Type{
 				Kind: gv.WithKind(r.Kind), Resource: gv.WithResource(r.Name), Singular: strings.ToLower(r.Kind),
 				Namespaced: r.Namespaced,
-				Verbs:      r.Verbs, Subresources: below[r.Name], alias: r.SingularName, preferred: preferred[list.GroupVersion],
+				Verbs:      r.Verbs, Subresources: below[r.Name], alias: r.SingularName,
+				preferred: preferred[list.GroupVersion],
 			})
 		}
 	}
@@ -196,7 +197,9 @@ func resolveKey(all []Type, key plan.ResourceKey) (Type, error) {
 	for _, t := range all {
 		if (t.Singular == key.Type || t.Resource.Resource == key.Type || t.alias == key.Type) &&
 			(key.Group == "" || t.Resource.Group == key.Group) {
-			at := slices.IndexFunc(hits, func(h Type) bool { return h.Resource.GroupResource() == t.Resource.GroupResource() })
+			at := slices.IndexFunc(hits, func(h Type) bool {
+				return h.Resource.GroupResource() == t.Resource.GroupResource()
+			})
 			switch {
 			case at < 0:
 				hits = append(hits, t)
@@ -246,7 +249,8 @@ func resolveKind(all []Type, kind schema.GroupVersionKind) (Type, error) {
 		}
 	}
 	if len(versions) > 0 {
-		return Type{}, &NotServedError{what, fmt.Sprintf(" (it serves %s in %s)", kind.Kind, strings.Join(versions, ", "))}
+		return Type{}, &NotServedError{what,
+			fmt.Sprintf(" (it serves %s in %s)", kind.Kind, strings.Join(versions, ", "))}
 	}
 	for _, t := range all {
 		if t.Kind.Kind == kind.Kind {
@@ -254,7 +258,8 @@ func resolveKind(all []Type, kind schema.GroupVersionKind) (Type, error) {
 		}
 	}
 	if len(versions) > 0 {
-		return Type{}, &NotServedError{what, fmt.Sprintf(" (it serves a %s in %s)", kind.Kind, strings.Join(versions, ", "))}
+		return Type{}, &NotServedError{what,
+			fmt.Sprintf(" (it serves a %s in %s)", kind.Kind, strings.Join(versions, ", "))}
 	}
 	return Type{}, &NotServedError{what, suggest(all, plan.ResourceKey{Type: strings.ToLower(kind.Kind)})}
 }

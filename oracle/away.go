@@ -13,7 +13,8 @@ import (
 // starts them again. For the time of grace after the API server is back it may still end for want of it: the answer to
 // that is often a restart. The actions are those carried out so far, in any order.
 func ServerAway(
-	p *plan.Plan, controllers []record.Controller, actions []record.Action, grace time.Duration, controller string, at time.Time,
+	p *plan.Plan, controllers []record.Controller, actions []record.Action, grace time.Duration, controller string,
+	at time.Time,
 ) string {
 	server := ""
 	for _, c := range controllers {
@@ -21,7 +22,9 @@ func ServerAway(
 			server = c.APIServer
 		}
 	}
-	actions = slices.SortedFunc(slices.Values(actions), func(a, b record.Action) int { return a.Began.Compare(b.Began) })
+	actions = slices.SortedFunc(slices.Values(actions), func(a, b record.Action) int {
+		return a.Began.Compare(b.Began)
+	})
 	var killed, back time.Time
 	for _, a := range actions {
 		if a.Began.IsZero() {

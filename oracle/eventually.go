@@ -157,12 +157,14 @@ func (v *invariant) unfulfilled(w *world, err error, deadline time.Time) record.
 		return v.unevaluated(err, "it failed at the end of its time")
 	}
 	within := v.within()
-	detail := fmt.Sprintf("eventually: %s\nnot within %s; the recorded objects at the end: %s", v.expr, within, w.counts())
+	detail := fmt.Sprintf("eventually: %s\nnot within %s; the recorded objects at the end: %s", v.expr, within,
+		w.counts())
 	if err != nil {
 		detail += fmt.Sprintf("\nthe last evaluation failed: %v", err)
 	}
 	title := v.say(map[string]any{"objects": w.objects}, "it did not come to hold within "+within.String())
 	return record.Finding{
-		Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: title, Subject: v.Name, Detail: detail, Time: deadline,
+		Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: title, Subject: v.Name, Detail: detail,
+		Time: deadline,
 	}
 }

@@ -55,8 +55,9 @@ func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	return findings, nil
 }
 
-// Exits looks at how controllers' processes ended and at the panics in their logs, also of those that run still. An exit that the plan
-// caused is no finding; what a process has panicked about before is. The same thing happening again is counted, not repeated.
+// Exits looks at how controllers' processes ended and at the panics in their logs, also of those that run still. An
+// exit that the plan caused is no finding; what a process has panicked about before is. The same thing happening again
+// is counted, not repeated.
 func Exits(processes []record.Process) []record.Finding {
 	var findings []record.Finding
 	more := map[int]int{}
@@ -79,7 +80,8 @@ func Exits(processes []record.Process) []record.Finding {
 		}
 	}
 	for i, n := range more {
-		findings[i].Detail = strings.TrimRight(fmt.Sprintf("it happened %d times; the first time:\n%s", n+1, findings[i].Detail), "\n")
+		findings[i].Detail = strings.TrimRight(fmt.Sprintf("it happened %d times; the first time:\n%s", n+1,
+			findings[i].Detail), "\n")
 	}
 	return findings
 }
@@ -115,7 +117,8 @@ func inspect(p record.Process, end int64) []record.Finding {
 			detail = fmt.Sprintf("exit code %d\n%s", p.ExitCode, detail)
 		}
 		findings = append(findings, record.Finding{
-			Severity: record.SeverityBug, Oracle: record.OraclePanic, Title: title, Subject: p.Controller, Detail: detail, Time: when,
+			Severity: record.SeverityBug, Oracle: record.OraclePanic, Title: title, Subject: p.Controller,
+			Detail: detail, Time: when,
 		})
 	}
 	if p.Running() || p.Planned || slices.ContainsFunc(log.panics, func(s stack) bool { return s.fatal }) {
@@ -163,7 +166,8 @@ func withoutEchoes(panics []stack) []stack {
 
 func describeCode(code int) string {
 	if code > 128 && code < 128+65 {
-		names := map[int]string{134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM", 131: "SIGQUIT", 130: "SIGINT"}
+		names := map[int]string{134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM", 131: "SIGQUIT",
+			130: "SIGINT"}
 		if n := names[code]; n != "" {
 			return fmt.Sprintf("exit code %d (%s)", code, n)
 		}
@@ -203,8 +207,8 @@ const unknownPanic = "see the log"
 var (
 	// Go's runtime prints these at the beginning of a line.
 	runtimePanic = regexp.MustCompile(`^(?:panic|fatal error): (.*)$`)
-	// apimachinery's crash handler, which controller-runtime calls for the panics that it recovers; in klog's text, logr's key=value
-	// and zap's JSON.
+	// apimachinery's crash handler, which controller-runtime calls for the panics that it recovers; in klog's text,
+	// logr's key=value and zap's JSON.
 	observedPanic = regexp.MustCompile(`Observed a panic`)
 	panicValue    = regexp.MustCompile(`"?panic"?[=:]\s*("(?:[^"\\]|\\.)*"|\S+)`)
 	observedValue = regexp.MustCompile(`Observed a panic: ("(?:[^"\\]|\\.)*"|[^(]*)`)

@@ -20,10 +20,10 @@ const maxObjects = 10
 
 // Invariants are a suite's invariants, compiled. They are immutable and safe for concurrent use.
 //
-// An expression that meets a field that is not there, or fails in another way, counts as false for never and eventually and as true for
-// always: nothing is found by mistake. So that nothing is missed by mistake either, an invariant whose expression failed every time
-// that it was evaluated gives a finding of the oracle [record.OracleInvariantError]. An eventually that fails for a field that is
-// not there is simply not fulfilled.
+// An expression that meets a field that is not there, or fails in another way, counts as false for never and eventually
+// and as true for always: nothing is found by mistake. So that nothing is missed by mistake either, an invariant whose
+// expression failed every time that it was evaluated gives a finding of the oracle [record.OracleInvariantError]. An
+// eventually that fails for a field that is not there is simply not fulfilled.
 type Invariants struct{ all []invariant }
 
 type invariant struct {
@@ -60,7 +60,8 @@ func Compile(invariants []plan.Invariant) (*Invariants, error) {
 		case i.Eventually != "":
 			v.word, text, scope = "eventually", i.Eventually, predicate.Objects
 		default:
-			errs = append(errs, &CompileError{i.Name, "never", 0, "the invariant has no expression (one of never, always and eventually)"})
+			errs = append(errs, &CompileError{i.Name, "never", 0,
+				"the invariant has no expression (one of never, always and eventually)"})
 			continue
 		}
 		var err error
@@ -129,8 +130,8 @@ func (invariantJudge) Judge(_ context.Context, e Evidence) ([]record.Finding, er
 	return e.Invariants.Check(e.History), nil
 }
 
-// Check evaluates never and always over a history, which must be ordered. The first violation of an invariant by an object is the
-// finding, further ones are counted in it.
+// Check evaluates never and always over a history, which must be ordered. The first violation of an invariant by an
+// object is the finding, further ones are counted in it.
 func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 	var findings []record.Finding
 	tallies := make([]tally, len(c.all))
@@ -139,7 +140,9 @@ func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 		e := &history[n]
 		object, old, err := w.step(e)
 		if err != nil {
-			findings = append(findings, record.Finding{Severity: record.SeverityInconclusive, Oracle: record.OracleHistory, Title: err.Error(), Time: e.Time})
+			findings = append(findings,
+				record.Finding{Severity: record.SeverityInconclusive, Oracle: record.OracleHistory, Title: err.Error(),
+					Time: e.Time})
 			continue
 		}
 		if e.Event == record.Existing {
@@ -184,8 +187,9 @@ func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 			t.violated[subject] = len(findings)
 			findings = append(findings, record.Finding{
 				Severity: record.SeverityBug,
-				Oracle:   record.OracleInvariant, Title: v.say(variables, v.violation(e)), Subject: objectKey(e), Time: e.Time,
-				Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event, e.ResourceVersion, v.word, v.expr),
+				Oracle:   record.OracleInvariant, Title: v.say(variables, v.violation(e)), Subject: objectKey(e),
+				Time: e.Time, Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event,
+					e.ResourceVersion, v.word, v.expr),
 			})
 		}
 	}
@@ -195,7 +199,8 @@ func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 			findings[at].Detail += fmt.Sprintf("\nand %d more times", n)
 		}
 		if t.clean == 0 && t.failed > 0 {
-			findings = append(findings, v.unevaluated(t.err, fmt.Sprintf("it failed on all of %d events, first on %s", t.failed, t.errAt)))
+			findings = append(findings,
+				v.unevaluated(t.err, fmt.Sprintf("it failed on all of %d events, first on %s", t.failed, t.errAt)))
 		}
 	}
 	return findings

@@ -65,11 +65,13 @@ func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	process := func(controller, log string, ended int) record.Process {
-		return record.Process{Controller: controller, Started: at(-10), Ended: at(ended), ExitCode: 1, LogFile: "logs/" + log}
+		return record.Process{Controller: controller, Started: at(-10), Ended: at(ended), ExitCode: 1,
+			LogFile: "logs/" + log}
 	}
 	kill := plan.Action{Type: plan.KillAPIServer, Target: "apiserver-1"}
 	pause := plan.Action{
-		Type: plan.PauseController, Target: "a", PauseAt: plan.BeforeControllerWrite, PauseScope: "configmap/default/lock",
+		Type: plan.PauseController, Target: "a", PauseAt: plan.BeforeControllerWrite,
+		PauseScope: "configmap/default/lock",
 	}
 	a := record.Controller{Name: "a", APIServer: "apiserver-2", Locks: []string{"configmap/default/lock"}}
 	b := record.Controller{Name: "b", APIServer: "apiserver-1"}
@@ -80,19 +82,22 @@ func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 		processes []record.Process
 		want      []string
 	}{
-		{"by itself", plan.Plan{}, nil, []record.Process{process("b", "b.log", 5)}, []string{"bug controller b exited by itself: exit code 1"}},
+		{"by itself", plan.Plan{}, nil, []record.Process{process("b", "b.log", 5)},
+			[]string{"bug controller b exited by itself: exit code 1"}},
 		{"before the workload", plan.Plan{}, nil, []record.Process{process("b", "b.log", -5)}, nil},
 		{
-			"its API server was away", plan.Plan{Actions: []plan.Action{kill}}, []record.Action{{Began: at(1), Done: at(2)}},
-			[]record.Process{process("b", "b.log", 5)},
-			[]string{"note controller b exited by itself: exit code 1, while the plan had apiserver-1 killed, which it was connected to"},
+			"its API server was away", plan.Plan{Actions: []plan.Action{kill}},
+			[]record.Action{{Began: at(1), Done: at(2)}}, []record.Process{process("b", "b.log", 5)},
+			[]string{"note controller b exited by itself: exit code 1, while the plan had apiserver-1 killed, which " +
+				"it was connected to"},
 		},
 		{
 			"its leadership is gone", plan.Plan{}, nil, []record.Process{process("a", "a.log", 5)},
 			[]string{"inconclusive controller a lost its leader election and ended: exit code 1"},
 		},
 		{
-			"its lock was paused", plan.Plan{Actions: []plan.Action{pause}}, nil, []record.Process{process("a", "a.log", 5)},
+			"its lock was paused", plan.Plan{Actions: []plan.Action{pause}}, nil,
+			[]record.Process{process("a", "a.log", 5)},
 			[]string{"note controller a lost its leader election and ended: exit code 1, as the plan paused its lock"},
 		},
 	} {

@@ -28,8 +28,8 @@ var (
 // maxErrorLine bounds the text of an ErrorLine.
 const maxErrorLine = 500
 
-// LastError finds the newest error in the logs of a controller's processes, oldest process first. Lines that carry an error level come
-// before those that only sound like one. It reports false where there is neither.
+// LastError finds the newest error in the logs of a controller's processes, oldest process first. Lines that carry an
+// error level come before those that only sound like one. It reports false where there is neither.
 func LastError(processes []record.Process) (ErrorLine, bool) {
 	var marked, sounding ErrorLine
 	times := map[string]int{}

@@ -34,7 +34,8 @@ var (
 func scope(variables ...cel.EnvOption) Scope {
 	return Scope{sync.OnceValue(func() *cel.Env {
 		env, err := cel.NewEnv(append([]cel.EnvOption{
-			cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true), ext.Strings(), ext.Sets(),
+			cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true), ext.Strings(),
+			ext.Sets(),
 		}, variables...)...)
 		if err != nil {
 			panic(err) // the options are constants

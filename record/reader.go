@@ -21,8 +21,8 @@ type Run struct {
 	Actions  []Action
 	History  []HistoryEntry
 	Findings []Finding
-	// Truncated says that the run was killed: meta data or findings are missing, or a file ends within a line, which is left
-	// out.
+	// Truncated says that the run was killed: meta data or findings are missing, or a file ends within a line, which is
+	// left out.
 	Truncated bool
 }
 

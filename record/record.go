@@ -65,8 +65,8 @@ type Meta struct {
 
 	ActionsFired int `json:"actionsFired"`
 	ActionsTotal int `json:"actionsTotal"`
-	// Unfinished says how many actions fired, why no more did, and what each trigger still waited for, a line each. Empty
-	// where all actions were carried out, or where the run did not come to its verdict.
+	// Unfinished says how many actions fired, why no more did, and what each trigger still waited for, a line each.
+	// Empty where all actions were carried out, or where the run did not come to its verdict.
 	Unfinished string `json:"unfinished,omitempty"`
 
 	Controllers []Controller `json:"controllers,omitempty"`
@@ -157,7 +157,8 @@ func (s StaleRead) String() string {
 	if s.Version == 0 {
 		at = "as not there"
 	}
-	return fmt.Sprintf("%s %s %s %s, while %s held back its %s at version %d", s.Controller, did, s.Object, at, s.APIServer, Noun(s.HeldOp), s.HeldVersion)
+	return fmt.Sprintf("%s %s %s %s, while %s held back its %s at version %d", s.Controller, did, s.Object, at,
+		s.APIServer, Noun(s.HeldOp), s.HeldVersion)
 }
 
 // Noun names an operation: the creation, the update, the deletion of an object.

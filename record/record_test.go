@@ -69,14 +69,16 @@ func TestWriteAndRead(t *testing.T) {
 		Dir:   dir,
 		Plan:  []byte("testName: one\n"),
 		Suite: []byte("kind: Suite\n"),
-		Meta:  Meta{Plan: "one", Verdict: Bug, Started: now, Ended: now.Add(time.Second), Phases: []Phase{{"build", time.Second}}},
+		Meta: Meta{Plan: "one", Verdict: Bug, Started: now, Ended: now.Add(time.Second),
+			Phases: []Phase{{"build", time.Second}}},
 		Events: []Event{
 			{Seq: 1, Time: now, Observation: &Observation{By: "apiserver-1", Object: json.RawMessage(`{"a":"<1>"}`)}},
 			{Seq: 2, Time: now, Completed: &zero},
 			{Seq: 3, Time: now, End: true},
 		},
-		Actions:  []Action{{Index: 0, Type: "restartController", FiredBy: 1, Fired: now, Began: now, Done: now}},
-		History:  []HistoryEntry{{Time: now, ResourceVersion: 7, Event: Created, Type: "pod", Name: "a", Object: json.RawMessage(`{}`)}},
+		Actions: []Action{{Index: 0, Type: "restartController", FiredBy: 1, Fired: now, Began: now, Done: now}},
+		History: []HistoryEntry{{Time: now, ResourceVersion: 7, Event: Created, Type: "pod", Name: "a",
+			Object: json.RawMessage(`{}`)}},
 		Findings: []Finding{{Oracle: OracleCrash, Title: "it died", Time: now}},
 	}
 	for _, e := range want.Events {
@@ -95,7 +97,8 @@ func TestWriteAndRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	// JSON escapes what HTML minds; it is the same value.
-	got.Events[0].Observation.Object = json.RawMessage(strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(got.Events[0].Observation.Object)))
+	got.Events[0].Observation.Object = json.RawMessage(strings.NewReplacer(`\u003c`, "<", `\u003e`,
+		">").Replace(string(got.Events[0].Observation.Object)))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -147,8 +150,10 @@ func TestOpen(t *testing.T) {
 		{"no record", nil, 0, false, "DIR is not a run record: stat DIR/observations.jsonl: no such file or directory"},
 		{"killed before the end", map[string]string{ObservationsFile: "{\"seq\":1}\n"}, 1, true, ""},
 		{"killed within a line", map[string]string{ObservationsFile: "{\"seq\":1}\n{\"se"}, 1, true, ""},
-		{"not JSON", map[string]string{ObservationsFile: "{\"seq\":1}\nx\n{\"seq\":3}\n"}, 0, false, "DIR/observations.jsonl:2: invalid character 'x' looking for beginning of value"},
-		{"meta is not JSON", map[string]string{ObservationsFile: "", MetaFile: "x"}, 0, false, "DIR/meta.json: invalid character 'x' looking for beginning of value"},
+		{"not JSON", map[string]string{ObservationsFile: "{\"seq\":1}\nx\n{\"seq\":3}\n"}, 0, false,
+			"DIR/observations.jsonl:2: invalid character 'x' looking for beginning of value"},
+		{"meta is not JSON", map[string]string{ObservationsFile: "", MetaFile: "x"}, 0, false,
+			"DIR/meta.json: invalid character 'x' looking for beginning of value"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -9,11 +9,13 @@ import (
 	"sync"
 )
 
-// Writer writes a run record. Its methods may be called concurrently; the lines of a file stand in the order of the calls.
+// Writer writes a run record. Its methods may be called concurrently; the lines of a file stand in the order of the
+// calls.
 //
-// Every line reaches the operating system before its method returns, so a run that is killed leaves all that it had reported.
-// The first failure to write a file, such as a full disk, is returned by the call that met it and again by Close; the calls in between
-// return nil and write nothing more to that file, so that a run whose record is lost still ends properly.
+// Every line reaches the operating system before its method returns, so a run that is killed leaves all that it had
+// reported. The first failure to write a file, such as a full disk, is returned by the call that met it and again by
+// Close; the calls in between return nil and write nothing more to that file, so that a run whose record is lost still
+// ends properly.
 type Writer struct {
 	dir     string
 	events  lines
@@ -40,7 +42,8 @@ func Create(dir string) (*Writer, error) {
 		return nil, fmt.Errorf("%s already holds a run record", dir)
 	}
 	w := &Writer{dir: dir}
-	for name, l := range map[string]*lines{ObservationsFile: &w.events, ActionsFile: &w.actions, HistoryFile: &w.history} {
+	for name, l := range map[string]*lines{ObservationsFile: &w.events, ActionsFile: &w.actions,
+		HistoryFile: &w.history} {
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, FileMode)
 		if err != nil {
 			_ = w.Close()

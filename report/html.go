@@ -119,7 +119,8 @@ func newTimeline(r *record.Run) *timeline {
 	}
 	t.from, t.duration = from, max(to.Sub(from), time.Millisecond)
 	t.page = page{
-		Run: r, Name: name(r), Verdict: r.Meta.Verdict, Reason: reason(r), Took: round(r.Meta.Ended.Sub(r.Meta.Started)),
+		Run: r, Name: name(r), Verdict: r.Meta.Verdict, Reason: reason(r),
+		Took: round(r.Meta.Ended.Sub(r.Meta.Started)),
 	}
 	if t.page.Verdict == "" {
 		t.page.Verdict = "unfinished"
@@ -145,8 +146,8 @@ func newTimeline(r *record.Run) *timeline {
 
 func tickStep(d time.Duration) time.Duration {
 	for _, step := range []time.Duration{
-		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
-		10 * time.Second, 30 * time.Second, time.Minute,
+		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
+		5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
 	} {
 		if d/step <= 12 {
 			return step
@@ -233,7 +234,8 @@ func (t *timeline) observations() {
 			l.Marks = append(l.Marks, mark{t.at(e.Time), 0, "end", t.offset(e.Time) + " its session ended"})
 			t.add(e.Time, "end", e.SessionEnd.By, fmt.Sprintf("event %d: its session ended", e.Seq), "")
 		case e.Timeout != nil:
-			t.add(e.Time, "timeout", fmt.Sprintf("action %d", e.Timeout.Action+1), fmt.Sprintf("event %d: timeout", e.Seq), "")
+			t.add(e.Time, "timeout", fmt.Sprintf("action %d", e.Timeout.Action+1),
+				fmt.Sprintf("event %d: timeout", e.Seq), "")
 		case e.Expired != nil:
 			t.add(e.Time, "end", "hold", fmt.Sprintf("event %d: the observation of event %d was held too long", e.Seq,
 				*e.Expired), "")

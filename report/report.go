@@ -255,7 +255,8 @@ func JUnit(w io.Writer, runs []*record.Run) error {
 	e := xml.NewEncoder(w)
 	e.Indent("", "  ")
 	err := e.Encode(junitSuites{
-		Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suites: []junitSuite{suite},
+		Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time,
+		Suites: []junitSuite{suite},
 	})
 	if err != nil {
 		return err

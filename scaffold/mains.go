@@ -18,7 +18,8 @@ import (
 // skippedFolders contain neither a controller nor manifests to be applied as they are, but old copies, copies for other
 // tools, and files for tests.
 var skippedFolders = []string{
-	"vendor", "testdata", "node_modules", "hack", "docs", "doc", "tools", "third_party", "site", "website", "trommel-runs",
+	"vendor", "testdata", "node_modules", "hack", "docs", "doc", "tools", "third_party", "site", "website",
+	"trommel-runs",
 	"trommel-plans",
 	"bundle", "bundles", "csv", "olm", "olm-catalog", "catalog", "scorecard",
 }

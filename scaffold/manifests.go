@@ -321,10 +321,12 @@ func fromFiles(t *tree, mains []program) *source {
 	} {
 		for _, f := range t.files {
 			near := within(f.path, top)
-			if kind == "ConfigMap" || kind == "Secret" || kind == "Service" || strings.HasSuffix(kind, "Configuration") {
+			if kind == "ConfigMap" || kind == "Secret" || kind == "Service" ||
+				strings.HasSuffix(kind, "Configuration") {
 				near = path.Dir(f.path) == path.Dir(home.path)
 			}
-			if near && !f.chart && f.has(kind) && !f.has("Deployment") && !f.custom() && wordScore(path.Dir(f.path)) >= 0 &&
+			if near && !f.chart && f.has(kind) && !f.has("Deployment") && !f.custom() &&
+				wordScore(path.Dir(f.path)) >= 0 &&
 				!s.holds(f) {
 				s.take(f)
 			}
@@ -437,21 +439,24 @@ func (r *Repository) takeDeployment(s *source) {
 	r.Deployment = namespace + "/" + d.GetName()
 	r.Image = s.match.image
 	if s.match.unsure {
-		r.Notes = append(r.Notes, "the Deployment has several containers, and which is the controller's is a guess: see `image:`")
+		r.Notes = append(r.Notes,
+			"the Deployment has several containers, and which is the controller's is a guess: see `image:`")
 	}
 }
 
 // meantFor returns the namespace in which manifests without a namespace are meant to be applied: that of the service
 // account that they give roles to, or the only one that they create.
 func meantFor(s *source) string {
-	account, _, _ := unstructured.NestedString(s.match.deployment.Object, "spec", "template", "spec", "serviceAccountName")
+	account, _, _ := unstructured.NestedString(s.match.deployment.Object, "spec", "template", "spec",
+		"serviceAccountName")
 	for _, u := range s.objects {
 		if kind := u.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
 			continue
 		}
 		subjects, _, _ := unstructured.NestedSlice(u.Object, "subjects")
 		for _, subject := range subjects {
-			if m, _ := subject.(map[string]any); m["kind"] == "ServiceAccount" && m["name"] == account && account != "" {
+			if m, _ := subject.(map[string]any); m["kind"] == "ServiceAccount" && m["name"] == account &&
+				account != "" {
 				if namespace, _ := m["namespace"].(string); namespace != "" {
 					return namespace
 				}
@@ -484,7 +489,9 @@ func (r *Repository) addDefinitions(s *source, t *tree) {
 	// The repository may contain the same definition several times, for several purposes and in several versions.
 	slices.SortStableFunc(files, func(a, b file) int { return definitionScore(b) - definitionScore(a) })
 	for _, f := range files {
-		only := !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool { return u.GetKind() != "CustomResourceDefinition" })
+		only := !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
+			return u.GetKind() != "CustomResourceDefinition"
+		})
 		if only && missing(f) {
 			s.take(f)
 		}

@@ -53,7 +53,9 @@ func (r *Repository) findSample(s *source, t *tree) {
 		}
 		r.takeSample(s, u, []*unstructured.Unstructured{u})
 		r.SampleText = string(text)
-		r.Notes = append(r.Notes, "no sample was found whose kind is defined here and that its definition allows: the workload's object has no content")
+		r.Notes = append(r.Notes,
+			"no sample was found whose kind is defined here and that its definition allows: the workload's object "+
+				"has no content")
 		return
 	}
 }

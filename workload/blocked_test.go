@@ -27,12 +27,16 @@ func TestBlocked(t *testing.T) {
 		noted   string
 		further int // steps after it that are carried out
 	}{
-		{name: "the plan's doing", why: "db is held", helps: true, oracle: record.OracleHold, title: "the plan itself was the cause", detail: "db is held", letGo: 1},
-		{name: "not the plan's doing", why: "db is held", oracle: record.OracleWorkload, title: "not within", detail: "did not come about either", letGo: 1},
+		{name: "the plan's doing", why: "db is held", helps: true, oracle: record.OracleHold,
+			title: "the plan itself was the cause", detail: "db is held", letGo: 1},
+		{name: "not the plan's doing", why: "db is held", oracle: record.OracleWorkload, title: "not within",
+			detail: "did not come about either", letGo: 1},
 		{name: "nothing is held", oracle: record.OracleWorkload, title: "not within"},
-		{name: "it fails at once", why: "db is held", fails: errors.New("no"), oracle: record.OracleWorkload, title: "no"},
+		{name: "it fails at once", why: "db is held", fails: errors.New("no"), oracle: record.OracleWorkload,
+			title: "no"},
 		{name: "it goes on", why: "db is held", goesOn: true, noted: "the workload goes on", further: 1},
-		{name: "what fails at once ends it all the same", fails: errors.New("no"), goesOn: true, oracle: record.OracleWorkload, title: "no"},
+		{name: "what fails at once ends it all the same", fails: errors.New("no"), goesOn: true,
+			oracle: record.OracleWorkload, title: "no"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			letGo, further := 0, 0
@@ -43,12 +47,13 @@ func TestBlocked(t *testing.T) {
 				LetGo:   func(context.Context) error { letGo++; return nil },
 			}}
 			findings, err := r.run(t.Context(), []step{
-				{title: "step 1", what: "wait", timeout: 20 * time.Millisecond, goesOn: tt.goesOn, do: func(ctx context.Context) error {
-					if tt.fails != nil || letGo > 0 && tt.helps {
-						return tt.fails
-					}
-					return never(ctx)
-				}},
+				{title: "step 1", what: "wait", timeout: 20 * time.Millisecond, goesOn: tt.goesOn,
+					do: func(ctx context.Context) error {
+						if tt.fails != nil || letGo > 0 && tt.helps {
+							return tt.fails
+						}
+						return never(ctx)
+					}},
 				{title: "step 2", timeout: time.Second, do: func(context.Context) error { further++; return nil }},
 			})
 			if err != nil {
@@ -66,7 +71,8 @@ func TestBlocked(t *testing.T) {
 				}
 				return
 			}
-			if len(findings) != 1 || findings[0].Oracle != tt.oracle || !strings.Contains(findings[0].Title, tt.title) || !strings.Contains(findings[0].Detail, tt.detail) {
+			if len(findings) != 1 || findings[0].Oracle != tt.oracle ||
+				!strings.Contains(findings[0].Title, tt.title) || !strings.Contains(findings[0].Detail, tt.detail) {
 				t.Errorf("findings %+v; want %s %q %q", findings, tt.oracle, tt.title, tt.detail)
 			}
 		})

@@ -40,7 +40,8 @@ func (r *runner) events(ctx context.Context, typ objects.Type, key plan.Resource
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &e) != nil {
 			continue
 		}
-		about := e.InvolvedObject.Kind == typ.Kind.Kind && typ.Matches(key, e.InvolvedObject.Namespace, e.InvolvedObject.Name)
+		about := e.InvolvedObject.Kind == typ.Kind.Kind &&
+			typ.Matches(key, e.InvolvedObject.Namespace, e.InvolvedObject.Name)
 		// Times of events are truncated to the second.
 		if (about || e.Type == corev1.EventTypeWarning) && !eventTime(&e).Before(since.Truncate(time.Second)) {
 			all = append(all, e)

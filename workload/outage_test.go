@@ -23,20 +23,25 @@ func TestOutage(t *testing.T) {
 		oracle   string // empty: no finding
 		attempts int
 	}{
-		{name: "comes back", outages: []Outage{{Reason: "killed"}, {Reason: "restarted"}, {Over: true}}, err: down, attempts: 4},
-		{name: "never comes back", outages: []Outage{{Reason: "killed"}, {Reason: "killed", Final: true}}, err: down, oracle: record.OracleWebhook, attempts: 2},
+		{name: "comes back", outages: []Outage{{Reason: "killed"}, {Reason: "restarted"}, {Over: true}}, err: down,
+			attempts: 4},
+		{name: "never comes back", outages: []Outage{{Reason: "killed"}, {Reason: "killed", Final: true}}, err: down,
+			oracle: record.OracleWebhook, attempts: 2},
 		{name: "its own doing", outages: []Outage{{}}, err: down, oracle: record.OracleWorkload, attempts: 1},
-		{name: "it says no", outages: []Outage{{Reason: "killed"}}, err: errors.New("admission webhook denied the request"), oracle: record.OracleWorkload, attempts: 1},
+		{name: "it says no", outages: []Outage{{Reason: "killed"}},
+			err: errors.New("admission webhook denied the request"), oracle: record.OracleWorkload, attempts: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			attempts := 0
-			r := &runner{Config: Config{Progress: func(string) {}, Outage: func(context.Context, time.Time, error) Outage { return tt.outages[attempts-1] }}}
-			findings, err := r.run(t.Context(), []step{{title: "step 1", timeout: time.Second, do: func(context.Context) error {
-				if attempts++; attempts > len(tt.outages) {
-					return nil
-				}
-				return tt.err
-			}}})
+			r := &runner{Config: Config{Progress: func(string) {},
+				Outage: func(context.Context, time.Time, error) Outage { return tt.outages[attempts-1] }}}
+			findings, err := r.run(t.Context(),
+				[]step{{title: "step 1", timeout: time.Second, do: func(context.Context) error {
+					if attempts++; attempts > len(tt.outages) {
+						return nil
+					}
+					return tt.err
+				}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,7 +50,8 @@ func TestOutage(t *testing.T) {
 				oracle += f.Oracle
 			}
 			if oracle != tt.oracle || attempts != tt.attempts {
-				t.Errorf("findings %+v after %d attempts; want oracle %q after %d", findings, attempts, tt.oracle, tt.attempts)
+				t.Errorf("findings %+v after %d attempts; want oracle %q after %d", findings, attempts, tt.oracle,
+					tt.attempts)
 			}
 		})
 	}
@@ -57,7 +63,9 @@ func TestOutageIsFinal(t *testing.T) {
 	if !objects.WebhookFailed(down) {
 		t.Error("not taken for a failed webhook")
 	}
-	r := &runner{Config: Config{Outage: func(context.Context, time.Time, error) Outage { return Outage{Reason: "killed", Final: true} }}}
+	r := &runner{Config: Config{Outage: func(context.Context, time.Time, error) Outage {
+		return Outage{Reason: "killed", Final: true}
+	}}}
 	attempts := 0
 	err := r.retry(t.Context(), func(context.Context) error { attempts++; return down })
 	if !errors.Is(err, down) || attempts != 1 {

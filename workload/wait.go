@@ -45,7 +45,8 @@ func (w *waiter) wait(ctx context.Context, r *runner) error {
 	}
 	if err := r.objects.Follow(ctx, w.typ, w.key.Namespace, name, w); err != nil {
 		// The step has timed out.
-		return &failure{err, strings.Trim(r.events(context.WithoutCancel(ctx), w.typ, w.key, r.began)+"\n"+w.state(), "\n")}
+		return &failure{err, strings.Trim(r.events(context.WithoutCancel(ctx), w.typ, w.key, r.began)+"\n"+w.state(),
+			"\n")}
 	}
 	return nil
 }

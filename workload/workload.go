@@ -43,16 +43,16 @@ type Config struct {
 	Kubeconfig string // for commands
 	Progress   func(text string)
 	Log        io.Writer // what commands print; nil: nowhere
-	// Outage is asked about a write that has been failing since the given time because a webhook could not be called. Nil:
-	// the webhook itself is always to blame.
+	// Outage is asked about a write that has been failing since the given time because a webhook could not be called.
+	// Nil: the webhook itself is always to blame.
 	Outage func(ctx context.Context, since time.Time, err error) Outage
 	// Blocked returns why a step may have failed without the controller's fault: what the plan holds, has paused or
-	// killed. It is empty if there is no such reason. LetGo undoes all of that; the plan is over then. Nil: there is never
-	// such a reason.
+	// killed. It is empty if there is no such reason. LetGo undoes all of that; the plan is over then. Nil: there is
+	// never such a reason.
 	Blocked func(ctx context.Context) string
 	LetGo   func(ctx context.Context) error
-	// Disturbed is when the plan's last action so far was complete; zero if no action was completed yet. Until then, what
-	// a step waits for may have been impossible, so its time counts from there. Nil: the plan does nothing.
+	// Disturbed is when the plan's last action so far was complete; zero if no action was completed yet. Until then,
+	// what a step waits for may have been impossible, so its time counts from there. Nil: the plan does nothing.
 	Disturbed func() time.Time
 	// Note records what is worth knowing but is not a finding. Nil: notes are dropped.
 	Note func(text string)
@@ -229,7 +229,8 @@ func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) err
 		return cause
 	}
 	if err != nil {
-		f.Detail = strings.Trim("it did not come about either when all was let go that the plan held: "+why+"\n"+f.Detail,
+		f.Detail = strings.Trim("it did not come about either when all was let go that the plan held: "+why+"\n"+
+			f.Detail,
 			"\n")
 		return nil
 	}
@@ -312,14 +313,15 @@ func (r *runner) prepare(s *plan.Step) (step, error) {
 	case s.Exec != nil:
 		return step{what: "run " + quote(s.Exec.Command), timeout: s.Exec.Timeout, do: r.command(s.Exec.Command)}, nil
 	case s.Sleep > 0:
-		return step{what: "sleep " + s.Sleep.String(), timeout: s.Sleep + time.Minute, do: func(ctx context.Context) error {
-			select {
-			case <-time.After(s.Sleep):
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}}, nil
+		return step{what: "sleep " + s.Sleep.String(), timeout: s.Sleep + time.Minute,
+			do: func(ctx context.Context) error {
+				select {
+				case <-time.After(s.Sleep):
+					return nil
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}}, nil
 	}
 	return step{}, errors.New("the step does nothing (known: apply, delete, patch, wait, sleep, exec)")
 }

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// codec is net/rpc's gob server codec with one addition: every message but Hello is announced from the reading loop, where
-// the order of arrival is still known. net/rpc does not export its own.
+// codec is net/rpc's gob server codec with one addition: every message but Hello is announced from the reading loop,
+// where the order of arrival is still known. net/rpc does not export its own.
 type codec struct {
 	conn    io.ReadWriteCloser
 	reader  *limitedReader

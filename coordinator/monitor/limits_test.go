@@ -101,8 +101,8 @@ func TestAConnectionWithoutATokenIsClosedInTime(t *testing.T) {
 	})
 }
 
-// TestAConnectionWithoutATokenSendsLittle writes a gob message whose length says that it is of a gigabyte, and as much of
-// it as the monitor takes.
+// TestAConnectionWithoutATokenSendsLittle writes a gob message whose length says that it is of a gigabyte, and as much
+// of it as the monitor takes.
 func TestAConnectionWithoutATokenSendsLittle(t *testing.T) {
 	m := listenWith(t, Config{})
 	var before, after runtime.MemStats
@@ -141,7 +141,8 @@ func TestALargeHelloIsRefusedAndALargeObservationIsNot(t *testing.T) {
 		ServiceMethod string
 		Seq           uint64
 	}{wire.MonitorService + ".Hello", 1})
-	_ = encoder.Encode(wire.Hello{ProtocolVersion: wire.ProtocolVersion, Token: strings.Repeat("x", 2*maxHello), Identity: "db"})
+	_ = encoder.Encode(wire.Hello{ProtocolVersion: wire.ProtocolVersion, Token: strings.Repeat("x", 2*maxHello),
+		Identity: "db"})
 	closed(t, stream, 10*time.Second)
 
 	p := monitortest.Dial(t, m.Addr())
@@ -170,7 +171,8 @@ func TestAProcessThatDoesNotAcknowledgeIsCutOffAndSaidSo(t *testing.T) {
 	}
 	m.SetRules(context.Background(), nil)
 	e := next(t, m)
-	if want := "it did not acknowledge what it is to report: no answer within 200ms"; !e.Ended || e.Session != session || e.Lost != want {
+	if want := "it did not acknowledge what it is to report: no answer within 200ms"; !e.Ended ||
+		e.Session != session || e.Lost != want {
 		t.Errorf("got %+v, want the session's end: %s", e, want)
 	}
 	<-held.Done
@@ -209,7 +211,8 @@ func TestWhatHooksLetGoArrives(t *testing.T) {
 	if err := p.LetGo(o, "too long"); err != nil {
 		t.Fatal(err)
 	}
-	if e := next(t, m); e.Abandoned == nil || !e.Abandoned.LetGo || e.Abandoned.Error != "too long" || e.Observation != observed.Observation {
+	if e := next(t, m); e.Abandoned == nil || !e.Abandoned.LetGo || e.Abandoned.Error != "too long" ||
+		e.Observation != observed.Observation {
 		t.Errorf("got %+v", e)
 	}
 	observed.Release()

@@ -7,8 +7,9 @@
 // longer and times in which a process was not observed.
 //
 // A process is told for how long its hook may trust this coordinator, see [Config].Limits. One that does not answer
-// itself stays connected, as it may be stopped for a while, and an event says so; only one that does not acknowledge new
-// interests is cut off. Times are counted in this process's own ticks: that in which it is stopped itself does not count.
+// itself stays connected, as it may be stopped for a while, and an event says so; only one that does not acknowledge
+// new interests is cut off. Times are counted in this process's own ticks: that in which it is stopped itself does not
+// count.
 package monitor
 
 import (
@@ -38,8 +39,8 @@ const (
 	DefaultHelloTimeout = 10 * time.Second
 )
 
-// holdMargin is what a hook waits longer than the coordinator, whose own deadline begins when it takes an observation in,
-// behind others and after it has looked up what the observation lacks.
+// holdMargin is what a hook waits longer than the coordinator, whose own deadline begins when it takes an observation
+// in, behind others and after it has looked up what the observation lacks.
 const holdMargin = 30 * time.Second
 
 // LimitsFor gives hooks the limits that suit a coordinator which holds no observation longer than hold.
@@ -53,12 +54,12 @@ type Config struct {
 	Token   string       // what processes must show
 	Logger  *slog.Logger // default: discards
 
-	// Limits are what hooks are told, so that a coordinator that hangs holds nobody for ever. Limits.Hold must be longer
-	// than the coordinator's own deadline, see LimitsFor; zero: hooks have none. Limits.Silence also says when an event
-	// reports that a process does not answer; zero: DefaultSilence.
+	// Limits are what hooks are told, so that a coordinator that hangs holds nobody for ever. Limits.Hold must be
+	// longer than the coordinator's own deadline, see LimitsFor; zero: hooks have none. Limits.Silence also says when
+	// an event reports that a process does not answer; zero: DefaultSilence.
 	Limits wire.Limits
-	// AckTimeout bounds how long a process may take to acknowledge new interests. Then it is cut off, which releases all
-	// that it holds. Default: DefaultAckTimeout.
+	// AckTimeout bounds how long a process may take to acknowledge new interests. Then it is cut off, which releases
+	// all that it holds. Default: DefaultAckTimeout.
 	AckTimeout time.Duration
 	// HelloTimeout bounds how long a connection may take to show its token. Default: DefaultHelloTimeout.
 	HelloTimeout time.Duration
@@ -143,7 +144,8 @@ func Listen(config Config) (*Monitor, error) {
 		return nil, fmt.Errorf("coordinator address %q: want unix:///path or tcp://host:port", config.Address)
 	}
 	if network == "unix" {
-		// A coordinator that was killed leaves its socket behind. The cluster's lock makes sure that nobody listens on it.
+		// A coordinator that was killed leaves its socket behind. The cluster's lock makes sure that nobody listens on
+		// it.
 		if err := os.Remove(address); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("remove stale socket: %w", err)
 		}
@@ -197,9 +199,9 @@ func (m *Monitor) Sessions() []*Session {
 	return list
 }
 
-// SetRules replaces what processes report, by identity; an identity without rules reports nothing. It returns when every
-// connected process judges new calls by the new rules. A process that does not acknowledge them within the configured
-// time loses its session, whose end then says so (Event.Lost).
+// SetRules replaces what processes report, by identity; an identity without rules reports nothing. It returns when
+// every connected process judges new calls by the new rules. A process that does not acknowledge them within the
+// configured time loses its session, whose end then says so (Event.Lost).
 func (m *Monitor) SetRules(ctx context.Context, rules map[string][]wire.Rule) {
 	m.mu.Lock()
 	m.generation++
@@ -216,7 +218,8 @@ func (m *Monitor) SetRules(ctx context.Context, rules map[string][]wire.Rule) {
 		wg.Go(func() {
 			interests := wire.Interests{Generation: generation, Rules: rules[s.Identity]}
 			if err := s.configure(ctx, interests, m.config.AckTimeout); err != nil {
-				m.config.Logger.Warn("process did not take its interests", "identity", s.Identity, "pid", s.PID, "error", err)
+				m.config.Logger.Warn("process did not take its interests", "identity", s.Identity, "pid", s.PID,
+					"error", err)
 				s.cutOff(fmt.Sprintf("it did not acknowledge what it is to report: %v", err))
 			}
 		})
@@ -349,8 +352,8 @@ func (m *Monitor) send(e Event) bool {
 	}
 }
 
-// maxHello is how many bytes a connection may send until its Hello is accepted. The largest part is the manifest, of a few
-// hundred bytes for each point.
+// maxHello is how many bytes a connection may send until its Hello is accepted. The largest part is the manifest, of a
+// few hundred bytes for each point.
 const maxHello = 4 << 20
 
 // writeTimeout is how long a process may read nothing until its session is given up. yamux keeps a timer of that length
@@ -381,7 +384,8 @@ func (s *service) Hello(hello *wire.Hello, welcome *wire.Welcome) error {
 	case s.registered() != nil:
 		welcome.Reject = "second Hello in one session"
 	case hello.ProtocolVersion != wire.ProtocolVersion:
-		welcome.Reject = fmt.Sprintf("protocol version %d, this coordinator speaks %d: build the process again with this version of trommel",
+		welcome.Reject = fmt.Sprintf("protocol version %d, this coordinator speaks %d: build the process again with "+
+			"this version of trommel",
 			hello.ProtocolVersion, wire.ProtocolVersion)
 	case subtle.ConstantTimeCompare([]byte(hello.Token), []byte(m.config.Token)) != 1:
 		welcome.Reject = "wrong token"
@@ -419,7 +423,8 @@ func (s *service) Hello(hello *wire.Hello, welcome *wire.Welcome) error {
 			},
 			Silence: m.config.Limits.Silence,
 			Silent: func() {
-				m.config.Logger.Warn("process does not answer", "identity", session.Identity, "pid", session.PID, "for", m.config.Limits.Silence)
+				m.config.Logger.Warn("process does not answer", "identity", session.Identity, "pid", session.PID, "for",
+					m.config.Limits.Silence)
 				m.send(Event{Session: session, Silent: m.config.Limits.Silence})
 			},
 			Back: func() {

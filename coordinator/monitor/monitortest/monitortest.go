@@ -92,7 +92,8 @@ func (p *Process) Observe(o wire.Observation) *rpc.Call {
 
 // LetGo says that the hook has let the observation's caller go.
 func (p *Process) LetGo(o wire.Observation, why string) error {
-	return p.client.Call(wire.MonitorService+".Abandon", wire.Abandoned{Call: o.Call, Phase: o.Phase, Error: why, LetGo: true}, &wire.Release{})
+	return p.client.Call(wire.MonitorService+".Abandon",
+		wire.Abandoned{Call: o.Call, Phase: o.Phase, Error: why, LetGo: true}, &wire.Release{})
 }
 
 // Miss says that the process was not observed for a time.
@@ -102,5 +103,6 @@ func (p *Process) Miss(why string) error {
 
 // Abandon says that the observation's caller has gone on by itself.
 func (p *Process) Abandon(o wire.Observation, why string) error {
-	return p.client.Call(wire.MonitorService+".Abandon", wire.Abandoned{Call: o.Call, Phase: o.Phase, Error: why}, &wire.Release{})
+	return p.client.Call(wire.MonitorService+".Abandon", wire.Abandoned{Call: o.Call, Phase: o.Phase, Error: why},
+		&wire.Release{})
 }
