@@ -70,7 +70,7 @@ func TestChecker(t *testing.T) {
 		{"a number for int-or-string", db + "{storage: 1Gi, port: 80}", nil},
 		{"a status is the controller's", db + "{storage: 1Gi}\nstatus: {}", nil},
 		{
-			"all that is wrong", db + "{replicas: 0, mode: slow, users: [{role: x}], replcas: 1, extra: {}}",
+			"several mistakes", db + "{replicas: 0, mode: slow, users: [{role: x}], replcas: 1, extra: {}}",
 			[]string{
 				"Database ns/db: spec.mode should be one of [fast safe]",
 				"Database ns/db: spec.replicas should be greater than or equal to 1",
@@ -93,7 +93,7 @@ func TestChecker(t *testing.T) {
 			[]string{`Database db*: the cluster serves no type "example.com/v0 Database" (it serves Database in example.com/v1)`},
 		},
 		{
-			"a kind that nobody knows",
+			"an unknown kind",
 			"{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {name: a}}",
 			[]string{`ServiceMonitor a: the cluster serves no type "monitoring.coreos.com/v1 ServiceMonitor"; is its CustomResourceDefinition among the suite's manifests?`},
 		},
@@ -106,7 +106,7 @@ func TestChecker(t *testing.T) {
 		},
 		{"a value of another type", `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: 1}}`,
 			[]string{"ConfigMap c: cannot convert int64 to string"}},
-		{"certificates are taken care of",
+		{"Certificates are handled without a definition",
 			`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: c}, spec: {x: 1}}`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -155,12 +155,12 @@ spec: {group: example.com, names: {kind: Wrong, plural: wrongs}, versions: []}
 		t.Fatal(err)
 	}
 	_, notes, err := CheckSuite(suite, "v1.36.3")
-	if diff := cmp.Diff([]string{"namespace op is used, and none of the manifests makes it: a run does"},
+	if diff := cmp.Diff([]string{"no manifest creates namespace op, which others use; the run creates it"},
 		notes); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 	want := []string{
-		`manifests: CustomResourceDefinition wrong: its name has to be "wrongs.example.com" (spec.names.plural.spec.group)`,
+		`manifests: CustomResourceDefinition wrong: its name must be "wrongs.example.com" (spec.names.plural.spec.group)`,
 		`workload "a", step 2: Database b: the cluster serves no type "example.com.example.com/v1 Database" (it serves a Database in example.com/v1)`,
 		`workload "a", step 2: Pod p: unknown field "specs"`,
 		`workload "a", step 3: Database c: spec.storage is required`,

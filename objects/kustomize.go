@@ -49,12 +49,12 @@ func (f oldPatches) ReadFile(name string) ([]byte, error) {
 	return renewPatches(data), nil
 }
 
-// renewPatches turns patches that are text into today's form; everything else stays as it is.
+// renewPatches rewrites patches that are file names in today's form and leaves the rest unchanged.
 func renewPatches(data []byte) []byte {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) != 1 ||
 		doc.Content[0].Kind != yaml.MappingNode {
-		return data // told by kustomize
+		return data // kustomize reports the error
 	}
 	changed := false
 	fields := doc.Content[0].Content

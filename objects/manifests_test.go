@@ -119,7 +119,7 @@ kubeVersion: ">=2.0.0"
 
 func TestChart(t *testing.T) {
 	suite := filepath.Join(unpack(t, charts), "trommel.yaml")
-	const hook = "chart foo: 1 of its objects are hooks and left out: Job check"
+	const hook = "chart foo: 1 of its objects are hooks and are left out: Job check"
 	for _, tt := range []struct {
 		name     string
 		manifest plan.Manifest
@@ -182,10 +182,10 @@ func TestChartThatCannotBeRendered(t *testing.T) {
 		{plan.Manifest{Path: "foo"}, "foo is a Helm chart: write `helm: foo`"},
 		{plan.Manifest{Helm: "."}, "chart .: Chart.yaml file is missing"},
 		{plan.Manifest{Helm: "broken"},
-			"chart broken: its charts folder has no redis, which Chart.yaml names; `helm dependency build broken` " +
-				"fetches it"},
+			"chart broken: its charts directory lacks redis, which Chart.yaml requires; run `helm dependency " +
+				"build broken`"},
 		{plan.Manifest{Helm: "text"}, "text/templates/bad.yaml (rendered):1: the object has no apiVersion"},
-		{plan.Manifest{Helm: "new"}, "chart new wants Kubernetes >=2.0.0; the cluster is v1.36.3"},
+		{plan.Manifest{Helm: "new"}, "chart new requires Kubernetes >=2.0.0; the cluster is v1.36.3"},
 		{plan.Manifest{Helm: "foo", Values: map[string]any{"replicas": "x"}},
 			"chart foo: values don't meet the specifications of the schema"},
 	} {
@@ -232,11 +232,11 @@ metadata: {name: other}
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"Namespace /op-system"}, names(MissingNamespaces(list))); diff != "" {
-		t.Errorf("namespaces that nobody makes (-want +got):\n%s", diff)
+		t.Errorf("missing namespaces (-want +got):\n%s", diff)
 	}
 }
 
-// Kustomizations of 2018 name their patches as text.
+// Kustomizations from 2018 list their patches as file names.
 func TestKustomizationWithPatchesAsText(t *testing.T) {
 	dir := unpack(t, `
 -- kustomization.yaml --

@@ -30,8 +30,9 @@ func TestDecode(t *testing.T) {
 				"{apiVersion: v1, kind: C, metadata: {name: z}}\n",
 			"A/x B/yy C/z", "",
 		},
-		{"windows lines", "apiVersion: v1\r\nkind: A\r\n---\r\napiVersion: v1\r\nkind: B\r\n", "A/ B/", ""},
-		{"dashes that are no marker", "apiVersion: v1\nkind: A\ndata: |\n  ---\n  x\nmetadata: {name: nn}\n", "A/nn",
+		{"CRLF line ends", "apiVersion: v1\r\nkind: A\r\n---\r\napiVersion: v1\r\nkind: B\r\n", "A/ B/", ""},
+		{"dashes that are not a document marker",
+			"apiVersion: v1\nkind: A\ndata: |\n  ---\n  x\nmetadata: {name: nn}\n", "A/nn",
 			""},
 		{"list",
 			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: A, metadata: {name: x}}\n- {apiVersion: " +
@@ -41,7 +42,7 @@ func TestDecode(t *testing.T) {
 			"f.yaml:1: the object has no kind\nf.yaml:2: the object has no apiVersion"},
 		{"no mapping", "- a\n", "", "f.yaml:1: not a Kubernetes object: no mapping with apiVersion and kind"},
 		{"broken YAML", "# one\n---\nb: 1\nc: [\n", "", "f.yaml:4: did not find expected node content"},
-		{"a key twice", "---\napiVersion: v1\nkind: A\nkind: B\n", "", "f.yaml:4: key \"kind\" already set in map"},
+		{"a duplicate key", "---\napiVersion: v1\nkind: A\nkind: B\n", "", "f.yaml:4: key \"kind\" already set in map"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			list, err := Decode([]byte(test.text), "f.yaml")
@@ -89,7 +90,7 @@ func TestReadFolder(t *testing.T) {
 	}
 }
 
-// yaml.v3 gives int, which unstructured objects cannot hold.
+// yaml.v3 decodes to int, which unstructured objects cannot hold.
 func TestReadKustomization(t *testing.T) {
 	dir := t.TempDir()
 	for file, text := range map[string]string{
@@ -235,7 +236,7 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// A type that a manifest will define is found before the cluster has it, and suggested.
+// A type that a manifest defines is found and suggested before the cluster serves it.
 func TestDefined(t *testing.T) {
 	list, err := Decode([]byte(`apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

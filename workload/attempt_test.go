@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// An API server that the plan had started again took most of a step's time to come up: what the controller did in the
-// rest was called too slow.
+// Regression: an API server that the plan had restarted used up most of a step's timeout while it came up, and the step
+// failed although the controller was fast.
 func TestStepHasItsTimeFromThePlansLastAction(t *testing.T) {
 	for _, test := range []struct {
 		name           string

@@ -17,8 +17,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A definition can be a megabyte: it was read again every 20 ms until its type was served, which kept the API server
-// from serving it.
+// Regression: a definition can be a megabyte. It was read every 20 ms until its type was served, and that load delayed
+// the API server.
 func TestDefinitionIsNotReadAgainAndAgain(t *testing.T) {
 	c := startCluster(t)
 	config, err := c.RESTConfig("")

@@ -17,7 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// states gives a history's entries as name event value.
+// states returns a history's entries as "name event value".
 func states(t *testing.T, history []record.HistoryEntry) []string {
 	t.Helper()
 	var all []string
@@ -58,7 +58,7 @@ func start(t *testing.T, c *objects.Client, keys ...plan.ResourceKey) *history.R
 	return r
 }
 
-// wait waits as a run does and judges what was recorded.
+// wait waits for the invariants as a run does, then judges the recorded history.
 func wait(ctx context.Context, i *oracle.Invariants, r *history.Recorder, from time.Time) []record.Finding {
 	givenBack, err := i.Await(ctx, r, from)
 	if err != nil {
@@ -119,7 +119,7 @@ func TestRecorderRecordsEveryStateUpToStop(t *testing.T) {
 	for i := range 20 {
 		write(fmt.Sprintf("a%d", i%3), 5)
 	}
-	// The last object came and went just before Stop: no list shows it.
+	// The last object is created and deleted just before Stop, so no list shows it.
 	write("transient", 0)
 	if got := states(t, stop(t, r)); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -173,7 +173,7 @@ func TestRecorderSurvivesItsAPIServer(t *testing.T) {
 	}
 	patch(t, writer, k("stays"), "4")
 
-	// Each state that there still was is there once; what came and went meanwhile may be there or is said to be
+	// Each state that still existed is recorded once. One that came and went in between is recorded or reported as
 	// missing.
 	got := states(t, stop(t, r))
 	for _, want := range []string{
@@ -188,7 +188,7 @@ func TestRecorderSurvivesItsAPIServer(t *testing.T) {
 			}
 		}
 		if n != 1 {
-			t.Errorf("%q is there %d times", want, n)
+			t.Errorf("%q is recorded %d times", want, n)
 		}
 	}
 	if !slices.Contains(got, "stays updated 2") && len(r.Gaps()) != 1 {

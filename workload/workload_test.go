@@ -107,7 +107,7 @@ func TestSteps(t *testing.T) {
 				}
 			},
 			title:  `step 2: wait until configmap/NS/a has object.data.value == "2": not within 300ms`,
-			detail: []string{"at the end it was:", `    value: "1"`},
+			detail: []string{"last state:", `    value: "1"`},
 		},
 		{
 			name: "a condition on a field that is missing",
@@ -119,7 +119,7 @@ func TestSteps(t *testing.T) {
 				}
 			},
 			title:  `step 2 "ready": wait until configmap/NS/a has object.status.ready: not within 300ms`,
-			detail: []string{"the condition could not be evaluated: no such key: status", "at the end it was:"},
+			detail: []string{"the condition could not be evaluated: no such key: status", "last state:"},
 		},
 		{
 			name: "an object that does not come",
@@ -127,7 +127,7 @@ func TestSteps(t *testing.T) {
 				return []plan.Step{wait(key(t, "configmap/"+ns+"/a"), "true", short)}
 			},
 			title:  "step 1: wait until configmap/NS/a has true: not within 300ms",
-			detail: []string{"there was none, all the time"},
+			detail: []string{"no such object existed at any time"},
 		},
 		{
 			name: "an object that others complain of",
@@ -141,7 +141,7 @@ func TestSteps(t *testing.T) {
 			title: "step 3: wait until replicaset/NS/a has has(object.status.readyReplicas): not within 300ms",
 			detail: []string{
 				"events:\n  Warning FailedCreate of replicaset/NS/a", `serviceaccount "none" not found`,
-				"at the end it was:\n  status:", "name: a",
+				"last state:\n  status:", "name: a",
 			},
 		},
 		{
