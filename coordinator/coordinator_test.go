@@ -25,15 +25,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// journal records what a coordinator does, as one list.
+// journal records in one list what a coordinator does.
 type journal struct {
 	mu      sync.Mutex
 	entries []string
 	events  []record.Event
 	actions []record.Action
 	causes  []string
-	fail    error // of Kill
-	down    bool  // what is killed was not running
+	fail    error // returned by Kill
+	down    bool  // the killed controller was not running
 }
 
 func (j *journal) add(format string, args ...any) {
@@ -183,7 +183,7 @@ func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 	}}}
 	r := newRig(t, p, time.Minute)
 	ctx := context.Background()
-	r.observe(t, pod("a")) // before the plan has begun nothing is judged
+	r.observe(t, pod("a")) // before Begin, no observation is judged
 	if err := r.Begin(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 	if err := CompareReplay(fires, r.journal.actions); err != nil || len(fires) != 2 {
 		t.Errorf("replay: %v, %d actions", err, len(fires))
 	}
-	// The record survives its file format.
+	// The record survives encoding and decoding.
 	data, err := json.Marshal(r.journal.events)
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func TestAHoldEndsWithItsCallersContext(t *testing.T) {
 	if err := r.process.Abandon(x, context.DeadlineExceeded.Error()); err != nil {
 		t.Fatal(err)
 	}
-	// The monitor answers the call that nobody waits for any more, too.
+	// The monitor also answers the call that its caller has given up.
 	if err := (<-held.Done).Error; err != nil {
 		t.Fatal(err)
 	}
@@ -284,18 +284,18 @@ func TestAHoldEndsWithItsCallersContext(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if got := strings.Join(r.list(), ", "); !strings.Contains(got, "its caller gave up (context deadline exceeded)") {
-		t.Errorf("nobody was told: %s", got)
+		t.Errorf("the Watcher was not told: %s", got)
 	}
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(r.journal.events, func(e record.Event) bool { return e.Abandoned != nil }) {
-		t.Error("it is not in the record")
+		t.Error("the record lacks it")
 	}
 }
 
-// TestARunThatWasNotObservedThroughoutIsInconclusive: hooks that let go by themselves, processes that are cut off, and
-// such that do not answer.
+// TestARunThatWasNotObservedThroughoutIsInconclusive: hooks that release on their own, processes that are cut off, and
+// processes that do not answer.
 func TestARunThatWasNotObservedThroughoutIsInconclusive(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{
 		{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")},
@@ -307,25 +307,25 @@ func TestARunThatWasNotObservedThroughoutIsInconclusive(t *testing.T) {
 		name, want string
 		do         func(t *testing.T, r *rig)
 	}{
-		{"let go", "apiserver-1 was let go by its hook: too long", func(t *testing.T, r *rig) {
+		{"let go", "apiserver-1 was released by its hook: too long", func(t *testing.T, r *rig) {
 			held := r.process.Observe(x)
-			for range 2 { // the second is of a call that is held no longer
+			for range 2 { // the second is for a call that is no longer held
 				if err := r.process.LetGo(x, "too long"); err != nil {
 					t.Fatal(err)
 				}
 			}
 			<-held.Done
-			r.observe(t, pod("a")) // behind them
+			r.observe(t, pod("a")) // processed after both
 		}},
 		{"missed", "apiserver-1 was not observed for a time: so it was", func(t *testing.T, r *rig) {
-			for range 2 { // told once
+			for range 2 { // reported once
 				if err := r.process.Miss("so it was"); err != nil {
 					t.Fatal(err)
 				}
 			}
 			r.observe(t, pod("a"))
 		}},
-		{"cut off", "apiserver-1 was cut off: it did not acknowledge what it is to report: no answer within 2s",
+		{"cut off", "apiserver-1 was cut off: it did not acknowledge its reporting rules: no answer within 2s",
 			func(t *testing.T, r *rig) {
 				for len(r.process.Interests) < cap(r.process.Interests) {
 					r.process.Interests <- wire.Interests{}
@@ -398,7 +398,7 @@ func TestWatchdogTellsOnceWhoWaitsForWhom(t *testing.T) {
 	x := pod("x")
 	x.Phase = wire.Before
 	r.observe(t, x)
-	const chain = "apiserver-1's intake of the creation of pod/default/x has been held for N by action 1 " +
+	const chain = "apiserver-1's receipt of the creation of pod/default/x has been held for N by action 1 " +
 		"(pauseAPIServer apiserver-1), which action 2 (resumeAPIServer apiserver-1) ends when: onObjectCreation of " +
 		"pod/default/a, afterAPIServerRecv at apiserver-1; a deadlock: apiserver-1 waits for itself"
 	timeless := func(text string) string { return regexp.MustCompile(`for \d+s by`).ReplaceAllString(text, "for N by") }
@@ -417,7 +417,7 @@ func TestWatchdogTellsOnceWhoWaitsForWhom(t *testing.T) {
 	}
 }
 
-// What only a side rule asks for does not bring the plan forward, and is not enriched.
+// An observation that only a side rule asks for is not progress, and nothing is looked up for it.
 func TestObservationsBesideThePlan(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
 		PauseScope: "pod/default/x", Trigger: trigger(t, "a", "a")}}}
@@ -538,8 +538,8 @@ func TestStateBeforeAWriteIsLookedUp(t *testing.T) {
 	}
 }
 
-// BenchmarkObserveRelease is the round trip of an observation of a 4 KB object that a trigger looks at, over a unix
-// socket, through monitor, state machine and back.
+// BenchmarkObserveRelease measures the round trip of an observation of a 4 KB object that a trigger examines: over a
+// unix socket, through monitor and state machine, and back.
 func BenchmarkObserveRelease(b *testing.B) {
 	tr := plan.Trigger{Expression: "a", Graph: mustGraph(b, "a"),
 		Definitions: []plan.Definition{{Name: "a", Condition: plan.Condition{
@@ -575,7 +575,8 @@ func BenchmarkObserveRelease(b *testing.B) {
 	}
 }
 
-// An action with the trigger none after another one was said to be fired by the start of the plan.
+// Regression: the cause of an action with trigger type none was always "the start of the plan", even after another
+// action.
 func TestCauses(t *testing.T) {
 	now := func() plan.Trigger { return trigger(t, "now", "now@none") }
 	p := &plan.Plan{Actions: []plan.Action{
@@ -604,7 +605,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// complete waits until so many actions are complete.
+// complete waits until that many actions are complete.
 func (r *rig) complete(t *testing.T, count int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -629,7 +630,7 @@ func (r *rig) complete(t *testing.T, count int) {
 	}
 }
 
-// A kill that found nothing to kill passed silently.
+// Regression: a kill that found nothing to kill was not mentioned.
 func TestNoteOfAnActionThatChangedNothing(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.KillController, Target: "db", Trigger: trigger(t, "a", "a")}}}
 	r := newRig(t, p, time.Minute)
@@ -640,7 +641,7 @@ func TestNoteOfAnActionThatChangedNothing(t *testing.T) {
 	r.observe(t, pod("a"))
 	s, err := r.Status(t.Context())
 	if err != nil || len(s.Findings) > 0 {
-		t.Errorf("a note is no finding: %v (%v)", s.Findings, err)
+		t.Errorf("a note is not a finding: %v (%v)", s.Findings, err)
 	}
 	want := "kill db, info note: action 1 (killController db) found nothing to kill: db was not running"
 	if got := strings.Join(r.list(), ", "); got != want {
@@ -653,7 +654,7 @@ func TestNoteOfAnActionThatChangedNothing(t *testing.T) {
 	}
 }
 
-// What failed was named without what it is about: "action 1 (patch ) failed".
+// Regression: a finding did not name the action's object: "action 1 (patch ) failed".
 func TestFindingNamesTheObjectOfTheAction(t *testing.T) {
 	key := plan.ResourceKey{Type: "pod", Namespace: "default", Name: "x"}
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject, ResourceKey: key, Trigger: trigger(t, "a", "a")}}}

@@ -52,7 +52,8 @@ func TestLocksOfAControllerAreKnown(t *testing.T) {
 	}
 }
 
-// Of an annotated lock a read tells nothing before it has come back: it is known by an earlier write.
+// A read of an annotated lock is recognized only by an earlier write: before it returns, it does not show the
+// annotation.
 func TestPauseOfEverythingLeavesKnownLocks(t *testing.T) {
 	now := plan.Trigger{Expression: "now", Graph: mustGraph(t, "now"),
 		Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}}}

@@ -63,7 +63,7 @@ func resumeReads(tr plan.Trigger) plan.Action {
 	return plan.Action{Type: plan.ResumeController, Target: "db", PauseAt: plan.BeforeControllerRead, Trigger: tr}
 }
 
-// events of the tables.
+// Events for the tables.
 func created(name string) record.Event {
 	return record.Event{Observation: &record.Observation{
 		By: "apiserver-1", Session: 1, Point: wire.APIServerRecv, Phase: wire.After, Op: wire.Create,
@@ -93,7 +93,7 @@ func pauseReconciles(tr plan.Trigger, scope string) plan.Action {
 		Trigger: tr}
 }
 
-// looks is a trigger at a read of a pod, before it.
+// looks returns a trigger that waits for a read of a pod, before the read.
 func looks(t *testing.T, name string) plan.Trigger {
 	return plan.Trigger{Expression: "looks", Graph: mustGraph(t, "looks"), Definitions: []plan.Definition{{
 		Name: "looks", Condition: plan.Condition{Type: plan.OnObjectUpdate,
@@ -241,7 +241,7 @@ func TestMachine(t *testing.T) {
 			want:    []string{"release 1", "release 2", "release 3", "fire 0, hold 4"},
 		},
 		{
-			name: "a pause holds what comes after it, a resume lets it go",
+			name: "a pause holds what comes after it, a resume releases it",
 			actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "pod/default/x", false),
 				resumeReads(trigger(t, "b", "b"))},
 			events: []record.Event{
@@ -283,7 +283,7 @@ func TestMachine(t *testing.T) {
 			done: true,
 		},
 		{
-			name:    "a session that ends takes its holds and its reads with it",
+			name:    "the end of a session ends its holds and its reads",
 			actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "", true)},
 			events: []record.Event{
 				read("x", wire.Before, 1), created("a"), began(0),
@@ -309,7 +309,7 @@ func TestMachine(t *testing.T) {
 			done:    true,
 		},
 		{
-			name: "what fires a pause is held by it where it is in its scope",
+			name: "a pause holds the observation that fired it, if it is in its scope",
 			actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", PauseScope: "pod/default/a",
 				Trigger: trigger(t, "a", "a")}},
 			events: []record.Event{
@@ -365,7 +365,7 @@ func TestMachine(t *testing.T) {
 			done:    true,
 		},
 		{
-			name: "an action with the trigger none belongs to the moment of the one before it",
+			name: "an action with trigger type none happens at the moment of the one before it",
 			actions: []plan.Action{restart(trigger(t, "a", "a")), restart(none()), restart(none()),
 				restart(trigger(t, "b", "b"))},
 			events: []record.Event{created("a"), completed(0), completed(1), completed(2), created("b")},
@@ -426,7 +426,7 @@ func TestMachine(t *testing.T) {
 			done: true,
 		},
 		{
-			name:    "a held call whose caller has gone on is held no longer",
+			name:    "a hold ends when its caller has gone on",
 			actions: []plan.Action{pauseWrites(none(), "lease/*/*")},
 			start:   "fire 0",
 			events: []record.Event{began(0), completed(0), lease("db", wire.Update, ""), {Abandoned: new(3)},
@@ -534,7 +534,7 @@ func TestNearestMissIsNotTheLatest(t *testing.T) {
 			`n is "2", not 2`},
 		{"one field before two", 1, map[string]any{"n": 2, "m": 3}, []string{`{"n":2,"m":4}`, `{"n":5,"m":4}`},
 			"m is 4, not 3"},
-		{"of two that are as near the later one", 1, map[string]any{"n": 2}, []string{`{"n":3}`, `{"n":4}`},
+		{"the later of two equally near misses", 1, map[string]any{"n": 2}, []string{`{"n":3}`, `{"n":4}`},
 			"n is 4, not 2"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

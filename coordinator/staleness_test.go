@@ -14,7 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// observed is an observation of pod/default/a at that resource version; 0: without an object.
+// observed returns an observation of pod/default/a at that resource version; 0: without an object.
 func observed(by string, session uint64, point wire.Point, phase wire.Phase, op wire.Operation, version int,
 	change ...func(*record.Observation)) record.Event {
 	o := &record.Observation{
@@ -96,26 +96,26 @@ func TestStaleness(t *testing.T) {
 				"version 10"},
 		},
 		{
-			name: "it is there still where its deletion is held back", controller: there,
+			name: "it still exists where its deletion is held back", controller: there,
 			events: [][]record.Event{paused, {received(2, wire.Create, 7), held(wire.Delete, 10), got(2, 7)}},
 			reads: []string{"db read pod/default/a at version 7, while apiserver-2 held back its deletion at " +
 				"version 10"},
 		},
 		{
-			name: "it is not there where its creation is held back", controller: there,
+			name: "it does not exist where its creation is held back", controller: there,
 			events: [][]record.Event{paused, {held(wire.Create, 10), got(2, 0, failed(`pods "a" not found`))}},
 			reads: []string{"db read pod/default/a as not there, while apiserver-2 held back its creation at " +
 				"version 10"},
 		},
 		{
-			name: "nor is it in a list", controller: there,
+			name: "a list lacks it where its creation is held back", controller: there,
 			events: [][]record.Event{paused,
 				{received(2, wire.Delete, 9), held(wire.Create, 10), listed(2, "default")}},
 			reads: []string{"db listed pod/default/a as not there, while apiserver-2 held back its creation at " +
 				"version 10"},
 		},
 		{
-			name: "not there because it was deleted later", controller: there,
+			name: "absent because it was deleted later", controller: there,
 			events: [][]record.Event{paused,
 				{held(wire.Create, 10), received(2, wire.Delete, 12), got(2, 0), listed(2, "")}},
 			none: []string{"db was connected to apiserver-2, and what it received (1) and read (2) of that object " +
@@ -141,7 +141,7 @@ func TestStaleness(t *testing.T) {
 				"reached it until it was resumed"},
 		},
 		{
-			name: "connected to another API server, lag is no staleness", controller: hooked,
+			name: "connected to another API server, lag is not staleness", controller: hooked,
 			events: [][]record.Event{paused, {received(2, wire.Create, 7), held(wire.Update, 10), got(2, 7)}},
 			none:   []string{"db stayed connected to apiserver-1, " + heldUpdate},
 		},
@@ -171,7 +171,7 @@ func TestStaleness(t *testing.T) {
 			none: []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
 		},
 		{
-			name: "before the event is taken in, nothing is shown", controller: there,
+			name: "a delivery shows nothing before it is received", controller: there,
 			events: [][]record.Event{paused,
 				{held(wire.Update, 10), observed("db", 2, wire.ControllerRecv, wire.Before, wire.Create, 7)}},
 			none: []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
@@ -182,15 +182,15 @@ func TestStaleness(t *testing.T) {
 			events:  [][]record.Event{paused, {held(wire.Update, 10)}, moved},
 			none: []string{"db was started at apiserver-2, " + heldUpdate +
 				", but its first sync is a streaming list (client-go v0.36.3, feature WatchListClient), " +
-				"which waits for a server that is behind: set `watchList: false` for this controller"},
+				"which waits until the server has caught up: set `watchList: false` for this controller"},
 		},
 		{
 			name: "a cut leaves the cache", controller: hooked, actions: []plan.Action{reconnect(plan.ReconnectCut)},
 			events: [][]record.Event{paused,
 				{received(2, wire.Update, 12), held(wire.Update, 10), began(1), completed(1), got(2, 12)}},
 			none: []string{"db was moved to apiserver-2 by cutting its connections, " + heldUpdate +
-				": it keeps what its caches have, and client-go asks for nothing older than that (reconnectBy: " +
-				"restart begins with empty caches)"},
+				": it keeps its caches, and client-go asks for nothing older (reconnectBy: restart begins with " +
+				"empty caches)"},
 		},
 		{
 			name: "a cut session reads from the other server", controller: hooked,
@@ -207,12 +207,12 @@ func TestStaleness(t *testing.T) {
 			none: []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
 		},
 		{
-			name:       "what a controller without hooks reads is not known",
+			name:       "the reads of a controller without hooks are unknown",
 			controller: record.Controller{Name: "db", APIServer: "apiserver-2"},
 			events:     [][]record.Event{paused, {held(wire.Update, 10)}},
 		},
 		{
-			name:       "where a controller without hooks is connected is",
+			name:       "the API server of a controller without hooks is known",
 			controller: record.Controller{Name: "db", APIServer: "apiserver-1"},
 			events:     [][]record.Event{paused, {held(wire.Update, 10)}},
 			none:       []string{"db stayed connected to apiserver-1, " + heldUpdate},
@@ -243,7 +243,7 @@ func TestStaleness(t *testing.T) {
 			if diff := cmp.Diff(test.none, m.NoneStale()); diff != "" {
 				t.Errorf("why none (-want +got):\n%s", diff)
 			}
-			// The written record leads to the same.
+			// A replay of the written record gives the same result.
 			data, err := json.Marshal(events)
 			if err != nil {
 				t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// wrote waits for the controller's write of pod/default/<name>.
+// wrote returns a trigger that waits for the controller's write of pod/default/<name>.
 func wrote(t *testing.T, by, name string) plan.Trigger {
 	tr := trigger(t, name, name)
 	tr.Definitions[0].Observe = plan.ObservationPoint{Timing: plan.AfterControllerWrite, ObserveBy: by}
@@ -48,7 +48,7 @@ func TestStuck(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		actions []plan.Action
-		events  []record.Event // one a second
+		events  []record.Event // one per second
 		gone    string         // not connected
 		runtime string         // version of controller-runtime
 		want    string
@@ -107,7 +107,7 @@ func TestStuck(t *testing.T) {
 			want: "db's delivery of the update of pod/default/a (and 1 more) has been held for 11s by action 1 " +
 				"(pauseController db at beforeControllerRecv), which action 2 (resumeController db) ends when: " +
 				waits +
-				"; db is in no reconcile that is observed: it may act only on what is held",
+				"; db has no observed reconcile running: it may be waiting for what is held",
 		},
 		{
 			name:    "held in the only reconcile",
@@ -117,7 +117,7 @@ func TestStuck(t *testing.T) {
 				at("db", wire.ControllerWrite, wire.Before, wire.Update, reconciling("r", 8))),
 			want: "db's update of pod/default/a has been held for 10s by action 1 (pauseController db at " +
 				"beforeControllerWrite), which action 2 (resumeController db) ends when: " + waits +
-				"; a deadlock: db waits for itself, unless another worker of the controller brings it about",
+				"; a deadlock: db waits for itself, unless another worker of the controller acts",
 		},
 		{
 			name:    "another reconcile goes on",
@@ -146,17 +146,17 @@ func TestStuck(t *testing.T) {
 				"action 4 (resumeController web) ends, after action 3 (resumeController db), which comes when: " +
 				waits +
 				"; or: onObjectCreation of pod/default/c, afterControllerWrite at web; a deadlock: db and web wait " +
-				"for each other, unless another worker of the controller brings it about",
+				"for each other, unless another worker of the controller acts",
 		},
 		{
-			name: "an API server waits for what it does not take in",
+			name: "an API server waits for an event that it does not receive",
 			actions: []plan.Action{
 				{Type: plan.PauseAPIServer, Target: "apiserver-1", PauseScope: "pod/default/a", Trigger: now()},
 				{Type: plan.ResumeAPIServer, Target: "apiserver-1", Trigger: trigger(t, "b", "b")},
 			},
 			events: append(append([]record.Event{}, started...),
 				at("apiserver-1", wire.APIServerRecv, wire.Before, wire.Update)),
-			want: "apiserver-1's intake of the update of pod/default/a has been held for 10s by action 1 " +
+			want: "apiserver-1's receipt of the update of pod/default/a has been held for 10s by action 1 " +
 				"(pauseAPIServer apiserver-1), which action 2 (resumeAPIServer apiserver-1) ends when: " +
 				"onObjectCreation of pod/default/b, afterAPIServerRecv at apiserver-1; a deadlock: apiserver-1 waits " +
 				"for itself",
@@ -176,10 +176,10 @@ func TestStuck(t *testing.T) {
 			events: append(append([]record.Event{}, started...),
 				at("db", wire.ControllerWrite, wire.Before, wire.Update)),
 			want: "db's update of pod/default/a has been held for 10s by action 1 (pauseController db at " +
-				"beforeControllerWrite), which nothing ends but the hold's deadline or the end of the plan",
+				"beforeControllerWrite), which only the hold's deadline or the end of the plan ends",
 		},
 		{
-			name:    "what is expected comes from a controller that is gone",
+			name:    "the awaited controller is not connected",
 			actions: []plan.Action{pauseAt("db", plan.BeforeControllerWrite), resume("db", wrote(t, "web", "b"))},
 			gone:    "web", events: append(append([]record.Event{}, started...),
 				at("db", wire.ControllerWrite, wire.Before, wire.Update)),
@@ -190,8 +190,8 @@ func TestStuck(t *testing.T) {
 		{
 			name:    "an action that does not complete",
 			actions: []plan.Action{restart(trigger(t, "a", "a"))}, events: []record.Event{created("a")},
-			want: "apiserver-1's intake of the creation of pod/default/a has been held for 10s until action 1 " +
-				"(restartController db) is complete, which is under way",
+			want: "apiserver-1's receipt of the creation of pod/default/a has been held for 10s until action 1 " +
+				"(restartController db) is complete, which is running",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -236,7 +236,7 @@ metadata: {name: other}
 	}
 }
 
-// Kustomizations from 2018 list their patches as file names.
+// Kustomizations from 2018 list their patches as strings: file names or inline text.
 func TestKustomizationWithPatchesAsText(t *testing.T) {
 	dir := unpack(t, `
 -- kustomization.yaml --
