@@ -10,12 +10,12 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// journal carries out everything by writing it down; what it is told to fail at fails.
+// journal only records what it is asked to do. It fails at the entry failAt.
 type journal struct {
 	entries []string
 	failAt  string
 
-	otherwise bool // what is killed was not running, what is started was
+	otherwise bool // killed processes were not running, started ones were
 }
 
 func (j *journal) note(format string, args ...any) error {
@@ -27,7 +27,7 @@ func (j *journal) note(format string, args ...any) error {
 	return nil
 }
 
-// state takes a step that finds the process as it was told.
+// state records an entry and returns the process's state before it.
 func (j *journal) state(running bool, format string, args ...any) (bool, error) {
 	return running != j.otherwise, j.note(format, args...)
 }
@@ -122,11 +122,11 @@ func TestActions(t *testing.T) {
 		})
 	}
 	if _, err := New(&plan.Action{Type: "dance"}, Tools{}); err == nil {
-		t.Error("an unknown action was taken")
+		t.Error("an unknown action type was accepted")
 	}
 }
 
-// A start or kill that changed nothing passed silently.
+// Regression: a start or kill that changed nothing was not mentioned.
 func TestNotes(t *testing.T) {
 	for _, test := range []struct {
 		action plan.Action

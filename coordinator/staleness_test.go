@@ -104,14 +104,14 @@ func TestStaleness(t *testing.T) {
 		{
 			name: "it does not exist where its creation is held back", controller: there,
 			events: [][]record.Event{paused, {held(wire.Create, 10), got(2, 0, failed(`pods "a" not found`))}},
-			reads: []string{"db read pod/default/a as not there, while apiserver-2 held back its creation at " +
+			reads: []string{"db read pod/default/a as absent, while apiserver-2 held back its creation at " +
 				"version 10"},
 		},
 		{
 			name: "a list lacks it where its creation is held back", controller: there,
 			events: [][]record.Event{paused,
 				{received(2, wire.Delete, 9), held(wire.Create, 10), listed(2, "default")}},
-			reads: []string{"db listed pod/default/a as not there, while apiserver-2 held back its creation at " +
+			reads: []string{"db listed pod/default/a as absent, while apiserver-2 held back its creation at " +
 				"version 10"},
 		},
 		{

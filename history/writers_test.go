@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Who wrote a state could not be seen: the history has no managed fields.
+// Regression: the history did not show who wrote a state, because it has no managed fields.
 func TestWriters(t *testing.T) {
 	entry := func(manager, subresource string, second int64, fields string) metav1.ManagedFieldsEntry {
 		at := metav1.NewTime(time.Unix(second, 0))
@@ -40,12 +40,12 @@ func TestWriters(t *testing.T) {
 			object(1, "Ready", ""), []string{"op (Update of status)"},
 		},
 		{
-			"a later second", entries{entry("kubectl", "", 1, spec), entry("op", "status", 1, status)},
+			"in a later second", entries{entry("kubectl", "", 1, spec), entry("op", "status", 1, status)},
 			entries{entry("kubectl", "", 2, spec), entry("op", "status", 1, status)}, object(1, "x", ""),
 			object(2, "x", ""), []string{"kubectl (Update)"},
 		},
 		{
-			"the same second", entries{entry("kubectl", "", 1, spec), entry("op", "status", 1, status)},
+			"in the same second", entries{entry("kubectl", "", 1, spec), entry("op", "status", 1, status)},
 			entries{entry("kubectl", "", 1, spec), entry("op", "status", 1, status)}, object(1, "x", ""),
 			object(1, "y", ""), []string{"op (Update of status)"},
 		},
@@ -55,7 +55,7 @@ func TestWriters(t *testing.T) {
 			object(1, "x", `,"finalizers":["a"]`), []string{"op (Update)"},
 		},
 		{
-			"nobody owns it", entries{entry("op", "status", 1, status)}, entries{entry("op", "status", 1, status)},
+			"no manager owns it", entries{entry("op", "status", 1, status)}, entries{entry("op", "status", 1, status)},
 			object(1, "x", `,"deletionTimestamp":"1"`), object(1, "x", ""), nil,
 		},
 		{"no managed fields", nil, nil, object(1, "x", ""), object(2, "x", ""), nil},

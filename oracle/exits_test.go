@@ -67,32 +67,32 @@ func TestExits(t *testing.T) {
 		{"it runs", []record.Process{running(process(write("a", "x\n"), 0))}, nil, ""},
 		{"the plan killed it", []record.Process{planned(process(write("a", "x\n"), 137))}, nil, ""},
 		{"it exits", []record.Process{process(write("exit1", "one\ntwo"), 1)},
-			[]string{"crash: controller op exited by itself: exit code 1"}, "one\ntwo"},
-		{"it exits well", []record.Process{process(write("exit2", ""), 0)},
-			[]string{"crash: controller op exited by itself: exit code 0"}, "it printed nothing"},
-		{"somebody else killed it", []record.Process{process(write("exit3", "x\n"), 137)},
-			[]string{"crash: controller op exited by itself: exit code 137 (SIGKILL)"}, ""},
+			[]string{"crash: controller op exited on its own: exit code 1"}, "one\ntwo"},
+		{"it exits with code 0", []record.Process{process(write("exit2", ""), 0)},
+			[]string{"crash: controller op exited on its own: exit code 0"}, "it printed nothing"},
+		{"something else killed it", []record.Process{process(write("exit3", "x\n"), 137)},
+			[]string{"crash: controller op exited on its own: exit code 137 (SIGKILL)"}, ""},
 		{"its log is gone", []record.Process{process(filepath.Join(dir, "none"), 1)},
-			[]string{"crash: controller op exited by itself: exit code 1"}, "it printed nothing"},
+			[]string{"crash: controller op exited on its own: exit code 1"}, "it printed nothing"},
 		{
 			"leader election",
 			[]record.Process{process(write("leader",
 				"E leaderelection.go] error retrieving resource lock\n{\"msg\":\"problem running "+
 					"manager\",\"error\":\"leader election lost\"}\n"), 1)},
-			[]string{"leadership: controller op lost its leader election and ended: exit code 1"},
+			[]string{"leadership: controller op lost its leader election and exited: exit code 1"},
 			"leader election lost",
 		},
 		{
 			"without hooks, and the port is taken",
 			[]record.Process{outside(process(write("port", "listen tcp :8080: bind: address already in use\n"), 1),
 				"port :8080 is taken here")},
-			[]string{"environment: controller op ended since it is not in its pod: exit code 1"},
+			[]string{"environment: controller op exited because it does not run in its pod: exit code 1"},
 			"port :8080 is taken here\nlisten tcp",
 		},
 		{
 			"without hooks, in a panic",
 			[]record.Process{outside(process(write("port panic", nilPanic), 2), "port :8080 is taken here")},
-			[]string{"environment: controller op ended since it is not in its pod: exit code 2"},
+			[]string{"environment: controller op exited because it does not run in its pod: exit code 2"},
 			"port :8080 is taken here",
 		},
 		{
@@ -125,10 +125,10 @@ func TestExits(t *testing.T) {
 		{
 			"a recovered panic and an exit later",
 			[]record.Process{process(write("both", zapPanic+strings.Repeat("x\n", 100)+"bye\n"), 1)},
-			[]string{`panic: controller op panicked: boom "x"`, "crash: controller op exited by itself: exit code 1"},
+			[]string{`panic: controller op panicked: boom "x"`, "crash: controller op exited on its own: exit code 1"},
 			"",
 		},
-		{ // it was told twice
+		{ // regression: it was reported twice
 			"a panic that is logged, then ends the process",
 			[]record.Process{process(write("echo", klogPanic+strings.Repeat("\tmain.f()\n", 40)+
 				"panic: runtime error: index out of range [1] with length 1 [recovered]\n\tpanic: runtime error: "+

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { testMain(m) }
 
-// history reads lines of event type/namespace/name object, numbered from resource version 1 on.
+// history parses lines of "event type/namespace/name object"; resource versions count from 1.
 func history(t *testing.T, lines string) []record.HistoryEntry {
 	t.Helper()
 	var all []record.HistoryEntry
@@ -88,14 +88,14 @@ func TestCheck(t *testing.T) {
 			[]string{"invariant statefulset/default/db 4: invariant i: it did not hold when statefulset/default/db " +
 				"was updated"}, "resource version 5\nalways: object.spec.replicas == 1",
 		},
-		{"what was there before is no event",
+		{"an object that existed before is not an event",
 			plan.Invariant{On: &plan.ResourceKey{Type: "database", Namespace: "default", Name: "old"}, Never: "true"},
 			nil, ""},
 		{"another group",
 			plan.Invariant{On: &plan.ResourceKey{Type: "statefulset", Group: "other.io", Namespace: "*", Name: "*"},
 				Never: "true"}, nil, ""},
 		{
-			"without on it is about all objects",
+			"without on, it applies to all objects",
 			plan.Invariant{Never: "object != null || oldObject != null || objects.size() == 3"},
 			[]string{"invariant statefulset/default/db 2: invariant i: it happened when statefulset/default/db " +
 				"was created"}, "and 2 more times",
@@ -110,10 +110,9 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			"a field that is missing all the time", plan.Invariant{On: database, Never: "object.spec.replica > 1"},
-			[]string{"invariant error i -62135596800: invariant i could not be evaluated even once: no such " +
-				"key: replica"},
-			"it failed on all of 3 events, first on database/default/db\nnever: object.spec.replica > 1\nask with " +
-				"has(object.a.b), or write object.?a.?b.orValue(…), where a field may be missing",
+			[]string{"invariant error i -62135596800: invariant i could never be evaluated: no such key: replica"},
+			"it failed on all of 3 events, first on database/default/db\nnever: object.spec.replica > 1\nif a field " +
+				"may be missing, use has(object.a.b) or object.?a.?b.orValue(…)",
 		},
 		{
 			"a message that fails", plan.Invariant{On: sets, Always: "object.spec.replicas == 1",
@@ -186,7 +185,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// What a suite may say and what is evaluated must be the same language.
+// The expressions in the examples compile in the environment that evaluates them.
 func TestExamplesCompile(t *testing.T) {
 	files, err := filepath.Glob("../examples/*/trommel.yaml")
 	if err != nil || len(files) == 0 {

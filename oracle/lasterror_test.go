@@ -18,7 +18,7 @@ func TestLastError(t *testing.T) {
 	}{
 		{"nothing", []string{"started\nready\n"}, "", 0},
 		{"no log", nil, "", 0},
-		{"klog, three of one shape", []string{
+		{"klog, three times except for numbers", []string{
 			"I1121 10:00:00.1 1 a.go:1] ok\nE1121 10:00:00.2 1 a.go:2] sync default/db: conflict 17\n" +
 				"E1121 10:00:01.3 1 a.go:2] sync default/db: conflict 18\nE1121 10:00:02.4 1 a.go:2] sync " +
 				"default/db: conflict 19\n",
@@ -40,7 +40,7 @@ func TestLastError(t *testing.T) {
 				if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				// Two starts of one container.
+				// A container that was started twice.
 				processes = append(processes, record.Process{LogFile: file}, record.Process{LogFile: file})
 			}
 			got, ok := LastError(processes)

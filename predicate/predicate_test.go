@@ -17,7 +17,7 @@ func TestCompile(t *testing.T) {
 		{"syntax", Object, "object.a ==", 11,
 			"Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', " +
 				"'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"},
-		{"second line, behind letters of two bytes", Object, "object.a ==\n \"öö\" && x", 23,
+		{"second line, after two-byte characters", Object, "object.a ==\n \"öö\" && x", 23,
 			"undeclared reference to 'x' (in container '')"},
 		{"not a bool", Object, "1 + 2", 0, "the result is int, not bool"},
 		{"eventually knows no object", Objects, "object.a", 0, "undeclared reference to 'object' (in container '')"},

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A record can hold Secrets, and was readable by everybody on the machine.
+// Regression: a record can contain Secrets, but all users could read it.
 func TestRecordIsClosedToOthers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "runs", "one")
 	w, err := Create(dir)
@@ -96,7 +96,7 @@ func TestWriteAndRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// JSON escapes what HTML minds; it is the same value.
+	// encoding/json escapes < and > for HTML; the value is the same.
 	got.Events[0].Observation.Object = json.RawMessage(strings.NewReplacer(`\u003c`, "<", `\u003e`,
 		">").Replace(string(got.Events[0].Observation.Object)))
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -130,7 +130,7 @@ func TestConcurrentLinesStayWhole(t *testing.T) {
 		})
 	}
 	group.Wait()
-	// Not closed: what was reported is there all the same.
+	// Not closed, but everything is written.
 	r, err := Open(dir)
 	check(t, err)
 	if len(r.Events) != writers*each || !r.Truncated {
@@ -175,7 +175,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A full disk is an error once, and again at the end; in between the run goes on.
+// A full disk is an error once and again at Close; in between the run goes on.
 func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("needs /dev/full")
@@ -209,6 +209,6 @@ func TestFailureIsReportedOnce(t *testing.T) {
 		t.Errorf("failed: %v", failed)
 	}
 	if w.Close() == nil {
-		t.Error("close says nothing")
+		t.Error("Close does not return the error")
 	}
 }

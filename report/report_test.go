@@ -220,7 +220,7 @@ func TestPlanThatDidNotHappen(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Count(b.String(),
-			"the plan did not happen: 0 of 1 actions fired: the workload failed"); got != 1 {
+			"the plan was not carried out: 0 of 1 actions fired: the workload failed"); got != 1 {
 			t.Errorf("%s says it %d times:\n%s", name, got, b.String())
 		}
 	}

@@ -227,7 +227,7 @@ func TestEventually(t *testing.T) {
 		{"does not hold", `objects.exists(o, o.data.value == "never")`, nil, []string{"invariant i: 1 objects"}},
 		{"a field is missing", `objects.all(o, o.status.ready)`, nil, []string{"invariant i: 1 objects"}},
 		{"cannot be evaluated", `objects.all(o, o.kind > 1)`, nil,
-			[]string{"invariant i could not be evaluated even once: no such overload"}},
+			[]string{"invariant i could never be evaluated: no such overload"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := start(t, writer, key(t, "configmap/"+ns+"/a"))
