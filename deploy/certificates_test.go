@@ -118,18 +118,18 @@ func TestCertificatesOfOthers(t *testing.T) {
 			kinds: "ValidatingWebhookConfiguration CustomResourceDefinition",
 		},
 		{
-			name:      "no such Certificate",
+			name:      "unknown Certificate",
 			manifests: []string{validating, strings.ReplaceAll(certificate, "serving-cert", "other")},
-			err: "ValidatingWebhookConfiguration validating: cert-manager.io/inject-ca-from: there is no Certificate " +
+			err: "ValidatingWebhookConfiguration validating: cert-manager.io/inject-ca-from: no Certificate " +
 				"system/serving-cert in the manifests (Certificates there: system/other)",
 		},
 		{
-			name: "no such Secret", manifests: []string{definition, issuer},
-			err: "CustomResourceDefinition widgets.example.com: cert-manager.io/inject-ca-from-secret: there is no " +
-				"Secret system/webhook-server-cert with a ca.crt in the manifests",
+			name: "unknown Secret", manifests: []string{definition, issuer},
+			err: "CustomResourceDefinition widgets.example.com: cert-manager.io/inject-ca-from-secret: no Secret " +
+				"system/webhook-server-cert with a ca.crt in the manifests",
 		},
 		{
-			name:      "wrong Certificate",
+			name:      "invalid Certificate",
 			manifests: []string{strings.Replace(certificate, "secretName: webhook-server-cert", "duration: long", 1)},
 			err:       "Certificate system/serving-cert: spec.secretName is missing",
 		},

@@ -99,7 +99,7 @@ func TestGeneratedController(t *testing.T) {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 	containers, _, _ := unstructured.NestedSlice(own[2].Object, "spec", "template", "spec", "containers")
-	// A binary without hooks is told of no coordinator.
+	// A binary without hooks gets no coordinator address.
 	from := func(name, path string) any {
 		return map[string]any{"name": name, "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": path}}}
 	}
@@ -137,8 +137,8 @@ func TestControllerThatIsNotInTheManifests(t *testing.T) {
 		{
 			"several containers", plan.Controller{Name: "op",
 				Deployment: plan.ResourceKey{Namespace: "system", Name: "manager"}}, manifests,
-			"controller \"op\": the Deployment has 2 containers (proxy (proxy:1), manager (op:1)): say which is the " +
-				"controller's with `image:`",
+			"controller \"op\": the Deployment has 2 containers (proxy (proxy:1), manager (op:1)): set `image:` to " +
+				"that of the controller's container",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A diagram is a graph as people draw it: beside the names it has a start, an end, and a junction where arms meet.
+// A diagram is a graph as it is drawn: in addition to the names it has a start, an end, and junctions where arms meet.
 type diagram struct {
 	nodes         []shape
 	edges         [][2]int
@@ -60,7 +60,7 @@ func newDiagram(g *Graph) *diagram {
 	return d
 }
 
-// area is the space that a part of a diagram takes. The positions of its nodes are relative to its corner.
+// area is the size of a part of a diagram. The positions of its nodes are relative to its top left corner.
 type area struct{ w, h, contentH float64 }
 
 func (d *diagram) add(s shape) int {
@@ -74,7 +74,7 @@ func (d *diagram) place(node int, x, y float64) {
 	n.x, n.y = x, y-n.h/2
 }
 
-// move shifts the nodes from first to before last.
+// move shifts the nodes from first up to, but not including, last.
 func (d *diagram) move(first, last int, dx, dy float64) {
 	for i := first; i < last; i++ {
 		d.nodes[i].x += dx
@@ -252,7 +252,7 @@ func (d *diagram) svg() string {
 			fmt.Fprintf(&b, "<path class=\"edge\" d=\"M%.1f %.1f H%.1f\"/>\n", x1, y1, x2)
 			continue
 		}
-		// An edge first runs level to where its target's column begins, so that it crosses no box of its own row.
+		// An edge is horizontal until its target's column begins, so that it crosses no box in its own row.
 		bend := max(x1, x2-gapX)
 		fmt.Fprintf(&b, "<path class=\"edge\" d=\"M%.1f %.1f H%.1f C%.1f %.1f %.1f %.1f %.1f %.1f\"/>\n",
 			x1, y1, bend, bend+gapX/2, y1, x2-gapX/2, y2, x2, y2)

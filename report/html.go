@@ -19,7 +19,7 @@ var timelineText string
 
 var timelineTemplate = template.Must(template.New("timeline").Parse(timelineText))
 
-// page is what the timeline's template shows. Positions are per cent of the time shown.
+// page is the data of the timeline's template. Positions are percentages of the time shown.
 type page struct {
 	Run      *record.Run
 	Name     string
@@ -156,13 +156,13 @@ func tickStep(d time.Duration) time.Duration {
 	return max(d/10, time.Minute)
 }
 
-// at is a moment's place, in per cent with two digits.
+// at returns a moment's position in per cent, with two digits.
 func (t *timeline) at(when time.Time) float64 {
 	share := float64(when.Sub(t.from)) / float64(t.duration) * 100
 	return float64(int(min(max(share, 0), 100)*100+0.5)) / 100
 }
 
-// width is the share of the time between two moments.
+// width returns the time between two moments in per cent.
 func (t *timeline) width(from, to time.Time) float64 {
 	return float64(int((t.at(to)-t.at(from))*100+0.5)) / 100
 }
@@ -278,7 +278,7 @@ func (t *timeline) history() {
 	}
 }
 
-// writtenBy says who wrote a state, as the end of a sentence.
+// writtenBy names the writers of a state, as the end of a sentence.
 func writtenBy(h record.HistoryEntry) string {
 	var names []string
 	for _, w := range h.Writers {
@@ -346,7 +346,7 @@ func flatten(path string, v any) string {
 	return fmt.Sprintf("%s = %v\n", path, v)
 }
 
-// difference returns the lines that were removed and those that were added; all lines, if there were none before.
+// difference returns the removed and the added lines; all lines if there were none before.
 func difference(before, after string) string {
 	if before == "" {
 		return after

@@ -47,7 +47,7 @@ func object(name string, replicas string) json.RawMessage {
 		`"},"spec":{"replicas":` + replicas + `}}`)
 }
 
-// runs are one of each verdict.
+// runs returns one run for each verdict.
 func runs() []*record.Run {
 	one := 1
 	bug := &record.Run{
@@ -114,7 +114,7 @@ func runs() []*record.Run {
 		{Dir: "trommel-runs/d", Meta: record.Meta{Plan: "broken", Verdict: record.Error, Reason: "interrupted",
 			Started: start, Ended: at(time.Second)}},
 		{Dir: "trommel-runs/e", Truncated: true},
-		{ // a bug whose plan did not happen
+		{ // a bug in a run whose plan was not carried out
 			Dir: "trommel-runs/f", Meta: record.Meta{
 				Plan: "not-begun", Verdict: record.Bug, Reason: "step 2 failed", ActionsTotal: 1,
 				Unfinished: "0 of 1 actions fired: the workload failed\naction 1 (killController db): trigger \"a\" " +
@@ -190,7 +190,8 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// Times before the workload's start were written as +-2.9ms, and a page counted from another moment than the text.
+// Regression: times before the workload's start were printed as +-2.9ms, and the page counted from another moment than
+// the text.
 func TestTimesBeforeTheWorkload(t *testing.T) {
 	r := runs()[6]
 	for name, show := range reports {
@@ -211,7 +212,7 @@ var reports = map[string]func(io.Writer, *record.Run) error{
 	"text": Text, "html": HTML, "junit": func(w io.Writer, r *record.Run) error { return JUnit(w, []*record.Run{r}) },
 }
 
-// A bug of a plan that was not carried out says so in every report.
+// Every report says if a bug was found although the plan was not carried out.
 func TestPlanThatDidNotHappen(t *testing.T) {
 	r := runs()[5]
 	for name, show := range reports {
@@ -235,14 +236,14 @@ func TestPlanThatDidNotHappen(t *testing.T) {
 	}
 }
 
-// The reason of an inconclusive run stood above the finding that it repeats.
+// Regression: the reason of an inconclusive run was printed above the finding that says the same.
 func TestReasonIsToldOnce(t *testing.T) {
 	var b bytes.Buffer
 	if err := Text(&b, runs()[6]); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Count(b.String(), "action 2 (patch pod/default/a) failed: no"); got != 1 {
-		t.Errorf("the reason is told %d times:\n%s", got, b.String())
+		t.Errorf("the reason is printed %d times:\n%s", got, b.String())
 	}
 }
 
@@ -277,7 +278,7 @@ func TestConsole(t *testing.T) {
 	c.Finding(runs()[0].Findings[0])
 	c.Finding(runs()[0].Findings[1])
 	c.Failed(errors.New("no space"))
-	// A second run begins anew.
+	// A second run starts again.
 	c.Title("stale-deletion (fixed)")
 	c.Held(o, "paused by action 1")
 	golden(t, "console.txt", regexp.MustCompile(`(?m)^ +\d+\.\ds`).ReplaceAll(b.Bytes(), []byte("    0.0s")))
@@ -285,7 +286,7 @@ func TestConsole(t *testing.T) {
 
 func TestColours(t *testing.T) {
 	if p := newPainter(&bytes.Buffer{}); p {
-		t.Error("a buffer is no terminal")
+		t.Error("a buffer is not a terminal")
 	}
 	if got := painter(true).verdict(record.Bug); got != "\x1b[1;31mbug\x1b[0m" {
 		t.Errorf("%q", got)
