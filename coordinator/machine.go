@@ -67,7 +67,7 @@ type heldObservation struct {
 	since   time.Time
 }
 
-// Effect is something that the coordinator has to do.
+// Effect is something that the coordinator must do.
 type Effect interface{ effect() }
 
 // The effects.

@@ -272,7 +272,7 @@ func TestMachine(t *testing.T) {
 			done: true,
 		},
 		{
-			name:    "avoidOngoingRead waits for the read under way",
+			name:    "avoidOngoingRead waits for the running read",
 			actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "", true)},
 			events: []record.Event{
 				read("x", wire.Before, 1), created("a"), began(0), read("y", wire.Before, 2), read("x", wire.After, 1),
@@ -319,7 +319,7 @@ func TestMachine(t *testing.T) {
 			done: true,
 		},
 		{
-			name:    "a pause of everything leaves the leader election alone, and no other lease",
+			name:    "a pause of everything excludes leader election, but no other lease",
 			actions: []plan.Action{pauseWrites(none(), "*")},
 			start:   "fire 0",
 			events: []record.Event{
@@ -330,7 +330,7 @@ func TestMachine(t *testing.T) {
 			done: true,
 		},
 		{
-			name:    "a pause of reads leaves the leader election alone too",
+			name:    "a pause of reads excludes leader election too",
 			actions: []plan.Action{pauseReads(none(), "", false)},
 			start:   "fire 0",
 			events:  []record.Event{began(0), completed(0), leaseRead("db"), read("x", wire.Before, 1)},
@@ -350,7 +350,7 @@ func TestMachine(t *testing.T) {
 			done: true,
 		},
 		{
-			name:    "a read that fires the pause which waits for reads to end is not under way",
+			name:    "a held read that fires a pause with avoidOngoingRead does not count as running",
 			actions: []plan.Action{pauseReads(looks(t, "x"), "", true)},
 			events: []record.Event{read("x", wire.Before, 1), began(0), completed(0), read("y", wire.Before, 2),
 				{End: true}},

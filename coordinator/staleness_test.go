@@ -146,7 +146,7 @@ func TestStaleness(t *testing.T) {
 			none:   []string{"db stayed connected to apiserver-1, " + heldUpdate},
 		},
 		{
-			name: "read before anything was held and after it was let go", controller: there,
+			name: "read before anything was held and after it was released", controller: there,
 			actions: []plan.Action{resume},
 			events: [][]record.Event{paused,
 				{got(2, 7), held(wire.Update, 10), began(1), completed(1), received(2, wire.Update, 9)}},
@@ -238,7 +238,7 @@ func TestStaleness(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(test.reads, told); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+				t.Errorf("effects (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(test.none, m.NoneStale()); diff != "" {
 				t.Errorf("why none (-want +got):\n%s", diff)

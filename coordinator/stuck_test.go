@@ -97,7 +97,7 @@ func TestStuck(t *testing.T) {
 				"reads nor writes",
 		},
 		{
-			name:    "no reconcile is under way",
+			name:    "no reconcile is running",
 			actions: []plan.Action{pauseAt("db", plan.BeforeControllerRecv), resume("db", wrote(t, "db", "b"))},
 			events: append(append([]record.Event{
 				at("db", wire.Reconcile, wire.Before, "", none, reconciling("r", 7)),

@@ -83,7 +83,7 @@ func TestChecker(t *testing.T) {
 			[]string{`Database ns/db: spec.storage must be of type string: "integer"`}},
 		{"anything goes", "{apiVersion: example.com/v1, kind: Anything, metadata: {name: a}, spec: {a: 1}}", nil},
 		{
-			"a group that is written twice",
+			"a repeated group",
 			"{apiVersion: example.com.example.com/v1, kind: Database, metadata: {name: db}}",
 			[]string{`Database db: the cluster serves no type "example.com.example.com/v1 Database" (it serves a Database in example.com/v1)`},
 		},

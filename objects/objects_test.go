@@ -175,7 +175,7 @@ func TestResolve(t *testing.T) {
 		{"database", "a.example.com/v1, Resource=databases", ""},
 		{"databases", "a.example.com/v1, Resource=databases", ""},
 		{"cluster", "",
-			`the cluster serves no type "cluster" by that name alone: several groups have one; write cluster.b.example.com or cluster.c.example.com`},
+			`the cluster serves no type "cluster" without a group: several groups have one; write cluster.b.example.com or cluster.c.example.com`},
 		{"stateful", "", `the cluster serves no type "stateful"; did you mean "statefulset"?`},
 		{"databse", "", `the cluster serves no type "databse"; did you mean "database"?`},
 		{"database.example.com", "",

@@ -226,7 +226,7 @@ func resolveKey(all []Type, key plan.ResourceKey) (Type, error) {
 			names = append(names, h.Singular+"."+h.Resource.Group)
 		}
 		slices.Sort(names)
-		return Type{}, &NotServedError{what, fmt.Sprintf(" by that name alone: several groups have one; write %s",
+		return Type{}, &NotServedError{what, fmt.Sprintf(" without a group: several groups have one; write %s",
 			strings.Join(names, " or "))}
 	}
 	if len(hits) == 0 {

@@ -78,7 +78,7 @@ func TestCheck(t *testing.T) {
 			"",
 		},
 		{
-			"objects as they stand after the event",
+			"objects as of after the event",
 			plan.Invariant{On: database,
 				Never: `event == "deleted" && objects.exists(o, o.kind == "StatefulSet") && objects.filter(o, o.kind == "Database").size() == 1`}, []string{"invariant database/default/db 5: invariant i: it happened when database/default/db was deleted"}, "",
 		},

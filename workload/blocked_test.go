@@ -60,7 +60,8 @@ func TestBlocked(t *testing.T) {
 				t.Fatal(err)
 			}
 			if letGo != tt.letGo || further != tt.further {
-				t.Errorf("let go %d times, %d further steps; want %d and %d", letGo, further, tt.letGo, tt.further)
+				t.Errorf("LetGo called %d times, %d further steps; want %d and %d", letGo, further, tt.letGo,
+					tt.further)
 			}
 			if got := strings.Join(notes, "; "); !strings.Contains(got, tt.noted) || (got == "") != (tt.noted == "") {
 				t.Errorf("notes %q, want %q", got, tt.noted)

@@ -18,7 +18,7 @@ import (
 // mostEvents is the maximum number of events in a finding, newest last.
 const mostEvents = 8
 
-// eventsTimeout limits the time for reading the events that a finding lists beside the state.
+// eventsTimeout limits the time for reading the events that a finding lists in addition to the state.
 const eventsTimeout = 3 * time.Second
 
 var eventType = objects.Type{Resource: corev1.SchemeGroupVersion.WithResource("events"),

@@ -445,7 +445,7 @@ func (r *runner) wait(s *plan.WaitStep) (step, error) {
 		}
 		what += " has " + w.condition.String()
 	default:
-		what += " is there"
+		what += " exists"
 	}
 	return step{what: what, timeout: s.Timeout, do: func(ctx context.Context) error { return w.wait(ctx, r) }}, nil
 }

@@ -157,7 +157,7 @@ func TestSteps(t *testing.T) {
 			detail: []string{"name: a1", "name: a2"},
 		},
 		{
-			name: "deletion of what is not there",
+			name: "deletion of an object that does not exist",
 			steps: func(ns string) []plan.Step {
 				return []plan.Step{{Delete: &plan.DeleteStep{ResourceKey: key(t, "configmap/"+ns+"/a")}}}
 			},
