@@ -488,7 +488,9 @@ func TestWaitingNamesTheNearestMiss(t *testing.T) {
 		t.Errorf("with another object: %q", got)
 	}
 	o := *created("a").Observation
-	o.Op, o.OldObject, o.Object = wire.Update, json.RawMessage(`{"spec":{"replicas":1}}`), json.RawMessage(`{"spec":{"replicas":3}}`)
+	o.Op = wire.Update
+	o.OldObject = json.RawMessage(`{"spec":{"replicas":1}}`)
+	o.Object = json.RawMessage(`{"spec":{"replicas":3}}`)
 	m.Step(record.Event{Seq: 2, Observation: &o})
 	if got := m.Waiting(); len(got) != 1 || !strings.Contains(got[0], "spec.replicas") ||
 		!strings.Contains(got[0], "3") {

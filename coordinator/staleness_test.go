@@ -86,7 +86,8 @@ func TestStaleness(t *testing.T) {
 		{
 			name: "connected there all along, it reads the past from its cache", controller: there,
 			events: [][]record.Event{paused, {received(2, wire.Create, 7), held(wire.Update, 10), got(2, 7)}},
-			reads:  []string{"db read pod/default/a at version 7, while apiserver-2 held back its update at version 10"},
+			reads: []string{"db read pod/default/a at version 7, while apiserver-2 held back its update at " +
+				"version 10"},
 		},
 		{
 			name: "a list shows what was last received", controller: there,
@@ -132,7 +133,8 @@ func TestStaleness(t *testing.T) {
 		{
 			name: "a live read of the past", controller: there,
 			events: [][]record.Event{paused, {held(wire.Update, 10), got(2, 9, live)}},
-			reads:  []string{"db read pod/default/a at version 9, while apiserver-2 held back its update at version 10"},
+			reads: []string{"db read pod/default/a at version 9, while apiserver-2 held back its update at " +
+				"version 10"},
 		},
 		{
 			name: "nothing held back", controller: hooked,

@@ -135,7 +135,8 @@ func TestCertificatesOfOthers(t *testing.T) {
 		},
 		{
 			name: "unknown key", manifests: []string{certificate + "  privateKey: {algorithm: DSA}\n"},
-			err: `Certificate system/serving-cert: spec.privateKey.algorithm: unknown "DSA" (known: RSA, ECDSA, Ed25519)`,
+			err: `Certificate system/serving-cert: spec.privateKey.algorithm: unknown "DSA" (known: RSA, ECDSA, ` +
+				`Ed25519)`,
 		},
 		{name: "RSA", manifests: []string{certificate + "  privateKey: {algorithm: RSA}\n"}, kinds: "Secret"},
 		{name: "PKCS8",

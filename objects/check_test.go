@@ -85,17 +85,20 @@ func TestChecker(t *testing.T) {
 		{
 			"a repeated group",
 			"{apiVersion: example.com.example.com/v1, kind: Database, metadata: {name: db}}",
-			[]string{`Database db: the cluster serves no type "example.com.example.com/v1 Database" (it serves a Database in example.com/v1)`},
+			[]string{`Database db: the cluster serves no type "example.com.example.com/v1 Database" (it serves a ` +
+				`Database in example.com/v1)`},
 		},
 		{
 			"a version that is not served",
 			"{apiVersion: example.com/v0, kind: Database, metadata: {generateName: db}}",
-			[]string{`Database db*: the cluster serves no type "example.com/v0 Database" (it serves Database in example.com/v1)`},
+			[]string{`Database db*: the cluster serves no type "example.com/v0 Database" (it serves Database in ` +
+				`example.com/v1)`},
 		},
 		{
 			"an unknown kind",
 			"{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {name: a}}",
-			[]string{`ServiceMonitor a: the cluster serves no type "monitoring.coreos.com/v1 ServiceMonitor"; is its CustomResourceDefinition among the suite's manifests?`},
+			[]string{`ServiceMonitor a: the cluster serves no type "monitoring.coreos.com/v1 ServiceMonitor"; is ` +
+				`its CustomResourceDefinition among the suite's manifests?`},
 		},
 		{
 			"a field that Kubernetes does not have",
@@ -160,8 +163,10 @@ spec: {group: example.com, names: {kind: Wrong, plural: wrongs}, versions: []}
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 	want := []string{
-		`manifests: CustomResourceDefinition wrong: its name must be "wrongs.example.com" (spec.names.plural.spec.group)`,
-		`workload "a", step 2: Database b: the cluster serves no type "example.com.example.com/v1 Database" (it serves a Database in example.com/v1)`,
+		`manifests: CustomResourceDefinition wrong: its name must be "wrongs.example.com" ` +
+			`(spec.names.plural.spec.group)`,
+		`workload "a", step 2: Database b: the cluster serves no type "example.com.example.com/v1 Database" (it ` +
+			`serves a Database in example.com/v1)`,
 		`workload "a", step 2: Pod p: unknown field "specs"`,
 		`workload "a", step 3: Database c: spec.storage is required`,
 	}

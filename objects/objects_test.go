@@ -175,7 +175,8 @@ func TestResolve(t *testing.T) {
 		{"database", "a.example.com/v1, Resource=databases", ""},
 		{"databases", "a.example.com/v1, Resource=databases", ""},
 		{"cluster", "",
-			`the cluster serves no type "cluster" without a group: several groups have one; write cluster.b.example.com or cluster.c.example.com`},
+			`the cluster serves no type "cluster" without a group: several groups have one; write ` +
+				`cluster.b.example.com or cluster.c.example.com`},
 		{"stateful", "", `the cluster serves no type "stateful"; did you mean "statefulset"?`},
 		{"databse", "", `the cluster serves no type "databse"; did you mean "database"?`},
 		{"database.example.com", "",
@@ -201,7 +202,8 @@ func TestResolve(t *testing.T) {
 		{"apps/v1beta1 StatefulSet",
 			`the cluster serves no type "apps/v1beta1 StatefulSet" (it serves StatefulSet in apps/v1)`},
 		{"v1 Database",
-			`the cluster serves no type "v1 Database" (it serves a Database in a.example.com/v1alpha1, a.example.com/v1)`},
+			`the cluster serves no type "v1 Database" (it serves a Database in a.example.com/v1alpha1, ` +
+				`a.example.com/v1)`},
 		{"v1 Podd", `the cluster serves no type "v1 Podd"; did you mean "pod"?`},
 	} {
 		_, err := resolveKind(all, typ(test.kind, "", false).Kind)
@@ -260,8 +262,9 @@ metadata: {name: a}
 	}
 	for key, want := range map[string]string{
 		"database": "", "databases": "", "db": "", "database.example.com": "",
-		"database.example.org": `the cluster serves no type "database.example.org"; did you mean "database.example.com"?`,
-		"databse":              `the cluster serves no type "databse"; did you mean "database"?`,
+		"database.example.org": `the cluster serves no type "database.example.org"; did you mean ` +
+			`"database.example.com"?`,
+		"databse": `the cluster serves no type "databse"; did you mean "database"?`,
 	} {
 		k := plan.ResourceKey{}
 		k.Type, k.Group, _ = strings.Cut(key, ".")

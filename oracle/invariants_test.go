@@ -80,7 +80,9 @@ func TestCheck(t *testing.T) {
 		{
 			"objects as of after the event",
 			plan.Invariant{On: database,
-				Never: `event == "deleted" && objects.exists(o, o.kind == "StatefulSet") && objects.filter(o, o.kind == "Database").size() == 1`}, []string{"invariant database/default/db 5: invariant i: it happened when database/default/db was deleted"}, "",
+				Never: `event == "deleted" && objects.exists(o, o.kind == "StatefulSet") && objects.filter(o, ` +
+					`o.kind == "Database").size() == 1`},
+			[]string{"invariant database/default/db 5: invariant i: it happened when database/default/db was deleted"}, "",
 		},
 		{"always, holds", plan.Invariant{On: sets, Always: "object.spec.replicas >= 1"}, nil, ""},
 		{
@@ -180,7 +182,8 @@ func TestCompile(t *testing.T) {
 	if want := "a never 11, c eventually 0, d never 0"; strings.Join(got, ", ") != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if want := `invariant "c": eventually: column 1: undeclared reference to 'object' (in container '')`; !strings.Contains(err.Error(), want) {
+	const want = `invariant "c": eventually: column 1: undeclared reference to 'object' (in container '')`
+	if !strings.Contains(err.Error(), want) {
 		t.Errorf("got %s", err)
 	}
 }

@@ -17,7 +17,8 @@ type ErrorLine struct {
 
 var (
 	// Error levels of klog, zap (JSON, console), logr and slog.
-	errorLevel = regexp.MustCompile(`^[EF]\d{4} |"level":"(?:error|dpanic|panic|fatal)"|\blevel=(?:error|ERROR|fatal)\b|\t(?:ERROR|DPANIC|PANIC|FATAL)\t|` +
+	errorLevel = regexp.MustCompile(`^[EF]\d{4} |"level":"(?:error|dpanic|panic|fatal)"|\blevel=(?:error|ERROR|fatal)\b|` +
+		`\t(?:ERROR|DPANIC|PANIC|FATAL)\t|` +
 		`^(?:\S+ )*(?:ERROR|FATAL)\b`)
 	// Words in errors of programs that log in their own format.
 	errorWords = regexp.MustCompile(`(?i)\b(?:error|errors|failed|fails|cannot|forbidden|denied|refused|invalid)\b`)

@@ -118,7 +118,7 @@ type Process struct {
 	Ended      time.Time `json:"ended,omitzero"` // zero while it runs
 	ExitCode   int       `json:"exitCode"`       // 128+n for a signal n
 	Planned    bool      `json:"planned"`        // the plan killed it, or its pod was deleted
-	LogFile    string    `json:"logFile"`        // stdout and stderr; relative to the record; may contain several starts
+	LogFile    string    `json:"logFile"`        // stdout and stderr; relative to the record; may have several starts
 	LogStart   int64     `json:"logStart"`       // offset of this start in LogFile, in bytes
 	// MetMachine explains why a process exited that expected to run in its pod: what it found on this machine instead,
 	// as far as its log says so, and what would help. With few exceptions such processes have no hooks.

@@ -134,7 +134,8 @@ func shorten(text string, lines int) string {
 	if len(all) <= lines {
 		return text
 	}
-	return strings.Join(all[:lines], "\n") + fmt.Sprintf("\n… %d more lines in %s", len(all)-lines, record.FindingsFile)
+	return strings.Join(all[:lines], "\n") +
+		fmt.Sprintf("\n… %d more lines in %s", len(all)-lines, record.FindingsFile)
 }
 
 // summary is the JSON form of a run.

@@ -15,7 +15,8 @@ import (
 // A write that fails because a webhook is unreachable is retried while the plan is the cause, and never counts as a
 // bug.
 func TestOutage(t *testing.T) {
-	down := apierrors.NewInternalError(errors.New(`failed calling webhook "a.example.com": failed to call webhook: Post "https://a": EOF`))
+	down := apierrors.NewInternalError(errors.New(`failed calling webhook "a.example.com": failed to call webhook: ` +
+		`Post "https://a": EOF`))
 	for _, tt := range []struct {
 		name     string
 		outages  []Outage // one for each failed attempt; then the webhook is back
@@ -59,7 +60,8 @@ func TestOutage(t *testing.T) {
 
 // A write is not retried if the webhook will never come back.
 func TestOutageIsFinal(t *testing.T) {
-	down := apierrors.NewInternalError(errors.New(`failed calling webhook "a.example.com": failed to call webhook: Post "https://a": connection refused`))
+	down := apierrors.NewInternalError(errors.New(`failed calling webhook "a.example.com": failed to call webhook: ` +
+		`Post "https://a": connection refused`))
 	if !objects.WebhookFailed(down) {
 		t.Error("not recognized as a failed webhook")
 	}

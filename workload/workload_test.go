@@ -96,7 +96,8 @@ func TestSteps(t *testing.T) {
 					}}}},
 				}
 			},
-			title: `step 2 "too big": apply widget big: Widget.workload.trommel.dev "big" is invalid: spec.size: Invalid value: 11: spec.size in body should be less than or equal to 10`,
+			title: `step 2 "too big": apply widget big: Widget.workload.trommel.dev "big" is invalid: spec.size: ` +
+				`Invalid value: 11: spec.size in body should be less than or equal to 10`,
 		},
 		{
 			name: "a condition that does not come true",
