@@ -54,7 +54,7 @@ type operator struct {
 	plans []expected
 }
 
-const leaderElectionLost = "lost its leader election and ended: exit code 1, while the plan had apiserver-1 killed"
+const leaderElectionLost = "lost its leader election and exited: exit code 1, while the plan had killed its API server apiserver-1"
 
 var operators = []operator{
 	{

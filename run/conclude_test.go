@@ -43,12 +43,12 @@ func TestConclude(t *testing.T) {
 			name: "bug without the plan", findings: []record.Finding{bug}, status: coordinator.Status{Total: 1, Waiting: waiting}, stuck: "the workload failed",
 			verdict: record.Bug, reason: "step 2 failed",
 			unfinished: "0 of 1 actions fired: the workload failed\n" + waiting[0],
-			told:       "the plan did not happen: 0 of 1 actions fired: the workload failed\n" + waiting[0],
+			told:       "the plan was not carried out: 0 of 1 actions fired: the workload failed\n" + waiting[0],
 		},
 		{
 			name: "bug with a part of the plan", findings: []record.Finding{bug}, status: coordinator.Status{Fired: 1, Completed: 1, Total: 2}, stuck: "the workload failed",
 			verdict: record.Bug, reason: "step 2 failed", unfinished: "1 of 2 actions fired: the workload failed",
-			told: "the plan did not happen to its end: 1 of 2 actions fired: the workload failed",
+			told: "the plan was carried out only in part: 1 of 2 actions fired: the workload failed",
 		},
 		{
 			name: "inconclusive", findings: []record.Finding{action}, status: coordinator.Status{Fired: 1, Completed: 1, Total: 2, Stuck: "who waits for whom"},

@@ -291,7 +291,7 @@ func TestAStoppedProcessTrustsItsCoordinator(t *testing.T) {
 	}
 	m.SetRules(context.Background(), map[string][]wire.Rule{"db": {podWrites}})
 	e := next("end", func(e real.Event) bool { return e.Ended })
-	if e.Lost != "it did not acknowledge what it is to report: no answer within 500ms" {
+	if e.Lost != "it did not acknowledge its reporting rules: no answer within 500ms" {
 		t.Errorf("disconnected: %q", e.Lost)
 	}
 	c.signal(syscall.SIGCONT)
