@@ -9,7 +9,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// // Regression: a controller that exited because the plan had killed its API server was counted as crashed.
+// Regression: a controller that exited because the plan had killed its API server was counted as crashed.
 func TestServerAway(t *testing.T) {
 	start := time.Now()
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }

@@ -49,7 +49,7 @@ func buildAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary
 	// Two builds at once can share the Go build cache.
 	group.Go(func() error {
 		if slices.ContainsFunc(suite.Controllers, isComponent) && options.Binaries == nil {
-			// // Their points are needed, so its manifest is needed.
+			// Their points are needed, so its manifest is needed.
 		} else if options.Cluster != "" || options.ControlPlane != "" {
 			return nil
 		}
@@ -80,7 +80,7 @@ func buildAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary
 		if !isComponent(*c) || options.Binaries != nil {
 			continue
 		}
-		// // The multi-call binary runs the component that it is called as.
+		// The multi-call binary runs the component that it is called as.
 		path, err := component(controlPlane.Binary, c.Build.ControlPlane)
 		if err != nil {
 			return nil, "", fmt.Errorf("controller %q: %w", c.Name, err)

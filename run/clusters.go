@@ -57,7 +57,7 @@ func (o *ownClusters) acquire(ctx context.Context, console Console) (*lease, err
 	}
 	o.cluster, o.baseline = c, nil
 	if resettable, ok := c.(cluster.Resettable); ok && !o.fresh {
-		// // A cluster without a baseline is used for one run only.
+		// A cluster without a baseline is used for one run only.
 		if o.baseline, err = resettable.TakeBaseline(ctx); err != nil {
 			o.logger.Warn("take a baseline; the cluster is used for one run only", "error", err)
 		}
@@ -140,7 +140,7 @@ func (s *sharedCluster) acquire(ctx context.Context, console Console) (_ *lease,
 	}
 	return &lease{c, record.ClusterShared, func(ctx context.Context) error {
 		defer unlock()
-		// // If the reset fails, the next run needs the baseline.
+		// If the reset fails, the next run needs the baseline.
 		err := shared.Reset(ctx, baseline)
 		if err == nil {
 			err = shared.DropBaseline()

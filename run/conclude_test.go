@@ -19,7 +19,7 @@ func (c *quietConsole) Info(text string)                   { c.told = append(c.t
 func (c *quietConsole) Phase(string)                       {}
 func (c *quietConsole) Finding(record.Finding)             {}
 
-// // Regression: a run with a bug did not say that no action had fired.
+// Regression: a run with a bug did not say that no action had fired.
 func TestConclude(t *testing.T) {
 	bug := record.Finding{Severity: record.SeverityBug, Oracle: record.OracleWorkload, Title: "step 2 failed"}
 	action := record.Finding{Severity: record.SeverityInconclusive, Oracle: record.OracleAction,

@@ -143,7 +143,7 @@ var verbs = slices.Concat(
 		"cached-update-status", "dynamic-patch-status-merge",
 		"dynamic-patch-status-json", "metadata-patch-status", "cached-patch-status-merge", "cached-patch-status-json",
 		"dynamic-apply-status"),
-	// // An update of the object itself does not change its status.
+	// An update of the object itself does not change its status.
 	of(verb{object: widgets, field: "status", does: effect{plan.Updated, "old", "old"}, variant: "(its status)"},
 		"dynamic-update", "dynamic-apply"),
 	of(verb{object: ingresses, field: "hostname", does: updated}, "typed-update-status", "typed-patch-status-merge",
@@ -353,7 +353,7 @@ type conformance struct {
 	monitor *monitor.Monitor
 	verbs   *process
 	runs    int
-	// // follower watches the current plan.
+	// follower watches the current plan.
 	follower *follower
 }
 
@@ -629,7 +629,7 @@ func (r *conformance) setUp(t *testing.T, v verb) (name, version string) {
 		await(t, c, namesOf(arrivals)...)
 	})
 	if status, there := u.Object["status"]; there {
-		// // A create request does not set the status.
+		// A create request does not set the status.
 		arrivals := v.arrivals(plan.OnObjectUpdate, "status", name)
 		r.carryOut(t, []plan.Action{deleting(arrivals...)}, func(c *coordinator.Coordinator) {
 			u.Object["status"] = status

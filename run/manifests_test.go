@@ -10,7 +10,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// // Regression: a record did not contain the files that its plan names, so it could not be replayed elsewhere.
+// Regression: a record did not contain the files that its plan names, so it could not be replayed elsewhere.
 func TestRecordHoldsTheManifestsOfThePlan(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

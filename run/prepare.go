@@ -245,7 +245,7 @@ func (r *runner) warmWatchCaches(ctx context.Context) error {
 		types[t.Resource] = true
 	}
 	for _, key := range r.watchedKeys() {
-		// // A pause of everything includes these. The recorder reports types that are not served.
+		// A pause of everything includes these. The recorder reports types that are not served.
 		if t, err := r.objects.Resolve(ctx, key); err == nil {
 			types[t.Resource] = true
 		}

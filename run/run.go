@@ -460,7 +460,7 @@ func (r *runner) judge(
 	status, err := r.coordinator.Status(ctx)
 	troubled(err)
 	r.meta.ActionsFired = status.Fired
-	// // A controller that is still paused or killed cannot bring about what "eventually" asks for.
+	// A controller that is still paused or killed cannot bring about what "eventually" asks for.
 	settles := stuck == "" && !failed
 	if settles {
 		settled, err := r.settle(ctx)
@@ -552,7 +552,7 @@ func (r *runner) blocked(ctx context.Context) string {
 		}
 		why += fmt.Sprintf("the plan has killed %s and not started it again", name)
 	}
-	// // A process that was not observed for a while was not under the plan's control.
+	// A process that was not observed for a while was not under the plan's control.
 	for _, f := range status.Findings {
 		if why == "" && f.Oracle == record.OracleSession {
 			why = f.Title

@@ -18,7 +18,7 @@ import (
 
 // Options configure a session. The zero value builds what is needed and runs plans on the session's own cluster.
 type Options struct {
-	// // Variant of the suite; "" for none.
+	// Variant of the suite; "" for none.
 	Variant string
 	// Cluster is the name of a running cluster (`trommel cluster up`). It is restored to its previous state after each
 	// run. If empty, the session starts its own cluster and resets it between runs.

@@ -145,7 +145,7 @@ func TestResetClusterIsLikeAFreshOne(t *testing.T) {
 	}
 }
 
-// // The memory use of a cluster that is reset many times does not keep growing.
+// The memory use of a cluster that is reset many times does not keep growing.
 func TestMemoryOfASession(t *testing.T) {
 	if os.Getenv("TROMMEL_TEST_LONG") == "" {
 		t.Skip("takes a quarter of an hour; set TROMMEL_TEST_LONG")

@@ -96,7 +96,7 @@ func (r *runner) awaitWebhooks(ctx context.Context) error {
 			last = err
 		}
 		if key.Type == definitionType && errors.Is(err, errNoBundle) && time.Since(start) > bundleGrace {
-			// // Many projects declare a conversion webhook that they do not use, and leave its configuration
+			// Many projects declare a conversion webhook that they do not use, and leave its configuration
 			// incomplete.
 			r.Console.Info(err.Error() + ": objects of its other versions cannot be read or written")
 			r.webhooks.declared = slices.DeleteFunc(r.webhooks.declared,
@@ -266,7 +266,7 @@ func (r *runner) outage(ctx context.Context, since time.Time, err error) (o work
 	w.mu.Unlock()
 	switch {
 	case len(down) > 0:
-		// // When all actions are complete, the plan will not start it again.
+		// When all actions are complete, the plan will not start it again.
 		return workload.Outage{
 			Reason: fmt.Sprintf("the plan has killed the controller %s and has not started it again",
 				strings.Join(down, ", ")),
@@ -297,7 +297,7 @@ func (r *runner) outage(ctx context.Context, since time.Time, err error) (o work
 		return workload.Outage{Over: true}
 	}
 	for _, limit := range []string{noPod, "is simulated", "nothing leaves the machine"} {
-		// // A pod may still be starting.
+		// A pod may still be starting.
 		if strings.Contains(err.Error(), limit) && time.Since(since) > r.Suite.Timeouts.Step/2 {
 			return workload.Outage{Reason: "no process in this cluster serves that webhook", Final: true}
 		}
