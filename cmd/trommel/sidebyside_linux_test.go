@@ -35,8 +35,8 @@ workloads:
 `, executable, listen)
 }
 
-// TestSideBySide runs controllers that listen on the same ports at once, on a machine where somebody else has one of them: those
-// with hooks have addresses of their own, and one without is told what it met.
+// TestSideBySide runs controllers that listen on the same ports at once, on a machine where somebody else has one of
+// them: those with hooks have addresses of their own, and one without is told what it met.
 func TestSideBySide(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -94,8 +94,8 @@ func TestSideBySide(t *testing.T) {
 	}
 	wg.Wait()
 	for _, tt := range []struct{ name, executable, port, want string }{
-		{"without hooks", "binary: " + plain, taken, "port " + taken + " is taken here, by another run perhaps. Have it built with `build:`"},
-		{"everywhere", "build: {dir: " + tenant + "}", takenEverywhere, "port " + takenEverywhere + " is taken here: a program that is not of this run"},
+		{"without hooks", "binary: " + plain, taken, "port " + taken + " is already in use, perhaps by another run. Build it with `build:`"},
+		{"everywhere", "build: {dir: " + tenant + "}", takenEverywhere, "port " + takenEverywhere + " is already in use: a program outside this run"},
 	} {
 		if code, out := run(tt.name, tt.executable, tt.port); code != 4 || !strings.Contains(out, tt.want) {
 			t.Errorf("%s: exit code %d, want 4 and %q in\n%s", tt.name, code, tt.want, out)
