@@ -412,11 +412,11 @@ func TestNetworkDialInside(t *testing.T) {
 		{pod.Status.PodIP + ":" + number, ""},
 		{
 			"unnamed.NS.svc:443",
-			`the Service NS/unnamed leads to a port named "metrics", which the pod NS/web-0 does not have`,
+			`the Service NS/unnamed targets a port named "metrics", which the pod NS/web-0 does not have`,
 		},
 		{"web.NS.svc:8443", "the Service NS/web has no port 8443 (it has 443)"},
 		{
-			"foreign.NS.svc:443", "the endpoints of the Service NS/foreign (192.0.2.9) are no process pods, and " +
+			"foreign.NS.svc:443", "the endpoints of the Service NS/foreign (192.0.2.9) are not process pods, and " +
 				"nothing leaves the machine",
 		},
 		{"nobody.headless.NS.svc:443", "the Service NS/headless has no pod of this name among the process pods"},
