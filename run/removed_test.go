@@ -30,7 +30,7 @@ func TestRemovedAPIs(t *testing.T) {
 			"op has client-go v0.20.16-0.20220101000000-abcdefabcdef, older than 0.25",
 		},
 		{"a fork without a version", nil, built(""), false, ""},
-		{"a fork in a folder", nil, built("v0.0.0"), false, ""},
+		{"a fork in a directory", nil, built("v0.0.0"), false, ""},
 		{
 			"before client-go had versions with 0", nil, built("v11.0.0+incompatible"), true,
 			"op has client-go v11.0.0+incompatible, older than 0.25",

@@ -52,7 +52,7 @@ func TestBaselineDiff(t *testing.T) {
 	}{
 		{"nothing", before, nil, nil},
 		{
-			"what the control plane writes by itself", with(
+			"what the control plane updates", with(
 				kv("/registry/leases/kube-system/apiserver-a", 1, 99),
 				kv("/registry/leases/kube-node-lease/process-node", 1, 99),
 				kv("/registry/leases/kube-node-lease/new", 98, 99), kv("/registry/masterleases/127.0.0.1", 1, 99),

@@ -266,7 +266,8 @@ func TestNetworkRefuses(t *testing.T) {
 			"connect to IP:443: the Service NS/web has no selector and no ready endpoints"},
 		{"foreign name",
 			service(corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "webhooks.example.com"}),
-			"connect to webhooks.example.com:443: no node of this cluster has this name, and nothing leaves the machine"},
+			"connect to webhooks.example.com:443: no node of this cluster has this name, and nothing leaves the " +
+				"machine"},
 		{"URL", url("https://192.0.2.7/validate"),
 			"connect to 192.0.2.7:443: no Service, node or pod of this cluster has this address, and nothing leaves " +
 				"the machine"},

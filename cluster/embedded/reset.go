@@ -118,7 +118,7 @@ func (r resetter) takeBaseline(ctx context.Context) (cluster.Baseline, error) {
 func (r resetter) noteBaseline(ctx context.Context, store *store, calm map[string]int64) (cluster.Baseline, error) {
 	keys, revision, err := store.list(ctx, registryPrefix, false)
 	if err != nil {
-		return nil, fmt.Errorf("note what is in cluster %q: %w", r.cluster.Name(), err)
+		return nil, fmt.Errorf("record the state of cluster %q: %w", r.cluster.Name(), err)
 	}
 	if differ := changed(calm, revisions(keys)); len(differ) > 0 {
 		return r.takeBaseline(ctx)
@@ -133,7 +133,7 @@ func (r resetter) noteBaseline(ctx context.Context, store *store, calm map[strin
 
 func restless(name string, changing []string, err error) error {
 	if len(changing) == 0 {
-		return fmt.Errorf("note what is in cluster %q: %w", name, err)
+		return fmt.Errorf("record the state of cluster %q: %w", name, err)
 	}
 	return fmt.Errorf("cluster %q did not settle within %s, so its state cannot be recorded and restored later; "+
 		"still changing: %s", name, restTimeout, listed(changing))

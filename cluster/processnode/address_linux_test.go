@@ -110,7 +110,7 @@ func TestReplaceAll(t *testing.T) {
 		}
 		after, err := os.Readlink(filepath.Join(dir, dataLink))
 		if err != nil || (after == before) != step.same {
-			t.Errorf("step %d: ..data led to %q and leads to %q, %v", i, before, after, err)
+			t.Errorf("step %d: ..data was %q and is %q, %v", i, before, after, err)
 		}
 		for name, f := range step.files {
 			if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != string(f.content) {

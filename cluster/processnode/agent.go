@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// agent tells processes with hooks in their standard library where the cluster's names and addresses are on this
+// agent tells processes with hooks in their standard library what the cluster's names and addresses are on this
 // machine. A process connects, sends one line and receives one: "UID resolve NAME" or "UID dial NETWORK HOST:PORT",
 // with the UID of its pod.
 type agent struct {

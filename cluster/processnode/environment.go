@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Environment variables that tell a process about its service account.
+// Environment variables with a process's service account.
 const (
 	// envServiceAccountDir is read by the hook's InClusterConfig.
 	envServiceAccountDir = "TROMMEL_SERVICEACCOUNT_DIR"

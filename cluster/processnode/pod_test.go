@@ -345,7 +345,7 @@ func TestServiceAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := strings.TrimSpace(output(t, ns, "account")); config.Host != "https://"+want {
-		t.Errorf("kubeconfig leads to %s, environment to %s", config.Host, want)
+		t.Errorf("kubeconfig has server %s, environment %s", config.Host, want)
 	}
 	account := kubernetes.NewForConfigOrDie(config)
 	_, err = account.CoreV1().Secrets(ns).List(t.Context(), metav1.ListOptions{})
