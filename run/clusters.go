@@ -107,9 +107,8 @@ func (s *sharedCluster) acquire(ctx context.Context, console Console) (_ *lease,
 	}()
 	shared, ok := c.(cluster.Shared)
 	if !ok {
-		return nil,
-			&UserError{fmt.Errorf("cluster %q cannot be restored to its previous state: %w", c.Name(),
-				cluster.ErrNotSupported)}
+		return nil, &UserError{fmt.Errorf("cluster %q cannot be restored to its previous state: %w",
+			c.Name(), cluster.ErrNotSupported)}
 	}
 	unlock, err := shared.Lock()
 	if err != nil {

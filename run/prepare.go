@@ -157,7 +157,7 @@ func rank(u *unstructured.Unstructured) int {
 	case "ServiceAccount", "ClusterRole", "Role":
 		return 2
 	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "APIService":
-		return 4 // nothing serves these yet, and they would block the objects before them
+		return 4 // last: their servers do not run yet, and would be called for objects applied after them
 	}
 	return 3
 }
@@ -226,8 +226,8 @@ func (r *runner) waitForAPIServers(ctx context.Context) error {
 	}
 	for _, name := range c.InstrumentedAPIServers() {
 		if err := r.coordinator.WaitConnected(ctx, name, 0); err != nil {
-			return fmt.Errorf("%s did not connect to the coordinator within %s: is its binary instrumented?", name,
-				r.Suite.Timeouts.Ready)
+			return fmt.Errorf("%s did not connect to the coordinator within %s: is its binary instrumented?",
+				name, r.Suite.Timeouts.Ready)
 		}
 	}
 	return nil
@@ -346,10 +346,9 @@ func (r *runner) awaitAlive(ctx context.Context) error {
 			if err := r.exitsAtOnce(c.Name, processes); err != nil {
 				return err
 			}
-			if slices.ContainsFunc(processes,
-				func(p cluster.Process) bool {
-					return p.Running() && time.Since(p.Started) >= r.Suite.Timeouts.Alive
-				}) {
+			if slices.ContainsFunc(processes, func(p cluster.Process) bool {
+				return p.Running() && time.Since(p.Started) >= r.Suite.Timeouts.Alive
+			}) {
 				break
 			}
 			select {

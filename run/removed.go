@@ -74,8 +74,8 @@ func (r *runner) checkRemovedAPIs(config *rest.Config) error {
 		return &UserError{fmt.Errorf("%s: removedAPIs is true, but cluster %q does not serve them; "+
 			"`trommel cluster up --removed-apis` starts one that does", r.Suite.File, r.cluster.Name())}
 	case said && want != served:
-		return &UserError{fmt.Errorf("%s: removedAPIs is false, but cluster %q serves them", r.Suite.File,
-			r.cluster.Name())}
+		return &UserError{fmt.Errorf("%s: removedAPIs is false, but cluster %q serves them",
+			r.Suite.File, r.cluster.Name())}
 	case want && !served:
 		r.note(fmt.Sprintf("cluster %q does not serve API versions that Kubernetes has removed, and %s; if it needs "+
 			"them, start the cluster with --removed-apis", r.cluster.Name(), reason))

@@ -35,8 +35,8 @@ func (r *runner) settle(ctx context.Context) (settled bool, err error) {
 	case name := <-crashes:
 		r.note(fmt.Sprintf("%s keeps exiting; not waiting any longer for the controllers to settle", name))
 	default:
-		r.note(fmt.Sprintf("the controllers did not settle within %s (timeouts.settle): %s", r.Suite.Timeouts.Settle,
-			restless))
+		r.note(fmt.Sprintf("the controllers did not settle within %s (timeouts.settle): %s",
+			r.Suite.Timeouts.Settle, restless))
 	}
 	return false, nil
 }

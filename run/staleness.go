@@ -210,6 +210,5 @@ func unknownStaleness(controller string) string {
 // WatchListWarning explains what a streaming list means for a plan that pauses an API server.
 func WatchListWarning(c record.Controller) string {
 	return fmt.Sprintf("warning: %s (client-go %s) fills its caches with a streaming list, which waits while an API "+
-		"server is paused: "+
-		"started there, it is shown nothing stale unless the suite says %s", c.Name, c.ClientGo, c.WatchListSwitch())
+		"server is paused: started there, it is shown nothing stale unless the suite says %s", c.Name, c.ClientGo, c.WatchListSwitch())
 }

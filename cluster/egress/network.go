@@ -172,8 +172,8 @@ func (n *Network) findRest(ctx context.Context, host string, port int32) (target
 	}
 	if len(pods.Items) > 0 {
 		p := pods.Items[0]
-		return target{}, refusal("the pod %s/%s on %s is simulated: no process listens", p.Namespace, p.Name,
-			p.Spec.NodeName)
+		return target{}, refusal("the pod %s/%s on %s is simulated: no process listens",
+			p.Namespace, p.Name, p.Spec.NodeName)
 	}
 	return target{}, refusal("no Service, node or pod of this cluster has this address, and nothing leaves the machine")
 }
@@ -344,9 +344,8 @@ func (n *Network) toService(ctx context.Context, s *corev1.Service, port int32) 
 	if name := servicePort.TargetPort.StrVal; name != "" {
 		var ok bool
 		if number, ok = p.Port(name); !ok {
-			return target{}, refusal("%s targets a port named %q, which the pod %s/%s does not have", what, name,
-				p.Namespace,
-				p.Name)
+			return target{}, refusal("%s targets a port named %q, which the pod %s/%s does not have",
+				what, name, p.Namespace, p.Name)
 		}
 	}
 	if number == 0 {
@@ -399,8 +398,8 @@ func (n *Network) toEndpoints(ctx context.Context, id objectName, servicePort *c
 		t.what = fmt.Sprintf("the Service %s, %s", id, t.what)
 		return t, nil
 	case len(foreign) > 0:
-		return target{}, refusal("the endpoints of the Service %s (%s) are not process pods, and nothing leaves the "+
-			"machine",
+		return target{}, refusal("the endpoints of the Service %s (%s) are not process pods, and nothing leaves "+
+			"the machine",
 			id, strings.Join(foreign, ", "))
 	}
 	return target{}, refusal("the Service %s has no selector and no ready endpoints", id)

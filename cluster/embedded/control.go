@@ -98,8 +98,8 @@ func (s *controlServer) abandon() {
 	defer cancel()
 	revision, err := store.revision(ctx)
 	if err != nil {
-		s.cluster.config.Logger.Warn("a run was killed; objects applied from now on are taken for the run's", "error",
-			err)
+		s.cluster.config.Logger.Warn("a run was killed; objects applied from now on are taken for the run's",
+			"error", err)
 		return
 	}
 	s.abandoned.CompareAndSwap(0, revision)

@@ -40,9 +40,8 @@ func newRunDir(parent string) (*runDir, error) {
 		return nil, err
 	}
 	if len(parent) > maxDir-len("/00000000") {
-		return nil,
-			fmt.Errorf("create the cluster's directory: %s is too long for the sockets in it (at most %d bytes)",
-				parent, maxDir-9)
+		return nil, fmt.Errorf("create the cluster's directory: %s is too long for the sockets in it "+
+			"(at most %d bytes)", parent, maxDir-9)
 	}
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, fmt.Errorf("create the cluster's directory: %w", err)

@@ -81,8 +81,8 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 	case words[1] == "resolve":
 		answer, err := n.resolve(ctx, p, words[2])
 		if err != nil {
-			n.log.Warn("resolve a name for a pod", "namespace", p.namespace, "pod", p.name, "name", words[2], "error",
-				err)
+			n.log.Warn("resolve a name for a pod", "namespace", p.namespace, "pod", p.name, "name", words[2],
+				"error", err)
 			return "host"
 		}
 		return answer
@@ -90,8 +90,8 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 		to, err := n.route(ctx, p, words[3])
 		switch {
 		case err != nil:
-			n.log.Info("refuse a pod's connection", "namespace", p.namespace, "pod", p.name, "to", words[3], "reason",
-				err)
+			n.log.Info("refuse a pod's connection", "namespace", p.namespace, "pod", p.name, "to", words[3],
+				"reason", err)
 			return "refuse " + strings.Join(strings.Fields(err.Error()), " ")
 		case to == words[3]:
 			return "direct"
@@ -188,8 +188,8 @@ func (n *Node) headless(ctx context.Context, service *corev1.Service, host strin
 		}
 		for _, s := range slices.Items {
 			for _, e := range s.Endpoints {
-				if e.Conditions.Ready != nil && !*e.Conditions.Ready || host != "" &&
-					(e.Hostname == nil || *e.Hostname != host) {
+				if e.Conditions.Ready != nil && !*e.Conditions.Ready ||
+					host != "" && (e.Hostname == nil || *e.Hostname != host) {
 					continue
 				}
 				ips = append(ips, e.Addresses...)

@@ -80,8 +80,8 @@ func (n *Node) Log(namespace, name, containerName string) (log io.ReadCloser, ok
 				r = c.last
 			}
 			if r == nil {
-				return nil, true, fmt.Errorf("container %q of pod %s/%s has not started", containerName, namespace,
-					name)
+				return nil, true, fmt.Errorf("container %q of pod %s/%s has not started",
+					containerName, namespace, name)
 			}
 			f, err := os.Open(r.record.Log)
 			if err != nil {

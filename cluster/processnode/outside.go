@@ -55,8 +55,7 @@ func explainPort(log string, pod address) string {
 	}
 	if !pod.own() {
 		return fmt.Sprintf("port %s is already in use, perhaps by another run: this machine has only one loopback "+
-			"address, which all pods "+
-			"share. Give the controller another port with `args:` or `env:`", m[1])
+			"address, which all pods share. Give the controller another port with `args:` or `env:`", m[1])
 	}
 	_, port, err := net.SplitHostPort(m[1])
 	if err != nil {
@@ -74,9 +73,8 @@ func explainPort(log string, pod address) string {
 		return ""
 	}
 	return fmt.Sprintf("port %s is already in use: a program outside this run listens on it on all addresses of "+
-		"this machine, "+
-		"including the pod's. Stop that program, make it listen on 127.0.0.1 only, or give the controller another "+
-		"port with `args:` or `env:`",
+		"this machine, including the pod's. Stop that program, make it listen on 127.0.0.1 only, or give the "+
+		"controller another port with `args:` or `env:`",
 		m[1])
 }
 

@@ -405,8 +405,8 @@ func (p *pod) followVolumes(ctx context.Context) {
 			if _, err := p.writeVolume(ctx, v); err != nil && ctx.Err() == nil {
 				wait = time.Second
 				if !apierrors.IsNotFound(err) {
-					p.node.log.Warn("update volume", "namespace", p.namespace, "pod", p.name, "volume", v.Name, "error",
-						err)
+					p.node.log.Warn("update volume", "namespace", p.namespace, "pod", p.name, "volume", v.Name,
+						"error", err)
 				}
 			}
 		}
