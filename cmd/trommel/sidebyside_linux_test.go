@@ -35,8 +35,8 @@ workloads:
 `, executable, listen)
 }
 
-// TestSideBySide runs controllers that listen on the same ports at once, on a machine where somebody else has one of
-// them: those with hooks have addresses of their own, and one without is told what it met.
+// TestSideBySide runs controllers that listen on the same ports at once, on a machine where somebody else has one of them: those
+// with hooks have addresses of their own, and one without is told what it met.
 func TestSideBySide(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
