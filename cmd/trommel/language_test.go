@@ -84,7 +84,7 @@ func TestValidate(t *testing.T) {
 
 	stale := write(t, dir, "plans/stale.yaml", strings.Replace(smallPlan, "restartController",
 		"pauseAPIServer\n    actionTarget: apiserver-2", 1))
-	const unknown = "db: the version of its client-go is not known, and so not whether it can be shown stale state\n"
+	const unknown = "db: its client-go version is unknown, so it is unknown whether it can be shown stale state\n"
 	if code, out, stderr = command(t, newValidateCommand, stale); code != exitPass || out != stale+
 		": plan, 1 action\n  "+unknown {
 		t.Errorf("plan about stale state: code %d, out %q, err %q", code, out, stderr)

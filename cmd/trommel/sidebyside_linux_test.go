@@ -98,9 +98,9 @@ func TestSideBySide(t *testing.T) {
 	wg.Wait()
 	for _, tt := range []struct{ name, executable, port, want string }{
 		{"without hooks", "binary: " + plain, taken, "port " + taken +
-			" is taken here, by another run perhaps. Have it built with `build:`"},
+			" is already in use, perhaps by another run. Build it with `build:`"},
 		{"everywhere", "build: {dir: " + tenant + "}", takenEverywhere, "port " + takenEverywhere +
-			" is taken here: a program that is not of this run"},
+			" is already in use: a program outside this run"},
 	} {
 		if code, out := run(tt.name, tt.executable, tt.port); code != 4 || !strings.Contains(out, tt.want) {
 			t.Errorf("%s: exit code %d, want 4 and %q in\n%s", tt.name, code, tt.want, out)
