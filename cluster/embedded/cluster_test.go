@@ -324,7 +324,7 @@ func TestStartReportsWhyAComponentDied(t *testing.T) {
 		{"controller manager", embedded.Config{ControllerManagerArgs: []string{"--nonsense"}},
 			[]string{"kube-controller-manager exited with code 1", "Error: unknown flag: --nonsense"}},
 		{"controllers", embedded.Config{DisableControllers: []string{"nonsense"}},
-			[]string{"kube-controller-manager ended", `\"nonsense\" is not in the list of known controllers`}},
+			[]string{"kube-controller-manager exited", `\"nonsense\" is not in the list of known controllers`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.config.Binary, tt.config.APIServers, tt.config.Dir = binary, 1, shortDir(t)
