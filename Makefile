@@ -58,8 +58,9 @@ versions: ## test controllers of every time and every Kubernetes version, and wr
 	TROMMEL_TEST_KUBERNETES=1.35,1.36,1.37 go test -v -run 'TestKubernetesVersions' -count=1 -timeout 60m ./instrumentation
 
 .PHONY: long
-long: ## all plans against the operators of others in ../shared/operators, and eight runs at once
+long: ## all plans against the operators of others in ../shared/operators, eight runs at once, and runs disturbed at random moments
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 120m ./operators
+	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestMoments$$' -timeout 300m .
 
 .PHONY: bench
 bench: ## run the benchmarks, each with its figure

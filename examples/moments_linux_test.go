@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -43,17 +44,23 @@ const (
 	goneDeadline = 2 * time.Minute // until the processes of a run that was killed are gone
 )
 
-// longStop is longer than a hook waits for a coordinator that does not answer: 20 s, and at most 4 s until it counts.
-const longStop = 27 * time.Second
+const (
+	// shortStop changes nothing for anybody. After a longer one timeouts have passed, such as a leader election's.
+	shortStop = 2 * time.Second
+	// longStop is longer than a hook waits for a coordinator that does not answer: 20 s, after up to 4 s.
+	longStop = 27 * time.Second
+)
 
-// TestMoments kills, interrupts and stops runs of all plans of the examples at random moments: half of them on clusters of
-// their own, half on a cluster that the runs of an example share. Nothing is left running or held, and the next run comes
-// to what it must come to. Each moment is a test with a name of its own, which -run repeats if it is given the seed.
+// TestMoments kills, interrupts and stops runs of all plans of the examples at random moments: half of them on clusters
+// of their own, half on a cluster that the runs of an example share. Nothing is left running or held, and the next run
+// comes to what it must come to. Each moment is a test with a name of its own, which -run repeats, given the seed.
 func TestMoments(t *testing.T) {
 	if os.Getenv(envLong) == "" {
 		t.Skipf("takes more than an hour; set %s", envLong)
 	}
-	m := &moments{trommel: buildTrommel(t), number: defaultMoments, seed: uint64(time.Now().UnixNano()), tally: map[string]int{}}
+	m := &moments{
+		trommel: buildTrommel(t), number: defaultMoments, seed: uint64(time.Now().UnixNano()), tally: map[string]int{},
+	}
 	var err error
 	if s := os.Getenv(envMoments); s != "" {
 		if m.number, err = strconv.Atoi(s); err != nil {
@@ -68,7 +75,8 @@ func TestMoments(t *testing.T) {
 	t.Logf("repeat with %s=%d %s=%d", envSeed, m.seed, envMoments, m.number)
 	for _, example := range []string{database, statefulset} {
 		t.Run(example, func(t *testing.T) {
-			ofExample := slices.DeleteFunc(slices.Clone(plans), func(p examplePlan) bool { return p.example != example })
+			others := func(p examplePlan) bool { return p.example != example }
+			ofExample := slices.DeleteFunc(slices.Clone(plans), others)
 			c := m.startCluster(t, ofExample[0])
 			for _, p := range ofExample {
 				t.Run(strings.TrimPrefix(p.name(), example+"/"), func(t *testing.T) { m.disturb(t, p, c) })
@@ -112,12 +120,19 @@ func (m *moments) draw(plan string) []moment {
 	_, _ = hash.Write([]byte(plan))
 	random := rand.New(rand.NewPCG(m.seed, hash.Sum64()))
 	signals := []syscall.Signal{unix.SIGKILL, unix.SIGINT, unix.SIGSTOP}
+	between := func(least, most time.Duration) time.Duration {
+		return least + time.Duration(random.Int64N(int64(most-least)))
+	}
 	var drawn []moment
 	for i := range m.number {
 		next := moment{number: i + 1, shared: i%2 == 1, signal: signals[i%3], at: 1.05 * random.Float64()}
 		next.group = next.signal == unix.SIGINT && random.IntN(2) == 0
-		next.stop = 200*time.Millisecond + time.Duration(random.Int64N(int64(1800*time.Millisecond)))
-		if random.IntN(4) == 0 {
+		switch random.IntN(4) {
+		case 0, 1:
+			next.stop = between(200*time.Millisecond, shortStop)
+		case 2:
+			next.stop = between(shortStop, longStop)
+		case 3:
 			next.stop = longStop
 		}
 		drawn = append(drawn, next)
@@ -285,10 +300,13 @@ func (m *moments) judge(t *testing.T, p examplePlan, at moment, ended ended) {
 	if ended.at > 0 {
 		when = fmt.Sprintf("at %s", ended.at.Round(time.Millisecond))
 	}
-	if at.signal == unix.SIGSTOP && at.stop == longStop {
-		what += " for long"
-	}
 	if at.signal == unix.SIGSTOP {
+		switch {
+		case at.stop >= longStop:
+			what += " for long"
+		case at.stop >= shortStop:
+			what += " for a while"
+		}
 		when += fmt.Sprintf(" for %s", at.stop.Round(time.Millisecond))
 	}
 	if at.group {
@@ -322,7 +340,8 @@ func outcome(p examplePlan, at moment, ended ended) (string, error) {
 		if ended.by == unix.SIGINT && ended.out == "" {
 			return "ended before it could take signals", nil
 		}
-		if ended.code == cannotRun && strings.Contains(ended.out, "interrupted") && !strings.Contains(ended.out, "teardown:") {
+		tornDown := !strings.Contains(ended.out, "teardown:") // which an error there begins with
+		if ended.code == cannotRun && strings.Contains(ended.out, "interrupted") && tornDown {
 			return "interrupted", nil
 		}
 	case unix.SIGSTOP:
@@ -331,27 +350,48 @@ func outcome(p examplePlan, at moment, ended ended) (string, error) {
 	return "", fmt.Errorf("%w (signal %q)", right, unix.SignalName(ended.by))
 }
 
-// stopped is the outcome of a run that was stopped for a time and has not come to the very same as without.
+// stopped is the outcome of a run that was stopped for a time and has not come to the very same as without. It may be
+// inconclusive if it says that this was so, and it may find that out beside the bug. It never finds another bug.
 func stopped(p examplePlan, ended ended) (string, error) {
 	findings, err := readFindings(ended.record)
 	if err != nil {
 		return "", err
 	}
-	var lost []string
-	others := slices.DeleteFunc(slices.Clone(findings), func(f finding) bool {
-		if f.Oracle == "session" {
-			lost = append(lost, f.Title)
-		}
-		return f.Oracle == "session"
-	})
-	switch {
-	case len(lost) == 0:
-	case ended.code == inconclusive:
-		return "inconclusive: " + strings.Join(lost, "; "), nil
-	case ended.code == p.want && p.compare(others) == nil:
-		return "the plan's own verdict, not wholly observed: " + strings.Join(lost, "; "), nil
+	data, err := os.ReadFile(filepath.Join(ended.record, "meta.json"))
+	if err != nil {
+		return "", err
 	}
-	return "", errors.Join(fmt.Errorf("%w", p.check(ended.code, ended.record)), fmt.Errorf("findings: %+v", findings))
+	var meta struct{ Notes []string }
+	if err := json.Unmarshal(data, &meta); err != nil {
+		return "", err
+	}
+	var said, others []string // what says that the run was stopped, and other findings that make it inconclusive
+	for _, note := range meta.Notes {
+		if strings.HasPrefix(note, "trommel itself did not run for") {
+			said = append(said, note)
+		}
+	}
+	findings = slices.DeleteFunc(findings, func(f finding) bool {
+		switch {
+		case f.Oracle == "session":
+			said = append(said, f.Title)
+		case f.Severity == "inconclusive" && f.Oracle != "staleness":
+			others = append(others, f.Title)
+		default:
+			return f.Severity == "note"
+		}
+		return true
+	})
+	why := strings.Join(append(others, said...), "; ")
+	bugs := slices.ContainsFunc(findings, func(f finding) bool { return f.Severity == "bug" })
+	switch {
+	case len(said) == 0:
+	case ended.code == inconclusive && !bugs:
+		return "inconclusive: " + why, nil
+	case ended.code == p.want && p.compare(findings) == nil:
+		return "the plan's own verdict, and that it was not observed for a time: " + why, nil
+	}
+	return "", fmt.Errorf("%w\nfindings %q\nnotes %q", p.check(ended.code, ended.record), findings, meta.Notes)
 }
 
 // shortTempDir makes a folder with a path that leaves room for the names of sockets.
@@ -434,7 +474,8 @@ func awaitEnd(folder string, stay []string) error {
 		if err != nil {
 			return err
 		}
-		_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(0, time.Until(deadline).Milliseconds())))
+		rest := max(0, time.Until(deadline).Milliseconds())
+		_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(rest))
 		_ = unix.Close(fd)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return err
@@ -457,8 +498,8 @@ type sharedCluster struct {
 	processes []string          // their arguments
 }
 
-// startCluster starts the cluster for the plans of an example, and runs one of them on it: what is built is built then, and
-// what the cluster does at first is done.
+// startCluster starts the cluster for the plans of an example, and runs one of them on it: what is built is built then,
+// and what the cluster does at first is done.
 func (m *moments) startCluster(t *testing.T, p examplePlan) *sharedCluster {
 	c := &sharedCluster{
 		trommel: m.trommel, tmp: shortTempDir(t),
@@ -473,7 +514,8 @@ func (m *moments) startCluster(t *testing.T, p examplePlan) *sharedCluster {
 		t.Fatalf("trommel cluster up: %v\n%s", err, out)
 	}
 	t.Cleanup(func() {
-		if out, err := exec.Command(m.trommel, "cluster", "down", "--name", c.place.cluster).CombinedOutput(); err != nil {
+		down := exec.Command(m.trommel, "cluster", "down", "--name", c.place.cluster)
+		if out, err := down.CombinedOutput(); err != nil {
 			t.Errorf("trommel cluster down: %v\n%s", err, out)
 		}
 		if err := awaitEnd(c.tmp, nil); err != nil {
@@ -493,7 +535,7 @@ func (m *moments) startCluster(t *testing.T, p examplePlan) *sharedCluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.QPS = -1
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	if c.client, err = dynamic.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
@@ -505,7 +547,8 @@ func (m *moments) startCluster(t *testing.T, p examplePlan) *sharedCluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kinds, err := discovery.GroupVersionResources(discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list"}}, lists))
+	lists = discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list"}}, lists)
+	kinds, err := discovery.GroupVersionResources(lists)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -516,7 +559,7 @@ func (m *moments) startCluster(t *testing.T, p examplePlan) *sharedCluster {
 		t.Fatal(err)
 	}
 	if len(running) < 7 {
-		t.Fatalf("%d processes belong to the cluster; the test looks for them in the wrong way: %v", len(running), running)
+		t.Fatalf("only %d processes of the cluster; does the test miss some? %v", len(running), running)
 	}
 	for _, p := range running {
 		c.processes = append(c.processes, p.args)

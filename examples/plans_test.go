@@ -41,7 +41,8 @@ type examplePlan struct {
 var plans = []examplePlan{
 	{example: database, plan: "stale-deletion", want: bug, findings: []string{"invariant live-statefulset-is-kept:"}},
 	{example: database, plan: "stale-deletion", variant: "fixed", want: pass},
-	{example: database, plan: "interrupted-create", want: bug, findings: []string{"invariant every-database-has-a-service:"}},
+	{example: database, plan: "interrupted-create", want: bug,
+		findings: []string{"invariant every-database-has-a-service:"}},
 	{example: database, plan: "interrupted-create", variant: "fixed", want: pass},
 	{example: database, plan: "missed-scale", want: bug, findings: []string{"invariant new-members-start-empty:"}},
 	{example: database, plan: "missed-scale", variant: "fixed", want: pass},
