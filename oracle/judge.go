@@ -11,6 +11,7 @@ import (
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
 )
 
 // Evidence is what judges look at: what the run was to do, and what it has recorded. Nothing in it leads to a cluster.
@@ -25,6 +26,8 @@ type Evidence struct {
 	History    []record.HistoryEntry // ordered by resource version
 	Gaps       []string              // where states may be missing in the history, a line each
 	Processes  []record.Process      // of the controllers, oldest first
+	// Reference is what the workload does without faults; nil: nobody has learned it.
+	Reference *reference.Reference
 }
 
 // Judge finds what one kind of evidence shows. An error says that it could not judge; what it has found stands.
@@ -34,7 +37,7 @@ type Judge interface {
 }
 
 // Judges lists all judges in the order in which their findings are told.
-func Judges() []Judge { return []Judge{eventually{}, gaps{}, invariantJudge{}, exits{}} }
+func Judges() []Judge { return []Judge{eventually{}, gaps{}, invariantJudge{}, exits{}, faultFree{}} }
 
 // Hear has all judges judge. One that fails, or panics, becomes a finding, and does not keep the others from theirs.
 func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {

@@ -342,6 +342,7 @@ const (
 	OracleEnvironment    = "environment"     // a controller without hooks met this machine instead of its pod, and ended
 	OracleWebhook        = "webhook"         // a write that failed since a webhook was out of reach, by no fault of the controller's
 	OracleTimeout        = "timeout"         // the workload was not over in time
+	OracleReference      = "reference"       // the run ends otherwise than its workload does without faults
 	OracleStaleness      = "staleness"       // a plan that pauses an API server, and no controller was shown anything stale
 )
 

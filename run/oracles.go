@@ -28,7 +28,7 @@ func (r *runner) watchedKeys() []plan.ResourceKey {
 
 // startRecorder begins to record the history of what the suite and the plan look at.
 func (r *runner) startRecorder(ctx context.Context) (*history.Recorder, error) {
-	keys := append(r.watchedKeys(), r.keys()...)
+	keys := slices.Concat(r.watchedKeys(), r.keys(), r.History)
 	// The whole of a type is recorded: invariants speak of what belongs to an object, and that has names of its own.
 	var types []plan.ResourceKey
 	for _, k := range keys {
