@@ -124,14 +124,11 @@ type leaf struct {
 	value any
 }
 
-// leaves lists all values of an object that are neither mappings nor lists, or are empty ones. Items of a list that have
+// leaves lists all values of an object that are neither mappings nor lists: an empty one counts as none. Items of a list that have
 // a name of their own are told apart by it, other items by their place.
 func leaves(v any, path []string, where string, visit func(leaf)) {
 	switch v := v.(type) {
 	case map[string]any:
-		if len(v) == 0 {
-			break
-		}
 		for k, value := range v {
 			at := k
 			if where != "" {
@@ -141,9 +138,6 @@ func leaves(v any, path []string, where string, visit func(leaf)) {
 		}
 		return
 	case []any:
-		if len(v) == 0 {
-			break
-		}
 		for i, value := range v {
 			leaves(value, append(slices.Clip(path), item), where+"["+itemName(value, i)+"]", visit)
 		}

@@ -175,9 +175,9 @@ func (ref *Reference) compare(objects map[Key]*Object) []Difference {
 		}
 		switch {
 		case want.End == nil && got.End != nil:
-			all = append(all, Difference{Key: key, Want: "it is gone in the end", Got: "it is there in the end"})
+			all = append(all, Difference{Key: key, Want: gone(want), Got: "it is there in the end"})
 		case want.End != nil && got.End == nil:
-			all = append(all, Difference{Key: key, Want: "it is there in the end", Got: "it is gone in the end"})
+			all = append(all, Difference{Key: key, Want: "it is there in the end", Got: gone(got)})
 		case want.End != nil:
 			all = append(all, ref.fields(key, want.End, got.End)...)
 		}
@@ -186,6 +186,14 @@ func (ref *Reference) compare(objects map[Key]*Object) []Difference {
 		}
 	}
 	return all
+}
+
+// gone says of an object that is not there why.
+func gone(o *Object) string {
+	if o.Made == 0 {
+		return "it is never made"
+	}
+	return "it is gone in the end"
 }
 
 func times(n int) string {
