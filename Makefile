@@ -2,10 +2,9 @@
 
 # The modules of this repository. The nested ones keep heavy trees out of the root's go.mod.
 MODULES := . controlplane examples
-# Vet and linters would go through all of Kubernetes to look at controlplane's two files, and it has no tests of its own: every
-# test that starts a control plane is one.
+# Not controlplane: vet and linters would load all of Kubernetes for its two files. Every test that starts a control plane tests it.
 CHECKED := . examples
-# What tests are run with; CI adds the race detector.
+# Flags of the tests; CI adds the race detector.
 TESTFLAGS ?= $(if $(CI),-race)
 FUZZTIME ?= 30s
 comma := ,
@@ -26,13 +25,13 @@ build: ## build bin/trommel
 	go build -o bin/trommel ./cmd/trommel
 
 .PHONY: test
-test: ## run all tests of all modules; with TESTFLAGS=-short without the long ones
-	@# Built ahead, as it takes minutes the first time and says how far it is.
+test: ## run all tests of all modules; TESTFLAGS=-short leaves out the long ones
+	@# Build the control plane first: this takes minutes the first time, and shows its progress.
 	$(if $(filter -short,$(TESTFLAGS)),,go run ./cmd/trommel build --control-plane)
 	@set -e; for v in $(if $(filter -short,$(TESTFLAGS)),,$(subst $(comma), ,$(TROMMEL_TEST_KUBERNETES))); do \
 		go run ./cmd/trommel build --control-plane --kubernetes-version $$v; \
 	done
-	@# One package at a time: control planes of several at once run into each other's timeouts on two cores. Compiled together.
+	@# One package at a time: on two cores, several control planes at once exceed each other's timeouts. They are compiled together.
 	@failed=; for m in $(CHECKED); do \
 		echo "== go test $(TESTFLAGS) ./... in module $$m"; \
 		(cd $$m && go build $(filter -race,$(TESTFLAGS)) ./... && go test -p 1 $(TESTFLAGS) -timeout 40m ./...) || failed="$$failed $$m"; \
@@ -53,16 +52,16 @@ cover: ## write coverage/<module>.html from the short tests
 	done
 
 .PHONY: versions
-versions: ## test controllers of every time and every Kubernetes version, and write docs/versions.md
+versions: ## test controllers of all ages on every Kubernetes version, and write docs/versions.md
 	TROMMEL_TEST_VERSIONS='*' go test -v -run 'TestVersions|TestEveryMinorIsPatched' -count=1 -timeout 60m ./instrumentation -update
 	TROMMEL_TEST_KUBERNETES=1.35,1.36,1.37 go test -v -run 'TestKubernetesVersions' -count=1 -timeout 60m ./instrumentation
 
 .PHONY: long
-long: ## all plans against the operators of others in ../shared/operators, and eight runs at once
+long: ## run all plans against the third-party operators in ../shared/operators, and eight runs at once
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 120m ./operators
 
 .PHONY: bench
-bench: ## run the benchmarks, each with its figure
+bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem -timeout 20m ./...
 
 .PHONY: fuzz
@@ -85,7 +84,7 @@ lint: vet $(GOLANGCI_LINT) ## go vet and golangci-lint
 vet:
 	@set -e; for m in $(CHECKED); do echo "== go vet in module $$m"; (cd $$m && go vet ./...); done
 
-# Built from source with the Go toolchain at hand: the linter must understand the same language version. 80 s cold.
+# Built from source with the installed Go toolchain: the linter must support the same language version. 80 s without caches.
 $(GOLANGCI_LINT):
 	@mkdir -p bin
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
@@ -96,7 +95,7 @@ fmt: ## format the sources
 	gofmt -w $$(git ls-files -co --exclude-standard '*.go' | grep -v '/testdata/')
 
 .PHONY: verify
-verify: ## formatting, go.mod files and generated files leave no diff
+verify: ## check that formatting, go.mod files and generated files are up to date
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' | grep -v '/testdata/')); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	@set -e; for m in $(MODULES); do echo "== go mod tidy -diff in module $$m"; (cd $$m && go mod tidy -diff); done
@@ -107,5 +106,5 @@ verify: ## formatting, go.mod files and generated files leave no diff
 	if [ "$$before" != "$$after" ]; then echo "generated files are out of date:"; git status --short; exit 1; fi
 
 .PHONY: clean
-clean: ## remove what was built here (caches outside stay)
+clean: ## remove build results in this directory (caches elsewhere stay)
 	rm -rf bin coverage

@@ -1,4 +1,4 @@
-// Package trommel states, as tests, which way imports run in this module.
+// Package trommel contains tests for the rules about imports in this module.
 package trommel
 
 import (
@@ -19,50 +19,52 @@ import (
 
 const module = "github.com/trommel-dev/trommel/"
 
-// forbidden imports, direct or through other packages. A package stands for the packages below it too.
+// forbidden lists forbidden imports, direct or through other packages. A package includes the packages below it.
 var forbidden = []struct {
 	from, to string
 	reason   string
 }{
-	{"expr", module, "the expression language is usable by itself"},
+	{"expr", module, "the expression language is usable on its own"},
 	{"plan/sieve", module, "plan calls it, with YAML nodes, and must not be called back"},
-	{"plan", "k8s.io/", "plans are read, checked and built by editors and generators, which need no client"},
+	{"plan", "k8s.io/", "editors and generators read, check and build plans without a client"},
 	{"plan", module + "instrumentation", "a plan says what is observed, not how"},
 	{"plan", module + "coordinator", "imports run downwards"},
-	{"predicate", module, "conditions know JSON, and neither plans nor clusters"},
-	{"record", module + "plan", "a record is read by what knows no plan"},
+	{"predicate", module, "conditions know JSON, but neither plans nor clusters"},
+	{"record", module + "plan", "programs that do not know plans read records"},
 	{"record", "k8s.io/", "a record is plain files"},
-	{"actions", module + "coordinator", "the coordinator carries actions out; they do not know it"},
-	{"actions", module + "cluster", "an action names the two or three things that it needs of a cluster"},
-	{"actions", "k8s.io/client-go", "an action names what it needs; a client is given to it"},
-	{"coordinator", module + "cluster", "a recorded run is replayed where there is no cluster"},
-	{"coordinator", module + "workload", "the run starts both; neither waits for the other by itself"},
-	{"coordinator", module + "oracle", "who judges a run must not steer it"},
-	{"coordinator", "k8s.io/client-go", "the state machine sees the cluster through observations alone"},
-	{"oracle", module + "coordinator", "a verdict is drawn from the record, not from the run's state"},
-	{"oracle", module + "workload", "a verdict is drawn from the record"},
-	{"oracle", module + "cluster", "a verdict is drawn from the record: no judge touches a live cluster"},
-	{"oracle", module + "objects", "a verdict is drawn from the record: no judge touches a live cluster"},
-	{"oracle", "k8s.io/client-go", "a verdict is drawn from the record: no judge touches a live cluster"},
-	{"workload", module + "coordinator", "a workload is what a user would do: it does not know that it is watched"},
-	{"workload", module + "oracle", "a step reports what failed; what that means others say"},
-	{"report", module + "coordinator", "every report is drawn from the run record alone"},
-	{"report", module + "cluster", "every report is drawn from the run record alone"},
-	{"report", "k8s.io/client-go", "every report is drawn from the run record alone"},
+	{"actions", module + "coordinator", "the coordinator carries actions out; actions do not know the coordinator"},
+	{"actions", module + "cluster", "an action declares the few capabilities that it needs of a cluster"},
+	{"actions", "k8s.io/client-go", "an action declares what it needs and is given a client"},
+	{"coordinator", module + "cluster", "a recorded run is replayed without a cluster"},
+	{"coordinator", module + "workload", "the run starts both; neither waits for the other on its own"},
+	{"coordinator", module + "oracle", "what judges a run must not steer it"},
+	{"coordinator", "k8s.io/client-go", "the state machine sees the cluster only through observations"},
+	{"oracle", module + "coordinator", "a verdict is based on the record, not on the run's state"},
+	{"oracle", module + "workload", "a verdict is based on the record"},
+	{"oracle", module + "cluster", "a verdict is based on the record: no judge touches a live cluster"},
+	{"oracle", module + "objects", "a verdict is based on the record: no judge touches a live cluster"},
+	{"oracle", "k8s.io/client-go", "a verdict is based on the record: no judge touches a live cluster"},
+	{"workload", module + "coordinator", "a workload does what a user would do: it does not know that it is observed"},
+	{"workload", module + "oracle", "a step reports what failed; oracles decide what that means"},
+	{"report", module + "coordinator", "every report is made only from the run record"},
+	{"report", module + "cluster", "every report is made only from the run record"},
+	{"report", "k8s.io/client-go", "every report is made only from the run record"},
 	{"cluster", module + "plan", "a cluster is useful without a plan"},
 	{"cluster", module + "coordinator", "imports run downwards"},
-	{"instrumentation", module + "plan", "what is compiled in does not depend on the plan; one build serves all plans"},
-	{"instrumentation", "k8s.io/", "it rewrites any version of those modules, so it must be bound to none"},
-	{"", module + "cmd", "the CLI is a user of the packages, like any other"},
-	{"", "k8s.io/kubernetes", "that tree belongs to the nested module controlplane"},
-	{"", "sigs.k8s.io/kwok", "that tree belongs to the nested module controlplane"},
-	{"", "go.etcd.io/etcd/server", "that tree belongs to the nested module controlplane"},
-	{"", "helm.sh/helm/v3/pkg/action", "charts are rendered; what installs them brings registries, storage and SQL along"},
-	{"", "k8s.io/apiserver", "an API server's tree is as large as all of ours; a real one runs where its word is needed"},
+	{"instrumentation", module + "plan", "hooks do not depend on the plan; one build serves all plans"},
+	{"instrumentation", "k8s.io/", "it rewrites any version of those modules, so it must not depend on one"},
+	{"", module + "cmd", "the CLI uses the packages like any other user"},
+	{"", "k8s.io/kubernetes", "this dependency belongs in the nested module controlplane"},
+	{"", "sigs.k8s.io/kwok", "this dependency belongs in the nested module controlplane"},
+	{"", "go.etcd.io/etcd/server", "this dependency belongs in the nested module controlplane"},
+	{"", "helm.sh/helm/v3/pkg/action",
+		"charts are only rendered; the packages that install them depend on registries, storage and SQL"},
+	{"", "k8s.io/apiserver",
+		"an API server's dependencies are as many as all of ours; where its answer matters, a real one runs"},
 	{"", "github.com/stretchr/testify", "tests use the standard library and go-cmp"},
 }
 
-// only lists packages that may import, beside the standard library, nothing but what stands here.
+// only lists packages that may import only these packages and the standard library.
 var only = []struct {
 	from   string
 	may    []string
@@ -70,8 +72,8 @@ var only = []struct {
 }{
 	{"instrumentation/wire", nil, "it is compiled into controllers of any age"},
 	{"instrumentation/hook", []string{module + "instrumentation/wire", "github.com/hashicorp/yamux"},
-		"it is linked into foreign processes and must not change their dependencies"},
-	{"expr", []string{"github.com/alecthomas/participle/v2"}, "the expression language is usable by itself"},
+		"it is linked into other programs and must not change their dependencies"},
+	{"expr", []string{"github.com/alecthomas/participle/v2"}, "the expression language is usable on its own"},
 	{"plan/sieve", []string{"gopkg.in/yaml.v3"}, "it turns YAML into YAML"},
 }
 
@@ -82,7 +84,7 @@ type listed struct {
 	ForTest    string
 }
 
-// packages lists the module's packages and all that they import.
+// packages lists the module's packages and all their imports.
 func packages(t *testing.T) map[string]listed {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Imports,Standard,ForTest", "./...")
@@ -103,7 +105,7 @@ func packages(t *testing.T) map[string]listed {
 	}
 }
 
-// within reports whether a package is the other one or below it; "x/" stands for everything that begins so.
+// within reports whether a package is the root or below it; a root "x/" means everything with that prefix.
 func within(pkg, root string) bool {
 	if strings.HasSuffix(root, "/") {
 		return strings.HasPrefix(pkg, root)
@@ -113,7 +115,7 @@ func within(pkg, root string) bool {
 
 func TestImports(t *testing.T) {
 	all := packages(t)
-	// reach returns how a package comes to import each other one.
+	// reach returns, for each direct or indirect import of a package, which package imports it.
 	reach := func(from string) map[string]string {
 		via := map[string]string{}
 		queue := []string{from}
@@ -151,7 +153,8 @@ func TestImports(t *testing.T) {
 		short := strings.TrimPrefix(name, module)
 		for to := range via {
 			for _, rule := range forbidden {
-				if rule.from != "" && !within(short, rule.from) || !within(to, rule.to) || within(to, module+rule.from) && rule.from != "" {
+				if rule.from != "" && !within(short, rule.from) || !within(to, rule.to) ||
+					within(to, module+rule.from) && rule.from != "" {
 					continue
 				}
 				if rule.from == "" && strings.HasPrefix(short, "cmd/") && within(to, module+"cmd") {
@@ -160,23 +163,24 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s: %s", path(via, name, to), rule.reason)
 			}
 			for _, rule := range only {
-				if short == rule.from && !slices.ContainsFunc(rule.may, func(may string) bool { return within(to, may) }) {
+				if short == rule.from &&
+					!slices.ContainsFunc(rule.may, func(may string) bool { return within(to, may) }) {
 					t.Errorf("%s: %s", path(via, name, to), rule.reason)
 				}
 			}
 		}
 	}
 	if ours < 10 {
-		t.Errorf("only %d packages of the module were looked at", ours)
+		t.Errorf("only %d packages of the module were checked", ours)
 	}
 	for _, rule := range forbidden {
 		if _, ok := all[module+rule.from]; !ok && rule.from != "" {
-			t.Errorf("there is no package %s any more; the rule about it protects nothing", rule.from)
+			t.Errorf("package %s does not exist; the rule about it has no effect", rule.from)
 		}
 	}
 }
 
-// Only main packages end the process: everything else returns its errors.
+// Only main packages exit the process; all others return errors.
 func TestOnlyMainExits(t *testing.T) {
 	fset := token.NewFileSet()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -184,8 +188,9 @@ func TestOnlyMainExits(t *testing.T) {
 			return err
 		}
 		if d.IsDir() {
-			// Nested modules are made of main packages; what stands in testdata is somebody else's code.
-			if name := d.Name(); path != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "examples" || name == "controlplane") {
+			// Nested modules consist of main packages; testdata contains foreign code.
+			if name := d.Name(); path != "." &&
+				(strings.HasPrefix(name, ".") || name == "testdata" || name == "examples" || name == "controlplane") {
 				return fs.SkipDir
 			}
 			return nil
@@ -203,7 +208,8 @@ func TestOnlyMainExits(t *testing.T) {
 				return true
 			}
 			pkg, ok := call.X.(*ast.Ident)
-			if ok && (pkg.Name == "os" && call.Sel.Name == "Exit" || pkg.Name == "log" && strings.HasPrefix(call.Sel.Name, "Fatal")) {
+			if ok && (pkg.Name == "os" && call.Sel.Name == "Exit" ||
+				pkg.Name == "log" && strings.HasPrefix(call.Sel.Name, "Fatal")) {
 				t.Errorf("%s: %s.%s outside a main package", fset.Position(call.Pos()), pkg.Name, call.Sel.Name)
 			}
 			return true
@@ -215,8 +221,8 @@ func TestOnlyMainExits(t *testing.T) {
 	}
 }
 
-// Who wants to know what an action does asks its kind: a type that is named elsewhere is a place that a new type of
-// action would have to change.
+// Code that needs to know what an action does must ask the action's Effects: each place that names an action type would
+// have to change for every new type.
 func TestNobodyElseNamesActionTypes(t *testing.T) {
 	types := map[string]bool{}
 	declared := map[string]bool{"plan": true, "plan/build": true, "actions": true} // where types are declared
@@ -240,7 +246,8 @@ func TestNobodyElseNamesActionTypes(t *testing.T) {
 		if err != nil || d.IsDir() && (d.Name() == "testdata" || d.Name() == "examples" || d.Name() == "controlplane") {
 			return cmp.Or(err, filepath.SkipDir)
 		}
-		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || declared[filepath.ToSlash(filepath.Dir(path))] {
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") ||
+			declared[filepath.ToSlash(filepath.Dir(path))] {
 			return nil
 		}
 		file, err := parser.ParseFile(set, path, nil, 0)

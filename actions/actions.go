@@ -1,5 +1,5 @@
-// Package actions carries out what plans ask for: one interface, one file a kind of action. Each kind names the two or three
-// things that it needs of a cluster; [Tools] holds them all.
+// Package actions implements the actions of plans: one interface, and one file for each kind of action. Each kind needs
+// only a few of a cluster's capabilities; [Tools] holds all of them.
 package actions
 
 import (
@@ -11,34 +11,36 @@ import (
 
 // Action is one action of a plan, ready to be carried out.
 type Action interface {
-	// Do carries the action out and returns when its effect is there: a killed process is gone, a paused one holds at its
-	// next matching call. The note is what is worth knowing and no mistake: that there was nothing to do. It reads as the
-	// end of a sentence that begins with the action.
+	// Do carries the action out and returns when it is in effect: a killed process has exited, a paused one is held at
+	// its next matching call. The note is a remark that is not an error, such as that there was nothing to do. It reads
+	// as the end of a sentence that begins with the action.
 	Do(ctx context.Context) (note string, err error)
-	// Undo takes back what Do did, as far as the run's end needs it: a killed controller or API server is started
-	// again. Writes to the API server stay. It is called also after a Do that failed or was cut short, and again after an
-	// Undo that failed; after a later action has taken the effect back it is a no-op.
+	// Undo undoes what Do did, as far as the end of the run needs it: it restarts a killed controller or API server,
+	// but does not revert writes. It is also called after a Do that failed or was cut short, and again after an Undo
+	// that failed. If a later action has already undone the effect, it is a no-op.
 	Undo(ctx context.Context) error
 }
 
-// Lasting is an action whose effect goes on when Do has returned, until Undo, until another action ends it, or by itself.
+// Lasting is an action whose effect lasts after Do has returned, until Undo or another action ends it or until it ends
+// on its own.
 type Lasting interface {
 	Action
-	// Status says in a few words how the effect stands. It may be asked at any time after Do, and does not block.
+	// Status describes the state of the effect in a few words. It may be called at any time after Do and does not
+	// block.
 	Status() string
-	// Ended is closed when the effect has ended. It is asked after Do.
+	// Ended returns a channel that is closed when the effect has ended. It may be called after Do.
 	Ended() <-chan struct{}
 }
 
 // Controllers starts and stops controllers under test.
 type Controllers interface {
-	// Kill sends SIGKILL and returns when the processes are gone; their leases are released as the suite says. It reports
-	// whether the controller was running.
+	// Kill sends SIGKILL and returns when the processes have exited; their leases are released if the suite says so. It
+	// reports whether the controller was running.
 	Kill(ctx context.Context, controller string) (running bool, err error)
-	// Start returns when the controller runs and, where it is instrumented, has connected. It reports whether it was
-	// running already.
+	// Start returns when the controller runs and, if it is instrumented, has connected. It reports whether it was
+	// already running.
 	Start(ctx context.Context, controller string) (running bool, err error)
-	// Route leads new connections of the controller to the API server.
+	// Route directs new connections of the controller to the API server.
 	Route(ctx context.Context, controller, apiServer string) error
 	// CutConnections closes the controller's connections to the API server.
 	CutConnections(ctx context.Context, controller string) error
@@ -51,7 +53,7 @@ type APIServers interface {
 	StartAPIServer(ctx context.Context, name string) (running bool, err error)
 }
 
-// Objects writes to the API server as a client of its own.
+// Objects writes to the API server as a separate client.
 type Objects interface {
 	Apply(ctx context.Context, object map[string]any) error
 	ApplyFile(ctx context.Context, file string) error
@@ -59,7 +61,7 @@ type Objects interface {
 	Delete(ctx context.Context, key plan.ResourceKey) error
 }
 
-// Tools is what the actions of a plan work with.
+// Tools holds the capabilities that actions need.
 type Tools struct {
 	Controllers Controllers
 	APIServers  APIServers
@@ -72,7 +74,7 @@ const (
 	alreadyRunning = "found %s running already"
 )
 
-// noteUnless gives the note about the named process unless what the action takes for granted was so.
+// noteUnless returns the note about the named process unless its state was as the action expects.
 func noteUnless(asExpected bool, err error, note, name string) (string, error) {
 	if err != nil || asExpected {
 		return "", err
@@ -80,11 +82,11 @@ func noteUnless(asExpected bool, err error, note, name string) (string, error) {
 	return fmt.Sprintf(note, name), nil
 }
 
-// constructors holds how each type of action is prepared, by type.
+// constructors prepare actions, by action type.
 var constructors = map[plan.ActionType]func(a *plan.Action, t Tools) Action{}
 
-// Register says how actions of a type are prepared; what they mean says [plan.RegisterKind]. It panics if that has been
-// said before. It is meant for initialization.
+// Register registers the function that prepares actions of a type; [plan.RegisterKind] registers their fields and
+// meaning. It panics if the type is already registered. Call it in init.
 func Register(t plan.ActionType, prepare func(a *plan.Action, t Tools) Action) {
 	if constructors[t] != nil {
 		panic(fmt.Sprintf("actions: %q is registered twice", t))

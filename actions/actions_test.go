@@ -10,12 +10,12 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// journal carries out everything by writing it down; what it is told to fail at fails.
+// journal only records what it is asked to do. It fails at the entry failAt.
 type journal struct {
 	entries []string
 	failAt  string
 
-	otherwise bool // what is killed was not running, what is started was
+	otherwise bool // killed processes were not running, started ones were
 }
 
 func (j *journal) note(format string, args ...any) error {
@@ -27,7 +27,7 @@ func (j *journal) note(format string, args ...any) error {
 	return nil
 }
 
-// state takes a step that finds the process as it was told.
+// state records an entry and returns the process's state before it.
 func (j *journal) state(running bool, format string, args ...any) (bool, error) {
 	return running != j.otherwise, j.note(format, args...)
 }
@@ -70,24 +70,28 @@ func TestActions(t *testing.T) {
 		{action: plan.Action{Type: plan.KillController, Target: "db"}, do: "kill db", undo: "start db"},
 		{action: plan.Action{Type: plan.StartController, Target: "db"}, do: "start db"},
 		{
-			action: plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectRestart},
-			do:     "kill db, route db to apiserver-2, start db", undo: "start db",
+			action: plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2",
+				ReconnectBy: plan.ReconnectRestart},
+			do: "kill db, route db to apiserver-2, start db", undo: "start db",
 		},
 		{
-			action: plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectCut},
-			do:     "route db to apiserver-2, cut db",
+			action: plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2",
+				ReconnectBy: plan.ReconnectCut},
+			do: "route db to apiserver-2, cut db",
 		},
 		{action: plan.Action{Type: plan.PauseController}},
 		{action: plan.Action{Type: plan.ResumeController}},
 		{action: plan.Action{Type: plan.PauseAPIServer}},
 		{action: plan.Action{Type: plan.ResumeAPIServer}},
-		{action: plan.Action{Type: plan.KillAPIServer, Target: "apiserver-2"}, do: "kill apiserver-2", undo: "start apiserver-2"},
+		{action: plan.Action{Type: plan.KillAPIServer, Target: "apiserver-2"}, do: "kill apiserver-2",
+			undo: "start apiserver-2"},
 		{action: plan.Action{Type: plan.StartAPIServer, Target: "apiserver-2"}, do: "start apiserver-2"},
 		{action: plan.Action{Type: plan.ApplyObject, Manifest: map[string]any{"kind": "Pod"}}, do: "apply Pod"},
 		{action: plan.Action{Type: plan.ApplyObject, ManifestFile: "pod.yaml"}, do: "apply pod.yaml"},
 		{
-			action: plan.Action{Type: plan.PatchObject, ResourceKey: pod, PatchType: "merge", Subresource: "status", Patch: 1},
-			do:     `patch pod/default/a "status" "merge" 1`,
+			action: plan.Action{Type: plan.PatchObject, ResourceKey: pod, PatchType: "merge", Subresource: "status",
+				Patch: 1},
+			do: `patch pod/default/a "status" "merge" 1`,
 		},
 		{action: plan.Action{Type: plan.DeleteObject, ResourceKey: pod}, do: "delete pod/default/a"},
 	} {
@@ -118,11 +122,11 @@ func TestActions(t *testing.T) {
 		})
 	}
 	if _, err := New(&plan.Action{Type: "dance"}, Tools{}); err == nil {
-		t.Error("an unknown action was taken")
+		t.Error("an unknown action type was accepted")
 	}
 }
 
-// A start or kill that changed nothing passed silently.
+// Regression: a start or kill that changed nothing was not mentioned.
 func TestNotes(t *testing.T) {
 	for _, test := range []struct {
 		action plan.Action
@@ -130,9 +134,11 @@ func TestNotes(t *testing.T) {
 	}{
 		{plan.Action{Type: plan.KillController, Target: "db"}, "found nothing to kill: db was not running"},
 		{plan.Action{Type: plan.RestartController, Target: "db"}, "found nothing to kill: db was not running"},
-		{plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectBy: plan.ReconnectRestart}, "found nothing to kill: db was not running"},
+		{plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectBy: plan.ReconnectRestart},
+			"found nothing to kill: db was not running"},
 		{plan.Action{Type: plan.StartController, Target: "db"}, "found db running already"},
-		{plan.Action{Type: plan.KillAPIServer, Target: "apiserver-2"}, "found nothing to kill: apiserver-2 was not running"},
+		{plan.Action{Type: plan.KillAPIServer, Target: "apiserver-2"},
+			"found nothing to kill: apiserver-2 was not running"},
 		{plan.Action{Type: plan.StartAPIServer, Target: "apiserver-2"}, "found apiserver-2 running already"},
 	} {
 		j := &journal{otherwise: true}

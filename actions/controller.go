@@ -17,7 +17,8 @@ func init() {
 		return &startController{controllers: t.Controllers, name: a.Target}
 	})
 	Register(plan.ReconnectController, func(a *plan.Action, t Tools) Action {
-		return &reconnectController{controllers: t.Controllers, name: a.Target, apiServer: a.ReconnectAPIServer, by: a.ReconnectBy}
+		return &reconnectController{controllers: t.Controllers, name: a.Target, apiServer: a.ReconnectAPIServer,
+			by: a.ReconnectBy}
 	})
 }
 
@@ -34,7 +35,7 @@ func (a *restartController) Do(ctx context.Context) (string, error) {
 	return note, started(ctx, a.controllers, a.name)
 }
 
-// killed kills a controller and gives the note for one that was not running.
+// killed kills a controller and returns the note if it was not running.
 func killed(ctx context.Context, controllers Controllers, name string) (string, error) {
 	running, err := controllers.Kill(ctx, name)
 	return noteUnless(running, err, notRunning, name)
@@ -47,7 +48,7 @@ func started(ctx context.Context, controllers Controllers, name string) error {
 }
 
 func (a *restartController) Undo(ctx context.Context) error {
-	// A Do that failed half way has left the controller down.
+	// A Do that failed halfway may have left the controller down.
 	return started(ctx, a.controllers, a.name)
 }
 
@@ -73,8 +74,8 @@ func (a *startController) Do(ctx context.Context) (string, error) {
 
 func (a *startController) Undo(context.Context) error { return nil }
 
-// reconnectController moves a controller to another API server: by a restart, as a rescheduled pod would be, or by cutting its
-// connections, as a load balancer does when a server goes away.
+// reconnectController moves a controller to another API server: by a restart, like a rescheduled pod, or by cutting its
+// connections, as a load balancer does when a server goes down.
 type reconnectController struct {
 	controllers Controllers
 	name        string
@@ -89,7 +90,7 @@ func (a *reconnectController) Do(ctx context.Context) (string, error) {
 		}
 		return "", a.controllers.CutConnections(ctx, a.name)
 	}
-	// Dead before it is routed: else a connection of its last moments could go to the new server.
+	// Kill it before Route: otherwise one of its last connections could go to the new server.
 	note, err := killed(ctx, a.controllers, a.name)
 	if err != nil {
 		return "", err

@@ -20,8 +20,8 @@ func init() {
 	})
 }
 
-// applyObject, patchObject and deleteObject are another client's write at the exact moment. They return when the API server has
-// answered.
+// applyObject, patchObject and deleteObject write as another client at the exact moment. They return when the API
+// server has answered.
 type applyObject struct {
 	objects Objects
 	object  map[string]any

@@ -8,7 +8,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/kubelet"
 )
 
-// Config says what a cluster is made of. Only Binary is required.
+// Config configures a cluster. Only Binary is required.
 type Config struct {
 	// Name identifies the cluster on this machine; default: a random one. Letters, digits and dashes, at most 40.
 	Name string
@@ -18,7 +18,7 @@ type Config struct {
 	APIServers int
 	// Nodes is the number of simulated nodes; default 3, negative: none.
 	Nodes int
-	// DisableControllers names controllers that kube-controller-manager leaves out.
+	// DisableControllers are the controllers that kube-controller-manager does not run.
 	DisableControllers []string
 	// FeatureGates are set in kube-apiserver, kube-controller-manager and kube-scheduler.
 	FeatureGates map[string]bool
@@ -26,35 +26,37 @@ type Config struct {
 	APIServerArgs         []string
 	ControllerManagerArgs []string
 	SchedulerArgs         []string
-	// RemovedAPIs makes the API servers serve API versions that Kubernetes has removed and still has the types of.
+	// RemovedAPIs makes the API servers serve API versions that Kubernetes has removed, if its code still contains
+	// their types.
 	RemovedAPIs bool
-	// Answers are what containers of simulated pods answer; without one: success and no output.
+	// Answers are the responses of containers of simulated pods; the default is success and no output.
 	Answers []kubelet.Answer
-	// Dir is the directory in which the cluster makes a directory of its own for keys, data and sockets. It must be
-	// short: the path of a unix socket has about 100 characters. Default: one of the user's own below the directory for
-	// temporary files.
+	// Dir is the directory in which the cluster creates its own directory for keys, data and sockets. Its path must be
+	// short: the path of a unix socket is limited to about 100 characters. Default: a directory of the user below the
+	// directory for temporary files.
 	Dir string
-	// LogDir is where the logs of all processes go; default: within the cluster's own directory, which goes with it.
+	// LogDir is the directory for the logs of all processes; default: in the cluster's own directory, with which it is
+	// deleted.
 	LogDir string
-	// Progress, when set, is called with a line for people now and then.
+	// Progress, if set, is called with progress messages.
 	Progress func(string)
-	// Logger is for what nobody asked about; default: none.
+	// Logger receives diagnostics; default: none.
 	Logger *slog.Logger
 }
 
-// Kind is how clusters of one kind come to be.
+// Kind starts and finds clusters of one kind.
 type Kind struct {
-	// Start starts a cluster. It outlives ctx; the caller closes it. When Start fails, nothing is left.
+	// Start starts a cluster. It outlives ctx; the caller closes it. If Start fails, it leaves nothing behind.
 	Start func(ctx context.Context, config Config) (Cluster, error)
 	// Attach finds a running cluster by its name. Closing it leaves it running.
 	Attach func(ctx context.Context, name string) (Cluster, error)
 }
 
-// kinds by name.
+// kinds are the registered kinds by name.
 var kinds = map[string]Kind{}
 
-// Register adds a kind of cluster under the name that suites call it by. It panics if there is one of that name. It is
-// meant for initialization.
+// Register adds a kind of cluster under its name in suites. It panics if the name is already registered. It is meant
+// for init functions.
 func Register(name string, k Kind) {
 	if _, ok := kinds[name]; ok {
 		panic(fmt.Sprintf("cluster: duplicate kind %q", name))
@@ -62,7 +64,7 @@ func Register(name string, k Kind) {
 	kinds[name] = k
 }
 
-// Lookup finds a kind of cluster.
+// Lookup returns a kind of cluster, or ErrNotSupported (wrapped).
 func Lookup(name string) (Kind, error) {
 	k, ok := kinds[name]
 	if !ok {

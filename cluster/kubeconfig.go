@@ -6,7 +6,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// WriteKubeconfig writes a kubeconfig file for the access that config gives, readable by its owner alone. Its only
+// WriteKubeconfig writes a kubeconfig file for the access that config gives. Only its owner can read it. Its only
 // context has the given name.
 func WriteKubeconfig(file, name string, config *rest.Config) error {
 	c := clientcmdapi.NewConfig()

@@ -1,11 +1,11 @@
-// Package coordinator runs a plan: it takes the observations that the monitor collects, judges them by the pure state
+// Package coordinator runs a plan: it takes the observations that the monitor collects, feeds them to the pure state
 // [Machine] one by one, and carries out what the machine decides.
 //
-// Order: one goroutine owns the machine. It judges events in the order in which they reach it, numbers them, and
-// records them in that order before it acts on them; that order is the order of the run. An observation is released
-// after every synchronous action that it fired is complete.
+// Order: one goroutine owns the machine. It numbers events in the order of their arrival and records them before it
+// acts on them; that order is the order of the run. An observation is released after every synchronous action that it
+// fired is complete.
 //
-// Nothing is held for ever: a hold ends with its release, its session, the end of the plan, or its deadline.
+// Nothing is held forever: a hold ends with its release, its session, the end of the plan, or its deadline.
 package coordinator
 
 import (
@@ -25,13 +25,13 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Recorder takes the run's events and actions in order.
+// Recorder records the run's events and actions, in order.
 type Recorder interface {
 	Event(record.Event) error
 	Action(record.Action) error
 }
 
-// Watcher is told what happens, for people to follow. It is called from the coordinator's goroutine and must not block.
+// Watcher receives progress messages for the user. It is called from the coordinator's goroutine and must not block.
 type Watcher interface {
 	Fired(index int, a *plan.Action, by string)
 	Completed(index int, a *plan.Action, err error)
@@ -39,53 +39,53 @@ type Watcher interface {
 	Info(text string)
 }
 
-// Monitor is where the events of processes come from.
+// Monitor delivers the events of processes.
 type Monitor interface {
 	Events() <-chan monitor.Event
-	// SetRules returns when all processes that are connected report what the rules say, or are cut off.
+	// SetRules returns when every connected process reports by the new rules or is cut off.
 	SetRules(ctx context.Context, rules map[string][]wire.Rule)
-	// Sessions are those that are connected.
+	// Sessions lists the connected sessions.
 	Sessions() []*monitor.Session
 }
 
 // Config sets up a Coordinator.
 type Config struct {
-	Plan    *plan.Plan // validated against its suite
-	Monitor Monitor    // in a run a monitor.Monitor
+	Plan    *plan.Plan // validated against the suite
+	Monitor Monitor    // in a run: a monitor.Monitor
 	Tools   actions.Tools
-	// Controllers are those under test.
+	// Controllers are the controllers under test.
 	Controllers []record.Controller
-	// Trace is what processes report beside what the plan needs, by identity, from the plan's beginning to its end. It
-	// is recorded, marked as aside, and steers nothing; a plan's holds do not take hold of it. Nil: nothing.
+	// Trace is what processes report in addition to what the plan needs, by identity, while the plan runs. These
+	// observations are recorded and marked as aside; they satisfy no trigger and are not held. Nil: nothing.
 	Trace map[string][]wire.Rule
-	// Resolve completes a resource key with what the cluster knows of its type.
+	// Resolve completes a resource key with what the cluster knows about its type.
 	Resolve func(plan.ResourceKey) wire.Rule
-	// Lookup finds out what an observation of a write does not hold itself. It is asked while the write waits.
+	// Lookup finds out what an observation of a write does not contain. It is called while the write waits.
 	Lookup Lookup
 	Hold   time.Duration // longest hold of one observation
-	// Watchdog is how long nothing may happen, while something is held or paused, until it is told who waits for whom.
-	// Zero: 10s, or half of Hold where that is shorter.
+	// Watchdog is how long nothing may happen while something is held or paused, before the Watcher is told who waits
+	// for whom. Zero: 10s, or half of Hold if that is shorter.
 	Watchdog time.Duration
 	Recorder Recorder
 	Watcher  Watcher
 	Logger   *slog.Logger
 }
 
-// Lookup asks the cluster about a controller's write. Its methods block until the API server has answered; several
-// calls may run at once.
+// Lookup asks the cluster about a controller's write. Its methods block until the API server has answered and may be
+// called concurrently.
 type Lookup interface {
-	// Foresee tells, before a write, what it would do. What is not known is left out, with an error that says why.
+	// Foresee returns what a write would do. What is unknown is left out, and the error says why.
 	Foresee(ctx context.Context, o *wire.Observation) (Foresight, error)
-	// State reads the object that a write has left, as JSON; nil where there is none.
+	// State reads the object after a write, as JSON; nil if it does not exist.
 	State(ctx context.Context, o *wire.Observation) ([]byte, error)
 }
 
-// Foresight is what a write would do to its object, or to those of a collection, in JSON.
+// Foresight is what a write would do to its object or to the objects of a collection, in JSON.
 type Foresight struct {
-	Absent  bool     // there is no object
-	Old     []byte   // the present state; nil: absent or not known
-	New     []byte   // the state that the write would leave; nil: none, or not known
-	Objects [][]byte // that the deletion of a collection would delete
+	Absent  bool     // the object does not exist
+	Old     []byte   // the current state; nil: absent or unknown
+	New     []byte   // the state after the write; nil: none or unknown
+	Objects [][]byte // the objects that the deletion of a collection would delete
 }
 
 // Coordinator carries out one plan.
@@ -96,32 +96,32 @@ type Coordinator struct {
 	findings []record.Finding
 
 	commands  chan func(context.Context)
-	stopped   chan struct{} // closed when Run serves no longer
+	stopped   chan struct{} // closed when Run returns
 	enriched  chan arrival
 	timeouts  chan record.Timeout
 	completed chan completion
-	lapsed    chan int // lasting actions whose effect has ended by itself
+	lapsed    chan int // lasting actions whose effect has ended
 	expired   chan int
 
 	// Owned by the goroutine of Run.
 	seq       int
 	began     bool // the plan has begun: events are judged and recorded
 	holds     map[int]*held
-	switching map[int]chan struct{}      // pauses that are being put into force, or ended, by action
-	before    map[call]Foresight         // of the writes under way
-	gone      map[*wire.Observation]bool // callers that went on before their observation had arrived
+	switching map[int]chan struct{}      // by action: closed when its pause or resume is in force
+	before    map[call]Foresight         // of the writes in progress
+	gone      map[*wire.Observation]bool // observations whose callers went on before they were looked up
 	elections elections
-	own       map[string][]wire.Rule // what the plan itself has processes report, by identity
+	own       map[string][]wire.Rule // what the plan itself asks processes to report, by identity
 	fires     map[int]*record.Action
 	sessions  map[string]*sessions // by identity
 	settling  settling
 	wake      []chan struct{}
 	last      time.Time // of the newest event of the plan
-	told      string    // who waits for whom, as it was last told, without times
+	told      string    // the newest message about who waits for whom, without times
 	work      work
 	err       error
 
-	running sync.WaitGroup // actions, and what looks things up
+	running sync.WaitGroup // actions and lookups
 }
 
 type held struct {
@@ -130,15 +130,15 @@ type held struct {
 	by    string
 }
 
-// arrival is an observation with what was looked up for it.
+// arrival is an observation and what was looked up for it.
 type arrival struct {
 	event    monitor.Event
-	foreseen *Foresight // of a write, before it
-	state    []byte     // of the object, after a write whose answer does not hold it
+	foreseen *Foresight // of an observation before a write
+	state    []byte     // of the object after a write whose answer lacks it
 	err      error
 }
 
-// New prepares a coordinator; Run starts it.
+// New returns a coordinator; Run starts it.
 func New(config Config) (*Coordinator, error) {
 	machine, err := NewMachine(config.Plan, config.Controllers)
 	if err != nil {
@@ -182,8 +182,8 @@ func New(config Config) (*Coordinator, error) {
 	return c, nil
 }
 
-// Run serves processes and the plan until ctx ends; then it releases everything and waits for the actions under way,
-// whose context is ctx too. It returns an error only where the run record could not be written.
+// Run serves processes and the plan until ctx ends; then it releases everything and waits for the running actions,
+// which use ctx too. It returns an error only if the run record could not be written.
 func (c *Coordinator) Run(ctx context.Context) error {
 	defer c.running.Wait()
 	defer close(c.stopped)
@@ -216,8 +216,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 }
 
-// watch tells who waits for whom if nothing has happened for long enough, once for each state of things. It returns
-// when to look again.
+// watch reports who waits for whom if nothing has happened for the watchdog's time, once for each situation. It returns
+// when to check again.
 func (c *Coordinator) watch(now time.Time) time.Duration {
 	if quiet := now.Sub(c.last); c.began && quiet < c.config.Watchdog {
 		return c.config.Watchdog - quiet
@@ -235,11 +235,11 @@ func (c *Coordinator) stuck(now time.Time) string {
 	return c.machine.Stuck(now, func(identity string) bool { return c.of(identity).connected() })
 }
 
-// errStopped is what a coordinator says whose Run has ended.
+// errStopped is returned after Run has ended.
 var errStopped = errors.New("the coordinator has stopped")
 
-// do runs f in the owner's goroutine and waits for it. What f sets going lives in the context of Run, which f is given,
-// and not in the caller's.
+// do runs f in the owner's goroutine and waits for it. What f starts must use the context of Run, which f receives, and
+// not the caller's.
 func (c *Coordinator) do(ctx context.Context, f func(run context.Context)) error {
 	done := make(chan struct{})
 	select {
@@ -253,9 +253,8 @@ func (c *Coordinator) do(ctx context.Context, f func(run context.Context)) error
 	}
 }
 
-// Begin starts the plan: the first action's trigger is enabled. Actions that are to be carried out at once (trigger
-// type none) are complete when it returns, unless they are asynchronous or have to wait first: a plan that begins with
-// a pause begins paused.
+// Begin starts the plan: it enables the first action's trigger. Actions with trigger type none are complete when it
+// returns, unless they are asynchronous or have a waitBefore: a plan that begins with a pause begins paused.
 func (c *Coordinator) Begin(ctx context.Context) error {
 	if err := c.do(ctx, func(ctx context.Context) {
 		c.began = true
@@ -267,22 +266,22 @@ func (c *Coordinator) Begin(ctx context.Context) error {
 	return c.until(ctx, func() bool { return !c.machine.AtOnce() })
 }
 
-// Status is how far a plan has come.
+// Status is the progress of a plan.
 type Status struct {
 	Fired, Completed, Total int
 	Waiting                 []string  // see Machine.Waiting
 	OnItsWay                bool      // see Machine.WaitsForTimer
-	LastEvent               time.Time // of the newest event that the plan looks at
+	LastEvent               time.Time // time of the newest event that the plan looks at
 	Findings                []record.Finding
 	StaleReads              []record.StaleRead
 	NoneStale               []string // see Machine.NoneStale
 	Stuck                   string   // see Machine.Stuck
 	Down                    []string // controllers and API servers that the plan has killed and not started again
-	Electing                []string // sentences: which controllers wait for their leader election that had won it before
-	Lasting                 []string // sentences: which actions have an effect that lasts, and how that stands
+	Electing                []string // sentences: controllers that were leader before and wait to be elected again
+	Lasting                 []string // sentences: actions whose effect still lasts, and its status
 }
 
-// Status tells how far the plan has come.
+// Status returns the progress of the plan.
 func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 	var s Status
 	err := c.do(ctx, func(context.Context) {
@@ -330,13 +329,14 @@ func (c *Coordinator) push(ctx context.Context) {
 		}
 	}
 	for name, list := range c.own {
-		// The plan's come first: a hook completes what it does not know of an object's type by the first rule that knows.
+		// The plan's rules come first: if a hook does not know an object's whole type, it takes the rest from the first
+		// rule that has it.
 		rules[name] = slices.Concat(list, rules[name])
 	}
 	c.config.Monitor.SetRules(ctx, rules)
 }
 
-// aside reports whether the plan itself does not ask for the observation.
+// aside reports whether the plan itself has not asked for the observation.
 func (c *Coordinator) aside(s *monitor.Session, o *wire.Observation) bool {
 	return !slices.ContainsFunc(c.own[s.Identity], func(r wire.Rule) bool { return takes(r, o) })
 }
@@ -388,8 +388,8 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 	}
 }
 
-// enrich looks up what an observation lacks. That does not hold up other observations: until it is done, this one has
-// not arrived.
+// enrich looks up what an observation lacks. It does not delay other observations: this one arrives when the lookup is
+// done.
 func (c *Coordinator) enrich(ctx context.Context, lookup func() arrival) {
 	c.running.Go(func() {
 		a := lookup()
@@ -401,20 +401,20 @@ func (c *Coordinator) enrich(ctx context.Context, lookup func() arrival) {
 	})
 }
 
-// troubled makes a finding of a hook that has failed, one for each kind of failure in each process.
+// troubled adds a finding about a hook that has failed, one for each kind of failure in each process.
 func (c *Coordinator) troubled(e monitor.Event) {
 	f := record.Finding{
 		Severity: record.SeverityInconclusive, Oracle: record.OracleHook, Subject: e.Session.Identity, Time: time.Now(),
 		Title: fmt.Sprintf("a hook in %s failed: %s", e.Session.Identity, e.Trouble.Text),
-		Detail: "This is a mistake of Trommel's, not of the controller's; please report it. The process went on, and what the hook should have " +
-			"reported was not observed.\n" + e.Trouble.Stack,
+		Detail: "This is a bug in Trommel, not in the controller; please report it. The process went on, and what " +
+			"the hook should have reported was not observed.\n" + e.Trouble.Stack,
 	}
 	if !slices.ContainsFunc(c.findings, func(have record.Finding) bool { return have.Title == f.Title }) {
 		c.findings = append(c.findings, f)
 	}
 }
 
-// drop ends the holds of a session that has ended, and tells of the oldest.
+// drop ends the holds of a session that has ended and reports the oldest.
 func (c *Coordinator) drop(s *monitor.Session) {
 	var dropped []int
 	for seq, h := range c.holds {
@@ -437,11 +437,11 @@ func (c *Coordinator) drop(s *monitor.Session) {
 	if more := len(dropped) - 1; more > 0 {
 		what += fmt.Sprintf(" (and %d more)", more)
 	}
-	c.config.Watcher.Info(what + " is held no longer: its process has ended")
+	c.config.Watcher.Info(what + " is no longer held: its process has exited")
 }
 
-// unobserved makes a finding of an event by which the run is not what its plan describes: a process that the monitor has
-// cut off, that did not answer, or whose hook did not wait for this coordinator any longer. There is one for each cause
+// unobserved adds a finding if an event shows that the run is not what its plan describes: the monitor has cut a
+// process off, a process did not answer, or its hook stopped waiting for the coordinator. There is one for each cause
 // in each process.
 func (c *Coordinator) unobserved(e monitor.Event) {
 	if !c.began {
@@ -451,28 +451,30 @@ func (c *Coordinator) unobserved(e monitor.Event) {
 	switch name := e.Session.Identity; {
 	case e.Lost != "":
 		title = fmt.Sprintf("%s was cut off: %s", name, e.Lost)
-		detail = "Whatever held it was let go, and what it did until it was connected again was not observed."
+		detail = "All its holds were released, and what it did until it reconnected was not observed."
 	case e.Silent > 0:
 		title = fmt.Sprintf("%s did not answer for %s", name, e.Silent)
-		detail = "The process was there and did nothing, as if it were stopped: what it should have done cannot be judged."
+		detail = "The process was running but did nothing, as if it were stopped: what it should have done cannot " +
+			"be judged."
 	case e.Missed != nil:
 		title = fmt.Sprintf("%s was not observed for a time: %s", name, e.Missed.Why)
-		detail = "The hook let the process go on, so that a coordinator that hangs stops nobody."
+		detail = "The hook let the process go on, so that a hung coordinator does not block it."
 	case e.Abandoned != nil && e.Abandoned.LetGo:
-		title = fmt.Sprintf("%s was let go by its hook: %s", name, e.Abandoned.Error)
+		title = fmt.Sprintf("%s was released by its hook: %s", name, e.Abandoned.Error)
 		detail = "It was held at " + describe(recordObservation(e.Session, e.Observation)) + "."
 	default:
 		return
 	}
 	if !slices.ContainsFunc(c.findings, func(have record.Finding) bool { return have.Title == title }) {
 		c.findings = append(c.findings, record.Finding{
-			Severity: record.SeverityInconclusive, Oracle: record.OracleSession, Subject: e.Session.Identity, Time: time.Now(), Title: title,
+			Severity: record.SeverityInconclusive, Oracle: record.OracleSession, Subject: e.Session.Identity,
+			Time: time.Now(), Title: title,
 			Detail: detail + " From here on the run is not what the plan describes.",
 		})
 	}
 }
 
-// abandoned takes note that the caller of a held observation has gone on, as its context ended.
+// abandoned handles that the caller of a held observation has gone on because its context ended.
 func (c *Coordinator) abandoned(ctx context.Context, e monitor.Event) {
 	for seq, h := range c.holds {
 		if h.event.Observation != e.Observation {
@@ -481,13 +483,13 @@ func (c *Coordinator) abandoned(ctx context.Context, e monitor.Event) {
 		o := recordObservation(h.event.Session, h.event.Observation)
 		who := "its caller gave up"
 		if e.Abandoned.LetGo {
-			who = "its hook let it go"
+			who = "its hook released it"
 		}
-		c.config.Watcher.Info(fmt.Sprintf("%s is held no longer: %s (%s)", describeHeld(o), who, e.Abandoned.Error))
+		c.config.Watcher.Info(fmt.Sprintf("%s is no longer held: %s (%s)", describeHeld(o), who, e.Abandoned.Error))
 		c.step(ctx, record.Event{Abandoned: &seq})
 		return
 	}
-	// It is still being looked up; it will be released as soon as it has arrived.
+	// Its lookup is still running; it will be released as soon as it arrives.
 	if c.began {
 		c.gone[e.Observation] = true
 	}
@@ -500,7 +502,8 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 		return
 	}
 	if a.err != nil {
-		c.config.Logger.Warn("not all is known of a write", "object", o.Namespace+"/"+o.Name, "operation", o.Operation, "error", a.err)
+		c.config.Logger.Warn("lookup for a write failed", "object", o.Namespace+"/"+o.Name, "operation", o.Operation,
+			"error", a.err)
 	}
 	live := !c.of(a.event.Session.Identity).hasEnded(a.event.Session.ID)
 	if o.Point == wire.ControllerWrite {
@@ -517,7 +520,7 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 		}
 	})}
 	c.step(ctx, record.Event{Observation: r})
-	// It may have been looked up while its caller went on, or its process died: there is nobody to hold.
+	// During the lookup its caller may have gone on, or its process died: there is nothing to hold.
 	abandoned := c.gone[o] || !live
 	delete(c.gone, o)
 	if abandoned && c.holds[seq] != nil {
@@ -526,7 +529,7 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 }
 
 // fillIn adds to the observation of a write what was looked up for it, now or before the write. What was looked up
-// before is kept for the time after, where the process lives.
+// before the write is kept for the observation after it, if the process is still connected.
 func (c *Coordinator) fillIn(a arrival, live bool) {
 	o := a.event.Observation
 	id := call{a.event.Session.ID, o.Call}
@@ -552,8 +555,9 @@ func (c *Coordinator) fillIn(a arrival, live bool) {
 			o.Object = a.state
 		}
 	}
-	if kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource}); ok && kind == plan.Deleted {
-		// The request holds options, and the answer may be a mere status: what is deleted is the object that was there.
+	if kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource}); ok &&
+		kind == plan.Deleted {
+		// The request contains options, and the answer may be only a Status: the deleted object is the old one.
 		o.Object = nil
 		if !absent(o.OldObject) {
 			o.Object = o.OldObject
@@ -571,11 +575,12 @@ func (f Foresight) old() []byte {
 func recordObservation(s *monitor.Session, o *wire.Observation) *record.Observation {
 	return &record.Observation{
 		By: s.Identity, Session: s.ID, Call: o.Call, Point: o.Point, Phase: o.Phase, Op: o.Operation,
-		Group: o.Group, GroupKnown: o.GroupKnown, Resource: o.Resource, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
-		Subresource: o.Subresource, Object: validJSON(o.Object), OldObject: validJSON(o.OldObject), Live: o.Live,
-		Reconciler: o.Reconciler, ReconcilerType: o.ReconcilerType, ReconcileID: o.ReconcileID, Request: o.Request, CallName: o.CallName,
-		Error: o.Error, Code: o.Code,
-		Version: o.Version, Query: o.Query, PatchType: o.PatchType, Patch: validJSON(o.Patch), Objects: validList(o.Objects), Partial: o.Partial,
+		Group: o.Group, GroupKnown: o.GroupKnown, Resource: o.Resource, Kind: o.Kind, Namespace: o.Namespace,
+		Name: o.Name, Subresource: o.Subresource, Object: validJSON(o.Object), OldObject: validJSON(o.OldObject),
+		Live: o.Live, Reconciler: o.Reconciler, ReconcilerType: o.ReconcilerType, ReconcileID: o.ReconcileID,
+		Request: o.Request, CallName: o.CallName, Error: o.Error, Code: o.Code,
+		Version: o.Version, Query: o.Query, PatchType: o.PatchType, Patch: validJSON(o.Patch),
+		Objects: validList(o.Objects), Partial: o.Partial,
 	}
 }
 
@@ -589,7 +594,7 @@ func validList(list [][]byte) []json.RawMessage {
 	return valid
 }
 
-// validJSON drops what is no JSON (a process may send anything), so that the record can be written.
+// validJSON drops invalid JSON (a process may send anything), so that the record can be written.
 func validJSON(data []byte) json.RawMessage {
 	if len(data) == 0 || !json.Valid(data) {
 		return nil
@@ -597,12 +602,12 @@ func validJSON(data []byte) json.RawMessage {
 	return data
 }
 
-// step numbers and records an event, lets the machine judge it and carries out what it decides.
+// step numbers and records an event, feeds it to the machine and carries out the effects.
 func (c *Coordinator) step(ctx context.Context, e record.Event) {
 	c.seq++
 	e.Seq = c.seq
 	e.Time = time.Now()
-	// A controller that crashes over and over brings no plan forward, nor does what the plan does not look at.
+	// A crash-looping controller is not progress of the plan, nor is an observation that the plan has not asked for.
 	if e.SessionEnd == nil && (e.Observation == nil || !e.Observation.Aside) {
 		c.last = e.Time
 	}
@@ -612,7 +617,7 @@ func (c *Coordinator) step(ctx context.Context, e record.Event) {
 	c.carryOut(ctx, c.machine.Step(e), cause(e))
 }
 
-// cause says what an action was fired by that this event fired.
+// cause describes the event, as the cause of an action that it fired.
 func cause(e record.Event) string {
 	switch {
 	case e.Observation != nil:
@@ -627,8 +632,8 @@ func cause(e record.Event) string {
 	return fmt.Sprintf("event %d", e.Seq)
 }
 
-// note records something about an action that is worth knowing and no mistake, such as that it changed nothing. The
-// action has fired and is not complete.
+// note adds a remark about an action that is not an error, such as that it changed nothing. The action has fired and is
+// not complete.
 func (c *Coordinator) note(action int, text string) {
 	r := c.fires[action]
 	if r.Note != "" {
@@ -637,7 +642,7 @@ func (c *Coordinator) note(action int, text string) {
 	r.Note = text
 }
 
-// carryOut carries effects out; cause says for people what led to them.
+// carryOut carries effects out; cause tells the user what led to them.
 func (c *Coordinator) carryOut(ctx context.Context, effects []Effect, cause string) {
 	for _, effect := range effects {
 		switch effect := effect.(type) {
@@ -666,7 +671,7 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect, cause stri
 		case Note:
 			c.note(effect.Action, effect.Text)
 		case Pausing:
-			// Synchronous, in the owner's goroutine: nothing is judged between the decision and its coming into force.
+			// Synchronous, in the owner's goroutine: no event is judged before the new rules are in force.
 			c.push(ctx)
 			if ready := c.switching[effect.Action]; ready != nil {
 				close(ready)
@@ -688,14 +693,15 @@ func (c *Coordinator) expire(ctx context.Context, seq int) {
 	}
 	c.findings = append(c.findings, record.Finding{
 		Severity: record.SeverityInconclusive, Oracle: record.OracleHold, Subject: h.by, Time: time.Now(),
-		Title: fmt.Sprintf("%s was held for %s and then let go: %s", h.by, c.config.Hold, describe(o)),
-		Detail: stuck + "A pause outlasted the suite's timeouts.hold, or an action did not complete. From here on the run is not what " +
-			"the plan describes.",
+		Title: fmt.Sprintf("%s was held for %s and then released: %s", h.by, c.config.Hold, describe(o)),
+		Detail: stuck +
+			"A pause outlasted the suite's timeouts.hold, or an action did not complete. From here on the run is " +
+			"not what the plan describes.",
 	})
 	c.step(ctx, record.Event{Expired: &seq})
 }
 
-// finish releases everything at the end of Run, whatever the machine thinks.
+// finish releases everything at the end of Run, whatever the machine's state.
 func (c *Coordinator) finish() {
 	for seq, h := range c.holds {
 		h.timer.Stop()

@@ -25,15 +25,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// journal records what a coordinator does, as one list.
+// journal records in one list what a coordinator does.
 type journal struct {
 	mu      sync.Mutex
 	entries []string
 	events  []record.Event
 	actions []record.Action
 	causes  []string
-	fail    error // of Kill
-	down    bool  // what is killed was not running
+	fail    error // returned by Kill
+	down    bool  // the killed controller was not running
 }
 
 func (j *journal) add(format string, args ...any) {
@@ -106,13 +106,15 @@ func (oneReplica) State(context.Context, *wire.Observation) ([]byte, error) {
 
 func newRig(t testing.TB, p *plan.Plan, hold time.Duration) *rig {
 	t.Helper()
-	m, err := monitor.Listen(monitor.Config{Address: "unix://" + filepath.Join(t.TempDir(), "s"), Token: "t", AckTimeout: 2 * time.Second})
+	m, err := monitor.Listen(monitor.Config{Address: "unix://" + filepath.Join(t.TempDir(), "s"), Token: "t",
+		AckTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	j := &journal{}
 	c, err := New(Config{
-		Plan: p, Monitor: m, Tools: actions.Tools{Controllers: j, Objects: j}, Controllers: []record.Controller{{Name: "db", Hooks: true, APIServer: "apiserver-1"}},
+		Plan: p, Monitor: m, Tools: actions.Tools{Controllers: j, Objects: j},
+		Controllers: []record.Controller{{Name: "db", Hooks: true, APIServer: "apiserver-1"}},
 		Resolve: func(k plan.ResourceKey) wire.Rule {
 			return wire.Rule{Kind: k.Type, Namespace: k.Namespace, Name: k.Name}
 		},
@@ -176,11 +178,12 @@ func (r *rig) observe(t testing.TB, o wire.Observation) {
 
 func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a")), {
-		Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectCut, Trigger: trigger(t, "b", "b"),
+		Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectCut,
+		Trigger: trigger(t, "b", "b"),
 	}}}
 	r := newRig(t, p, time.Minute)
 	ctx := context.Background()
-	r.observe(t, pod("a")) // before the plan has begun nothing is judged
+	r.observe(t, pod("a")) // before Begin, no observation is judged
 	if err := r.Begin(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +213,7 @@ func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 	if err := CompareReplay(fires, r.journal.actions); err != nil || len(fires) != 2 {
 		t.Errorf("replay: %v, %d actions", err, len(fires))
 	}
-	// The record survives its file format.
+	// The record survives encoding and decoding.
 	data, err := json.Marshal(r.journal.events)
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +262,8 @@ func TestPausePutsRulesIntoForceBeforeItCompletes(t *testing.T) {
 }
 
 func TestAHoldEndsWithItsCallersContext(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")}}}
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
+		Trigger: trigger(t, "now", "now@none")}}}
 	r := newRig(t, p, time.Minute)
 	ctx := context.Background()
 	if err := r.Begin(ctx); err != nil {
@@ -271,7 +275,7 @@ func TestAHoldEndsWithItsCallersContext(t *testing.T) {
 	if err := r.process.Abandon(x, context.DeadlineExceeded.Error()); err != nil {
 		t.Fatal(err)
 	}
-	// The monitor answers the call that nobody waits for any more, too.
+	// The monitor also answers the call that its caller has given up.
 	if err := (<-held.Done).Error; err != nil {
 		t.Fatal(err)
 	}
@@ -280,18 +284,18 @@ func TestAHoldEndsWithItsCallersContext(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if got := strings.Join(r.list(), ", "); !strings.Contains(got, "its caller gave up (context deadline exceeded)") {
-		t.Errorf("nobody was told: %s", got)
+		t.Errorf("the Watcher was not told: %s", got)
 	}
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(r.journal.events, func(e record.Event) bool { return e.Abandoned != nil }) {
-		t.Error("it is not in the record")
+		t.Error("the record lacks it")
 	}
 }
 
-// TestARunThatWasNotObservedThroughoutIsInconclusive: hooks that let go by themselves, processes that are cut off, and such
-// that do not answer.
+// TestARunThatWasNotObservedThroughoutIsInconclusive: hooks that release on their own, processes that are cut off, and
+// processes that do not answer.
 func TestARunThatWasNotObservedThroughoutIsInconclusive(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{
 		{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")},
@@ -303,36 +307,37 @@ func TestARunThatWasNotObservedThroughoutIsInconclusive(t *testing.T) {
 		name, want string
 		do         func(t *testing.T, r *rig)
 	}{
-		{"let go", "apiserver-1 was let go by its hook: too long", func(t *testing.T, r *rig) {
+		{"let go", "apiserver-1 was released by its hook: too long", func(t *testing.T, r *rig) {
 			held := r.process.Observe(x)
-			for range 2 { // the second is of a call that is held no longer
+			for range 2 { // the second is for a call that is no longer held
 				if err := r.process.LetGo(x, "too long"); err != nil {
 					t.Fatal(err)
 				}
 			}
 			<-held.Done
-			r.observe(t, pod("a")) // behind them
+			r.observe(t, pod("a")) // processed after both
 		}},
 		{"missed", "apiserver-1 was not observed for a time: so it was", func(t *testing.T, r *rig) {
-			for range 2 { // told once
+			for range 2 { // reported once
 				if err := r.process.Miss("so it was"); err != nil {
 					t.Fatal(err)
 				}
 			}
 			r.observe(t, pod("a"))
 		}},
-		{"cut off", "apiserver-1 was cut off: it did not acknowledge what it is to report: no answer within 2s", func(t *testing.T, r *rig) {
-			for len(r.process.Interests) < cap(r.process.Interests) {
-				r.process.Interests <- wire.Interests{}
-			}
-			ended, err := r.Changed(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.monitor.SetRules(context.Background(), nil)
-			<-ended
-			<-r.process.Interests
-		}},
+		{"cut off", "apiserver-1 was cut off: it did not acknowledge its reporting rules: no answer within 2s",
+			func(t *testing.T, r *rig) {
+				for len(r.process.Interests) < cap(r.process.Interests) {
+					r.process.Interests <- wire.Interests{}
+				}
+				ended, err := r.Changed(context.Background())
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.monitor.SetRules(context.Background(), nil)
+				<-ended
+				<-r.process.Interests
+			}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t, p, time.Minute)
@@ -349,7 +354,8 @@ func TestARunThatWasNotObservedThroughoutIsInconclusive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(s.Findings) != 1 || s.Findings[0].Oracle != record.OracleSession || s.Findings[0].Title != test.want || s.Findings[0].IsBug() {
+			if len(s.Findings) != 1 || s.Findings[0].Oracle != record.OracleSession ||
+				s.Findings[0].Title != test.want || s.Findings[0].IsBug() {
 				t.Errorf("findings %+v, want one: %s", s.Findings, test.want)
 			}
 		})
@@ -357,7 +363,8 @@ func TestARunThatWasNotObservedThroughoutIsInconclusive(t *testing.T) {
 }
 
 func TestHoldEndsAtItsDeadlineWithAFinding(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")}}}
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
+		Trigger: trigger(t, "now", "now@none")}}}
 	r := newRig(t, p, 100*time.Millisecond)
 	ctx := context.Background()
 	if err := r.Begin(ctx); err != nil {
@@ -373,7 +380,8 @@ func TestHoldEndsAtItsDeadlineWithAFinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Findings) != 1 || s.Findings[0].Oracle != record.OracleHold || !strings.Contains(s.Findings[0].Title, "held for 100ms") {
+	if len(s.Findings) != 1 || s.Findings[0].Oracle != record.OracleHold ||
+		!strings.Contains(s.Findings[0].Title, "held for 100ms") {
 		t.Errorf("findings %+v", s.Findings)
 	}
 }
@@ -390,8 +398,9 @@ func TestWatchdogTellsOnceWhoWaitsForWhom(t *testing.T) {
 	x := pod("x")
 	x.Phase = wire.Before
 	r.observe(t, x)
-	const chain = "apiserver-1's intake of the creation of pod/default/x has been held for N by action 1 (pauseAPIServer apiserver-1), which action 2 " +
-		"(resumeAPIServer apiserver-1) ends when: onObjectCreation of pod/default/a, afterAPIServerRecv at apiserver-1; a deadlock: apiserver-1 waits for itself"
+	const chain = "apiserver-1's receipt of the creation of pod/default/x has been held for N by action 1 " +
+		"(pauseAPIServer apiserver-1), which action 2 (resumeAPIServer apiserver-1) ends when: onObjectCreation of " +
+		"pod/default/a, afterAPIServerRecv at apiserver-1; a deadlock: apiserver-1 waits for itself"
 	timeless := func(text string) string { return regexp.MustCompile(`for \d+s by`).ReplaceAllString(text, "for N by") }
 	if got := timeless(strings.Join(r.list(), "\n")); got != "info waiting: "+chain {
 		t.Errorf("told %q", got)
@@ -408,9 +417,10 @@ func TestWatchdogTellsOnceWhoWaitsForWhom(t *testing.T) {
 	}
 }
 
-// What only a side rule asks for does not bring the plan forward, and is not enriched.
+// An observation that only a side rule asks for is not progress, and nothing is looked up for it.
 func TestObservationsBesideThePlan(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", PauseScope: "pod/default/x", Trigger: trigger(t, "a", "a")}}}
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
+		PauseScope: "pod/default/x", Trigger: trigger(t, "a", "a")}}}
 	r := newRig(t, p, time.Minute)
 	api := r.process
 	db := r.connect(t, "db")
@@ -426,8 +436,8 @@ func TestObservationsBesideThePlan(t *testing.T) {
 	received.Point = wire.ControllerRecv
 	r.observe(t, received)
 	lease := wire.Observation{
-		Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: "lease", Resource: "leases",
-		Group: "coordination.k8s.io", GroupKnown: true, Namespace: "default", Name: "db",
+		Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: "lease",
+		Resource: "leases", Group: "coordination.k8s.io", GroupKnown: true, Namespace: "default", Name: "db",
 	}
 	r.observe(t, lease)
 	after, err := r.Status(context.Background())
@@ -448,13 +458,15 @@ func TestObservationsBesideThePlan(t *testing.T) {
 	if !slices.Equal(aside, []bool{true, true, false}) {
 		t.Errorf("aside: %v", aside)
 	}
-	if s, err := r.Status(context.Background()); err != nil || s.Completed != 1 || !s.LastEvent.After(before.LastEvent) {
+	if s, err := r.Status(context.Background()); err != nil || s.Completed != 1 ||
+		!s.LastEvent.After(before.LastEvent) {
 		t.Errorf("status %+v, %v", s, err)
 	}
 }
 
 func TestCoordinatorThatStopsHoldsNothing(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")}}}
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
+		Trigger: trigger(t, "now", "now@none")}}}
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(context.Background()); err != nil {
 		t.Fatal(err)
@@ -488,7 +500,8 @@ func TestFailedActionIsAFindingAndIsUndone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Findings) != 1 || s.Findings[0].Title != "action 1 (restartController db) failed: no such process" || s.Completed != 1 {
+	if len(s.Findings) != 1 || s.Findings[0].Title != "action 1 (restartController db) failed: no such process" ||
+		s.Completed != 1 {
 		t.Errorf("status %+v", s)
 	}
 	if err := r.Undo(ctx); err != nil {
@@ -502,8 +515,9 @@ func TestFailedActionIsAFindingAndIsUndone(t *testing.T) {
 func TestStateBeforeAWriteIsLookedUp(t *testing.T) {
 	tr := trigger(t, "a", "a")
 	tr.Definitions[0].Condition = plan.Condition{
-		Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "statefulset", Namespace: "default", Name: "a"}, Repeat: 1,
-		PrevState: map[string]any{"spec": map[string]any{"replicas": 1}}, CurState: map[string]any{"spec": map[string]any{"replicas": 2}},
+		Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "statefulset", Namespace: "default", Name: "a"},
+		Repeat: 1, PrevState: map[string]any{"spec": map[string]any{"replicas": 1}},
+		CurState: map[string]any{"spec": map[string]any{"replicas": 2}},
 	}
 	tr.Definitions[0].Observe = plan.ObservationPoint{Timing: plan.AfterControllerWrite, ObserveBy: "db"}
 	r := newRig(t, &plan.Plan{Actions: []plan.Action{restart(tr)}}, time.Minute)
@@ -512,7 +526,8 @@ func TestStateBeforeAWriteIsLookedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	write := wire.Observation{
-		Call: 5, Point: wire.ControllerWrite, Phase: wire.Before, Operation: wire.Patch, Kind: "statefulset", Namespace: "default", Name: "a",
+		Call: 5, Point: wire.ControllerWrite, Phase: wire.Before, Operation: wire.Patch, Kind: "statefulset",
+		Namespace: "default", Name: "a",
 		Object: []byte(`{}`),
 	}
 	r.observe(t, write)
@@ -523,22 +538,25 @@ func TestStateBeforeAWriteIsLookedUp(t *testing.T) {
 	}
 }
 
-// BenchmarkObserveRelease is the round trip of an observation of a 4 KB object that a trigger looks at, over a unix
-// socket, through monitor, state machine and back.
+// BenchmarkObserveRelease measures the round trip of an observation of a 4 KB object that a trigger examines: over a
+// unix socket, through monitor and state machine, and back.
 func BenchmarkObserveRelease(b *testing.B) {
-	tr := plan.Trigger{Expression: "a", Graph: mustGraph(b, "a"), Definitions: []plan.Definition{{Name: "a", Condition: plan.Condition{
-		Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"}, Repeat: 1,
-		CurState: map[string]any{"spec": map[string]any{"nodeName": "elsewhere"}},
-	}, Observe: plan.ObservationPoint{Timing: plan.AfterAPIServerRecv, ObserveBy: "apiserver-1"}}}}
+	tr := plan.Trigger{Expression: "a", Graph: mustGraph(b, "a"),
+		Definitions: []plan.Definition{{Name: "a", Condition: plan.Condition{
+			Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"},
+			Repeat:   1,
+			CurState: map[string]any{"spec": map[string]any{"nodeName": "elsewhere"}},
+		}, Observe: plan.ObservationPoint{Timing: plan.AfterAPIServerRecv, ObserveBy: "apiserver-1"}}}}
 	r := newRig(b, &plan.Plan{Actions: []plan.Action{restart(tr)}}, time.Minute)
 	if err := r.Begin(context.Background()); err != nil {
 		b.Fatal(err)
 	}
 	o := pod("a")
 	o.Operation = wire.Update
-	object, err := json.Marshal(map[string]any{"spec": map[string]any{"nodeName": "here"}, "metadata": map[string]any{"annotations": map[string]string{
-		"text": strings.Repeat("x", 4000),
-	}}})
+	object, err := json.Marshal(map[string]any{"spec": map[string]any{"nodeName": "here"},
+		"metadata": map[string]any{"annotations": map[string]string{
+			"text": strings.Repeat("x", 4000),
+		}}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -557,11 +575,13 @@ func BenchmarkObserveRelease(b *testing.B) {
 	}
 }
 
-// An action with the trigger none after another one was said to be fired by the start of the plan.
+// Regression: the cause of an action with trigger type none was always "the start of the plan", even after another
+// action.
 func TestCauses(t *testing.T) {
 	now := func() plan.Trigger { return trigger(t, "now", "now@none") }
 	p := &plan.Plan{Actions: []plan.Action{
-		restart(now()), restart(now()), restart(trigger(t, "a", "a")), restart(now()), restart(trigger(t, "soon", "soon@timeout")),
+		restart(now()), restart(now()), restart(trigger(t, "a", "a")), restart(now()),
+		restart(trigger(t, "soon", "soon@timeout")),
 	}}
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(t.Context()); err != nil {
@@ -570,7 +590,8 @@ func TestCauses(t *testing.T) {
 	r.observe(t, pod("a"))
 	r.complete(t, len(p.Actions))
 	want := []string{
-		"the start of the plan", "the completion of action 1", "create of pod/default/a (after apiServerRecv at apiserver-1)", "the completion of action 3", "a timeout",
+		"the start of the plan", "the completion of action 1",
+		"create of pod/default/a (after apiServerRecv at apiserver-1)", "the completion of action 3", "a timeout",
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -584,7 +605,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// complete waits until so many actions are complete.
+// complete waits until that many actions are complete.
 func (r *rig) complete(t *testing.T, count int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -609,7 +630,7 @@ func (r *rig) complete(t *testing.T, count int) {
 	}
 }
 
-// A kill that found nothing to kill passed silently.
+// Regression: a kill that found nothing to kill was not mentioned.
 func TestNoteOfAnActionThatChangedNothing(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.KillController, Target: "db", Trigger: trigger(t, "a", "a")}}}
 	r := newRig(t, p, time.Minute)
@@ -620,7 +641,7 @@ func TestNoteOfAnActionThatChangedNothing(t *testing.T) {
 	r.observe(t, pod("a"))
 	s, err := r.Status(t.Context())
 	if err != nil || len(s.Findings) > 0 {
-		t.Errorf("a note is no finding: %v (%v)", s.Findings, err)
+		t.Errorf("a note is not a finding: %v (%v)", s.Findings, err)
 	}
 	want := "kill db, info note: action 1 (killController db) found nothing to kill: db was not running"
 	if got := strings.Join(r.list(), ", "); got != want {
@@ -633,7 +654,7 @@ func TestNoteOfAnActionThatChangedNothing(t *testing.T) {
 	}
 }
 
-// What failed was named without what it is about: "action 1 (patch ) failed".
+// Regression: a finding did not name the action's object: "action 1 (patch ) failed".
 func TestFindingNamesTheObjectOfTheAction(t *testing.T) {
 	key := plan.ResourceKey{Type: "pod", Namespace: "default", Name: "x"}
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject, ResourceKey: key, Trigger: trigger(t, "a", "a")}}}
@@ -642,12 +663,14 @@ func TestFindingNamesTheObjectOfTheAction(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := r.Status(t.Context())
-	if err != nil || len(s.Waiting) != 1 || !strings.HasPrefix(s.Waiting[0], "action 1 (delete pod/default/x): trigger ") {
+	if err != nil || len(s.Waiting) != 1 ||
+		!strings.HasPrefix(s.Waiting[0], "action 1 (delete pod/default/x): trigger ") {
 		t.Errorf("waiting %q (%v)", s.Waiting, err)
 	}
 	r.observe(t, pod("a"))
 	s, err = r.Status(t.Context())
-	if err != nil || len(s.Findings) != 1 || s.Findings[0].Title != "action 1 (delete pod/default/x) failed: refused" || s.Findings[0].Subject != "pod/default/x" {
+	if err != nil || len(s.Findings) != 1 || s.Findings[0].Title != "action 1 (delete pod/default/x) failed: refused" ||
+		s.Findings[0].Subject != "pod/default/x" {
 		t.Errorf("findings %+v (%v)", s.Findings, err)
 	}
 }

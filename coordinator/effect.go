@@ -11,8 +11,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// effectOf says what an observation does to the object that it names, or what it shows of it. The second result is
-// false where that is nothing: a call of a subresource that leaves the object as it is, a watch.
+// effectOf returns what an observation does to the object that it names, or shows of it. The second result is false if
+// it does neither: a call of a subresource that does not change the object, or a watch.
 //
 // The table in docs/plan-format.md ("What counts as what") says the same for users; the conformance test in package run
 // holds both against real controllers.
@@ -36,7 +36,7 @@ func effectOf(o *record.Observation) (plan.EventKind, bool) {
 
 func readEffect(o *record.Observation) (plan.EventKind, bool) {
 	if o.Op == wire.Watch || o.Subresource != "" && o.Subresource != "status" {
-		return "", false // a scale is another object, a log is none
+		return "", false // a Scale is another object, and a log is not an object
 	}
 	if o.Phase == wire.Before {
 		return plan.Looking, true
@@ -72,18 +72,18 @@ func writeEffect(o *record.Observation) (plan.EventKind, bool) {
 	return "", false
 }
 
-// nothing is the OldObject of a write whose object is known not to be there.
+// nothing is the OldObject of a write whose object is known not to exist.
 var nothing = []byte("null")
 
-// absent reports whether a state says that there is no object; an empty one says that nobody knows.
+// absent reports whether a state says that the object does not exist. An empty state is unknown.
 func absent(state []byte) bool { return bytes.Equal(state, nothing) }
 
-// foundNothing reports whether a read came back without an object since there is none.
+// foundNothing reports whether a read returned no object because it does not exist.
 func foundNothing(o *record.Observation) bool {
 	return o.Code == http.StatusNotFound || o.Error == "" && o.Op == wire.Get && len(o.Object) == 0
 }
 
-// needsForesight reports whether the coordinator has to find out what a write does before the machine can judge it.
+// needsForesight reports whether the coordinator must look up what a write would do before the machine can judge it.
 func needsForesight(o *wire.Observation) bool {
 	if o.Point != wire.ControllerWrite || o.Phase != wire.Before {
 		return false
@@ -92,13 +92,14 @@ func needsForesight(o *wire.Observation) bool {
 	return ok && kind != plan.Created && (o.Name != "" || o.Operation == wire.DeleteCollection)
 }
 
-// needsState reports whether a write has left an object of which the answer does not hold the state: the answer to a
-// change of scale is a Scale, to a binding a Status, and a metadata client asks for metadata alone.
+// needsState reports whether the answer to a write lacks the object's new state: the answer to a scale update is a
+// Scale, to a binding a Status, and a metadata client asks only for metadata.
 func needsState(o *wire.Observation) bool {
 	if o.Point != wire.ControllerWrite || o.Phase != wire.After || o.Error != "" || o.Name == "" {
 		return false
 	}
-	kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource, Code: o.Code})
+	kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource,
+		Code: o.Code})
 	if !ok || kind == plan.Deleted {
 		return false
 	}
@@ -107,7 +108,7 @@ func needsState(o *wire.Observation) bool {
 		about.Kind != "" && o.Kind != "" && !strings.EqualFold(about.Kind, o.Kind)
 }
 
-// nameIn is the namespace and name of an object in JSON.
+// nameIn returns the namespace and name of an object in JSON.
 func nameIn(object []byte) (namespace, name string) {
 	var about struct {
 		Metadata struct{ Namespace, Name string }
@@ -118,12 +119,12 @@ func nameIn(object []byte) (namespace, name string) {
 	return about.Metadata.Namespace, about.Metadata.Name
 }
 
-// isCollection reports whether an observation is of all objects of a type, perhaps in one namespace, and names none.
+// isCollection reports whether an observation is about all objects of a type, perhaps in one namespace, and names none.
 func isCollection(o *record.Observation) bool {
 	return o.Name == "" && (o.Op == wire.List || o.Op == wire.DeleteCollection)
 }
 
-// look is an observation that several triggers may look at. Its objects are decoded once for all of them.
+// look is an observation that several triggers may examine. Its objects are decoded only once.
 type look struct {
 	*record.Observation
 	old, object *plan.Object
@@ -140,7 +141,7 @@ func newLook(o *record.Observation) *look {
 	return &look{Observation: o, old: plan.NewObject(o.OldObject), object: plan.NewObject(o.Object)}
 }
 
-// members are the objects of a collection.
+// members returns the objects of a collection.
 func (l *look) members() []listed {
 	if l.objects == nil {
 		for _, object := range l.Objects {
@@ -151,8 +152,8 @@ func (l *look) members() []listed {
 	return l.objects
 }
 
-// judgeObject decides whether an observation of an object, or of a collection of them, satisfies a watch. Where it does
-// not, the miss says what was missing; a miss of the lowest rank is not worth telling.
+// judgeObject decides whether an observation of an object or of a collection satisfies a watch. If not, the miss says
+// what was missing; a miss of the lowest rank is not reported.
 func (w *watch) judgeObject(l *look) (bool, miss) {
 	o := l.Observation
 	key := w.definition.Condition.ResourceKey
@@ -197,7 +198,7 @@ func (w *watch) judgeObject(l *look) (bool, miss) {
 	case kind == plan.Deleted:
 		return far(" deletes no such object")
 	case o.Partial:
-		return far(" is a part of the list: the object may be in another")
+		return far(" is one page of a list: the object may be on another")
 	}
 	return w.judgeState(o, kind, nil, nil)
 }
@@ -213,7 +214,7 @@ func (w *watch) judgeState(o *record.Observation, kind plan.EventKind, old, obje
 	return true, miss{}
 }
 
-// elsewhere is the miss of an observation of another object.
+// elsewhere returns the miss for an observation of another object.
 func (w *watch) elsewhere(o *record.Observation) miss {
 	if o.Kind != w.definition.Condition.ResourceKey.Type {
 		return miss{}
@@ -221,25 +222,25 @@ func (w *watch) elsewhere(o *record.Observation) miss {
 	return miss{rank: missType, text: describe(o) + " is another object"}
 }
 
-// Ranks of misses: how near an observation came.
+// Ranks of misses, from far to near.
 const (
 	missNone   = iota
 	missType   // another object of the type, or another reconciler
-	missObject // the object, not in that state; the distance tells how far
-	missCount  // it matched, but not often enough yet
+	missObject // the object, but not in that state; see distance
+	missCount  // it matched, but not often enough
 )
 
-// farAway is the distance of a miss that no state can mend.
+// farAway is the distance of a miss that is not about the object's state.
 const farAway = 1 << 20
 
-// miss is how near an observation came to a definition of the awaited trigger.
+// miss says how near an observation came to satisfying a definition of the awaited trigger.
 type miss struct {
 	rank, distance int
 	text           string
-	count          int // how many there were of this rank
+	count          int // number of misses of this rank
 }
 
-// nearer reports whether m is at least as near as the other one.
+// nearer reports whether m is at least as near as the other miss.
 func (m miss) nearer(than miss) bool {
 	if m.rank != than.rank {
 		return m.rank > than.rank

@@ -16,17 +16,18 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// LeaderAnnotation is where client-go before 0.24 keeps the record of a leader election whose lock is a ConfigMap or an
+// LeaderAnnotation is where client-go before 0.24 stores the leader election record if the lock is a ConfigMap or an
 // Endpoints object (LeaderElectionRecordAnnotationKey in tools/leaderelection/resourcelock).
 const LeaderAnnotation = "control-plane.alpha.kubernetes.io/leader"
 
 const leaseGroup = "coordination.k8s.io"
 
-// Writes of locks are reported from the start: those of a killed controller are released, and nobody counts an election
-// as work.
+// Writes of locks are reported from the start: the locks of a killed controller must be released, and leader election
+// must not count as activity.
 var (
-	leaseRule = wire.Rule{Point: wire.ControllerWrite, Phase: wire.After, Group: leaseGroup, Resource: "leases", Kind: "lease"}
-	// annotatedLockRules is for client-go before 0.24 alone, since every write of these types is reported by it.
+	leaseRule = wire.Rule{Point: wire.ControllerWrite, Phase: wire.After, Group: leaseGroup, Resource: "leases",
+		Kind: "lease"}
+	// annotatedLockRules are used only for client-go before 0.24, because they report every write of these types.
 	annotatedLockRules = []wire.Rule{
 		{Point: wire.ControllerWrite, Phase: wire.After, Resource: "configmaps", Kind: "configmap"},
 		{Point: wire.ControllerWrite, Phase: wire.After, Resource: "endpoints", Kind: "endpoints"},
@@ -40,9 +41,9 @@ func lockRules(controller record.Controller) []wire.Rule {
 	return []wire.Rule{leaseRule}
 }
 
-// elections is what the coordinator knows of the controllers' leader elections.
+// elections tracks the controllers' leader elections.
 type elections struct {
-	locks map[string]map[plan.ResourceKey]bool // that a controller has written, by its identity
+	locks map[string]map[plan.ResourceKey]bool // written by a controller, by identity
 	leads map[uint64]bool                      // sessions that have written a lock
 }
 
@@ -50,7 +51,7 @@ func newElections() elections {
 	return elections{locks: map[string]map[plan.ResourceKey]bool{}, leads: map[uint64]bool{}}
 }
 
-// note learns from what a controller does for its leader election: from its successful writes.
+// note records a successful write of a lock.
 func (e *elections) note(s *monitor.Session, o *wire.Observation) {
 	if o.Point != wire.ControllerWrite || o.Phase != wire.After || o.Error != "" {
 		return
@@ -62,7 +63,7 @@ func (e *elections) note(s *monitor.Session, o *wire.Observation) {
 	e.leads[s.ID] = true
 }
 
-// forget drops what was kept of a session that has ended.
+// forget drops a session that has ended.
 func (e *elections) forget(s *monitor.Session) { delete(e.leads, s.ID) }
 
 // about reports whether a controller's read or write belongs to its leader election.
@@ -80,7 +81,7 @@ func (e *elections) about(identity string, o *wire.Observation) bool {
 	return false
 }
 
-// delivers reports whether an observation is the delivery of a lock, of whichever controller.
+// delivers reports whether an observation is the delivery of any controller's lock.
 func (e *elections) delivers(o *wire.Observation) bool {
 	if o.Point != wire.ControllerRecv {
 		return false
@@ -94,7 +95,7 @@ func (e *elections) delivers(o *wire.Observation) bool {
 	return false
 }
 
-// lockKey names the object of an observation if it is of a type that can be a lock; otherwise its type is empty.
+// lockKey returns the key of an observation's object. Its type is empty if the object cannot be a lock.
 func lockKey(o *wire.Observation) plan.ResourceKey {
 	key := plan.ResourceKey{Namespace: o.Namespace, Name: o.Name}
 	switch {
@@ -124,26 +125,31 @@ func (c *Coordinator) Locks(ctx context.Context, controller string) ([]plan.Reso
 }
 
 func (e *elections) of(controller string) []plan.ResourceKey {
-	return slices.SortedFunc(maps.Keys(e.locks[controller]), func(a, b plan.ResourceKey) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(e.locks[controller]), func(a, b plan.ResourceKey) int {
+		return strings.Compare(a.String(), b.String())
+	})
 }
 
-// electing says of a controller that once was the leader that it is not yet so again. It is empty where that is not so.
+// electing returns a sentence about a controller that was leader before and waits to be elected again; empty if it does
+// not.
 func (c *Coordinator) electing(name string) string {
 	locks := c.elections.of(name)
 	if len(locks) == 0 || !c.of(name).connected() || c.machine.Down(name) {
 		return ""
 	}
-	if slices.ContainsFunc(c.config.Monitor.Sessions(), func(s *monitor.Session) bool { return s.Identity == name && c.elections.leads[s.ID] }) {
+	if slices.ContainsFunc(c.config.Monitor.Sessions(), func(s *monitor.Session) bool {
+		return s.Identity == name && c.elections.leads[s.ID]
+	}) {
 		return ""
 	}
 	var names []string
 	for _, l := range locks {
 		names = append(names, l.String())
 	}
-	return fmt.Sprintf("%s waits for its leader election: it has not got %s again", name, strings.Join(names, ", "))
+	return fmt.Sprintf("%s waits for leader election: it has not acquired %s again", name, strings.Join(names, ", "))
 }
 
-// allElecting is [Coordinator.electing] of all controllers.
+// allElecting is [Coordinator.electing] for all controllers.
 func (c *Coordinator) allElecting() []string {
 	var all []string
 	for _, controller := range c.config.Controllers {

@@ -15,8 +15,9 @@ import (
 func TestLocksOfAControllerAreKnown(t *testing.T) {
 	write := func(group, resource, kind, name, object string) wire.Observation {
 		return wire.Observation{
-			Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: kind, Resource: resource,
-			Group: group, GroupKnown: true, Namespace: "kube-system", Name: name, Object: []byte(object),
+			Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: kind,
+			Resource: resource, Group: group, GroupKnown: true, Namespace: "kube-system", Name: name,
+			Object: []byte(object),
 		}
 	}
 	leads := `{"metadata":{"annotations":{"control-plane.alpha.kubernetes.io/leader":"{}"}}}`
@@ -44,22 +45,25 @@ func TestLocksOfAControllerAreKnown(t *testing.T) {
 	for _, l := range locks {
 		got = append(got, l.String())
 	}
-	want := []string{"configmap/kube-system/map", "endpoints/kube-system/ends", "lease.coordination.k8s.io/kube-system/lease"}
+	want := []string{"configmap/kube-system/map", "endpoints/kube-system/ends",
+		"lease.coordination.k8s.io/kube-system/lease"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("locks (-want +got):\n%s", diff)
 	}
 }
 
-// Of an annotated lock a read tells nothing before it has come back: it is known by an earlier write.
+// A read of an annotated lock is recognized only by an earlier write: before it returns, it does not show the
+// annotation.
 func TestPauseOfEverythingLeavesKnownLocks(t *testing.T) {
-	now := plan.Trigger{Expression: "now", Graph: mustGraph(t, "now"), Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}}}
+	now := plan.Trigger{Expression: "now", Graph: mustGraph(t, "now"),
+		Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}}}
 	r := newRig(t, &plan.Plan{Actions: []plan.Action{
 		{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerRead, Trigger: now},
 	}}, time.Minute)
 	r.process = r.connect(t, "db")
 	lock := wire.Observation{
-		Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: "configmap", Resource: "configmaps",
-		GroupKnown: true, Namespace: "kube-system", Name: "db",
+		Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: "configmap",
+		Resource: "configmaps", GroupKnown: true, Namespace: "kube-system", Name: "db",
 		Object: []byte(`{"metadata":{"annotations":{"control-plane.alpha.kubernetes.io/leader":"{}"}}}`),
 	}
 	r.observe(t, lock)
@@ -71,7 +75,8 @@ func TestPauseOfEverythingLeavesKnownLocks(t *testing.T) {
 }
 
 func TestLockRules(t *testing.T) {
-	for version, want := range map[string]int{"": 1, "v0.17.2": 3, "v0.23.17": 3, "v0.24.0-alpha.1": 1, "v0.36.3": 1, "v0.0.0-20200410020128-abcdef012345": 3} {
+	for version, want := range map[string]int{"": 1, "v0.17.2": 3, "v0.23.17": 3, "v0.24.0-alpha.1": 1, "v0.36.3": 1,
+		"v0.0.0-20200410020128-abcdef012345": 3} {
 		if got := len(lockRules(record.Controller{ClientGo: version})); got != want {
 			t.Errorf("client-go %q: %d rules, want %d", version, got, want)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Machine is the state machine of one plan. It decides; it does nothing: no goroutine, clock or I/O is in it, so that
-// the events of a recorded run lead to the same effects again.
+// Machine is the state machine of one plan. It only decides: it has no goroutine, clock or I/O, so that the events of a
+// recorded run lead to the same effects again.
 //
 // One goroutine owns a Machine.
 type Machine struct {
@@ -27,21 +27,21 @@ type Machine struct {
 	misses   []miss
 	held     []heldObservation
 	pauses   []pause
-	reading  map[call]string // reads between their before and their after, with the controller that does them
-	pending  []int           // pauses that wait for reads to end, by action
+	reading  map[call]string // running reads, and the controllers that they are of
+	pending  []int           // actions whose pauses wait for running reads to end
 	finished []bool          // by action: completed
 	ended    bool
 
 	controllers []record.Controller
 	stale       *staleness
-	reconciles  map[call]*reconcile // under way, of the controllers that the plan pauses
+	reconciles  map[call]*reconcile // running, of the controllers that the plan pauses
 	since       []time.Time         // by action: when it fired
 }
 
-// watch is what one standing of a name in a trigger waits for.
+// watch is what one occurrence of a name in a trigger waits for.
 type watch struct {
 	definition *plan.Definition
-	matcher    *plan.Matcher // nil for triggers that look at no object
+	matcher    *plan.Matcher // nil for triggers that are not about an object
 	point      wire.Point
 	phase      wire.Phase
 }
@@ -51,7 +51,7 @@ type call struct{ session, id uint64 }
 
 // pause is a point at which observations are held until a resume.
 type pause struct {
-	action int // that began it
+	action int // the action that began it
 	by     string
 	point  wire.Point
 	phase  wire.Phase
@@ -67,28 +67,27 @@ type heldObservation struct {
 	since   time.Time
 }
 
-// Effect is something that the coordinator has to do.
+// Effect is something that the coordinator must do.
 type Effect interface{ effect() }
 
 // The effects.
 type (
-	// StartTimer asks for a record.Timeout event of that action and node after the definition's timeout.
+	// StartTimer asks for a record.Timeout event for that action and node after the definition's timeout.
 	StartTimer struct{ Action, Node int }
 	// Fire asks for the action to be carried out; FiredBy is the event that satisfied its trigger.
 	Fire struct{ Action, FiredBy int }
-	// Release lets the caller of a held observation go on.
+	// Release releases an observation: its caller goes on.
 	Release struct{ Seq int }
-	// Hold tells that the observation is kept; Why is for people.
+	// Hold says that the observation is held; Why is for the user.
 	Hold struct {
 		Seq int
 		Why string
 	}
-	// Pausing tells that the pauses have changed, so that processes must be told what to report before the action
-	// goes on with its completion.
+	// Pausing says that the pauses have changed: processes must be told what to report before the action completes.
 	Pausing struct{ Action int }
-	// Stale tells that a controller was shown the past, for the first time.
+	// Stale says that a controller was shown a past state, for the first time.
 	Stale struct{ Read record.StaleRead }
-	// Note tells something about an action that is no fault, and that people want to know.
+	// Note is a remark about an action that is not an error.
 	Note struct {
 		Action int
 		Text   string
@@ -103,12 +102,13 @@ func (Pausing) effect()    {}
 func (Stale) effect()      {}
 func (Note) effect()       {}
 
-// NewMachine prepares a complete, valid plan for the controllers under test. It returns an error where a trigger has no
+// NewMachine prepares a complete, valid plan for the controllers under test. It returns an error if a trigger has no
 // graph (see [plan.Plan.Complete]) or a condition does not compile.
 func NewMachine(p *plan.Plan, controllers []record.Controller) (*Machine, error) {
 	m := &Machine{
 		plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions)),
-		controllers: controllers, stale: newStaleness(p, controllers), reconciles: map[call]*reconcile{}, since: make([]time.Time, len(p.Actions)),
+		controllers: controllers, stale: newStaleness(p, controllers), reconciles: map[call]*reconcile{},
+		since: make([]time.Time, len(p.Actions)),
 	}
 	for i := range p.Actions {
 		a := &p.Actions[i]
@@ -150,19 +150,19 @@ func (m *Machine) Start() []Effect { return m.enable(0) }
 // Done reports whether every action has completed.
 func (m *Machine) Done() bool { return !slices.Contains(m.finished, false) }
 
-// Ended reports whether the plan has been ended.
+// Ended reports whether the plan has ended.
 func (m *Machine) Ended() bool { return m.ended }
 
 // Fired is the number of actions whose triggers were satisfied.
 func (m *Machine) Fired() int { return m.next }
 
-// AtOnce reports whether a synchronous action is being carried out that has no waitBefore.
+// AtOnce reports whether a synchronous action without waitBefore is being carried out.
 func (m *Machine) AtOnce() bool {
 	return m.blocked >= 0 && m.plan.Actions[m.blocked].WaitBefore == 0
 }
 
-// WaitsForTimer reports whether the awaited trigger can still be satisfied, or be brought nearer, by a timeout alone,
-// or an action is being carried out: then the plan goes on without any observation.
+// WaitsForTimer reports whether the plan can go on without any observation: the awaited trigger waits for a timeout, or
+// an action is being carried out.
 func (m *Machine) WaitsForTimer() bool {
 	for i := range m.next {
 		if !m.finished[i] {
@@ -195,11 +195,11 @@ func (m *Machine) Step(e record.Event) []Effect {
 	return effects
 }
 
-// StaleReads lists the first read of each controller that showed it the past.
+// StaleReads lists each controller's first stale read.
 func (m *Machine) StaleReads() []record.StaleRead { return slices.Clone(m.stale.reads) }
 
-// NoneStale says why no controller was shown the past, one line each cause; nil where one was or where the plan pauses
-// no API server.
+// NoneStale says why no controller was shown a past state, one line for each cause; nil if one was or if the plan
+// pauses no API server.
 func (m *Machine) NoneStale() []string { return m.stale.none() }
 
 func (m *Machine) judge(e record.Event) []Effect {
@@ -208,7 +208,7 @@ func (m *Machine) judge(e record.Event) []Effect {
 		return m.observe(e)
 	case e.Timeout != nil:
 		if m.ended || e.Timeout.Action != m.next || m.trigger == nil {
-			return nil // a timer of a trigger that was satisfied another way
+			return nil // the trigger was satisfied another way
 		}
 		return m.satisfy(e.Seq, []int{e.Timeout.Node})
 	case e.Began != nil:
@@ -227,8 +227,8 @@ func (m *Machine) judge(e record.Event) []Effect {
 	return nil
 }
 
-// enable makes the trigger of action i the awaited one. Triggers of the type none are satisfied on the spot, by the
-// event (none: 0) that enabled them.
+// enable makes the next action's trigger the awaited one. Triggers of type none are satisfied at once, by the event
+// that enabled them (0 if none).
 func (m *Machine) enable(firedBy int) []Effect {
 	m.trigger, m.counts, m.misses = nil, nil, nil
 	if m.ended || m.blocked >= 0 || m.next >= len(m.plan.Actions) {
@@ -241,7 +241,7 @@ func (m *Machine) enable(firedBy int) []Effect {
 	return m.nodesEnabled(firedBy, m.trigger.Enabled())
 }
 
-// nodesEnabled starts timers and satisfies what needs no event.
+// nodesEnabled starts timers and satisfies nodes that need no event.
 func (m *Machine) nodesEnabled(seq int, nodes []int) []Effect {
 	var effects []Effect
 	var atOnce []int
@@ -259,7 +259,7 @@ func (m *Machine) nodesEnabled(seq int, nodes []int) []Effect {
 	return effects
 }
 
-// satisfy marks nodes of the awaited trigger and fires the action when that was all.
+// satisfy satisfies nodes of the awaited trigger and fires the action if the trigger is then satisfied.
 func (m *Machine) satisfy(seq int, nodes []int) []Effect {
 	enabled, _ := m.trigger.Satisfy(nodes...)
 	if !m.trigger.Done() {
@@ -269,7 +269,7 @@ func (m *Machine) satisfy(seq int, nodes []int) []Effect {
 	m.next++
 	effects := []Effect{Fire{Action: i, FiredBy: seq}}
 	if a := &m.plan.Actions[i]; !a.Async || a.WaitBefore > 0 {
-		m.blocked = i // until it is complete; an asynchronous one until it begins
+		m.blocked = i // until it completes; an asynchronous action until it begins
 	}
 	return append(effects, m.enable(seq)...)
 }
@@ -294,7 +294,7 @@ func (m *Machine) observe(e record.Event) []Effect {
 		}
 		if len(hits) > 0 {
 			effects = append(effects, m.satisfy(seq, hits)...)
-			// Also where this event only enabled a trigger of the type none, that action was fired by it.
+			// An action whose trigger is of type none counts as fired by the event that enabled it.
 			heldBy = m.firedNow(effects)
 		}
 	}
@@ -308,7 +308,7 @@ func (m *Machine) observe(e record.Event) []Effect {
 	return append(effects, m.readsEnded()...)
 }
 
-// release lets an observation's caller go on. A read begins with that: while it is held at its before it has not.
+// release releases an observation. A read is running from the release of its "before" on.
 func (m *Machine) release(h heldObservation) Effect {
 	if h.origin.Point == wire.ControllerRead && h.origin.Phase == wire.Before && !m.ended {
 		m.reading[call{h.origin.Session, h.origin.Call}] = h.origin.By
@@ -316,7 +316,7 @@ func (m *Machine) release(h heldObservation) Effect {
 	return Release{Seq: h.seq}
 }
 
-// firedNow is the synchronous action that these effects have fired and that has to be complete before the plan goes on;
+// firedNow returns the synchronous action that these effects have fired and that must complete before the plan goes on;
 // -1: none.
 func (m *Machine) firedNow(effects []Effect) int {
 	if m.blocked < 0 || m.plan.Actions[m.blocked].Async {
@@ -337,7 +337,7 @@ func (m *Machine) why(h heldObservation) string {
 	return "paused by " + m.name(h.pause)
 }
 
-// matches judges an observation against a node of the awaited trigger and keeps the nearest miss.
+// matches reports whether an observation matches a node of the awaited trigger, and keeps the nearest miss.
 func (m *Machine) matches(node int, l *look) bool {
 	o := l.Observation
 	w := m.watches[m.next][node]
@@ -348,7 +348,9 @@ func (m *Machine) matches(node int, l *look) bool {
 		return false
 	}
 	if r := w.definition.Observe.Reconciler; r != "" && !reconcilerMatches(r, o) {
-		m.missed(node, miss{rank: missType, text: fmt.Sprintf("%s came from reconciler %q (%s), not %q", describe(o), o.Reconciler, o.ReconcilerType, r)})
+		m.missed(node, miss{rank: missType,
+			text: fmt.Sprintf("%s came from reconciler %q (%s), not %q", describe(o), o.Reconciler, o.ReconcilerType,
+				r)})
 		return false
 	}
 	var ok bool
@@ -365,13 +367,14 @@ func (m *Machine) matches(node int, l *look) bool {
 		ok, why = w.judgeObject(l)
 	}
 	if repeat := w.definition.Condition.Repeat; ok && repeat > 1 && m.counts[node]+1 < repeat {
-		why = miss{rank: missCount, text: fmt.Sprintf("%s matched %d of %d times", describe(o), m.counts[node]+1, repeat)}
+		why = miss{rank: missCount, text: fmt.Sprintf("%s matched %d of %d times", describe(o), m.counts[node]+1,
+			repeat)}
 	}
 	m.missed(node, why)
 	return ok
 }
 
-// missed keeps the nearest miss; of two that are as near, the later one.
+// missed keeps the nearest miss; of two equally near ones, the later.
 func (m *Machine) missed(node int, this miss) {
 	nearest := &m.misses[node]
 	if this.rank == missNone || this.rank < nearest.rank {
@@ -389,8 +392,8 @@ func (m *Machine) missed(node int, this miss) {
 	*nearest = this
 }
 
-// Waiting explains, one line a trigger, what the plan still waits for and what came nearest. Empty when all actions
-// fired.
+// Waiting explains what the plan still waits for and what came nearest, one line for each trigger. Empty if all actions
+// have fired.
 func (m *Machine) Waiting() []string {
 	if m.next >= len(m.plan.Actions) {
 		return nil
@@ -414,7 +417,7 @@ func (m *Machine) Waiting() []string {
 	return lines
 }
 
-// readsEnded lets pauses take hold that waited for the reads under way.
+// readsEnded puts pauses into force that waited for running reads to end.
 func (m *Machine) readsEnded() []Effect {
 	var effects []Effect
 	var kept []int
@@ -475,7 +478,7 @@ func (m *Machine) pause(i int, p *plan.Pause) []Effect {
 	return []Effect{Pausing{Action: i}}
 }
 
-// resume ends the pauses that agree with what the action names.
+// resume ends the pauses that match what the action names.
 func (m *Machine) resume(i int, what *plan.Pause) []Effect {
 	var kept []pause
 	for _, p := range m.pauses {
@@ -485,18 +488,19 @@ func (m *Machine) resume(i int, what *plan.Pause) []Effect {
 	}
 	var effects []Effect
 	if len(kept) == len(m.pauses) {
-		effects = append(effects, Note{Action: i, Text: "ended no pause: none that it names was in force"})
+		effects = append(effects, Note{Action: i, Text: "ended no pause: no matching pause was in force"})
 	}
 	m.pauses = kept
 	if m.plan.Actions[i].WaitAfter > 0 {
 		effects = append(effects, m.repause()...)
 	}
-	// Otherwise what was held goes on when the action is complete: it must find the next action's trigger enabled.
+	// Otherwise held observations are released when the action completes: the next action's trigger must be enabled
+	// first.
 	return append(effects, Pausing{Action: i})
 }
 
-// resumes reports whether a resume ends a pause. Its point and its scope each narrow it where they are given; the scope
-// "*" is that of the pauses of everything.
+// resumes reports whether a resume ends a pause. The resume's point and scope, if given, must equal the pause's; scope
+// "*" means pauses of everything.
 func resumes(what *plan.Pause, p pause) bool {
 	want := pauseOf(0, what)
 	switch {
@@ -510,7 +514,7 @@ func resumes(what *plan.Pause, p pause) bool {
 	return *want.scope == *p.scope
 }
 
-// repause judges what is held against the pauses that are left.
+// repause releases held observations that no remaining pause or action holds.
 func (m *Machine) repause() []Effect {
 	var effects []Effect
 	var kept []heldObservation
@@ -541,7 +545,7 @@ func (m *Machine) pausedBy(o *record.Observation) int {
 }
 
 // covers reports whether an observation at the pause's point is in its scope. A reconcile and an annotated call are
-// about the request that is reconciled, which tells no type.
+// matched by the reconciled request, which has no type.
 func (p *pause) covers(o *record.Observation) bool {
 	if byRequest(p.point) {
 		return requestMatches(*p.scope, o)
@@ -549,17 +553,17 @@ func (p *pause) covers(o *record.Observation) bool {
 	return p.scope.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, o.Name) || scopeCovers(p.scope, o)
 }
 
-// byRequest reports whether observations at a point are named by a reconcile's request rather than by an object.
+// byRequest reports whether observations at a point are identified by a reconcile's request instead of an object.
 func byRequest(p wire.Point) bool { return p == wire.Reconcile || p == wire.AnnotatedCall }
 
-// isElection reports whether a call belongs to a leader election: its lock is read or written outside of any reconcile.
-// A pause of everything does not mean it, as the controller would lose its leadership by that, and end.
+// isElection reports whether a call belongs to a leader election: the lock is read or written outside of any reconcile.
+// A pause of everything excludes it, because otherwise the controller would lose its leadership and exit.
 func isElection(o *record.Observation) bool {
 	return o.Election || (o.Point == wire.ControllerRead || o.Point == wire.ControllerWrite) && o.ReconcileID == "" &&
 		o.Group == "coordination.k8s.io" && (o.Resource == "leases" || o.Kind == "lease")
 }
 
-// scopeCovers says whether a list or a collection, which names no object, can hold one of the scope.
+// scopeCovers reports whether a list or a collection, which names no object, can contain one that is in the scope.
 func scopeCovers(scope *plan.ResourceKey, o *record.Observation) bool {
 	if !isCollection(o) {
 		return false
@@ -579,8 +583,9 @@ func (m *Machine) completed(i int) []Effect {
 	if m.blocked == i {
 		m.blocked = -1
 		effects = append(effects, m.enable(0)...)
-		// An action with the trigger none belongs to the moment of the one before it: what has fired that one waits for this
-		// one too. What a resume has let go does not; between two pauses a process goes on.
+		// An action with trigger type none happens at the same moment as the action before it: the observation that
+		// fired that action waits for this one too. What a resume has released does not wait; between two pauses a
+		// process goes on.
 		next = m.firedNow(effects)
 	}
 	for n := range m.held {
@@ -588,7 +593,7 @@ func (m *Machine) completed(i int) []Effect {
 		if h.action != i {
 			continue
 		}
-		// The pause that this very action began holds what fired it too, where it is in scope.
+		// The pause that this action began also holds the observation that fired it, if it is in scope.
 		h.action, h.pause = next, m.pausedBy(h.origin)
 		if h.action >= 0 || h.pause >= 0 {
 			effects = append(effects, Hold{Seq: h.seq, Why: m.why(*h)})
@@ -607,7 +612,7 @@ func (m *Machine) sessionEnd(session uint64) []Effect {
 	return m.readsEnded()
 }
 
-// letGo ends a hold before its time: its deadline has passed, or its caller has gone on.
+// letGo ends a hold early: its deadline has passed, or its caller has gone on.
 func (m *Machine) letGo(seq int) []Effect {
 	for i, h := range m.held {
 		if h.seq == seq {
@@ -630,9 +635,9 @@ func (m *Machine) end() []Effect {
 	return effects
 }
 
-// Rules is what the plan itself has the processes report now, by identity: everything that its triggers name, from the
-// start on, so that enabling a trigger needs no round trip and near misses are known; reads, where a pause has to wait
-// for them; and what is paused at present. resolve completes a key's type (plural, group) as the cluster knows it.
+// Rules returns what the plan itself asks processes to report now, by identity: everything that its triggers name, from
+// the start, so that enabling a trigger needs no round trip and near misses are known; reads, if a pause must wait for
+// them; and what is currently paused. Resolve completes a key's type (plural, group) as the cluster knows it.
 func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]wire.Rule {
 	rules := map[string][]wire.Rule{}
 	add := func(by string, r wire.Rule) { rules[by] = append(rules[by], r) }
@@ -651,12 +656,13 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 			}
 			rule.Point, rule.Phase = w.point, w.phase
 			add(by, rule)
-			collected := w.point == wire.ControllerRead || w.point == wire.ControllerWrite && w.definition.Condition.Type == plan.OnObjectDeletion
+			collected := w.point == wire.ControllerRead ||
+				w.point == wire.ControllerWrite && w.definition.Condition.Type == plan.OnObjectDeletion
 			if collected {
 				add(by, collections(rule))
 			}
 			if w.point == wire.ControllerWrite && w.phase == wire.After {
-				// The state before a write is looked up while its caller waits.
+				// The state before the write is looked up while its caller waits.
 				rule.Phase = wire.Before
 				add(by, rule)
 				if collected {
@@ -694,8 +700,8 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 	return rules
 }
 
-// collections is the rule for lists and collections that may hold an object of the rule, which is then reported with
-// the list. They name no object, and may span all namespaces.
+// collections returns the rule for lists and collections that may contain an object of the given rule; the object is
+// reported with the list. They name no object and may span all namespaces.
 func collections(r wire.Rule) wire.Rule {
 	r.Items, r.ItemNamespace, r.ItemName = true, r.Namespace, r.Name
 	r.Namespace, r.Name = "", ""
@@ -703,10 +709,9 @@ func collections(r wire.Rule) wire.Rule {
 	return r
 }
 
-// SideRules is what the processes have to report beside that, by identity: what controllers are shown of the objects
-// that the plan keeps from an API server, for Stale; what controllers that the plan pauses are about, for Stuck. What a
-// controller takes in and what it reconciles is wanted from the start on, what it reads and writes while the pause is
-// in force.
+// SideRules returns what processes must report in addition to [Machine.Rules], by identity: for Stale, what controllers
+// are shown of the objects that the plan withholds from an API server; for Stuck, what the paused controllers do.
+// Deliveries and reconciles are reported from the start, reads and writes while the pause is in force.
 func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string][]wire.Rule {
 	rules := map[string][]wire.Rule{}
 	if m.ended {
@@ -719,9 +724,11 @@ func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string
 		}
 		inForce := slices.ContainsFunc(m.pauses, func(p pause) bool { return p.action == i })
 		if !what.OfAPIServer() {
-			points := []wire.Rule{{Point: wire.Reconcile, Phase: wire.Before}, {Point: wire.Reconcile, Phase: wire.After}}
+			points := []wire.Rule{{Point: wire.Reconcile, Phase: wire.Before},
+				{Point: wire.Reconcile, Phase: wire.After}}
 			if inForce {
-				points = append(points, wire.Rule{Point: wire.ControllerRead, Phase: wire.Before}, wire.Rule{Point: wire.ControllerWrite, Phase: wire.Before})
+				points = append(points, wire.Rule{Point: wire.ControllerRead, Phase: wire.Before},
+					wire.Rule{Point: wire.ControllerWrite, Phase: wire.Before})
 			}
 			for _, rule := range points {
 				rule.AnyGroup = true
@@ -759,7 +766,7 @@ func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string
 	return rules
 }
 
-// takes reports whether a rule selects the observation, as a hook judges it.
+// takes reports whether a rule selects the observation, by the same criteria as a hook.
 func takes(r wire.Rule, o *wire.Observation) bool {
 	switch {
 	case r.Point != o.Point || r.Phase != o.Phase || r.Call != "" && r.Call != o.CallName:
@@ -775,5 +782,6 @@ func takes(r wire.Rule, o *wire.Observation) bool {
 		return false
 	}
 	all := plan.ResourceKey{Namespace: cmp.Or(r.Namespace, "*"), Name: cmp.Or(r.Name, "*")}
-	return all.Matches("", "", false, o.Namespace, o.Name) && (len(r.Operations) == 0 || slices.Contains(r.Operations, o.Operation))
+	return all.Matches("", "", false, o.Namespace, o.Name) &&
+		(len(r.Operations) == 0 || slices.Contains(r.Operations, o.Operation))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// world sends a machine events in a random order that the coordinator could send them in, and checks its effects.
+// world sends a machine events in a random order that a coordinator could produce, and checks the effects.
 type world struct {
 	t       *testing.T
 	random  *rand.Rand
@@ -24,13 +24,13 @@ type world struct {
 	events   []record.Event
 	effects  [][]Effect
 	timers   []record.Timeout
-	fired    []int // not begun
-	begun    []int // not complete
-	waiting  []int // begun, and not in force yet
+	fired    []int // fired, not begun
+	begun    []int // begun, not complete
+	waiting  []int // begun, not in force yet
 	held     map[int]*record.Observation
 	released map[int]bool
 	calls    uint64
-	open     []*record.Observation // befores whose afters have not come
+	open     []*record.Observation // "before" observations without their "after"
 	ended    bool
 }
 
@@ -40,7 +40,8 @@ func randomPlan(t *testing.T, random *rand.Rand) *plan.Plan {
 	for range 1 + random.IntN(6) {
 		e := expressions[random.IntN(len(expressions))]
 		var names []string
-		for name, definition := range map[string]string{"a": "a", "b": "b*2", "c": "c", "r": "r", "now": "now@none", "soon": "soon@timeout"} {
+		for name, definition := range map[string]string{"a": "a", "b": "b*2", "c": "c", "r": "r", "now": "now@none",
+			"soon": "soon@timeout"} {
 			if slices.Contains(split(e), name) {
 				names = append(names, definition)
 			}
@@ -62,7 +63,8 @@ func randomPlan(t *testing.T, random *rand.Rand) *plan.Plan {
 		case 5:
 			a = plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-1", PauseScope: scope, Trigger: tr}
 		case 6:
-			a = plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2", Trigger: tr}
+			a = plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2",
+				Trigger: tr}
 		default:
 			a = plan.Action{Type: plan.DeleteObject, Trigger: tr}
 		}
@@ -78,7 +80,7 @@ func randomPlan(t *testing.T, random *rand.Rand) *plan.Plan {
 	return p
 }
 
-// split cuts an expression into its names.
+// split returns the names in an expression.
 func split(expression string) []string {
 	return strings.FieldsFunc(expression, func(r rune) bool { return strings.ContainsRune(";|&", r) })
 }
@@ -111,7 +113,7 @@ func (w *world) take(effects []Effect) {
 		case Pausing:
 			i := slices.Index(w.waiting, e.Action)
 			if i < 0 {
-				w.t.Errorf("action %d is in force and had not begun", e.Action)
+				w.t.Errorf("action %d is in force but had not begun", e.Action)
 				continue
 			}
 			w.waiting = slices.Delete(w.waiting, i, i+1)
@@ -132,7 +134,7 @@ func (w *world) step(e record.Event) {
 	w.take(w.machine.Step(e))
 }
 
-// observation is one of a few that the plans are about; an after follows its before.
+// observation returns one of a few observations that the plans wait for; an "after" follows its "before".
 func (w *world) observation() *record.Observation {
 	name := []string{"a", "b", "c", "r", "x"}[w.random.IntN(5)]
 	if len(w.open) > 0 && w.random.IntN(2) == 0 {
@@ -168,7 +170,7 @@ func values(m map[int]*record.Observation) []*record.Observation {
 	return all
 }
 
-// pick takes one out of a list.
+// pick removes a random element from a list and returns it.
 func pick[T any](w *world, list *[]T) (T, bool) {
 	var none T
 	if len(*list) == 0 {
@@ -192,7 +194,7 @@ func (w *world) anyHeld() (int, bool) {
 	return seqs[w.random.IntN(len(seqs))], true
 }
 
-// random sends one event.
+// one sends one random event.
 func (w *world) one() {
 	switch w.random.IntN(12) {
 	case 0:
@@ -229,7 +231,7 @@ func (w *world) one() {
 	}
 }
 
-// endSession ends the session of an identity: what it held, nobody waits for any more.
+// endSession ends the session of an identity, and with it its holds.
 func (w *world) endSession(by string) {
 	session := uint64(1)
 	if by == "db" {
@@ -246,8 +248,8 @@ func (w *world) endSession(by string) {
 	w.step(record.Event{SessionEnd: &record.SessionEnd{By: by, Session: session}})
 }
 
-// Whatever comes in whatever order: nobody is let go twice, nothing is held or fired after the end, the end lets
-// everybody go, and the recorded events lead to the same effects again.
+// For any events in any order: nothing is released twice, nothing is held or fired after the end, the end releases
+// everything, and the recorded events lead to the same effects again.
 func TestMachineUnderRandomEvents(t *testing.T) {
 	for seed := range uint64(3000) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -257,7 +259,8 @@ func TestMachineUnderRandomEvents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := &world{t: t, random: random, machine: m, plan: p, held: map[int]*record.Observation{}, released: map[int]bool{}}
+			w := &world{t: t, random: random, machine: m, plan: p, held: map[int]*record.Observation{},
+				released: map[int]bool{}}
 			w.take(m.Start())
 			for range random.IntN(120) {
 				w.one()
@@ -285,7 +288,7 @@ func TestMachineUnderRandomEvents(t *testing.T) {
 				effects = append(effects, again.Step(e))
 			}
 			if !reflect.DeepEqual(effects, w.effects) {
-				t.Error("the recorded events lead to other effects")
+				t.Error("the recorded events lead to different effects")
 			}
 		})
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// trigger builds a compiled trigger. A definition is "name" (creation of pod/default/<name> after apiserver-1 has received it),
-// "name@timeout", "name@none", or "name*n" for the n-th creation.
+// trigger builds a compiled trigger. A definition is "name" (creation of pod/default/<name> after apiserver-1 has
+// received it), "name@timeout", "name@none", or "name*n" for the n-th creation.
 func trigger(t *testing.T, expression string, names ...string) plan.Trigger {
 	t.Helper()
 	e, err := expr.Parse(expression)
@@ -55,18 +55,20 @@ func restart(tr plan.Trigger) plan.Action {
 func async(a plan.Action) plan.Action { a.Async = true; return a }
 
 func pauseReads(tr plan.Trigger, scope string, avoid bool) plan.Action {
-	return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerRead, PauseScope: scope, AvoidOngoingRead: avoid, Trigger: tr}
+	return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerRead, PauseScope: scope,
+		AvoidOngoingRead: avoid, Trigger: tr}
 }
 
 func resumeReads(tr plan.Trigger) plan.Action {
 	return plan.Action{Type: plan.ResumeController, Target: "db", PauseAt: plan.BeforeControllerRead, Trigger: tr}
 }
 
-// events of the tables.
+// Events for the tables.
 func created(name string) record.Event {
 	return record.Event{Observation: &record.Observation{
 		By: "apiserver-1", Session: 1, Point: wire.APIServerRecv, Phase: wire.After, Op: wire.Create,
-		Kind: "pod", GroupKnown: true, Namespace: "default", Name: name, Object: json.RawMessage(`{"metadata":{"name":"` + name + `"}}`),
+		Kind: "pod", GroupKnown: true, Namespace: "default", Name: name,
+		Object: json.RawMessage(`{"metadata":{"name":"` + name + `"}}`),
 	}}
 }
 
@@ -78,7 +80,8 @@ func read(name string, phase wire.Phase, call uint64) record.Event {
 }
 
 func pauseWrites(tr plan.Trigger, scope string) plan.Action {
-	return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerWrite, PauseScope: scope, Trigger: tr}
+	return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerWrite, PauseScope: scope,
+		Trigger: tr}
 }
 
 func scoped(a plan.Action, scope string) plan.Action { a.PauseScope = scope; return a }
@@ -86,13 +89,15 @@ func scoped(a plan.Action, scope string) plan.Action { a.PauseScope = scope; ret
 func waiting(a plan.Action) plan.Action { a.WaitBefore = time.Second; return a }
 
 func pauseReconciles(tr plan.Trigger, scope string) plan.Action {
-	return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeReconcile, PauseScope: scope, Trigger: tr}
+	return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeReconcile, PauseScope: scope,
+		Trigger: tr}
 }
 
-// looks is a trigger at a read of a pod, before it.
+// looks returns a trigger that waits for a read of a pod, before the read.
 func looks(t *testing.T, name string) plan.Trigger {
 	return plan.Trigger{Expression: "looks", Graph: mustGraph(t, "looks"), Definitions: []plan.Definition{{
-		Name: "looks", Condition: plan.Condition{Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: name}, Repeat: 1},
+		Name: "looks", Condition: plan.Condition{Type: plan.OnObjectUpdate,
+			ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: name}, Repeat: 1},
 		Observe: plan.ObservationPoint{Timing: plan.BeforeControllerRead, ObserveBy: "db"},
 	}}}
 }
@@ -100,14 +105,16 @@ func looks(t *testing.T, name string) plan.Trigger {
 func reconciling(request string, phase wire.Phase) record.Event {
 	namespace, name, _ := strings.Cut(request, "/")
 	return record.Event{Observation: &record.Observation{
-		By: "db", Session: 2, Call: 7, Point: wire.Reconcile, Phase: phase, Request: request, Namespace: namespace, Name: name, ReconcileID: "r",
+		By: "db", Session: 2, Call: 7, Point: wire.Reconcile, Phase: phase, Request: request, Namespace: namespace,
+		Name: name, ReconcileID: "r",
 	}}
 }
 
 func lease(name string, op wire.Operation, reconcile string) record.Event {
 	return record.Event{Observation: &record.Observation{
 		By: "db", Session: 2, Call: 9, Point: wire.ControllerWrite, Phase: wire.Before, Op: op, ReconcileID: reconcile,
-		Group: "coordination.k8s.io", GroupKnown: true, Resource: "leases", Kind: "lease", Namespace: "default", Name: name,
+		Group: "coordination.k8s.io", GroupKnown: true, Resource: "leases", Kind: "lease", Namespace: "default",
+		Name: name,
 	}}
 }
 
@@ -234,8 +241,9 @@ func TestMachine(t *testing.T) {
 			want:    []string{"release 1", "release 2", "release 3", "fire 0, hold 4"},
 		},
 		{
-			name:    "a pause holds what comes after it, a resume lets it go",
-			actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "pod/default/x", false), resumeReads(trigger(t, "b", "b"))},
+			name: "a pause holds what comes after it, a resume releases it",
+			actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "pod/default/x", false),
+				resumeReads(trigger(t, "b", "b"))},
 			events: []record.Event{
 				read("x", wire.Before, 1), created("a"), began(0), completed(0),
 				read("x", wire.Before, 2), read("y", wire.Before, 3), created("b"), began(1), completed(1),
@@ -249,7 +257,8 @@ func TestMachine(t *testing.T) {
 		{
 			name: "pausing twice",
 			actions: []plan.Action{
-				pauseReads(none(), "", false), resumeReads(trigger(t, "a", "a")), pauseReads(none(), "", false), resumeReads(trigger(t, "a", "a")),
+				pauseReads(none(), "", false), resumeReads(trigger(t, "a", "a")), pauseReads(none(), "", false),
+				resumeReads(trigger(t, "a", "a")),
 			},
 			start: "fire 0",
 			events: []record.Event{
@@ -263,20 +272,22 @@ func TestMachine(t *testing.T) {
 			done: true,
 		},
 		{
-			name:    "avoidOngoingRead waits for the read under way",
+			name:    "avoidOngoingRead waits for the running read",
 			actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "", true)},
 			events: []record.Event{
-				read("x", wire.Before, 1), created("a"), began(0), read("y", wire.Before, 2), read("x", wire.After, 1), read("y", wire.After, 2),
-				read("z", wire.Before, 3), completed(0),
+				read("x", wire.Before, 1), created("a"), began(0), read("y", wire.Before, 2), read("x", wire.After, 1),
+				read("y", wire.After, 2), read("z", wire.Before, 3), completed(0),
 			},
-			want: []string{"release 1", "fire 0, hold 2", "", "release 4", "release 5", "release 6, pausing 0", "hold 7", "release 2"},
+			want: []string{"release 1", "fire 0, hold 2", "", "release 4", "release 5", "release 6, pausing 0",
+				"hold 7", "release 2"},
 			done: true,
 		},
 		{
-			name:    "a session that ends takes its holds and its reads with it",
+			name:    "the end of a session ends its holds and its reads",
 			actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "", true)},
 			events: []record.Event{
-				read("x", wire.Before, 1), created("a"), began(0), {SessionEnd: &record.SessionEnd{By: "db", Session: 2}}, completed(0),
+				read("x", wire.Before, 1), created("a"), began(0),
+				{SessionEnd: &record.SessionEnd{By: "db", Session: 2}}, completed(0),
 			},
 			want: []string{"release 1", "fire 0, hold 2", "", "pausing 0", "release 2"},
 			done: true,
@@ -285,8 +296,9 @@ func TestMachine(t *testing.T) {
 			name:    "the end of the plan releases everything and fires nothing more",
 			actions: []plan.Action{pauseReads(none(), "", false), restart(trigger(t, "a", "a"))},
 			start:   "fire 0",
-			events:  []record.Event{began(0), completed(0), read("x", wire.Before, 1), {End: true}, created("a"), read("x", wire.Before, 2)},
-			want:    []string{"pausing 0", "", "hold 3", "release 3", "release 5", "release 6"},
+			events: []record.Event{began(0), completed(0), read("x", wire.Before, 1), {End: true}, created("a"),
+				read("x", wire.Before, 2)},
+			want: []string{"pausing 0", "", "hold 3", "release 3", "release 5", "release 6"},
 		},
 		{
 			name:    "a hold that expires is released",
@@ -297,8 +309,9 @@ func TestMachine(t *testing.T) {
 			done:    true,
 		},
 		{
-			name:    "what fires a pause is held by it where it is in its scope",
-			actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", PauseScope: "pod/default/a", Trigger: trigger(t, "a", "a")}},
+			name: "a pause holds the observation that fired it, if it is in its scope",
+			actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", PauseScope: "pod/default/a",
+				Trigger: trigger(t, "a", "a")}},
 			events: []record.Event{
 				created("a"), began(0), completed(0), before(created("a")), before(created("b")),
 			},
@@ -306,7 +319,7 @@ func TestMachine(t *testing.T) {
 			done: true,
 		},
 		{
-			name:    "a pause of everything leaves the leader election alone, and no other lease",
+			name:    "a pause of everything excludes leader election, but no other lease",
 			actions: []plan.Action{pauseWrites(none(), "*")},
 			start:   "fire 0",
 			events: []record.Event{
@@ -317,7 +330,7 @@ func TestMachine(t *testing.T) {
 			done: true,
 		},
 		{
-			name:    "a pause of reads leaves the leader election alone too",
+			name:    "a pause of reads excludes leader election too",
 			actions: []plan.Action{pauseReads(none(), "", false)},
 			start:   "fire 0",
 			events:  []record.Event{began(0), completed(0), leaseRead("db"), read("x", wire.Before, 1)},
@@ -329,17 +342,20 @@ func TestMachine(t *testing.T) {
 			actions: []plan.Action{pauseWrites(none(), "lease/default/d*"), pauseReads(none(), "lease/*/*", false)},
 			start:   "fire 0",
 			events: []record.Event{
-				began(0), completed(0), began(1), completed(1), lease("db", wire.Update, ""), lease("web", wire.Update, ""), leaseRead("web"), {End: true},
+				began(0), completed(0), began(1), completed(1), lease("db", wire.Update, ""),
+				lease("web", wire.Update, ""), leaseRead("web"), {End: true},
 			},
-			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "release 6", "hold 7", "release 5, release 7"},
+			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "release 6", "hold 7",
+				"release 5, release 7"},
 			done: true,
 		},
 		{
-			name:    "a read that fires the pause which waits for reads to end is not under way",
+			name:    "a held read that fires a pause with avoidOngoingRead does not count as running",
 			actions: []plan.Action{pauseReads(looks(t, "x"), "", true)},
-			events:  []record.Event{read("x", wire.Before, 1), began(0), completed(0), read("y", wire.Before, 2), {End: true}},
-			want:    []string{"fire 0, hold 1", "pausing 0", "hold 1", "hold 4", "release 1, release 4"},
-			done:    true,
+			events: []record.Event{read("x", wire.Before, 1), began(0), completed(0), read("y", wire.Before, 2),
+				{End: true}},
+			want: []string{"fire 0, hold 1", "pausing 0", "hold 1", "hold 4", "release 1, release 4"},
+			done: true,
 		},
 		{
 			name:    "an asynchronous action that waits first enables the next trigger when it begins",
@@ -349,10 +365,11 @@ func TestMachine(t *testing.T) {
 			done:    true,
 		},
 		{
-			name:    "an action with the trigger none belongs to the moment of the one before it",
-			actions: []plan.Action{restart(trigger(t, "a", "a")), restart(none()), restart(none()), restart(trigger(t, "b", "b"))},
-			events:  []record.Event{created("a"), completed(0), completed(1), completed(2), created("b")},
-			want:    []string{"fire 0, hold 1", "fire 1, hold 1", "fire 2, hold 1", "release 1", "fire 3, hold 5"},
+			name: "an action with trigger type none happens at the moment of the one before it",
+			actions: []plan.Action{restart(trigger(t, "a", "a")), restart(none()), restart(none()),
+				restart(trigger(t, "b", "b"))},
+			events: []record.Event{created("a"), completed(0), completed(1), completed(2), created("b")},
+			want:   []string{"fire 0, hold 1", "fire 1, hold 1", "fire 2, hold 1", "release 1", "fire 3, hold 5"},
 		},
 		{
 			name:    "of a conjunction the last event's caller is held",
@@ -362,32 +379,39 @@ func TestMachine(t *testing.T) {
 			done:    true,
 		},
 		{
-			name:    "a resume of everything leaves a pause of one object in force",
-			actions: []plan.Action{pauseReads(none(), "*", false), pauseReads(none(), "pod/default/x", false), scoped(resumeReads(trigger(t, "a", "a")), "*")},
-			start:   "fire 0",
+			name: "a resume of everything leaves a pause of one object in force",
+			actions: []plan.Action{pauseReads(none(), "*", false), pauseReads(none(), "pod/default/x", false),
+				scoped(resumeReads(trigger(t, "a", "a")), "*")},
+			start: "fire 0",
 			events: []record.Event{
 				began(0), completed(0), began(1), completed(1), read("x", wire.Before, 1), read("y", wire.Before, 2),
 				created("a"), began(2), completed(2), {End: true},
 			},
-			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "hold 6", "fire 2, hold 7", "pausing 2", "release 6, release 7", "release 5"},
+			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "hold 6", "fire 2, hold 7", "pausing 2",
+				"release 6, release 7", "release 5"},
 			done: true,
 		},
 		{
-			name:    "a resume of one object leaves a pause of everything in force",
-			actions: []plan.Action{pauseReads(none(), "", false), scoped(resumeReads(trigger(t, "a", "a")), "pod/default/x")},
-			start:   "fire 0",
-			events:  []record.Event{began(0), completed(0), read("x", wire.Before, 1), created("a"), began(1), completed(1), {End: true}},
-			want:    []string{"pausing 0", "", "hold 3", "fire 1, hold 4", "note 1, pausing 1", "release 4", "release 3"},
-			done:    true,
+			name: "a resume of one object leaves a pause of everything in force",
+			actions: []plan.Action{pauseReads(none(), "", false),
+				scoped(resumeReads(trigger(t, "a", "a")), "pod/default/x")},
+			start: "fire 0",
+			events: []record.Event{began(0), completed(0), read("x", wire.Before, 1), created("a"), began(1),
+				completed(1), {End: true}},
+			want: []string{"pausing 0", "", "hold 3", "fire 1, hold 4", "note 1, pausing 1", "release 4", "release 3"},
+			done: true,
 		},
 		{
-			name:    "a resume without a scope ends all pauses at its point",
-			actions: []plan.Action{pauseReads(none(), "*", false), pauseReads(none(), "pod/default/x", false), resumeReads(trigger(t, "a", "a"))},
-			start:   "fire 0",
+			name: "a resume without a scope ends all pauses at its point",
+			actions: []plan.Action{pauseReads(none(), "*", false), pauseReads(none(), "pod/default/x", false),
+				resumeReads(trigger(t, "a", "a"))},
+			start: "fire 0",
 			events: []record.Event{
-				began(0), completed(0), began(1), completed(1), read("x", wire.Before, 1), created("a"), began(2), completed(2),
+				began(0), completed(0), began(1), completed(1), read("x", wire.Before, 1), created("a"), began(2),
+				completed(2),
 			},
-			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "fire 2, hold 6", "pausing 2", "release 5, release 6"},
+			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "fire 2, hold 6", "pausing 2",
+				"release 5, release 6"},
 			done: true,
 		},
 		{
@@ -395,18 +419,20 @@ func TestMachine(t *testing.T) {
 			actions: []plan.Action{pauseReconciles(none(), "database/default/db")},
 			start:   "fire 0",
 			events: []record.Event{
-				began(0), completed(0), reconciling("default/db", wire.Before), reconciling("default/web", wire.Before), reconciling("other/db", wire.Before), {End: true},
+				began(0), completed(0), reconciling("default/db", wire.Before), reconciling("default/web", wire.Before),
+				reconciling("other/db", wire.Before), {End: true},
 			},
 			want: []string{"pausing 0", "", "hold 3", "release 4", "release 5", "release 3"},
 			done: true,
 		},
 		{
-			name:    "a held call whose caller has gone on is held no longer",
+			name:    "a hold ends when its caller has gone on",
 			actions: []plan.Action{pauseWrites(none(), "lease/*/*")},
 			start:   "fire 0",
-			events:  []record.Event{began(0), completed(0), lease("db", wire.Update, ""), {Abandoned: new(3)}, {End: true}},
-			want:    []string{"pausing 0", "", "hold 3", "release 3", ""},
-			done:    true,
+			events: []record.Event{began(0), completed(0), lease("db", wire.Update, ""), {Abandoned: new(3)},
+				{End: true}},
+			want: []string{"pausing 0", "", "hold 3", "release 3", ""},
+			done: true,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -457,13 +483,17 @@ func TestWaitingNamesTheNearestMiss(t *testing.T) {
 		t.Errorf("with no observation: %q", got)
 	}
 	m.Step(record.Event{Seq: 1, Observation: created("b").Observation})
-	if got := m.Waiting(); len(got) != 1 || !strings.Contains(got[0], "create of pod/default/b (after apiServerRecv at apiserver-1) is another object") {
+	if got := m.Waiting(); len(got) != 1 ||
+		!strings.Contains(got[0], "create of pod/default/b (after apiServerRecv at apiserver-1) is another object") {
 		t.Errorf("with another object: %q", got)
 	}
 	o := *created("a").Observation
-	o.Op, o.OldObject, o.Object = wire.Update, json.RawMessage(`{"spec":{"replicas":1}}`), json.RawMessage(`{"spec":{"replicas":3}}`)
+	o.Op = wire.Update
+	o.OldObject = json.RawMessage(`{"spec":{"replicas":1}}`)
+	o.Object = json.RawMessage(`{"spec":{"replicas":3}}`)
 	m.Step(record.Event{Seq: 2, Observation: &o})
-	if got := m.Waiting(); len(got) != 1 || !strings.Contains(got[0], "spec.replicas") || !strings.Contains(got[0], "3") {
+	if got := m.Waiting(); len(got) != 1 || !strings.Contains(got[0], "spec.replicas") ||
+		!strings.Contains(got[0], "3") {
 		t.Errorf("with another state: %q", got)
 	}
 	m.Step(record.Event{Seq: 3, Observation: created("b").Observation})
@@ -476,9 +506,12 @@ func TestNearestMissIsNotTheLatest(t *testing.T) {
 	of := func(repeat int, cur map[string]any) *Machine {
 		d := plan.Definition{
 			Name: "scaled", Observe: plan.ObservationPoint{Timing: plan.AfterAPIServerRecv, ObserveBy: "apiserver-1"},
-			Condition: plan.Condition{Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"}, CurState: cur, Repeat: repeat},
+			Condition: plan.Condition{Type: plan.OnObjectUpdate,
+				ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"}, CurState: cur,
+				Repeat: repeat},
 		}
-		m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(plan.Trigger{Expression: "scaled", Graph: mustGraph(t, "scaled"), Definitions: []plan.Definition{d}})}}, nil)
+		m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(plan.Trigger{Expression: "scaled",
+			Graph: mustGraph(t, "scaled"), Definitions: []plan.Definition{d}})}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -497,10 +530,14 @@ func TestNearestMissIsNotTheLatest(t *testing.T) {
 		objects []string
 		want    string
 	}{
-		{"a count before a state", 5, map[string]any{"n": 1}, []string{`{"n":1}`, `{"n":1}`, `{"n":1}`, `{"n":1}`, `{"n":2}`}, "matched 4 of 5 times"},
-		{"a value of another type before another value", 1, map[string]any{"n": 2}, []string{`{"n":"2"}`, `{"n":3}`}, `n is "2", not 2`},
-		{"one field before two", 1, map[string]any{"n": 2, "m": 3}, []string{`{"n":2,"m":4}`, `{"n":5,"m":4}`}, "m is 4, not 3"},
-		{"of two that are as near the later one", 1, map[string]any{"n": 2}, []string{`{"n":3}`, `{"n":4}`}, "n is 4, not 2"},
+		{"a count before a state", 5, map[string]any{"n": 1},
+			[]string{`{"n":1}`, `{"n":1}`, `{"n":1}`, `{"n":1}`, `{"n":2}`}, "matched 4 of 5 times"},
+		{"a value of another type before another value", 1, map[string]any{"n": 2}, []string{`{"n":"2"}`, `{"n":3}`},
+			`n is "2", not 2`},
+		{"one field before two", 1, map[string]any{"n": 2, "m": 3}, []string{`{"n":2,"m":4}`, `{"n":5,"m":4}`},
+			"m is 4, not 3"},
+		{"the later of two equally near misses", 1, map[string]any{"n": 2}, []string{`{"n":3}`, `{"n":4}`},
+			"n is 4, not 2"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := of(test.repeat, test.cur)

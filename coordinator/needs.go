@@ -7,14 +7,14 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// Need is a point that a plan needs in a process.
+// Need is an observation point that a plan needs in a process.
 type Need struct {
 	Point wire.Point
-	Call  string // of an annotated call; empty: any
-	Where string // which part of the plan needs it, for people
+	Call  string // name of an annotated call; empty: any
+	Where string // which part of the plan needs it, for messages
 }
 
-// Needs lists the points that the plan needs in the process of that identity.
+// Needs lists the points that the plan needs in the process with that identity.
 func Needs(p *plan.Plan, identity string) []Need {
 	var needs []Need
 	for i := range p.Actions {
@@ -25,7 +25,8 @@ func Needs(p *plan.Plan, identity string) []Need {
 				continue
 			}
 			if point, _ := wirePoint(d.Observe.Timing); point != "" {
-				needs = append(needs, Need{Point: point, Call: d.Condition.Call, Where: fmt.Sprintf("action %d, trigger %q", i+1, d.Name)})
+				needs = append(needs, Need{Point: point, Call: d.Condition.Call,
+					Where: fmt.Sprintf("action %d, trigger %q", i+1, d.Name)})
 			}
 		}
 		e := a.Effects()

@@ -24,11 +24,11 @@ func TestNeeds(t *testing.T) {
 		manifest wire.Manifest
 		missing  bool
 	}{
-		{"the call that is there", call("resize"), calls, false},
+		{"a call that is compiled in", call("resize"), calls, false},
 		{"another call", call("shrink"), calls, true},
 		{"a pause at annotated calls", pause(plan.BeforeAnnotatedCall), calls, false},
 		{"a pause at annotated calls without any", pause(plan.AfterAnnotatedCall), wire.Manifest{}, true},
-		{"a pause at a point that is not there", pause(plan.BeforeReconcile), calls, true},
+		{"a pause at a missing point", pause(plan.BeforeReconcile), calls, true},
 	} {
 		needs := Needs(&plan.Plan{Actions: []plan.Action{test.action}}, "db")
 		if len(needs) != 1 {

@@ -10,7 +10,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// wirePoint splits a plan's timing into the point and the phase that hooks report; an unknown timing gives empty ones.
+// wirePoint splits a plan's timing into the point and the phase that hooks report; both are empty for an unknown
+// timing.
 func wirePoint(t plan.Timing) (wire.Point, wire.Phase) {
 	phase := wire.Before
 	name, ok := strings.CutPrefix(string(t), "before")
@@ -37,16 +38,16 @@ func wirePoint(t plan.Timing) (wire.Point, wire.Phase) {
 	return "", ""
 }
 
-// reconcilerMatches compares a plan's reconciler with what the hook knows: the controller's name ("database") or its
-// reconciler's type ("example.com/op/controller.(*DatabaseReconciler)"), of which any end will do. Sieve writes the full name
-// of the Reconcile method.
+// reconcilerMatches compares a plan's reconciler with what the hook reports: the controller's name ("database") or the
+// reconciler's type ("example.com/op/controller.(*DatabaseReconciler)"), of which any suffix matches. Sieve writes the
+// full name of the Reconcile method.
 func reconcilerMatches(want string, o *record.Observation) bool {
 	want = strings.TrimSuffix(want, ".Reconcile")
 	return want == o.Reconciler || (o.ReconcilerType != "" && strings.HasSuffix(o.ReconcilerType, want))
 }
 
-// requestMatches compares a resource key with the request of a reconcile. The request does not tell the type of its object, so
-// only namespace and name are compared; a zero key takes any.
+// requestMatches compares a resource key with the request of a reconcile. The request has no type, so only namespace
+// and name are compared; a zero key matches any.
 func requestMatches(key plan.ResourceKey, o *record.Observation) bool {
 	if key == (plan.ResourceKey{}) {
 		return true
@@ -58,7 +59,7 @@ func requestMatches(key plan.ResourceKey, o *record.Observation) bool {
 	return key.Matches(key.Type, key.Group, false, namespace, name)
 }
 
-// describe names an observation for people.
+// describe describes an observation for the user.
 func describe(o *record.Observation) string {
 	verb := string(o.Op)
 	if o.Subresource != "" {
@@ -74,7 +75,7 @@ func describe(o *record.Observation) string {
 	return fmt.Sprintf("%s of %s (%s %s at %s)", verb, object, o.Phase, o.Point, o.By)
 }
 
-// describeDefinition says in words what a trigger waits for.
+// describeDefinition describes what a trigger waits for.
 func describeDefinition(d *plan.Definition) string {
 	c := d.Condition
 	switch c.Type {

@@ -7,7 +7,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Replay walks recorded events through a new state machine and returns what it fired, in order, and the machine at the end.
+// Replay feeds recorded events to a new state machine. It returns the actions that the machine fired, in order, and the
+// machine.
 func Replay(p *plan.Plan, controllers []record.Controller, events []record.Event) ([]Fire, *Machine, error) {
 	m, err := NewMachine(p, controllers)
 	if err != nil {
@@ -24,15 +25,15 @@ func Replay(p *plan.Plan, controllers []record.Controller, events []record.Event
 	take(m.Start())
 	for i, e := range events {
 		if e.Seq != i+1 {
-			return nil, nil, fmt.Errorf("event %d of the record has the number %d: events are missing", i+1, e.Seq)
+			return nil, nil, fmt.Errorf("event %d of the record has number %d: events are missing", i+1, e.Seq)
 		}
 		take(m.Step(e))
 	}
 	return fires, m, nil
 }
 
-// CompareReplay reports the first difference between what a replay fired and what the run did. An action that was fired but
-// never completed, because the run ended, is not in the record's actions; it counts as the same.
+// CompareReplay returns an error about the first difference between what a replay fired and what the run did. An action
+// that fired but did not complete before the run ended is not in the record's actions; that is not a difference.
 func CompareReplay(fires []Fire, did []record.Action) error {
 	byIndex := map[int]record.Action{}
 	for _, a := range did {
@@ -42,12 +43,13 @@ func CompareReplay(fires []Fire, did []record.Action) error {
 	for _, f := range fires {
 		fired[f.Action] = true
 		if a, ok := byIndex[f.Action]; ok && a.FiredBy != f.FiredBy {
-			return fmt.Errorf("action %d was fired by event %d, the replay fires it by event %d", f.Action+1, a.FiredBy, f.FiredBy)
+			return fmt.Errorf("action %d was fired by event %d, but in the replay by event %d", f.Action+1, a.FiredBy,
+				f.FiredBy)
 		}
 	}
 	for _, a := range did {
 		if !fired[a.Index] {
-			return fmt.Errorf("action %d was fired by event %d, the replay does not fire it", a.Index+1, a.FiredBy)
+			return fmt.Errorf("action %d was fired by event %d, but not in the replay", a.Index+1, a.FiredBy)
 		}
 	}
 	return nil

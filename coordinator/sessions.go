@@ -4,12 +4,12 @@ import (
 	"context"
 )
 
-// sessions is what is known of an identity's sessions. Several may live at once: the end of a killed process's session
-// can be noticed after its successor has connected.
+// sessions tracks an identity's sessions. Several may be live at once: the end of a killed process's session can be
+// noticed after its successor has connected.
 type sessions struct {
 	total int             // ever
-	live  map[uint64]int  // by session: the how many-th it is
-	gone  map[uint64]bool // those that have ended
+	live  map[uint64]int  // by session: its ordinal, from 1
+	gone  map[uint64]bool // sessions that have ended
 }
 
 // of returns the sessions of an identity.
@@ -32,12 +32,13 @@ func (s *sessions) end(id uint64) {
 	s.gone[id] = true
 }
 
-// hasEnded reports whether a session has ended. One that began before the coordinator did is not known to be live.
+// hasEnded reports whether a session is known to have ended. Sessions that began before the coordinator are not in
+// live.
 func (s *sessions) hasEnded(id uint64) bool { return s.gone[id] }
 
 func (s *sessions) connected() bool { return len(s.live) > 0 }
 
-// since reports whether a session lives that came after the first `after` ones.
+// since reports whether a session is live that is not among the first `after` ones.
 func (s *sessions) since(after int) bool {
 	for _, n := range s.live {
 		if n > after {
@@ -47,18 +48,23 @@ func (s *sessions) since(after int) bool {
 	return false
 }
 
-// Connections is the number of sessions that the identity has had so far, and how many of them are live.
+// Connections returns how many sessions the identity has had so far, and how many of them are live.
 func (c *Coordinator) Connections(ctx context.Context, identity string) (total, live int, err error) {
 	err = c.do(ctx, func(context.Context) { total, live = c.of(identity).total, len(c.of(identity).live) })
 	return total, live, err
 }
 
-// WaitConnected returns when the identity has a live session beyond its first `after` ones.
+// WaitConnected blocks until the identity has a live session that is not among its first `after` ones and that reports
+// by the current rules, or until ctx ends.
 func (c *Coordinator) WaitConnected(ctx context.Context, identity string, after int) error {
-	return c.until(ctx, func() bool { return c.of(identity).since(after) })
+	if err := c.until(ctx, func() bool { return c.of(identity).since(after) }); err != nil {
+		return err
+	}
+	// A session starts before its process has received the rules; push returns when the process has acknowledged them.
+	return c.do(ctx, c.push)
 }
 
-// until returns when the condition is true, which is asked in the owner's goroutine at each change.
+// until blocks until the condition is true. It evaluates the condition in the owner's goroutine at each change.
 func (c *Coordinator) until(ctx context.Context, condition func() bool) error {
 	for {
 		changed, err := c.Changed(ctx)

@@ -10,14 +10,14 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// settling is what the coordinator keeps of the controllers while it waits for them to come to rest.
+// settling tracks the controllers' activity while the coordinator waits for them to become idle.
 type settling struct {
 	on     bool
-	active map[string]time.Time // by controller: when it last did something
+	active map[string]time.Time // by controller: when it was last active
 }
 
-// settleRules is what a controller reports while it settles: what it takes in, reconciles and writes. Reads are left
-// out, as some controllers poll.
+// settleRules select what a controller reports while it settles: deliveries, reconciles and writes. Reads are left out
+// because some controllers poll.
 var settleRules = []wire.Rule{
 	{Point: wire.ControllerRecv, Phase: wire.After, AnyGroup: true},
 	{Point: wire.Reconcile, Phase: wire.Before, AnyGroup: true},
@@ -25,12 +25,12 @@ var settleRules = []wire.Rule{
 	{Point: wire.ControllerWrite, Phase: wire.After, AnyGroup: true},
 }
 
-// Settle returns when every controller with hooks has come to rest: it is connected, unless the plan has killed it; it
-// has written its leader election's lock, if it has written one before; and it has taken in, reconciled and written
-// nothing for the time of quiet. Restless says who has not when ctx ends before; it is empty otherwise. Leader election
-// does not count as doing something.
+// Settle waits until every controller with hooks is idle: it is connected, unless the plan has killed it; it has
+// written its leader election lock, if it has written one before; and for the duration of quiet it has received,
+// reconciled and written nothing. If ctx ends first, restless says which controllers are not idle; otherwise it is
+// empty. Leader election does not count as activity.
 //
-// A plan is judged after that: a controller that was restarted a moment ago has done nothing yet, neither right nor
+// A plan is judged only then: a controller that was restarted a moment ago has done nothing yet, neither right nor
 // wrong.
 func (c *Coordinator) Settle(ctx context.Context, quiet time.Duration) (restless string, err error) {
 	err = c.do(context.WithoutCancel(ctx), func(run context.Context) {
@@ -45,7 +45,9 @@ func (c *Coordinator) Settle(ctx context.Context, quiet time.Duration) (restless
 	}
 	for {
 		var next time.Duration
-		err := c.do(context.WithoutCancel(ctx), func(context.Context) { restless, next = c.restless(time.Now(), quiet) })
+		err := c.do(context.WithoutCancel(ctx), func(context.Context) {
+			restless, next = c.restless(time.Now(), quiet)
+		})
 		if err != nil || restless == "" {
 			return "", err
 		}
@@ -65,8 +67,7 @@ func (c *Coordinator) Settle(ctx context.Context, quiet time.Duration) (restless
 	}
 }
 
-// stir takes every controller for busy now: nobody has looked yet, or what held one of them, or an API server, is let
-// go.
+// stir marks every controller as active now: when settling starts, and when held observations are released.
 func (c *Coordinator) stir() {
 	now := time.Now()
 	for _, controller := range c.config.Controllers {
@@ -74,7 +75,7 @@ func (c *Coordinator) stir() {
 	}
 }
 
-// restless says which controllers have not come to rest, and when it is worth to look again.
+// restless says which controllers are not idle yet, and after what time to check again.
 func (c *Coordinator) restless(now time.Time, quiet time.Duration) (who string, next time.Duration) {
 	var all []string
 	next = quiet
@@ -92,14 +93,14 @@ func (c *Coordinator) restless(now time.Time, quiet time.Duration) (who string, 
 			all = append(all, electing)
 			next = min(next, quiet/10)
 		case rest < quiet:
-			all = append(all, fmt.Sprintf("%s was busy until %s ago", name, rest.Round(time.Millisecond)))
+			all = append(all, fmt.Sprintf("%s was active %s ago", name, rest.Round(time.Millisecond)))
 			next = min(next, quiet-rest)
 		}
 	}
 	return strings.Join(all, "; "), next
 }
 
-// note takes down that a controller does something, other than hold an election.
+// note records that a controller is active, leader election aside.
 func (s *settling) note(identity string, election bool) {
 	if s.on && !election {
 		s.active[identity] = time.Now()

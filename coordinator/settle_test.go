@@ -11,7 +11,8 @@ import (
 )
 
 func write(kind, name string) wire.Observation {
-	o := wire.Observation{Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: kind, GroupKnown: true, Namespace: "default", Name: name}
+	o := wire.Observation{Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Update, Kind: kind,
+		GroupKnown: true, Namespace: "default", Name: name}
 	if kind == "lease" {
 		o.Group, o.Resource = "coordination.k8s.io", "leases"
 	}
@@ -37,7 +38,7 @@ func TestSettleWaitsUntilTheControllerDoesNothing(t *testing.T) {
 	for range 5 {
 		r.observe(t, write("pod", "a"))
 		last = time.Now()
-		// The next one comes within the time of quiet.
+		// The next one comes within the quiet time.
 		time.Sleep(quiet / 4)
 	}
 	if at := <-settled; at.Sub(last) < quiet/2 {
@@ -67,10 +68,11 @@ func TestSettleSaysWhoIsRestless(t *testing.T) {
 	r.process.Close()
 	r.process = r.connect(t, "db")
 	restless, err := r.Settle(bounded(), quiet)
-	if err != nil || restless != "db waits for its leader election: it has not got lease.coordination.k8s.io/default/db again" {
+	if err != nil ||
+		restless != "db waits for leader election: it has not acquired lease.coordination.k8s.io/default/db again" {
 		t.Errorf("it does not lead: %q, %v", restless, err)
 	}
-	// Renewing a lease is no work.
+	// Renewing a lease is not activity.
 	renewing := bounded()
 	go func() {
 		for renewing.Err() == nil {
@@ -80,7 +82,7 @@ func TestSettleSaysWhoIsRestless(t *testing.T) {
 	if restless, err := r.Settle(t.Context(), quiet); err != nil || restless != "" {
 		t.Errorf("it renews: %q, %v", restless, err)
 	}
-	// Its work begins before the wait for its quiet does.
+	// Its activity begins before the wait does.
 	r.observe(t, write("pod", "a"))
 	ctx := bounded()
 	busy := make(chan struct{})
@@ -90,14 +92,15 @@ func TestSettleSaysWhoIsRestless(t *testing.T) {
 			<-r.process.Observe(write("pod", "a")).Done
 		}
 	}()
-	if restless, err := r.Settle(ctx, quiet); err != nil || !strings.HasPrefix(restless, "db was busy until ") {
+	if restless, err := r.Settle(ctx, quiet); err != nil || !strings.HasPrefix(restless, "db was active ") {
 		t.Errorf("it never rests: %q, %v", restless, err)
 	}
 	<-busy
 }
 
 func TestSettleDoesNotWaitForWhatThePlanHasKilled(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.KillController, Target: "db", Trigger: trigger(t, "now", "now@none")}}}
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.KillController, Target: "db",
+		Trigger: trigger(t, "now", "now@none")}}}
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(t.Context()); err != nil {
 		t.Fatal(err)
@@ -107,9 +110,10 @@ func TestSettleDoesNotWaitForWhatThePlanHasKilled(t *testing.T) {
 	}
 }
 
-// What the end of the plan lets go has its consequences only then: the time of quiet begins anew.
+// What the end of the plan releases takes effect only then: the quiet time starts again.
 func TestSettleBeginsAnewWhenTheEndLetsSomethingGo(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")}}}
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
+		Trigger: trigger(t, "now", "now@none")}}}
 	r := newRig(t, p, time.Minute)
 	r.process = r.connect(t, "db")
 	if err := r.Begin(t.Context()); err != nil {
@@ -125,12 +129,12 @@ func TestSettleBeginsAnewWhenTheEndLetsSomethingGo(t *testing.T) {
 	}
 	settle()
 	if took := settle(); took >= quiet {
-		t.Errorf("settled already, and it took %s again", took)
+		t.Errorf("settled before, and took %s again", took)
 	}
 	if err := r.End(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if took := settle(); took < quiet*9/10 {
-		t.Errorf("settled %s after everything was let go", took)
+		t.Errorf("settled %s after everything was released", took)
 	}
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// staleness finds out whether the controllers under test are shown the past: a state of an object that is older than the event of that
-// object which an API server, paused, holds back at that moment, got from that very server. Like the Machine that steps it, it has no
-// goroutine, clock or I/O.
+// staleness detects whether the controllers under test are shown a past state: while a paused API server holds back an
+// event of an object, the controller gets from that server a state of the object that is older than the event. Like the
+// Machine that steps it, it has no goroutine, clock or I/O.
 type staleness struct {
 	plan        *plan.Plan
 	controllers []record.Controller
-	routes      map[string]string               // the API server that a controller's new sessions are connected to, by controller
-	sessions    map[uint64]string               // the same by session, since it was first heard of
-	taken       map[uint64]map[objectID]version // what a session's informers have last taken in
-	heldBack    []heldEvent                     // all that was ever held back, in order
+	routes      map[string]string               // by controller: the API server that its new sessions use
+	sessions    map[uint64]string               // by session: the API server, as of its first observation
+	taken       map[uint64]map[objectID]version // what a session's informers received last
+	heldBack    []heldEvent                     // all events that were ever held back, in order
 	shown       map[string]*exposure            // by controller
-	reads       []record.StaleRead              // the first of each controller
+	reads       []record.StaleRead              // the first one of each controller
 }
 
-// objectID names an object. Its group is compared where both sides know it, see heldEvent.is.
+// objectID identifies an object, without its group: judge compares groups if both sides know them.
 type objectID struct{ kind, namespace, name string }
 
 func idOf(o *record.Observation) objectID { return objectID{o.Kind, o.Namespace, o.Name} }
@@ -37,7 +37,7 @@ type version struct {
 	deleted bool
 }
 
-// heldEvent is an event that a paused API server has not taken in.
+// heldEvent is an event that a paused API server has not received.
 type heldEvent struct {
 	seq       int
 	apiServer string
@@ -45,13 +45,13 @@ type heldEvent struct {
 	version   uint64 // 0: the event's object has none
 }
 
-// exposure is what a controller did while an API server that it was connected to held something back.
+// exposure is what a controller did while its API server held something back.
 type exposure struct {
-	connected string         // the first API server of which that is true; empty: none
-	held      heldEvent      // what that server held back first
-	came      plan.Reconnect // how it came to be connected there; empty: it was all along
-	received  int            // deliveries of the object that was held back
-	read      int            // reads that could have shown it
+	connected string         // the first such API server; empty: none
+	held      heldEvent      // the first event that this server held back
+	came      plan.Reconnect // how it was moved there; empty: it always was there
+	received  int            // deliveries of the held object
+	read      int            // reads that could have shown the held object
 }
 
 func newStaleness(p *plan.Plan, controllers []record.Controller) *staleness {
@@ -69,7 +69,8 @@ func newStaleness(p *plan.Plan, controllers []record.Controller) *staleness {
 	return s
 }
 
-// step takes an event in, with what is held after it. It returns the stale read that it is the first of its controller's, or nil.
+// step processes an event; held is what is held after it. If the event is its controller's first stale read, step
+// returns it, otherwise nil.
 func (s *staleness) step(e record.Event, held []heldObservation) *record.StaleRead {
 	if len(s.shown) == 0 {
 		return nil
@@ -88,7 +89,8 @@ func (s *staleness) step(e record.Event, held []heldObservation) *record.StaleRe
 	return s.observe(e, now)
 }
 
-// began follows the controller to another API server. A session that is cut off moves with it; one that is killed does not.
+// began tracks the move of a controller to another API server. A session whose connections are cut moves too; that of a
+// killed process does not.
 func (s *staleness) began(a *plan.Action) {
 	e := a.Effects()
 	if shown := s.shown[e.Starts]; shown != nil {
@@ -100,11 +102,12 @@ func (s *staleness) began(a *plan.Action) {
 	s.routes[e.Moves.Controller] = e.Moves.APIServer
 	if e.Moves.By == plan.ReconnectCut {
 		s.shown[e.Moves.Controller].came = plan.ReconnectCut
-		clear(s.sessions) // found again by the new route; nobody else's has changed
+		clear(s.sessions) // looked up again by the new route; other routes have not changed
 	}
 }
 
-// note keeps what API servers hold back, and which controllers are connected to them. It returns what is held back now.
+// note records what API servers hold back and which controllers are connected to them. It returns what is held back
+// now.
 func (s *staleness) note(held []heldObservation) []heldEvent {
 	var now []heldEvent
 	for _, h := range held {
@@ -114,7 +117,9 @@ func (s *staleness) note(held []heldObservation) []heldEvent {
 		i := slices.IndexFunc(s.heldBack, func(k heldEvent) bool { return k.seq == h.seq })
 		if i < 0 {
 			i = len(s.heldBack)
-			s.heldBack = append(s.heldBack, heldEvent{seq: h.seq, apiServer: h.origin.By, origin: h.origin, version: resourceVersion(h.origin.Object)})
+			s.heldBack = append(s.heldBack,
+				heldEvent{seq: h.seq, apiServer: h.origin.By, origin: h.origin,
+					version: resourceVersion(h.origin.Object)})
 		}
 		now = append(now, s.heldBack[i])
 	}
@@ -162,8 +167,9 @@ func (s *staleness) observe(e record.Event, held []heldEvent) *record.StaleRead 
 			continue
 		}
 		read := record.StaleRead{
-			Controller: o.By, APIServer: server, Event: e.Seq, Time: e.Time, Received: o.Point == wire.ControllerRecv, Op: o.Op, Live: o.Live,
-			Object: fmt.Sprintf("%s/%s/%s", h.origin.Kind, h.origin.Namespace, h.origin.Name), HeldEvent: h.seq, HeldOp: h.origin.Op, HeldVersion: h.version,
+			Controller: o.By, APIServer: server, Event: e.Seq, Time: e.Time, Received: o.Point == wire.ControllerRecv,
+			Op: o.Op, Live: o.Live, Object: fmt.Sprintf("%s/%s/%s", h.origin.Kind, h.origin.Namespace, h.origin.Name),
+			HeldEvent: h.seq, HeldOp: h.origin.Op, HeldVersion: h.version,
 		}
 		if !state.deleted {
 			read.Version = state.number
@@ -174,14 +180,14 @@ func (s *staleness) observe(e record.Event, held []heldEvent) *record.StaleRead 
 	return nil
 }
 
-// judge says which state of the held event's object an observation shows, and whether that is older than the event. Concerns is false
-// where the observation says nothing of that object.
+// judge returns which state of the held event's object an observation shows, and whether it is older than the event.
+// Concerns is false if the observation does not concern that object.
 func (s *staleness) judge(o *record.Observation, h heldEvent) (state version, older, concerns bool) {
 	if o.Kind != h.origin.Kind || o.GroupKnown && h.origin.GroupKnown && o.Group != h.origin.Group {
 		return version{}, false, false
 	}
 	cached, known := s.taken[o.Session][idOf(h.origin)]
-	// What was never taken in is not there for whoever reads the cache; that is older than the object's creation only.
+	// To a reader of the cache, what was never received does not exist; that is older only than the object's creation.
 	absent := version{deleted: true}
 	if known && cached.deleted {
 		absent = cached
@@ -200,15 +206,17 @@ func (s *staleness) judge(o *record.Observation, h heldEvent) (state version, ol
 	case len(o.Object) > 0:
 		state = version{resourceVersion(o.Object), o.Op == wire.Delete}
 		return state, state.number > 0 && state.number < h.version, true
-	case o.Point == wire.ControllerRead && o.Op == wire.Get && !o.Live && (o.Error == "" || strings.Contains(o.Error, "not found")):
-		// A live read that finds nothing was answered by etcd, unless it asked for the cache, which is not known.
+	case o.Point == wire.ControllerRead && o.Op == wire.Get && !o.Live &&
+		(o.Error == "" || strings.Contains(o.Error, "not found")):
+		// Only cached reads: a live read that finds nothing was answered by etcd, unless it asked for the server's
+		// cache, which is unknown.
 		return absent, h.origin.Op == wire.Create && absent.number < h.version, true
 	}
 	return version{}, false, false
 }
 
-// none says, one line a controller, why no controller was shown stale state. Nil: one was, or may have been, as nobody knows what a
-// controller without hooks reads, or the plan is not about that.
+// none says why no controller was shown stale state, one line for each controller. Nil: one was, or may have been (the
+// reads of a controller without hooks are unknown), or the plan pauses no API server.
 func (s *staleness) none() []string {
 	if !s.plan.PausesAPIServer() || len(s.reads) > 0 {
 		return nil
@@ -217,8 +225,9 @@ func (s *staleness) none() []string {
 		var pauses []string
 		for i, a := range s.plan.Actions {
 			if p := a.Effects().Pauses; p != nil && p.OfAPIServer() {
-				pauses = append(pauses, fmt.Sprintf("%s was paused (action %d) and held nothing back: no event %sreached it "+
-					"until it was resumed", p.By, i+1, ofScope(p.Scope)))
+				pauses = append(pauses,
+					fmt.Sprintf("%s was paused (action %d) and held nothing back: no event %sreached it "+
+						"until it was resumed", p.By, i+1, ofScope(p.Scope)))
 			}
 		}
 		return pauses
@@ -243,7 +252,7 @@ func ofScope(scope string) string {
 	return "of " + scope + " "
 }
 
-// unshown says why a controller was shown nothing stale although something was held back.
+// unshown says why a controller was not shown stale state although something was held back.
 func (s *staleness) unshown(c record.Controller) string {
 	shown := s.shown[c.Name]
 	if shown.connected == "" {
@@ -253,15 +262,18 @@ func (s *staleness) unshown(c record.Controller) string {
 	where := fmt.Sprintf("while %s held back %s", shown.connected, shown.held)
 	switch {
 	case shown.came == plan.ReconnectRestart && c.WatchList && shown.received == 0:
-		return fmt.Sprintf("%s was started at %s, %s, but its first sync is a streaming list (client-go %s, feature WatchListClient), which waits for "+
-			"a server that is behind: set %s", c.Name, shown.connected, where, c.ClientGo, c.WatchListSwitch())
+		return fmt.Sprintf("%s was started at %s, %s, but its first sync is a streaming list (client-go %s, feature "+
+			"WatchListClient), which waits until the server has caught up: set %s", c.Name, shown.connected, where,
+			c.ClientGo, c.WatchListSwitch())
 	case shown.came == plan.ReconnectCut && shown.received == 0:
-		return fmt.Sprintf("%s was moved to %s by cutting its connections, %s: it keeps what its caches have, and client-go asks for nothing older "+
-			"than that (reconnectBy: restart begins with empty caches)", c.Name, shown.connected, where)
+		return fmt.Sprintf("%s was moved to %s by cutting its connections, %s: it keeps its caches, and client-go "+
+			"asks for nothing older (reconnectBy: restart begins with empty caches)", c.Name, shown.connected, where)
 	case shown.received+shown.read == 0:
-		return fmt.Sprintf("%s was connected to %s, but neither received nor read that object %s", c.Name, shown.connected, where)
+		return fmt.Sprintf("%s was connected to %s, but neither received nor read that object %s", c.Name,
+			shown.connected, where)
 	}
-	return fmt.Sprintf("%s was connected to %s, and what it received (%d) and read (%d) of that object was never older, %s",
+	return fmt.Sprintf("%s was connected to %s, and what it received (%d) and read (%d) of that object was never "+
+		"older, %s",
 		c.Name, shown.connected, shown.received, shown.read, where)
 }
 
@@ -273,7 +285,7 @@ func (h heldEvent) String() string {
 	return s
 }
 
-// resourceVersion is the resource version of an object in JSON; 0 where it has none.
+// resourceVersion returns the resource version of an object in JSON; 0 if it has none.
 func resourceVersion(object []byte) uint64 {
 	if len(object) == 0 {
 		return 0

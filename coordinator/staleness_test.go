@@ -14,10 +14,12 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// observed is an observation of pod/default/a at that resource version; 0: without an object.
-func observed(by string, session uint64, point wire.Point, phase wire.Phase, op wire.Operation, version int, change ...func(*record.Observation)) record.Event {
+// observed returns an observation of pod/default/a at that resource version; 0: without an object.
+func observed(by string, session uint64, point wire.Point, phase wire.Phase, op wire.Operation, version int,
+	change ...func(*record.Observation)) record.Event {
 	o := &record.Observation{
-		By: by, Session: session, Point: point, Phase: phase, Op: op, Kind: "pod", GroupKnown: true, Namespace: "default", Name: "a", Aside: true,
+		By: by, Session: session, Point: point, Phase: phase, Op: op, Kind: "pod", GroupKnown: true,
+		Namespace: "default", Name: "a", Aside: true,
 	}
 	if version > 0 {
 		o.Object = json.RawMessage(fmt.Sprintf(`{"metadata":{"resourceVersion":"%d"}}`, version))
@@ -29,11 +31,14 @@ func observed(by string, session uint64, point wire.Point, phase wire.Phase, op 
 }
 
 func TestStaleness(t *testing.T) {
-	pauseAPI := plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-2", PauseScope: "pod/default/a", Trigger: trigger(t, "now", "now@none")}
+	pauseAPI := plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-2", PauseScope: "pod/default/a",
+		Trigger: trigger(t, "now", "now@none")}
 	reconnect := func(by plan.Reconnect) plan.Action {
-		return plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2", ReconnectBy: by, Trigger: trigger(t, "now", "now@none")}
+		return plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2",
+			ReconnectBy: by, Trigger: trigger(t, "now", "now@none")}
 	}
-	resume := plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-2", PauseScope: "pod/default/a", Trigger: trigger(t, "now", "now@none")}
+	resume := plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-2", PauseScope: "pod/default/a",
+		Trigger: trigger(t, "now", "now@none")}
 
 	paused := []record.Event{began(0), completed(0)}
 	moved := []record.Event{began(1), {SessionEnd: &record.SessionEnd{By: "db", Session: 2}}, completed(1)}
@@ -47,7 +52,9 @@ func TestStaleness(t *testing.T) {
 		return observed("db", session, wire.ControllerRead, wire.After, wire.Get, version, change...)
 	}
 	listed := func(session uint64, namespace string) record.Event {
-		return observed("db", session, wire.ControllerRead, wire.After, wire.List, 0, func(o *record.Observation) { o.Namespace, o.Name = namespace, "" })
+		return observed("db", session, wire.ControllerRead, wire.After, wire.List, 0, func(o *record.Observation) {
+			o.Namespace, o.Name = namespace, ""
+		})
 	}
 	live := func(o *record.Observation) { o.Live = true }
 	failed := func(text string) func(*record.Observation) {
@@ -69,111 +76,148 @@ func TestStaleness(t *testing.T) {
 		none       []string
 	}{
 		{
-			name: "restarted there, it receives the past", controller: hooked, actions: []plan.Action{reconnect(plan.ReconnectRestart)},
-			events: [][]record.Event{paused, {held(wire.Update, 10)}, moved, {received(3, wire.Create, 7), received(3, wire.Update, 8)}},
-			reads:  []string{"db received pod/default/a at version 7, while apiserver-2 held back its update at version 10"},
+			name: "restarted there, it receives the past", controller: hooked,
+			actions: []plan.Action{reconnect(plan.ReconnectRestart)},
+			events: [][]record.Event{paused, {held(wire.Update, 10)}, moved,
+				{received(3, wire.Create, 7), received(3, wire.Update, 8)}},
+			reads: []string{"db received pod/default/a at version 7, while apiserver-2 held back its update at " +
+				"version 10"},
 		},
 		{
 			name: "connected there all along, it reads the past from its cache", controller: there,
 			events: [][]record.Event{paused, {received(2, wire.Create, 7), held(wire.Update, 10), got(2, 7)}},
-			reads:  []string{"db read pod/default/a at version 7, while apiserver-2 held back its update at version 10"},
+			reads: []string{"db read pod/default/a at version 7, while apiserver-2 held back its update at " +
+				"version 10"},
 		},
 		{
 			name: "a list shows what was last received", controller: there,
-			events: [][]record.Event{paused, {received(2, wire.Create, 7), held(wire.Update, 10), listed(2, "other"), listed(2, "")}},
-			reads:  []string{"db listed pod/default/a at version 7, while apiserver-2 held back its update at version 10"},
+			events: [][]record.Event{paused,
+				{received(2, wire.Create, 7), held(wire.Update, 10), listed(2, "other"), listed(2, "")}},
+			reads: []string{"db listed pod/default/a at version 7, while apiserver-2 held back its update at " +
+				"version 10"},
 		},
 		{
-			name: "it is there still where its deletion is held back", controller: there,
+			name: "it still exists where its deletion is held back", controller: there,
 			events: [][]record.Event{paused, {received(2, wire.Create, 7), held(wire.Delete, 10), got(2, 7)}},
-			reads:  []string{"db read pod/default/a at version 7, while apiserver-2 held back its deletion at version 10"},
+			reads: []string{"db read pod/default/a at version 7, while apiserver-2 held back its deletion at " +
+				"version 10"},
 		},
 		{
-			name: "it is not there where its creation is held back", controller: there,
+			name: "it does not exist where its creation is held back", controller: there,
 			events: [][]record.Event{paused, {held(wire.Create, 10), got(2, 0, failed(`pods "a" not found`))}},
-			reads:  []string{"db read pod/default/a as not there, while apiserver-2 held back its creation at version 10"},
+			reads: []string{"db read pod/default/a as absent, while apiserver-2 held back its creation at " +
+				"version 10"},
 		},
 		{
-			name: "nor is it in a list", controller: there,
-			events: [][]record.Event{paused, {received(2, wire.Delete, 9), held(wire.Create, 10), listed(2, "default")}},
-			reads:  []string{"db listed pod/default/a as not there, while apiserver-2 held back its creation at version 10"},
+			name: "a list lacks it where its creation is held back", controller: there,
+			events: [][]record.Event{paused,
+				{received(2, wire.Delete, 9), held(wire.Create, 10), listed(2, "default")}},
+			reads: []string{"db listed pod/default/a as absent, while apiserver-2 held back its creation at " +
+				"version 10"},
 		},
 		{
-			name: "not there because it was deleted later", controller: there,
-			events: [][]record.Event{paused, {held(wire.Create, 10), received(2, wire.Delete, 12), got(2, 0), listed(2, "")}},
-			none: []string{"db was connected to apiserver-2, and what it received (1) and read (2) of that object was never older, " +
-				"while apiserver-2 held back the creation of pod/default/a (version 10)"},
+			name: "absent because it was deleted later", controller: there,
+			events: [][]record.Event{paused,
+				{held(wire.Create, 10), received(2, wire.Delete, 12), got(2, 0), listed(2, "")}},
+			none: []string{"db was connected to apiserver-2, and what it received (1) and read (2) of that object " +
+				"was never older, while apiserver-2 held back the creation of pod/default/a (version 10)"},
 		},
 		{
 			name: "a failed read and a live one that finds nothing show nothing", controller: there,
-			events: [][]record.Event{paused, {held(wire.Create, 10), got(2, 0, failed("the cache is not started")), got(2, 0, live, failed("not found"))}},
-			none: []string{"db was connected to apiserver-2, but neither received nor read that object while apiserver-2 held back the creation of " +
-				"pod/default/a (version 10)"},
+			events: [][]record.Event{paused,
+				{held(wire.Create, 10), got(2, 0, failed("the cache is not started")),
+					got(2, 0, live, failed("not found"))}},
+			none: []string{"db was connected to apiserver-2, but neither received nor read that object while " +
+				"apiserver-2 held back the creation of pod/default/a (version 10)"},
 		},
 		{
 			name: "a live read of the past", controller: there,
 			events: [][]record.Event{paused, {held(wire.Update, 10), got(2, 9, live)}},
-			reads:  []string{"db read pod/default/a at version 9, while apiserver-2 held back its update at version 10"},
+			reads: []string{"db read pod/default/a at version 9, while apiserver-2 held back its update at " +
+				"version 10"},
 		},
 		{
-			name: "nothing held back", controller: hooked, events: [][]record.Event{paused, {received(2, wire.Create, 7), got(2, 7)}},
-			none: []string{"apiserver-2 was paused (action 1) and held nothing back: no event of pod/default/a reached it until it was resumed"},
+			name: "nothing held back", controller: hooked,
+			events: [][]record.Event{paused, {received(2, wire.Create, 7), got(2, 7)}},
+			none: []string{"apiserver-2 was paused (action 1) and held nothing back: no event of pod/default/a " +
+				"reached it until it was resumed"},
 		},
 		{
-			name: "connected to another API server, lag is no staleness", controller: hooked,
+			name: "connected to another API server, lag is not staleness", controller: hooked,
 			events: [][]record.Event{paused, {received(2, wire.Create, 7), held(wire.Update, 10), got(2, 7)}},
 			none:   []string{"db stayed connected to apiserver-1, " + heldUpdate},
 		},
 		{
-			name: "read before anything was held and after it was let go", controller: there, actions: []plan.Action{resume},
-			events: [][]record.Event{paused, {got(2, 7), held(wire.Update, 10), began(1), completed(1), received(2, wire.Update, 9)}},
-			none:   []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
+			name: "read before anything was held and after it was released", controller: there,
+			actions: []plan.Action{resume},
+			events: [][]record.Event{paused,
+				{got(2, 7), held(wire.Update, 10), began(1), completed(1), received(2, wire.Update, 9)}},
+			none: []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
 		},
 		{
 			name: "another object", controller: there,
-			events: [][]record.Event{paused, {held(wire.Update, 10), observed("db", 2, wire.ControllerRecv, wire.After, wire.Create, 7, func(o *record.Observation) { o.Name = "b" })}},
-			none:   []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
+			events: [][]record.Event{paused,
+				{held(wire.Update, 10),
+					observed("db", 2, wire.ControllerRecv, wire.After, wire.Create, 7, func(o *record.Observation) {
+						o.Name = "b"
+					})}},
+			none: []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
 		},
 		{
 			name: "the same kind of another group", controller: there,
-			events: [][]record.Event{paused, {held(wire.Update, 10), observed("db", 2, wire.ControllerRecv, wire.After, wire.Create, 7, func(o *record.Observation) { o.Group = "x" })}},
-			none:   []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
+			events: [][]record.Event{paused,
+				{held(wire.Update, 10),
+					observed("db", 2, wire.ControllerRecv, wire.After, wire.Create, 7, func(o *record.Observation) {
+						o.Group = "x"
+					})}},
+			none: []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
 		},
 		{
-			name: "before the event is taken in, nothing is shown", controller: there,
-			events: [][]record.Event{paused, {held(wire.Update, 10), observed("db", 2, wire.ControllerRecv, wire.Before, wire.Create, 7)}},
-			none:   []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
+			name: "a delivery shows nothing before it is received", controller: there,
+			events: [][]record.Event{paused,
+				{held(wire.Update, 10), observed("db", 2, wire.ControllerRecv, wire.Before, wire.Create, 7)}},
+			none: []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
 		},
 		{
-			name: "a streaming list waits", controller: streaming, actions: []plan.Action{reconnect(plan.ReconnectRestart)},
-			events: [][]record.Event{paused, {held(wire.Update, 10)}, moved},
-			none: []string{"db was started at apiserver-2, " + heldUpdate + ", but its first sync is a streaming list (client-go v0.36.3, feature WatchListClient), " +
-				"which waits for a server that is behind: set `watchList: false` for this controller"},
+			name: "a streaming list waits", controller: streaming,
+			actions: []plan.Action{reconnect(plan.ReconnectRestart)},
+			events:  [][]record.Event{paused, {held(wire.Update, 10)}, moved},
+			none: []string{"db was started at apiserver-2, " + heldUpdate +
+				", but its first sync is a streaming list (client-go v0.36.3, feature WatchListClient), " +
+				"which waits until the server has caught up: set `watchList: false` for this controller"},
 		},
 		{
 			name: "a cut leaves the cache", controller: hooked, actions: []plan.Action{reconnect(plan.ReconnectCut)},
-			events: [][]record.Event{paused, {received(2, wire.Update, 12), held(wire.Update, 10), began(1), completed(1), got(2, 12)}},
-			none: []string{"db was moved to apiserver-2 by cutting its connections, " + heldUpdate + ": it keeps what its caches have, and client-go asks for nothing " +
-				"older than that (reconnectBy: restart begins with empty caches)"},
+			events: [][]record.Event{paused,
+				{received(2, wire.Update, 12), held(wire.Update, 10), began(1), completed(1), got(2, 12)}},
+			none: []string{"db was moved to apiserver-2 by cutting its connections, " + heldUpdate +
+				": it keeps its caches, and client-go asks for nothing older (reconnectBy: restart begins with " +
+				"empty caches)"},
 		},
 		{
-			name: "a cut session reads from the other server", controller: hooked, actions: []plan.Action{reconnect(plan.ReconnectCut)},
-			events: [][]record.Event{paused, {received(2, wire.Update, 8), held(wire.Update, 10), began(1), completed(1), got(2, 8)}},
-			reads:  []string{"db read pod/default/a at version 8, while apiserver-2 held back its update at version 10"},
+			name: "a cut session reads from the other server", controller: hooked,
+			actions: []plan.Action{reconnect(plan.ReconnectCut)},
+			events: [][]record.Event{paused,
+				{received(2, wire.Update, 8), held(wire.Update, 10), began(1), completed(1), got(2, 8)}},
+			reads: []string{"db read pod/default/a at version 8, while apiserver-2 held back its update at version 10"},
 		},
 		{
-			name: "the session that is being killed is at the old server", controller: hooked, actions: []plan.Action{reconnect(plan.ReconnectRestart)},
-			events: [][]record.Event{paused, {received(2, wire.Update, 8), held(wire.Update, 10), began(1), got(2, 8)}},
-			none:   []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
+			name: "the session that is being killed is at the old server", controller: hooked,
+			actions: []plan.Action{reconnect(plan.ReconnectRestart)},
+			events: [][]record.Event{paused,
+				{received(2, wire.Update, 8), held(wire.Update, 10), began(1), got(2, 8)}},
+			none: []string{"db was connected to apiserver-2, but neither received nor read that object " + heldUpdate},
 		},
 		{
-			name: "what a controller without hooks reads is not known", controller: record.Controller{Name: "db", APIServer: "apiserver-2"},
-			events: [][]record.Event{paused, {held(wire.Update, 10)}},
+			name:       "the reads of a controller without hooks are unknown",
+			controller: record.Controller{Name: "db", APIServer: "apiserver-2"},
+			events:     [][]record.Event{paused, {held(wire.Update, 10)}},
 		},
 		{
-			name: "where a controller without hooks is connected is", controller: record.Controller{Name: "db", APIServer: "apiserver-1"},
-			events: [][]record.Event{paused, {held(wire.Update, 10)}},
-			none:   []string{"db stayed connected to apiserver-1, " + heldUpdate},
+			name:       "the API server of a controller without hooks is known",
+			controller: record.Controller{Name: "db", APIServer: "apiserver-1"},
+			events:     [][]record.Event{paused, {held(wire.Update, 10)}},
+			none:       []string{"db stayed connected to apiserver-1, " + heldUpdate},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -196,12 +240,12 @@ func TestStaleness(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(test.reads, told); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+				t.Errorf("effects (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(test.none, m.NoneStale()); diff != "" {
 				t.Errorf("why none (-want +got):\n%s", diff)
 			}
-			// The written record leads to the same.
+			// A replay of the written record gives the same result.
 			data, err := json.Marshal(events)
 			if err != nil {
 				t.Fatal(err)
@@ -222,7 +266,8 @@ func TestStaleness(t *testing.T) {
 }
 
 func TestPlanThatPausesNoAPIServerIsNotAboutStaleness(t *testing.T) {
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a"))}}, []record.Controller{{Name: "db", Hooks: true}})
+	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a"))}},
+		[]record.Controller{{Name: "db", Hooks: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,12 +286,15 @@ func TestSideRules(t *testing.T) {
 		before, after string // the pause
 	}{
 		{"of an object", "pod/default/a", "db after controllerRecv pod default/a []",
-			"db after controllerRecv pod default/a [], db after controllerRead pod default/a [], db after controllerRead pod / [list deleteCollection]"},
-		{"of everything", "", "db after controllerRecv  / []", "db after controllerRecv  / [], db after controllerRead  / []"},
+			"db after controllerRecv pod default/a [], db after controllerRead pod default/a [], db after " +
+				"controllerRead pod / [list deleteCollection]"},
+		{"of everything", "", "db after controllerRecv  / []",
+			"db after controllerRecv  / [], db after controllerRead  / []"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m, err := NewMachine(&plan.Plan{Actions: []plan.Action{
-				{Type: plan.PauseAPIServer, Target: "apiserver-2", PauseScope: test.scope, Trigger: trigger(t, "a", "a")},
+				{Type: plan.PauseAPIServer, Target: "apiserver-2", PauseScope: test.scope,
+					Trigger: trigger(t, "a", "a")},
 			}}, []record.Controller{{Name: "db", Hooks: true}, {Name: "binary"}})
 			if err != nil {
 				t.Fatal(err)
@@ -255,7 +303,9 @@ func TestSideRules(t *testing.T) {
 				var all []string
 				for by, list := range m.SideRules(resolve) {
 					for _, r := range list {
-						all = append(all, fmt.Sprintf("%s %s %s %s %s/%s %v", by, r.Phase, r.Point, r.Kind, r.Namespace, r.Name, r.Operations))
+						all = append(all,
+							fmt.Sprintf("%s %s %s %s %s/%s %v", by, r.Phase, r.Point, r.Kind, r.Namespace, r.Name,
+								r.Operations))
 					}
 				}
 				return strings.Join(all, ", ")

@@ -13,15 +13,15 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// reconcile is one that has begun and not ended.
+// reconcile is a reconcile that is running.
 type reconcile struct {
 	by, id, request string
 	since           time.Time
-	last            *record.Observation // its newest read or write; nil: none was observed
+	last            *record.Observation // its newest read or write; nil: none observed
 	lastTime        time.Time
 }
 
-// trackReconcile keeps what the controllers that the plan pauses are about.
+// trackReconcile tracks the running reconciles of the controllers that the plan pauses.
 func (m *Machine) trackReconcile(e record.Event) {
 	if e.SessionEnd != nil {
 		for c := range m.reconciles {
@@ -34,7 +34,8 @@ func (m *Machine) trackReconcile(e record.Event) {
 	switch {
 	case o == nil:
 	case o.Point == wire.Reconcile && o.Phase == wire.Before:
-		m.reconciles[call{o.Session, o.Call}] = &reconcile{by: o.By, id: o.ReconcileID, request: o.Request, since: e.Time}
+		m.reconciles[call{o.Session, o.Call}] = &reconcile{by: o.By, id: o.ReconcileID, request: o.Request,
+			since: e.Time}
 	case o.Point == wire.Reconcile:
 		delete(m.reconciles, call{o.Session, o.Call})
 	case o.ReconcileID != "":
@@ -46,9 +47,9 @@ func (m *Machine) trackReconcile(e record.Event) {
 	}
 }
 
-// Stuck says in one line who waits for whom: what is held, by which pause, what would end that, and what those are doing from whom that is
-// expected. It is empty where nothing is held or paused. With a zero now it leaves out how long all that has lasted. Live tells whether an
-// identity is connected.
+// Stuck says in one line who waits for whom: what is held, by which pause, what would end the pause, and what the
+// processes that should bring this about are doing. It is empty if nothing is held or paused. If now is zero, it leaves
+// out durations. Live reports whether an identity is connected.
 func (m *Machine) Stuck(now time.Time, live func(identity string) bool) string {
 	if m.ended || !m.Holding() {
 		return ""
@@ -68,7 +69,7 @@ func (m *Machine) Stuck(now time.Time, live func(identity string) bool) string {
 	return strings.Join(clauses, "; ")
 }
 
-// lasting gives the time since, or nothing where it is not wanted.
+// lasting formats the time since, or returns "" if either time is zero.
 func lasting(format string, now, since time.Time) string {
 	if now.IsZero() || since.IsZero() {
 		return ""
@@ -76,7 +77,7 @@ func lasting(format string, now, since time.Time) string {
 	return fmt.Sprintf(format, now.Sub(since).Round(time.Second))
 }
 
-// name names an action.
+// name returns an action's name for messages.
 func (m *Machine) name(i int) string {
 	a := &m.plan.Actions[i]
 	what := a.String()
@@ -86,7 +87,7 @@ func (m *Machine) name(i int) string {
 	return record.ActionName(i, what)
 }
 
-// holds says what is held, one clause for each pause or action that holds something.
+// holds describes what is held, in one clause for each pause or action that holds something.
 func (m *Machine) holds(now time.Time) []string {
 	var clauses []string
 	var told [][2]int
@@ -108,7 +109,8 @@ func (m *Machine) holds(now time.Time) []string {
 		}
 		what += " has been held" + lasting(" for %s", now, h.since)
 		if h.action >= 0 {
-			clauses = append(clauses, fmt.Sprintf("%s until %s is complete, which is under way", what, m.name(h.action)))
+			clauses = append(clauses, fmt.Sprintf("%s until %s is complete, which is running", what,
+				m.name(h.action)))
 			continue
 		}
 		what += " by " + m.name(h.pause)
@@ -122,7 +124,7 @@ func (m *Machine) holds(now time.Time) []string {
 	return clauses
 }
 
-// endOf says what ends a pause.
+// endOf describes what ends a pause.
 func (m *Machine) endOf(p pause) string {
 	for i := range m.plan.Actions {
 		if i < m.next && m.finished[i] || !m.ends(i, p) {
@@ -130,24 +132,24 @@ func (m *Machine) endOf(p pause) string {
 		}
 		switch {
 		case i < m.next:
-			return fmt.Sprintf("which %s ends, which is under way", m.name(i))
+			return fmt.Sprintf("which %s ends, which is running", m.name(i))
 		case i == m.next && m.trigger != nil:
 			return fmt.Sprintf("which %s ends when: %s", m.name(i), m.awaited())
 		case m.trigger == nil:
-			return fmt.Sprintf("which %s ends, after %s, which is under way", m.name(i), m.name(m.blocked))
+			return fmt.Sprintf("which %s ends, after %s, which is running", m.name(i), m.name(m.blocked))
 		}
 		return fmt.Sprintf("which %s ends, after %s, which comes when: %s", m.name(i), m.name(m.next), m.awaited())
 	}
-	return "which nothing ends but the hold's deadline or the end of the plan"
+	return "which only the hold's deadline or the end of the plan ends"
 }
 
-// ends reports whether an action ends a pause: it resumes it, or ends the process.
+// ends reports whether an action ends a pause: it resumes it or kills the process.
 func (m *Machine) ends(i int, p pause) bool {
 	e := m.plan.Actions[i].Effects()
 	return e.Resumes != nil && resumes(e.Resumes, p) || e.Stops == p.by && i > p.action
 }
 
-// awaited lists what the awaited trigger waits for now.
+// awaited describes what the awaited trigger waits for now.
 func (m *Machine) awaited() string {
 	var all []string
 	for _, n := range m.trigger.Enabled() {
@@ -173,7 +175,7 @@ func (m *Machine) expected() []string {
 	return all
 }
 
-// doing says what an identity is about that something is expected of.
+// doing describes what an identity is doing while the awaited trigger waits for it.
 func (m *Machine) doing(by string, now time.Time, live func(string) bool) []string {
 	if !live(by) {
 		return []string{by + " is not connected"}
@@ -197,12 +199,13 @@ func (m *Machine) doing(by string, now time.Time, live func(string) bool) []stri
 		}
 		s += " neither reads nor writes"
 		if delivery && m.readsOwnWrites(by) {
-			s += ": it may be waiting for that delivery (controller-runtime ≥ 0.25 can make reads wait for the controller's own writes), which would be a deadlock"
+			s += ": it may be waiting for that delivery (controller-runtime ≥ 0.25 can make reads wait for the " +
+				"controller's own writes), which would be a deadlock"
 		}
 		clauses = append(clauses, s)
 	}
 	if len(clauses) == 0 && delivery && len(m.heldCalls(by)) == 0 {
-		clauses = append(clauses, by+" is in no reconcile that is observed: it may act only on what is held")
+		clauses = append(clauses, by+" has no observed reconcile running: it may be waiting for what is held")
 	}
 	return clauses
 }
@@ -230,7 +233,7 @@ func (m *Machine) isHeld(session uint64, reconcile string) bool {
 	})
 }
 
-// heldCalls lists what a controller itself does and is held in; a delivery holds an informer only.
+// heldCalls lists the held calls of a controller. Deliveries are left out: they hold only an informer.
 func (m *Machine) heldCalls(by string) []heldObservation {
 	var list []heldObservation
 	for _, h := range m.held {
@@ -247,7 +250,7 @@ func (m *Machine) readsOwnWrites(by string) bool {
 	})
 }
 
-// deadlock names a cycle: whatever would end the holds has to come from somebody who is held until then.
+// deadlock describes a cycle: every process that could end the holds is held itself.
 func (m *Machine) deadlock() string {
 	if m.trigger == nil || len(m.held) == 0 {
 		return ""
@@ -262,10 +265,14 @@ func (m *Machine) deadlock() string {
 		}
 		held := m.heldCalls(by)
 		if plan.IsAPIServer(by) {
-			// It takes in the events of a resource one after the other.
-			held = slices.DeleteFunc(held, func(h heldObservation) bool { return h.origin.Kind != w.definition.Condition.ResourceKey.Type })
+			// It receives the events of a resource one after the other.
+			held = slices.DeleteFunc(held, func(h heldObservation) bool {
+				return h.origin.Kind != w.definition.Condition.ResourceKey.Type
+			})
 		} else {
-			if slices.ContainsFunc(m.reconcilesOf(by), func(c call) bool { return !m.isHeld(c.session, m.reconciles[c].id) }) {
+			if slices.ContainsFunc(m.reconcilesOf(by), func(c call) bool {
+				return !m.isHeld(c.session, m.reconciles[c].id)
+			}) {
 				return ""
 			}
 			workers = true
@@ -286,18 +293,18 @@ func (m *Machine) deadlock() string {
 		s = fmt.Sprintf("a deadlock: %s waits for itself", cycle[0])
 	}
 	if workers {
-		s += ", unless another worker of the controller brings it about"
+		s += ", unless another worker of the controller acts"
 	}
 	return s
 }
 
-// describeHeld names a held observation by who is held in what.
+// describeHeld says which call of which process is held.
 func describeHeld(o *record.Observation) string {
 	switch o.Point {
 	case wire.ControllerRecv:
 		return fmt.Sprintf("%s's delivery of the %s", o.By, objectEvent(o))
 	case wire.APIServerRecv:
-		return fmt.Sprintf("%s's intake of the %s", o.By, objectEvent(o))
+		return fmt.Sprintf("%s's receipt of the %s", o.By, objectEvent(o))
 	}
 	name := callName(o)
 	if o.Phase == wire.After {
@@ -310,7 +317,7 @@ func objectEvent(o *record.Observation) string {
 	return fmt.Sprintf("%s of %s/%s/%s", record.Noun(o.Op), o.Kind, o.Namespace, o.Name)
 }
 
-// callName names a call of a controller.
+// callName describes a call of a controller.
 func callName(o *record.Observation) string {
 	switch o.Point {
 	case wire.Reconcile:

@@ -16,7 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// processes is a monitor whose processes are the test itself: sockets would keep time from passing.
+// processes is a monitor whose processes are the test itself: with sockets, the bubble's time would not advance.
 type processes struct {
 	events chan monitor.Event
 	live   []*monitor.Session
@@ -32,14 +32,14 @@ func (p *processes) connect(identity string) *monitor.Session {
 	return s
 }
 
-// observe sends an observation, and returns what is closed when it is released.
+// observe sends an observation and returns a channel that is closed when it is released.
 func (p *processes) observe(s *monitor.Session, o wire.Observation) <-chan struct{} {
 	e, released := monitor.NewEvent(s, &o)
 	p.events <- e
 	return released
 }
 
-// bubble is a coordinator for which time passes when all wait.
+// bubble is a coordinator in a synctest bubble: time advances when all goroutines wait.
 type bubble struct {
 	*Coordinator
 	*journal
@@ -148,9 +148,10 @@ func TestAHoldLastsAsLongAsItMay(t *testing.T) {
 		x.Phase = wire.Before
 		start := time.Now()
 		released := r.observe(r.server, x)
-		// The watchdog tells after 10 s who waits for whom, once.
+		// After 10 s the watchdog reports once who waits for whom.
 		time.Sleep(10 * time.Second)
-		if synctest.Wait(); len(r.list()) != 1 || !strings.HasPrefix(r.list()[0], "info waiting: apiserver-1's intake") {
+		if synctest.Wait(); len(r.list()) != 1 ||
+			!strings.HasPrefix(r.list()[0], "info waiting: apiserver-1's receipt") {
 			t.Errorf("told after 10 s: %q", r.list())
 		}
 		<-released

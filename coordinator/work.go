@@ -11,14 +11,14 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// work is what the coordinator keeps of the actions that have fired. Its owner is the goroutine of Run.
+// work tracks the actions that have fired. The goroutine of Run owns it.
 type work struct {
-	waits, does             context.Context // of waiting before and after an action; of carrying it out
+	waits, does             context.Context // for waiting before and after an action; for carrying it out
 	cancelWaits, cancelDoes context.CancelFunc
 
 	underway  int   // actions that have fired and whose completion has not been judged
-	completed int   // as the plan wants it: carried out, and all waits waited out
-	begun     []int // actions that were begun and not undone, in order
+	completed int   // carried out, including waitBefore and waitAfter
+	begun     []int // actions that have begun and are not undone, in order
 }
 
 func (w *work) open(ctx context.Context) {
@@ -26,18 +26,18 @@ func (w *work) open(ctx context.Context) {
 	w.does, w.cancelDoes = context.WithCancel(ctx)
 }
 
-// completion is how an action went.
+// completion is the result of an action.
 type completion struct {
 	index int
-	began time.Time // zero: it did not come to that
+	began time.Time // zero: it did not begin
 	note  string    // see actions.Action
 	err   error
 }
 
-// errEnded is what becomes of an action that the end of the plan has come upon.
+// errEnded is the result of an action that the end of the plan has interrupted.
 var errEnded = errors.New("the plan has ended")
 
-// fire carries an action out in a goroutine of its own.
+// fire carries an action out in its own goroutine.
 func (c *Coordinator) fire(ctx context.Context, f Fire, cause string) {
 	a := &c.config.Plan.Actions[f.Action]
 	c.fires[f.Action] = &record.Action{
@@ -56,8 +56,8 @@ func (c *Coordinator) fire(ctx context.Context, f Fire, cause string) {
 	})
 }
 
-// carry carries an action out and blocks until that is done. The context of waits ends with the plan, that of does
-// where the plan's end waits no longer for the action.
+// carry carries an action out and blocks until it is done. Waits ends with the plan; does ends when the end of the plan
+// no longer waits for the action.
 func (c *Coordinator) carry(waits, does context.Context, i int) completion {
 	a := &c.config.Plan.Actions[i]
 	done := completion{index: i}
@@ -82,8 +82,8 @@ func (c *Coordinator) carry(waits, does context.Context, i int) completion {
 	return done
 }
 
-// begin has the machine judge that the action has begun, and returns when what it pauses or resumes is in force. After
-// the plan's end nothing begins.
+// begin sends the machine the event that the action has begun, and returns when its pause or resume is in force. After
+// the plan's end it returns errEnded.
 func (c *Coordinator) begin(ctx context.Context, i int) error {
 	var inForce chan struct{}
 	ended := false
@@ -111,10 +111,10 @@ func (c *Coordinator) begin(ctx context.Context, i int) error {
 	}
 }
 
-// sleep reports whether the time has passed; it has not when ctx ended before.
+// sleep waits for d and returns true, or false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
-		return true // whether anything may begin is for begin to say
+		return true // begin checks whether the plan has ended
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -139,14 +139,15 @@ func (c *Coordinator) complete(ctx context.Context, done completion) {
 	case errors.Is(err, errEnded):
 		text := "was cut short by the end of the plan"
 		if done.began.IsZero() {
-			text = "did not begin before the end of the plan"
+			text = "did not begin before the plan ended"
 		}
 		c.note(done.index, text)
 		err = nil
 	case err != nil:
 		r.Error = err.Error()
 		c.findings = append(c.findings, record.Finding{
-			Severity: record.SeverityInconclusive, Oracle: record.OracleAction, Subject: r.Target, Time: r.Done, Title: fmt.Sprintf("%s failed: %v", r, err),
+			Severity: record.SeverityInconclusive, Oracle: record.OracleAction, Subject: r.Target, Time: r.Done,
+			Title: fmt.Sprintf("%s failed: %v", r, err),
 		})
 		fallthrough
 	default:
@@ -178,14 +179,14 @@ func (c *Coordinator) complete(ctx context.Context, done completion) {
 	}
 }
 
-// lapse takes note that the effect of an action has ended by itself.
+// lapse handles that an action's lasting effect has ended before it was undone.
 func (c *Coordinator) lapse(ctx context.Context, i int) {
-	c.config.Watcher.Info(fmt.Sprintf("%s has ended by itself", c.machine.name(i)))
+	c.config.Watcher.Info(fmt.Sprintf("%s: its effect has ended", c.machine.name(i)))
 	c.step(ctx, record.Event{Lapsed: &i})
 	c.changed()
 }
 
-// lasting says of each action whose effect lasts how that stands.
+// lasting returns the status of each action whose effect still lasts.
 func (c *Coordinator) lasting() []string {
 	var all []string
 	for _, i := range c.work.begun {
@@ -203,13 +204,13 @@ func (c *Coordinator) lasting() []string {
 }
 
 // End ends the plan: every pause ends, everything is released, no further action is fired or begun. Processes report
-// nothing more. An action that waits, before it begins or after it is done, is cut short; End waits for one that is
-// being carried out, and cuts it short as well when ctx ends. It may be called again.
+// nothing more. An action in its waitBefore or waitAfter is cut short. End waits for actions that are being carried
+// out, and cancels them when ctx ends. It may be called again.
 func (c *Coordinator) End(ctx context.Context) error {
-	// The plan is ended also where nobody may wait for that any more.
+	// The plan must end even if ctx has already ended.
 	if err := c.do(context.WithoutCancel(ctx), func(ctx context.Context) {
 		if c.machine.Holding() {
-			c.stir() // asked before the end, which lets everything go
+			c.stir() // checked before the end, which releases everything
 		}
 		if c.began && !c.machine.Ended() {
 			c.step(ctx, record.Event{End: true})
@@ -231,8 +232,8 @@ func (c *Coordinator) End(ctx context.Context) error {
 	return c.until(context.WithoutCancel(ctx), idle)
 }
 
-// Undo takes back, in reverse order, what the actions did that were begun, also those that were cut short or failed.
-// The plan must have ended. An error does not keep it from the others; Undo may be called again, for those that failed.
+// Undo undoes, in reverse order, all actions that have begun, including those that were cut short or failed. The plan
+// must have ended. After an error it goes on with the others; Undo may be called again to retry those that failed.
 func (c *Coordinator) Undo(ctx context.Context) error {
 	var begun []int
 	if err := c.do(ctx, func(context.Context) { begun = slices.Clone(c.work.begun) }); err != nil {

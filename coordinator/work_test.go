@@ -13,11 +13,11 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// scripted is an action that does as a test says.
+// scripted is an action whose behavior a test defines.
 type scripted struct {
 	do    func(context.Context) error
 	undo  func(context.Context) error
-	ended chan struct{} // lasting actions: closed by the test
+	ended chan struct{} // for lasting actions: closed by the test
 }
 
 func (s *scripted) Do(ctx context.Context) (string, error) { return "", s.do(ctx) }
@@ -31,30 +31,33 @@ type scriptedFields struct {
 	Script string `yaml:"script"`
 }
 
-// prepareScripted is what the test that runs makes of a scripted action.
+// prepareScripted creates the scripted action of the running test.
 var prepareScripted atomic.Pointer[func() actions.Action]
 
-// A type of action that nothing else in the house knows of.
+// An action type that no other package knows.
 func init() {
 	plan.RegisterKind(plan.ActionKind{
 		Type: scriptedType, Own: func() any { return &scriptedFields{} },
 		Explain: func(a *plan.Action) string { return "do as " + a.Own.(*scriptedFields).Script + " says" },
 		Object:  func(a *plan.Action) string { return a.Own.(*scriptedFields).Script },
 	})
-	actions.Register(scriptedType, func(*plan.Action, actions.Tools) actions.Action { return (*prepareScripted.Load())() })
+	actions.Register(scriptedType, func(*plan.Action, actions.Tools) actions.Action {
+		return (*prepareScripted.Load())()
+	})
 }
 
 func scriptedPlan(t *testing.T, a *scripted, change func(*plan.Action)) *plan.Plan {
 	prepare := func() actions.Action { return a }
 	prepareScripted.Store(&prepare)
-	action := plan.Action{Type: scriptedType, Own: &scriptedFields{}, Trigger: trigger(t, "now", "now@none"), Async: true}
+	action := plan.Action{Type: scriptedType, Own: &scriptedFields{}, Trigger: trigger(t, "now", "now@none"),
+		Async: true}
 	if change != nil {
 		change(&action)
 	}
 	return &plan.Plan{Actions: []plan.Action{action}}
 }
 
-// count counts calls and fails as often as it is told.
+// count counts calls and fails the first `fail` times.
 func count(n *atomic.Int32, fail int32) func(context.Context) error {
 	return func(context.Context) error {
 		if n.Add(1) <= fail {
@@ -64,8 +67,8 @@ func count(n *atomic.Int32, fail int32) func(context.Context) error {
 	}
 }
 
-// A new type of action is its declaration: it is read, explained, carried out, recorded and undone with nothing else
-// changed.
+// A new action type needs only its declaration: it is read, explained, carried out, recorded and undone without further
+// changes.
 func TestANewTypeOfActionIsItsDeclaration(t *testing.T) {
 	text := `
 testName: new
@@ -94,7 +97,8 @@ actions:
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if a := r.journal.actions; done.Load() != 1 || undone.Load() != 1 || len(a) != 1 || a[0].String() != "action 1 (scripted hamlet)" {
+	if a := r.journal.actions; done.Load() != 1 || undone.Load() != 1 || len(a) != 1 ||
+		a[0].String() != "action 1 (scripted hamlet)" {
 		t.Errorf("done %d times, undone %d times, recorded %+v", done.Load(), undone.Load(), a)
 	}
 }
@@ -109,10 +113,12 @@ func endAndUndo(t *testing.T, r *rig) {
 	}
 }
 
-// An action in its waitBefore struck after the plan's end, and after its undo.
+// Regression: an action in its waitBefore began after the plan's end and after Undo.
 func TestEndCutsShortWhatWaits(t *testing.T) {
 	var done, undone atomic.Int32
-	p := scriptedPlan(t, &scripted{do: count(&done, 0), undo: count(&undone, 0)}, func(a *plan.Action) { a.WaitBefore = time.Hour })
+	p := scriptedPlan(t, &scripted{do: count(&done, 0), undo: count(&undone, 0)}, func(a *plan.Action) {
+		a.WaitBefore = time.Hour
+	})
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(t.Context()); err != nil {
 		t.Fatal(err)
@@ -128,7 +134,8 @@ func TestEndCutsShortWhatWaits(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if a := r.journal.actions; len(a) != 1 || a[0].Note != "did not begin before the end of the plan" || !a[0].Began.IsZero() {
+	if a := r.journal.actions; len(a) != 1 || a[0].Note != "did not begin before the plan ended" ||
+		!a[0].Began.IsZero() {
 		t.Errorf("recorded: %+v", a)
 	}
 }
@@ -147,7 +154,7 @@ func TestEndWaitsForWhatIsBeingDone(t *testing.T) {
 	<-doing
 	ended := make(chan struct{})
 	go func() { defer close(ended); endAndUndo(t, r) }()
-	// The end is judged while the action is under way.
+	// The plan ends while the action is running.
 	if err := r.until(t.Context(), r.machine.Ended); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +196,9 @@ func TestEndOutOfTimeCutsShortWhatIsBeingDone(t *testing.T) {
 
 func TestUndoMayBeRepeated(t *testing.T) {
 	var done, undone atomic.Int32
-	p := scriptedPlan(t, &scripted{do: count(&done, 1), undo: count(&undone, 1)}, func(a *plan.Action) { a.Async = false })
+	p := scriptedPlan(t, &scripted{do: count(&done, 1), undo: count(&undone, 1)}, func(a *plan.Action) {
+		a.Async = false
+	})
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(t.Context()); err != nil {
 		t.Fatal(err)
@@ -253,7 +262,7 @@ func TestAnEffectThatLastsEndsByItself(t *testing.T) {
 	}
 }
 
-// slowCluster answers no question about a write before it is told to.
+// slowCluster answers lookups only when it is told to.
 type slowCluster struct {
 	oneReplica
 	asked, answer chan struct{}
@@ -265,14 +274,15 @@ func (c *slowCluster) Foresee(ctx context.Context, o *wire.Observation) (Foresig
 	return c.oneReplica.Foresee(ctx, o)
 }
 
-// What was looked up for a write whose process had died meanwhile was held for it until the deadline.
+// Regression: when a process died while its write was looked up, the write was held until the deadline.
 func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{
-		Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerWrite, Trigger: trigger(t, "now", "now@none"),
+		Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerWrite,
+		Trigger: trigger(t, "now", "now@none"),
 	}}}
 	slow := &slowCluster{asked: make(chan struct{}), answer: make(chan struct{})}
 	r := newRig(t, p, time.Minute)
-	r.config.Lookup = slow // nobody has asked yet
+	r.config.Lookup = slow // not called yet
 	if err := r.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +300,9 @@ func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
 	for range 1000 {
 		var there bool
 		var holds, before int
-		if err := r.do(t.Context(), func(context.Context) { there, holds, before = arrived(), len(r.holds), len(r.before) }); err != nil {
+		if err := r.do(t.Context(), func(context.Context) {
+			there, holds, before = arrived(), len(r.holds), len(r.before)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if there {
@@ -304,24 +316,25 @@ func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
 	t.Fatal("the write never arrived")
 }
 
-// The end of a killed process's session can come late. Its successor had connected and was gone again, and the old
-// session was taken for the new one.
+// Regression: the end of a killed process's session can come late. Its successor had connected and gone again, and the
+// old session was taken for the new one.
 func TestConnectedIsWhoCameAfter(t *testing.T) {
 	s := &sessions{live: map[uint64]int{}, gone: map[uint64]bool{}}
 	s.begin(7)
 	if s.since(1) || !s.since(0) {
-		t.Error("the first session is the first")
+		t.Error("the first session counts as a later one")
 	}
 	s.begin(8)
 	if !s.since(1) {
-		t.Error("the second is not seen")
+		t.Error("the second session is not seen")
 	}
 	s.end(8)
 	if s.since(1) || !s.connected() || s.total != 2 {
-		t.Errorf("with the second gone and the first still there: since %t, connected %t, total %d", s.since(1), s.connected(), s.total)
+		t.Errorf("with the second gone and the first still there: since %t, connected %t, total %d", s.since(1),
+			s.connected(), s.total)
 	}
 	s.end(7)
 	if s.connected() {
-		t.Error("connected, with all gone")
+		t.Error("connected after all sessions have ended")
 	}
 }

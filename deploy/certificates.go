@@ -30,14 +30,13 @@ const (
 	injectFromSecret     = "cert-manager.io/inject-ca-from-secret"
 )
 
-// Certificates does cert-manager's work on the manifests: each Certificate becomes the Secret that it names, with a key
-// and a certificate signed by this run's own authority. Objects that ask for an authority by one of cert-manager's
-// annotations get it as their caBundle. This authority is used whichever Issuer a Certificate names. The Certificates
-// and Issuers themselves are left out, unless the manifests define their types. The manifests are not changed. Every
-// mistake is reported.
+// Certificates does cert-manager's work on the manifests: it replaces each Certificate by the Secret that it names,
+// with a key and a certificate signed by this run's own CA, whichever Issuer the Certificate names. Objects with one of
+// cert-manager's CA injection annotations get the CA as their caBundle. The Certificates and Issuers themselves are
+// left out, unless the manifests define their types. The manifests are not changed. All mistakes are reported.
 func Certificates(manifests []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	if !slices.ContainsFunc(manifests, isCertManagers) {
-		// Annotations alone mean nothing: projects that make their certificates themselves leave them behind.
+		// Annotations alone mean nothing: they often remain in projects that create their certificates themselves.
 		return manifests, nil
 	}
 	ca, err := newCertAuthority()
@@ -49,8 +48,8 @@ func Certificates(manifests []*unstructured.Unstructured) ([]*unstructured.Unstr
 	})
 	var all []*unstructured.Unstructured
 	var errs []error
-	issued := map[string]bool{}  // Certificates, namespace/name
-	secrets := map[string]bool{} // Secrets that they became
+	issued := map[string]bool{}  // Certificates, by namespace/name
+	secrets := map[string]bool{} // the Secrets made from them
 	given := map[string]string{} // the ca.crt of the manifests' own Secrets, base64
 	for _, u := range manifests {
 		switch {
@@ -78,8 +77,9 @@ func Certificates(manifests []*unstructured.Unstructured) ([]*unstructured.Unstr
 		bundle := ""
 		if from := u.GetAnnotations()[injectFromAnnotation]; from != "" {
 			if !issued[from] {
-				errs = append(errs, fmt.Errorf("%s %s: %s: there is no Certificate %s in the manifests (Certificates there: %s)",
-					u.GetKind(), u.GetName(), injectFromAnnotation, from, list(sortedNames(issued))))
+				errs = append(errs,
+					fmt.Errorf("%s %s: %s: no Certificate %s in the manifests (Certificates there: %s)",
+						u.GetKind(), u.GetName(), injectFromAnnotation, from, list(sortedNames(issued))))
 				continue
 			}
 			bundle = ca.bundle()
@@ -90,7 +90,7 @@ func Certificates(manifests []*unstructured.Unstructured) ([]*unstructured.Unstr
 			case given[from] != "":
 				bundle = given[from]
 			default:
-				errs = append(errs, fmt.Errorf("%s %s: %s: there is no Secret %s with a ca.crt in the manifests",
+				errs = append(errs, fmt.Errorf("%s %s: %s: no Secret %s with a ca.crt in the manifests",
 					u.GetKind(), u.GetName(), injectFromSecret, from))
 				continue
 			}
@@ -116,8 +116,7 @@ func sortedNames(set map[string]bool) []string {
 	return names
 }
 
-// inject returns a copy of the object with the bundle in every place where the object names the authority that its
-// clients trust.
+// inject returns a copy of the object with the bundle in all its caBundle fields.
 func inject(u *unstructured.Unstructured, bundle string) *unstructured.Unstructured {
 	u = u.DeepCopy()
 	switch u.GetKind() {
@@ -131,7 +130,8 @@ func inject(u *unstructured.Unstructured, bundle string) *unstructured.Unstructu
 		_ = unstructured.SetNestedSlice(u.Object, hooks, "webhooks")
 	case "CustomResourceDefinition":
 		if _, ok, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig"); ok {
-			_ = unstructured.SetNestedField(u.Object, bundle, "spec", "conversion", "webhook", "clientConfig", "caBundle")
+			_ = unstructured.SetNestedField(u.Object, bundle, "spec", "conversion", "webhook", "clientConfig",
+				"caBundle")
 		}
 	case "APIService":
 		_ = unstructured.SetNestedField(u.Object, bundle, "spec", "caBundle")
@@ -167,10 +167,11 @@ func newCertAuthority() (*certAuthority, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &certAuthority{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+	return &certAuthority{cert: cert, key: key,
+		pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
-// bundle is the authority as a caBundle, base64.
+// bundle returns the CA as a caBundle, in base64.
 func (a *certAuthority) bundle() string { return base64.StdEncoding.EncodeToString(a.pem) }
 
 func certTemplate(lasts time.Duration) (*x509.Certificate, error) {
@@ -182,7 +183,7 @@ func certTemplate(lasts time.Duration) (*x509.Certificate, error) {
 	return &x509.Certificate{SerialNumber: serial, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(lasts)}, nil
 }
 
-// secret makes the Secret that cert-manager would make for a Certificate.
+// secret creates the Secret that cert-manager would create for a Certificate.
 func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	text := func(path ...string) string {
 		s, _, _ := unstructured.NestedString(u.Object, append([]string{"spec"}, path...)...)
@@ -211,7 +212,7 @@ func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unst
 	for _, ip := range texts("ipAddresses") {
 		parsed := net.ParseIP(ip)
 		if parsed == nil {
-			return nil, fmt.Errorf("spec.ipAddresses: %q is not an address", ip)
+			return nil, fmt.Errorf("spec.ipAddresses: invalid IP address %q", ip)
 		}
 		t.IPAddresses = append(t.IPAddresses, parsed)
 	}
@@ -240,8 +241,9 @@ func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unst
 	secret := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
 		"data": map[string]any{
-			"tls.crt": encode(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), "tls.key": encode(keyPEM),
-			"ca.crt": a.bundle(),
+			"tls.crt": encode(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+			"tls.key": encode(keyPEM),
+			"ca.crt":  a.bundle(),
 		},
 	}}
 	secret.SetName(text("secretName"))
@@ -257,7 +259,7 @@ func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unst
 	return secret, nil
 }
 
-// certKey makes a private key as spec.privateKey says; the defaults are quick to generate.
+// certKey creates a private key according to spec.privateKey; the defaults are fast to generate.
 func certKey(algorithm, encoding string) (crypto.Signer, []byte, error) {
 	var key crypto.Signer
 	var err error

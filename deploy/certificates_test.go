@@ -45,7 +45,8 @@ spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {name: 
 
 func TestCertificates(t *testing.T) {
 	hook := object(t, validating)
-	all, err := Certificates([]*unstructured.Unstructured{object(t, issuer), hook, object(t, definition), object(t, certificate)})
+	all, err := Certificates([]*unstructured.Unstructured{object(t, issuer), hook, object(t, definition),
+		object(t, certificate)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,8 @@ func TestCertificates(t *testing.T) {
 		t.Fatalf("left: %s", got)
 	}
 	secret := byKind["Secret"]
-	if secret.GetName() != "webhook-server-cert" || secret.GetNamespace() != "system" || secret.GetLabels()["app"] != "op" {
+	if secret.GetName() != "webhook-server-cert" || secret.GetNamespace() != "system" ||
+		secret.GetLabels()["app"] != "op" {
 		t.Errorf("Secret %s/%s with labels %v", secret.GetNamespace(), secret.GetName(), secret.GetLabels())
 	}
 	data := func(key string) []byte {
@@ -80,7 +82,8 @@ func TestCertificates(t *testing.T) {
 		bundle, _, _ := unstructured.NestedString(h.(map[string]any), "clientConfig", "caBundle")
 		bundles[bundle] = true
 	}
-	bundle, _, _ := unstructured.NestedString(byKind["CustomResourceDefinition"].Object, "spec", "conversion", "webhook", "clientConfig", "caBundle")
+	bundle, _, _ := unstructured.NestedString(byKind["CustomResourceDefinition"].Object, "spec", "conversion",
+		"webhook", "clientConfig", "caBundle")
 	bundles[bundle] = true
 	if len(hooks) != 2 || len(bundles) != 1 || bundles[""] {
 		t.Errorf("%d webhooks, bundles %v", len(hooks), bundles)
@@ -90,7 +93,8 @@ func TestCertificates(t *testing.T) {
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: "webhook.system.svc", Roots: roots}); err != nil {
 		t.Error(err)
 	}
-	if before, _, _ := unstructured.NestedSlice(hook.Object, "webhooks"); len(before[0].(map[string]any)["clientConfig"].(map[string]any)) != 1 {
+	if before, _, _ := unstructured.NestedSlice(hook.Object,
+		"webhooks"); len(before[0].(map[string]any)["clientConfig"].(map[string]any)) != 1 {
 		t.Error("the manifests were changed")
 	}
 }
@@ -104,33 +108,40 @@ func TestCertificatesOfOthers(t *testing.T) {
 	}{
 		{name: "none", manifests: []string{manager}, kinds: "Deployment"},
 		{
-			name: "with its types", manifests: []string{certificate, strings.ReplaceAll(definition, "widgets.example.com", "certificates.cert-manager.io")},
+			name: "with its types", manifests: []string{certificate,
+				strings.ReplaceAll(definition, "widgets.example.com", "certificates.cert-manager.io")},
 			kinds: "Secret Certificate CustomResourceDefinition",
 		},
 		{
-			name: "annotations alone", manifests: []string{validating, strings.ReplaceAll(definition, "system/", "$(CERTIFICATE_NAMESPACE)/")},
+			name: "annotations alone", manifests: []string{validating,
+				strings.ReplaceAll(definition, "system/", "$(CERTIFICATE_NAMESPACE)/")},
 			kinds: "ValidatingWebhookConfiguration CustomResourceDefinition",
 		},
 		{
-			name: "no such Certificate", manifests: []string{validating, strings.ReplaceAll(certificate, "serving-cert", "other")},
-			err: "ValidatingWebhookConfiguration validating: cert-manager.io/inject-ca-from: there is no Certificate system/serving-cert in the manifests " +
-				"(Certificates there: system/other)",
+			name:      "unknown Certificate",
+			manifests: []string{validating, strings.ReplaceAll(certificate, "serving-cert", "other")},
+			err: "ValidatingWebhookConfiguration validating: cert-manager.io/inject-ca-from: no Certificate " +
+				"system/serving-cert in the manifests (Certificates there: system/other)",
 		},
 		{
-			name: "no such Secret", manifests: []string{definition, issuer},
-			err: "CustomResourceDefinition widgets.example.com: cert-manager.io/inject-ca-from-secret: there is no Secret system/webhook-server-cert " +
-				"with a ca.crt in the manifests",
+			name: "unknown Secret", manifests: []string{definition, issuer},
+			err: "CustomResourceDefinition widgets.example.com: cert-manager.io/inject-ca-from-secret: no Secret " +
+				"system/webhook-server-cert with a ca.crt in the manifests",
 		},
 		{
-			name: "wrong Certificate", manifests: []string{strings.Replace(certificate, "secretName: webhook-server-cert", "duration: long", 1)},
-			err: "Certificate system/serving-cert: spec.secretName is missing",
+			name:      "invalid Certificate",
+			manifests: []string{strings.Replace(certificate, "secretName: webhook-server-cert", "duration: long", 1)},
+			err:       "Certificate system/serving-cert: spec.secretName is missing",
 		},
 		{
 			name: "unknown key", manifests: []string{certificate + "  privateKey: {algorithm: DSA}\n"},
-			err: `Certificate system/serving-cert: spec.privateKey.algorithm: unknown "DSA" (known: RSA, ECDSA, Ed25519)`,
+			err: `Certificate system/serving-cert: spec.privateKey.algorithm: unknown "DSA" (known: RSA, ECDSA, ` +
+				`Ed25519)`,
 		},
 		{name: "RSA", manifests: []string{certificate + "  privateKey: {algorithm: RSA}\n"}, kinds: "Secret"},
-		{name: "PKCS8", manifests: []string{certificate + "  privateKey: {algorithm: Ed25519, encoding: PKCS8}\n  isCA: true\n"}, kinds: "Secret"},
+		{name: "PKCS8",
+			manifests: []string{certificate + "  privateKey: {algorithm: Ed25519, encoding: PKCS8}\n  isCA: true\n"},
+			kinds:     "Secret"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var manifests []*unstructured.Unstructured

@@ -1,5 +1,5 @@
-// Package deploy turns controllers under test into objects that run them: the user's own Deployment, or a generated
-// one, is sent to the process node, with its image mapped to the built binary and the hook's environment added.
+// Package deploy creates the objects that run controllers under test: the user's own Deployment, or a generated one,
+// runs on the process node, with its image mapped to the built binary and the hook's environment added.
 package deploy
 
 import (
@@ -20,12 +20,12 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// Target is what a controller needs to know about where it runs.
+// Target tells a controller what to run and where to report.
 type Target struct {
 	Coordinator string // wire.EnvCoordinator
 	Token       string // wire.EnvToken
 	Binary      string // absolute path of the executable
-	// Instrumented says that the binary has hooks, so that it gets its coordinator's address.
+	// Instrumented says that the binary has hooks, which need the coordinator's address.
 	Instrumented bool
 }
 
@@ -68,7 +68,7 @@ func toUnstructured(o runtime.Object) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	u := &unstructured.Unstructured{Object: content}
-	// Server-side apply would otherwise claim fields that nobody set.
+	// Otherwise server-side apply would take ownership of fields that the user did not set.
 	unstructured.RemoveNestedField(u.Object, "status")
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "creationTimestamp")
@@ -118,10 +118,12 @@ func find(c *plan.Controller, manifests []*unstructured.Unstructured) (int, erro
 	case 1:
 		return hits[0], nil
 	case 0:
-		return 0, fmt.Errorf("controller %q: no Deployment in the suite's manifests has a container with image %q", c.Name,
+		return 0, fmt.Errorf("controller %q: no Deployment in the suite's manifests has a container with image %q",
+			c.Name,
 			c.Image)
 	}
-	return 0, fmt.Errorf("controller %q: %d Deployments have a container with image %q (%s): name one with `deployment:`",
+	return 0, fmt.Errorf("controller %q: %d Deployments have a container with image %q (%s): name one with "+
+		"`deployment:`",
 		c.Name, len(hits), c.Image, list(names))
 }
 
@@ -142,7 +144,7 @@ func containerWithImage(u *unstructured.Unstructured, image string) bool {
 	return false
 }
 
-// instrument sends the Deployment's pods to the process node and makes the controller's container run the binary.
+// instrument assigns the Deployment's pods to the process node and makes the controller's container run the binary.
 func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 	spec := &d.Spec.Template.Spec
 	container, err := controllerContainer(c, spec)
@@ -203,7 +205,8 @@ func valuesFrom(c *plan.Controller) (map[string]*corev1.EnvVarSource, error) {
 	sources := map[string]*corev1.EnvVarSource{}
 	for name, content := range c.EnvFrom {
 		source := &corev1.EnvVarSource{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, source, true); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, source,
+			true); err != nil {
 			return nil, fmt.Errorf("env %s: valueFrom: %w", name, err)
 		}
 		sources[name] = source
@@ -222,11 +225,11 @@ func controllerContainer(c *plan.Controller, spec *corev1.PodSpec) (*corev1.Cont
 		}
 		names = append(names, spec.Containers[i].Name+" ("+spec.Containers[i].Image+")")
 	}
-	return nil, fmt.Errorf("the Deployment has %d containers (%s): say which is the controller's with `image:`",
+	return nil, fmt.Errorf("the Deployment has %d containers (%s): set `image:` to that of the controller's container",
 		len(names), list(names))
 }
 
-// generate makes the objects that a controller without its own manifests needs.
+// generate returns the objects that a controller without its own manifests needs.
 func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 	namespace := c.Namespace
 	if namespace == "" {
@@ -260,7 +263,8 @@ func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 					Containers: []corev1.Container{{
 						Name: "controller", Image: "trommel.dev/" + c.Name,
 						// The variables that nearly every operator's Deployment defines, under these names.
-						Env: []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"),
+						Env: []corev1.EnvVar{field("POD_NAME", "metadata.name"),
+							field("POD_NAMESPACE", "metadata.namespace"),
 							field("POD_IP", "status.podIP")},
 					}},
 				},
@@ -271,5 +275,6 @@ func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 }
 
 func field(name, path string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+	return corev1.EnvVar{Name: name,
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 }

@@ -44,8 +44,9 @@ func TestControllerFromTheManifests(t *testing.T) {
 	manifests := []*unstructured.Unstructured{other, object(t, manager)}
 	off := false
 	own, rest, err := Controller(&plan.Controller{
-		Name: "op", Deployment: plan.ResourceKey{Type: "deployment", Namespace: "system", Name: "manager"}, Image: "op:1",
-		Args: []string{"--fixed"}, Env: map[string]string{"A": "new"}, APIServer: "apiserver-2", WatchList: &off,
+		Name: "op", Deployment: plan.ResourceKey{Type: "deployment", Namespace: "system", Name: "manager"},
+		Image: "op:1", Args: []string{"--fixed"}, Env: map[string]string{"A": "new"}, APIServer: "apiserver-2",
+		WatchList: &off,
 	}, manifests, target)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +79,8 @@ spec:
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pod template (-want +got):\n%s", diff)
 	}
-	if selector, _, _ := unstructured.NestedMap(manifests[1].Object, "spec", "template", "spec", "nodeSelector"); selector["kubernetes.io/arch"] != "arm64" {
+	if selector, _, _ := unstructured.NestedMap(manifests[1].Object, "spec", "template", "spec",
+		"nodeSelector"); selector["kubernetes.io/arch"] != "arm64" {
 		t.Error("the manifests were changed")
 	}
 }
@@ -97,11 +99,12 @@ func TestGeneratedController(t *testing.T) {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 	containers, _, _ := unstructured.NestedSlice(own[2].Object, "spec", "template", "spec", "containers")
-	// A binary without hooks is told of no coordinator.
+	// A binary without hooks gets no coordinator address.
 	from := func(name, path string) any {
 		return map[string]any{"name": name, "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": path}}}
 	}
-	wantEnv := []any{from("POD_NAME", "metadata.name"), from("POD_NAMESPACE", "metadata.namespace"), from("POD_IP", "status.podIP")}
+	wantEnv := []any{from("POD_NAME", "metadata.name"), from("POD_NAMESPACE", "metadata.namespace"),
+		from("POD_IP", "status.podIP")}
 	if diff := cmp.Diff(wantEnv, containers[0].(map[string]any)["env"]); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
@@ -118,7 +121,8 @@ func TestControllerThatIsNotInTheManifests(t *testing.T) {
 		want       string
 	}{
 		{
-			"another name", plan.Controller{Name: "op", Deployment: plan.ResourceKey{Namespace: "system", Name: "op"}}, manifests,
+			"another name", plan.Controller{Name: "op", Deployment: plan.ResourceKey{Namespace: "system", Name: "op"}},
+			manifests,
 			`controller "op": no Deployment system/op in the suite's manifests (Deployments there: system/manager)`,
 		},
 		{
@@ -127,11 +131,14 @@ func TestControllerThatIsNotInTheManifests(t *testing.T) {
 		},
 		{
 			"two of them", plan.Controller{Name: "op", Image: "op:1"}, twice,
-			"controller \"op\": 2 Deployments have a container with image \"op:1\" (system/manager, system/second): name one with `deployment:`",
+			"controller \"op\": 2 Deployments have a container with image \"op:1\" (system/manager, system/second): " +
+				"name one with `deployment:`",
 		},
 		{
-			"several containers", plan.Controller{Name: "op", Deployment: plan.ResourceKey{Namespace: "system", Name: "manager"}}, manifests,
-			"controller \"op\": the Deployment has 2 containers (proxy (proxy:1), manager (op:1)): say which is the controller's with `image:`",
+			"several containers", plan.Controller{Name: "op",
+				Deployment: plan.ResourceKey{Namespace: "system", Name: "manager"}}, manifests,
+			"controller \"op\": the Deployment has 2 containers (proxy (proxy:1), manager (op:1)): set `image:` to " +
+				"that of the controller's container",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -145,7 +152,8 @@ func TestControllerThatIsNotInTheManifests(t *testing.T) {
 
 func TestEnvironmentFromElsewhere(t *testing.T) {
 	c := &plan.Controller{
-		Name: "op", Deployment: plan.ResourceKey{Namespace: "system", Name: "manager"}, Image: "op:1", Env: map[string]string{"B": "b"},
+		Name: "op", Deployment: plan.ResourceKey{Namespace: "system", Name: "manager"}, Image: "op:1",
+		Env:     map[string]string{"B": "b"},
 		EnvFrom: map[string]map[string]any{"A": {"secretKeyRef": map[string]any{"name": "s", "key": "k"}}},
 	}
 	manifests := []*unstructured.Unstructured{object(t, manager)}
@@ -155,7 +163,8 @@ func TestEnvironmentFromElsewhere(t *testing.T) {
 	}
 	containers, _, _ := unstructured.NestedSlice(own[0].Object, "spec", "template", "spec", "containers")
 	want := []any{
-		map[string]any{"name": "A", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "s", "key": "k"}}},
+		map[string]any{"name": "A",
+			"valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "s", "key": "k"}}},
 		map[string]any{"name": "B", "value": "b"},
 	}
 	if diff := cmp.Diff(want, containers[1].(map[string]any)["env"]); diff != "" {

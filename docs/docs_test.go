@@ -1,5 +1,5 @@
-// Package docs tests that what the documentation shows is true: its plans and suites load, and so do the examples', and its links
-// lead somewhere.
+// Package docs tests that what the documentation shows is true: its plans and suites load, and so do the examples', and
+// its links lead somewhere.
 package docs
 
 import (
@@ -43,7 +43,7 @@ func TestShownPlansAndSuitesLoad(t *testing.T) {
 		}
 		for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
 			block := m[1]
-			// The pages show them as they would stand beside the first example's suite.
+			// The pages show them as if they were beside the first example's suite.
 			switch beside := "../examples/database-operator/"; {
 			case strings.Contains(block, "kind: TestPlan"):
 				_, err = plan.Parse([]byte(block), beside+"shown.yaml")
@@ -65,7 +65,7 @@ func TestShownPlansAndSuitesLoad(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the generated parts of the pages")
 
-// The table of what conditions mean is that of the code that judges them.
+// The table of what conditions mean is generated from the code that evaluates them.
 func TestMeaningsTable(t *testing.T) {
 	const page, begin, end = "plan-format.md", "<!-- begin: meanings -->\n", "<!-- end: meanings -->"
 	text, err := os.ReadFile(page)

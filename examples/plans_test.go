@@ -1,4 +1,4 @@
-// Package examples runs the examples' plans for real.
+// Package examples runs the examples' plans on real control planes.
 package examples
 
 import (
@@ -19,7 +19,7 @@ const (
 	inconclusive = 3
 )
 
-// TestPlans runs every plan of the examples, each on a control plane of its own. The first run builds one, which takes
+// TestPlans runs every plan of the examples, each on its own control plane. The first run builds it, which takes
 // minutes.
 func TestPlans(t *testing.T) {
 	if testing.Short() {
@@ -32,12 +32,14 @@ func TestPlans(t *testing.T) {
 	tests := []struct {
 		example, plan, variant string
 		want                   int
-		findings               []string // the titles' beginnings, in any order
+		findings               []string // prefixes of their titles, in any order
 		reason                 string
 	}{
-		{example: database, plan: "stale-deletion", want: bug, findings: []string{"invariant live-statefulset-is-kept:"}},
+		{example: database, plan: "stale-deletion", want: bug,
+			findings: []string{"invariant live-statefulset-is-kept:"}},
 		{example: database, plan: "stale-deletion", variant: "fixed", want: pass},
-		{example: database, plan: "interrupted-create", want: bug, findings: []string{"invariant every-database-has-a-service:"}},
+		{example: database, plan: "interrupted-create", want: bug,
+			findings: []string{"invariant every-database-has-a-service:"}},
 		{example: database, plan: "interrupted-create", variant: "fixed", want: pass},
 		{example: database, plan: "missed-scale", want: bug, findings: []string{"invariant new-members-start-empty:"}},
 		{example: database, plan: "missed-scale", variant: "fixed", want: pass},
@@ -48,14 +50,17 @@ func TestPlans(t *testing.T) {
 		{example: statefulset, plan: "kill-between-creations", want: pass},
 		{example: statefulset, plan: "missed-scale", want: pass},
 		{example: statefulset, plan: "missed-deletion", want: pass},
-		// late-scale is not here: whether the worker acts on the first update before the second one is taken in is the
-		// scheduler's choice.
+		// late-scale is missing: it depends on scheduling whether the worker acts on the first update before the second
+		// one is received.
 		{example: statefulset, plan: "stale-restart", want: bug, findings: []string{"invariant wanted-pods-are-kept:"},
-			reason: "it acts on the StatefulSet of the past; the mitigation compares with the process's own writes, and this one has written nothing"},
-		{example: statefulset, plan: "stale-restart", variant: "unmitigated", want: bug, findings: []string{"invariant wanted-pods-are-kept:"}},
+			reason: "it acts on an old StatefulSet; the mitigation compares with the process's own writes, and this " +
+				"one has written nothing"},
+		{example: statefulset, plan: "stale-restart", variant: "unmitigated", want: bug,
+			findings: []string{"invariant wanted-pods-are-kept:"}},
 		{example: statefulset, plan: "stale-restart", variant: "as-shipped", want: inconclusive,
-			findings: []string{"no controller was shown stale state: statefulset-controller was started at apiserver-3"},
-			reason:   "a streaming list from an API server that is behind fails, so nothing old is seen"},
+			findings: []string{"no controller was shown stale state: statefulset-controller was started at " +
+				"apiserver-3"},
+			reason: "a streaming list from a stale API server fails, so nothing old is seen"},
 		{example: statefulset, plan: "stale-cut", want: inconclusive,
 			findings: []string{"no controller was shown stale state: statefulset-controller was"},
 			reason:   "client-go asks for nothing older than what it has seen"},
@@ -85,7 +90,7 @@ func TestPlans(t *testing.T) {
 				args = append(args, "--variant", tt.variant)
 			}
 			cmd := exec.CommandContext(ctx, trommel, args...)
-			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its control plane
+			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it stops its control plane
 			cmd.WaitDelay = time.Minute
 			out, err := cmd.CombinedOutput()
 			if cmd.ProcessState == nil {
@@ -102,7 +107,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// checkFindings compares the findings' titles: a bug that was found for another reason is none of the example's.
+// checkFindings compares the findings' titles: a bug with another reason is not the example's bug.
 func checkFindings(t *testing.T, dir string, want []string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "findings.json"))

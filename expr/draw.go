@@ -45,9 +45,9 @@ type canvas struct {
 // end is where a drawn term can be continued: after its last character.
 type end struct{ row, col int }
 
-// draw puts the term at the given place and returns where it ends and how many rows it took. A term in tail
-// position, one that nothing follows, may have several ends; any other has one, in its first row. preceded says
-// that an arrow leads to col, so that arms below the first row are connected to its start.
+// draw puts the term at the given place and returns where it ends and how many rows it took. A term in tail position,
+// which nothing follows, may have several ends; any other term has one, in its first row. preceded says that an arrow
+// leads to col, so that arms below the first row are connected to its start.
 func (c *canvas) draw(at int32, row, col int, preceded, tail bool) (ends []end, height int) {
 	t := c.g.terms[at]
 	switch t.op {
@@ -103,7 +103,7 @@ func (c *canvas) draw(at int32, row, col int, preceded, tail bool) (ends []end, 
 	return []end{{row, join + 2}}, height
 }
 
-// arrow draws from behind col to before target.
+// arrow draws an arrow from after col to before target.
 func (c *canvas) arrow(row, col, target int) {
 	c.put(row, col+2, strings.Repeat("-", target-col-4)+">")
 }

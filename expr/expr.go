@@ -1,12 +1,12 @@
-// Package expr turns the expression over trigger names of a test plan into a graph, and walks it.
+// Package expr compiles a test plan's expression over trigger names to a graph, and walks it.
 //
 // An expression joins names with ";" (sequence), "|" (either) and "&" (both); "&" binds tightest, then "|", then ";".
 // Parentheses group, blanks are ignored. A name consists of letters, digits, "_", "-" and "."; it may occur more than
 // once, and each occurrence is a separate node.
 //
-// [Parse] reads the text, [Expr.Graph] compiles it, and a [Progress] is one walk through the graph. Everything here is
-// linear in the size of the expression and does not recurse over it, so an expression of 100,000 names or 10,000 nested
-// parentheses is no problem.
+// [Parse] reads the text, [Expr.Graph] compiles it, and a [Progress] is one walk through the graph. All of them are
+// linear in the size of the expression and do not recurse over it, so that 100,000 names or 10,000 nested parentheses
+// are possible.
 package expr
 
 import (
@@ -17,10 +17,10 @@ import (
 type Expr struct {
 	root  *term
 	names int
-	terms int // at most
+	terms int // upper bound
 }
 
-// operator says how the kids of a term are joined. Higher binds tighter.
+// operator says how the kids of a term are joined. Higher values bind tighter.
 type operator uint8
 
 const (

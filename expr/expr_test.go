@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
+var update = flag.Bool("update", false, "update the golden files")
 
 func mustParse(t testing.TB, text string) *Expr {
 	t.Helper()
@@ -56,15 +56,15 @@ func TestParseErrors(t *testing.T) {
 	}{
 		{"", Error{0, `the expression is empty`}},
 		{" \n ", Error{3, `the expression is empty`}},
-		{"a b", Error{2, `"b" stands where ";", "|", "&" or the end should stand`}},
-		{"a (b)", Error{2, `"(" stands where ";", "|", "&" or the end should stand`}},
-		{"a;", Error{2, `the expression ends where a name or "(" should stand`}},
-		{"a; ", Error{3, `the expression ends where a name or "(" should stand`}},
-		{"(", Error{1, `the expression ends where a name or "(" should stand`}},
-		{"&a", Error{0, `"&" stands where a name or "(" should stand`}},
-		{"a|;b", Error{2, `";" stands where a name or "(" should stand`}},
-		{"a&&b", Error{2, `"&" stands where a name or "(" should stand`}},
-		{"()", Error{1, `")" stands where a name or "(" should stand`}},
+		{"a b", Error{2, `unexpected "b": expected ";", "|", "&" or the end`}},
+		{"a (b)", Error{2, `unexpected "(": expected ";", "|", "&" or the end`}},
+		{"a;", Error{2, `unexpected end: expected a name or "("`}},
+		{"a; ", Error{3, `unexpected end: expected a name or "("`}},
+		{"(", Error{1, `unexpected end: expected a name or "("`}},
+		{"&a", Error{0, `unexpected "&": expected a name or "("`}},
+		{"a|;b", Error{2, `unexpected ";": expected a name or "("`}},
+		{"a&&b", Error{2, `unexpected "&": expected a name or "("`}},
+		{"()", Error{1, `unexpected ")": expected a name or "("`}},
 		{"(a", Error{0, `"(" is never closed`}},
 		{"x;(a;(b|c)", Error{2, `"(" is never closed`}},
 		{"a)", Error{1, `")" without "("`}},
@@ -126,7 +126,8 @@ func TestGraphFormats(t *testing.T) {
 	for name, got := range map[string]string{
 		"design.dot":     g.DOT("design"),
 		"design.mermaid": g.Mermaid(),
-		"design.svg":     SVG(Picture{`action 1: killController "db"`, g}, Picture{"<second>", mustParse(t, "(a|b);c").Graph()}, Picture{"large", large}),
+		"design.svg": SVG(Picture{`action 1: killController "db"`, g},
+			Picture{"<second>", mustParse(t, "(a|b);c").Graph()}, Picture{"large", large}),
 	} {
 		golden := filepath.Join("testdata", name)
 		if *update {
@@ -144,7 +145,7 @@ func TestGraphFormats(t *testing.T) {
 	}
 }
 
-// The drawing that the package comment of the language promises, letter by letter.
+// The drawing in the documentation of Graph.String, character by character.
 func TestGraphDrawingAsDocumented(t *testing.T) {
 	const want = "" +
 		"cond1 -> cond2 -> cond3 ----------------> *\n" +
@@ -162,14 +163,14 @@ func TestGraphNodes(t *testing.T) {
 		names = append(names, g.Name(n))
 	}
 	if got, want := strings.Join(names, " "), "b a b c"; got != want {
-		t.Errorf("nodes %q, want %q: in text order, each standing its own", got, want)
+		t.Errorf("nodes %q, want %q: in text order, one for each occurrence", got, want)
 	}
 	if got, want := fmt.Sprint(mustParse(t, "bb; (a|b)").Names()), "[{bb 0} {a 5} {b 7}]"; got != want {
 		t.Errorf("Names() = %s, want %s", got, want)
 	}
 }
 
-// Each step names what happens at one moment, by node; the walk is what Satisfy answers and leaves enabled.
+// Each step lists the nodes satisfied at one moment; want lists what Satisfy returns and what is enabled then.
 func TestProgress(t *testing.T) {
 	tests := []struct {
 		name, text string
@@ -185,7 +186,7 @@ func TestProgress(t *testing.T) {
 		{
 			name: "same name twice", text: "a;a", events: [][]int{{0}, {1}},
 			want: []string{"+[1] -[] =[1]", "+[] -[] =[]"}, done: true,
-			reason: "each standing is its own node; another coordinator exits here",
+			reason: "each occurrence is its own node; another coordinator exits here",
 		},
 		{
 			name: "one event does not walk two steps", text: "a;a", events: [][]int{{0, 1}},
@@ -200,25 +201,25 @@ func TestProgress(t *testing.T) {
 		{
 			name: "the other arm later", text: "(a|b);c", events: [][]int{{1}, {0}, {2}},
 			want: []string{"+[2] -[0] =[2]", "+[] -[] =[2]", "+[] -[] =[]"}, done: true,
-			reason: "what the other arm does later is ignored",
+			reason: "later events of the other arm are ignored",
 		},
 		{
 			name: "blanks around an operator", text: "a & b", events: [][]int{{1}, {0}},
 			want: []string{"+[] -[] =[0]", "+[] -[] =[]"}, done: true,
-			reason: "another parser takes the blanks into the names and never matches",
+			reason: "another parser makes the blanks a part of the names and never matches",
 		},
 		{
 			name: "both at once", text: "a&b;c", events: [][]int{{0, 1}},
 			want: []string{"+[2] -[] =[2]"},
 		},
 		{
-			name: "an arm half walked is dropped", text: "(a;b)|c", events: [][]int{{0}, {2}, {1}},
+			name: "a partly satisfied arm is dropped", text: "(a;b)|c", events: [][]int{{0}, {2}, {1}},
 			want: []string{"+[1] -[] =[1 2]", "+[] -[1] =[]", "+[] -[] =[]"}, done: true,
 		},
 		{
 			name: "enabled and dropped at one moment", text: "((a;b)|c);d", events: [][]int{{0, 2}},
 			want:   []string{"+[3] -[] =[3]"},
-			reason: "b was never to be seen as enabled",
+			reason: "b must never be reported as enabled",
 		},
 		{
 			name: "both arms take a step", text: "(a;b)|(a;c)", events: [][]int{{0, 2}},
@@ -254,12 +255,12 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// never is a moment that does not come.
+// never is a moment after all others.
 const never = 1 << 30
 
-// reference evaluates an expression over a whole history of moments by its definition: a name enabled at moment s
-// is satisfied at the first later moment that has its node. It returns when the term is satisfied, and notes for
-// each node from when to when it is enabled.
+// reference evaluates an expression over a whole history of moments by its definition: a name enabled at moment s is
+// satisfied at the first later moment that has its node. It returns the moment at which the term is satisfied, and
+// stores for each node the span in which it is enabled.
 func reference(t *term, next *int, start, until int, history [][]int, spans [][2]int) int {
 	switch t.op {
 	case leaf:
@@ -280,7 +281,7 @@ func reference(t *term, next *int, start, until int, history [][]int, spans [][2
 		for _, k := range t.kids {
 			start = reference(k, next, start, until, history, spans)
 			if start > until {
-				// Dropped on the way: nothing after it is ever enabled.
+				// Dropped meanwhile: nothing after it is ever enabled.
 				start = never
 			}
 		}
@@ -292,7 +293,8 @@ func reference(t *term, next *int, start, until int, history [][]int, spans [][2
 		}
 		return at
 	default:
-		// When the first arm is done is known only after a look at all; then each is looked at again with that end.
+		// The moment of the first arm is known only after all are evaluated; then each is evaluated again with that
+		// end.
 		first, at := *next, never
 		for _, k := range t.kids {
 			at = min(at, reference(k, next, start, until, history, spans))
@@ -305,7 +307,7 @@ func reference(t *term, next *int, start, until int, history [][]int, spans [][2
 	}
 }
 
-// randomExpr gives the text of an expression over names a to d.
+// randomExpr returns the text of a random expression over names a to d.
 func randomExpr(r *rand.Rand, depth int) string {
 	if depth == 0 || r.IntN(4) == 0 {
 		return string(rune('a' + r.IntN(4)))
@@ -325,7 +327,7 @@ func TestProgressAgainstReference(t *testing.T) {
 		g := e.Graph()
 		history := make([][]int, 1+r.IntN(12))
 		for i := 1; i < len(history); i++ {
-			// An event is a set of names; it holds for every standing of them.
+			// An event is a set of names and satisfies every occurrence of them.
 			names := string([]byte{byte('a' + r.IntN(4)), byte('a' + r.IntN(4))}[:1+r.IntN(2)])
 			for n := range g.Len() {
 				if strings.Contains(names, g.Name(n)) {
@@ -362,7 +364,8 @@ func TestProgressAgainstReference(t *testing.T) {
 				}
 			}
 			if !slices.Equal(enabled, wantNew) || !slices.Equal(disabled, wantGone) {
-				t.Fatalf("%s, history %v: step %d gave +%v -%v, want +%v -%v", e, history, i, enabled, disabled, wantNew, wantGone)
+				t.Fatalf("%s, history %v: step %d gave +%v -%v, want +%v -%v", e, history, i, enabled, disabled,
+					wantNew, wantGone)
 			}
 			if p.Done() != (done <= i) {
 				t.Fatalf("%s, history %v: Done() after %d is %v, want satisfied at %d", e, history, i, p.Done(), done)
@@ -395,7 +398,7 @@ func checkStable(t testing.TB, text string) {
 	}
 }
 
-// Size is no reason to fail: neither 100,000 names nor 10,000 parentheses.
+// Large expressions must work: 100,000 names and 10,000 nested parentheses.
 func TestLarge(t *testing.T) {
 	const names = 100_000
 	const nested = 30_000
@@ -448,7 +451,8 @@ func alternate(n int, op1, op2 string, right bool) string {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"a", "a;b|c&d", "cond1;cond2;(cond3|cond4&(cond5;cond6))", "((a)", "a;", "a b", "é.-_", "\xff", "(a|b);c"} {
+	for _, s := range []string{"a", "a;b|c&d", "cond1;cond2;(cond3|cond4&(cond5;cond6))", "((a)", "a;", "a b", "é.-_",
+		"\xff", "(a|b);c"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

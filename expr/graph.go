@@ -12,11 +12,11 @@ type Graph struct {
 // graphTerm is a term of the expression in a flat, pre-ordered table; the root is at 0.
 type graphTerm struct {
 	op    operator
-	node  int32 // of a leaf
+	node  int32 // of a leaf; otherwise -1
 	up    int32 // parent; -1 at the root
 	first int32 // first kid, -1 at a leaf
 	next  int32 // next sibling, -1 at the last
-	kids  int32 // how many
+	kids  int32 // number of kids
 }
 
 // Graph compiles the expression.
@@ -27,7 +27,7 @@ func (e *Expr) Graph() *Graph {
 		t  *term
 		up int32
 	}
-	// A stack of kids still to place, the next one on top; each learns its elder sibling from last.
+	// A stack of kids that are still to be placed, the next one on top. last gives each its previous sibling.
 	stack := make([]pending, 1, 16)
 	stack[0] = pending{e.root, -1}
 	last := make([]int32, 0, e.terms) // by term: the kid placed last
@@ -35,7 +35,8 @@ func (e *Expr) Graph() *Graph {
 		p := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		at := int32(len(g.terms))
-		g.terms = append(g.terms, graphTerm{op: p.t.op, node: -1, up: p.up, first: -1, next: -1, kids: int32(len(p.t.kids))})
+		g.terms = append(g.terms, graphTerm{op: p.t.op, node: -1, up: p.up, first: -1, next: -1,
+			kids: int32(len(p.t.kids))})
 		last = append(last, -1)
 		if p.up >= 0 {
 			if elder := last[p.up]; elder >= 0 {
@@ -58,11 +59,11 @@ func (e *Expr) Graph() *Graph {
 	return g
 }
 
-// Len is the number of nodes.
+// Len returns the number of nodes.
 func (g *Graph) Len() int { return len(g.names) }
 
 // Name returns the node's name. It panics if there is no such node.
 func (g *Graph) Name(node int) string { return g.names[node] }
 
-// Expression is the canonical text of the expression, see [Expr.String].
+// Expression returns the canonical text of the expression, see [Expr.String].
 func (g *Graph) Expression() string { return g.expr.String() }

@@ -12,9 +12,9 @@ import (
 	"github.com/alecthomas/participle/v2/lexer"
 )
 
-// Error is what is wrong with the text of an expression.
+// Error is a mistake in the text of an expression.
 type Error struct {
-	Offset  int // of the offending byte, 0-based; the length of the text where it ends too early
+	Offset  int // of the wrong byte, 0-based; the length of the text if it ends too early
 	Message string
 }
 
@@ -22,10 +22,10 @@ func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Offset, e.Messag
 
 // tokens is the lexer, in participle's terms; see definition.
 //
-// The grammar is written out in code, not given to participle as struct tags. Participle walks such a grammar by
-// recursion, some ten frames of reflection a parenthesis, and keeps every token: 10,000 parentheses cost it tens of
-// megabytes of stack, and 1,000 names several times the 200 microseconds that we allow. Three binding strengths need no
-// more than the stack of frames in parse.
+// The grammar is code, not participle struct tags. Participle walks such a grammar by recursion, about ten reflection
+// frames for each parenthesis, and keeps every token: 10,000 parentheses take tens of megabytes of stack, and 1,000
+// names take several times the 200 microseconds that we allow. For three precedence levels, the stack of frames in
+// parse is enough.
 var tokens lexer.StringDefinition = definition{}
 
 // Parse reads an expression. The error is an *Error.
@@ -46,9 +46,9 @@ func Parse(text string) (*Expr, error) {
 	return e, nil
 }
 
-// frame is an open parenthesis, or the whole text. Of the operands read so far, those from start[op] to
-// start[op+1] are the frame's list for op: the operands of its sequence, then those of the sequence's last either,
-// then those of that one's last both, up to the end.
+// frame is an open parenthesis or the whole text. Of the operands read so far, those from start[op] to start[op+1] are
+// the frame's list for op: the operands of its sequence, then those of the sequence's last either, then those of that
+// one's last both, up to the end.
 type frame struct {
 	open  int // offset of the parenthesis
 	start [leaf]int
@@ -58,7 +58,7 @@ type frame struct {
 type operands struct {
 	terms []*term
 	slab  []term
-	made  int // terms in all
+	made  int // number of terms
 }
 
 func (o *operands) newTerm(t term) *term {
@@ -70,7 +70,7 @@ func (o *operands) newTerm(t term) *term {
 	return &o.slab[len(o.slab)-1]
 }
 
-// close ends the frame's lists that bind tighter than op and makes them the last operand of op's own.
+// close ends the frame's lists that bind tighter than op and makes them the last operand of op's list.
 func (o *operands) close(f *frame, op operator) {
 	for tighter := both; tighter > op; tighter-- {
 		o.join(tighter, f.start[tighter])
@@ -89,13 +89,13 @@ func (o *operands) join(op operator, start int) {
 	o.terms = append(o.terms[:start], o.newTerm(term{op: op, kids: kids}))
 }
 
-// result ends every list of the frame and leaves one operand.
+// result ends all lists of the frame and leaves one operand.
 func (o *operands) result(f *frame) {
 	o.close(f, sequence)
 	o.join(sequence, f.start[sequence])
 }
 
-// parse reads the tokens of an expression with, as far as its operators tell, so many names.
+// parse reads the tokens of an expression. Expected is the estimated number of names.
 func parse(lex lexer.Lexer, expected int) (*Expr, *Error) {
 	names := 0
 	stack := operands{terms: make([]*term, 0, expected), slab: make([]term, 0, expected+expected/4+1)}
@@ -118,7 +118,7 @@ func parse(lex lexer.Lexer, expected int) (*Expr, *Error) {
 			case names == 0 && len(frames) == 1:
 				return nil, &Error{offset, "the expression is empty"}
 			case wantOperand:
-				return nil, &Error{offset, `the expression ends where a name or "(" should stand`}
+				return nil, &Error{offset, `unexpected end: expected a name or "("`}
 			case len(frames) > 1:
 				return nil, &Error{top.open, `"(" is never closed`}
 			}
@@ -132,10 +132,11 @@ func parse(lex lexer.Lexer, expected int) (*Expr, *Error) {
 			n := len(stack.terms)
 			frames = append(frames, frame{open: offset, start: [leaf]int{n, n, n}})
 		case tok.Type != tokName && !strings.Contains(";|&()", tok.Value):
-			return nil, &Error{offset, fmt.Sprintf(`unexpected %q: a name consists of letters, digits, "_", "-" and "."`,
-				tok.Value)}
+			return nil, &Error{offset,
+				fmt.Sprintf(`unexpected %q: a name consists of letters, digits, "_", "-" and "."`,
+					tok.Value)}
 		case wantOperand:
-			return nil, &Error{offset, fmt.Sprintf(`%q stands where a name or "(" should stand`, tok.Value)}
+			return nil, &Error{offset, fmt.Sprintf(`unexpected %q: expected a name or "("`, tok.Value)}
 		case tok.Type == ';', tok.Type == '|', tok.Type == '&':
 			stack.close(top, operators[tok.Value[0]])
 			wantOperand = true
@@ -146,14 +147,14 @@ func parse(lex lexer.Lexer, expected int) (*Expr, *Error) {
 			stack.result(top)
 			frames = frames[:len(frames)-1]
 		default:
-			return nil, &Error{offset, fmt.Sprintf(`%q stands where ";", "|", "&" or the end should stand`, tok.Value)}
+			return nil, &Error{offset, fmt.Sprintf(`unexpected %q: expected ";", "|", "&" or the end`, tok.Value)}
 		}
 	}
 }
 
 var operators = [...]operator{';': sequence, '|': either, '&': both}
 
-// flatten takes kids with their parent's own operator into the parent: a;(b;c) is a;b;c.
+// flatten merges kids that have their parent's operator into the parent: a;(b;c) becomes a;b;c.
 func flatten(root *term) *term {
 	pending := []*term{root}
 	var todo []*term
@@ -171,7 +172,7 @@ func flatten(root *term) *term {
 			}
 		}
 		if nested {
-			// Each of the nested terms is taken apart once, whatever their depth.
+			// Each nested term is visited once, at any depth.
 			var kids []*term
 			todo = append(todo[:0], t)
 			for len(todo) > 0 {
@@ -196,11 +197,11 @@ func flatten(root *term) *term {
 	return root
 }
 
-// tokName is the type of a name. Any other character is a token of its own, with the character as its type.
+// tokName is the type of a name. Any other character is its own token, with the character as its type.
 const tokName lexer.TokenType = -2
 
-// definition defines the tokens: names and single characters, with blanks between them. Participle's own lexers are
-// made of regular expressions, or copy each token; this one takes no memory at all.
+// definition defines the tokens: names and single characters, with blanks between them. Participle's own lexers use
+// regular expressions or copy each token; this one allocates no memory.
 type definition struct{}
 
 var _ lexer.Definition = definition{}
@@ -224,8 +225,8 @@ func (definition) LexString(filename, text string) (lexer.Lexer, error) {
 	return &scanner{filename: filename, text: text}, nil
 }
 
-// scanner gives the tokens of a text. Their positions are all in line 1: only the caller knows in which file and line
-// the expression is.
+// scanner returns the tokens of a text. All positions are in line 1: only the caller knows the expression's file and
+// line.
 type scanner struct {
 	filename, text string
 	at             int

@@ -5,22 +5,23 @@ import (
 	"slices"
 )
 
-// Progress is one walk through a [Graph]: which nodes are enabled, and whether the whole is satisfied.
+// Progress is one walk through a [Graph]: which nodes are enabled, and whether the whole expression is satisfied.
 //
-// In a sequence the first kid is enabled, and each next one when the one before is satisfied. In an either all kids are
-// enabled, the first to be satisfied satisfies the either, and what is left of the others is disabled for good. In a
-// both all kids are enabled and all must be satisfied. A node is satisfied once and never enabled again.
+// In a sequence, the first kid is enabled first, and each further one when the one before it is satisfied. In an
+// either, all kids are enabled, the first to be satisfied satisfies the either, and the rest of the others is disabled
+// permanently. In a both, all kids are enabled and all must be satisfied. A node is satisfied once and never enabled
+// again.
 //
 // A Progress is not safe for concurrent use.
 type Progress struct {
 	g       *Graph
 	terms   []termProgress
-	enabled []uint64 // a bit a node
+	enabled []uint64 // one bit for each node
 }
 
 type termProgress struct {
 	state   state
-	waiting int32 // both: kids not yet satisfied; sequence: the kid that is active
+	waiting int32 // both: number of kids not yet satisfied; sequence: the active kid
 }
 
 type state uint8
@@ -29,7 +30,7 @@ const (
 	asleep    state = iota // not reached
 	active                 // reached, not satisfied
 	satisfied              // done
-	dropped                // in the arm of an either that another arm has decided
+	dropped                // in an arm of an either that another arm has satisfied
 )
 
 // NewProgress starts a walk: the first nodes are enabled.
@@ -108,7 +109,7 @@ func (p *Progress) Satisfy(nodes ...int) (enabled, disabled []int) {
 // changes collects what a call of Satisfy enables and disables.
 type changes struct{ enabled, disabled []int }
 
-// satisfy marks the term, and then its parent as long as that is satisfied by it, up to the root.
+// satisfy marks the term as satisfied, then its parents as far as they are satisfied by it.
 func (p *Progress) satisfy(at int32, c *changes) {
 	for {
 		t := &p.g.terms[at]
@@ -142,7 +143,7 @@ func (p *Progress) satisfy(at int32, c *changes) {
 	}
 }
 
-// enable marks the term as reached, and with it those parts of it that are enabled at once.
+// enable marks the term as active, and those of its parts that are enabled with it.
 func (p *Progress) enable(at int32, c *changes) {
 	stack := []int32{at}
 	for len(stack) > 0 {
@@ -168,7 +169,7 @@ func (p *Progress) enable(at int32, c *changes) {
 	}
 }
 
-// drop disables all that is enabled in the term. Each term is dropped at most once in a walk.
+// drop disables everything that is enabled in the term. Each term is dropped at most once in a walk.
 func (p *Progress) drop(at int32, c *changes) {
 	stack := []int32{at}
 	for len(stack) > 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A diagram is a graph as people draw it: beside the names it has a start, an end, and a junction where arms meet.
+// A diagram is a graph as it is drawn: in addition to the names it has a start, an end, and junctions where arms meet.
 type diagram struct {
 	nodes         []shape
 	edges         [][2]int
@@ -60,7 +60,7 @@ func newDiagram(g *Graph) *diagram {
 	return d
 }
 
-// area is the space that a part of a diagram takes. The positions of its nodes are relative to its corner.
+// area is the size of a part of a diagram. The positions of its nodes are relative to its top left corner.
 type area struct{ w, h, contentH float64 }
 
 func (d *diagram) add(s shape) int {
@@ -74,7 +74,7 @@ func (d *diagram) place(node int, x, y float64) {
 	n.x, n.y = x, y-n.h/2
 }
 
-// move shifts the nodes from first to before last.
+// move shifts the nodes from first up to, but not including, last.
 func (d *diagram) move(first, last int, dx, dy float64) {
 	for i := first; i < last; i++ {
 		d.nodes[i].x += dx
@@ -211,7 +211,8 @@ func SVG(pictures ...Picture) string {
 			html.EscapeString(p.Caption))
 		y += captionHeight
 		if p.Graph.Len() > MaxDrawn {
-			fmt.Fprintf(&body, "<text x=\"%d\" y=\"%.0f\">%d triggers: too many to draw</text>\n", margin, y+20, p.Graph.Len())
+			fmt.Fprintf(&body, "<text x=\"%d\" y=\"%.0f\">%d triggers: too many to draw</text>\n", margin, y+20,
+				p.Graph.Len())
 			y += 40
 			continue
 		}
@@ -222,7 +223,9 @@ func SVG(pictures ...Picture) string {
 	}
 	y += margin
 	var b strings.Builder
-	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\">\n", width, y, width, y)
+	fmt.Fprintf(&b,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\">\n", width,
+		y, width, y)
 	b.WriteString(`<style>
   text { font: 14px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #1b1f24; }
   .caption { font: 13px system-ui, "DejaVu Sans", sans-serif; fill: #57606a; }
@@ -249,7 +252,7 @@ func (d *diagram) svg() string {
 			fmt.Fprintf(&b, "<path class=\"edge\" d=\"M%.1f %.1f H%.1f\"/>\n", x1, y1, x2)
 			continue
 		}
-		// An edge first runs level to where its target's column begins, so that it crosses no box of its own row.
+		// An edge is horizontal until its target's column begins, so that it crosses no box in its own row.
 		bend := max(x1, x2-gapX)
 		fmt.Fprintf(&b, "<path class=\"edge\" d=\"M%.1f %.1f H%.1f C%.1f %.1f %.1f %.1f %.1f %.1f\"/>\n",
 			x1, y1, bend, bend+gapX/2, y1, x2-gapX/2, y2, x2, y2)
@@ -258,7 +261,8 @@ func (d *diagram) svg() string {
 		cx, cy := n.x+n.w/2, n.y+n.h/2
 		switch n.kind {
 		case box:
-			fmt.Fprintf(&b, "<rect class=\"box\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"9\"/>", n.x, n.y, n.w,
+			fmt.Fprintf(&b, "<rect class=\"box\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"9\"/>", n.x,
+				n.y, n.w,
 				n.h)
 			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", cx, cy+5,
 				html.EscapeString(n.label))
@@ -269,7 +273,9 @@ func (d *diagram) svg() string {
 		case start:
 			fmt.Fprintf(&b, "<circle class=\"dot\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>\n", n.x+n.w-5, cy)
 		case finish:
-			fmt.Fprintf(&b, "<circle class=\"ring\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"/><circle class=\"dot\" cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\"/>\n", cx, cy, n.w/2, cx, cy)
+			fmt.Fprintf(&b,
+				"<circle class=\"ring\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"/><circle class=\"dot\" cx=\"%.1f\" "+
+					"cy=\"%.1f\" r=\"4.5\"/>\n", cx, cy, n.w/2, cx, cy)
 		}
 	}
 	return b.String()

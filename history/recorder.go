@@ -1,5 +1,5 @@
-// Package history follows all objects of given types on a running cluster and records each state, in order. Judges look
-// at what was recorded, not at the cluster.
+// Package history follows all objects of given types on a running cluster and records each state, in order. Judges
+// examine the recording, not the cluster.
 package history
 
 import (
@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	// syncTimeout bounds Sync, and Stop with it.
+	// syncTimeout limits Sync, and thereby Stop.
 	syncTimeout = 20 * time.Second
-	// quiet is how long nothing may arrive until a watch counts as drained; see Sync.
+	// quiet is how long no event must arrive before a watch counts as drained; see Sync.
 	quiet = 150 * time.Millisecond
-	// maxQuiet is when Sync no longer waits for quiet, on a type that is written all the time.
+	// maxQuiet limits how long Sync waits for quiet, for types that are written continuously.
 	maxQuiet = time.Second
 )
 
-// Config says what to record.
+// Config defines what to record.
 type Config struct {
-	// Objects leads to the API server that is watched: one that the plan leaves alone. A Recorder survives the restart of its API
-	// server, but states that came and went meanwhile may be missing, see Gaps.
+	// Objects is a client of the API server to watch: one that the plan does not touch. A Recorder survives a restart
+	// of its API server, but states that came and went meanwhile may be missing, see Gaps.
 	Objects *objects.Client
 	Keys    []plan.ResourceKey
 }
 
-// Recorder records every state of the objects that its keys stand for, and who wrote it in place of their managed
-// fields. It is safe for concurrent use.
+// Recorder records every state of the objects that its keys stand for. It replaces their managed fields by who wrote
+// the state. It is safe for concurrent use.
 type Recorder struct {
 	client *objects.Client
 	tracks []*track
@@ -46,13 +46,13 @@ type Recorder struct {
 	done   sync.WaitGroup
 
 	mu      sync.Mutex
-	entries []record.HistoryEntry // in the order of their arrival; appended only
+	entries []record.HistoryEntry // in the order of arrival; only appended to
 	gaps    []string
-	changed chan struct{} // closed with the next entry
+	changed chan struct{} // closed when the next entry is added
 }
 
-// Start begins to record and returns when every type was listed. The recorder outlives ctx; Close or Stop end it. A type that
-// the cluster does not serve gives an [objects.NotServedError].
+// Start starts recording and returns when every type is listed. The recorder outlives ctx; Close or Stop ends it. For a
+// type that the cluster does not serve it returns an [objects.NotServedError].
 func Start(ctx context.Context, c Config) (*Recorder, error) {
 	r := &Recorder{client: c.Objects, changed: make(chan struct{})}
 	var errs []error
@@ -64,7 +64,9 @@ func Start(ctx context.Context, c Config) (*Recorder, error) {
 		}
 		i := slices.IndexFunc(r.tracks, func(tr *track) bool { return tr.typ.Resource == t.Resource })
 		if i < 0 {
-			r.tracks = append(r.tracks, &track{recorder: r, typ: t, namespace: key.Namespace, listed: make(chan struct{}), state: map[string]*held{}})
+			r.tracks = append(r.tracks,
+				&track{recorder: r, typ: t, namespace: key.Namespace, listed: make(chan struct{}),
+					state: map[string]*held{}})
 			i = len(r.tracks) - 1
 		}
 		tr := r.tracks[i]
@@ -82,7 +84,7 @@ func Start(ctx context.Context, c Config) (*Recorder, error) {
 		r.done.Add(1)
 		go func() {
 			defer r.done.Done()
-			_ = r.client.Follow(follow, t.typ, t.namespace, "", t) // ends with its context alone
+			_ = r.client.Follow(follow, t.typ, t.namespace, "", t) // ends only with its context
 		}()
 	}
 	for _, t := range r.tracks {
@@ -111,25 +113,25 @@ func (r *Recorder) trouble(t *track) error {
 	return t.broken
 }
 
-// Close ends the recording. What was recorded stays. Further calls are no-ops.
+// Close ends the recording and keeps what was recorded. Further calls are no-ops.
 func (r *Recorder) Close() {
 	r.cancel()
 	r.done.Wait()
 }
 
-// Stop ends the recording and returns the history, ordered by resource version. It includes all that was written before the call, see
-// Sync. With an error it returns what there is.
+// Stop ends the recording and returns the history, ordered by resource version. It includes everything that was written
+// before the call, see Sync. With an error it returns what was recorded.
 func (r *Recorder) Stop(ctx context.Context) ([]record.HistoryEntry, error) {
 	err := r.Sync(ctx)
 	r.Close()
 	history := r.History()
 	if err != nil {
-		return history, fmt.Errorf("the history's end may be missing: %w", err)
+		return history, fmt.Errorf("the end of the history may be missing: %w", err)
 	}
 	return history, nil
 }
 
-// History returns what was recorded until now, ordered by resource version.
+// History returns what was recorded so far, ordered by resource version.
 func (r *Recorder) History() []record.HistoryEntry {
 	r.mu.Lock()
 	history := slices.Clone(r.entries)
@@ -146,8 +148,8 @@ func (r *Recorder) History() []record.HistoryEntry {
 	return history
 }
 
-// Gaps tells, one line each, where states may be missing: the API server could not say what had happened while the recorder was not
-// connected.
+// Gaps returns, one line each, where states may be missing because the API server no longer knew what had happened
+// while the recorder was disconnected.
 func (r *Recorder) Gaps() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,9 +163,9 @@ func (r *Recorder) Since(n int) ([]record.HistoryEntry, <-chan struct{}) {
 	return r.entries[n:len(r.entries):len(r.entries)], r.changed
 }
 
-// Sync returns when everything is recorded that was written before the call: it lists every type as etcd has it and waits until the
-// watch has brought all of that, and then until the watch has been quiet for a moment, for objects that came and went and are in no
-// list.
+// Sync blocks until everything is recorded that was written before the call: it lists the newest state of every type
+// and waits until the watch has delivered all of it. Then it waits until the watch has been quiet for a moment, for
+// objects that were created and deleted meanwhile and are in no list.
 func (r *Recorder) Sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, syncTimeout, fmt.Errorf("not within %s", syncTimeout))
 	defer cancel()
@@ -178,14 +180,14 @@ func (r *Recorder) Sync(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// add appends an entry; the lock is held.
+// add appends an entry. The caller holds the lock.
 func (r *Recorder) add(e record.HistoryEntry) {
 	r.entries = append(r.entries, e)
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// track is the recording of one type. Its fields below the line are guarded by the recorder's lock.
+// track records one type. The recorder's lock guards its fields from began on.
 type track struct {
 	recorder  *Recorder
 	typ       objects.Type
@@ -205,14 +207,16 @@ type held struct {
 	namespace, name string
 	uid             string
 	version         uint64
-	deleted         bool // kept, to tell a list that is older than the deletion
+	deleted         bool // kept to recognize a list that is older than the deletion
 	object          []byte
 	managed         []metav1.ManagedFieldsEntry
 	writers         []record.FieldManager
 }
 
 func (t *track) wanted(u *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(t.keys, func(k plan.ResourceKey) bool { return t.typ.Matches(k, u.GetNamespace(), u.GetName()) })
+	return slices.ContainsFunc(t.keys, func(k plan.ResourceKey) bool {
+		return t.typ.Matches(k, u.GetNamespace(), u.GetName())
+	})
 }
 
 func version(s string) uint64 {
@@ -235,7 +239,8 @@ func (t *track) Listed(all []*unstructured.Unstructured, listVersion string) boo
 		close(t.listed)
 		return false
 	}
-	r.gaps = append(r.gaps, fmt.Sprintf("%s: states between the resource versions %s and %s", t.typ.Resource.Resource, t.version, listVersion))
+	r.gaps = append(r.gaps, fmt.Sprintf("%s: states between the resource versions %s and %s", t.typ.Resource.Resource,
+		t.version, listVersion))
 	t.version = listVersion
 	seen := map[string]bool{}
 	for _, u := range all {
@@ -296,7 +301,7 @@ func (t *track) Broken(err error) bool {
 	return false
 }
 
-// take records a state, if it is of a wanted object; the lock is held.
+// take records a state if a key stands for the object. The caller holds the lock.
 func (t *track) take(event string, u *unstructured.Unstructured) {
 	if !t.wanted(u) {
 		return
@@ -314,15 +319,16 @@ func (t *track) take(event string, u *unstructured.Unstructured) {
 		before = *h
 	}
 	h := &held{
-		namespace: u.GetNamespace(), name: u.GetName(), uid: string(u.GetUID()), version: version(u.GetResourceVersion()),
-		managed: managed, writers: writers(before.managed, managed, before.object, object),
-		deleted: event == record.Deleted, object: slices.Clip(trimNewline(object)),
+		namespace: u.GetNamespace(), name: u.GetName(), uid: string(u.GetUID()),
+		version: version(u.GetResourceVersion()), managed: managed,
+		writers: writers(before.managed, managed, before.object, object), deleted: event == record.Deleted,
+		object: slices.Clip(trimNewline(object)),
 	}
 	t.state[id] = h
 	t.add(event, h)
 }
 
-// gone records a deletion that was not seen; the lock is held.
+// gone records a deletion that the watch did not deliver. The caller holds the lock.
 func (t *track) gone(h *held, at uint64) {
 	h.version, h.deleted, h.writers = at, true, nil
 	t.add(record.Deleted, h)
@@ -379,13 +385,14 @@ func (t *track) sync(ctx context.Context) error {
 			if missing == "" {
 				return nil
 			}
-			return errors.Join(fmt.Errorf("the watch of %s has not brought %s: %w", t.typ.Resource.Resource, missing, context.Cause(ctx)), broken)
+			return errors.Join(fmt.Errorf("the watch of %s has not delivered %s: %w", t.typ.Resource.Resource, missing,
+				context.Cause(ctx)), broken)
 		}
 		timer.Stop()
 	}
 }
 
-// missing names something that the list shows and the recording does not, or is empty. The lock is held.
+// missing describes something that the list shows and the recording lacks, or returns "". The caller holds the lock.
 func (t *track) missing(list *unstructured.UnstructuredList) string {
 	listVersion := version(list.GetResourceVersion())
 	seen := map[string]bool{}

@@ -11,9 +11,9 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// writers tells who wrote the newer of two states of an object, as far as their managed fields tell: whoever took
-// fields in this very write. The API server keeps the time of that to the second. So where no time is new, it was one
-// of those who own what has changed. Nobody is named for fields that were only removed within that second.
+// writers returns who wrote the newer of two states of an object, as far as managed fields show it: the managers whose
+// entries are new. Entries have times in whole seconds. If no entry is new, the write was within the same second, and
+// writers returns the owners of the changed fields. Fields that were only removed in that second have no owner.
 func writers(before, after []metav1.ManagedFieldsEntry, oldJSON, objectJSON []byte) []record.FieldManager {
 	var found []record.FieldManager
 	add := func(e metav1.ManagedFieldsEntry) {
@@ -51,7 +51,7 @@ func writers(before, after []metav1.ManagedFieldsEntry, oldJSON, objectJSON []by
 	return found
 }
 
-// changes lists the paths of what differs, down to lists and plain values.
+// changes returns the paths of all differences, down to lists and scalars.
 func changes(at []string, old, object map[string]any) [][]string {
 	keys := maps.Clone(old)
 	if keys == nil {
@@ -73,12 +73,12 @@ func changes(at []string, old, object map[string]any) [][]string {
 	return all
 }
 
-// owns reports whether managed fields name the path, or something that it is a part of.
+// owns reports whether managed fields contain the path or one of its parents.
 func owns(fields map[string]any, path []string) bool {
 	for i, key := range path {
 		next, ok := fields["f:"+key].(map[string]any)
 		if !ok {
-			// A field that is owned as a whole has nothing below it.
+			// A field that is owned as a whole has no children.
 			return i > 0 && len(fields) == 0
 		}
 		fields = next

@@ -28,7 +28,7 @@ func (s *source) annotate(call AnnotatedCall) (line int, err error) {
 			continue
 		}
 		if len(field.Names) == 0 {
-			// Either all parameters have names or none has.
+			// Either all parameters have names, or none.
 			for j, other := range f.Type.Params.List {
 				s.insert(other.Type.Pos(), map[bool]string{true: "trommelCtx ", false: "_ "}[i == j])
 			}
@@ -42,8 +42,9 @@ func (s *source) annotate(call AnnotatedCall) (line int, err error) {
 		}
 		break
 	}
-	s.insert(f.Body.Lbrace+1, fmt.Sprintf(" trommelCall := trommelAnnotated(%s, %q); defer func() { trommelCall.After(nil, nil, %s, 0) }();",
-		ctx, call.Name, s.errorResult(f)))
+	s.insert(f.Body.Lbrace+1,
+		fmt.Sprintf(" trommelCall := trommelAnnotated(%s, %q); defer func() { trommelCall.After(nil, nil, %s, 0) }();",
+			ctx, call.Name, s.errorResult(f)))
 	return s.line(f.Pos()), nil
 }
 
@@ -120,8 +121,9 @@ func annotateModule(files map[string]*source, m moduleCopy, dir string) ([]Patch
 			if strings.HasSuffix(e.Name(), "_test.go") {
 				continue
 			}
-			// A version of the function for another system does not belong to this build.
-			if ok, err := gobuild.Default.MatchFile(filepath.Join(m.dir, filepath.FromSlash(rel)), e.Name()); err == nil && ok &&
+			// A version of the function for another platform is not part of this build.
+			if ok, err := gobuild.Default.MatchFile(filepath.Join(m.dir, filepath.FromSlash(rel)),
+				e.Name()); err == nil && ok &&
 				strings.HasSuffix(e.Name(), ".go") {
 				names = append(names, path.Join(rel, e.Name()))
 			}
@@ -169,7 +171,7 @@ func annotateIn(files map[string]*source, root string, names []string,
 		call.Name, call.Package, function, hint)
 }
 
-// receiverHint says which receivers the functions of that name have, and what to write for them. It is empty if there
+// receiverHint says which receivers the functions with that name have, and what to write for them. It is empty if there
 // is no such function.
 func receiverHint(files map[string]*source, root string, names []string, function string) string {
 	var found []string

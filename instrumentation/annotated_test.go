@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Nothing said that the receiver of an annotated call is written with its star.
+// The error says that the receiver of an annotated call is written with its star.
 func TestReceiverOfAnAnnotatedCall(t *testing.T) {
 	dir := t.TempDir()
 	text := `package p
@@ -28,10 +28,14 @@ func (g *G[T]) Baz() {}
 		{"S", "Foo", ""},
 		{"", "Bar", ""},
 		{"*G", "Baz", ""},
-		{"R", "Foo", `annotated call "x": package example.com/p has no function (R).Foo; Foo has another receiver there: write receiver: "*R" or receiver: "S"`},
-		{"G", "Baz", `annotated call "x": package example.com/p has no function (G).Baz; Baz has another receiver there: write receiver: "*G"`},
-		{"", "Baz", `annotated call "x": package example.com/p has no function Baz; Baz has another receiver there: write receiver: "*G"`},
-		{"*R", "Bar", `annotated call "x": package example.com/p has no function (*R).Bar; Bar has another receiver there: write no receiver`},
+		{"R", "Foo",
+			`annotated call "x": package example.com/p has no function (R).Foo; Foo has another receiver there: write receiver: "*R" or receiver: "S"`},
+		{"G", "Baz",
+			`annotated call "x": package example.com/p has no function (G).Baz; Baz has another receiver there: write receiver: "*G"`},
+		{"", "Baz",
+			`annotated call "x": package example.com/p has no function Baz; Baz has another receiver there: write receiver: "*G"`},
+		{"*R", "Bar",
+			`annotated call "x": package example.com/p has no function (*R).Bar; Bar has another receiver there: write no receiver`},
 		{"*R", "Fuu", `annotated call "x": package example.com/p has no function (*R).Fuu`},
 	} {
 		_, _, err := annotateIn(map[string]*source{}, dir, []string{"p.go"}, AnnotatedCall{

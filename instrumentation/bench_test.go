@@ -21,13 +21,13 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// BenchmarkAPIServerWrites measures the write throughput of an instrumented API server, whose coordinator is interested
-// in one object, against that of one built without hooks. Both run side by side and take turns, so that what else the
-// machine does hits both; the ratio is that of the medians.
+// BenchmarkAPIServerWrites measures the write throughput of an instrumented API server, whose coordinator observes one
+// object, against that of one built without hooks. Both run at the same time and take turns, so that other load on the
+// machine affects both; the ratio is that of the medians.
 func BenchmarkAPIServerWrites(b *testing.B) {
 	const (
 		writers = 8
-		writes  = 800 // a turn
+		writes  = 800 // per turn
 	)
 	ctx := context.Background()
 	type contender struct {
@@ -60,7 +60,9 @@ func BenchmarkAPIServerWrites(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer func() { _ = m.Close() }()
-		m.SetRules(ctx, map[string][]wire.Rule{"apiserver-1": bothPhases(wire.Rule{Point: wire.APIServerRecv, Kind: "configmap", Resource: "configmaps", Namespace: "default", Name: "watched"})})
+		m.SetRules(ctx,
+			map[string][]wire.Rule{"apiserver-1": bothPhases(wire.Rule{Point: wire.APIServerRecv, Kind: "configmap",
+				Resource: "configmaps", Namespace: "default", Name: "watched"})})
 		select {
 		case e := <-m.Events():
 			if !e.Started {
@@ -79,7 +81,8 @@ func BenchmarkAPIServerWrites(b *testing.B) {
 			group.Go(func() error {
 				for range writes / writers / 2 {
 					name := fmt.Sprintf("o-%d", object.Add(1))
-					o, err := c.client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+					o, err := c.client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name},
+						Data: data}, metav1.CreateOptions{})
 					if err != nil {
 						return err
 					}
@@ -104,7 +107,7 @@ func BenchmarkAPIServerWrites(b *testing.B) {
 	contenders[0].seconds, contenders[1].seconds = nil, nil // warmed up
 	n := 0
 	for b.Loop() {
-		// Who went first goes second the next time.
+		// The order alternates.
 		for i := range contenders {
 			turn(&contenders[(i+n)%2])
 		}

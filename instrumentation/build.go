@@ -26,7 +26,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// Build builds the main package of a controller with hooks at all points. The controller's tree stays as it is. It
+// Build builds the main package of a controller with hooks at all points. The controller's tree is not changed. It
 // returns a *CompileError if the controller does not compile, an *InputError if there is nothing to build or nothing to
 // observe, and a *NotFoundError if a module differs from the table of points.
 func Build(ctx context.Context, config BuildConfig) (*Result, error) {
@@ -42,16 +42,16 @@ type build struct {
 	config   BuildConfig
 	progress progress
 	cache    *cache
-	dir      string // where the build works, in the cache
+	dir      string // working directory of the build, in the cache
 	command  *goCommand
 	repo     *repository
 	goRoot   *goRoot
-	module   *generatedModule // neither with a workspace nor with a vendor folder
-	packages []*pkg           // that the main package is built from, and it
+	module   *generatedModule // nil with a workspace or a vendor directory
+	packages []*pkg           // the main package and all that it is built from
 	main     *pkg
 	hook     string // import path of the hook
 	points   []PatchedPoint
-	overlay  map[string]string // files that stand for others in the build
+	overlay  map[string]string // files that replace others in the build
 }
 
 func (b *build) run(ctx context.Context) (*Result, error) {
@@ -67,7 +67,7 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 		return nil, inputErrorf("%v", err)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, inputErrorf("%s is no folder", dir)
+		return nil, inputErrorf("%s is not a directory", dir)
 	}
 	// Without the dot, the go command treats a directory's name as an import path.
 	if pkg := b.config.Package; !filepath.IsAbs(pkg) && !strings.HasPrefix(pkg, ".") {
@@ -85,10 +85,10 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 	key := digest(dir, b.config.Package, strings.Join(b.config.Tags, ","), b.config.LDFlags, fmt.Sprint(b.command.env),
 		fmt.Sprintf("%#v", b.config.AnnotatedCalls))
 	b.dir = filepath.Join(b.cache.dir, "builds", key)
-	// The go commands hold it too: if this process is killed and a go command outlives it, that command does not write to
-	// what the next build writes.
+	// The go commands hold it too: if this process is killed and a go command outlives it, that command does not write
+	// to the files of the next build.
 	b.command.held, err = b.cache.lockFile(ctx, "builds/"+key,
-		func() { b.progress.phase("wait for another build of the same") })
+		func() { b.progress.phase("wait for another build of the same package") })
 	if err != nil {
 		return nil, err
 	}
@@ -110,13 +110,13 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 	return b.compile(ctx)
 }
 
-// prepare makes the go command work on copies of those files in the user's directory that it would both read and write.
+// prepare makes the go command use copies of the files in the user's directory that it would both read and write.
 func (b *build) prepare() error {
 	b.hook = hookModule
 	b.overlay = map[string]string{}
 	switch {
 	case b.repo.vendor != "":
-		b.command.work = b.repo.work // it never writes it when it builds from a vendor folder
+		b.command.work = b.repo.work // it does not write to it when it builds from a vendor directory
 		return nil
 	case b.repo.work != "":
 		b.command.work = b.work().file
@@ -128,7 +128,7 @@ func (b *build) prepare() error {
 
 func (b *build) work() *generatedWork { return &generatedWork{filepath.Join(b.dir, "go.work")} }
 
-// flags are the flags of go list and go build.
+// flags returns the flags of go list and go build.
 func (b *build) flags() []string {
 	switch {
 	case b.repo.vendor != "":
@@ -139,7 +139,7 @@ func (b *build) flags() []string {
 	return append(b.tags(), b.module.flags()...)
 }
 
-// tags leaves tags to the user's GOFLAGS if the build has none.
+// tags returns the flag for the build's tags; if it has none, those in the user's GOFLAGS apply.
 func (b *build) tags() []string {
 	if len(b.config.Tags) == 0 {
 		return nil
@@ -147,7 +147,7 @@ func (b *build) tags() []string {
 	return []string{"-tags=" + strings.Join(b.config.Tags, ",")}
 }
 
-// pkg is what go list says of a package.
+// pkg is the output of go list for a package.
 type pkg struct {
 	ImportPath string
 	Name       string
@@ -187,14 +187,15 @@ func (b *build) list(ctx context.Context) error {
 		}
 	}
 	if len(named) != 1 {
-		return inputErrorf("%q in %s is %d packages: want the one main package", b.config.Package, b.command.dir, len(named))
+		return inputErrorf("%q in %s matches %d packages: want one main package", b.config.Package,
+			b.command.dir, len(named))
 	}
 	b.main = named[0]
 	switch {
 	case b.main.Name == "" && b.main.Error != nil:
 		return inputErrorf("package %q: %s%s", b.config.Package, b.main.Error.Err, b.nested())
 	case b.main.Name != "main":
-		return inputErrorf("package %s in %s is no main package", b.main.ImportPath, b.main.Dir)
+		return inputErrorf("package %s in %s is not a main package", b.main.ImportPath, b.main.Dir)
 	}
 	for _, p := range b.packages {
 		if p.Error != nil && incomplete.MatchString(p.Error.Err) {
@@ -204,38 +205,43 @@ func (b *build) list(ctx context.Context) error {
 	return nil
 }
 
-// incomplete are the go command's messages about a go.mod, go.sum or vendor directory that lacks something that is
-// imported.
-var incomplete = regexp.MustCompile(`missing go\.sum entry|no required module provides|cannot find module providing|updates to go\.mod needed|` +
-	`inconsistent vendoring|is not in your go\.mod file|provided by module .* but not|import lookup disabled|module lookup disabled|cannot find package|` +
-	`go\.mod requires go|go\.work requires go|must be added to the go\.work|-mod may only be set`)
+// incomplete matches the go command's messages about a go.mod, go.sum or vendor directory that lacks an imported
+// package.
+var incomplete = regexp.MustCompile(
+	`missing go\.sum entry|no required module provides|cannot find module providing|updates to go\.mod needed|` +
+		`inconsistent vendoring|is not in your go\.mod file|provided by module .* but not|import lookup disabled|` +
+		`module lookup disabled|cannot find package|` +
+		`go\.mod requires go|go\.work requires go|must be added to the go\.work|-mod may only be set`)
 
 func (b *build) incomplete(what string) error {
-	mend := "`go mod tidy`"
+	fix := "`go mod tidy`"
 	switch {
 	case b.repo.vendor != "" && b.repo.work != "":
-		mend = "`go work vendor`"
+		fix = "`go work vendor`"
 	case b.repo.vendor != "":
-		mend = "`go mod vendor`"
+		fix = "`go mod vendor`"
 	}
 	if strings.Contains(what, "GOPROXY=off") {
-		mend = "`go mod download` with a network"
+		fix = "`go mod download` with a network"
 	}
-	return inputErrorf("%s\nThe go command says so of %s as it is, without trommel: `go build %s` there must work first (%s may be what it needs)",
-		strings.TrimPrefix(strings.TrimSpace(what), "go list: "), b.command.dir, b.config.Package, mend)
+	return inputErrorf("%s\nThis is an error of the go command in %s, without trommel: `go build %s` there must work "+
+		"first (%s may fix it)",
+		strings.TrimPrefix(strings.TrimSpace(what), "go list: "), b.command.dir, b.config.Package, fix)
 }
 
 // nested returns an error if the package is in a separate module.
 func (b *build) nested() string {
-	for d := filepath.Join(b.command.dir, filepath.FromSlash(b.config.Package)); len(d) > len(b.command.dir); d = filepath.Dir(d) {
+	for d := filepath.Join(b.command.dir, filepath.FromSlash(b.config.Package)); len(d) > len(
+		b.command.dir); d = filepath.Dir(d) {
 		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
-			return fmt.Sprintf("; it is in a module of its own: build it in the folder %s", d)
+			return fmt.Sprintf("; it is in another module: build it in the directory %s", d)
 		}
 	}
 	return ""
 }
 
-// moduleOf returns the module of that path that the main package is built from, and nil if it imports nothing of it.
+// moduleOf returns the module with that path that the main package is built from, or nil if it imports none of its
+// packages.
 func (b *build) moduleOf(path string) *moduleInfo {
 	for _, p := range b.packages {
 		if p.Module != nil && p.Module.Path == path {
@@ -248,7 +254,8 @@ func (b *build) moduleOf(path string) *moduleInfo {
 // patch makes the patched copies and replaces the modules with them.
 func (b *build) patch(ctx context.Context) error {
 	if b.moduleOf(moduleClientGo) == nil {
-		return inputErrorf("package %s in %s does not use %s: there is nothing to observe (trommel observes controllers that talk to Kubernetes through it)", b.main.ImportPath, b.main.Dir, moduleClientGo)
+		return inputErrorf("package %s in %s does not use %s: there is nothing to observe (trommel observes "+
+			"controllers that use it to talk to Kubernetes)", b.main.ImportPath, b.main.Dir, moduleClientGo)
 	}
 	if err := b.tellReconcilesApart(); err != nil {
 		return err
@@ -307,7 +314,7 @@ func (b *build) patch(ctx context.Context) error {
 	return b.module.replaceIn(b.repo.goMod, hookDir, copies)
 }
 
-// copyOf describes the copy of a module that is patched.
+// copyOf describes the patched copy of a module.
 func (b *build) copyOf(m *moduleInfo) (*moduleCopy, error) {
 	version, dir, local := m.source()
 	c := &moduleCopy{path: m.Path, version: version, dir: dir, local: local, hook: b.hook,
@@ -357,7 +364,8 @@ func (b *build) tellReconcilesApart() error {
 		return err
 	}
 	if b.goRoot.byGoroutine && !b.goRoot.known() {
-		return inputErrorf("%s %s gives reconcilers no context; to tell them apart nevertheless the controller must be built with %s or later, not %s: "+
+		return inputErrorf("%s %s gives reconcilers no context; to distinguish them the controller must "+
+			"be built with %s or later, not %s: "+
 			"raise the toolchain (GOTOOLCHAIN) or %[1]s to v0.7.0", m.Path, c.version, oldestGo, b.goRoot.version)
 	}
 	return nil
@@ -386,7 +394,8 @@ func (b *build) findGoRoot() error {
 // patchStandard replaces files of the standard library with patched ones.
 func (b *build) patchStandard() error {
 	if !b.goRoot.known() {
-		b.progress.phase(fmt.Sprintf("%s is older than %s: the controller finds the machine's files, ports and names instead of its pod's", b.goRoot.version, oldestGo))
+		b.progress.phase(fmt.Sprintf("%s is older than %s: the controller uses the machine's files, "+
+			"ports and names instead of its pod's", b.goRoot.version, oldestGo))
 		return nil
 	}
 	overlay, points, err := b.cache.standard(b.goRoot)
@@ -430,7 +439,7 @@ func (b *build) mergeOverlay(file string) error {
 	return nil
 }
 
-// known reports whether a version tells what is in a module. A commit's version does not
+// known reports whether a version says what is in a module. A commit's version does not
 // (v0.0.0-20190918160344-1fbdaa4c8d90), nor does one from before client-go's versions followed those of Kubernetes
 // (v12.0.0+incompatible).
 func known(version string) bool {
@@ -451,14 +460,15 @@ func (b *build) versionOf(path string) string {
 	return newest
 }
 
-// newest stands for a version that is newer than all others.
+// newest is a version that is newer than all others.
 const newest = "v0.999.0"
 
 // hookDir writes the hook's packages. A build from a vendor directory sees only the modules that are listed there, so
 // the hook must be a package of the main module.
 func (b *build) hookDir(ctx context.Context) (string, error) {
 	config := hookConfig{
-		importPath: hookModule, byGoroutine: b.goRoot.byGoroutine, env: b.command.env, downloading: b.progress.downloading,
+		importPath: hookModule, byGoroutine: b.goRoot.byGoroutine, env: b.command.env,
+		downloading: b.progress.downloading,
 	}
 	if b.repo.vendor == "" {
 		return b.cache.hookDir(ctx, config)
@@ -504,13 +514,14 @@ func (b *build) overlayCopy(original, copied string, found []PatchedPoint) error
 func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 	byModule := map[string][]AnnotatedCall{}
 	files := map[string]*source{}
-	names := map[string]string{} // folder → package name, of packages in the overlay
+	names := map[string]string{} // directory → package name, of packages in the overlay
 	for _, call := range b.config.AnnotatedCalls {
 		p := b.main
 		if call.Package != "" {
 			i := slices.IndexFunc(b.packages, func(p *pkg) bool { return p.ImportPath == call.Package })
 			if i < 0 {
-				return nil, inputErrorf("annotated call %q: %s is not built from a package %q", call.Name, b.main.ImportPath,
+				return nil, inputErrorf("annotated call %q: %s does not use package %q", call.Name,
+					b.main.ImportPath,
 					call.Package)
 			}
 			p = b.packages[i]
@@ -525,7 +536,7 @@ func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 			byModule[p.Module.Path] = append(byModule[p.Module.Path], call)
 			continue
 		}
-		var sources []string // by their full names: several packages may have a file of one name
+		var sources []string // full paths: files of several packages may have the same name
 		for _, name := range slices.Concat(p.GoFiles, p.CgoFiles) {
 			sources = append(sources, filepath.Join(p.Dir, name))
 		}
@@ -535,7 +546,8 @@ func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 		}
 		names[p.Dir] = s.file.Name.Name
 		found.Module, found.Version = p.Module.Path, p.Module.Version
-		found.File = strings.TrimPrefix(path.Join(strings.TrimPrefix(p.ImportPath, p.Module.Path), filepath.Base(found.File)),
+		found.File = strings.TrimPrefix(path.Join(strings.TrimPrefix(p.ImportPath, p.Module.Path),
+			filepath.Base(found.File)),
 			"/")
 		b.points = append(b.points, found)
 	}
@@ -639,7 +651,7 @@ func manifestOf(points []PatchedPoint) wire.Manifest {
 	return m
 }
 
-// manifestFlag makes the linker write the manifest into the hook, so that nothing needs to be compiled again for it.
+// manifestFlag makes the linker write the manifest into the hook, so that no package needs to be recompiled for it.
 func manifestFlag(m wire.Manifest) (string, error) { return manifestFlagOf(hookModule, m) }
 
 func manifestFlagOf(hook string, m wire.Manifest) (string, error) {
@@ -657,7 +669,8 @@ func builderVersion() string {
 	return "(devel)"
 }
 
-// fingerprint changes when the file is linked anew: the build ID is near a binary's beginning. Empty for no file.
+// fingerprint changes when the file is linked again: the build ID is near a binary's beginning. Empty if there is no
+// file.
 func fingerprint(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -692,7 +705,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// progress reports what the go command does, in lines for people.
+// progress reports what the go command does, in lines for the user.
 type progress struct {
 	report   func(string)
 	packages int

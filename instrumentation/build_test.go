@@ -18,7 +18,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// tree describes every file below a directory: content, mode and time of change.
+// tree describes every file below a directory: content, mode and modification time.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -68,7 +68,7 @@ func TestBuildLeavesTheTreeAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two builds at once, with nothing to build.
+	// Two concurrent builds, with nothing to build.
 	began := time.Now()
 	var wg sync.WaitGroup
 	for range 2 {
@@ -94,14 +94,15 @@ func TestBuildLeavesTheTreeAsItIs(t *testing.T) {
 		t.Errorf("%s is gone", path)
 	}
 
-	// The binary shows its points before its main has done anything.
+	// The binary reports its points before its main function runs.
 	m, err := monitor.Listen(monitor.Config{Address: "unix://" + filepath.Join(t.TempDir(), "s"), Token: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
 	cmd := exec.Command(result.Binary)
-	cmd.Env = append(os.Environ(), "KUBECONFIG=/nonexistent", wire.EnvCoordinator+"="+m.Addr(), wire.EnvToken+"=secret", wire.EnvIdentity+"=copier")
+	cmd.Env = append(os.Environ(), "KUBECONFIG=/nonexistent", wire.EnvCoordinator+"="+m.Addr(), wire.EnvToken+"=secret",
+		wire.EnvIdentity+"=copier")
 	if err := cmd.Run(); err == nil {
 		t.Error("the controller ran without a cluster")
 	}
@@ -113,7 +114,8 @@ func TestBuildLeavesTheTreeAsItIs(t *testing.T) {
 	for _, p := range e.Session.Manifest.Points {
 		points[p.Point] = true
 	}
-	for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile, wire.AnnotatedCall} {
+	for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile,
+		wire.AnnotatedCall} {
 		if !points[p] {
 			t.Errorf("no point %s in the manifest", p)
 		}
@@ -144,20 +146,26 @@ func TestBuildSaysWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	alien := write(t, filepath.Join(dir, "alien"), map[string]string{
-		"go.mod": "module example.com/alien\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() {}\n", "lib/lib.go": "package lib\n",
+		"go.mod": "module example.com/alien\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() {}\n",
+		"lib/lib.go": "package lib\n",
 	})
 	for _, tc := range []struct {
 		name   string
 		config instrumentation.BuildConfig
 		want   string
 	}{
-		{"no folder", instrumentation.BuildConfig{Dir: filepath.Join(dir, "none")}, "lstat " + filepath.Join(dir, "none") + ": no such file or directory"},
-		{"no module", instrumentation.BuildConfig{Dir: empty}, "no go.mod in " + empty + " or above it: trommel builds Go modules; a repository that is older than them becomes one by " +
-			"`go mod init` and `go mod tidy`, in a copy if it is to stay as it is"},
-		{"no main package", instrumentation.BuildConfig{Dir: alien, Package: "./lib"}, "package example.com/alien/lib in " + filepath.Join(alien, "lib") + " is no main package"},
-		{"many packages", instrumentation.BuildConfig{Dir: alien, Package: "./..."}, `"./..." in ` + alien + " is 2 packages: want the one main package"},
-		{"no client-go", instrumentation.BuildConfig{Dir: alien}, "package example.com/alien in " + alien + " does not use k8s.io/client-go: there is nothing to observe " +
-			"(trommel observes controllers that talk to Kubernetes through it)"},
+		{"no folder", instrumentation.BuildConfig{Dir: filepath.Join(dir, "none")}, "lstat " +
+			filepath.Join(dir, "none") + ": no such file or directory"},
+		{"no module", instrumentation.BuildConfig{Dir: empty}, "no go.mod in " + empty +
+			" or above it: trommel builds Go modules; in an older repository, create one with `go mod init` and `go " +
+			"mod tidy` (in a copy, to leave the repository unchanged)"},
+		{"no main package", instrumentation.BuildConfig{Dir: alien, Package: "./lib"},
+			"package example.com/alien/lib in " + filepath.Join(alien, "lib") + " is not a main package"},
+		{"many packages", instrumentation.BuildConfig{Dir: alien, Package: "./..."}, `"./..." in ` + alien +
+			" matches 2 packages: want one main package"},
+		{"no client-go", instrumentation.BuildConfig{Dir: alien}, "package example.com/alien in " + alien +
+			" does not use k8s.io/client-go: there is nothing to observe (trommel observes controllers that use it " +
+			"to talk to Kubernetes)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.config.CacheDir = filepath.Join(dir, "cache")
@@ -184,7 +192,8 @@ func TestBuildShowsWhatTheCompilerSays(t *testing.T) {
 	if !errors.As(err, &compile) {
 		t.Fatalf("got %v, want a CompileError", err)
 	}
-	if want := `./broken.go:3:18: cannot use "x" (untyped string constant) as int value in variable declaration`; !strings.Contains(compile.Output, want) {
+	want := `./broken.go:3:18: cannot use "x" (untyped string constant) as int value in variable declaration`
+	if !strings.Contains(compile.Output, want) {
 		t.Errorf("output %q, want %q in it", compile.Output, want)
 	}
 
@@ -193,13 +202,17 @@ func TestBuildShowsWhatTheCompilerSays(t *testing.T) {
 	}
 	missing := copyCall
 	missing.Function = "Copy"
-	_, err = instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{missing}})
-	if want := `annotated call "copy": package example.com/controller/reconciler has no function (*Copier).Copy`; err == nil || err.Error() != want {
+	_, err = instrumentation.Build(t.Context(),
+		instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{missing}})
+	want = `annotated call "copy": package example.com/controller/reconciler has no function (*Copier).Copy`
+	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	missing.Package = "example.com/controller/none"
-	_, err = instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{missing}})
-	if want := `annotated call "copy": example.com/controller is not built from a package "example.com/controller/none"`; err == nil || err.Error() != want {
+	_, err = instrumentation.Build(t.Context(),
+		instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{missing}})
+	want = `annotated call "copy": example.com/controller does not use package "example.com/controller/none"`
+	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }

@@ -35,7 +35,7 @@ func CacheDir() (string, error) {
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("find cache folder (set TROMMEL_CACHE): %w", err)
+		return "", fmt.Errorf("find cache directory (set TROMMEL_CACHE): %w", err)
 	}
 	return filepath.Join(dir, "trommel"), nil
 }
@@ -81,10 +81,10 @@ func openCache(dir string) (*cache, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("create cache folder: %w", err)
+		return nil, fmt.Errorf("create cache directory: %w", err)
 	}
 	if _, err := CacheLimit(); err != nil {
-		return nil, err // said at once, not at the end of a build
+		return nil, err // fail now, not at the end of a build
 	}
 	return &cache{dir}, nil
 }
@@ -153,7 +153,7 @@ func (c *cache) lock(ctx context.Context, name string) (unlock func(), err error
 }
 
 // lockFile returns the locked file: the lock lasts until it is closed here and in all processes that were given it.
-// waiting is called if somebody else has the lock.
+// waiting is called if another process has the lock.
 func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.File, error) {
 	path := filepath.Join(c.dir, filepath.FromSlash(name)+".lock")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -187,13 +187,12 @@ func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.
 // hookConfig says which hook to write.
 type hookConfig struct {
 	importPath  string   // of its packages
-	byGoroutine bool     // with the one that tells reconciles apart by goroutine: it needs a standard library that is patched for it
+	byGoroutine bool     // distinguish reconciles by goroutine; this needs a patched standard library
 	env         []string // of the build, added to that of this process
 	downloading func(module string)
 }
 
-// hookDir writes the module that patched packages import: the sources of hook, wire and yamux under a path of their
-// own.
+// hookDir writes the module that patched packages import: the sources of hook, wire and yamux under their own path.
 func (c *cache) hookDir(ctx context.Context, config hookConfig) (string, error) {
 	importPath := config.importPath
 	sum, err := digestFS(hookSource)
@@ -261,16 +260,16 @@ func (c *cache) hookDir(ctx context.Context, config hookConfig) (string, error) 
 
 const foundFile = "trommel-points.json"
 
-// moduleCopy is a module to be copied and patched.
+// moduleCopy describes a module to copy and patch.
 type moduleCopy struct {
 	path, version string
 	pointsOf      string // the version whose points it has; empty: version
 	dir           string
-	local         bool // content of a module of a version does not change; what is in a folder is named for its content
+	local         bool // a directory: its copy is named after its content, which may change
 	calls         []AnnotatedCall
 	hook          string // import path of the hook
-	partial       bool   // packages that nobody imports are missing, as in a vendor folder
-	byGoroutine   bool   // the controller's reconciles have no context: their goroutines tell them apart
+	partial       bool   // packages that are not imported are missing, as in a vendor directory
+	byGoroutine   bool   // the controller's reconciles have no context: their goroutines distinguish them
 }
 
 func (m *moduleCopy) like() string {
@@ -337,7 +336,7 @@ func (c *cache) patched(m moduleCopy) (string, []PatchedPoint, error) {
 	return copied, found, err
 }
 
-// insertedInto returns a name for all that is inserted into modules: their points and helpers.
+// insertedInto returns a name for everything that is inserted into modules: their points and helpers.
 func insertedInto(modules ...string) (string, error) {
 	var parts []string
 	for _, m := range modules {

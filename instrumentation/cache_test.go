@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestLeftoversAreRemoved takes away what a killed process left half made, and nothing that another one is making.
+// TestLeftoversAreRemoved checks that files of a killed process are removed, and those of a running one are not.
 func TestLeftoversAreRemoved(t *testing.T) {
 	c, err := openCache(t.TempDir())
 	if err != nil {

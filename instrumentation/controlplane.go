@@ -36,7 +36,7 @@ func KubernetesVersions() []string {
 	return versions
 }
 
-// ResolveKubernetesVersion finds the version for v1.36.3, v1.36 or either without the v. An empty one means the
+// ResolveKubernetesVersion finds the version for v1.36.3, v1.36 or either without the v. An empty string means the
 // default. The error lists the known versions.
 func ResolveKubernetesVersion(version string) (string, error) {
 	if version == "" {
@@ -48,7 +48,7 @@ func ResolveKubernetesVersion(version string) (string, error) {
 			return have, nil
 		}
 	}
-	return "", fmt.Errorf("there is no control plane of Kubernetes %s: this trommel builds %s", version,
+	return "", fmt.Errorf("unknown Kubernetes version %s: this trommel builds control planes of %s", version,
 		strings.Join(KubernetesVersions(), ", "))
 }
 
@@ -73,7 +73,7 @@ var controlPlaneModules = sync.OnceValue(func() map[string]string {
 	return modules
 })
 
-// controlPlaneFiles are the sources of a version's control plane, as one module.
+// controlPlaneFiles returns the sources of a version's control plane, as one module.
 func controlPlaneFiles(version string) []txtar.File {
 	mod := controlPlaneModules()[version]
 	sum := strings.TrimSuffix(mod, ".mod") + ".sum"
@@ -100,11 +100,11 @@ const controlPlaneMain = "."
 
 // ControlPlaneConfig says how to build the control plane. Its zero value works.
 type ControlPlaneConfig struct {
-	KubernetesVersion string            // one of KubernetesVersions, or as ResolveKubernetesVersion takes it; default KubernetesVersion
-	Plain             bool              // without hooks, to measure what they cost
-	Output            string            // a copy of the binary, beside the one in the cache
+	KubernetesVersion string            // see ResolveKubernetesVersion; default KubernetesVersion
+	Plain             bool              // without hooks, to measure their cost
+	Output            string            // path for a copy of the binary; it stays in the cache too
 	CacheDir          string            // default CacheDir()
-	Progress          func(line string) // called with lines for people, from one goroutine at a time
+	Progress          func(line string) // called with lines for the user, from one goroutine at a time
 }
 
 // BuildControlPlane builds the multi-call binary of etcd, kube-apiserver, kube-controller-manager, kube-scheduler and
@@ -119,7 +119,8 @@ func BuildControlPlane(ctx context.Context, config ControlPlaneConfig) (*Result,
 	if err != nil {
 		return nil, err
 	}
-	b := &controlPlaneBuild{version: version, plain: config.Plain, cache: c, progress: &progress{report: config.Progress}}
+	b := &controlPlaneBuild{version: version, plain: config.Plain, cache: c,
+		progress: &progress{report: config.Progress}}
 	if b.key, err = b.digest(); err != nil {
 		return nil, err
 	}
@@ -144,8 +145,8 @@ type controlPlaneBuild struct {
 	key      string
 }
 
-// digest returns a name for everything that goes into the binary except the Go toolchain and yamux, whose upgrades are
-// not a reason to build it again. (Where one of yamux is, wire.ProtocolVersion is raised with it.)
+// digest returns a name for everything that goes into the binary except the Go toolchain and yamux: their upgrades need
+// no rebuild. (If an upgrade of yamux does, wire.ProtocolVersion is raised with it.)
 func (b *controlPlaneBuild) digest() (string, error) {
 	parts := []string{string(txtar.Format(&txtar.Archive{Files: controlPlaneFiles(b.version)})), b.versionFlags(),
 		runtime.GOOS, runtime.GOARCH}
@@ -167,7 +168,7 @@ func (b *controlPlaneBuild) digest() (string, error) {
 	return digest(append(parts, hook, inserted, string(encoder))...), nil
 }
 
-// versionFlags stamps the binary as Kubernetes' own release build would.
+// versionFlags returns linker flags that stamp the binary like Kubernetes' own release build.
 func (b *controlPlaneBuild) versionFlags() string {
 	major, minor, _ := strings.Cut(strings.TrimPrefix(b.version, "v"), ".")
 	minor, _, _ = strings.Cut(minor, ".")
@@ -197,7 +198,7 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 	defer unlock()
 	if result, err := readResult(dir, binary); err == nil {
 		used(dir)
-		return result, nil // built while we waited
+		return result, nil // another process has built it while we waited
 	}
 
 	src := filepath.Join(dir, "src")
@@ -236,7 +237,7 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 	return result, nil
 }
 
-// writeSources writes the module to build. What an interrupted build left is removed.
+// writeSources writes the module to build. It removes the files of an interrupted build.
 func (b *controlPlaneBuild) writeSources(src string) error {
 	if err := os.RemoveAll(src); err != nil {
 		return err
@@ -292,7 +293,8 @@ func (b *controlPlaneBuild) patch(ctx context.Context, src string, generated *ge
 
 // compile builds the module that command works in.
 func (b *controlPlaneBuild) compile(ctx context.Context, command *goCommand, flags []string, output string) error {
-	// The number of packages is determined while the build runs: it takes seconds, and only the progress report needs it.
+	// The number of packages is determined while the build runs: it takes seconds, and only the progress report needs
+	// it.
 	var total atomic.Int64
 	counting, stopCounting := context.WithCancel(ctx)
 	counted := make(chan struct{})

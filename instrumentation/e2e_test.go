@@ -60,14 +60,16 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 			rule.Point = p
 			rules = append(rules, bothPhases(rule)...)
 			if p == wire.ControllerWrite {
-				rules = append(rules, bothPhases(wire.Rule{Point: p, Kind: "pod", Resource: "pods", Namespace: "default"})...)
+				rules = append(rules,
+					bothPhases(wire.Rule{Point: p, Kind: "pod", Resource: "pods", Namespace: "default"})...)
 			}
 		}
 		return rules
 	}
 	r.monitor.SetRules(ctx, map[string][]wire.Rule{
 		"apiserver-1": at(wire.APIServerRecv),
-		"copier":      at(wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile, wire.AnnotatedCall),
+		"copier": at(wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile,
+			wire.AnnotatedCall),
 	})
 	r.wait("the API server's hook is there", func() bool { return r.sessions["apiserver-1"] != nil })
 
@@ -76,7 +78,8 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(ctx, controller.Binary)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, wire.EnvCoordinator+"="+address, wire.EnvToken+"="+token, wire.EnvIdentity+"=copier")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, wire.EnvCoordinator+"="+address, wire.EnvToken+"="+token,
+		wire.EnvIdentity+"=copier")
 	var log syncBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
@@ -101,7 +104,8 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
 	create := func(name string) {
 		t.Helper()
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"copy": "true"}}, Data: map[string]string{"a": "1"}}
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"copy": "true"}},
+			Data: map[string]string{"a": "1"}}
 		if _, err := client.Create(ctx, o, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +138,8 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	}
 
 	o := seen("apiserver-1", wire.APIServerRecv, wire.Create, "first")
-	if o.Kind != "configmap" || o.Resource != "configmaps" || !o.GroupKnown || data(o.Object) != "v1 ConfigMap 1" || o.OldObject != nil {
+	if o.Kind != "configmap" || o.Resource != "configmaps" || !o.GroupKnown || data(o.Object) != "v1 ConfigMap 1" ||
+		o.OldObject != nil {
 		t.Errorf("API server: %+v, object %s", o, o.Object)
 	}
 	o = seen("copier", wire.ControllerRecv, wire.Create, "first")
@@ -143,7 +148,8 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	}
 	seen("copier", wire.Reconcile, "", "first")
 	o = seen("copier", wire.ControllerRead, wire.Get, "first")
-	if o.Live || o.Reconciler != "copier" || o.ReconcilerType != "example.com/controller/reconciler.(*Copier)" || o.Request != "default/first" || o.ReconcileID == "" {
+	if o.Live || o.Reconciler != "copier" || o.ReconcilerType != "example.com/controller/reconciler.(*Copier)" ||
+		o.Request != "default/first" || o.ReconcileID == "" {
 		t.Errorf("cache read: %+v", o)
 	}
 	o = seen("copier", wire.ControllerRead, wire.Get, "first-copy")
@@ -151,7 +157,8 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 		t.Errorf("live read: %+v", o)
 	}
 	o = seen("copier", wire.ControllerWrite, wire.Create, "first-copy")
-	if o.Reconciler != "copier" || o.Request != "default/first" || o.Code != 201 || data(o.Object) != "v1 ConfigMap 1" || o.Resource != "configmaps" || o.Kind != "configmap" {
+	if o.Reconciler != "copier" || o.Request != "default/first" || o.Code != 201 ||
+		data(o.Object) != "v1 ConfigMap 1" || o.Resource != "configmaps" || o.Kind != "configmap" {
 		t.Errorf("write: %+v, object %s", o, o.Object)
 	}
 	seen("copier", wire.AnnotatedCall, "", "")
@@ -163,7 +170,8 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	if o.CallName != "copy" || o.Reconciler != "copier" || o.Request != "default/first" {
 		t.Errorf("annotated call: %+v", o)
 	}
-	if _, err := client.Patch(ctx, "first", types.MergePatchType, []byte(`{"data":{"a":"2"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := client.Patch(ctx, "first", types.MergePatchType, []byte(`{"data":{"a":"2"}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, by := range []struct {
@@ -191,12 +199,12 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	o = r.find("copier", is(wire.ControllerWrite, wire.Before, wire.Create, "first"))
 	r.mu.Unlock()
 	if o != nil {
-		t.Errorf("another client's write is taken for the controller's: %+v", o)
+		t.Errorf("another client's write is attributed to the controller: %+v", o)
 	}
 
 	verbs(t, ctx, r, client)
 
-	// Held before each point, the object gets no further than there.
+	// While the object is held before a point, nothing after that point happens.
 	cached := func(name string) bool {
 		_, err := client.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -207,7 +215,7 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	for i, stage := range []struct {
 		by    string
 		match func(name string) func(*wire.Observation) bool
-		then  func(name string) bool // must not be until the release
+		then  func(name string) bool // must be false until the release
 	}{
 		{"apiserver-1", func(n string) func(*wire.Observation) bool {
 			return is(wire.APIServerRecv, wire.Before, wire.Create, n)
@@ -221,7 +229,8 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 			func(n string) bool { return r.find("copier", is(wire.Reconcile, wire.Before, "", n)) != nil }},
 		{"copier", func(n string) func(*wire.Observation) bool { return is(wire.Reconcile, wire.Before, "", n) },
 			func(n string) bool { return r.find("copier", is(wire.ControllerRead, wire.Before, wire.Get, n)) != nil }},
-		{"copier", func(n string) func(*wire.Observation) bool { return is(wire.ControllerRead, wire.After, wire.Get, n) },
+		{"copier",
+			func(n string) func(*wire.Observation) bool { return is(wire.ControllerRead, wire.After, wire.Get, n) },
 			func(n string) bool {
 				return r.find("copier", is(wire.ControllerRead, wire.Before, wire.Get, n+"-copy")) != nil
 			}},
@@ -241,7 +250,7 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 		early := stage.then != nil && stage.then(name)
 		r.mu.Unlock()
 		if early {
-			t.Errorf("%s: %s went on although it was held", name, stage.by)
+			t.Errorf("%s: %s continued although it was held", name, stage.by)
 		}
 		if i == 1 && !cached(name) {
 			t.Error("held after it was received, the object is not in the API server's cache")
@@ -251,7 +260,7 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	}
 }
 
-// verbs checks what is reported of each kind of write.
+// verbs checks the observations of each kind of write.
 func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMapInterface) {
 	t.Helper()
 	from := r.length()
@@ -285,7 +294,8 @@ func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMa
 			if len(o.Patch) > 0 && o.Phase == wire.Before {
 				patch = "patch=true "
 			}
-			got = append(got, fmt.Sprintf("%s %s %s %s/%s/%s code=%d object=%t %s%s", o.Phase, o.Operation, o.Kind, resource, o.Namespace, name,
+			got = append(got, fmt.Sprintf("%s %s %s %s/%s/%s code=%d object=%t %s%s", o.Phase, o.Operation, o.Kind,
+				resource, o.Namespace, name,
 				o.Code, len(o.Object) > 0, patch, object.Data["patched"]))
 		}
 		return len(got) >= 24
@@ -319,27 +329,30 @@ func verbs(t *testing.T, ctx context.Context, r *recorder, client typed.ConfigMa
 	find := func(point wire.Point, op wire.Operation, name string, live bool) (o *wire.Observation) {
 		r.wait(fmt.Sprintf("%s %s %s", point, op, name), func() bool {
 			o = r.find("copier", func(o *wire.Observation) bool {
-				return o.Phase == wire.After && o.Point == point && o.Operation == op && o.Name == name && o.Live == live
+				return o.Phase == wire.After && o.Point == point && o.Operation == op && o.Name == name &&
+					o.Live == live
 			})
 			return o != nil
 		})
 		return o
 	}
 	for _, live := range []bool{false, true} {
-		if o := find(wire.ControllerRead, wire.List, "", live); o.Kind != "configmap" && o.Resource != "configmaps" || o.Namespace != "default" || o.Request != "default/verbs" {
+		if o := find(wire.ControllerRead, wire.List, "", live); o.Kind != "configmap" && o.Resource != "configmaps" ||
+			o.Namespace != "default" || o.Request != "default/verbs" {
 			t.Errorf("list, live=%t: %+v", live, o)
 		}
 	}
-	if o := find(wire.ControllerWrite, wire.Create, "in-goroutine", false); o.Reconciler != "copier" || o.Request != "default/verbs" {
+	if o := find(wire.ControllerWrite, wire.Create, "in-goroutine", false); o.Reconciler != "copier" ||
+		o.Request != "default/verbs" {
 		t.Errorf("a goroutine with the reconciler's context: %+v", o)
 	}
-	if o := find(wire.ControllerWrite, wire.Create, "without-context", false); o.Reconciler != "" || o.ReconcileID != "" {
-		t.Errorf("a goroutine with a context of its own: %+v", o)
+	if o := find(wire.ControllerWrite, wire.Create, "without-context", false); o.Reconciler != "" ||
+		o.ReconcileID != "" {
+		t.Errorf("a goroutine with its own context: %+v", o)
 	}
 }
 
-// TestControllerManagerIsObserved runs a controller that nobody wrote for us: no controller-runtime, protobuf on the
-// wire.
+// TestControllerManagerIsObserved runs a third-party controller: no controller-runtime, protobuf on the wire.
 func TestControllerManagerIsObserved(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -350,7 +363,8 @@ func TestControllerManagerIsObserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := embedded.Start(ctx, embedded.Config{Binary: controlPlane.Binary, APIServers: 1, Nodes: -1, DisableControllers: []string{"statefulset-controller"}})
+	c, err := embedded.Start(ctx, embedded.Config{Binary: controlPlane.Binary, APIServers: 1, Nodes: -1,
+		DisableControllers: []string{"statefulset-controller"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +373,8 @@ func TestControllerManagerIsObserved(t *testing.T) {
 	r := record(t, address, token)
 	var rules []wire.Rule
 	for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite} {
-		rules = append(rules, bothPhases(wire.Rule{Point: p, Kind: "statefulset", Resource: "statefulsets", Group: "apps", Name: "web"})...)
+		rules = append(rules, bothPhases(wire.Rule{Point: p, Kind: "statefulset", Resource: "statefulsets",
+			Group: "apps", Name: "web"})...)
 		rules = append(rules, bothPhases(wire.Rule{Point: p, Kind: "pod", Resource: "pods", Name: "web-*"})...)
 	}
 	r.monitor.SetRules(ctx, map[string][]wire.Rule{"manager": rules})
@@ -372,8 +387,10 @@ func TestControllerManagerIsObserved(t *testing.T) {
 	if err := os.Symlink(controlPlane.Binary, manager); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, manager, "--kubeconfig", kubeconfig, "--controllers", "statefulset-controller", "--leader-elect=false", "--secure-port=0")
-	cmd.Env = append(os.Environ(), wire.EnvCoordinator+"="+address, wire.EnvToken+"="+token, wire.EnvIdentity+"=manager")
+	cmd := exec.CommandContext(ctx, manager, "--kubeconfig", kubeconfig, "--controllers", "statefulset-controller",
+		"--leader-elect=false", "--secure-port=0")
+	cmd.Env = append(os.Environ(), wire.EnvCoordinator+"="+address, wire.EnvToken+"="+token,
+		wire.EnvIdentity+"=manager")
 	var log syncBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
@@ -403,7 +420,8 @@ func TestControllerManagerIsObserved(t *testing.T) {
 			},
 		},
 	}
-	if _, err := kubernetes.NewForConfigOrDie(config).AppsV1().StatefulSets("default").Create(ctx, set, metav1.CreateOptions{}); err != nil {
+	if _, err := kubernetes.NewForConfigOrDie(config).AppsV1().StatefulSets("default").Create(ctx, set,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -423,7 +441,8 @@ func TestControllerManagerIsObserved(t *testing.T) {
 				if o.Subresource != "" {
 					name += "/" + o.Subresource
 				}
-				return want == fmt.Sprintf("%s %s %s %s %s object=%t live=%t code=%d", o.Phase, o.Point, o.Operation, o.Kind, name, len(o.Object) > 0, o.Live, o.Code)
+				return want == fmt.Sprintf("%s %s %s %s %s object=%t live=%t code=%d", o.Phase, o.Point, o.Operation,
+					o.Kind, name, len(o.Object) > 0, o.Live, o.Code)
 			}) != nil
 		})
 	}

@@ -19,9 +19,9 @@ import (
 // goCommand runs the go command in a directory.
 type goCommand struct {
 	dir         string
-	env         []string            // added to the process's
+	env         []string            // added to that of this process
 	work        string              // a workspace file; empty: none
-	root        string              // GOROOT, where it is not the command's own
+	root        string              // GOROOT, if it is not the command's own
 	held        *os.File            // a lock that lasts as long as any go command does, also if this process is killed
 	downloading func(module string) // called for each download, if set
 }
@@ -35,7 +35,7 @@ func (g *goCommand) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd.Dir = g.dir
 	work := g.work
 	if work == "" {
-		work = "off" // a workspace would bring its own modules in
+		work = "off" // a workspace would add its own modules
 	}
 	// To stamp the binary, go asks git for the repository's state, and git would rewrite its index.
 	cmd.Env = append(append(os.Environ(), g.env...), "GOWORK="+work, "PWD="+g.dir, "GIT_OPTIONAL_LOCKS=0")
@@ -45,7 +45,7 @@ func (g *goCommand) command(ctx context.Context, args ...string) *exec.Cmd {
 	if g.held != nil {
 		cmd.ExtraFiles = []*os.File{g.held}
 	}
-	// The compilers that go starts end with it.
+	// The compilers that go starts are killed with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
@@ -78,7 +78,7 @@ func (g *goCommand) download(text string, report func(module string)) bool {
 	return m != nil
 }
 
-// settings are what the go command takes from its environment and from the user's `go env -w`.
+// settings are those of the go command's environment and of the user's `go env -w`.
 type settings struct {
 	GOFLAGS string
 	GOWORK  string // the workspace file that it would use; empty: none
@@ -109,7 +109,7 @@ func (g *goCommand) settings(ctx context.Context) (*settings, error) {
 	return &s, nil
 }
 
-// flag returns the value of a flag in GOFLAGS, which contains flags separated by blanks, each of which may be quoted.
+// flag returns the value of a flag in GOFLAGS, a list of flags separated by blanks; each may be quoted.
 func (s *settings) flag(name string) (value string, ok bool) {
 	rest := s.GOFLAGS
 	for {
@@ -135,7 +135,8 @@ func (g *goCommand) failed(ctx context.Context, err error, verb, stderr string) 
 		return ctx.Err()
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("run the go command: %w; controllers are built from their source: install Go (https://go.dev/dl) or put it into PATH", err)
+		return fmt.Errorf("run the go command: %w; controllers are built from their source: "+
+			"install Go (https://go.dev/dl) or add it to PATH", err)
 	}
 	if stderr = strings.TrimSpace(stderr); stderr != "" {
 		return fmt.Errorf("go %s: %s", verb, stderr)
@@ -179,7 +180,7 @@ func (g *goCommand) build(ctx context.Context, pkg string, args []string, downlo
 	return nil
 }
 
-// lines passes whole lines of what is written to it to a function, and keeps those that the function does not accept.
+// lines is a writer that passes whole lines to a function, and keeps those that the function does not accept.
 type lines struct {
 	line    func(text string) bool
 	pending []byte

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// moduleInfo is what go list says of a module.
+// moduleInfo is the output of go list for a module.
 type moduleInfo struct {
 	Path    string
 	Version string
@@ -36,7 +36,7 @@ func (m *moduleInfo) source() (version, dir string, local bool) {
 	if m.Replace.Version == "" {
 		return m.Version, m.Replace.Dir, true
 	}
-	// A fork's own version numbers do not tell what is in it; the version that it replaces does.
+	// A fork's own version number does not say what is in it; the version that it replaces does.
 	if m.Replace.Path != m.Path {
 		return m.Version, m.Replace.Dir, false
 	}
@@ -46,11 +46,11 @@ func (m *moduleInfo) source() (version, dir string, local bool) {
 // repository is what the go command would build from in the user's directory: the vendor directory, the workspace or
 // the go.mod.
 type repository struct {
-	root    string // folder of the main module
-	goMod   string // its go.mod, or the file that stands for it in GOFLAGS
+	root    string // directory of the main module
+	goMod   string // its go.mod, or the file that replaces it in GOFLAGS
 	goFlags settings
 	work    string // workspace file that the module belongs to; empty: none
-	vendor  string // vendor folder that is built from; empty: none
+	vendor  string // vendor directory that is built from; empty: none
 }
 
 // findRepository finds the repository that dir is in.
@@ -79,7 +79,7 @@ func findRepository(ctx context.Context, dir string, command *goCommand) (*repos
 		if err != nil {
 			return nil, err
 		}
-		if slices.Contains(members, root) { // and no workspace of others
+		if slices.Contains(members, root) { // not a workspace of other modules
 			r.work, version, vendor = s.GOWORK, w.Go, filepath.Join(filepath.Dir(s.GOWORK), "vendor")
 		}
 	}
@@ -89,7 +89,7 @@ func findRepository(ctx context.Context, dir string, command *goCommand) (*repos
 		}
 		return r, nil
 	}
-	// The same decision as the go command's.
+	// This is the go command's rule.
 	list, err := os.ReadFile(filepath.Join(vendor, "modules.txt"))
 	info, statErr := os.Stat(vendor)
 	forWorkspace := bytes.HasPrefix(list, []byte("## workspace"))
@@ -108,8 +108,9 @@ func findModule(dir string) (string, error) {
 		}
 		parent := filepath.Dir(d)
 		if parent == d {
-			return "", inputErrorf("no go.mod in %s or above it: trommel builds Go modules; a repository that is older than them becomes one by "+
-				"`go mod init` and `go mod tidy`, in a copy if it is to stay as it is", dir)
+			return "", inputErrorf("no go.mod in %s or above it: trommel builds Go modules; "+
+				"in an older repository, create one with `go mod init` and `go mod tidy` "+
+				"(in a copy, to leave the repository unchanged)", dir)
 		}
 		d = parent
 	}
@@ -200,8 +201,7 @@ func copySums(from, to string) error {
 	return writeChanged(to, sum)
 }
 
-// writeChanged does not write a file whose content is already right, so that what the go command has cached about it
-// stays valid.
+// writeChanged writes a file only if its content changes, so that what the go command has cached about it stays valid.
 func writeChanged(name string, data []byte) error {
 	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, data) {
 		return nil
@@ -237,7 +237,7 @@ func (g *generatedWork) write(work, hookDir string, copies, own map[string]strin
 			return err
 		}
 	}
-	var replaces []modfile.Replace // dropping one makes it empty
+	var replaces []modfile.Replace // dropping one empties its entry
 	for _, r := range w.Replace {
 		replaces = append(replaces, *r)
 	}
@@ -247,7 +247,8 @@ func (g *generatedWork) write(work, hookDir string, copies, own map[string]strin
 				return err
 			}
 			if !copied {
-				if err := w.AddReplace(r.Old.Path, r.Old.Version, filepath.Join(filepath.Dir(work), r.New.Path), ""); err != nil {
+				if err := w.AddReplace(r.Old.Path, r.Old.Version, filepath.Join(filepath.Dir(work), r.New.Path),
+					""); err != nil {
 					return err
 				}
 			}
@@ -270,7 +271,7 @@ func (g *generatedWork) write(work, hookDir string, copies, own map[string]strin
 	return copySums(work+".sum", g.file+".sum")
 }
 
-// replace replaces one module with another, whatever the file says about it so far.
+// replace replaces one module with another, and drops other replacements of it.
 func replace(file *modfile.File, oldPath, oldVersion, newPath, newVersion string) error {
 	for _, r := range append([]*modfile.Replace(nil), file.Replace...) {
 		if r.Old.Path == oldPath && (oldVersion == "" || r.Old.Version == oldVersion) {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestGeneratedWorkspace checks that every path leads to where it led, and patched modules to their copies.
+// TestGeneratedWorkspace checks that every path still resolves to the same directory, and patched modules to their
+// copies.
 func TestGeneratedWorkspace(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -29,7 +30,8 @@ func TestGeneratedWorkspace(t *testing.T) {
 		}
 	}
 	g := &generatedWork{filepath.Join(dir, "cache", "go.work")}
-	err = g.write(filepath.Join(dir, "go.work"), "/hook", map[string]string{"k8s.io/client-go": "/copy", "sigs.k8s.io/controller-runtime": "/other"},
+	err = g.write(filepath.Join(dir, "go.work"), "/hook", map[string]string{"k8s.io/client-go": "/copy",
+		"sigs.k8s.io/controller-runtime": "/other"},
 		map[string]string{"sigs.k8s.io/controller-runtime": filepath.Join(dir, "fork")})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +40,8 @@ func TestGeneratedWorkspace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "go 1.26\n\ntoolchain go1.26.3\n\nuse (\n\tDIR/a\n\t/other\n\t/hook\n)\n\nreplace example.com/d v1.0.0 => example.com/e v1.1.0\n\n" +
+	want := "go 1.26\n\ntoolchain go1.26.3\n\nuse (\n\tDIR/a\n\t/other\n\t/hook\n)\n\n" +
+		"replace example.com/d v1.0.0 => example.com/e v1.1.0\n\n" +
 		"replace example.com/c => DIR/c\n\nreplace k8s.io/client-go => /copy\n"
 	if got := strings.ReplaceAll(string(text), dir, "DIR"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -76,9 +79,12 @@ func TestModuleSource(t *testing.T) {
 		local   bool
 	}{
 		{"as required", moduleInfo{Path: "k8s.io/client-go", Version: "v0.30.0", Dir: "/m"}, "v0.30.0", "/m", false},
-		{"another version", moduleInfo{Path: "k8s.io/client-go", Version: "v12.0.0", Replace: &moduleInfo{Path: "k8s.io/client-go", Version: "v0.30.0", Dir: "/m"}}, "v0.30.0", "/m", false},
-		{"a fork", moduleInfo{Path: "k8s.io/client-go", Version: "v0.30.0", Replace: &moduleInfo{Path: "example.com/client-go", Version: "v1.2.3", Dir: "/f"}}, "v0.30.0", "/f", false},
-		{"a folder", moduleInfo{Path: "k8s.io/client-go", Version: "v0.30.0", Replace: &moduleInfo{Path: "../client-go", Dir: "/d"}}, "v0.30.0", "/d", true},
+		{"another version", moduleInfo{Path: "k8s.io/client-go", Version: "v12.0.0",
+			Replace: &moduleInfo{Path: "k8s.io/client-go", Version: "v0.30.0", Dir: "/m"}}, "v0.30.0", "/m", false},
+		{"a fork", moduleInfo{Path: "k8s.io/client-go", Version: "v0.30.0",
+			Replace: &moduleInfo{Path: "example.com/client-go", Version: "v1.2.3", Dir: "/f"}}, "v0.30.0", "/f", false},
+		{"a directory", moduleInfo{Path: "k8s.io/client-go", Version: "v0.30.0",
+			Replace: &moduleInfo{Path: "../client-go", Dir: "/d"}}, "v0.30.0", "/d", true},
 	} {
 		version, dir, local := tc.module.source()
 		if version != tc.version || dir != tc.dir || local != tc.local {

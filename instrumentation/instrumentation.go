@@ -16,8 +16,8 @@ import (
 
 // BuildConfig says what to build. Dir may be empty for the working directory; everything else has a default.
 type BuildConfig struct {
-	Dir     string   // folder of the module
-	Package string   // of main, relative to Dir: ./cmd/manager; default "."
+	Dir     string   // directory of the module
+	Package string   // the main package, relative to Dir: ./cmd/manager; default "."
 	Tags    []string // build tags
 	LDFlags string
 	Env     map[string]string // added to the environment of the go command
@@ -26,7 +26,7 @@ type BuildConfig struct {
 	AnnotatedCalls []AnnotatedCall
 
 	CacheDir string            // default CacheDir()
-	Progress func(line string) // called with lines for people, from one goroutine at a time
+	Progress func(line string) // called with lines for the user, from one goroutine at a time
 }
 
 // AnnotatedCall is a function that gets its own hook.
@@ -41,14 +41,14 @@ type AnnotatedCall struct {
 type Result struct {
 	Binary   string
 	Manifest wire.Manifest
-	Points   []PatchedPoint // all that was changed, also where nothing is observed
+	Points   []PatchedPoint // all changed places, even if nothing is observed there
 	Cached   bool           // nothing had to be built
 }
 
 // CompileError says that the Go command could not build a package; Output is what the command printed.
 type CompileError struct {
 	Package string
-	Dir     string // that paths in Output are relative to
+	Dir     string // base of relative paths in Output
 	Output  string
 }
 
@@ -56,7 +56,7 @@ func (e *CompileError) Error() string {
 	return fmt.Sprintf("build %s (in %s):\n%s", e.Package, e.Dir, strings.TrimRight(e.Output, "\n"))
 }
 
-// InputError is a mistake in what was to be built: no module, no main package, nothing to observe.
+// InputError is a mistake in what should be built: no module, no main package, nothing to observe.
 type InputError struct{ Reason string }
 
 func (e *InputError) Error() string { return e.Reason }

@@ -26,7 +26,7 @@ import (
 
 // TestKubernetesVersions runs the control plane of each Kubernetes version: its components do their work, and its API
 // servers can be held before and after they receive an event. TROMMEL_TEST_KUBERNETES lists the versions, separated by
-// commas. Default: the one that Trommel takes unless it is told another; each of the others takes minutes to build.
+// commas. Default: the default version; each of the others takes minutes to build.
 func TestKubernetesVersions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -66,7 +66,8 @@ func testKubernetes(t *testing.T, version string) {
 	}
 
 	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-	definition := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	definition := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
 	if _, err := custom.Resource(definition).Create(ctx, widgetDefinition(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -77,19 +78,22 @@ func testKubernetes(t *testing.T, version string) {
 
 	address, token := c.Rendezvous()
 	r := record(t, address, token)
-	r.monitor.SetRules(ctx, map[string][]wire.Rule{"apiserver-1": append(
-		bothPhases(wire.Rule{Point: wire.APIServerRecv, Resource: "configmaps", Kind: "configmap", Namespace: "default"}),
-		bothPhases(wire.Rule{Point: wire.APIServerRecv, Resource: "widgets", Kind: "widget", Group: "example.com", Namespace: "default"})...)})
 	r.wait("the API server's hook is there", func() bool { return r.sessions["apiserver-1"] != nil })
+	r.monitor.SetRules(ctx, map[string][]wire.Rule{"apiserver-1": append(
+		bothPhases(wire.Rule{Point: wire.APIServerRecv, Resource: "configmaps", Kind: "configmap",
+			Namespace: "default"}),
+		bothPhases(wire.Rule{Point: wire.APIServerRecv, Resource: "widgets", Kind: "widget", Group: "example.com",
+			Namespace: "default"})...)})
 
-	// A built-in type and a custom one, which the API server has in other forms: created, changed and deleted, each held
-	// before and after the watch cache takes it in.
+	// A built-in type and a custom one, which the API server represents differently: created, changed and deleted, each
+	// held before and after the watch cache receives it.
 	for _, resource := range []schema.GroupVersionResource{{Version: "v1", Resource: "configmaps"}, widgets} {
 		kind := map[string]string{"configmaps": "ConfigMap", "widgets": "Widget"}[resource.Resource]
-		here, there := custom.Resource(resource).Namespace("default"), dynamic.NewForConfigOrDie(other).Resource(resource).Namespace("default")
+		here, there := custom.Resource(resource).Namespace("default"),
+			dynamic.NewForConfigOrDie(other).Resource(resource).Namespace("default")
 		for _, phase := range []wire.Phase{wire.Before, wire.After} {
 			name := strings.ToLower(kind) + "-" + string(phase)
-			// What the API server's cache has of the object: absent, or the value of its label.
+			// The state of the object in the API server's cache: absent, or the value of its label.
 			cached := func() string {
 				o, err := here.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
 				if apierrors.IsNotFound(err) {
@@ -116,13 +120,17 @@ func testKubernetes(t *testing.T, version string) {
 					return err
 				}},
 				{wire.Update, "two", func() error {
-					_, err := here.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"step":"two"}}}`), metav1.PatchOptions{})
+					_, err := here.Patch(ctx, name, types.MergePatchType,
+						[]byte(`{"metadata":{"labels":{"step":"two"}}}`), metav1.PatchOptions{})
 					return err
 				}},
 				{wire.Delete, "absent", func() error { return here.Delete(ctx, name, metav1.DeleteOptions{}) }},
 			} {
 				what := fmt.Sprintf("%s of %s held %s", change.op, name, phase)
-				r.holding(func(o *wire.Observation) bool { return o.Phase == phase && o.Operation == change.op && o.Name == name })
+				r.holding(func(o *wire.Observation) bool {
+					return o.Phase == phase && o.Operation == change.op &&
+						o.Name == name
+				})
 				if err := change.do(); err != nil {
 					t.Fatal(err)
 				}
@@ -134,7 +142,8 @@ func testKubernetes(t *testing.T, version string) {
 					return len(r.held) == 1
 				})
 				o := held.Observation
-				if !strings.EqualFold(o.Kind, kind) || o.Resource != resource.Resource || o.Group != resource.Group || len(o.Object) == 0 || (len(o.OldObject) == 0) != (change.op == wire.Create) {
+				if !strings.EqualFold(o.Kind, kind) || o.Resource != resource.Resource || o.Group != resource.Group ||
+					len(o.Object) == 0 || (len(o.OldObject) == 0) != (change.op == wire.Create) {
 					t.Errorf("%s: %s", what, describe(held))
 				}
 				want := previous
@@ -145,7 +154,8 @@ func testKubernetes(t *testing.T, version string) {
 					t.Errorf("%s: its API server's cache has %q, want %q", what, got, want)
 				}
 				if change.op != wire.Delete {
-					if o, err := there.Get(ctx, name, metav1.GetOptions{}); err != nil || o.GetLabels()["step"] != change.then {
+					if o, err := there.Get(ctx, name, metav1.GetOptions{}); err != nil ||
+						o.GetLabels()["step"] != change.then {
 						t.Errorf("%s: the other API server has %v, %v", what, o, err)
 					}
 				}
@@ -166,7 +176,8 @@ func testKubernetes(t *testing.T, version string) {
 	replicas := int32(2)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
 		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 		},
 	}}
 	if _, err := client.AppsV1().Deployments("default").Create(ctx, d, metav1.CreateOptions{}); err != nil {
@@ -183,13 +194,16 @@ func testKubernetes(t *testing.T, version string) {
 
 func widgetDefinition() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "widgets.example.com"},
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "widgets.example.com"},
 		"spec": map[string]any{
 			"group": "example.com", "scope": "Namespaced",
-			"names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+			"names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget",
+				"listKind": "WidgetList"},
 			"versions": []any{map[string]any{
 				"name": "v1", "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object",
+					"x-kubernetes-preserve-unknown-fields": true}},
 			}},
 		},
 	}}

@@ -28,27 +28,28 @@ const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 // NotFoundError says that a module's version does not have a point at the place given by the table of points.
 type NotFoundError struct {
 	Module, Version, File, Function, Reason string
-	Dir                                     string // where the module's source is
+	Dir                                     string // directory of the module's source
 }
 
 func (e *NotFoundError) Error() string {
 	if e.Module == moduleStandard {
-		what := "give a process of it its pod's files and address"
+		what := "give its processes their pod's files and address"
 		if strings.HasPrefix(e.File, labelsDir+"/") {
-			what = "tell reconciles apart that have no context"
+			what = "distinguish reconciles that have no context"
 		}
 		return fmt.Sprintf("%s: %s in %s: %s; this version of trommel does not know how to %s: "+
-			"build with a released Go, %s or later (GOTOOLCHAIN), or with a newer trommel (looked at: %s)", e.Version,
+			"build with a released Go, %s or later (GOTOOLCHAIN), or with a newer trommel (searched: %s)", e.Version,
 			e.Function, e.File, e.Reason, what, oldestGo, e.Dir)
 	}
-	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it: build with a released %s, %s or later, "+
-		"or with a newer trommel (looked at: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, e.Module,
+	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it: "+
+		"build with a released %s, %s or later, "+
+		"or with a newer trommel (searched: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, e.Module,
 		oldest[e.Module], e.Dir)
 }
 
 // source is a parsed file with the edits to be made in it.
 type source struct {
-	path  string // for people and for //line
+	path  string // for messages and //line
 	text  []byte
 	fset  *token.FileSet
 	file  *ast.File
@@ -177,7 +178,7 @@ func (s *source) signature(recv, params *ast.FieldList) (*signature, error) {
 	return g, nil
 }
 
-// Param is the n-th parameter.
+// Param returns the n-th parameter.
 func (g *signature) Param(n int) (string, error) {
 	if n >= len(g.params) {
 		return "", fmt.Errorf("it has no parameter %d", n)
@@ -185,7 +186,7 @@ func (g *signature) Param(n int) (string, error) {
 	return g.params[n], nil
 }
 
-// Args are the arguments for a call of the function by itself.
+// Args returns the arguments for a recursive call of the function.
 func (g *signature) Args() string {
 	args := strings.Join(g.params, ", ")
 	if g.variadic {
@@ -194,7 +195,7 @@ func (g *signature) Args() string {
 	return args
 }
 
-// Arg is Args with one of them replaced.
+// Arg returns Args with one of them replaced.
 func (g *signature) Arg(name, by string) (string, error) {
 	c := *g
 	c.params = append([]string(nil), g.params...)
@@ -207,7 +208,7 @@ func (g *signature) Arg(name, by string) (string, error) {
 	return "", fmt.Errorf("it has no parameter %q", name)
 }
 
-// apply makes the edits of a point. It returns the line of the place that it found.
+// apply makes the edits of a point. It returns the line of the point.
 func (s *source) apply(p *point) (line int, err error) {
 	switch in := p.insert; {
 	case in.wrap != "":
@@ -219,7 +220,7 @@ func (s *source) apply(p *point) (line int, err error) {
 		}
 		st, ok := t.Type.(*ast.StructType)
 		if !ok {
-			return 0, fmt.Errorf("it is no struct")
+			return 0, fmt.Errorf("it is not a struct")
 		}
 		s.insert(st.Fields.Opening+1, " "+in.field+";")
 		return s.line(t.Pos()), nil
@@ -349,7 +350,7 @@ func (s *source) wrapArguments(call, wrap string, arguments []int) (line int, er
 }
 
 // wrapLiterals puts a call around every path below the service account's directory, in the point's function or, without
-// one, in the whole file. Constants become variables on the way.
+// one, in the whole file. It turns constants into variables.
 func (s *source) wrapLiterals(p *point) (line int, err error) {
 	var root ast.Node = s.file
 	if p.function != "" {
@@ -409,7 +410,7 @@ func expand(text string, g *signature) (string, error) {
 	}
 	var b strings.Builder
 	if err := t.Execute(&b, g); err != nil {
-		// text/template wraps what the signature's methods say; its own position is of no use here.
+		// text/template wraps the errors of the signature's methods; its own position is not useful here.
 		if i := strings.LastIndex(err.Error(), ": "); i >= 0 {
 			return "", fmt.Errorf("%s", err.Error()[i+2:])
 		}
@@ -420,11 +421,11 @@ func expand(text string, g *signature) (string, error) {
 
 // A PatchedPoint is one place that a build changes.
 type PatchedPoint struct {
-	wire.CompiledPoint // Point is empty where nothing is observed
+	wire.CompiledPoint // Point is empty if nothing is observed
 	Path               string
 }
 
-// patchModule patches the files of a module's copy in dir. Positions are those of where the module comes from.
+// patchModule patches the files of a module's copy in dir. Positions are those in the module's origin.
 func patchModule(m moduleCopy, dir string) ([]PatchedPoint, error) {
 	files := map[string]*source{}
 	found, err := m.applyPoints(files)
@@ -477,7 +478,7 @@ func (m *moduleCopy) applyPoints(files map[string]*source) ([]PatchedPoint, erro
 		}
 		line := 0
 		if p.insert == (insertion{}) {
-			line = found[len(found)-1].Line // the same place observes a second thing
+			line = found[len(found)-1].Line // the same place has a second point
 		} else {
 			var err error
 			if line, err = s.apply(&p); err != nil {
@@ -535,8 +536,8 @@ func importHook(text []byte, hook string) []byte {
 	return bytes.ReplaceAll(text, []byte(`"`+hookModule+`/`), []byte(`"`+hook+`/`))
 }
 
-// expand fills in the helper's template for the package in dir's module: the template asks by name whether something
-// exists that it may use.
+// expand executes the helper's template for the package in dir's module. The template can check by name whether the
+// package declares something.
 func (h *helper) expand(dir string, byGoroutine bool) ([]byte, error) {
 	names, err := declared(filepath.Join(dir, filepath.FromSlash(h.dir)))
 	if err != nil {
@@ -575,7 +576,8 @@ func declared(dir string) (map[string]bool, error) {
 			strings.HasPrefix(e.Name(), "zz_trommel_") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, e.Name()), nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, e.Name()), nil,
+			parser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
 		}

@@ -28,13 +28,13 @@ func moduleSource(t *testing.T, path, version string) string {
 	_, dir, _ := strings.Cut(string(out), `"Dir": "`)
 	dir, _, ok := strings.Cut(dir, `"`)
 	if !ok {
-		t.Fatalf("no folder in %s", out)
+		t.Fatalf("no directory in %s", out)
 	}
 	return dir
 }
 
-// copyForTest describes the copy of a module that a build would make. For client-go it is one beside the
-// controller-runtime of its time.
+// copyForTest describes the copy of a module that a build would make. For client-go it includes the controller-runtime
+// of its time.
 func copyForTest(t *testing.T, path, version string) moduleCopy {
 	t.Helper()
 	m := moduleCopy{path: path, version: version, dir: moduleSource(t, path, version), hook: hookModule}
@@ -128,7 +128,8 @@ func TestPatch(t *testing.T) {
 // TestEveryMinorIsPatched finds the points in the minor versions between those that TestVersions runs.
 func TestEveryMinorIsPatched(t *testing.T) {
 	for module, versions := range map[string][]string{
-		moduleClientGo: {"v0.17.4", "v0.18.6", "v0.21.14", "v0.22.17", "v0.24.17", "v0.25.16", "v0.27.16", "v0.28.15", "v0.30.14", "v0.31.14", "v0.33.10"},
+		moduleClientGo: {"v0.17.4", "v0.18.6", "v0.21.14", "v0.22.17", "v0.24.17", "v0.25.16", "v0.27.16", "v0.28.15",
+			"v0.30.14", "v0.31.14", "v0.33.10"},
 		moduleControllerRuntime: {
 			"v0.9.7", "v0.10.3", "v0.12.3", "v0.13.1", "v0.15.3", "v0.16.6", "v0.18.7", "v0.19.7", "v0.21.0",
 		},
@@ -147,11 +148,13 @@ func TestEveryMinorIsPatched(t *testing.T) {
 					}
 				}
 				for name := range packages {
-					if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(m.dir, name))); err != nil && !errors.Is(err, fs.ErrExist) {
+					if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(m.dir, name))); err != nil &&
+						!errors.Is(err, fs.ErrExist) {
 						t.Fatal(err)
 					}
 				}
-				if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, _ error) error { return os.Chmod(path, 0o755) }); err != nil {
+				if err := filepath.WalkDir(dir,
+					func(path string, _ fs.DirEntry, _ error) error { return os.Chmod(path, 0o755) }); err != nil {
 					t.Fatal(err)
 				}
 				found, err := patchModule(m, dir)
@@ -159,7 +162,8 @@ func TestEveryMinorIsPatched(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, p := range found {
-					if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, filepath.FromSlash(p.File)), nil, 0); err != nil {
+					if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, filepath.FromSlash(p.File)),
+						nil, 0); err != nil {
 						t.Error(err)
 					}
 				}
@@ -168,7 +172,8 @@ func TestEveryMinorIsPatched(t *testing.T) {
 	}
 }
 
-// diffLines writes the changed lines. All others, and the number of lines, are the same behind the //line directive.
+// diffLines writes the changed lines. All other lines, and the number of lines, are the same after the //line
+// directive.
 func diffLines(t *testing.T, b *strings.Builder, original, patched string) {
 	t.Helper()
 	want, err := os.ReadFile(original)
@@ -213,11 +218,11 @@ func golden(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s (go test -update ./instrumentation writes it anew):\ngot\n%s\nwant\n%s", path, got, want)
+		t.Errorf("%s (go test -update ./instrumentation rewrites it):\ngot\n%s\nwant\n%s", path, got, want)
 	}
 }
 
-// TestPointThatIsNotThere is what a version that we do not know yet gets.
+// TestPointThatIsNotThere checks the errors for a version that we do not know yet.
 func TestPointThatIsNotThere(t *testing.T) {
 	write := func(name, text string) string {
 		dir := t.TempDir()
@@ -230,14 +235,17 @@ func TestPointThatIsNotThere(t *testing.T) {
 		}
 		return dir
 	}
-	const advice = ": build with a released k8s.io/apiserver, v0.35.0 or later, or with a newer trommel (looked at: %s)"
+	const advice = ": build with a released k8s.io/apiserver, v0.35.0 or later, or with a newer trommel (searched: %s)"
 	for _, tc := range []struct{ name, file, text, want string }{
 		{"function", "pkg/storage/cacher/watch_cache.go", "package cacher\nfunc (w watchCache) processEvent() {}\n",
-			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: no such function; this version of trommel does not know how to observe it"},
+			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: no such " +
+				"function; this version of trommel does not know how to observe it"},
 		{"parameter", "pkg/storage/cacher/watch_cache.go", "package cacher\nfunc (w *watchCache) processEvent() {}\n",
-			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: it has no parameter 0; this version of trommel does not know how to observe it"},
+			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: it has no " +
+				"parameter 0; this version of trommel does not know how to observe it"},
 		{"file", "pkg/other.go", "package cacher\n",
-			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: no such file; this version of trommel does not know how to observe it"},
+			"k8s.io/apiserver v0.36.9: (*watchCache).processEvent in pkg/storage/cacher/watch_cache.go: no such " +
+				"file; this version of trommel does not know how to observe it"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := write(tc.file, tc.text)
@@ -250,29 +258,38 @@ func TestPointThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestAnnotate covers the shapes that a user's function may have.
+// TestAnnotate covers the signatures that a user's function may have.
 func TestAnnotate(t *testing.T) {
 	for _, tc := range []struct{ name, receiver, in, want string }{
-		{"no results", "", "func f(a int) {\n}", "func f(a int) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { trommelCall.After(nil, nil, nil, 0) }();\n}"},
+		{"no results", "", "func f(a int) {\n}", "func f(a int) { trommelCall := trommelAnnotated(nil, \"n\"); defer " +
+			"func() { trommelCall.After(nil, nil, nil, 0) }();\n}"},
 		{"context and unnamed error", "*T", "func (t *T) f(ctx context.Context) error { return nil }",
-			"func (t *T) f(ctx context.Context) (trommelErr error) { trommelCall := trommelAnnotated(ctx, \"n\"); defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return nil }"},
+			"func (t *T) f(ctx context.Context) (trommelErr error) { trommelCall := trommelAnnotated(ctx, \"n\"); " +
+				"defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return nil }"},
 		{"unnamed parameters", "", "func f(int, context.Context) {}",
-			"func f(_ int, trommelCtx context.Context) { trommelCall := trommelAnnotated(trommelCtx, \"n\"); defer func() { trommelCall.After(nil, nil, nil, 0) }();}"},
+			"func f(_ int, trommelCtx context.Context) { trommelCall := trommelAnnotated(trommelCtx, \"n\"); defer " +
+				"func() { trommelCall.After(nil, nil, nil, 0) }();}"},
 		{"unnamed results", "T", "func (T) f(_ context.Context) (int, error) { return 0, nil }",
-			"func (T) f(trommelCtx context.Context) (trommelResult0 int, trommelErr error) { trommelCall := trommelAnnotated(trommelCtx, \"n\"); defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return 0, nil }"},
+			"func (T) f(trommelCtx context.Context) (trommelResult0 int, trommelErr error) { trommelCall := " +
+				"trommelAnnotated(trommelCtx, \"n\"); defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); " +
+				"return 0, nil }"},
 		{"named results", "*T", "func (t *T[K]) f() (n int, err error) { return }",
-			"func (t *T[K]) f() (n int, err error) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { trommelCall.After(nil, nil, err, 0) }(); return }"},
+			"func (t *T[K]) f() (n int, err error) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { " +
+				"trommelCall.After(nil, nil, err, 0) }(); return }"},
 		{"blank error", "", "func f() (n int, _ error) { return }",
-			"func f() (n int, trommelErr error) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return }"},
+			"func f() (n int, trommelErr error) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { " +
+				"trommelCall.After(nil, nil, trommelErr, 0) }(); return }"},
 		{"error is not last", "", "func f() (error, int) { return nil, 0 }",
-			"func f() (error, int) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { trommelCall.After(nil, nil, nil, 0) }(); return nil, 0 }"},
+			"func f() (error, int) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { " +
+				"trommelCall.After(nil, nil, nil, 0) }(); return nil, 0 }"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, err := parse("/x.go", []byte("package p\n"+tc.in))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if line, err := s.annotate(AnnotatedCall{Name: "n", Receiver: tc.receiver, Function: "f"}); err != nil || line != 2 {
+			if line, err := s.annotate(AnnotatedCall{Name: "n", Receiver: tc.receiver, Function: "f"}); err != nil ||
+				line != 2 {
 				t.Fatalf("line %d, %v", line, err)
 			}
 			want := "//line /x.go:1\npackage p\n" + tc.want
@@ -286,7 +303,7 @@ func TestAnnotate(t *testing.T) {
 	}
 }
 
-// TestVersionByPoints is what a commit's source is taken for, whose version sorts below all that are released.
+// TestVersionByPoints checks which version a commit's source is treated as. Its own version sorts below all releases.
 func TestVersionByPoints(t *testing.T) {
 	for _, tc := range []struct{ version, named, want string }{
 		{version: "v0.0.0-20190918160344-1fbdaa4c8d90", want: "v0.16.4"}, // Kubernetes 1.16.0
@@ -296,7 +313,8 @@ func TestVersionByPoints(t *testing.T) {
 		{version: "v0.26.15", want: "v0.24.0-0"},
 		{version: "v0.32.13", want: "v0.31.0-0"},
 		{version: "v0.37.2", want: "v0.35.0-0"},
-		{version: "v0.32.13", named: "v0.0.0-20291231000000-0123456789ab", want: newest}, // made later than all that we know
+		{version: "v0.32.13", named: "v0.0.0-20291231000000-0123456789ab",
+			want: newest}, // newer than all known versions
 	} {
 		t.Run(tc.version+tc.named, func(t *testing.T) {
 			m := moduleCopy{path: moduleClientGo, version: tc.named, dir: moduleSource(t, moduleClientGo, tc.version)}
@@ -307,6 +325,6 @@ func TestVersionByPoints(t *testing.T) {
 	}
 	m := moduleCopy{path: moduleClientGo, dir: t.TempDir()}
 	if got, err := m.versionByPoints(); semver.Compare(got, oldest[moduleClientGo]) >= 0 || err != nil {
-		t.Errorf("nothing is taken for %s, %v", got, err)
+		t.Errorf("no source is treated as %s, %v", got, err)
 	}
 }

@@ -20,18 +20,18 @@ const (
 	moduleControllerRuntime = "sigs.k8s.io/controller-runtime"
 	moduleAPIServer         = "k8s.io/apiserver"
 	moduleAPIExtensions     = "k8s.io/apiextensions-apiserver"
-	moduleKubernetes        = "k8s.io/kubernetes" // the control plane's own
+	moduleKubernetes        = "k8s.io/kubernetes" // of the control plane
 	moduleReflect2          = "github.com/modern-go/reflect2"
 )
 
-// controlPlaneModulesPatched are the modules that are patched in the control plane.
+// controlPlaneModulesPatched lists the modules that are patched in the control plane.
 var controlPlaneModulesPatched = []string{moduleClientGo, moduleAPIServer, moduleAPIExtensions, moduleKubernetes}
 
-// point is a place in a module and what is inserted there. Each point needs a golden file, see TestPatch.
+// point is a place in a module with the text that is inserted there. Each point needs a golden file, see TestPatch.
 type point struct {
 	module   string
 	from, to string     // versions: from ≤ v < to; an empty bound is open
-	observes wire.Point // empty: nothing; the process is only made to run here
+	observes wire.Point // empty: nothing is observed; the point only adapts the process to this environment
 
 	file     string // slash separated, inside the module
 	receiver string // *T or T, without type parameters
@@ -40,16 +40,16 @@ type point struct {
 }
 
 // insertion is what happens at a point; exactly one of its fields is set. Text stays on one line, so that the lines
-// behind it keep their numbers. In templates .Receiver is the receiver's name, .Args the names of the parameters in
+// after it keep their numbers. In templates .Receiver is the receiver's name, .Args the names of the parameters in
 // order, as a call of the same function takes them, and (.Arg "name" "text") the same with one of them replaced.
 type insertion struct {
-	enter    string // template: ahead of the function's first statement
+	enter    string // template: before the function's first statement
 	literal  string // with enter: the function is the literal that is the value of this field in a composite literal
-	field    string // ahead of a struct's first field
-	wrap     string // function that is put around every string literal below the service account's folder
-	replaces string // template: stands for the expression do in the function
+	field    string // before a struct's first field
+	wrap     string // function that is put around every string literal below the service account's directory
+	replaces string // template: replaces the expression do in the function
 	do       string // expression as go/printer writes it
-	result   string // template: stands for the first result of the function's return statements, .Result
+	result   string // template: replaces the first result of the function's return statements, .Result
 }
 
 // A helper is a file added to a patched package; the inserted text calls its functions.
@@ -100,18 +100,21 @@ func informerStore(function, from, objectType string) point {
 	}
 }
 
-// request reports a method of rest.Request that makes a request, by calling itself: with a context that says so, or
-// before 0.18, where the method takes none, while the request says so.
+// request reports a method of rest.Request that makes a request, by calling itself: with a marked context or, before
+// 0.18, where the method takes no context, with a marked request.
 func request(function string, watch string, results, end string, observed ...wire.Point) []point {
 	p := point{
 		module: moduleClientGo, from: "v0.18.0-0", file: "rest/request.go", receiver: "*Request", function: function,
-		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelBegin({{.Param 0}}, {{.Receiver}}, " + watch + "); call != nil { " +
+		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelBegin({{.Param 0}}, " +
+			"{{.Receiver}}, " + watch + "); call != nil { " +
 			results + " := {{.Receiver}}." + function + "(inside); " + end + "; return " + results + " } }"},
 	}
 	old := p
 	old.from, old.to = "", "v0.18.0-0"
-	old.insert.enter = "if trommelConnected() && !{{.Receiver}}.trommelInside { if call := trommelBeginRequest({{.Receiver}}, " + watch + "); call != nil { " +
-		"{{.Receiver}}.trommelInside = true; " + results + " := {{.Receiver}}." + function + "({{.Args}}); {{.Receiver}}.trommelInside = false; " +
+	old.insert.enter = "if trommelConnected() && !{{.Receiver}}.trommelInside { " +
+		"if call := trommelBeginRequest({{.Receiver}}, " + watch + "); call != nil { " +
+		"{{.Receiver}}.trommelInside = true; " + results + " := {{.Receiver}}." + function +
+		"({{.Args}}); {{.Receiver}}.trommelInside = false; " +
 		end + "; return " + results + " } }"
 	return concat(observing(p, observed...), observing(old, observed...))
 }
@@ -121,20 +124,23 @@ func observing(p point, points ...wire.Point) []point {
 	for _, o := range points {
 		p.observes = o
 		list = append(list, p)
-		p.insert = insertion{} // inserted once, listed for each
+		p.insert = insertion{} // inserted once, but listed for each
 	}
 	return list
 }
 
 var points = concat(
 	observing(point{
-		module: moduleAPIServer, from: "v0.35.0-0", to: "v0.38.0-0", file: "pkg/storage/cacher/watch_cache.go", receiver: "*watchCache", function: "processEvent",
+		module: moduleAPIServer, from: "v0.35.0-0", to: "v0.38.0-0", file: "pkg/storage/cacher/watch_cache.go",
+		receiver: "*watchCache", function: "processEvent",
 		insert: insertion{enter: "defer trommelReceive({{.Receiver}}, {{.Param 0}})()"},
 	}, wire.APIServerRecv),
 
 	observing(point{
-		module: moduleClientGo, to: "v0.24.0-0", file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer", function: "HandleDeltas",
-		insert: insertion{enter: "if deltas := trommelDeltas({{.Param 0}}); deltas != nil { for i := range deltas { if err := {{.Receiver}}.HandleDeltas(deltas[i : i+1]); err != nil { return err } }; return nil }; " +
+		module: moduleClientGo, to: "v0.24.0-0", file: "tools/cache/shared_informer.go",
+		receiver: "*sharedIndexInformer", function: "HandleDeltas",
+		insert: insertion{enter: "if deltas := trommelDeltas({{.Param 0}}); deltas != nil { for i := range deltas { " +
+			"if err := {{.Receiver}}.HandleDeltas(deltas[i : i+1]); err != nil { return err } }; return nil }; " +
 			"defer trommelReceiveAny({{.Receiver}}.indexer, {{.Param 0}})()"},
 	}, wire.ControllerRecv),
 	observing(point{
@@ -143,8 +149,9 @@ var points = concat(
 	}, wire.ControllerRecv),
 	observing(point{
 		module: moduleClientGo, from: "v0.24.0-0", file: "tools/cache/controller.go", function: "processDeltas",
-		insert: insertion{enter: `if trommelSplit(deltas) { for i := range deltas { if err := processDeltas({{.Arg "deltas" "deltas[i : i+1]"}}); err != nil { return err } }; return nil }; ` +
-			"defer trommelReceive(clientState, deltas)()"},
+		insert: insertion{
+			enter: `if trommelSplit(deltas) { for i := range deltas { if err := processDeltas({{.Arg "deltas" "deltas[i : i+1]"}}); err != nil { return err } }; return nil }; ` +
+				"defer trommelReceive(clientState, deltas)()"},
 	}, wire.ControllerRecv),
 	observing(point{
 		module: moduleClientGo, from: "v0.35.0-0", file: "tools/cache/controller.go", function: "processDeltasInBatch",
@@ -152,12 +159,14 @@ var points = concat(
 	}, wire.ControllerRecv),
 
 	observing(point{
-		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer", function: "GetIndexer",
-		insert: insertion{enter: "if trommelEnabled { return trommelReader({{.Receiver}}) }"},
+		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer",
+		function: "GetIndexer",
+		insert:   insertion{enter: "if trommelEnabled { return trommelReader({{.Receiver}}) }"},
 	}, wire.ControllerRead),
 	observing(point{
-		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer", function: "GetStore",
-		insert: insertion{enter: "if trommelEnabled { return trommelReader({{.Receiver}}) }"},
+		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer",
+		function: "GetStore",
+		insert:   insertion{enter: "if trommelEnabled { return trommelReader({{.Receiver}}) }"},
 	}, wire.ControllerRead),
 
 	observing(informerStore("NewInformer", "", "{{.Param 1}}"), wire.ControllerRead),
@@ -166,74 +175,99 @@ var points = concat(
 	observing(informerStore("NewTransformingIndexerInformer", "v0.23.0-0", "{{.Param 1}}"), wire.ControllerRead),
 	observing(informerStore("NewInformerWithOptions", "v0.31.0-0", "{{.Param 0}}.ObjectType"), wire.ControllerRead),
 
-	request("Do", "false", "result", "if err := trommelEnd(call, {{.Receiver}}, result); err != nil { return Result{err: err} }", wire.ControllerRead, wire.ControllerWrite),
-	request("DoRaw", "false", "body, err", "if err := trommelEndRaw(call, {{.Receiver}}, body, err); err != nil { return nil, err }", wire.ControllerRead, wire.ControllerWrite),
+	request("Do", "false", "result", "if err := trommelEnd(call, {{.Receiver}}, result); err != nil { "+
+		"return Result{err: err} }", wire.ControllerRead, wire.ControllerWrite),
+	request("DoRaw", "false", "body, err", "if err := trommelEndRaw(call, {{.Receiver}}, body, err); err != nil { "+
+		"return nil, err }", wire.ControllerRead, wire.ControllerWrite),
 	request("Stream", "false", "stream, err", "trommelEndStream(call, err)", wire.ControllerRead),
 	request("Watch", "true", "w, err", "trommelEndStream(call, err)", wire.ControllerRead),
 	[]point{
-		{module: moduleClientGo, to: "v0.18.0-0", file: "rest/request.go", function: "Request", insert: insertion{field: "trommelInside bool"}},
-		{module: moduleClientGo, file: "rest/request.go", function: "Request", insert: insertion{field: "trommelBody interface{}"}},
-		{module: moduleClientGo, file: "rest/request.go", receiver: "*Request", function: "Body", insert: insertion{enter: "{{.Receiver}}.trommelBody = {{.Param 0}}"}},
-		{module: moduleClientGo, file: "rest/config.go", function: "InClusterConfig", insert: insertion{wrap: "trommelServiceAccount"}},
-		{module: moduleClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig", function: "Namespace", insert: insertion{wrap: "trommelServiceAccount"}},
-		{module: moduleClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig", function: "Possible", insert: insertion{wrap: "trommelServiceAccount"}},
-		{module: moduleControllerRuntime, file: "pkg/leaderelection/leader_election.go", insert: insertion{wrap: "trommelServiceAccount"}},
+		{module: moduleClientGo, to: "v0.18.0-0", file: "rest/request.go", function: "Request",
+			insert: insertion{field: "trommelInside bool"}},
+		{module: moduleClientGo, file: "rest/request.go", function: "Request",
+			insert: insertion{field: "trommelBody interface{}"}},
+		{module: moduleClientGo, file: "rest/request.go", receiver: "*Request", function: "Body",
+			insert: insertion{enter: "{{.Receiver}}.trommelBody = {{.Param 0}}"}},
+		{module: moduleClientGo, file: "rest/config.go", function: "InClusterConfig",
+			insert: insertion{wrap: "trommelServiceAccount"}},
+		{module: moduleClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig",
+			function: "Namespace", insert: insertion{wrap: "trommelServiceAccount"}},
+		{module: moduleClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig",
+			function: "Possible", insert: insertion{wrap: "trommelServiceAccount"}},
+		{module: moduleControllerRuntime, file: "pkg/leaderelection/leader_election.go",
+			insert: insertion{wrap: "trommelServiceAccount"}},
 	},
 
 	observing(point{
-		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader", function: "Get",
-		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, {{.Receiver}}, {{.Param 1}}, false); reader != nil { return trommelEnd(call, {{.Param 2}}, reader.Get({{.Args}})) } }"},
+		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader",
+		function: "Get",
+		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, " +
+			"{{.Receiver}}, {{.Param 1}}, false); reader != nil { return trommelEnd(call, {{.Param 2}}, " +
+			"reader.Get({{.Args}})) } }"},
 	}, wire.ControllerRead),
 	observing(point{
-		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader", function: "List",
-		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, {{.Receiver}}, trommelNamespace({{.Param 2}}), true); reader != nil { return trommelEndList(call, {{.Param 1}}, {{.Param 2}}, reader.List({{.Args}})) } }"},
+		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader",
+		function: "List",
+		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, " +
+			"{{.Receiver}}, trommelNamespace({{.Param 2}}), true); reader != nil { return trommelEndList(call, " +
+			"{{.Param 1}}, {{.Param 2}}, reader.List({{.Args}})) } }"},
 	}, wire.ControllerRead),
 
 	observing(point{
-		module: moduleControllerRuntime, to: "v0.9.0-0", file: "pkg/internal/controller/controller.go", receiver: "*Controller", function: "reconcileHandler",
+		module: moduleControllerRuntime, to: "v0.9.0-0", file: "pkg/internal/controller/controller.go",
+		receiver: "*Controller", function: "reconcileHandler",
 		insert: insertion{do: "c.Do", replaces: "trommelDo({{.Receiver}})"},
 	}, wire.Reconcile),
 	observing(point{
-		module: moduleControllerRuntime, from: "v0.9.0-0", file: "pkg/internal/controller/controller.go", receiver: "*Controller", function: "Reconcile",
-		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelReconcile({{.Param 0}}, {{.Receiver}}, {{.Receiver}}.Name, {{.Receiver}}.Do, {{.Param 1}}); call != nil { " +
-			"result, err := {{.Receiver}}.Reconcile(inside, {{.Param 1}}); call.After(nil, nil, err, 0); return result, err } }"},
+		module: moduleControllerRuntime, from: "v0.9.0-0", file: "pkg/internal/controller/controller.go",
+		receiver: "*Controller", function: "Reconcile",
+		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelReconcile({{.Param 0}}, " +
+			"{{.Receiver}}, {{.Receiver}}.Name, {{.Receiver}}.Do, {{.Param 1}}); call != nil { " +
+			"result, err := {{.Receiver}}.Reconcile(inside, {{.Param 1}}); call.After(nil, nil, err, 0); " +
+			"return result, err } }"},
 	}, wire.Reconcile),
 
-	// What client-go before 0.22 encodes JSON with crashes on a map since Go 1.18, of which 1.0.2 took account.
+	// The JSON library of client-go before 0.22 crashes on maps since Go 1.18; 1.0.2 fixed that.
 	[]point{{
-		module: moduleReflect2, to: "v1.0.2-0", file: "unsafe_map.go", receiver: "*UnsafeMapType", function: "UnsafeIterate",
-		insert: insertion{enter: "if {{.Receiver}} != nil { return trommelIterate({{.Receiver}}, {{.Param 0}}) }"},
+		module: moduleReflect2, to: "v1.0.2-0", file: "unsafe_map.go", receiver: "*UnsafeMapType",
+		function: "UnsafeIterate",
+		insert:   insertion{enter: "if {{.Receiver}} != nil { return trommelIterate({{.Receiver}}, {{.Param 0}}) }"},
 	}},
 
 	[]point{
-		// Both look for new types every 30 s. A cluster whose types came a moment ago would keep the dependents of what is
-		// deleted that long.
+		// Both look for new types every 30 s. A cluster whose types were just created would keep the dependents of
+		// deleted objects that long.
 		{
-			module: moduleKubernetes, file: "pkg/controller/garbagecollector/garbagecollector.go", receiver: "*GarbageCollector", function: "Sync",
+			module: moduleKubernetes, file: "pkg/controller/garbagecollector/garbagecollector.go",
+			receiver: "*GarbageCollector", function: "Sync",
 			insert: insertion{enter: "if {{.Param 2}} > time.Second { {{.Param 2}} = time.Second }"},
 		},
 		{
-			module: moduleKubernetes, file: "pkg/controller/resourcequota/resource_quota_controller.go", receiver: "*Controller", function: "Sync",
+			module: moduleKubernetes, file: "pkg/controller/resourcequota/resource_quota_controller.go",
+			receiver: "*Controller", function: "Sync",
 			insert: insertion{enter: "if {{.Param 2}} > 5*time.Second { {{.Param 2}} = 5 * time.Second }"},
 		},
-		// The pods that are local processes have loopback addresses: endpoints may name them, and the proxy subresources lead
-		// there.
+		// The pods that are local processes have loopback addresses: endpoints may name them, and the proxy
+		// subresources may connect there.
 		{
 			module: moduleKubernetes, file: "pkg/apis/core/validation/validation.go", function: "ValidateEndpointIP",
-			insert: insertion{enter: "if ip := netutils.ParseIPSloppy({{.Param 0}}); ip != nil && ip.IsLoopback() { return nil }"},
+			insert: insertion{enter: "if ip := netutils.ParseIPSloppy({{.Param 0}}); ip != nil && ip.IsLoopback() { " +
+				"return nil }"},
 		},
 		{
 			module: moduleKubernetes, file: "pkg/registry/core/pod/strategy.go", function: "ResourceLocation",
-			insert: insertion{do: "ip.IsGlobalUnicast", replaces: "(func() bool { return ip.IsGlobalUnicast() || ip.IsLoopback() })"},
+			insert: insertion{do: "ip.IsGlobalUnicast",
+				replaces: "(func() bool { return ip.IsGlobalUnicast() || ip.IsLoopback() })"},
 		},
 	},
 
-	// API versions that Kubernetes has removed are served where the cluster asks for them. What was valid in such a
-	// version is valid in a request that is made in it, and so is what it did by default.
+	// API versions that Kubernetes has removed are served if the cluster is configured so. Requests in such a version
+	// keep its validation and its defaults.
 	[]point{
 		{
-			module: moduleAPIServer, file: "pkg/server/genericapiserver.go", receiver: "*GenericAPIServer", function: "InstallAPIGroups",
-			insert: insertion{enter: "{{.Param 0}} = trommelServeRemoved({{.Receiver}}, {{.Param 0}})"},
+			module: moduleAPIServer, file: "pkg/server/genericapiserver.go", receiver: "*GenericAPIServer",
+			function: "InstallAPIGroups",
+			insert:   insertion{enter: "{{.Param 0}} = trommelServeRemoved({{.Receiver}}, {{.Param 0}})"},
 		},
 		{
 			module: moduleAPIServer, to: "v0.37.0-0", file: "pkg/registry/rest/create.go", function: "BeforeCreate",
@@ -241,7 +275,8 @@ var points = concat(
 		},
 		{
 			module: moduleAPIServer, to: "v0.37.0-0", file: "pkg/registry/rest/update.go", function: "BeforeUpdate",
-			insert: insertion{do: "strategy.ValidateUpdate", replaces: "trommelValidateUpdate(strategy.ValidateUpdate)"},
+			insert: insertion{do: "strategy.ValidateUpdate",
+				replaces: "trommelValidateUpdate(strategy.ValidateUpdate)"},
 		},
 		{
 			module: moduleAPIServer, from: "v0.37.0-0", file: "pkg/registry/rest/create.go", function: "ValidateCreate",
@@ -253,21 +288,24 @@ var points = concat(
 		},
 		{
 			module: moduleAPIServer, file: "pkg/registry/generic/registry/store.go", function: "shouldOrphanDependents",
-			insert: insertion{do: "gcStrategy.DefaultGarbageCollectionPolicy", replaces: "rest.TrommelGarbageCollection(gcStrategy)"},
+			insert: insertion{do: "gcStrategy.DefaultGarbageCollectionPolicy",
+				replaces: "rest.TrommelGarbageCollection(gcStrategy)"},
 		},
 		{
-			module: moduleAPIExtensions, file: "pkg/apis/apiextensions/validation/validation.go", function: "validateCustomResourceDefinitionSpec",
-			insert: insertion{enter: "{{.Param 2}} = trommelOptions({{.Param 0}}, {{.Param 2}})"},
+			module: moduleAPIExtensions, file: "pkg/apis/apiextensions/validation/validation.go",
+			function: "validateCustomResourceDefinitionSpec",
+			insert:   insertion{enter: "{{.Param 2}} = trommelOptions({{.Param 0}}, {{.Param 2}})"},
 		},
 		{
-			module: moduleKubernetes, file: "pkg/controlplane/apiserver/aggregator.go", function: "CreateAggregatorServer",
-			insert: insertion{enter: "{{.Param 4}} = trommelPriorities({{.Param 4}})"},
+			module: moduleKubernetes, file: "pkg/controlplane/apiserver/aggregator.go",
+			function: "CreateAggregatorServer",
+			insert:   insertion{enter: "{{.Param 4}} = trommelPriorities({{.Param 4}})"},
 		},
 	},
 )
 
-// goroutinePoints are those of a controller whose reconciles have no context: their goroutines say on behalf of which
-// reconcile a call is made, and an informer that a reconcile has started works for all.
+// goroutinePoints lists the additional points of a controller whose reconciles have no context: the goroutine says
+// which reconcile makes a call. An informer that a reconcile has started works for all of them.
 var goroutinePoints = []point{
 	outside("tools/cache/shared_informer.go", "*sharedIndexInformer", "Run"),
 	outside("tools/cache/shared_informer.go", "*processorListener", "run"),
@@ -290,7 +328,7 @@ func concat(lists ...[]point) []point {
 	return all
 }
 
-// pointsOf lists the points of a module's version.
+// pointsOf returns the points of a module's version.
 func pointsOf(module, version string, byGoroutine bool) []point {
 	all := points
 	if byGoroutine {
@@ -298,7 +336,8 @@ func pointsOf(module, version string, byGoroutine bool) []point {
 	}
 	var list []point
 	for _, p := range all {
-		if p.module == module && (p.from == "" || semver.Compare(version, p.from) >= 0) && (p.to == "" || semver.Compare(version, p.to) < 0) {
+		if p.module == module && (p.from == "" || semver.Compare(version, p.from) >= 0) &&
+			(p.to == "" || semver.Compare(version, p.to) < 0) {
 			list = append(list, p)
 		}
 	}
@@ -306,10 +345,10 @@ func pointsOf(module, version string, byGoroutine bool) []point {
 }
 
 // versionByPoints returns the first of the newest versions whose points the module all has, for a source whose version
-// number says nothing: a commit's sorts below all others (v0.0.0-2020...), and its date does not tell of which branch
-// it is. It returns a version older than all that can be observed if there is none.
+// number is not usable: a commit's sorts below all others (v0.0.0-2020...), and its date does not say which branch it
+// is on. If there is none, it returns a version that is too old to be observed.
 func (m *moduleCopy) versionByPoints() (string, error) {
-	// What was made after all that is in the table may lack a point because that is elsewhere now.
+	// A newer source than any in the table may lack a point because the code has moved.
 	if at, err := module.PseudoVersionTime(m.version); err == nil && at.After(pointsKnownAt) {
 		return newest, nil
 	}
@@ -331,7 +370,7 @@ func (m *moduleCopy) versionByPoints() (string, error) {
 	return "v0.0.0", nil
 }
 
-// find looks for all points of a version.
+// find checks that all points of a version are found.
 func (m *moduleCopy) find(version string) error {
 	c := *m
 	c.pointsOf = version
@@ -339,11 +378,11 @@ func (m *moduleCopy) find(version string) error {
 	return err
 }
 
-// withoutContext tells whether controller-runtime's reconcilers get no context.
+// withoutContext reports whether controller-runtime's reconcilers get no context.
 func (m *moduleCopy) withoutContext() (bool, error) {
 	names, err := declared(filepath.Join(m.dir, "pkg", "internal", "controller"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil // none is built in
+		return false, nil // controller-runtime is not used
 	}
 	return err == nil && names["Controller.Reconcile"] && !names["Controller.Reconcile(ctx)"], err
 }

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// EnvCacheGB says how many gigabytes (10^9 bytes) the cache may take; 0: without limit. Default: DefaultCacheGB.
+// EnvCacheGB names the variable with the cache's limit in gigabytes (10^9 bytes); 0: no limit. Default: DefaultCacheGB.
 const EnvCacheGB = "TROMMEL_CACHE_GB"
 
 // DefaultCacheGB is enough for the control planes of three versions of Kubernetes and some dozens of controllers.
 const DefaultCacheGB = 5
 
-// youngest is how long ago an entry must have been used for a build to remove it.
+// youngest is the time since its last use after which a build may remove an entry.
 const youngest = time.Hour
 
-// cacheKinds are the directories of the cache whose entries can be made again. The others, such as clusters, are left
-// alone.
+// cacheKinds lists the directories of the cache whose entries can be rebuilt. Others, such as clusters, are never
+// removed.
 var cacheKinds = []string{"builds", "controlplane", "goroot", "hook", kindModules, "std"}
 
 const kindModules = "modules"
@@ -36,28 +36,28 @@ type CacheEntry struct {
 	Kind string // controlplane, builds, modules, hook, std or goroot
 	Path string
 	Size int64     // bytes
-	Used time.Time // by the newest build that took it
+	Used time.Time // by the most recent build
 }
 
-// Beside each entry there is a file of its name and usedSuffix. Its time is that of the last use, what is in it is the
-// entry's size, empty where it has to be found out, and whoever uses the entry without building holds a shared lock on
+// Beside each entry there is a file with its name and usedSuffix. Its time is that of the last use; its content is the
+// entry's size, or empty if the size is unknown. A process that uses the entry without building holds a shared lock on
 // it.
 const (
 	usedSuffix = ".used"
 	lockSuffix = ".lock"
 )
 
-// building is taken by a build, shared, so that nothing is removed that it is about to use.
+// building takes a shared lock for a build, so that no entry is removed that the build is about to use.
 func (c *cache) building(ctx context.Context) (done func(), err error) {
 	f, err := openLock(filepath.Join(c.dir, lockSuffix))
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		return func() {}, nil // what is there can be used; nothing can be added
+		return func() {}, nil // existing entries can be used; none can be added
 	}
 	if err != nil {
 		return nil, err
 	}
 	for {
-		// A process that removes something has it only for a moment.
+		// A process that removes entries holds it only for a moment.
 		if err = flock(f, syscall.LOCK_SH); !errors.Is(err, syscall.EWOULDBLOCK) {
 			break
 		}
@@ -75,8 +75,8 @@ func (c *cache) building(ctx context.Context) (done func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// keeping runs a build. Its binary stays in the cache while this process runs, and the entries that were used longest
-// ago are removed to make room for new ones.
+// keeping runs a build. Its binary stays in the cache while this process runs, and the least recently used entries are
+// removed to make room for new ones.
 func (c *cache) keeping(ctx context.Context, build func() (*Result, error)) (*Result, error) {
 	done, err := c.building(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func changed(dir string) {
 	_ = os.Truncate(dir+usedSuffix, 0)
 }
 
-// inUse are the locks that this process holds on entries until it ends.
+// inUse holds the locks of this process on entries; they last until it exits.
 var inUse = struct {
 	sync.Mutex
 	files map[string]*os.File
@@ -157,7 +157,7 @@ func KeepInUse(binary string) {
 	}
 }
 
-// Cache lists what is in the cache, newest use first. An empty dir means CacheDir().
+// Cache lists the entries of the cache, most recently used first. An empty dir means CacheDir().
 func Cache(dir string) ([]CacheEntry, error) {
 	c, err := openCache(dir)
 	if err != nil {
@@ -227,7 +227,7 @@ func entry(kind, path string) (CacheEntry, error) {
 	}
 	err := filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // replaced while we look
+			return nil // replaced meanwhile
 		}
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -249,10 +249,10 @@ func entry(kind, path string) (CacheEntry, error) {
 }
 
 // errCacheBusy is returned if nothing can be removed because a build is running.
-var errCacheBusy = errors.New("something is being built with this cache; try again when it is done")
+var errCacheBusy = errors.New("a build is using this cache; try again when it has finished")
 
-// ClearCache removes entries whose last use was before the given time, except those that a process uses. It returns
-// what it has removed. An empty dir means CacheDir().
+// ClearCache removes entries whose last use was before the given time, except those that a process uses. It returns the
+// removed entries. An empty dir means CacheDir().
 func ClearCache(dir string, before time.Time) (removed []CacheEntry, err error) {
 	c, err := openCache(dir)
 	if err != nil {
@@ -263,7 +263,7 @@ func ClearCache(dir string, before time.Time) (removed []CacheEntry, err error) 
 	})
 }
 
-// prune removes what was used longest ago until the cache is within its limit. It does nothing while a build is
+// prune removes the least recently used entries until the cache is within its limit. It does nothing while a build is
 // running.
 func (c *cache) prune(now time.Time) error {
 	limit, err := CacheLimit()
@@ -286,7 +286,7 @@ func (c *cache) prune(now time.Time) error {
 	return err
 }
 
-// remove removes those entries that choose returns and that nobody uses. choose may change its argument.
+// remove removes the entries that choose returns and that no process uses. choose may change its argument.
 func (c *cache) remove(choose func([]CacheEntry) []CacheEntry) (removed []CacheEntry, err error) {
 	all, err := openLock(filepath.Join(c.dir, lockSuffix))
 	if err != nil {
@@ -315,8 +315,8 @@ func (c *cache) remove(choose func([]CacheEntry) []CacheEntry) (removed []CacheE
 	return removed, errors.Join(errs...)
 }
 
-// remove reports whether nobody used the entry. No build is under way, so that nobody is about to take its locks, and
-// their files can go too.
+// remove removes the entry and returns true, unless a process uses it. No build is running, so no process is about to
+// take the entry's locks, and the lock files can be removed too.
 func (e CacheEntry) remove() (bool, error) {
 	for _, suffix := range []string{usedSuffix, lockSuffix} {
 		f, err := os.OpenFile(e.Path+suffix, os.O_RDWR, 0)

@@ -16,7 +16,7 @@ import (
 
 const envKeepInUse = "TROMMEL_TEST_KEEP_IN_USE"
 
-// filled is a cache with entries of 100 MB each (in holes), the first used longest ago.
+// filled returns a cache with entries of 100 MB each (sparse files), the least recently used first.
 func filled(t *testing.T, names ...string) *cache {
 	t.Helper()
 	c, err := openCache(t.TempDir())
@@ -26,7 +26,8 @@ func filled(t *testing.T, names ...string) *cache {
 	for i, name := range names {
 		dir, err := c.make(name, func(dir string) error {
 			file := filepath.Join(dir, "bin", "x")
-			return errors.Join(os.Mkdir(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o755), os.Truncate(file, 100e6))
+			return errors.Join(os.Mkdir(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o755),
+				os.Truncate(file, 100e6))
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +50,7 @@ func names(t *testing.T, c *cache) []string {
 	var list []string
 	for _, e := range entries {
 		if e.Size != 100e6 {
-			t.Errorf("%s is taken for %d bytes", e.Path, e.Size)
+			t.Errorf("%s has a size of %d bytes", e.Path, e.Size)
 		}
 		rel, err := filepath.Rel(c.dir, e.Path)
 		if err != nil || !strings.HasPrefix(rel, e.Kind+"/") {
@@ -104,7 +105,8 @@ func TestPruneKeepsWhatWasUsedLately(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What remains of a module's path is an empty directory.
-	want := []string{filepath.Join(c.dir, five[1]), filepath.Join(c.dir, five[1]+usedSuffix), filepath.Join(c.dir, "modules", "k8s.io")}
+	want := []string{filepath.Join(c.dir, five[1]), filepath.Join(c.dir, five[1]+usedSuffix),
+		filepath.Join(c.dir, "modules", "k8s.io")}
 	if !slices.Equal(left, want) {
 		t.Errorf("left %q", left)
 	}
@@ -193,7 +195,7 @@ func TestClearCacheByAge(t *testing.T) {
 	expect(t, c, five[3:]...)
 }
 
-// TestCacheOfAnOlderTrommel has no notes of sizes and uses: the time of the directory stands in.
+// TestCacheOfAnOlderTrommel has no records of sizes and uses: the time of the directory is used instead.
 func TestCacheOfAnOlderTrommel(t *testing.T) {
 	c := filled(t, five...)
 	was := time.Now().Add(-time.Hour * 24 * 30)
@@ -203,9 +205,10 @@ func TestCacheOfAnOlderTrommel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // to look is no use
+	for range 2 { // listing does not count as a use
 		entries, err := Cache(c.dir)
-		if err != nil || len(entries) != len(five) || entries[0].Size != 100e6 || !entries[0].Used.Equal(was.Truncate(0)) {
+		if err != nil || len(entries) != len(five) || entries[0].Size != 100e6 ||
+			!entries[0].Used.Equal(was.Truncate(0)) {
 			t.Errorf("%+v, %v", entries, err)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 // TestRepositoryThatCannotBeWritten builds in directories without write permission.
 func TestRepositoryThatCannotBeWritten(t *testing.T) {
 	r := newRepositories(t)
-	dir := repository(t, r.goMod(".", "module example.com/readonly\n\ngo 1.26.0\n"), map[string]string{"main.go": smallMain})
+	dir := repository(t, r.goMod(".", "module example.com/readonly\n\ngo 1.26.0\n"),
+		map[string]string{"main.go": smallMain})
 	chmod := func(mode os.FileMode) {
 		for path := range tree(t, dir) {
 			if err := os.Chmod(path, mode); err != nil {
@@ -28,8 +29,8 @@ func TestRepositoryThatCannotBeWritten(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// Permissions are nothing to root, unless this thread, and with it what it starts, gives that up. The thread ends
-		// with the function.
+		// Root ignores permissions, unless this thread, and with it what it starts, gives that up. The thread ends with
+		// the function.
 		runtime.LockOSThread()
 		if os.Geteuid() == 0 {
 			if err := dropOverride(); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// recorder releases every observation but those that a test asks to hold.
+// recorder releases every observation except those that a test holds.
 type recorder struct {
 	t       *testing.T
 	monitor *monitor.Monitor
@@ -20,7 +20,7 @@ type recorder struct {
 	all      []monitor.Event
 	sessions map[string]*monitor.Session
 	hold     func(*wire.Observation) bool
-	holdBy   string // whose observations are held; empty: anybody's
+	holdBy   string // the process whose observations are held; empty: all
 	held     []monitor.Event
 }
 
@@ -76,10 +76,10 @@ func (r *recorder) take(e monitor.Event) {
 	}
 }
 
-// wait returns when the condition holds, which is called under the lock.
+// wait returns when the condition is true. The condition is called under the lock.
 func (r *recorder) wait(what string, condition func() bool) {
 	r.t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	for {
 		r.mu.Lock()
 		ok := condition()
@@ -96,7 +96,7 @@ func (r *recorder) wait(what string, condition func() bool) {
 				r.t.Log(describe(e))
 			}
 			r.mu.Unlock()
-			r.t.Fatalf("not within 30s: %s", what)
+			r.t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (r *recorder) holdingOf(by string, f func(*wire.Observation) bool) {
 	r.hold, r.holdBy = f, by
 }
 
-// release lets go all that is held and holds no more.
+// release releases all held observations and holds no more.
 func (r *recorder) release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,7 @@ func (r *recorder) release() {
 	r.held = nil
 }
 
-// length is the number of observations so far.
+// length returns the number of observations so far.
 func (r *recorder) length() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,8 +140,10 @@ func (r *recorder) find(by string, match func(*wire.Observation) bool) *wire.Obs
 
 func describe(e monitor.Event) string {
 	o := e.Observation
-	return fmt.Sprintf("%s #%d %s %s %s kind=%s resource=%s group=%q/%t %s/%s sub=%s live=%t reconciler=%s (%s) request=%s id=%s call=%s err=%s code=%d object=%.60s old=%.60s",
-		e.Session.Identity, o.Call, o.Phase, o.Point, o.Operation, o.Kind, o.Resource, o.Group, o.GroupKnown, o.Namespace, o.Name, o.Subresource, o.Live,
+	return fmt.Sprintf("%s #%d %s %s %s kind=%s resource=%s group=%q/%t %s/%s sub=%s live=%t reconciler=%s (%s) "+
+		"request=%s id=%s call=%s err=%s code=%d object=%.60s old=%.60s",
+		e.Session.Identity, o.Call, o.Phase, o.Point, o.Operation, o.Kind, o.Resource, o.Group, o.GroupKnown,
+		o.Namespace, o.Name, o.Subresource, o.Live,
 		o.Reconciler, o.ReconcilerType, o.Request, o.ReconcileID, o.CallName, o.Error, o.Code, o.Object, o.OldObject)
 }
 

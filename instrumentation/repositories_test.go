@@ -30,7 +30,7 @@ const (
 	clientGoVersion = "v0.36.3" // of testdata/controllers/copier, whose requirements all repositories here have
 )
 
-// smallMain uses what has hooks, and as little else as it can.
+// smallMain uses packages with hooks, and as little else as possible.
 const smallMain = `package main
 
 import (
@@ -46,7 +46,7 @@ func main() {
 }
 `
 
-// repositories builds small controllers in repositories of all shapes, with one cache for all.
+// repositories builds small controllers in repositories of all layouts, with one shared cache.
 type repositories struct {
 	cache    string
 	requires string // the require lines of a go.mod
@@ -68,7 +68,7 @@ func newRepositories(t *testing.T) *repositories {
 	return r
 }
 
-// goMod is a go.mod with its go.sum in a directory of the repository.
+// goMod returns a go.mod with its go.sum in a directory of the repository.
 func (r *repositories) goMod(dir, head string) map[string]string {
 	return map[string]string{filepath.Join(dir, "go.mod"): head + r.requires, filepath.Join(dir, "go.sum"): r.sums}
 }
@@ -96,8 +96,9 @@ func repository(t *testing.T, files ...map[string]string) string {
 	return dir
 }
 
-// build builds in a repository, which has to stay as it is.
-func (r *repositories) build(t *testing.T, repository string, config instrumentation.BuildConfig) (*instrumentation.Result, error) {
+// build builds in a repository and checks that the repository does not change.
+func (r *repositories) build(t *testing.T, repository string, config instrumentation.BuildConfig) (
+	*instrumentation.Result, error) {
 	t.Helper()
 	config.CacheDir = r.cache
 	before := tree(t, repository)
@@ -123,7 +124,8 @@ func unchanged(t *testing.T, before, after map[string]string) {
 }
 
 // mustPrint builds a controller, runs it, and checks what it prints and that it has the hooks of client-go.
-func (r *repositories) mustPrint(t *testing.T, repository string, config instrumentation.BuildConfig, want string) *instrumentation.Result {
+func (r *repositories) mustPrint(t *testing.T, repository string, config instrumentation.BuildConfig,
+	want string) *instrumentation.Result {
 	t.Helper()
 	result, err := r.build(t, repository, config)
 	if err != nil {
@@ -150,7 +152,8 @@ func shown(t *testing.T, binary string) (string, map[wire.Point]int) {
 	}
 	defer m.Close()
 	cmd := exec.Command(binary)
-	cmd.Env = append(os.Environ(), wire.EnvCoordinator+"="+m.Addr(), wire.EnvToken+"=secret", wire.EnvIdentity+"=controller")
+	cmd.Env = append(os.Environ(), wire.EnvCoordinator+"="+m.Addr(), wire.EnvToken+"=secret", wire.EnvIdentity+
+		"=controller")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("run the controller: %v", err)
@@ -185,9 +188,10 @@ func clientGoFork(t *testing.T, to, file string, change func(string) string) {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// What is left out is large and used by no test here.
+	// The rest is large and not used by any test here.
 	for _, name := range []string{"kubernetes", "informers", "listers", "applyconfigurations"} {
-		if err := os.CopyFS(filepath.Join(to, name, "scheme"), os.DirFS(filepath.Join(from, name, "scheme"))); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.CopyFS(filepath.Join(to, name, "scheme"),
+			os.DirFS(filepath.Join(from, name, "scheme"))); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}
@@ -197,7 +201,8 @@ func clientGoFork(t *testing.T, to, file string, change func(string) string) {
 	}
 	for _, e := range entries {
 		switch {
-		case e.Name() == "kubernetes" || e.Name() == "informers" || e.Name() == "listers" || e.Name() == "applyconfigurations":
+		case e.Name() == "kubernetes" || e.Name() == "informers" || e.Name() == "listers" ||
+			e.Name() == "applyconfigurations":
 		case e.IsDir():
 			if err := os.CopyFS(filepath.Join(to, e.Name()), os.DirFS(filepath.Join(from, e.Name()))); err != nil {
 				t.Fatal(err)
@@ -211,7 +216,7 @@ func clientGoFork(t *testing.T, to, file string, change func(string) string) {
 	write(t, to, map[string]string{file: changed})
 }
 
-// forked says of which source a controller is built.
+// forked shows which source a controller is built from.
 const forked = "\n\nfunc Forked() string { return \"forked\" }\n"
 
 const forkedMain = `package main
@@ -232,10 +237,12 @@ func appendForked(text string) string { return text + forked }
 
 func TestRepositoryModule(t *testing.T) {
 	r := newRepositories(t)
-	t.Run("one that has all that a go.mod may have", func(t *testing.T) {
-		head := "module example.com/group/operator/v2\n\ngo 1.26.0\n\ntoolchain go1.26.1\n\ngodebug default=go1.26\n\n" +
-			"exclude k8s.io/klog/v2 v2.1.0\n\nretract v2.0.1 // broken\n\ntool k8s.io/kube-openapi/cmd/openapi-gen\n\nrequire go.uber.org/goleak v1.3.0\n\nignore ./node_modules\n"
-		// The directory's name is not the module's, has blanks in it, and is reached through a link.
+	t.Run("a go.mod with all directives", func(t *testing.T) {
+		head := "module example.com/group/operator/v2\n\ngo 1.26.0\n\ntoolchain go1.26.1\n\n" +
+			"godebug default=go1.26\n\n" +
+			"exclude k8s.io/klog/v2 v2.1.0\n\nretract v2.0.1 // broken\n\n" +
+			"tool k8s.io/kube-openapi/cmd/openapi-gen\n\nrequire go.uber.org/goleak v1.3.0\n\nignore ./node_modules\n"
+		// The directory's name differs from the module's, contains blanks, and is reached through a symbolic link.
 		dir := filepath.Join(repository(t), "my operator (1)")
 		write(t, dir, r.goMod(".", head))
 		write(t, dir, map[string]string{
@@ -263,14 +270,18 @@ func main() {
 	fmt.Println(embedded, stamped, other, words.Tagged, words.FromC(), len(cache.NewStore(nil).ListKeys()), err != nil)
 }
 `,
-			"cmd/manager/with blanks.txt":   "embedded",
-			"internal/words/words.go":       "package words\n\n/*\nstatic int fromC(void) { return 7; }\n*/\nimport \"C\"\n\nfunc FromC() int { return int(C.fromC()) }\n",
-			"internal/words/plain.go":       "//go:build !special\n\npackage words\n\nconst Tagged = \"plain\"\n",
-			"internal/words/special.go":     "//go:build special && other\n\npackage words\n\nconst Tagged = \"special\"\n",
-			"internal/words/words_test.go":  "package words\n\nimport (\n\t\"testing\"\n\n\t\"go.uber.org/goleak\"\n)\n\nfunc TestMain(m *testing.M) { goleak.VerifyTestMain(m) }\n",
-			"node_modules/x/broken.go":      "package x\n\nfunc {\n",
-			".hidden":                       "",
-			"hack/tools/go.mod":             "module example.com/group/operator/v2/hack/tools\n\ngo 1.26.0\n\nrequire example.com/not/there v1.0.0\n",
+			"cmd/manager/with blanks.txt": "embedded",
+			"internal/words/words.go": "package words\n\n/*\nstatic int fromC(void) { return 7; }\n*/\n" +
+				"import \"C\"\n\nfunc FromC() int { return int(C.fromC()) }\n",
+			"internal/words/plain.go": "//go:build !special\n\npackage words\n\nconst Tagged = \"plain\"\n",
+			"internal/words/special.go": "//go:build special && other\n\npackage words\n\n" +
+				"const Tagged = \"special\"\n",
+			"internal/words/words_test.go": "package words\n\nimport (\n\t\"testing\"\n\n\t\"go.uber.org/goleak\"\n" +
+				")\n\nfunc TestMain(m *testing.M) { goleak.VerifyTestMain(m) }\n",
+			"node_modules/x/broken.go": "package x\n\nfunc {\n",
+			".hidden":                  "",
+			"hack/tools/go.mod": "module example.com/group/operator/v2/hack/tools\n\ngo 1.26.0\n\n" +
+				"require example.com/not/there v1.0.0\n",
 			"hack/tools/tools.go":           "package tools\n\nimport _ \"example.com/not/there\"\n",
 			"api/v1/zz_generated.broken.go": "//go:build ignore\n\npackage broken\n\nfunc {\n",
 		})
@@ -286,14 +297,17 @@ func main() {
 			t.Errorf("binary %s", result.Binary)
 		}
 
-		// The build's own tags come before those of the environment, as with go build; its flags for the linker come from
+		// The build's own tags come before those of the environment, as with go build; its linker flags come from
 		// there.
-		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "cmd"), Package: "./manager", Tags: []string{"alone"}}, "embedded  wrong plain 7 0 true")
+		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "cmd"), Package: "./manager",
+			Tags: []string{"alone"}}, "embedded  wrong plain 7 0 true")
 	})
 
 	t.Run("main in the root of a module with a major version", func(t *testing.T) {
-		dir := repository(t, r.goMod(".", "module example.com/operator/v3\n\ngo 1.26.0\n"), map[string]string{"main.go": smallMain})
-		if result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir}, "small 0 true"); filepath.Base(result.Binary) != "operator" {
+		dir := repository(t, r.goMod(".", "module example.com/operator/v3\n\ngo 1.26.0\n"),
+			map[string]string{"main.go": smallMain})
+		if result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir}, "small 0 true"); filepath.Base(
+			result.Binary) != "operator" {
 			t.Errorf("binary %s", result.Binary)
 		}
 	})
@@ -302,16 +316,19 @@ func main() {
 		dir := repository(t, r.goMod("sub/operator", "module example.com/operator\n\ngo 1.26.0\n"), map[string]string{
 			"go.mod": "module example.com\n\ngo 1.26.0\n", "sub/operator/cmd/main.go": smallMain,
 		})
-		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "sub/operator"), Package: "cmd"}, "small 0 true")
+		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "sub/operator"), Package: "cmd"},
+			"small 0 true")
 		_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: dir, Package: "./sub/operator/cmd"})
-		if want := "; it is in a module of its own: build it in the folder " + filepath.Join(dir, "sub/operator"); err == nil || !strings.HasSuffix(err.Error(), want) {
+		if want := "; it is in another module: build it in the directory " +
+			filepath.Join(dir, "sub/operator"); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("got %v\nwant ...%s", err, want)
 		}
 	})
 
 	t.Run("git stamps the binary and keeps its index", func(t *testing.T) {
-		dir := repository(t, r.goMod(".", "module example.com/stamped\n\ngo 1.26.0\n"), map[string]string{"main.go": strings.Replace(smallMain, `fmt.Println("small"`,
-			`info, _ := debug.ReadBuildInfo()
+		dir := repository(t, r.goMod(".", "module example.com/stamped\n\ngo 1.26.0\n"),
+			map[string]string{"main.go": strings.Replace(smallMain, `fmt.Println("small"`,
+				`info, _ := debug.ReadBuildInfo()
 	for _, s := range info.Settings {
 		if s.Key == "vcs.modified" {
 			fmt.Print(s.Key, "=", s.Value, " ")
@@ -319,15 +336,17 @@ func main() {
 	}
 	fmt.Println("small"`, 1)})
 		main := filepath.Join(dir, "main.go")
-		write(t, dir, map[string]string{"main.go": strings.Replace(read(t, main), `"fmt"`, "\"fmt\"\n\t\"runtime/debug\"", 1)})
-		for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-qm", "all"}} {
+		write(t, dir,
+			map[string]string{"main.go": strings.Replace(read(t, main), `"fmt"`, "\"fmt\"\n\t\"runtime/debug\"", 1)})
+		for _, args := range [][]string{{"init", "-q"}, {"add", "."},
+			{"-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-qm", "all"}} {
 			cmd := exec.Command("git", args...)
 			cmd.Dir = dir
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Skipf("git %v: %v %s", args, err, out)
 			}
 		}
-		// git would like to note in its index that nothing but the time is new.
+		// Git would update its index, because only the time is new.
 		later := time.Now().Add(time.Hour)
 		if err := os.Chtimes(main, later, later); err != nil {
 			t.Fatal(err)
@@ -337,14 +356,15 @@ func main() {
 	})
 }
 
-// TestRepositoryBeforeLazyLoading has requirements of 2021: no indirect ones, and a go directive that is old or not
-// there.
+// TestRepositoryBeforeLazyLoading has requirements of 2021: no indirect ones, and a go directive that is old or
+// missing.
 func TestRepositoryBeforeLazyLoading(t *testing.T) {
 	r := newRepositories(t)
 	const old = "client-go-0.20.15"
 	text := read(t, filepath.Join("testdata", "versions", old, "go.mod"))
 	sums := read(t, filepath.Join("testdata", "versions", old, "go.sum"))
-	for name, text := range map[string]string{"go 1.16": text, "no go directive": strings.Replace(text, "\ngo 1.16\n", "", 1)} {
+	for name, text := range map[string]string{"go 1.16": text,
+		"no go directive": strings.Replace(text, "\ngo 1.16\n", "", 1)} {
 		t.Run(name, func(t *testing.T) {
 			if strings.Contains(text, "go 1.16") != (name == "go 1.16") {
 				t.Fatalf("the test's own go.mod:\n%s", text)
@@ -355,16 +375,18 @@ func TestRepositoryBeforeLazyLoading(t *testing.T) {
 	}
 }
 
-// TestRepositoryVendor builds what is in the vendor directory, also where that is not what the modules' authors wrote.
+// TestRepositoryVendor builds what is in the vendor directory, even if it differs from the modules' sources.
 func TestRepositoryVendor(t *testing.T) {
 	r := newRepositories(t)
 	dir := repository(t, r.goMod(".", "module example.com/vendored\n\ngo 1.26.0\n"), map[string]string{
-		"main.go": strings.Replace(strings.Replace(smallMain, `"k8s.io/client-go/rest"`, "\"k8s.io/client-go/rest\"\n\t\"k8s.io/klog/v2\"", 1),
+		"main.go": strings.Replace(strings.Replace(smallMain, `"k8s.io/client-go/rest"`,
+			"\"k8s.io/client-go/rest\"\n\t\"k8s.io/klog/v2\"", 1),
 			`fmt.Println("small"`, `fmt.Println(words.Word, klog.V(2).Enabled(), "small"`, 1),
 		"words/words.go": "package words\n\nvar Word = word()\n\nfunc word() string { return \"word\" }\n",
 	})
 	main := filepath.Join(dir, "main.go")
-	write(t, dir, map[string]string{"main.go": strings.Replace(read(t, main), `"fmt"`, "\"fmt\"\n\n\t\"example.com/vendored/words\"", 1)})
+	write(t, dir, map[string]string{"main.go": strings.Replace(read(t, main), `"fmt"`,
+		"\"fmt\"\n\n\t\"example.com/vendored/words\"", 1)})
 	goRun(t, dir, "mod", "vendor")
 	for _, name := range []string{"vendor/k8s.io/client-go/tools/cache/controller.go", "vendor/modules.txt"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
@@ -378,12 +400,14 @@ func TestRepositoryVendor(t *testing.T) {
 		// A file that is patched, and one that is not.
 		"vendor/k8s.io/client-go/rest/config.go": appendForked,
 		"vendor/k8s.io/klog/v2/klog.go": func(text string) string {
-			return strings.Replace(text, "func (v Verbose) Enabled() bool {", "func (v Verbose) Enabled() bool {\n\tif true {\n\t\treturn true\n\t}", 1)
+			return strings.Replace(text, "func (v Verbose) Enabled() bool {",
+				"func (v Verbose) Enabled() bool {\n\tif true {\n\t\treturn true\n\t}", 1)
 		},
 	} {
 		write(t, dir, map[string]string{file: change(read(t, filepath.Join(dir, file)))})
 	}
-	write(t, dir, map[string]string{"main.go": strings.Replace(read(t, main), `fmt.Println(`, `fmt.Println(rest.Forked(), `, 1)})
+	write(t, dir,
+		map[string]string{"main.go": strings.Replace(read(t, main), `fmt.Println(`, `fmt.Println(rest.Forked(), `, 1)})
 	result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{
 		{Name: "own", Package: "example.com/vendored/words", Function: "word"},
 		{Name: "vendored", Package: "k8s.io/klog/v2", Receiver: "Verbose", Function: "Enabled"},
@@ -393,25 +417,28 @@ func TestRepositoryVendor(t *testing.T) {
 		t.Errorf("%d annotated calls in the controller", points[wire.AnnotatedCall])
 	}
 
-	// A compiler's words name the vendored file.
+	// The compiler's messages name the vendored file.
 	broken := "vendor/k8s.io/client-go/rest/config.go"
 	text := read(t, filepath.Join(dir, broken))
 	write(t, dir, map[string]string{broken: text + "\nvar _ = nonsense\n"})
 	_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: dir})
-	if want := fmt.Sprintf("%s:%d: undefined: nonsense", broken, strings.Count(text, "\n")+2); err == nil || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("%s:%d: undefined: nonsense", broken, strings.Count(text, "\n")+2); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got %v\nwant ...%s", err, want)
 	}
 
-	// What go build says of a vendor directory that is behind its go.mod.
-	write(t, dir, map[string]string{broken: text, "go.mod": strings.Replace(read(t, filepath.Join(dir, "go.mod")), "k8s.io/client-go v0.36.3", "k8s.io/client-go v0.36.2", 1)})
+	// The error of go build for a vendor directory that is older than its go.mod.
+	write(t, dir, map[string]string{broken: text, "go.mod": strings.Replace(read(t, filepath.Join(dir, "go.mod")),
+		"k8s.io/client-go v0.36.3", "k8s.io/client-go v0.36.2", 1)})
 	_, err = r.build(t, dir, instrumentation.BuildConfig{Dir: dir})
 	var input *instrumentation.InputError
-	if !errors.As(err, &input) || !strings.Contains(err.Error(), "inconsistent vendoring") || !strings.Contains(err.Error(), "`go mod vendor`") {
+	if !errors.As(err, &input) || !strings.Contains(err.Error(), "inconsistent vendoring") ||
+		!strings.Contains(err.Error(), "`go mod vendor`") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestRepositoryVendorIsLeftOut builds without the vendor directory what go build would build without it.
+// TestRepositoryVendorIsLeftOut builds without the vendor directory if go build would ignore it.
 func TestRepositoryVendorIsLeftOut(t *testing.T) {
 	r := newRepositories(t)
 	dir := repository(t, r.goMod(".", "module example.com/unvendored\n\ngo 1.26.0\n"), map[string]string{
@@ -455,21 +482,24 @@ func main() {
 		"far/far.go":           "package far\n\nconst Word = \"far\"\n",
 	}
 	operator := r.goMod("operator", "module example.com/operator\n\ngo 1.26.0\n\nrequire example.com/far v0.0.0\n")
-	lib := r.goMod("library", "module example.com/library/v2\n\ngo 1.26.0\n\nrequire example.com/near v1.0.0\n\nreplace example.com/near => ./near\n")
+	lib := r.goMod("library", "module example.com/library/v2\n\ngo 1.26.0\n\nrequire example.com/near v1.0.0\n\n"+
+		"replace example.com/near => ./near\n")
 	t.Run("of two modules", func(t *testing.T) {
 		dir := repository(t, files, operator, lib)
-		result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator"), AnnotatedCalls: []instrumentation.AnnotatedCall{
-			{Name: "len", Package: "example.com/library/v2", Function: "Len"},
-		}}, "far 0 true")
+		result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator"),
+			AnnotatedCalls: []instrumentation.AnnotatedCall{
+				{Name: "len", Package: "example.com/library/v2", Function: "Len"},
+			}}, "far 0 true")
 		if _, points := shown(t, result.Binary); points[wire.AnnotatedCall] != 1 {
 			t.Errorf("no annotated call in the other module")
 		}
-		// A module that the workspace does not use is built by itself.
+		// A module that the workspace does not use is built on its own.
 		write(t, dir, r.goMod("alone", "module example.com/alone\n\ngo 1.26.0\n"))
 		write(t, dir, map[string]string{"alone/main.go": smallMain})
 		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "alone")}, "small 0 true")
-		// And one that needs the workspace, without it.
-		_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator"), Env: map[string]string{"GOWORK": "off"}})
+		// A module that needs the workspace is built without it.
+		_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator"),
+			Env: map[string]string{"GOWORK": "off"}})
 		if err == nil || !strings.Contains(err.Error(), "go build .` there must work first") {
 			t.Errorf("got %v", err)
 		}
@@ -488,14 +518,15 @@ func main() {
 		edited := filepath.Join(dir, "vendor/k8s.io/client-go/rest/config.go")
 		write(t, dir, map[string]string{
 			"vendor/k8s.io/client-go/rest/config.go": appendForked(read(t, edited)),
-			"operator/main.go":                       strings.Replace(main, "fmt.Println(", "fmt.Println(rest.Forked(), ", 1),
+			"operator/main.go": strings.Replace(main, "fmt.Println(",
+				"fmt.Println(rest.Forked(), ", 1),
 		})
 		withoutModules(t)
 		r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator")}, "forked far 0 true")
 	})
 }
 
-// moduleProxy serves what the module cache holds, and a fork of client-go.
+// moduleProxy serves the contents of the module cache, and a fork of client-go.
 func moduleProxy(t *testing.T) (goproxy, sums string) {
 	t.Helper()
 	const path, version = "example.com/forks/client-go", "v1.2.3"
@@ -505,7 +536,8 @@ func moduleProxy(t *testing.T) (goproxy, sums string) {
 	write(t, fork, map[string]string{"go.mod": text})
 	proxy := t.TempDir()
 	dir := filepath.Join(proxy, filepath.FromSlash(path), "@v")
-	write(t, dir, map[string]string{version + ".mod": text, version + ".info": `{"Version":"` + version + `"}`, "list": version + "\n"})
+	write(t, dir, map[string]string{version + ".mod": text, version + ".info": `{"Version":"` + version + `"}`,
+		"list": version + "\n"})
 	var b bytes.Buffer
 	if err := modzip.CreateFromDir(&b, module.Version{Path: path, Version: version}, fork); err != nil {
 		t.Fatal(err)
@@ -521,7 +553,8 @@ func moduleProxy(t *testing.T) (goproxy, sums string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	modHash, err := dirhash.Hash1([]string{"go.mod"}, func(string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil })
+	modHash, err := dirhash.Hash1([]string{"go.mod"},
+		func(string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -532,38 +565,43 @@ func moduleProxy(t *testing.T) (goproxy, sums string) {
 
 func TestRepositoryReplacesClientGo(t *testing.T) {
 	r := newRepositories(t)
-	t.Run("by a folder", func(t *testing.T) {
-		dir := repository(t, r.goMod("operator", "module example.com/operator\n\ngo 1.26.0\n\nreplace k8s.io/client-go => ../client-go\n"),
+	t.Run("by a directory", func(t *testing.T) {
+		dir := repository(t, r.goMod("operator", "module example.com/operator\n\ngo 1.26.0\n\n"+
+			"replace k8s.io/client-go => ../client-go\n"),
 			map[string]string{"operator/main.go": forkedMain})
 		clientGoFork(t, filepath.Join(dir, "client-go"), "rest/config.go", appendForked)
 		config := instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator")}
 		r.mustPrint(t, dir, config, "forked")
 
-		// A change in the fork is in the next build.
+		// The next build contains a change in the fork.
 		name := "client-go/rest/config.go"
-		write(t, dir, map[string]string{name: strings.Replace(read(t, filepath.Join(dir, name)), `"forked"`, `"again"`, 1)})
+		write(t, dir,
+			map[string]string{name: strings.Replace(read(t, filepath.Join(dir, name)), `"forked"`, `"again"`, 1)})
 		r.mustPrint(t, dir, config, "again")
 
-		// One that is not what the table of points knows.
+		// A fork that differs from the table of points.
 		name = "client-go/tools/cache/controller.go"
-		write(t, dir, map[string]string{name: strings.ReplaceAll(read(t, filepath.Join(dir, name)), "processDeltas(", "handleDeltas(")})
+		write(t, dir, map[string]string{name: strings.ReplaceAll(read(t, filepath.Join(dir, name)), "processDeltas(",
+			"handleDeltas(")})
 		_, err := r.build(t, dir, config)
 		var notFound *instrumentation.NotFoundError
-		if want := "k8s.io/client-go v0.36.3: processDeltas in tools/cache/controller.go: no such function; "; !errors.As(err, &notFound) || !strings.HasPrefix(err.Error(), want) ||
-			!strings.HasSuffix(err.Error(), "(looked at: "+filepath.Join(dir, "client-go")+")") {
+		if want := "k8s.io/client-go v0.36.3: processDeltas in tools/cache/controller.go: no such " +
+			"function; "; !errors.As(err, &notFound) || !strings.HasPrefix(err.Error(), want) ||
+			!strings.HasSuffix(err.Error(), "(searched: "+filepath.Join(dir, "client-go")+")") {
 			t.Errorf("got  %v\nwant %s...", err, want)
 		}
 	})
-	t.Run("by a folder and without a version, as in Kubernetes", func(t *testing.T) {
+	t.Run("by a directory and without a version, as in Kubernetes", func(t *testing.T) {
 		dir := repository(t, map[string]string{
-			"operator/go.mod":  "module example.com/operator\n\ngo 1.26.0\n\nreplace k8s.io/client-go => ../client-go\n" + strings.Replace(r.requires, clientGo+" v0.36.3", clientGo+" v0.0.0", 1),
+			"operator/go.mod": "module example.com/operator\n\ngo 1.26.0\n\nreplace k8s.io/client-go => " +
+				"../client-go\n" + strings.Replace(r.requires, clientGo+" v0.36.3", clientGo+" v0.0.0", 1),
 			"operator/go.sum":  r.sums,
 			"operator/main.go": forkedMain,
 		})
 		clientGoFork(t, filepath.Join(dir, "client-go"), "rest/config.go", appendForked)
 		result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator")}, "forked")
 		if v := result.Points[0].Version; v != clientGoVersion {
-			t.Errorf("taken for version %s", v)
+			t.Errorf("treated as version %s", v)
 		}
 	})
 	t.Run("by another module", func(t *testing.T) {
@@ -572,23 +610,25 @@ func TestRepositoryReplacesClientGo(t *testing.T) {
 		t.Setenv("GONOSUMDB", "*")
 		t.Setenv("GOMODCACHE", filepath.Join(t.TempDir(), "modules"))
 		t.Setenv("GOFLAGS", "-trimpath -modcacherw")
-		dir := repository(t, r.goMod(".", "module example.com/operator\n\ngo 1.26.0\n\nreplace k8s.io/client-go => example.com/forks/client-go v1.2.3\n"),
+		dir := repository(t, r.goMod(".", "module example.com/operator\n\ngo 1.26.0\n\n"+
+			"replace k8s.io/client-go => example.com/forks/client-go v1.2.3\n"),
 			map[string]string{"main.go": forkedMain})
 		write(t, dir, map[string]string{"go.sum": r.sums + sums})
 		var progress []string
-		result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir, Progress: func(line string) { progress = append(progress, line) }}, "forked")
+		result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir,
+			Progress: func(line string) { progress = append(progress, line) }}, "forked")
 		if v := result.Points[0].Version; v != clientGoVersion {
-			t.Errorf("taken for version %s", v)
+			t.Errorf("treated as version %s", v)
 		}
 		if !slices.Contains(progress, "download example.com/forks/client-go v1.2.3") {
-			t.Errorf("nothing was said of a download: %q", progress)
+			t.Errorf("no download was reported: %q", progress)
 		}
 	})
 }
 
-// TestRepositoryWithoutNetwork builds with a module cache that holds what the controller itself needs and, as after go
-// install, what trommel does.
-// withoutModules has a module cache with nothing in it but what the hook needs, and no module to be had.
+// TestRepositoryWithoutNetwork builds with a module cache that holds the dependencies of the controller and, as after
+// go install, those of trommel. withoutModules sets up a module cache with only the hook's dependencies, and no way to
+// download others.
 func withoutModules(t *testing.T) {
 	t.Helper()
 	cached := filepath.Join(goRun(t, ".", "env", "GOMODCACHE"), "cache", "download")
@@ -604,7 +644,8 @@ func withoutModules(t *testing.T) {
 
 func TestRepositoryWithoutNetwork(t *testing.T) {
 	r := newRepositories(t)
-	dir := repository(t, r.goMod(".", "module example.com/operator\n\ngo 1.26.0\n"), map[string]string{"main.go": smallMain})
+	dir := repository(t, r.goMod(".", "module example.com/operator\n\ngo 1.26.0\n"),
+		map[string]string{"main.go": smallMain})
 	cached := filepath.Join(goRun(t, ".", "env", "GOMODCACHE"), "cache", "download")
 	modules := filepath.Join(t.TempDir(), "modules")
 	t.Setenv("GOMODCACHE", modules)
@@ -613,18 +654,20 @@ func TestRepositoryWithoutNetwork(t *testing.T) {
 	t.Setenv("GOPROXY", "off")
 	_, err := r.build(t, dir, instrumentation.BuildConfig{Dir: dir})
 	var input *instrumentation.InputError
-	if want := "(`go mod download` with a network may be what it needs)"; !errors.As(err, &input) || !strings.Contains(err.Error(), "GOPROXY=off") || !strings.HasSuffix(err.Error(), want) {
+	if want := "(`go mod download` with a network may fix it)"; !errors.As(err, &input) ||
+		!strings.Contains(err.Error(), "GOPROXY=off") || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant ...%s", err, want)
 	}
 
 	t.Setenv("GOPROXY", "file://"+cached)
 	goRun(t, dir, "list", "-deps", ".")
 	if _, err := os.Stat(filepath.Join(modules, "github.com", "hashicorp", "yamux@v0.1.2")); err == nil {
-		t.Fatal("the module cache has what only the hook needs")
+		t.Fatal("the module cache has a dependency that only the hook needs")
 	}
 	t.Setenv("GOPROXY", "off")
 	_, err = r.build(t, dir, instrumentation.BuildConfig{Dir: dir})
-	if want := "run `go mod download github.com/hashicorp/yamux@v0.1.2` with a network"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "run `go mod download github.com/hashicorp/yamux@v0.1.2` with a network"; err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got  %v\nwant ...%s...", err, want)
 	}
 	t.Setenv("GOPROXY", "file://"+cached)
@@ -648,30 +691,42 @@ func TestRepositoryIncomplete(t *testing.T) {
 			"go.mod":  "module example.com/incomplete\n\ngo 1.26.0\n" + r.requires,
 			"go.sum":  regexp.MustCompile(`(?m)^k8s.io/client-go v0.36.3 .*\n`).ReplaceAllString(r.sums, ""),
 			"main.go": smallMain,
-		}, []string{"missing go.sum entry for module providing package k8s.io/client-go/", "`go build .` there must work first (`go mod tidy` may be what it needs)"}},
-		{"no go.sum", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.26.0\n" + r.requires, "main.go": smallMain},
-			[]string{"missing go.sum entry", "(`go mod tidy` may be what it needs)"}},
-		{"no requirement", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.26.0\n", "main.go": smallMain},
-			[]string{"no required module provides package k8s.io/client-go/", "go get k8s.io/client-go/", " as it is, without trommel: `go build .` there must work first"}},
-		{"a go.mod for a newer Go", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.999\n" + r.requires, "go.sum": r.sums, "main.go": smallMain},
+		}, []string{"missing go.sum entry for module providing package k8s.io/client-go/",
+			"`go build .` there must work first (`go mod tidy` may fix it)"}},
+		{"no go.sum", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.26.0\n" + r.requires,
+			"main.go": smallMain},
+			[]string{"missing go.sum entry", "(`go mod tidy` may fix it)"}},
+		{"no requirement", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.26.0\n",
+			"main.go": smallMain},
+			[]string{"no required module provides package k8s.io/client-go/", "go get k8s.io/client-go/",
+				" as it is, without trommel: `go build .` there must work first"}},
+		{"a go.mod for a newer Go", map[string]string{"go.mod": "module example.com/incomplete\n\ngo 1.999\n" +
+			r.requires, "go.sum": r.sums, "main.go": smallMain},
 			[]string{"requires go >= 1.999"}},
-		{"an unreadable go.mod", map[string]string{"go.mod": "module example.com/incomplete\n\nnonsense\n", "main.go": smallMain},
+		{"an unreadable go.mod", map[string]string{"go.mod": "module example.com/incomplete\n\nnonsense\n",
+			"main.go": smallMain},
 			[]string{"go.mod:3: unknown directive: nonsense"}},
 		{"client-go is too old", map[string]string{
-			"go.mod":                              "module example.com/old\n\ngo 1.16\n\nrequire k8s.io/client-go v0.15.12\n",
+			"go.mod": "module example.com/old\n\ngo 1.16\n\n" +
+				"require k8s.io/client-go v0.15.12\n",
 			"vendor/modules.txt":                  "# k8s.io/client-go v0.15.12\n## explicit\nk8s.io/client-go/rest\n",
 			"vendor/k8s.io/client-go/rest/old.go": "package rest\n",
-			"main.go":                             "package main\n\nimport _ \"k8s.io/client-go/rest\"\n\nfunc main() {}\n",
-		}, []string{"k8s.io/client-go v0.15.12 is too old: the oldest version that can be observed is v0.16.4; raise it in go.mod (go get k8s.io/client-go@v0.16.4)"}},
+			"main.go": "package main\n\nimport _ \"k8s.io/client-go/rest\"\n\n" +
+				"func main() {}\n",
+		}, []string{"k8s.io/client-go v0.15.12 is too old: the oldest version that can be observed is v0.16.4; raise " +
+			"it in go.mod (go get k8s.io/client-go@v0.16.4)"}},
 		{"client-go is replaced by one that is too old", map[string]string{
 			"go.mod": "module example.com/old\n\ngo 1.16\n\nrequire k8s.io/client-go v12.0.0+incompatible\n\n" +
 				"replace k8s.io/client-go => k8s.io/client-go v0.0.0-20180806134042-1f13a808da65\n",
-			"vendor/modules.txt": "# k8s.io/client-go v12.0.0+incompatible => k8s.io/client-go v0.0.0-20180806134042-1f13a808da65\n## explicit\nk8s.io/client-go/rest\n" +
+			"vendor/modules.txt": "# k8s.io/client-go v12.0.0+incompatible => k8s.io/client-go " +
+				"v0.0.0-20180806134042-1f13a808da65\n## explicit\nk8s.io/client-go/rest\n" +
 				"# k8s.io/client-go => k8s.io/client-go v0.0.0-20180806134042-1f13a808da65\n",
 			"vendor/k8s.io/client-go/rest/old.go": "package rest\n",
-			"main.go":                             "package main\n\nimport _ \"k8s.io/client-go/rest\"\n\nfunc main() {}\n",
-		}, []string{"k8s.io/client-go v0.0.0-20180806134042-1f13a808da65 is too old, or its source is not that of a release: the oldest version that can be " +
-			"observed is v0.16.4; raise it in go.mod (replace k8s.io/client-go => k8s.io/client-go v0.16.4)"}},
+			"main.go": "package main\n\nimport _ \"k8s.io/client-go/rest\"\n\n" +
+				"func main() {}\n",
+		}, []string{"k8s.io/client-go v0.0.0-20180806134042-1f13a808da65 is too old, or its source is not that of a " +
+			"release: the oldest version that can be observed is v0.16.4; raise it in go.mod (replace " +
+			"k8s.io/client-go => k8s.io/client-go v0.16.4)"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Setenv("GOTOOLCHAIN", "local")
@@ -691,10 +746,12 @@ func TestRepositoryIncomplete(t *testing.T) {
 }
 
 func TestNoGoCommand(t *testing.T) {
-	dir := repository(t, map[string]string{"go.mod": "module example.com/m\n", "main.go": "package main\n\nfunc main() {}\n"})
+	dir := repository(t, map[string]string{"go.mod": "module example.com/m\n",
+		"main.go": "package main\n\nfunc main() {}\n"})
 	t.Setenv("PATH", t.TempDir())
 	_, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, CacheDir: t.TempDir()})
-	if want := "install Go (https://go.dev/dl) or put it into PATH"; err == nil || !strings.HasSuffix(err.Error(), want) {
+	if want := "install Go (https://go.dev/dl) or add it to PATH"; err == nil ||
+		!strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant ...%s", err, want)
 	}
 }
@@ -728,7 +785,7 @@ func (g *gate) wait(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the build does not come to the package")
+			t.Fatal("the build does not reach the package")
 		}
 	}
 }
@@ -750,17 +807,19 @@ func main() { fmt.Println(lib.Word(), other.Word) }
 `
 
 func libWord(word string) string {
-	return fmt.Sprintf("package lib\n\nconst run = %d\n\nfunc Word() string { return %q }\n", time.Now().UnixNano(), word)
+	return fmt.Sprintf("package lib\n\nconst run = %d\n\nfunc Word() string { return %q }\n",
+		time.Now().UnixNano(), word)
 }
 
-// changing is a repository that no build cache knows from an earlier run.
+// changing returns a repository that is not in any build cache.
 func (r *repositories) changing(t *testing.T) string {
 	return repository(t, r.goMod(".", "module example.com/changed\n\ngo 1.26.0\n"), map[string]string{
-		"main.go": libMain, "lib/lib.go": libWord("first"), "other/other.go": "package other\n\nconst Word = \"other\"\n",
+		"main.go": libMain, "lib/lib.go": libWord("first"),
+		"other/other.go": "package other\n\nconst Word = \"other\"\n",
 	})
 }
 
-// TestRebuild counts what is compiled again.
+// TestRebuild counts the recompiled packages.
 func TestRebuild(t *testing.T) {
 	r := newRepositories(t)
 	dir := r.changing(t)
@@ -778,7 +837,8 @@ func TestRebuild(t *testing.T) {
 		{"", "", "first other", nil},
 		{"README.md", "Nothing that is compiled.\n", "first other", nil},
 		{"lib/lib.go", libWord("second"), "second other", []string{"example.com/changed", "example.com/changed/lib"}},
-		{"main.go", libMain + fmt.Sprintf("\nconst run = %d\n", time.Now().UnixNano()), "second other", []string{"example.com/changed"}},
+		{"main.go", libMain + fmt.Sprintf("\nconst run = %d\n", time.Now().UnixNano()), "second other",
+			[]string{"example.com/changed"}},
 	} {
 		if step.file != "" {
 			write(t, dir, map[string]string{step.file: step.text})
@@ -788,11 +848,12 @@ func TestRebuild(t *testing.T) {
 		result := r.mustPrint(t, dir, config, step.printed)
 		t.Logf("change in %q: %s", step.file, time.Since(began).Round(time.Millisecond))
 		if slices.Sort(compiled); !slices.Equal(compiled, step.compiled) || result.Cached != (step.compiled == nil) {
-			t.Errorf("after a change in %q compiled %v (cached: %t), want %v", step.file, compiled, result.Cached, step.compiled)
+			t.Errorf("after a change in %q compiled %v (cached: %t), want %v", step.file, compiled, result.Cached,
+				step.compiled)
 		}
 	}
 
-	// The standard library with hooks is the same to the go command wherever the files are that stand for its own.
+	// The go command treats the standard library with hooks as the same, wherever its replaced files are.
 	r.cache = filepath.Join(t.TempDir(), "another cache")
 	compiled = nil
 	r.mustPrint(t, dir, config, "second other")
@@ -811,7 +872,7 @@ func TestTwoBuildsAtOnce(t *testing.T) {
 	g.wait(t)
 	waits := make(chan struct{}, 1)
 	second := r.start(t, dir, func(line string) {
-		if line == "wait for another build of the same" {
+		if line == "wait for another build of the same package" {
 			waits <- struct{}{}
 		}
 	})
@@ -840,7 +901,8 @@ type built struct {
 func (r *repositories) start(t *testing.T, dir string, progress func(string)) <-chan built {
 	done := make(chan built, 1)
 	go func() {
-		result, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, CacheDir: r.cache, Progress: progress})
+		result, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, CacheDir: r.cache,
+			Progress: progress})
 		done <- built{result, err}
 	}()
 	return done
@@ -863,7 +925,7 @@ func TestBuildIsInterrupted(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	unchanged(t, before, tree(t, dir))
-	// Nothing of it is left to wait for.
+	// It leaves nothing to wait for.
 	t.Setenv("GOFLAGS", "-trimpath")
 	r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir}, "first other")
 }
@@ -872,7 +934,8 @@ func TestBuildIsInterrupted(t *testing.T) {
 func TestBuildIsKilled(t *testing.T) {
 	const env = "TROMMEL_TEST_BUILD"
 	if dir := os.Getenv(env); dir != "" {
-		_, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, CacheDir: os.Getenv("TROMMEL_CACHE")})
+		_, err := instrumentation.Build(t.Context(),
+			instrumentation.BuildConfig{Dir: dir, CacheDir: os.Getenv("TROMMEL_CACHE")})
 		t.Fatalf("built: %v", err)
 	}
 	r := newRepositories(t)
@@ -891,20 +954,20 @@ func TestBuildIsKilled(t *testing.T) {
 	_ = cmd.Wait()
 	unchanged(t, before, tree(t, dir))
 
-	// What was left behind must not write the next build's binary after it.
+	// The remaining go command must not overwrite the binary of the next build.
 	write(t, dir, map[string]string{"other/other.go": "package other\n\nconst Word = \"changed\"\n"})
 	waits := make(chan struct{}, 1)
 	next := r.start(t, dir, func(line string) {
-		if line == "wait for another build of the same" {
+		if line == "wait for another build of the same package" {
 			waits <- struct{}{}
 		}
 	})
 	select {
 	case <-waits:
 	case b := <-next:
-		t.Fatalf("the next build did not wait for what was left behind: %+v", b)
+		t.Fatalf("the next build did not wait for the remaining go command: %+v", b)
 	case <-time.After(5 * time.Minute):
-		t.Fatal("the next build does not wait for what was left behind")
+		t.Fatal("the next build does not wait for the remaining go command")
 	}
 	g.open(t)
 	b := <-next
@@ -916,16 +979,18 @@ func TestBuildIsKilled(t *testing.T) {
 	}
 }
 
-// TestAnnotatedCallsInFilesOfOneName has a file of the same name in each of two packages.
+// TestAnnotatedCallsInFilesOfOneName has files with the same name in two packages.
 func TestAnnotatedCallsInFilesOfOneName(t *testing.T) {
 	r := newRepositories(t)
 	dir := r.changing(t)
 	if err := os.Rename(filepath.Join(dir, "other", "other.go"), filepath.Join(dir, "other", "lib.go")); err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir, map[string]string{"other/lib.go": "package other\n\nvar Word = word()\n\nfunc word() string { return \"other\" }\n"})
+	write(t, dir, map[string]string{"other/lib.go": "package other\n\nvar Word = word()\n\nfunc word() string { " +
+		"return \"other\" }\n"})
 	result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{
-		{Name: "a", Package: "example.com/changed/lib", Function: "Word"}, {Name: "b", Package: "example.com/changed/other", Function: "word"},
+		{Name: "a", Package: "example.com/changed/lib", Function: "Word"},
+		{Name: "b", Package: "example.com/changed/other", Function: "word"},
 	}}, "first other")
 	var files []string
 	for _, p := range result.Points {

@@ -18,15 +18,15 @@ import (
 // moduleStandard is the module name of Go's standard library in points and patched places. Its version is Go's.
 const moduleStandard = "std"
 
-// StandardMarker is in an executable whose standard library is patched: such a process finds its pod's files, address
-// and names by what its environment says of them.
+// StandardMarker is contained in executables whose standard library is patched: such a process finds its pod's files,
+// address and names through its environment.
 const StandardMarker = "trommel.dev/pod-environment=v1"
 
 // oldestGo is the first version of Go that the points in the standard library are known to fit.
 const oldestGo = "go1.21"
 
-// standardPoint is a place in the standard library. Instead of what its insertion says, arguments of all calls of a
-// function in its file may get a call around them.
+// standardPoint is a place in the standard library. Instead of an insertion, it may put a call around arguments of all
+// calls of a function in its file.
 type standardPoint struct {
 	point
 	system    func(goos, goarch string) bool // nil: all
@@ -52,15 +52,17 @@ func inotify(goos, goarch string) bool {
 	return goos == "linux" && slices.Contains([]string{"amd64", "arm64", "ppc64le", "riscv64", "loong64"}, goarch)
 }
 
-// podPath redirects paths in arguments of system calls to the pod's files. The file is a directory if it depends on
-// Go's version which of its files makes the call.
+// podPath redirects paths in arguments of system calls to the pod's files. The file is a directory if the file that
+// makes the call depends on Go's version.
 func podPath(file, call string, arguments ...int) standardPoint {
 	return standardPoint{
-		point: point{module: moduleStandard, file: file, insert: insertion{wrap: "syscall.TrommelPath"}}, call: call, arguments: arguments,
+		point: point{module: moduleStandard, file: file, insert: insertion{wrap: "syscall.TrommelPath"}}, call: call,
+		arguments: arguments,
 	}
 }
 
-// standardPoints have the same form as those of modules. Their hooks only give a process its pod; they observe nothing.
+// standardPoints have the same form as those of modules. They only give a process its pod's environment; they observe
+// nothing.
 var standardPoints = []standardPoint{
 	podPath("os/", "syscall.Open", 0),
 	podPath("os/", "syscall.Stat", 0),
@@ -84,7 +86,7 @@ var standardPoints = []standardPoint{
 		module: moduleStandard, file: "os/exec_posix.go", function: "startProcess",
 		insert: insertion{do: "attr.Dir", replaces: "syscall.TrommelPath(attr.Dir)"},
 	}},
-	// It goes down from the parent, which may be none of the pod's where the path is.
+	// It descends from the parent, which may not be one of the pod's directories even if the path is.
 	{point: point{
 		module: moduleStandard, file: "os/removeall_at.go", function: "removeAll",
 		insert: insertion{enter: "{{.Param 0}} = syscall.TrommelPath({{.Param 0}})"},
@@ -95,23 +97,30 @@ var standardPoints = []standardPoint{
 	}, system: func(goos, _ string) bool { return goos == "linux" }},
 	{point: point{
 		module: moduleStandard, file: "syscall/syscall_linux.go", function: "Syscall",
-		insert: insertion{enter: "if {{.Param 0}} == SYS_INOTIFY_ADD_WATCH && trommelFiles != nil { return trommelWatch({{.Param 1}}, {{.Param 2}}, {{.Param 3}}) }"},
+		insert: insertion{enter: "if {{.Param 0}} == SYS_INOTIFY_ADD_WATCH && trommelFiles != nil { " +
+			"return trommelWatch({{.Param 1}}, {{.Param 2}}, {{.Param 3}}) }"},
 	}, system: inotify},
 	{point: point{
 		module: moduleStandard, file: "net/ipsock_posix.go", function: "internetSocket",
-		insert: insertion{enter: "if trommelOutside({{.Param 0}}) { return trommelSocket({{.Param 0}}, {{.Param 1}}, {{.Param 2}}, {{.Param 3}}, {{.Param 6}}, " +
-			"func(trommelCtx context.Context, trommelNet string, trommelLocal, trommelRemote sockaddr) (*netFD, error) { " +
-			"return internetSocket(trommelCtx, trommelNet, trommelLocal, trommelRemote, {{.Param 4}}, {{.Param 5}}, {{.Param 6}}, {{.Param 7}}) }) }"},
+		insert: insertion{enter: "if trommelOutside({{.Param 0}}) { return trommelSocket({{.Param 0}}, {{.Param 1}}, " +
+			"{{.Param 2}}, {{.Param 3}}, {{.Param 6}}, " +
+			"func(trommelCtx context.Context, trommelNet string, trommelLocal, " +
+			"trommelRemote sockaddr) (*netFD, error) { " +
+			"return internetSocket(trommelCtx, trommelNet, trommelLocal, trommelRemote, {{.Param 4}}, {{.Param 5}}, " +
+			"{{.Param 6}}, {{.Param 7}}) }) }"},
 	}},
 	{point: point{
 		module: moduleStandard, file: "net/lookup.go", receiver: "*Resolver", function: "lookupIPAddr",
-		insert: insertion{enter: "if trommelOutside({{.Param 0}}) { ips, name, err := trommelLookup({{.Param 0}}, {{.Param 1}}, {{.Param 2}}); " +
+		insert: insertion{enter: "if trommelOutside({{.Param 0}}) { ips, name, err := trommelLookup({{.Param 0}}, " +
+			"{{.Param 1}}, {{.Param 2}}); " +
 			"if err != nil || ips != nil { return ips, err }; {{.Param 2}} = name }"},
 	}},
 	{point: point{
 		module: moduleStandard, file: "net/lookup.go", receiver: "*Resolver", function: "LookupHost",
-		insert: insertion{enter: `if trommelOutside({{.Param 0}}) { ips, name, err := trommelLookup({{.Param 0}}, "ip", {{.Param 1}}); if err != nil { return nil, err }; ` +
-			"if ips != nil { for _, ip := range ips { {{.Result}} = append({{.Result}}, ip.String()) }; return {{.Result}}, nil }; {{.Param 1}} = name }"},
+		insert: insertion{
+			enter: `if trommelOutside({{.Param 0}}) { ips, name, err := trommelLookup({{.Param 0}}, "ip", {{.Param 1}}); if err != nil { return nil, err }; ` +
+				"if ips != nil { for _, ip := range ips { {{.Result}} = append({{.Result}}, ip.String()) }; " +
+				"return {{.Result}}, nil }; {{.Param 1}} = name }"},
 	}},
 }
 
@@ -121,8 +130,8 @@ var standardHelpers = []standardHelper{
 	{dir: "net", template: "standard_net.go.tmpl", name: "zz_trommel_net.go"},
 }
 
-// The goroutine's label is the one thing that goroutines inherit. The program may set labels of its own, in the place
-// of all others.
+// The goroutine's label is the only thing that goroutines inherit. The program may set its own labels, which replace
+// all others.
 var (
 	goroutineStandardPoints = []standardPoint{{point: point{
 		module: moduleStandard, file: labelsDir + "/runtime.go", function: "SetGoroutineLabels",
@@ -130,13 +139,14 @@ var (
 	}}}
 	goroutineStandardHelpers = []standardHelper{{
 		dir: labelsDir, template: "standard_pprof.go.tmpl", name: "zz_trommel_pprof.go",
-		needs: []string{"labelContextKey", "labelMap", "runtime_getProfLabel", "runtime_setProfLabel", "Label", "WithLabels"},
+		needs: []string{"labelContextKey", "labelMap", "runtime_getProfLabel", "runtime_setProfLabel", "Label",
+			"WithLabels"},
 	}}
 )
 
 const labelsDir = "runtime/pprof"
 
-// goRoot is a Go installation and what it builds for.
+// goRoot is a Go installation and its target.
 type goRoot struct {
 	dir          string // GOROOT
 	version      string // go1.26.8
@@ -164,7 +174,7 @@ func (g *goRoot) known() bool {
 	return !goversion.IsValid(g.version) || goversion.Compare(g.version, oldestGo) >= 0
 }
 
-// goRootCopy returns a copy of a Go installation: links to all of it but the source of the standard library.
+// goRootCopy returns a copy of a Go installation: links to everything except the source of the standard library.
 func (c *cache) goRootCopy(g *goRoot) (string, error) {
 	return c.make("goroot/"+g.version+"-"+digest(g.dir), func(dir string) error {
 		entries, err := os.ReadDir(g.dir)
@@ -183,7 +193,7 @@ func (c *cache) goRootCopy(g *goRoot) (string, error) {
 	})
 }
 
-// context says which files belong to a build.
+// context returns the build context, which selects the files of a build.
 func (g *goRoot) context() *gobuild.Context {
 	c := gobuild.Default
 	c.GOROOT, c.GOOS, c.GOARCH, c.CgoEnabled, c.BuildTags = g.dir, g.goos, g.goarch, g.cgo, nil
@@ -212,8 +222,8 @@ func (g *goRoot) files(pkg string) ([]string, error) {
 	return names, nil
 }
 
-// standard makes the files that replace those of the standard library, in the cache, under names that stay the same as
-// long as the content does. It returns them by the files that they replace.
+// standard writes the files that replace those of the standard library to the cache, under names that depend only on
+// their content. It returns a map from replaced files to these.
 func (c *cache) standard(g *goRoot) (map[string]string, []PatchedPoint, error) {
 	key := []string{g.dir, g.version, g.goos, g.goarch, fmt.Sprint(g.cgo)}
 	packages := map[string]bool{}
@@ -309,7 +319,8 @@ func (g *goRoot) patch(dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := write(path.Join(h.dir, h.name), append([]byte("// Code generated by trommel. DO NOT EDIT.\n\n"), text...)); err != nil {
+		if err := write(path.Join(h.dir, h.name), append([]byte("// Code generated by trommel. DO NOT EDIT.\n\n"),
+			text...)); err != nil {
 			return err
 		}
 	}
@@ -321,7 +332,7 @@ func (g *goRoot) patch(dir string) error {
 	return os.WriteFile(filepath.Join(dir, foundFile), data, 0o644)
 }
 
-// provides checks that the package of a helper declares what the helper needs.
+// provides checks that the package of a helper declares everything that the helper needs.
 func (g *goRoot) provides(h standardHelper) error {
 	if len(h.needs) == 0 {
 		return nil
@@ -332,14 +343,15 @@ func (g *goRoot) provides(h standardHelper) error {
 	}
 	for _, name := range h.needs {
 		if !names[name] {
-			return &NotFoundError{Module: moduleStandard, Version: g.version, File: h.dir + "/", Function: name, Reason: "nothing declares it", Dir: g.dir}
+			return &NotFoundError{Module: moduleStandard, Version: g.version, File: h.dir + "/", Function: name,
+				Reason: "it is not declared", Dir: g.dir}
 		}
 	}
 	return nil
 }
 
-// apply makes the edits of a point. If the point names a directory, the edits are made in each of its files that has a
-// place for them.
+// apply makes the edits of a point. If the point names a directory, the edits are made in each of its files that has
+// the place.
 func (g *goRoot) apply(sources map[string]*source, p *standardPoint) ([]PatchedPoint, error) {
 	names := []string{p.file}
 	if folder, ok := strings.CutSuffix(p.file, "/"); ok {
@@ -369,11 +381,13 @@ func (g *goRoot) apply(sources map[string]*source, p *standardPoint) ([]PatchedP
 			continue
 		}
 		found = append(found, PatchedPoint{Path: s.path, CompiledPoint: wire.CompiledPoint{
-			Module: moduleStandard, Version: g.version, File: name, Line: line, Receiver: p.receiver, Function: p.name(),
+			Module: moduleStandard, Version: g.version, File: name, Line: line, Receiver: p.receiver,
+			Function: p.name(),
 		}})
 	}
 	if len(found) == 0 {
-		return nil, &NotFoundError{Module: moduleStandard, Version: g.version, File: p.file, Function: p.name(), Reason: reason, Dir: g.dir}
+		return nil, &NotFoundError{Module: moduleStandard, Version: g.version, File: p.file, Function: p.name(),
+			Reason: reason, Dir: g.dir}
 	}
 	return found, nil
 }

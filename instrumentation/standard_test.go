@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// testGoRoot is the Go that runs the tests, building for a system.
+// testGoRoot returns the Go installation that runs the tests, for a target platform.
 func testGoRoot(t *testing.T, goos, goarch string) *goRoot {
 	t.Helper()
 	s, err := (&goCommand{dir: t.TempDir()}).settings(t.Context())
@@ -24,12 +24,14 @@ func testGoRoot(t *testing.T, goos, goarch string) *goRoot {
 	return g
 }
 
-// TestStandard finds all points, changes nothing but lines that have one, and gives the same files the same names.
+// TestStandard checks that all points are found, that only lines with a point change, and that equal files get equal
+// names.
 func TestStandard(t *testing.T) {
 	for _, tt := range []struct {
 		goos, goarch string
 		byGoroutine  bool
-	}{{"linux", "amd64", false}, {"linux", "amd64", true}, {"linux", "arm64", false}, {"linux", "s390x", false}, {"darwin", "arm64", true}} {
+	}{{"linux", "amd64", false}, {"linux", "amd64", true}, {"linux", "arm64", false}, {"linux", "s390x", false},
+		{"darwin", "arm64", true}} {
 		t.Run(fmt.Sprintf("%s/%s %t", tt.goos, tt.goarch, tt.byGoroutine), func(t *testing.T) {
 			t.Parallel()
 			g := testGoRoot(t, tt.goos, tt.goarch)
@@ -70,13 +72,13 @@ func TestStandard(t *testing.T) {
 					continue
 				}
 				if !seen[filepath.ToSlash(name)] {
-					t.Errorf("%s is replaced and has no point", name)
+					t.Errorf("%s is replaced but has no point", name)
 				}
 				var changed strings.Builder
 				diffLines(t, &changed, original, patched)
 				lines := regexp.MustCompile(`(?m)^\d+\+.*$`).FindAllString(changed.String(), -1)
 				if len(lines) == 0 {
-					t.Errorf("%s is as it was", name)
+					t.Errorf("%s is unchanged", name)
 				}
 				for _, line := range lines {
 					if !strings.Contains(line, "rommel") {
@@ -98,16 +100,20 @@ func TestStandard(t *testing.T) {
 	}
 }
 
-// A Go that this version of Trommel does not know yet is refused by name, at the first place that is not as it was.
+// An unknown version of Go is rejected with an error that names the first place that differs.
 func TestStandardPointThatIsNotThere(t *testing.T) {
 	real := testGoRoot(t, "linux", "amd64")
 	for _, tt := range []struct{ name, file, from, to, want string }{
-		{"function", "net/ipsock_posix.go", "func internetSocket(", "func renamedSocket(", "internetSocket in net/ipsock_posix.go: no such function"},
+		{"function", "net/ipsock_posix.go", "func internetSocket(", "func renamedSocket(",
+			"internetSocket in net/ipsock_posix.go: no such function"},
 		{"nothing is missing", "", "", "", ""},
-		{"calls", "os/file_unix.go", "syscall.Readlink(", "syscall.ReadLink(", "call of syscall.Readlink in os/: nothing calls it"},
+		{"calls", "os/file_unix.go", "syscall.Readlink(", "syscall.ReadLink(",
+			"call of syscall.Readlink in os/: nothing calls it"},
 		{"file", "net/lookup.go", "", "", "(*Resolver).lookupIPAddr in net/lookup.go: no such file"},
-		{"labels", "runtime/pprof/runtime.go", "func SetGoroutineLabels(", "func SetLabels(", "SetGoroutineLabels in runtime/pprof/runtime.go: no such function"},
-		{"type of labels", "runtime/pprof/label.go", "labelMap", "labels", "labelMap in runtime/pprof/: nothing declares it"},
+		{"labels", "runtime/pprof/runtime.go", "func SetGoroutineLabels(", "func SetLabels(",
+			"SetGoroutineLabels in runtime/pprof/runtime.go: no such function"},
+		{"type of labels", "runtime/pprof/label.go", "labelMap", "labels",
+			"labelMap in runtime/pprof/: it is not declared"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := *real
@@ -148,12 +154,13 @@ func TestStandardPointThatIsNotThere(t *testing.T) {
 				}
 				return
 			}
-			what := "give a process of it its pod's files and address"
+			what := "give its processes their pod's files and address"
 			if strings.HasPrefix(tt.file, labelsDir) {
-				what = "tell reconciles apart that have no context"
+				what = "distinguish reconciles that have no context"
 			}
-			want := "go1.99.1: " + tt.want + "; this version of trommel does not know how to " + what + ": build with a released Go, " +
-				"go1.21 or later (GOTOOLCHAIN), or with a newer trommel (looked at: " + g.dir + ")"
+			want := "go1.99.1: " + tt.want + "; this version of trommel does not know how to " + what +
+				": build with a released Go, go1.21 or later (GOTOOLCHAIN), or with a newer trommel " +
+				"(searched: " + g.dir + ")"
 			var notFound *NotFoundError
 			if !errors.As(err, &notFound) || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)

@@ -26,22 +26,23 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// versionsTable is what TestVersions has seen of all versions: make versions writes it.
+// versionsTable has the results of TestVersions for all versions; make versions writes it.
 const versionsTable = "../docs/versions.md"
 
-// versioned is a controller of its time.
+// versioned is a controller with libraries of one version.
 type versioned struct {
-	name     string // as its session's identity and in labels and names of objects
+	name     string // identity of its session; also in labels and names of objects
 	dir, pkg string
 	clientGo string
-	runtime  string // controller-runtime's version; empty: on client-go alone
-	language string // of its go.mod
+	runtime  string // controller-runtime's version; empty: only client-go
+	language string // in its go.mod
 	binary   string
 	seen     map[string]bool // columns of the table
 }
 
-// columns of the table, in order: what is seen to fire, to hold and to be released, on both sides of it.
-var columns = []string{"receive", "cache read", "live read", "write", "reconcile", "annotated call", "batch", "relist", "plain informer"}
+// columns lists the columns of the table: points that were seen to fire, hold and release, before and after the call.
+var columns = []string{"receive", "cache read", "live read", "write", "reconcile", "annotated call", "batch", "relist",
+	"plain informer"}
 
 func (v *versioned) row() string {
 	runtime := v.runtime
@@ -71,14 +72,16 @@ func versionsUnderTest(t *testing.T) []*versioned {
 		t.Fatal(err)
 	}
 	slices.SortFunc(all, func(a, b string) int {
-		return semver.Compare(strings.Replace(filepath.Base(a), "client-go-", "v", 1), strings.Replace(filepath.Base(b), "client-go-", "v", 1))
+		return semver.Compare(strings.Replace(filepath.Base(a), "client-go-", "v", 1),
+			strings.Replace(filepath.Base(b), "client-go-", "v", 1))
 	})
 	if patterns == "" {
 		patterns = filepath.Base(all[len(all)-1])
 	}
 	var list []*versioned
 	for _, dir := range all {
-		if !slices.ContainsFunc(strings.Split(patterns, ","), func(p string) bool { ok, _ := filepath.Match(p, filepath.Base(dir)); return ok }) {
+		if !slices.ContainsFunc(strings.Split(patterns, ","),
+			func(p string) bool { ok, _ := filepath.Match(p, filepath.Base(dir)); return ok }) {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
@@ -133,15 +136,15 @@ func versionsUnderTest(t *testing.T) []*versioned {
 // versionsWorld is the cluster that all versions run on.
 type versionsWorld struct {
 	cluster *embedded.Cluster
-	client  *kubernetes.Clientset // at the API server that stays
+	client  *kubernetes.Clientset // to the API server that keeps running
 	r       *recorder
 	rules   map[string][]wire.Rule
 }
 
-// The API server that the controllers are connected to, and the one that stays when it goes away.
+// The API server that the controllers are connected to, and the one that keeps running when it is stopped.
 const theirs, ours = "apiserver-1", "apiserver-2"
 
-// TestVersions builds controllers of every time with hooks and sees every point fire, hold and release.
+// TestVersions builds controllers of all ages with hooks and checks that every point fires, holds and releases.
 func TestVersions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -163,14 +166,19 @@ func TestVersions(t *testing.T) {
 	config.QPS = -1
 	address, token := c.Rendezvous()
 	rules := map[string][]wire.Rule{}
-	w := &versionsWorld{cluster: c, client: kubernetes.NewForConfigOrDie(config), r: record(t, address, token), rules: rules}
+	w := &versionsWorld{cluster: c, client: kubernetes.NewForConfigOrDie(config),
+		r: record(t, address, token), rules: rules}
 	for _, v := range versions {
 		for _, p := range []wire.Point{wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite} {
-			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: p, Kind: "configmap", Resource: "configmaps", Namespace: "default"})...)
-			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: p, Kind: "secret", Resource: "secrets"})...) // in all namespaces, as informers ask
+			rules[v.name] = append(rules[v.name],
+				bothPhases(wire.Rule{Point: p, Kind: "configmap", Resource: "configmaps", Namespace: "default"})...)
+			rules[v.name] = append(rules[v.name],
+				bothPhases(wire.Rule{Point: p, Kind: "secret",
+					Resource: "secrets"})...) // in all namespaces, as informers ask
 		}
 		for _, kind := range readOnTheSide {
-			rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: wire.ControllerRead, Kind: kind, Resource: kind + "s", Items: true})...)
+			rules[v.name] = append(rules[v.name],
+				bothPhases(wire.Rule{Point: wire.ControllerRead, Kind: kind, Resource: kind + "s", Items: true})...)
 		}
 		rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: wire.Reconcile})...)
 		rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: wire.AnnotatedCall})...)
@@ -204,8 +212,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// readOnTheSide are the kinds that the controllers on controller-runtime ≥ 0.14 read in every way that there is,
-// outside of reconciles.
+// readOnTheSide lists the kinds that the controllers on controller-runtime ≥ 0.14 read in every possible way, outside
+// of reconciles.
 var readOnTheSide = []string{"service", "serviceaccount"}
 
 // start runs the controller until the test ends.
@@ -216,7 +224,8 @@ func (w *versionsWorld) start(t *testing.T, v *versioned, env ...string) {
 	}
 	address, token := w.cluster.Rendezvous()
 	cmd := exec.Command(v.binary)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "COPIER="+v.name, wire.EnvCoordinator+"="+address, wire.EnvToken+"="+token, wire.EnvIdentity+"="+v.name)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "COPIER="+v.name, wire.EnvCoordinator+"="+address,
+		wire.EnvToken+"="+token, wire.EnvIdentity+"="+v.name)
 	cmd.Env = append(cmd.Env, env...)
 	var log syncBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -264,17 +273,20 @@ func at(point wire.Point, op wire.Operation, live bool, suffix string) func(*wir
 	}
 }
 
-// steps lists what a controller does with a new object, in order, each step twice. Deliveries run beside the worker,
-// all else is one after the other.
+// steps returns what a controller does with a new object, in order, each step twice. Deliveries run concurrently with
+// the worker, everything else in sequence.
 func (v *versioned) steps() []step {
 	call := func(o *wire.Observation, name string) bool {
-		// On client-go alone nothing says which object a call is for: there is one worker, and it has nothing else to do.
-		return o.Point == wire.AnnotatedCall && o.CallName == "sync" && (v.runtime == "" || o.Request == "default/"+name)
+		// With only client-go, nothing says which object a call is for: there is one worker, and it has nothing else to
+		// do.
+		return o.Point == wire.AnnotatedCall && o.CallName == "sync" &&
+			(v.runtime == "" || o.Request == "default/"+name)
 	}
 	reconcile := func(o *wire.Observation, name string) bool {
 		return o.Point == wire.Reconcile && o.Name == name && o.ReconcileID != ""
 	}
-	list := []step{{"receive", wire.Before, at(wire.ControllerRecv, wire.Create, false, "")}, {"receive", wire.After, at(wire.ControllerRecv, wire.Create, false, "")}}
+	list := []step{{"receive", wire.Before, at(wire.ControllerRecv, wire.Create, false, "")},
+		{"receive", wire.After, at(wire.ControllerRecv, wire.Create, false, "")}}
 	if v.runtime != "" {
 		list = append(list, step{"reconcile", wire.Before, reconcile})
 	}
@@ -293,19 +305,23 @@ func (v *versioned) steps() []step {
 	return list
 }
 
-// atRest waits until the controller has looked at the copy of the object, which is the last thing that it does.
+// atRest waits until the controller has read the copy of the object, which is its last step.
 func (w *versionsWorld) atRest(v *versioned, name string) {
 	w.r.t.Helper()
 	w.r.wait(name+" is done with", func() bool {
 		next := at(wire.ControllerRead, wire.Get, false, "-copy")
 		calls := func(phase wire.Phase) int {
-			return w.count(v, func(o *wire.Observation) bool { return o.Point == wire.AnnotatedCall && o.Phase == phase })
+			return w.count(v, func(o *wire.Observation) bool {
+				return o.Point == wire.AnnotatedCall &&
+					o.Phase == phase
+			})
 		}
-		return w.count(v, func(o *wire.Observation) bool { return next(o, name) && o.Phase == wire.After }) > 0 && calls(wire.Before) == calls(wire.After)
+		return w.count(v, func(o *wire.Observation) bool { return next(o, name) && o.Phase == wire.After }) > 0 &&
+			calls(wire.Before) == calls(wire.After)
 	})
 }
 
-// points holds an object at each step: nothing of what follows happens before its release, and all of it after.
+// points holds an object at each step: no later step happens before the release, and all happen after it.
 func (w *versionsWorld) points(t *testing.T, v *versioned) {
 	first := v.name + "-first"
 	w.create(t, v, first)
@@ -325,13 +341,14 @@ func (w *versionsWorld) points(t *testing.T, v *versioned) {
 				continue
 			}
 			o := e.Observation
-			// The copy is looked at last. A delivery that is held when its handlers were called holds the next delivery only.
+			// The copy is read last. A delivery that is held after its handlers were called holds only the next
+			// delivery.
 			if at(wire.ControllerRead, wire.Get, false, "-copy")(o, name) {
-				t.Errorf("held %s %s, the controller went on to the copy: %s", s.phase, s.column, describe(e))
+				t.Errorf("held %s %s, the controller continued to the copy: %s", s.phase, s.column, describe(e))
 			}
 			for _, later := range steps[i+1:] {
 				if i != 1 && o.Phase == later.phase && later.match(o, name) {
-					t.Errorf("held %s %s, the controller went on: %s", s.phase, s.column, describe(e))
+					t.Errorf("held %s %s, the controller continued: %s", s.phase, s.column, describe(e))
 				}
 			}
 		}
@@ -345,7 +362,7 @@ func (w *versionsWorld) points(t *testing.T, v *versioned) {
 	}
 }
 
-// changes holds an update and a deletion ahead of the informer.
+// changes holds an update and a deletion before the informer receives them.
 func (w *versionsWorld) changes(t *testing.T, v *versioned) {
 	name := v.name + "-changes"
 	w.create(t, v, name)
@@ -356,7 +373,8 @@ func (w *versionsWorld) changes(t *testing.T, v *versioned) {
 		do func() error
 	}{
 		{wire.Update, func() error {
-			_, err := client.Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":{"a":"2"}}`), metav1.PatchOptions{})
+			_, err := client.Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":{"a":"2"}}`),
+				metav1.PatchOptions{})
 			return err
 		}},
 		{wire.Delete, func() error { return client.Delete(t.Context(), name, metav1.DeleteOptions{}) }},
@@ -379,7 +397,7 @@ func (w *versionsWorld) changes(t *testing.T, v *versioned) {
 		time.Sleep(50 * time.Millisecond)
 		w.r.mu.Lock()
 		if read() != before {
-			t.Errorf("the %s was held ahead of the informer, and the controller reacted to it", c.op)
+			t.Errorf("the %s was held before the informer, but the controller reacted to it", c.op)
 		}
 		w.r.mu.Unlock()
 		w.r.release()
@@ -387,7 +405,7 @@ func (w *versionsWorld) changes(t *testing.T, v *versioned) {
 	}
 }
 
-// batch lets deliveries pile up behind one that is held: since 0.35 they are taken as one batch.
+// batch lets deliveries accumulate behind a held one: since 0.35 client-go processes them as one batch.
 func (w *versionsWorld) batch(t *testing.T, v *versioned) {
 	name := func(i int) string { return fmt.Sprintf("%s-batch-%d", v.name, i) }
 	w.r.holdingOf(v.name, func(o *wire.Observation) bool {
@@ -417,7 +435,7 @@ func (w *versionsWorld) batch(t *testing.T, v *versioned) {
 	}
 }
 
-// plainInformer looks at an informer that is not shared, and at the reads of the store that came with it.
+// plainInformer tests an informer that is not shared, and reads of its store.
 func (w *versionsWorld) plainInformer(t *testing.T, v *versioned) {
 	secret := func(point wire.Point, op wire.Operation, phase wire.Phase, name string) func(o *wire.Observation) bool {
 		return func(o *wire.Observation) bool {
@@ -426,7 +444,8 @@ func (w *versionsWorld) plainInformer(t *testing.T, v *versioned) {
 	}
 	name := v.name + "-plain"
 	w.r.holdingOf(v.name, secret(wire.ControllerRecv, wire.Create, wire.Before, name))
-	if _, err := w.client.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().Secrets("default").Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.r.wait("the secret is held", func() bool { return len(w.r.held) == 1 })
@@ -438,7 +457,7 @@ func (w *versionsWorld) plainInformer(t *testing.T, v *versioned) {
 	}
 	w.r.wait("the secret is read", read)
 	if len(o.Object) > 0 {
-		t.Errorf("held ahead of the informer, the secret is in its store: %s", o.Object)
+		t.Errorf("held before the informer, the secret is in its store: %s", o.Object)
 	}
 	w.r.release()
 	w.r.wait("the secret is received", func() bool {
@@ -453,13 +472,13 @@ func (w *versionsWorld) plainInformer(t *testing.T, v *versioned) {
 	v.seen["plain informer"] = true
 }
 
-// byGoroutine tells whether the controller's reconcilers get no context.
+// byGoroutine reports whether the controller's reconcilers get no context.
 func (v *versioned) byGoroutine() bool {
 	return v.runtime != "" && semver.Compare(v.runtime, "v0.7.0") < 0
 }
 
-// atOnce holds one reconcile in each of its steps while another one runs from its beginning to its end: what they do,
-// also in goroutines that they start, is not mixed up.
+// atOnce holds one reconcile in each of its steps while another one runs completely: their calls, including those in
+// goroutines that they start, are not mixed up.
 func (w *versionsWorld) atOnce(t *testing.T, v *versioned) {
 	two := *v
 	two.name += "-two"
@@ -488,13 +507,13 @@ func (w *versionsWorld) atOnce(t *testing.T, v *versioned) {
 	w.check(t, &two)
 }
 
-// relist takes the controllers' API server away, changes objects at another, and brings it back: it has none of the
-// events that the controllers missed, so they have to list again. What is new to them is reported, what they knew is
-// not.
+// relist stops the controllers' API server, changes objects at another, and starts it again: it has none of the missed
+// events, so the controllers must list again. Changes are reported, known states are not.
 func (w *versionsWorld) relist(t *testing.T, versions []*versioned) {
 	client := w.client.CoreV1().ConfigMaps("default")
 	for _, name := range []string{"relist-kept", "relist-changed", "relist-gone"} {
-		if _, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -505,19 +524,22 @@ func (w *versionsWorld) relist(t *testing.T, versions []*versioned) {
 	}
 	for _, v := range versions {
 		w.r.wait(v.name+" has received what there is", func() bool {
-			return received(v, wire.Create, "relist-kept") == 1 && received(v, wire.Create, "relist-changed") == 1 && received(v, wire.Create, "relist-gone") == 1
+			return received(v, wire.Create, "relist-kept") == 1 && received(v, wire.Create, "relist-changed") == 1 &&
+				received(v, wire.Create, "relist-gone") == 1
 		})
 	}
 	if err := w.cluster.KillAPIServer(t.Context(), theirs); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Patch(t.Context(), "relist-changed", types.MergePatchType, []byte(`{"data":{"a":"2"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := client.Patch(t.Context(), "relist-changed", types.MergePatchType, []byte(`{"data":{"a":"2"}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.Delete(t.Context(), "relist-gone", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "relist-new"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "relist-new"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.cluster.StartAPIServer(t.Context(), theirs); err != nil {
@@ -525,14 +547,15 @@ func (w *versionsWorld) relist(t *testing.T, versions []*versioned) {
 	}
 	for _, v := range versions {
 		w.r.wait(v.name+" has caught up", func() bool {
-			return received(v, wire.Update, "relist-changed") == 1 && received(v, wire.Delete, "relist-gone") == 1 && received(v, wire.Create, "relist-new") == 1
+			return received(v, wire.Update, "relist-changed") == 1 && received(v, wire.Delete, "relist-gone") == 1 &&
+				received(v, wire.Create, "relist-new") == 1
 		})
 		w.r.mu.Lock()
 		if n := received(v, wire.Create, "relist-kept") + received(v, wire.Update, "relist-kept"); n != 1 {
 			t.Errorf("%s: the object that did not change was reported %d times, want once", v.name, n)
 		}
 		if n := received(v, wire.Create, "relist-changed") + received(v, wire.Create, "relist-gone"); n != 2 {
-			t.Errorf("%s: %d creations of objects that were there before, want 2", v.name, n)
+			t.Errorf("%s: %d creations of existing objects, want 2", v.name, n)
 		}
 		w.r.mu.Unlock()
 		v.seen["relist"] = true
@@ -544,13 +567,14 @@ func (w *versionsWorld) relist(t *testing.T, versions []*versioned) {
 		}
 	}
 	if got := w.listed(t); got < lists {
-		t.Errorf("configmaps were listed %d times since the API server is back, by %d controllers that have to", got, lists)
+		t.Errorf("configmaps were listed %d times since the API server is back, by %d controllers that must list", got,
+			lists)
 	}
 }
 
 var listCount = regexp.MustCompile(`(?m)^apiserver_request_total\{.*resource="configmaps".*verb="LIST".*\} (\d+)$`)
 
-// listed is the number of LIST requests for ConfigMaps that the controllers' API server has answered.
+// listed returns the number of LIST requests for ConfigMaps that the controllers' API server has answered.
 func (w *versionsWorld) listed(t *testing.T) (n int) {
 	config, err := w.cluster.RESTConfig(theirs)
 	if err != nil {
@@ -570,8 +594,8 @@ func (w *versionsWorld) listed(t *testing.T) (n int) {
 	return n
 }
 
-// check looks at all that a controller has reported: a bookmark or a resync is no delivery, and what a reconciler does
-// for an object is done on behalf of the reconcile of that object, which an informer's own requests are not.
+// check checks everything that a controller has reported: bookmarks and resyncs are not deliveries, and the calls of a
+// reconciler for an object belong to the reconcile of that object, but an informer's own requests do not.
 func (w *versionsWorld) check(t *testing.T, v *versioned) {
 	t.Helper()
 	w.r.mu.Lock()
@@ -592,7 +616,8 @@ func (w *versionsWorld) check(t *testing.T, v *versioned) {
 		if slices.Contains(readOnTheSide, o.Kind) {
 			continue
 		}
-		if e.Session.Identity == v.name && v.runtime != "" && (o.Point == wire.ControllerRead || o.Point == wire.ControllerWrite) {
+		if e.Session.Identity == v.name && v.runtime != "" &&
+			(o.Point == wire.ControllerRead || o.Point == wire.ControllerWrite) {
 			want := ""
 			if o.Name != "" {
 				want = "default/" + o.Name
@@ -600,12 +625,14 @@ func (w *versionsWorld) check(t *testing.T, v *versioned) {
 					want = strings.TrimSuffix(want, "-copy")
 				}
 			}
-			if o.Request != want || (o.ReconcileID == "") != (want == "") || want != "" && o.ReconcilerType != "main.(*reconciler)" {
-				t.Errorf("%s: on behalf of %q, want %q: %s", v.name, o.Request, want, describe(e))
+			if o.Request != want || (o.ReconcileID == "") != (want == "") || want != "" &&
+				o.ReconcilerType != "main.(*reconciler)" {
+				t.Errorf("%s: belongs to %q, want %q: %s", v.name, o.Request, want, describe(e))
 			}
 		}
-		if e.Session.Identity == v.name && o.Point == wire.ControllerRecv && (o.Name == "" || o.Kind != "configmap" && o.Kind != "secret" || len(o.Object) == 0) {
-			t.Errorf("%s: a delivery of no object: %s", v.name, describe(e))
+		if e.Session.Identity == v.name && o.Point == wire.ControllerRecv &&
+			(o.Name == "" || o.Kind != "configmap" && o.Kind != "secret" || len(o.Object) == 0) {
+			t.Errorf("%s: a delivery without an object: %s", v.name, describe(e))
 		}
 	}
 }
@@ -615,8 +642,7 @@ const (
 	tableEnd   = "<!-- end of what make versions writes -->\n"
 )
 
-// compareTable compares what was seen with the documentation, and rewrites it with -update when all versions were
-// there.
+// compareTable compares the results with the documentation, and rewrites it with -update if all versions were tested.
 func compareTable(t *testing.T, versions []*versioned) {
 	doc, err := os.ReadFile(versionsTable)
 	if err != nil {
@@ -634,7 +660,8 @@ func compareTable(t *testing.T, versions []*versioned) {
 		var b bytes.Buffer
 		b.Write(head)
 		b.WriteString(tableBegin)
-		fmt.Fprintf(&b, "| client-go | controller-runtime | go.mod says | %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat(" --- |", 3+len(columns)))
+		fmt.Fprintf(&b, "| client-go | controller-runtime | go.mod says | %s |\n|%s\n", strings.Join(columns, " | "),
+			strings.Repeat(" --- |", 3+len(columns)))
 		for _, v := range versions {
 			fmt.Fprintln(&b, v.row())
 		}
@@ -647,7 +674,7 @@ func compareTable(t *testing.T, versions []*versioned) {
 	}
 	for _, v := range versions {
 		if !bytes.Contains(rest, []byte(v.row()+"\n")) {
-			t.Errorf("%s does not say what was seen (make versions writes it):\n%s", versionsTable, v.row())
+			t.Errorf("%s does not match the results (make versions writes it):\n%s", versionsTable, v.row())
 		}
 	}
 }

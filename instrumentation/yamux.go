@@ -15,28 +15,28 @@ import (
 	"golang.org/x/mod/sumdb/dirhash"
 )
 
-// dependency is the one module that the hook needs beside the standard library: yamux. The hook gets a copy of it under
-// an import path of its own, so that the controller's own version of it, if any, does not change.
+// dependency is the only module that the hook needs besides the standard library: yamux. The hook gets a copy of it
+// under a separate import path, so that the controller's own version of it, if any, does not change.
 type dependency struct {
 	path, version string
 	sum           string // as in go.sum; empty: not known, only for dir
-	dir           string // where a replace line puts it
+	dir           string // directory in a replace line
 }
 
 const yamuxModule = "github.com/hashicorp/yamux"
 
-// pinnedYamux is what go.mod and go.sum say. It is used if the running binary does not know what it was built with: a
+// pinnedYamux is the version in go.mod and go.sum. It is used if the running binary has no such build information: a
 // test binary, or one built from a vendor directory.
 var pinnedYamux = dependency{path: yamuxModule, version: "v0.1.2",
 	sum: "h1:XtB8kyFOyHXYVFnwT5C3+Bdo8gArse7j2AQ0DA0Uey8="}
 
-// yamux is the version that the running binary was built with: the monitor and the hook speak the same.
+// yamux is the version that the running binary was built with, so that the monitor and the hook use the same one.
 func yamux() dependency {
 	info, _ := debug.ReadBuildInfo()
 	return yamuxOf(info)
 }
 
-// yamuxOf takes nil for a binary without build information.
+// yamuxOf returns the version in the build information, which is nil if the binary has none.
 func yamuxOf(info *debug.BuildInfo) dependency {
 	if info == nil {
 		return pinnedYamux
@@ -68,8 +68,9 @@ func (d dependency) key() (string, error) {
 	return d.String() + " " + d.sum, nil
 }
 
-// source returns a directory with the module's source, whose checksum is right: the module cache's of this process or
-// of the build, whose environment adds env to that of this process; else it is downloaded into the latter.
+// source returns a directory with the module's source, after checking its checksum. It looks in the module cache of
+// this process and in that of the build, whose environment is that of this process with env added; otherwise it
+// downloads the module into the latter.
 func (d dependency) source(ctx context.Context, env []string, downloading func(module string)) (string, error) {
 	if d.dir != "" {
 		return d.dir, nil
@@ -121,12 +122,14 @@ func (d dependency) download(ctx context.Context, g *goCommand, modules string) 
 		return "", ctx.Err()
 	}
 	var got struct{ Dir, Error string }
-	if json.Unmarshal(out, &got) == nil && got.Error != "" { // says more than the command's exit code
+	if json.Unmarshal(out, &got) == nil && got.Error != "" { // more detailed than the command's exit code
 		err = errors.New(got.Error)
 	}
 	if err != nil {
-		return "", fmt.Errorf("the hook is built with %s, as this trommel is, and it is neither in the module cache (%s) nor to be had: %w; "+
-			"run `go mod download %[1]s` with a network, or let GOPROXY or GOMODCACHE name a place that has it", d, modules, err)
+		return "", fmt.Errorf("the hook is built with %s, as this trommel is, but it is not in the module cache "+
+			"(%s) and cannot be downloaded: %w; "+
+			"run `go mod download %[1]s` with a network, or set GOPROXY or GOMODCACHE to a place that has it",
+			d, modules, err)
 	}
 	return got.Dir, d.verify(got.Dir)
 }
@@ -139,7 +142,8 @@ func (d dependency) verify(dir string) error {
 	}
 	if sum != d.sum {
 		return fmt.Errorf("%s is not the %s that this trommel was built with: its checksum is %s, not %s; "+
-			"remove it (`go clean -modcache` removes the whole module cache) and look where GOPROXY points to", dir, d, sum,
+			"remove it (`go clean -modcache` removes the whole module cache) and check GOPROXY", dir, d,
+			sum,
 			d.sum)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/dirhash"
 )
 
-// TestPinnedYamux keeps what binaries go by that know nothing in step with go.mod and go.sum.
+// TestPinnedYamux keeps pinnedYamux, for binaries without build information, in sync with go.mod and go.sum.
 func TestPinnedYamux(t *testing.T) {
 	data, err := os.ReadFile("../go.mod")
 	if err != nil {
@@ -54,12 +54,15 @@ func TestYamuxIsWhatTheBinaryWasBuiltWith(t *testing.T) {
 	}{
 		{"unknown", nil, pinnedYamux},
 		{"a test", &debug.BuildInfo{}, pinnedYamux},
-		{"go install", &debug.BuildInfo{Deps: []*debug.Module{other, {Path: yamuxModule, Version: "v0.9.0", Sum: "h1:y"}}},
+		{"go install",
+			&debug.BuildInfo{Deps: []*debug.Module{other, {Path: yamuxModule, Version: "v0.9.0", Sum: "h1:y"}}},
 			dependency{path: yamuxModule, version: "v0.9.0", sum: "h1:y"}},
 		{"vendored", &debug.BuildInfo{Deps: []*debug.Module{{Path: yamuxModule, Version: "v0.1.2"}}}, pinnedYamux},
 		{"a fork", &debug.BuildInfo{Deps: []*debug.Module{{Path: yamuxModule, Version: "v0.9.0", Replace: other}}},
 			dependency{path: other.Path, version: other.Version, sum: other.Sum}},
-		{"a folder", &debug.BuildInfo{Deps: []*debug.Module{{Path: yamuxModule, Version: "v0.9.0", Replace: &debug.Module{Path: "/src/yamux"}}}},
+		{"a directory",
+			&debug.BuildInfo{Deps: []*debug.Module{{Path: yamuxModule, Version: "v0.9.0",
+				Replace: &debug.Module{Path: "/src/yamux"}}}},
 			dependency{path: yamuxModule, dir: "/src/yamux"}},
 	} {
 		if got := yamuxOf(tc.info); got != tc.want {
@@ -68,7 +71,7 @@ func TestYamuxIsWhatTheBinaryWasBuiltWith(t *testing.T) {
 	}
 }
 
-// TestYamuxWhereItIs looks in the module cache of this process, in that of the build, and asks GOPROXY in the end.
+// TestYamuxWhereItIs looks in the module cache of this process, in that of the build, and finally asks GOPROXY.
 func TestYamuxWhereItIs(t *testing.T) {
 	ctx := context.Background()
 	out, err := exec.Command("go", "env", "GOMODCACHE").Output()
@@ -77,7 +80,7 @@ func TestYamuxWhereItIs(t *testing.T) {
 	}
 	modules := strings.TrimSpace(string(out))
 	proxy := "file://" + filepath.Join(modules, "cache", "download")
-	t.Setenv("GOFLAGS", "-mod=mod -modcacherw") // what is downloaded here can be removed
+	t.Setenv("GOFLAGS", "-mod=mod -modcacherw") // so that downloads can be removed
 	t.Setenv("GOPROXY", "off")
 	empty := func() string { return filepath.Join(t.TempDir(), "modules") }
 	hook := func(t *testing.T, env ...string) (string, error) {
@@ -109,10 +112,10 @@ func TestYamuxWhereItIs(t *testing.T) {
 			t.Error("with its tests")
 		}
 	}
-	t.Run("in this process's", func(t *testing.T) {
+	t.Run("in the module cache of this process", func(t *testing.T) {
 		mustHook(t, "GOMODCACHE="+empty(), "GOFLAGS=-mod=vendor")
 	})
-	t.Run("in the build's", func(t *testing.T) {
+	t.Run("in the module cache of the build", func(t *testing.T) {
 		t.Setenv("GOMODCACHE", empty())
 		mustHook(t, "GOMODCACHE="+modules)
 	})
@@ -121,13 +124,15 @@ func TestYamuxWhereItIs(t *testing.T) {
 		t.Setenv("GOPROXY", proxy)
 		mustHook(t)
 	})
-	t.Run("not to be had", func(t *testing.T) {
+	t.Run("cannot be downloaded", func(t *testing.T) {
 		dir := empty()
 		t.Setenv("GOMODCACHE", dir)
 		_, err := hook(t)
-		want := "the hook is built with github.com/hashicorp/yamux@v0.1.2, as this trommel is, and it is neither in the module cache (" + dir +
-			") nor to be had: github.com/hashicorp/yamux@v0.1.2: module lookup disabled by GOPROXY=off; " +
-			"run `go mod download github.com/hashicorp/yamux@v0.1.2` with a network, or let GOPROXY or GOMODCACHE name a place that has it"
+		want := "the hook is built with github.com/hashicorp/yamux@v0.1.2, as this trommel is, but it is not in the " +
+			"module cache (" + dir +
+			") and cannot be downloaded: github.com/hashicorp/yamux@v0.1.2: module lookup disabled by GOPROXY=off; " +
+			"run `go mod download github.com/hashicorp/yamux@v0.1.2` with a network, or set GOPROXY or GOMODCACHE to " +
+			"a place that has it"
 		if err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
@@ -147,7 +152,8 @@ func TestYamuxWhereItIs(t *testing.T) {
 		if err := os.WriteFile(changed, []byte("package yamux\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := hook(t); err == nil || !strings.Contains(err.Error(), "is not the github.com/hashicorp/yamux@v0.1.2 that this trommel was built with") {
+		if _, err := hook(t); err == nil || !strings.Contains(err.Error(),
+			"is not the github.com/hashicorp/yamux@v0.1.2 that this trommel was built with") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -160,7 +166,7 @@ func TestYamuxWhereItIs(t *testing.T) {
 	})
 }
 
-// TestYamuxWithAnotherChecksum: what is there is compared with what this binary was built with.
+// TestYamuxWithAnotherChecksum: the source is compared with the checksum that this binary was built with.
 func TestYamuxWithAnotherChecksum(t *testing.T) {
 	sum, err := dirhash.HashDir(t.TempDir(), "x", dirhash.Hash1)
 	if err != nil {
@@ -168,7 +174,8 @@ func TestYamuxWithAnotherChecksum(t *testing.T) {
 	}
 	other := pinnedYamux
 	other.sum = sum
-	if _, err := other.source(context.Background(), nil, nil); err == nil || !strings.Contains(err.Error(), "its checksum is "+pinnedYamux.sum+", not "+sum) {
+	if _, err := other.source(context.Background(), nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "its checksum is "+pinnedYamux.sum+", not "+sum) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -37,8 +37,8 @@ const goVersion = "v1.36"
 var elsewhere = []string{"apiregistration.k8s.io", "cert-manager.io", "acme.cert-manager.io"}
 
 // NewChecker returns a checker that knows the types of the given Kubernetes version and those that the definitions
-// among the objects define. If definitions have mistakes, it returns these together with a checker that knows the other
-// definitions.
+// among the objects define. If definitions have mistakes, it returns an error that lists them and a checker that knows
+// the other definitions.
 func NewChecker(list []*unstructured.Unstructured, kubernetes string) (*Checker, error) {
 	c := &Checker{
 		defined: slices.DeleteFunc(Defined(list), func(t Type) bool { return t.unserved }),
@@ -67,7 +67,8 @@ func (c *Checker) define(u *unstructured.Unstructured) error {
 	case "v1":
 		in := &apiextensionsv1.CustomResourceDefinition{}
 		if err = converter.FromUnstructured(u.Object, in); err == nil {
-			err = apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in, d, nil)
+			err = apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in, d,
+				nil)
 		}
 	case "v1beta1":
 		in := &apiextensionsv1beta1.CustomResourceDefinition{}
@@ -76,13 +77,13 @@ func (c *Checker) define(u *unstructured.Unstructured) error {
 				nil)
 		}
 	default:
-		return fmt.Errorf("there is no version %s of definitions", u.GroupVersionKind().Version)
+		return fmt.Errorf("unknown version of CustomResourceDefinition: %s", u.GroupVersionKind().Version)
 	}
 	if err != nil {
 		return err
 	}
 	if want := d.Spec.Names.Plural + "." + d.Spec.Group; d.Name != want {
-		return fmt.Errorf("its name has to be %q (spec.names.plural.spec.group)", want)
+		return fmt.Errorf("its name must be %q (spec.names.plural.spec.group)", want)
 	}
 	for _, v := range d.Spec.Versions {
 		if !v.Served {
@@ -118,8 +119,8 @@ func describe(u *unstructured.Unstructured) string {
 	return u.GetKind() + " " + name
 }
 
-// Check returns everything that is wrong with the object. The error about a type that neither Kubernetes has nor a
-// definition defines is a [NotServedError].
+// Check returns everything that is wrong with the object. For a type that is neither Kubernetes' own nor defined, the
+// error is a [NotServedError].
 func (c *Checker) Check(u *unstructured.Unstructured) error {
 	var errs []error
 	for _, err := range c.check(u) {
@@ -153,7 +154,7 @@ func (c *Checker) types() []Type {
 				Singular: strings.ToLower(kind.Kind)})
 		}
 	}
-	// In the order of their names, because they are used in messages.
+	// Sorted by name, because messages list them.
 	slices.SortStableFunc(all[len(c.defined):], func(a, b Type) int {
 		return strings.Compare(a.Kind.String(), b.Kind.String())
 	})
@@ -208,7 +209,7 @@ func checkCustom(u *unstructured.Unstructured, structural *structuralschema.Stru
 	for _, err := range result.Errors {
 		errs = append(errs, errors.New(strings.ReplaceAll(err.Error(), " in body", "")))
 	}
-	// The validator walks maps.
+	// The validator walks maps, in no fixed order.
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
 }

@@ -12,14 +12,15 @@ import (
 )
 
 // CheckSuite reads the suite's manifests, and checks them and the objects of its workloads with a [Checker]. It returns
-// the manifests, which are nil if they cannot be read, and notes for people. The error holds all mistakes.
-func CheckSuite(suite *plan.Suite, kubernetes string) (manifests []*unstructured.Unstructured, notes []string, err error) {
+// the manifests, which are nil if they cannot be read, and notes for the user. The error holds all mistakes.
+func CheckSuite(suite *plan.Suite, kubernetes string) (manifests []*unstructured.Unstructured, notes []string,
+	err error) {
 	manifests, notes, err = Manifests(suite, kubernetes)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: manifests: %w", suite.File, err)
 	}
 	for _, namespace := range MissingNamespaces(manifests) {
-		notes = append(notes, fmt.Sprintf("namespace %s is used, and none of the manifests makes it: a run does",
+		notes = append(notes, fmt.Sprintf("no manifest creates namespace %s, which others use; the run creates it",
 			namespace.GetName()))
 	}
 	checker, err := NewChecker(manifests, kubernetes)
@@ -41,8 +42,9 @@ func CheckSuite(suite *plan.Suite, kubernetes string) (manifests []*unstructured
 			for _, u := range list {
 				err := checker.Check(u)
 				if errors.Is(err, ErrNotServed) && len(checker.defined) == 0 {
-					notes = append(notes, fmt.Sprintf("%s: %v; the controller has to define that by itself, before it is applied",
-						where, err))
+					notes = append(notes,
+						fmt.Sprintf("%s: %v; the controller must define this type before the object is applied",
+							where, err))
 					continue
 				}
 				errs = append(errs, wrapEach(where, err))
@@ -52,7 +54,7 @@ func CheckSuite(suite *plan.Suite, kubernetes string) (manifests []*unstructured
 	return manifests, notes, errors.Join(errs...)
 }
 
-// wrapEach adds the place to each of the joined errors.
+// wrapEach prefixes each of the joined errors with where it occurred.
 func wrapEach(where string, err error) error {
 	if err == nil {
 		return nil

@@ -70,7 +70,7 @@ func TestChecker(t *testing.T) {
 		{"a number for int-or-string", db + "{storage: 1Gi, port: 80}", nil},
 		{"a status is the controller's", db + "{storage: 1Gi}\nstatus: {}", nil},
 		{
-			"all that is wrong", db + "{replicas: 0, mode: slow, users: [{role: x}], replcas: 1, extra: {}}",
+			"several mistakes", db + "{replicas: 0, mode: slow, users: [{role: x}], replcas: 1, extra: {}}",
 			[]string{
 				"Database ns/db: spec.mode should be one of [fast safe]",
 				"Database ns/db: spec.replicas should be greater than or equal to 1",
@@ -79,26 +79,38 @@ func TestChecker(t *testing.T) {
 				`Database ns/db: unknown field "spec.replcas"`,
 			},
 		},
-		{"another type", db + "{storage: 1}", []string{`Database ns/db: spec.storage must be of type string: "integer"`}},
+		{"another type", db + "{storage: 1}",
+			[]string{`Database ns/db: spec.storage must be of type string: "integer"`}},
 		{"anything goes", "{apiVersion: example.com/v1, kind: Anything, metadata: {name: a}, spec: {a: 1}}", nil},
 		{
-			"a group that is written twice", "{apiVersion: example.com.example.com/v1, kind: Database, metadata: {name: db}}",
-			[]string{`Database db: the cluster serves no type "example.com.example.com/v1 Database" (it serves a Database in example.com/v1)`},
+			"a repeated group",
+			"{apiVersion: example.com.example.com/v1, kind: Database, metadata: {name: db}}",
+			[]string{`Database db: the cluster serves no type "example.com.example.com/v1 Database" (it serves a ` +
+				`Database in example.com/v1)`},
 		},
 		{
-			"a version that is not served", "{apiVersion: example.com/v0, kind: Database, metadata: {generateName: db}}",
-			[]string{`Database db*: the cluster serves no type "example.com/v0 Database" (it serves Database in example.com/v1)`},
+			"a version that is not served",
+			"{apiVersion: example.com/v0, kind: Database, metadata: {generateName: db}}",
+			[]string{`Database db*: the cluster serves no type "example.com/v0 Database" (it serves Database in ` +
+				`example.com/v1)`},
 		},
 		{
-			"a kind that nobody knows", "{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {name: a}}",
-			[]string{`ServiceMonitor a: the cluster serves no type "monitoring.coreos.com/v1 ServiceMonitor"; is its CustomResourceDefinition among the suite's manifests?`},
+			"an unknown kind",
+			"{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {name: a}}",
+			[]string{`ServiceMonitor a: the cluster serves no type "monitoring.coreos.com/v1 ServiceMonitor"; is ` +
+				`its CustomResourceDefinition among the suite's manifests?`},
 		},
 		{
-			"a field that Kubernetes does not have", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replica: 1, template: {spec: {containers: [{nam: x}]}}}}",
-			[]string{`Deployment d: unknown field "spec.replica"`, `Deployment d: unknown field "spec.template.spec.containers[0].nam"`},
+			"a field that Kubernetes does not have",
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replica: 1, template: {spec: " +
+				"{containers: [{nam: x}]}}}}",
+			[]string{`Deployment d: unknown field "spec.replica"`,
+				`Deployment d: unknown field "spec.template.spec.containers[0].nam"`},
 		},
-		{"a value of another type", `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: 1}}`, []string{"ConfigMap c: cannot convert int64 to string"}},
-		{"certificates are taken care of", `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: c}, spec: {x: 1}}`, nil},
+		{"a value of another type", `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: 1}}`,
+			[]string{"ConfigMap c: cannot convert int64 to string"}},
+		{"Certificates are handled without a definition",
+			`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: c}, spec: {x: 1}}`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			list, err := Decode([]byte(tt.object), "object.yaml")
@@ -146,12 +158,15 @@ spec: {group: example.com, names: {kind: Wrong, plural: wrongs}, versions: []}
 		t.Fatal(err)
 	}
 	_, notes, err := CheckSuite(suite, "v1.36.3")
-	if diff := cmp.Diff([]string{"namespace op is used, and none of the manifests makes it: a run does"}, notes); diff != "" {
+	if diff := cmp.Diff([]string{"no manifest creates namespace op, which others use; the run creates it"},
+		notes); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 	want := []string{
-		`manifests: CustomResourceDefinition wrong: its name has to be "wrongs.example.com" (spec.names.plural.spec.group)`,
-		`workload "a", step 2: Database b: the cluster serves no type "example.com.example.com/v1 Database" (it serves a Database in example.com/v1)`,
+		`manifests: CustomResourceDefinition wrong: its name must be "wrongs.example.com" ` +
+			`(spec.names.plural.spec.group)`,
+		`workload "a", step 2: Database b: the cluster serves no type "example.com.example.com/v1 Database" (it ` +
+			`serves a Database in example.com/v1)`,
 		`workload "a", step 2: Pod p: unknown field "specs"`,
 		`workload "a", step 3: Database c: spec.storage is required`,
 	}

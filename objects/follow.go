@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Follower is told of objects by [Client.Follow], from one goroutine.
+// Follower receives what [Client.Follow] sees, from one goroutine.
 type Follower interface {
 	// Listed receives all objects as of a resource version: at the beginning, and again when the API server no longer
 	// knows what happened since the last event. It returns true to stop.
@@ -20,7 +20,7 @@ type Follower interface {
 	// Changed receives one event, in order and without duplicates: watch.Added, Modified or Deleted. It returns true to
 	// stop.
 	Changed(event watch.EventType, object *unstructured.Unstructured) (stop bool)
-	// Broken reports that the connection broke or could not be made; Follow goes on trying. It returns true to stop.
+	// Broken reports that the connection broke or could not be made; Follow retries. It returns true to stop.
 	Broken(err error) (stop bool)
 }
 
@@ -30,14 +30,14 @@ const (
 )
 
 // Follow lists the objects of a type and then watches them, through restarts of the API server, until the follower
-// stops it or ctx ends, whose error it then returns. Name, if not empty, restricts it to the object with that name.
+// stops it (nil) or ctx ends (its error). Name, if not empty, restricts it to the object with that name.
 func (c *Client) Follow(ctx context.Context, t Type, namespace, name string, f Follower) error {
 	resource := c.Resource(t, namespace)
 	selector := ""
 	if name != "" {
 		selector = "metadata.name=" + name
 	}
-	version := "" // where to watch on; empty: list first
+	version := "" // where to continue watching; empty: list first
 	backoff := followBackoff
 	for {
 		var err error
@@ -69,7 +69,8 @@ func (c *Client) Follow(ctx context.Context, t Type, namespace, name string, f F
 		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 			version = ""
 		}
-		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && f.Broken(err) {
+		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) &&
+			f.Broken(err) {
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -94,7 +95,8 @@ func (c *Client) watch(ctx context.Context, t Type, namespace, selector, version
 	if err != nil {
 		return version, false, err
 	}
-	// Events that are left in the channel after Stop are dropped: they are read only so that the watcher's goroutine ends.
+	// Events that are left in the channel after Stop are dropped: they are read only so that the watcher's goroutine
+	// ends.
 	defer func() {
 		w.Stop()
 		for range w.ResultChan() {

@@ -22,7 +22,7 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// Write is a client's request that changes an object, or deletes a collection.
+// Write is a client's request that changes an object or deletes a collection.
 type Write struct {
 	Resource                     schema.GroupVersionResource
 	Namespace, Name, Subresource string
@@ -30,7 +30,7 @@ type Write struct {
 	PatchType                    wire.PatchType
 	Patch                        []byte // of a patch or an apply
 	Body                         []byte // of a create or an update: the object in JSON
-	Query                        string // the request's parameters, encoded
+	Query                        string // the URL query, encoded
 }
 
 func (c *Client) of(w Write) dynamic.ResourceInterface {
@@ -44,22 +44,22 @@ func (c *Client) of(w Write) dynamic.ResourceInterface {
 // Foresee returns what a write to an object would result in, without writing: old is the current state, new the state
 // after the write, both in JSON and in the version of the request. Old is nil without an error if there is no object.
 // New is nil for deletions, and also, with an error that says why, if it cannot be known. What the API server adds to a
-// write, such as defaults or a new resource version, is in new only for an apply, which is tried on the server with a
-// dry run.
+// write, such as defaults or a new resource version, is in new only for an apply, which is sent to the server as a dry
+// run.
 func (c *Client) Foresee(ctx context.Context, w Write) (old, new []byte, err error) {
 	present, err := c.of(w).Get(ctx, w.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		present = nil
 	case err != nil:
-		return nil, w.Body, fmt.Errorf("read the present state: %w", err)
+		return nil, w.Body, fmt.Errorf("read the current state: %w", err)
 	default:
 		if old, err = present.MarshalJSON(); err != nil {
 			return nil, w.Body, err
 		}
 	}
 	if new, err = c.outcome(ctx, w, present); err != nil {
-		return old, nil, fmt.Errorf("what the %s would do is not known: %w", w.Operation, err)
+		return old, nil, fmt.Errorf("the effect of the %s is unknown: %w", w.Operation, err)
 	}
 	return old, new, nil
 }
@@ -107,7 +107,7 @@ func (c *Client) outcome(ctx context.Context, w Write, present *unstructured.Uns
 	return json.Marshal(result)
 }
 
-// ofServer are the metadata fields that clients' writes do not change.
+// ofServer lists the metadata fields that clients' writes do not change.
 var ofServer = []string{
 	"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion",
 	"selfLink", "managedFields",
@@ -138,11 +138,11 @@ func accepted(old, sent map[string]any, subresource string, hasStatus bool) (map
 	case "scale":
 		replicas, there, err := unstructured.NestedFieldNoCopy(sent, "spec", "replicas")
 		if err != nil || !there {
-			replicas = int64(0) // a Scale leaves a zero out
+			replicas = int64(0) // a Scale omits zero
 		}
 		spec, ok := old["spec"].(map[string]any)
 		if _, has := spec["replicas"]; !ok || !has {
-			return nil, errors.New("the type keeps its replicas elsewhere than in spec.replicas")
+			return nil, errors.New("the type does not keep its replicas in spec.replicas")
 		}
 		copyFields(old)
 		scaled := map[string]any{}
@@ -177,7 +177,7 @@ func accepted(old, sent map[string]any, subresource string, hasStatus bool) (map
 	return result, nil
 }
 
-// scaleOf is the Scale of an object, as far as a patch needs it.
+// scaleOf returns the parts of an object's Scale that a patch needs.
 func scaleOf(object map[string]any) map[string]any {
 	replicas, _, _ := unstructured.NestedFieldNoCopy(object, "spec", "replicas")
 	return map[string]any{
@@ -200,7 +200,7 @@ func patched(object []byte, typ wire.PatchType, patch []byte, kind schema.GroupV
 		return operations.Apply(object)
 	case wire.StrategicPatch:
 		if subresource == "scale" {
-			return jsonpatch.MergePatch(object, patch) // a Scale has no list to be merged
+			return jsonpatch.MergePatch(object, patch) // a Scale has no lists to merge
 		}
 		typed, err := scheme.Scheme.New(kind)
 		if err != nil {
@@ -211,7 +211,7 @@ func patched(object []byte, typ wire.PatchType, patch []byte, kind schema.GroupV
 	return nil, fmt.Errorf("unknown patch type %q", typ)
 }
 
-// tryApply asks the API server what an apply would result in.
+// tryApply returns the result of an apply, by a dry run.
 func (c *Client) tryApply(ctx context.Context, w Write) ([]byte, error) {
 	query, err := url.ParseQuery(w.Query)
 	if err != nil {

@@ -30,7 +30,8 @@ func isChart(at string) bool {
 
 // helm does what `helm template --include-crds --no-hooks` does; the file resolves a path of the suite. Kubernetes is
 // the version that the chart is rendered for.
-func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []*unstructured.Unstructured, notes []string, err error) {
+func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []*unstructured.Unstructured,
+	notes []string, err error) {
 	what := "chart " + m.Helm
 	var warnings bytes.Buffer
 	defer captureLog(&warnings)()
@@ -42,10 +43,11 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 		return nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
 	if c.Metadata.Type == "library" {
-		return nil, nil, fmt.Errorf("%s is a library chart, which makes no objects", what)
+		return nil, nil, fmt.Errorf("%s is a library chart, which renders no objects", what)
 	}
 	if missing := missingCharts(c); len(missing) > 0 {
-		return nil, nil, fmt.Errorf("%s: its charts folder has no %s, which Chart.yaml names; `helm dependency build %s` fetches it",
+		return nil, nil, fmt.Errorf("%s: its charts directory lacks %s, which Chart.yaml requires; run `helm "+
+			"dependency build %s`",
 			what, strings.Join(missing, ", "), m.Helm)
 	}
 	version, err := chartutil.ParseKubeVersion(kubernetes)
@@ -53,7 +55,7 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 		return nil, nil, fmt.Errorf("version %q of Kubernetes: %w", kubernetes, err)
 	}
 	if want := c.Metadata.KubeVersion; want != "" && !chartutil.IsCompatibleRange(want, version.Version) {
-		return nil, nil, fmt.Errorf("%s wants Kubernetes %s; the cluster is %s", what, want, version.Version)
+		return nil, nil, fmt.Errorf("%s requires Kubernetes %s; the cluster is %s", what, want, version.Version)
 	}
 	values, err := chartValues(m, file)
 	if err != nil {
@@ -90,7 +92,7 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 			names = append(names, h.Kind+" "+h.Name)
 		}
 		slices.Sort(names)
-		notes = append(notes, fmt.Sprintf("%s: %d of its objects are hooks and left out: %s", what, len(hooks),
+		notes = append(notes, fmt.Sprintf("%s: %d of its objects are hooks and are left out: %s", what, len(hooks),
 			strings.Join(names, ", ")))
 	}
 	var errs []error
@@ -127,8 +129,8 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 
 var logMutex sync.Mutex
 
-// captureLog sends the standard logger's lines, bare, to w until the returned function is called: there Helm warns of
-// values whose types differ between the chart and the user.
+// captureLog sends the standard logger's lines, without prefix, to w until the returned function is called. Helm logs
+// warnings there about values whose type differs from the chart's.
 func captureLog(w io.Writer) func() {
 	logMutex.Lock()
 	writer, flags := log.Writer(), log.Flags()

@@ -38,7 +38,7 @@ func kustomize(dir string) ([]located, error) {
 }
 
 // oldPatches is a file system in which kustomizations from before kustomize 2 can be read: their `patches` were a list
-// of file names, as kubebuilder wrote them at that time.
+// of strings, as kubebuilder wrote them at that time: file names or inline text.
 type oldPatches struct{ filesys.FileSystem }
 
 func (f oldPatches) ReadFile(name string) ([]byte, error) {
@@ -49,11 +49,12 @@ func (f oldPatches) ReadFile(name string) ([]byte, error) {
 	return renewPatches(data), nil
 }
 
-// renewPatches turns patches that are text into today's form; everything else stays as it is.
+// renewPatches rewrites patches that are strings in today's form and leaves the rest unchanged.
 func renewPatches(data []byte) []byte {
 	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-		return data // told by kustomize
+	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) != 1 ||
+		doc.Content[0].Kind != yaml.MappingNode {
+		return data // kustomize reports the error
 	}
 	changed := false
 	fields := doc.Content[0].Content

@@ -18,7 +18,7 @@ const defaultNamespace = metav1.NamespaceDefault
 
 // Manifests reads all manifests of the suite, in order: files, kustomizations and charts. Objects in API versions that
 // Kubernetes no longer serves are converted, see [Served]. Kubernetes is the version that charts are rendered for. The
-// notes are for people: what was left out or converted.
+// notes tell the user what was left out or converted.
 func Manifests(suite *plan.Suite, kubernetes string) (list []*unstructured.Unstructured, notes []string, err error) {
 	var errs []error
 	for _, m := range suite.Manifests {
@@ -35,7 +35,8 @@ func Manifests(suite *plan.Suite, kubernetes string) (list []*unstructured.Unstr
 }
 
 // Manifest reads one manifest of the suite in suiteFile. See [Manifests].
-func Manifest(suiteFile string, m plan.Manifest, kubernetes string) (list []*unstructured.Unstructured, notes []string, err error) {
+func Manifest(suiteFile string, m plan.Manifest, kubernetes string) (list []*unstructured.Unstructured, notes []string,
+	err error) {
 	file := func(name string) string { return plan.Beside(suiteFile, name) }
 	if m.Helm != "" {
 		return helm(m, kubernetes, file)
@@ -57,7 +58,7 @@ func Manifest(suiteFile string, m plan.Manifest, kubernetes string) (list []*uns
 func setNamespace(list []*unstructured.Unstructured, namespace string) {
 	defined := Defined(list)
 	for _, u := range list {
-		// An unknown type is a custom resource, and most of these are namespaced; [Client.Apply] knows for sure.
+		// An unknown type is a custom resource. Most of these are namespaced; [Client.Apply] finds out.
 		if in, known := namespaced(u, defined); u.GetNamespace() == "" && (in || !known) {
 			u.SetNamespace(namespace)
 		}
@@ -76,7 +77,7 @@ func namespaced(u *unstructured.Unstructured, defined []Type) (in, known bool) {
 }
 
 // MissingNamespaces returns Namespace objects for the namespaces that the objects use but do not contain, in the order
-// of their use. Those that every cluster has are left out.
+// of their use. Namespaces that every cluster has are left out.
 func MissingNamespaces(list []*unstructured.Unstructured) []*unstructured.Unstructured {
 	seen := []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "kube-node-lease"}
 	for _, u := range list {
@@ -99,7 +100,7 @@ func MissingNamespaces(list []*unstructured.Unstructured) []*unstructured.Unstru
 	return missing
 }
 
-// copyValues copies a decoded mapping, with the types that JSON has.
+// copyValues copies a decoded mapping and converts its values to JSON's types.
 func copyValues(m map[string]any) (map[string]any, error) {
 	copied := map[string]any{}
 	if m == nil {

@@ -119,7 +119,7 @@ kubeVersion: ">=2.0.0"
 
 func TestChart(t *testing.T) {
 	suite := filepath.Join(unpack(t, charts), "trommel.yaml")
-	const hook = "chart foo: 1 of its objects are hooks and left out: Job check"
+	const hook = "chart foo: 1 of its objects are hooks and are left out: Job check"
 	for _, tt := range []struct {
 		name     string
 		manifest plan.Manifest
@@ -130,7 +130,8 @@ func TestChart(t *testing.T) {
 		{
 			"as it is", plan.Manifest{Helm: "foo"},
 			[]string{
-				"CustomResourceDefinition /foos.example.com", "ConfigMap elsewhere/none", "ClusterRole /foo-foo-36", "Deployment default/foo-foo",
+				"CustomResourceDefinition /foos.example.com", "ConfigMap elsewhere/none", "ClusterRole /foo-foo-36",
+				"Deployment default/foo-foo",
 				"Foo /one",
 			}, "op:v1", 1,
 		},
@@ -141,7 +142,8 @@ func TestChart(t *testing.T) {
 				Values: map[string]any{"image": map[string]any{"tag": "dev"}},
 			},
 			[]string{
-				"CustomResourceDefinition /foos.example.com", "ConfigMap ns/sub", "ConfigMap elsewhere/file", "ClusterRole /bar-foo-36",
+				"CustomResourceDefinition /foos.example.com", "ConfigMap ns/sub", "ConfigMap elsewhere/file",
+				"ClusterRole /bar-foo-36",
 				"Deployment ns/bar-foo", "Foo /one",
 			}, "op:dev", 3,
 		},
@@ -179,10 +181,13 @@ func TestChartThatCannotBeRendered(t *testing.T) {
 	}{
 		{plan.Manifest{Path: "foo"}, "foo is a Helm chart: write `helm: foo`"},
 		{plan.Manifest{Helm: "."}, "chart .: Chart.yaml file is missing"},
-		{plan.Manifest{Helm: "broken"}, "chart broken: its charts folder has no redis, which Chart.yaml names; `helm dependency build broken` fetches it"},
+		{plan.Manifest{Helm: "broken"},
+			"chart broken: its charts directory lacks redis, which Chart.yaml requires; run `helm dependency " +
+				"build broken`"},
 		{plan.Manifest{Helm: "text"}, "text/templates/bad.yaml (rendered):1: the object has no apiVersion"},
-		{plan.Manifest{Helm: "new"}, "chart new wants Kubernetes >=2.0.0; the cluster is v1.36.3"},
-		{plan.Manifest{Helm: "foo", Values: map[string]any{"replicas": "x"}}, "chart foo: values don't meet the specifications of the schema"},
+		{plan.Manifest{Helm: "new"}, "chart new requires Kubernetes >=2.0.0; the cluster is v1.36.3"},
+		{plan.Manifest{Helm: "foo", Values: map[string]any{"replicas": "x"}},
+			"chart foo: values don't meet the specifications of the schema"},
 	} {
 		_, _, err := Manifest(suite, tt.manifest, "v1.36.3")
 		if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
@@ -216,20 +221,22 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: other}
 `)
-	list, _, err := Manifest(filepath.Join(dir, "trommel.yaml"), plan.Manifest{Path: "base", Namespace: "op-system"}, "1.36")
+	list, _, err := Manifest(filepath.Join(dir, "trommel.yaml"), plan.Manifest{Path: "base", Namespace: "op-system"},
+		"1.36")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"ServiceAccount op-system/op", "ConfigMap other/other", "ClusterRoleBinding /op", "Unknown op-system/sample", "Namespace /other"}
+	want := []string{"ServiceAccount op-system/op", "ConfigMap other/other", "ClusterRoleBinding /op",
+		"Unknown op-system/sample", "Namespace /other"}
 	if diff := cmp.Diff(want, names(list)); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"Namespace /op-system"}, names(MissingNamespaces(list))); diff != "" {
-		t.Errorf("namespaces that nobody makes (-want +got):\n%s", diff)
+		t.Errorf("missing namespaces (-want +got):\n%s", diff)
 	}
 }
 
-// Kustomizations of 2018 name their patches as text.
+// Kustomizations from 2018 list their patches as strings: file names or inline text.
 func TestKustomizationWithPatchesAsText(t *testing.T) {
 	dir := unpack(t, `
 -- kustomization.yaml --
@@ -263,7 +270,8 @@ metadata: {name: c, namespace: system}
 		t.Fatal(err)
 	}
 	data, _, _ := unstructured.NestedMap(list[0].Object, "data")
-	if diff := cmp.Diff(map[string]any{"a": "inline", "b": "file", "c": "json"}, data); diff != "" || list[0].GetNamespace() != "op-system" {
+	if diff := cmp.Diff(map[string]any{"a": "inline", "b": "file", "c": "json"}, data); diff != "" ||
+		list[0].GetNamespace() != "op-system" {
 		t.Errorf("data (-want +got):\n%s", diff)
 	}
 }

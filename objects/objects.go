@@ -35,7 +35,7 @@ type Client struct {
 	manager string
 }
 
-// New makes a client of the API server that config leads to. It does not connect yet.
+// New makes a client for the API server in config. It does not connect yet.
 func New(config *rest.Config) (*Client, error) {
 	d, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -48,15 +48,15 @@ func New(config *rest.Config) (*Client, error) {
 	return &Client{dynamic: d, served: &served{discovery: disco}, manager: DefaultFieldManager}, nil
 }
 
-// WithFieldManager returns the same client, but applying as another field manager.
+// WithFieldManager returns a copy of the client that applies as another field manager.
 func (c *Client) WithFieldManager(name string) *Client {
 	other := *c
 	other.manager = name
 	return &other
 }
 
-// Resource returns the type's interface. The namespace is ignored for a cluster-scoped type, and "" or "*" stand for
-// all namespaces.
+// Resource returns the client for a type. The namespace is ignored for a cluster-scoped type; "" and "*" mean all
+// namespaces.
 func (c *Client) Resource(t Type, namespace string) dynamic.ResourceInterface {
 	r := c.dynamic.Resource(t.Resource)
 	if !t.Namespaced || namespace == "" || namespace == "*" {
@@ -65,11 +65,11 @@ func (c *Client) Resource(t Type, namespace string) dynamic.ResourceInterface {
 	return r.Namespace(namespace)
 }
 
-// Apply applies the object server-side, with force, and returns it as the API server answered. A namespaced object
-// without a namespace goes to default; one with generateName alone is created. After a CustomResourceDefinition it
-// waits until its type is served.
+// Apply applies the object server-side, with force, and returns the API server's answer. A namespaced object without a
+// namespace goes to default; one that has only a generateName is created. After a CustomResourceDefinition, Apply waits
+// until its type is served.
 func (c *Client) Apply(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	u, err := FromMap(u.Object) // a copy, and one with the number types that the client wants
+	u, err := FromMap(u.Object) // a copy, with the number types that the client requires
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ type DeleteOptions struct {
 	Propagation string         // Background (default), Foreground, Orphan
 }
 
-// Delete deletes one object. It does not wait for it to be gone.
+// Delete deletes one object. It does not wait until the object is gone.
 func (c *Client) Delete(ctx context.Context, key plan.ResourceKey, o DeleteOptions) error {
 	resource, err := c.one(ctx, key)
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *Client) Delete(ctx context.Context, key plan.ResourceKey, o DeleteOptio
 	if o.GracePeriod != nil {
 		seconds := int64(o.GracePeriod.Round(time.Second) / time.Second)
 		if *o.GracePeriod > 0 && seconds == 0 {
-			seconds = 1 // zero would mean: at once, without asking the node
+			seconds = 1 // zero would delete it at once, without waiting for the node
 		}
 		options.GracePeriodSeconds = &seconds
 	}
@@ -134,8 +134,8 @@ var patchTypes = map[string]types.PatchType{
 	"strategic": types.StrategicMergePatchType,
 }
 
-// Patch patches one object and returns it as the API server answered. The patch type is merge (also ""), json or
-// strategic, the patch whatever encodes to its JSON.
+// Patch patches one object and returns the API server's answer. The patch type is merge (the default, ""), json or
+// strategic; patch is any value that encodes to the patch's JSON.
 func (c *Client) Patch(ctx context.Context, key plan.ResourceKey, patchType string, patch any,
 	subresource string) (*unstructured.Unstructured, error) {
 	pt, ok := patchTypes[patchType]
@@ -157,7 +157,7 @@ func (c *Client) Patch(ctx context.Context, key plan.ResourceKey, patchType stri
 	return resource.Patch(ctx, key.Name, pt, data, metav1.PatchOptions{FieldManager: c.manager}, subresources...)
 }
 
-// Get reads one object as etcd has it.
+// Get reads the newest state of one object (a consistent read).
 func (c *Client) Get(ctx context.Context, key plan.ResourceKey) (*unstructured.Unstructured, error) {
 	resource, err := c.one(ctx, key)
 	if err != nil {
@@ -166,7 +166,8 @@ func (c *Client) Get(ctx context.Context, key plan.ResourceKey) (*unstructured.U
 	return resource.Get(ctx, key.Name, metav1.GetOptions{})
 }
 
-// List reads all objects that the key stands for, as etcd has them, ordered by namespace and name.
+// List reads the newest state of all objects that the key stands for (a consistent read), ordered by namespace and
+// name.
 func (c *Client) List(ctx context.Context, key plan.ResourceKey) ([]*unstructured.Unstructured, error) {
 	t, err := c.Resolve(ctx, key)
 	if err != nil {
@@ -188,7 +189,7 @@ func (c *Client) List(ctx context.Context, key plan.ResourceKey) ([]*unstructure
 	return all, nil
 }
 
-// one resolves a key that must stand for a single object.
+// one resolves a key that must name a single object.
 func (c *Client) one(ctx context.Context, key plan.ResourceKey) (dynamic.ResourceInterface, error) {
 	if strings.Contains(key.Name, "*") || key.Namespace == "*" || key.Name == "" {
 		return nil, fmt.Errorf("%s does not name one object", key)
@@ -204,13 +205,13 @@ func (c *Client) one(ctx context.Context, key plan.ResourceKey) (dynamic.Resourc
 }
 
 const (
-	// definitionLooks is how often the API server may answer that the type of an applied CustomResourceDefinition is not
-	// there yet, before that counts as a failure. Answers are counted, not seconds, because an API server on a busy
-	// machine takes longer both to answer and to serve the type.
+	// definitionLooks is how often the API server may answer that it does not serve the type of an applied
+	// CustomResourceDefinition yet, before that counts as a failure. Answers are counted, not seconds, because an API
+	// server on a busy machine takes longer both to answer and to serve the type.
 	definitionLooks = 20
-	// definitionTimeout limits the wait in any case, for an API server that does not answer at all.
+	// definitionTimeout limits the whole wait, for an API server that does not answer at all.
 	definitionTimeout = 3 * time.Minute
-	// definitionLook is the interval at which a definition is read whose type is not served yet. A definition can be a
+	// definitionLook is the interval at which a definition is read while its type is not served. A definition can be a
 	// megabyte, and API servers that send it again and again take longer to serve it.
 	definitionLook = time.Second
 )
@@ -233,7 +234,7 @@ func (c *Client) awaitDefinition(ctx context.Context, u *unstructured.Unstructur
 		case err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !Transient(err):
 			return fmt.Errorf("CustomResourceDefinition %s: %w", u.GetName(), err)
 		case time.Since(looked) >= definitionLook || ctx.Err() != nil:
-			// The deadline may have passed, but the reason is worth one more request.
+			// The deadline may have passed, but one more request finds out the reason.
 			look, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*definitionLook)
 			current, err := c.Resource(definitions, "").Get(look, u.GetName(), metav1.GetOptions{})
 			cancel()
@@ -271,7 +272,9 @@ func (c *Client) unserved(ctx context.Context, definition *unstructured.Unstruct
 		if err != nil {
 			return t.Kind.Version, err
 		}
-		i := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == t.Resource.Resource })
+		i := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool {
+			return r.Name == t.Resource.Resource
+		})
 		if i < 0 {
 			return t.Kind.Version, nil
 		}

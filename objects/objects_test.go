@@ -25,17 +25,24 @@ func TestDecode(t *testing.T) {
 		{"nothing", "", "", ""},
 		{"comments and empty documents", "# one\n---\n\n---\n# two\n--- # three\n", "", ""},
 		{
-			"documents", "apiVersion: v1\nkind: A\nmetadata: {name: x}\n---\napiVersion: v1\nkind: B\nmetadata:\n  name: yy\n--- {apiVersion: v1, kind: C, metadata: {name: z}}\n",
+			"documents",
+			"apiVersion: v1\nkind: A\nmetadata: {name: x}\n---\napiVersion: v1\nkind: B\nmetadata:\n  name: yy\n--- " +
+				"{apiVersion: v1, kind: C, metadata: {name: z}}\n",
 			"A/x B/yy C/z", "",
 		},
-		{"windows lines", "apiVersion: v1\r\nkind: A\r\n---\r\napiVersion: v1\r\nkind: B\r\n", "A/ B/", ""},
-		{"dashes that are no marker", "apiVersion: v1\nkind: A\ndata: |\n  ---\n  x\nmetadata: {name: nn}\n", "A/nn", ""},
-		{"list", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: A, metadata: {name: x}}\n- {apiVersion: v1, kind: B, metadata: {name: yy}}\n", "A/x B/yy", ""},
+		{"CRLF line ends", "apiVersion: v1\r\nkind: A\r\n---\r\napiVersion: v1\r\nkind: B\r\n", "A/ B/", ""},
+		{"dashes that are not a document marker",
+			"apiVersion: v1\nkind: A\ndata: |\n  ---\n  x\nmetadata: {name: nn}\n", "A/nn",
+			""},
+		{"list",
+			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: A, metadata: {name: x}}\n- {apiVersion: " +
+				"v1, kind: B, metadata: {name: yy}}\n", "A/x B/yy", ""},
 		{"JSON", `{"apiVersion": "v1", "kind": "A", "metadata": {"name": "x"}}`, "A/x", ""},
-		{"no kind, no apiVersion", "apiVersion: v1\n---\nkind: A\n", "", "f.yaml:1: the object has no kind\nf.yaml:2: the object has no apiVersion"},
+		{"no kind, no apiVersion", "apiVersion: v1\n---\nkind: A\n", "",
+			"f.yaml:1: the object has no kind\nf.yaml:2: the object has no apiVersion"},
 		{"no mapping", "- a\n", "", "f.yaml:1: not a Kubernetes object: no mapping with apiVersion and kind"},
 		{"broken YAML", "# one\n---\nb: 1\nc: [\n", "", "f.yaml:4: did not find expected node content"},
-		{"a key twice", "---\napiVersion: v1\nkind: A\nkind: B\n", "", "f.yaml:4: key \"kind\" already set in map"},
+		{"a duplicate key", "---\napiVersion: v1\nkind: A\nkind: B\n", "", "f.yaml:4: key \"kind\" already set in map"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			list, err := Decode([]byte(test.text), "f.yaml")
@@ -59,7 +66,8 @@ func TestDecode(t *testing.T) {
 func TestReadFolder(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"b.yaml": "apiVersion: v1\nkind: B\n", "a/z.yml": "apiVersion: v1\nkind: A\n", "c.json": `{"apiVersion": "v1", "kind": "C"}`, "README.md": "no",
+		"b.yaml": "apiVersion: v1\nkind: B\n", "a/z.yml": "apiVersion: v1\nkind: A\n",
+		"c.json": `{"apiVersion": "v1", "kind": "C"}`, "README.md": "no",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -82,13 +90,15 @@ func TestReadFolder(t *testing.T) {
 	}
 }
 
-// yaml.v3 gives int, which unstructured objects cannot hold.
+// yaml.v3 decodes to int, which unstructured objects cannot hold.
 func TestReadKustomization(t *testing.T) {
 	dir := t.TempDir()
 	for file, text := range map[string]string{
 		"default/kustomization.yaml": "namespace: system\nnamePrefix: op-\nresources: [../manager]\n",
-		"manager/kustomization.yaml": "resources: [manager.yaml]\nimages: [{name: controller, newName: op, newTag: v1}]\n",
-		"manager/manager.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: manager}\nspec:\n  template:\n" +
+		"manager/kustomization.yaml": "resources: [manager.yaml]\nimages: [{name: controller, newName: op, " +
+			"newTag: v1}]\n",
+		"manager/manager.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: manager}\nspec:\n " +
+			" template:\n" +
 			"    spec: {containers: [{name: manager, image: controller}]}\n",
 	} {
 		path := filepath.Join(dir, file)
@@ -110,7 +120,8 @@ func TestReadKustomization(t *testing.T) {
 	if got := containers[0].(map[string]any)["image"]; got != "op:v1" {
 		t.Errorf("image %v", got)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "default", "kustomization.yaml"), []byte("resources: [nowhere]\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "default", "kustomization.yaml"), []byte("resources: [nowhere]\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Read(filepath.Join(dir, "default")); err == nil || !strings.Contains(err.Error(), "nowhere") {
@@ -119,12 +130,14 @@ func TestReadKustomization(t *testing.T) {
 }
 
 func TestFromMapTakesAnyNumber(t *testing.T) {
-	m := map[string]any{"apiVersion": "v1", "kind": "A", "spec": map[string]any{"replicas": 3, "share": 0.5, "big": uint8(7)}}
+	m := map[string]any{"apiVersion": "v1", "kind": "A",
+		"spec": map[string]any{"replicas": 3, "share": 0.5, "big": uint8(7)}}
 	u, err := FromMap(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprintf("%T %v", u.Object["spec"].(map[string]any)["replicas"], u.DeepCopy().Object["spec"]); got != "int64 map[big:7 replicas:3 share:0.5]" {
+	if got := fmt.Sprintf("%T %v", u.Object["spec"].(map[string]any)["replicas"],
+		u.DeepCopy().Object["spec"]); got != "int64 map[big:7 replicas:3 share:0.5]" {
 		t.Error(got)
 	}
 	u.Object["spec"].(map[string]any)["replicas"] = int64(9)
@@ -136,7 +149,8 @@ func TestFromMapTakesAnyNumber(t *testing.T) {
 func typ(gvk, resource string, preferred bool) Type {
 	gv, kind, _ := strings.Cut(gvk, " ")
 	parsed, _ := schema.ParseGroupVersion(gv)
-	return Type{Kind: parsed.WithKind(kind), Resource: parsed.WithResource(resource), Singular: strings.ToLower(kind), preferred: preferred}
+	return Type{Kind: parsed.WithKind(kind), Resource: parsed.WithResource(resource), Singular: strings.ToLower(kind),
+		preferred: preferred}
 }
 
 func TestResolve(t *testing.T) {
@@ -160,11 +174,15 @@ func TestResolve(t *testing.T) {
 		{"ingress.traefik.io", "traefik.io/v1, Resource=ingresses", ""},
 		{"database", "a.example.com/v1, Resource=databases", ""},
 		{"databases", "a.example.com/v1, Resource=databases", ""},
-		{"cluster", "", `the cluster serves no type "cluster" by that name alone: several groups have one; write cluster.b.example.com or cluster.c.example.com`},
+		{"cluster", "",
+			`the cluster serves no type "cluster" without a group: several groups have one; write ` +
+				`cluster.b.example.com or cluster.c.example.com`},
 		{"stateful", "", `the cluster serves no type "stateful"; did you mean "statefulset"?`},
 		{"databse", "", `the cluster serves no type "databse"; did you mean "database"?`},
-		{"database.example.com", "", `the cluster serves no type "database.example.com"; did you mean "database.a.example.com"?`},
-		{"zebra", "", `the cluster serves no type "zebra"; is its CustomResourceDefinition among the suite's manifests?`},
+		{"database.example.com", "",
+			`the cluster serves no type "database.example.com"; did you mean "database.a.example.com"?`},
+		{"zebra", "",
+			`the cluster serves no type "zebra"; is its CustomResourceDefinition among the suite's manifests?`},
 	} {
 		key := plan.ResourceKey{}
 		key.Type, key.Group, _ = strings.Cut(test.key, ".")
@@ -181,8 +199,11 @@ func TestResolve(t *testing.T) {
 	}
 	for _, test := range []struct{ kind, err string }{
 		{"apps/v1 StatefulSet", ""},
-		{"apps/v1beta1 StatefulSet", `the cluster serves no type "apps/v1beta1 StatefulSet" (it serves StatefulSet in apps/v1)`},
-		{"v1 Database", `the cluster serves no type "v1 Database" (it serves a Database in a.example.com/v1alpha1, a.example.com/v1)`},
+		{"apps/v1beta1 StatefulSet",
+			`the cluster serves no type "apps/v1beta1 StatefulSet" (it serves StatefulSet in apps/v1)`},
+		{"v1 Database",
+			`the cluster serves no type "v1 Database" (it serves a Database in a.example.com/v1alpha1, ` +
+				`a.example.com/v1)`},
 		{"v1 Podd", `the cluster serves no type "v1 Podd"; did you mean "pod"?`},
 	} {
 		_, err := resolveKind(all, typ(test.kind, "", false).Kind)
@@ -206,7 +227,8 @@ func TestTransient(t *testing.T) {
 		{apierrors.NewInternalError(errors.New("failed calling webhook")), true},
 		{apierrors.NewServiceUnavailable("x"), true},
 		{apierrors.NewForbidden(pods, "a", errors.New("no")), false},
-		{apierrors.NewForbidden(pods, "a", errors.New("error looking up service account ns/default: serviceaccount \"default\" not found")), true},
+		{apierrors.NewForbidden(pods, "a",
+			errors.New("error looking up service account ns/default: serviceaccount \"default\" not found")), true},
 		{fmt.Errorf("get: %w", apierrors.NewTimeoutError("x", 1)), true},
 		{&NotServedError{}, false},
 	} {
@@ -216,7 +238,7 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// A type that a manifest will define is found before the cluster has it, and suggested.
+// A type that a manifest defines is found and suggested before the cluster serves it.
 func TestDefined(t *testing.T) {
 	list, err := Decode([]byte(`apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -240,12 +262,14 @@ metadata: {name: a}
 	}
 	for key, want := range map[string]string{
 		"database": "", "databases": "", "db": "", "database.example.com": "",
-		"database.example.org": `the cluster serves no type "database.example.org"; did you mean "database.example.com"?`,
-		"databse":              `the cluster serves no type "databse"; did you mean "database"?`,
+		"database.example.org": `the cluster serves no type "database.example.org"; did you mean ` +
+			`"database.example.com"?`,
+		"databse": `the cluster serves no type "databse"; did you mean "database"?`,
 	} {
 		k := plan.ResourceKey{}
 		k.Type, k.Group, _ = strings.Cut(key, ".")
-		if _, err := resolveKey(types, k); want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+		if _, err := resolveKey(types, k); want == "" && err != nil ||
+			want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: got %v, want %s", key, err, want)
 		}
 	}

@@ -18,13 +18,13 @@ import (
 
 // Read decodes the objects of a YAML or JSON file, or of all such files (.yaml, .yml, .json) in and below a directory,
 // in the order of their paths. A directory with a kustomization file is built by kustomize instead, as `kubectl apply
-// -k` does. Errors name the file and, as far as the decoder knows it, the line.
+// -k` does. Errors name the file and, if the decoder knows it, the line.
 func Read(path string) ([]*unstructured.Unstructured, error) {
 	all, err := read(path)
 	return bare(all), err
 }
 
-// located is an object with where it was read, as file:line.
+// located is an object and the place that it was read from, as file:line.
 type located struct {
 	*unstructured.Unstructured
 	where string
@@ -81,7 +81,7 @@ func read(path string) ([]located, error) {
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
 // Decode decodes the documents of a YAML stream; a List is replaced by its items, an empty document by nothing. The
-// file is for messages. All mistakes are reported at once.
+// file name is used in messages. All mistakes are reported at once.
 func Decode(data []byte, file string) ([]*unstructured.Unstructured, error) {
 	all, err := decode(data, file)
 	return bare(all), err

@@ -16,9 +16,9 @@ import (
 type removal struct {
 	to schema.GroupVersion
 	// change makes the object mean in the new version what it means in the old one, including defaults; nil if both
-	// versions have the same meaning. The returned notes are for people.
+	// versions have the same meaning. The returned notes are for the user.
 	change func(u *unstructured.Unstructured) (notes []string, err error)
-	gone   string // instead of to: why the object is left out, if there is no successor
+	gone   string // instead of to: why an object that has no successor is left out
 }
 
 // removals by apiVersion and kind.
@@ -52,14 +52,16 @@ var removals = map[string]map[string]removal{
 		"EndpointSlice": {to: gv("discovery.k8s.io/v1"), change: endpointSlice},
 	},
 	"extensions/v1beta1": {
-		"DaemonSet": {to: gv("apps/v1"), change: workload(selectsTemplate, updatesOnDelete, without("templateGeneration"))},
-		"Deployment": {to: gv("apps/v1"), change: workload(selectsTemplate, rollsOneByOne, without("rollbackTo"), defaults{
-			// Equivalent to no value.
-			"progressDeadlineSeconds": int64(math.MaxInt32), "revisionHistoryLimit": int64(math.MaxInt32),
-		})},
+		"DaemonSet": {to: gv("apps/v1"),
+			change: workload(selectsTemplate, updatesOnDelete, without("templateGeneration"))},
+		"Deployment": {to: gv("apps/v1"),
+			change: workload(selectsTemplate, rollsOneByOne, without("rollbackTo"), defaults{
+				// These values mean "no limit", as if unset.
+				"progressDeadlineSeconds": int64(math.MaxInt32), "revisionHistoryLimit": int64(math.MaxInt32),
+			})},
 		"Ingress":           {to: gv("networking.k8s.io/v1"), change: ingress},
 		"NetworkPolicy":     {to: gv("networking.k8s.io/v1")},
-		"PodSecurityPolicy": {gone: "Kubernetes has none since 1.25"},
+		"PodSecurityPolicy": {gone: "removed in Kubernetes 1.25"},
 		"ReplicaSet":        {to: gv("apps/v1"), change: workload(selectsTemplate)},
 	},
 	"networking.k8s.io/v1beta1": {
@@ -70,7 +72,7 @@ var removals = map[string]map[string]removal{
 	"node.k8s.io/v1beta1":  alike("node.k8s.io/v1", "RuntimeClass"),
 	"policy/v1beta1": {
 		"PodDisruptionBudget": {to: gv("policy/v1"), change: disruptionBudget},
-		"PodSecurityPolicy":   {gone: "Kubernetes has none since 1.25"},
+		"PodSecurityPolicy":   {gone: "removed in Kubernetes 1.25"},
 	},
 	"rbac.authorization.k8s.io/v1alpha1": {
 		"ClusterRole":        {to: gv("rbac.authorization.k8s.io/v1")},
@@ -92,7 +94,7 @@ func gv(text string) schema.GroupVersion {
 	return schema.GroupVersion{Group: group, Version: version}
 }
 
-// alike is for kinds that have the same fields and defaults in both versions.
+// alike lists kinds that have the same fields and defaults in both versions.
 func alike(to string, kinds ...string) map[string]removal {
 	all := map[string]removal{}
 	for _, kind := range kinds {
@@ -101,10 +103,10 @@ func alike(to string, kinds ...string) map[string]removal {
 	return all
 }
 
-// Served converts the objects that are in API versions which Kubernetes no longer serves into the versions that it
-// does, and leaves all others as they are. An object keeps its meaning, the old version's defaults included; one of a
-// type that has no successor is left out. The notes say what was done, once for each type. The objects in the list are
-// not changed.
+// Served converts objects in API versions that Kubernetes no longer serves to versions that it serves, and returns all
+// others as they are. A converted object keeps its meaning, including the old version's defaults. Objects of a type
+// without a successor are left out. The notes say what was done, once for each type. The list's objects are not
+// changed.
 func Served(list []*unstructured.Unstructured) (served []*unstructured.Unstructured, notes []string, err error) {
 	all := make([]located, len(list))
 	for i, u := range list {
@@ -134,7 +136,7 @@ func convertAll(list []located) (served []*unstructured.Unstructured, notes []st
 			notes = append(notes, fmt.Sprintf("%s is left out: %s", describe(l.Unstructured), r.gone))
 			continue
 		}
-		u, err := FromMap(l.Object) // a copy, whatever types its numbers have
+		u, err := FromMap(l.Object) // a copy, with the number types that unstructured objects need
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -152,7 +154,8 @@ func convertAll(list []located) (served []*unstructured.Unstructured, notes []st
 				notes = append(notes, describe(l.Unstructured)+": "+note)
 			}
 			if err != nil {
-				err = fmt.Errorf("%s %s cannot be applied as %s: %w", old.GroupVersion(), describe(l.Unstructured), to, err)
+				err = fmt.Errorf("%s %s cannot be applied as %s: %w", old.GroupVersion(), describe(l.Unstructured), to,
+					err)
 				if l.where != "" {
 					err = fmt.Errorf("%s: %w", l.where, err)
 				}
@@ -188,7 +191,7 @@ func field(m map[string]any, path ...string) map[string]any {
 	return m
 }
 
-// made returns the mapping at a path and adds its missing parts; nil if something else is there.
+// made returns the mapping at a path and adds missing parts; nil if there is another value.
 func made(m map[string]any, path ...string) map[string]any {
 	for _, name := range path {
 		if m == nil {
@@ -247,13 +250,13 @@ func (d defaults) change(_ *unstructured.Unstructured, spec map[string]any) {
 	}
 }
 
-// without fields that have no successor: they described a request, not a state.
+// without removes fields that have no successor: they described a request, not a state.
 type without string
 
 func (w without) change(_ *unstructured.Unstructured, spec map[string]any) { delete(spec, string(w)) }
 
 var (
-	// selectsTemplate: selector and labels were those of the template where they were not given.
+	// selectsTemplate: selector and labels defaulted to the template's.
 	selectsTemplate = workloadChangeFunc(func(u *unstructured.Unstructured, spec map[string]any) {
 		labels := field(spec, "template", "metadata", "labels")
 		if labels == nil {
@@ -269,7 +272,7 @@ var (
 	updatesOnDelete = workloadChangeFunc(func(_ *unstructured.Unstructured, spec map[string]any) {
 		setDefault(made(spec, "updateStrategy"), "type", "OnDelete")
 	})
-	// rollsOneByOne: 25 % was the default only later.
+	// rollsOneByOne: the default was 1; 25 % came later.
 	rollsOneByOne = workloadChangeFunc(func(_ *unstructured.Unstructured, spec map[string]any) {
 		strategy := made(spec, "strategy")
 		if kind := strategy["type"]; kind != nil && kind != "" && kind != "RollingUpdate" {
@@ -311,7 +314,7 @@ func webhooks(u *unstructured.Unstructured) (notes []string, err error) {
 	return notes, nil
 }
 
-// ingress gives backends their new form, and paths the type that they all had implicitly.
+// ingress converts backends to their new form and sets the path type that all paths had implicitly.
 func ingress(u *unstructured.Unstructured) ([]string, error) {
 	spec := field(u.Object, "spec")
 	if spec == nil {
@@ -350,21 +353,22 @@ func ingressBackend(backend map[string]any) {
 	backend["service"] = service
 }
 
-// anyPod is a label that the conversions of Kubernetes use: an empty selector of v1beta1 selects no pod, one of v1
-// selects all.
+// anyPod is a label key that Kubernetes' conversions use: an empty selector selects no pod in v1beta1 and all pods in
+// v1.
 const anyPod = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 
 func disruptionBudget(u *unstructured.Unstructured) ([]string, error) {
 	spec := field(u.Object, "spec")
 	selector := field(spec, "selector")
 	if selector == nil {
-		return nil, nil // fits no pod in either
+		return nil, nil // matches no pod in either version
 	}
 	labels, _ := selector["matchLabels"].(map[string]any)
 	expressions, _ := selector["matchExpressions"].([]any)
 	if len(labels) == 0 && len(expressions) == 0 {
-		spec["selector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": anyPod, "operator": "Exists"}}}
-		return []string{"its empty selector fits no pod, and is applied as one that fits none in v1 either"}, nil
+		spec["selector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": anyPod,
+			"operator": "Exists"}}}
+		return []string{"its empty selector matches no pod; it is applied as one that matches none in v1"}, nil
 	}
 	if len(labels) == 0 && len(expressions) == 1 {
 		if e, _ := expressions[0].(map[string]any); e["key"] == anyPod && e["operator"] == "DoesNotExist" {
@@ -374,7 +378,7 @@ func disruptionBudget(u *unstructured.Unstructured) ([]string, error) {
 	return nil, nil
 }
 
-// alphaBinding writes the group of subjects in today's form. The user * stood for all authenticated users.
+// alphaBinding converts the API groups of subjects. The user * stood for all authenticated users.
 func alphaBinding(u *unstructured.Unstructured) ([]string, error) {
 	for _, subject := range mappings(u.Object["subjects"]) {
 		version, _ := subject["apiVersion"].(string)
@@ -397,7 +401,7 @@ func signingRequest(u *unstructured.Unstructured) ([]string, error) {
 	spec := field(u.Object, "spec")
 	setDefault(spec, "usages", []any{"digital signature", "key encipherment"})
 	if name := spec["signerName"]; name == nil || name == "" || name == "kubernetes.io/legacy-unknown" {
-		return nil, errors.New("spec.signerName has to name a signer; v1 knows no legacy one")
+		return nil, errors.New("spec.signerName must name a signer; v1 has no legacy signer")
 	}
 	return nil, nil
 }
@@ -420,13 +424,13 @@ func endpointSlice(u *unstructured.Unstructured) (notes []string, err error) {
 		move(topology, "kubernetes.io/hostname", endpoint, "nodeName")
 		delete(endpoint, "topology")
 		for _, label := range slices.Sorted(maps.Keys(topology)) {
-			notes = append(notes, fmt.Sprintf("v1 has no place for %s in the topology, which is left out", label))
+			notes = append(notes, fmt.Sprintf("topology key %s is left out; v1 has no field for it", label))
 		}
 	}
 	return notes, nil
 }
 
-// autoscaler gives metrics their new form: what is measured, and its target.
+// autoscaler converts metrics to their new form: what is measured, and the target.
 func autoscaler(u *unstructured.Unstructured) ([]string, error) {
 	for _, metric := range mappings(field(u.Object, "spec")["metrics"]) {
 		for _, name := range []string{"resource", "containerResource"} {
@@ -449,7 +453,7 @@ func autoscaler(u *unstructured.Unstructured) ([]string, error) {
 			metricTarget(m, metricValue{"targetAverageValue", "averageValue"}, metricValue{"targetValue", "value"})
 		}
 	}
-	delete(u.Object, "status") // the controller's, and of another form
+	delete(u.Object, "status") // the controller writes it, and its form has changed
 	return nil, nil
 }
 
@@ -463,7 +467,7 @@ func metricIdentifier(m map[string]any, name, selector string) {
 	m["metric"] = identifier
 }
 
-// metricTarget moves the values that are there into the target, whose type is that of the last of them.
+// metricTarget moves the values that are set into the target. The last of them decides the target's type.
 func metricTarget(m map[string]any, values ...metricValue) {
 	target := map[string]any{}
 	for _, v := range values {

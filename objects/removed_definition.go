@@ -14,22 +14,23 @@ import (
 	fieldpath "k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// definition turns a v1beta1 CustomResourceDefinition into one of v1 by Kubernetes' own conversion. What v1 refuses is
-// expressed in the way of v1: definitions that keep unknown fields say so at every level of their schema, and a schema
-// that is missing or that v1 does not accept becomes one that accepts everything.
+// definition converts a v1beta1 CustomResourceDefinition to v1 by Kubernetes' own conversion, and rewrites what v1
+// refuses: definitions that preserve unknown fields say so at every level of their schema, and a schema that is missing
+// or invalid in v1 becomes one that accepts everything.
 func definition(u *unstructured.Unstructured) (notes []string, err error) {
 	old := &apiextensionsv1beta1.CustomResourceDefinition{}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, old, true)
 	if strict, ok := runtime.AsStrictDecodingError(err); ok {
 		for _, unknown := range strict.Errors() {
-			notes = append(notes, fmt.Sprintf("%v, which is left out", unknown)) // as API servers did
+			notes = append(notes, fmt.Sprintf("%v; it is left out", unknown)) // as API servers did
 		}
 	} else if err != nil {
 		return nil, err
 	}
 	apiextensionsv1beta1.SetObjectDefaults_CustomResourceDefinition(old)
 	d := &apiextensions.CustomResourceDefinition{}
-	err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(old, d,
+	err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(old,
+		d,
 		nil)
 	if err != nil {
 		return nil, err
@@ -44,7 +45,8 @@ func definition(u *unstructured.Unstructured) (notes []string, err error) {
 			if d.Annotations == nil {
 				d.Annotations = map[string]string{}
 			}
-			d.Annotations[apiextensionsv1beta1.KubeAPIApprovedAnnotation] = "unapproved, applied from v1beta1, which did not ask"
+			d.Annotations[apiextensionsv1beta1.KubeAPIApprovedAnnotation] = "unapproved, applied from v1beta1, which " +
+				"did not ask"
 		}
 	}
 	renewed := &apiextensionsv1.CustomResourceDefinition{}
@@ -65,16 +67,16 @@ func definition(u *unstructured.Unstructured) (notes []string, err error) {
 	return notes, nil
 }
 
-// preserveUnknownFields rewrites the schemas of a definition whose objects keep fields that are in no schema.
+// preserveUnknownFields rewrites the schemas of a definition whose objects keep unknown fields.
 func preserveUnknownFields(spec *apiextensions.CustomResourceDefinitionSpec) (notes []string) {
 	rewrite := func(v *apiextensions.CustomResourceValidation, of string) *apiextensions.CustomResourceValidation {
 		if v == nil || v.OpenAPIV3Schema == nil {
-			notes = append(notes, of+" is missing, which v1 does not allow; one that takes everything is applied")
+			notes = append(notes, of+" is missing, which v1 does not allow; one that accepts everything is applied")
 			return &apiextensions.CustomResourceValidation{OpenAPIV3Schema: anything()}
 		}
 		s := v.OpenAPIV3Schema.DeepCopy()
 		if s.Type == "" {
-			s.Type = "object" // many left that out; nothing else can be at the root
+			s.Type = "object" // many omitted it; the root must be an object
 		}
 		err := structural(s)
 		if err == nil {
@@ -83,7 +85,7 @@ func preserveUnknownFields(spec *apiextensions.CustomResourceDefinitionSpec) (no
 		}
 		if err != nil {
 			notes = append(notes, fmt.Sprintf(
-				"%s is not structural, as v1 wants it, and one that takes everything is applied instead: %v", of, err))
+				"%s is not structural, which v1 requires; one that accepts everything is applied instead: %v", of, err))
 			s = anything()
 		}
 		return &apiextensions.CustomResourceValidation{OpenAPIV3Schema: s}
@@ -116,7 +118,7 @@ func anything() *apiextensions.JSONSchemaProps {
 // structural returns an error if the schema is not structural, by Kubernetes' own rules.
 func structural(s *apiextensions.JSONSchemaProps) error {
 	if t := invalidType(s); t != "" {
-		return fmt.Errorf("there is no type %q", t)
+		return fmt.Errorf("unknown type %q", t)
 	}
 	structural, err := structuralschema.NewStructural(s)
 	if err != nil {
@@ -151,7 +153,7 @@ func keepUnknown(s *apiextensions.JSONSchemaProps, root bool) {
 	}
 	for name := range s.Properties {
 		if name == "metadata" && (root || s.XEmbeddedResource) {
-			continue // which has a schema of its own
+			continue // which has its own schema
 		}
 		property := s.Properties[name]
 		keepUnknown(&property, false)

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
-// TestServed converts one object of each type and compares with golden files. That Kubernetes' own conversions leave
-// the same is tested on a cluster, see TestRemovedAPIs of package embedded.
+// TestServed converts one object of each type and compares with golden files. TestRemovedAPIs in package embedded
+// checks on a cluster that Kubernetes' own conversions give the same result.
 func TestServed(t *testing.T) {
 	files, err := filepath.Glob("testdata/removed/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -60,12 +60,12 @@ func TestServed(t *testing.T) {
 			}
 			for _, u := range after {
 				if err := checker.Check(u); err != nil {
-					t.Errorf("what is applied is wrong: %v", err)
+					t.Errorf("the converted object is invalid: %v", err)
 				}
 			}
 			again, notes, err := Served(after)
 			if err != nil || len(notes) > 0 {
-				t.Errorf("what is served is converted again: %q, %v", notes, err)
+				t.Errorf("a converted object is converted again: %q, %v", notes, err)
 			}
 			if diff := cmp.Diff(after, again); diff != "" {
 				t.Error(diff)
@@ -78,7 +78,7 @@ func TestServed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(unchanged, before); diff != "" {
-				t.Errorf("the objects that were given are changed: %s", diff)
+				t.Errorf("the input was changed: %s", diff)
 			}
 		})
 	}
@@ -91,22 +91,28 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestServedTakesWhatIsMalformed: what is wrong is told when the object is checked or applied, and never panics.
+// TestServedTakesWhatIsMalformed: Served never panics; mistakes are reported when the object is checked or applied.
 func TestServedTakesWhatIsMalformed(t *testing.T) {
-	values := []any{nil, "text", int64(1), []any{}, []any{"text"}, []any{nil}, map[string]any{}, map[string]any{"a": int64(1)}}
+	values := []any{nil, "text", int64(1), []any{}, []any{"text"}, []any{nil}, map[string]any{},
+		map[string]any{"a": int64(1)}}
 	fields := []string{"spec", "webhooks", "subjects", "endpoints"}
 	for version, kinds := range removals {
 		for kind := range kinds {
 			for _, name := range fields {
 				for i, value := range values {
-					u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "x"}, name: value}}
-					t.Run(fmt.Sprintf("%s %s %s %d", version, kind, name, i), func(*testing.T) { _, _, _ = Served([]*unstructured.Unstructured{u}) })
+					u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind,
+						"metadata": map[string]any{"name": "x"}, name: value}}
+					t.Run(fmt.Sprintf("%s %s %s %d", version, kind, name, i), func(*testing.T) {
+						_, _, _ = Served([]*unstructured.Unstructured{u})
+					})
 				}
 			}
-			for _, name := range []string{"template", "selector", "strategy", "updateStrategy", "backend", "rules", "metrics"} {
+			for _, name := range []string{"template", "selector", "strategy", "updateStrategy", "backend", "rules",
+				"metrics"} {
 				for _, value := range values {
 					u := &unstructured.Unstructured{Object: map[string]any{
-						"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "x"}, "spec": map[string]any{name: value},
+						"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "x"},
+						"spec": map[string]any{name: value},
 					}}
 					_, _, _ = Served([]*unstructured.Unstructured{u})
 				}
@@ -118,7 +124,8 @@ func TestServedTakesWhatIsMalformed(t *testing.T) {
 // Objects that a plan or suite holds may have numbers of any Go type.
 func TestServedTakesEveryNumber(t *testing.T) {
 	u := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": map[string]any{"name": "x"}, "spec": map[string]any{"minAvailable": 1},
+		"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": map[string]any{"name": "x"},
+		"spec": map[string]any{"minAvailable": 1},
 	}}
 	list, _, err := Served([]*unstructured.Unstructured{u})
 	if err != nil || len(list) != 1 {
@@ -132,15 +139,17 @@ func TestServedTakesEveryNumber(t *testing.T) {
 func TestServedRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{
-			"a signing request for nobody",
-			"# a comment\n\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n\napiVersion: certificates.k8s.io/v1beta1\n" +
+			"a signing request without a signer",
+			"# a comment\n\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n\napiVersion: " +
+				"certificates.k8s.io/v1beta1\n" +
 				"kind: CertificateSigningRequest\nmetadata: {name: csr}\nspec: {request: YQ==}\n",
 			"FILE:8: certificates.k8s.io/v1beta1 CertificateSigningRequest csr cannot be applied as v1: " +
-				"spec.signerName has to name a signer; v1 knows no legacy one",
+				"spec.signerName must name a signer; v1 has no legacy signer",
 		},
 		{
 			"a definition of another form",
-			"apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {name: a.example.com}\nspec: {names: a}\n",
+			"apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {name: " +
+				"a.example.com}\nspec: {names: a}\n",
 			"FILE:1: apiextensions.k8s.io/v1beta1 CustomResourceDefinition a.example.com cannot be applied as v1: " +
 				"cannot restore struct from: string",
 		},

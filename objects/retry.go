@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Transient reports whether the same call may succeed a moment later without any mistake being fixed: the API server is
-// down or busy, a webhook is not up yet, somebody else wrote at the same time.
+// Transient reports whether the same call may succeed a moment later: the API server is down or busy, a webhook is not
+// up yet, or another client wrote at the same time.
 func Transient(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
@@ -26,19 +26,20 @@ func Transient(err error) bool {
 		apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err):
 		return true
 	case apierrors.IsForbidden(err):
-		// Admission does not have something yet: the service account of a new namespace, or the RBAC informers of an API
+		// Admission still lacks something: the service account of a new namespace, or the RBAC informers of an API
 		// server that has just started.
 		text := err.Error()
 		return strings.Contains(text, "error looking up service account") ||
 			strings.Contains(text, "not yet ready to handle request")
 	}
-	// Whatever a proxy or a half started API server says.
+	// Any answer of a proxy or of an API server that is still starting.
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code >= 500 {
 		return true
 	}
 	text := err.Error()
 	return strings.Contains(text, "http2: client connection") || strings.Contains(text, "connection refused") ||
-		strings.Contains(text, "use of closed network connection") || strings.Contains(text, "server is currently unable")
+		strings.Contains(text, "use of closed network connection") ||
+		strings.Contains(text, "server is currently unable")
 }
 
 // WebhookFailed reports whether a write failed because an admission or conversion webhook could not be called: it was
@@ -60,8 +61,8 @@ func NotServedYet(err error) bool {
 		strings.Contains(err.Error(), "could not find the requested resource")
 }
 
-// Retry calls f until it succeeds, fails for good, or ctx ends; then it returns f's last error. Waits grow from 20 ms
-// to 1 s.
+// Retry calls f until it succeeds, fails with an error that is not [Transient], or ctx ends; it returns f's last error.
+// Waits grow from 20 ms to 1 s.
 func Retry(ctx context.Context, f func(context.Context) error) error {
 	backoff := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.6, Jitter: 0.1, Steps: 9, Cap: time.Second}
 	for {

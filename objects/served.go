@@ -39,27 +39,27 @@ type Type struct {
 	Singular   string // lower case; its name in resource keys
 	Namespaced bool
 	Verbs      []string
-	// Subresources are the type's: status, scale, …
+	// Subresources of the type: status, scale, …
 	Subresources []string
 
-	alias     string // the singular of a definition, where it is not the kind
+	alias     string // the singular of a definition, if it differs from the kind
 	preferred bool   // the group's preferred version
-	unserved  bool   // a version that a definition has and does not serve
+	unserved  bool   // a version that a definition has but does not serve
 }
 
-// Matches reports whether the key stands for the object of this type.
+// Matches reports whether the key stands for this object of this type.
 func (t Type) Matches(key plan.ResourceKey, namespace, name string) bool {
 	key.Type, key.Group = t.Singular, t.Resource.Group
 	return key.Matches(t.Singular, t.Resource.Group, true, namespace, name)
 }
 
-// Resolve finds the key's type. It asks the API server again when it does not know the type yet, so that one whose
-// definition was just applied is found. A type that is not served gives a [NotServedError].
+// Resolve finds the key's type. It asks the API server again if it does not know the type yet, so that a type is found
+// whose definition was just applied. For a type that is not served it returns a [NotServedError].
 func (c *Client) Resolve(ctx context.Context, key plan.ResourceKey) (Type, error) {
 	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKey(all, key) })
 }
 
-// ResolveWith is Resolve on a cluster that will have further types.
+// ResolveWith is Resolve for a cluster that will also serve the further types.
 func (c *Client) ResolveWith(ctx context.Context, key plan.ResourceKey, further []Type) (Type, error) {
 	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKey(slices.Concat(all, further), key) })
 }
@@ -101,7 +101,7 @@ func (c *Client) ResolveKind(ctx context.Context, kind schema.GroupVersionKind) 
 	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKind(all, kind) })
 }
 
-// served is what the API server is known to serve.
+// served holds the types that the API server is known to serve.
 type served struct {
 	discovery discovery.DiscoveryInterface
 
@@ -150,11 +150,12 @@ func (s *served) refresh() error {
 			if strings.Contains(r.Name, "/") {
 				continue
 			}
-			// The singular of Kubernetes' own types is empty or, for some, not the kind.
+			// The singular of Kubernetes' own types is empty or, for some, differs from the kind.
 			all = append(all, Type{
 				Kind: gv.WithKind(r.Kind), Resource: gv.WithResource(r.Name), Singular: strings.ToLower(r.Kind),
 				Namespaced: r.Namespaced,
-				Verbs:      r.Verbs, Subresources: below[r.Name], alias: r.SingularName, preferred: preferred[list.GroupVersion],
+				Verbs:      r.Verbs, Subresources: below[r.Name], alias: r.SingularName,
+				preferred: preferred[list.GroupVersion],
 			})
 		}
 	}
@@ -164,7 +165,7 @@ func (s *served) refresh() error {
 	return nil
 }
 
-// add remembers types that the API server was seen to serve.
+// add adds types that the API server serves.
 func (s *served) add(types []Type) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +197,9 @@ func resolveKey(all []Type, key plan.ResourceKey) (Type, error) {
 	for _, t := range all {
 		if (t.Singular == key.Type || t.Resource.Resource == key.Type || t.alias == key.Type) &&
 			(key.Group == "" || t.Resource.Group == key.Group) {
-			at := slices.IndexFunc(hits, func(h Type) bool { return h.Resource.GroupResource() == t.Resource.GroupResource() })
+			at := slices.IndexFunc(hits, func(h Type) bool {
+				return h.Resource.GroupResource() == t.Resource.GroupResource()
+			})
 			switch {
 			case at < 0:
 				hits = append(hits, t)
@@ -223,7 +226,7 @@ func resolveKey(all []Type, key plan.ResourceKey) (Type, error) {
 			names = append(names, h.Singular+"."+h.Resource.Group)
 		}
 		slices.Sort(names)
-		return Type{}, &NotServedError{what, fmt.Sprintf(" by that name alone: several groups have one; write %s",
+		return Type{}, &NotServedError{what, fmt.Sprintf(" without a group: several groups have one; write %s",
 			strings.Join(names, " or "))}
 	}
 	if len(hits) == 0 {
@@ -246,7 +249,8 @@ func resolveKind(all []Type, kind schema.GroupVersionKind) (Type, error) {
 		}
 	}
 	if len(versions) > 0 {
-		return Type{}, &NotServedError{what, fmt.Sprintf(" (it serves %s in %s)", kind.Kind, strings.Join(versions, ", "))}
+		return Type{}, &NotServedError{what,
+			fmt.Sprintf(" (it serves %s in %s)", kind.Kind, strings.Join(versions, ", "))}
 	}
 	for _, t := range all {
 		if t.Kind.Kind == kind.Kind {
@@ -254,7 +258,8 @@ func resolveKind(all []Type, kind schema.GroupVersionKind) (Type, error) {
 		}
 	}
 	if len(versions) > 0 {
-		return Type{}, &NotServedError{what, fmt.Sprintf(" (it serves a %s in %s)", kind.Kind, strings.Join(versions, ", "))}
+		return Type{}, &NotServedError{what,
+			fmt.Sprintf(" (it serves a %s in %s)", kind.Kind, strings.Join(versions, ", "))}
 	}
 	return Type{}, &NotServedError{what, suggest(all, plan.ResourceKey{Type: strings.ToLower(kind.Kind)})}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// BenchmarkFreshToWarm compares the workloads of the examples and of the operators of others on a fresh cluster with
-// the same on one that has carried them out before. What is slower on the fresh one waits for a resync of some part of
-// the control plane, and not for an event. The metrics are the ratio and the seconds on the warm cluster.
+// BenchmarkFreshToWarm compares the workloads of the examples and of third-party operators on a fresh cluster with the
+// same workloads on a cluster that has run them before. A workload that is slower on the fresh one waits for a resync
+// of some part of the control plane instead of an event. The metrics are the ratio and the seconds on the warm cluster.
 func BenchmarkFreshToWarm(b *testing.B) {
 	trommel := buildTrommel(b)
 	for _, w := range []struct{ example, workload string }{
@@ -47,15 +47,15 @@ func freshToWarm(b *testing.B, trommel, dir, workload string) {
 	b.ReportMetric(warm.Seconds()/float64(b.N), "s-warm")
 }
 
-// onOneCluster runs the plan three times on a cluster of its own and returns how long the workload took each time.
+// onOneCluster runs the plan three times on its own cluster and returns how long the workload took each time.
 func onOneCluster(b *testing.B, trommel, dir, plan, records string) (times []time.Duration) {
 	name := fmt.Sprintf("fresh-to-warm-%d", os.Getpid())
 	command(b, dir, trommel, "cluster", "up", "--name", name)
 	defer command(b, dir, trommel, "cluster", "down", "--name", name)
 	for i := range 3 {
-		folder := filepath.Join(records, fmt.Sprint(i))
-		command(b, dir, trommel, "-p", plan, "--suite", "trommel.yaml", "--cluster", name, "--record", folder)
-		r, err := record.Open(folder)
+		recordDir := filepath.Join(records, fmt.Sprint(i))
+		command(b, dir, trommel, "-p", plan, "--suite", "trommel.yaml", "--cluster", name, "--record", recordDir)
+		r, err := record.Open(recordDir)
 		if err != nil {
 			b.Fatal(err)
 		}

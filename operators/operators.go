@@ -1,5 +1,5 @@
-// Package operators gives tests the sources of operators that nobody here wrote. They are inputs and no part of this
-// repository: tests that need them skip where their archives are not beside it.
+// Package operators provides the sources of third-party operators to tests. The sources are not part of this
+// repository: tests that need them skip if their archives are not beside it.
 package operators
 
 import (
@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// archives is where the archives lie, relative to the root of the repository.
+// archives is the directory of the archives, relative to the root of the repository.
 const archives = "../shared/operators"
 
-// Unpack puts the source of the named operator into a folder of the test and returns that. It skips the test where
-// there is no archive of it.
+// Unpack unpacks the source of the named operator into a temporary directory of the test and returns the directory. It
+// skips the test if there is no archive.
 func Unpack(t testing.TB, name string) string {
 	t.Helper()
 	archive := filepath.Join(Root(t), archives, name+".tar.gz")
@@ -27,7 +27,7 @@ func Unpack(t testing.TB, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// Root is the root of this repository.
+// Root returns the root directory of this repository.
 func Root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd() // of the package under test
@@ -40,7 +40,7 @@ func Root(t testing.TB) string {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			t.Fatal("the test does not run in the repository")
+			t.Fatal("the test is not running in the repository")
 		}
 		dir = parent
 	}

@@ -20,27 +20,27 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// envLong has all plans run, and eight runs at once; `make long` sets it. Without it two plans of each operator run,
-// which together are of all six kinds.
+// envLong turns on all plans, and eight runs at once; `make long` sets it. Without it two plans of each operator run,
+// which together cover all six kinds.
 const envLong = "TROMMEL_TEST_LONG"
 
-// envOperators names the operators to take, separated by commas. Without it all are taken; CI takes one.
+// envOperators names the operators to test, separated by commas. Default: all; CI tests one.
 const envOperators = "TROMMEL_TEST_OPERATORS"
 
-// mostChanges is how many lines of what `trommel init` writes may need a change before all six plans run.
+// mostChanges limits how many lines of the output of `trommel init` need a change before all six plans run.
 const mostChanges = 15
 
-// expected is what a plan must come to.
+// expected is the result that a plan must have.
 type expected struct {
 	plan     string
 	short    bool // runs without envLong too
 	verdict  record.Verdict
-	findings []string // all titles, by their beginnings
+	findings []string // prefixes of all titles
 	stale    bool     // the controller was shown stale state
 	conflict bool     // a write of the controller was refused with 409
 	log      string   // the controller's log has a line that this matches
 	note     string   // one of the run's notes matches this
-	reason   string   // why that is the truth
+	reason   string   // why this result is right
 }
 
 // edit is a change that a user makes to the repository before `trommel init`.
@@ -54,11 +54,11 @@ type operator struct {
 	plans []expected
 }
 
-const leaderElectionLost = "lost its leader election and ended: exit code 1, while the plan had apiserver-1 killed"
+const leaderElectionLost = "lost its leader election and exited: exit code 1, while the plan had killed its API server apiserver-1"
 
 var operators = []operator{
 	{
-		// Its webhooks have certificates that it makes itself.
+		// It creates the certificates of its webhooks itself.
 		name: "jobset",
 		plans: []expected{
 			{plan: "restart-after-write", verdict: record.Pass},
@@ -66,8 +66,8 @@ var operators = []operator{
 			{
 				plan: "stale-read", short: true, verdict: record.Bug, stale: true,
 				findings: []string{"invariant jobs-of-a-running-jobset-run: "},
-				reason: "it suspends the Jobs since the JobSet in its cache says so; the API server does not refuse that, " +
-					"as the Jobs' versions are the present ones",
+				reason: "it suspends the Jobs because the JobSet in its cache says so; the API server does not " +
+					"refuse that, because the Jobs' versions are current",
 			},
 			{plan: "unobserved-change", verdict: record.Pass},
 			{plan: "conflict", short: true, verdict: record.Pass, conflict: true},
@@ -75,9 +75,9 @@ var operators = []operator{
 		},
 	},
 	{
-		// Its webhooks have certificates of cert-manager, which is not there.
+		// Its webhooks have certificates of cert-manager, which is not installed.
 		name: "lws",
-		// What its kustomization says of cert-manager: comment its own certificates out, and the rest in.
+		// As its kustomization says for cert-manager: comment out its own certificates, and uncomment the rest.
 		edits: []edit{
 			{"config/default/kustomization.yaml", `(?m)^- \.\./internalcert$`, "#$0"},
 			{"config/default/kustomization.yaml", `(?m)^#(- \.\./certmanager)$`, "$1"},
@@ -96,7 +96,7 @@ var operators = []operator{
 				plan: "stale-read", verdict: record.Bug, stale: true,
 				findings: []string{"invariant wanted-groups-are-kept: "},
 				reason: "it applies the StatefulSet as the set in its cache says, with force and without a version: " +
-					"groups that are wanted are deleted",
+					"needed groups are deleted",
 			},
 			{plan: "unobserved-change", short: true, verdict: record.Pass},
 			{plan: "conflict", verdict: record.Pass, conflict: true},
@@ -111,8 +111,9 @@ var operators = []operator{
 			{plan: "kill-before-write", verdict: record.Pass},
 			{
 				plan: "stale-read", verdict: record.Pass, stale: true,
-				log:    `tensorflow-mnist-worker-0.* already exists and is not managed by MPIJob`,
-				reason: "it wants to delete the workers of the MPIJob that it takes for ended, and sees that they are another's",
+				log: `tensorflow-mnist-worker-0.* already exists and is not managed by MPIJob`,
+				reason: "it wants to delete the workers of the MPIJob that it considers finished, and sees that they " +
+					"have another owner",
 			},
 			{plan: "unobserved-change", verdict: record.Pass},
 			{plan: "conflict", verdict: record.Pass, conflict: true},
@@ -121,8 +122,8 @@ var operators = []operator{
 	},
 }
 
-// TestOperators takes operators that nobody here wrote from their source to a verdict, as a new user does: with
-// `trommel init`, a few changed lines in the suite, six plans.
+// TestOperators takes third-party operators from their source to a verdict, as a new user does: with `trommel init`, a
+// few changed lines in the suite, and six plans.
 func TestOperators(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds operators and starts control planes")
@@ -146,8 +147,8 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// TestEightRunsAtOnce runs two operators, four plans each, at once: their control planes, ports and builds do not come
-// into each other's way.
+// TestEightRunsAtOnce runs two operators, four plans each, at once: their control planes, ports and builds must not
+// conflict.
 func TestEightRunsAtOnce(t *testing.T) {
 	if os.Getenv(envLong) == "" {
 		t.Skip("not without " + envLong)
@@ -176,7 +177,7 @@ func buildTrommel(t testing.TB) string {
 	return path
 }
 
-// prepare unpacks the operator and gives its folder, with a suite and the plans in it.
+// prepare unpacks the operator and returns its directory, with a suite and the plans in it.
 func prepare(t testing.TB, trommel string, o operator) string {
 	t.Helper()
 	dir := Unpack(t, o.name)
@@ -217,13 +218,14 @@ func command(t testing.TB, dir, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir)) // git looks for no repository above
+	// Git must not look for a repository above.
+	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
 	}
 }
 
-// changedLines counts the lines of a patch that are changed, added or removed; one that stands for another counts once.
+// changedLines counts the lines of a patch that are changed, added or removed; a replaced line counts once.
 func changedLines(patch string) int {
 	changes, added, removed := 0, 0, 0
 	for line := range strings.Lines(patch) {
@@ -241,10 +243,10 @@ func changedLines(patch string) int {
 	return changes + max(added, removed)
 }
 
-// run runs a plan and compares what came of it. It is safe for concurrent use.
+// run runs a plan and checks the result. It is safe for concurrent use.
 func run(t *testing.T, trommel, dir string, want expected) {
 	t.Helper()
-	// Long enough for a cold build of the operator on a machine that has other things to do.
+	// Long enough for a cold build of the operator on a busy machine.
 	ctx, cancel := context.WithTimeout(context.Background(), 18*time.Minute)
 	defer cancel()
 	name := filepath.Base(dir) + "/" + want.plan
@@ -252,7 +254,7 @@ func run(t *testing.T, trommel, dir string, want expected) {
 	plan := filepath.Join("trommel-plans", want.plan+".yaml")
 	cmd := exec.CommandContext(ctx, trommel, "-p", plan, "--record", dirOfRecord)
 	cmd.Dir = dir
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its control plane
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it stops its control plane
 	cmd.WaitDelay = time.Minute
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
@@ -271,7 +273,7 @@ func run(t *testing.T, trommel, dir string, want expected) {
 	t.Logf("%s took %s", name, time.Since(start).Round(time.Second))
 }
 
-// compare lists what is not as expected.
+// compare returns the differences from the expected result.
 func compare(exitCode int, dir string, want expected) (mistakes []string) {
 	mistake := func(format string, args ...any) { mistakes = append(mistakes, fmt.Sprintf(format, args...)) }
 	if code := map[record.Verdict]int{record.Pass: 0, record.Bug: 1}[want.verdict]; exitCode != code {

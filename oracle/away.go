@@ -8,12 +8,13 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// ServerAway is the API server that the controller was connected to at that time, if the plan had it killed then;
-// otherwise empty. That a controller ends without its API server is what Kubernetes' own do, and no bug: the kubelet
-// starts them again. For the time of grace after the API server is back it may still end for want of it: the answer to
-// that is often a restart. The actions are those carried out so far, in any order.
+// ServerAway returns the API server that the controller was connected to at that time if the plan had killed it by
+// then, otherwise "". A controller that exits without its API server has no bug: Kubernetes' own controllers do so too,
+// and the kubelet restarts them. It may also exit during the grace period after the API server is back. The actions are
+// those carried out so far, in any order.
 func ServerAway(
-	p *plan.Plan, controllers []record.Controller, actions []record.Action, grace time.Duration, controller string, at time.Time,
+	p *plan.Plan, controllers []record.Controller, actions []record.Action, grace time.Duration, controller string,
+	at time.Time,
 ) string {
 	server := ""
 	for _, c := range controllers {
@@ -21,11 +22,13 @@ func ServerAway(
 			server = c.APIServer
 		}
 	}
-	actions = slices.SortedFunc(slices.Values(actions), func(a, b record.Action) int { return a.Began.Compare(b.Began) })
+	actions = slices.SortedFunc(slices.Values(actions), func(a, b record.Action) int {
+		return a.Began.Compare(b.Began)
+	})
 	var killed, back time.Time
 	for _, a := range actions {
 		if a.Began.IsZero() {
-			continue // the plan ended before
+			continue // the plan ended before it began
 		}
 		e := p.Actions[a.Index].Effects()
 		if e.Moves != nil && e.Moves.Controller == controller && !a.Began.After(at) {
@@ -45,8 +48,8 @@ func ServerAway(
 	return server
 }
 
-// pausesLocks reports whether the plan itself keeps the controller from the lock of its leader election: then the loss
-// of its leadership is what the plan is about.
+// pausesLocks reports whether the plan itself pauses the controller's access to its leader election lock: then the plan
+// is meant to make it lose its leadership.
 func pausesLocks(p *plan.Plan, c record.Controller) bool {
 	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool {
 		paused := a.Effects().Pauses
@@ -55,7 +58,7 @@ func pausesLocks(p *plan.Plan, c record.Controller) bool {
 		}
 		scope, err := plan.ParseResourceKey(paused.Scope)
 		if err != nil {
-			return false // everything, which lets elections through
+			return false // a pause of everything, which excludes leader election
 		}
 		return scope.Type == "lease" || slices.ContainsFunc(c.Locks, func(lock string) bool {
 			l, err := plan.ParseResourceKey(lock)

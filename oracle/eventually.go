@@ -11,8 +11,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// eventually judges the invariants that must come to hold, of a run whose workload was not found at fault and that has
-// waited for them.
+// eventually judges the invariants that must become true. It does nothing if the run has not waited for them because
+// its workload failed.
 type eventually struct{}
 
 func (eventually) Name() string { return "eventually" }
@@ -24,9 +24,9 @@ func (eventually) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 	return e.Invariants.Eventually(e.History, e.Meta.WorkloadEnd, e.Meta.GivenBack), nil
 }
 
-// Eventually finds each eventually that held at no moment since from, until its within after givenBack is over: what
-// the plan took away from the controllers has been given back by then, and from may be long ago when a plan goes on
-// after its workload.
+// Eventually returns a finding for each eventually that was true at no moment between from and the end of its within,
+// which counts from givenBack: the time at which everything was restored that the plan had held, paused or killed. If a
+// plan goes on after its workload, from may be much earlier.
 func (c *Invariants) Eventually(history []record.HistoryEntry, from, givenBack time.Time) []record.Finding {
 	h := c.hopes(from, givenBack)
 	for i := range history {
@@ -43,12 +43,12 @@ func (c *Invariants) Eventually(history []record.HistoryEntry, from, givenBack t
 type Growing interface {
 	// Since returns the entries from index n on, and a channel that is closed when there are more.
 	Since(n int) ([]record.HistoryEntry, <-chan struct{})
-	// Sync returns when everything is recorded that was written before the call.
+	// Sync blocks until everything is recorded that was written before the call.
 	Sync(ctx context.Context) error
 }
 
-// Await returns when the history has what [Invariants.Eventually] needs for its judgement: every eventually has held
-// since from, or its within, which begins with the call, is over. It returns when that began. The error is that of ctx.
+// Await blocks until the history has what [Invariants.Eventually] needs: every eventually was true at some moment since
+// from, or its within, which counts from the call, is over. It returns the time of the call. The error is that of ctx.
 func (c *Invariants) Await(ctx context.Context, g Growing, from time.Time) (givenBack time.Time, err error) {
 	givenBack = time.Now()
 	h := c.hopes(from, givenBack)
@@ -75,10 +75,10 @@ func (c *Invariants) Await(ctx context.Context, g Growing, from time.Time) (give
 			timer.Stop()
 			continue
 		}
-		// What has happened in time may still be on its way.
+		// Events that happened in time may not have arrived yet.
 		if !synced {
 			synced = true
-			_ = g.Sync(ctx) // at worst something is found that a slow API server has not told in time
+			_ = g.Sync(ctx) // on an error, a finding may be wrong because the API server was slow
 			continue
 		}
 		synced = false
@@ -86,14 +86,14 @@ func (c *Invariants) Await(ctx context.Context, g Growing, from time.Time) (give
 	}
 }
 
-// hope is an eventually that has not held yet.
+// hope is an eventually that has not been true yet.
 type hope struct {
 	*invariant
 	deadline time.Time
 	err      error // of the newest evaluation
 }
 
-// hopes follows a history and keeps what has not held yet.
+// hopes follows a history and keeps the eventuallys that have not been true yet.
 type hopes struct {
 	from     time.Time
 	began    bool // the state at from was evaluated
@@ -119,7 +119,7 @@ func (v *invariant) within() time.Duration {
 	return v.Within
 }
 
-// take evaluates after an entry since from.
+// take applies an entry and evaluates, if the entry is later than from.
 func (h *hopes) take(e *record.HistoryEntry) {
 	if e.Time.After(h.from) {
 		h.begin()
@@ -134,7 +134,7 @@ func (h *hopes) take(e *record.HistoryEntry) {
 	}
 }
 
-// begin evaluates the state at from, once.
+// begin evaluates the state as of from, once.
 func (h *hopes) begin() {
 	if !h.began {
 		h.began = true
@@ -142,7 +142,7 @@ func (h *hopes) begin() {
 	}
 }
 
-// evaluate drops what holds at the moment.
+// evaluate drops what is true now.
 func (h *hopes) evaluate(at time.Time) {
 	h.pending = slices.DeleteFunc(h.pending, func(p *hope) bool {
 		holds, err := p.expr.Holds(map[string]any{"objects": h.world.objects})
@@ -151,18 +151,20 @@ func (h *hopes) evaluate(at time.Time) {
 	})
 }
 
-// unfulfilled is the finding of an eventually that did not come to hold until the deadline.
+// unfulfilled returns the finding about an eventually that did not become true before the deadline.
 func (v *invariant) unfulfilled(w *world, err error, deadline time.Time) record.Finding {
 	if err != nil && !errors.Is(err, predicate.ErrMissing) {
-		return v.unevaluated(err, "it failed at the end of its time")
+		return v.unevaluated(err, "it failed at its deadline")
 	}
 	within := v.within()
-	detail := fmt.Sprintf("eventually: %s\nnot within %s; the recorded objects at the end: %s", v.expr, within, w.counts())
+	detail := fmt.Sprintf("eventually: %s\nnot within %s; the recorded objects at the end: %s", v.expr, within,
+		w.counts())
 	if err != nil {
 		detail += fmt.Sprintf("\nthe last evaluation failed: %v", err)
 	}
-	title := v.say(map[string]any{"objects": w.objects}, "it did not come to hold within "+within.String())
+	title := v.say(map[string]any{"objects": w.objects}, "it did not become true within "+within.String())
 	return record.Finding{
-		Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: title, Subject: v.Name, Detail: detail, Time: deadline,
+		Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: title, Subject: v.Name, Detail: detail,
+		Time: deadline,
 	}
 }

@@ -18,16 +18,16 @@ import (
 const (
 	tailLines  = 20
 	panicLines = 25
-	maxLine    = 4 << 10 // of a longer line the beginning is kept
+	maxLine    = 4 << 10 // bytes; longer lines are truncated
 )
 
-// exits judges how the controllers' processes ended.
+// exits judges how the controllers' processes exited.
 type exits struct{}
 
 func (exits) Name() string { return "exits" }
 
-// Judge finds what [Exits] finds, of processes that ended since the workload began: an exit before is a matter of the
-// cluster's start, and the controller has come up since. What the plan itself has brought about is a note.
+// Judge returns the findings of [Exits] about processes that exited after the workload began: earlier exits belong to
+// the cluster's start, and the controller has come up since. What the plan itself has caused becomes a note.
 func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var findings []record.Finding
 	for _, c := range e.Meta.Controllers {
@@ -44,10 +44,10 @@ func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			switch {
 			case f.Oracle == record.OracleLeadership && pausesLocks(e.Plan, c):
 				f.Severity = record.SeverityNote
-				f.Title += ", as the plan paused its lock"
+				f.Title += ", because the plan paused its lock"
 			case ended && server != "":
 				f.Severity = record.SeverityNote
-				f.Title = fmt.Sprintf("%s, while the plan had %s killed, which it was connected to", f.Title, server)
+				f.Title = fmt.Sprintf("%s, while the plan had killed its API server %s", f.Title, server)
 			}
 			findings = append(findings, f)
 		}
@@ -55,8 +55,9 @@ func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	return findings, nil
 }
 
-// Exits looks at how controllers' processes ended and at the panics in their logs, also of those that run still. An exit that the plan
-// caused is no finding; what a process has panicked about before is. The same thing happening again is counted, not repeated.
+// Exits examines how controllers' processes exited, and the panics in their logs, including those of running processes.
+// An exit that the plan caused is not a finding, but a panic before it is. Repeated findings are counted, not listed
+// again.
 func Exits(processes []record.Process) []record.Finding {
 	var findings []record.Finding
 	more := map[int]int{}
@@ -79,12 +80,13 @@ func Exits(processes []record.Process) []record.Finding {
 		}
 	}
 	for i, n := range more {
-		findings[i].Detail = strings.TrimRight(fmt.Sprintf("it happened %d times; the first time:\n%s", n+1, findings[i].Detail), "\n")
+		findings[i].Detail = strings.TrimRight(fmt.Sprintf("it happened %d times; the first time:\n%s", n+1,
+			findings[i].Detail), "\n")
 	}
 	return findings
 }
 
-// inspect looks at one process, whose log goes to end, or to the end of the file where end is negative.
+// inspect examines one process. Its log ends at offset end, or at the end of the file if end is negative.
 func inspect(p record.Process, end int64) []record.Finding {
 	name := p.Controller
 	if p.Container != "" && p.Container != p.Controller && p.Container != "controller" && p.Container != "manager" {
@@ -95,7 +97,7 @@ func inspect(p record.Process, end int64) []record.Finding {
 		log.panics = withoutEchoes(log.panics)
 	}
 	if p.MetMachine != "" {
-		// Whether it says so in a panic is its own affair.
+		// It does not matter whether it reports that in a panic.
 		log.panics = slices.DeleteFunc(log.panics, func(s stack) bool { return s.fatal })
 	}
 	var findings []record.Finding
@@ -105,7 +107,7 @@ func inspect(p record.Process, end int64) []record.Finding {
 	}
 	for _, s := range log.panics {
 		if s.fatal && (p.Running() || p.Planned) {
-			// Printed but not died of: some library's recovered panic.
+			// Printed, but the process did not die of it: a panic that some library recovered.
 			s.fatal = false
 		}
 		title := fmt.Sprintf("controller %s panicked: %s", name, s.value)
@@ -115,7 +117,8 @@ func inspect(p record.Process, end int64) []record.Finding {
 			detail = fmt.Sprintf("exit code %d\n%s", p.ExitCode, detail)
 		}
 		findings = append(findings, record.Finding{
-			Severity: record.SeverityBug, Oracle: record.OraclePanic, Title: title, Subject: p.Controller, Detail: detail, Time: when,
+			Severity: record.SeverityBug, Oracle: record.OraclePanic, Title: title, Subject: p.Controller,
+			Detail: detail, Time: when,
 		})
 	}
 	if p.Running() || p.Planned || slices.ContainsFunc(log.panics, func(s stack) bool { return s.fatal }) {
@@ -123,7 +126,7 @@ func inspect(p record.Process, end int64) []record.Finding {
 	}
 	f := record.Finding{
 		Severity: record.SeverityBug, Oracle: record.OracleCrash, Subject: p.Controller, Time: when,
-		Title:  fmt.Sprintf("controller %s exited by itself: %s", name, describeCode(p.ExitCode)),
+		Title:  fmt.Sprintf("controller %s exited on its own: %s", name, describeCode(p.ExitCode)),
 		Detail: strings.Join(log.tail, "\n"),
 	}
 	switch {
@@ -134,18 +137,19 @@ func inspect(p record.Process, end int64) []record.Finding {
 	}
 	if p.MetMachine != "" {
 		f.Severity, f.Oracle = record.SeverityInconclusive, record.OracleEnvironment
-		f.Title = fmt.Sprintf("controller %s ended since it is not in its pod: %s", name, describeCode(p.ExitCode))
+		f.Title = fmt.Sprintf("controller %s exited because it does not run in its pod: %s", name,
+			describeCode(p.ExitCode))
 		f.Detail = p.MetMachine + "\n" + f.Detail
 	}
 	if slices.ContainsFunc(log.tail, leaderLost.MatchString) {
 		f.Severity, f.Oracle = record.SeverityInconclusive, record.OracleLeadership
-		f.Title = fmt.Sprintf("controller %s lost its leader election and ended: %s", name, describeCode(p.ExitCode))
+		f.Title = fmt.Sprintf("controller %s lost its leader election and exited: %s", name, describeCode(p.ExitCode))
 	}
 	return append(findings, f)
 }
 
-// withoutEchoes leaves out a panic that was logged and then raised again, of which the process died: it is told with
-// the process's end. What stands between the two may be long.
+// withoutEchoes leaves out a panic that was logged and then raised again and killed the process: the finding about the
+// exit reports it. The two may be far apart in the log.
 func withoutEchoes(panics []stack) []stack {
 	var kept []stack
 	for i, s := range panics {
@@ -163,7 +167,8 @@ func withoutEchoes(panics []stack) []stack {
 
 func describeCode(code int) string {
 	if code > 128 && code < 128+65 {
-		names := map[int]string{134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM", 131: "SIGQUIT", 130: "SIGINT"}
+		names := map[int]string{134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM", 131: "SIGQUIT",
+			130: "SIGINT"}
 		if n := names[code]; n != "" {
 			return fmt.Sprintf("exit code %d (%s)", code, n)
 		}
@@ -172,7 +177,7 @@ func describeCode(code int) string {
 	return fmt.Sprintf("exit code %d", code)
 }
 
-// LogTail gives the last lines of what a process has printed.
+// LogTail returns the last lines that a process has printed.
 func LogTail(p record.Process, lines int) string {
 	log, err := scan(p, -1)
 	if err != nil && len(log.tail) == 0 {
@@ -184,7 +189,7 @@ func LogTail(p record.Process, lines int) string {
 	return strings.Join(log.tail, "\n")
 }
 
-// logged is what is of interest in a log.
+// logged is what inspect needs of a log.
 type logged struct {
 	tail   []string
 	panics []stack
@@ -193,18 +198,18 @@ type logged struct {
 // stack is a panic in a log.
 type stack struct {
 	value string
-	fatal bool // printed by Go's runtime as the last thing
+	fatal bool // printed by Go's runtime when the process dies
 	lines []string
 }
 
-// unknownPanic stands for the value of a panic whose line does not tell.
+// unknownPanic replaces the value of a panic whose line does not contain it.
 const unknownPanic = "see the log"
 
 var (
 	// Go's runtime prints these at the beginning of a line.
 	runtimePanic = regexp.MustCompile(`^(?:panic|fatal error): (.*)$`)
-	// apimachinery's crash handler, which controller-runtime calls for the panics that it recovers; in klog's text, logr's key=value
-	// and zap's JSON.
+	// apimachinery's crash handler, which controller-runtime calls for the panics that it recovers, in klog's text,
+	// logr's key=value and zap's JSON format.
 	observedPanic = regexp.MustCompile(`Observed a panic`)
 	panicValue    = regexp.MustCompile(`"?panic"?[=:]\s*("(?:[^"\\]|\\.)*"|\S+)`)
 	observedValue = regexp.MustCompile(`Observed a panic: ("(?:[^"\\]|\\.)*"|[^(]*)`)
@@ -228,12 +233,12 @@ func scan(p record.Process, end int64) (logged, error) {
 	if end >= 0 {
 		from = io.LimitReader(f, end-p.LogStart)
 	}
-	collecting := 0 // lines of the newest panic that are still wanted
+	collecting := 0 // lines of the newest panic that are still to be collected
 	err = eachLine(from, func(text string) { l.take(text, &collecting) })
 	return l, err
 }
 
-// eachLine calls f for every line, of long ones with the beginning.
+// eachLine calls f for every line. Lines longer than maxLine are truncated.
 func eachLine(from io.Reader, f func(text string)) error {
 	in := bufio.NewReaderSize(from, maxLine)
 	for {
@@ -260,7 +265,7 @@ func (l *logged) take(text string, collecting *int) {
 		l.tail = append(l.tail[:0], l.tail[len(l.tail)-tailLines:]...)
 	}
 	if m := runtimePanic.FindStringSubmatch(text); m != nil {
-		// A panic that is raised again while another one unwinds belongs to it.
+		// A panic that is raised again during another panic's unwinding belongs to that one.
 		if n := len(l.panics); n > 0 && *collecting > 0 {
 			l.panics[n-1].fatal = true
 			l.panics[n-1].lines = append(l.panics[n-1].lines, text)
@@ -302,7 +307,7 @@ func observed(text string) string {
 	return unknownPanic
 }
 
-// unescape makes the stack in a line of JSON readable.
+// unescape makes the stack in a JSON line readable.
 func unescape(text string) string {
 	return strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\"`, `"`).Replace(text)
 }

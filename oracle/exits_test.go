@@ -48,7 +48,8 @@ func TestExits(t *testing.T) {
 	}
 	started, ended := time.Unix(100, 0), time.Unix(200, 0)
 	process := func(log string, code int) record.Process {
-		return record.Process{Controller: "op", Container: "manager", Started: started, Ended: ended, ExitCode: code, LogFile: log}
+		return record.Process{Controller: "op", Container: "manager", Started: started, Ended: ended, ExitCode: code,
+			LogFile: log}
 	}
 	outside := func(p record.Process, met string) record.Process { p.MetMachine = met; return p }
 	running := func(p record.Process) record.Process { p.Ended = time.Time{}; return p }
@@ -65,59 +66,88 @@ func TestExits(t *testing.T) {
 	}{
 		{"it runs", []record.Process{running(process(write("a", "x\n"), 0))}, nil, ""},
 		{"the plan killed it", []record.Process{planned(process(write("a", "x\n"), 137))}, nil, ""},
-		{"it exits", []record.Process{process(write("exit1", "one\ntwo"), 1)}, []string{"crash: controller op exited by itself: exit code 1"}, "one\ntwo"},
-		{"it exits well", []record.Process{process(write("exit2", ""), 0)}, []string{"crash: controller op exited by itself: exit code 0"}, "it printed nothing"},
-		{"somebody else killed it", []record.Process{process(write("exit3", "x\n"), 137)}, []string{"crash: controller op exited by itself: exit code 137 (SIGKILL)"}, ""},
-		{"its log is gone", []record.Process{process(filepath.Join(dir, "none"), 1)}, []string{"crash: controller op exited by itself: exit code 1"}, "it printed nothing"},
+		{"it exits", []record.Process{process(write("exit1", "one\ntwo"), 1)},
+			[]string{"crash: controller op exited on its own: exit code 1"}, "one\ntwo"},
+		{"it exits with code 0", []record.Process{process(write("exit2", ""), 0)},
+			[]string{"crash: controller op exited on its own: exit code 0"}, "it printed nothing"},
+		{"something else killed it", []record.Process{process(write("exit3", "x\n"), 137)},
+			[]string{"crash: controller op exited on its own: exit code 137 (SIGKILL)"}, ""},
+		{"its log is gone", []record.Process{process(filepath.Join(dir, "none"), 1)},
+			[]string{"crash: controller op exited on its own: exit code 1"}, "it printed nothing"},
 		{
-			"leader election", []record.Process{process(write("leader", "E leaderelection.go] error retrieving resource lock\n{\"msg\":\"problem running manager\",\"error\":\"leader election lost\"}\n"), 1)},
-			[]string{"leadership: controller op lost its leader election and ended: exit code 1"}, "leader election lost",
+			"leader election",
+			[]record.Process{process(write("leader",
+				"E leaderelection.go] error retrieving resource lock\n{\"msg\":\"problem running "+
+					"manager\",\"error\":\"leader election lost\"}\n"), 1)},
+			[]string{"leadership: controller op lost its leader election and exited: exit code 1"},
+			"leader election lost",
 		},
 		{
-			"without hooks, and the port is taken", []record.Process{outside(process(write("port", "listen tcp :8080: bind: address already in use\n"), 1), "port :8080 is taken here")},
-			[]string{"environment: controller op ended since it is not in its pod: exit code 1"}, "port :8080 is taken here\nlisten tcp",
+			"without hooks, and the port is taken",
+			[]record.Process{outside(process(write("port", "listen tcp :8080: bind: address already in use\n"), 1),
+				"port :8080 is taken here")},
+			[]string{"environment: controller op exited because it does not run in its pod: exit code 1"},
+			"port :8080 is taken here\nlisten tcp",
 		},
 		{
-			"without hooks, in a panic", []record.Process{outside(process(write("port panic", nilPanic), 2), "port :8080 is taken here")},
-			[]string{"environment: controller op ended since it is not in its pod: exit code 2"}, "port :8080 is taken here",
+			"without hooks, in a panic",
+			[]record.Process{outside(process(write("port panic", nilPanic), 2), "port :8080 is taken here")},
+			[]string{"environment: controller op exited because it does not run in its pod: exit code 2"},
+			"port :8080 is taken here",
 		},
 		{
 			"a panic", []record.Process{process(write("panic", nilPanic), 2)},
-			[]string{"panic: controller op died of a panic: runtime error: invalid memory address or nil pointer dereference"},
-			"exit code 2\npanic: runtime error: invalid memory address or nil pointer dereference [recovered]\n\tpanic: runtime",
+			[]string{"panic: controller op died of a panic: runtime error: invalid memory address or nil pointer " +
+				"dereference"},
+			"exit code 2\npanic: runtime error: invalid memory address or nil pointer dereference " +
+				"[recovered]\n\tpanic: runtime",
 		},
 		{
-			"concurrent map writes", []record.Process{process(write("fatal", "fatal error: concurrent map writes\n\ngoroutine 1 [running]:\n"), 2)},
+			"concurrent map writes",
+			[]record.Process{process(write("fatal", "fatal error: concurrent map writes\n\ngoroutine 1 [running]:\n"),
+				2)},
 			[]string{"panic: controller op died of a panic: concurrent map writes"}, "goroutine 1",
 		},
 		{
 			"the same panic at two starts in one log", []record.Process{twice, second},
-			[]string{"panic: controller op died of a panic: runtime error: invalid memory address or nil pointer dereference"}, "it happened 2 times; the first time:\nexit code 2\n",
+			[]string{"panic: controller op died of a panic: runtime error: invalid memory address or nil pointer " +
+				"dereference"}, "it happened 2 times; the first time:\nexit code 2\n",
 		},
 		{
 			"a recovered panic, klog", []record.Process{running(process(write("klog", klogPanic+klogPanic), 0))},
-			[]string{"panic: controller op panicked: runtime error: index out of range [1] with length 1"}, "main.(*reconciler).Reconcile()",
+			[]string{"panic: controller op panicked: runtime error: index out of range [1] with length 1"},
+			"main.(*reconciler).Reconcile()",
 		},
 		{
 			"a recovered panic, zap", []record.Process{planned(process(write("zap", zapPanic), 137))},
 			[]string{`panic: controller op panicked: boom "x"`}, "goroutine 7 [running]:\nmain.f()\n\t/src/a.go:1",
 		},
 		{
-			"a recovered panic and an exit later", []record.Process{process(write("both", zapPanic+strings.Repeat("x\n", 100)+"bye\n"), 1)},
-			[]string{`panic: controller op panicked: boom "x"`, "crash: controller op exited by itself: exit code 1"}, "",
+			"a recovered panic and an exit later",
+			[]record.Process{process(write("both", zapPanic+strings.Repeat("x\n", 100)+"bye\n"), 1)},
+			[]string{`panic: controller op panicked: boom "x"`, "crash: controller op exited on its own: exit code 1"},
+			"",
 		},
-		{ // it was told twice
-			"a panic that is logged, then ends the process", []record.Process{process(write("echo", klogPanic+strings.Repeat("\tmain.f()\n", 40)+
-				"panic: runtime error: index out of range [1] with length 1 [recovered]\n\tpanic: runtime error: index out of range [1] with length 1\n\ngoroutine 7 [running]:\n"), 2)},
-			[]string{"panic: controller op died of a panic: runtime error: index out of range [1] with length 1"}, "exit code 2",
+		{ // regression: it was reported twice
+			"a panic that is logged, then ends the process",
+			[]record.Process{process(write("echo", klogPanic+strings.Repeat("\tmain.f()\n", 40)+
+				"panic: runtime error: index out of range [1] with length 1 [recovered]\n\tpanic: runtime error: "+
+				"index out of range [1] with length 1\n\ngoroutine 7 [running]:\n"), 2)},
+			[]string{"panic: controller op died of a panic: runtime error: index out of range [1] with length 1"},
+			"exit code 2",
 		},
 		{
-			"a panic that is logged, and another that ends the process", []record.Process{process(write("other", klogPanic+strings.Repeat("x\n", 40)+"panic: boom\n\ngoroutine 7 [running]:\n"), 2)},
-			[]string{"panic: controller op panicked: runtime error: index out of range [1] with length 1", "panic: controller op died of a panic: boom"}, "",
+			"a panic that is logged, and another that ends the process",
+			[]record.Process{process(write("other",
+				klogPanic+strings.Repeat("x\n", 40)+"panic: boom\n\ngoroutine 7 [running]:\n"), 2)},
+			[]string{"panic: controller op panicked: runtime error: index out of range [1] with length 1",
+				"panic: controller op died of a panic: boom"}, "",
 		},
 		{
-			"an old panic of apimachinery", []record.Process{running(process(write("old", "E0101 runtime.go:79] Observed a panic: \"invalid memory address\" (runtime error: invalid memory address)\n"), 0))},
-			[]string{"panic: controller op panicked: invalid memory address"}, "",
+			"an old panic of apimachinery",
+			[]record.Process{running(process(write("old",
+				"E0101 runtime.go:79] Observed a panic: \"invalid memory address\" (runtime error: invalid memory "+
+					"address)\n"), 0))}, []string{"panic: controller op panicked: invalid memory address"}, "",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

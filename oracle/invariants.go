@@ -15,15 +15,15 @@ import (
 // defaultWithin is for suites that were not validated.
 const defaultWithin = 30 * time.Second
 
-// maxObjects is how many objects an invariant gets findings for, each.
+// maxObjects is the maximum number of objects that one invariant gets findings for.
 const maxObjects = 10
 
 // Invariants are a suite's invariants, compiled. They are immutable and safe for concurrent use.
 //
-// An expression that meets a field that is not there, or fails in another way, counts as false for never and eventually and as true for
-// always: nothing is found by mistake. So that nothing is missed by mistake either, an invariant whose expression failed every time
-// that it was evaluated gives a finding of the oracle [record.OracleInvariantError]. An eventually that fails for a field that is
-// not there is simply not fulfilled.
+// An expression that reads a missing field, or fails in another way, counts as false for never and eventually and as
+// true for always, so that nothing is found by mistake. So that nothing is missed by mistake either, an invariant whose
+// expression failed at every evaluation gives a finding of the oracle [record.OracleInvariantError]. An eventually that
+// fails because of a missing field is only unfulfilled.
 type Invariants struct{ all []invariant }
 
 type invariant struct {
@@ -37,7 +37,7 @@ type invariant struct {
 type CompileError struct {
 	Invariant string // its name
 	Field     string // never, always, eventually
-	Offset    int    // in the expression, in bytes, 0-based
+	Offset    int    // in the expression; bytes, 0-based
 	Message   string
 }
 
@@ -60,7 +60,8 @@ func Compile(invariants []plan.Invariant) (*Invariants, error) {
 		case i.Eventually != "":
 			v.word, text, scope = "eventually", i.Eventually, predicate.Objects
 		default:
-			errs = append(errs, &CompileError{i.Name, "never", 0, "the invariant has no expression (one of never, always and eventually)"})
+			errs = append(errs, &CompileError{i.Name, "never", 0,
+				"the invariant has no expression (one of never, always and eventually)"})
 			continue
 		}
 		var err error
@@ -73,7 +74,7 @@ func Compile(invariants []plan.Invariant) (*Invariants, error) {
 			errs = append(errs, e)
 			continue
 		}
-		// What is no expression is a text.
+		// A message that is not a valid expression is plain text.
 		if v.message, err = scope.CompileText(i.Message); err != nil {
 			v.message = nil
 		}
@@ -85,8 +86,8 @@ func Compile(invariants []plan.Invariant) (*Invariants, error) {
 	return c, nil
 }
 
-// say explains a violation in one line. Without a message that is what happened; the expression stands in the finding's
-// detail.
+// say explains a violation in one line: by the invariant's message, or else by what happened. The expression is in the
+// finding's detail.
 func (v *invariant) say(variables map[string]any, happened string) string {
 	text := v.Message
 	if v.message != nil {
@@ -102,7 +103,7 @@ func (v *invariant) say(variables map[string]any, happened string) string {
 	return fmt.Sprintf("invariant %s: %s", v.Name, strings.Join(strings.Fields(text), " "))
 }
 
-// violation says what happened that must not.
+// violation describes the event that violated the invariant.
 func (v *invariant) violation(e *record.HistoryEntry) string {
 	how := "it happened"
 	if v.word == "always" {
@@ -111,7 +112,7 @@ func (v *invariant) violation(e *record.HistoryEntry) string {
 	return fmt.Sprintf("%s when %s was %s", how, objectKey(e), e.Event)
 }
 
-// tally is what an invariant's evaluations came to.
+// tally counts the results of an invariant's evaluations.
 type tally struct {
 	clean, failed int
 	err           error          // the first failure
@@ -129,8 +130,8 @@ func (invariantJudge) Judge(_ context.Context, e Evidence) ([]record.Finding, er
 	return e.Invariants.Check(e.History), nil
 }
 
-// Check evaluates never and always over a history, which must be ordered. The first violation of an invariant by an object is the
-// finding, further ones are counted in it.
+// Check evaluates never and always over a history, which must be ordered. The first violation of an invariant by an
+// object becomes a finding, which also counts the further ones.
 func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 	var findings []record.Finding
 	tallies := make([]tally, len(c.all))
@@ -139,11 +140,13 @@ func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 		e := &history[n]
 		object, old, err := w.step(e)
 		if err != nil {
-			findings = append(findings, record.Finding{Severity: record.SeverityInconclusive, Oracle: record.OracleHistory, Title: err.Error(), Time: e.Time})
+			findings = append(findings,
+				record.Finding{Severity: record.SeverityInconclusive, Oracle: record.OracleHistory, Title: err.Error(),
+					Time: e.Time})
 			continue
 		}
 		if e.Event == record.Existing {
-			continue // no event of this run
+			continue // not an event of this run
 		}
 		for i := range c.all {
 			v, t := &c.all[i], &tallies[i]
@@ -184,8 +187,9 @@ func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 			t.violated[subject] = len(findings)
 			findings = append(findings, record.Finding{
 				Severity: record.SeverityBug,
-				Oracle:   record.OracleInvariant, Title: v.say(variables, v.violation(e)), Subject: objectKey(e), Time: e.Time,
-				Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event, e.ResourceVersion, v.word, v.expr),
+				Oracle:   record.OracleInvariant, Title: v.say(variables, v.violation(e)), Subject: objectKey(e),
+				Time: e.Time, Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event,
+					e.ResourceVersion, v.word, v.expr),
 			})
 		}
 	}
@@ -195,7 +199,8 @@ func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 			findings[at].Detail += fmt.Sprintf("\nand %d more times", n)
 		}
 		if t.clean == 0 && t.failed > 0 {
-			findings = append(findings, v.unevaluated(t.err, fmt.Sprintf("it failed on all of %d events, first on %s", t.failed, t.errAt)))
+			findings = append(findings,
+				v.unevaluated(t.err, fmt.Sprintf("it failed on all of %d events, first on %s", t.failed, t.errAt)))
 		}
 	}
 	return findings
@@ -204,11 +209,11 @@ func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 func (v *invariant) unevaluated(err error, detail string) record.Finding {
 	hint := ""
 	if errors.Is(err, predicate.ErrMissing) {
-		hint = "\nask with has(object.a.b), or write object.?a.?b.orValue(…), where a field may be missing"
+		hint = "\nif a field may be missing, use has(object.a.b) or object.?a.?b.orValue(…)"
 	}
 	return record.Finding{
 		Severity: record.SeverityInconclusive, Oracle: record.OracleInvariantError, Subject: v.Name,
-		Title:  fmt.Sprintf("invariant %s could not be evaluated even once: %v", v.Name, err),
+		Title:  fmt.Sprintf("invariant %s could never be evaluated: %v", v.Name, err),
 		Detail: fmt.Sprintf("%s\n%s: %s%s", detail, v.word, v.expr, hint),
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { testMain(m) }
 
-// history reads lines of event type/namespace/name object, numbered from resource version 1 on.
+// history parses lines of "event type/namespace/name object"; resource versions count from 1.
 func history(t *testing.T, lines string) []record.HistoryEntry {
 	t.Helper()
 	var all []record.HistoryEntry
@@ -30,8 +30,8 @@ func history(t *testing.T, lines string) []record.HistoryEntry {
 			t.Fatalf("line %d: not JSON: %s", i+1, f[2])
 		}
 		all = append(all, record.HistoryEntry{
-			Time: time.Unix(int64(i), 0), ResourceVersion: uint64(i + 1), Event: f[0], Type: key.Type, Group: key.Group, Namespace: key.Namespace,
-			Name: key.Name, Object: json.RawMessage(f[2]),
+			Time: time.Unix(int64(i), 0), ResourceVersion: uint64(i + 1), Event: f[0], Type: key.Type, Group: key.Group,
+			Namespace: key.Namespace, Name: key.Name, Object: json.RawMessage(f[2]),
 		})
 	}
 	return all
@@ -57,47 +57,70 @@ func TestCheck(t *testing.T) {
 	}{
 		{"never, not met", plan.Invariant{On: database, Never: "object.spec.replicas > 3"}, nil, ""},
 		{
-			"never, met on an update", plan.Invariant{On: database, Never: "object.spec.replicas > 1", Message: "too many"},
+			"never, met on an update", plan.Invariant{On: database, Never: "object.spec.replicas > 1",
+				Message: "too many"},
 			[]string{"invariant database/default/db 3: invariant i: too many"},
 			"database/default/db was updated at resource version 4\nnever: object.spec.replicas > 1\nand 1 more times",
 		},
 		{
-			"the old object", plan.Invariant{On: sets, Never: `event == "updated" && object.spec.replicas > oldObject.spec.replicas`, Message: `string(oldObject.spec.replicas) + " -> " + string(object.spec.replicas)`},
+			"the old object", plan.Invariant{On: sets,
+				Never:   `event == "updated" && object.spec.replicas > oldObject.spec.replicas`,
+				Message: `string(oldObject.spec.replicas) + " -> " + string(object.spec.replicas)`},
 			[]string{"invariant statefulset/default/db 4: invariant i: 1 -> 3"}, "",
 		},
-		{"a creation has no old object", plan.Invariant{On: database, Never: `event == "created" && oldObject != null`}, nil, ""},
+		{"a creation has no old object", plan.Invariant{On: database, Never: `event == "created" && oldObject != null`},
+			nil, ""},
 		{
-			"a deletion has its last state and its old one", plan.Invariant{On: database, Never: `event == "deleted" && object.spec.replicas == 3 && oldObject.spec.replicas == 3`},
-			[]string{"invariant database/default/db 5: invariant i: it happened when database/default/db was deleted"}, "",
+			"a deletion has its last state and its old one",
+			plan.Invariant{On: database,
+				Never: `event == "deleted" && object.spec.replicas == 3 && oldObject.spec.replicas == 3`},
+			[]string{"invariant database/default/db 5: invariant i: it happened when database/default/db was deleted"},
+			"",
 		},
 		{
-			"objects as they stand after the event", plan.Invariant{On: database, Never: `event == "deleted" && objects.exists(o, o.kind == "StatefulSet") && objects.filter(o, o.kind == "Database").size() == 1`},
+			"objects as of after the event",
+			plan.Invariant{On: database,
+				Never: `event == "deleted" && objects.exists(o, o.kind == "StatefulSet") && objects.filter(o, ` +
+					`o.kind == "Database").size() == 1`},
 			[]string{"invariant database/default/db 5: invariant i: it happened when database/default/db was deleted"}, "",
 		},
 		{"always, holds", plan.Invariant{On: sets, Always: "object.spec.replicas >= 1"}, nil, ""},
 		{
 			"always, broken", plan.Invariant{On: sets, Always: "object.spec.replicas == 1"},
-			[]string{"invariant statefulset/default/db 4: invariant i: it did not hold when statefulset/default/db was updated"}, "resource version 5\nalways: object.spec.replicas == 1",
+			[]string{"invariant statefulset/default/db 4: invariant i: it did not hold when statefulset/default/db " +
+				"was updated"}, "resource version 5\nalways: object.spec.replicas == 1",
 		},
-		{"what was there before is no event", plan.Invariant{On: &plan.ResourceKey{Type: "database", Namespace: "default", Name: "old"}, Never: "true"}, nil, ""},
-		{"another group", plan.Invariant{On: &plan.ResourceKey{Type: "statefulset", Group: "other.io", Namespace: "*", Name: "*"}, Never: "true"}, nil, ""},
+		{"an object that existed before is not an event",
+			plan.Invariant{On: &plan.ResourceKey{Type: "database", Namespace: "default", Name: "old"}, Never: "true"},
+			nil, ""},
+		{"another group",
+			plan.Invariant{On: &plan.ResourceKey{Type: "statefulset", Group: "other.io", Namespace: "*", Name: "*"},
+				Never: "true"}, nil, ""},
 		{
-			"without on it is about all objects", plan.Invariant{Never: "object != null || oldObject != null || objects.size() == 3"},
-			[]string{"invariant statefulset/default/db 2: invariant i: it happened when statefulset/default/db was created"}, "and 2 more times",
+			"without on, it applies to all objects",
+			plan.Invariant{Never: "object != null || oldObject != null || objects.size() == 3"},
+			[]string{"invariant statefulset/default/db 2: invariant i: it happened when statefulset/default/db " +
+				"was created"}, "and 2 more times",
 		},
-		{"a field that is missing in some states", plan.Invariant{On: database, Never: `object.status.phase == "Failed"`}, nil, ""},
+		{"a field that is missing in some states",
+			plan.Invariant{On: database, Never: `object.status.phase == "Failed"`}, nil, ""},
 		{
-			"a field that is missing in some states, always", plan.Invariant{On: database, Always: `object.status.phase == "Failed"`},
-			[]string{"invariant database/default/db 3: invariant i: it did not hold when database/default/db was updated"}, "",
+			"a field that is missing in some states, always",
+			plan.Invariant{On: database, Always: `object.status.phase == "Failed"`},
+			[]string{"invariant database/default/db 3: invariant i: it did not hold when database/default/db " +
+				"was updated"}, "",
 		},
 		{
 			"a field that is missing all the time", plan.Invariant{On: database, Never: "object.spec.replica > 1"},
-			[]string{"invariant error i -62135596800: invariant i could not be evaluated even once: no such key: replica"},
-			"it failed on all of 3 events, first on database/default/db\nnever: object.spec.replica > 1\nask with has(object.a.b), or write object.?a.?b.orValue(…), where a field may be missing",
+			[]string{"invariant error i -62135596800: invariant i could never be evaluated: no such key: replica"},
+			"it failed on all of 3 events, first on database/default/db\nnever: object.spec.replica > 1\nif a field " +
+				"may be missing, use has(object.a.b) or object.?a.?b.orValue(…)",
 		},
 		{
-			"a message that fails", plan.Invariant{On: sets, Always: "object.spec.replicas == 1", Message: "object.metadata.name"},
-			[]string{"invariant statefulset/default/db 4: invariant i: object.metadata.name (its message failed: no such key: metadata)"}, "",
+			"a message that fails", plan.Invariant{On: sets, Always: "object.spec.replicas == 1",
+				Message: "object.metadata.name"},
+			[]string{"invariant statefulset/default/db 4: invariant i: object.metadata.name (its message failed: no " +
+				"such key: metadata)"}, "",
 		},
 		{"eventually is not for Check", plan.Invariant{Eventually: "false"}, nil, ""},
 	} {
@@ -123,7 +146,8 @@ func TestCheck(t *testing.T) {
 }
 
 func TestCheckLimitsFindings(t *testing.T) {
-	compiled, err := Compile([]plan.Invariant{{Name: "i", On: &plan.ResourceKey{Type: "pod", Namespace: "*", Name: "*"}, Never: "true"}})
+	compiled, err := Compile([]plan.Invariant{{Name: "i", On: &plan.ResourceKey{Type: "pod", Namespace: "*", Name: "*"},
+		Never: "true"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,12 +182,13 @@ func TestCompile(t *testing.T) {
 	if want := "a never 11, c eventually 0, d never 0"; strings.Join(got, ", ") != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if want := `invariant "c": eventually: column 1: undeclared reference to 'object' (in container '')`; !strings.Contains(err.Error(), want) {
+	const want = `invariant "c": eventually: column 1: undeclared reference to 'object' (in container '')`
+	if !strings.Contains(err.Error(), want) {
 		t.Errorf("got %s", err)
 	}
 }
 
-// What a suite may say and what is evaluated must be the same language.
+// The expressions in the examples compile in the environment that evaluates them.
 func TestExamplesCompile(t *testing.T) {
 	files, err := filepath.Glob("../examples/*/trommel.yaml")
 	if err != nil || len(files) == 0 {
@@ -211,19 +236,22 @@ func TestVerdict(t *testing.T) {
 	} {
 		verdict, reason := Verdict(test.findings, test.complete)
 		if verdict != test.verdict || reason != test.reason {
-			t.Errorf("%v, %v: got %s %q, want %s %q", test.findings, test.complete, verdict, reason, test.verdict, test.reason)
+			t.Errorf("%v, %v: got %s %q, want %s %q", test.findings, test.complete, verdict, reason, test.verdict,
+				test.reason)
 		}
 	}
 }
 
 func BenchmarkCheck(b *testing.B) {
-	compiled, err := Compile([]plan.Invariant{{Name: "i", On: &plan.ResourceKey{Type: "pod", Namespace: "*", Name: "*"}, Never: `objects.exists(o, o.kind == "x")`}})
+	compiled, err := Compile([]plan.Invariant{{Name: "i", On: &plan.ResourceKey{Type: "pod", Namespace: "*", Name: "*"},
+		Never: `objects.exists(o, o.kind == "x")`}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	var all []record.HistoryEntry
 	for i := range 1000 {
-		all = append(all, record.HistoryEntry{Event: record.Created, Type: "pod", Name: fmt.Sprint(i % 100), Object: json.RawMessage(`{"kind": "Pod", "spec": {"a": 1}}`)})
+		all = append(all, record.HistoryEntry{Event: record.Created, Type: "pod", Name: fmt.Sprint(i % 100),
+			Object: json.RawMessage(`{"kind": "Pod", "spec": {"a": 1}}`)})
 	}
 	for b.Loop() {
 		compiled.Check(all)

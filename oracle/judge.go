@@ -1,5 +1,5 @@
-// Package oracle decides what a run has shown. Judges look at the evidence that the run has recorded, and at nothing
-// else; the verdict follows from what they find.
+// Package oracle judges a run. Judges examine only the evidence that the run has recorded; the verdict follows from
+// their findings.
 package oracle
 
 import (
@@ -14,39 +14,39 @@ import (
 	"github.com/trommel-dev/trommel/reference"
 )
 
-// Evidence is what judges look at: what the run was to do, and what it has recorded. Nothing in it leads to a cluster.
-// Judges do not change it.
+// Evidence is what judges examine: what the run was to do, and what it has recorded. It gives no access to a cluster.
+// Judges must not change it.
 type Evidence struct {
 	Plan       *plan.Plan
 	Invariants *Invariants // of the suite
 	Timeouts   plan.Timeouts
-	Dir        string      // of the run record; logs are in it
+	Dir        string      // of the run record, with the logs
 	Meta       record.Meta // without a verdict
 	Actions    []record.Action
 	History    []record.HistoryEntry // ordered by resource version
-	Gaps       []string              // where states may be missing in the history, a line each
+	Gaps       []string              // where the history may lack states, one line each
 	Processes  []record.Process      // of the controllers, oldest first
 	// Reference is what the workload does without faults; nil: nobody has learned it.
 	Reference *reference.Reference
 }
 
-// Judge finds what one kind of evidence shows. An error says that it could not judge; what it has found stands.
+// Judge examines one kind of evidence. An error says that it could not finish; findings returned with it are valid.
 type Judge interface {
 	Name() string
 	Judge(ctx context.Context, e Evidence) ([]record.Finding, error)
 }
 
-// Judges lists all judges in the order in which their findings are told.
+// Judges lists all judges in the order in which their findings are reported.
 func Judges() []Judge { return []Judge{eventually{}, gaps{}, invariantJudge{}, exits{}, faultFree{}} }
 
-// Hear has all judges judge. One that fails, or panics, becomes a finding, and does not keep the others from theirs.
+// Hear runs all judges. If one fails or panics, that becomes a finding, and the others still run.
 func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 	var all []record.Finding
 	for _, j := range judges {
 		findings, err := hear(ctx, e, j)
 		all = append(all, findings...)
 		if err != nil {
-			all = append(all, Trouble(fmt.Sprintf("the judge of %s failed: %v", j.Name(), err)))
+			all = append(all, Trouble(fmt.Sprintf("judge %q failed: %v", j.Name(), err)))
 		}
 	}
 	return all
@@ -61,8 +61,9 @@ func hear(ctx context.Context, e Evidence, j Judge) (findings []record.Finding, 
 	return j.Judge(ctx, e)
 }
 
-// Trouble is the finding that something of Trommel's own failed when there was already something to judge. The first
-// line of the text is its title. It makes the run inconclusive, unless others have found a bug.
+// Trouble returns a finding about a failure of Trommel itself that happened when there was already something to judge.
+// The first
+// line of the text is its title. It makes the run inconclusive unless there is a bug.
 func Trouble(text string) record.Finding {
 	title, detail, _ := strings.Cut(text, "\n")
 	return record.Finding{
@@ -70,7 +71,7 @@ func Trouble(text string) record.Finding {
 	}
 }
 
-// gaps judges whether the history is whole.
+// gaps judges whether the history is complete.
 type gaps struct{}
 
 func (gaps) Name() string { return "gaps" }
@@ -85,9 +86,9 @@ func (gaps) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	return findings, nil
 }
 
-// Verdict follows from the findings on a run that could be carried out. Complete says that every action of the plan was
-// carried out. A bug is a bug also where the plan was not; what else went wrong with the run makes it inconclusive. The
-// reason is one line, empty for a pass.
+// Verdict returns the verdict on a run that could be carried out. Complete says that every action of the plan was
+// carried out. A bug counts even if the plan was not complete; anything else that went wrong makes the run
+// inconclusive. The reason is one line, empty for a pass.
 func Verdict(findings []record.Finding, complete bool) (record.Verdict, string) {
 	var bug, other []string
 	for _, f := range findings {
@@ -117,8 +118,8 @@ func first(titles []string) string {
 	return fmt.Sprintf("%s (and %d more)", titles[0], len(titles)-1)
 }
 
-// NoneStale is the finding of a run that could not show what its plan is about: an API server was paused, and no
-// controller was shown anything stale. The causes are not empty.
+// NoneStale returns the finding about a run that could not test what its plan is about: an API server was paused, but
+// no controller was shown stale state. The causes must not be empty.
 func NoneStale(causes []string) record.Finding {
 	return record.Finding{
 		Severity: record.SeverityInconclusive, Oracle: record.OracleStaleness,

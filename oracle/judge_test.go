@@ -24,7 +24,7 @@ func (j judge) Judge(context.Context, Evidence) ([]record.Finding, error) {
 	return j.f()
 }
 
-// An error of one judge hid what all others had found.
+// Regression: an error of one judge hid the findings of all others.
 func TestAFailingJudgeIsAFinding(t *testing.T) {
 	found := record.Finding{Severity: record.SeverityBug, Title: "found"}
 	findings := Hear(t.Context(), Evidence{}, []Judge{
@@ -37,8 +37,8 @@ func TestAFailingJudgeIsAFinding(t *testing.T) {
 		got = append(got, string(f.Severity)+" "+f.Title)
 	}
 	want := []string{
-		"bug found", "inconclusive the judge of errors failed: no more",
-		"inconclusive the judge of panics failed: panic: oh", "bug found",
+		"bug found", "inconclusive judge \"errors\" failed: no more",
+		"inconclusive judge \"panics\" failed: panic: oh", "bug found",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
@@ -51,7 +51,7 @@ func TestAFailingJudgeIsAFinding(t *testing.T) {
 	}
 }
 
-// The judges need the record and nothing else.
+// The judges need only the record.
 func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, record.LogsDir), 0o700); err != nil {
@@ -65,11 +65,13 @@ func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	process := func(controller, log string, ended int) record.Process {
-		return record.Process{Controller: controller, Started: at(-10), Ended: at(ended), ExitCode: 1, LogFile: "logs/" + log}
+		return record.Process{Controller: controller, Started: at(-10), Ended: at(ended), ExitCode: 1,
+			LogFile: "logs/" + log}
 	}
 	kill := plan.Action{Type: plan.KillAPIServer, Target: "apiserver-1"}
 	pause := plan.Action{
-		Type: plan.PauseController, Target: "a", PauseAt: plan.BeforeControllerWrite, PauseScope: "configmap/default/lock",
+		Type: plan.PauseController, Target: "a", PauseAt: plan.BeforeControllerWrite,
+		PauseScope: "configmap/default/lock",
 	}
 	a := record.Controller{Name: "a", APIServer: "apiserver-2", Locks: []string{"configmap/default/lock"}}
 	b := record.Controller{Name: "b", APIServer: "apiserver-1"}
@@ -80,20 +82,24 @@ func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 		processes []record.Process
 		want      []string
 	}{
-		{"by itself", plan.Plan{}, nil, []record.Process{process("b", "b.log", 5)}, []string{"bug controller b exited by itself: exit code 1"}},
+		{"on its own", plan.Plan{}, nil, []record.Process{process("b", "b.log", 5)},
+			[]string{"bug controller b exited on its own: exit code 1"}},
 		{"before the workload", plan.Plan{}, nil, []record.Process{process("b", "b.log", -5)}, nil},
 		{
-			"its API server was away", plan.Plan{Actions: []plan.Action{kill}}, []record.Action{{Began: at(1), Done: at(2)}},
-			[]record.Process{process("b", "b.log", 5)},
-			[]string{"note controller b exited by itself: exit code 1, while the plan had apiserver-1 killed, which it was connected to"},
+			"its API server was down", plan.Plan{Actions: []plan.Action{kill}},
+			[]record.Action{{Began: at(1), Done: at(2)}}, []record.Process{process("b", "b.log", 5)},
+			[]string{"note controller b exited on its own: exit code 1, while the plan had killed its API server " +
+				"apiserver-1"},
 		},
 		{
 			"its leadership is gone", plan.Plan{}, nil, []record.Process{process("a", "a.log", 5)},
-			[]string{"inconclusive controller a lost its leader election and ended: exit code 1"},
+			[]string{"inconclusive controller a lost its leader election and exited: exit code 1"},
 		},
 		{
-			"its lock was paused", plan.Plan{Actions: []plan.Action{pause}}, nil, []record.Process{process("a", "a.log", 5)},
-			[]string{"note controller a lost its leader election and ended: exit code 1, as the plan paused its lock"},
+			"its lock was paused", plan.Plan{Actions: []plan.Action{pause}}, nil,
+			[]record.Process{process("a", "a.log", 5)},
+			[]string{"note controller a lost its leader election and exited: exit code 1, because the plan paused " +
+				"its lock"},
 		},
 	} {
 		findings, err := exits{}.Judge(t.Context(), Evidence{

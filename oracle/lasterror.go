@@ -11,25 +11,26 @@ import (
 // ErrorLine is the newest error that a controller has logged.
 type ErrorLine struct {
 	Text    string
-	Times   int            // how often it was logged in this shape: with other numbers, names of hexadecimal digits, times
-	Process record.Process // that logged it last
+	Times   int            // how often it was logged, ignoring differences in numbers and hexadecimal names
+	Process record.Process // the process that logged it last
 }
 
 var (
-	// How klog, zap (JSON, console), logr and slog mark an error.
-	errorLevel = regexp.MustCompile(`^[EF]\d{4} |"level":"(?:error|dpanic|panic|fatal)"|\blevel=(?:error|ERROR|fatal)\b|\t(?:ERROR|DPANIC|PANIC|FATAL)\t|` +
+	// Error levels of klog, zap (JSON, console), logr and slog.
+	errorLevel = regexp.MustCompile(`^[EF]\d{4} |"level":"(?:error|dpanic|panic|fatal)"|\blevel=(?:error|ERROR|fatal)\b|` +
+		`\t(?:ERROR|DPANIC|PANIC|FATAL)\t|` +
 		`^(?:\S+ )*(?:ERROR|FATAL)\b`)
-	// What programs print that log in their own way.
+	// Words in errors of programs that log in their own format.
 	errorWords = regexp.MustCompile(`(?i)\b(?:error|errors|failed|fails|cannot|forbidden|denied|refused|invalid)\b`)
-	// What differs between two lines of one shape.
+	// What may differ between two lines that count as the same error.
 	variable = regexp.MustCompile(`[0-9a-f]{8,}|\d+`)
 )
 
-// maxErrorLine bounds the text of an ErrorLine.
+// maxErrorLine is the maximum length of an ErrorLine's text, in bytes.
 const maxErrorLine = 500
 
-// LastError finds the newest error in the logs of a controller's processes, oldest process first. Lines that carry an error level come
-// before those that only sound like one. It reports false where there is neither.
+// LastError returns the newest error in the logs of a controller's processes, which must be ordered, oldest first. A
+// line with an error level is preferred to one that only contains an error word. It returns false if there is neither.
 func LastError(processes []record.Process) (ErrorLine, bool) {
 	var marked, sounding ErrorLine
 	times := map[string]int{}
@@ -63,7 +64,7 @@ func LastError(processes []record.Process) (ErrorLine, bool) {
 	return last, last.Text != ""
 }
 
-// linesOf calls f for every line of a file. What cannot be read is left out.
+// linesOf calls f for every line of a file, as far as it can be read.
 func linesOf(file string, f func(string)) {
 	in, err := os.Open(file)
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// world is the objects as they stand at some moment of the history, ordered by their keys.
+// world holds the objects at one moment of the history, ordered by their keys.
 type world struct {
 	keys    []string
 	objects []any
 }
 
-// objectKey names an entry's object as plans do.
+// objectKey returns the resource key of an entry's object.
 func objectKey(e *record.HistoryEntry) string {
 	return plan.ResourceKey{Type: e.Type, Namespace: e.Namespace, Name: e.Name}.String()
 }
 
-// step applies an entry and returns the object's states after and before it; before is nil where there was none.
+// step applies an entry and returns the object's states after and before it; old is nil if there was none.
 func (w *world) step(e *record.HistoryEntry) (object, old any, err error) {
 	m := map[string]any{}
 	if err := json.Unmarshal(e.Object, &m); err != nil {
@@ -50,7 +50,7 @@ func (w *world) step(e *record.HistoryEntry) (object, old any, err error) {
 	return m, old, nil
 }
 
-// counts says how many objects of each type there are.
+// counts returns the number of objects of each type, as text.
 func (w *world) counts() string {
 	var kinds []string
 	number := map[string]int{}

@@ -12,9 +12,9 @@ import (
 	"github.com/trommel-dev/trommel/predicate"
 )
 
-// Validate checks the plan against its suite, as it is once Complete has filled it: for instance that the suite has what
-// the plan names. With a nil suite it checks what it can without one, as Parse has done already. It does not change the
-// plan. The error is Errors: every mistake of the plan, with its place if the plan came from a file.
+// Validate checks the plan against its suite, after Complete has filled it in: for instance that the suite has what the
+// plan names. With a nil suite it checks what it can without one, as Parse does. It does not change the plan. The error
+// is Errors: every mistake in the plan, with its position if the plan came from a file.
 func (p *Plan) Validate(s *Suite) error {
 	q := *p
 	q.Actions = slices.Clone(p.Actions)
@@ -27,7 +27,7 @@ func (p *Plan) Validate(s *Suite) error {
 	return src.errs.err()
 }
 
-// check reports what is wrong with a complete plan, with a suite or, as far as possible, without.
+// check reports the mistakes in a complete plan. The suite may be nil; then it checks what it can without one.
 func (p *Plan) check(s *Suite, src *source) {
 	c := &checker{plan: p, suite: s}
 	at := src.whole()
@@ -46,13 +46,13 @@ func checkHeader(at *place, version, kind, want string) {
 		at.field("apiVersion").errorf("unknown apiVersion %q; this Trommel reads %s", version, APIVersion)
 	}
 	if kind != "" && kind != want {
-		at.field("kind").errorf("kind is %s here, not %q", want, kind)
+		at.field("kind").errorf("kind must be %s, not %q", want, kind)
 	}
 }
 
 type checker struct {
 	plan  *Plan
-	suite *Suite // nil: there is none
+	suite *Suite // nil: checked without a suite
 }
 
 // names checks the plan's own names.
@@ -61,13 +61,13 @@ func (c *checker) names(at *place) {
 	if name := at.field("testName"); p.TestName != "" {
 		what := "testName"
 		if (!name.given() || isEmpty(name.node)) && p.TestName == nameOfFile(p.File) {
-			what = "the plan has no testName, and its file's name cannot stand in:"
+			what = "the plan has no testName, and its file name cannot be used:"
 		}
 		if message := nameMistake(p.TestName); message != "" {
 			name.errorf("%s %q %s", what, p.TestName, message)
 		}
 	} else if p.File != "" && !name.failed() {
-		name.errorf("the plan has no testName, and its file's name cannot stand in: %q %s", p.TestName, nameMistake(""))
+		name.errorf("the plan has no testName, and its file name cannot be used: %q %s", p.TestName, nameMistake(""))
 	}
 	if s == nil {
 		return
@@ -75,7 +75,8 @@ func (c *checker) names(at *place) {
 	workloads := sortedKeys(s.Workloads)
 	switch {
 	case p.Workload == "" && len(workloads) > 1:
-		at.field("workload").missing("the plan names no workload, and the suite has several, none with the plan's testName: "+
+		at.field("workload").missing("the plan names no workload, and the suite has several, "+
+			"none with the plan's testName: "+
 			"%s", strings.Join(workloads, ", "))
 	case p.Workload != "" && !slices.Contains(workloads, p.Workload):
 		at.field("workload").errorf("unknown workload %q (%s)", p.Workload, suiteHas(workloads))
@@ -85,24 +86,25 @@ func (c *checker) names(at *place) {
 	}
 }
 
-// maxNameLength is of a name that becomes a part of a folder's, in bytes. Two of them and a time fit into a file name.
+// maxNameLength is the limit, in bytes, of a name that becomes part of a directory name. Two such names and a time fit
+// into a file name.
 const maxNameLength = 100
 
-// nameMistake says what is wrong with a name that becomes a part of a folder's; it is empty for a good one.
+// nameMistake says what is wrong with a name that becomes part of a directory name; empty: nothing is.
 func nameMistake(name string) string {
 	bad := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 	switch {
 	case name == "":
 		return "is empty"
 	case len(name) > maxNameLength:
-		return fmt.Sprintf("has %d bytes; a name has at most %d, as it is a part of a folder's name",
+		return fmt.Sprintf("has %d bytes, at most %d are allowed: it becomes part of a directory name",
 			len(name), maxNameLength)
 	case strings.ContainsAny(name, `/\`):
-		return "has a slash; a name is a part of a folder's name"
+		return "contains a slash; a name becomes part of a directory name"
 	case strings.HasPrefix(name, "."):
-		return "begins with a dot; it is the beginning of a folder's name"
+		return "begins with a dot; a directory name would begin with it"
 	case strings.ContainsFunc(name, bad):
-		return "has a character that cannot be printed"
+		return "contains a character that cannot be printed"
 	case strings.TrimSpace(name) != name:
 		return "begins or ends with a blank"
 	}
@@ -125,7 +127,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// APIServerNames are the names of the suite's API servers.
+// APIServerNames returns the names of the suite's API servers.
 func (s *Suite) APIServerNames() []string {
 	names := make([]string, 0, s.Cluster.APIServers)
 	for i := range s.Cluster.APIServers {
@@ -134,7 +136,7 @@ func (s *Suite) APIServerNames() []string {
 	return names
 }
 
-// ControllerNames are the names of the controllers under test, in the suite's order.
+// ControllerNames returns the names of the controllers under test, in the suite's order.
 func (s *Suite) ControllerNames() []string {
 	names := make([]string, 0, len(s.Controllers))
 	for _, c := range s.Controllers {
@@ -143,7 +145,7 @@ func (s *Suite) ControllerNames() []string {
 	return names
 }
 
-// PausesAPIServer reports whether the plan pauses an API server at some time: then it is about stale state.
+// PausesAPIServer reports whether the plan ever pauses an API server: such a plan is about stale state.
 func (p *Plan) PausesAPIServer() bool {
 	return slices.ContainsFunc(p.Actions, func(a Action) bool {
 		paused := a.Effects().Pauses
@@ -151,26 +153,27 @@ func (p *Plan) PausesAPIServer() bool {
 	})
 }
 
-// IsAPIServer reports whether a name is one of an API server: apiserver-1 and so on. No controller may have such a name.
+// IsAPIServer reports whether a name is that of an API server: apiserver-1 and so on. Controllers must not have such
+// names.
 func IsAPIServer(name string) bool {
 	number, ok := strings.CutPrefix(name, "apiserver-")
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// apiServer checks the name of an API server. What says what it is for.
+// apiServer checks the name of an API server. In messages, what is the thing that needs it.
 func (c *checker) apiServer(at *place, name, what string) {
 	if c.suite == nil {
 		if name == "" {
-			at.missing("%s names no API server such as apiserver-1", what)
+			at.missing("%s needs the name of an API server such as apiserver-1", what)
 		} else if !IsAPIServer(name) {
-			at.errorf("%s names an API server such as apiserver-1, not %q", what, name)
+			at.errorf("%s needs an API server such as apiserver-1, not %q", what, name)
 		}
 		return
 	}
 	names := c.suite.APIServerNames()
 	switch {
 	case name == "":
-		at.missing("%s names no API server (%s)", what, suiteHas(names))
+		at.missing("%s needs the name of an API server (%s)", what, suiteHas(names))
 	case !slices.Contains(names, name):
 		at.errorf("unknown API server %q (%s)", name, suiteHas(names))
 	}
@@ -179,7 +182,7 @@ func (c *checker) apiServer(at *place, name, what string) {
 // controller checks the name of a controller.
 func (c *checker) controller(at *place, name, what string) {
 	if IsAPIServer(name) {
-		at.errorf("%s names a controller, and %s is an API server", what, name)
+		at.errorf("%s needs a controller, and %s is an API server", what, name)
 		return
 	}
 	if c.suite == nil {
@@ -188,13 +191,13 @@ func (c *checker) controller(at *place, name, what string) {
 	names := c.suite.ControllerNames()
 	switch {
 	case name == "":
-		at.missing("%s names no controller (%s)", what, suiteHas(names))
+		at.missing("%s needs the name of a controller (%s)", what, suiteHas(names))
 	case !slices.Contains(names, name):
 		at.errorf("unknown controller %q (%s)", name, suiteHas(names))
 	}
 }
 
-// inSuite returns the controller of that name, or nil.
+// inSuite returns the suite's controller with that name, or nil.
 func (c *checker) inSuite(name string) *Controller {
 	if c.suite != nil {
 		for i := range c.suite.Controllers {
@@ -206,7 +209,8 @@ func (c *checker) inSuite(name string) *Controller {
 	return nil
 }
 
-// hooked reports a controller that a plan needs hooks in and that is an executable as it is. What says what that means.
+// hooked reports a controller that the plan needs hooks in but that is given as an executable, which has none. What
+// says what follows from that.
 func (c *checker) hooked(at *place, name, what string) {
 	if controller := c.inSuite(name); controller != nil && controller.Build == nil {
 		at.errorf("controller %q is given by binary: %s, which has no hooks, %s, or give its source with build:",
@@ -214,7 +218,7 @@ func (c *checker) hooked(at *place, name, what string) {
 	}
 }
 
-// fit reports the fields of a struct that are set, or given, and that its kind does not have.
+// fit reports the fields of a struct that are set, or given in the file, but do not belong to its kind.
 func fit(v reflect.Value, at *place, kind string, common, own []string) {
 	sh := shapeOf(v.Type())
 	for _, name := range sh.names {
@@ -235,7 +239,7 @@ func fit(v reflect.Value, at *place, kind string, common, own []string) {
 
 func (c *checker) action(a *Action, at *place) {
 	if a.WaitBefore < 0 || a.WaitAfter < 0 {
-		at.errorf("a wait is negative")
+		at.errorf("a wait must not be negative")
 	}
 	c.trigger(&a.Trigger, at.field("trigger"))
 	if a.Type == "" {
@@ -319,12 +323,12 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// definition checks a condition and where it is observed.
+// definition checks a condition and its observation point.
 func (c *checker) definition(d *Definition, whole *place) {
 	cond, at := &d.Condition, whole.field("condition")
 	at.field("where").cel(cond.Where, predicate.Transition)
 	if cond.Repeat < 1 {
-		at.field("repeat").errorf("repeat is %d; the first match is 1", cond.Repeat)
+		at.field("repeat").errorf("repeat is %d; it must be at least 1", cond.Repeat)
 	}
 	kind := at.field("triggerType")
 	if cond.Type == "" {
@@ -338,7 +342,7 @@ func (c *checker) definition(d *Definition, whole *place) {
 	}
 	common := []string{"triggerType"}
 	if cond.Repeat == 1 {
-		common = append(common, "repeat") // the default does no harm
+		common = append(common, "repeat") // its default is always set
 	}
 	fit(reflect.ValueOf(cond).Elem(), at, string(cond.Type), common, own)
 	switch cond.Type {
@@ -346,7 +350,7 @@ func (c *checker) definition(d *Definition, whole *place) {
 		if timeout := at.field("timeout"); cond.Timeout <= 0 && !timeout.given() {
 			timeout.errorf("onTimeout has no timeout such as 20s")
 		} else if cond.Timeout < 0 {
-			timeout.errorf("timeout: a duration is not negative")
+			timeout.errorf("timeout: a duration must not be negative")
 		}
 	case OnAnnotatedCall:
 		c.call(cond, at.field("call"))
@@ -381,14 +385,15 @@ func (c *checker) call(cond *Condition, at *place) {
 func (c *checker) states(cond *Condition, at *place) {
 	if cond.Type == OnAnyFieldModified || cond.Type == OnAllFieldsModified {
 		if cond.PrevState == nil {
-			at.field("prevState").missing("%s has no prevState: the fields that are to be modified", cond.Type)
+			at.field("prevState").missing("%s has no prevState: it names the fields to watch for modification",
+				cond.Type)
 		} else if m, ok := cond.PrevState.(map[string]any); ok && len(m) == 0 {
-			at.field("prevState").errorf("%s has no field in prevState", cond.Type)
+			at.field("prevState").errorf("prevState of %s names no field", cond.Type)
 		}
 	}
 	for name, state := range map[string]any{"prevState": cond.PrevState, "curState": cond.CurState} {
 		if state == nil || c.plan.source != nil {
-			continue // what was read from a file has only values that JSON has
+			continue // values that were read from a file always have a JSON form
 		}
 		if _, err := compileState(state); err != nil {
 			at.field(name).errorf("%s: %v", name, err)
@@ -405,14 +410,14 @@ func (c *checker) observe(d *Definition, at *place) {
 	known, observed := points[cond.Type]
 	if !observed {
 		if *o != (ObservationPoint{}) || at.given() {
-			at.errorf("%s is not observed anywhere; it has no observationPoint", cond.Type)
+			at.errorf("%s is not observed anywhere; it takes no observationPoint", cond.Type)
 		}
 		return
 	}
 	timing, by, reconciler := at.field("timing"), at.field("observeBy"), at.field("reconciler")
 	switch {
 	case *o == ObservationPoint{} && !at.given():
-		at.errorf("%s has no observationPoint: when and by whom it is observed", cond.Type)
+		at.errorf("%s has no observationPoint: where and when it is observed", cond.Type)
 		return
 	case o.Timing == "":
 		timing.missing("the observation point has no timing (known: %s)", strings.Join(stringsOf(timings), ", "))
@@ -453,14 +458,14 @@ func (c *checker) observe(d *Definition, at *place) {
 		return
 	}
 	c.controller(by, o.ObserveBy, "observeBy")
-	c.hooked(by, o.ObserveBy, "so that nothing is observed in it: observe an API server (timing: afterAPIServerRecv)")
+	c.hooked(by, o.ObserveBy, "so nothing is observed in it: observe an API server (timing: afterAPIServerRecv)")
 	if o.Reconciler != "" && o.Timing.point() == "ControllerRecv" {
 		reconciler.errorf("%s happens in an informer, before any reconciler", o.Timing)
 	}
 }
 
-// CheckResources calls resolve for every resource key of the plan and returns its errors as Errors, each at the key's
-// place.
+// CheckResources calls resolve for every resource key of the plan. It returns the errors as Errors, each with the
+// position of its key.
 func (p *Plan) CheckResources(resolve func(ResourceKey) error) error {
 	at := p.whole()
 	checkKeys(reflect.ValueOf(p), at, resolve)
@@ -475,7 +480,7 @@ func (p *Plan) CheckResources(resolve func(ResourceKey) error) error {
 }
 
 // CheckResources calls resolve for every resource key of a suite that was read from a file: those of the workloads'
-// steps, of invariants and of history. It returns its errors as Errors, each at the key's place.
+// steps, of invariants and of history. It returns the errors as Errors, each with the position of its key.
 func (s *Suite) CheckResources(resolve func(ResourceKey) error) error {
 	if s.source == nil {
 		return nil
@@ -485,7 +490,7 @@ func (s *Suite) CheckResources(resolve func(ResourceKey) error) error {
 	return src.errs.err()
 }
 
-// checkKeys reports the resource keys in a struct, and in all below, that cannot be resolved.
+// checkKeys reports the resource keys in a struct, and in the structs within it, that cannot be resolved.
 func checkKeys(v reflect.Value, at *place, resolve func(ResourceKey) error) {
 	check := func(k ResourceKey, at *place) {
 		if k.IsZero() {

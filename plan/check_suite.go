@@ -15,13 +15,13 @@ import (
 
 var kubernetesSemver = regexp.MustCompile(`^v?1\.[0-9]+(\.[0-9]+)?$`)
 
-// check reports what is wrong with a complete suite.
+// check reports the mistakes in a complete suite.
 func (s *Suite) check(at *place) {
 	checkHeader(at, s.APIVersion, s.Kind, "Suite")
 	timeouts := reflect.ValueOf(s.Timeouts)
 	for _, f := range shapeOf(timeouts.Type()).fields {
 		if timeouts.FieldByIndex(f.index).IsZero() {
-			at.field("timeouts").field(f.name).errorf("%s is 0; a timeout has a length", f.name)
+			at.field("timeouts").field(f.name).errorf("%s is 0; a timeout must be greater than 0", f.name)
 		}
 	}
 	s.Cluster.check(at.field("cluster"))
@@ -63,7 +63,7 @@ func (s *Suite) check(at *place) {
 	}
 }
 
-// file reports a file of the suite that is not there.
+// file reports a file that the suite names but that does not exist.
 func (p *place) file(path string) {
 	if path == "" || !p.given() {
 		return
@@ -90,20 +90,20 @@ func (c *ClusterSpec) check(at *place) {
 		}
 		if a.Log != nil {
 			for _, f := range at.oneOf("command", "stdout", "stderr", "exitCode") {
-				f.errorf("an answer is a log or one to commands: %s does not go with log", f.step)
+				f.errorf("an answer has either log or the fields for commands: %s does not go with log", f.step)
 			}
 		}
 	}
 }
 
-// check checks a controller; before are the names of those before it.
+// check checks a controller; before holds the names of the controllers before it.
 func (c *Controller) check(at *place, s *Suite, before []string) {
 	name := at.field("name")
 	switch {
 	case c.Name == "":
 		name.missing("the controller has no name")
 	case !validName(c.Name, true):
-		name.errorf("controller name %q: it becomes a Kubernetes name, so lower case letters, digits, - and .", c.Name)
+		name.errorf("controller name %q: it becomes a Kubernetes name; use lower case letters, digits, - and .", c.Name)
 	case IsAPIServer(c.Name):
 		name.errorf("controller name %q is the name of an API server", c.Name)
 	case slices.Contains(before, c.Name):
@@ -115,7 +115,7 @@ func (c *Controller) check(at *place, s *Suite, before []string) {
 		binary.errorf("controller %q has both build and binary; it takes one", c.Name)
 	case build.given() || binary.given():
 	case image.given():
-		image.errorf("controller %q is given by its image alone, and controllers run as local processes, without a container "+
+		image.errorf("controller %q has only an image, and controllers run as local processes, without a container "+
 			"engine: give its source with build:, or the executable that is in the image with binary:", c.Name)
 	default:
 		at.errorf("controller %q has neither build nor binary", c.Name)
@@ -125,8 +125,8 @@ func (c *Controller) check(at *place, s *Suite, before []string) {
 			f.errorf("%s is for a generated Deployment; controller %q has its own", f.step, c.Name)
 		}
 	} else if image.given() && (build.given() || binary.given()) {
-		image.errorf("image is what the binary stands for in the manifests' Deployment; " +
-			"name that with deployment: namespace/name")
+		image.errorf("image names the image in the manifests' Deployment that the binary replaces; name that with " +
+			"deployment: namespace/name")
 	}
 	if names := s.APIServerNames(); !slices.Contains(names, c.APIServer) {
 		at.field("apiServer").errorf("unknown API server %q (%s)", c.APIServer, suiteHas(names))
@@ -135,13 +135,14 @@ func (c *Controller) check(at *place, s *Suite, before []string) {
 		build.field("dir").file(c.Build.Dir)
 		if build.field("controlPlane").given() {
 			for _, f := range build.oneOf("dir", "package", "tags", "ldflags", "env") {
-				f.errorf("build has controlPlane, which is built from Trommel's own; it takes no %s", f.step)
+				f.errorf("build has controlPlane, which Trommel builds from its own source; it takes no %s", f.step)
 			}
 		}
 	}
 	calls := at.field("annotatedCalls")
 	if calls.given() && !build.given() && binary.given() {
-		calls.errorf("annotatedCalls are compiled in, and controller %q is given by binary:; give its source with build:",
+		calls.errorf("annotatedCalls are compiled in, and controller %q is given by binary:; "+
+			"give its source with build:",
 			c.Name)
 	}
 	for i, call := range c.AnnotatedCalls {
@@ -197,7 +198,7 @@ func (w *Workload) check(at *place) {
 	}
 }
 
-// check checks what a step does. A second thing was reported when the step was read.
+// check checks what a step does. Reading the step has reported a second thing already.
 func (s *Step) check(whole *place) {
 	if len(whole.oneOf(stepKinds...)) == 0 {
 		whole.errorf("the step does nothing; it takes one of: %s", strings.Join(stepKinds, ", "))
@@ -240,7 +241,7 @@ func (s *Step) check(whole *place) {
 	}
 }
 
-// exactlyOne reports fields of which just one must be given.
+// exactlyOne reports kinds unless exactly one of them is given.
 func (p *place) exactlyOne(fields []string, several, none string) {
 	given := p.oneOf(fields...)
 	if len(given) == 0 {
@@ -257,7 +258,7 @@ func (p *place) oneObject(k ResourceKey) {
 	if at := p.field("resourceKey"); !at.given() {
 		p.errorf("%s has no resourceKey", p.step)
 	} else if k.HasWildcard() {
-		at.errorf("%s is for one object; %q may be several", p.step, k)
+		at.errorf("%s takes one object; %q may match several", p.step, k)
 	}
 }
 
@@ -279,8 +280,8 @@ func (i *Invariant) check(at *place) {
 	}
 }
 
-// WithVariant returns a copy of the suite with the variant merged in; the empty name is the suite as it is. The copy
-// shares with the original what a variant does not change.
+// WithVariant returns a copy of the suite with the variant merged in; an empty name returns the suite as it is. The
+// copy shares what the variant does not change with the original.
 func (s *Suite) WithVariant(name string) (*Suite, error) {
 	merged := *s
 	merged.Controllers = slices.Clone(s.Controllers)
@@ -299,7 +300,8 @@ func (s *Suite) WithVariant(name string) (*Suite, error) {
 	for _, controller := range sortedKeys(v.Controllers) {
 		i := slices.Index(s.ControllerNames(), controller)
 		if i < 0 {
-			return nil, fmt.Errorf("variant %q: unknown controller %q (%s)", name, controller, suiteHas(s.ControllerNames()))
+			return nil, fmt.Errorf("variant %q: unknown controller %q (%s)", name, controller,
+				suiteHas(s.ControllerNames()))
 		}
 		c, change := &merged.Controllers[i], v.Controllers[controller]
 		c.Args = append(c.Args, change.Args...)

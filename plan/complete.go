@@ -12,8 +12,8 @@ import (
 	"github.com/trommel-dev/trommel/expr"
 )
 
-// complete gives the fields that are left out, or could not be read, their defaults: in v, which is settable, and in
-// all below.
+// complete sets the defaults of fields that are left out or could not be read, in v and in all structs within it. v
+// must be settable.
 func complete(v reflect.Value, at *place) {
 	each(v, at, func(owner reflect.Value, at *place, f *shapeField, v reflect.Value) {
 		if f.fallback == "" || !v.IsZero() {
@@ -31,9 +31,9 @@ func complete(v reflect.Value, at *place) {
 	})
 }
 
-// Complete fills what the plan leaves out: defaults, and the trigger graphs where the expressions are valid. With a suite
-// it also fills what depends on the suite, such as the only workload and the only controller. A plan that was read from a
-// file lacks only that; one that was built in Go must be completed before it is run.
+// Complete fills in what the plan leaves out: defaults, and the trigger graphs of valid expressions. With a suite it
+// also fills in what depends on the suite, such as the only workload and the only controller. Plans that were read from
+// a file lack only the latter. Plans that were built in Go must be completed before they run.
 func (p *Plan) Complete(s *Suite) {
 	whole := p.whole()
 	complete(reflect.ValueOf(p).Elem(), whole)
@@ -43,7 +43,7 @@ func (p *Plan) Complete(s *Suite) {
 	only := ""
 	if s != nil {
 		if p.Workload == "" {
-			// A test case is known by one name: what the plan disturbs and what exercises the controller.
+			// A plan and the workload that it disturbs usually share a name.
 			if _, ok := s.Workloads[p.TestName]; ok {
 				p.Workload = p.TestName
 			} else if len(s.Workloads) == 1 {
@@ -85,7 +85,7 @@ func (d *Definition) complete(s *Suite, only string, at *place) {
 	}
 	if c.Type == OnAnnotatedCall && s != nil {
 		if call := s.annotatedCall(c.Call); call != nil {
-			c.Call = call.Name // which may have been given by its full name
+			c.Call = call.Name // the plan may name it by its symbol
 		}
 	}
 	o := &d.Observe
@@ -94,7 +94,7 @@ func (d *Definition) complete(s *Suite, only string, at *place) {
 	}
 }
 
-// annotatedCall returns the call of that name or symbol, or nil.
+// annotatedCall returns the call with that name or symbol, or nil.
 func (s *Suite) annotatedCall(name string) *AnnotatedCall {
 	for _, controller := range s.Controllers {
 		for i, call := range controller.AnnotatedCalls {
@@ -119,14 +119,14 @@ func (t *Trigger) complete(given bool) {
 	}
 }
 
-// unknown lists the names in the expression that are not defined.
+// unknown returns the names in the expression that are not defined.
 func (t *Trigger) unknown(e *expr.Expr) []expr.Name {
 	return slices.DeleteFunc(e.Names(), func(n expr.Name) bool {
 		return slices.ContainsFunc(t.Definitions, func(d Definition) bool { return d.Name == n.Name })
 	})
 }
 
-// complete fills what the suite leaves out.
+// complete fills in what the suite leaves out.
 func (s *Suite) complete() {
 	whole := s.source.whole()
 	complete(reflect.ValueOf(s).Elem(), whole)

@@ -18,8 +18,8 @@ var (
 	keyType      = reflect.TypeFor[ResourceKey]()
 )
 
-// decode reads a node into a Go value, and reports all that is wrong with it. The slot holds the node; a short form is
-// replaced there by the long one, so that each field has a place.
+// decode reads a node into a Go value and reports every mistake in it. The slot holds the node; a short form is
+// replaced there by the long form, so that each field has a place.
 func (s *source) decode(slot **yaml.Node, v reflect.Value, f *shapeField) {
 	n, t, what := *slot, v.Type(), f.called
 	if f.as != "" {
@@ -79,7 +79,8 @@ func (s *source) decode(slot **yaml.Node, v reflect.Value, f *shapeField) {
 			}
 		}
 		if r := deref(n); r.Kind != yaml.MappingNode {
-			s.errorf(r, "%s is a mapping, not %s", what, kindOf(r)) // what an alias repeats is wrong once
+			s.errorf(r, "%s must be a mapping, not %s", what,
+				kindOf(r)) // at the anchor: an alias repeats the same mistake
 		} else {
 			s.mapping(r, v, what)
 		}
@@ -97,7 +98,7 @@ func setIndex(m reflect.Value, name string, value reflect.Value) {
 	m.SetMapIndex(reflect.ValueOf(name), value)
 }
 
-// mapping reads a mapping's fields into a struct. A field that is null is left out.
+// mapping reads a mapping's fields into a struct. It skips null fields.
 func (s *source) mapping(n *yaml.Node, v reflect.Value, what string) {
 	if a, ok := v.Addr().Interface().(*Action); ok {
 		a.prepareOwn(n)
@@ -116,7 +117,7 @@ func (s *source) mapping(n *yaml.Node, v reflect.Value, what string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, slot := deref(n.Content[i]), &n.Content[i+1]
 		if key.Kind != yaml.ScalarNode {
-			s.errorf(n.Content[i], "a field of %s is named by text, not %s", what, kindOf(key))
+			s.errorf(n.Content[i], "a field name in %s must be text, not %s", what, kindOf(key))
 			continue
 		}
 		sh, f, part := find(key.Value)
@@ -146,14 +147,15 @@ func (s *source) mapping(n *yaml.Node, v reflect.Value, what string) {
 				continue
 			}
 			if key.Line == (*slot).Line && key.Column == (*slot).Column {
-				same.called = what // in a short form, the only field is the whole
+				same.called = what // a short form has only this field: messages name the whole
 			}
 			s.decode(slot, part.FieldByIndex(same.index), &same)
 		}
 	}
 }
 
-// parts are the structs that a mapping is read into: the struct itself and, of an action, the fields of its type alone.
+// parts returns the structs that a mapping is read into: the struct itself and, for an action, the struct with the
+// fields of its type.
 func parts(v reflect.Value) []reflect.Value {
 	if v.Type() == reflect.TypeFor[Action]() {
 		if own := v.FieldByName("Own"); !own.IsNil() {
@@ -163,7 +165,7 @@ func parts(v reflect.Value) []reflect.Value {
 	return []reflect.Value{v}
 }
 
-// names are those of the fields of all parts.
+// names returns the names of the fields of all parts.
 func names(parts []reflect.Value) []string {
 	var all []string
 	for _, part := range parts {
@@ -172,7 +174,7 @@ func names(parts []reflect.Value) []string {
 	return all
 }
 
-// prepareOwn makes room for the fields of the action's type alone.
+// prepareOwn allocates the struct with the fields that only the action's type has.
 func (a *Action) prepareOwn(n *yaml.Node) {
 	if _, typ := entry(n, "actionType"); typ != nil {
 		if k := kindOfAction(ActionType(deref(typ).Value)); k != nil && k.Own != nil {
@@ -181,7 +183,7 @@ func (a *Action) prepareOwn(n *yaml.Node) {
 	}
 }
 
-// entry returns the key and the value of a mapping's field, nil where it has none.
+// entry returns the key and the value of a mapping's field, or nil.
 func entry(n *yaml.Node, name string) (key, value *yaml.Node) {
 	if n = deref(n); n == nil || n.Kind != yaml.MappingNode {
 		return nil, nil
@@ -197,10 +199,10 @@ func entry(n *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// decodeAs reads what is more than its Go type.
+// decodeAs reads a field whose Go type does not say how it is written.
 func (s *source) decodeAs(n *yaml.Node, v reflect.Value, f *shapeField) {
 	switch f.as {
-	case "state": // a piece of an object, or the same as JSON in text
+	case "state": // a part of an object, as YAML or as JSON in a string
 		if state := s.state(n, f.called); state != nil {
 			v.Set(reflect.ValueOf(state))
 		}
@@ -208,13 +210,13 @@ func (s *source) decodeAs(n *yaml.Node, v reflect.Value, f *shapeField) {
 		v.Set(reflect.ValueOf(s.command(n, f.called)))
 	case "deployment":
 		v.Set(reflect.ValueOf(s.deployment(n)))
-	case "variables": // of env, those that are text
+	case "variables": // the variables of env that are text
 		s.named(n, f.called, func(name string, slot **yaml.Node) {
 			if deref(*slot).Kind != yaml.MappingNode {
 				setIndex(v, name, reflect.ValueOf(s.scalar(*slot, name+" in "+f.called)))
 			}
 		})
-	case "sources": // of env, those that are mappings with valueFrom
+	case "sources": // the variables of env that are mappings with valueFrom
 		s.named(n, f.called, func(name string, slot **yaml.Node) {
 			if deref(*slot).Kind == yaml.MappingNode {
 				if from := s.variable(name, *slot); from != nil {
@@ -225,28 +227,28 @@ func (s *source) decodeAs(n *yaml.Node, v reflect.Value, f *shapeField) {
 	}
 }
 
-// list returns the items of a list, nil (reported) for anything else.
+// list returns the items of a list. It reports anything else and returns nil.
 func (s *source) list(n *yaml.Node, what string) []*yaml.Node {
 	r := deref(n)
 	if r.Kind != yaml.SequenceNode {
-		s.errorf(n, "%s is a list, not %s", what, kindOf(r))
+		s.errorf(n, "%s must be a list, not %s", what, kindOf(r))
 		return nil
 	}
 	return r.Content
 }
 
-// named walks a mapping whose keys are names.
+// named calls each for every entry of a mapping whose keys are names.
 func (s *source) named(n *yaml.Node, what string, each func(name string, slot **yaml.Node)) {
 	r := deref(n)
 	if r.Kind != yaml.MappingNode {
-		s.errorf(n, "%s is a mapping, not %s", what, kindOf(r))
+		s.errorf(n, "%s must be a mapping, not %s", what, kindOf(r))
 		return
 	}
 	lines := map[string]int{}
 	for i := 0; i+1 < len(r.Content); i += 2 {
 		key := deref(r.Content[i])
 		if key.Kind != yaml.ScalarNode {
-			s.errorf(r.Content[i], "a name in %s is text, not %s", what, kindOf(key))
+			s.errorf(r.Content[i], "a name in %s must be text, not %s", what, kindOf(key))
 			continue
 		}
 		if line, ok := lines[key.Value]; ok {
@@ -263,16 +265,16 @@ func (s *source) scalar(n *yaml.Node, what string) string {
 	r := deref(n)
 	switch {
 	case r.Kind != yaml.ScalarNode:
-		s.errorf(n, "%s is text, not %s", what, kindOf(r))
+		s.errorf(n, "%s must be text, not %s", what, kindOf(r))
 		return ""
 	case r.Tag == "!!int", r.Tag == "!!float", r.Tag == "!!bool", r.Tag == "!!null":
-		s.errorf(n, "%s is text, not %s; write %s", what, kindOf(r), strconv.Quote(r.Value))
+		s.errorf(n, "%s must be text, not %s; write %s", what, kindOf(r), strconv.Quote(r.Value))
 		return ""
 	}
 	return r.Value
 }
 
-// isEmpty reports whether the node is text of no length.
+// isEmpty reports whether the node is an empty string.
 func isEmpty(n *yaml.Node) bool {
 	r := deref(n)
 	return r != nil && r.Kind == yaml.ScalarNode && r.Value == ""
@@ -302,13 +304,13 @@ func stringsOf[T ~string](list []T) []string {
 func (s *source) boolean(n *yaml.Node, what string) bool {
 	r := deref(n)
 	if r.Kind != yaml.ScalarNode || r.Tag != "!!bool" {
-		s.errorf(n, "%s is true or false, not %s", what, kindOf(r))
+		s.errorf(n, "%s must be true or false, not %s", what, kindOf(r))
 		return false
 	}
 	return strings.EqualFold(r.Value, "true")
 }
 
-// integer reads a whole number within the bounds, if there are some.
+// integer reads a whole number within the bounds, if there are any.
 func (s *source) integer(n *yaml.Node, what string, bounds []string) int {
 	r := deref(n)
 	v, err := strconv.Atoi(r.Value)
@@ -328,35 +330,35 @@ func (s *source) integer(n *yaml.Node, what string, bounds []string) int {
 	}
 	switch digits := strings.TrimLeft(r.Value, "+-"); {
 	case r.Kind == yaml.ScalarNode && r.Tag != "!!str" && digits != "" && strings.Trim(digits, "0123456789") == "":
-		s.errorf(n, "%s: %s is too large a number", what, r.Value)
+		s.errorf(n, "%s: the number %s is too large", what, r.Value)
 	case r.Tag == "!!float":
-		s.errorf(n, "%s is a whole number, not %s", what, r.Value)
+		s.errorf(n, "%s must be a whole number, not %s", what, r.Value)
 	default:
-		s.errorf(n, "%s is a whole number, not %s", what, kindOf(r))
+		s.errorf(n, "%s must be a whole number, not %s", what, kindOf(r))
 	}
 	return 0
 }
 
-// longDuration has the form of a duration.
+// longDuration matches durations that may be too long for time.ParseDuration.
 var longDuration = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(h|m|s|ms|us|µs|ns)$`)
 
 // duration reads a Go duration.
 func (s *source) duration(n *yaml.Node, what string) time.Duration {
 	r := deref(n)
 	if r.Kind != yaml.ScalarNode {
-		s.errorf(n, "%s is a duration such as 20s, not %s", what, kindOf(r))
+		s.errorf(n, "%s must be a duration such as 20s, not %s", what, kindOf(r))
 		return 0
 	}
 	v, err := time.ParseDuration(r.Value)
 	switch {
 	case err != nil && (r.Tag == "!!int" || r.Tag == "!!float"):
-		s.errorf(n, "%s: a duration has a unit; write %ss", what, r.Value)
+		s.errorf(n, "%s: a duration needs a unit; write %ss", what, r.Value)
 	case err != nil && longDuration.MatchString(r.Value):
-		s.errorf(n, "%s: %s is longer than any duration can be", what, r.Value)
+		s.errorf(n, "%s: %s is longer than a duration can be", what, r.Value)
 	case err != nil:
 		s.errorf(n, "%s: %q is not a duration; write it like 20s, 1m30s or 500ms", what, r.Value)
 	case v < 0:
-		s.errorf(n, "%s: a duration is not negative", what)
+		s.errorf(n, "%s: a duration must not be negative", what)
 	default:
 		return v
 	}
@@ -379,7 +381,7 @@ func (s *source) resourceKey(n *yaml.Node, what string) ResourceKey {
 	return k
 }
 
-// deployment reads namespace/name, or the same as a resource key.
+// deployment reads namespace/name, or a resource key such as deployment/namespace/name.
 func (s *source) deployment(n *yaml.Node) ResourceKey {
 	text := s.scalar(n, "deployment")
 	parts := strings.Split(text, "/")
@@ -398,7 +400,7 @@ func (s *source) deployment(n *yaml.Node) ResourceKey {
 // command reads a program with its arguments.
 func (s *source) command(n *yaml.Node, what string) []string {
 	if r := deref(n); r.Kind == yaml.ScalarNode {
-		s.errorf(n, "%s is a list such as [sh, -c, %q]", what, r.Value)
+		s.errorf(n, "%s must be a list such as [sh, -c, %q]", what, r.Value)
 		return nil
 	}
 	var list []string
@@ -413,7 +415,7 @@ func (s *source) command(n *yaml.Node, what string) []string {
 
 var valueSources = []string{"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"}
 
-// variable reads a variable of a controller's environment that is a mapping, as in a container of a pod.
+// variable reads an environment variable that is a mapping, as in a container of a pod.
 func (s *source) variable(name string, n *yaml.Node) map[string]any {
 	var v struct {
 		From map[string]any `yaml:"valueFrom"`
@@ -422,7 +424,7 @@ func (s *source) variable(name string, n *yaml.Node) map[string]any {
 	_, from := entry(n, "valueFrom")
 	switch {
 	case from == nil:
-		s.errorf(n, "%s in env is text, or a mapping with valueFrom", name)
+		s.errorf(n, "%s in env must be text, or a mapping with valueFrom", name)
 	case len(v.From) != 1 || !slices.Contains(valueSources, sortedKeys(v.From)[0]):
 		s.errorf(from, "valueFrom of %s takes one of: %s", name, strings.Join(valueSources, ", "))
 	default:
@@ -435,12 +437,12 @@ func (s *source) variable(name string, n *yaml.Node) map[string]any {
 func (s *source) object(n *yaml.Node, what string) map[string]any {
 	m, ok := s.value(n).(map[string]any)
 	if !ok {
-		s.errorf(n, "%s is a mapping, not %s", what, kindOf(deref(n)))
+		s.errorf(n, "%s must be a mapping, not %s", what, kindOf(deref(n)))
 	}
 	return m
 }
 
-// value reads any YAML as what JSON would hold: map[string]any, []any, string, int64, float64, bool, nil.
+// value reads any YAML as the types that JSON has: map[string]any, []any, string, int64, float64, bool, nil.
 func (s *source) value(n *yaml.Node) any {
 	r := deref(n)
 	switch r.Kind {
@@ -449,7 +451,7 @@ func (s *source) value(n *yaml.Node) any {
 		for i := 0; i+1 < len(r.Content); i += 2 {
 			key := deref(r.Content[i])
 			if key.Kind != yaml.ScalarNode {
-				s.errorf(r.Content[i], "a field is named by text, not %s", kindOf(key))
+				s.errorf(r.Content[i], "a field name must be text, not %s", kindOf(key))
 				continue
 			}
 			if _, ok := m[key.Value]; ok {
@@ -494,7 +496,7 @@ func (s *source) value(n *yaml.Node) any {
 	return r.Value
 }
 
-// whole turns a number without a fraction into an int64: JSON makes no difference between 1 and 1.0.
+// whole turns a number without a fraction into an int64: JSON does not distinguish 1 and 1.0.
 func whole(f float64) any {
 	if math.Trunc(f) == f && math.Abs(f) < 1<<53 {
 		return int64(f)
@@ -502,7 +504,7 @@ func whole(f float64) any {
 	return f
 }
 
-// state reads prevState or curState: a mapping, or the same as JSON in text.
+// state reads prevState or curState: a mapping, or JSON in a string.
 func (s *source) state(n *yaml.Node, what string) any {
 	r := deref(n)
 	if r.Kind == yaml.ScalarNode && strings.HasPrefix(strings.TrimSpace(r.Value), "{") {
@@ -518,13 +520,13 @@ func (s *source) state(n *yaml.Node, what string) any {
 		return s.checkWords(n, what, v)
 	}
 	if r.Kind != yaml.MappingNode {
-		s.errorf(n, "%s is a mapping, a piece of the object, not %s", what, kindOf(r))
+		s.errorf(n, "%s must be a mapping, a part of the object, not %s", what, kindOf(r))
 		return nil
 	}
 	return s.checkWords(n, what, s.value(n))
 }
 
-// eachValue visits a value and all in it; it returns false where that is nested deeper than the depth.
+// eachValue visits a value and all values in it. It returns false if they are nested deeper than depth.
 func eachValue(v any, depth int, visit func(any)) bool {
 	if depth < 0 {
 		return false
@@ -544,7 +546,7 @@ func eachValue(v any, depth int, visit func(any)) bool {
 	return ok
 }
 
-// checkWords finds misspelled $present and $absent.
+// checkWords reports misspelled $present and $absent.
 func (s *source) checkWords(n *yaml.Node, what string, v any) any {
 	bad, known := "", []string{Present, Absent}
 	eachValue(v, maxDepth, func(v any) {
@@ -558,7 +560,7 @@ func (s *source) checkWords(n *yaml.Node, what string, v any) any {
 	return v
 }
 
-// find returns the scalar with the value below n, or n.
+// find returns the first scalar below n that has the value, or n.
 func find(n *yaml.Node, value string) *yaml.Node {
 	r := deref(n)
 	for i, c := range r.Content {

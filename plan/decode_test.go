@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// march is a type of action with fields of its own.
+// march has the fields of a type of action that only the test knows.
 type march struct {
 	Steps int    `yaml:"steps" range:"1 10"`
 	Foot  string `yaml:"foot" words:"left right" default:"left"`
@@ -35,7 +35,7 @@ func registerMarch(t *testing.T) {
 	})
 }
 
-// A type of action can have fields that nothing else in this package knows of.
+// A type of action can have fields that nothing else in this package knows.
 func TestOwnFieldsOfAnActionType(t *testing.T) {
 	registerMarch(t)
 	const now = "trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}"
@@ -45,7 +45,8 @@ func TestOwnFieldsOfAnActionType(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]any{&march{3, "left"}, &march{2, "right"}, nil}, []any{p.Actions[0].Own, p.Actions[1].Own, p.Actions[2].Own}); diff != "" {
+	if diff := cmp.Diff([]any{&march{3, "left"}, &march{2, "right"}, nil},
+		[]any{p.Actions[0].Own, p.Actions[1].Own, p.Actions[2].Own}); diff != "" {
 		t.Error(diff)
 	}
 	if text := Explain(p); !strings.Contains(text, "march with db.") {
@@ -56,12 +57,14 @@ func TestOwnFieldsOfAnActionType(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := Parse(data, "f.yaml")
-	if err != nil || !reflect.DeepEqual(again.Actions[1].Own, p.Actions[1].Own) || strings.Contains(string(data), "left") {
+	if err != nil || !reflect.DeepEqual(again.Actions[1].Own, p.Actions[1].Own) ||
+		strings.Contains(string(data), "left") {
 		t.Errorf("written as %s: %v", data, err)
 	}
 
 	_, err = Parse([]byte("testName: t\nactions:\n- {actionType: march, steps: 11, foot: lef, fot: left, "+now+"}\n"+
-		"- {actionType: march, steps: 7, pauseAt: beforeControllerRead, "+now+"}\n- {actionType: killController, steps: 1, "+now+"}\n"), "f.yaml")
+		"- {actionType: march, steps: 7, pauseAt: beforeControllerRead, "+now+
+		"}\n- {actionType: killController, steps: 1, "+now+"}\n"), "f.yaml")
 	want := `f.yaml:3:30: steps is 11; it can be 1 to 10
 f.yaml:3:40: unknown foot "lef"; did you mean "left"?
 f.yaml:3:45: unknown field "fot" in an action; did you mean "foot"?
@@ -69,28 +72,33 @@ f.yaml:4:30: 7 steps are too many
 f.yaml:4:42: march has no pauseAt; it has: actionTarget, steps, foot
 f.yaml:5:32: unknown field "steps" in an action`
 	if err == nil {
-		t.Fatal("no mistake was found")
+		t.Fatal("no mistake was reported")
 	}
 	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(err.Error(), "\n")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// Validate used to fill in defaults and names while it checked.
+// Validate must not fill in defaults and names while it checks.
 func TestValidateChangesNothing(t *testing.T) {
 	built := func() *Plan {
 		return &Plan{TestName: "scale", Actions: []Action{
-			{Type: ReconnectController, ReconnectAPIServer: "apiserver-2", Trigger: Trigger{Expression: " a ", Definitions: []Definition{
-				{Name: "a", Condition: Condition{Type: OnReconcile}, Observe: ObservationPoint{Timing: AfterReconcile}},
-			}}},
-			{Type: PatchObject, ResourceKey: ResourceKey{Type: "node", Name: "a"}, Patch: map[string]any{}, Trigger: Trigger{Definitions: []Definition{
-				{Name: "b", Condition: Condition{Call: "example.com/x.F"}, Observe: ObservationPoint{Timing: BeforeAnnotatedCall}},
-			}}},
+			{Type: ReconnectController, ReconnectAPIServer: "apiserver-2",
+				Trigger: Trigger{Expression: " a ", Definitions: []Definition{
+					{Name: "a", Condition: Condition{Type: OnReconcile},
+						Observe: ObservationPoint{Timing: AfterReconcile}},
+				}}},
+			{Type: PatchObject, ResourceKey: ResourceKey{Type: "node", Name: "a"}, Patch: map[string]any{},
+				Trigger: Trigger{Definitions: []Definition{
+					{Name: "b", Condition: Condition{Call: "example.com/x.F"},
+						Observe: ObservationPoint{Timing: BeforeAnnotatedCall}},
+				}}},
 		}}
 	}
 	suite := &Suite{
 		Cluster: ClusterSpec{APIServers: 2}, Workloads: map[string]Workload{"scale": {}, "other": {}},
-		Controllers: []Controller{{Name: "db", Build: &Build{}, AnnotatedCalls: []AnnotatedCall{{Name: "f", Package: "example.com/x", Function: "F"}}}},
+		Controllers: []Controller{{Name: "db", Build: &Build{},
+			AnnotatedCalls: []AnnotatedCall{{Name: "f", Package: "example.com/x", Function: "F"}}}},
 	}
 	p := built()
 	if err := p.Validate(suite); err != nil {
@@ -118,7 +126,7 @@ func TestValidateChangesNothing(t *testing.T) {
 	}
 }
 
-// rows are the cells of the table with that header line.
+// rows returns the cells of the table with that header line.
 func rows(t *testing.T, page, header string) [][]string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/" + page)
@@ -162,11 +170,12 @@ func TestDocumentedFields(t *testing.T) {
 	for _, tt := range []struct {
 		page, header string
 		of           reflect.Type
-		elsewhere    []string // told in the text
+		elsewhere    []string // described in the text
 	}{
 		{"plan-format.md", "| field | meaning |", reflect.TypeFor[Plan](), []string{"apiVersion", "kind"}},
 		{"suite.md", "## `cluster`\n\n| field | default | |", reflect.TypeFor[ClusterSpec](), nil},
-		{"suite.md", "process node*, whose pods are local processes.\n\n| field | default | |", reflect.TypeFor[Controller](), nil},
+		{"suite.md", "process node*, whose pods are local processes.\n\n| field | default | |",
+			reflect.TypeFor[Controller](), nil},
 		{"suite.md", "| step | |", reflect.TypeFor[Step](), []string{"name"}},
 		{"suite.md", "## `timeouts`\n\n| | default | |", reflect.TypeFor[Timeouts](), nil},
 	} {
@@ -176,10 +185,11 @@ func TestDocumentedFields(t *testing.T) {
 			defaults := strings.Split(strings.ReplaceAll(row[1], "`", ""), ", ")
 			for i, name := range fields {
 				if strings.Contains(name, ".") {
-					continue // of the field before
+					continue // they belong to the field before
 				}
 				names = append(names, name)
-				if f := sh.field(name); f != nil && f.fallback != "" && (len(defaults) <= i || defaults[i] != f.fallback) {
+				if f := sh.field(name); f != nil && f.fallback != "" &&
+					(len(defaults) <= i || defaults[i] != f.fallback) {
 					t.Errorf("%s of %s: the default is %s, documented is %q", name, tt.of.Name(), f.fallback, row[1])
 				}
 			}
@@ -195,13 +205,14 @@ func TestDocumentedFields(t *testing.T) {
 	types = nil
 	for _, row := range rows(t, "plan-format.md", "| `triggerType` | its fields | satisfied by |") {
 		types = append(types, codes(row[0])...)
-		want := slices.DeleteFunc(slices.Clone(conditionFields[TriggerType(codes(row[0])[0])]), func(f string) bool { return f == "repeat" })
+		want := slices.DeleteFunc(slices.Clone(conditionFields[TriggerType(codes(row[0])[0])]),
+			func(f string) bool { return f == "repeat" })
 		same("fields of "+row[0], want, codes(row[1]))
 	}
 	same("trigger types", stringsOf(triggerTypes), types)
 }
 
-// The defaults that are tags agree with the constants.
+// The defaults in tags agree with the constants.
 func TestDefaultTags(t *testing.T) {
 	for _, of := range []reflect.Type{reflect.TypeFor[Plan](), reflect.TypeFor[Suite]()} {
 		if got := shapeOf(of).field("apiVersion").fallback; got != APIVersion {

@@ -1,12 +1,12 @@
-// Package plan holds test plans and suites: their types, how they are read, checked and written, and what the
-// conditions in them mean.
+// Package plan holds test plans and suites: their types, how they are read, checked and written, and what their
+// conditions mean.
 //
 // A plan is a list of actions, each with the trigger that it waits for. A suite (trommel.yaml) is what the plans of a
-// folder share: the cluster, the controllers under test, manifests, workloads and invariants.
+// directory share: the cluster, the controllers under test, manifests, workloads and invariants.
 //
 // The Go types with their tags are the description of both formats. [Load] and [LoadSuite] read YAML strictly: all
-// mistakes of a file are returned at once as [Errors], each with its line and column. [LoadWith] also checks a plan
-// against its suite. Package build makes the same plans in Go: [Plan.Complete] fills what they leave out, and
+// mistakes in a file are returned together as [Errors], each with its line and column. [LoadWith] also checks a plan
+// against its suite. Package build makes the same plans in Go: [Plan.Complete] fills in what they leave out, and
 // [Plan.Validate] checks them.
 //
 // # Plans
@@ -15,7 +15,7 @@
 //	kind: TestPlan
 //	testName: stale-deletion-timestamp
 //	description: free text
-//	suite: ../trommel.yaml             # default: the nearest trommel.yaml in the folder or above
+//	suite: ../trommel.yaml             # default: the nearest trommel.yaml in the directory or above
 //	workload: recreate                 # default: the suite's only one
 //	variant: fixed                     # default: none
 //	actions:
@@ -35,7 +35,7 @@
 //	  - actionType: reconnectController
 //	    actionTarget: db-operator          # default: the suite's only controller
 //	    reconnectAPIServer: apiserver-2
-//	    reconnectBy: restart               # or cut: the process lives, its connections lead elsewhere
+//	    reconnectBy: restart               # or cut: the process keeps running, its connections are redirected
 //	    waitBefore: 1s                     # after the trigger; waitAfter: before the action counts as complete
 //	    async: true                        # the next action's trigger is enabled when this one begins
 //	    trigger:
@@ -45,7 +45,10 @@
 //	            triggerType: onObjectCreation
 //	            resourceKey: statefulset.apps/default/db
 //	            where: object.spec.replicas > 1
-//	          observationPoint: {timing: afterControllerWrite, observeBy: db-operator, reconciler: (*DatabaseReconciler)}
+//	          observationPoint:
+//	            timing: afterControllerWrite
+//	            observeBy: db-operator
+//	            reconciler: (*DatabaseReconciler)
 //	        - triggerName: late
 //	          condition: {triggerType: onTimeout, timeout: 20s}
 //	      expression: recreated | late
@@ -72,20 +75,20 @@
 // restartController, killController, startController and resumeController take an actionTarget; resumeAPIServer,
 // killAPIServer and startAPIServer need one.
 //
-// The trigger types are onObjectCreation, onObjectUpdate, onObjectDeletion, onAnyFieldModified and
-// onAllFieldsModified (what they and prevState, curState and where mean is told at [Matcher]); onAnnotatedCall with
-// call, one of the suite's annotatedCalls; onReconcile, which may be left out where the timing is before- or
-// afterReconcile; onTimeout with timeout, which starts when the trigger becomes enabled; and none, which is satisfied
-// at once. The last two are observed nowhere. Timings are before or after one of APIServerRecv (observeBy is an API
-// server), ControllerRecv, ControllerRead, ControllerWrite, Reconcile and AnnotatedCall (observeBy is a controller).
+// The trigger types are onObjectCreation, onObjectUpdate, onObjectDeletion, onAnyFieldModified and onAllFieldsModified
+// ([Matcher] says what they and prevState, curState and where mean); onAnnotatedCall with call, one of the suite's
+// annotatedCalls; onReconcile, which may be left out if the timing is before- or afterReconcile; onTimeout with
+// timeout, which starts when the trigger becomes enabled; and none, which is satisfied at once. The last two have no
+// observation point. Timings are before or after one of APIServerRecv (observeBy is an API server), ControllerRecv,
+// ControllerRead, ControllerWrite, Reconcile and AnnotatedCall (observeBy is a controller).
 //
 // A resource key is type/namespace/name with the type in singular lower case: pod/default/web-0. The namespace is empty
-// for cluster scope (node//n1); type.group settles an ambiguous type; the name may hold "*", and the namespace may be
+// for cluster scope (node//n1); type.group is for ambiguous types; the name may contain "*", and the namespace may be
 // "*". An expression joins names with ";" (sequence), "|" (either) and "&" (both), see package expr. Durations are
 // Go's: 20s, 1m30s, 500ms.
 //
-// Also read, and written back in the words above: conditionName for triggerName, observePoint for observationPoint,
-// states as JSON text, and both formats of Sieve's published plans (package sieve).
+// Also accepted, and rewritten to the words above: conditionName for triggerName, observePoint for observationPoint,
+// states as JSON in a string, and both formats of Sieve's published plans (package sieve).
 //
 // # Suites
 //
@@ -93,38 +96,40 @@
 //	kind: Suite
 //	cluster:
 //	  type: embedded                   # the default, and the only one today
-//	  kubernetesVersion: "1.36"        # default: 1.36; trommel build --help lists what there is
+//	  kubernetesVersion: "1.36"        # default: 1.36; trommel build --help lists the versions
 //	  apiServers: 3                    # 1 to 5
 //	  nodes: 3                         # simulated
 //	  disableControllers: [statefulset-controller]
 //	  featureGates: {SomeFeature: true}
 //	  apiServerArgs: []
 //	  controllerManagerArgs: []
-//	  answers:                         # of simulated pods; without: success and no output
+//	  answers:                         # of simulated pods; default: success and no output
 //	    - {pod: db-*, container: main, command: "^pg_isready", stdout: "accepting connections\n", exitCode: 0}
 //	    - {pod: db-*, log: "started\n"}
-//	  removedAPIs: true                # policy/v1beta1 and the like; default: where a controller has client-go before 0.25
+//	  # policy/v1beta1 and the like; default: if a controller has client-go before 0.25
+//	  removedAPIs: true
 //	controllers:
 //	  - name: db-operator
 //	    build: {dir: ., package: ., tags: [], ldflags: "", env: {}}
 //	    args: [--leader-elect=false]
 //	    env: {LOG_LEVEL: debug}
-//	    namespace: default             # of the generated Deployment, as is
+//	    namespace: default             # of the generated Deployment, as clusterRole
 //	    clusterRole: cluster-admin
-//	    apiServer: apiserver-1         # where it connects first
-//	    watchList: false               # client-go's WatchListClient; default: as client-go has it
-//	    keepLeases: false              # whether a killed controller's successor waits its lease out
+//	    apiServer: apiserver-1         # the one that it connects to first
+//	    watchList: false               # client-go's WatchListClient; default: client-go's own
+//	    keepLeases: false              # whether a killed controller's successor waits until its lease expires
 //	    annotatedCalls:
 //	      - {name: resize, package: example.com/db/volumes, receiver: "*Client", function: Resize}
 //	  - name: statefulset-controller
 //	    build: {controlPlane: kube-controller-manager}
 //	    args: [--controllers=statefulset-controller]
-//	manifests: []                      # files and folders, applied in this order before the controllers start
+//	manifests: []                      # files and directories, applied in this order before the controllers start
 //	workloads:
 //	  recreate:                        # a list of steps, each one of apply, delete, patch, wait, sleep, exec
 //	    - name: create                 # optional
-//	      apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}   # or a list of objects, or a file's name
-//	    - wait: {resourceKey: configmap/default/a, condition: "has(object.metadata.uid)", timeout: 20s}   # or phase, absent
+//	      apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}   # or objects, or a file
+//	    # condition, phase or absent
+//	    - wait: {resourceKey: configmap/default/a, condition: "has(object.metadata.uid)", timeout: 20s}
 //	    - patch: {resourceKey: configmap/default/a, type: merge, patch: {data: {k: v}}}
 //	    - sleep: 2s
 //	    - delete: configmap/default/a  # or {resourceKey, gracePeriod, propagation, ignoreNotFound}
@@ -143,6 +148,6 @@
 //	  fixed:
 //	    controllers: {db-operator: {args: [--fixed], env: {}, watchList: true}}
 //	    cluster: {featureGates: {SomeFeature: false}}
-//	history: [pod/default/*]           # recorded beside what plan, workload and invariants name
+//	history: [pod/default/*]           # recorded besides what plan, workload and invariants name
 //	timeouts: {plan: 3m, step: 60s, workload: 2m, hold: 60s, ready: 60s, settle: 15s}
 package plan

@@ -43,7 +43,7 @@ func TestDocumentedExamples(t *testing.T) {
 			t.Errorf("namespace %q", c.Namespace)
 		}
 	}
-	// The example shows two controllers for the sake of both kinds of build; the plan's defaults want one.
+	// The example has two controllers, to show both kinds of build; the plan's defaults need exactly one.
 	s.Controllers = s.Controllers[:1]
 	p, err := Parse([]byte(blocks[0]), "testdata/doc.yaml")
 	if err != nil {

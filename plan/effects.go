@@ -1,39 +1,40 @@
 package plan
 
-// Effects is what an action does to the processes of a run: the controllers and the API servers.
+// Effects says what an action does to the processes of a run: the controllers and the API servers.
 type Effects struct {
-	// Pauses is what is held from the action's beginning on; nil: nothing.
+	// Pauses says what is held once the action has begun; nil: nothing.
 	Pauses *Pause
-	// Resumes ends the pauses that agree with it; nil: none.
+	// Resumes says which pauses end; nil: none.
 	Resumes *Pause
-	// Stops names the process that is killed, with all that it holds; empty: none.
+	// Stops names the process that is killed, which ends everything it holds; empty: none.
 	Stops string
-	// Starts names the process that runs when the action is complete, begun anew if it is also stopped; empty: none.
+	// Starts names the process that is running when the action is complete; if Stops names it too, it is restarted.
+	// Empty: none.
 	Starts string
-	// Moves is the controller that is led to another API server; nil: none.
+	// Moves says which controller is connected to another API server; nil: none.
 	Moves *Move
 }
 
 // Pause is a point of a process at which observations are held.
 type Pause struct {
 	By    string // the process
-	At    Timing // empty in a resume: any
-	Scope string // a resource key, "*" for everything; empty: everything, in a resume any
-	// AvoidOngoingRead has the pause wait until no read of the controller is under way.
+	At    Timing // empty in a resume: any timing
+	Scope string // a resource key, "*" for everything; empty: everything, in a resume any scope
+	// AvoidOngoingRead makes the pause wait until no read of the controller is in progress.
 	AvoidOngoingRead bool
 }
 
-// OfAPIServer reports whether an API server is paused: what is read from its cache is stale then.
+// OfAPIServer reports whether an API server is paused: reads from its cache are stale then.
 func (p *Pause) OfAPIServer() bool { return p.At.ofAPIServer() }
 
-// Move is a controller's way to another API server.
+// Move says how a controller is connected to another API server.
 type Move struct {
 	Controller string
 	APIServer  string
 	By         Reconnect
 }
 
-// Disturbs names the process that the action holds up, stops or moves; empty: none.
+// Disturbs names the process that the action pauses, stops or moves; empty: none.
 func (e Effects) Disturbs() string {
 	switch {
 	case e.Pauses != nil:
@@ -46,5 +47,5 @@ func (e Effects) Disturbs() string {
 	return ""
 }
 
-// Switches reports whether the action begins or ends a pause: then it is in force when the action is complete.
+// Switches reports whether the action begins or ends a pause. The change is in force when the action is complete.
 func (e Effects) Switches() bool { return e.Pauses != nil || e.Resumes != nil }

@@ -8,10 +8,10 @@ import (
 
 // Error is one mistake in a plan or suite.
 type Error struct {
-	File    string // empty for what was built in Go
+	File    string // empty if it was built in Go
 	Line    int    // 1-based; 0 where there is no file
 	Col     int    // 1-based, in characters
-	Path    string // where there is no file: the place in the value, e.g. actions[0].trigger
+	Path    string // without a file: the place in the value, e.g. actions[0].trigger
 	Message string
 }
 
@@ -27,10 +27,10 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Errors are all mistakes of a file, in the order of their places.
+// Errors holds all mistakes of a file, ordered by position.
 type Errors []*Error
 
-// Error gives one mistake a line.
+// Error returns all mistakes, one per line.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i, err := range e {
@@ -39,7 +39,7 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap lets errors.As find the single mistakes.
+// Unwrap lets errors.As find each mistake.
 func (e Errors) Unwrap() []error {
 	list := make([]error, len(e))
 	for i, err := range e {
@@ -59,11 +59,11 @@ func (e Errors) err() error {
 		}
 		return a.Col - b.Col
 	})
-	// What is merged into several mappings is read several times.
+	// Fields that are merged into several mappings are read, and reported, several times.
 	return slices.CompactFunc(e, func(a, b *Error) bool { return a.Line > 0 && *a == *b })
 }
 
-// didYouMean completes a message about an unknown word: with the word that is nearly the same, or else with all.
+// didYouMean completes a message about an unknown word with the most similar known word, or else with all of them.
 func didYouMean(word string, known []string) string {
 	if best := closest(word, known); best != "" {
 		return fmt.Sprintf("; did you mean %q?", best)
@@ -74,7 +74,7 @@ func didYouMean(word string, known []string) string {
 	return fmt.Sprintf(" (known: %s)", strings.Join(known, ", "))
 }
 
-// closest returns the known word within a few edits of word, or empty.
+// closest returns the known word within a few edits of word, or "".
 func closest(word string, known []string) string {
 	if len(word) > 64 {
 		return ""
@@ -84,8 +84,9 @@ func closest(word string, known []string) string {
 	best := ""
 	for _, k := range known {
 		d := distance(lower, strings.ToLower(k))
-		// A word that only begins or ends like a known one is nearly right too: onObjectCreate, controllerWrite.
-		if d > limit && len(word) >= 4 && (strings.HasPrefix(strings.ToLower(k), lower) || strings.HasSuffix(strings.ToLower(k), lower)) {
+		// A prefix or suffix of a known word counts as similar too: onObjectCreate, controllerWrite.
+		if d > limit && len(word) >= 4 && (strings.HasPrefix(strings.ToLower(k), lower) ||
+			strings.HasSuffix(strings.ToLower(k), lower)) {
 			d = limit
 		}
 		if d <= limit && (best == "" || d < distance(lower, strings.ToLower(best))) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Explain says in plain sentences what a plan does: who is stopped, where, until what.
+// Explain says in plain sentences what a plan does: which process is stopped, where, until when.
 func Explain(p *Plan) string {
 	var b strings.Builder
 	name := p.TestName
@@ -26,7 +26,7 @@ func Explain(p *Plan) string {
 		b.WriteString(indent(strings.TrimSpace(p.Description), "  ") + "\n")
 	}
 	if len(p.Actions) == 0 {
-		b.WriteString("\nNothing is done; the workload alone is to show the bug.\n")
+		b.WriteString("\nThe plan does nothing; the workload alone should show the bug.\n")
 	}
 	for i := range p.Actions {
 		fmt.Fprintf(&b, "\n%d. %s\n", i+1, explainAction(p, i))
@@ -61,7 +61,7 @@ func explainAction(p *Plan, i int) string {
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// controllerName names a controller, also where the suite's only one is meant.
+// controllerName names a controller; an empty name means the suite's only one.
 func controllerName(name string) string {
 	if name == "" {
 		return "the controller"
@@ -84,10 +84,10 @@ func scopeOf(a *Action) string {
 	return a.PauseScope
 }
 
-// sideOf says where a controller stands at a timing.
+// sideOf says at which side of which step a controller is at a timing.
 func sideOf(t Timing) string {
 	what := map[string]string{
-		"ControllerRecv": "it takes in an event", "ControllerRead": "it reads", "ControllerWrite": "it writes",
+		"ControllerRecv": "it receives an event", "ControllerRead": "it reads", "ControllerWrite": "it writes",
 		"Reconcile": "it reconciles", "AnnotatedCall": "it makes an annotated call",
 	}[t.point()]
 	if t.isBefore() {
@@ -100,7 +100,7 @@ func (t *Trigger) isAtOnce() bool {
 	return len(t.Definitions) == 1 && t.Definitions[0].Condition.Type == OnNone
 }
 
-// enabled is the moment at which an action's trigger becomes enabled.
+// enabled describes the moment at which an action's trigger becomes enabled.
 func (p *Plan) enabled(i int) string {
 	switch {
 	case i == 0:
@@ -111,7 +111,7 @@ func (p *Plan) enabled(i int) string {
 	return fmt.Sprintf("action %d is done", i)
 }
 
-// explainTrigger gives the moment, and the triggers' definitions where there are several.
+// explainTrigger returns the moment, and the trigger definitions if there are several.
 func explainTrigger(p *Plan, i int) (when, details string) {
 	t := &p.Actions[i].Trigger
 	if t.isAtOnce() {
@@ -145,20 +145,22 @@ func (d *Definition) explain() string {
 	}
 	switch c.Type {
 	case OnTimeout:
-		return FormatDuration(c.Timeout) + " have passed"
+		return FormatDuration(c.Timeout) + " has passed"
 	case OnNone:
 		return "at once"
 	case OnAnnotatedCall:
-		return fmt.Sprintf("%s %s %s%s", by, map[bool]string{true: "is about to call", false: "has called"}[before], c.Call, times)
+		return fmt.Sprintf("%s %s %s%s", by, map[bool]string{true: "is about to call", false: "has called"}[before],
+			c.Call, times)
 	case OnReconcile:
 		of := ""
 		if !c.ResourceKey.IsZero() {
 			of = " " + c.ResourceKey.String()
 		}
-		return fmt.Sprintf("%s %s%s%s", by, map[bool]string{true: "is about to reconcile", false: "has reconciled"}[before], of, times)
+		return fmt.Sprintf("%s %s%s%s", by, map[bool]string{true: "is about to reconcile",
+			false: "has reconciled"}[before], of, times)
 	}
 	verb := map[string][2]string{
-		"APIServerRecv": {"is about to see", "has seen"}, "ControllerRecv": {"is about to take in", "has taken in"},
+		"APIServerRecv": {"is about to see", "has seen"}, "ControllerRecv": {"is about to receive", "has received"},
 		"ControllerRead": {"is about to read", "has read"}, "ControllerWrite": {"is about to send", "has sent"},
 	}[d.Observe.Timing.point()]
 	word := verb[1]
@@ -178,7 +180,7 @@ func (d *Definition) explain() string {
 func (c *Condition) explainStates() string {
 	prev, cur, err := compileStates(c)
 	if err != nil {
-		prev, cur = nil, nil // an invalid state tells nothing
+		prev, cur = nil, nil // an invalid state cannot be explained
 	}
 	prev, cur = cmp.Or(prev, &state{}), cmp.Or(cur, &state{})
 	was := map[string]any{}
@@ -234,7 +236,7 @@ func list(fields []field) string {
 	return strings.Join(parts, ", ")
 }
 
-// compact writes a value in one line; long texts are cut.
+// compact writes a value on one line and shortens long texts.
 func compact(v any) string {
 	raw, err := json.Marshal(cut(v))
 	if err != nil {

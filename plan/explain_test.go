@@ -8,7 +8,8 @@ import (
 
 func TestExplain(t *testing.T) {
 	for _, file := range []string{
-		"testdata/valid-all-actions.yaml", "testdata/valid-indirect.yaml", sieveDir + "/actions/cassandra-operator-stale-state-1.yaml",
+		"testdata/valid-all-actions.yaml", "testdata/valid-indirect.yaml", sieveDir +
+			"/actions/cassandra-operator-stale-state-1.yaml",
 		sieveDir + "/actions/casskop-unobserved-state-1.yaml", sieveDir + "/modes/nifi_intmd_1.yaml",
 	} {
 		p, err := Load(file)

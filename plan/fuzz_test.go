@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// checkErrors checks that every mistake has a place in the file.
+// checkErrors checks that every mistake has a position in the file.
 func checkErrors(t *testing.T, data []byte, err error) {
 	var list Errors
 	if !errors.As(err, &list) || len(list) == 0 {
@@ -22,7 +22,8 @@ func checkErrors(t *testing.T, data []byte, err error) {
 }
 
 func FuzzParsePlan(f *testing.F) {
-	for _, file := range append(files(f, "testdata/*valid-*.yaml"), files(f, sieveDir+"/*/*_*.yaml", sieveDir+"/*/*-1.yaml")...) {
+	for _, file := range append(files(f, "testdata/*valid-*.yaml"),
+		files(f, sieveDir+"/*/*_*.yaml", sieveDir+"/*/*-1.yaml")...) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			f.Fatal(err)
@@ -57,7 +58,8 @@ func FuzzParseSuite(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Add([]byte("controllers:\n- &a {name: a, binary: ./a}\n- {<<: *a, name: b}\nvariants: {v: {controllers: {a: &e {env: {A: b}}, b: {<<: [*e]}}}}"))
+	f.Add([]byte("controllers:\n- &a {name: a, binary: ./a}\n- {<<: *a, name: b}\nvariants: {v: {controllers: {a: &e " +
+		"{env: {A: b}}, b: {<<: [*e]}}}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if _, err := ParseSuite(data, "testdata/f.yaml"); err != nil {
 			checkErrors(t, data, err)
@@ -65,9 +67,10 @@ func FuzzParseSuite(f *testing.F) {
 	})
 }
 
-// Any text survives being written and read, as a value and as a name.
+// Any text round-trips, as a value and as a name.
 func FuzzMarshalText(f *testing.F) {
-	for _, s := range []string{"", "a", "yes", "1", "~", " a", "a ", "a\n", "\na", "a\n\n b\n", "a: b", "#", "- a", "\t", "é\u2028", "\x00", "'\"", "<<", "a\r\nb", "|", "2024-01-01", "\ufeff", "=", "0x1f", "! a"} {
+	for _, s := range []string{"", "a", "yes", "1", "~", " a", "a ", "a\n", "\na", "a\n\n b\n", "a: b", "#", "- a",
+		"\t", "é\u2028", "\x00", "'\"", "<<", "a\r\nb", "|", "2024-01-01", "\ufeff", "=", "0x1f", "! a"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -75,9 +78,11 @@ func FuzzMarshalText(f *testing.F) {
 			return
 		}
 		p := &Plan{APIVersion: APIVersion, Kind: "TestPlan", TestName: "built", Description: s, Actions: []Action{{
-			Type: PatchObject, ResourceKey: ResourceKey{Type: "pod", Namespace: "default", Name: "a"}, PatchType: "merge",
-			Patch:   map[string]any{s: s, "list": []any{s, map[string]any{s: []any{}}}},
-			Trigger: Trigger{Definitions: []Definition{{Name: "now", Condition: Condition{Type: OnNone, Repeat: 1}}}, Expression: "now"},
+			Type: PatchObject, ResourceKey: ResourceKey{Type: "pod", Namespace: "default", Name: "a"},
+			PatchType: "merge",
+			Patch:     map[string]any{s: s, "list": []any{s, map[string]any{s: []any{}}}},
+			Trigger: Trigger{Definitions: []Definition{{Name: "now", Condition: Condition{Type: OnNone, Repeat: 1}}},
+				Expression: "now"},
 		}}}
 		if s == "list" {
 			return

@@ -9,7 +9,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// decodeJSON decodes as Kubernetes does: whole numbers are int64. A field that stands twice is an error.
+// decodeJSON decodes as Kubernetes does: whole numbers are int64. A duplicate field is an error.
 func decodeJSON(text []byte) (any, error) {
 	var v any
 	twice, err := kjson.UnmarshalStrict(text, &v)
@@ -26,8 +26,8 @@ func decodeJSON(text []byte) (any, error) {
 	return wholes(v), nil
 }
 
-// decodeObject decodes the state of an object into the same types as decodeJSON, but takes all JSON, also with duplicate
-// fields and numbers that are too large. The caller of an observation waits for it, so it reads the text only once.
+// decodeObject decodes the state of an object into the same types as decodeJSON, but accepts all JSON, including
+// duplicate fields and numbers that are too large. Observed processes wait for it, so it reads the text only once.
 func decodeObject(text []byte) (any, error) {
 	l := &jlexer.Lexer{Data: text}
 	v := readJSON(l, 0)
@@ -35,7 +35,7 @@ func decodeObject(text []byte) (any, error) {
 	return v, l.Error()
 }
 
-// maxJSONDepth is that of encoding/json.
+// maxJSONDepth is the limit of encoding/json.
 const maxJSONDepth = 10_000
 
 func readJSON(l *jlexer.Lexer, depth int) any {
@@ -70,14 +70,14 @@ func readJSON(l *jlexer.Lexer, depth int) any {
 		if i, err := text.Int64(); err == nil {
 			return i
 		}
-		f, _ := text.Float64() // infinite where it is too large
+		f, _ := text.Float64() // infinite if it is too large
 		return whole(f)
 	}
 	l.Null() // or an error
 	return nil
 }
 
-// wholes makes numbers that were written with a fraction or an exponent and are whole (1.0, 1e3) int64 too.
+// wholes also turns whole numbers that were written with a fraction or an exponent (1.0, 1e3) into int64.
 func wholes(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

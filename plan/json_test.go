@@ -13,9 +13,11 @@ func TestDecodeJSON(t *testing.T) {
 		want any
 		err  string
 	}{
-		{text: ` {"a": {}, "b": [], "c": [1, -2.5, 1e3, 9007199254740993], "d": null, "e": [true, false]} `, want: map[string]any{
-			"a": map[string]any{}, "b": []any{}, "c": []any{int64(1), -2.5, int64(1000), int64(9007199254740993)}, "d": nil, "e": []any{true, false},
-		}},
+		{text: ` {"a": {}, "b": [], "c": [1, -2.5, 1e3, 9007199254740993], "d": null, "e": [true, false]} `,
+			want: map[string]any{
+				"a": map[string]any{}, "b": []any{}, "c": []any{int64(1), -2.5, int64(1000), int64(9007199254740993)},
+				"d": nil, "e": []any{true, false},
+			}},
 		{text: `"a\"\u00e9\\"`, want: "a\"é\\"},
 		{text: `"é"`, want: "é"},
 		{text: `1.0`, want: int64(1)},

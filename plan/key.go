@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// validType, validGroup and validNamespace are written out because they stand on the way of every plan that is read.
+// validType, validGroup and validNamespace are written by hand rather than as regular expressions: reading a plan calls
+// them for every key.
 
 func validType(s string) bool {
 	if s == "" || s[0] < 'a' || s[0] > 'z' {
@@ -23,8 +24,8 @@ func validGroup(s string) bool { return validName(s, true) }
 
 func validNamespace(s string) bool { return validName(s, false) }
 
-// validName reports whether s consists of lower case letters, digits, "-" and perhaps ".", and begins and ends with none of
-// the last two.
+// validName reports whether s consists of lower case letters, digits, "-" and, if dots is set, ".", and neither begins
+// nor ends with "-" or ".".
 func validName(s string, dots bool) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -37,21 +38,27 @@ func validName(s string, dots bool) bool {
 	return s != ""
 }
 
-// builtin are the usual types of Kubernetes itself: their plural, and whether they live in a namespace.
+// builtin lists common types of Kubernetes itself: their plural, and whether they are namespaced.
 var builtin = map[string]struct {
 	plural     string
 	namespaced bool
 }{
-	"pod": {"pods", true}, "service": {"services", true}, "configmap": {"configmaps", true}, "secret": {"secrets", true},
-	"event": {"events", true}, "endpoints": {"endpoints", true}, "serviceaccount": {"serviceaccounts", true},
-	"persistentvolumeclaim": {"persistentvolumeclaims", true}, "replicationcontroller": {"replicationcontrollers", true},
-	"deployment": {"deployments", true}, "replicaset": {"replicasets", true}, "statefulset": {"statefulsets", true},
-	"daemonset": {"daemonsets", true}, "controllerrevision": {"controllerrevisions", true}, "job": {"jobs", true},
-	"cronjob": {"cronjobs", true}, "poddisruptionbudget": {"poddisruptionbudgets", true}, "ingress": {"ingresses", true},
+	"pod": {"pods", true}, "service": {"services", true}, "configmap": {"configmaps", true},
+	"secret": {"secrets", true},
+	"event":  {"events", true}, "endpoints": {"endpoints", true}, "serviceaccount": {"serviceaccounts", true},
+	"persistentvolumeclaim": {"persistentvolumeclaims", true},
+	"replicationcontroller": {"replicationcontrollers", true},
+	"deployment":            {"deployments", true}, "replicaset": {"replicasets", true},
+	"statefulset": {"statefulsets", true},
+	"daemonset":   {"daemonsets", true}, "controllerrevision": {"controllerrevisions", true}, "job": {"jobs", true},
+	"cronjob": {"cronjobs", true}, "poddisruptionbudget": {"poddisruptionbudgets", true},
+	"ingress":       {"ingresses", true},
 	"networkpolicy": {"networkpolicies", true}, "lease": {"leases", true}, "endpointslice": {"endpointslices", true},
-	"role": {"roles", true}, "rolebinding": {"rolebindings", true}, "horizontalpodautoscaler": {"horizontalpodautoscalers", true},
-	"node": {"nodes", false}, "namespace": {"namespaces", false}, "persistentvolume": {"persistentvolumes", false},
-	"clusterrole": {"clusterroles", false}, "clusterrolebinding": {"clusterrolebindings", false},
+	"role": {"roles", true}, "rolebinding": {"rolebindings", true},
+	"horizontalpodautoscaler": {"horizontalpodautoscalers", true},
+	"node":                    {"nodes", false}, "namespace": {"namespaces", false},
+	"persistentvolume": {"persistentvolumes", false},
+	"clusterrole":      {"clusterroles", false}, "clusterrolebinding": {"clusterrolebindings", false},
 	"storageclass": {"storageclasses", false}, "priorityclass": {"priorityclasses", false},
 	"customresourcedefinition": {"customresourcedefinitions", false}, "volumeattachment": {"volumeattachments", false},
 }
@@ -67,7 +74,7 @@ var singular = func() map[string]string {
 }()
 
 // ParseResourceKey reads type[.group]/namespace/name. The namespace is empty for cluster scope; it may be "*", and the
-// name may hold "*".
+// name may contain "*".
 func ParseResourceKey(s string) (ResourceKey, error) {
 	var parts [3]string
 	var ok, more bool
@@ -84,9 +91,11 @@ func ParseResourceKey(s string) (ResourceKey, error) {
 	case k.Type == "":
 		return ResourceKey{}, fmt.Errorf("%q has no type; write type/namespace/name", s)
 	case singular[lower] != "" && k.Group == "":
-		return ResourceKey{}, fmt.Errorf("%q: a type is in the singular; write %s/%s/%s", s, singular[lower], parts[1], parts[2])
+		return ResourceKey{}, fmt.Errorf("%q: a type must be singular; write %s/%s/%s", s, singular[lower],
+			parts[1], parts[2])
 	case lower != k.Type:
-		return ResourceKey{}, fmt.Errorf("%q: a type is in lower case; write %s/%s/%s", s, strings.ToLower(parts[0]), parts[1], parts[2])
+		return ResourceKey{}, fmt.Errorf("%q: a type must be lower case; write %s/%s/%s", s, strings.ToLower(parts[0]),
+			parts[1], parts[2])
 	case !validType(k.Type):
 		return ResourceKey{}, fmt.Errorf("%q: %q is not a resource type", s, k.Type)
 	case strings.Contains(parts[0], ".") && !validGroup(k.Group):
@@ -100,7 +109,8 @@ func ParseResourceKey(s string) (ResourceKey, error) {
 	}
 	if b, ok := builtin[k.Type]; ok && k.Group == "" {
 		if b.namespaced && k.Namespace == "" {
-			return ResourceKey{}, fmt.Errorf("%q: a %s lives in a namespace; write %s/default/%s", s, k.Type, k.Type, k.Name)
+			return ResourceKey{}, fmt.Errorf("%q: a %s needs a namespace; write %s/default/%s", s, k.Type,
+				k.Type, k.Name)
 		}
 		if !b.namespaced && k.Namespace != "" && k.Namespace != "*" {
 			return ResourceKey{}, fmt.Errorf("%q: a %s has no namespace; write %s//%s", s, k.Type, k.Type, k.Name)
@@ -109,14 +119,14 @@ func ParseResourceKey(s string) (ResourceKey, error) {
 	return k, nil
 }
 
-// IsZero reports whether the key is not given.
+// IsZero reports whether the key is empty.
 func (k ResourceKey) IsZero() bool { return k == ResourceKey{} }
 
-// HasWildcard reports whether the key may stand for several objects.
+// HasWildcard reports whether the key may match several objects.
 func (k ResourceKey) HasWildcard() bool { return k.Namespace == "*" || strings.Contains(k.Name, "*") }
 
-// Matches reports whether the key stands for the object. The type is compared in singular lower case; the group only
-// where both the key and the caller know one.
+// Matches reports whether the key matches the object. The type must be singular and lower case; groups are compared
+// only if both the key and the caller have one.
 func (k ResourceKey) Matches(typ, group string, groupKnown bool, namespace, name string) bool {
 	return k.Type == typ &&
 		(k.Group == "" || !groupKnown || k.Group == group) &&
@@ -124,7 +134,7 @@ func (k ResourceKey) Matches(typ, group string, groupKnown bool, namespace, name
 		glob(k.Name, name)
 }
 
-// glob matches a pattern in which "*" stands for any run of characters.
+// glob matches a pattern in which "*" matches any sequence of characters.
 func glob(pattern, s string) bool {
 	star, mark := -1, 0
 	p, i := 0, 0

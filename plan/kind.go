@@ -6,22 +6,22 @@ import (
 	"slices"
 )
 
-// ActionKind is all that is to know of a type of action without carrying it out. Each type is declared once, with
-// [RegisterKind]; who wants to know something about an action asks its kind, and nobody else looks at names of types.
-// How an action is carried out and taken back says package actions, for which a plan needs no cluster to be read.
+// ActionKind describes a type of action, except how it is carried out. Each type is declared once, with [RegisterKind];
+// code that needs to know something about an action asks its kind instead of comparing type names. Package actions
+// carries actions out and undoes them; it is separate so that reading a plan does not need a cluster.
 type ActionKind struct {
 	Type   ActionType
 	Target ActionTarget
-	// Fields names the fields of [Action] that this type has, beside its target and those that all have.
+	// Fields names the fields of [Action] that this type has, besides its target and those that all types have.
 	Fields []string
-	// Own returns a pointer to a struct with the fields that this type has and Action has not; nil: there are none. Their
-	// YAML is described by the struct's tags. An action that was read has it in its field Own.
+	// Own returns a pointer to a new struct with the fields that this type has and Action does not; nil: there are
+	// none. The struct's tags describe their YAML. Reading an action stores the struct in its field Own.
 	Own func() any
-	// Check reports mistakes; nil: there are none but what the types of the fields tell.
+	// Check reports mistakes that the types of the fields do not rule out; nil: there are none.
 	Check func(c *ActionCheck)
-	// Explain says what the action does, as the end of a sentence that begins with the moment: "kill db".
+	// Explain says what the action does, as the end of a sentence that begins with its moment: "kill db".
 	Explain func(a *Action) string
-	// Object names what the action acts on; nil: its target.
+	// Object names the object of the action; nil: its target.
 	Object func(a *Action) string
 	// Effects says what an action of this type does to the processes of a run; nil: nothing.
 	Effects func(a *Action) Effects
@@ -30,17 +30,17 @@ type ActionKind struct {
 // ActionTarget says what the actionTarget of an action names.
 type ActionTarget int
 
-// What there is to act on.
+// The possible targets.
 const (
-	TargetNone       ActionTarget = iota // it has none
+	TargetNone       ActionTarget = iota // no target
 	TargetController                     // a controller under test; empty: the suite's only one
 	TargetAPIServer
 )
 
-// commonFields are the fields that actions of all types have.
+// commonFields lists the fields that actions of all types have.
 var commonFields = []string{"actionType", "waitBefore", "waitAfter", "async", "trigger"}
 
-// fields are those that actions of other types have not.
+// fields returns the fields that not all types have.
 func (k *ActionKind) fields() []string {
 	var all []string
 	if k.Target != TargetNone {
@@ -53,21 +53,21 @@ func (k *ActionKind) fields() []string {
 	return all
 }
 
-// kinds holds the types of actions in the order in which messages name them.
+// kinds lists the types of actions in the order in which messages name them.
 var kinds []*ActionKind
 
-// RegisterKind adds a type of action. It panics if there is one of that name. It is meant for initialization: plans
-// must not be read at the same time.
+// RegisterKind adds a type of action. It panics if the name is already registered. It is meant for initialization:
+// plans must not be read at the same time.
 func RegisterKind(k ActionKind) {
 	if kindOfAction(k.Type) != nil {
 		panic(fmt.Sprintf("plan: there are two kinds of action %q", k.Type))
 	}
 	kinds = append(kinds, &k)
 	vocabulary[reflect.TypeFor[ActionType]()] = actionTypes()
-	shapes.Clear() // they hold the words
+	shapes.Clear() // they contain the names of the types
 }
 
-// actionTypes are the names of all types.
+// actionTypes returns the names of all types.
 func actionTypes() []string {
 	var names []string
 	for _, k := range kinds {
@@ -76,7 +76,7 @@ func actionTypes() []string {
 	return names
 }
 
-// kindOfAction is the kind of that type; nil: there is none.
+// kindOfAction returns the kind of that type, or nil.
 func kindOfAction(t ActionType) *ActionKind {
 	i := slices.IndexFunc(kinds, func(k *ActionKind) bool { return k.Type == t })
 	if i < 0 {
@@ -85,7 +85,7 @@ func kindOfAction(t ActionType) *ActionKind {
 	return kinds[i]
 }
 
-// kind is what is to know of the action; of an unknown type nothing.
+// kind returns the kind of the action; an empty one if its type is unknown.
 func (a *Action) kind() *ActionKind {
 	if k := kindOfAction(a.Type); k != nil {
 		return k
@@ -98,8 +98,8 @@ func (a *Action) has(field string) bool {
 	return slices.Contains(commonFields, field) || slices.Contains(a.kind().fields(), field)
 }
 
-// Object names what the action acts on: a controller, an API server, or the object that it writes; for a manifest in a
-// file the file. It is empty where the suite's only controller is meant and the plan was not validated against a suite.
+// Object names what the action acts on: a controller, an API server, the object that it writes, or the file of its
+// manifest. It is empty if the target is the suite's only controller and the plan was not validated against a suite.
 func (a *Action) Object() string {
 	if object := a.kind().Object; object != nil {
 		return object(a)
@@ -107,7 +107,7 @@ func (a *Action) Object() string {
 	return a.Target
 }
 
-// Effects is what the action does to the processes of a run.
+// Effects says what the action does to the processes of a run.
 func (a *Action) Effects() Effects {
 	if effects := a.kind().Effects; effects != nil {
 		return effects(a)
@@ -115,7 +115,7 @@ func (a *Action) Effects() Effects {
 	return Effects{}
 }
 
-// ActionCheck is an action that is checked.
+// ActionCheck is an action that is being checked.
 type ActionCheck struct {
 	Action *Action
 	Suite  *Suite // nil: the plan is checked without one
@@ -124,12 +124,12 @@ type ActionCheck struct {
 	at      *place
 }
 
-// Errorf reports a mistake in a field, which may be left out in the file.
+// Errorf reports a mistake in a field. The file may leave the field out.
 func (c *ActionCheck) Errorf(field, format string, args ...any) {
 	c.at.field(field).errorf(format, args...)
 }
 
-// Missing reports a field that must be there, unless the file has something there that could not be read.
+// Missing reports a required field that is missing, unless the file has a value there that could not be read.
 func (c *ActionCheck) Missing(field, format string, args ...any) {
 	c.at.field(field).missing(format, args...)
 }
@@ -139,7 +139,7 @@ func (c *ActionCheck) APIServer(field, name string) {
 	c.checker.apiServer(c.at.field(field), name, field)
 }
 
-// controller is the suite's controller that is the action's target, or nil.
+// controller returns the suite's controller that is the action's target, or nil.
 func (c *ActionCheck) controller() *Controller { return c.checker.inSuite(c.Action.Target) }
 
 func init() {

@@ -36,10 +36,11 @@ var reconnectController = ActionKind{
 	},
 	Explain: func(a *Action) string {
 		if a.ReconnectBy == ReconnectCut {
-			return fmt.Sprintf("cut the connections of %s and lead them to %s; the process lives on",
+			return fmt.Sprintf("cut the connections of %s and redirect them to %s; the process keeps running",
 				controllerName(a.Target), a.ReconnectAPIServer)
 		}
-		return fmt.Sprintf("kill %s and start it again, connected to %s", controllerName(a.Target), a.ReconnectAPIServer)
+		return fmt.Sprintf("kill %s and start it again, connected to %s", controllerName(a.Target),
+			a.ReconnectAPIServer)
 	},
 	Effects: func(a *Action) Effects {
 		e := Effects{Moves: &Move{Controller: a.Target, APIServer: a.ReconnectAPIServer, By: a.ReconnectBy}}

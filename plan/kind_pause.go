@@ -17,7 +17,8 @@ var pauseController = ActionKind{
 		checkPauseOfController(c)
 		if controller := c.controller(); a.PauseAt.point() == "AnnotatedCall" && controller != nil &&
 			len(controller.AnnotatedCalls) == 0 {
-			c.Errorf("pauseAt", "controller %q has no annotatedCalls in the suite, so that nothing is held at %s", a.Target, a.PauseAt)
+			c.Errorf("pauseAt", "controller %q has no annotatedCalls in the suite, so nothing is held at %s",
+				a.Target, a.PauseAt)
 		}
 		if a.AvoidOngoingRead && a.PauseAt != "" && a.PauseAt.point() != "ControllerRead" {
 			c.Errorf("avoidOngoingRead",
@@ -26,7 +27,8 @@ var pauseController = ActionKind{
 		checkPauseScope(c)
 	},
 	Explain: func(a *Action) string {
-		s := fmt.Sprintf("stop %s %s, for %s, until it is resumed", controllerName(a.Target), sideOf(a.PauseAt), scopeOf(a))
+		s := fmt.Sprintf("stop %s %s, for %s, until it is resumed", controllerName(a.Target),
+			sideOf(a.PauseAt), scopeOf(a))
 		if a.AvoidOngoingRead {
 			s += " (but not in the middle of a reconcile that has begun to read)"
 		}
@@ -48,22 +50,23 @@ var resumeController = ActionKind{
 	},
 	Explain: func(a *Action) string {
 		if a.PauseAt == "" {
-			return "let " + controllerName(a.Target) + " go on"
+			return "let " + controllerName(a.Target) + " continue"
 		}
-		return fmt.Sprintf("let %s go on where it was stopped %s, for %s", controllerName(a.Target), sideOf(a.PauseAt), scopeOf(a))
+		return fmt.Sprintf("let %s continue where it was stopped %s, for %s", controllerName(a.Target),
+			sideOf(a.PauseAt), scopeOf(a))
 	},
 	Effects: func(a *Action) Effects {
 		return Effects{Resumes: &Pause{By: a.Target, At: a.PauseAt, Scope: a.PauseScope}}
 	},
 }
 
-// An API server is paused before it takes an event in: its watch cache stays as it is.
+// An API server is paused before it receives an event: its watch cache stays as it is.
 var pauseAPIServer = ActionKind{
 	Type: PauseAPIServer, Target: TargetAPIServer,
 	Fields: []string{"pauseScope"},
 	Check:  checkPauseScope,
 	Explain: func(a *Action) string {
-		return fmt.Sprintf("stop %s from seeing changes of %s: what is read from its cache stays as it is",
+		return fmt.Sprintf("stop %s from seeing changes of %s: reads from its cache return the old state",
 			controllerName(a.Target), scopeOf(a))
 	},
 	Effects: func(a *Action) Effects {
@@ -83,13 +86,13 @@ var resumeAPIServer = ActionKind{
 	},
 }
 
-// checkPauseOfController checks what the pause of a controller and its end have both.
+// checkPauseOfController checks what pauseController and resumeController have in common.
 func checkPauseOfController(c *ActionCheck) {
 	c.checker.hooked(c.at.field("actionTarget"), c.Action.Target,
-		"so that it cannot be paused: pause its API server (pauseAPIServer)")
+		"so it cannot be paused: pause its API server (pauseAPIServer)")
 	switch at := c.Action.PauseAt; {
 	case at.ofAPIServer():
-		c.Errorf("pauseAt", "a controller has no %s; to pause an API server use pauseAPIServer", at)
+		c.Errorf("pauseAt", "a controller has no timing %s; to pause an API server use pauseAPIServer", at)
 	case at != "" && !slices.Contains(timings, at):
 		c.Errorf("pauseAt", "unknown pauseAt %q%s", at, didYouMean(string(at), controllerTimings()))
 	}

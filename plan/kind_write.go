@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Writes of another client leave all processes as they are.
+// Writes by another client do not affect any process.
 
 var applyObject = ActionKind{
 	Type:   ApplyObject,
@@ -78,7 +78,7 @@ var deleteObject = ActionKind{
 	Object:  written,
 }
 
-// written names the object of a write.
+// written names the object that an action writes.
 func written(a *Action) string {
 	if a.Subresource != "" {
 		return fmt.Sprintf("%s (%s)", a.ResourceKey, a.Subresource)
@@ -86,17 +86,17 @@ func written(a *Action) string {
 	return a.ResourceKey.String()
 }
 
-// checkWrite checks which object is written.
+// checkWrite checks the object that an action writes.
 func checkWrite(c *ActionCheck) {
 	switch a := c.Action; {
 	case a.ResourceKey.IsZero():
 		c.Missing("resourceKey", "%s has no resourceKey", a.Type)
 	case a.ResourceKey.HasWildcard():
-		c.Errorf("resourceKey", "%s is for one object; %q may be several", a.Type, a.ResourceKey)
+		c.Errorf("resourceKey", "%s takes one object; %q may match several", a.Type, a.ResourceKey)
 	}
 }
 
-// objectMistake says what an object to be applied lacks.
+// objectMistake says what an object lacks that is to be applied.
 func objectMistake(object map[string]any) string {
 	for _, f := range []string{"apiVersion", "kind"} {
 		if s, _ := object[f].(string); s == "" {
@@ -113,7 +113,8 @@ func objectMistake(object map[string]any) string {
 // patchMistake says what is wrong with a patch.
 func patchMistake(typ string, patch any) string {
 	if typ != "" && !slices.Contains(shapeOf(reflect.TypeFor[Action]()).field("patchType").words, typ) {
-		return fmt.Sprintf("unknown patchType %q%s", typ, didYouMean(typ, shapeOf(reflect.TypeFor[Action]()).field("patchType").words))
+		return fmt.Sprintf("unknown patchType %q%s", typ,
+			didYouMean(typ, shapeOf(reflect.TypeFor[Action]()).field("patchType").words))
 	}
 	_, isMap := patch.(map[string]any)
 	_, isList := patch.([]any)
@@ -121,9 +122,9 @@ func patchMistake(typ string, patch any) string {
 	case patch == nil:
 		return "there is no patch"
 	case typ == "json" && !isList:
-		return "a json patch is a list of operations"
+		return "a json patch must be a list of operations"
 	case typ != "json" && !isMap:
-		return "a merge or strategic patch is a mapping; for a list of operations use patchType: json"
+		return "a merge or strategic patch must be a mapping; for a list of operations use patchType: json"
 	}
 	return ""
 }

@@ -23,8 +23,8 @@ func Load(path string) (*Plan, error) {
 	return Parse(data, path)
 }
 
-// LoadWith reads a plan and checks it against its suite, as [Load] and [Plan.Validate] do one after the other, but tells at once
-// what is wrong for either. A nil suite is none.
+// LoadWith reads a plan and checks it against its suite. It does the same as [Load] and [Plan.Validate] in sequence,
+// but returns the mistakes of both together. The suite may be nil.
 func LoadWith(path string, s *Suite) (*Plan, error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -33,7 +33,7 @@ func LoadWith(path string, s *Suite) (*Plan, error) {
 	return parse(data, path, s)
 }
 
-// readFile reads a file up to the limit, with an error that is fit to be shown.
+// readFile reads a file up to the size limit. Its errors can be shown to the user.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -50,7 +50,7 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// reason is an error of the file system without the path, which the message has already.
+// reason returns a file system error without the path, which the message already has.
 func reason(err error) string {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -59,9 +59,9 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// Parse reads a plan; file is its name in messages, and its folder is where the files that it names are looked for.
-// Besides the format of this package it reads the two formats of Sieve's published plans. The plan is complete with
-// its defaults and valid as far as that can be told without a suite. The error is Errors: every mistake of the file.
+// Parse reads a plan; file is its name in messages, and files that the plan names are relative to its directory.
+// Besides the format of this package it reads the two formats of Sieve's published plans. The plan is complete with its
+// defaults, and valid as far as that can be checked without a suite. The error is Errors: every mistake in the file.
 func Parse(data []byte, file string) (*Plan, error) { return parse(data, file, nil) }
 
 func parse(data []byte, file string, s *Suite) (*Plan, error) {
@@ -91,7 +91,7 @@ func parse(data []byte, file string, s *Suite) (*Plan, error) {
 	return p, nil
 }
 
-// whole is the place of the plan, for which mistakes are kept by themselves.
+// whole returns the place of the plan, with an empty list of mistakes.
 func (p *Plan) whole() *place {
 	src := source{file: p.File}
 	if p.source != nil {
@@ -110,8 +110,8 @@ func LoadSuite(path string) (*Suite, error) {
 	return ParseSuite(data, path)
 }
 
-// ParseSuite reads a suite; file is its name in messages, and its folder is where the files that it names are looked
-// for. The suite is complete with its defaults. The error is Errors: every mistake of the file.
+// ParseSuite reads a suite; file is its name in messages, and files that the suite names are relative to its directory.
+// The suite is complete with its defaults. The error is Errors: every mistake in the file.
 func ParseSuite(data []byte, file string) (*Suite, error) {
 	s := &Suite{File: file, source: &source{file: file}}
 	src := s.source
@@ -128,7 +128,7 @@ func ParseSuite(data []byte, file string) (*Suite, error) {
 	return s, nil
 }
 
-// FileKind is [Kind] of a file. The error is about a file that cannot be read.
+// FileKind returns the [Kind] of a file. It returns an error only if the file cannot be read.
 func FileKind(path string) (string, error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -137,8 +137,8 @@ func FileKind(path string) (string, error) {
 	return Kind(data), nil
 }
 
-// Kind tells what a YAML file holds, by a look at its fields: TestPlan (in any format that [Parse] reads), Suite, or
-// nothing of ours, which is empty. It says nothing about whether the file is valid.
+// Kind says what a YAML file contains, judging by its fields: TestPlan (in any format that [Parse] reads), Suite, or ""
+// for anything else. The file need not be valid.
 func Kind(data []byte) string {
 	root := (&source{}).parse(data, "")
 	if root == nil || root.Kind != yaml.MappingNode {
@@ -161,14 +161,16 @@ func Kind(data []byte) string {
 	return ""
 }
 
-// FindSuite returns the suite of a plan file: what its suite field names, otherwise the nearest trommel.yaml in its
-// folder or above. The plan need not be valid.
+// FindSuite returns the suite of a plan file: the one that its suite field names, otherwise the nearest trommel.yaml in
+// its directory or above. The plan need not be valid.
 func FindSuite(planFile string) (string, error) {
 	if data, err := readFile(planFile); err == nil {
 		if n := suiteField(data); n != nil {
 			path := Beside(planFile, n.Value)
 			if info, err := os.Stat(path); err != nil {
-				return "", Errors{{File: planFile, Line: n.Line, Col: n.Column, Message: fmt.Sprintf("suite %q: no such file", n.Value)}}
+				return "",
+					Errors{{File: planFile, Line: n.Line, Col: n.Column,
+						Message: fmt.Sprintf("suite %q: no such file", n.Value)}}
 			} else if info.IsDir() {
 				path = filepath.Join(path, SuiteFile)
 			}
@@ -185,12 +187,15 @@ func FindSuite(planFile string) (string, error) {
 			return path, nil
 		}
 		if at == filepath.Dir(at) {
-			return "", Errors{{File: planFile, Message: fmt.Sprintf("there is no suite: no %s in %s or above", SuiteFile, dir)}}
+			return "",
+				Errors{{File: planFile, Message: fmt.Sprintf("no suite: there is no %s in %s or above",
+					SuiteFile, dir)}}
 		}
 	}
 }
 
-// Beside returns the path of a file that a plan or suite names: relative to the folder of file, which is the plan or suite.
+// Beside returns the path of a file that a plan or suite names. Relative names are relative to the directory of file,
+// the plan or suite.
 func Beside(file, path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -198,7 +203,7 @@ func Beside(file, path string) string {
 	return filepath.Join(filepath.Dir(file), path)
 }
 
-// suiteField returns what a plan's suite field has, or nil.
+// suiteField returns the value of a plan's suite field, or nil.
 func suiteField(data []byte) *yaml.Node {
 	_, n := entry((&source{}).parse(data, "plan"), "suite")
 	if n = deref(n); n != nil && n.Kind == yaml.ScalarNode && n.Tag == "!!str" && n.Value != "" {

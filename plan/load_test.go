@@ -109,8 +109,8 @@ func checkRoundTrip(t testing.TB, p *Plan) {
 	}
 }
 
-// Each invalid file ends with comments that hold its errors: "# want line:col: message". A plan that is valid by itself
-// is checked against the suite.
+// Each invalid file ends with comments that list its errors: "# want line:col: message". A plan without mistakes of its
+// own is checked against the suite.
 func TestInvalidPlans(t *testing.T) {
 	for _, file := range files(t, "testdata/invalid-*.yaml") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -147,36 +147,42 @@ func checkWanted(t *testing.T, file string, err error) {
 func TestBadFiles(t *testing.T) {
 	bomb := "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
 	for c := 'b'; c <= 'j'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [*%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1)
+		bomb += fmt.Sprintf("%c: &%c [*%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c]\n", c, c, c-1, c-1, c-1, c-1,
+			c-1, c-1, c-1, c-1, c-1, c-1)
 	}
 	tests := []struct{ name, text, want string }{
 		{"empty", "", "f.yaml:1:1: the file is empty; a plan is a YAML mapping"},
 		{"only a comment", "# nothing\n", "f.yaml:1:1: the file is empty; a plan is a YAML mapping"},
 		{"null", "---\n~\n", "f.yaml:1:1: the file is empty; a plan is a YAML mapping"},
-		{"list", "- a\n", "f.yaml:1:1: a plan is a mapping, not a list"},
-		{"text", "hello", "f.yaml:1:1: a plan is a mapping, not text"},
+		{"list", "- a\n", "f.yaml:1:1: a plan must be a mapping, not a list"},
+		{"text", "hello", "f.yaml:1:1: a plan must be a mapping, not text"},
 		{"tab", "a:\n\tb: 1\n", "f.yaml:2:1: not YAML: found character that cannot start any token"},
 		{"unclosed", "actions: [", "f.yaml:1:1: not YAML: did not find expected node content"},
 		{"not UTF-8", "a: \xff\xfe", "f.yaml:1:4: not YAML: invalid leading UTF-8 octet"},
 		{"binary", "\x00\x01\x02", "f.yaml:1:1: not YAML: control characters are not allowed"},
 		{"two documents", "actions: []\n---\nactions: []\n", "f.yaml:3:1: a second document; a plan file holds one"},
-		{"endless alias", "actions: &a [*a]\n", "f.yaml:1:14: alias *a stands within its own anchor"},
+		{"endless alias", "actions: &a [*a]\n", "f.yaml:1:14: alias *a is inside its own anchor"},
 		{"Latin-1", "testName: x\ndescription: caf\xe9\n", "f.yaml:2:17: not YAML: incomplete UTF-8 octet"},
 		{"NUL", "testName: x\ndescription: caf\x00\n", "f.yaml:2:17: not YAML: control characters are not allowed"},
 		{"UTF-16 without a mark", "a\x00:\x00", "f.yaml:1:2: not YAML: control characters are not allowed"},
-		{"tab before a field", "actions:\n- actionType: killController\n\ttrigger: {}\n", "f.yaml:3:1: not YAML: found a tab character that violates indentation"},
-		{"a document behind an empty one", "actions: []\n---\n---\nactions: []\n", "f.yaml:4:1: a second document; a plan file holds one"},
-		{"endless merge through a list", "actions:\n- &a {<<: [*a]}\n", "f.yaml:2:12: alias *a stands within its own anchor"},
-		{"mapping in itself", "actions:\n- &x {trigger: *x}\n", "f.yaml:2:16: alias *x stands within its own anchor"},
+		{"tab before a field", "actions:\n- actionType: killController\n\ttrigger: {}\n",
+			"f.yaml:3:1: not YAML: found a tab character that violates indentation"},
+		{"a document behind an empty one", "actions: []\n---\n---\nactions: []\n",
+			"f.yaml:4:1: a second document; a plan file holds one"},
+		{"endless merge through a list", "actions:\n- &a {<<: [*a]}\n",
+			"f.yaml:2:12: alias *a is inside its own anchor"},
+		{"mapping in itself", "actions:\n- &x {trigger: *x}\n", "f.yaml:2:16: alias *x is inside its own anchor"},
 		{"unknown alias", "a: *ab\nactions: *a\n", "f.yaml:1:4: not YAML: unknown anchor 'ab' referenced"},
 		{"unknown alias", "b: &ab 1\na: *ab\nactions: *a\n", "f.yaml:3:10: not YAML: unknown anchor 'a' referenced"},
 		{"alias bomb", bomb, "f.yaml:6:4: with its aliases resolved the file has more than 200000 nodes"},
-		{"alias of a long text", "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a, ", 1000) + "]", "f.yaml:2:4: with its aliases resolved the file has more than 200000 nodes"},
+		{"alias of a long text", "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a, ", 1000) + "]",
+			"f.yaml:2:4: with its aliases resolved the file has more than 200000 nodes"},
 		{"deep", "a: " + strings.Repeat("[", 600) + strings.Repeat("]", 600), "f.yaml:1:504: nested deeper than 500"},
 		{"very deep", strings.Repeat("[", 100_000), "f.yaml:1:1: not YAML: exceeded max depth of 10000"},
-		{"merge bomb", strings.Replace(strings.ReplaceAll(bomb, "x, x", "{k: v}, {k: v}"), "a: &a [", "a: &a [", 1) + "k: {<<: *j}\n", "f.yaml:5:4: with its aliases resolved the file has more than 200000 nodes"},
-		{"endless merge", "actions: [&a {<<: *a}]\n", "f.yaml:1:19: alias *a stands within its own anchor"},
-		{"key that is no text", "? [a]\n: 1\n", "f.yaml:1:3: a field of a plan is named by text, not a list"},
+		{"merge bomb", strings.Replace(strings.ReplaceAll(bomb, "x, x", "{k: v}, {k: v}"), "a: &a [", "a: &a [", 1) +
+			"k: {<<: *j}\n", "f.yaml:5:4: with its aliases resolved the file has more than 200000 nodes"},
+		{"endless merge", "actions: [&a {<<: *a}]\n", "f.yaml:1:19: alias *a is inside its own anchor"},
+		{"key that is not text", "? [a]\n: 1\n", "f.yaml:1:3: a field name in a plan must be text, not a list"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -186,21 +192,23 @@ func TestBadFiles(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Parse([]byte("actions: ["+strings.Repeat("[],", 300_000)+"]"), "f.yaml"); err == nil || !strings.Contains(err.Error(), "has more lines and items than any plan") {
+	if _, err := Parse([]byte("actions: ["+strings.Repeat("[],", 300_000)+"]"), "f.yaml"); err == nil ||
+		!strings.Contains(err.Error(), "has more lines and items than any plan") {
 		t.Errorf("many items: %v", err)
 	}
 	if _, err := Load("testdata/nowhere.yaml"); err == nil || err.Error() != "testdata/nowhere.yaml: no such file" {
 		t.Errorf("missing file: %v", err)
 	}
 	if _, err := Load("testdata"); err == nil || err.Error() != "testdata: read: is a directory" {
-		t.Errorf("folder: %v", err)
+		t.Errorf("directory: %v", err)
 	}
-	if _, err := Parse(make([]byte, maxFileSize+1), "f.yaml"); err == nil || !strings.Contains(err.Error(), "the file has more than 8388608 bytes, the most that is read") {
+	if _, err := Parse(make([]byte, maxFileSize+1), "f.yaml"); err == nil ||
+		!strings.Contains(err.Error(), "the file has more than the allowed 8388608 bytes") {
 		t.Errorf("large file: %v", err)
 	}
 }
 
-// What is malformed on purpose is refused in reasonable time, whatever the YAML package makes of it.
+// Files that are malformed on purpose are rejected in reasonable time, whatever the YAML package does with them.
 func TestHostileFiles(t *testing.T) {
 	for name, text := range map[string]string{
 		"braces":        strings.Repeat("{", 9_000),
@@ -260,13 +268,15 @@ func TestCheckResources(t *testing.T) {
 		t.Errorf("asked for %d keys: %v", len(asked), asked)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("places (-want +got):\n%s\n%v", diff, err)
+		t.Errorf("positions (-want +got):\n%s\n%v", diff, err)
 	}
 }
 
-// Line breaks, encodings and what tools put around a document change neither what a plan says nor where its mistakes are.
+// Line breaks, encodings and what tools put around a document change neither what a plan says nor where its mistakes
+// are.
 func TestEncodings(t *testing.T) {
-	const text = "testName: caf\u00e9\nactions:\n- actionType: killController\n  trigger:\n    definitions:\n    - triggerName: a\n      condition: {triggerType: none}\n" +
+	const text = "testName: caf\u00e9\nactions:\n- actionType: killController\n  trigger:\n    definitions:\n" +
+		"    - triggerName: a\n      condition: {triggerType: none}\n" +
 		"    expression: |\n      a;\n      EXPR\n"
 	utf16of := func(order binary.AppendByteOrder, mark string) func(string) string {
 		return func(s string) string {
@@ -299,14 +309,16 @@ func TestEncodings(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Parse([]byte("\ufefftestname: a\nactions: []\n"), "f.yaml"); err == nil || !strings.HasPrefix(err.Error(), "f.yaml:1:1: unknown field") {
-		t.Errorf("first line behind a mark: %v", err)
+	if _, err := Parse([]byte("\ufefftestname: a\nactions: []\n"), "f.yaml"); err == nil ||
+		!strings.HasPrefix(err.Error(), "f.yaml:1:1: unknown field") {
+		t.Errorf("first line after a mark: %v", err)
 	}
 }
 
-// Where in the text of an expression a mistake is, however it is quoted.
+// The position of a mistake in an expression is right, however the expression is quoted.
 func TestExpressionPositions(t *testing.T) {
-	const head = "actions:\n- actionType: killController\n  trigger:\n    definitions: [{triggerName: a, condition: {triggerType: none}}]\n"
+	const head = "actions:\n- actionType: killController\n  trigger:\n    definitions: [{triggerName: a, condition: " +
+		"{triggerType: none}}]\n"
 	for _, test := range []struct{ expression, want string }{
 		{"a;b", "5:19"},
 		{"a;\tb", "5:20"},
@@ -333,21 +345,31 @@ func TestExpressionPositions(t *testing.T) {
 
 func TestNumbersAndDurations(t *testing.T) {
 	for _, test := range []struct{ condition, want string }{
-		{"{triggerType: onTimeout, timeout: -5s}", "5:52: timeout: a duration is not negative"},
-		{"{triggerType: onTimeout, timeout: 9999999h}", "5:52: timeout: 9999999h is longer than any duration can be"},
-		{"{triggerType: onTimeout, timeout: 5}", "5:52: timeout: a duration has a unit; write 5s"},
-		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: 99999999999999999999}", "5:81: repeat: 99999999999999999999 is too large a number"},
-		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: -99999999999999999999}", "5:81: repeat: -99999999999999999999 is too large a number"},
-		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: 1e3}", "5:81: repeat is a whole number, not 1e3"},
-		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: 2.5}", "5:81: repeat is a whole number, not 2.5"},
-		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: -1}", "5:81: repeat is -1; the first match is 1"},
-		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: '2'}", "5:81: repeat is a whole number, not text"},
-		{`{triggerType: onObjectDeletion, resourceKey: pod/default/a, prevState: '{"a": 1e999}'}`, "5:89: prevState is not JSON: number 1e999 is too large; write it as YAML"},
-		{`{triggerType: onObjectDeletion, resourceKey: pod/default/a, prevState: '{"a": 1, "a": 2}'}`, "5:89: prevState is not JSON: duplicate field \"a\"; write it as YAML"},
+		{"{triggerType: onTimeout, timeout: -5s}", "5:52: timeout: a duration must not be negative"},
+		{"{triggerType: onTimeout, timeout: 9999999h}", "5:52: timeout: 9999999h is longer than a duration can be"},
+		{"{triggerType: onTimeout, timeout: 5}", "5:52: timeout: a duration needs a unit; write 5s"},
+		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: 99999999999999999999}",
+			"5:81: repeat: the number 99999999999999999999 is too large"},
+		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: -99999999999999999999}",
+			"5:81: repeat: the number -99999999999999999999 is too large"},
+		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: 1e3}",
+			"5:81: repeat must be a whole number, not 1e3"},
+		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: 2.5}",
+			"5:81: repeat must be a whole number, not 2.5"},
+		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: -1}",
+			"5:81: repeat is -1; it must be at least 1"},
+		{"{triggerType: onReconcile, resourceKey: pod/default/a, repeat: '2'}",
+			"5:81: repeat must be a whole number, not text"},
+		{`{triggerType: onObjectDeletion, resourceKey: pod/default/a, prevState: '{"a": 1e999}'}`,
+			"5:89: prevState is not JSON: number 1e999 is too large; write it as YAML"},
+		{`{triggerType: onObjectDeletion, resourceKey: pod/default/a, prevState: '{"a": 1, "a": 2}'}`,
+			"5:89: prevState is not JSON: duplicate field \"a\"; write it as YAML"},
 	} {
-		text := "actions:\n- actionType: killController\n  trigger:\n    definitions:\n    - condition: " + test.condition + "\n      triggerName: a\n"
+		text := "actions:\n- actionType: killController\n  trigger:\n    definitions:\n    - condition: " +
+			test.condition + "\n      triggerName: a\n"
 		if !strings.Contains(test.condition, "onTimeout") {
-			text += "      observationPoint: {timing: " + map[bool]string{true: "afterReconcile", false: "afterControllerRecv"}[strings.Contains(test.condition, "onReconcile")] + "}\n"
+			text += "      observationPoint: {timing: " + map[bool]string{true: "afterReconcile",
+				false: "afterControllerRecv"}[strings.Contains(test.condition, "onReconcile")] + "}\n"
 		}
 		_, err := Parse([]byte(text), "f.yaml")
 		if err == nil || err.Error() != "f.yaml:"+test.want {

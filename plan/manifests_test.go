@@ -30,7 +30,8 @@ variants:
 		{Path: "trommel.yaml"},
 		{Path: ".", Namespace: "foo-system"},
 		{
-			Helm: ".", Namespace: "foo", Release: "bar", Values: map[string]any{"replicas": int64(2), "sub": map[string]any{"on": true}},
+			Helm: ".", Namespace: "foo", Release: "bar",
+			Values:      map[string]any{"replicas": int64(2), "sub": map[string]any{"on": true}},
 			ValuesFiles: []string{"trommel.yaml"},
 		},
 	}
@@ -48,12 +49,15 @@ variants:
 			t.Errorf("env from elsewhere (-want +got):\n%s", diff)
 		}
 	}
-	check(s.Controllers[0], map[string]string{"A": "a"}, map[string]map[string]any{"NS": field("metadata.namespace"), "B": secret})
+	check(s.Controllers[0], map[string]string{"A": "a"},
+		map[string]map[string]any{"NS": field("metadata.namespace"), "B": secret})
 	v, err := s.WithVariant("v")
 	if err != nil {
 		t.Fatal(err)
 	}
-	check(v.Controllers[0], map[string]string{"NS": "other"}, map[string]map[string]any{"A": field("metadata.name"), "B": secret})
+	check(v.Controllers[0], map[string]string{"NS": "other"},
+		map[string]map[string]any{"A": field("metadata.name"), "B": secret})
 	// The suite itself is as it was.
-	check(s.Controllers[0], map[string]string{"A": "a"}, map[string]map[string]any{"NS": field("metadata.namespace"), "B": secret})
+	check(s.Controllers[0], map[string]string{"A": "a"},
+		map[string]map[string]any{"NS": field("metadata.namespace"), "B": secret})
 }

@@ -14,8 +14,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Marshal writes a plan in its canonical form: this package's own format, fields in a fixed order, nothing that is a
-// default. Parsing it gives an equal plan. Plans with the same meaning but for names and texts have the same form.
+// Marshal writes a plan in its canonical form: this package's own format, fields in a fixed order, no defaults. Parsing
+// it gives an equal plan. Plans with the same meaning but for names and texts have the same form.
 func Marshal(p *Plan) ([]byte, error) {
 	q := *p
 	q.APIVersion, q.Kind = APIVersion, "TestPlan"
@@ -68,7 +68,7 @@ func encode(v reflect.Value) (*yaml.Node, error) {
 		return n, err
 	case reflect.Map:
 		if v.Type().Key().Kind() != reflect.String {
-			return nil, fmt.Errorf("a value of Go type %s has no YAML", v.Type())
+			return nil, fmt.Errorf("a value of Go type %s has no YAML form", v.Type())
 		}
 		n.Kind = yaml.MappingNode
 		keys := v.MapKeys()
@@ -95,7 +95,7 @@ func encode(v reflect.Value) (*yaml.Node, error) {
 		}
 		return plainNode("!!float", s), nil
 	default:
-		return nil, fmt.Errorf("a value of Go type %s has no YAML", v.Type())
+		return nil, fmt.Errorf("a value of Go type %s has no YAML form", v.Type())
 	}
 	if len(n.Content) == 0 {
 		n.Style = yaml.FlowStyle
@@ -103,7 +103,7 @@ func encode(v reflect.Value) (*yaml.Node, error) {
 	return n, err
 }
 
-// isWritten reports whether a field is neither empty nor has its default, or has to be there all the same.
+// isWritten reports whether a field is written: it is neither empty nor its default, or it is required.
 func isWritten(owner reflect.Value, f *shapeField, v reflect.Value) bool {
 	switch owner := owner.Interface().(type) {
 	case Plan:
@@ -116,7 +116,7 @@ func isWritten(owner reflect.Value, f *shapeField, v reflect.Value) bool {
 		}
 	case Condition:
 		if f.name == "timeout" {
-			return owner.Type == OnTimeout // also 0s, which is at once: without a timeout it is a mistake
+			return owner.Type == OnTimeout // 0s is valid and means at once, but the field is required
 		}
 	}
 	switch v.Kind() {
@@ -135,10 +135,10 @@ func plainNode(tag, value string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}
 }
 
-// yaml11 are words that are text here but true or false to readers of YAML 1.1.
+// yaml11 lists words that are text here but booleans to YAML 1.1 parsers.
 var yaml11 = map[string]bool{"y": true, "n": true, "yes": true, "no": true, "on": true, "off": true}
 
-// textNode is a string in the style that survives being written and read.
+// textNode returns a string in a style that round-trips.
 func textNode(s string) *yaml.Node {
 	n := plainNode("!!str", s)
 	block := strings.Contains(s, "\n") && s[0] != ' ' && s[0] != '\n'

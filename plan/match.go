@@ -15,75 +15,76 @@ import (
 	"github.com/trommel-dev/trommel/predicate"
 )
 
-// The words that stand for values in prevState and curState.
+// The placeholders for values in prevState and curState.
 const (
 	Present = "$present" // has a value
-	Absent  = "$absent"  // has none; null says the same
+	Absent  = "$absent"  // has no value; null means the same
 )
 
-// EventKind is what an observation says has happened to an object.
+// EventKind says what happened to an object, according to an observation.
 type EventKind string
 
-// The kinds of events. A patch and a server-side apply are creations or updates, as they come out.
+// The kinds of events. A patch or server-side apply is a creation or an update, depending on its outcome.
 const (
 	Created EventKind = "created"
 	Updated EventKind = "updated"
 	Deleted EventKind = "deleted"
-	Read    EventKind = "read"    // nothing has: a controller has looked for it
-	Looking EventKind = "looking" // nothing has: a controller is about to look for it
+	Read    EventKind = "read"    // nothing happened: a controller has read it
+	Looking EventKind = "looking" // nothing happened: a controller is about to read it
 )
 
-// Miss says what an event lacks.
+// Miss says why an event does not match.
 type Miss struct {
-	Text string // in one line: "spec.replicas is 3, not 2"
-	// Distance orders misses: two for each field that has not the wanted value, one for a field that has it in another type ("2" for 2),
-	// far more for another kind of event.
+	Text string // one line: "spec.replicas is 3, not 2"
+	// Distance orders misses: 2 for each field without the wanted value, 1 for a field that has it as another type ("2"
+	// for 2), far more for another kind of event.
 	Distance int
 }
 
 // otherKind is the distance of an event of another kind.
 const otherKind = 1 << 16
 
-// Matcher decides whether an event satisfies a condition on an object. It is the only place where prevState,
-// curState, $present, $absent and where are given their meaning; type, name and repeat are not its business.
+// Matcher decides whether an event satisfies a condition on an object. It is the only place where prevState, curState,
+// $present, $absent and where are given their meaning; it ignores the object's type and name, and repeat.
 //
-// A state is a piece of an object, and an object contains it when it contains all its fields:
+// A state is a part of an object. An object contains a state if it contains all its fields:
 //
 //	state           contained in an object that has there
-//	2               2, 2.0 or 2e0, and no text
-//	"2"             the text "2" alone; so a quantity is compared as it is written
+//	2               2, 2.0 or 2e0, but no text
+//	"2"             only the text "2"; so a quantity is compared as it is written
 //	true, "text"    the same
 //	$present        anything but null
-//	$absent, null   null, or nothing, or nothing on the way to it
-//	{}              a mapping, whatever it holds
-//	{a: …, b: …}    at a what a says, and at b what b says; other fields are free
-//	[]              a list, whatever it holds
-//	[x, y]          x first and y second; further items are free, the order counts
+//	$absent, null   null or no field, here or at a parent
+//	{}              any mapping
+//	{a: …, b: …}    at a what a says, and at b what b says; other fields may have any value
+//	[]              any list
+//	[x, y]          x first and y second, in this order; further items may have any value
 //
-// A state's fields are what stands in the right places of this table: its values and its empty mappings and lists.
+// The fields of a state are its values and its empty mappings and lists.
 //
 //	condition             event     satisfied when
 //	onObjectCreation      created   the new object contains curState
 //	onObjectDeletion      deleted   the last object contains prevState
 //	onObjectUpdate        updated   the old object contains prevState, the new one contains curState, and each field
 //	                                that only one of them names has another value in the old object than in the new
-//	onAnyFieldModified    updated   of some field of prevState the old object had the given value and the new one has not
-//	onAllFieldsModified   updated   of every field of prevState the same
+//	onAnyFieldModified    updated   some field of prevState had the given value in the old object and has another
+//	                                one, or none, in the new object
+//	onAllFieldsModified   updated   the same for every field of prevState
 //
-// A state that is not given is contained in everything and names nothing, so an update without either matches any
-// update. A state {metadata: {}} names metadata, and what it names both states may name: naming it in one and a field
-// below it in the other leaves that field the only one that has to change.
+// A state that is not given is contained in everything and names nothing, so a condition without states matches any
+// update. A state {metadata: {}} names metadata itself: if one state names metadata and the other a field within it,
+// only that field has to change.
 //
-// Where the process does not know the object's state before an update, the update matches if it can: whatever would
-// need the old object is taken for granted, but a field named by prevState alone must not still have its value. An old
-// state null says that there was no object. Where the new state is not known, only a condition matches that asks nothing of it.
+// If the process does not know the object's state before an update, the update matches if it could: whatever depends on
+// the old object is assumed, but a field that only prevState names must not still have its value. An old state null
+// means that there was no object. If the new state is unknown, only a condition that does not depend on it matches.
 //
-// A read is no event of the object, so onObjectCreation, onAnyFieldModified and onAllFieldsModified never match one.
-// onObjectUpdate matches a read that finds the object with curState in it, onObjectDeletion one that does not find it. While
-// a controller is only about to look, onObjectUpdate without states matches.
+// A read does not change the object, so onObjectCreation, onAnyFieldModified and onAllFieldsModified never match one.
+// onObjectUpdate matches a read that finds the object with curState in it, onObjectDeletion one that does not find it.
+// Before a read only onObjectUpdate without states matches.
 //
-// where is evaluated last, with object (for a deletion the last state) and oldObject (null where there is none or it
-// is not known). An error in its evaluation, such as a field that is missing, counts as false.
+// where is evaluated last, with object (for a deletion the last state) and oldObject (null if there is none or it is
+// unknown). An error in its evaluation, such as a missing field, counts as false.
 //
 // A Matcher is immutable and safe for concurrent use.
 type Matcher struct {
@@ -93,11 +94,11 @@ type Matcher struct {
 	where cel.Program
 }
 
-// whereCost bounds one evaluation of a where; it is some tens of milliseconds.
+// whereCost limits one evaluation of a where, to some tens of milliseconds.
 const whereCost = 200_000
 
-// NewMatcher compiles a condition on an object. The condition must have passed Validate; what it would refuse is an
-// error here too.
+// NewMatcher compiles a condition on an object. The condition must have passed Validate; what Validate rejects may be
+// an error here too.
 func NewMatcher(c *Condition) (*Matcher, error) {
 	switch c.Type {
 	case OnObjectCreation, OnObjectUpdate, OnObjectDeletion, OnAnyFieldModified, OnAllFieldsModified:
@@ -120,8 +121,8 @@ func NewMatcher(c *Condition) (*Matcher, error) {
 	return m, nil
 }
 
-// Object is the state of an object as an observation shows it: JSON that is decoded once, when a condition first looks
-// at it. A nil Object is a state that is not known. It is not safe for concurrent use.
+// Object is the state of an object as an observation shows it: JSON that is decoded once, when a condition first needs
+// it. A nil Object is an unknown state. It is not safe for concurrent use.
 type Object struct {
 	json    []byte
 	decoded bool
@@ -129,7 +130,7 @@ type Object struct {
 	err     error
 }
 
-// NewObject returns the state that the JSON holds; for no JSON at all it returns nil.
+// NewObject returns the state in the JSON; for empty JSON it returns nil.
 func NewObject(json []byte) *Object {
 	if len(json) == 0 {
 		return nil
@@ -149,14 +150,14 @@ func (o *Object) known() (value any, known bool, err error) {
 	return o.value, true, o.err
 }
 
-// Match reports whether the event matches. Old and new are the object's states in JSON: old is nil for a creation and
-// where it is not known; new is the last state for a deletion, nil for a read that found nothing, and nil where it is not known. Where
-// it does not match, miss says what is missing. The error is about JSON that is none.
+// Match reports whether the event matches. Old and new are the object's states in JSON: old is nil for a creation or if
+// unknown; new is the last state for a deletion, and nil for a read that found nothing or if unknown. If the event does
+// not match, miss says why. The error is about invalid JSON.
 func (m *Matcher) Match(kind EventKind, old, new []byte) (ok bool, miss Miss, err error) {
 	return m.MatchObjects(kind, NewObject(old), NewObject(new))
 }
 
-// MatchObjects is Match for states that several matchers look at: each is decoded only once.
+// MatchObjects is Match for states that several matchers share: each state is decoded only once.
 func (m *Matcher) MatchObjects(kind EventKind, old, new *Object) (ok bool, miss Miss, err error) {
 	if miss := m.kindMiss(kind, new != nil); miss != "" {
 		return false, Miss{miss, otherKind}, nil
@@ -165,10 +166,10 @@ func (m *Matcher) MatchObjects(kind EventKind, old, new *Object) (ok bool, miss 
 		return true, Miss{}, nil
 	}
 	if kind == Deleted && old == nil {
-		old = new // the last state is what prevState is about
+		old = new // prevState applies to the last state
 	}
 	if (kind == Created || kind == Updated) && new == nil {
-		return false, Miss{"the object's state is not known there", otherKind}, nil
+		return false, Miss{"the object's state is unknown there", otherKind}, nil
 	}
 	var v values
 	if v.old, v.oldKnown, err = old.known(); err != nil {
@@ -186,7 +187,7 @@ func (m *Matcher) MatchObjects(kind EventKind, old, new *Object) (ok bool, miss 
 	return true, Miss{}, nil
 }
 
-// nearestOf is the first miss, with the distance of them all.
+// nearestOf returns the first miss, with the sum of all distances.
 func nearestOf(misses []Miss) Miss {
 	first := misses[0]
 	for _, m := range misses[1:] {
@@ -200,7 +201,7 @@ func (m *Matcher) kindMiss(kind EventKind, found bool) string {
 	case Looking:
 		switch {
 		case m.kind != OnObjectUpdate:
-			return "it was about to be read, and nothing is known of it yet"
+			return "it was about to be read, and nothing is known about it yet"
 		case m.prev != nil || m.cur != nil || m.where != nil:
 			return "it was about to be read, and its state is not known yet"
 		}
@@ -229,13 +230,13 @@ func (m *Matcher) kindMiss(kind EventKind, found bool) string {
 	return ""
 }
 
-// values are the two states of the object; what is not known is nil.
+// values holds the two states of the object; an unknown state is nil.
 type values struct {
 	old, new any
 	oldKnown bool
 }
 
-// stateMisses lists what of the states the event lacks.
+// stateMisses returns the parts of the states that the event does not match.
 func (m *Matcher) stateMisses(kind EventKind, v *values) []Miss {
 	switch {
 	case m.kind == OnObjectDeletion:
@@ -272,7 +273,7 @@ func (m *Matcher) stateMisses(kind EventKind, v *values) []Miss {
 	return misses
 }
 
-// lostMisses decides onAnyFieldModified and onAllFieldsModified.
+// lostMisses evaluates onAnyFieldModified and onAllFieldsModified.
 func (m *Matcher) lostMisses(v *values) []Miss {
 	var misses []Miss
 	for _, f := range m.prev.fields {
@@ -310,18 +311,18 @@ func (m *Matcher) whereMiss(kind EventKind, v *values) string {
 // state is a compiled prevState or curState.
 type state struct {
 	fields []field
-	named  map[string]bool // the path of every place that the state names or leads through
+	named  map[string]bool // the paths of all places that the state names, and of their parents
 }
 
 // field is one field of a state.
 type field struct {
-	steps []any  // to its place in the object: a string for a mapping's field, an int for a list's item
-	path  string // the same for people
-	want  any    // what decodeObject gives, or present
-	only  bool   // the other state neither names this place nor leads through it
+	steps []any  // its path in the object: a string for a mapping's field, an int for a list's item
+	path  string // the same for messages
+	want  any    // as decodeObject returns it, or present
+	only  bool   // the other state names neither this place nor one within it
 }
 
-// present is wanted where any value will do.
+// present is the wanted value if any value will do.
 type present struct{}
 
 // compileStates compiles prevState and curState; one that is not given is nil.
@@ -343,7 +344,7 @@ func compileStates(c *Condition) (prev, cur *state, err error) {
 
 func compileState(v any) (*state, error) {
 	if _, ok := v.(map[string]any); !ok {
-		return nil, errors.New("a state is a mapping, a piece of the object")
+		return nil, errors.New("a state must be a mapping, a part of the object")
 	}
 	s := &state{named: map[string]bool{}}
 	return s, s.collect(nil, "", v)
@@ -351,7 +352,7 @@ func compileState(v any) (*state, error) {
 
 func (s *state) collect(steps []any, path string, v any) error {
 	s.named[path] = true
-	steps = slices.Clip(steps) // the places below share it
+	steps = slices.Clip(steps) // the places within it share the slice
 	want := v
 	switch v := v.(type) {
 	case map[string]any:
@@ -396,7 +397,7 @@ func (s *state) collect(steps []any, path string, v any) error {
 		want = whole(v)
 	case nil, bool, int64:
 	default:
-		return fmt.Errorf("%s: a value of Go type %T has no JSON", path, v)
+		return fmt.Errorf("%s: a value of Go type %T has no JSON form", path, v)
 	}
 	s.fields = append(s.fields, field{steps: steps, path: path, want: want})
 	return nil
@@ -412,7 +413,7 @@ func (s *state) only(other *state) {
 	}
 }
 
-// misses lists what of the state the object lacks; nothing for a state that is not given.
+// misses returns the parts of the state that the object does not contain; none for a state that is not given.
 func (s *state) misses(object any, is string) []Miss {
 	if s == nil {
 		return nil
@@ -426,7 +427,7 @@ func (s *state) misses(object any, is string) []Miss {
 	return misses
 }
 
-// at returns what the object has at the field's place; nil stands for nothing.
+// at returns the object's value at the field's place; nil if it has none.
 func (f *field) at(object any) any {
 	for _, step := range f.steps {
 		switch step := step.(type) {
@@ -444,11 +445,11 @@ func (f *field) at(object any) any {
 	return object
 }
 
-// miss is what a field lacks that has another value; the format takes the field, what it has, and what it should have.
+// miss describes a field with another value; the format takes the field, its value, and the wanted value.
 func (f *field) miss(has any, format string) Miss {
 	m := Miss{fmt.Sprintf(format, f.path, show(has), show(f.want)), 2}
 	if strings.Trim(show(has), `"`) == strings.Trim(show(f.want), `"`) {
-		m.Distance = 1 // the value in another type: somebody has forgotten the quotes
+		m.Distance = 1 // the same value as another type: the plan may lack quotes
 	}
 	return m
 }
@@ -468,7 +469,7 @@ func (f *field) holds(has any) bool {
 	return sameValue(f.want, has)
 }
 
-// show gives what an object has, or should have, for a message.
+// show formats a value, or a wanted value, for a message.
 func show(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -496,7 +497,7 @@ func shorten(s string) string {
 	return s[:cut] + "…"
 }
 
-// sameValue reports whether two values are equal; numbers are by value, nothing and null are the same.
+// sameValue reports whether two values are equal. Numbers are compared by value; nothing and null are the same.
 func sameValue(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
@@ -526,8 +527,8 @@ func sameValue(a, b any) bool {
 	return a == b
 }
 
-// StateOf turns a Go value that marshals to a JSON object into what a plan's states, manifests and patches hold: the
-// types that reading YAML gives. A nil map is nil.
+// StateOf converts a Go value that marshals to a JSON object to the types that a plan's states, manifests and patches
+// have when they are read from YAML. A nil map stays nil.
 func StateOf(v any) (map[string]any, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {

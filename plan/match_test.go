@@ -11,7 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// state decodes a state as it stands in a plan; "-" is one that is not given.
+// state decodes a state as it is written in a plan; "-" means not given.
 func stateOf(t testing.TB, text string) any {
 	t.Helper()
 	if text == "-" {
@@ -51,7 +51,8 @@ func TestMatch(t *testing.T) {
 		{"creation, updated", create, "-", "-", Updated, `{}`, `{}`, "it was updated, not created", ""},
 		{"update, created", change, "-", "-", Created, ``, `{}`, "it was created, not updated", ""},
 		{"deletion", remove, "-", "-", Deleted, ``, `{}`, "", ""},
-		{"deletion, nothing known", remove, "{a: 1}", "-", Deleted, ``, ``, "", "what is not known is taken for granted"},
+		{"deletion, nothing known", remove, "{a: 1}", "-", Deleted, ``, ``, "",
+			"what is not known is assumed to match"},
 		{"deletion, updated", remove, "-", "-", Updated, `{}`, `{}`, "it was updated, not deleted", ""},
 		{"update without states", change, "-", "-", Updated, `{"a":1}`, `{"a":1}`, "", "any update counts"},
 		{"creation with a state", create, "-", "{a: 1}", Created, ``, `{"a":2}`, "a is 2, not 1", ""},
@@ -59,47 +60,79 @@ func TestMatch(t *testing.T) {
 		{"deletion with another state", remove, "{a: 1}", "-", Deleted, ``, `{"a":2}`, "a was 2, not 1", ""},
 
 		// The transition.
-		{"transition", change, "{spec: {replicas: 3}}", "{spec: {replicas: 2}}", Updated, `{"spec":{"replicas":3}}`, `{"spec":{"replicas":2}}`, "", ""},
-		{"other old value", change, "{spec: {replicas: 3}}", "{spec: {replicas: 2}}", Updated, `{"spec":{"replicas":4}}`, `{"spec":{"replicas":2}}`, "spec.replicas was 4, not 3", ""},
-		{"other new value", change, "{spec: {replicas: 3}}", "{spec: {replicas: 2}}", Updated, `{"spec":{"replicas":3}}`, `{"spec":{"replicas":3}}`, "spec.replicas is 3, not 2", ""},
+		{"transition", change, "{spec: {replicas: 3}}", "{spec: {replicas: 2}}", Updated, `{"spec":{"replicas":3}}`,
+			`{"spec":{"replicas":2}}`, "", ""},
+		{"other old value", change, "{spec: {replicas: 3}}", "{spec: {replicas: 2}}", Updated,
+			`{"spec":{"replicas":4}}`, `{"spec":{"replicas":2}}`, "spec.replicas was 4, not 3", ""},
+		{"other new value", change, "{spec: {replicas: 3}}", "{spec: {replicas: 2}}", Updated,
+			`{"spec":{"replicas":3}}`, `{"spec":{"replicas":3}}`, "spec.replicas is 3, not 2", ""},
 		{"only new, changed", change, "-", "{a: 2}", Updated, `{"a":1}`, `{"a":2}`, "", ""},
-		{"only new, unchanged", change, "-", "{a: 2}", Updated, `{"a":2}`, `{"a":2,"b":1}`, "a did not change: it is 2", ""},
+		{"only new, unchanged", change, "-", "{a: 2}", Updated, `{"a":2}`, `{"a":2,"b":1}`,
+			"a did not change: it is 2", ""},
 		{"only old, changed", change, "{a: 1}", "-", Updated, `{"a":1}`, `{"a":2}`, "", ""},
-		{"only old, unchanged", change, "{a: 1}", "-", Updated, `{"a":1}`, `{"a":1,"b":2}`, "a did not change: it is 1", ""},
-		{"both name it with one value", change, "{a: 1, b: 1}", "{a: 1, b: 2}", Updated, `{"a":1,"b":1}`, `{"a":1,"b":2}`, "", "what both name need not change"},
-		{"one of two unchanged", change, "-", "{a: 1, b: 2}", Updated, `{"a":1,"b":1}`, `{"a":1,"b":2}`, "a did not change: it is 1", ""},
+		{"only old, unchanged", change, "{a: 1}", "-", Updated, `{"a":1}`, `{"a":1,"b":2}`,
+			"a did not change: it is 1", ""},
+		{"both name it with one value", change, "{a: 1, b: 1}", "{a: 1, b: 2}", Updated, `{"a":1,"b":1}`,
+			`{"a":1,"b":2}`, "", "what both name need not change"},
+		{"one of two unchanged", change, "-", "{a: 1, b: 2}", Updated, `{"a":1,"b":1}`, `{"a":1,"b":2}`,
+			"a did not change: it is 1", ""},
 
 		// Marks.
-		{"marked", change, "-", "{metadata: {deletionTimestamp: $present}}", Updated, `{"metadata":{"name":"a"}}`, `{"metadata":{"deletionTimestamp":"2024-01-01T00:00:00Z"}}`, "", ""},
-		{"marked before", change, "-", "{metadata: {deletionTimestamp: $present}}", Updated, `{"metadata":{"deletionTimestamp":"x"}}`, `{"metadata":{"deletionTimestamp":"x"}}`, `metadata.deletionTimestamp did not change: it is "x"`, ""},
-		{"not marked", change, "-", "{metadata: {deletionTimestamp: $present}}", Updated, `{"metadata":{}}`, `{"metadata":{}}`, "metadata.deletionTimestamp is without a value, not a value", ""},
-		{"marked, as published", change, "{metadata: {}}", "{metadata: {deletionGracePeriodSeconds: $present, deletionTimestamp: $present}}", Updated, `{"metadata":{"name":"a"}}`, `{"metadata":{"deletionGracePeriodSeconds":0,"deletionTimestamp":"x"}}`, "", "metadata is named by both"},
+		{"marked", change, "-", "{metadata: {deletionTimestamp: $present}}", Updated, `{"metadata":{"name":"a"}}`,
+			`{"metadata":{"deletionTimestamp":"2024-01-01T00:00:00Z"}}`, "", ""},
+		{"marked before", change, "-", "{metadata: {deletionTimestamp: $present}}", Updated,
+			`{"metadata":{"deletionTimestamp":"x"}}`, `{"metadata":{"deletionTimestamp":"x"}}`,
+			`metadata.deletionTimestamp did not change: it is "x"`, ""},
+		{"not marked", change, "-", "{metadata: {deletionTimestamp: $present}}", Updated, `{"metadata":{}}`,
+			`{"metadata":{}}`, "metadata.deletionTimestamp is without a value, not a value", ""},
+		{"marked, as published", change, "{metadata: {}}", "{metadata: {deletionGracePeriodSeconds: $present, " +
+			"deletionTimestamp: $present}}", Updated, `{"metadata":{"name":"a"}}`,
+			`{"metadata":{"deletionGracePeriodSeconds":0,"deletionTimestamp":"x"}}`, "", "metadata is named by both"},
 		{"absent", change, "-", "{a: $absent}", Updated, `{"a":1}`, `{}`, "", ""},
 		{"absent is null", change, "-", "{a: null}", Updated, `{"a":1}`, `{"a":null}`, "", ""},
-		{"absent, nothing on the way", change, "-", "{status: {ip: {v4: $absent}}}", Updated, `{"status":{"ip":{"v4":"1"}}}`, `{}`, "", ""},
+		{"absent, nothing on the way", change, "-", "{status: {ip: {v4: $absent}}}", Updated,
+			`{"status":{"ip":{"v4":"1"}}}`, `{}`, "", ""},
 		{"not absent", change, "-", "{a: $absent}", Updated, `{"a":1}`, `{"a":2}`, "a is 2, not without a value", ""},
 		{"absent before", change, "{a: $absent}", "{a: 1}", Updated, `{}`, `{"a":1}`, "", ""},
-		{"null is nothing", change, "-", "{a: $absent}", Updated, `{}`, `{"a":null}`, "a did not change: it is without a value", ""},
+		{"null is nothing", change, "-", "{a: $absent}", Updated, `{}`, `{"a":null}`,
+			"a did not change: it is without a value", ""},
 		{"zero is a value", change, "-", "{a: $present}", Updated, `{}`, `{"a":0}`, "", ""},
 
 		// Mappings.
-		{"switched off, as published", change, "{spec: {tls: {enabled: true}}}", "{spec: {tls: {}}}", Updated, `{"spec":{"tls":{"enabled":true}}}`, `{"spec":{"tls":{}}}`, "", ""},
-		{"switched to false", change, "{spec: {tls: {enabled: true}}}", "{spec: {tls: {}}}", Updated, `{"spec":{"tls":{"enabled":true}}}`, `{"spec":{"tls":{"enabled":false}}}`, "", "it changed, and tls is still a mapping"},
-		{"still on", change, "{spec: {tls: {enabled: true}}}", "{spec: {tls: {}}}", Updated, `{"spec":{"tls":{"enabled":true}}}`, `{"spec":{"tls":{"enabled":true}}}`, "spec.tls.enabled did not change: it is true", ""},
-		{"mapping gone", change, "{spec: {tls: {enabled: true}}}", "{spec: {tls: {}}}", Updated, `{"spec":{"tls":{"enabled":true}}}`, `{"spec":{}}`, "spec.tls is without a value, not a mapping", ""},
-		{"empty mapping in one", change, "{labels: {}}", "-", Updated, `{"labels":{"a":"1"}}`, `{"labels":{"a":"2"}}`, "", "it names labels, and labels changed"},
-		{"empty mapping in one, unchanged", change, "{labels: {}}", "-", Updated, `{"labels":{"a":"1"}}`, `{"labels":{"a":"1"},"b":1}`, "labels did not change: it is a mapping", ""},
-		{"order of fields does not matter", change, "{m: {}}", "-", Updated, `{"m":{"a":1,"b":2}}`, `{"m":{"b":2.0,"a":1}}`, "m did not change: it is a mapping", ""},
+		{"switched off, as published", change, "{spec: {tls: {enabled: true}}}", "{spec: {tls: {}}}", Updated,
+			`{"spec":{"tls":{"enabled":true}}}`, `{"spec":{"tls":{}}}`, "", ""},
+		{"switched to false", change, "{spec: {tls: {enabled: true}}}", "{spec: {tls: {}}}", Updated,
+			`{"spec":{"tls":{"enabled":true}}}`, `{"spec":{"tls":{"enabled":false}}}`, "",
+			"it changed, and tls is still a mapping"},
+		{"still on", change, "{spec: {tls: {enabled: true}}}", "{spec: {tls: {}}}", Updated,
+			`{"spec":{"tls":{"enabled":true}}}`, `{"spec":{"tls":{"enabled":true}}}`,
+			"spec.tls.enabled did not change: it is true", ""},
+		{"mapping gone", change, "{spec: {tls: {enabled: true}}}", "{spec: {tls: {}}}", Updated,
+			`{"spec":{"tls":{"enabled":true}}}`, `{"spec":{}}`, "spec.tls is without a value, not a mapping", ""},
+		{"empty mapping in one", change, "{labels: {}}", "-", Updated, `{"labels":{"a":"1"}}`, `{"labels":{"a":"2"}}`,
+			"", "it names labels, and labels changed"},
+		{"empty mapping in one, unchanged", change, "{labels: {}}", "-", Updated, `{"labels":{"a":"1"}}`,
+			`{"labels":{"a":"1"},"b":1}`, "labels did not change: it is a mapping", ""},
+		{"order of fields does not matter", change, "{m: {}}", "-", Updated, `{"m":{"a":1,"b":2}}`,
+			`{"m":{"b":2.0,"a":1}}`, "m did not change: it is a mapping", ""},
 		{"empty states", change, "{}", "{}", Updated, `{"a":1}`, `{"a":1}`, "", "they name nothing"},
-		{"a mapping is no text", change, "-", "{a: {b: 1}}", Updated, `{"a":"b"}`, `{"a":"c"}`, "a.b is without a value, not 1", ""},
-		{"odd names", change, "-", "{metadata: {annotations: {example.com/a b: x}}}", Updated, `{}`, `{"metadata":{"annotations":{"example.com/a b":"y"}}}`, `metadata.annotations["example.com/a b"] is "y", not "x"`, ""},
+		{"a mapping is no text", change, "-", "{a: {b: 1}}", Updated, `{"a":"b"}`, `{"a":"c"}`,
+			"a.b is without a value, not 1", ""},
+		{"odd names", change, "-", "{metadata: {annotations: {example.com/a b: x}}}", Updated, `{}`,
+			`{"metadata":{"annotations":{"example.com/a b":"y"}}}`,
+			`metadata.annotations["example.com/a b"] is "y", not "x"`, ""},
 
 		// Lists.
-		{"list, as published", change, "{spec: {nodeSets: [{count: 1}]}}", "{spec: {nodeSets: [{count: 2}]}}", Updated, `{"spec":{"nodeSets":[{"name":"a","count":1},{"count":9}]}}`, `{"spec":{"nodeSets":[{"name":"a","count":2},{"count":9}]}}`, "", "items by index, further ones are free"},
-		{"second item", change, "-", "{l: [$present, b]}", Updated, `{"l":["a"]}`, `{"l":["a","b"]}`, "l[0] did not change: it is \"a\"", "it is named, so it has to change"},
-		{"second item, first named by both", change, "{l: [$present]}", "{l: [$present, b]}", Updated, `{"l":["a"]}`, `{"l":["a","b"]}`, "", ""},
+		{"list, as published", change, "{spec: {nodeSets: [{count: 1}]}}", "{spec: {nodeSets: [{count: 2}]}}", Updated,
+			`{"spec":{"nodeSets":[{"name":"a","count":1},{"count":9}]}}`,
+			`{"spec":{"nodeSets":[{"name":"a","count":2},{"count":9}]}}`, "", "items by index, further ones are free"},
+		{"second item", change, "-", "{l: [$present, b]}", Updated, `{"l":["a"]}`, `{"l":["a","b"]}`,
+			"l[0] did not change: it is \"a\"", "it is named, so it has to change"},
+		{"second item, first named by both", change, "{l: [$present]}", "{l: [$present, b]}", Updated, `{"l":["a"]}`,
+			`{"l":["a","b"]}`, "", ""},
 		{"other order", change, "-", "{l: [a, b]}", Updated, `{}`, `{"l":["b","a"]}`, `l[0] is "b", not "a"`, ""},
-		{"list too short", change, "-", "{l: [a, b]}", Updated, `{}`, `{"l":["a"]}`, `l[1] is without a value, not "b"`, ""},
+		{"list too short", change, "-", "{l: [a, b]}", Updated, `{}`, `{"l":["a"]}`,
+			`l[1] is without a value, not "b"`, ""},
 		{"empty list", change, "-", "{l: []}", Updated, `{}`, `{"l":["a"]}`, "", "a list, whatever it holds"},
 		{"no list", change, "-", "{l: []}", Updated, `{}`, `{"l":{}}`, "l is a mapping, not a list", ""},
 		{"item gone", change, "{l: [a]}", "{}", Updated, `{"l":["a"]}`, `{"l":[]}`, "", ""},
@@ -109,10 +142,12 @@ func TestMatch(t *testing.T) {
 		{"float and int", change, "-", "{a: 2.0}", Updated, `{}`, `{"a":2}`, "", ""},
 		{"exponent", change, "-", "{a: 1000}", Updated, `{}`, `{"a":1e3}`, "", ""},
 		{"fraction", change, "-", "{a: 0.5}", Updated, `{}`, `{"a":5e-1}`, "", ""},
-		{"large numbers are exact", change, "-", "{a: 9007199254740993}", Updated, `{}`, `{"a":9007199254740992}`, "a is 9007199254740992, not 9007199254740993", ""},
+		{"large numbers are exact", change, "-", "{a: 9007199254740993}", Updated, `{}`, `{"a":9007199254740992}`,
+			"a is 9007199254740992, not 9007199254740993", ""},
 		{"number and text", change, "-", "{a: 2}", Updated, `{}`, `{"a":"2"}`, `a is "2", not 2`, ""},
 		{"text and number", change, "-", "{a: \"2\"}", Updated, `{}`, `{"a":2}`, `a is 2, not "2"`, ""},
-		{"quantities as written", change, "-", "{cpu: 1000m}", Updated, `{}`, `{"cpu":"1"}`, `cpu is "1", not "1000m"`, ""},
+		{"quantities as written", change, "-", "{cpu: 1000m}", Updated, `{}`, `{"cpu":"1"}`,
+			`cpu is "1", not "1000m"`, ""},
 		{"the same number", change, "-", "{a: 1}", Updated, `{"a":1.0}`, `{"a":1}`, "a did not change: it is 1", ""},
 		{"bools", change, "-", "{a: true, b: false}", Updated, `{}`, `{"a":true,"b":false}`, "", ""},
 		{"not true", change, "-", "{a: true}", Updated, `{}`, `{"a":false}`, "a is false, not true", ""},
@@ -128,9 +163,13 @@ func TestMatch(t *testing.T) {
 		// Fields modified.
 		{"any", anyOf, "{a: 1, b: 2}", "-", Updated, `{"a":1,"b":2}`, `{"a":1,"b":3}`, "", ""},
 		{"any, none", anyOf, "{a: 1, b: 2}", "-", Updated, `{"a":1,"b":2}`, `{"a":1,"b":2,"c":3}`, "a is still 1", ""},
-		{"any, was another", anyOf, "{a: 1}", "-", Updated, `{"a":5}`, `{"a":6}`, "a was 5 before, not 1", "lost means that it had it"},
-		{"any, gone", anyOf, "{metadata: {deletionTimestamp: $present}}", "-", Updated, `{"metadata":{"deletionTimestamp":"x"}}`, `{"metadata":{}}`, "", ""},
-		{"any, another mark", anyOf, "{metadata: {deletionTimestamp: $present}}", "-", Updated, `{"metadata":{"deletionTimestamp":"x"}}`, `{"metadata":{"deletionTimestamp":"y"}}`, `metadata.deletionTimestamp is still "y"`, "it still has a value"},
+		{"any, was another", anyOf, "{a: 1}", "-", Updated, `{"a":5}`, `{"a":6}`, "a was 5 before, not 1",
+			"lost means that it had it"},
+		{"any, gone", anyOf, "{metadata: {deletionTimestamp: $present}}", "-", Updated,
+			`{"metadata":{"deletionTimestamp":"x"}}`, `{"metadata":{}}`, "", ""},
+		{"any, another mark", anyOf, "{metadata: {deletionTimestamp: $present}}", "-", Updated,
+			`{"metadata":{"deletionTimestamp":"x"}}`, `{"metadata":{"deletionTimestamp":"y"}}`,
+			`metadata.deletionTimestamp is still "y"`, "it still has a value"},
 		{"any, created", anyOf, "{a: 1}", "-", Created, ``, `{"a":2}`, "it was created, not updated", ""},
 		{"any, unknown old", anyOf, "{a: 1}", "-", Updated, ``, `{"a":2}`, "", ""},
 		{"all", allOf, "{a: 1, b: 2}", "-", Updated, `{"a":1,"b":2}`, `{"a":0}`, "", ""},
@@ -144,13 +183,17 @@ func TestMatch(t *testing.T) {
 		{"read found nothing, deleted", remove, "-", "-", Read, ``, ``, "", ""},
 		{"read, created", create, "-", "{a: 1}", Read, ``, `{"a":1}`, "it was read, and a read changes nothing", ""},
 		{"read, modified", anyOf, "{a: 1}", "-", Read, ``, `{"a":2}`, "it was read, and a read changes nothing", ""},
-		{"read, all modified", allOf, "{a: 1}", "-", Read, ``, `{"a":2}`, "it was read, and a read changes nothing", ""},
+		{"read, all modified", allOf, "{a: 1}", "-", Read, ``, `{"a":2}`,
+			"it was read, and a read changes nothing", ""},
 		{"about to be read", change, "-", "-", Looking, ``, ``, "", ""},
-		{"about to be read in a state", change, "-", "{a: 1}", Looking, ``, ``, "it was about to be read, and its state is not known yet", ""},
-		{"about to be read, deleted", remove, "-", "-", Looking, ``, ``, "it was about to be read, and nothing is known of it yet", ""},
-		{"new state not known", change, "-", "-", Updated, `{"a":1}`, ``, "", "any update counts, also one of which the outcome is not known"},
+		{"about to be read in a state", change, "-", "{a: 1}", Looking, ``, ``,
+			"it was about to be read, and its state is not known yet", ""},
+		{"about to be read, deleted", remove, "-", "-", Looking, ``, ``,
+			"it was about to be read, and nothing is known about it yet", ""},
+		{"new state not known", change, "-", "-", Updated, `{"a":1}`, ``, "",
+			"any update counts, also one of which the outcome is not known"},
 		{"there was no object", change, "{a: 1}", "-", Updated, `null`, `{"a":2}`, "a was without a value, not 1", ""},
-		{"state not known", change, "-", "{a: 1}", Updated, `{}`, ``, "the object's state is not known there", ""},
+		{"state not known", change, "-", "{a: 1}", Updated, `{}`, ``, "the object's state is unknown there", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -178,8 +221,10 @@ func TestMatchWhere(t *testing.T) {
 	}{
 		{"object.spec.replicas == 2", Updated, `{}`, `{"spec":{"replicas":2}}`, ""},
 		{"object.spec.replicas < 2.5", Updated, `{}`, `{"spec":{"replicas":2}}`, ""},
-		{"object.spec.replicas > oldObject.spec.replicas", Updated, `{"spec":{"replicas":1}}`, `{"spec":{"replicas":2}}`, ""},
-		{"object.spec.replicas > oldObject.spec.replicas", Updated, `{"spec":{"replicas":3}}`, `{"spec":{"replicas":2}}`, "where is false"},
+		{"object.spec.replicas > oldObject.spec.replicas", Updated, `{"spec":{"replicas":1}}`,
+			`{"spec":{"replicas":2}}`, ""},
+		{"object.spec.replicas > oldObject.spec.replicas", Updated, `{"spec":{"replicas":3}}`,
+			`{"spec":{"replicas":2}}`, "where is false"},
 		{"oldObject == null", Updated, ``, `{}`, ""},
 		{"object.spec.replicas == 2", Updated, `{}`, `{}`, "where: no such key: spec"},
 		{"has(object.spec) && object.spec.replicas == 2", Updated, `{}`, `{}`, "where is false"},
@@ -195,7 +240,8 @@ func TestMatchWhere(t *testing.T) {
 		}
 		ok, miss, err := m.Match(tt.kind, []byte(tt.old), []byte(tt.new))
 		if err != nil || ok != (tt.miss == "") || miss.Text != tt.miss {
-			t.Errorf("where %s of %.40s -> %.40s: %v, miss %q, error %v; want miss %q", tt.where, tt.old, tt.new, ok, miss.Text, err, tt.miss)
+			t.Errorf("where %s of %.40s -> %.40s: %v, miss %q, error %v; want miss %q", tt.where, tt.old, tt.new, ok,
+				miss.Text, err, tt.miss)
 		}
 	}
 }
@@ -206,8 +252,9 @@ func TestNewMatcherErrors(t *testing.T) {
 		want string
 	}{
 		{Condition{Type: OnTimeout}, "a onTimeout trigger has no object to match"},
-		{Condition{Type: OnObjectUpdate, PrevState: 5}, "prevState: a state is a mapping, a piece of the object"},
-		{Condition{Type: OnObjectUpdate, CurState: map[string]any{"a": struct{}{}}}, "curState: a: a value of Go type struct {} has no JSON"},
+		{Condition{Type: OnObjectUpdate, PrevState: 5}, "prevState: a state must be a mapping, a part of the object"},
+		{Condition{Type: OnObjectUpdate, CurState: map[string]any{"a": struct{}{}}},
+			"curState: a: a value of Go type struct {} has no JSON form"},
 		{Condition{Type: OnAnyFieldModified}, "onAnyFieldModified needs prevState with a field in it"},
 		{Condition{Type: OnObjectUpdate, Where: "1 +"}, "where: CEL: Syntax error"},
 	} {
@@ -219,14 +266,15 @@ func TestNewMatcherErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{`{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{a:1}`, `{"a":1 "b":2}`, `{"a":"x`, `{"b":[1,{`} {
+	for _, bad := range []string{`{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{a:1}`, `{"a":1 "b":2}`, `{"a":"x`,
+		`{"b":[1,{`} {
 		if _, _, err := m.Match(Updated, nil, []byte(bad)); err == nil {
 			t.Errorf("Match accepts %s", bad)
 		}
 	}
 }
 
-// The naive implementation: everything is decoded, and every rule is written as the comment of Matcher says it.
+// The naive implementation: it decodes everything and follows the rules in the comment of Matcher literally.
 
 func naiveContains(state, object any, has bool) bool {
 	switch s := state.(type) {
@@ -271,7 +319,7 @@ func naiveContains(state, object any, has bool) bool {
 	return has && reflect.DeepEqual(state, object)
 }
 
-// naiveFields lists the paths of a state's fields and of all places that it names.
+// naiveFields collects the paths of a state's fields and of all places that it names.
 func naiveFields(state any, path string, fields map[string]any, named map[string]bool) {
 	named[path] = true
 	switch s := state.(type) {
@@ -314,7 +362,8 @@ func naiveAt(object any, path string) any {
 }
 
 func naiveMatch(c *Condition, old, new any) bool {
-	prevFields, curFields, prevNamed, curNamed := map[string]any{}, map[string]any{}, map[string]bool{}, map[string]bool{}
+	prevFields, curFields, prevNamed, curNamed := map[string]any{}, map[string]any{}, map[string]bool{},
+		map[string]bool{}
 	if c.PrevState != nil {
 		naiveFields(c.PrevState, "", prevFields, prevNamed)
 	}
@@ -331,7 +380,8 @@ func naiveMatch(c *Condition, old, new any) bool {
 		}
 		return c.Type == OnAnyFieldModified && lost || c.Type == OnAllFieldsModified && all
 	}
-	if c.PrevState != nil && !naiveContains(c.PrevState, old, true) || c.CurState != nil && !naiveContains(c.CurState, new, true) {
+	if c.PrevState != nil && !naiveContains(c.PrevState, old, true) || c.CurState != nil &&
+		!naiveContains(c.CurState, new, true) {
 		return false
 	}
 	for path := range prevFields {
@@ -347,7 +397,7 @@ func naiveMatch(c *Condition, old, new any) bool {
 	return true
 }
 
-// randomValue makes a small value over few names, so that states and objects meet.
+// randomValue makes a small value from few names, so that states and objects often match.
 func randomValue(r *rand.Rand, depth int, state bool) any {
 	n := r.IntN(10)
 	switch {
@@ -387,7 +437,8 @@ func TestMatchAgainstNaive(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	matches := 0
 	for range 40_000 {
-		c := &Condition{Type: []TriggerType{OnObjectUpdate, OnObjectUpdate, OnAnyFieldModified, OnAllFieldsModified}[r.IntN(4)]}
+		c := &Condition{Type: []TriggerType{OnObjectUpdate, OnObjectUpdate, OnAnyFieldModified,
+			OnAllFieldsModified}[r.IntN(4)]}
 		old, new := randomMap(r, false), randomMap(r, false)
 		if r.IntN(2) == 0 {
 			c.PrevState = randomMap(r, true)
@@ -412,14 +463,15 @@ func TestMatchAgainstNaive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := naiveMatch(c, old, new); got != want {
-			t.Fatalf("%s prev %v cur %v: %s -> %s: got %v (%s), want %v", c.Type, c.PrevState, c.CurState, oldJSON, newJSON, got, miss.Text, want)
+			t.Fatalf("%s prev %v cur %v: %s -> %s: got %v (%s), want %v", c.Type, c.PrevState, c.CurState, oldJSON,
+				newJSON, got, miss.Text, want)
 		}
 		if got {
 			matches++
 		}
 	}
 	if matches < 1000 {
-		t.Errorf("only %d of the random updates matched; they test little", matches)
+		t.Errorf("only %d of the random updates matched: too few", matches)
 	}
 }
 
@@ -429,19 +481,23 @@ func largeObject(phase string) []byte {
 	for i := range 20 {
 		env := []any{}
 		for j := range 8 {
-			env = append(env, map[string]any{"name": fmt.Sprintf("VARIABLE_%d", j), "value": fmt.Sprintf("value-%d-%d", i, j)})
+			env = append(env, map[string]any{"name": fmt.Sprintf("VARIABLE_%d", j),
+				"value": fmt.Sprintf("value-%d-%d", i, j)})
 		}
 		containers = append(containers, map[string]any{
-			"name": fmt.Sprintf("container-%d", i), "image": "registry.example.com/team/image:v1.2.3", "imagePullPolicy": "IfNotPresent", "env": env,
+			"name": fmt.Sprintf("container-%d", i), "image": "registry.example.com/team/image:v1.2.3",
+			"imagePullPolicy": "IfNotPresent", "env": env,
 			"resources": map[string]any{"requests": map[string]any{"cpu": "100m", "memory": "128Mi"}},
 		})
 	}
 	b, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"name": "web-0", "namespace": "default", "uid": "0b7c1e8e-0000-0000-0000-000000000000", "resourceVersion": "12345",
+		"metadata": map[string]any{"name": "web-0", "namespace": "default",
+			"uid": "0b7c1e8e-0000-0000-0000-000000000000", "resourceVersion": "12345",
 			"labels": map[string]any{"app": "web", "tier": "front"}},
-		"spec":   map[string]any{"containers": containers, "nodeName": "n1"},
-		"status": map[string]any{"phase": phase, "podIP": "10.0.0.1", "conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
+		"spec": map[string]any{"containers": containers, "nodeName": "n1"},
+		"status": map[string]any{"phase": phase, "podIP": "10.0.0.1",
+			"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
 	})
 	if err != nil {
 		panic(err)
@@ -454,7 +510,8 @@ func BenchmarkMatchUpdate10KB(b *testing.B) {
 	m, err := NewMatcher(&Condition{
 		Type:      OnObjectUpdate,
 		PrevState: map[string]any{"status": map[string]any{"phase": "Pending"}},
-		CurState:  map[string]any{"status": map[string]any{"phase": "Running"}, "spec": map[string]any{"nodeName": "n1"}, "metadata": map[string]any{}},
+		CurState: map[string]any{"status": map[string]any{"phase": "Running"},
+			"spec": map[string]any{"nodeName": "n1"}, "metadata": map[string]any{}},
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -482,7 +539,7 @@ func FuzzMatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, old, new string) {
 		_, _, err := m.Match(Updated, []byte(old), []byte(new))
 		if err != nil && json.Valid([]byte(old)) && json.Valid([]byte(new)) && old != "" {
-			t.Fatalf("valid JSON is refused: %v", err)
+			t.Fatalf("valid JSON is rejected: %v", err)
 		}
 	})
 }

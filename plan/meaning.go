@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Meaning is what conditions on an object mean at some points. The meanings decide which plans are valid, and the table
-// in docs/plan-format.md is written from them.
+// Meaning says what conditions on an object mean at some points. Meanings decide which plans are valid, and the table
+// in docs/plan-format.md is generated from them.
 type Meaning struct {
 	Conditions []TriggerType
-	Points     []string // as in timings, without before and after
-	Before     string   // what is observed; empty: nothing can be, and Instead says why
+	Points     []string // names of timings without before and after
+	Before     string   // what is observed; empty: nothing, and Instead says why
 	After      string
-	Instead    string // why such a condition is refused there, and what to write
-	// NoStates lists the fields that have no meaning there although the condition has them, by phase.
+	Instead    string // why such a condition is rejected there, and what to write instead
+	// NoStatesBefore and NoStatesAfter list the fields of the condition that have no meaning there.
 	NoStatesBefore, NoStatesAfter []string
 }
 
@@ -24,71 +24,73 @@ var (
 	reading   = []string{"ControllerRead"}
 )
 
-// Meanings lists what a condition on an object means at each point; each pair of them stands in exactly one entry.
+// Meanings lists what a condition on an object means at each point; each pair of condition and point is in exactly one
+// entry.
 var Meanings = []Meaning{
 	{
 		Conditions: []TriggerType{OnObjectCreation}, Points: receiving,
-		Before: "the event of a new object is about to be taken in",
-		After: "it has been; to an informer every object is new that it does not have yet, so after a restart of its process the first list " +
-			"brings a creation for each object",
+		Before: "the event of a new object is about to be received",
+		After: "it has been; to an informer every object that it does not have yet is new, so after a restart of its " +
+			"process the first list brings a creation for each object",
 	},
 	{
 		Conditions: []TriggerType{OnObjectUpdate}, Points: receiving,
-		Before: "the event of a change is about to be taken in",
-		After:  "it has been; a deletion that waits for finalizers is an update, the one that sets `deletionTimestamp`",
+		Before: "the event of a change is about to be received",
+		After:  "it has been; a deletion that waits for finalizers is an update: it sets `deletionTimestamp`",
 	},
 	{
 		Conditions: []TriggerType{OnObjectDeletion}, Points: receiving,
-		Before: "the event that the object is gone is about to be taken in",
+		Before: "the event that the object is gone is about to be received",
 		After:  "it has been; the last state is what `prevState` and `where` see",
 	},
 	{
 		Conditions: []TriggerType{OnAnyFieldModified, OnAllFieldsModified}, Points: receiving,
-		Before: "the event of a change in which fields lose their values is about to be taken in",
+		Before: "the event of a change in which fields lose their values is about to be received",
 		After:  "it has been",
 	},
 	{
 		Conditions: []TriggerType{OnObjectCreation}, Points: writing,
-		Before: "a create, or an apply of what is not there, is about to be sent",
+		Before: "a create, or an apply of an object that does not exist, is about to be sent",
 		After:  "the API server has created the object",
 	},
 	{
 		Conditions: []TriggerType{OnObjectUpdate}, Points: writing,
-		Before: "an update, patch or apply of what is there, or of its status or scale, is about to be sent; the new object is what the write " +
-			"would make of the present one",
-		After: "it has succeeded; the new object is what the API server has then",
+		Before: "an update, patch or apply of an existing object, or of its status or scale, is about to be sent; " +
+			"the new object is the result that the write would have",
+		After: "it has succeeded; the new object is what the API server then stores",
 	},
 	{
 		Conditions: []TriggerType{OnObjectDeletion}, Points: writing,
-		Before: "a delete, an eviction, or the deletion of a collection that the object belongs to, is about to be sent",
-		After:  "it has succeeded; with finalizers, or a grace period, the object still lives",
+		Before: "a delete, an eviction, or the deletion of a collection with the object in it is about to be sent",
+		After:  "it has succeeded; with finalizers or a grace period the object still exists",
 	},
 	{
 		Conditions: []TriggerType{OnAnyFieldModified, OnAllFieldsModified}, Points: writing,
-		Before: "a write is about to be sent that would take their values from fields",
-		After:  "it has succeeded, and has done so",
+		Before: "a write that would change or remove the values is about to be sent",
+		After:  "it has succeeded and has changed or removed them",
 	},
 	{
 		Conditions: []TriggerType{OnObjectUpdate}, Points: reading,
-		Before:         "a get of the object, or a list that may hold it, is about to begin; nothing is known yet, so there are no states",
-		After:          "a read has found the object, with `curState` in it; nothing need have changed",
+		Before: "a get of the object, or a list that may hold it, is about to begin; nothing is known yet, so there " +
+			"are no states",
+		After:          "a read has found the object, with `curState` in it; it need not have changed",
 		NoStatesBefore: []string{"prevState", "curState", "where"},
 		NoStatesAfter:  []string{"prevState"},
 	},
 	{
 		Conditions: []TriggerType{OnObjectDeletion}, Points: reading,
 		After:         "a read has not found the object: a get that finds nothing, a list without it",
-		Instead:       "before a read nobody knows what it will find; use afterControllerRead",
+		Instead:       "what a read will find is unknown before it; use afterControllerRead",
 		NoStatesAfter: []string{"prevState", "where"},
 	},
 	{
 		Conditions: []TriggerType{OnObjectCreation, OnAnyFieldModified, OnAllFieldsModified}, Points: reading,
-		Instead: "a read changes nothing. For a read that finds the object in some state use onObjectUpdate with curState, for the change as " +
-			"the controller learns of it use afterControllerRecv",
+		Instead: "a read changes nothing. For a read that finds the object in some state use onObjectUpdate with " +
+			"curState; for the change, as the controller sees it, use afterControllerRecv",
 	},
 }
 
-// meaningOf is what a condition on an object means at a timing.
+// meaningOf returns what a condition on an object means at a timing.
 func meaningOf(condition TriggerType, t Timing) *Meaning {
 	for i := range Meanings {
 		m := &Meanings[i]
@@ -101,7 +103,7 @@ func meaningOf(condition TriggerType, t Timing) *Meaning {
 
 func (t Timing) isBefore() bool { return strings.HasPrefix(string(t), "before") }
 
-// MeaningsTable is the table of Meanings in Markdown.
+// MeaningsTable returns Meanings as a Markdown table.
 func MeaningsTable() string {
 	var b strings.Builder
 	b.WriteString("| condition | at | before | after |\n| --- | --- | --- | --- |\n")
@@ -113,16 +115,17 @@ func MeaningsTable() string {
 		return text
 	}
 	for _, m := range Meanings {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(stringsOf(m.Conditions)), code(m.Points), cell(m.Before), cell(m.After))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(stringsOf(m.Conditions)), code(m.Points), cell(m.Before),
+			cell(m.After))
 	}
 	return b.String()
 }
 
-// meaning refuses a condition on an object where it cannot mean anything.
+// meaning rejects a condition on an object at a point where it has no meaning.
 func (c *checker) meaning(d *Definition, whole *place) {
 	m := meaningOf(d.Condition.Type, d.Observe.Timing)
 	if m == nil {
-		return // no condition on an object
+		return // not a condition on an object
 	}
 	at, condition := whole.field("observationPoint").field("timing"), whole.field("condition")
 	without, text := m.NoStatesAfter, m.After

@@ -71,32 +71,40 @@ func TestMergeKeyMistakes(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"of no mapping", head + "    - {<<: a, triggerName: t, condition: {triggerType: none}}\n", []string{"f.yaml:5:12: << merges a mapping or a list of mappings, not text"}},
-		{"of nothing", head + "    - {<<: , triggerName: t, condition: {triggerType: none}}\n", []string{"f.yaml:5:12: << merges a mapping or a list of mappings, not nothing"}},
+		{"of text", head + "    - {<<: a, triggerName: t, condition: {triggerType: none}}\n",
+			[]string{"f.yaml:5:12: << merges a mapping or a list of mappings, not text"}},
+		{"of nothing", head + "    - {<<: , triggerName: t, condition: {triggerType: none}}\n",
+			[]string{"f.yaml:5:12: << merges a mapping or a list of mappings, not nothing"}},
 		{
-			"of a list with more than mappings", head + "    - &a {triggerName: t, condition: {triggerType: none}}\n    - {<<: [*a, 5], triggerName: u}\n    expression: t\n",
+			"of a list with more than mappings", head + "    - &a {triggerName: t, condition: {triggerType: none}}\n" +
+				"    - {<<: [*a, 5], triggerName: u}\n    expression: t\n",
 			[]string{"f.yaml:6:17: << merges a mapping or a list of mappings, not a number"},
 		},
 		{
-			"twice", head + "    - &a {triggerName: t, condition: {triggerType: none}}\n    - {<<: *a, triggerName: u, <<: *a}\n    expression: t\n",
+			"twice", head + "    - &a {triggerName: t, condition: {triggerType: none}}\n    - {<<: *a, triggerName: " +
+				"u, <<: *a}\n    expression: t\n",
 			[]string{"f.yaml:6:32: duplicate <<; first at line 6; to merge several mappings give it a list of them"},
 		},
 		{
-			"a mistake in what is merged is told once, where it stands",
-			head + "    - &a {triggerName: t, color: red, condition: {triggerType: onTimeout, timeout: soon}}\n    - {<<: *a, triggerName: u}\n    - {<<: *a, triggerName: v}\n    expression: t;u;v\n",
+			"a mistake in a merged mapping is reported once, where it is written",
+			head + "    - &a {triggerName: t, color: red, condition: {triggerType: onTimeout, timeout: soon}}\n" +
+				"    - {<<: *a, triggerName: u}\n    - {<<: *a, triggerName: v}\n    expression: t;u;v\n",
 			[]string{
 				`f.yaml:5:27: unknown field "color" in a trigger definition (known: triggerName, condition, observationPoint)`,
 				`f.yaml:5:84: timeout: "soon" is not a duration; write it like 20s, 1m30s or 500ms`,
 			},
 		},
 		{
-			"a field that does not fit", head + "    - &a {triggerName: t, condition: {triggerType: none}}\n    expression: t\n- {<<: *a, actionType: killController, trigger: {definitions: [*a], expression: t}}\n",
+			"a field that does not fit", head + "    - &a {triggerName: t, condition: {triggerType: none}}\n" +
+				"    expression: t\n- {<<: *a, actionType: killController, trigger: {definitions: [*a], expression: " +
+				"t}}\n",
 			[]string{
 				`f.yaml:5:11: unknown field "triggerName" in an action`,
 				`f.yaml:5:27: unknown field "condition" in an action`,
 			},
 		},
-		{"a quoted << is a field like any other", "'<<': {testName: a}\nactions: []\n", []string{`f.yaml:1:1: unknown field "<<" in a plan`}},
+		{"a quoted << is a field like any other", "'<<': {testName: a}\nactions: []\n",
+			[]string{`f.yaml:1:1: unknown field "<<" in a plan`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Parse([]byte(test.text), "f.yaml")
@@ -117,7 +125,8 @@ func TestMergeKeyMistakes(t *testing.T) {
 }
 
 func TestMergeKeysInSuite(t *testing.T) {
-	s, err := ParseSuite([]byte("controllers:\n- &a {name: a, binary: ./a, env: {A: b}}\n- {<<: *a, name: b}\nworkloads: {w: []}\n"), "testdata/f.yaml")
+	s, err := ParseSuite([]byte("controllers:\n- &a {name: a, binary: ./a, env: {A: b}}\n- {<<: *a, name: b}\n"+
+		"workloads: {w: []}\n"), "testdata/f.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

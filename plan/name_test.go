@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A plan's name is a part of the name of its run's folder: one of "../../x" wrote outside it.
+// A plan's name becomes part of the name of its run's directory: the name "../../x" made it write outside.
 func TestTestName(t *testing.T) {
 	for _, test := range []struct {
 		line string // of the plan
@@ -22,24 +22,31 @@ func TestTestName(t *testing.T) {
 		{line: "description: x", file: "stale-deletion.yaml", want: "stale-deletion"},
 		{line: "testName:", file: "dir/stale.deletion.yml", want: "stale.deletion"},
 		{line: `testName: ""`, file: "x", want: "x"},
-		{line: "testName: ../../x", want: `f.yaml:1:11: testName "../../x" has a slash; a name is a part of a folder's name`},
-		{line: "testName: a/b", want: `f.yaml:1:11: testName "a/b" has a slash; a name is a part of a folder's name`},
-		{line: `testName: a\b`, want: `f.yaml:1:11: testName "a\\b" has a slash; a name is a part of a folder's name`},
-		{line: "testName: ..", want: `f.yaml:1:11: testName ".." begins with a dot; it is the beginning of a folder's name`},
-		{line: `testName: "a\nb"`, want: `f.yaml:1:11: testName "a\nb" has a character that cannot be printed`},
+		{line: "testName: ../../x",
+			want: `f.yaml:1:11: testName "../../x" contains a slash; a name becomes part of a directory name`},
+		{line: "testName: a/b",
+			want: `f.yaml:1:11: testName "a/b" contains a slash; a name becomes part of a directory name`},
+		{line: `testName: a\b`,
+			want: `f.yaml:1:11: testName "a\\b" contains a slash; a name becomes part of a directory name`},
+		{line: "testName: ..",
+			want: `f.yaml:1:11: testName ".." begins with a dot; a directory name would begin with it`},
+		{line: `testName: "a\nb"`, want: `f.yaml:1:11: testName "a\nb" contains a character that cannot be printed`},
 		{line: `testName: " a"`, want: `f.yaml:1:11: testName " a" begins or ends with a blank`},
 		{
 			line: "testName: " + strings.Repeat("ä", 51),
-			want: fmt.Sprintf(`f.yaml:1:11: testName %q has 102 bytes; a name has at most 100, as it is a part of a folder's name`, strings.Repeat("ä", 51)),
+			want: fmt.Sprintf(
+				`f.yaml:1:11: testName %q has 102 bytes, at most 100 are allowed: it becomes part of a directory name`,
+				strings.Repeat("ä", 51)),
 		},
 		{
 			line: "description: x", file: ".yaml",
-			want: `.yaml:1:1: the plan has no testName, and its file's name cannot stand in: "" is empty`,
+			want: `.yaml:1:1: the plan has no testName, and its file name cannot be used: "" is empty`,
 		},
 		{
 			line: "description: x", file: strings.Repeat("a", 101) + ".yaml",
-			want: strings.Repeat("a", 101) + ".yaml:1:1: the plan has no testName, and its file's name cannot stand in: " +
-				fmt.Sprintf("%q has 101 bytes; a name has at most 100, as it is a part of a folder's name", strings.Repeat("a", 101)),
+			want: strings.Repeat("a", 101) + ".yaml:1:1: the plan has no testName, and its file name cannot be used: " +
+				fmt.Sprintf("%q has 101 bytes, at most 100 are allowed: it becomes part of a directory name",
+					strings.Repeat("a", 101)),
 		},
 	} {
 		file := test.file
@@ -60,15 +67,16 @@ func TestTestName(t *testing.T) {
 	}
 }
 
-// A variant's name is a part of the folder's too.
+// A variant's name becomes part of the directory name too.
 func TestVariantName(t *testing.T) {
-	_, err := ParseSuite([]byte("controllers: [{name: a, binary: ./a}]\nvariants: {../x: {}}\n"), filepath.Join(t.TempDir(), "trommel.yaml"))
-	if err == nil || !strings.Contains(err.Error(), `2:12: variant "../x" has a slash`) {
+	_, err := ParseSuite([]byte("controllers: [{name: a, binary: ./a}]\nvariants: {../x: {}}\n"),
+		filepath.Join(t.TempDir(), "trommel.yaml"))
+	if err == nil || !strings.Contains(err.Error(), `2:12: variant "../x" contains a slash`) {
 		t.Error(err)
 	}
 }
 
-// A test case has one name: the workload of the plan's testName is taken where the plan names none.
+// A plan that names no workload uses the one with the plan's testName.
 func TestWorkloadOfTheTestName(t *testing.T) {
 	s := &Suite{Workloads: map[string]Workload{"create": {}, "recreate": {}}}
 	for _, test := range []struct{ fields, file, want string }{
@@ -77,7 +85,8 @@ func TestWorkloadOfTheTestName(t *testing.T) {
 		{"description: x", "plans/recreate.yaml", "recreate"},
 		{
 			"testName: other", "f.yaml",
-			"f.yaml:1:1: the plan names no workload, and the suite has several, none with the plan's testName: create, recreate",
+			"f.yaml:1:1: the plan names no workload, and the suite has several, none with the plan's testName: " +
+				"create, recreate",
 		},
 	} {
 		p, err := Parse([]byte(test.fields+"\nactions: []\n"), test.file)
@@ -97,7 +106,7 @@ func TestWorkloadOfTheTestName(t *testing.T) {
 	}
 }
 
-// What Marshal wrote for a timeout of 0s was not a plan: it left the timeout out.
+// Marshal left out a timeout of 0s, so that its output was not a valid plan.
 func TestMarshalOfATimeoutOfZero(t *testing.T) {
 	p, err := Parse([]byte(`testName: at-once
 actions:
@@ -132,7 +141,8 @@ func TestActionNames(t *testing.T) {
 		{Action{Type: PatchObject, ResourceKey: pod, Subresource: "status"}, "patch pod/default/a (status)"},
 		{Action{Type: DeleteObject, ResourceKey: pod}, "delete pod/default/a"},
 		{Action{Type: ApplyObject, ManifestFile: "pod.yaml"}, "apply pod.yaml"},
-		{Action{Type: ApplyObject, Manifest: object("Pod", map[string]any{"name": "a", "namespace": "default"})}, "apply pod/default/a"},
+		{Action{Type: ApplyObject, Manifest: object("Pod", map[string]any{"name": "a", "namespace": "default"})},
+			"apply pod/default/a"},
 		{Action{Type: ApplyObject, Manifest: object("Node", map[string]any{"name": "a"})}, "apply node//a"},
 		{Action{Type: ApplyObject}, "apply"},
 	} {

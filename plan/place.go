@@ -12,25 +12,25 @@ import (
 	"github.com/trommel-dev/trommel/predicate"
 )
 
-// place is where a value of a plan or suite stands: in its file, or for one that was built in Go the way to it.
+// place is the position of a value of a plan or suite: in its file or, if it was built in Go, its path.
 type place struct {
 	in   *source
 	up   *place // nil: the whole
-	step string // from up to here
+	step string // from up to this place
 	key  *yaml.Node
-	node *yaml.Node // nil: the file has nothing here
+	node *yaml.Node // nil: the file has no value here
 }
 
-// whole is the place of all that the source has.
+// whole returns the place of the whole document.
 func (s *source) whole() *place { return &place{in: s, node: s.root} }
 
-// field is the place of a field, or of what has that name in a mapping of names.
+// field returns the place of a field, or of the entry with that name in a mapping of names.
 func (p *place) field(name string) *place {
 	key, value := entry(p.node, name)
 	return &place{in: p.in, up: p, step: name, key: key, node: value}
 }
 
-// item is the place of a list's item.
+// item returns the place of a list's item.
 func (p *place) item(i int) *place {
 	it := &place{in: p.in, up: p, step: fmt.Sprintf("[%d]", i)}
 	if n := deref(p.node); n != nil && n.Kind == yaml.SequenceNode && i < len(n.Content) {
@@ -39,16 +39,16 @@ func (p *place) item(i int) *place {
 	return it
 }
 
-// name is the place of a field's name.
+// name returns the place of a field's name.
 func (p *place) name() *place { return &place{in: p.in, up: p.up, step: p.step, node: p.key} }
 
-// given reports whether the file has something here.
+// given reports whether the file has a value here.
 func (p *place) given() bool { return p.node != nil }
 
-// failed reports whether what the file has here could not be read.
+// failed reports whether the file has a value here that could not be read.
 func (p *place) failed() bool { return p.node != nil && p.in.failed[deref(p.node)] }
 
-// nearest is the node here, or else the one around it.
+// nearest returns the node here, or else the innermost one around it.
 func (p *place) nearest() *yaml.Node {
 	for p.node == nil && p.up != nil {
 		p = p.up
@@ -56,7 +56,7 @@ func (p *place) nearest() *yaml.Node {
 	return p.node
 }
 
-// path is the way here, as it is written in Go.
+// path returns the path of this place, as it is written in Go.
 func (p *place) path() string {
 	if p.up == nil {
 		return ""
@@ -72,14 +72,14 @@ func (p *place) errorf(format string, args ...any) {
 	p.in.errs = append(p.in.errs, &Error{File: p.in.file, Path: p.path(), Message: fmt.Sprintf(format, args...)})
 }
 
-// missing reports a field that has to be there, unless something unreadable is.
+// missing reports a required field that is missing, unless it has an unreadable value.
 func (p *place) missing(format string, args ...any) {
 	if !p.given() {
 		p.errorf(format, args...)
 	}
 }
 
-// textError reports a mistake at a byte of a text.
+// textError reports a mistake at a byte offset of a text.
 func (p *place) textError(text string, offset int, message string) {
 	n := p.nearest()
 	if n == nil {
@@ -93,7 +93,7 @@ func (p *place) textError(text string, offset int, message string) {
 	p.in.errs = append(p.in.errs, e)
 }
 
-// cel reports what is wrong with a CEL expression; the empty text is none.
+// cel reports the mistakes in a CEL expression; the empty text has none.
 func (p *place) cel(text string, scope predicate.Scope) {
 	var bad *predicate.SyntaxError
 	if text != "" && errors.As(scope.Check(text), &bad) {
@@ -101,7 +101,7 @@ func (p *place) cel(text string, scope predicate.Scope) {
 	}
 }
 
-// expression parses a trigger expression, and reports what is wrong with it.
+// expression parses a trigger expression and reports its mistakes.
 func (p *place) expression(text string) *expr.Expr {
 	e, err := expr.Parse(text)
 	var bad *expr.Error
@@ -112,7 +112,7 @@ func (p *place) expression(text string) *expr.Expr {
 	return e
 }
 
-// oneOf returns those of the fields that are given.
+// oneOf returns the fields among them that are given.
 func (p *place) oneOf(names ...string) []*place {
 	var given []*place
 	for _, name := range names {
@@ -123,7 +123,7 @@ func (p *place) oneOf(names ...string) []*place {
 	return given
 }
 
-// each visits the fields of a struct, and of all structs in it, with the places of the structs.
+// each visits the fields of a struct and of all structs within it, with the places of the structs.
 func each(v reflect.Value, at *place, visit func(owner reflect.Value, at *place, f *shapeField, v reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

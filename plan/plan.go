@@ -10,20 +10,20 @@ import (
 // APIVersion is the version of the plan and suite format that this package reads and writes.
 const APIVersion = "trommel.dev/v1alpha1"
 
-// Plan is one test plan: actions that are carried out one after the other, each when its trigger is satisfied.
+// Plan is a test plan: actions that are carried out one after the other, each when its trigger is satisfied.
 type Plan struct {
 	APIVersion  string   `yaml:"apiVersion" default:"trommel.dev/v1alpha1"`
 	Kind        string   `yaml:"kind" default:"TestPlan"`
 	TestName    string   `yaml:"testName"`
 	Description string   `yaml:"description"`
-	Suite       string   `yaml:"suite"`    // its path, relative to the plan; empty: the nearest trommel.yaml upwards
+	Suite       string   `yaml:"suite"`    // its path, relative to the plan; empty: see FindSuite
 	Workload    string   `yaml:"workload"` // a workload of the suite; empty: the suite's only one
 	Variant     string   `yaml:"variant"`  // a variant of the suite; empty: none
 	Actions     []Action `yaml:"actions" item:"an action"`
 
 	File string // where it was read from; empty for built plans
 
-	source *source // of what was read from a file: where in it
+	source *source // positions of values that were read from a file
 }
 
 // ActionType names what an action does.
@@ -46,34 +46,34 @@ const (
 	DeleteObject        ActionType = "delete"
 )
 
-// Action is one step of a plan. Which fields mean anything depends on Type; Validate refuses the others.
+// Action is one step of a plan. Its Type decides which fields it has; Validate rejects the others.
 type Action struct {
 	Type   ActionType `yaml:"actionType"`
 	Target string     `yaml:"actionTarget"` // a controller (empty: the suite's only one) or an API server
 
-	PauseAt          Timing `yaml:"pauseAt"`          // pauseController, resumeController: which point stops
-	PauseScope       string `yaml:"pauseScope"`       // pause…, resume…: a resource key, "*" or empty for everything
-	AvoidOngoingRead bool   `yaml:"avoidOngoingRead"` // pauseController: wait until no read of the controller is under way
+	PauseAt          Timing `yaml:"pauseAt"`          // pauseController, resumeController: where it stops
+	PauseScope       string `yaml:"pauseScope"`       // pause…, resume…: a resource key; "*" or empty: everything
+	AvoidOngoingRead bool   `yaml:"avoidOngoingRead"` // pauseController: wait until no read is in progress
 
 	ReconnectAPIServer string    `yaml:"reconnectAPIServer"`            // reconnectController: where to
 	ReconnectBy        Reconnect `yaml:"reconnectBy" default:"restart"` // reconnectController
 
 	ResourceKey  ResourceKey    `yaml:"resourceKey"`                                            // patch, delete
 	Manifest     map[string]any `yaml:"manifest"`                                               // apply: inline object
-	ManifestFile string         `yaml:"manifestFile"`                                           // apply: a file beside the plan
+	ManifestFile string         `yaml:"manifestFile"`                                           // apply: its file
 	PatchType    string         `yaml:"patchType" words:"merge json strategic" default:"merge"` // patch
 	Subresource  string         `yaml:"subresource"`                                            // patch: e.g. status
-	Patch        any            `yaml:"patch"`                                                  // patch: mapping or, for json, list
+	Patch        any            `yaml:"patch"`                                                  // mapping or json list
 
 	WaitBefore time.Duration `yaml:"waitBefore"` // between the trigger and the action
 	WaitAfter  time.Duration `yaml:"waitAfter"`  // between the action and its completion
 	Async      bool          `yaml:"async"`      // the next action's trigger is enabled when this action begins
 	Trigger    Trigger       `yaml:"trigger" called:"a trigger"`
 
-	Own any // a pointer to the fields of the type alone, see ActionKind; nil: there are none
+	Own any // a pointer to the fields that only this type has, see ActionKind; nil: none
 }
 
-// String names the action for people: its type and what it acts on.
+// String names the action in messages: its type and its object.
 func (a *Action) String() string {
 	if object := a.Object(); object != "" {
 		return string(a.Type) + " " + object
@@ -87,7 +87,7 @@ type Reconnect string
 // The ways to reconnect.
 const (
 	ReconnectRestart Reconnect = "restart" // SIGKILL, start again at the other API server
-	ReconnectCut     Reconnect = "cut"     // the process lives; its connections are cut and lead to the other API server
+	ReconnectCut     Reconnect = "cut"     // the process keeps running; its connections are redirected
 )
 
 // Trigger says when an action is carried out.
@@ -126,7 +126,7 @@ var triggerTypes = []TriggerType{
 	OnAnnotatedCall, OnReconcile, OnTimeout, OnNone,
 }
 
-// Condition is what must happen, to which object.
+// Condition says what must happen, to which object.
 type Condition struct {
 	Type        TriggerType   `yaml:"triggerType"`
 	ResourceKey ResourceKey   `yaml:"resourceKey"`
@@ -138,7 +138,7 @@ type Condition struct {
 	Call        string        `yaml:"call"` // onAnnotatedCall: an annotated call of the suite
 }
 
-// conditionFields are the fields that a trigger type has.
+// conditionFields lists the fields that each trigger type has.
 var conditionFields = map[TriggerType][]string{
 	OnObjectCreation:    {"resourceKey", "curState", "where", "repeat"},
 	OnObjectUpdate:      {"resourceKey", "prevState", "curState", "where", "repeat"},
@@ -151,7 +151,7 @@ var conditionFields = map[TriggerType][]string{
 	OnNone:              {},
 }
 
-// Timing is a side of a point.
+// Timing is a point with a side: before or after.
 type Timing string
 
 // The timings.
@@ -171,18 +171,20 @@ const (
 )
 
 var timings = []Timing{
-	BeforeAPIServerRecv, AfterAPIServerRecv, BeforeControllerRecv, AfterControllerRecv, BeforeControllerRead, AfterControllerRead,
-	BeforeControllerWrite, AfterControllerWrite, BeforeReconcile, AfterReconcile, BeforeAnnotatedCall, AfterAnnotatedCall,
+	BeforeAPIServerRecv, AfterAPIServerRecv, BeforeControllerRecv, AfterControllerRecv, BeforeControllerRead,
+	AfterControllerRead,
+	BeforeControllerWrite, AfterControllerWrite, BeforeReconcile, AfterReconcile, BeforeAnnotatedCall,
+	AfterAnnotatedCall,
 }
 
 func (t Timing) point() string {
 	return strings.TrimPrefix(strings.TrimPrefix(string(t), "before"), "after")
 }
 
-// ofAPIServer reports whether it is API servers that stop there.
+// ofAPIServer reports whether API servers, rather than controllers, are observed there.
 func (t Timing) ofAPIServer() bool { return t == BeforeAPIServerRecv || t == AfterAPIServerRecv }
 
-// ObservationPoint is where and when, and by whom, something is observed.
+// ObservationPoint says when something is observed, and in which process.
 type ObservationPoint struct {
 	Timing     Timing `yaml:"timing"`
 	ObserveBy  string `yaml:"observeBy"`  // an API server or a controller; empty: the suite's only controller
@@ -191,7 +193,7 @@ type ObservationPoint struct {
 
 var objectPoints = []string{"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"}
 
-// points are the points at which a trigger type can be observed.
+// points lists the points at which a trigger type can be observed.
 var points = map[TriggerType][]string{
 	OnObjectCreation:    objectPoints,
 	OnObjectUpdate:      objectPoints,
@@ -205,9 +207,9 @@ var points = map[TriggerType][]string{
 // ResourceKey is type[.group]/namespace/name. The namespace is empty for cluster scope.
 type ResourceKey struct {
 	Type      string // singular, lower case
-	Group     string // empty: whichever group serves the type
+	Group     string // empty: the group that serves the type
 	Namespace string
-	Name      string // may hold '*'
+	Name      string // may contain '*'
 }
 
 // String gives the form used in plans, e.g. pod/default/web-0 or node//n1.

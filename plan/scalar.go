@@ -12,8 +12,8 @@ import (
 
 // scalarPosition finds the line and column of the byte at offset in a scalar's value.
 //
-// YAML folds lines: it changes the white space of a value, and keeps all other characters. So the place is found by
-// counting those. If the text does not agree with the value, the position is the scalar's own.
+// YAML folds lines: it changes the white space of a value and keeps all other characters. So the position is found by
+// counting those. If the text does not agree with the value, the position is the start of the scalar.
 func scalarPosition(src []byte, n *yaml.Node, offset int) (line, col int) {
 	start := lineStart(src, n.Line)
 	if start < 0 || n.Alias != nil || offset > len(n.Value) {
@@ -36,7 +36,8 @@ func scalarPosition(src []byte, n *yaml.Node, offset int) (line, col int) {
 		t.quote = t.rest[:min(1, len(t.rest))]
 		t.advance(1)
 	case yaml.LiteralStyle, yaml.FoldedStyle:
-		t.advance(utf8.RuneCountInString(t.rest[:max(0, strings.IndexByte(t.rest, '\n'))])) // of | or > and what follows
+		t.advance(
+			utf8.RuneCountInString(t.rest[:max(0, strings.IndexByte(t.rest, '\n'))])) // skip the line with | or >
 	}
 	for i, r := range n.Value {
 		if i >= offset {
@@ -68,7 +69,7 @@ func lineStart(src []byte, line int) int {
 	return at
 }
 
-// text is a scalar's text from some place on.
+// text is the rest of a scalar's text, from some position on.
 type text struct {
 	rest      string
 	quote     string // ' or "; empty: the scalar is not quoted
@@ -98,7 +99,7 @@ func (t *text) skipBlanks() bool {
 	return false
 }
 
-// skipToNext goes to the next character of the value that is no blank.
+// skipToNext skips to the next non-blank character of the value.
 func (t *text) skipToNext() (r rune, length int) {
 	for t.skipBlanks() {
 		if r, length = t.unescape(); !unicode.IsSpace(r) {
@@ -109,7 +110,7 @@ func (t *text) skipToNext() (r rune, length int) {
 	return 0, 0
 }
 
-// next is skipToNext, and goes behind that character.
+// next is skipToNext, and consumes that character.
 func (t *text) next() (r rune, ok bool) {
 	r, length := t.skipToNext()
 	t.advance(length)
@@ -127,13 +128,14 @@ func (t *text) unescape() (r rune, length int) {
 			return rune(v), 2 + digits
 		}
 		simple := map[byte]rune{
-			'0': 0, 'a': '\a', 'b': '\b', 't': '\t', '\t': '\t', 'n': '\n', 'v': '\v', 'f': '\f', 'r': '\r', 'e': '\x1b',
+			'0': 0, 'a': '\a', 'b': '\b', 't': '\t', '\t': '\t', 'n': '\n', 'v': '\v', 'f': '\f',
+			'r': '\r', 'e': '\x1b',
 			'N': '\u0085', '_': '\u00a0', 'L': '\u2028', 'P': '\u2029',
 		}
 		if r, ok := simple[t.rest[1]]; ok {
 			return r, 2
 		}
-		return rune(t.rest[1]), 2 // a quote, a backslash, or a line break that is no part of the value
+		return rune(t.rest[1]), 2 // a quote, a backslash, or a line break that is not part of the value
 	}
 	r, _ = utf8.DecodeRuneInString(t.rest)
 	return r, 1

@@ -43,7 +43,7 @@ func yamlValue(t *testing.T, text []byte) any {
 	return (&source{}).value(n.Content[0])
 }
 
-// Everything that loads and is written in our own words fits the schema.
+// Every valid file in Trommel's own format matches the schema.
 func TestSchemaAcceptsValidFiles(t *testing.T) {
 	plans, suites := compileSchema(t, PlanJSONSchema), compileSchema(t, SuiteJSONSchema)
 	check := func(s *jsonschema.Schema, file string, text []byte) {
@@ -58,7 +58,7 @@ func TestSchemaAcceptsValidFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(file, "seed-words.yaml") {
-			continue // it is read, and not suggested
+			continue // accepted, but not in the schema
 		}
 		if strings.HasPrefix(file, sieveDir) {
 			p, err := Load(file)
@@ -98,7 +98,7 @@ func TestSchemaAcceptsValidFiles(t *testing.T) {
 	check(suites, "the documented suite", []byte(blocks[1]))
 }
 
-// What has a mistake that a schema can know of does not fit it.
+// Files with mistakes that a schema can express do not match it.
 func TestSchemaRefuses(t *testing.T) {
 	plans, suites := compileSchema(t, PlanJSONSchema), compileSchema(t, SuiteJSONSchema)
 	for _, file := range []string{"invalid-words", "invalid-types", "invalid-fit", "invalid-conditions"} {
@@ -106,9 +106,9 @@ func TestSchemaRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// .inf is no JSON.
+		// .inf is not JSON.
 		if plans.Validate(yamlValue(t, bytes.ReplaceAll(text, []byte(".inf"), []byte("1")))) == nil {
-			t.Errorf("%s fits the schema", file)
+			t.Errorf("%s matches the schema", file)
 		}
 	}
 	text, err := os.ReadFile("testdata/suite-invalid-1.yaml")
@@ -116,7 +116,7 @@ func TestSchemaRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if suites.Validate(yamlValue(t, text)) == nil {
-		t.Error("the invalid suite fits the schema")
+		t.Error("the invalid suite matches the schema")
 	}
 }
 
@@ -156,7 +156,7 @@ func (c *schemaChecker) same(what string, want, got any) {
 	}
 }
 
-// alternative returns the schema, or that one of its alternatives, which is of a JSON type.
+// alternative returns the schema, or one of its alternatives, with the JSON type.
 func (c *schemaChecker) alternative(node any, typ string) map[string]any {
 	m, _ := node.(map[string]any)
 	if ref, _ := m["$ref"].(string); ref != "" {
@@ -175,7 +175,8 @@ func (c *schemaChecker) alternative(node any, typ string) map[string]any {
 		return nil
 	}
 	types, _ := m["type"].([]any)
-	if m["type"] == nil && m["enum"] == nil && m["const"] == nil && m["oneOf"] == nil || m["type"] != nil && m["type"] != typ && !slices.Contains(types, any(typ)) {
+	if m["type"] == nil && m["enum"] == nil && m["const"] == nil && m["oneOf"] == nil || m["type"] != nil &&
+		m["type"] != typ && !slices.Contains(types, any(typ)) {
 		return nil
 	}
 	return m
@@ -187,15 +188,16 @@ func (c *schemaChecker) check(path string, node any, typ reflect.Type, f *shapeF
 		typ = typ.Elem()
 	}
 	json := map[reflect.Kind]string{
-		reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "string", reflect.Slice: "array",
-		reflect.Map: "object", reflect.Struct: "object", reflect.Interface: "object",
+		reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "string",
+		reflect.Slice: "array",
+		reflect.Map:   "object", reflect.Struct: "object", reflect.Interface: "object",
 	}[typ.Kind()]
 	if typ == keyType {
 		json = "string"
 	}
 	m := c.alternative(node, json)
 	if m == nil {
-		c.t.Errorf("%s is no %s in the schema", path, json)
+		c.t.Errorf("%s is not of type %s in the schema", path, json)
 		return
 	}
 	if f.words != nil {
@@ -217,7 +219,7 @@ func (c *schemaChecker) check(path string, node any, typ reflect.Type, f *shapeF
 	}
 	switch {
 	case fallback == nil && f.fallback == "":
-	case fallback == false || fallback == 0.0 || fallback == string(OnTimeoutFail): // what Go's zero value means
+	case fallback == false || fallback == 0.0 || fallback == string(OnTimeoutFail): // the same as Go's zero value
 	default:
 		c.same("default of "+path, f.fallback, fmt.Sprint(fallback))
 	}

@@ -10,18 +10,19 @@ import (
 
 // The Go types of plans and suites describe their YAML. These are the tags of their fields:
 //
-//	yaml     the field's name; a field without is not in the file. Two Go fields of one name read the same value
-//	also     another name that is read, of the format as it was first proposed
-//	called   what messages call the value; without: its name
+//	yaml     the field's name; a field without this tag is not in the file. Two Go fields with the same name
+//	         read the same value
+//	also     another accepted name, from the format as first proposed
+//	called   what messages call the value; default: its name
 //	item     what messages call an item of the list or mapping
-//	default  the value where the field is left out
-//	words    the values that there are; of a type that is in vocabulary it is all of its words
+//	default  the value if the field is left out
+//	words    the allowed values; for a type in vocabulary, all of its words
 //	range    the least and the greatest number
-//	as       how it is read, where the Go type does not tell; see source.decodeAs
+//	as       how it is read, if the Go type does not say; see source.decodeAs
 //
 // An embedded struct without a tag stands for its fields. A type with a method long also has a short form.
 
-// vocabulary lists the words of the types that have some.
+// vocabulary lists the words of types that have a fixed set.
 var vocabulary = map[reflect.Type][]string{
 	reflect.TypeFor[ActionType]():      nil, // see RegisterKind
 	reflect.TypeFor[TriggerType]():     stringsOf(triggerTypes),
@@ -30,7 +31,7 @@ var vocabulary = map[reflect.Type][]string{
 	reflect.TypeFor[OnTimeoutAction](): {string(OnTimeoutFail), string(OnTimeoutContinue)},
 }
 
-// hints say, by what a mapping is called, what to write instead of a field that it does not have.
+// hints says, by the name of a mapping in messages, what to write instead of a field that it does not have.
 var hints = map[string]map[string]string{
 	"an action": {
 		"controllerLabel": "the target of an action is its actionTarget",
@@ -42,15 +43,15 @@ var hints = map[string]map[string]string{
 		"timeoutValue": "here it is timeout, with its unit",
 	},
 	"an observation point": {"when": "here it is timing", "by": "here it is observeBy"},
-	"a suite":              {"actions": "that is a plan's; this file is read as a suite"},
+	"a suite":              {"actions": "only a plan has it, and this file is read as a suite"},
 	"a variable of env":    {"value": "write the value itself, without a mapping"},
 }
 
 // shape describes the mapping that a struct is read from.
 type shape struct {
 	fields []shapeField
-	names  []string // without repetition
-	short  bool     // there is a short form
+	names  []string // without duplicates
+	short  bool     // it has a short form
 }
 
 type shapeField struct {
@@ -60,9 +61,9 @@ type shapeField struct {
 	numbers                                []string // least and greatest
 }
 
-// shortened is a type that may be written shorter than as a mapping.
+// shortened is a type with a form that is shorter than a mapping.
 type shortened interface {
-	// long returns the mapping for which the node stands, or nil if the node is to be read as it is.
+	// long returns the mapping that the node is short for, or nil if the node is read as it is.
 	long(s *source, n *yaml.Node) *yaml.Node
 }
 
@@ -98,7 +99,7 @@ func shapeOf(t reflect.Type) *shape {
 	return sh
 }
 
-// field returns the first field of that name, or nil.
+// field returns the first field with that name, or nil.
 func (sh *shape) field(name string) *shapeField {
 	for i := range sh.fields {
 		if f := &sh.fields[i]; f.name == name || f.also == name && name != "" {

@@ -8,10 +8,10 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// SuiteFile is the file name that a plan's folder and its parents are searched for.
+// SuiteFile is the name of the suite file, which is looked for in a plan's directory and its parents.
 const SuiteFile = "trommel.yaml"
 
-// Suite is what the plans of a folder share.
+// Suite is what the plans of a directory share.
 type Suite struct {
 	APIVersion  string              `yaml:"apiVersion" default:"trommel.dev/v1alpha1"`
 	Kind        string              `yaml:"kind" default:"Suite"`
@@ -21,12 +21,13 @@ type Suite struct {
 	Workloads   map[string]Workload `yaml:"workloads" item:"a workload"`
 	Invariants  []Invariant         `yaml:"invariants" item:"an invariant"`
 	Variants    map[string]Variant  `yaml:"variants" item:"a variant"`
-	History     []ResourceKey       `yaml:"history" item:"history"` // recorded beside what plan, workload and invariants name
-	Timeouts    Timeouts            `yaml:"timeouts"`
+	// History is recorded besides the objects that the plan, the workload and the invariants name.
+	History  []ResourceKey `yaml:"history" item:"history"`
+	Timeouts Timeouts      `yaml:"timeouts"`
 
 	File string // where it was read from
 
-	source *source // of what was read from a file: where in it
+	source *source // positions of values that were read from a file
 }
 
 // ClusterSpec is the control plane to run on.
@@ -40,12 +41,12 @@ type ClusterSpec struct {
 	APIServerArgs         []string        `yaml:"apiServerArgs"`
 	ControllerManagerArgs []string        `yaml:"controllerManagerArgs"`
 	Answers               []Answer        `yaml:"answers" item:"an answer"` // of simulated pods
-	// RemovedAPIs serves API versions that Kubernetes has removed; nil: where a controller is built with a client-go of
+	// RemovedAPIs serves API versions that Kubernetes has removed; nil: if a controller is built with a client-go of
 	// that time.
 	RemovedAPIs *bool `yaml:"removedAPIs"`
 }
 
-// Answer is what containers of simulated pods answer to commands, or what their log is. The first that fits is taken.
+// Answer is what containers of simulated pods answer to commands, or their log. The first one that matches is used.
 type Answer struct {
 	Namespace string  `yaml:"namespace"` // this, pod and container: patterns as of path.Match; empty: any
 	Pod       string  `yaml:"pod"`
@@ -54,25 +55,24 @@ type Answer struct {
 	Stdout    string  `yaml:"stdout"`
 	Stderr    string  `yaml:"stderr"`
 	ExitCode  int     `yaml:"exitCode" range:"0 255"`
-	Log       *string `yaml:"log"` // nil: it is an answer to commands
+	Log       *string `yaml:"log"` // nil: this is an answer to commands
 }
 
-// Manifest is where objects come from that are applied before controllers start. Exactly one of Path and Helm is set;
-// paths are relative to the suite. Its short form is the path.
+// Manifest is a source of objects that are applied before the controllers start. Exactly one of Path and Helm is set;
+// paths are relative to the suite. The short form is the path.
 type Manifest struct {
-	Path string `yaml:"path" also:"kustomize"` // of a file, a folder of YAML, or a folder with a kustomization
-	Helm string `yaml:"helm" also:"chart"`     // of a chart: a folder or a .tgz
+	Path string `yaml:"path" also:"kustomize"` // a file, a directory of YAML, or a directory with a kustomization
+	Helm string `yaml:"helm" also:"chart"`     // a chart: a directory or a .tgz
 
-	// Namespace is given to namespaced objects that name none, as `kubectl apply -n` does; of a chart it is the
-	// release's.
+	// Namespace is set on namespaced objects without one, as `kubectl apply -n` does; for a chart it is the release's.
 	Namespace string `yaml:"namespace"`
 
-	Release     string         `yaml:"release"` // of a chart; default: the chart's name
+	Release     string         `yaml:"release"` // for a chart; default: the chart's name
 	Values      map[string]any `yaml:"values"`
-	ValuesFiles []string       `yaml:"valuesFiles"` // later ones win over earlier ones, Values over all
+	ValuesFiles []string       `yaml:"valuesFiles"` // later ones override earlier ones, Values all of them
 }
 
-// String is the manifest as a person would name it.
+// String names the manifest in messages.
 func (m Manifest) String() string {
 	s := m.Path
 	if m.Helm != "" {
@@ -88,22 +88,22 @@ func (m Manifest) String() string {
 type Controller struct {
 	Name   string `yaml:"name"`
 	Build  *Build `yaml:"build"`  // exactly one of Build and Binary
-	Binary string `yaml:"binary"` // an executable that cannot be rebuilt: no observation points in it
+	Binary string `yaml:"binary"` // an executable that cannot be rebuilt: it has no observation points
 
-	Image       string            `yaml:"image"`                               // in the manifests, of the container that the binary replaces
-	Deployment  ResourceKey       `yaml:"deployment" as:"deployment"`          // of the manifests; zero: one is generated
+	Image       string            `yaml:"image"`                               // the image that the binary replaces
+	Deployment  ResourceKey       `yaml:"deployment" as:"deployment"`          // of the manifests; zero: generated
 	Namespace   string            `yaml:"namespace" default:"default"`         // of a generated Deployment
 	ClusterRole string            `yaml:"clusterRole" default:"cluster-admin"` // of a generated Deployment
 	Args        []string          `yaml:"args"`
 	Env         map[string]string `yaml:"env" as:"variables"`
-	// EnvFrom holds the variables whose values come from elsewhere, each an EnvVarSource as in a pod: {"fieldRef":
-	// {"fieldPath": …}}.
+	// EnvFrom holds the variables with valueFrom. Each value is an EnvVarSource as in a pod: {"fieldRef": {"fieldPath":
+	// …}}.
 	EnvFrom   map[string]map[string]any `yaml:"env" as:"sources"`
-	APIServer string                    `yaml:"apiServer" default:"apiserver-1"` // where it connects first
-	// WatchList sets client-go's WatchListClient feature in the controller: nil leaves client-go's default.
+	APIServer string                    `yaml:"apiServer" default:"apiserver-1"` // the one that it connects to first
+	// WatchList sets client-go's WatchListClient feature in the controller; nil: client-go's default.
 	WatchList *bool `yaml:"watchList"`
-	// KeepLeases keeps the leases of a killed controller, so that its successor waits them out. Default: they are
-	// deleted.
+	// KeepLeases keeps the leases of a killed controller, so that its successor waits until they expire. Default: they
+	// are deleted.
 	KeepLeases bool `yaml:"keepLeases"`
 
 	AnnotatedCalls []AnnotatedCall `yaml:"annotatedCalls" item:"an annotated call"`
@@ -112,15 +112,15 @@ type Controller struct {
 // Build says how to build a controller.
 type Build struct {
 	Dir     string            `yaml:"dir" default:"."`     // of the module, relative to the suite
-	Package string            `yaml:"package" default:"."` // of main
+	Package string            `yaml:"package" default:"."` // the main package
 	Tags    []string          `yaml:"tags"`
 	LDFlags string            `yaml:"ldflags"`
 	Env     map[string]string `yaml:"env"`
-	// ControlPlane, when set, takes this component of Trommel's own control plane binary instead of building Package.
+	// ControlPlane, if set, uses this component of Trommel's own control plane binary instead of building Package.
 	ControlPlane string `yaml:"controlPlane" words:"kube-controller-manager kube-scheduler"`
 }
 
-// AnnotatedCall is a function of the user's that gets a hook.
+// AnnotatedCall is a function of the user's code that gets a hook.
 type AnnotatedCall struct {
 	Name     string `yaml:"name"` // default: Symbol
 	Package  string `yaml:"package"`
@@ -145,11 +145,11 @@ type Variant struct {
 	Cluster     VariantCluster               `yaml:"cluster" called:"a variant's cluster"`
 }
 
-// VariantController is added to the controller of that name.
+// VariantController is added to the controller with that name.
 type VariantController struct {
 	Args      []string                  `yaml:"args"` // appended
 	Env       map[string]string         `yaml:"env" as:"variables"`
-	EnvFrom   map[string]map[string]any `yaml:"env" as:"sources"` // as a controller's
+	EnvFrom   map[string]map[string]any `yaml:"env" as:"sources"` // as in Controller
 	WatchList *bool                     `yaml:"watchList"`
 }
 
@@ -174,18 +174,18 @@ type Step struct {
 	Wait   *WaitStep     `yaml:"wait"`
 	Sleep  time.Duration `yaml:"sleep"`
 	Exec   *ExecStep     `yaml:"exec"`
-	// OnTimeout is what a step does that is not done in time: OnTimeoutFail ends the workload with a finding,
-	// OnTimeoutContinue notes it and goes on, as Sieve's workloads do.
+	// OnTimeout says what happens if the step times out: OnTimeoutFail ends the workload with a finding,
+	// OnTimeoutContinue notes it and continues, as Sieve's workloads do.
 	OnTimeout OnTimeoutAction `yaml:"onTimeout"`
 }
 
 // stepKinds are the fields that say what a step does.
 var stepKinds = []string{"apply", "delete", "patch", "wait", "sleep", "exec"}
 
-// OnTimeoutAction is what becomes of a workload one of whose steps is not done in time.
+// OnTimeoutAction says what happens if a step of a workload times out.
 type OnTimeoutAction string
 
-// What a step does that is not done in time.
+// What happens if a step times out.
 const (
 	OnTimeoutFail     OnTimeoutAction = "fail" // the default; also ""
 	OnTimeoutContinue OnTimeoutAction = "continue"
@@ -198,7 +198,7 @@ type ApplyStep struct {
 	Objects []map[string]any `yaml:"objects" item:"an object"`
 }
 
-// DeleteStep deletes an object. It does not wait for it to be gone. Its short form is the resource key.
+// DeleteStep deletes an object. It does not wait until the object is gone. Its short form is the resource key.
 type DeleteStep struct {
 	ResourceKey    ResourceKey    `yaml:"resourceKey" called:"delete"`
 	GracePeriod    *time.Duration `yaml:"gracePeriod"`
@@ -214,7 +214,7 @@ type PatchStep struct {
 	Patch       any         `yaml:"patch"`
 }
 
-// WaitStep waits for one object; exactly one of Condition, Phase and Absent.
+// WaitStep waits for one object; exactly one of Condition, Phase and Absent is set.
 type WaitStep struct {
 	ResourceKey ResourceKey   `yaml:"resourceKey" called:"wait"`
 	Condition   string        `yaml:"condition"` // CEL over object
@@ -223,7 +223,7 @@ type WaitStep struct {
 	Timeout     time.Duration `yaml:"timeout"` // default Timeouts.Step
 }
 
-// ExecStep runs a command in the suite's folder with KUBECONFIG set. Its short form is the command.
+// ExecStep runs a command in the suite's directory with KUBECONFIG set. Its short form is the command.
 type ExecStep struct {
 	Command []string      `yaml:"command" as:"command"`
 	Timeout time.Duration `yaml:"timeout"` // default Timeouts.Step
@@ -233,9 +233,9 @@ type ExecStep struct {
 //
 // Never and Always are evaluated on every recorded event of an object that matches On, with the variables object (the
 // new state; the last one for a deletion), oldObject (null for a creation), event ("created", "updated", "deleted") and
-// objects (all recorded objects as they stand after the event, a list). Without On they are evaluated after every
+// objects (a list of all recorded objects as they are after the event). Without On they are evaluated after every
 // event, with object and oldObject null. Eventually is evaluated over objects alone and must hold at some moment after
-// the workload's end; Within counts from when both the workload and the plan are over.
+// the workload's end; Within is measured from when both the workload and the plan have ended.
 type Invariant struct {
 	Name       string        `yaml:"name"`
 	On         *ResourceKey  `yaml:"on"`
@@ -248,20 +248,27 @@ type Invariant struct {
 
 func (i *Invariant) has(field string) bool { return field != "within" || i.Eventually != "" }
 
-// Timeouts bound a run.
+// Timeouts limit a run.
 type Timeouts struct {
 	Plan     time.Duration `yaml:"plan" default:"3m"`     // the workload and the plan together
 	Step     time.Duration `yaml:"step" default:"60s"`    // a workload's step
 	Workload time.Duration `yaml:"workload" default:"2m"` // a workload's external command
 	Hold     time.Duration `yaml:"hold" default:"60s"`    // longest time that one observation is held
 	Ready    time.Duration `yaml:"ready" default:"60s"`   // until the controllers are connected
-	Settle   time.Duration `yaml:"settle" default:"15s"`  // until they have come to rest, after the plan and again after all is given back
+	// Settle limits how long the controllers may take to come to rest, after the plan and again after the plan is
+	// undone.
+	Settle time.Duration `yaml:"settle" default:"15s"`
 
-	Quiet       time.Duration `yaml:"quiet" default:"2s"`       // how long a controller that has come to rest has done nothing
-	Stuck       time.Duration `yaml:"stuck" default:"8s"`       // after the workload, without any event, until the plan is given up
-	Acknowledge time.Duration `yaml:"acknowledge" default:"5s"` // until a process has acknowledged what it is to report
-	Alive       time.Duration `yaml:"alive" default:"300ms"`    // how long a controller that has started has lived
-	Away        time.Duration `yaml:"away" default:"10s"`       // after its API server is back, a controller may still end for want of it
+	// Quiet is how long a controller must do nothing to count as at rest.
+	Quiet time.Duration `yaml:"quiet" default:"2s"`
+	// Stuck is how long nothing may happen after the workload before the plan is given up.
+	Stuck time.Duration `yaml:"stuck" default:"8s"`
+	// Acknowledge limits how long a process may take to acknowledge what it must report.
+	Acknowledge time.Duration `yaml:"acknowledge" default:"5s"`
+	// Alive is how long a controller must run to count as started.
+	Alive time.Duration `yaml:"alive" default:"300ms"`
+	// Away is how long after its API server is back a controller may still exit because it was gone.
+	Away time.Duration `yaml:"away" default:"10s"`
 }
 
 func (m *Manifest) long(_ *source, n *yaml.Node) *yaml.Node {
@@ -273,18 +280,19 @@ func (w *Workload) long(s *source, n *yaml.Node) *yaml.Node {
 	if r.Kind != yaml.ScalarNode {
 		return longForm(n, "steps", yaml.SequenceNode)
 	}
-	s.errorf(n, "a workload is a list of steps, or a mapping with a command, not %s", kindOf(r))
+	s.errorf(n, "a workload must be a list of steps, or a mapping with a command, not %s", kindOf(r))
 	return &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column}
 }
 
-// long has no other form. It is called first, and reports what else the step does before that is read.
+// long never returns another form: steps have none. It runs before the fields are read, and reports a second thing that
+// the step does.
 func (*Step) long(s *source, n *yaml.Node) *yaml.Node {
 	count := 0
 	for _, kind := range stepKinds {
 		if _, value := entry(n, kind); value == nil {
 			continue
 		} else if count++; count > 1 {
-			s.report(value, "a step does one thing; this one has a second: %s", kind)
+			s.report(value, "a step does one thing; this step also has %s", kind)
 		}
 	}
 	return nil
@@ -315,7 +323,7 @@ func (*ExecStep) long(_ *source, n *yaml.Node) *yaml.Node {
 	return longForm(n, "command", yaml.ScalarNode, yaml.SequenceNode)
 }
 
-// longForm is a mapping with the node as its only field, if the node is of one of the kinds.
+// longForm returns a mapping with the node as its only field if the node has one of the kinds, otherwise nil.
 func longForm(n *yaml.Node, field string, kinds ...yaml.Kind) *yaml.Node {
 	if !slices.Contains(kinds, deref(n).Kind) {
 		return nil

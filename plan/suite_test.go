@@ -80,20 +80,26 @@ timeouts: {plan: 1m, hold: 5s}
 	want := &Suite{
 		APIVersion: APIVersion, Kind: "Suite", File: "testdata/s.yaml",
 		Cluster: ClusterSpec{
-			Type: "embedded", KubernetesVersion: "v1.36.3", APIServers: 2, DisableControllers: []string{"statefulset-controller"},
-			FeatureGates: map[string]bool{"A": true, "B": false},
+			Type: "embedded", KubernetesVersion: "v1.36.3", APIServers: 2,
+			DisableControllers: []string{"statefulset-controller"},
+			FeatureGates:       map[string]bool{"A": true, "B": false},
 			Answers: []Answer{
-				{Namespace: "default", Pod: "db-*", Container: "main", Command: "^ls", Stdout: "x", Stderr: "y", ExitCode: 2}, {Log: &started},
+				{Namespace: "default", Pod: "db-*", Container: "main", Command: "^ls", Stdout: "x", Stderr: "y",
+					ExitCode: 2}, {Log: &started},
 			},
 			RemovedAPIs: &no,
 		},
 		Controllers: []Controller{
 			{
-				Name: "db", Build: &Build{Dir: ".", Package: "./cmd", Tags: []string{"x"}, LDFlags: "-s -w", Env: map[string]string{"CGO_ENABLED": "0"}},
-				Image: "example.com/db:dev", Deployment: ResourceKey{Type: "deployment", Group: "apps", Namespace: "db-system", Name: "db"},
-				Namespace: "default", ClusterRole: "cluster-admin", Args: []string{"--v=2"}, Env: map[string]string{"A": "1"},
+				Name: "db", Build: &Build{Dir: ".", Package: "./cmd", Tags: []string{"x"}, LDFlags: "-s -w",
+					Env: map[string]string{"CGO_ENABLED": "0"}},
+				Image: "example.com/db:dev", Deployment: ResourceKey{Type: "deployment", Group: "apps",
+					Namespace: "db-system", Name: "db"},
+				Namespace: "default", ClusterRole: "cluster-admin", Args: []string{"--v=2"},
+				Env:       map[string]string{"A": "1"},
 				APIServer: "apiserver-2", WatchList: &no, KeepLeases: true,
-				AnnotatedCalls: []AnnotatedCall{{Name: "example.com/x.(*T).F", Package: "example.com/x", Receiver: "*T", Function: "F"}},
+				AnnotatedCalls: []AnnotatedCall{{Name: "example.com/x.(*T).F", Package: "example.com/x", Receiver: "*T",
+					Function: "F"}},
 			},
 			{
 				Name: "sts", Build: &Build{Dir: ".", Package: ".", ControlPlane: "kube-controller-manager"},
@@ -107,10 +113,13 @@ timeouts: {plan: 1m, hold: 5s}
 				{Apply: &ApplyStep{Objects: []map[string]any{object}}},
 				{Apply: &ApplyStep{Objects: []map[string]any{object}}},
 				{Delete: &DeleteStep{ResourceKey: pod, Propagation: "Background"}},
-				{Delete: &DeleteStep{ResourceKey: pod, GracePeriod: &zero, Propagation: "Foreground", IgnoreNotFound: true}},
-				{Patch: &PatchStep{ResourceKey: pod, Type: "json", Subresource: "status", Patch: []any{map[string]any{"op": "add", "path": "/a", "value": int64(1)}}}},
+				{Delete: &DeleteStep{ResourceKey: pod, GracePeriod: &zero, Propagation: "Foreground",
+					IgnoreNotFound: true}},
+				{Patch: &PatchStep{ResourceKey: pod, Type: "json", Subresource: "status",
+					Patch: []any{map[string]any{"op": "add", "path": "/a", "value": int64(1)}}}},
 				{Patch: &PatchStep{ResourceKey: pod, Type: "merge", Patch: map[string]any{"a": int64(1)}}},
-				{Wait: &WaitStep{ResourceKey: pod, Condition: "object.status.phase == 'Running'", Timeout: 5 * time.Second}},
+				{Wait: &WaitStep{ResourceKey: pod, Condition: "object.status.phase == 'Running'",
+					Timeout: 5 * time.Second}},
 				{Wait: &WaitStep{ResourceKey: pod, Phase: "Running", Timeout: time.Minute}},
 				{Wait: &WaitStep{ResourceKey: pod, Absent: true, Timeout: time.Minute}},
 				{Sleep: 2 * time.Second},
@@ -121,14 +130,16 @@ timeouts: {plan: 1m, hold: 5s}
 			"nothing":  {Timeout: 2 * time.Minute},
 		},
 		Invariants: []Invariant{
-			{Name: "kept", On: &ResourceKey{Type: "persistentvolumeclaim", Namespace: "default", Name: "*"}, Never: "event == 'deleted'", Message: "object.metadata.name"},
+			{Name: "kept", On: &ResourceKey{Type: "persistentvolumeclaim", Namespace: "default", Name: "*"},
+				Never: "event == 'deleted'", Message: "object.metadata.name"},
 			{Name: "small", Always: "objects.size() < 100"},
 			{Name: "ends", Eventually: "objects.exists(o, o.kind == 'Pod')", Within: 10 * time.Second},
 			{Name: "ends2", Eventually: "true", Within: 30 * time.Second},
 		},
 		Variants: map[string]Variant{"fixed": {
-			Controllers: map[string]VariantController{"db": {Args: []string{"--fixed"}, Env: map[string]string{"B": "2"}, WatchList: &yes}, "sts": {}},
-			Cluster:     VariantCluster{FeatureGates: map[string]bool{"B": true, "C": true}},
+			Controllers: map[string]VariantController{"db": {Args: []string{"--fixed"},
+				Env: map[string]string{"B": "2"}, WatchList: &yes}, "sts": {}},
+			Cluster: VariantCluster{FeatureGates: map[string]bool{"B": true, "C": true}},
 		}},
 		History: []ResourceKey{{Type: "pod", Namespace: "*", Name: "*"}, {Type: "node", Name: "n1"}},
 		Timeouts: Timeouts{
@@ -178,7 +189,8 @@ func TestFindSuite(t *testing.T) {
 		t.Errorf("FindSuite: %s, %v", got, err)
 	}
 	dir := t.TempDir()
-	for name, text := range map[string]string{"s/trommel.yaml": "{}", "p/folder.yaml": "suite: ../s", "p/file.yaml": "suite: ../s/trommel.yaml", "p/wrong.yaml": "workload: w\nsuite: ../t"} {
+	for name, text := range map[string]string{"s/trommel.yaml": "{}", "p/folder.yaml": "suite: ../s",
+		"p/file.yaml": "suite: ../s/trommel.yaml", "p/wrong.yaml": "workload: w\nsuite: ../t"} {
 		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -191,11 +203,12 @@ func TestFindSuite(t *testing.T) {
 			t.Errorf("FindSuite(%s): %s, %v", name, got, err)
 		}
 	}
-	if _, err := FindSuite(filepath.Join(dir, "p/wrong.yaml")); err == nil || err.Error() != filepath.Join(dir, "p/wrong.yaml")+`:2:8: suite "../t": no such file` {
-		t.Errorf("FindSuite of a plan that names a suite that is not there: %v", err)
+	if _, err := FindSuite(filepath.Join(dir, "p/wrong.yaml")); err == nil ||
+		err.Error() != filepath.Join(dir, "p/wrong.yaml")+`:2:8: suite "../t": no such file` {
+		t.Errorf("FindSuite of a plan that names a missing suite: %v", err)
 	}
 	got, err = FindSuite("../testdata/plans/sieve/modes/nifi_intmd_1.yaml")
-	if err == nil || !strings.Contains(err.Error(), "there is no suite: no trommel.yaml in /") {
+	if err == nil || !strings.Contains(err.Error(), "no suite: there is no trommel.yaml in /") {
 		t.Errorf("FindSuite without a suite: %q, %v", got, err)
 	}
 }
@@ -229,10 +242,11 @@ history: [pod/*/*, axle//a]
 	}
 }
 
-// What is wrong with a plan by itself and what is wrong with it for its suite is told at once.
+// Mistakes in a plan itself and against its suite are reported together.
 func TestLoadWithSuite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plan.yaml")
-	if err := os.WriteFile(file, []byte("testname: a\nworkload: nothing\nactions:\n- actionType: killController\n  actionTarget: nobody\n  waitAfter: soon\n"+
+	if err := os.WriteFile(file, []byte("testname: a\nworkload: nothing\nactions:\n- actionType: killController\n"+
+		"  actionTarget: nobody\n  waitAfter: soon\n"+
 		"  trigger: {definitions: [{triggerName: a, condition: {triggerType: none}}]}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}

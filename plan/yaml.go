@@ -16,23 +16,23 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Limits of what is read. They are far above any plan and far below what hurts.
+// Limits of input files. They are far above any real plan, and low enough to keep time and memory small.
 const (
 	maxFileSize = 8 << 20 // bytes
-	maxNodes    = 200_000 // YAML nodes, each alias counted with all that it stands for
+	maxNodes    = 200_000 // YAML nodes; an alias counts as the nodes that it repeats
 	maxDepth    = 500     // of nested mappings and lists
 )
 
-// source is a YAML file and what is wrong with it. Of a plan that was built in Go it has only the mistakes.
+// source is a YAML file and the mistakes in it. For a plan that was built in Go it has only the mistakes.
 type source struct {
 	file   string
 	text   []byte
 	root   *yaml.Node // nil: there is no file
 	errs   Errors
-	failed map[*yaml.Node]bool // what could not be read: it has been reported, and its value is missing
+	failed map[*yaml.Node]bool // nodes that could not be read: they have been reported, and have no value
 }
 
-// report adds a mistake at a node; a nil node stands for the start of the file.
+// report adds a mistake at a node; a nil node means the start of the file.
 func (s *source) report(n *yaml.Node, format string, args ...any) {
 	line, col := 1, 1
 	if n != nil && n.Line > 0 {
@@ -52,22 +52,22 @@ func (s *source) errorf(n *yaml.Node, format string, args ...any) {
 
 var yamlErrorLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)$`)
 
-// parse reads the only document of a file and checks that it can be walked safely. It returns nil after a mistake
-// that leaves nothing to look at.
+// parse reads the only document of a file and checks that it can be walked safely. It returns nil if nothing is left to
+// check.
 func (s *source) parse(data []byte, kind string) *yaml.Node {
 	if len(data) > maxFileSize {
-		s.errorf(nil, "the file has more than %d bytes, the most that is read", maxFileSize)
+		s.errorf(nil, "the file has more than the allowed %d bytes", maxFileSize)
 		return nil
 	}
 	data = asUTF8(data)
 	s.text = data
-	// Each node but the first begins with one of these bytes, so what they bound is the memory that parsing takes.
+	// Each node but the first begins with one of these bytes, so their number limits the memory that parsing needs.
 	separators := 0
 	for _, c := range []byte("\n,[{:") {
 		separators += bytes.Count(data, []byte{c})
 	}
 	if separators > 2*maxNodes {
-		s.errorf(nil, "the file has more lines and items than any %s; %d are the most that is read", kind, 2*maxNodes)
+		s.errorf(nil, "the file has more lines and items than any %s; at most %d are allowed", kind, 2*maxNodes)
 		return nil
 	}
 	var doc, second yaml.Node
@@ -89,7 +89,7 @@ func (s *source) parse(data []byte, kind string) *yaml.Node {
 			s.syntaxError(err)
 			return nil
 		}
-		if n := second.Content[0]; !isNull(n) || n.Value != "" || more > 10 { // a last --- has nothing behind it
+		if n := second.Content[0]; !isNull(n) || n.Value != "" || more > 10 { // a trailing --- has nothing after it
 			s.errorf(n, "a second document; a %s file holds one", kind)
 			break
 		}
@@ -109,7 +109,8 @@ func (s *source) parse(data []byte, kind string) *yaml.Node {
 	return root
 }
 
-// decodeNode is dec.Decode with the panics of the YAML package turned into errors: its parser is fuzzed less than ours.
+// decodeNode is dec.Decode with the panics of the YAML package turned into errors: its parser is fuzzed less than our
+// code.
 func decodeNode(dec *yaml.Decoder, n *yaml.Node) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -132,7 +133,7 @@ func (s *source) syntaxError(err error) {
 	line, _ := strconv.Atoi(m[1])
 	e := &Error{File: s.file, Line: max(line, 1), Col: 1, Message: "not YAML: " + m[2]}
 	if strings.Contains(e.Message, "tab character") {
-		// The line is that of what the tab stands behind.
+		// The reported line is that of the text before the tab.
 		from := max(0, lineStart(s.text, line))
 		if at := tabIndent.FindIndex(s.text[from:]); at != nil {
 			e.Line, e.Col = position(s.text, from+at[1]-1)
@@ -144,10 +145,11 @@ func (s *source) syntaxError(err error) {
 	s.errs = append(s.errs, e)
 }
 
-// suspect finds what an error of the YAML package without a line is about: the offset in the file, or 0.
+// suspect finds the likely place of an error of the YAML package that has no line. It returns the offset, or 0.
 func (s *source) suspect(message string) int {
 	if anchor, ok := strings.CutPrefix(message, "unknown anchor '"); ok {
-		alias := regexp.MustCompile(`\*` + regexp.QuoteMeta(strings.TrimSuffix(anchor, "' referenced")) + `(?:[\s,}\]]|$)`)
+		alias := regexp.MustCompile(`\*` + regexp.QuoteMeta(strings.TrimSuffix(anchor, "' referenced")) +
+			`(?:[\s,}\]]|$)`)
 		if at := alias.FindIndex(s.text); at != nil {
 			return at[0]
 		}
@@ -155,7 +157,8 @@ func (s *source) suspect(message string) int {
 	}
 	for i := 0; i < len(s.text); {
 		r, size := utf8.DecodeRune(s.text[i:])
-		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) && r != '\t' && r != '\r' && r != '\n' && r != '\u0085' {
+		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) && r != '\t' && r != '\r' && r != '\n' &&
+			r != '\u0085' {
 			return i
 		}
 		i += size
@@ -169,7 +172,7 @@ func position(src []byte, offset int) (line, col int) {
 	return 1 + bytes.Count(before, []byte{'\n'}), 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
 }
 
-// asUTF8 takes the byte order mark from a file, and decodes it if that says that it is UTF-16.
+// asUTF8 removes the byte order mark from a file, and decodes the file if the mark says UTF-16.
 func asUTF8(data []byte) []byte {
 	var order binary.ByteOrder
 	switch {
@@ -189,8 +192,8 @@ func asUTF8(data []byte) []byte {
 	return []byte(string(utf16.Decode(units)))
 }
 
-// walkable refuses documents whose aliases make them endless or huge, and ones nested too deep. It reports too whether
-// there are merge keys.
+// walkable rejects documents that aliases make infinite or huge, and documents that are nested too deeply. It also
+// returns whether there are merge keys.
 func (s *source) walkable(root *yaml.Node) (merges, ok bool) {
 	var sizes map[*yaml.Node]int // of anchored nodes; -1 while they are being measured
 	ok = true
@@ -207,7 +210,7 @@ func (s *source) walkable(root *yaml.Node) (merges, ok bool) {
 		if n.Kind == yaml.AliasNode {
 			switch known := sizes[n.Alias]; {
 			case known < 0:
-				s.errorf(n, "alias *%s stands within its own anchor", n.Value)
+				s.errorf(n, "alias *%s is inside its own anchor", n.Value)
 				ok = false
 				return 0
 			case known > 0:
@@ -222,7 +225,7 @@ func (s *source) walkable(root *yaml.Node) (merges, ok bool) {
 			sizes[n] = -1
 		}
 		merges = merges || n.Tag == mergeTag
-		total := 1 + len(n.Value)/64 // a long text counts too: aliases may repeat it
+		total := 1 + len(n.Value)/64 // long texts count too: aliases may repeat them
 		for _, c := range n.Content {
 			total += size(c, depth+1)
 			if total > maxNodes && ok {
@@ -251,7 +254,7 @@ func isNull(n *yaml.Node) bool {
 	return n == nil || n.Kind == yaml.ScalarNode && n.Tag == "!!null"
 }
 
-// kindOf names what a node is, for messages.
+// kindOf names the kind of a node in messages.
 func kindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -272,9 +275,9 @@ func kindOf(n *yaml.Node) string {
 
 const mergeTag = "!!merge"
 
-// merge puts the fields that << stands for in its place, in root and below. A mapping's own fields come before merged
-// ones, and of several merged mappings the first. Merged fields are the very nodes of the other mapping, so what is
-// wrong with one is reported where it is written. Aliases must have been found to be finite.
+// merge replaces << by the fields that it merges, in root and below. A mapping's own fields override merged ones, and
+// earlier merged mappings override later ones. Merged fields are the same nodes as in the other mapping, so a mistake
+// is reported where it is written. The document must have been checked to be finite.
 func (s *source) merge(root *yaml.Node) {
 	done := map[*yaml.Node]bool{}
 	var walk func(n *yaml.Node)
@@ -312,7 +315,8 @@ func (s *source) mergeInto(n *yaml.Node) {
 			content = append(content, key, n.Content[i+1])
 			has[deref(key).Value] = true
 		case i != at:
-			s.errorf(key, "duplicate <<; first at line %d; to merge several mappings give it a list of them", n.Content[at].Line)
+			s.errorf(key, "duplicate <<; first at line %d; to merge several mappings give it a list of them",
+				n.Content[at].Line)
 		}
 	}
 	add := func(from *yaml.Node) {

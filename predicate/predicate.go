@@ -1,4 +1,4 @@
-// Package predicate holds conditions on objects, written in CEL and compiled once.
+// Package predicate compiles and evaluates conditions on objects, written in CEL.
 package predicate
 
 import (
@@ -18,23 +18,24 @@ type Scope struct{ env func() *cel.Env }
 
 // The scopes.
 var (
-	// Object has object alone: the condition of a wait.
+	// Object has only object: for the condition of a wait.
 	Object = scope(cel.Variable("object", cel.DynType))
-	// Transition has object and oldObject: a trigger's where.
+	// Transition has object and oldObject: for a trigger's where.
 	Transition = scope(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType))
-	// History is for never and always: object, oldObject, event and objects.
+	// History has object, oldObject, event and objects: for never and always.
 	History = scope(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
 		cel.Variable("event", cel.StringType), cel.Variable("objects", cel.ListType(cel.DynType)))
-	// Objects has objects alone: eventually.
+	// Objects has only objects: for eventually.
 	Objects = scope(cel.Variable("objects", cel.ListType(cel.DynType)))
 )
 
-// scope is CEL as plans have it: numbers of different types compare by value, optional fields
-// (object.?status.?phase.orValue("")), and the string and set functions of CEL's extension library.
+// scope returns the CEL environment of plans: numbers of different types compare by value, fields can be optional
+// (object.?status.?phase.orValue("")), and the string and set functions of CEL's extension library are available.
 func scope(variables ...cel.EnvOption) Scope {
 	return Scope{sync.OnceValue(func() *cel.Env {
 		env, err := cel.NewEnv(append([]cel.EnvOption{
-			cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true), ext.Strings(), ext.Sets(),
+			cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true), ext.Strings(),
+			ext.Sets(),
 		}, variables...)...)
 		if err != nil {
 			panic(err) // the options are constants
@@ -64,7 +65,7 @@ func (s Scope) Program(text string, cost uint64) (cel.Program, error) {
 
 // SyntaxError is a mistake in an expression.
 type SyntaxError struct {
-	Offset  int // of the mistake in the expression, in bytes, 0-based
+	Offset  int // of the mistake in the expression; bytes, 0-based
 	Message string
 }
 
@@ -80,7 +81,7 @@ type Expression struct {
 // Compile compiles a condition: its type must be bool, or unknown until it is evaluated. The error is a [SyntaxError].
 func (s Scope) Compile(text string) (*Expression, error) { return s.compile(text, cel.BoolType) }
 
-// CompileText compiles an expression whose result is a text.
+// CompileText compiles an expression whose result is a string.
 func (s Scope) CompileText(text string) (*Expression, error) { return s.compile(text, cel.StringType) }
 
 func (s Scope) check(text string, want *cel.Type) (*cel.Ast, error) {
@@ -113,7 +114,7 @@ func (s Scope) compile(text string, want *cel.Type) (*Expression, error) {
 	return e, nil
 }
 
-// offset turns a line and a column, in characters, into bytes.
+// offset converts a line and a column, in characters, to an offset in bytes.
 func offset(text string, line, column int) int {
 	at := 0
 	for ; line > 1; line-- {
@@ -136,14 +137,14 @@ func offset(text string, line, column int) int {
 	return min(at, len(text))
 }
 
-// String is the expression as it was written, on one line.
+// String returns the expression as it was written, on one line.
 func (e *Expression) String() string { return strings.Join(strings.Fields(e.text), " ") }
 
 // Uses reports whether the expression reads the variable.
 func (e *Expression) Uses(variable string) bool { return e.uses[variable] }
 
 // ErrMissing is wrapped by the error of an evaluation that needs a field or an item that does not exist.
-var ErrMissing = errors.New("it is not there")
+var ErrMissing = errors.New("missing field or item")
 
 // Holds evaluates a condition.
 func (e *Expression) Holds(variables map[string]any) (bool, error) {
@@ -157,7 +158,7 @@ func (e *Expression) Holds(variables map[string]any) (bool, error) {
 	return false, fmt.Errorf("the result is a %s, not a bool", v.Type().TypeName())
 }
 
-// Text evaluates an expression whose result is a text.
+// Text evaluates an expression whose result is a string.
 func (e *Expression) Text(variables map[string]any) (string, error) {
 	v, err := e.eval(variables)
 	if err != nil {

@@ -14,8 +14,11 @@ func TestCompile(t *testing.T) {
 		err    string
 	}{
 		{"unknown variable", Object, "  oldObject.x", 2, "undeclared reference to 'oldObject' (in container '')"},
-		{"syntax", Object, "object.a ==", 11, "Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"},
-		{"second line, behind letters of two bytes", Object, "object.a ==\n \"öö\" && x", 23, "undeclared reference to 'x' (in container '')"},
+		{"syntax", Object, "object.a ==", 11,
+			"Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', " +
+				"'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"},
+		{"second line, after two-byte characters", Object, "object.a ==\n \"öö\" && x", 23,
+			"undeclared reference to 'x' (in container '')"},
 		{"not a bool", Object, "1 + 2", 0, "the result is int, not bool"},
 		{"eventually knows no object", Objects, "object.a", 0, "undeclared reference to 'object' (in container '')"},
 		{"open result", Object, "object.ready", 0, ""},
@@ -59,7 +62,8 @@ func TestHolds(t *testing.T) {
 			got, err := e.Holds(map[string]any{"object": map[string]any{
 				"name": "db", "spec": map[string]any{"replicas": int64(2)}, "list": []any{int64(1)},
 			}})
-			if got != test.want || errors.Is(err, ErrMissing) != test.missing || (err == nil) != (test.err == "") || err != nil && err.Error() != test.err {
+			if got != test.want || errors.Is(err, ErrMissing) != test.missing || (err == nil) != (test.err == "") ||
+				err != nil && err.Error() != test.err {
 				t.Errorf("got %v, %v; want %v, %q", got, err, test.want, test.err)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// Run is a run record, read back.
+// Run is a run record that was read.
 type Run struct {
 	Dir      string
 	Meta     Meta
@@ -21,13 +21,13 @@ type Run struct {
 	Actions  []Action
 	History  []HistoryEntry
 	Findings []Finding
-	// Truncated says that the run was killed: meta data or findings are missing, or a file ends within a line, which is left
-	// out.
+	// Truncated says that the run was killed: metadata or findings are missing, or a file ends within a line, which is
+	// left out.
 	Truncated bool
 }
 
-// Open reads the run record in the folder. What a killed run could not write any more is left empty; a folder without
-// observations is no run record.
+// Open reads the run record in the directory. What a killed run could not write is empty. A directory without
+// observations is not a run record.
 func Open(dir string) (*Run, error) {
 	r := &Run{Dir: dir}
 	if _, err := os.Stat(filepath.Join(dir, ObservationsFile)); err != nil {
@@ -65,7 +65,7 @@ func Open(dir string) (*Run, error) {
 	return r, nil
 }
 
-// whole reads a file; nil where there is none.
+// whole reads a file; nil if it does not exist.
 func (r *Run) whole(name string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(r.Dir, name))
 	if errors.Is(err, os.ErrNotExist) {

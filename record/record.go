@@ -1,5 +1,5 @@
-// Package record holds the run record: the plain files from which every report of a run is drawn and from which
-// it can be replayed.
+// Package record defines the run record: the plain files from which a run's reports are made and from which the run can
+// be replayed.
 package record
 
 import (
@@ -23,7 +23,7 @@ const (
 	ProcessesFile    = "processes.json"
 	MetaFile         = "meta.json"
 	LogsDir          = "logs"
-	ManifestsDir     = "manifests" // of the plan's apply actions
+	ManifestsDir     = "manifests" // for the plan's apply actions
 )
 
 // Verdict is the outcome of a run.
@@ -37,11 +37,11 @@ const (
 	Error        Verdict = "error"
 )
 
-// What a run's cluster was.
+// States of a run's cluster at its start.
 const (
 	ClusterFresh  = "fresh"  // started for this run
-	ClusterReset  = "reset"  // another run had used it, and it had been taken back to what it was
-	ClusterShared = "shared" // it was there before, and is put back after the run
+	ClusterReset  = "reset"  // another run had used it, and it was reset to its baseline
+	ClusterShared = "shared" // it existed before the run and is reset after it
 )
 
 // Meta describes a run.
@@ -60,48 +60,47 @@ type Meta struct {
 	Ended         time.Time `json:"ended"`
 	WorkloadStart time.Time `json:"workloadStart"`
 	WorkloadEnd   time.Time `json:"workloadEnd"`
-	GivenBack     time.Time `json:"givenBack,omitzero"` // when all that the plan had taken away was given back
-	Phases        []Phase   `json:"phases"`             // build, cluster, manifests, controllers, workload, oracles, teardown
+	GivenBack     time.Time `json:"givenBack,omitzero"` // when all holds, pauses and kills were undone
+	Phases        []Phase   `json:"phases"`             // build, cluster, manifests, controllers, workload, …
 
 	ActionsFired int `json:"actionsFired"`
 	ActionsTotal int `json:"actionsTotal"`
-	// Unfinished says how many actions fired, why no more did, and what each trigger still waited for, a line each. Empty
-	// where all actions were carried out, or where the run did not come to its verdict.
+	// Unfinished says how many actions fired, why no more did, and what each trigger still waited for, one line each.
+	// Empty if all actions were carried out or if the run has no verdict.
 	Unfinished string `json:"unfinished,omitempty"`
 
 	Controllers []Controller `json:"controllers,omitempty"`
-	StaleReads  []StaleRead  `json:"staleReads,omitempty"` // the first of each controller
-	Notes       []string     `json:"notes,omitempty"`      // about the run as a whole, for people
+	StaleReads  []StaleRead  `json:"staleReads,omitempty"` // the first one of each controller
+	Notes       []string     `json:"notes,omitempty"`      // about the run as a whole
 }
 
-// NotHappened says of a run with a bug that its plan was not carried out, or not to its end: then the bug is none of
-// what the plan is about. Its first line is a sentence by itself. It is empty for other verdicts, whose reason says the
-// same.
+// NotHappened says that a run with a bug did not carry out its plan, or only a part of it: then the bug is not what the
+// plan is about. Its first line is a complete sentence. It is empty for other verdicts, whose reason says the same.
 func (m Meta) NotHappened() string {
 	switch {
 	case m.Verdict != Bug || m.Unfinished == "":
 		return ""
 	case m.ActionsFired == 0:
-		return "the plan did not happen: " + m.Unfinished
+		return "the plan was not carried out: " + m.Unfinished
 	}
-	return "the plan did not happen to its end: " + m.Unfinished
+	return "the plan was carried out only in part: " + m.Unfinished
 }
 
-// Controller is a controller under test as it was run.
+// Controller describes a controller under test.
 type Controller struct {
 	Name      string `json:"name"`
 	Hooks     bool   `json:"hooks"`     // it was built with hooks
-	APIServer string `json:"apiServer"` // where its connections led at first
-	// Locks are the objects that it wrote to be elected leader, as resource keys.
+	APIServer string `json:"apiServer"` // that it was connected to at first
+	// Locks are the resource keys of the objects that it wrote for its leader election.
 	Locks             []string `json:"locks,omitempty"`
 	ClientGo          string   `json:"clientGo,omitempty"`
 	ControllerRuntime string   `json:"controllerRuntime,omitempty"`
-	// WatchList: its caches are filled with a streaming list, as far as its version, environment and arguments tell.
+	// WatchList: it fills its caches by a streaming list, as far as its version, environment and arguments show.
 	WatchList       bool `json:"watchList"`
-	FeatureGateArgs bool `json:"featureGateArgs,omitempty"` // it takes client-go's features as arguments, not from the environment
+	FeatureGateArgs bool `json:"featureGateArgs,omitempty"` // features are set by arguments, not by the environment
 }
 
-// WatchListSwitch is how the suite turns the controller's streaming list off.
+// WatchListSwitch says how the suite turns the controller's streaming list off.
 func (c Controller) WatchListSwitch() string {
 	if c.FeatureGateArgs {
 		return "--feature-gates=WatchListClient=false in its args"
@@ -119,17 +118,17 @@ type Process struct {
 	Ended      time.Time `json:"ended,omitzero"` // zero while it runs
 	ExitCode   int       `json:"exitCode"`       // 128+n for a signal n
 	Planned    bool      `json:"planned"`        // the plan killed it, or its pod was deleted
-	LogFile    string    `json:"logFile"`        // stdout and stderr, relative to the record; may hold further starts
-	LogStart   int64     `json:"logStart"`       // where this start begins in LogFile, in bytes
-	// MetMachine tells, of a process that ended by itself, what it looked for in its pod and met on this machine
-	// instead, as far as its log says so, and the way out. With few exceptions it is one without hooks.
+	LogFile    string    `json:"logFile"`        // stdout and stderr; relative to the record; may have several starts
+	LogStart   int64     `json:"logStart"`       // offset of this start in LogFile, in bytes
+	// MetMachine explains why a process exited that expected to run in its pod: what it found on this machine instead,
+	// as far as its log says so, and what would help. With few exceptions such processes have no hooks.
 	MetMachine string `json:"metMachine,omitempty"`
 }
 
-// Running reports whether the process has not ended.
+// Running reports whether the process is still running.
 func (p Process) Running() bool { return p.Ended.IsZero() }
 
-// StaleRead is a state that a controller was shown by a paused API server while that held back a newer one.
+// StaleRead is a state that a paused API server showed to a controller while it held back a newer one.
 type StaleRead struct {
 	Controller  string         `json:"controller"`
 	APIServer   string         `json:"apiServer"`
@@ -139,13 +138,13 @@ type StaleRead struct {
 	Op          wire.Operation `json:"op"`
 	Live        bool           `json:"live,omitempty"`
 	Object      string         `json:"object"`            // type/namespace/name
-	Version     uint64         `json:"version,omitempty"` // resource version; 0: the object was not there
-	HeldEvent   int            `json:"heldEvent"`         // Seq of what was held back
+	Version     uint64         `json:"version,omitempty"` // resource version; 0: the object did not exist
+	HeldEvent   int            `json:"heldEvent"`         // Seq of the event that was held back
 	HeldOp      wire.Operation `json:"heldOp"`
 	HeldVersion uint64         `json:"heldVersion"`
 }
 
-// String says it in one line.
+// String describes the stale read in one line.
 func (s StaleRead) String() string {
 	did, at := "read", "at version "+strconv.FormatUint(s.Version, 10)
 	switch {
@@ -155,12 +154,13 @@ func (s StaleRead) String() string {
 		did = "listed"
 	}
 	if s.Version == 0 {
-		at = "as not there"
+		at = "as absent"
 	}
-	return fmt.Sprintf("%s %s %s %s, while %s held back its %s at version %d", s.Controller, did, s.Object, at, s.APIServer, Noun(s.HeldOp), s.HeldVersion)
+	return fmt.Sprintf("%s %s %s %s, while %s held back its %s at version %d", s.Controller, did, s.Object, at,
+		s.APIServer, Noun(s.HeldOp), s.HeldVersion)
 }
 
-// Noun names an operation: the creation, the update, the deletion of an object.
+// Noun returns the noun for an operation: creation, update, deletion.
 func Noun(op wire.Operation) string {
 	switch op {
 	case wire.Create:
@@ -177,19 +177,19 @@ type Phase struct {
 	Duration time.Duration `json:"duration"` // nanoseconds
 }
 
-// Event is one line of observations.jsonl: everything that the state machine was given, in the order in which it was.
+// Event is one line of observations.jsonl, which holds all inputs of the state machine, in order.
 type Event struct {
 	Seq  int       `json:"seq"`
 	Time time.Time `json:"time"`
 	// Exactly one of the following is set.
 	Observation *Observation `json:"observation,omitempty"`
 	Timeout     *Timeout     `json:"timeout,omitempty"`
-	Began       *int         `json:"began,omitempty"`      // index of the action that was fired and has waited out its waitBefore
-	Completed   *int         `json:"completed,omitempty"`  // index of the action that completed
-	Lapsed      *int         `json:"lapsed,omitempty"`     // index of an action whose effect lasted and has ended by itself
-	SessionEnd  *SessionEnd  `json:"sessionEnd,omitempty"` // a process is gone or has lost the coordinator
-	Expired     *int         `json:"expired,omitempty"`    // Seq of an observation whose hold deadline passed
-	Abandoned   *int         `json:"abandoned,omitempty"`  // Seq of a held observation whose caller's context ended: it has gone on
+	Began       *int         `json:"began,omitempty"`      // index of an action whose waitBefore is over
+	Completed   *int         `json:"completed,omitempty"`  // index of an action that has completed
+	Lapsed      *int         `json:"lapsed,omitempty"`     // index of an action whose lasting effect has ended
+	SessionEnd  *SessionEnd  `json:"sessionEnd,omitempty"` // a process has exited or lost its connection
+	Expired     *int         `json:"expired,omitempty"`    // Seq of an observation whose hold has timed out
+	Abandoned   *int         `json:"abandoned,omitempty"`  // Seq of a held observation whose caller gave up
 	End         bool         `json:"end,omitempty"`        // the plan is over: everything is released
 }
 
@@ -199,7 +199,7 @@ type SessionEnd struct {
 	Session uint64 `json:"session"`
 }
 
-// Observation is a wire observation with its origin. Objects are kept as JSON.
+// Observation is a wire observation with its origin. Objects are JSON.
 type Observation struct {
 	By             string          `json:"by"` // identity of the process
 	Session        uint64          `json:"session"`
@@ -228,17 +228,17 @@ type Observation struct {
 	Query          string          `json:"query,omitempty"`
 	PatchType      wire.PatchType  `json:"patchType,omitempty"`
 	Patch          json.RawMessage `json:"patch,omitempty"`
-	// Objects are those that a list has found, as far as the plan asks for them, or the last states of those that the
-	// deletion of a collection deletes. Partial: there may be others.
+	// Objects are the results of a list that the plan asks for, or the last states of the objects that the deletion of
+	// a collection deletes. Partial: there may be more.
 	Objects []json.RawMessage `json:"objects,omitempty"`
 	Partial bool              `json:"partial,omitempty"`
-	// Aside: neither a trigger nor a pause of the plan asks for it. It satisfies nothing.
+	// Aside: no trigger or pause of the plan asks for it. It satisfies no trigger.
 	Aside bool `json:"aside,omitempty"`
-	// Election: a read or write of the lock of the controller's leader election.
+	// Election: a read or write of the controller's leader election lock.
 	Election bool `json:"election,omitempty"`
 }
 
-// Timeout is a timer of an enabled onTimeout trigger that went off.
+// Timeout says that the timer of an enabled onTimeout trigger has expired.
 type Timeout struct {
 	Action int `json:"action"`
 	Node   int `json:"node"` // of the trigger's graph
@@ -248,45 +248,45 @@ type Timeout struct {
 type Action struct {
 	Index   int       `json:"index"`
 	Type    string    `json:"type"`
-	Target  string    `json:"target,omitempty"` // what it acted on: a controller, an API server, the object that it wrote
+	Target  string    `json:"target,omitempty"` // controller, API server or object that it acted on
 	FiredBy int       `json:"firedBy"`          // Event.Seq that satisfied the trigger; 0: no event was needed
-	Cause   string    `json:"cause,omitempty"`  // the same for people
+	Cause   string    `json:"cause,omitempty"`  // FiredBy in words
 	Fired   time.Time `json:"fired"`
 	Began   time.Time `json:"began"`
 	Done    time.Time `json:"done"`
 	Error   string    `json:"error,omitempty"`
-	Note    string    `json:"note,omitempty"` // worth knowing and no mistake: above all that it changed nothing
+	Note    string    `json:"note,omitempty"` // a remark that is not an error, such as that it changed nothing
 }
 
-// String names the action for people.
+// String names the action for messages.
 func (a Action) String() string { return ActionName(a.Index, strings.TrimSpace(a.Type+" "+a.Target)) }
 
-// ActionName names an action for people by its index, from 0, and what it does.
+// ActionName names an action for messages, by its index, from 0, and what it does.
 func ActionName(index int, what string) string { return fmt.Sprintf("action %d (%s)", index+1, what) }
 
 // HistoryEntry is one line of history.jsonl: one state of one recorded object.
 type HistoryEntry struct {
 	Time            time.Time `json:"time"`
 	ResourceVersion uint64    `json:"resourceVersion"`
-	Event           string    `json:"event"` // created, updated, deleted; existing: it was there when the recording began
+	Event           string    `json:"event"` // created, updated, deleted or existing
 	Type            string    `json:"type"`  // singular lower case
 	Group           string    `json:"group,omitempty"`
 	Namespace       string    `json:"namespace,omitempty"`
 	Name            string    `json:"name"`
-	// Writers are those who wrote this state, as far as the object's managed fields tell; the managed fields themselves
-	// are left out. Of an object that was there when the recording began: all who manage it.
+	// Writers are the clients that wrote this state, as far as the object's managed fields show it; the managed fields
+	// themselves are left out. For an existing object: all its managers.
 	Writers []FieldManager  `json:"writers,omitempty"`
 	Object  json.RawMessage `json:"object"`
 }
 
-// FieldManager is a client that writes an object, as managed fields name it.
+// FieldManager is a client that writes an object, as named in managed fields.
 type FieldManager struct {
 	Manager     string `json:"manager"`
 	Operation   string `json:"operation"` // Apply or Update
 	Subresource string `json:"subresource,omitempty"`
 }
 
-// String names the client for people.
+// String names the client for messages.
 func (m FieldManager) String() string {
 	if m.Subresource != "" {
 		return fmt.Sprintf("%s (%s of %s)", m.Manager, m.Operation, m.Subresource)
@@ -296,13 +296,13 @@ func (m FieldManager) String() string {
 
 // Events of a history.
 const (
-	Existing = "existing" // the object was there when the recording began
+	Existing = "existing" // the object existed when the recording began
 	Created  = "created"
 	Updated  = "updated"
 	Deleted  = "deleted"
 )
 
-// Finding is something that a judge, or the run itself, objects to.
+// Finding is a problem that a judge or the run itself reports.
 type Finding struct {
 	Severity Severity  `json:"severity"`
 	Oracle   string    `json:"oracle"` // see the Oracle constants
@@ -317,34 +317,34 @@ type Severity string
 
 // The severities.
 const (
-	// SeverityBug speaks of the controller.
+	// SeverityBug: the controller has a bug.
 	SeverityBug Severity = "bug"
-	// SeverityInconclusive speaks of the run: it was not what its plan describes, or was not seen whole.
+	// SeverityInconclusive: the run was not what its plan describes, or was not observed completely.
 	SeverityInconclusive Severity = "inconclusive"
-	// SeverityNote is worth knowing and changes no verdict.
+	// SeverityNote does not change the verdict.
 	SeverityNote Severity = "note"
 )
 
-// Names of oracles. Findings of the first four are bugs as a rule.
+// Names of oracles. Findings of the first four are usually bugs.
 const (
 	OracleWorkload       = "workload"
 	OracleInvariant      = "invariant"
 	OracleCrash          = "crash"
 	OraclePanic          = "panic"
-	OracleRun            = "run" // something of the run itself failed when there was already something to judge
+	OracleRun            = "run" // the run itself failed when there was already something to judge
 	OracleAction         = "action"
 	OracleHold           = "hold"
-	OracleInvariantError = "invariant error" // an invariant that could not be evaluated even once
-	OracleLeadership     = "leadership"      // a controller that lost its leader election and therefore ended
-	OracleHistory        = "history"         // states that the recorder missed
-	OracleHook           = "hook"            // a hook of ours that failed inside a process
-	OracleSession        = "session"         // a process that was not observed, or did not answer, for a time
-	OracleEnvironment    = "environment"     // a controller without hooks met this machine instead of its pod, and ended
-	OracleWebhook        = "webhook"         // a write that failed since a webhook was out of reach, by no fault of the controller's
-	OracleTimeout        = "timeout"         // the workload was not over in time
-	OracleReference      = "reference"       // the run ends otherwise than its workload does without faults
-	OracleStaleness      = "staleness"       // a plan that pauses an API server, and no controller was shown anything stale
+	OracleInvariantError = "invariant error" // an invariant that could never be evaluated
+	OracleLeadership     = "leadership"      // a controller lost its leader election and exited
+	OracleHistory        = "history"         // the recorder missed states
+	OracleHook           = "hook"            // a hook failed inside a process
+	OracleSession        = "session"         // a process was not observed, or did not answer, for a time
+	OracleEnvironment    = "environment"     // a controller exited because it did not run in its pod
+	OracleWebhook        = "webhook"         // a write failed because the plan made a webhook unreachable
+	OracleTimeout        = "timeout"         // the workload timed out
+	OracleReference      = "reference"       // the run ended differently from runs without faults
+	OracleStaleness      = "staleness"       // the plan paused an API server, but no controller was shown stale state
 )
 
-// IsBug reports whether the finding speaks of the controller, rather than of the run.
+// IsBug reports whether the finding is about the controller, not about the run.
 func (f Finding) IsBug() bool { return f.Severity == SeverityBug }

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A record can hold Secrets, and was readable by everybody on the machine.
+// Regression: a record can contain Secrets, but all users could read it.
 func TestRecordIsClosedToOthers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "runs", "one")
 	w, err := Create(dir)
@@ -69,14 +69,16 @@ func TestWriteAndRead(t *testing.T) {
 		Dir:   dir,
 		Plan:  []byte("testName: one\n"),
 		Suite: []byte("kind: Suite\n"),
-		Meta:  Meta{Plan: "one", Verdict: Bug, Started: now, Ended: now.Add(time.Second), Phases: []Phase{{"build", time.Second}}},
+		Meta: Meta{Plan: "one", Verdict: Bug, Started: now, Ended: now.Add(time.Second),
+			Phases: []Phase{{"build", time.Second}}},
 		Events: []Event{
 			{Seq: 1, Time: now, Observation: &Observation{By: "apiserver-1", Object: json.RawMessage(`{"a":"<1>"}`)}},
 			{Seq: 2, Time: now, Completed: &zero},
 			{Seq: 3, Time: now, End: true},
 		},
-		Actions:  []Action{{Index: 0, Type: "restartController", FiredBy: 1, Fired: now, Began: now, Done: now}},
-		History:  []HistoryEntry{{Time: now, ResourceVersion: 7, Event: Created, Type: "pod", Name: "a", Object: json.RawMessage(`{}`)}},
+		Actions: []Action{{Index: 0, Type: "restartController", FiredBy: 1, Fired: now, Began: now, Done: now}},
+		History: []HistoryEntry{{Time: now, ResourceVersion: 7, Event: Created, Type: "pod", Name: "a",
+			Object: json.RawMessage(`{}`)}},
 		Findings: []Finding{{Oracle: OracleCrash, Title: "it died", Time: now}},
 	}
 	for _, e := range want.Events {
@@ -94,8 +96,9 @@ func TestWriteAndRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// JSON escapes what HTML minds; it is the same value.
-	got.Events[0].Observation.Object = json.RawMessage(strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(got.Events[0].Observation.Object)))
+	// encoding/json escapes < and > for HTML; the value is the same.
+	got.Events[0].Observation.Object = json.RawMessage(strings.NewReplacer(`\u003c`, "<", `\u003e`,
+		">").Replace(string(got.Events[0].Observation.Object)))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -127,7 +130,7 @@ func TestConcurrentLinesStayWhole(t *testing.T) {
 		})
 	}
 	group.Wait()
-	// Not closed: what was reported is there all the same.
+	// Not closed, but everything is written.
 	r, err := Open(dir)
 	check(t, err)
 	if len(r.Events) != writers*each || !r.Truncated {
@@ -147,8 +150,10 @@ func TestOpen(t *testing.T) {
 		{"no record", nil, 0, false, "DIR is not a run record: stat DIR/observations.jsonl: no such file or directory"},
 		{"killed before the end", map[string]string{ObservationsFile: "{\"seq\":1}\n"}, 1, true, ""},
 		{"killed within a line", map[string]string{ObservationsFile: "{\"seq\":1}\n{\"se"}, 1, true, ""},
-		{"not JSON", map[string]string{ObservationsFile: "{\"seq\":1}\nx\n{\"seq\":3}\n"}, 0, false, "DIR/observations.jsonl:2: invalid character 'x' looking for beginning of value"},
-		{"meta is not JSON", map[string]string{ObservationsFile: "", MetaFile: "x"}, 0, false, "DIR/meta.json: invalid character 'x' looking for beginning of value"},
+		{"not JSON", map[string]string{ObservationsFile: "{\"seq\":1}\nx\n{\"seq\":3}\n"}, 0, false,
+			"DIR/observations.jsonl:2: invalid character 'x' looking for beginning of value"},
+		{"meta is not JSON", map[string]string{ObservationsFile: "", MetaFile: "x"}, 0, false,
+			"DIR/meta.json: invalid character 'x' looking for beginning of value"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -170,7 +175,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A full disk is an error once, and again at the end; in between the run goes on.
+// A full disk is an error once and again at Close; in between the run goes on.
 func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("needs /dev/full")
@@ -204,6 +209,6 @@ func TestFailureIsReportedOnce(t *testing.T) {
 		t.Errorf("failed: %v", failed)
 	}
 	if w.Close() == nil {
-		t.Error("close says nothing")
+		t.Error("Close does not return the error")
 	}
 }

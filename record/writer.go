@@ -9,11 +9,12 @@ import (
 	"sync"
 )
 
-// Writer writes a run record. Its methods may be called concurrently; the lines of a file stand in the order of the calls.
+// Writer writes a run record. It is safe for concurrent use; the lines of a file are in the order of the calls.
 //
-// Every line reaches the operating system before its method returns, so a run that is killed leaves all that it had reported.
-// The first failure to write a file, such as a full disk, is returned by the call that met it and again by Close; the calls in between
-// return nil and write nothing more to that file, so that a run whose record is lost still ends properly.
+// Every line reaches the operating system before its method returns, so a killed run leaves everything that it had
+// reported. The first failure to write a file, such as a full disk, is returned by the failing call and again by Close;
+// the calls in between return nil and write nothing more to that file, so that a run whose record is lost still ends
+// properly.
 type Writer struct {
 	dir     string
 	events  lines
@@ -21,17 +22,17 @@ type Writer struct {
 	history lines
 
 	mu  sync.Mutex
-	err error // of a whole file
+	err error // of a file that is written as a whole
 }
 
-// Permissions of a record's folders and files: objects in it can be Secrets, so it is its user's alone.
+// Permissions of a record's directories and files: only for their owner, because recorded objects can be Secrets.
 const (
 	DirMode  = 0o700
 	FileMode = 0o600
 )
 
-// Create makes the folder with its empty files and its folder for logs. A folder that already holds a run record is
-// refused.
+// Create creates the directory, its empty files and its directory for logs. It fails if the directory already holds a
+// run record.
 func Create(dir string) (*Writer, error) {
 	if err := os.MkdirAll(filepath.Join(dir, LogsDir), DirMode); err != nil {
 		return nil, err
@@ -40,7 +41,8 @@ func Create(dir string) (*Writer, error) {
 		return nil, fmt.Errorf("%s already holds a run record", dir)
 	}
 	w := &Writer{dir: dir}
-	for name, l := range map[string]*lines{ObservationsFile: &w.events, ActionsFile: &w.actions, HistoryFile: &w.history} {
+	for name, l := range map[string]*lines{ObservationsFile: &w.events, ActionsFile: &w.actions,
+		HistoryFile: &w.history} {
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, FileMode)
 		if err != nil {
 			_ = w.Close()
@@ -51,15 +53,15 @@ func Create(dir string) (*Writer, error) {
 	return w, nil
 }
 
-// CreateFile creates a file for a record, or empties the one that is there.
+// CreateFile creates a file for a record, or truncates an existing one.
 func CreateFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, FileMode)
 }
 
-// Dir is the record's folder.
+// Dir returns the record's directory.
 func (w *Writer) Dir() string { return w.dir }
 
-// LogFile is the path of a log of the record.
+// LogFile returns the path of a log in the record.
 func (w *Writer) LogFile(name string) string { return filepath.Join(w.dir, LogsDir, name) }
 
 // Event appends to the observations.
@@ -85,7 +87,7 @@ func (w *Writer) Findings(findings []Finding) error {
 	return w.json(FindingsFile, findings)
 }
 
-// Processes writes what became of the controllers' processes; a later call replaces them.
+// Processes writes the controllers' processes and their exits; a later call replaces them.
 func (w *Writer) Processes(processes []Process) error {
 	if processes == nil {
 		processes = []Process{}
@@ -104,7 +106,7 @@ func (w *Writer) json(name string, v any) error {
 	return w.whole(name, append(data, '\n'))
 }
 
-// whole replaces a file so that a reader sees the old or the new one and nothing in between.
+// whole replaces a file atomically: a reader sees the old or the new one.
 func (w *Writer) whole(name string, data []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +133,7 @@ func replace(path string, data []byte) error {
 	return err
 }
 
-// Close closes the files. It returns every error that a call before has returned.
+// Close closes the files. It returns all errors of earlier calls again.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	err := w.err
@@ -139,7 +141,7 @@ func (w *Writer) Close() error {
 	return errors.Join(err, w.events.close(), w.actions.close(), w.history.close())
 }
 
-// lines is a file of JSON lines. A line is one write, so a reader finds whole lines but perhaps for the last one.
+// lines is a file of JSON lines. Each line is one write, so a reader finds complete lines, except perhaps the last one.
 type lines struct {
 	mu   sync.Mutex
 	file *os.File

@@ -1,4 +1,4 @@
-// Package report shows runs to people and to other programs.
+// Package report presents runs to users and to other programs.
 package report
 
 import (
@@ -15,13 +15,14 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Console follows runs line by line, each with the time since the run's title. It is safe for concurrent use.
+// Console prints the progress of runs line by line, each with the time since the run's title. It is safe for concurrent
+// use.
 type Console struct {
 	mu    sync.Mutex
 	w     io.Writer
 	paint painter
 	start time.Time
-	held  map[string]bool // what was said of held observations
+	held  map[string]bool // messages about held observations that were printed
 	// progress shows lines that the next line overwrites.
 	progress *ProgressLine
 }
@@ -44,7 +45,7 @@ func (c *Console) line(text string) {
 
 func (c *Console) elapsed() string { return fmt.Sprintf("%7.1fs  ", time.Since(c.start).Seconds()) }
 
-// Title begins a run: the clock starts anew.
+// Title begins a run and resets the clock.
 func (c *Console) Title(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,8 +60,8 @@ func (c *Console) Phase(name string) { c.line(c.paint.bold(name)) }
 // Info reports progress within a phase.
 func (c *Console) Info(text string) { c.line("  " + text) }
 
-// Progress reports how far something has come. On a terminal the next output overwrites it; elsewhere it is printed
-// every few seconds.
+// Progress reports intermediate progress. On a terminal the next output overwrites it; elsewhere it is printed every
+// few seconds.
 func (c *Console) Progress(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +127,7 @@ func describeObject(o *record.Observation) string {
 	return fmt.Sprintf("%s %s/%s/%s", o.Op, kind, o.Namespace, o.Name)
 }
 
-// painter colours text, or leaves it as it is.
+// painter colours text if it is true.
 type painter bool
 
 func newPainter(w io.Writer) painter {

@@ -19,7 +19,7 @@ var timelineText string
 
 var timelineTemplate = template.Must(template.New("timeline").Parse(timelineText))
 
-// page is what the timeline's template shows. Positions are per cent of the time shown.
+// page is the data of the timeline's template. Positions are percentages of the time shown.
 type page struct {
 	Run      *record.Run
 	Name     string
@@ -119,7 +119,8 @@ func newTimeline(r *record.Run) *timeline {
 	}
 	t.from, t.duration = from, max(to.Sub(from), time.Millisecond)
 	t.page = page{
-		Run: r, Name: name(r), Verdict: r.Meta.Verdict, Reason: reason(r), Took: round(r.Meta.Ended.Sub(r.Meta.Started)),
+		Run: r, Name: name(r), Verdict: r.Meta.Verdict, Reason: reason(r),
+		Took: round(r.Meta.Ended.Sub(r.Meta.Started)),
 	}
 	if t.page.Verdict == "" {
 		t.page.Verdict = "unfinished"
@@ -145,8 +146,8 @@ func newTimeline(r *record.Run) *timeline {
 
 func tickStep(d time.Duration) time.Duration {
 	for _, step := range []time.Duration{
-		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
-		10 * time.Second, 30 * time.Second, time.Minute,
+		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
+		5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
 	} {
 		if d/step <= 12 {
 			return step
@@ -155,13 +156,13 @@ func tickStep(d time.Duration) time.Duration {
 	return max(d/10, time.Minute)
 }
 
-// at is a moment's place, in per cent with two digits.
+// at returns a moment's position in per cent, with two digits.
 func (t *timeline) at(when time.Time) float64 {
 	share := float64(when.Sub(t.from)) / float64(t.duration) * 100
 	return float64(int(min(max(share, 0), 100)*100+0.5)) / 100
 }
 
-// width is the share of the time between two moments.
+// width returns the time between two moments in per cent.
 func (t *timeline) width(from, to time.Time) float64 {
 	return float64(int((t.at(to)-t.at(from))*100+0.5)) / 100
 }
@@ -233,7 +234,8 @@ func (t *timeline) observations() {
 			l.Marks = append(l.Marks, mark{t.at(e.Time), 0, "end", t.offset(e.Time) + " its session ended"})
 			t.add(e.Time, "end", e.SessionEnd.By, fmt.Sprintf("event %d: its session ended", e.Seq), "")
 		case e.Timeout != nil:
-			t.add(e.Time, "timeout", fmt.Sprintf("action %d", e.Timeout.Action+1), fmt.Sprintf("event %d: timeout", e.Seq), "")
+			t.add(e.Time, "timeout", fmt.Sprintf("action %d", e.Timeout.Action+1),
+				fmt.Sprintf("event %d: timeout", e.Seq), "")
 		case e.Expired != nil:
 			t.add(e.Time, "end", "hold", fmt.Sprintf("event %d: the observation of event %d was held too long", e.Seq,
 				*e.Expired), "")
@@ -276,7 +278,7 @@ func (t *timeline) history() {
 	}
 }
 
-// writtenBy says who wrote a state, as the end of a sentence.
+// writtenBy names the writers of a state, as the end of a sentence.
 func writtenBy(h record.HistoryEntry) string {
 	var names []string
 	for _, w := range h.Writers {
@@ -344,7 +346,7 @@ func flatten(path string, v any) string {
 	return fmt.Sprintf("%s = %v\n", path, v)
 }
 
-// difference returns the lines that were removed and those that were added; all lines, if there were none before.
+// difference returns the removed and the added lines; all lines if there were none before.
 func difference(before, after string) string {
 	if before == "" {
 		return after

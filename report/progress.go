@@ -12,8 +12,8 @@ import (
 // plainProgressEvery is how often progress is printed where lines cannot be overwritten.
 const plainProgressEvery = 5 * time.Second
 
-// ProgressLine shows the newest line of something that takes long: on a terminal it overwrites the line before,
-// elsewhere it prints one line every few seconds. It is not safe for concurrent use.
+// ProgressLine shows the newest line of a long operation: on a terminal it overwrites the previous line, elsewhere it
+// prints one line every few seconds. It is not safe for concurrent use.
 type ProgressLine struct {
 	out      io.Writer
 	prefix   string // of plain lines

@@ -11,7 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// name is the plan's name with its variant; for a run that was killed before it recorded these, its directory.
+// name returns the plan's name with its variant, or the directory of a run that was killed before it recorded them.
 func name(r *record.Run) string {
 	if r.Meta.Plan == "" {
 		return r.Dir
@@ -22,7 +22,7 @@ func name(r *record.Run) string {
 	return r.Meta.Plan
 }
 
-// Text writes a run's result: its verdict, the findings and the actions.
+// Text writes a run's result: the verdict, the findings and the actions.
 func Text(w io.Writer, r *record.Run) error {
 	p := newPainter(w)
 	var b strings.Builder
@@ -76,7 +76,7 @@ func Text(w io.Writer, r *record.Run) error {
 	return err
 }
 
-// reason is the verdict's reason, if it says more than the findings, which are printed below it.
+// reason returns the verdict's reason, unless a finding, printed below it, says the same.
 func reason(r *record.Run) string {
 	for _, f := range r.Findings {
 		if r.Meta.Reason == f.Title || strings.HasPrefix(r.Meta.Reason, f.Title+" (and ") {
@@ -86,7 +86,7 @@ func reason(r *record.Run) string {
 	return r.Meta.Reason
 }
 
-// firedBy says what an action was fired by, as the end of a sentence.
+// firedBy says what fired an action, as the end of a sentence.
 func firedBy(a record.Action) string {
 	switch {
 	case a.Cause != "":
@@ -97,7 +97,7 @@ func firedBy(a record.Action) string {
 	return ""
 }
 
-// zero is the moment from which the times of a report count: the workload's start, or the run's.
+// zero returns the moment from which the times in a report count: the workload's start or else the run's.
 func zero(r *record.Run) time.Time {
 	if r.Meta.WorkloadStart.IsZero() {
 		return r.Meta.Started
@@ -105,8 +105,8 @@ func zero(r *record.Run) time.Time {
 	return r.Meta.WorkloadStart
 }
 
-// since returns a moment relative to zero. It is negative for moments before zero: an action that fires at once does so
-// before the workload starts.
+// since returns a moment relative to zero. It can be negative: an action that fires at once does so before the workload
+// starts.
 func since(r *record.Run, t time.Time) string { return signed(t.Sub(zero(r))) }
 
 func signed(d time.Duration) string {
@@ -134,10 +134,11 @@ func shorten(text string, lines int) string {
 	if len(all) <= lines {
 		return text
 	}
-	return strings.Join(all[:lines], "\n") + fmt.Sprintf("\n… %d more lines in %s", len(all)-lines, record.FindingsFile)
+	return strings.Join(all[:lines], "\n") +
+		fmt.Sprintf("\n… %d more lines in %s", len(all)-lines, record.FindingsFile)
 }
 
-// summary is a run in JSON.
+// summary is the JSON form of a run.
 type summary struct {
 	record.Meta
 	Record   string           `json:"record"`
@@ -147,8 +148,8 @@ type summary struct {
 	History  int              `json:"history"`
 }
 
-// JSON writes runs as a list: meta data, findings and actions; observations and history stay in the record; the list
-// contains only their counts.
+// JSON writes runs as a list with metadata, findings and actions. Of observations and history it contains only the
+// counts.
 func JSON(w io.Writer, runs []*record.Run) error {
 	all := make([]summary, len(runs))
 	for i, r := range runs {
@@ -199,8 +200,8 @@ type junitFault struct {
 	Text    string `xml:",chardata"`
 }
 
-// JUnit writes runs as JUnit XML, one test case per run: a bug is a failure; an inconclusive run and one that could not
-// be carried out are errors.
+// JUnit writes runs as JUnit XML, one test case for each run: a bug is a failure; an inconclusive run or one that could
+// not be carried out is an error.
 func JUnit(w io.Writer, runs []*record.Run) error {
 	suite := junitSuite{Name: "trommel", Tests: len(runs)}
 	var total time.Duration
@@ -255,7 +256,8 @@ func JUnit(w io.Writer, runs []*record.Run) error {
 	e := xml.NewEncoder(w)
 	e.Indent("", "  ")
 	err := e.Encode(junitSuites{
-		Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suites: []junitSuite{suite},
+		Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time,
+		Suites: []junitSuite{suite},
 	})
 	if err != nil {
 		return err

@@ -43,79 +43,107 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func at(d time.Duration) time.Time { return start.Add(d) }
 
 func object(name string, replicas string) json.RawMessage {
-	return json.RawMessage(`{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"` + name + `"},"spec":{"replicas":` + replicas + `}}`)
+	return json.RawMessage(`{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"` + name +
+		`"},"spec":{"replicas":` + replicas + `}}`)
 }
 
-// runs are one of each verdict.
+// runs returns one run for each verdict.
 func runs() []*record.Run {
 	one := 1
 	bug := &record.Run{
 		Dir: "trommel-runs/stale-deletion",
 		Meta: record.Meta{
-			Plan: "stale-deletion", Verdict: record.Bug, Reason: "StatefulSet db was deleted although its Database is alive", Trommel: "v0.1.0", Kubernetes: "v1.36.3",
-			Started: start, Ended: at(20 * time.Second), WorkloadStart: at(5 * time.Second), WorkloadEnd: at(15 * time.Second),
-			Phases: []record.Phase{{Name: "cluster", Duration: 4 * time.Second}, {Name: "workload", Duration: 10 * time.Second}},
+			Plan: "stale-deletion", Verdict: record.Bug,
+			Reason: "StatefulSet db was deleted although its Database is alive", Trommel: "v0.1.0",
+			Kubernetes: "v1.36.3", Started: start, Ended: at(20 * time.Second), WorkloadStart: at(5 * time.Second),
+			WorkloadEnd: at(15 * time.Second),
+			Phases: []record.Phase{{Name: "cluster", Duration: 4 * time.Second},
+				{Name: "workload", Duration: 10 * time.Second}},
 			StaleReads: []record.StaleRead{{
-				Controller: "db", APIServer: "apiserver-3", Event: 4, Time: at(11 * time.Second), Received: true, Op: wire.Create,
-				Object: "database/default/db", Version: 100, HeldEvent: 1, HeldOp: wire.Delete, HeldVersion: 105,
+				Controller: "db", APIServer: "apiserver-3", Event: 4, Time: at(11 * time.Second), Received: true,
+				Op: wire.Create, Object: "database/default/db", Version: 100, HeldEvent: 1, HeldOp: wire.Delete,
+				HeldVersion: 105,
 			}},
 		},
 		Events: []record.Event{
 			{Seq: 1, Time: at(7 * time.Second), Observation: &record.Observation{
-				By: "apiserver-3", Point: wire.APIServerRecv, Phase: wire.After, Op: wire.Update, Kind: "database", Namespace: "default", Name: "db",
+				By: "apiserver-3", Point: wire.APIServerRecv, Phase: wire.After, Op: wire.Update, Kind: "database",
+				Namespace: "default", Name: "db",
 			}},
 			{Seq: 2, Time: at(8 * time.Second), Completed: &one},
 			{Seq: 3, Time: at(9 * time.Second), Timeout: &record.Timeout{Action: 1}},
 			{Seq: 4, Time: at(11 * time.Second), Observation: &record.Observation{
-				By: "db", Point: wire.ControllerRecv, Phase: wire.After, Op: wire.Create, Kind: "database", Namespace: "default", Name: "db", Aside: true,
+				By: "db", Point: wire.ControllerRecv, Phase: wire.After, Op: wire.Create, Kind: "database",
+				Namespace: "default", Name: "db", Aside: true,
 			}},
 			{Seq: 5, Time: at(15 * time.Second), End: true},
 		},
 		Actions: []record.Action{
-			{Index: 0, Type: "pauseAPIServer", Target: "apiserver-3", FiredBy: 1, Cause: "update of database/default/db (after apiServerRecv at apiserver-3)", Fired: at(7 * time.Second), Began: at(7 * time.Second), Done: at(7*time.Second + 1234*time.Microsecond)},
-			{Index: 1, Type: "apply", Target: "pod/default/a", FiredBy: 3, Fired: at(9 * time.Second), Began: at(9 * time.Second), Done: at(9*time.Second + 20*time.Millisecond), Error: "refused:\nno & never"},
+			{Index: 0, Type: "pauseAPIServer", Target: "apiserver-3", FiredBy: 1,
+				Cause: "update of database/default/db (after apiServerRecv at apiserver-3)", Fired: at(7 * time.Second),
+				Began: at(7 * time.Second), Done: at(7*time.Second + 1234*time.Microsecond)},
+			{Index: 1, Type: "apply", Target: "pod/default/a", FiredBy: 3, Fired: at(9 * time.Second),
+				Began: at(9 * time.Second), Done: at(9*time.Second + 20*time.Millisecond),
+				Error: "refused:\nno & never"},
 		},
 		History: []record.HistoryEntry{
-			{Time: at(5 * time.Second), ResourceVersion: 90, Event: record.Existing, Type: "statefulset", Group: "apps", Namespace: "default", Name: "old", Object: object("old", "1")},
-			{Time: at(6 * time.Second), ResourceVersion: 100, Event: record.Created, Type: "statefulset", Group: "apps", Namespace: "default", Name: "db", Object: object("db", "1")},
-			{Time: at(8 * time.Second), ResourceVersion: 101, Event: record.Updated, Type: "statefulset", Group: "apps", Namespace: "default", Name: "db", Writers: []record.FieldManager{{Manager: "db-operator", Operation: "Update"}}, Object: object("db", "2")},
-			{Time: at(12 * time.Second), ResourceVersion: 110, Event: record.Deleted, Type: "statefulset", Group: "apps", Namespace: "default", Name: "db", Object: object("db", "2")},
+			{Time: at(5 * time.Second), ResourceVersion: 90, Event: record.Existing, Type: "statefulset", Group: "apps",
+				Namespace: "default", Name: "old", Object: object("old", "1")},
+			{Time: at(6 * time.Second), ResourceVersion: 100, Event: record.Created, Type: "statefulset", Group: "apps",
+				Namespace: "default", Name: "db", Object: object("db", "1")},
+			{Time: at(8 * time.Second), ResourceVersion: 101, Event: record.Updated, Type: "statefulset", Group: "apps",
+				Namespace: "default", Name: "db",
+				Writers: []record.FieldManager{{Manager: "db-operator", Operation: "Update"}},
+				Object:  object("db", "2")},
+			{Time: at(12 * time.Second), ResourceVersion: 110, Event: record.Deleted, Type: "statefulset",
+				Group: "apps", Namespace: "default", Name: "db", Object: object("db", "2")},
 		},
 		Findings: []record.Finding{
-			{Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: "StatefulSet db was deleted although its Database is alive", Subject: "statefulset/default/db", Detail: "first line\nsecond <line>", Time: at(12 * time.Second)},
+			{Severity: record.SeverityBug, Oracle: record.OracleInvariant,
+				Title: "StatefulSet db was deleted although its Database is alive", Subject: "statefulset/default/db",
+				Detail: "first line\nsecond <line>", Time: at(12 * time.Second)},
 			{Severity: record.SeverityInconclusive, Oracle: record.OracleHold, Title: "held too long"},
 		},
 	}
 	return []*record.Run{
 		bug,
-		{Dir: "trommel-runs/b", Meta: record.Meta{Plan: "stale-deletion", Variant: "fixed", Verdict: record.Pass, Started: start, Ended: at(1500 * time.Millisecond)}},
-		{Dir: "trommel-runs/c", Meta: record.Meta{Plan: "never", Verdict: record.Inconclusive, Reason: "0 of 1 actions fired\naction 1 waits for x", Started: start, Ended: at(time.Second)}},
-		{Dir: "trommel-runs/d", Meta: record.Meta{Plan: "broken", Verdict: record.Error, Reason: "interrupted", Started: start, Ended: at(time.Second)}},
+		{Dir: "trommel-runs/b", Meta: record.Meta{Plan: "stale-deletion", Variant: "fixed", Verdict: record.Pass,
+			Started: start, Ended: at(1500 * time.Millisecond)}},
+		{Dir: "trommel-runs/c", Meta: record.Meta{Plan: "never", Verdict: record.Inconclusive,
+			Reason: "0 of 1 actions fired\naction 1 waits for x", Started: start, Ended: at(time.Second)}},
+		{Dir: "trommel-runs/d", Meta: record.Meta{Plan: "broken", Verdict: record.Error, Reason: "interrupted",
+			Started: start, Ended: at(time.Second)}},
 		{Dir: "trommel-runs/e", Truncated: true},
-		{ // a bug whose plan did not happen
+		{ // a bug in a run whose plan was not carried out
 			Dir: "trommel-runs/f", Meta: record.Meta{
 				Plan: "not-begun", Verdict: record.Bug, Reason: "step 2 failed", ActionsTotal: 1,
-				Unfinished: "0 of 1 actions fired: the workload failed\naction 1 (killController db): trigger \"a\" still waits for x",
-				Started:    start, Ended: at(time.Second), WorkloadStart: at(100 * time.Millisecond), WorkloadEnd: at(900 * time.Millisecond),
+				Unfinished: "0 of 1 actions fired: the workload failed\naction 1 (killController db): trigger \"a\" " +
+					"still waits for x",
+				Started: start, Ended: at(time.Second), WorkloadStart: at(100 * time.Millisecond),
+				WorkloadEnd: at(900 * time.Millisecond),
 			},
-			Findings: []record.Finding{{Severity: record.SeverityBug, Oracle: record.OracleWorkload, Title: "step 2 failed", Time: at(900 * time.Millisecond)}},
+			Findings: []record.Finding{{Severity: record.SeverityBug, Oracle: record.OracleWorkload,
+				Title: "step 2 failed", Time: at(900 * time.Millisecond)}},
 		},
 		{ // fired before the workload, changed nothing, failed
 			Dir: "trommel-runs/g", Meta: record.Meta{
-				Plan: "at-once", Verdict: record.Inconclusive, Reason: "action 2 (patch pod/default/a) failed: no", ActionsFired: 2, ActionsTotal: 2,
-				Started: start, Ended: at(time.Second), WorkloadStart: at(100 * time.Millisecond), WorkloadEnd: at(900 * time.Millisecond),
+				Plan: "at-once", Verdict: record.Inconclusive, Reason: "action 2 (patch pod/default/a) failed: no",
+				ActionsFired: 2, ActionsTotal: 2, Started: start, Ended: at(time.Second),
+				WorkloadStart: at(100 * time.Millisecond), WorkloadEnd: at(900 * time.Millisecond),
 			},
 			Actions: []record.Action{
 				{
-					Index: 0, Type: "startController", Target: "db", Cause: "the start of the plan", Note: "found db running already",
-					Fired: at(97100 * time.Microsecond), Began: at(97100 * time.Microsecond), Done: at(98 * time.Millisecond),
+					Index: 0, Type: "startController", Target: "db", Cause: "the start of the plan",
+					Note: "found db running already", Fired: at(97100 * time.Microsecond),
+					Began: at(97100 * time.Microsecond), Done: at(98 * time.Millisecond),
 				},
 				{
 					Index: 1, Type: "patch", Target: "pod/default/a", Cause: "the completion of action 1", Error: "no",
 					Fired: at(98 * time.Millisecond), Began: at(98 * time.Millisecond), Done: at(99 * time.Millisecond),
 				},
 			},
-			Findings: []record.Finding{{Severity: record.SeverityInconclusive, Oracle: record.OracleAction, Title: "action 2 (patch pod/default/a) failed: no", Time: at(99 * time.Millisecond)}},
+			Findings: []record.Finding{{Severity: record.SeverityInconclusive, Oracle: record.OracleAction,
+				Title: "action 2 (patch pod/default/a) failed: no", Time: at(99 * time.Millisecond)}},
 		},
 	}
 }
@@ -162,7 +190,8 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// Times before the workload's start were written as +-2.9ms, and a page counted from another moment than the text.
+// Regression: times before the workload's start were printed as +-2.9ms, and the page counted from another moment than
+// the text.
 func TestTimesBeforeTheWorkload(t *testing.T) {
 	r := runs()[6]
 	for name, show := range reports {
@@ -183,7 +212,7 @@ var reports = map[string]func(io.Writer, *record.Run) error{
 	"text": Text, "html": HTML, "junit": func(w io.Writer, r *record.Run) error { return JUnit(w, []*record.Run{r}) },
 }
 
-// A bug of a plan that was not carried out says so in every report.
+// Every report says if a bug was found although the plan was not carried out.
 func TestPlanThatDidNotHappen(t *testing.T) {
 	r := runs()[5]
 	for name, show := range reports {
@@ -191,7 +220,8 @@ func TestPlanThatDidNotHappen(t *testing.T) {
 		if err := show(&b, r); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Count(b.String(), "the plan did not happen: 0 of 1 actions fired: the workload failed"); got != 1 {
+		if got := strings.Count(b.String(),
+			"the plan was not carried out: 0 of 1 actions fired: the workload failed"); got != 1 {
 			t.Errorf("%s says it %d times:\n%s", name, got, b.String())
 		}
 	}
@@ -206,14 +236,14 @@ func TestPlanThatDidNotHappen(t *testing.T) {
 	}
 }
 
-// The reason of an inconclusive run stood above the finding that it repeats.
+// Regression: the reason of an inconclusive run was printed above the finding that says the same.
 func TestReasonIsToldOnce(t *testing.T) {
 	var b bytes.Buffer
 	if err := Text(&b, runs()[6]); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Count(b.String(), "action 2 (patch pod/default/a) failed: no"); got != 1 {
-		t.Errorf("the reason is told %d times:\n%s", got, b.String())
+		t.Errorf("the reason is printed %d times:\n%s", got, b.String())
 	}
 }
 
@@ -223,7 +253,8 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
 func TestErrorsOfTheWriterAreReturned(t *testing.T) {
 	for name, err := range map[string]error{
-		"text": Text(full{}, runs()[0]), "JSON": JSON(full{}, runs()), "JUnit": JUnit(full{}, runs()), "HTML": HTML(full{}, runs()[0]),
+		"text": Text(full{}, runs()[0]), "JSON": JSON(full{}, runs()), "JUnit": JUnit(full{}, runs()),
+		"HTML": HTML(full{}, runs()[0]),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)
@@ -247,7 +278,7 @@ func TestConsole(t *testing.T) {
 	c.Finding(runs()[0].Findings[0])
 	c.Finding(runs()[0].Findings[1])
 	c.Failed(errors.New("no space"))
-	// A second run begins anew.
+	// A second run starts again.
 	c.Title("stale-deletion (fixed)")
 	c.Held(o, "paused by action 1")
 	golden(t, "console.txt", regexp.MustCompile(`(?m)^ +\d+\.\ds`).ReplaceAll(b.Bytes(), []byte("    0.0s")))
@@ -255,7 +286,7 @@ func TestConsole(t *testing.T) {
 
 func TestColours(t *testing.T) {
 	if p := newPainter(&bytes.Buffer{}); p {
-		t.Error("a buffer is no terminal")
+		t.Error("a buffer is not a terminal")
 	}
 	if got := painter(true).verdict(record.Bug); got != "\x1b[1;31mbug\x1b[0m" {
 		t.Errorf("%q", got)

@@ -9,7 +9,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// A controller that ends since the plan has killed its API server was counted as crashed.
+// Regression: a controller that exited because the plan had killed its API server was counted as crashed.
 func TestServerAway(t *testing.T) {
 	start := time.Now()
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
@@ -31,9 +31,12 @@ func TestServerAway(t *testing.T) {
 		{"long after it came back", []record.Action{kill, back}, 60, ""},
 		{"it never came back", []record.Action{kill}, 60, "apiserver-1"},
 		{"another server was killed", []record.Action{action(0, plan.KillAPIServer, "apiserver-2", 10, 11)}, 25, ""},
-		{"it had been moved away", []record.Action{kill, move}, 25, ""},
+		{"it was moved away before", []record.Action{kill, move}, 25, ""},
 		{"it was moved away later", []record.Action{kill, move}, 15, "apiserver-1"},
-		{"it had been moved to one that is killed then", []record.Action{move, action(3, plan.KillAPIServer, "apiserver-3", 40, 41)}, 45, "apiserver-3"},
+		{
+			"it was moved to one that is killed later",
+			[]record.Action{move, action(3, plan.KillAPIServer, "apiserver-3", 40, 41)}, 45, "apiserver-3",
+		},
 	} {
 		r := &runner{Config: Config{Plan: planOf(test.actions), Suite: graceOfTenSeconds}, completed: test.actions}
 		r.meta.Controllers = []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
@@ -45,7 +48,7 @@ func TestServerAway(t *testing.T) {
 
 var graceOfTenSeconds = &plan.Suite{Timeouts: plan.Timeouts{Away: 10 * time.Second}}
 
-// planOf is a plan that has these actions; those that reconnect lead to apiserver-3.
+// planOf returns a plan with these actions; those that reconnect use apiserver-3.
 func planOf(actions []record.Action) *plan.Plan {
 	p := &plan.Plan{Actions: make([]plan.Action, 4)}
 	for _, a := range actions {
@@ -57,8 +60,8 @@ func planOf(actions []record.Action) *plan.Plan {
 	return p
 }
 
-// A controller that had ended twice while its API server was killed was taken for one that crashes over and over: it
-// was judged before it had come to rest.
+// Regression: a controller that exited twice while its API server was killed was taken for one in a crash loop, and was
+// judged before it had settled.
 func TestEndsByItself(t *testing.T) {
 	start := time.Now()
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }

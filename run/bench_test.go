@@ -14,7 +14,8 @@ import (
 	"github.com/trommel-dev/trommel/run"
 )
 
-// benchmarkPlan restarts the controller of instrumentation/testdata when it has written, and waits for its successor's first reconcile.
+// benchmarkPlan restarts the controller of instrumentation/testdata after its write, and waits for the new process's
+// first reconcile.
 const benchmarkPlan = `
 testName: restart
 actions:
@@ -47,16 +48,17 @@ workloads:
   - wait: {resourceKey: configmap/default/first, condition: 'has(object.data) && object.data.seen == "true"', timeout: 30s}
 `
 
-// BenchmarkPlan runs a whole plan on a cluster of its own, everything built. It prints the run's overhead outside the workload, and the
-// time from a controller's SIGKILL to its successor's first reconcile: all of it, and the part between the SIGKILL and the
-// successor's handshake, which is Trommel's and the process's start; the rest is the controller's own way to its first reconcile.
+// BenchmarkPlan runs a whole plan on its own cluster, with everything built. It reports the run's overhead outside the
+// workload, and the time from a controller's SIGKILL to the new process's first reconcile: the total, and the part up
+// to the new process's handshake, which is Trommel and the start of the process. The rest is the controller itself.
 func BenchmarkPlan(b *testing.B) {
 	ctx := context.Background()
 	controlPlane, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	controller, err := instrumentation.Build(ctx, instrumentation.BuildConfig{Dir: "../instrumentation/testdata/controller"})
+	controller, err := instrumentation.Build(ctx,
+		instrumentation.BuildConfig{Dir: "../instrumentation/testdata/controller"})
 	if err != nil {
 		b.Fatal(err)
 	}

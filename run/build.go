@@ -22,8 +22,9 @@ type Binary struct {
 	Manifest *wire.Manifest // nil: not instrumented
 }
 
-// build makes the controllers, and the control plane if the session needs its binary, or finds them made. A session on
-// a running cluster needs it only for controllers that are components of it. What options bring is not built.
+// build builds the controllers and, if the session needs it, the control plane binary; both may be in the cache
+// already. A session on a running cluster needs the binary only for controllers that are control plane components. It
+// does not build what options provide.
 func build(ctx context.Context, suite *plan.Suite, options Options) ([]Binary, string, error) {
 	options.Console.Phase("build")
 	binaries, controlPlane, err := buildAll(ctx, suite, options)
@@ -45,10 +46,10 @@ func buildAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary
 	isComponent := func(c plan.Controller) bool { return c.Build != nil && c.Build.ControlPlane != "" }
 	binaries := slices.Clone(options.Binaries)
 	group, groupCtx := errgroup.WithContext(ctx)
-	// Two at once share the machine's cores and the Go build cache without harm.
+	// Two builds at once can share the Go build cache.
 	group.Go(func() error {
 		if slices.ContainsFunc(suite.Controllers, isComponent) && options.Binaries == nil {
-			// Their points are asked for, so its manifest is needed.
+			// Their points are needed, so its manifest is needed.
 		} else if options.Cluster != "" || options.ControlPlane != "" {
 			return nil
 		}
@@ -79,7 +80,7 @@ func buildAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary
 		if !isComponent(*c) || options.Binaries != nil {
 			continue
 		}
-		// The multi-call binary goes by its own name.
+		// The multi-call binary runs the component that it is called as.
 		path, err := component(controlPlane.Binary, c.Build.ControlPlane)
 		if err != nil {
 			return nil, "", fmt.Errorf("controller %q: %w", c.Name, err)
@@ -89,7 +90,7 @@ func buildAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary
 	return binaries, controlPlane.Binary, nil
 }
 
-// buildController makes a controller's executable; of a component of the control plane nothing is made.
+// buildController builds a controller's executable; for a control plane component it builds nothing.
 func buildController(
 	ctx context.Context, suite *plan.Suite, c *plan.Controller, progress func(string),
 ) (Binary, error) {
@@ -102,7 +103,8 @@ func buildController(
 	}
 	var calls []instrumentation.AnnotatedCall
 	for _, a := range c.AnnotatedCalls {
-		calls = append(calls, instrumentation.AnnotatedCall{Name: a.Name, Package: a.Package, Receiver: a.Receiver, Function: a.Function})
+		calls = append(calls, instrumentation.AnnotatedCall{Name: a.Name, Package: a.Package, Receiver: a.Receiver,
+			Function: a.Function})
 	}
 	result, err := instrumentation.Build(ctx, instrumentation.BuildConfig{
 		Dir: plan.Beside(suite.File, c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
@@ -115,17 +117,18 @@ func buildController(
 	return Binary{Path: result.Binary, Manifest: &result.Manifest}, nil
 }
 
-// component gives a component of the control plane binary, which goes by the name it is called by, a name of its own.
+// component returns a path that runs a component of the multi-call control plane binary, which runs the component that
+// it is called as.
 func component(binary, name string) (string, error) {
 	link := filepath.Join(filepath.Dir(binary), name)
-	// Beside the binary, in the cache: whoever made it before made the same.
+	// The link is in the cache, beside the binary; an existing one leads to the same binary.
 	if err := os.Symlink(filepath.Base(binary), link); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}
 	return link, nil
 }
 
-// checkBinaries refuses executables that are none, before anything is built.
+// checkBinaries refuses paths that are not executable files, before anything is built.
 func checkBinaries(suite *plan.Suite) error {
 	for _, c := range suite.Controllers {
 		if c.Build != nil {
@@ -137,7 +140,9 @@ func checkBinaries(suite *plan.Suite) error {
 			err = fmt.Errorf("%s is not an executable file", path)
 		}
 		if err != nil {
-			return &instrumentation.InputError{Reason: fmt.Sprintf("%s: controller %q: binary: %v", suite.File, c.Name, err)}
+			return &instrumentation.InputError{
+				Reason: fmt.Sprintf("%s: controller %q: binary: %v", suite.File, c.Name, err),
+			}
 		}
 	}
 	return nil
@@ -149,9 +154,10 @@ func checkPoints(p *plan.Plan, suite *plan.Suite, binaries []Binary) error {
 	for i := range suite.Controllers {
 		c := &suite.Controllers[i]
 		for _, need := range coordinator.Needs(p, c.Name) {
-			// One without hooks was refused with the plan.
+			// Validation has already refused controllers without hooks.
 			if binaries[i].Manifest == nil || !need.In(*binaries[i].Manifest) {
-				errs = append(errs, fmt.Errorf("%s: %s needs the point %s in controller %q, which none of the modules it is built from has (trommel build --explain lists them)",
+				errs = append(errs, fmt.Errorf("%s: %s needs the point %s in controller %q, which none of the "+
+					"modules it is built from has (trommel build --explain lists them)",
 					p.File, need.Where, need.Point, c.Name))
 			}
 		}

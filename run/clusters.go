@@ -11,11 +11,11 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// clusters gives runs their clusters, one run at a time.
+// clusters provides runs with clusters, one run at a time.
 type clusters interface {
-	// acquire gives sole use of a cluster that nobody has changed. It blocks until the cluster can be used.
+	// acquire returns an unmodified cluster for exclusive use. It blocks until the cluster can be used.
 	acquire(ctx context.Context, console Console) (*lease, error)
-	// close ends what acquire has started; nothing may be in use.
+	// close stops what acquire has started; no lease may be in use.
 	close(ctx context.Context) error
 }
 
@@ -26,15 +26,15 @@ type lease struct {
 	release func(ctx context.Context) error
 }
 
-// ownClusters starts clusters for nobody else. After a run the cluster is kept for the next one, which resets it first;
-// with fresh each run gets one of its own.
+// ownClusters starts clusters that nobody else uses. After a run the cluster is kept for the next run, which resets it
+// first; with fresh, each run gets a new cluster.
 type ownClusters struct {
 	start  func(ctx context.Context, console Console) (cluster.Cluster, error)
 	fresh  bool
 	logger *slog.Logger
 
-	cluster  cluster.Cluster  // kept; nil: none
-	baseline cluster.Baseline // of that; nil: it cannot be reset
+	cluster  cluster.Cluster  // the one kept; nil: none
+	baseline cluster.Baseline // of cluster; nil: it cannot be reset
 }
 
 func (o *ownClusters) acquire(ctx context.Context, console Console) (*lease, error) {
@@ -46,9 +46,9 @@ func (o *ownClusters) acquire(ctx context.Context, console Console) (*lease, err
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		console.Info(fmt.Sprintf("a fresh cluster takes the place of the one before: %v", err))
+		console.Info(fmt.Sprintf("starting a new cluster, because the old one could not be reset: %v", err))
 		if err := o.close(ctx); err != nil {
-			o.logger.Warn("close the cluster that could not be reset", "error", err)
+			o.logger.Warn("close a cluster that could not be reset", "error", err)
 		}
 	}
 	c, err := o.start(ctx, console)
@@ -57,9 +57,9 @@ func (o *ownClusters) acquire(ctx context.Context, console Console) (*lease, err
 	}
 	o.cluster, o.baseline = c, nil
 	if resettable, ok := c.(cluster.Resettable); ok && !o.fresh {
-		// Without a baseline the cluster serves one run.
+		// A cluster without a baseline is used for one run only.
 		if o.baseline, err = resettable.TakeBaseline(ctx); err != nil {
-			o.logger.Warn("the cluster is for one run only", "error", err)
+			o.logger.Warn("take a baseline; the cluster is used for one run only", "error", err)
 		}
 	}
 	return &lease{o.cluster, record.ClusterFresh, o.release}, nil
@@ -69,7 +69,7 @@ func (o *ownClusters) reset(ctx context.Context) error {
 	return o.cluster.(cluster.Resettable).Reset(ctx, o.baseline)
 }
 
-// release ends the run's processes. The rest is put back only if there is another run.
+// release stops the run's processes. The next run, if there is one, resets the rest.
 func (o *ownClusters) release(ctx context.Context) error {
 	if o.baseline == nil {
 		return o.close(ctx)
@@ -89,7 +89,8 @@ func (o *ownClusters) close(ctx context.Context) error {
 	return c.Close(ctx)
 }
 
-// sharedCluster is one that was there before and goes on. Each run puts it back as it was.
+// sharedCluster is a cluster that was running before the session and keeps running after it. Each run restores it to
+// its previous state.
 type sharedCluster struct {
 	attach func(ctx context.Context) (cluster.Cluster, error)
 }
@@ -106,7 +107,8 @@ func (s *sharedCluster) acquire(ctx context.Context, console Console) (_ *lease,
 	}()
 	shared, ok := c.(cluster.Shared)
 	if !ok {
-		return nil, &UserError{fmt.Errorf("cluster %q could not be put back as it was: %w", c.Name(), cluster.ErrNotSupported)}
+		return nil, &UserError{fmt.Errorf("cluster %q cannot be restored to its previous state: %w",
+			c.Name(), cluster.ErrNotSupported)}
 	}
 	unlock, err := shared.Lock()
 	if err != nil {
@@ -117,13 +119,13 @@ func (s *sharedCluster) acquire(ctx context.Context, console Console) (_ *lease,
 			unlock()
 		}
 	}()
-	// A baseline is kept while a run is under way: the run after one that was killed finds it.
+	// The baseline is stored while a run is in progress, so that the next run finds it if this one is killed.
 	baseline, err := shared.KeptBaseline()
 	switch {
 	case err == nil:
-		console.Info("a run before this one was killed: putting the cluster back as it was before that")
+		console.Info("an earlier run was killed: restoring the cluster to its state before that run")
 		if err := shared.Reset(ctx, baseline); err != nil {
-			return nil, fmt.Errorf("put back what an earlier run left: %w", err)
+			return nil, fmt.Errorf("restore the cluster after an earlier run: %w", err)
 		}
 	case errors.Is(err, fs.ErrNotExist):
 		if baseline, err = shared.TakeBaseline(ctx); err != nil {
@@ -137,7 +139,7 @@ func (s *sharedCluster) acquire(ctx context.Context, console Console) (_ *lease,
 	}
 	return &lease{c, record.ClusterShared, func(ctx context.Context) error {
 		defer unlock()
-		// Without the baseline nobody would put it back later.
+		// If the reset fails, the next run needs the baseline.
 		err := shared.Reset(ctx, baseline)
 		if err == nil {
 			err = shared.DropBaseline()

@@ -14,10 +14,9 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// scripted is a cluster that notes what is asked of it. Whether a reset does what it should is tested on a real one, in
-// package embedded.
+// scripted is a cluster that records its calls. Package embedded tests resets on a real cluster.
 type scripted struct {
-	cluster.Cluster // nil: nothing else is asked
+	cluster.Cluster // nil: no other method is called
 	told            []string
 	resetErr        error
 	noteErr         error
@@ -134,14 +133,17 @@ func TestOwnClusters(t *testing.T) {
 func TestSharedCluster(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
-		killed   bool  // the run before
-		resetErr error // of the run's own reset
+		killed   bool  // the previous run
+		resetErr error // of the reset after the run
 		told     []string
-		left     bool // the baseline is kept
+		left     bool // the baseline stays stored
 	}{
-		{"put back", false, nil, []string{"baseline", "reset to taken", "close", "unlock"}, false},
+		{"restored", false, nil, []string{"baseline", "reset to taken", "close", "unlock"}, false},
 		{"after a killed run", true, nil, []string{"reset to left", "reset to left", "close", "unlock"}, false},
-		{"cannot be put back", false, errors.New("failed"), []string{"baseline", "reset to taken", "close", "unlock"}, true},
+		{
+			"cannot be restored", false, errors.New("failed"),
+			[]string{"baseline", "reset to taken", "close", "unlock"}, true,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := &scripted{}
@@ -154,7 +156,7 @@ func TestSharedCluster(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.kept == nil {
-				t.Error("a run that is killed now leaves no baseline")
+				t.Error("a run that is killed now would leave no baseline")
 			}
 			c.resetErr = tt.resetErr
 			if err := l.release(t.Context()); !errors.Is(err, tt.resetErr) {

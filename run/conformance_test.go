@@ -34,13 +34,13 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// TestConformance holds the table of plan.Meanings, and with it docs/plan-format.md, against what happens: a controller
-// does each kind of read and write by each kind of client, and for each condition at each point the number of matches
-// is predicted.
+// TestConformance compares the table of plan.Meanings, and so docs/plan-format.md, with what happens: a controller does
+// each kind of read and write with each kind of client, and the test predicts the number of matches of each condition
+// at each point.
 //
-// For each operation one plan waits for all conditions at once: each as often as predicted, which has to be satisfied,
-// and once more, which must not be. Then each condition that is predicted to match gets a plan of its own, so that no
-// other one's rules help it. At last a pause of the object has to hold the operation.
+// For each operation one plan waits for all conditions at once: each as often as predicted, which must be satisfied,
+// and once more, which must not. Then each condition with a predicted match gets its own plan, so that rules of other
+// conditions do not help it. Finally a pause of the object must hold the operation.
 func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -58,26 +58,26 @@ func TestConformance(t *testing.T) {
 // effect is what an operation does to its object, or shows of it, at a point.
 type effect struct {
 	kind     plan.EventKind // empty: nothing
-	old, new string         // the object's step; old of what was deleted, new of what was read
+	old, new string         // the object's step; a deletion has old only, a read new only
 }
 
 func (e effect) read() bool { return e.kind == plan.Read }
 
-// verb is an operation of the controller and what is predicted of it.
+// verb is an operation of the controller with its predictions.
 type verb struct {
 	operation string
-	variant   string // of the operation: what is there before
+	variant   string // of the operation: the state before it
 	object    kind
 	field     string // of the step: data, spec, status, replicas, hostname
 	absent    bool   // there is no object before
 	finalizer bool
 	does      effect
-	events    *effect // what the API server and informers see, where that is something else
-	noisy     bool    // others write the object too: events are not predicted
-	// unforeseen: before the write its outcome is not known, as the API server adds to it or nobody can tell;
-	// conditions on states are then not predicted before.
+	events    *effect // what the API server and informers see, if that differs
+	noisy     bool    // other clients write the object too: events are not predicted
+	// unforeseen: the outcome is unknown before the write, because the API server adds to it; then conditions on states
+	// are not predicted at "before" timings.
 	unforeseen bool
-	collection bool // the call names no object
+	collection bool // the call does not name an object
 }
 
 func (v verb) name() string { return strings.TrimSuffix(v.operation+" "+v.variant, " ") }
@@ -89,11 +89,14 @@ type kind struct {
 }
 
 var (
-	configMaps  = kind{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", 2}
-	widgets     = kind{schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, "Widget", 1}
-	ingresses   = kind{schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, "Ingress", 0}
-	deployments = kind{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "Deployment", 0}
-	pods        = kind{schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", 0}
+	configMaps = kind{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", 2}
+	widgets    = kind{schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, "Widget",
+		1}
+	ingresses = kind{schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
+		"Ingress", 0}
+	deployments = kind{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "Deployment",
+		0}
+	pods = kind{schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", 0}
 )
 
 var (
@@ -109,13 +112,17 @@ var verbs = slices.Concat(
 	of(verb{object: configMaps, field: "data", does: found},
 		"typed-get", "dynamic-get", "live-get", "cached-get", "lister-get"),
 	of(verb{object: configMaps, field: "data", does: found, collection: true},
-		"typed-list", "typed-list-all", "dynamic-list", "live-list", "cached-list", "cached-list-all", "lister-list", "lister-list-all"),
+		"typed-list", "typed-list-all", "dynamic-list", "live-list", "cached-list", "cached-list-all", "lister-list",
+		"lister-list-all"),
 	of(verb{object: configMaps, field: "data", does: effect{plan.Read, "", "unknown"}}, "metadata-get"),
-	of(verb{object: configMaps, field: "data", does: effect{plan.Read, "", "unknown"}, collection: true}, "metadata-list"),
+	of(verb{object: configMaps, field: "data", does: effect{plan.Read, "", "unknown"}, collection: true},
+		"metadata-list"),
 	of(verb{object: configMaps, field: "data", does: nowhere, absent: true, variant: "(nothing there)"},
 		"typed-get", "dynamic-get", "metadata-get", "live-get", "cached-get", "lister-get"),
-	of(verb{object: configMaps, field: "data", does: nowhere, absent: true, collection: true, variant: "(nothing there)"},
-		"typed-list", "typed-list-all", "dynamic-list", "metadata-list", "live-list", "cached-list", "cached-list-all", "lister-list", "lister-list-all"),
+	of(verb{object: configMaps, field: "data", does: nowhere, absent: true, collection: true,
+		variant: "(nothing there)"},
+		"typed-list", "typed-list-all", "dynamic-list", "metadata-list", "live-list", "cached-list", "cached-list-all",
+		"lister-list", "lister-list-all"),
 	of(verb{object: configMaps, field: "data", does: nothing, collection: true}, "typed-list-elsewhere", "typed-watch"),
 	of(verb{object: widgets, field: "spec", does: found}, "dynamic-get-status"),
 	of(verb{object: widgets, field: "spec", does: nothing}, "dynamic-get-scale"),
@@ -125,29 +132,40 @@ var verbs = slices.Concat(
 	of(verb{object: configMaps, field: "data", does: nothing, absent: true}, "typed-create-dry"),
 
 	of(verb{object: configMaps, field: "data", does: updated}, "typed-update", "cached-update",
-		"typed-patch-merge", "typed-patch-json", "typed-patch-strategic", "dynamic-patch-strategic", "metadata-patch-merge",
-		"cached-patch-merge", "cached-patch-json", "cached-patch-strategic", "cached-patch-metadata", "typed-apply", "cached-apply"),
-	of(verb{object: widgets, field: "spec", does: updated}, "dynamic-update", "dynamic-patch-merge", "dynamic-patch-json", "metadata-patch-json",
+		"typed-patch-merge", "typed-patch-json", "typed-patch-strategic", "dynamic-patch-strategic",
+		"metadata-patch-merge",
+		"cached-patch-merge", "cached-patch-json", "cached-patch-strategic", "cached-patch-metadata", "typed-apply",
+		"cached-apply"),
+	of(verb{object: widgets, field: "spec", does: updated}, "dynamic-update", "dynamic-patch-merge",
+		"dynamic-patch-json", "metadata-patch-json",
 		"cached-patch-unstructured", "dynamic-apply", "cached-apply-unstructured"),
-	of(verb{object: widgets, field: "status", does: updated, variant: "(status)"}, "dynamic-update-status", "cached-update-status", "dynamic-patch-status-merge",
-		"dynamic-patch-status-json", "metadata-patch-status", "cached-patch-status-merge", "cached-patch-status-json", "dynamic-apply-status"),
-	// The status in an update of the object itself is not taken over.
-	of(verb{object: widgets, field: "status", does: effect{plan.Updated, "old", "old"}, variant: "(its status)"}, "dynamic-update", "dynamic-apply"),
-	of(verb{object: ingresses, field: "hostname", does: updated}, "typed-update-status", "typed-patch-status-merge", "typed-patch-status-strategic", "typed-apply-status"),
+	of(verb{object: widgets, field: "status", does: updated, variant: "(status)"}, "dynamic-update-status",
+		"cached-update-status", "dynamic-patch-status-merge",
+		"dynamic-patch-status-json", "metadata-patch-status", "cached-patch-status-merge", "cached-patch-status-json",
+		"dynamic-apply-status"),
+	// An update of the object itself does not change its status.
+	of(verb{object: widgets, field: "status", does: effect{plan.Updated, "old", "old"}, variant: "(its status)"},
+		"dynamic-update", "dynamic-apply"),
+	of(verb{object: ingresses, field: "hostname", does: updated}, "typed-update-status", "typed-patch-status-merge",
+		"typed-patch-status-strategic", "typed-apply-status"),
 	of(verb{object: widgets, field: "replicas", does: updated}, "dynamic-patch-scale", "cached-scale"),
 	of(verb{object: deployments, field: "replicas", does: updated, noisy: true}, "typed-scale", "typed-patch-scale"),
-	of(verb{object: configMaps, field: "data", does: created, absent: true, variant: "(nothing there)"}, "typed-apply", "cached-apply"),
+	of(verb{object: configMaps, field: "data", does: created, absent: true, variant: "(nothing there)"}, "typed-apply",
+		"cached-apply"),
 	of(verb{object: widgets, field: "spec", does: created, absent: true, variant: "(nothing there)"}, "dynamic-apply"),
 
 	of(verb{object: pods, field: "label", does: deleted, noisy: true}, "typed-evict", "cached-evict"),
-	of(verb{object: pods, field: "label", does: effect{plan.Updated, "old", "old"}, noisy: true, unforeseen: true}, "typed-bind"),
+	of(verb{object: pods, field: "label", does: effect{plan.Updated, "old", "old"}, noisy: true, unforeseen: true},
+		"typed-bind"),
 	of(verb{object: configMaps, field: "data", does: deleted}, "typed-delete", "metadata-delete", "cached-delete"),
-	of(verb{object: configMaps, field: "data", does: deleted, collection: true}, "typed-delete-collection", "metadata-delete-collection", "cached-delete-collection"),
+	of(verb{object: configMaps, field: "data", does: deleted, collection: true}, "typed-delete-collection",
+		"metadata-delete-collection", "cached-delete-collection"),
 	of(verb{object: configMaps, field: "data", does: nothing, collection: true}, "typed-delete-other-collection"),
 	of(verb{object: configMaps, field: "data", does: nothing}, "typed-delete-dry"),
 	of(verb{object: widgets, field: "spec", does: deleted}, "dynamic-delete"),
 	of(verb{object: widgets, field: "spec", does: deleted, collection: true}, "dynamic-delete-collection"),
-	of(verb{object: configMaps, field: "data", does: deleted, finalizer: true, events: &effect{plan.Updated, "old", "old"}, variant: "(a finalizer)"},
+	of(verb{object: configMaps, field: "data", does: deleted, finalizer: true,
+		events: &effect{plan.Updated, "old", "old"}, variant: "(a finalizer)"},
 		"typed-delete", "cached-delete"),
 )
 
@@ -160,13 +178,14 @@ func of(v verb, operations ...string) []verb {
 	return list
 }
 
-// condition is one way to ask for something. Prev and cur are values of the step: old, new, or another one.
+// condition is one form of a condition. prev and cur are values of the step: old, new, or another one.
 type condition struct {
 	label     string
 	typ       plan.TriggerType
 	prev, cur string
-	same      string // "prev" or "cur": that state names a label that no operation changes; "absent": cur says that it is not there
-	where     bool   // on that label
+	// "prev" or "cur": that state names a label that no operation changes; "absent": cur requires it to be absent
+	same  string
+	where bool // on that label
 }
 
 var conditions = []condition{
@@ -190,7 +209,7 @@ var conditions = []condition{
 	{label: "all-old", typ: plan.OnAllFieldsModified, prev: "old"},
 }
 
-// matches predicts whether an effect satisfies the condition. It is written from the documentation, not from the code.
+// matches predicts whether an effect satisfies the condition. It follows the documentation, not the code.
 func (c condition) matches(e effect) bool {
 	changed := e.old != e.new
 	switch e.kind {
@@ -209,7 +228,8 @@ func (c condition) matches(e effect) bool {
 		switch c.typ {
 		case plan.OnObjectUpdate:
 			one := (c.prev == "") != (c.cur == "")
-			return c.same == "" && (c.prev == "" || c.prev == e.old) && (c.cur == "" || c.cur == e.new) && (!one || changed)
+			return c.same == "" && (c.prev == "" || c.prev == e.old) && (c.cur == "" || c.cur == e.new) &&
+				(!one || changed)
 		case plan.OnAnyFieldModified, plan.OnAllFieldsModified:
 			return c.same == "" && c.prev == e.old && changed
 		}
@@ -217,7 +237,7 @@ func (c condition) matches(e effect) bool {
 	return false
 }
 
-// refused reads the table: whether a condition has no meaning at a point.
+// refused reports whether, by the table, a condition has no meaning at a point.
 func (c condition) refused(point string, before bool) bool {
 	for _, m := range plan.Meanings {
 		if !slices.Contains(m.Conditions, c.typ) || !slices.Contains(m.Points, point) {
@@ -228,18 +248,21 @@ func (c condition) refused(point string, before bool) bool {
 			text, without = m.Before, m.NoStatesBefore
 		}
 		return text == "" || slices.Contains(without, "prevState") && (c.prev != "" || c.same == "prev") ||
-			slices.Contains(without, "curState") && (c.cur != "" || c.same == "cur" || c.same == "absent") || slices.Contains(without, "where") && c.where
+			slices.Contains(without, "curState") && (c.cur != "" || c.same == "cur" || c.same == "absent") ||
+			slices.Contains(without, "where") && c.where
 	}
 	return true
 }
 
-// state is a piece of an object in which the verb's step has a value.
+// state returns a partial object in which the verb's step has a value.
 func (v verb) state(value string) map[string]any {
 	switch v.field {
 	case "replicas":
 		return map[string]any{"spec": map[string]any{"replicas": map[string]int{"old": 1, "new": 2, "other": 3}[value]}}
 	case "hostname":
-		return map[string]any{"status": map[string]any{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"hostname": value}}}}}
+		return map[string]any{"status": map[string]any{
+			"loadBalancer": map[string]any{"ingress": []any{map[string]any{"hostname": value}}},
+		}}
 	case "label":
 		return map[string]any{"metadata": map[string]any{"labels": map[string]any{"step": value}}}
 	}
@@ -247,10 +270,11 @@ func (v verb) state(value string) map[string]any {
 }
 
 func (v verb) key(name string) plan.ResourceKey {
-	return plan.ResourceKey{Type: strings.ToLower(v.object.name), Group: v.object.gvr.Group, Namespace: "default", Name: name}
+	return plan.ResourceKey{Type: strings.ToLower(v.object.name), Group: v.object.gvr.Group, Namespace: "default",
+		Name: name}
 }
 
-// definition is the condition on the verb's object of that name.
+// definition returns the condition for the verb's object with that name.
 func (c condition) definition(v verb, name string, timing plan.Timing, repeat int) plan.Definition {
 	cond := plan.Condition{Type: c.typ, ResourceKey: v.key(name), Repeat: repeat}
 	if c.prev != "" {
@@ -278,11 +302,12 @@ func (c condition) definition(v verb, name string, timing plan.Timing, repeat in
 		by = "apiserver-1"
 	}
 	return plan.Definition{
-		Name: fmt.Sprintf("%s.%s.%d", timing, c.label, repeat), Condition: cond, Observe: plan.ObservationPoint{Timing: timing, ObserveBy: by},
+		Name: fmt.Sprintf("%s.%s.%d", timing, c.label, repeat), Condition: cond,
+		Observe: plan.ObservationPoint{Timing: timing, ObserveBy: by},
 	}
 }
 
-// prediction is how often a condition matches at a timing; -1: that is not predicted.
+// prediction returns how often a condition matches at a timing; -1: not predicted.
 func (v verb) prediction(c condition, timing plan.Timing) int {
 	point := strings.TrimPrefix(strings.TrimPrefix(string(timing), "before"), "after")
 	before := strings.HasPrefix(string(timing), "before")
@@ -328,7 +353,7 @@ type conformance struct {
 	monitor *monitor.Monitor
 	verbs   *process
 	runs    int
-	// follower follows the plan that is being carried out.
+	// follower watches the current plan.
 	follower *follower
 }
 
@@ -343,7 +368,7 @@ func (p *process) do(operation, name, version string) error {
 		return err
 	}
 	if !p.out.Scan() {
-		return fmt.Errorf("the controller has ended: %v", p.out.Err())
+		return fmt.Errorf("the controller has exited: %v", p.out.Err())
 	}
 	if answer := p.out.Text(); answer != "ok" {
 		return fmt.Errorf("%s", answer)
@@ -353,7 +378,8 @@ func (p *process) do(operation, name, version string) error {
 
 func newConformance(t *testing.T) *conformance {
 	built, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{
-		Dir: "../testdata/controllers/verbs", AnnotatedCalls: []instrumentation.AnnotatedCall{{Name: "called", Function: "called"}},
+		Dir:            "../testdata/controllers/verbs",
+		AnnotatedCalls: []instrumentation.AnnotatedCall{{Name: "called", Function: "called"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -394,7 +420,7 @@ func newConformance(t *testing.T) *conformance {
 		}
 		return nil
 	})
-	// The watch caches of both types are there once the controller's informers are, and ingresses get theirs now.
+	// The controller's informers have created the watch caches of both types; this creates that of ingresses.
 	for _, k := range []kind{configMaps, widgets, ingresses, pods, deployments} {
 		if _, err := r.dynamic.Resource(k.gvr).List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil {
 			t.Fatal(err)
@@ -436,7 +462,7 @@ func start(t *testing.T, binary string, env []string) *process {
 	return p
 }
 
-// follower follows a coordinator and keeps what a pause holds.
+// follower watches a coordinator and records what a pause holds.
 type follower struct {
 	mu   sync.Mutex
 	held []string
@@ -448,7 +474,7 @@ func (*follower) Fired(int, *plan.Action, string)    {}
 func (*follower) Completed(int, *plan.Action, error) {}
 func (*follower) Info(string)                        {}
 
-// holds returns what pauses held so far.
+// holds returns what pauses have held so far.
 func (q *follower) holds() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -464,13 +490,15 @@ func (q *follower) Held(o *record.Observation, why string) {
 	q.held = append(q.held, fmt.Sprintf("%s %s %s/%s", o.Phase, o.Point, o.Namespace, o.Name))
 }
 
-// noWrites carries out writes of plans by doing nothing: what the actions do is not what is looked at here.
+// noWrites ignores the writes of plans: this test is not about what actions do.
 type noWrites struct{ actions.Objects }
 
 func (noWrites) Delete(context.Context, plan.ResourceKey) error { return nil }
 
-// carryOut runs a plan beside f and returns its coordinator's status at the end of f and what was held.
-func (r *conformance) carryOut(t *testing.T, acts []plan.Action, f func(c *coordinator.Coordinator)) (coordinator.Status, []string) {
+// carryOut runs a plan while f runs; it returns the coordinator's status when f has returned, and what was held.
+func (r *conformance) carryOut(
+	t *testing.T, acts []plan.Action, f func(c *coordinator.Coordinator),
+) (coordinator.Status, []string) {
 	t.Helper()
 	p := &plan.Plan{TestName: "conformance", Actions: acts}
 	p.Complete(nil)
@@ -480,7 +508,8 @@ func (r *conformance) carryOut(t *testing.T, acts []plan.Action, f func(c *coord
 	q := &follower{}
 	r.follower = q
 	c, err := coordinator.New(coordinator.Config{
-		Plan: p, Monitor: r.monitor, Tools: actions.Tools{Objects: noWrites{}}, Lookup: lookup{r.objects}, Hold: time.Minute,
+		Plan: p, Monitor: r.monitor, Tools: actions.Tools{Objects: noWrites{}}, Lookup: lookup{r.objects},
+		Hold:     time.Minute,
 		Recorder: q, Watcher: q, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Resolve: func(k plan.ResourceKey) wire.Rule {
 			ty, err := r.objects.Resolve(t.Context(), k)
@@ -488,7 +517,8 @@ func (r *conformance) carryOut(t *testing.T, acts []plan.Action, f func(c *coord
 				t.Error(err)
 			}
 			return wire.Rule{
-				Kind: strings.ToLower(ty.Kind.Kind), Resource: ty.Resource.Resource, Group: ty.Resource.Group, Namespace: k.Namespace, Name: k.Name,
+				Kind: strings.ToLower(ty.Kind.Kind), Resource: ty.Resource.Resource, Group: ty.Resource.Group,
+				Namespace: k.Namespace, Name: k.Name,
 			}
 		},
 	})
@@ -518,7 +548,7 @@ func (r *conformance) carryOut(t *testing.T, acts []plan.Action, f func(c *coord
 	return status, q.holds()
 }
 
-// deleting is an action that does nothing, when all the definitions are satisfied.
+// deleting returns an action, without effect, that fires when all definitions are satisfied.
 func deleting(definitions ...plan.Definition) plan.Action {
 	var names []string
 	for _, d := range definitions {
@@ -530,7 +560,7 @@ func deleting(definitions ...plan.Definition) plan.Action {
 	}
 }
 
-// await returns when a definition of none of these names is waited for any more.
+// await waits until the plan waits for none of the named definitions.
 func await(t *testing.T, c *coordinator.Coordinator, names ...string) {
 	t.Helper()
 	clustertest.Eventually(t, func(ctx context.Context) error {
@@ -552,7 +582,8 @@ func await(t *testing.T, c *coordinator.Coordinator, names ...string) {
 	})
 }
 
-// arrivals are definitions of an event of an object having reached the API server and every informer of the controller.
+// arrivals returns definitions that are satisfied when an event of an object has reached the API server and every
+// informer of the controller.
 func (v verb) arrivals(typ plan.TriggerType, label, name string) []plan.Definition {
 	c := condition{label: label, typ: typ}
 	list := []plan.Definition{c.definition(v, name, plan.AfterAPIServerRecv, 1)}
@@ -570,7 +601,7 @@ func namesOf(definitions []plan.Definition) []string {
 	return names
 }
 
-// setUp makes the verb's object, where there is to be one, and returns when everybody has it.
+// setUp creates the verb's object, if it needs one, and waits until the API server and all informers have it.
 func (r *conformance) setUp(t *testing.T, v verb) (name, version string) {
 	t.Helper()
 	r.runs++
@@ -579,7 +610,8 @@ func (r *conformance) setUp(t *testing.T, v verb) (name, version string) {
 		return name, ""
 	}
 	u := &unstructured.Unstructured{Object: v.content()}
-	u.SetGroupVersionKind(schema.GroupVersionKind{Group: v.object.gvr.Group, Version: v.object.gvr.Version, Kind: v.object.name})
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: v.object.gvr.Group, Version: v.object.gvr.Version,
+		Kind: v.object.name})
 	u.SetNamespace("default")
 	u.SetName(name)
 	u.SetLabels(map[string]string{"of": name, "step": "old"})
@@ -597,7 +629,7 @@ func (r *conformance) setUp(t *testing.T, v verb) (name, version string) {
 		await(t, c, namesOf(arrivals)...)
 	})
 	if status, there := u.Object["status"]; there {
-		// A status is not taken over at the creation.
+		// A create request does not set the status.
 		arrivals := v.arrivals(plan.OnObjectUpdate, "status", name)
 		r.carryOut(t, []plan.Action{deleting(arrivals...)}, func(c *coordinator.Coordinator) {
 			u.Object["status"] = status
@@ -613,7 +645,7 @@ func (r *conformance) setUp(t *testing.T, v verb) (name, version string) {
 	return name, version
 }
 
-// content is the object that the verb finds; its step is "old".
+// content is the object that exists before the operation; its step is "old".
 func (v verb) content() map[string]any {
 	switch v.object.name {
 	case "ConfigMap":
@@ -625,8 +657,12 @@ func (v verb) content() map[string]any {
 		}
 	case "Ingress":
 		return map[string]any{
-			"spec":   map[string]any{"defaultBackend": map[string]any{"resource": map[string]any{"kind": "x", "name": "x"}}},
-			"status": map[string]any{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"hostname": "old"}}}},
+			"spec": map[string]any{"defaultBackend": map[string]any{
+				"resource": map[string]any{"kind": "x", "name": "x"},
+			}},
+			"status": map[string]any{"loadBalancer": map[string]any{
+				"ingress": []any{map[string]any{"hostname": "old"}},
+			}},
 		}
 	case "Deployment":
 		labels := map[string]any{"app": "x"}
@@ -637,11 +673,11 @@ func (v verb) content() map[string]any {
 			}},
 		}}
 	}
-	return map[string]any{"spec": map[string]any{"schedulerName": "nobody", "containers": []any{map[string]any{"name": "x", "image": "x"}}}}
+	return map[string]any{"spec": map[string]any{"schedulerName": "nobody",
+		"containers": []any{map[string]any{"name": "x", "image": "x"}}}}
 }
 
-// barrier makes sure that all events of the verb's type that came before have been taken in, by one more of another
-// object.
+// barrier makes sure that all earlier events of the verb's type have been received, by sending one of another object.
 func (r *conformance) barrier(t *testing.T, v verb, c *coordinator.Coordinator, definitions []plan.Definition) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"run":"%d"}}}`, r.runs)
@@ -661,12 +697,12 @@ var timings = []plan.Timing{
 
 var waits = regexp.MustCompile(`trigger "([^"]+)" still waits`)
 
-// conform returns the number of plans that it ran.
+// conform tests one verb and returns the number of plans that it ran.
 func (r *conformance) conform(t *testing.T, v verb) (plans int) {
 	r.ensureBarrier(t, v)
 	name, version := r.setUp(t, v)
 	var definitions []plan.Definition
-	expected := map[string]bool{} // by definition: it is satisfied
+	expected := map[string]bool{} // by definition: must be satisfied
 	single := map[string]func(name string) plan.Definition{}
 	for _, timing := range timings {
 		point := strings.TrimPrefix(strings.TrimPrefix(string(timing), "before"), "after")
@@ -691,12 +727,13 @@ func (r *conformance) conform(t *testing.T, v verb) (plans int) {
 		}
 	}
 	barrier := v.arrivals(plan.OnObjectUpdate, "barrier", v.barrierName())
-	status, _ := r.carryOut(t, []plan.Action{deleting(append(definitions, barrier...)...)}, func(c *coordinator.Coordinator) {
-		if err := r.verbs.do(v.operation, name, version); err != nil && v.does != nowhere {
-			t.Fatal(err)
-		}
-		r.barrier(t, v, c, barrier)
-	})
+	status, _ := r.carryOut(t, []plan.Action{deleting(append(definitions, barrier...)...)},
+		func(c *coordinator.Coordinator) {
+			if err := r.verbs.do(v.operation, name, version); err != nil && v.does != nowhere {
+				t.Fatal(err)
+			}
+			r.barrier(t, v, c, barrier)
+		})
 	waiting := map[string]string{}
 	for _, line := range status.Waiting {
 		if m := waits.FindStringSubmatch(line); m != nil {
@@ -747,23 +784,24 @@ func (r *conformance) ensureBarrier(t *testing.T, v verb) {
 	}
 	u := &unstructured.Unstructured{Object: v.content()}
 	delete(u.Object, "status")
-	u.SetGroupVersionKind(schema.GroupVersionKind{Group: v.object.gvr.Group, Version: v.object.gvr.Version, Kind: v.object.name})
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: v.object.gvr.Group, Version: v.object.gvr.Version,
+		Kind: v.object.name})
 	u.SetName(v.barrierName())
 	if _, err := client.Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// checkRefused makes sure that validation says what the table says.
+// checkRefused checks that validation agrees with the table.
 func checkRefused(t *testing.T, d plan.Definition) {
 	t.Helper()
 	p := &plan.Plan{TestName: "refused", Actions: []plan.Action{deleting(d)}}
 	if err := p.Validate(nil); err == nil {
-		t.Errorf("%s is valid, and the table says that it has no meaning", d.Name)
+		t.Errorf("%s is valid, but by the table it has no meaning", d.Name)
 	}
 }
 
-// holds pauses the verb's object before the operation, which must be held, once.
+// holds pauses the verb's object before the operation, which must be held once.
 func (r *conformance) holds(t *testing.T, v verb) {
 	t.Helper()
 	at := plan.BeforeControllerWrite
@@ -771,11 +809,12 @@ func (r *conformance) holds(t *testing.T, v verb) {
 		at = plan.BeforeControllerRead
 	}
 	want := 1
-	if v.does == nothing && (v.collection && v.operation != "typed-delete-other-collection" || strings.HasSuffix(v.operation, "-dry")) {
-		want = 0 // it is somewhere else, or does nothing at all
+	if v.does == nothing && (v.collection && v.operation != "typed-delete-other-collection" ||
+		strings.HasSuffix(v.operation, "-dry")) {
+		want = 0 // another object, or no effect
 	}
 	if v.operation == "dynamic-get-scale" {
-		at = plan.BeforeControllerRead // a call about the object, though it does not show it
+		at = plan.BeforeControllerRead // the call names the object but does not return it
 	}
 	name, version := r.setUp(t, v)
 	held := r.heldBy(t, at, v.key(name).String(), want, func() {
@@ -788,9 +827,11 @@ func (r *conformance) holds(t *testing.T, v verb) {
 	}
 }
 
-// heldBy carries out f under a pause and returns what the pause held. The pause lasts until something is held; where
-// nothing is to be held, until f has returned and the definitions are satisfied. Then the end of the plan lets go.
-func (r *conformance) heldBy(t *testing.T, at plan.Timing, scope string, want int, f func(), until ...plan.Definition) []string {
+// heldBy runs f under a pause and returns what the pause held. The pause lasts until something is held; if nothing is
+// to be held, until f has returned and the definitions are satisfied. Then the end of the plan releases it.
+func (r *conformance) heldBy(
+	t *testing.T, at plan.Timing, scope string, want int, f func(), until ...plan.Definition,
+) []string {
 	t.Helper()
 	now := plan.Trigger{Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}}}
 	acts := []plan.Action{{Type: plan.PauseController, Target: "verbs", PauseAt: at, PauseScope: scope, Trigger: now}}
@@ -819,11 +860,13 @@ func (r *conformance) heldBy(t *testing.T, at plan.Timing, scope string, want in
 	return held
 }
 
-// conformReconcile looks at what no object is at: a reconcile and an annotated call, as triggers and as pauses of a
-// scope.
+// conformReconcile tests the points without an object, a reconcile and an annotated call, as triggers and with scoped
+// pauses.
 func (r *conformance) conformReconcile(t *testing.T) {
-	for _, at := range []plan.Timing{plan.BeforeReconcile, plan.AfterReconcile, plan.BeforeAnnotatedCall, plan.AfterAnnotatedCall} {
-		d := plan.Definition{Name: "there", Condition: plan.Condition{Type: plan.OnReconcile}, Observe: plan.ObservationPoint{Timing: at, ObserveBy: "verbs"}}
+	for _, at := range []plan.Timing{plan.BeforeReconcile, plan.AfterReconcile, plan.BeforeAnnotatedCall,
+		plan.AfterAnnotatedCall} {
+		d := plan.Definition{Name: "there", Condition: plan.Condition{Type: plan.OnReconcile},
+			Observe: plan.ObservationPoint{Timing: at, ObserveBy: "verbs"}}
 		if strings.HasSuffix(string(at), "AnnotatedCall") {
 			d.Condition = plan.Condition{Type: plan.OnAnnotatedCall, Call: "called"}
 		}
@@ -833,7 +876,8 @@ func (r *conformance) conformReconcile(t *testing.T) {
 			}
 			await(t, c, "there")
 		})
-		for scope, want := range map[string]int{"": 1, "*": 1, "configmap/default/one": 1, "configmap/*/o*": 1, "configmap/default/two": 0} {
+		for scope, want := range map[string]int{"": 1, "*": 1, "configmap/default/one": 1, "configmap/*/o*": 1,
+			"configmap/default/two": 0} {
 			held := r.heldBy(t, at, scope, want, func() {
 				if err := r.verbs.do("reconcile", "one", ""); err != nil {
 					t.Error(err)

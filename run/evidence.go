@@ -11,9 +11,11 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// evidence gathers what the judges look at, and writes it into the record. What cannot be had is a finding: the rest is
-// judged.
-func (r *runner) evidence(ctx context.Context, recorder *history.Recorder, invariants *oracle.Invariants) oracle.Evidence {
+// evidence gathers what the oracles look at, and writes it into the record. What cannot be gathered becomes a finding;
+// the oracles judge the rest.
+func (r *runner) evidence(
+	ctx context.Context, recorder *history.Recorder, invariants *oracle.Invariants,
+) oracle.Evidence {
 	states, err := recorder.Stop(ctx)
 	if err != nil {
 		r.trouble(fmt.Errorf("record history: %w", err))
@@ -41,12 +43,13 @@ func (r *runner) evidence(ctx context.Context, recorder *history.Recorder, invar
 		}
 	}
 	return oracle.Evidence{
-		Plan: r.Plan, Invariants: invariants, Timeouts: r.Suite.Timeouts, Dir: r.RecordDir, Meta: r.meta, Actions: r.carriedOut(),
+		Plan: r.Plan, Invariants: invariants, Timeouts: r.Suite.Timeouts, Dir: r.RecordDir, Meta: r.meta,
+		Actions: r.carriedOut(),
 		History: states, Gaps: recorder.Gaps(), Processes: processes, Reference: r.Reference,
 	}
 }
 
-// keepProcesses writes what became of the controllers' processes into the record, with the logs that they have so far.
+// keepProcesses records the controllers' processes with their logs so far.
 func (r *runner) keepProcesses(ctx context.Context) ([]record.Process, error) {
 	all, err := r.processes(ctx)
 	return all, errors.Join(err, r.writer.Processes(all))
@@ -59,5 +62,5 @@ func (r *runner) carriedOut() []record.Action {
 	return slices.Clone(r.completed)
 }
 
-// trouble takes down that something of the run's own failed when there was already something to judge.
+// trouble records as a finding that a part of the run itself failed after there was something to judge.
 func (r *runner) trouble(err error) { r.add(oracle.Trouble(err.Error())) }

@@ -13,7 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// controlPlaneLogs lists the logs of the control plane; none where the cluster has none.
+// controlPlaneLogs lists the logs of the control plane; nil if the cluster has none.
 func (r *runner) controlPlaneLogs(ctx context.Context) ([]cluster.Log, error) {
 	c, ok := r.cluster.(cluster.Logger)
 	if !ok {
@@ -26,7 +26,7 @@ func (r *runner) controlPlaneLogs(ctx context.Context) ([]cluster.Log, error) {
 	return logs, nil
 }
 
-// skipLogs notes how long the logs of the control plane are: what they hold so far is of other runs.
+// skipLogs notes the current length of the control plane's logs: what they contain so far belongs to other runs.
 func (r *runner) skipLogs(ctx context.Context) error {
 	logs, err := r.controlPlaneLogs(ctx)
 	r.logStart = map[string]int64{}
@@ -36,8 +36,8 @@ func (r *runner) skipLogs(ctx context.Context) error {
 	return err
 }
 
-// keepLogs copies the logs of control plane and controllers into the run record, before the cluster's directory is
-// deleted.
+// keepLogs copies the logs of the control plane and the controllers into the run record, before the cluster's directory
+// is deleted.
 func (r *runner) keepLogs(ctx context.Context) error {
 	logs, err := r.controlPlaneLogs(ctx)
 	errs := []error{err}
@@ -49,7 +49,7 @@ func (r *runner) keepLogs(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// keepLog copies a log into the record. One that does not exist is left out.
+// keepLog copies a log into the record. It skips a log that does not exist.
 func (r *runner) keepLog(name string, open func() (io.ReadCloser, error)) error {
 	in, err := open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +70,7 @@ func (r *runner) keepLog(name string, open func() (io.ReadCloser, error)) error 
 	return nil
 }
 
-// node is the process node; nil where the cluster has none.
+// node returns the process node; nil if the cluster has none.
 func (r *runner) node() cluster.ProcessNode {
 	if c, ok := r.cluster.(cluster.ProcessRunner); ok {
 		return c.Processes()
@@ -78,8 +78,8 @@ func (r *runner) node() cluster.ProcessNode {
 	return nil
 }
 
-// processes describes the controllers' processes as the record does, with the logs that they have so far. The rest is
-// there when there is an error.
+// processes returns the controllers' processes in the record's form and copies their logs so far into it. With an error
+// it returns what it could gather.
 func (r *runner) processes(ctx context.Context) ([]record.Process, error) {
 	node := r.node()
 	if node == nil {
@@ -99,8 +99,8 @@ func (r *runner) processes(ctx context.Context) ([]record.Process, error) {
 	return all, errors.Join(errs...)
 }
 
-// recordProcesses describes processes as the record does, and copies their logs into it. The descriptions are complete
-// when there is an error.
+// recordProcesses converts processes to the record's form, and copies their logs into it. The result is complete even
+// with an error.
 func (r *runner) recordProcesses(processes []cluster.Process) ([]record.Process, error) {
 	var all []record.Process
 	var errs []error
@@ -114,18 +114,19 @@ func (r *runner) recordProcesses(processes []cluster.Process) ([]record.Process,
 		})
 		if !kept[name] {
 			kept[name] = true
-			errs = append(errs, r.keepLog(filepath.Base(name), func() (io.ReadCloser, error) { return r.node().OpenLog(p) }))
+			errs = append(errs, r.keepLog(filepath.Base(name),
+				func() (io.ReadCloser, error) { return r.node().OpenLog(p) }))
 		}
 	}
 	return all, errors.Join(errs...)
 }
 
-// recordedLog is where the run record keeps the log of a controller's container.
+// recordedLog is the path of a container's log in the run record.
 func recordedLog(controller, pod, container string) string {
 	return record.LogsDir + "/" + fmt.Sprintf("%s-%s-%s.log", controller, pod, container)
 }
 
-// readable gives processes the whole paths of their logs in the record.
+// readable changes the paths of the processes' logs to full paths.
 func (r *runner) readable(processes []record.Process) []record.Process {
 	for i := range processes {
 		processes[i].LogFile = filepath.Join(r.RecordDir, filepath.FromSlash(processes[i].LogFile))
@@ -133,7 +134,7 @@ func (r *runner) readable(processes []record.Process) []record.Process {
 	return processes
 }
 
-// logTail is the end of what a process has written.
+// logTail returns the last lines of a process's log.
 func (r *runner) logTail(p cluster.Process) string {
 	recorded, err := r.recordProcesses([]cluster.Process{p})
 	if err != nil {

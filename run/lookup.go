@@ -11,7 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/objects"
 )
 
-// lookupTimeout bounds one look-up; its controller's write waits for so long.
+// lookupTimeout bounds one lookup; the controller's write waits for it.
 const lookupTimeout = 5 * time.Second
 
 // lookup implements coordinator.Lookup.

@@ -10,7 +10,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// A record did not have the files that its plan names: nobody could replay it elsewhere.
+// Regression: a record did not contain the files that its plan names, so it could not be replayed elsewhere.
 func TestRecordHoldsTheManifestsOfThePlan(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -65,7 +65,8 @@ func TestRecordHoldsTheManifestsOfThePlan(t *testing.T) {
 	want := []struct {
 		file    string
 		objects int
-	}{{"manifests/1-one.yaml", 1}, {"manifests/2-folder.yaml", 2}, {"manifests/3-pod.yaml", 1}, {"manifests/1-one.yaml", 1}}
+	}{{"manifests/1-one.yaml", 1}, {"manifests/2-folder.yaml", 2}, {"manifests/3-pod.yaml", 1},
+		{"manifests/1-one.yaml", 1}}
 	for i, w := range want {
 		got := kept.Actions[i].ManifestFile
 		list, err := objects.Read(plan.Beside(kept.File, got))
@@ -77,6 +78,6 @@ func TestRecordHoldsTheManifestsOfThePlan(t *testing.T) {
 		t.Errorf("%q (%v)", text, err)
 	}
 	if kept.Suite != "" {
-		t.Errorf("the record's plan names the suite %q, and the one beside it is meant", kept.Suite)
+		t.Errorf("the record's plan names the suite %q instead of the one in the record", kept.Suite)
 	}
 }

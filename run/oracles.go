@@ -15,7 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// watchedKeys lists what the suite wants recorded, and what its invariants are about.
+// watchedKeys lists the keys that the suite wants recorded, and those that its invariants are about.
 func (r *runner) watchedKeys() []plan.ResourceKey {
 	keys := slices.Clone(r.Suite.History)
 	for _, i := range r.Suite.Invariants {
@@ -26,10 +26,11 @@ func (r *runner) watchedKeys() []plan.ResourceKey {
 	return keys
 }
 
-// startRecorder begins to record the history of what the suite and the plan look at.
+// startRecorder starts recording the history of the objects that the suite and the plan name.
 func (r *runner) startRecorder(ctx context.Context) (*history.Recorder, error) {
 	keys := slices.Concat(r.watchedKeys(), r.keys(), r.History)
-	// The whole of a type is recorded: invariants speak of what belongs to an object, and that has names of its own.
+	// All objects of a type are recorded: invariants also refer to objects that belong to the named one and have other
+	// names.
 	var types []plan.ResourceKey
 	for _, k := range keys {
 		t := plan.ResourceKey{Type: k.Type, Group: k.Group, Namespace: "*", Name: "*"}
@@ -45,8 +46,8 @@ func (r *runner) startRecorder(ctx context.Context) (*history.Recorder, error) {
 	return recorder, nil
 }
 
-// withLastErrors adds to findings of the workload which controllers wait for their election, and what they said last:
-// the cause often stands there.
+// withLastErrors adds to the workload's findings which controllers wait for leader election, and each controller's last
+// logged error, which is often the cause.
 func (r *runner) withLastErrors(ctx context.Context, findings []record.Finding) {
 	if len(findings) == 0 {
 		return
@@ -70,7 +71,7 @@ func (r *runner) withLastErrors(ctx context.Context, findings []record.Finding) 
 		}
 		times := ""
 		if last.Times > 1 {
-			times = fmt.Sprintf(" (%d times like this)", last.Times)
+			times = fmt.Sprintf(" (%d similar ones)", last.Times)
 		}
 		where := recordedLog(last.Process.Controller, last.Process.Pod, last.Process.Container)
 		lines = append(lines, fmt.Sprintf("the last error of %s%s, in %s:\n  %s", c.Name, times, where, last.Text))
@@ -80,18 +81,18 @@ func (r *runner) withLastErrors(ctx context.Context, findings []record.Finding) 
 	}
 }
 
-// workloadLog is where the output of the workload's commands goes.
+// workloadLog is the log for the output of the workload's commands.
 func (r *runner) workloadLog() io.Writer {
 	f, err := record.CreateFile(filepath.Join(r.RecordDir, record.LogsDir, "workload.log"))
 	if err != nil {
-		r.Logger.Warn("no log for the workload", "error", err)
+		r.Logger.Warn("create the workload's log", "error", err)
 		return io.Discard
 	}
 	r.later(func(context.Context) error { return f.Close() })
 	return f
 }
 
-// serverAway is [oracle.ServerAway] as things stand now.
+// serverAway is [oracle.ServerAway] for the actions completed so far.
 func (r *runner) serverAway(controller string, at time.Time) string {
 	return oracle.ServerAway(r.Plan, r.meta.Controllers, r.carriedOut(), r.Suite.Timeouts.Away, controller, at)
 }

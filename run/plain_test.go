@@ -14,7 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/run"
 )
 
-// plain is a cluster that can do only what every cluster must.
+// plain is a cluster with only the required methods.
 type plain struct{ c cluster.Cluster }
 
 func (p plain) Name() string                                      { return p.c.Name() }
@@ -22,8 +22,8 @@ func (p plain) APIServers() []string                              { return p.c.A
 func (p plain) RESTConfig(apiServer string) (*rest.Config, error) { return p.c.RESTConfig(apiServer) }
 func (p plain) Close(ctx context.Context) error                   { return p.c.Close(ctx) }
 
-// A kind of cluster is what it is registered as: nothing else of Trommel knows of it, and a run asks for no more than the
-// plan needs.
+// A registered kind of cluster needs no other code in Trommel that knows it, and a run requires only the capabilities
+// that its plan needs.
 func TestPlainCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")

@@ -27,8 +27,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// checkServers refuses a plan that speaks of API servers which the cluster does not have: one that was there before may
-// have fewer than the suite says.
+// checkServers refuses a plan that names API servers which the cluster does not have: a cluster that was already
+// running may have fewer than the suite says.
 func (r *runner) checkServers() error {
 	servers := r.cluster.APIServers()
 	var errs []error
@@ -51,7 +51,7 @@ func (r *runner) checkServers() error {
 	return nil
 }
 
-// checkVersion notes which Kubernetes the cluster runs and refuses one that the suite did not ask for.
+// checkVersion records the cluster's Kubernetes version and refuses one other than the suite's.
 func (r *runner) checkVersion(config *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -59,7 +59,7 @@ func (r *runner) checkVersion(config *rest.Config) error {
 	}
 	info, err := client.ServerVersion()
 	if err != nil {
-		return fmt.Errorf("ask the cluster's version: %w", err)
+		return fmt.Errorf("get the cluster's version: %w", err)
 	}
 	r.meta.Kubernetes = info.GitVersion
 	want := "v" + strings.TrimPrefix(r.Suite.Cluster.KubernetesVersion, "v")
@@ -70,8 +70,7 @@ func (r *runner) checkVersion(config *rest.Config) error {
 	return nil
 }
 
-// installManifests applies the suite's manifests but for the controllers' own Deployments, which it returns by
-// controller.
+// installManifests applies the suite's manifests except the controllers' own objects, which it returns by controller.
 func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructured.Unstructured, error) {
 	all, notes, err := objects.Manifests(r.Suite, r.meta.Kubernetes)
 	if err != nil {
@@ -89,7 +88,8 @@ func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructur
 	for i := range r.Suite.Controllers {
 		c := &r.Suite.Controllers[i]
 		own[c.Name], all, err = deploy.Controller(c, all, deploy.Target{
-			Coordinator: r.monitor.Addr(), Token: r.token, Binary: r.Binaries[i].Path, Instrumented: r.Binaries[i].Manifest != nil,
+			Coordinator: r.monitor.Addr(), Token: r.token, Binary: r.Binaries[i].Path,
+			Instrumented: r.Binaries[i].Manifest != nil,
 		})
 		if err != nil {
 			return nil, &UserError{err}
@@ -100,17 +100,17 @@ func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructur
 		used = append(used, own[c.Name]...)
 	}
 	for _, u := range objects.MissingNamespaces(used) {
-		r.Console.Info(fmt.Sprintf("namespace %s is made: the manifests use it, and none of them makes it", u.GetName()))
+		r.Console.Info(fmt.Sprintf("creating namespace %s: the manifests use it, but do not contain it", u.GetName()))
 		all = append(all, u)
 	}
 	return own, r.applyManifests(ctx, all)
 }
 
-// applyAtOnce bounds the objects that are applied at the same time.
+// applyAtOnce bounds the number of objects that are applied at the same time.
 const applyAtOnce = 8
 
-// applyManifests applies what others may need before those others, in whatever order the files stand, and what is of
-// one rank at once.
+// applyManifests applies objects rank by rank, whatever their order in the files, so that what others need comes first.
+// It applies objects of one rank concurrently.
 func (r *runner) applyManifests(ctx context.Context, all []*unstructured.Unstructured) error {
 	byRank := map[int][]*unstructured.Unstructured{}
 	for _, u := range all {
@@ -130,8 +130,8 @@ func (r *runner) applyManifests(ctx context.Context, all []*unstructured.Unstruc
 }
 
 func (r *runner) applyManifest(ctx context.Context, u *unstructured.Unstructured) error {
-	// What a webhook or a definition is not ready for yet is tried again. A call that is under way may take longer: on a
-	// machine that is busy an API server takes its time for a large definition.
+	// Retry what fails because a webhook or a definition is not ready yet. A call in progress may take longer than
+	// that: on a busy machine an API server takes its time for a large definition.
 	retry, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Step)
 	defer cancel()
 	if err := objects.Retry(retry, func(context.Context) error {
@@ -139,7 +139,8 @@ func (r *runner) applyManifest(ctx context.Context, u *unstructured.Unstructured
 		return err
 	}); err != nil {
 		err = fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
-		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) || errors.Is(err, objects.ErrNotServed) {
+		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) ||
+			errors.Is(err, objects.ErrNotServed) {
 			return &UserError{err}
 		}
 		return err
@@ -156,12 +157,12 @@ func rank(u *unstructured.Unstructured) int {
 	case "ServiceAccount", "ClusterRole", "Role":
 		return 2
 	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "APIService":
-		return 4 // nobody answers for these yet: what they are about has to be there before
+		return 4 // last: their servers do not run yet, and would be called for objects applied after them
 	}
 	return 3
 }
 
-// keys lists every resource key that the plan names.
+// keys lists every resource key in the plan, without duplicates.
 func (r *runner) keys() []plan.ResourceKey {
 	var keys []plan.ResourceKey
 	add := func(k plan.ResourceKey) {
@@ -182,7 +183,7 @@ func (r *runner) keys() []plan.ResourceKey {
 	return keys
 }
 
-// resolveTypes asks the cluster for every type that the plan names; all that it does not serve are reported at once.
+// resolveTypes looks up every type in the plan; it reports all that the cluster does not serve at once.
 func (r *runner) resolveTypes(ctx context.Context) (func(plan.ResourceKey) wire.Rule, error) {
 	rules := map[plan.ResourceKey]wire.Rule{}
 	var errs []error
@@ -193,10 +194,11 @@ func (r *runner) resolveTypes(ctx context.Context) (func(plan.ResourceKey) wire.
 			continue
 		}
 		if kind := strings.ToLower(t.Kind.Kind); kind != key.Type {
-			// What processes report of an object is its kind; a definition may give it another singular.
+			// Observations name an object's kind; its definition may have another singular.
 			right := key
 			right.Type = kind
-			errs = append(errs, &objects.NotServedError{What: key.Type, Hint: fmt.Sprintf(" by that name: its kind is %s; write %s", t.Kind.Kind, right)})
+			errs = append(errs, &objects.NotServedError{What: key.Type,
+				Hint: fmt.Sprintf(" by that name: its kind is %s; write %s", t.Kind.Kind, right)})
 			continue
 		}
 		rules[key] = wire.Rule{
@@ -213,8 +215,8 @@ func (r *runner) resolveTypes(ctx context.Context) (func(plan.ResourceKey) wire.
 	return func(key plan.ResourceKey) wire.Rule { return rules[key] }, nil
 }
 
-// waitForAPIServers returns when every API server that has hooks has connected; a server that is there looks for a
-// coordinator every fraction of a second.
+// waitForAPIServers waits until every instrumented API server has connected; a running one tries to connect several
+// times a second.
 func (r *runner) waitForAPIServers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
 	defer cancel()
@@ -224,15 +226,15 @@ func (r *runner) waitForAPIServers(ctx context.Context) error {
 	}
 	for _, name := range c.InstrumentedAPIServers() {
 		if err := r.coordinator.WaitConnected(ctx, name, 0); err != nil {
-			return fmt.Errorf("%s did not connect to the coordinator within %s: is its binary instrumented?", name, r.Suite.Timeouts.Ready)
+			return fmt.Errorf("%s did not connect to the coordinator within %s: is its binary instrumented?",
+				name, r.Suite.Timeouts.Ready)
 		}
 	}
 	return nil
 }
 
-// warmWatchCaches lists every type of the plan, and those that the suite looks at, on every API server: the watch cache
-// of a custom resource exists on a server only after that server was asked for it, and without a cache there is nothing
-// to be stale.
+// warmWatchCaches lists every type that the plan or the suite names, on every API server: a server creates the watch
+// cache of a custom resource only at the first request for it, and without a cache nothing can be stale.
 func (r *runner) warmWatchCaches(ctx context.Context) error {
 	types := map[schema.GroupVersionResource]bool{}
 	for _, key := range r.keys() {
@@ -243,7 +245,7 @@ func (r *runner) warmWatchCaches(ctx context.Context) error {
 		types[t.Resource] = true
 	}
 	for _, key := range r.watchedKeys() {
-		// A pause of everything is meant for these too. What is not served is the recorder's to complain of.
+		// A pause of everything includes these. The recorder reports types that are not served.
 		if t, err := r.objects.Resolve(ctx, key); err == nil {
 			types[t.Resource] = true
 		}
@@ -267,8 +269,8 @@ func (r *runner) warmWatchCaches(ctx context.Context) error {
 	return group.Wait()
 }
 
-// atOnce lets client-go hand out an answer that it would otherwise ask for again a second later: a cache that is being
-// filled is full much sooner.
+// atOnce makes client-go return a response that it would otherwise retry a second later: a watch cache that is being
+// filled is ready much sooner.
 func atOnce(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
@@ -283,8 +285,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// warm lists until the cache answers. A custom resource that was defined a moment ago is served by every server only
-// after that server has heard of it.
+// warm lists until the watch cache responds. Each server serves a new custom resource only once it has seen its
+// definition.
 func warm(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, server string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -293,7 +295,8 @@ func warm(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersion
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() != nil || !(apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)) {
+		if ctx.Err() != nil || !(apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) ||
+			apierrors.IsServiceUnavailable(err)) {
 			return fmt.Errorf("fill the watch cache of %s on %s: %w", gvr.Resource, server, err)
 		}
 		select {
@@ -303,7 +306,7 @@ func warm(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersion
 	}
 }
 
-// startControllers applies the controllers' Deployments and waits until each runs and, where it has hooks, has
+// startControllers applies the controllers' Deployments and waits until each controller runs and, if instrumented, has
 // connected.
 func (r *runner) startControllers(ctx context.Context, own map[string][]*unstructured.Unstructured) error {
 	node := r.node()
@@ -329,8 +332,8 @@ func (r *runner) startControllers(ctx context.Context, own map[string][]*unstruc
 	return r.awaitWebhooks(ctx)
 }
 
-// awaitAlive returns when every controller has lived for a moment, or an error when one keeps exiting. The hook
-// connects before main runs, so a session alone says little.
+// awaitAlive waits until every controller has run for Timeouts.Alive; it returns an error if one keeps exiting. The
+// hook connects before main runs, so a session alone does not show that the controller works.
 func (r *runner) awaitAlive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
 	defer cancel()
@@ -343,7 +346,9 @@ func (r *runner) awaitAlive(ctx context.Context) error {
 			if err := r.exitsAtOnce(c.Name, processes); err != nil {
 				return err
 			}
-			if slices.ContainsFunc(processes, func(p cluster.Process) bool { return p.Running() && time.Since(p.Started) >= r.Suite.Timeouts.Alive }) {
+			if slices.ContainsFunc(processes, func(p cluster.Process) bool {
+				return p.Running() && time.Since(p.Started) >= r.Suite.Timeouts.Alive
+			}) {
 				break
 			}
 			select {
@@ -356,10 +361,11 @@ func (r *runner) awaitAlive(ctx context.Context) error {
 	return nil
 }
 
-// exitsAtOnce is an error when the controller has ended by itself more than once: one early exit may be a matter of a
-// cluster that is not quite there, more are the controller's.
+// exitsAtOnce returns an error if the controller has exited unplanned more than once. One early exit may be due to a
+// cluster that is not fully ready.
 func (r *runner) exitsAtOnce(name string, processes []cluster.Process) error {
-	exits := slices.DeleteFunc(slices.Clone(processes), func(p cluster.Process) bool { return p.Running() || p.Planned })
+	exits := slices.DeleteFunc(slices.Clone(processes),
+		func(p cluster.Process) bool { return p.Running() || p.Planned })
 	if len(exits) < 2 {
 		return nil
 	}
@@ -372,8 +378,8 @@ func (r *runner) exitsAtOnce(name string, processes []cluster.Process) error {
 		name, p.ExitCode, len(processes), tail)
 }
 
-// awaitController returns when the controller runs and, if instrumented, has had more than `after` sessions and has one
-// now. A controller that exits instead gets an error with the end of its log.
+// awaitController waits until the controller runs and, if instrumented, has had more than `after` sessions and has one
+// now. If the controller keeps exiting instead, the error contains the end of its log.
 func (r *runner) awaitController(ctx context.Context, name string, instrumented bool, after int) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
 	defer cancel()
@@ -396,7 +402,7 @@ func (r *runner) awaitController(ctx context.Context, name string, instrumented 
 		}
 		processes, err := r.node().Status(ctx, name)
 		if err != nil {
-			continue // the deadline tells
+			continue // until the deadline
 		}
 		if !instrumented && slices.ContainsFunc(processes, cluster.Process.Running) {
 			return nil
@@ -425,7 +431,7 @@ func (r *runner) notConnected(ctx context.Context, name string) error {
 		name, state, r.Suite.Timeouts.Ready, r.logTail(p))
 }
 
-// describePods tells what became of a controller's pods, for a controller that did not start.
+// describePods lists a controller's pods with their status, for a controller that did not start.
 func (r *runner) describePods(ctx context.Context, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -443,7 +449,7 @@ func (r *runner) describePods(ctx context.Context, name string) string {
 		lines = append(lines, fmt.Sprintf("  %s/%s: %s %s", p.GetNamespace(), p.GetName(), phase, message))
 	}
 	if len(lines) == 0 {
-		return "  none (does its service account exist? is it admitted?)"
+		return "  none (does its service account exist? was the pod rejected at admission?)"
 	}
 	return strings.Join(lines, "\n")
 }

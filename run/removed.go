@@ -13,16 +13,15 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// removedSince is the first client-go that came with a Kubernetes without the API versions that controllers of the time
-// before asked for: 1.22 removed most of them, 1.25 the last that were in wide use, such as policy/v1beta1.
+// removedSince is the first client-go released with a Kubernetes that no longer serves API versions which older
+// controllers use: 1.22 removed most of them, 1.25 the last that were in wide use, such as policy/v1beta1.
 const removedSince = "v0.25.0-0"
 
-// removedAt is when that was released.
+// removedAt is the release date of removedSince.
 var removedAt = time.Date(2022, time.August, 23, 0, 0, 0, 0, time.UTC)
 
-// RemovedAPIs tells whether the cluster has to serve API versions that Kubernetes has removed: where the suite says so,
-// and where it says nothing and a controller is built with a client-go of before their removal, which is then the
-// reason.
+// RemovedAPIs reports whether the cluster has to serve API versions that Kubernetes has removed: if the suite says so,
+// or if it says nothing and a controller is built with a client-go older than the removal, which is then the reason.
 func RemovedAPIs(suite *plan.Suite, binaries []Binary) (serve bool, reason string) {
 	if suite.Cluster.RemovedAPIs != nil {
 		return *suite.Cluster.RemovedAPIs, ""
@@ -36,11 +35,11 @@ func RemovedAPIs(suite *plan.Suite, binaries []Binary) (serve bool, reason strin
 	return false, ""
 }
 
-// beforeRemoval tells of a version of client-go that it is older than removedSince; of one that says nothing it is
-// false.
+// beforeRemoval reports whether a version of client-go is older than removedSince; false for a version that does not
+// show it.
 func beforeRemoval(version string) bool {
 	switch {
-	case !semver.IsValid(version) || version == "v0.0.0": // a fork in a folder
+	case !semver.IsValid(version) || version == "v0.0.0": // a fork in a directory
 		return false
 	case semver.Major(version) != "v0": // v2.0.0 to v12.0.0+incompatible came before v0.17
 		return true
@@ -51,8 +50,8 @@ func beforeRemoval(version string) bool {
 	return semver.Compare(version, removedSince) < 0
 }
 
-// checkRemovedAPIs notes that removed API versions are served, and refuses a cluster that was there before and does not
-// do what the suite says.
+// checkRemovedAPIs adds a note if removed API versions are served, and refuses a running cluster that differs from what
+// the suite says.
 func (r *runner) checkRemovedAPIs(config *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -60,7 +59,7 @@ func (r *runner) checkRemovedAPIs(config *rest.Config) error {
 	}
 	groups, err := client.ServerGroups()
 	if err != nil {
-		return fmt.Errorf("ask the cluster for its API versions: %w", err)
+		return fmt.Errorf("get the cluster's API versions: %w", err)
 	}
 	served := false
 	for _, group := range groups.Groups {
@@ -72,16 +71,17 @@ func (r *runner) checkRemovedAPIs(config *rest.Config) error {
 	said := r.Suite.Cluster.RemovedAPIs != nil
 	switch {
 	case said && want != served && want:
-		return &UserError{fmt.Errorf("%s: removedAPIs is true; cluster %q does not serve them: "+
+		return &UserError{fmt.Errorf("%s: removedAPIs is true, but cluster %q does not serve them; "+
 			"`trommel cluster up --removed-apis` starts one that does", r.Suite.File, r.cluster.Name())}
 	case said && want != served:
-		return &UserError{fmt.Errorf("%s: removedAPIs is false; cluster %q serves them", r.Suite.File, r.cluster.Name())}
+		return &UserError{fmt.Errorf("%s: removedAPIs is false, but cluster %q serves them",
+			r.Suite.File, r.cluster.Name())}
 	case want && !served:
-		r.note(fmt.Sprintf("cluster %q does not serve API versions that Kubernetes has removed, and %s: should it need "+
+		r.note(fmt.Sprintf("cluster %q does not serve API versions that Kubernetes has removed, and %s; if it needs "+
 			"them, start the cluster with --removed-apis", r.cluster.Name(), reason))
 	case served && reason != "":
 		r.note(fmt.Sprintf("the cluster also serves API versions that Kubernetes has removed: %s "+
-			"(removedAPIs: false in the suite's cluster turns that off)", reason))
+			"(`removedAPIs: false` in the suite's cluster turns this off)", reason))
 	case served:
 		r.note("the cluster also serves API versions that Kubernetes has removed")
 	}

@@ -10,7 +10,8 @@ import (
 func TestRemovedAPIs(t *testing.T) {
 	built := func(version string) Binary {
 		return Binary{Manifest: &wire.Manifest{Points: []wire.CompiledPoint{
-			{Module: "sigs.k8s.io/controller-runtime", Version: "v0.8.3"}, {Module: "k8s.io/client-go", Version: version},
+			{Module: "sigs.k8s.io/controller-runtime", Version: "v0.8.3"},
+			{Module: "k8s.io/client-go", Version: version},
 		}}}
 	}
 	yes, no := true, false
@@ -24,10 +25,16 @@ func TestRemovedAPIs(t *testing.T) {
 		{"an old client-go", nil, built("v0.24.17"), true, "op has client-go v0.24.17, older than 0.25"},
 		{"the first one after the removal", nil, built("v0.25.0"), false, ""},
 		{"a pre-release of that", nil, built("v0.25.0-rc.0"), false, ""},
-		{"a fork by a commit", nil, built("v0.20.16-0.20220101000000-abcdefabcdef"), true, "op has client-go v0.20.16-0.20220101000000-abcdefabcdef, older than 0.25"},
+		{
+			"a fork by a commit", nil, built("v0.20.16-0.20220101000000-abcdefabcdef"), true,
+			"op has client-go v0.20.16-0.20220101000000-abcdefabcdef, older than 0.25",
+		},
 		{"a fork without a version", nil, built(""), false, ""},
-		{"a fork in a folder", nil, built("v0.0.0"), false, ""},
-		{"before client-go had versions with 0", nil, built("v11.0.0+incompatible"), true, "op has client-go v11.0.0+incompatible, older than 0.25"},
+		{"a fork in a directory", nil, built("v0.0.0"), false, ""},
+		{
+			"before client-go had versions with 0", nil, built("v11.0.0+incompatible"), true,
+			"op has client-go v11.0.0+incompatible, older than 0.25",
+		},
 		{
 			"an old commit", nil, built("v0.0.0-20190918160344-1fbdaa4c8d90"), true,
 			"op has client-go v0.0.0-20190918160344-1fbdaa4c8d90, older than 0.25",
@@ -38,7 +45,8 @@ func TestRemovedAPIs(t *testing.T) {
 		{"the suite says yes", &yes, built("v0.36.3"), true, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			suite := &plan.Suite{Cluster: plan.ClusterSpec{RemovedAPIs: tt.said}, Controllers: []plan.Controller{{Name: "op"}}}
+			suite := &plan.Suite{Cluster: plan.ClusterSpec{RemovedAPIs: tt.said},
+				Controllers: []plan.Controller{{Name: "op"}}}
 			if got, reason := RemovedAPIs(suite, []Binary{tt.binary}); got != tt.want || reason != tt.reason {
 				t.Errorf("got %t, %q", got, reason)
 			}

@@ -1,5 +1,5 @@
-// Package run executes plans, from the build to the verdict: it puts the parts together that know nothing of each
-// other. A [Session] runs many plans on one cluster.
+// Package run executes plans, from the build to the verdict. It connects packages that do not import each other. A
+// [Session] runs many plans on one cluster.
 package run
 
 import (
@@ -29,10 +29,10 @@ import (
 	"github.com/trommel-dev/trommel/workload"
 )
 
-// teardownTimeout bounds undo and each part of the teardown; they run also when the run's context has ended.
+// teardownTimeout bounds undo and each part of the teardown; both also run when the run's context has ended.
 const teardownTimeout = 30 * time.Second
 
-// Console follows a run for people. Its methods must not block for long.
+// Console shows a run's progress to people. Its methods must not block for long.
 type Console interface {
 	coordinator.Watcher
 	Phase(name string)
@@ -55,15 +55,15 @@ type Config struct {
 	clusters  clusters
 }
 
-// UserError is a mistake in the plan or the suite that only the running cluster could show.
+// UserError is a mistake in the plan or the suite.
 type UserError struct{ Err error }
 
 func (e *UserError) Error() string { return e.Err.Error() }
 func (e *UserError) Unwrap() error { return e.Err }
 
-// execute runs the plan and returns the record's meta data, which hold the verdict. An error (also in the meta data,
-// verdict error) says that the run could not be carried out; the record then holds what there is. Teardown has been run
-// in any case when execute returns, also when ctx was cancelled.
+// execute runs the plan and returns the record's metadata with the verdict. With an error the run could not be carried
+// out: the metadata has the verdict error and the reason, and the record contains what there is. The teardown is
+// complete when execute returns, even if ctx was cancelled.
 func execute(ctx context.Context, config Config) (*record.Meta, error) {
 	writer, err := record.Create(config.RecordDir)
 	if err != nil {
@@ -100,20 +100,20 @@ type runner struct {
 	recordErr error
 
 	cluster     cluster.Cluster
-	logStart    map[string]int64 // where the run's part of a log of the control plane begins; 0 where it is not here
-	token       string           // what instrumented processes show
+	logStart    map[string]int64 // offset of the run's part of each control plane log; missing: 0
+	token       string           // with which instrumented processes authenticate
 	monitor     *monitor.Monitor
 	coordinator *coordinator.Coordinator
 	objects     *objects.Client
 	webhooks    *webhooks
 	findings    []record.Finding
 	completedMu sync.Mutex
-	completed   []record.Action               // of the plan, in the order of their ends; the coordinator's goroutine adds to them
-	ended       bool                          // the plan
-	undone      bool                          // what it has done
+	completed   []record.Action               // in order of completion; guarded by completedMu
+	ended       bool                          // the plan has ended
+	undone      bool                          // its effects are undone
 	judged      bool                          // there is a verdict
-	why         string                        // what the plan kept from happening when a step of the workload was not done in time
-	manifests   map[string]string             // of apply actions: in the plan to in the record
+	why         string                        // what the plan blocked when a workload step timed out
+	manifests   map[string]string             // of apply actions: path in the plan to path in the record
 	undo        []func(context.Context) error // teardown, run in reverse order
 	phase       string
 	phaseStart  time.Time
@@ -128,7 +128,7 @@ func (r *runner) close() error {
 	return errors.Join(errs...)
 }
 
-// enter ends the current phase and begins the next one; an empty name only ends it.
+// enter ends the current phase and begins the named one; an empty name only ends the current one.
 func (r *runner) enter(name string) {
 	if r.phase != "" {
 		r.meta.Phases = append(r.meta.Phases, record.Phase{Name: r.phase, Duration: time.Since(r.phaseStart)})
@@ -152,15 +152,15 @@ func (r *runner) add(findings ...record.Finding) {
 
 func (r *runner) later(f func(context.Context) error) { r.undo = append(r.undo, f) }
 
-// run carries the run out and tears down what it set up.
+// run executes the plan and tears down what it set up.
 func (r *runner) run(ctx context.Context) (err error) {
 	defer func() {
 		r.countFired(ctx)
 		r.enter("teardown")
-		// The teardown is due also, and above all, when ctx has ended.
+		// The teardown also runs when ctx has ended.
 		ctx := context.WithoutCancel(ctx)
 		if r.coordinator != nil {
-			// What the plan has done is undone on every way out, while the coordinator still serves the processes.
+			// The plan's effects are always undone, while the coordinator still serves the processes.
 			r.later(r.endPlan)
 		}
 		for _, f := range slices.Backward(r.undo) {
@@ -191,16 +191,15 @@ func (r *runner) run(ctx context.Context) (err error) {
 	return r.exercise(ctx)
 }
 
-// tearDown does one part of the teardown: none takes the time of another.
+// tearDown runs one part of the teardown with a timeout of its own.
 func (r *runner) tearDown(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, teardownTimeout)
 	defer cancel()
 	return f(ctx)
 }
 
-// keepManifests writes what the plan's apply actions name into the record, from where the run applies it: what happened
-// is what the record holds. It returns the plan as the record has it, whose files are in the record and whose suite is
-// the one beside it.
+// keepManifests copies the manifests of the plan's apply actions into the record, from where the run applies them. It
+// returns the plan for the record, which refers to these copies and to the record's copy of the suite.
 func (r *runner) keepManifests() (*plan.Plan, error) {
 	recorded := *r.Plan
 	recorded.Suite, recorded.Variant = "", r.Variant
@@ -223,7 +222,7 @@ func (r *runner) keepManifests() (*plan.Plan, error) {
 	return &recorded, nil
 }
 
-// keepManifest writes a manifest, of a folder all objects, into the record and returns its path in there.
+// keepManifest writes a manifest, or all objects of a directory, into the record and returns its path there.
 func (r *runner) keepManifest(file string, number int) (string, error) {
 	path := plan.Beside(r.Plan.File, file)
 	list, err := objects.Read(path)
@@ -256,7 +255,7 @@ func (r *runner) keepManifest(file string, number int) (string, error) {
 	return kept, nil
 }
 
-// countFired takes down how many actions have fired, however the run ends.
+// countFired records how many actions have fired, however the run ends.
 func (r *runner) countFired(ctx context.Context) {
 	if r.coordinator == nil {
 		return
@@ -316,8 +315,8 @@ func (r *runner) startCluster(ctx context.Context) error {
 	return nil
 }
 
-// rendezvous is where instrumented processes look for the coordinator. On a cluster that has no such place it is one
-// that nobody knows.
+// rendezvous returns the address at which instrumented processes look for the coordinator. A cluster without such an
+// address gets a new one that no process knows.
 func (r *runner) rendezvous() (address string, err error) {
 	if c, ok := r.cluster.(cluster.Listener); ok {
 		address, r.token = c.Rendezvous()
@@ -332,7 +331,7 @@ func (r *runner) rendezvous() (address string, err error) {
 	return "unix://" + filepath.Join(dir, "coordinator.sock"), nil
 }
 
-// prepare brings everything into the state in which the workload may begin.
+// prepare sets up everything that the workload needs.
 func (r *runner) prepare(ctx context.Context) error {
 	config, err := r.cluster.RESTConfig(r.steadyAPIServer())
 	if err != nil {
@@ -375,7 +374,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err != nil {
 		return &UserError{err}
 	}
-	// The coordinator outlives ctx: teardown needs its word.
+	// The coordinator outlives ctx: the teardown needs it.
 	serve, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- r.coordinator.Run(serve) }()
@@ -431,7 +430,7 @@ func (r *runner) exercise(ctx context.Context) error {
 	if err != nil && timedOut {
 		r.add(record.Finding{
 			Severity: record.SeverityInconclusive, Oracle: record.OracleTimeout,
-			Title: "the workload did not end: " + err.Error(), Detail: r.lastOutage(), Time: time.Now(),
+			Title: "the workload did not finish: " + err.Error(), Detail: r.lastOutage(), Time: time.Now(),
 		})
 	}
 	var stuck string
@@ -439,7 +438,7 @@ func (r *runner) exercise(ctx context.Context) error {
 	case timedOut:
 		stuck = context.Cause(planCtx).Error()
 	case len(findings) > 0:
-		stuck = "the workload failed" // what the plan still waits for need not come any more
+		stuck = "the workload failed" // what the plan still waits for may never happen
 	default:
 		if stuck, err = r.awaitPlan(planCtx); err != nil {
 			return err
@@ -450,9 +449,9 @@ func (r *runner) exercise(ctx context.Context) error {
 	return r.judge(ctx, recorder, invariants, stuck, len(findings) > 0)
 }
 
-// judge gives the controllers time to do wrong, as the plan has left things and then with all given back, and has the
-// judges judge. Stuck says why the plan came no further; failed that the workload did not get what it asked for. From
-// here on nothing that fails can take back what was found: it is a finding beside it. The error is that of ctx.
+// judge gives the controllers time to settle, first as the plan has left things and again after its effects are undone;
+// then it runs the oracles. stuck says why the plan did not finish; failed, that the workload did. From here on a
+// failure becomes another finding and cannot discard earlier ones. The error is that of ctx.
 func (r *runner) judge(
 	ctx context.Context, recorder *history.Recorder, invariants *oracle.Invariants, stuck string, failed bool,
 ) error {
@@ -464,12 +463,13 @@ func (r *runner) judge(
 	status, err := r.coordinator.Status(ctx)
 	troubled(err)
 	r.meta.ActionsFired = status.Fired
-	// A paused or killed controller could not bring about what "eventually" asks for.
+	// A controller that is still paused or killed cannot bring about what "eventually" asks for.
 	settles := stuck == "" && !failed
 	if settles {
 		settled, err := r.settle(ctx)
 		troubled(err)
-		// Who did not come to rest will not do so either where nothing changes for him.
+		// A controller that did not settle will not settle later either, unless undoing the plan changes something for
+		// it.
 		settles = settled || status.Stuck != "" || len(status.Down) > 0
 	}
 	troubled(r.endPlan(ctx))
@@ -498,8 +498,8 @@ func (r *runner) judge(
 	return nil
 }
 
-// awaitPlan waits until every action has completed. It gives up, and says why, when nothing has happened for a while
-// that could bring the plan forward.
+// awaitPlan waits until every action has completed. It gives up, and returns the reason, when nothing that could
+// advance the plan has happened for a while.
 func (r *runner) awaitPlan(ctx context.Context) (stuck string, err error) {
 	stuckAfter := r.Suite.Timeouts.Stuck
 	for {
@@ -516,7 +516,7 @@ func (r *runner) awaitPlan(ctx context.Context) (stuck string, err error) {
 		}
 		idle := min(time.Since(s.LastEvent), time.Since(r.meta.WorkloadEnd))
 		if !s.OnItsWay && idle >= stuckAfter {
-			return "the workload is over and nothing that the plan looks at has happened since", nil
+			return "the workload is finished and nothing that the plan observes has happened since", nil
 		}
 		wait := stuckAfter - idle
 		if s.OnItsWay {
@@ -531,7 +531,7 @@ func (r *runner) awaitPlan(ctx context.Context) (stuck string, err error) {
 	}
 }
 
-// ignoreDeadline drops the error of a plan that ran out of time, which is an outcome and not a failure of the run.
+// ignoreDeadline drops the error of a plan that ran out of time: that is an outcome, not a failure of the run.
 func ignoreDeadline(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil
@@ -539,13 +539,13 @@ func ignoreDeadline(ctx context.Context, err error) error {
 	return err
 }
 
-// note takes down what is worth knowing about the run as a whole.
+// note records a note about the whole run.
 func (r *runner) note(text string) {
 	r.Console.Info(text)
 	r.meta.Notes = append(r.meta.Notes, text)
 }
 
-// blocked says what the plan keeps from happening now, for a step of the workload that has not come about.
+// blocked describes what the plan blocks now, for a workload step that is not satisfied.
 func (r *runner) blocked(ctx context.Context) string {
 	status, err := r.coordinator.Status(ctx)
 	if err != nil {
@@ -558,7 +558,7 @@ func (r *runner) blocked(ctx context.Context) string {
 		}
 		why += fmt.Sprintf("the plan has killed %s and not started it again", name)
 	}
-	// A process that was not observed for a time went its own way, and not the plan's.
+	// A process that was not observed for a while was not under the plan's control.
 	for _, f := range status.Findings {
 		if why == "" && f.Oracle == record.OracleSession {
 			why = f.Title
@@ -568,7 +568,7 @@ func (r *runner) blocked(ctx context.Context) string {
 	return why
 }
 
-// disturbed is when the plan's last action so far was complete; zero before there is one.
+// disturbed returns when the plan's last action completed; zero if none has.
 func (r *runner) disturbed() (last time.Time) {
 	r.completedMu.Lock()
 	defer r.completedMu.Unlock()
@@ -580,7 +580,7 @@ func (r *runner) disturbed() (last time.Time) {
 	return last
 }
 
-// endPlan lets go what the plan holds and takes back what it has done, once.
+// endPlan releases what the plan holds and undoes its effects, once.
 func (r *runner) endPlan(ctx context.Context) error {
 	if !r.ended {
 		if err := r.coordinator.End(ctx); err != nil {
@@ -623,7 +623,7 @@ func (r *runner) conclude(s coordinator.Status, stuck string) {
 	}
 }
 
-// unfinished says how far a plan came that was not carried out, and what it waited for; see record.Meta.
+// unfinished describes how far an incomplete plan came and what it waited for; see record.Meta.
 func unfinished(s coordinator.Status, stuck string) string {
 	text := fmt.Sprintf("%d of %d actions fired", s.Fired, s.Total)
 	if s.Fired == s.Total {
@@ -655,7 +655,7 @@ func (r *runner) Action(a record.Action) error {
 	return r.writer.Action(a)
 }
 
-// kubeconfig writes a kubeconfig file for the workload's commands, and deletes it at the end of the run.
+// kubeconfig writes a kubeconfig file for the workload's commands; the teardown deletes it.
 func (r *runner) kubeconfig() (file string, err error) {
 	config, err := r.cluster.RESTConfig(r.steadyAPIServer())
 	if err != nil {
@@ -670,7 +670,8 @@ func (r *runner) kubeconfig() (file string, err error) {
 	return file, cluster.WriteKubeconfig(file, r.cluster.Name(), config)
 }
 
-// steadyAPIServer is an API server that the plan leaves alone, for the run's own requests.
+// steadyAPIServer returns an API server that the plan does not disturb, for the run's own requests; the first one if
+// there is none.
 func (r *runner) steadyAPIServer() string {
 	disturbed := map[string]bool{}
 	for _, a := range r.Plan.Actions {

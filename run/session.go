@@ -17,33 +17,33 @@ import (
 	"github.com/trommel-dev/trommel/reference"
 )
 
-// Options set up a session. The zero value builds what is needed and runs plans on a cluster of the session's own.
+// Options configure a session. The zero value builds what is needed and runs plans on the session's own cluster.
 type Options struct {
-	// Variant of the suite; "" is the suite as it is.
+	// Variant of the suite; "" for none.
 	Variant string
-	// Cluster is the name of a running cluster (`trommel cluster up`). It is put back as it was after each run. Without
-	// one the session starts a cluster of its own, and resets it between runs.
+	// Cluster is the name of a running cluster (`trommel cluster up`). It is restored to its previous state after each
+	// run. If empty, the session starts its own cluster and resets it between runs.
 	Cluster string
-	// Fresh starts a cluster for each run, and spares the single run what the reset of another one needs.
+	// Fresh starts a new cluster for each run. A single run then needs no baseline.
 	Fresh bool
-	// Binaries of the suite's controllers, in order. Without them Open builds them.
+	// Binaries of the suite's controllers, in order. If nil, Open builds them.
 	Binaries []Binary
-	// ControlPlane is the control plane's executable. Without it Open builds it, if it is needed.
+	// ControlPlane is the path of the control plane's executable. If empty, Open builds it if it is needed.
 	ControlPlane string
-	// Trace records all that the API servers and the controllers can be observed at, beside what a plan needs.
+	// Trace records everything that can be observed of the API servers and the controllers, not only what a plan needs.
 	Trace bool
 	// Version of Trommel, for the record.
 	Version string
-	// Console follows the session and its runs; default: nobody.
+	// Console shows the progress of the session and its runs; default: none.
 	Console Console
-	// Progress, when set, is told how far a build has come.
+	// Progress, if set, receives the progress of builds.
 	Progress func(text string)
-	// Logger is for what nobody asked about; default: none.
+	// Logger receives diagnostics; default: none.
 	Logger *slog.Logger
 }
 
-// Session runs plans of one suite, in one variant, one after the other. Its methods may be called concurrently; then
-// they wait for each other.
+// Session runs plans of one suite and variant, one after the other. Its methods may be called concurrently; they wait
+// for each other.
 type Session struct {
 	suite   *plan.Suite // with the variant
 	options Options
@@ -54,8 +54,8 @@ type Session struct {
 	clusters clusters
 }
 
-// Choose gives the suite as a session with this variant ("" for none) takes it. It refuses what the suite may say and
-// this version of Trommel cannot do; every error is the user's.
+// Choose returns the suite with the variant ("" for none) merged in. It refuses settings that this version of Trommel
+// does not support; every error is the user's.
 func Choose(suite *plan.Suite, variant string) (*plan.Suite, error) {
 	if _, err := instrumentation.ResolveKubernetesVersion(suite.Cluster.KubernetesVersion); err != nil {
 		return nil, fmt.Errorf("%s: kubernetesVersion: %w", suite.File, err)
@@ -66,8 +66,8 @@ func Choose(suite *plan.Suite, variant string) (*plan.Suite, error) {
 	return suite.WithVariant(variant)
 }
 
-// Open builds the suite's controllers and, where it is needed, the control plane, or finds them built. The cluster
-// starts with the first run. A mistake of the user's is a *UserError. The caller closes the session.
+// Open builds the suite's controllers and, if needed, the control plane, or finds them in the cache. The cluster starts
+// with the first run. A mistake in the suite is a *UserError. The caller closes the session.
 func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, error) {
 	if options.Console == nil {
 		options.Console = nobody{}
@@ -106,10 +106,10 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	return s, nil
 }
 
-// Run runs a plan, which is validated against the suite, and returns what its record says of it, with the verdict. The
-// record's folder is created and must not hold a record yet. An error says that the run could not be carried out; the
-// record, if there is one, then holds what there is. When Run returns, also with an error or since ctx was cancelled,
-// nothing of the run goes on.
+// Run runs a plan, which must have been validated against the suite, and returns its record's metadata with the
+// verdict. It creates recordDir, which must not contain a record yet. With an error the run could not be carried out;
+// the record, if there is one, then contains what there is. When Run returns, even with an error or after ctx was
+// cancelled, nothing of the run is still active.
 func (s *Session) Run(ctx context.Context, p *plan.Plan, recordDir string) (*record.Meta, error) {
 	return s.RunWith(ctx, p, recordDir, RunOptions{Trace: s.options.Trace})
 }
@@ -136,11 +136,12 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 	}
 	return execute(ctx, Config{
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
-		Trace: o.Trace, History: o.History, Reference: o.Reference, Version: s.options.Version, Console: s.options.Console, Logger: s.options.Logger, clusters: s.clusters,
+		Trace: o.Trace, History: o.History, Reference: o.Reference, Version: s.options.Version, Console: s.options.Console, Logger: s.options.Logger,
+		clusters: s.clusters,
 	})
 }
 
-// Close ends the session's cluster if it is the session's own. Further calls do nothing.
+// Close stops the session's cluster if the session started it. Further calls do nothing.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,26 +152,28 @@ func (s *Session) Close(ctx context.Context) error {
 	return s.clusters.close(ctx)
 }
 
-// clusterConfig describes a cluster as the suite does.
+// clusterConfig returns the configuration of the suite's cluster.
 func (s *Session) clusterConfig(binary string, console Console) cluster.Config {
 	removed, _ := RemovedAPIs(s.suite, s.binaries)
 	spec := s.suite.Cluster
 	return cluster.Config{
 		Binary: binary, APIServers: spec.APIServers, Nodes: spec.Nodes, DisableControllers: spec.DisableControllers,
-		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs, ControllerManagerArgs: spec.ControllerManagerArgs,
-		RemovedAPIs: removed,
-		Answers:     answers(spec.Answers),
-		Progress:    console.Info,
-		Logger:      s.options.Logger,
+		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs,
+		ControllerManagerArgs: spec.ControllerManagerArgs,
+		RemovedAPIs:           removed,
+		Answers:               answers(spec.Answers),
+		Progress:              console.Info,
+		Logger:                s.options.Logger,
 	}
 }
 
-// answers are the suite's, which has checked them.
+// answers converts the suite's answers, which have been validated.
 func answers(list []plan.Answer) []kubelet.Answer {
 	var all []kubelet.Answer
 	for _, a := range list {
 		answer := kubelet.Answer{
-			Namespace: a.Namespace, Pod: a.Pod, Container: a.Container, Stdout: a.Stdout, Stderr: a.Stderr, ExitCode: a.ExitCode, Log: a.Log,
+			Namespace: a.Namespace, Pod: a.Pod, Container: a.Container, Stdout: a.Stdout, Stderr: a.Stderr,
+			ExitCode: a.ExitCode, Log: a.Log,
 		}
 		if a.Command != "" {
 			answer.Command = regexp.MustCompile(a.Command)
@@ -180,7 +183,7 @@ func answers(list []plan.Answer) []kubelet.Answer {
 	return all
 }
 
-// nobody is the console of a session that nobody follows.
+// nobody is the default console; it ignores everything.
 type nobody struct{}
 
 func (nobody) Fired(int, *plan.Action, string)    {}

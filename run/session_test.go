@@ -44,11 +44,13 @@ func loadExample(tb testing.TB, name string, plans ...string) example {
 	return e
 }
 
-// examples are those plans of the examples that do the same each time.
+// examples returns the plans of the examples that have the same outcome each time.
 func examples(tb testing.TB) []example {
 	return []example{
-		loadExample(tb, "database-operator", "interrupted-create", "interrupted-resize", "missed-scale", "stale-deletion"),
-		loadExample(tb, "statefulset-controller", "kill-between-creations", "missed-deletion", "missed-scale", "stale-restart"),
+		loadExample(tb, "database-operator", "interrupted-create", "interrupted-resize", "missed-scale",
+			"stale-deletion"),
+		loadExample(tb, "statefulset-controller", "kill-between-creations", "missed-deletion", "missed-scale",
+			"stale-restart"),
 	}
 }
 
@@ -66,7 +68,7 @@ func open(tb testing.TB, e example, options run.Options) *run.Session {
 	return s
 }
 
-// outcome is what must be the same each time that a plan is run.
+// outcome is the part of a result that must be the same each time a plan runs.
 type outcome struct {
 	Verdict  record.Verdict
 	Actions  []string
@@ -96,14 +98,14 @@ func runRecorded(tb testing.TB, s *run.Session, p *plan.Plan) (*record.Meta, out
 	}
 	for _, f := range r.Findings {
 		title, _, _ := strings.Cut(f.Title, ":")
-		if !slices.Contains(o.Findings, title) { // how often an invariant was seen broken is a matter of time
+		if !slices.Contains(o.Findings, title) { // the rest, how often an invariant was violated, depends on timing
 			o.Findings = append(o.Findings, title)
 		}
 	}
 	return meta, o, r
 }
 
-// A plan does the same on a cluster that other plans have used as on a fresh one, in any order.
+// A plan has the same outcome on a new cluster and on one that other plans have used, in any order.
 func TestResetClusterIsLikeAFreshOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -143,7 +145,7 @@ func TestResetClusterIsLikeAFreshOne(t *testing.T) {
 	}
 }
 
-// The memory of a cluster that is reset again and again does not grow without end.
+// The memory use of a cluster that is reset many times does not keep growing.
 func TestMemoryOfASession(t *testing.T) {
 	if os.Getenv("TROMMEL_TEST_LONG") == "" {
 		t.Skip("takes a quarter of an hour; set TROMMEL_TEST_LONG")
@@ -170,7 +172,7 @@ func TestMemoryOfASession(t *testing.T) {
 	}
 }
 
-// clusterMemory is the resident memory of this process's children, in bytes.
+// clusterMemory returns the resident memory of this process's children, in bytes.
 func clusterMemory(t *testing.T) (total int, each string) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -196,7 +198,7 @@ func clusterMemory(t *testing.T) (total int, each string) {
 }
 
 // BenchmarkPlansAnHour runs the examples' plans one after the other, all of a suite in one session, and for comparison
-// each on a cluster of its own. The start of a session's cluster is counted, builds are not.
+// each on its own cluster. The time includes the start of the clusters, but not builds.
 func BenchmarkPlansAnHour(b *testing.B) {
 	if testing.Short() {
 		b.Skip("starts control planes")

@@ -8,8 +8,8 @@ import (
 	"github.com/trommel-dev/trommel/cluster"
 )
 
-// settle waits until the controllers have come to rest, for no longer than the suite says, and not for one that crashes
-// over and over: that one has shown what it does. It reports whether they have.
+// settle waits until the controllers have settled, at most for Timeouts.Settle. It does not wait for one that is in a
+// crash loop. It reports whether they have settled.
 func (r *runner) settle(ctx context.Context) (settled bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Settle)
 	defer cancel()
@@ -33,27 +33,29 @@ func (r *runner) settle(ctx context.Context) (settled bool, err error) {
 	}
 	select {
 	case name := <-crashes:
-		r.note(fmt.Sprintf("%s ends again and again; it is not waited for any longer", name))
+		r.note(fmt.Sprintf("%s keeps exiting; not waiting any longer for the controllers to settle", name))
 	default:
-		r.note(fmt.Sprintf("not settled within %s (timeouts.settle): %s", r.Suite.Timeouts.Settle, restless))
+		r.note(fmt.Sprintf("the controllers did not settle within %s (timeouts.settle): %s",
+			r.Suite.Timeouts.Settle, restless))
 	}
 	return false, nil
 }
 
-// endsByItself counts how often a controller's processes have ended since the workload began, where the plan is not the
-// reason.
+// endsByItself counts how often a controller's processes have exited since the workload began, except exits that the
+// plan caused.
 func (r *runner) endsByItself(processes []cluster.Process) int {
 	ends := 0
 	for _, p := range processes {
-		if !p.Running() && !p.Planned && p.Ended.After(r.meta.WorkloadStart) && r.serverAway(p.Controller, p.Ended) == "" {
+		if !p.Running() && !p.Planned && p.Ended.After(r.meta.WorkloadStart) &&
+			r.serverAway(p.Controller, p.Ended) == "" {
 			ends++
 		}
 	}
 	return ends
 }
 
-// crashLoop returns the name of a controller that has ended by itself twice since the workload began, as soon as there
-// is one, or nothing when ctx ends.
+// crashLoop returns the name of the first controller that has exited twice since the workload began without being
+// stopped by the plan, or "" when ctx ends.
 func (r *runner) crashLoop(ctx context.Context) string {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -61,7 +63,7 @@ func (r *runner) crashLoop(ctx context.Context) string {
 		for _, c := range r.Suite.Controllers {
 			processes, err := r.node().Status(ctx, c.Name)
 			if err != nil {
-				continue // judged later, where an error counts
+				continue // a later check reports the error
 			}
 			if r.endsByItself(processes) > 1 {
 				return c.Name

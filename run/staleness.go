@@ -20,7 +20,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// WatchListSince is the first client-go that fills its caches with a streaming list unless it is told otherwise.
+// WatchListSince is the first client-go that fills its caches with a streaming list by default.
 const WatchListSince = "v0.35.0-0"
 
 const (
@@ -28,7 +28,7 @@ const (
 	clientGo         = "k8s.io/client-go"
 )
 
-// describeControllers says how each controller is run, by the binary's manifest and its Deployment as it is applied.
+// describeControllers describes how each controller runs, from its binary's manifest and its Deployment as applied.
 func (r *runner) describeControllers(own map[string][]*unstructured.Unstructured) []record.Controller {
 	var all []record.Controller
 	for i := range r.Suite.Controllers {
@@ -64,7 +64,7 @@ func describe(c *plan.Controller, m *wire.Manifest) record.Controller {
 	return d
 }
 
-// containerOf gives the environment and the arguments of the container that runs the binary.
+// containerOf returns the environment and the arguments of the container that runs the binary.
 func containerOf(deployment *unstructured.Unstructured, binary string) (env map[string]string, args []string) {
 	annotations, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "template", "metadata", "annotations")
 	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
@@ -89,13 +89,13 @@ func containerOf(deployment *unstructured.Unstructured, binary string) (env map[
 	return env, args
 }
 
-// watchList tells whether the controller's first sync is a streaming list.
+// watchList reports whether the controller's first sync is a streaming list.
 func watchList(c record.Controller, env map[string]string, args []string) bool {
 	on := c.ClientGo != "" && semver.Compare(c.ClientGo, WatchListSince) >= 0
 	if set, err := strconv.ParseBool(env["KUBE_FEATURE_"+watchListFeature]); err == nil && !c.FeatureGateArgs {
 		on = set
 	}
-	// Components of Kubernetes, and others that are made like them; what stands last is in force.
+	// Kubernetes components, and controllers built like them, take feature gates as arguments; the last one applies.
 	for i, arg := range args {
 		gates, ok := strings.CutPrefix(arg, "--feature-gates=")
 		if arg == "--feature-gates" && i+1 < len(args) {
@@ -114,8 +114,9 @@ func watchList(c record.Controller, env map[string]string, args []string) bool {
 	return on
 }
 
-// Staleness says of each controller, one line each, whether a plan that pauses an API server can show it stale state by starting it there. It
-// goes by the suite, with the variant merged in, and by the controllers' go.mod: nothing is built, and the manifests are not looked at.
+// Staleness returns a line for each controller that says whether a plan that pauses an API server can show it stale
+// state by starting it there. It uses the suite, with the variant merged in, and the controllers' go.mod; it builds
+// nothing and does not look at the manifests.
 func Staleness(suite *plan.Suite) []string {
 	var lines []string
 	for i := range suite.Controllers {
@@ -135,15 +136,17 @@ func Staleness(suite *plan.Suite) []string {
 		case d.WatchList:
 			lines = append(lines, WatchListWarning(d))
 		case d.ClientGo == "":
-			lines = append(lines, c.Name+": the version of its client-go is not known, and so not whether it can be shown stale state")
+			lines = append(lines, c.Name+": its client-go version is unknown, so it is unknown whether it can be "+
+				"shown stale state")
 		default:
-			lines = append(lines, fmt.Sprintf("%s (client-go %s) can be shown stale state: started at an API server that is paused it lists what that server's cache has", c.Name, d.ClientGo))
+			lines = append(lines, fmt.Sprintf("%s (client-go %s) can be shown stale state: when it starts on a "+
+				"paused API server, it lists what that server's cache contains", c.Name, d.ClientGo))
 		}
 	}
 	return lines
 }
 
-// clientGoOf is the version of client-go that a controller's go.mod asks for; empty where it is not known.
+// clientGoOf returns the version of client-go in a controller's go.mod; "" if unknown.
 func clientGoOf(suite *plan.Suite, c *plan.Controller) string {
 	if c.Build.ControlPlane != "" {
 		version, err := instrumentation.ResolveKubernetesVersion(suite.Cluster.KubernetesVersion)
@@ -173,7 +176,7 @@ func requiredClientGo(goMod []byte) string {
 	}
 	for _, r := range file.Replace {
 		if r.Old.Path == clientGo {
-			return r.New.Version // none: a folder
+			return r.New.Version // "" for a directory
 		}
 	}
 	for _, r := range file.Require {
@@ -184,7 +187,8 @@ func requiredClientGo(goMod []byte) string {
 	return ""
 }
 
-// warnOfStaleness says before the run of which controllers a plan about stale state will hardly show anything, or nobody will know.
+// warnOfStaleness warns before a run with stale state about controllers that will probably not be shown any, or of
+// which that cannot be determined.
 func (r *runner) warnOfStaleness() {
 	if !r.Plan.PausesAPIServer() {
 		return
@@ -200,11 +204,11 @@ func (r *runner) warnOfStaleness() {
 }
 
 func unknownStaleness(controller string) string {
-	return controller + " has no hooks: whether it is shown stale state is not known"
+	return controller + " has no hooks: it is unknown whether it is shown stale state"
 }
 
-// WatchListWarning says what a streaming list means for a plan that pauses an API server.
+// WatchListWarning explains what a streaming list means for a plan that pauses an API server.
 func WatchListWarning(c record.Controller) string {
-	return fmt.Sprintf("warning: %s (client-go %s) fills its caches with a streaming list, which waits for an API server that is paused: started there it is "+
-		"shown nothing stale, unless the suite says %s", c.Name, c.ClientGo, c.WatchListSwitch())
+	return fmt.Sprintf("warning: %s (client-go %s) fills its caches with a streaming list, which waits while an API "+
+		"server is paused: started there, it is shown nothing stale unless the suite says %s", c.Name, c.ClientGo, c.WatchListSwitch())
 }

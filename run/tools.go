@@ -20,8 +20,8 @@ import (
 // controllers implements actions.Controllers on the process node.
 type controllers struct{ *runner }
 
-// Kill releases the locks of the killed process's leader election, unless the suite keeps them: a successor would wait
-// them out, which is no bug of the controller's but 15 s of everybody's time.
+// Kill also releases the killed process's leader election locks, unless the suite keeps them: otherwise a successor
+// waits until they expire, which is not a bug and costs 15 s each time.
 func (c *controllers) Kill(ctx context.Context, name string) (running bool, err error) {
 	if running, err = c.running(ctx, name); err != nil {
 		return false, err
@@ -33,7 +33,7 @@ func (c *controllers) Kill(ctx context.Context, name string) (running bool, err 
 	return running, c.releaseLocks(ctx, name)
 }
 
-// running reports whether the controller has a process that runs.
+// running reports whether the controller has a running process.
 func (c *controllers) running(ctx context.Context, name string) (bool, error) {
 	processes, err := c.node().Status(ctx, name)
 	if err != nil {
@@ -42,8 +42,8 @@ func (c *controllers) running(ctx context.Context, name string) (bool, error) {
 	return slices.ContainsFunc(processes, cluster.Process.Running), nil
 }
 
-// releaseLocks takes away what a killed controller's leader election held: its leases, and the record of the election
-// in the annotation of a ConfigMap or Endpoints object. Those objects themselves may hold more than that, and stay.
+// releaseLocks releases a killed controller's leader election locks: it deletes leases, and removes the election's
+// annotation from ConfigMaps and Endpoints, which may hold other data.
 func (c *controllers) releaseLocks(ctx context.Context, name string) error {
 	for i := range c.Suite.Controllers {
 		if c.Suite.Controllers[i].Name == name && c.Suite.Controllers[i].KeepLeases {
@@ -86,7 +86,7 @@ func (c *controllers) Start(ctx context.Context, name string) (running bool, err
 			continue
 		}
 		if running {
-			before = 0 // its session is the one that it has
+			before = 0 // its present session counts
 		}
 		if err := c.awaitController(ctx, name, c.Binaries[i].Manifest != nil, before); err != nil {
 			return running, err
@@ -109,10 +109,10 @@ type apiServers struct {
 	*runner
 
 	mu   sync.Mutex
-	down map[string]bool // killed by the plan; the session of one that is just dead may still be live
+	down map[string]bool // killed by the plan; its session may stay live for a moment
 }
 
-// running reports whether the API server runs, and how many sessions it has had.
+// running reports whether the API server is running, and how many sessions it has had.
 func (a *apiServers) running(ctx context.Context, name string) (running bool, sessions int, err error) {
 	sessions, live, err := a.coordinator.Connections(ctx, name)
 	if err != nil {
@@ -154,7 +154,7 @@ func (a *apiServers) KillAPIServer(ctx context.Context, name string) (running bo
 	return running, nil
 }
 
-// StartAPIServer waits for the hook too: what happens on a server that has not connected is not observed.
+// StartAPIServer also waits for the hook: a server that has not connected is not observed.
 func (a *apiServers) StartAPIServer(ctx context.Context, name string) (running bool, err error) {
 	running, sessions, err := a.running(ctx, name)
 	if err != nil {

@@ -4,8 +4,8 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// trace is what is recorded of all processes where the whole run is traced: what API servers and controllers take in,
-// and what controllers reconcile, read, write and call.
+// trace returns the rules for a traced run: events that API servers and controllers receive, and the controllers'
+// reconciles, reads, writes and annotated calls. It returns nil if tracing is off.
 func (r *runner) trace() map[string][]wire.Rule {
 	if !r.Trace {
 		return nil
@@ -23,9 +23,10 @@ func (r *runner) trace() map[string][]wire.Rule {
 		if !c.Hooks {
 			continue
 		}
-		// What is taken in and read is known after; a write's beginning tells what it was decided on.
+		// What is received or read is known only after the call; the start of a write is when it was decided.
 		add(c.Name, wire.Before, wire.ControllerWrite, wire.Reconcile, wire.AnnotatedCall)
-		add(c.Name, wire.After, wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile, wire.AnnotatedCall)
+		add(c.Name, wire.After, wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile,
+			wire.AnnotatedCall)
 	}
 	return rules
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/trommel-dev/trommel/run"
 )
 
-// quiet is a plan that disturbs nothing.
+// quiet returns a plan without actions.
 func quiet(tb testing.TB, suite *plan.Suite, workload string) *plan.Plan {
 	tb.Helper()
-	p, err := plan.Parse(fmt.Appendf(nil, "testName: quiet-%s\nworkload: %s\nactions: []\n", workload, workload), suite.File)
+	p, err := plan.Parse(fmt.Appendf(nil, "testName: quiet-%s\nworkload: %s\nactions: []\n", workload, workload),
+		suite.File)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -23,8 +24,8 @@ func quiet(tb testing.TB, suite *plan.Suite, workload string) *plan.Plan {
 	return p
 }
 
-// BenchmarkTrace compares how long the examples' workloads take with all observed, and with nothing. The two take turns,
-// on a cluster each.
+// BenchmarkTrace compares how long the examples' workloads take with everything traced and with nothing. The two
+// alternate, each on its own cluster.
 func BenchmarkTrace(b *testing.B) {
 	if testing.Short() {
 		b.Skip("starts control planes")

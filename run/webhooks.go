@@ -23,29 +23,35 @@ import (
 	"github.com/trommel-dev/trommel/workload"
 )
 
-// webhooks are those that the manifests declare, and what the plan has done to the controllers that may answer them.
+// webhooks holds the webhooks that the manifests declare, and what the plan has done to the controllers that may serve
+// them.
 type webhooks struct {
 	declared []plan.ResourceKey
 
 	mu      sync.Mutex
-	down    map[string]bool      // controllers that the plan has killed and not started
-	restart map[string]time.Time // controllers that it has started since, until their webhooks have answered
-	over    time.Time            // when the webhooks were last found to answer again
-	last    string               // the newest reason for an outage
+	down    map[string]bool      // controllers that the plan has killed and not started again
+	restart map[string]time.Time // controllers restarted since, until their webhooks respond
+	over    time.Time            // when the webhooks were last seen to respond again
+	last    string               // the latest reason for an outage
 }
 
-// declaredWebhooks finds what calls webhooks among the manifests: webhook configurations and definitions with a conversion.
+// declaredWebhooks finds the manifests that declare webhooks: webhook configurations, and definitions with a conversion
+// webhook.
 func declaredWebhooks(manifests []*unstructured.Unstructured) *webhooks {
 	w := &webhooks{down: map[string]bool{}, restart: map[string]time.Time{}}
 	for _, u := range manifests {
 		switch u.GetKind() {
 		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
-			w.declared = append(w.declared, plan.ResourceKey{Type: strings.ToLower(u.GetKind()), Group: "admissionregistration.k8s.io", Name: u.GetName()})
+			w.declared = append(w.declared,
+				plan.ResourceKey{Type: strings.ToLower(u.GetKind()), Group: "admissionregistration.k8s.io",
+					Name: u.GetName()})
 		case "CustomResourceDefinition":
 			strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy")
 			// With one version there is nothing to convert.
-			if versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions"); strategy == "Webhook" && len(versions) > 1 {
-				w.declared = append(w.declared, plan.ResourceKey{Type: definitionType, Group: "apiextensions.k8s.io", Name: u.GetName()})
+			if versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions"); strategy == "Webhook" &&
+				len(versions) > 1 {
+				w.declared = append(w.declared,
+					plan.ResourceKey{Type: definitionType, Group: "apiextensions.k8s.io", Name: u.GetName()})
 			}
 		}
 	}
@@ -68,11 +74,11 @@ func (w *webhooks) started(controller string) {
 	}
 }
 
-// noPod is what the cluster's network says of a Service that no controller under test answers for.
+// noPod is part of the cluster network's error for a Service that no process pod serves.
 const noPod = "selects no pod that is a process"
 
-// awaitWebhooks returns when all webhooks that the manifests declare answer: before that, the workload would tell of them instead of
-// the controllers.
+// awaitWebhooks waits until all webhooks that the manifests declare respond. Otherwise the workload would test the
+// webhooks' start instead of the controllers.
 func (r *runner) awaitWebhooks(ctx context.Context) error {
 	if len(r.webhooks.declared) == 0 {
 		return nil
@@ -90,18 +96,22 @@ func (r *runner) awaitWebhooks(ctx context.Context) error {
 			last = err
 		}
 		if key.Type == definitionType && errors.Is(err, errNoBundle) && time.Since(start) > bundleGrace {
-			// Many projects declare a conversion that they do not use, and leave it unfinished.
-			r.Console.Info(err.Error() + ": objects of its other versions can be neither read nor written")
-			r.webhooks.declared = slices.DeleteFunc(r.webhooks.declared, func(k plan.ResourceKey) bool { return k == key })
+			// Many projects declare a conversion webhook that they do not use, and leave its configuration
+			// incomplete.
+			r.Console.Info(err.Error() + ": objects of its other versions cannot be read or written")
+			r.webhooks.declared = slices.DeleteFunc(r.webhooks.declared,
+				func(k plan.ResourceKey) bool { return k == key })
 			continue
 		}
 		if strings.Contains(err.Error(), noPod) {
-			return &UserError{fmt.Errorf("%w; the Deployment behind it has to be one of the suite's controllers, or the webhook left out of the manifests", err)}
+			return &UserError{fmt.Errorf("%w; its Deployment must be one of the suite's controllers, or the webhook "+
+				"must be left out of the manifests", err)}
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("a webhook does not answer within %s (timeouts.ready): %w%s", r.Suite.Timeouts.Ready, last, r.controllerTails(context.WithoutCancel(ctx)))
+			return fmt.Errorf("a webhook did not respond within %s (timeouts.ready): %w%s", r.Suite.Timeouts.Ready,
+				last, r.controllerTails(context.WithoutCancel(ctx)))
 		}
 	}
 }
@@ -117,15 +127,16 @@ func (r *runner) controllerTails(ctx context.Context) string {
 	return text.String()
 }
 
-// errNoBundle is a webhook that has not got its caBundle yet.
+// errNoBundle is the error of a webhook that has no caBundle yet.
 var errNoBundle = errors.New("it has no caBundle yet")
 
-// bundleGrace is how long a controller has to put the caBundle of a conversion into its definition.
+// bundleGrace is how long to wait for a controller to put the caBundle into its conversion webhook's configuration.
 const bundleGrace = 5 * time.Second
 
 const definitionType = "customresourcedefinition"
 
-// webhooksAnswer is the first reason why a declared webhook cannot be called, and what declares it.
+// webhooksAnswer returns the first reason why a declared webhook cannot be called, and the key of the object that
+// declares it.
 func (r *runner) webhooksAnswer(ctx context.Context) (plan.ResourceKey, error) {
 	for _, key := range r.webhooks.declared {
 		u, err := r.objects.Get(ctx, key)
@@ -145,7 +156,7 @@ func (r *runner) webhooksAnswer(ctx context.Context) (plan.ResourceKey, error) {
 			config, _, _ := unstructured.NestedMap(hook, "clientConfig")
 			err := r.webhookAnswers(ctx, config)
 			if err != nil && hook["failurePolicy"] == "Ignore" && strings.Contains(err.Error(), noPod) {
-				continue // nobody ever answers, and the API servers do not mind
+				continue // nothing will serve it, and the API servers ignore that
 			}
 			if err != nil {
 				return key, fmt.Errorf("webhook %v of %s %s: %w", hook["name"], u.GetKind(), u.GetName(), err)
@@ -155,7 +166,7 @@ func (r *runner) webhooksAnswer(ctx context.Context) (plan.ResourceKey, error) {
 	return plan.ResourceKey{}, nil
 }
 
-// webhookAnswers connects to a webhook and verifies its certificate, as an API server does that calls it.
+// webhookAnswers connects to a webhook and verifies its certificate as an API server would.
 func (r *runner) webhookAnswers(ctx context.Context, config map[string]any) error {
 	name, address, err := webhookAddress(config)
 	if err != nil {
@@ -168,7 +179,7 @@ func (r *runner) webhookAnswers(ctx context.Context, config map[string]any) erro
 		pem, err := base64.StdEncoding.DecodeString(bundle)
 		secure.RootCAs = x509.NewCertPool()
 		if err != nil || !secure.RootCAs.AppendCertsFromPEM(pem) {
-			return errors.New("its caBundle holds no certificate yet")
+			return errors.New("its caBundle contains no certificate yet")
 		}
 	case config["service"] != nil:
 		return errNoBundle
@@ -185,7 +196,7 @@ func (r *runner) webhookAnswers(ctx context.Context, config map[string]any) erro
 		}
 	}
 	if dial == nil {
-		return nil // nobody here can tell
+		return nil // this cluster has no way to check it
 	}
 	conn, err := dial(ctx, address)
 	if err != nil {
@@ -203,7 +214,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// webhookAddress is the name by which a webhook is verified, and where it is.
+// webhookAddress returns the name for which a webhook's certificate is verified, and its address.
 func webhookAddress(config map[string]any) (name, address string, err error) {
 	if text, _ := config["url"].(string); text != "" {
 		u, err := url.Parse(text)
@@ -228,8 +239,8 @@ func webhookAddress(config map[string]any) (name, address string, err error) {
 	return name, net.JoinHostPort(name, port), nil
 }
 
-// outage implements workload.Config.Outage: a write failed since a webhook could not be called. As long as the plan has a controller
-// killed, held or on its way up, that is the plan's doing.
+// outage implements workload.Config.Outage for a write that failed because a webhook could not be called. While a
+// controller that the plan has killed, paused or restarted is not available, the outage is the plan's effect.
 func (r *runner) outage(ctx context.Context, since time.Time, err error) (o workload.Outage) {
 	defer func() {
 		if o.Reason != "" {
@@ -255,10 +266,11 @@ func (r *runner) outage(ctx context.Context, since time.Time, err error) (o work
 	w.mu.Unlock()
 	switch {
 	case len(down) > 0:
-		// When all actions are done nobody starts it any more.
+		// When all actions are complete, the plan will not start it again.
 		return workload.Outage{
-			Reason: fmt.Sprintf("the plan has killed the controller %s and has not started it again", strings.Join(down, ", ")),
-			Final:  status.Completed == status.Total,
+			Reason: fmt.Sprintf("the plan has killed the controller %s and has not started it again",
+				strings.Join(down, ", ")),
+			Final: status.Completed == status.Total,
 		}
 	case len(restarted) > 0:
 		_, broken := r.webhooksAnswer(ctx)
@@ -272,11 +284,12 @@ func (r *runner) outage(ctx context.Context, since time.Time, err error) (o work
 			return workload.Outage{Over: true}
 		}
 		return workload.Outage{
-			Reason: fmt.Sprintf("the plan has restarted the controller %s, and its webhook does not answer yet: %v", strings.Join(restarted, ", "), broken),
-			Final:  time.Since(newest) > r.Suite.Timeouts.Ready,
+			Reason: fmt.Sprintf("the plan has restarted the controller %s, and its webhook does not respond yet: %v",
+				strings.Join(restarted, ", "), broken),
+			Final: time.Since(newest) > r.Suite.Timeouts.Ready,
 		}
 	case status.Stuck != "":
-		return workload.Outage{Reason: "the plan holds what the webhook may need: " + status.Stuck}
+		return workload.Outage{Reason: "the plan holds something that the webhook may need: " + status.Stuck}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -284,15 +297,15 @@ func (r *runner) outage(ctx context.Context, since time.Time, err error) (o work
 		return workload.Outage{Over: true}
 	}
 	for _, limit := range []string{noPod, "is simulated", "nothing leaves the machine"} {
-		// A pod may be on its way.
+		// A pod may still be starting.
 		if strings.Contains(err.Error(), limit) && time.Since(since) > r.Suite.Timeouts.Step/2 {
-			return workload.Outage{Reason: "in this cluster no process answers for that webhook", Final: true}
+			return workload.Outage{Reason: "no process in this cluster serves that webhook", Final: true}
 		}
 	}
 	return workload.Outage{}
 }
 
-// lastOutage is the newest reason for which the workload waited for a webhook, if there was any.
+// lastOutage returns the latest reason why the workload waited for a webhook; "" if it did not.
 func (r *runner) lastOutage() string {
 	r.webhooks.mu.Lock()
 	defer r.webhooks.mu.Unlock()

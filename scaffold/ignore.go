@@ -15,7 +15,7 @@ const IgnoreFile = ".gitignore"
 const runs = "trommel-runs/"
 
 // Ignore returns the text of the repository's .gitignore with run records added, because these can contain Secrets. It
-// is empty if nothing has to be changed.
+// is empty if no change is needed.
 func Ignore(dir string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, IgnoreFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -30,5 +30,5 @@ func Ignore(dir string) (string, error) {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	return text + "# Run records can hold Secrets.\n" + runs + "\n", nil
+	return text + "# Run records can contain Secrets.\n" + runs + "\n", nil
 }

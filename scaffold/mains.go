@@ -15,17 +15,18 @@ import (
 	"strings"
 )
 
-// skippedFolders contain neither a controller nor manifests to be applied as they are, but old copies, copies for other
-// tools, and files for tests.
-var skippedFolders = []string{
-	"vendor", "testdata", "node_modules", "hack", "docs", "doc", "tools", "third_party", "site", "website", "trommel-runs",
+// skippedDirs lists directories that contain neither a controller nor manifests to apply, but old copies, copies for
+// other tools, and files for tests.
+var skippedDirs = []string{
+	"vendor", "testdata", "node_modules", "hack", "docs", "doc", "tools", "third_party", "site", "website",
+	"trommel-runs",
 	"trommel-plans",
 	"bundle", "bundles", "csv", "olm", "olm-catalog", "catalog", "scorecard",
 }
 
 // skipped reports whether a directory of that name is ignored.
 func skipped(name string) bool {
-	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || slices.Contains(skippedFolders, name) ||
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || slices.Contains(skippedDirs, name) ||
 		name == "test" || name == "tests" || name == "testing" || strings.HasPrefix(name, "e2e") ||
 		strings.HasPrefix(name, "test-") ||
 		strings.HasSuffix(name, "-tests") || strings.HasSuffix(name, "-test") || strings.HasSuffix(name, "_test")
@@ -54,11 +55,11 @@ func walk(dir string, visit func(file string) error) error {
 // program is a main package.
 type program struct {
 	pkg    string // as `go build` takes it: . or ./cmd/manager
-	binary string // base name of what it is built to
+	binary string // base name of the executable that it is built to
 	rank   int    // how much it looks like a controller
 }
 
-// otherThings are words in the paths of programs that are not the controller.
+// otherThings lists words in the paths of programs that are not the controller.
 var otherThings = []string{
 	"agent", "cli", "client", "ctl", "plugin", "migrat", "gen", "tool", "sample", "example", "demo", "test", "bench",
 	"webhook-cert", "sidecar",
@@ -69,7 +70,7 @@ var otherThings = []string{
 // likely the manager than one that imports client-go, and either more than one that imports neither.
 func findMains(dir, name string) ([]program, error) {
 	byPackage := map[string]*program{}
-	var nested []string // folders of other modules
+	var nested []string // directories of other modules
 	err := walk(dir, func(file string) error {
 		if file != "go.mod" && path.Base(file) == "go.mod" {
 			nested = append(nested, path.Dir(file)+"/")
@@ -83,7 +84,7 @@ func findMains(dir, name string) ([]program, error) {
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ImportsOnly|parser.ParseComments)
 		if err != nil || parsed.Name.Name != "main" || ignored(text) {
-			return nil // the build will report what does not parse
+			return nil // the build will report syntax errors
 		}
 		at := "."
 		if d := path.Dir(file); d != "." {
@@ -98,7 +99,7 @@ func findMains(dir, name string) ([]program, error) {
 			byPackage[at] = p
 		}
 		for _, i := range parsed.Imports {
-			imported, _ := strconv.Unquote(i.Path.Value) // the parser has unquoted it
+			imported, _ := strconv.Unquote(i.Path.Value) // cannot fail: the parser has checked it
 			switch {
 			case strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime"):
 				p.rank = max(p.rank, 30)
@@ -130,7 +131,7 @@ func findMains(dir, name string) ([]program, error) {
 		mains = append(mains, *p)
 	}
 	if len(mains) == 0 {
-		return nil, fmt.Errorf("%s has no main package: which program is the controller?", dir)
+		return nil, fmt.Errorf("%s has no main package, so no program to use as the controller", dir)
 	}
 	if err := findBinaries(dir, mains); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ type file struct {
 	chart   bool // belongs to a chart
 }
 
-// readFiles reads every file of objects. It leaves out files that only look like objects: patches and settings of
+// readFiles reads all files that contain objects. It leaves out files that only look like it: patches and settings of
 // kustomizations, templates and values of charts.
 func readFiles(dir string) (*tree, error) {
 	t := &tree{dir: dir}
@@ -73,13 +73,13 @@ func readFiles(dir string) (*tree, error) {
 type tree struct {
 	dir            string
 	files          []file
-	kustomizations []string // folders
-	charts         []string // folders
+	kustomizations []string // directories
+	charts         []string // directories
 }
 
 func within(name, folder string) bool { return folder == "." || strings.HasPrefix(name, folder+"/") }
 
-// kustomization holds the fields that say which files are not objects, or lie elsewhere.
+// kustomization holds the fields that name files that are not objects or are elsewhere.
 type kustomization struct {
 	Kind                  string
 	Resources             []string
@@ -129,8 +129,7 @@ func patchesOf(dir string) []string {
 	return files
 }
 
-// fetches returns something that the kustomization, or one of its bases, loads from the network; empty if there is
-// nothing.
+// fetches returns something that the kustomization or one of its bases loads from the network; "" if there is nothing.
 func fetches(dir string, depth int) string {
 	k, _ := readKustomization(dir)
 	if len(k.Charts) > 0 && k.Charts[0].Repo != "" {
@@ -162,16 +161,16 @@ type source struct {
 type match struct {
 	program    program
 	deployment *unstructured.Unstructured
-	image      string // of the container; empty where there is only one
+	image      string // of the container; empty if there is only one
 	score      int
-	unsure     bool // which of the containers it is
+	unsure     bool // it is unsure which container it is
 }
 
 // choose returns the best way to install the controller: a kustomization that contains its Deployment, or else a chart,
 // or else single files.
 func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	var sources []*source
-	const usual = "config/default" // where it is there, the others are its parts
+	const usual = "config/default" // if it exists, the others are parts of it
 	if slices.Contains(t.kustomizations, usual) {
 		if s := r.fromKustomization(dir, usual, mains); s != nil {
 			sources = append(sources, s)
@@ -207,7 +206,7 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 		s = slices.MaxFunc(sources, func(a, b *source) int { return a.preference - b.preference })
 		r.takeDeployment(s)
 	} else if len(t.kustomizations)+len(t.charts) > 0 {
-		r.Notes = append(r.Notes, "no kustomization and no chart holds a Deployment of the controller")
+		r.Notes = append(r.Notes, "no kustomization and no chart contains a Deployment of the controller")
 	}
 	r.Manifests = s.manifests
 	r.Package = s.match.program.pkg
@@ -219,7 +218,7 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	return s
 }
 
-// preferred and otherUses are words in the names of directories.
+// Words in the names of directories that make them more or less likely.
 var (
 	preferred = []string{"default", "standalone", "production", "prod", "cluster", "release"}
 	otherUses = []string{"dev", "debug", "ci", "openshift", "prometheus", "sample", "example", "scorecard", "local",
@@ -231,7 +230,7 @@ func (r *Repository) fromKustomization(dir, at string, mains []program) *source 
 		return nil
 	}
 	if what := fetches(filepath.Join(dir, at), 0); what != "" {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s was not looked at: it gets %s from the network", at, what))
+		r.Notes = append(r.Notes, fmt.Sprintf("%s was skipped: it loads %s from the network", at, what))
 		return nil
 	}
 	list, _, err := objects.ReadServed(filepath.Join(dir, at))
@@ -245,7 +244,7 @@ func (r *Repository) fromKustomization(dir, at string, mains []program) *source 
 	if !s.find(mains) {
 		return nil
 	}
-	// The one that is complete.
+	// Prefer the most complete one.
 	kinds := map[string]bool{}
 	for _, u := range list {
 		kinds[u.GetKind()] = true
@@ -301,7 +300,7 @@ func fromFiles(t *tree, mains []program) *source {
 		if !one.find(mains) {
 			continue
 		}
-		// A file that installs all is better than one of its parts.
+		// A file that installs everything is better than one of its parts.
 		one.match.score += min(5, len(f.objects)/3) + wordScore(f.path)
 		if s.match.deployment == nil || one.match.score > s.match.score {
 			s.match, home = one.match, f
@@ -321,10 +320,12 @@ func fromFiles(t *tree, mains []program) *source {
 	} {
 		for _, f := range t.files {
 			near := within(f.path, top)
-			if kind == "ConfigMap" || kind == "Secret" || kind == "Service" || strings.HasSuffix(kind, "Configuration") {
+			if kind == "ConfigMap" || kind == "Secret" || kind == "Service" ||
+				strings.HasSuffix(kind, "Configuration") {
 				near = path.Dir(f.path) == path.Dir(home.path)
 			}
-			if near && !f.chart && f.has(kind) && !f.has("Deployment") && !f.custom() && wordScore(path.Dir(f.path)) >= 0 &&
+			if near && !f.chart && f.has(kind) && !f.has("Deployment") && !f.custom() &&
+				wordScore(path.Dir(f.path)) >= 0 &&
 				!s.holds(f) {
 				s.take(f)
 			}
@@ -350,8 +351,8 @@ func (s *source) take(f file) {
 	s.objects = append(s.objects, f.objects...)
 }
 
-// holds reports whether the source already has an object of the file, perhaps in another namespace: then the file is a
-// copy.
+// holds reports whether the source already contains an object of the file, perhaps in another namespace: then the file
+// is a copy.
 func (s *source) holds(f file) bool {
 	return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
 		return slices.ContainsFunc(s.objects, func(o *unstructured.Unstructured) bool {
@@ -384,7 +385,7 @@ func (s *source) find(mains []program) bool {
 	return s.match.deployment != nil
 }
 
-// containerScore says how likely it is that the container runs the program.
+// containerScore returns how likely it is that the container runs the program.
 func containerScore(deployment *unstructured.Unstructured, c map[string]any, p program) int {
 	name, _ := c["name"].(string)
 	image, _ := c["image"].(string)
@@ -407,7 +408,7 @@ func containerScore(deployment *unstructured.Unstructured, c map[string]any, p p
 			score += 5
 		}
 	}
-	score = min(score, 45) // it runs this program for sure; whether that is the controller is another question
+	score = min(score, 45) // it certainly runs this program, but the program may not be the controller
 	for _, word := range []string{"proxy", "sidecar", "exporter"} {
 		if strings.Contains(name, word) || strings.Contains(image, word) {
 			score -= 40
@@ -421,7 +422,7 @@ func containerScore(deployment *unstructured.Unstructured, c map[string]any, p p
 	return score
 }
 
-// takeDeployment records the Deployment that was found, with the namespace that it is meant for.
+// takeDeployment records the Deployment that was found and its intended namespace.
 func (r *Repository) takeDeployment(s *source) {
 	d := s.match.deployment
 	namespace := d.GetNamespace()
@@ -437,21 +438,24 @@ func (r *Repository) takeDeployment(s *source) {
 	r.Deployment = namespace + "/" + d.GetName()
 	r.Image = s.match.image
 	if s.match.unsure {
-		r.Notes = append(r.Notes, "the Deployment has several containers, and which is the controller's is a guess: see `image:`")
+		r.Notes = append(r.Notes,
+			"the Deployment has several containers; the controller's was guessed: check `image:`")
 	}
 }
 
-// meantFor returns the namespace in which manifests without a namespace are meant to be applied: that of the service
-// account that they give roles to, or the only one that they create.
+// meantFor returns the namespace that manifests without a namespace are intended for: that of the service account that
+// they give roles to, or the only one that they create.
 func meantFor(s *source) string {
-	account, _, _ := unstructured.NestedString(s.match.deployment.Object, "spec", "template", "spec", "serviceAccountName")
+	account, _, _ := unstructured.NestedString(s.match.deployment.Object, "spec", "template", "spec",
+		"serviceAccountName")
 	for _, u := range s.objects {
 		if kind := u.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
 			continue
 		}
 		subjects, _, _ := unstructured.NestedSlice(u.Object, "subjects")
 		for _, subject := range subjects {
-			if m, _ := subject.(map[string]any); m["kind"] == "ServiceAccount" && m["name"] == account && account != "" {
+			if m, _ := subject.(map[string]any); m["kind"] == "ServiceAccount" && m["name"] == account &&
+				account != "" {
 				if namespace, _ := m["namespace"].(string); namespace != "" {
 					return namespace
 				}
@@ -470,7 +474,7 @@ func meantFor(s *source) string {
 	return ""
 }
 
-// addDefinitions adds the files of definitions that the source lacks: none is dropped.
+// addDefinitions adds the files of definitions that the source lacks.
 func (r *Repository) addDefinitions(s *source, t *tree) {
 	missing := func(f file) bool {
 		return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
@@ -484,7 +488,9 @@ func (r *Repository) addDefinitions(s *source, t *tree) {
 	// The repository may contain the same definition several times, for several purposes and in several versions.
 	slices.SortStableFunc(files, func(a, b file) int { return definitionScore(b) - definitionScore(a) })
 	for _, f := range files {
-		only := !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool { return u.GetKind() != "CustomResourceDefinition" })
+		only := !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
+			return u.GetKind() != "CustomResourceDefinition"
+		})
 		if only && missing(f) {
 			s.take(f)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// findSample takes the likeliest file whose objects the cluster will accept and one of which is of a kind that is
-// defined here. Without such a file it tries an object without content.
+// findSample chooses the likeliest file whose objects the cluster will accept and one of which is of a kind that is
+// defined here. If there is none, it tries an object with an empty spec.
 func (r *Repository) findSample(s *source, t *tree) {
 	checker, err := objects.NewChecker(s.objects, instrumentation.KubernetesVersion)
 	if err != nil {
@@ -53,12 +53,13 @@ func (r *Repository) findSample(s *source, t *tree) {
 		}
 		r.takeSample(s, u, []*unstructured.Unstructured{u})
 		r.SampleText = string(text)
-		r.Notes = append(r.Notes, "no sample was found whose kind is defined here and that its definition allows: the workload's object has no content")
+		r.Notes = append(r.Notes,
+			"no sample was found whose kind is defined here and that is valid: the workload's object has an empty spec")
 		return
 	}
 }
 
-// takeSample records the key of the object, and what it needs.
+// takeSample records the key of the object and what it needs.
 func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*unstructured.Unstructured) {
 	key := plan.ResourceKey{Type: strings.ToLower(u.GetKind()), Name: u.GetName()}
 	for _, t := range objects.Defined(s.objects) {
@@ -110,8 +111,8 @@ func (r *Repository) mainObject(s *source, f file, defined []objects.Type) (*uns
 	return main, 1000*(score-len(f.objects)-strings.Count(f.path, "/")) - min(2999, len(text))
 }
 
-// kindsByLikeliness lists the kinds that are defined here, the one that the controller is named after first, in the
-// newest of each one's versions.
+// kindsByLikeliness lists the kinds that are defined here, each in its newest version; the kind that the controller is
+// named after comes first.
 func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []schema.GroupVersionKind {
 	score := func(kind schema.GroupVersionKind) int {
 		name := strings.ReplaceAll(strings.TrimSuffix(strings.TrimSuffix(r.Name, "-operator"), "-controller"), "-", "")
@@ -154,7 +155,7 @@ func shortNames(list []*unstructured.Unstructured, kind schema.GroupKind) []stri
 	return nil
 }
 
-// hasStatus reports whether objects of the kind have a status, as far as their schema says.
+// hasStatus reports whether objects of the kind have a status, according to their schema.
 func hasStatus(list []*unstructured.Unstructured, kind schema.GroupVersionKind) bool {
 	u := definition(list, kind.GroupKind())
 	if u == nil {

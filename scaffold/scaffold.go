@@ -1,5 +1,5 @@
 // Package scaffold writes a first suite and a first plan for a controller's repository, filled in from what it finds
-// there. What it finds is a guess; the files say so, and are commented for people who go on from them.
+// there. The result is a guess; the files say so and have comments for the user who edits them.
 package scaffold
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// PlanFile is where the first plan goes, relative to the repository.
+// PlanFile is the path of the first plan, relative to the repository.
 const PlanFile = "trommel-plans/restart.yaml"
 
-// Repository is what was found out about a controller. Paths are relative to it, with slashes.
+// Repository is what Inspect found out about a controller. Paths are relative to the repository, with slashes.
 type Repository struct {
 	Module      string          // module path
 	Name        string          // a name for the controller
@@ -29,17 +29,17 @@ type Repository struct {
 	OtherMains  []string        // further main packages
 	Manifests   []plan.Manifest // what to apply
 	Deployment  string          // namespace/name in the manifests; empty: one is generated
-	Image       string          // of its container, where there are several
+	Image       string          // of its container, if there are several
 	Definitions []string        // kinds that the CustomResourceDefinitions define
 	Sample      string          // file of an object of such a kind; empty: none was found
-	SampleText  string          // instead of a file: the object itself, as YAML in one line
+	SampleText  string          // instead of a file: the object as one line of YAML
 	SampleKey   string          // resource key of that object
-	Namespaces  []string        // that the sample needs and nobody makes
+	Namespaces  []string        // that the sample needs and no manifest creates
 	Status      bool            // objects of the sample's kind have a status
 	Notes       []string        // what the user must check
 }
 
-// Inspect looks through the repository in dir.
+// Inspect searches the repository in dir.
 func Inspect(dir string) (*Repository, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,7 +50,7 @@ func Inspect(dir string) (*Repository, error) {
 	}
 	module := modfile.ModulePath(data)
 	if module == "" {
-		return nil, fmt.Errorf("%s names no module", filepath.Join(dir, "go.mod"))
+		return nil, fmt.Errorf("%s has no module directive", filepath.Join(dir, "go.mod"))
 	}
 	r := &Repository{Module: module, Name: controllerName(module)}
 	mains, err := findMains(dir, r.Name)
@@ -67,7 +67,7 @@ func Inspect(dir string) (*Repository, error) {
 	return r, nil
 }
 
-// controllerName makes a valid name of the module path's last element that is no version.
+// controllerName makes a valid name from the last element of the module path that is not a version.
 func controllerName(module string) string {
 	name := path.Base(module)
 	if len(name) > 1 && name[0] == 'v' && strings.Trim(name[1:], "0123456789") == "" {

@@ -10,14 +10,14 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// A step that is not done in time while the plan holds something counts against the controller only if it fails without
-// that, too.
+// A step that times out while the plan holds something counts against the controller only if it also fails without the
+// hold.
 func TestBlocked(t *testing.T) {
 	never := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
 	for _, tt := range []struct {
 		name    string
 		why     string
-		helps   bool // letting go does
+		helps   bool // undoing the holds does
 		fails   error
 		goesOn  bool
 		oracle  string // empty: no finding
@@ -25,14 +25,18 @@ func TestBlocked(t *testing.T) {
 		detail  string
 		letGo   int
 		noted   string
-		further int // steps after it that are carried out
+		further int // steps that run after it
 	}{
-		{name: "the plan's doing", why: "db is held", helps: true, oracle: record.OracleHold, title: "the plan itself was the cause", detail: "db is held", letGo: 1},
-		{name: "not the plan's doing", why: "db is held", oracle: record.OracleWorkload, title: "not within", detail: "did not come about either", letGo: 1},
+		{name: "the plan's doing", why: "db is held", helps: true, oracle: record.OracleHold,
+			title: "the plan was the cause", detail: "db is held", letGo: 1},
+		{name: "not the plan's doing", why: "db is held", oracle: record.OracleWorkload, title: "not within",
+			detail: "the step failed again", letGo: 1},
 		{name: "nothing is held", oracle: record.OracleWorkload, title: "not within"},
-		{name: "it fails at once", why: "db is held", fails: errors.New("no"), oracle: record.OracleWorkload, title: "no"},
+		{name: "it fails at once", why: "db is held", fails: errors.New("no"), oracle: record.OracleWorkload,
+			title: "no"},
 		{name: "it goes on", why: "db is held", goesOn: true, noted: "the workload goes on", further: 1},
-		{name: "what fails at once ends it all the same", fails: errors.New("no"), goesOn: true, oracle: record.OracleWorkload, title: "no"},
+		{name: "an error, not a timeout, ends the workload", fails: errors.New("no"), goesOn: true,
+			oracle: record.OracleWorkload, title: "no"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			letGo, further := 0, 0
@@ -43,19 +47,21 @@ func TestBlocked(t *testing.T) {
 				LetGo:   func(context.Context) error { letGo++; return nil },
 			}}
 			findings, err := r.run(t.Context(), []step{
-				{title: "step 1", what: "wait", timeout: 20 * time.Millisecond, goesOn: tt.goesOn, do: func(ctx context.Context) error {
-					if tt.fails != nil || letGo > 0 && tt.helps {
-						return tt.fails
-					}
-					return never(ctx)
-				}},
+				{title: "step 1", what: "wait", timeout: 20 * time.Millisecond, goesOn: tt.goesOn,
+					do: func(ctx context.Context) error {
+						if tt.fails != nil || letGo > 0 && tt.helps {
+							return tt.fails
+						}
+						return never(ctx)
+					}},
 				{title: "step 2", timeout: time.Second, do: func(context.Context) error { further++; return nil }},
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if letGo != tt.letGo || further != tt.further {
-				t.Errorf("let go %d times, %d further steps; want %d and %d", letGo, further, tt.letGo, tt.further)
+				t.Errorf("LetGo called %d times, %d further steps; want %d and %d", letGo, further, tt.letGo,
+					tt.further)
 			}
 			if got := strings.Join(notes, "; "); !strings.Contains(got, tt.noted) || (got == "") != (tt.noted == "") {
 				t.Errorf("notes %q, want %q", got, tt.noted)
@@ -66,7 +72,8 @@ func TestBlocked(t *testing.T) {
 				}
 				return
 			}
-			if len(findings) != 1 || findings[0].Oracle != tt.oracle || !strings.Contains(findings[0].Title, tt.title) || !strings.Contains(findings[0].Detail, tt.detail) {
+			if len(findings) != 1 || findings[0].Oracle != tt.oracle ||
+				!strings.Contains(findings[0].Title, tt.title) || !strings.Contains(findings[0].Detail, tt.detail) {
 				t.Errorf("findings %+v; want %s %q %q", findings, tt.oracle, tt.title, tt.detail)
 			}
 		})

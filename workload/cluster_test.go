@@ -17,7 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// The tests of workload, objects and oracle that need a real control plane share one. Each has a namespace of its own.
+// The tests of workload, objects and oracle that need a real control plane share one. Each has its own namespace.
 var shared struct {
 	once    sync.Once
 	cluster *embedded.Cluster
@@ -63,7 +63,7 @@ func startCluster(t *testing.T) *embedded.Cluster {
 	return shared.cluster
 }
 
-// client is a client of an API server, the first one by default.
+// client returns a client of an API server, by default of the first one.
 func client(t *testing.T, c *embedded.Cluster, apiServer string) *objects.Client {
 	t.Helper()
 	config, err := c.RESTConfig(apiServer)
@@ -85,7 +85,7 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// namespace makes a namespace named for the test.
+// namespace creates a namespace named after the test.
 func namespace(t *testing.T, c *objects.Client) string {
 	t.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ",", "").Replace(t.Name()))

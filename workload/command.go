@@ -13,8 +13,8 @@ import (
 	"github.com/trommel-dev/trommel/cluster/child"
 )
 
-// command runs a command in the suite's directory with KUBECONFIG set. The command, and all processes that it has
-// started, end with its step.
+// command runs a command in the suite's directory with KUBECONFIG set. The command and all processes that it has
+// started end with the step.
 func (r *runner) command(command []string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if len(command) == 0 {
@@ -63,7 +63,7 @@ func (r *runner) command(command []string) func(context.Context) error {
 	}
 }
 
-// lenient goes on after an error: a log that cannot be written must not stop the command.
+// lenient ignores write errors: a log that cannot be written must not stop the command.
 type lenient struct{ io.Writer }
 
 func (l lenient) Write(p []byte) (int, error) {

@@ -17,8 +17,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A definition can be a megabyte: it was read again every 20 ms until its type was served, which kept the API server
-// from serving it.
+// Regression: a definition can be a megabyte. It was read every 20 ms until its type was served, and that load delayed
+// the API server.
 func TestDefinitionIsNotReadAgainAndAgain(t *testing.T) {
 	c := startCluster(t)
 	config, err := c.RESTConfig("")
@@ -29,7 +29,8 @@ func TestDefinitionIsNotReadAgainAndAgain(t *testing.T) {
 	var reads atomic.Int32
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/customresourcedefinitions/sieves.read.example.com") {
+			if r.Method == http.MethodGet &&
+				strings.HasSuffix(r.URL.Path, "/customresourcedefinitions/sieves.read.example.com") {
 				reads.Add(1)
 			}
 			return next.RoundTrip(r)
@@ -64,7 +65,8 @@ spec:
 	}
 	// Its type is served when Apply returns, in the newest version where none is named.
 	got, err := client.Resolve(t.Context(), plan.ResourceKey{Type: "sieve", Namespace: "default", Name: "a"})
-	if want := (schema.GroupVersionKind{Group: "read.example.com", Version: "v1", Kind: "Sieve"}); err != nil || got.Kind != want {
+	if want := (schema.GroupVersionKind{Group: "read.example.com", Version: "v1", Kind: "Sieve"}); err != nil ||
+		got.Kind != want {
 		t.Errorf("sieve is %s, %v", got.Kind, err)
 	}
 	if _, err := client.List(t.Context(), plan.ResourceKey{Type: "sieve", Namespace: "*", Name: "*"}); err != nil {

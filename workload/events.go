@@ -18,7 +18,7 @@ import (
 // mostEvents is the maximum number of events in a finding, newest last.
 const mostEvents = 8
 
-// eventsTimeout limits the time for reading the events that a finding lists beside the state.
+// eventsTimeout limits the time for reading the events that a finding lists in addition to the state.
 const eventsTimeout = 3 * time.Second
 
 var eventType = objects.Type{Resource: corev1.SchemeGroupVersion.WithResource("events"),
@@ -26,7 +26,7 @@ var eventType = objects.Type{Resource: corev1.SchemeGroupVersion.WithResource("e
 
 // events lists the events since the given time about the objects that a key stands for, and every warning about other
 // objects in their namespace: the reason why an object does not become ready is often reported about one that it owns.
-// The result is empty if events cannot be read, because they only explain.
+// The result is empty if the events cannot be read: they only help to explain.
 func (r *runner) events(ctx context.Context, typ objects.Type, key plan.ResourceKey, since time.Time) string {
 	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
 	defer cancel()
@@ -40,7 +40,8 @@ func (r *runner) events(ctx context.Context, typ objects.Type, key plan.Resource
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &e) != nil {
 			continue
 		}
-		about := e.InvolvedObject.Kind == typ.Kind.Kind && typ.Matches(key, e.InvolvedObject.Namespace, e.InvolvedObject.Name)
+		about := e.InvolvedObject.Kind == typ.Kind.Kind &&
+			typ.Matches(key, e.InvolvedObject.Namespace, e.InvolvedObject.Name)
 		// Times of events are truncated to the second.
 		if (about || e.Type == corev1.EventTypeWarning) && !eventTime(&e).Before(since.Truncate(time.Second)) {
 			all = append(all, e)
@@ -68,7 +69,7 @@ func (r *runner) events(ctx context.Context, typ objects.Type, key plan.Resource
 	return strings.Join(lines, "\n")
 }
 
-// eventTime is when an event was last reported; recorders of events.k8s.io and of the core group keep it in different
+// eventTime returns when an event was last reported. Recorders of events.k8s.io and of the core group use different
 // fields.
 func eventTime(e *corev1.Event) time.Time {
 	latest := e.CreationTimestamp.Time

@@ -17,7 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// states gives a history's entries as name event value.
+// states returns a history's entries as "name event value".
 func states(t *testing.T, history []record.HistoryEntry) []string {
 	t.Helper()
 	var all []string
@@ -58,7 +58,7 @@ func start(t *testing.T, c *objects.Client, keys ...plan.ResourceKey) *history.R
 	return r
 }
 
-// wait waits as a run does and judges what was recorded.
+// wait waits for the invariants as a run does, then judges the recorded history.
 func wait(ctx context.Context, i *oracle.Invariants, r *history.Recorder, from time.Time) []record.Finding {
 	givenBack, err := i.Await(ctx, r, from)
 	if err != nil {
@@ -78,7 +78,8 @@ func stop(t *testing.T, r *history.Recorder) []record.HistoryEntry {
 
 func patch(t *testing.T, c *objects.Client, k plan.ResourceKey, value string) {
 	t.Helper()
-	if _, err := c.Patch(testContext(t), k, "merge", map[string]any{"data": map[string]any{"value": value}}, ""); err != nil {
+	if _, err := c.Patch(testContext(t), k, "merge", map[string]any{"data": map[string]any{"value": value}},
+		""); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -118,7 +119,7 @@ func TestRecorderRecordsEveryStateUpToStop(t *testing.T) {
 	for i := range 20 {
 		write(fmt.Sprintf("a%d", i%3), 5)
 	}
-	// The last object came and went just before Stop: no list shows it.
+	// The last object is created and deleted just before Stop, so no list shows it.
 	write("transient", 0)
 	if got := states(t, stop(t, r)); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -132,11 +133,13 @@ func TestRecorderKeepsToItsKeys(t *testing.T) {
 	c := startCluster(t)
 	writer := client(t, c, "")
 	ns := namespace(t, writer)
-	r := start(t, writer, key(t, "configmap/"+ns+"/a*"), key(t, "secret/"+ns+"/*"), key(t, "configmap/kube-public/none"))
+	r := start(t, writer, key(t, "configmap/"+ns+"/a*"), key(t, "secret/"+ns+"/*"),
+		key(t, "configmap/kube-public/none"))
 	for _, name := range []string{"a1", "b1", "a2"} {
 		apply(t, writer, configMap(ns, name, "x"))
 	}
-	apply(t, writer, map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "s", "namespace": ns}})
+	apply(t, writer, map[string]any{"apiVersion": "v1", "kind": "Secret",
+		"metadata": map[string]any{"name": "s", "namespace": ns}})
 	want := []string{"a1 created x", "a2 created x", "s created "}
 	if got := states(t, stop(t, r)); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -170,10 +173,12 @@ func TestRecorderSurvivesItsAPIServer(t *testing.T) {
 	}
 	patch(t, writer, k("stays"), "4")
 
-	// Each state that there still was is there once; what came and went meanwhile may be there or is said to be missing.
+	// Each state that still existed is recorded once. One that came and went in between is recorded or reported as
+	// missing.
 	got := states(t, stop(t, r))
 	for _, want := range []string{
-		"stays created 1", "goes created 1", "again created 1", "stays updated 3", "goes deleted 1", "again deleted 1", "again created 2",
+		"stays created 1", "goes created 1", "again created 1", "stays updated 3", "goes deleted 1", "again deleted 1",
+		"again created 2",
 		"new created 1", "stays updated 4",
 	} {
 		n := 0
@@ -183,7 +188,7 @@ func TestRecorderSurvivesItsAPIServer(t *testing.T) {
 			}
 		}
 		if n != 1 {
-			t.Errorf("%q is there %d times", want, n)
+			t.Errorf("%q is recorded %d times", want, n)
 		}
 	}
 	if !slices.Contains(got, "stays updated 2") && len(r.Gaps()) != 1 {
@@ -195,7 +200,8 @@ func TestRecorderSurvivesItsAPIServer(t *testing.T) {
 func TestRecorderOfATypeThatIsNotServed(t *testing.T) {
 	c := startCluster(t)
 	_, err := history.Start(testContext(t), history.Config{
-		Objects: client(t, c, ""), Keys: []plan.ResourceKey{key(t, "configmap/default/*"), key(t, "statefullset/default/*")},
+		Objects: client(t, c, ""), Keys: []plan.ResourceKey{key(t, "configmap/default/*"),
+			key(t, "statefullset/default/*")},
 	})
 	want := `the cluster serves no type "statefullset"; did you mean "statefulset"?`
 	if !errors.Is(err, objects.ErrNotServed) || err.Error() != want {
@@ -215,11 +221,13 @@ func TestEventually(t *testing.T) {
 		want  []string
 	}{
 		{"holds", `objects.exists(o, o.data.value == "no")`, nil, nil},
-		{"comes to hold", `objects.exists(o, o.data.value == "yes")`, func() { patch(t, writer, key(t, "configmap/"+ns+"/a"), "yes") }, nil},
+		{"comes to hold", `objects.exists(o, o.data.value == "yes")`,
+			func() { patch(t, writer, key(t, "configmap/"+ns+"/a"), "yes") }, nil},
 		{"held for a moment before it was asked for", `objects.exists(o, o.data.value == "moment")`, nil, nil},
 		{"does not hold", `objects.exists(o, o.data.value == "never")`, nil, []string{"invariant i: 1 objects"}},
 		{"a field is missing", `objects.all(o, o.status.ready)`, nil, []string{"invariant i: 1 objects"}},
-		{"cannot be evaluated", `objects.all(o, o.kind > 1)`, nil, []string{"invariant i could not be evaluated even once: no such overload"}},
+		{"cannot be evaluated", `objects.all(o, o.kind > 1)`, nil,
+			[]string{"invariant i could never be evaluated: no such overload"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := start(t, writer, key(t, "configmap/"+ns+"/a"))
@@ -234,7 +242,8 @@ func TestEventually(t *testing.T) {
 				timer := time.AfterFunc(300*time.Millisecond, test.write)
 				defer timer.Stop()
 			}
-			i, err := oracle.Compile([]plan.Invariant{{Name: "i", Eventually: test.expr, Within: 1500 * time.Millisecond, Message: `string(size(objects)) + " objects"`}})
+			i, err := oracle.Compile([]plan.Invariant{{Name: "i", Eventually: test.expr,
+				Within: 1500 * time.Millisecond, Message: `string(size(objects)) + " objects"`}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -26,8 +26,8 @@ type waiter struct {
 	typ    objects.Type
 	found  map[string]*unstructured.Unstructured // by namespace/name
 	last   string                                // the last state of an object that is gone
-	miss   error                                 // why the condition could not be evaluated the last time
-	broken error                                 // why the API server could not be asked the last time
+	miss   error                                 // why the newest evaluation of the condition failed
+	broken error                                 // why the newest request to the API server failed
 }
 
 func (w *waiter) wait(ctx context.Context, r *runner) error {
@@ -45,7 +45,8 @@ func (w *waiter) wait(ctx context.Context, r *runner) error {
 	}
 	if err := r.objects.Follow(ctx, w.typ, w.key.Namespace, name, w); err != nil {
 		// The step has timed out.
-		return &failure{err, strings.Trim(r.events(context.WithoutCancel(ctx), w.typ, w.key, r.began)+"\n"+w.state(), "\n")}
+		return &failure{err, strings.Trim(r.events(context.WithoutCancel(ctx), w.typ, w.key, r.began)+"\n"+w.state(),
+			"\n")}
 	}
 	return nil
 }
@@ -116,11 +117,11 @@ func (w *waiter) holds(u *unstructured.Unstructured) bool {
 	return true
 }
 
-// state describes what existed at the end.
+// state describes the objects that existed at the end of the wait.
 func (w *waiter) state() string {
 	var lines []string
 	if w.broken != nil {
-		lines = append(lines, fmt.Sprintf("the API server could not be asked: %v", w.broken))
+		lines = append(lines, fmt.Sprintf("the API server could not be reached: %v", w.broken))
 	}
 	if w.miss != nil {
 		lines = append(lines, fmt.Sprintf("the condition could not be evaluated: %v", w.miss))
@@ -136,21 +137,21 @@ func (w *waiter) state() string {
 			lines = append(lines, fmt.Sprintf("and %d more", len(ids)-most))
 			break
 		}
-		lines = append(lines, "at the end it was:", show(w.found[name]))
+		lines = append(lines, "last state:", show(w.found[name]))
 	}
 	switch {
 	case w.found == nil && w.broken == nil:
 		lines = append(lines, "the API server did not answer")
 	case len(ids) > 0 || w.found == nil:
 	case w.last != "":
-		lines = append(lines, "at the end there was none; the last state before its deletion:", w.last)
+		lines = append(lines, "it was deleted; last state before that:", w.last)
 	default:
-		lines = append(lines, "there was none, all the time")
+		lines = append(lines, "no such object existed at any time")
 	}
 	return strings.Join(lines, "\n")
 }
 
-// show returns an object as YAML without the parts that nobody reads.
+// show returns an object as YAML without its managed fields and other noise.
 func show(u *unstructured.Unstructured) string {
 	u = u.DeepCopy()
 	u.SetManagedFields(nil)

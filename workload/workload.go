@@ -43,33 +43,33 @@ type Config struct {
 	Kubeconfig string // for commands
 	Progress   func(text string)
 	Log        io.Writer // what commands print; nil: nowhere
-	// Outage is asked about a write that has been failing since the given time because a webhook could not be called. Nil:
-	// the webhook itself is always to blame.
+	// Outage is asked about a write that has been failing since the given time because a webhook could not be called.
+	// Nil: the webhook itself is always to blame.
 	Outage func(ctx context.Context, since time.Time, err error) Outage
-	// Blocked returns why a step may have failed without the controller's fault: what the plan holds, has paused or
-	// killed. It is empty if there is no such reason. LetGo undoes all of that; the plan is over then. Nil: there is never
+	// Blocked returns why a step may have failed through no fault of the controller: what the plan holds, has paused or
+	// killed; empty if there is no such reason. LetGo undoes all of that and thereby ends the plan. Nil: there is never
 	// such a reason.
 	Blocked func(ctx context.Context) string
 	LetGo   func(ctx context.Context) error
-	// Disturbed is when the plan's last action so far was complete; zero if no action was completed yet. Until then, what
-	// a step waits for may have been impossible, so its time counts from there. Nil: the plan does nothing.
+	// Disturbed is when the plan's last action so far was complete; zero if no action was completed yet. Until then,
+	// what a step waits for may have been impossible, so its time counts from there. Nil: the plan does nothing.
 	Disturbed func() time.Time
-	// Note records what is worth knowing but is not a finding. Nil: notes are dropped.
+	// Note records remarks that are not findings. Nil: notes are dropped.
 	Note func(text string)
 }
 
 // Outage says why a webhook cannot be called although the webhook itself is not to blame.
 type Outage struct {
-	Reason string // in one line; empty: there is no such reason now
-	Final  bool   // it will not come back by itself
-	Over   bool   // there was a reason in that time, but it is over
+	Reason string // one line; empty: there is no such reason now
+	Final  bool   // it will not come back
+	Over   bool   // there was such a reason in that time, but it is over
 }
 
-// Run carries out the steps of a workload one after the other. A step that fails or is not done in time ends the
-// workload and is the finding. An error means that the workload could not be run: ctx ended, or the suite is wrong
+// Run carries out the steps of a workload one after the other. A step that fails or times out ends the workload and is
+// the finding. An error means that the workload could not be run: ctx ended, or the suite is wrong
 // ([objects.ErrNotServed], a missing file, an invalid expression).
 //
-// While an API server is away, or says that it cannot answer now, a step tries again until its timeout.
+// While an API server is down, or answers that it is unavailable, a step retries until its timeout.
 func Run(ctx context.Context, c Config) ([]record.Finding, error) {
 	w, err := find(c.Suite, c.Workload)
 	if err != nil {
@@ -151,11 +151,11 @@ type step struct {
 	name    string
 	what    string // what it does, for messages
 	timeout time.Duration
-	goesOn  bool // even if it is not done in time
+	goesOn  bool // the workload goes on even if the step times out
 	do      func(ctx context.Context) error
 }
 
-// failure is an error whose detail goes below its line.
+// failure is an error whose detail is printed below it.
 type failure struct {
 	err    error
 	detail string
@@ -208,8 +208,8 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 	return nil, nil
 }
 
-// withoutPlan retries a step that was not done in time, after everything that the plan held, had paused or killed was
-// undone. If that helps, the plan was the cause, and the finding is one about the run.
+// withoutPlan retries a step that timed out, after everything that the plan held, had paused or killed was undone. If
+// that helps, the plan was the cause, and the finding is about the run.
 func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) error {
 	if r.Blocked == nil {
 		return nil
@@ -218,7 +218,7 @@ func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) err
 	if why == "" {
 		return nil
 	}
-	r.Progress(s.title + " is tried again with everything let go: " + why)
+	r.Progress(s.title + " is retried with the plan's holds, pauses and kills undone: " + why)
 	if err := r.LetGo(ctx); err != nil {
 		return err
 	}
@@ -229,20 +229,20 @@ func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) err
 		return cause
 	}
 	if err != nil {
-		f.Detail = strings.Trim("it did not come about either when all was let go that the plan held: "+why+"\n"+f.Detail,
-			"\n")
+		f.Detail = strings.Trim("the step failed again after the plan's holds, pauses and kills were undone: "+why+"\n"+
+			f.Detail, "\n")
 		return nil
 	}
 	f.Severity, f.Oracle = record.SeverityInconclusive, record.OracleHold
-	f.Title += ", but when all was let go that the plan held, it did: the plan itself was the cause"
+	f.Title += ", but the step succeeded after the plan's holds, pauses and kills were undone: the plan was the cause"
 	f.Detail = strings.Trim(why+"\n"+f.Detail, "\n")
 	return nil
 }
 
-// attempt carries a step out. Its time counts from the plan's last action if that is later than the step's start. A
-// write may fail because a webhook cannot be reached, although the webhook itself is not to blame. Such a write is
-// tried again, each time with the step's whole timeout, until the outage is over. If the outage will never end by
-// itself, attempt returns its reason.
+// attempt runs a step. Its time counts from the plan's last action if that is later than the step's start. A write may
+// fail because a webhook cannot be reached, although the webhook itself is not to blame. Such a write is tried again,
+// each time with the step's whole timeout, until the outage is over. If the outage will never end, attempt returns its
+// reason.
 func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage string, err error) {
 	told := ""
 	start := time.Now()
@@ -255,7 +255,7 @@ func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage str
 		if err != nil && timedOut && !s.goesOn && r.Disturbed != nil {
 			if last := r.Disturbed(); last.After(from) {
 				from = last
-				r.Progress(s.title + " has more time: the plan's last action took some of it")
+				r.Progress(s.title + " has more time: its timeout counts from the plan's last action")
 				continue
 			}
 		}
@@ -294,7 +294,7 @@ func finding(s step, err error, timedOut bool) record.Finding {
 	return f
 }
 
-// prepare checks all of a step that can be checked without a cluster.
+// prepare checks whatever can be checked about a step without a cluster.
 func (r *runner) prepare(s *plan.Step) (step, error) {
 	switch {
 	case s.Apply != nil:
@@ -312,14 +312,15 @@ func (r *runner) prepare(s *plan.Step) (step, error) {
 	case s.Exec != nil:
 		return step{what: "run " + quote(s.Exec.Command), timeout: s.Exec.Timeout, do: r.command(s.Exec.Command)}, nil
 	case s.Sleep > 0:
-		return step{what: "sleep " + s.Sleep.String(), timeout: s.Sleep + time.Minute, do: func(ctx context.Context) error {
-			select {
-			case <-time.After(s.Sleep):
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}}, nil
+		return step{what: "sleep " + s.Sleep.String(), timeout: s.Sleep + time.Minute,
+			do: func(ctx context.Context) error {
+				select {
+				case <-time.After(s.Sleep):
+					return nil
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}}, nil
 	}
 	return step{}, errors.New("the step does nothing (known: apply, delete, patch, wait, sleep, exec)")
 }
@@ -404,7 +405,7 @@ func (r *runner) patch(p *plan.PatchStep) step {
 	}}
 }
 
-// retry is objects.Retry that also gives a type or a subresource some time to be served.
+// retry is objects.Retry, but it also waits a while for a type or a subresource that is not served yet.
 func (r *runner) retry(ctx context.Context, f func(context.Context) error) error {
 	start := time.Now()
 	grace := start.Add(notServedGrace)
@@ -444,7 +445,7 @@ func (r *runner) wait(s *plan.WaitStep) (step, error) {
 		}
 		what += " has " + w.condition.String()
 	default:
-		what += " is there"
+		what += " exists"
 	}
 	return step{what: what, timeout: s.Timeout, do: func(ctx context.Context) error { return w.wait(ctx, r) }}, nil
 }

@@ -52,13 +52,17 @@ func TestSteps(t *testing.T) {
 			steps: func(ns string) []plan.Step {
 				cm := key(t, "configmap/"+ns+"/a")
 				return []plan.Step{
-					{Apply: &plan.ApplyStep{Objects: []map[string]any{configMap(ns, "a", "1"), configMap(ns, "b", "1")}}},
+					{Apply: &plan.ApplyStep{Objects: []map[string]any{configMap(ns, "a", "1"),
+						configMap(ns, "b", "1")}}},
 					wait(cm, `object.data.value == "1"`, 0),
-					{Patch: &plan.PatchStep{ResourceKey: cm, Patch: map[string]any{"data": map[string]any{"value": "2"}}}},
+					{Patch: &plan.PatchStep{ResourceKey: cm,
+						Patch: map[string]any{"data": map[string]any{"value": "2"}}}},
 					wait(cm, `object.data.value == "2"`, 0),
-					{Patch: &plan.PatchStep{ResourceKey: cm, Type: "json", Patch: []any{map[string]any{"op": "replace", "path": "/data/value", "value": "3"}}}},
+					{Patch: &plan.PatchStep{ResourceKey: cm, Type: "json",
+						Patch: []any{map[string]any{"op": "replace", "path": "/data/value", "value": "3"}}}},
 					wait(cm, `object.data.value == "3"`, 0),
-					{Patch: &plan.PatchStep{ResourceKey: cm, Type: "strategic", Patch: map[string]any{"data": map[string]any{"value": nil, "other": "4"}}}},
+					{Patch: &plan.PatchStep{ResourceKey: cm, Type: "strategic",
+						Patch: map[string]any{"data": map[string]any{"value": nil, "other": "4"}}}},
 					wait(cm, `!has(object.data.value) && object.data.other == "4"`, 0),
 					{Sleep: time.Millisecond},
 					{Delete: &plan.DeleteStep{ResourceKey: cm}},
@@ -75,7 +79,8 @@ func TestSteps(t *testing.T) {
 				widget := key(t, "widget/default/first")
 				return []plan.Step{
 					{Apply: &plan.ApplyStep{File: "widget.yaml"}},
-					{Patch: &plan.PatchStep{ResourceKey: widget, Subresource: "status", Patch: map[string]any{"status": map[string]any{"phase": "Ready"}}}},
+					{Patch: &plan.PatchStep{ResourceKey: widget, Subresource: "status",
+						Patch: map[string]any{"status": map[string]any{"phase": "Ready"}}}},
 					{Wait: &plan.WaitStep{ResourceKey: widget, Phase: "Ready"}},
 				}
 			},
@@ -86,11 +91,13 @@ func TestSteps(t *testing.T) {
 				return []plan.Step{
 					{Apply: &plan.ApplyStep{File: "widget.yaml"}},
 					{Name: "too big", Apply: &plan.ApplyStep{Objects: []map[string]any{{
-						"apiVersion": "workload.trommel.dev/v1", "kind": "Widget", "metadata": map[string]any{"name": "big"}, "spec": map[string]any{"size": 11},
+						"apiVersion": "workload.trommel.dev/v1", "kind": "Widget",
+						"metadata": map[string]any{"name": "big"}, "spec": map[string]any{"size": 11},
 					}}}},
 				}
 			},
-			title: `step 2 "too big": apply widget big: Widget.workload.trommel.dev "big" is invalid: spec.size: Invalid value: 11: spec.size in body should be less than or equal to 10`,
+			title: `step 2 "too big": apply widget big: Widget.workload.trommel.dev "big" is invalid: spec.size: ` +
+				`Invalid value: 11: spec.size in body should be less than or equal to 10`,
 		},
 		{
 			name: "a condition that does not come true",
@@ -101,24 +108,27 @@ func TestSteps(t *testing.T) {
 				}
 			},
 			title:  `step 2: wait until configmap/NS/a has object.data.value == "2": not within 300ms`,
-			detail: []string{"at the end it was:", `    value: "1"`},
+			detail: []string{"last state:", `    value: "1"`},
 		},
 		{
 			name: "a condition on a field that is missing",
 			steps: func(ns string) []plan.Step {
 				return []plan.Step{
 					{Apply: &plan.ApplyStep{Objects: []map[string]any{configMap(ns, "a", "1")}}},
-					{Name: "ready", Wait: &plan.WaitStep{ResourceKey: key(t, "configmap/"+ns+"/a"), Condition: "object.status.ready", Timeout: short}},
+					{Name: "ready", Wait: &plan.WaitStep{ResourceKey: key(t, "configmap/"+ns+"/a"),
+						Condition: "object.status.ready", Timeout: short}},
 				}
 			},
 			title:  `step 2 "ready": wait until configmap/NS/a has object.status.ready: not within 300ms`,
-			detail: []string{"the condition could not be evaluated: no such key: status", "at the end it was:"},
+			detail: []string{"the condition could not be evaluated: no such key: status", "last state:"},
 		},
 		{
-			name:   "an object that does not come",
-			steps:  func(ns string) []plan.Step { return []plan.Step{wait(key(t, "configmap/"+ns+"/a"), "true", short)} },
+			name: "an object that does not come",
+			steps: func(ns string) []plan.Step {
+				return []plan.Step{wait(key(t, "configmap/"+ns+"/a"), "true", short)}
+			},
 			title:  "step 1: wait until configmap/NS/a has true: not within 300ms",
-			detail: []string{"there was none, all the time"},
+			detail: []string{"no such object existed at any time"},
 		},
 		{
 			name: "an object that others complain of",
@@ -132,14 +142,15 @@ func TestSteps(t *testing.T) {
 			title: "step 3: wait until replicaset/NS/a has has(object.status.readyReplicas): not within 300ms",
 			detail: []string{
 				"events:\n  Warning FailedCreate of replicaset/NS/a", `serviceaccount "none" not found`,
-				"at the end it was:\n  status:", "name: a",
+				"last state:\n  status:", "name: a",
 			},
 		},
 		{
 			name: "an object that does not go",
 			steps: func(ns string) []plan.Step {
 				return []plan.Step{
-					{Apply: &plan.ApplyStep{Objects: []map[string]any{configMap(ns, "a1", "1"), configMap(ns, "a2", "1"), configMap(ns, "b", "1")}}},
+					{Apply: &plan.ApplyStep{Objects: []map[string]any{configMap(ns, "a1", "1"),
+						configMap(ns, "a2", "1"), configMap(ns, "b", "1")}}},
 					{Wait: &plan.WaitStep{ResourceKey: key(t, "configmap/"+ns+"/a*"), Absent: true, Timeout: short}},
 				}
 			},
@@ -147,21 +158,23 @@ func TestSteps(t *testing.T) {
 			detail: []string{"name: a1", "name: a2"},
 		},
 		{
-			name: "deletion of what is not there",
+			name: "deletion of an object that does not exist",
 			steps: func(ns string) []plan.Step {
 				return []plan.Step{{Delete: &plan.DeleteStep{ResourceKey: key(t, "configmap/"+ns+"/a")}}}
 			},
 			title: `step 1: delete configmap/NS/a: configmaps "a" not found`,
 		},
 		{
-			name:  "a command that fails",
-			steps: func(string) []plan.Step { return []plan.Step{sh("echo one; echo two >&2; exit 3", 0)} },
-			title: `step 1 "script": run sh -c "echo one; echo two >&2; exit 3": exit code 3`, detail: []string{"one\ntwo"},
+			name:   "a command that fails",
+			steps:  func(string) []plan.Step { return []plan.Step{sh("echo one; echo two >&2; exit 3", 0)} },
+			title:  `step 1 "script": run sh -c "echo one; echo two >&2; exit 3": exit code 3`,
+			detail: []string{"one\ntwo"},
 		},
 		{
-			name:  "a command that takes too long, with its children",
-			steps: func(string) []plan.Step { return []plan.Step{sh("echo begun; sleep 60 & wait", short)} },
-			title: `step 1 "script": run sh -c "echo begun; sleep 60 & wait": not within 300ms`, detail: []string{"begun"},
+			name:   "a command that takes too long, with its children",
+			steps:  func(string) []plan.Step { return []plan.Step{sh("echo begun; sleep 60 & wait", short)} },
+			title:  `step 1 "script": run sh -c "echo begun; sleep 60 & wait": not within 300ms`,
+			detail: []string{"begun"},
 		},
 		{
 			name: "a command that leaves children behind",
@@ -178,7 +191,8 @@ func TestSteps(t *testing.T) {
 		{
 			name: "a type that is not served",
 			steps: func(ns string) []plan.Step {
-				return []plan.Step{{Patch: &plan.PatchStep{ResourceKey: key(t, "configmapp/"+ns+"/a"), Patch: map[string]any{}}}}
+				return []plan.Step{{Patch: &plan.PatchStep{ResourceKey: key(t, "configmapp/"+ns+"/a"),
+					Patch: map[string]any{}}}}
 			},
 			err: `step 1: the cluster serves no type "configmapp"; did you mean "configmap"?`,
 		},
@@ -187,7 +201,8 @@ func TestSteps(t *testing.T) {
 			steps: func(ns string) []plan.Step {
 				return []plan.Step{
 					{Apply: &plan.ApplyStep{Objects: []map[string]any{configMap(ns, "a", "1")}}},
-					{Patch: &plan.PatchStep{ResourceKey: key(t, "configmap/"+ns+"/a"), Subresource: "status", Patch: map[string]any{}}},
+					{Patch: &plan.PatchStep{ResourceKey: key(t, "configmap/"+ns+"/a"), Subresource: "status",
+						Patch: map[string]any{}}},
 				}
 			},
 			title: "step 2: patch configmap/NS/a (status): the server could not find the requested resource",
@@ -214,7 +229,8 @@ func TestSteps(t *testing.T) {
 			var log bytes.Buffer
 			s := suite(t, plan.Workload{Steps: test.steps(ns)})
 			start := time.Now()
-			findings, err := workload.Run(testContext(t), workload.Config{Suite: s, Objects: o, Kubeconfig: kubeconfig, Log: &log})
+			findings, err := workload.Run(testContext(t),
+				workload.Config{Suite: s, Objects: o, Kubeconfig: kubeconfig, Log: &log})
 			if took := time.Since(start); took > 40*time.Second {
 				t.Errorf("took %s", took)
 			}
@@ -263,10 +279,12 @@ func TestExternalCommand(t *testing.T) {
 	}{
 		{"succeeds", plan.Workload{Command: []string{"sh", "-c", "exit 0"}}, ""},
 		{"fails", plan.Workload{Command: []string{"sh", "-c", "exit 7"}}, `command: run sh -c "exit 7": exit code 7`},
-		{"hangs", plan.Workload{Command: []string{"sleep", "60"}, Timeout: 100 * time.Millisecond}, "command: run sleep 60: not within 100ms"},
+		{"hangs", plan.Workload{Command: []string{"sleep", "60"}, Timeout: 100 * time.Millisecond},
+			"command: run sleep 60: not within 100ms"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			findings, err := workload.Run(testContext(t), workload.Config{Suite: suite(t, test.workload), Workload: "w", Objects: client(t, c, "")})
+			findings, err := workload.Run(testContext(t),
+				workload.Config{Suite: suite(t, test.workload), Workload: "w", Objects: client(t, c, "")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -302,7 +320,8 @@ func TestEndOfContextIsNoFinding(t *testing.T) {
 			defer cancel(nil)
 			timer := time.AfterFunc(200*time.Millisecond, func() { cancel(stopped) })
 			defer timer.Stop()
-			findings, err := workload.Run(ctx, workload.Config{Suite: suite(t, plan.Workload{Steps: []plan.Step{step}}), Objects: o})
+			findings, err := workload.Run(ctx,
+				workload.Config{Suite: suite(t, plan.Workload{Steps: []plan.Step{step}}), Objects: o})
 			if !errors.Is(err, stopped) || findings != nil {
 				t.Errorf("got %v, %v", findings, err)
 			}
@@ -323,7 +342,8 @@ func TestStepsOutliveTheirAPIServer(t *testing.T) {
 	}
 	run := func(steps ...plan.Step) {
 		t.Helper()
-		findings, err := workload.Run(testContext(t), workload.Config{Suite: suite(t, plan.Workload{Steps: steps}), Objects: o})
+		findings, err := workload.Run(testContext(t),
+			workload.Config{Suite: suite(t, plan.Workload{Steps: steps}), Objects: o})
 		if err != nil || findings != nil {
 			t.Fatalf("got %v, %v", findings, err)
 		}
@@ -369,9 +389,10 @@ func TestStepsOutliveTheirAPIServer(t *testing.T) {
 
 	// It stays away: the finding says so.
 	kill()
-	findings, err := workload.Run(testContext(t), workload.Config{Objects: o, Suite: suite(t, plan.Workload{Steps: []plan.Step{
-		{Wait: &plan.WaitStep{ResourceKey: cm, Condition: "false", Timeout: 3 * time.Second}},
-	}})})
+	findings, err := workload.Run(testContext(t),
+		workload.Config{Objects: o, Suite: suite(t, plan.Workload{Steps: []plan.Step{
+			{Wait: &plan.WaitStep{ResourceKey: cm, Condition: "false", Timeout: 3 * time.Second}},
+		}})})
 	if err != nil || len(findings) != 1 || !strings.Contains(findings[0].Detail, "connection refused") {
 		t.Errorf("got %+v, %v", findings, err)
 	}
@@ -395,8 +416,10 @@ func TestReadAndResolve(t *testing.T) {
 		{plan.ResourceKey{Type: "event", Group: "events.k8s.io"}, "events.events.k8s.io", ""},
 		{plan.ResourceKey{Type: "statefulset"}, "statefulsets.apps", ""},
 		{plan.ResourceKey{Type: "lease", Group: "coordination.k8s.io"}, "leases.coordination.k8s.io", ""},
-		{plan.ResourceKey{Type: "lease", Group: "coordination"}, "", `the cluster serves no type "lease.coordination"; did you mean "lease.coordination.k8s.io"?`},
-		{plan.ResourceKey{Type: "databaze"}, "", `the cluster serves no type "databaze"; is its CustomResourceDefinition among the suite's manifests?`},
+		{plan.ResourceKey{Type: "lease", Group: "coordination"}, "",
+			`the cluster serves no type "lease.coordination"; did you mean "lease.coordination.k8s.io"?`},
+		{plan.ResourceKey{Type: "databaze"}, "",
+			`the cluster serves no type "databaze"; is its CustomResourceDefinition among the suite's manifests?`},
 	} {
 		typ, err := o.Resolve(ctx, test.key)
 		switch {
@@ -440,7 +463,8 @@ func brokenReplicaSet(ns string) map[string]any {
 		"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": map[string]any{"namespace": ns, "name": "a"},
 		"spec": map[string]any{"selector": map[string]any{"matchLabels": labels}, "template": map[string]any{
 			"metadata": map[string]any{"labels": labels},
-			"spec":     map[string]any{"serviceAccountName": "none", "containers": []any{map[string]any{"name": "a", "image": "a"}}},
+			"spec": map[string]any{"serviceAccountName": "none",
+				"containers": []any{map[string]any{"name": "a", "image": "a"}}},
 		}},
 	}
 }

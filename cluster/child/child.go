@@ -1,9 +1,9 @@
 // Package child starts processes that end when this one ends, even if this one is killed.
 //
-// A small shell, the guard, waits for the end of this process and kills the process groups of its children. On Linux
-// the kernel kills the children themselves even before that (PR_SET_PDEATHSIG). As that signal is sent when the
-// *thread* that forked ends, every process is started from one operating system thread, which lives as long as any of
-// them.
+// A small shell, the guard, waits for the end of this process and then kills the process groups of its children. On
+// Linux the kernel kills the children themselves even before that (PR_SET_PDEATHSIG). That signal is sent when the
+// *thread* that forked ends, so every process is started from one operating system thread, which lives as long as any
+// of them.
 package child
 
 import (
@@ -15,23 +15,24 @@ import (
 	"syscall"
 )
 
-// EnvParentFD tells a process that supports it to watch a pipe whose other end only the parent holds.
+// EnvParentFD is the file descriptor of a pipe whose other end only the parent holds. A process that supports it
+// watches the pipe and exits when it is closed.
 const EnvParentFD = "TROMMEL_PARENT_FD"
 
-// Process is a started child, the leader of a process group of its own.
+// Process is a started child, the leader of its own process group.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	code int
 
-	// Prevents signals to a process id that was reused by another process.
+	// mu prevents signals to a process ID that another process has got.
 	mu     sync.Mutex
 	reaped bool
 }
 
-// Start starts the command in a process group of its own. The command's streams must be files or nil, and its
-// SysProcAttr is overwritten. The caller need not wait for it: the process is reaped when it ends, and the rest of its
-// group is killed then.
+// Start starts the command in its own process group. The command's streams must be files or nil, and its SysProcAttr is
+// overwritten. The caller need not wait for it: when the process exits, it is reaped and the rest of its group is
+// killed.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = sysProcAttr()
 	p := &Process{cmd: cmd, done: make(chan struct{})}
@@ -55,12 +56,12 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// WatchParent makes the command watch for the end of this process by itself, for executables that support EnvParentFD.
+// WatchParent makes the command itself watch for the end of this process, for executables that support EnvParentFD.
 // Call it before Start, at most once per command.
 func WatchParent(cmd *exec.Cmd) error {
 	lifeline, err := lifeline()
 	if err != nil {
-		return fmt.Errorf("make a pipe for children: %w", err)
+		return fmt.Errorf("create a pipe for child processes: %w", err)
 	}
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()
@@ -70,22 +71,22 @@ func WatchParent(cmd *exec.Cmd) error {
 	return nil
 }
 
-// lifeline is a pipe that nobody writes to; children see its end when this process ends.
+// lifeline is a pipe that nothing writes to; children see its end when this process ends.
 var lifeline = sync.OnceValues(func() (l struct{ read, write *os.File }, err error) {
 	l.read, l.write, err = os.Pipe()
 	return l, err
 })
 
-// PID is the process id, also after the end.
+// PID returns the process ID, also after the end.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended and was reaped.
+// Done returns a channel that is closed when the process has exited and was reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// ExitCode is valid once Done is closed: the exit code, or 128+n for signal n.
+// ExitCode returns the exit code, or 128+n for signal n. It is valid once Done is closed.
 func (p *Process) ExitCode() int { return p.code }
 
-// Signal sends the signal to the process and, with SIGKILL, to its whole group. After the end it is a no-op.
+// Signal sends the signal to the process or, with SIGKILL, to its whole group. After the end it is a no-op.
 func (p *Process) Signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +100,7 @@ func (p *Process) Signal(sig syscall.Signal) {
 	_ = syscall.Kill(pid, sig)
 }
 
-// Kill sends SIGKILL to the group and returns when the process is gone.
+// Kill sends SIGKILL to the group and waits until the process has exited.
 func (p *Process) Kill() {
 	p.Signal(syscall.SIGKILL)
 	<-p.done
@@ -115,7 +116,7 @@ func exitCode(s *os.ProcessState) int {
 	return s.ExitCode()
 }
 
-// spawner is what all living children share.
+// spawner is shared by all living children.
 type spawner struct {
 	forks chan func() // run on one thread
 	guard *guard
@@ -127,7 +128,7 @@ var current struct {
 	spawner  *spawner // nil without children
 }
 
-// acquire counts one child more and makes the spawner for the first one.
+// acquire adds a child and creates the spawner for the first one.
 func acquire() (*spawner, error) {
 	current.Lock()
 	defer current.Unlock()
@@ -150,7 +151,7 @@ func acquire() (*spawner, error) {
 	return current.spawner, nil
 }
 
-// release counts one child less and ends the spawner with the last one.
+// release removes a child and stops the spawner with the last one.
 func release() {
 	current.Lock()
 	defer current.Unlock()

@@ -11,7 +11,7 @@ func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// reap waits for the end of the process, ends what is left of its group, and only then frees the process id.
+// reap waits for the end of the process, kills the rest of its group, and only then frees the process ID.
 func (p *Process) reap() {
 	for {
 		err := unix.Waitid(unix.P_PID, p.PID(), nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -6,7 +6,7 @@ import "syscall"
 
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// reap waits for the end of the process and ends what is left of its group.
+// reap waits for the end of the process and kills the rest of its group.
 func (p *Process) reap() {
 	_ = p.cmd.Wait()
 	p.mu.Lock()

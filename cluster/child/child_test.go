@@ -26,14 +26,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// helper starts a shell with a child of its own, tells their ids and waits to be killed.
+// helper starts a shell with a child process, writes their process IDs and waits to be killed.
 func helper() {
 	file := os.Getenv(envHelper)
 	out, err := os.Create(file)
 	if err != nil {
 		panic(err)
 	}
-	p, err := Start(&exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "sleep 1000 & echo $$ $!; wait"}, Stdout: out})
+	p, err := Start(&exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "sleep 1000 & echo $$ $!; wait"},
+		Stdout: out})
 	if err != nil {
 		panic(err)
 	}
@@ -74,7 +75,9 @@ func TestStartError(t *testing.T) {
 
 func TestKillEndsGroup(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pids")
-	p, err := Start(sh("trap '' TERM; sleep 1000 & echo $$ $! >" + file + ".new; mv " + file + ".new " + file + "; while :; do wait; done"))
+	p, err := Start(
+		sh("trap '' TERM; sleep 1000 & echo $$ $! >" + file + ".new; mv " + file + ".new " + file +
+			"; while :; do wait; done"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,15 +85,15 @@ func TestKillEndsGroup(t *testing.T) {
 	p.Signal(syscall.SIGTERM)
 	select {
 	case <-p.Done():
-		t.Fatal("SIGTERM was to be ignored")
+		t.Fatal("the process did not ignore SIGTERM")
 	case <-time.After(50 * time.Millisecond):
 	}
 	p.Kill()
 	awaitGone(t, pids)
-	p.Signal(syscall.SIGKILL) // after the end: nothing
+	p.Signal(syscall.SIGKILL) // no-op after the end
 }
 
-// A child that ends leaves no children of its own behind.
+// When a child exits, its own children are killed.
 func TestEndTakesGroupAlong(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pids")
 	p, err := Start(sh("sleep 1000 & echo $$ $! >" + file))
@@ -174,7 +177,7 @@ func awaitPIDs(t *testing.T, file string, n int) []int {
 			}
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the child did not tell its ids")
+			t.Fatal("the child did not write its process IDs")
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -186,14 +189,14 @@ func awaitGone(t *testing.T, pids []int) {
 	for _, pid := range pids {
 		for alive(pid) {
 			if time.Now().After(deadline) {
-				t.Fatalf("process %d still runs", pid)
+				t.Fatalf("process %d is still running", pid)
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
 }
 
-// alive does not count a process that only waits to be reaped by somebody else.
+// alive ignores zombie processes, which another process has to reap.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

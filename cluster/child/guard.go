@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// guardScript reads which groups exist. Its input ends when this process ends; then it kills the remaining groups.
+// guardScript reads which process groups exist. Its input ends when this process ends; then it kills the remaining
+// groups.
 const guardScript = `
 trap "" HUP INT TERM
 groups=" "
@@ -39,8 +40,7 @@ func newGuard() (*guard, error) {
 	return g, nil
 }
 
-// tell adds ("+") or removes ("-") a group. The guard can only be missing if somebody has killed it; then the kernel's
-// signal must suffice.
+// tell adds ("+") or removes ("-") a group. If someone has killed the guard, only the kernel's signal remains.
 func (g *guard) tell(op string, group int) {
 	_, _ = fmt.Fprintln(g.in, op, group)
 }

@@ -1,4 +1,4 @@
-// Package clustertest gives tests a real cluster.
+// Package clustertest provides tests with a real cluster.
 package clustertest
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation"
 )
 
-// EnvBinary names a control plane executable to use instead of building one.
+// EnvBinary is the path of a control plane executable to use instead of building one.
 const EnvBinary = "TROMMEL_CONTROLPLANE_BINARY"
 
-// Binary is the path of a control plane executable. The first call on a machine takes minutes.
+// Binary returns the path of a control plane executable. The first call on a machine takes minutes.
 var Binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(EnvBinary); path != "" {
 		return path, nil
@@ -30,10 +30,10 @@ var Binary = sync.OnceValues(func() (string, error) {
 	return built.Binary, nil
 })
 
-// StartTimeout is how long a cluster may take to start on a machine that is busy with other tests.
+// StartTimeout is how long a cluster may take to start on a machine that is also running other tests.
 const StartTimeout = 2 * time.Minute
 
-// Run runs a package's tests with one cluster for all of them, which it gives to use before. For TestMain.
+// Run runs a package's tests with one cluster for all of them, which it first passes to use. Call it in TestMain.
 func Run(m *testing.M, config embedded.Config, use func(*embedded.Cluster)) (code int) {
 	var err error
 	if config.Binary, err = Binary(); err != nil {
@@ -84,10 +84,11 @@ func Start(t testing.TB, config embedded.Config) *embedded.Cluster {
 	return c
 }
 
-// Eventually fails the test if the condition does not come true in time. The condition's error says what is missing.
+// Eventually fails the test unless the condition succeeds within 30 seconds. The condition's error says what is
+// missing.
 func Eventually(t testing.TB, condition func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

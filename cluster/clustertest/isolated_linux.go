@@ -21,16 +21,16 @@ import (
 // envIsolated is set in a test executable that Isolate has started.
 const envIsolated = "TROMMEL_TEST_ISOLATED"
 
-// Isolate runs tests of this executable in a network of their own, in which everything but loopback leads to a device that
-// notes the packets, and fails if there are any or if one of the tests fails. The executable's TestMain has to call
-// Isolated. Where such a network cannot be made (without root, or the means for it) the test is skipped.
+// Isolate runs tests of this executable in their own network, in which everything but loopback goes to a device that
+// records the packets. It fails if there are any or if one of the tests fails. The executable's TestMain must call
+// Isolated. If such a network cannot be created, for example without root, the test is skipped.
 func Isolate(t *testing.T, pattern string, env ...string) {
 	t.Helper()
 	if os.Getenv(envIsolated) != "" {
 		t.Skip("in an isolated network already")
 	}
 	if os.Getuid() != 0 {
-		t.Skip("a network of one's own takes root")
+		t.Skip("an isolated network requires root")
 	}
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("no ip command to set a network up")
@@ -49,7 +49,7 @@ func Isolate(t *testing.T, pattern string, env ...string) {
 	out, err := cmd.CombinedOutput()
 	switch {
 	case errors.Is(err, syscall.EPERM):
-		t.Skipf("a network of one's own is not to be had: %v", err)
+		t.Skipf("cannot create an isolated network: %v", err)
 	case strings.Contains(string(out), cannotIsolate):
 		t.Skip(string(out))
 	case err != nil:
@@ -59,10 +59,10 @@ func Isolate(t *testing.T, pattern string, env ...string) {
 	}
 }
 
-const cannotIsolate = "cannot make an isolated network"
+const cannotIsolate = "cannot create an isolated network"
 
-// Isolated wraps what TestMain runs. In an executable that Isolate has started it sets the network up, and turns the code
-// into a failure where packets were on their way out.
+// Isolated wraps what TestMain runs. In an executable that Isolate has started it sets the network up, and returns a
+// failure code if packets were sent to addresses other than loopback.
 func Isolated(run func() int) int {
 	if os.Getenv(envIsolated) == "" {
 		return run()
@@ -74,13 +74,13 @@ func Isolated(run func() int) int {
 	}
 	code := run()
 	if packets := n.packets(); len(packets) > 0 {
-		fmt.Printf("packets left the machine: %s\n", strings.Join(packets, ", "))
+		fmt.Printf("packets would have left the machine: %s\n", strings.Join(packets, ", "))
 		return 1
 	}
 	return code
 }
 
-// notedNetwork is the network of this process, with a device on which all packets arrive that do not go to loopback.
+// notedNetwork is the network of this process, with a device that receives all packets that do not go to loopback.
 type notedNetwork struct {
 	device *os.File
 
@@ -99,7 +99,7 @@ func newNotedNetwork() (*notedNetwork, error) {
 	}
 	request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
-		return nil, fmt.Errorf("make a device: %w", err)
+		return nil, fmt.Errorf("create a device: %w", err)
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, err
@@ -116,15 +116,15 @@ func newNotedNetwork() (*notedNetwork, error) {
 	return n, n.check()
 }
 
-// check sees to it that a packet is noted.
+// check makes sure that packets are recorded.
 func (n *notedNetwork) check() error {
 	const outside = "198.51.100.7:9"
 	if conn, err := net.DialTimeout("tcp", outside, 200*time.Millisecond); err == nil {
 		_ = conn.Close()
-		return fmt.Errorf("%s answers", outside)
+		return fmt.Errorf("%s accepts connections", outside)
 	}
 	if packets := n.packets(); !slices.Contains(packets, outside) {
-		return fmt.Errorf("a connection to %s was not noted (but %v)", outside, packets)
+		return fmt.Errorf("a connection to %s was not recorded (only %v)", outside, packets)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -154,7 +154,7 @@ func (n *notedNetwork) read() {
 	}
 }
 
-// destination is where a packet goes, or empty for what the kernel itself has to say to neighbours.
+// destination returns a packet's destination; "" for packets of the kernel itself, such as neighbor discovery.
 func destination(packet []byte) string {
 	const tcp, udp = 6, 17
 	if len(packet) < 40 {

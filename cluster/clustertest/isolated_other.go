@@ -4,8 +4,8 @@ package clustertest
 
 import "testing"
 
-// Isolate skips the test: a network of one's own is Linux's.
-func Isolate(t *testing.T, _ string, _ ...string) { t.Skip("a network of one's own is Linux's") }
+// Isolate skips the test: isolated networks require Linux.
+func Isolate(t *testing.T, _ string, _ ...string) { t.Skip("isolated networks require Linux") }
 
-// Isolated runs.
+// Isolated calls run.
 func Isolated(run func() int) int { return run() }

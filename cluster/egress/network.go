@@ -1,8 +1,8 @@
-// Package egress is the only way from the API servers into the cluster: to webhooks, aggregated APIs, pods and nodes.
+// Package egress is the only path from the API servers into the cluster: to webhooks, aggregated APIs, pods and nodes.
 //
-// A [Network] knows what is behind a cluster's addresses and names: a Service's leads to a ready pod on the process
-// node, a pod's own to that pod, a node's to its kubelet. Everything else is refused at once, so that no packet leaves
-// the machine. A [Proxy] serves a network to API servers.
+// A [Network] maps a cluster's addresses and names to targets: a Service's to a ready pod on the process node, a pod's
+// to that pod, a node's to its kubelet. It refuses everything else at once, so that no packet leaves the machine. A
+// [Proxy] serves a network to API servers.
 package egress
 
 import (
@@ -25,21 +25,21 @@ import (
 	"github.com/trommel-dev/trommel/cluster/processnode"
 )
 
-// Config says what a network consists of. All fields are required.
+// Config configures a network. All fields are required.
 type Config struct {
-	// Client reads Services, EndpointSlices, Nodes and simulated pods at the moment when they are needed.
+	// Client reads Services, EndpointSlices, Nodes and simulated pods when they are needed.
 	Client kubernetes.Interface
 	// Pods lists the pods whose containers are local processes.
 	Pods func() []processnode.PodInfo
-	// APIServer is the ClusterIP of the Service kubernetes, which DialAPIServer stands for.
+	// APIServer is the ClusterIP of the Service kubernetes; connections to it use DialAPIServer.
 	APIServer     string
 	DialAPIServer func(ctx context.Context) (net.Conn, error)
-	// DialKubelet connects to the kubelet of a node, which answers over TLS.
+	// DialKubelet connects to the kubelet of a node, which serves TLS.
 	DialKubelet func(ctx context.Context, node string) (net.Conn, error)
 }
 
-// Network resolves a cluster's addresses to what is behind them. It asks the API server each time, because the result
-// of a webhook call must not depend on a stale cache. It is safe for concurrent use.
+// Network resolves a cluster's addresses. It asks the API server each time, because the result of a webhook call must
+// not depend on a stale cache. It is safe for concurrent use.
 type Network struct {
 	config Config
 
@@ -48,26 +48,26 @@ type Network struct {
 	next     map[objectName]int    // round robin
 }
 
-// objectName names a Service.
+// objectName is the name of a Service.
 type objectName struct{ namespace, name string }
 
 func (t objectName) String() string { return t.namespace + "/" + t.name }
 
-// New makes a network.
+// New returns a network.
 func New(config Config) *Network {
 	return &Network{config: config, services: map[string]objectName{}, next: map[objectName]int{}}
 }
 
 // A RefusedError says why an address cannot be reached.
 type RefusedError struct {
-	Address string // as it was asked for
+	Address string // as requested
 	Reason  string
 }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("connect to %s: %s", e.Address, e.Reason) }
 
-// Dial connects to what is behind an address of the cluster, host:port, where the host is an IP or a name. It returns a
-// *RefusedError if the address leads nowhere.
+// Dial connects to an address of the cluster, host:port, where the host is an IP or a name. It returns a *RefusedError
+// if nothing can be reached at the address.
 func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
 	to, err := n.resolve(ctx, address)
 	if err != nil {
@@ -86,23 +86,23 @@ func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Resolve returns the loopback address, host:port, that is behind an address of the cluster: a program on this machine
-// must dial it. For the Service kubernetes it reports apiServer instead: any API server may be used. It returns a
-// *RefusedError if the address leads nowhere, or to a kubelet.
+// Resolve returns the loopback address, host:port, that a program on this machine must dial for an address of the
+// cluster. For the Service kubernetes it returns apiServer instead: any API server may be used. It returns a
+// *RefusedError if nothing can be reached at the address, or only a kubelet.
 func (n *Network) Resolve(ctx context.Context, address string) (to string, apiServer bool, err error) {
 	found, err := n.resolve(ctx, address)
 	if err != nil {
 		return "", false, err
 	}
 	if found.node != "" {
-		return "", false, &RefusedError{address, "a pod has no way to " + found.what}
+		return "", false, &RefusedError{address, "a pod cannot connect to " + found.what}
 	}
 	return found.address, found.apiServer, nil
 }
 
-// target is what is behind an address.
+// target is the target of an address.
 type target struct {
-	what      string // for people
+	what      string // description for messages
 	address   string // host:port on loopback
 	node      string // or: the kubelet of this node
 	apiServer bool   // or: an API server
@@ -161,7 +161,7 @@ func (n *Network) find(ctx context.Context, host string, port int32) (target, er
 	return n.findRest(ctx, host, port)
 }
 
-// findRest finds nodes, and otherwise says what kind of address it is that leads nowhere.
+// findRest finds nodes; for other addresses the error says why nothing can be reached.
 func (n *Network) findRest(ctx context.Context, host string, port int32) (target, error) {
 	if to, err := n.findNode(ctx, host, port); err != nil || to.node != "" {
 		return to, err
@@ -172,7 +172,8 @@ func (n *Network) findRest(ctx context.Context, host string, port int32) (target
 	}
 	if len(pods.Items) > 0 {
 		p := pods.Items[0]
-		return target{}, refusal("the pod %s/%s on %s is simulated: no process listens", p.Namespace, p.Name, p.Spec.NodeName)
+		return target{}, refusal("the pod %s/%s on %s is simulated: no process listens",
+			p.Namespace, p.Name, p.Spec.NodeName)
 	}
 	return target{}, refusal("no Service, node or pod of this cluster has this address, and nothing leaves the machine")
 }
@@ -194,8 +195,8 @@ func (n *Network) findNode(ctx context.Context, host string, port int32) (target
 	return target{}, nil
 }
 
-// findName finds what a name of the cluster's DNS stands for: a Service's, with or without the cluster's domain, a
-// pod's below its headless Service, a node's.
+// findName finds the target of a name of the cluster's DNS: a Service's, with or without the cluster's domain, a pod's
+// below its headless Service, or a node's.
 func (n *Network) findName(ctx context.Context, name string, port int32) (target, error) {
 	parts := strings.Split(strings.TrimSuffix(name, ".cluster.local"), ".")
 	if len(parts) < 3 || parts[len(parts)-1] != "svc" {
@@ -232,7 +233,7 @@ func (n *Network) findName(ctx context.Context, name string, port int32) (target
 
 const defaultKubeletPort = 10250
 
-// toNode leads to a node's kubelet.
+// toNode returns a node's kubelet as the target.
 func toNode(node *corev1.Node, port int32) (target, error) {
 	kubelet := node.Status.DaemonEndpoints.KubeletEndpoint.Port
 	if kubelet == 0 {
@@ -255,7 +256,7 @@ func (n *Network) podsWithIP(ip netip.Addr) []processnode.PodInfo {
 	return slices.DeleteFunc(n.config.Pods(), func(p processnode.PodInfo) bool { return p.IP != ip.String() })
 }
 
-// serviceWithIP returns the Service that has the ClusterIP, or nil.
+// serviceWithIP returns the Service with the ClusterIP, or nil.
 func (n *Network) serviceWithIP(ctx context.Context, ip string) (*corev1.Service, error) {
 	services := n.config.Client.CoreV1().Services("")
 	n.mu.Lock()
@@ -291,11 +292,11 @@ func (n *Network) serviceWithIP(ctx context.Context, ip string) (*corev1.Service
 	return found, nil
 }
 
-// toService leads to the Service's ready endpoints, one after the other.
+// toService returns the Service's ready endpoints in turn.
 func (n *Network) toService(ctx context.Context, s *corev1.Service, port int32) (target, error) {
 	id := objectName{s.Namespace, s.Name}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		return target{}, refusal("the Service %s stands for the name %s, and nothing leaves the machine", id,
+		return target{}, refusal("the Service %s refers to the external name %s, and nothing leaves the machine", id,
 			s.Spec.ExternalName)
 	}
 	headless := s.Spec.ClusterIP == corev1.ClusterIPNone
@@ -343,8 +344,8 @@ func (n *Network) toService(ctx context.Context, s *corev1.Service, port int32) 
 	if name := servicePort.TargetPort.StrVal; name != "" {
 		var ok bool
 		if number, ok = p.Port(name); !ok {
-			return target{}, refusal("%s leads to a port named %q, which the pod %s/%s does not have", what, name, p.Namespace,
-				p.Name)
+			return target{}, refusal("%s targets a port named %q, which the pod %s/%s does not have",
+				what, name, p.Namespace, p.Name)
 		}
 	}
 	if number == 0 {
@@ -355,7 +356,7 @@ func (n *Network) toService(ctx context.Context, s *corev1.Service, port int32) 
 	return to, nil
 }
 
-// toEndpoints leads to an endpoint of a Service without a selector, as its EndpointSlices say.
+// toEndpoints returns an endpoint of a Service without a selector, from its EndpointSlices.
 func (n *Network) toEndpoints(ctx context.Context, id objectName, servicePort *corev1.ServicePort,
 	port int32) (target, error) {
 	slices, err := n.config.Client.DiscoveryV1().EndpointSlices(id.namespace).List(ctx, metav1.ListOptions{
@@ -397,13 +398,14 @@ func (n *Network) toEndpoints(ctx context.Context, id objectName, servicePort *c
 		t.what = fmt.Sprintf("the Service %s, %s", id, t.what)
 		return t, nil
 	case len(foreign) > 0:
-		return target{}, refusal("the endpoints of the Service %s (%s) are no process pods, and nothing leaves the machine",
+		return target{}, refusal("the endpoints of the Service %s (%s) are not process pods, and nothing leaves "+
+			"the machine",
 			id, strings.Join(foreign, ", "))
 	}
 	return target{}, refusal("the Service %s has no selector and no ready endpoints", id)
 }
 
-// turn counts up, so that the endpoints of a Service are used in turn.
+// turn returns the index of the Service's next endpoint, so that they are used in turn.
 func (n *Network) turn(id objectName, of int) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -411,7 +413,7 @@ func (n *Network) turn(id objectName, of int) int {
 	return n.next[id] % of
 }
 
-// members are the process pods that the Service selects, ordered by name.
+// members returns the process pods that the Service selects, ordered by name.
 func (n *Network) members(s *corev1.Service) []processnode.PodInfo {
 	if len(s.Spec.Selector) == 0 {
 		return nil

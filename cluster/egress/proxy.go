@@ -20,8 +20,8 @@ import (
 // connectTimeout limits the time for a client's request and for connecting to its destination.
 const connectTimeout = 30 * time.Second
 
-// Proxy takes the CONNECT requests of API servers (egress selector, HTTPConnect) on a unix socket. What the network
-// refuses is answered with 403 and the reason, which the API server puts into its own error.
+// Proxy serves the CONNECT requests of API servers (egress selector, HTTPConnect) on a unix socket. It responds with
+// 403 and the reason to what the network refuses; the API server puts the reason into its own error.
 type Proxy struct {
 	dial     func(ctx context.Context, address string) (net.Conn, error)
 	listener net.Listener
@@ -31,7 +31,7 @@ type Proxy struct {
 	running  sync.WaitGroup
 }
 
-// Listen starts a proxy on a unix socket. Dial is asked for each connection.
+// Listen starts a proxy on a unix socket. It calls dial for each connection.
 func Listen(socket string, dial func(ctx context.Context, address string) (net.Conn, error),
 	log *slog.Logger) (*Proxy, error) {
 	listener, err := net.Listen("unix", socket)
@@ -44,7 +44,7 @@ func Listen(socket string, dial func(ctx context.Context, address string) (net.C
 	return p, nil
 }
 
-// Close ends all connections and returns when they are over.
+// Close closes all connections and waits until their goroutines have finished.
 func (p *Proxy) Close() {
 	p.cancel()
 	_ = p.listener.Close()
@@ -76,7 +76,7 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	if request.Method != http.MethodConnect {
-		answer(client, http.StatusMethodNotAllowed, "this proxy takes CONNECT alone")
+		answer(client, http.StatusMethodNotAllowed, "this proxy supports only CONNECT")
 		return
 	}
 	backend, err := p.connect(client, request.Host)
@@ -91,7 +91,7 @@ func (p *Proxy) serve(client net.Conn) {
 	if _, err := io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
 		return
 	}
-	// A client that does not wait for the answer may have sent more.
+	// A client that does not wait for the response may have sent more.
 	if n := in.Buffered(); n > 0 {
 		early, _ := in.Peek(n)
 		if _, err := backend.Write(early); err != nil {
@@ -101,7 +101,7 @@ func (p *Proxy) serve(client net.Conn) {
 	passthrough.Join(client, backend)
 }
 
-// connect connects to the address or tells the client why not.
+// connect connects to the address or sends the client the reason why it cannot.
 func (p *Proxy) connect(client net.Conn, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, connectTimeout)
 	defer cancel()
@@ -119,14 +119,14 @@ func (p *Proxy) connect(client net.Conn, address string) (net.Conn, error) {
 	return nil, err
 }
 
-// answer puts the text after the status, where the API server shows it to its own client.
+// answer puts the text after the status, which the API server shows to its own client.
 func answer(client net.Conn, status int, text string) {
 	text = strings.Join(strings.Fields(text), " ")
 	_, _ = fmt.Fprintf(client, "HTTP/1.1 %d %s: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status,
 		http.StatusText(status), text)
 }
 
-// Dial connects to an address of the cluster by way of the proxy on a unix socket, as an API server does.
+// Dial connects to an address of the cluster through the proxy on a unix socket, as an API server does.
 func Dial(ctx context.Context, socket, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -162,8 +162,8 @@ func connect(conn net.Conn, address string) (*http.Response, error) {
 	return response, response.Body.Close()
 }
 
-// OrLoopback is like dial, except that it connects to loopback addresses directly: a webhook may have a URL that leads
-// to a program beside the cluster.
+// OrLoopback returns a dial function that connects directly to loopback addresses and otherwise calls dial: the URL of
+// a webhook may be that of a program outside the cluster.
 func OrLoopback(dial func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)

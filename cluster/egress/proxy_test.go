@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// echo answers every connection with what comes in, until that ends.
+// echo sends back what it receives on each connection, until the client's end.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -93,13 +93,16 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// What an API server shows of a refusal is the status line.
+// An API server shows the status line of a refusal.
 func TestProxyAnswers(t *testing.T) {
-	_, socket := listen(t, func(_ context.Context, to string) (net.Conn, error) { return nil, &RefusedError{to, "why\nnot"} })
+	_, socket := listen(t, func(_ context.Context, to string) (net.Conn, error) {
+		return nil, &RefusedError{to, "why\nnot"}
+	})
 	for request, want := range map[string]string{
 		"CONNECT a:1 HTTP/1.1\r\nHost: x\r\n\r\n": "HTTP/1.1 403 Forbidden: connect to a:1: why not\r\n",
-		"GET / HTTP/1.1\r\nHost: x\r\n\r\n":       "HTTP/1.1 405 Method Not Allowed: this proxy takes CONNECT alone\r\n",
-		"nonsense\r\n\r\n":                        "",
+		"GET / HTTP/1.1\r\nHost: x\r\n\r\n": "HTTP/1.1 405 Method Not Allowed: this proxy supports only " +
+			"CONNECT\r\n",
+		"nonsense\r\n\r\n": "",
 	} {
 		conn, err := net.Dial("unix", socket)
 		if err != nil {
@@ -114,7 +117,7 @@ func TestProxyAnswers(t *testing.T) {
 	}
 }
 
-// Close ends what is open: nobody keeps a cluster alive that is to go.
+// Close closes open connections.
 func TestProxyCloses(t *testing.T) {
 	address := echo(t)
 	dialing := make(chan struct{})

@@ -31,7 +31,7 @@ func (c *Cluster) writeServerKeys() error {
 
 func (c *Cluster) kubeconfigFile(user string) string { return c.dir.file(user + ".kubeconfig") }
 
-// writeKubeconfigs writes one for the infrastructure's components each, and one for cluster-admin access through each
+// writeKubeconfigs writes a kubeconfig for each infrastructure component, and one for cluster-admin access through each
 // API server.
 func (c *Cluster) writeKubeconfigs() error {
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kwok"} {
@@ -56,7 +56,7 @@ func (c *Cluster) writeKubeconfig(path, addr string, user keyPair) error {
 	return cluster.WriteKubeconfig(path, "trommel-"+c.config.Name, c.restConfig(addr, user))
 }
 
-// restConfig is for use within this process: nothing holds its requests back.
+// restConfig is for use within this process: it does not limit the rate of requests.
 func (c *Cluster) restConfig(addr string, user keyPair) *rest.Config {
 	return &rest.Config{
 		Host:            "https://" + addr,

@@ -30,7 +30,7 @@ var (
 	_ cluster.Shared = (*Attached)(nil)
 )
 
-// Attach finds the running cluster of that name; a NotRunningError says that there is none.
+// Attach finds a running cluster by name; it returns a NotRunningError if there is none.
 func Attach(ctx context.Context, name string) (*Attached, error) {
 	entry, err := find(name)
 	if err != nil {
@@ -42,28 +42,28 @@ func Attach(ctx context.Context, name string) (*Attached, error) {
 	return &Attached{entry: entry}, nil
 }
 
-// Entry is what the cluster says of itself.
+// Entry describes the cluster.
 func (a *Attached) Entry() Entry { return a.entry }
 
-// Running says which API servers run.
+// Running reports for each API server whether it is running.
 func (a *Attached) Running(ctx context.Context) (map[string]bool, error) {
 	state, err := a.State(ctx)
 	return state.Running, err
 }
 
-// State is how the cluster is now.
+// State returns the cluster's current state.
 func (a *Attached) State(ctx context.Context) (State, error) {
 	return controlCall[State](ctx, a.entry, "State", None{})
 }
 
-// Stop ends the cluster and returns when it is gone.
+// Stop stops the cluster and waits until its process has exited.
 func (a *Attached) Stop(ctx context.Context) error {
-	// The cluster may be gone before it could answer: what counts is that it goes.
+	// The cluster may exit before it responds; only its exit matters.
 	_, callErr := controlCall[None](ctx, a.entry, "Stop", None{})
 	err := poll(ctx, func(context.Context) error {
 		live, err := a.entry.live()
 		if live {
-			err = fmt.Errorf("process %d still runs", a.entry.PID)
+			err = fmt.Errorf("process %d is still running", a.entry.PID)
 		}
 		return err
 	})
@@ -76,13 +76,13 @@ func (a *Attached) Stop(ctx context.Context) error {
 // Name identifies the cluster on this machine.
 func (a *Attached) Name() string { return a.entry.Name }
 
-// APIServers names the API servers, apiserver-1 first.
+// APIServers returns the names of the API servers, apiserver-1 first.
 func (a *Attached) APIServers() []string { return slices.Clone(a.entry.APIServers) }
 
-// InstrumentedAPIServers names the API servers that have hooks: all.
+// InstrumentedAPIServers returns the names of the API servers that have hooks: all.
 func (a *Attached) InstrumentedAPIServers() []string { return a.APIServers() }
 
-// RESTConfig gives cluster-admin access through the named API server.
+// RESTConfig returns a configuration for cluster-admin access through the named API server.
 func (a *Attached) RESTConfig(apiServer string) (*rest.Config, error) {
 	file, err := a.Kubeconfig(apiServer)
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *Attached) RESTConfig(apiServer string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Kubeconfig is the path of a kubeconfig file for the same access.
+// Kubeconfig returns the path of a kubeconfig file for the same access.
 func (a *Attached) Kubeconfig(apiServer string) (string, error) {
 	if apiServer == "" {
 		apiServer = a.entry.APIServers[0]
@@ -113,16 +113,16 @@ func noAPIServer(name string, all []string) error {
 	return fmt.Errorf("no API server %q (there are %s)", name, strings.Join(all, ", "))
 }
 
-// Rendezvous is where the API servers look for a coordinator.
+// Rendezvous returns the address at which the API servers look for a coordinator, and their token.
 func (a *Attached) Rendezvous() (address, token string) { return a.entry.Coordinator, a.entry.Token }
 
-// Lock gives the caller sole use of the cluster for a run.
+// Lock takes exclusive use of the cluster for a run.
 func (a *Attached) Lock() (unlock func(), err error) {
 	unlockRun, err := lockRun(a.entry.Name, runLock(a.entry.Dir))
 	if err != nil {
 		return nil, err
 	}
-	// The cluster's process notices by this connection that we are killed.
+	// If this process is killed, the connection ends, and the cluster's process notices.
 	conn, err := net.Dial("unix", a.entry.controlSocket())
 	if err == nil {
 		client := rpc.NewClient(conn)
@@ -140,36 +140,37 @@ func (a *Attached) Lock() (unlock func(), err error) {
 	return nil, fmt.Errorf("lock cluster %q: %w", a.entry.Name, err)
 }
 
-// KillAPIServer sends SIGKILL and returns when the process is gone.
+// KillAPIServer sends SIGKILL and waits until the process has exited.
 func (a *Attached) KillAPIServer(ctx context.Context, name string) error {
 	return a.call(ctx, "KillAPIServer", Call{APIServer: name})
 }
 
-// StartAPIServer starts a killed API server and returns when it is ready.
+// StartAPIServer starts a killed API server and waits until it is ready.
 func (a *Attached) StartAPIServer(ctx context.Context, name string) error {
 	return a.call(ctx, "StartAPIServer", Call{APIServer: name})
 }
 
-// DialInside connects to what stands behind an address of the cluster.
+// DialInside connects to an address of the cluster.
 func (a *Attached) DialInside(ctx context.Context, address string) (net.Conn, error) {
 	return egress.Dial(ctx, filepath.Join(a.entry.Dir, egressSocket), address)
 }
 
-// Processes is the process node.
+// Processes returns the process node.
 func (a *Attached) Processes() cluster.ProcessNode { return attachedNode{a} }
 
-// LogDir holds the logs of the control plane's processes, and in pods/ those of the process node.
+// LogDir is the directory with the logs of the control plane's processes; its directory pods/ contains those of the
+// process node.
 func (a *Attached) LogDir() string { return a.entry.LogDir }
 
 // Logs lists the logs of the control plane's processes.
 func (a *Attached) Logs(context.Context) ([]cluster.Log, error) { return logsIn(a.entry.LogDir) }
 
-// KeepBaseline keeps a baseline in the cluster's directory.
+// KeepBaseline stores a baseline in the cluster's directory.
 func (a *Attached) KeepBaseline(b cluster.Baseline) error {
 	return b.(*baseline).writeFile(a.baselineFile())
 }
 
-// KeptBaseline reads the baseline that is kept in the cluster's directory.
+// KeptBaseline reads the baseline stored in the cluster's directory.
 func (a *Attached) KeptBaseline() (cluster.Baseline, error) {
 	b, err := readBaseline(a.baselineFile())
 	if err != nil {
@@ -178,13 +179,13 @@ func (a *Attached) KeptBaseline() (cluster.Baseline, error) {
 	return b, nil
 }
 
-// DropBaseline deletes the baseline in the cluster's directory.
+// DropBaseline deletes the baseline stored in the cluster's directory.
 func (a *Attached) DropBaseline() error { return os.Remove(a.baselineFile()) }
 
-// baselineFile is there while a run is under way, and after one that was killed.
+// baselineFile exists while a run is in progress, and after one that was killed.
 func (a *Attached) baselineFile() string { return filepath.Join(a.entry.Dir, "baseline.json") }
 
-// Close ends the use of the cluster, which goes on running.
+// Close ends the use of the cluster, which keeps running.
 func (a *Attached) Close(context.Context) error { return nil }
 
 func (a *Attached) call(ctx context.Context, method string, call Call) error {

@@ -16,36 +16,36 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// registryPrefix is where the API servers keep all their objects in etcd.
+// registryPrefix is the prefix of all keys of the API servers in etcd.
 const registryPrefix = "/registry/"
 
-// baseline is the state that a reset puts back: the cluster.Baseline of this kind of cluster.
+// baseline is the state that a reset restores: the cluster.Baseline of this kind of cluster.
 type baseline struct {
-	// Revision is etcd's at that moment.
+	// Revision is the etcd revision at which the baseline was taken.
 	Revision int64
-	// APIServers are those that ran.
+	// APIServers are the ones that were running.
 	APIServers []string
-	// Keys are those in etcd, with their values.
+	// Keys are the keys in etcd with their values.
 	Keys map[string]baselineKey
 }
 
 type baselineKey struct {
 	Value []byte
-	// Created is the revision at which the key was created: what made others has a lower one.
+	// Created is the revision at which the key was created; an owner's is lower than those of its dependents.
 	Created int64
-	// Modified is the revision at which the key got this value, first or when it was put back. A key with another one has
-	// been written since, so values need not be read to find what differs.
+	// Modified is the revision at which the key got this value, originally or by a reset. A key with another revision
+	// has been written since, so a comparison does not need to read values.
 	Modified int64
 }
 
-// role is what a reset does about a key.
+// role is how a reset treats a key.
 type role int
 
 const (
-	restored role = iota // it is put back as it was
-	present              // its value is left alone: a lease, which its holder renews
-	expired              // new ones are deleted and that is all: an event
-	foreign              // it is left alone: the control plane writes it by itself
+	restored role = iota // its value is restored
+	present              // it must exist, with any value: a lease, which its holder renews
+	expired              // it is deleted if it is new, and otherwise ignored: an event
+	foreign              // it is ignored: the control plane maintains it
 )
 
 func roleOf(key string) role {
@@ -65,14 +65,14 @@ func roleOf(key string) role {
 	return restored
 }
 
-// resourceOf is the part of a key by which keys of one resource are told from those of others. It is coarse: two
-// resources of one API group may share one.
+// resourceOf returns the part of a key that distinguishes resources. It is coarse: two resources of one API group may
+// share it.
 func resourceOf(key string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(key, registryPrefix), "/")
 	return name
 }
 
-// newBaseline takes the keys of etcd for a baseline.
+// newBaseline makes a baseline of etcd's keys.
 func newBaseline(keys []keyValue, revision int64, apiServers []string) *baseline {
 	b := &baseline{Revision: revision, APIServers: apiServers, Keys: map[string]baselineKey{}}
 	for _, kv := range keys {
@@ -83,7 +83,7 @@ func newBaseline(keys []keyValue, revision int64, apiServers []string) *baseline
 	return b
 }
 
-// done takes down that changes were carried out at a revision.
+// done records the revision at which changes were applied.
 func (b *baseline) done(changes []change, revision int64) {
 	for _, c := range changes {
 		if was, ok := b.Keys[c.key]; ok && c.value != nil {
@@ -93,8 +93,8 @@ func (b *baseline) done(changes []change, revision int64) {
 	}
 }
 
-// diff returns the changes that take etcd from now to the baseline, and apart from them the events that are new, which
-// come at any time and are no difference. Keys of now need no values.
+// diff returns the changes that take etcd from now to the baseline and, separately, deletions of new events, which may
+// appear at any time and do not count as differences. The keys of now need no values.
 func (b *baseline) diff(now []keyValue) (changes []keyChange, events []change) {
 	there := map[string]bool{}
 	for _, kv := range now {
@@ -117,14 +117,14 @@ func (b *baseline) diff(now []keyValue) (changes []keyChange, events []change) {
 		}
 	}
 	slices.SortFunc(changes, func(x, y keyChange) int {
-		// What is deleted goes first, and of it what was made first: it may have made the rest. What is put back comes in
-		// the order in which it was made, owners before what they own.
+		// Deletions come first, those of the oldest objects before others, since these may have created the rest. Then
+		// the restored objects, in the order of their creation: owners before their dependents.
 		return cmp.Or(cmp.Compare(x.rank(), y.rank()), cmp.Compare(x.created, y.created), strings.Compare(x.key, y.key))
 	})
 	return changes, events
 }
 
-// keyChange is a change of a key that was created at a revision.
+// keyChange is a change with the revision at which its key was created.
 type keyChange struct {
 	change
 	created int64
@@ -137,16 +137,16 @@ func (c keyChange) rank() int {
 	return 1
 }
 
-// Limits of a transaction, well below etcd's own of 128 changes and 1.5 MB. One change may be larger.
+// Limits of a transaction, well below etcd's limits of 128 changes and 1.5 MB. A single change may be larger.
 const (
 	maxTransaction = 100
 	maxBytes       = 1 << 20
 )
 
 // transactions packs changes so that each transaction has at most one key of a resource: all events of a transaction
-// have the same resource version, and a watch that begins at the first of two events of a resource would miss the
-// second. The n-th transaction has the n-th change of each resource, so the first one takes away what makes others,
-// such as Deployments and ReplicaSets with their first pod.
+// have the same resource version, and a watch that starts at the first of two events of a resource would miss the
+// second. The n-th transaction contains the n-th change of each resource, so the first one already deletes objects that
+// create others, such as Deployments and ReplicaSets together with their first pod.
 func transactions(changes []keyChange) [][]change {
 	var all [][]change
 	var bytes []int
@@ -167,7 +167,7 @@ func transactions(changes []keyChange) [][]change {
 	return all
 }
 
-// pods are the UIDs of the baseline's pods.
+// pods returns the UIDs of the baseline's pods.
 func (b *baseline) pods() ([]types.UID, error) {
 	var all []types.UID
 	for key, was := range b.Keys {
@@ -185,8 +185,8 @@ func (b *baseline) pods() ([]types.UID, error) {
 	return all, nil
 }
 
-// appliedSince lists the keys that the baseline does not have, that were made after the revision, and that somebody has
-// made by hand.
+// appliedSince lists the keys that are not in the baseline, were created after the revision, and were written by a
+// person's tool (see byHand).
 func (b *baseline) appliedSince(now []keyValue, revision int64) []string {
 	var made []string
 	for _, kv := range now {
@@ -198,8 +198,7 @@ func (b *baseline) appliedSince(now []keyValue, revision int64) []string {
 	return made
 }
 
-// byHand reports whether an object was written by a tool that people use. Those who wrote it stand in its managed
-// fields.
+// byHand reports, by an object's managed fields, whether it was written by a tool that people use.
 func byHand(value []byte) bool {
 	var managed []metav1.ManagedFieldsEntry
 	if object, _, err := scheme.Codecs.UniversalDeserializer().Decode(value, nil, nil); err == nil {
@@ -217,7 +216,7 @@ func byHand(value []byte) bool {
 	})
 }
 
-// writeFile writes the baseline to a file that its user alone can read. The file is there wholly or not at all.
+// writeFile atomically writes the baseline to a file that only its owner can read.
 func (b *baseline) writeFile(file string) error {
 	data, err := json.Marshal(b)
 	if err != nil {

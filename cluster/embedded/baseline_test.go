@@ -52,24 +52,35 @@ func TestBaselineDiff(t *testing.T) {
 	}{
 		{"nothing", before, nil, nil},
 		{
-			"what the control plane writes by itself", with(
-				kv("/registry/leases/kube-system/apiserver-a", 1, 99), kv("/registry/leases/kube-node-lease/process-node", 1, 99),
+			"what the control plane updates", with(
+				kv("/registry/leases/kube-system/apiserver-a", 1, 99),
+				kv("/registry/leases/kube-node-lease/process-node", 1, 99),
 				kv("/registry/leases/kube-node-lease/new", 98, 99), kv("/registry/masterleases/127.0.0.1", 1, 99),
 				kv("compact_rev_key", 1, 99), kv("/registry/events/default/old", 9, 99),
 			), nil, nil,
 		},
 		{"a changed object", with(kv(node, 2, 21)), []change{put(node)}, nil},
 		{"a deleted object", with(kv(node, 0, 0)), []change{put(node)}, nil},
-		{"an object that was deleted and made again", with(kv(node, 21, 21)), []change{put(node)}, nil},
-		{"a new object", with(kv("/registry/pods/default/b", 21, 22)), []change{{key: "/registry/pods/default/b"}}, nil},
-		{"an event", with(kv("/registry/events/default/new", 21, 21)), nil, []change{{key: "/registry/events/default/new"}}},
+		{"an object that was deleted and created again", with(kv(node, 21, 21)), []change{put(node)}, nil},
+		{
+			"a new object", with(kv("/registry/pods/default/b", 21, 22)), []change{{key: "/registry/pods/default/b"}},
+			nil,
+		},
+		{
+			"an event", with(kv("/registry/events/default/new", 21, 21)), nil,
+			[]change{{key: "/registry/events/default/new"}},
+		},
 		{"a lease that its holder has renewed", with(kv(lease, 5, 21)), nil, nil},
-		{"a lease that is gone", with(kv(lease, 0, 0)), []change{put(lease)}, nil},
-		{"a new lease", with(kv("/registry/leases/kube-system/op", 21, 22)), []change{{key: "/registry/leases/kube-system/op"}}, nil},
+		{"a deleted lease", with(kv(lease, 0, 0)), []change{put(lease)}, nil},
+		{
+			"a new lease", with(kv("/registry/leases/kube-system/op", 21, 22)),
+			[]change{{key: "/registry/leases/kube-system/op"}}, nil,
+		},
 		{
 			"makers first, owners before what they own", with(
 				kv("/registry/pods/default/b-1-x", 23, 23), kv("/registry/replicasets/default/b-1", 22, 22),
-				kv("/registry/deployments/default/b", 21, 24), kv(pod, 0, 0), kv(replicas, 11, 25), kv(deployment, 10, 26),
+				kv("/registry/deployments/default/b", 21, 24), kv(pod, 0, 0), kv(replicas, 11, 25),
+				kv(deployment, 10, 26),
 			),
 			[]change{
 				{key: "/registry/deployments/default/b"}, {key: "/registry/replicasets/default/b-1"},
@@ -90,7 +101,7 @@ func TestBaselineDiff(t *testing.T) {
 			if diff := cmp.Diff(tt.events, events, cmp.AllowUnexported(change{})); diff != "" {
 				t.Error(diff)
 			}
-			// Once it is carried out nothing differs.
+			// After the changes nothing differs.
 			b.done(got, 100)
 			var after []keyValue
 			for key, was := range b.Keys {
@@ -103,7 +114,7 @@ func TestBaselineDiff(t *testing.T) {
 	}
 }
 
-// A watch that begins between two events of one resource with one resource version would miss the second.
+// A watch that starts between two events of a resource with the same resource version would miss the second.
 func TestTransactionsHoldOneKeyOfAResource(t *testing.T) {
 	var changes []keyChange
 	for i := range 30 {
@@ -115,7 +126,8 @@ func TestTransactionsHoldOneKeyOfAResource(t *testing.T) {
 		changes = append(changes, keyChange{change{key: fmt.Sprintf("/registry/%d.example.com/all/one", i)}, 1})
 	}
 	for i := range 5 {
-		changes = append(changes, keyChange{change{fmt.Sprintf("/registry/%d.large.com/all/one", i), make([]byte, maxBytes/2)}, 1})
+		changes = append(changes,
+			keyChange{change{fmt.Sprintf("/registry/%d.large.com/all/one", i), make([]byte, maxBytes/2)}, 1})
 	}
 	count, last := 0, map[string]string{}
 	for i, txn := range transactions(changes) {

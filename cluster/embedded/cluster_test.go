@@ -63,7 +63,8 @@ func TestEveryAPIServerServes(t *testing.T) {
 		ns := namespace(t, client)
 		// What one server writes, the others read.
 		for _, other := range shared.APIServers() {
-			if _, err := clientFor(t, shared, other).CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{}); err != nil {
+			if _, err := clientFor(t, shared, other).CoreV1().Namespaces().
+				Get(t.Context(), ns, metav1.GetOptions{}); err != nil {
 				t.Errorf("namespace written through %s, read through %s: %v", name, other, err)
 			}
 		}
@@ -71,7 +72,8 @@ func TestEveryAPIServerServes(t *testing.T) {
 	if len(hosts) != 3 {
 		t.Errorf("addresses %v", hosts)
 	}
-	if _, err := shared.RESTConfig("apiserver-4"); err == nil || err.Error() != `no API server "apiserver-4" (there are apiserver-1, apiserver-2, apiserver-3)` {
+	if _, err := shared.RESTConfig("apiserver-4"); err == nil ||
+		err.Error() != `no API server "apiserver-4" (there are apiserver-1, apiserver-2, apiserver-3)` {
 		t.Errorf("got %v", err)
 	}
 }
@@ -92,7 +94,7 @@ func TestRBACDeniesPlainServiceAccount(t *testing.T) {
 	}
 }
 
-// Neither etcd nor an API server is open to those without a certificate.
+// Neither etcd nor an API server gives access without a certificate.
 func TestAnonymousIsNobody(t *testing.T) {
 	config, err := shared.RESTConfig("")
 	if err != nil {
@@ -113,7 +115,7 @@ func TestAnonymousIsNobody(t *testing.T) {
 		}
 	}
 	if info, err := os.Stat(shared.Dir()); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the cluster's folder has mode %v (%v)", info.Mode(), err)
+		t.Errorf("the cluster's directory has mode %v (%v)", info.Mode(), err)
 	}
 }
 
@@ -125,7 +127,9 @@ func TestVolumeIsBoundAndDeleted(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "data"},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -164,7 +168,8 @@ func TestVolumeIsBoundAndDeleted(t *testing.T) {
 		if _, err := claims.Get(ctx, "data", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("claim is still there (%v)", err)
 		}
-		if v, err := client.CoreV1().PersistentVolumes().Get(ctx, volume.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if v, err := client.CoreV1().PersistentVolumes().
+			Get(ctx, volume.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("volume is still there: %+v (%v)", v.Status, err)
 		}
 		return nil
@@ -187,7 +192,9 @@ func newStatefulSet(name string, replicas int32) *appsv1.StatefulSet {
 				ObjectMeta: metav1.ObjectMeta{Name: "data"},
 				Spec: corev1.PersistentVolumeClaimSpec{
 					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-					Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+					Resources: corev1.VolumeResourceRequirements{
+						Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+					},
 				},
 			}},
 		},
@@ -231,7 +238,7 @@ func TestStatefulSetScales(t *testing.T) {
 	}
 }
 
-// The rest of the cluster works on while any API server is up.
+// The rest of the cluster keeps working while any API server is up.
 func TestKillAndStartAPIServer(t *testing.T) {
 	ctx := t.Context()
 	ns := namespace(t, clientFor(t, shared, ""))
@@ -247,7 +254,7 @@ func TestKillAndStartAPIServer(t *testing.T) {
 	}
 	if conn, err := net.Dial("tcp", strings.TrimPrefix(config.Host, "https://")); err == nil {
 		conn.Close()
-		t.Error("a killed API server takes connections")
+		t.Error("a killed API server accepts connections")
 	}
 	second := clientFor(t, shared, "apiserver-2")
 	if _, err := second.CoreV1().Pods(ns).Create(ctx, newPod("meanwhile"), metav1.CreateOptions{}); err != nil {
@@ -287,7 +294,8 @@ func TestTwoClustersAtOnce(t *testing.T) {
 	for i, c := range clusters {
 		client := clientFor(t, c, "")
 		name := fmt.Sprintf("only-in-%d", i)
-		if _, err := client.CoreV1().Pods("default").Create(t.Context(), newPod(name), metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().Pods("default").
+			Create(t.Context(), newPod(name), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		awaitRunningPod(t, client, "default", name)
@@ -309,13 +317,14 @@ func TestStartReportsWhyAComponentDied(t *testing.T) {
 		want   []string
 	}{
 		{"API server", embedded.Config{APIServerArgs: []string{"--nonsense"}},
-			[]string{"wait for apiserver-1: apiserver-1 ended with exit code 1; the end of its log:", "Error: unknown flag: --nonsense"}},
+			[]string{"wait for apiserver-1: apiserver-1 exited with code 1; the end of its log:",
+				"Error: unknown flag: --nonsense"}},
 		{"feature gate", embedded.Config{FeatureGates: map[string]bool{"Nonsense": true}},
 			[]string{"wait for apiserver-1", "unrecognized feature gate: Nonsense"}},
 		{"controller manager", embedded.Config{ControllerManagerArgs: []string{"--nonsense"}},
-			[]string{"kube-controller-manager ended with exit code 1", "Error: unknown flag: --nonsense"}},
+			[]string{"kube-controller-manager exited with code 1", "Error: unknown flag: --nonsense"}},
 		{"controllers", embedded.Config{DisableControllers: []string{"nonsense"}},
-			[]string{"kube-controller-manager ended", `\"nonsense\" is not in the list of known controllers`}},
+			[]string{"kube-controller-manager exited", `\"nonsense\" is not in the list of known controllers`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.config.Binary, tt.config.APIServers, tt.config.Dir = binary, 1, shortDir(t)
@@ -347,7 +356,7 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 			c, err := embedded.Start(ctx, embedded.Config{Binary: binary, APIServers: 1, Dir: dir})
 			if err == nil {
 				_ = c.Close(t.Context())
-				t.Skip("too fast a machine")
+				t.Skip("the cluster started too fast")
 			}
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v", err)
@@ -357,7 +366,7 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 	}
 }
 
-// shortDir makes a folder whose path leaves room for sockets.
+// shortDir creates a directory whose path leaves room for sockets.
 func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "tc")
@@ -368,13 +377,14 @@ func shortDir(t testing.TB) string {
 	return dir
 }
 
-// checkNothingLeft looks for run folders in dir, and for processes that were started with one.
+// checkNothingLeft checks that dir contains no run directories, and that no processes that were started with one are
+// running.
 func checkNothingLeft(t *testing.T, dir string) {
 	t.Helper()
 	if left := runDirs(t, dir); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
-	// Those of a cluster that was killed are ended by a process beside it, which hears of that a moment later.
+	// The processes of a killed cluster are killed by its guard process, a moment later.
 	clustertest.Eventually(t, func(context.Context) error {
 		if pids := processesWith(t, dir+"/"); len(pids) > 0 {
 			return fmt.Errorf("processes left: %v", pids)
@@ -392,7 +402,7 @@ func runDirs(t *testing.T, dir string) []string {
 	return dirs
 }
 
-// Without its controller manager a cluster would go on as if nothing were, and do nothing.
+// Regression: a cluster without its controller manager would silently do nothing.
 func TestInfrastructureIsStartedAgain(t *testing.T) {
 	c := clustertest.Start(t, embedded.Config{APIServers: 1, Nodes: 1})
 	for _, pid := range processesWith(t, c.Dir()+"/") {
@@ -427,13 +437,14 @@ func TestCloseEndsEveryGoroutine(t *testing.T) {
 	if err := c.Close(t.Context()); err != nil {
 		t.Errorf("closed twice: %v", err)
 	}
-	if err := c.StartAPIServer(t.Context(), "apiserver-1"); err == nil || err.Error() != "start apiserver-1: the cluster is closed" {
+	if err := c.StartAPIServer(t.Context(), "apiserver-1"); err == nil ||
+		err.Error() != "start apiserver-1: the cluster is closed" {
 		t.Errorf("start in a closed cluster: %v", err)
 	}
 	goleak.VerifyNone(t, before)
 }
 
-// Nobody has to wait for an API server that is about to be killed.
+// StartAPIServer returns early if the API server is killed.
 func TestKillWhileStarting(t *testing.T) {
 	c := clustertest.Start(t, embedded.Config{APIServers: 2, Nodes: 1})
 	if err := c.KillAPIServer(t.Context(), "apiserver-2"); err != nil {
@@ -445,7 +456,7 @@ func TestKillWhileStarting(t *testing.T) {
 	if err := c.KillAPIServer(t.Context(), "apiserver-2"); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-started; err == nil || !strings.Contains(err.Error(), "apiserver-2 was ended by signal 9") {
+	if err := <-started; err == nil || !strings.Contains(err.Error(), "apiserver-2 was killed by signal 9") {
 		t.Errorf("start: %v", err)
 	}
 	if err := c.StartAPIServer(t.Context(), "apiserver-2"); err != nil {

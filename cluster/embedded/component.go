@@ -16,10 +16,10 @@ import (
 	"github.com/trommel-dev/trommel/cluster/child"
 )
 
-// component is one process of the control plane, which may be started again after its end.
+// component is one process of the control plane; it can be restarted after it has exited.
 type component struct {
-	name    string // of the process among its like: apiserver-2
-	program string // that the multi-call executable becomes: kube-apiserver
+	name    string // unique in the cluster: apiserver-2
+	program string // that the multi-call executable runs as: kube-apiserver
 	binary  string
 	args    []string
 	env     []string
@@ -27,10 +27,10 @@ type component struct {
 
 	mu       sync.Mutex
 	process  *child.Process
-	logStart int64 // of the running process
+	logStart int64 // offset at which the log of the running process begins
 }
 
-// start starts the process; it is a programmer's mistake to start it while it runs.
+// start starts the process, which must not be running.
 func (c *component) start() (*child.Process, error) {
 	log, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *component) start() (*child.Process, error) {
 	return p, nil
 }
 
-// running returns the process, or nil if there is none now.
+// running returns the process, or nil if it is not running.
 func (c *component) running() *child.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,21 +78,21 @@ func (c *component) running() *child.Process {
 	}
 }
 
-// ended is closed once the newest process has ended.
+// ended returns a channel that is closed when the latest process has exited.
 func (c *component) ended() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.process.Done()
 }
 
-// kill ends the process if it runs, and returns when it is gone.
+// kill kills the process, if it is running, and waits until it has exited.
 func (c *component) kill() {
 	if p := c.running(); p != nil {
 		p.Kill()
 	}
 }
 
-// whileRunning runs f and cancels its context if the process ends meanwhile, which it then reports as the error.
+// whileRunning runs f. If the process exits meanwhile, it cancels f's context and returns an error that says so.
 func (c *component) whileRunning(ctx context.Context, f func(context.Context) error) error {
 	p := c.running()
 	if p == nil {
@@ -123,16 +123,16 @@ func (c *component) whileRunning(ctx context.Context, f func(context.Context) er
 	}
 }
 
-// died describes the end of the process with the last lines of its log.
+// died returns an error that describes the end of the process, with the last lines of its log.
 func (c *component) died() error {
 	c.mu.Lock()
 	p, start := c.process, c.logStart
 	c.mu.Unlock()
 	how := "is not running"
 	if p != nil {
-		how = fmt.Sprintf("ended with exit code %d", p.ExitCode())
+		how = fmt.Sprintf("exited with code %d", p.ExitCode())
 		if n := p.ExitCode() - 128; n > 0 {
-			how = fmt.Sprintf("was ended by signal %d", n)
+			how = fmt.Sprintf("was killed by signal %d", n)
 		}
 	}
 	tail := c.logTail(start, 12)
@@ -142,7 +142,7 @@ func (c *component) died() error {
 	return fmt.Errorf("%s %s; the end of its log:\n%s", c.name, how, tail)
 }
 
-// logTail returns the last lines of the log from the offset on, indented.
+// logTail returns the last lines of the log after the offset, indented.
 func (c *component) logTail(from int64, lines int) string {
 	f, err := os.Open(c.logFile)
 	if err != nil {
@@ -162,7 +162,7 @@ func (c *component) logTail(from int64, lines int) string {
 	}
 	all := strings.Split(string(bytes.TrimRight(text, "\n")), "\n")
 	if last := all[len(all)-1]; strings.HasPrefix(last, "Error: ") {
-		// Before it stands how the command is used, page after page.
+		// Before this line is the command's usage, several pages long.
 		lines = 1
 	}
 	if len(all) > lines {
@@ -174,7 +174,7 @@ func (c *component) logTail(from int64, lines int) string {
 	return "\t" + strings.Join(all, "\n\t")
 }
 
-// baseEnv is what components see of our environment: nothing that would change how they work.
+// baseEnv is the part of this process's environment that components get: nothing that would change their behavior.
 func baseEnv(home string) []string {
 	env := []string{"HOME=" + home, "TMPDIR=" + home}
 	for _, name := range []string{"PATH", "GOMAXPROCS", "GOTRACEBACK", "TZ"} {
@@ -185,7 +185,7 @@ func baseEnv(home string) []string {
 	return env
 }
 
-// featureGates formats gates as a command line argument, or returns none.
+// featureGates formats gates as a command line argument; nil for none.
 func featureGates(gates map[string]bool) []string {
 	if len(gates) == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// newComponent describes a process; name is also its log's.
+// newComponent returns a component that has not been started; name is also its log's.
 func (c *Cluster) newComponent(name, program string, args ...string) *component {
 	return &component{
 		name:    name,
@@ -27,11 +27,11 @@ func (c *Cluster) newComponent(name, program string, args ...string) *component 
 
 func (c *Cluster) etcdSocket() string { return etcdSocket(c.dir.path) }
 
-// etcdSocket is where the etcd of the cluster with this folder listens.
+// etcdSocket is the socket on which etcd listens, in the cluster's directory.
 func etcdSocket(dir string) string { return filepath.Join(dir, "etcd.sock") }
 
-// etcd listens on a unix socket alone: it has no users, and the socket's folder is closed to others. A member of a
-// cluster of one advertises nothing to anybody, but the flags want addresses.
+// etcd listens only on a unix socket: it has no users, but other users cannot enter the socket's directory. As the only
+// member it advertises nothing, but the flags require addresses.
 func (c *Cluster) etcd() *component {
 	const peer = "http://127.0.0.1:2380"
 	return c.newComponent("etcd", "etcd",
@@ -51,7 +51,7 @@ func (c *Cluster) etcd() *component {
 	)
 }
 
-// apiServer is one kube-apiserver and the way to it.
+// apiServer is one kube-apiserver with its address and credentials.
 type apiServer struct {
 	*component
 	port       *port
@@ -72,7 +72,7 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port.number),
 		"--permit-port-sharing=true", // see port
-		// All API servers have the same address, so they cannot register as endpoints of the service kubernetes.
+		// All API servers have the same address, so they cannot register as endpoints of the Service kubernetes.
 		"--endpoint-reconciler-type=none",
 		"--advertise-address=127.0.0.1",
 		"--tls-cert-file=" + c.dir.file("server.crt"),
@@ -84,7 +84,7 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
 		"--egress-selector-config-file=" + c.dir.file(egressConfigFile),
-		// Of a node's addresses the name comes last: an API server would look it up in the host's DNS.
+		// Without this, an API server prefers a node's name and looks it up in the host's DNS.
 		"--kubelet-preferred-address-types=InternalIP,Hostname",
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--profiling=false",
@@ -93,7 +93,8 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 	args = append(args, c.config.APIServerArgs...)
 	a := &apiServer{component: c.newComponent(name, "kube-apiserver", args...), port: port}
 	address, token := c.Rendezvous()
-	// A start allocates much and keeps little: collecting half as often takes a sixth off it, for 40 MB.
+	// Starting allocates much memory and frees most of it. Half as many collections make the start a sixth faster and
+	// cost 40 MB.
 	a.env = append(a.env, "GOGC=200", envCoordinator+"="+address, envToken+"="+token, envIdentity+"="+name)
 	if c.config.RemovedAPIs {
 		a.env = append(a.env, envRemovedAPIs+"=true")
@@ -107,7 +108,7 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 	return a, nil
 }
 
-// shutDown kills the process, also while somebody waits for it to become ready.
+// shutDown kills the process, even while StartAPIServer waits until it is ready.
 func (a *apiServer) shutDown() {
 	a.kill()
 	a.lifecycle.Lock()
@@ -115,10 +116,10 @@ func (a *apiServer) shutDown() {
 	a.kill()
 }
 
-// readyTimeout is far more than an API server needs on a machine that is busy.
+// readyTimeout is far more than an API server needs, even on a busy machine.
 const readyTimeout = 2 * time.Minute
 
-// awaitReady returns when the API server's /readyz is ok.
+// awaitReady waits until the API server's /readyz succeeds.
 func (a *apiServer) awaitReady(ctx context.Context) error {
 	defer a.client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %s", readyTimeout))
@@ -168,7 +169,7 @@ func (c *Cluster) controllerManager() *component {
 		"--kube-api-qps=1000",
 		"--kube-api-burst=2000",
 		"--node-monitor-grace-period=8760h", // simulated nodes have no heartbeat
-		// A claim whose binding met a conflict is looked at again at the next resync alone.
+		// A claim whose binding failed with a conflict is retried only at the next resync.
 		"--pvclaimbinder-sync-period=1s",
 		"--profiling=false",
 	}
@@ -196,7 +197,8 @@ func (c *Cluster) kwok() *component {
 		"--kubeconfig="+c.kubeconfigFile("kwok"),
 		"--config="+c.dir.file("kwok.yaml"),
 		"--manage-nodes-with-annotation-selector="+simulatedAnnotation+"="+simulatedValue,
-		// Leases are for many KWOKs: one that is started again would wait for its predecessor's to run out.
+		// Leases are for several KWOK instances: after a restart KWOK would wait until the old instance's leases
+		// expire.
 		"--node-lease-duration-seconds=0",
 		"--cidr="+strings.Replace(podCIDR, ".0.0/", ".0.1/", 1),
 	)

@@ -11,7 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster"
 )
 
-// Config says what a cluster is made of.
+// Config configures a cluster.
 type Config = cluster.Config
 
 // MaxAPIServers is the largest Config.APIServers.
@@ -19,7 +19,7 @@ const MaxAPIServers = 5
 
 var nameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
-// withDefaults returns the configuration with defaults set and checked.
+// withDefaults sets defaults and validates the configuration.
 func withDefaults(c Config) (Config, error) {
 	if c.Name == "" {
 		c.Name = "c-" + randomHex(4)
@@ -44,7 +44,7 @@ func withDefaults(c Config) (Config, error) {
 		errs = append(errs, nameError(c.Name))
 	}
 	if c.APIServers < 1 || c.APIServers > MaxAPIServers {
-		errs = append(errs, fmt.Errorf("%d API servers: want 1 to %d", c.APIServers, MaxAPIServers))
+		errs = append(errs, fmt.Errorf("%d API servers: must be 1 to %d", c.APIServers, MaxAPIServers))
 	}
 	if info, err := os.Stat(c.Binary); err != nil {
 		errs = append(errs, fmt.Errorf("control plane executable: %w", err))
@@ -59,5 +59,5 @@ func withDefaults(c Config) (Config, error) {
 }
 
 func nameError(name string) error {
-	return fmt.Errorf("cluster name %q: want up to 40 lower case letters, digits and dashes", name)
+	return fmt.Errorf("cluster name %q: must be up to 40 lower case letters, digits and dashes", name)
 }

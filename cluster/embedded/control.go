@@ -15,11 +15,11 @@ import (
 	"github.com/trommel-dev/trommel/cluster"
 )
 
-// controlService is the name of the service on a cluster's control socket. The socket lies in a folder that only the
-// user can enter; a client makes one connection a call, so that hanging up cancels the call.
+// controlService is the name of the service on a cluster's control socket. The socket is in a directory that only the
+// user can enter. A client opens a connection for each call, so that closing it cancels the call.
 const controlService = "Cluster"
 
-// Call names what a call is about; each method reads what it needs.
+// Call contains the arguments of all methods; each method reads those it needs.
 type Call struct {
 	APIServer, Controller string
 	Keep                  []types.UID // pods
@@ -28,11 +28,11 @@ type Call struct {
 // None is an empty message.
 type None struct{}
 
-// State answers the method State.
+// State is the reply of the method State.
 type State struct {
 	Running map[string]bool // by API server
-	// Abandoned is etcd's revision when a run that held the cluster was killed; 0: none was, or the cluster has been put
-	// back since.
+	// Abandoned is etcd's revision when a run that held the cluster was killed; 0 if none was, or if the cluster has
+	// been restored since.
 	Abandoned int64
 }
 
@@ -81,16 +81,16 @@ func (s *controlServer) serve(conn net.Conn) {
 	defer stopped()
 	server, session := rpc.NewServer(), &session{ctx: ctx, server: s}
 	if err := server.RegisterName(controlService, session); err != nil {
-		panic(err) // the session's methods are wrong
+		panic(err) // a programming error
 	}
-	// A client that hangs up does not want its answer any more.
+	// A client that closes the connection no longer needs the reply.
 	server.ServeConn(&hangUp{Conn: conn, notify: cancel})
 	if session.holds.Load() {
 		s.abandon()
 	}
 }
 
-// abandon takes down when a run was killed.
+// abandon records when a run was killed.
 func (s *controlServer) abandon() {
 	store := newStore(s.cluster.etcdSocket())
 	defer store.close()
@@ -98,16 +98,17 @@ func (s *controlServer) abandon() {
 	defer cancel()
 	revision, err := store.revision(ctx)
 	if err != nil {
-		s.cluster.config.Logger.Warn("a run was killed; what is applied from now on is taken for the run's", "error", err)
+		s.cluster.config.Logger.Warn("a run was killed; objects applied from now on are taken for the run's",
+			"error", err)
 		return
 	}
 	s.abandoned.CompareAndSwap(0, revision)
 }
 
-// abandonTimeout bounds a question to etcd.
+// abandonTimeout bounds a request to etcd.
 const abandonTimeout = 10 * time.Second
 
-// hangUp tells of the first failed read.
+// hangUp calls notify when a read fails.
 type hangUp struct {
 	net.Conn
 	notify func()
@@ -121,14 +122,14 @@ func (h *hangUp) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// session is the service as one connection sees it.
+// session is the service of one connection.
 type session struct {
 	ctx    context.Context
 	server *controlServer
 	holds  atomic.Bool
 }
 
-// Hold says that a run begins to use the cluster, until Release. If the connection ends before, the run was killed.
+// Hold starts a run's use of the cluster, until Release. If the connection ends before that, the run was killed.
 func (s *session) Hold(_ None, _ *None) error {
 	s.holds.Store(true)
 	return nil
@@ -139,7 +140,7 @@ func (s *session) Release(_ None, _ *None) error {
 	return nil
 }
 
-// Restored says that the cluster has been put back as it was.
+// Restored reports that the cluster has been restored to its baseline.
 func (s *session) Restored(_ None, _ *None) error {
 	s.server.abandoned.Store(0)
 	return nil
@@ -208,7 +209,7 @@ func controlCall[Answer any](ctx context.Context, e Entry, method string, args a
 	case <-ctx.Done():
 		_ = client.Close()
 		<-call.Done
-		// Unless the answer was faster.
+		// Unless the reply came first.
 		var answered rpc.ServerError
 		if call.Error != nil && !errors.As(call.Error, &answered) {
 			return answer, fmt.Errorf("cluster %q: %w", e.Name, ctx.Err())

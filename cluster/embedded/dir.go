@@ -13,25 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDir leaves room for the names of sockets: the address of a unix socket has 104 bytes on some systems, the last
-// of them 0.
+// maxDir leaves room for the names of sockets: the path of a unix socket is limited to 104 bytes on some systems,
+// including the final 0.
 const maxDir = 80
 
-// aliveFile is locked as long as the owner of a run folder lives.
+// aliveFile is locked while the owner of a run directory lives.
 const aliveFile = "alive"
 
-// runDir is a cluster's own folder. While it is open, it is locked.
+// runDir is a cluster's own directory. It is locked while it is open.
 type runDir struct {
 	path  string
 	alive *os.File
 }
 
-// newRunDir makes a folder in parent, or in the default place, and removes the folders there whose owners died.
+// newRunDir creates a directory in parent, or in the default place, and deletes the directories there whose owners
+// died.
 func newRunDir(parent string) (*runDir, error) {
 	if parent == "" {
 		var err error
 		if parent, err = defaultParent(); err != nil {
-			return nil, fmt.Errorf("make the cluster's folder: %w", err)
+			return nil, fmt.Errorf("create the cluster's directory: %w", err)
 		}
 	}
 	parent, err := filepath.Abs(parent)
@@ -39,20 +40,21 @@ func newRunDir(parent string) (*runDir, error) {
 		return nil, err
 	}
 	if len(parent) > maxDir-len("/00000000") {
-		return nil, fmt.Errorf("make the cluster's folder: %s is too long for the sockets in it (at most %d bytes)", parent, maxDir-9)
+		return nil, fmt.Errorf("create the cluster's directory: %s is too long for the sockets in it "+
+			"(at most %d bytes)", parent, maxDir-9)
 	}
 	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return nil, fmt.Errorf("make the cluster's folder: %w", err)
+		return nil, fmt.Errorf("create the cluster's directory: %w", err)
 	}
 	unlock, err := lockParent(parent)
 	if err != nil {
-		return nil, fmt.Errorf("make the cluster's folder: %w", err)
+		return nil, fmt.Errorf("create the cluster's directory: %w", err)
 	}
 	defer unlock()
 	removeStale(parent)
 	d := &runDir{path: filepath.Join(parent, randomHex(4))}
 	if err := os.Mkdir(d.path, 0o700); err != nil {
-		return nil, fmt.Errorf("make the cluster's folder: %w", err)
+		return nil, fmt.Errorf("create the cluster's directory: %w", err)
 	}
 	d.alive, err = os.OpenFile(d.file(aliveFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
@@ -60,12 +62,12 @@ func newRunDir(parent string) (*runDir, error) {
 	}
 	if err != nil {
 		_ = d.remove()
-		return nil, fmt.Errorf("make the cluster's folder: %w", err)
+		return nil, fmt.Errorf("create the cluster's directory: %w", err)
 	}
 	return d, nil
 }
 
-// defaultParent is a folder of the user's own, at a short path.
+// defaultParent creates a private directory of the user at a short path, and returns the path.
 func defaultParent() (string, error) {
 	name := fmt.Sprintf("trommel-%d", os.Getuid())
 	path := filepath.Join(os.TempDir(), name)
@@ -75,19 +77,19 @@ func defaultParent() (string, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}
-	// Everybody can make folders there: see that it is none that somebody else prepared for us.
+	// Anyone can create directories there: check that this one was not prepared by another user.
 	info, err := os.Lstat(path)
 	if err != nil {
 		return "", err
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || !ok || int(owner.Uid) != os.Getuid() || info.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("%s is not a folder of this user alone", path)
+		return "", fmt.Errorf("%s must be a directory that only this user can access", path)
 	}
 	return path, nil
 }
 
-// lockParent sees to it that nobody takes a folder that is being made for a stale one. It may block for a moment.
+// lockParent makes sure that a directory being created is not taken for a stale one. It may block for a moment.
 func lockParent(parent string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(parent, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -100,7 +102,7 @@ func lockParent(parent string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// removeStale removes run folders whose owner died before it could.
+// removeStale deletes run directories whose owners died before they could.
 func removeStale(parent string) {
 	entries, err := filepath.Glob(filepath.Join(parent, "*", aliveFile))
 	if err != nil {
@@ -132,10 +134,10 @@ func (d *runDir) remove() error {
 	return err
 }
 
-// flock locks the file for as long as it is open, or fails at once.
+// flock locks the file for as long as it is open; it fails if the file is locked.
 func flock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 
-// locked reports whether somebody holds the file's lock. Asking does not get into another asker's way.
+// locked reports whether another process holds the file's lock. Concurrent calls do not disturb each other.
 func locked(f *os.File) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
@@ -143,7 +145,7 @@ func locked(f *os.File) bool {
 // runLock is the file that lockRun locks.
 func runLock(dir string) string { return filepath.Join(dir, "run.lock") }
 
-// lockRun takes the lock for a run on a cluster; the file names the holder.
+// lockRun takes the lock for a run on a cluster and writes its process ID into the file.
 func lockRun(name, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -1,10 +1,10 @@
 // Package embedded runs a whole Kubernetes control plane as child processes of this one: etcd, up to five API servers
-// on it, kube-controller-manager, kube-scheduler, KWOK for simulated nodes, pods and volumes, and a process node
-// whose pods are local processes. It needs neither Docker nor privileges; everything listens on loopback or on unix
-// sockets in a folder that only the user can enter, and ends when this process ends, however it does.
+// on it, kube-controller-manager, kube-scheduler, KWOK for simulated nodes, pods and volumes, and a process node whose
+// pods are local processes. It needs neither Docker nor privileges. Everything listens on loopback or on unix sockets
+// in a directory that only the user can enter, and ends when this process ends, even by SIGKILL.
 //
-// The infrastructure (everything but the API servers and the controllers under test) reaches the first API server
-// that is up, so that killing one does not stop the rest.
+// The infrastructure (everything but the API servers and the controllers under test) connects to the first API server
+// that is up, so that it keeps working when one is killed.
 package embedded
 
 import (
@@ -32,20 +32,20 @@ import (
 //go:embed stages.yaml
 var stages []byte
 
-// Environment variables of the hook, as package instrumentation/wire defines them; a test compares.
+// Environment variables of the hook, as defined by package instrumentation/wire; a test compares them.
 const (
 	envCoordinator = "TROMMEL_COORDINATOR"
 	envToken       = "TROMMEL_TOKEN"
 	envIdentity    = "TROMMEL_IDENTITY"
 )
 
-// envRemovedAPIs makes an API server serve removed API versions; our patch of k8s.io/apiserver reads it.
+// envRemovedAPIs makes an API server serve removed API versions; Trommel's patch of k8s.io/apiserver reads it.
 const envRemovedAPIs = "TROMMEL_SERVE_REMOVED_APIS"
 
 const (
 	serviceCIDR = "10.96.0.0/16"
 	serviceIP   = "10.96.0.1" // of the service kubernetes.default
-	// pollInterval is how often we look whether something is ready that cannot be watched.
+	// pollInterval is the interval of readiness checks where nothing can be watched.
 	pollInterval = 15 * time.Millisecond
 )
 
@@ -69,7 +69,7 @@ type Cluster struct {
 	watches   sync.WaitGroup // of supervise
 }
 
-// Name is how suites call this kind of cluster.
+// Name is the name of this kind of cluster in suites.
 const Name = "embedded"
 
 func init() {
@@ -81,7 +81,7 @@ func init() {
 	})
 }
 
-// orNil keeps a nil pointer from becoming an interface that is not nil.
+// orNil avoids a non-nil interface that contains a nil pointer.
 func orNil[C cluster.Cluster](c C, err error) (cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func orNil[C cluster.Cluster](c C, err error) (cluster.Cluster, error) {
 	return c, nil
 }
 
-// capabilities are what every embedded cluster can do.
+// capabilities are the interfaces that every embedded cluster implements.
 type capabilities interface {
 	cluster.Cluster
 	cluster.Instrumented
@@ -103,11 +103,11 @@ type capabilities interface {
 
 var _ capabilities = (*Cluster)(nil)
 
-// startTimeout bounds Start for callers whose context has no end.
+// startTimeout bounds Start for callers whose context has no deadline.
 const startTimeout = 3 * time.Minute
 
-// Start starts a cluster and returns when all API servers are ready, service accounts work and the process node is
-// registered. When it fails, or ctx ends before, nothing is left. The cluster outlives ctx; it ends with Close.
+// Start starts a cluster and waits until all API servers are ready, service accounts work and the process node is
+// registered. On error, or if ctx ends first, it leaves nothing behind. The cluster outlives ctx; it ends with Close.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
 	config, err := withDefaults(config)
 	if err != nil {
@@ -132,8 +132,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-// supervise starts a component of the infrastructure again when it ends by itself, as a static pod's kubelet would.
-// API servers are not supervised: whether they run is the user's business.
+// supervise restarts an infrastructure component when it exits, as a kubelet restarts a static pod. API servers are not
+// supervised: the user decides whether they run.
 func (c *Cluster) supervise(component *component) {
 	delay := 100 * time.Millisecond
 	for {
@@ -142,7 +142,7 @@ func (c *Cluster) supervise(component *component) {
 		case <-c.closing:
 			return
 		}
-		c.config.Logger.Warn("a component of the control plane ended and is started again", "error", component.died())
+		c.config.Logger.Warn("restarting a control plane component that exited", "error", component.died())
 		select {
 		case <-time.After(delay):
 		case <-c.closing:
@@ -174,7 +174,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if _, err := etcd.start(); err != nil {
 		return err
 	}
-	// While etcd comes up.
+	// While etcd starts.
 	if err := c.prepare(); err != nil {
 		return err
 	}
@@ -196,14 +196,14 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.startInfrastructure(ctx)
 }
 
-// prepare makes keys, ports, files and the descriptions of all components.
+// prepare creates keys, ports, files and the components.
 func (c *Cluster) prepare() error {
 	var err error
 	if c.ca, err = newAuthority(c.config.Name); err != nil {
-		return fmt.Errorf("make the cluster's keys: %w", err)
+		return fmt.Errorf("create the cluster's keys: %w", err)
 	}
 	if err := c.writeServerKeys(); err != nil {
-		return fmt.Errorf("make the cluster's keys: %w", err)
+		return fmt.Errorf("create the cluster's keys: %w", err)
 	}
 	if err := c.dir.write("kwok.yaml", stages); err != nil {
 		return err
@@ -225,7 +225,8 @@ func (c *Cluster) prepare() error {
 	return err
 }
 
-// startInfrastructure starts what needs API servers, and what everybody counts on in the cluster.
+// startInfrastructure starts the components that need API servers, and creates the objects that users of a cluster
+// expect.
 func (c *Cluster) startInfrastructure(ctx context.Context) error {
 	c.config.Progress("starting controller manager, scheduler, simulated nodes and the process node")
 	infra := []*component{c.controllerManager(), c.scheduler()}
@@ -239,7 +240,7 @@ func (c *Cluster) startInfrastructure(ctx context.Context) error {
 	}
 	ready := make(chan struct{})
 	for _, component := range infra {
-		// Flags that a component does not know end it at once.
+		// A component exits at once if it does not know a flag.
 		group.Go(func() error {
 			return component.whileRunning(groupCtx, func(ctx context.Context) error {
 				select {
@@ -275,7 +276,8 @@ func (c *Cluster) startProcessNode(ctx context.Context) error {
 		APIServers:  servers,
 		First:       c.apis[0].name,
 		CA:          c.ca.certPEM,
-		ServiceCIDR: netip.MustParsePrefix(serviceCIDR), PodCIDR: netip.MustParsePrefix(podCIDR), Route: c.network.Resolve,
+		ServiceCIDR: netip.MustParsePrefix(serviceCIDR), PodCIDR: netip.MustParsePrefix(podCIDR),
+		Route:  c.network.Resolve,
 		Dir:    c.dir.file("pods"),
 		LogDir: filepath.Join(c.logDir, "pods"),
 		Logger: c.config.Logger,
@@ -304,7 +306,7 @@ func (c *Cluster) dialAnyAPIServer(ctx context.Context) (net.Conn, error) {
 // Name identifies the cluster on this machine.
 func (c *Cluster) Name() string { return c.config.Name }
 
-// APIServers names the API servers, apiserver-1 first.
+// APIServers returns the names of the API servers, apiserver-1 first.
 func (c *Cluster) APIServers() []string {
 	var names []string
 	for _, a := range c.apis {
@@ -313,10 +315,10 @@ func (c *Cluster) APIServers() []string {
 	return names
 }
 
-// InstrumentedAPIServers names the API servers that have hooks: all.
+// InstrumentedAPIServers returns the names of the API servers that have hooks: all.
 func (c *Cluster) InstrumentedAPIServers() []string { return c.APIServers() }
 
-// RESTConfig gives cluster-admin access through the named API server.
+// RESTConfig returns a configuration for cluster-admin access through the named API server.
 func (c *Cluster) RESTConfig(apiServer string) (*rest.Config, error) {
 	a, err := c.apiServer(apiServer)
 	if err != nil {
@@ -325,7 +327,7 @@ func (c *Cluster) RESTConfig(apiServer string) (*rest.Config, error) {
 	return c.restConfig(a.port.addr(), a.admin), nil
 }
 
-// Kubeconfig is the path of a kubeconfig file for the same access.
+// Kubeconfig returns the path of a kubeconfig file for the same access.
 func (c *Cluster) Kubeconfig(apiServer string) (string, error) {
 	a, err := c.apiServer(apiServer)
 	if err != nil {
@@ -334,12 +336,13 @@ func (c *Cluster) Kubeconfig(apiServer string) (string, error) {
 	return a.kubeconfig, nil
 }
 
-// Rendezvous is where the API servers, and whoever else is told so, look for a coordinator.
+// Rendezvous returns the address at which the API servers, and other instrumented processes that are given it, look for
+// a coordinator, and their token.
 func (c *Cluster) Rendezvous() (address, token string) {
 	return "unix://" + c.dir.file("coordinator.sock"), c.token
 }
 
-// Running says which API servers run.
+// Running reports for each API server whether it is running.
 func (c *Cluster) Running(context.Context) (map[string]bool, error) {
 	running := map[string]bool{}
 	for _, a := range c.apis {
@@ -348,24 +351,25 @@ func (c *Cluster) Running(context.Context) (map[string]bool, error) {
 	return running, nil
 }
 
-// DialInside connects to what stands behind an address of the cluster.
+// DialInside connects to an address of the cluster.
 func (c *Cluster) DialInside(ctx context.Context, address string) (net.Conn, error) {
 	return egress.Dial(ctx, c.dir.file(egressSocket), address)
 }
 
-// Processes is the process node.
+// Processes returns the process node.
 func (c *Cluster) Processes() cluster.ProcessNode { return c.processes }
 
-// LogDir holds the logs of the control plane's processes, and in pods/ those of the process node.
+// LogDir is the directory with the logs of the control plane's processes; its directory pods/ contains those of the
+// process node.
 func (c *Cluster) LogDir() string { return c.logDir }
 
 // Logs lists the logs of the control plane's processes.
 func (c *Cluster) Logs(context.Context) ([]cluster.Log, error) { return logsIn(c.logDir) }
 
-// Dir is the cluster's own folder, which Close removes.
+// Dir is the cluster's own directory, which Close deletes.
 func (c *Cluster) Dir() string { return c.dir.path }
 
-// KillAPIServer sends SIGKILL and returns when the process is gone.
+// KillAPIServer sends SIGKILL and waits until the process has exited.
 func (c *Cluster) KillAPIServer(_ context.Context, name string) error {
 	a, err := c.apiServer(name)
 	if err != nil {
@@ -375,7 +379,7 @@ func (c *Cluster) KillAPIServer(_ context.Context, name string) error {
 	return nil
 }
 
-// StartAPIServer starts a killed API server and returns when it is ready.
+// StartAPIServer starts a killed API server and waits until it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context, name string) error {
 	a, err := c.apiServer(name)
 	if err != nil {
@@ -397,7 +401,8 @@ func (c *Cluster) StartAPIServer(ctx context.Context, name string) error {
 	return a.awaitReady(ctx)
 }
 
-// Close kills every process, waits until they are gone and removes the cluster's folder. Further calls do nothing.
+// Close kills every process, waits until they have exited and deletes the cluster's directory. Further calls do
+// nothing.
 func (c *Cluster) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		close(c.closing)
@@ -449,7 +454,7 @@ func awaitSocket(ctx context.Context, path string) error {
 	})
 }
 
-// poll calls f until it returns nil; when ctx ends first, f's last error is told.
+// poll calls f until it returns nil. If ctx ends first, the error contains f's last one.
 func poll(ctx context.Context, f func(context.Context) error) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()

@@ -6,7 +6,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster"
 )
 
-// Objects reads what a reset puts back, from etcd.
+// Objects reads from etcd the objects that a reset restores.
 func Objects(ctx context.Context, c *Cluster) (map[string]string, error) {
 	store := newStore(c.etcdSocket())
 	defer store.close()
@@ -26,7 +26,7 @@ func Objects(ctx context.Context, c *Cluster) (map[string]string, error) {
 	return all, nil
 }
 
-// Reread writes a baseline to a file and reads it from there.
+// Reread writes a baseline to a file and reads it back.
 func Reread(b cluster.Baseline, file string) (cluster.Baseline, error) {
 	if err := b.(*baseline).writeFile(file); err != nil {
 		return nil, err

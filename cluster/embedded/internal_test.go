@@ -15,7 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// The package does not import wire, which is none of a cluster's business, but has to agree with it.
+// The package does not import wire, on which a cluster should not depend, but must agree with it.
 func TestEnvironmentAgreesWithWire(t *testing.T) {
 	for got, want := range map[string]string{
 		envCoordinator: wire.EnvCoordinator, envToken: wire.EnvToken, envIdentity: wire.EnvIdentity,
@@ -40,7 +40,7 @@ func TestReservedPort(t *testing.T) {
 		_ = c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
 		return err
 	}}
-	for range 2 { // a server may come and go
+	for range 2 { // a server may start and stop repeatedly
 		l, err := shared.Listen(context.Background(), "tcp", p.addr())
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func TestReservedPort(t *testing.T) {
 		l.Close()
 	}
 	if _, err := net.Dial("tcp", p.addr()); err == nil {
-		t.Error("a reservation alone takes no connections")
+		t.Error("a reservation alone accepts connections")
 	}
 }
 
@@ -78,7 +78,7 @@ func TestReservedPortsDiffer(t *testing.T) {
 func TestRunDir(t *testing.T) {
 	parent := t.TempDir()
 	if len(parent) > 60 {
-		t.Skip("the folder for temporary files has too long a path")
+		t.Skip("the path of the directory for temporary files is too long")
 	}
 	live, err := newRunDir(parent)
 	if err != nil {
@@ -90,14 +90,14 @@ func TestRunDir(t *testing.T) {
 	}
 	dead.alive.Close() // as the kernel does when the owner dies
 	if _, err := os.Stat(live.path); err != nil {
-		t.Errorf("a living cluster's folder was removed: %v", err)
+		t.Errorf("the directory of a running cluster was deleted: %v", err)
 	}
 	next, err := newRunDir(parent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dead.path); !os.IsNotExist(err) {
-		t.Errorf("a dead cluster's folder is still there: %v", err)
+		t.Errorf("the directory of a dead cluster still exists: %v", err)
 	}
 	for _, d := range []*runDir{live, next} {
 		if _, err := os.Stat(d.path); err != nil {
@@ -107,7 +107,8 @@ func TestRunDir(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := newRunDir(filepath.Join(parent, strings.Repeat("x", 80))); err == nil || !strings.Contains(err.Error(), "too long for the sockets") {
+	if _, err := newRunDir(filepath.Join(parent, strings.Repeat("x", 80))); err == nil ||
+		!strings.Contains(err.Error(), "too long for the sockets") {
 		t.Errorf("long path: %v", err)
 	}
 }
@@ -136,8 +137,8 @@ func TestConfigErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := withDefaults(Config{Name: "No Name", APIServers: 6, Binary: plain})
-	want := `cluster name "No Name": want up to 40 lower case letters, digits and dashes
-6 API servers: want 1 to 5
+	want := `cluster name "No Name": must be up to 40 lower case letters, digits and dashes
+6 API servers: must be 1 to 5
 control plane executable: ` + plain + ` is not executable`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -148,7 +149,7 @@ control plane executable: ` + plain + ` is not executable`
 	}
 }
 
-// A command that explains its flags at length must not bury its error.
+// The long usage text of a command must not hide its error.
 func TestLogTail(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	for _, tt := range []struct{ name, log, want string }{

@@ -16,7 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/kubelet"
 )
 
-// shared serves all tests that do not need one of their own; each has a namespace of its own.
+// shared is for all tests that do not need their own cluster; each uses its own namespace.
 var shared *embedded.Cluster
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(clustertest.Isolated(func() int {
 		log := "one\ntwo\n"
 		answers := []kubelet.Answer{
-			{Pod: "told", Command: regexp.MustCompile("^pg_isready"), Stdout: "no response", ExitCode: 2}, {Pod: "to*", Log: &log},
+			{Pod: "told", Command: regexp.MustCompile("^pg_isready"), Stdout: "no response", ExitCode: 2},
+			{Pod: "to*", Log: &log},
 		}
 		return clustertest.Run(m, embedded.Config{Answers: answers}, func(c *embedded.Cluster) { shared = c })
 	}))
@@ -47,7 +48,7 @@ func clientFor(t testing.TB, c interface {
 	return client
 }
 
-// namespace makes a namespace in which pods can be created.
+// namespace creates a namespace in which pods can be created.
 func namespace(t testing.TB, client kubernetes.Interface) string {
 	t.Helper()
 	ns, err := client.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{
@@ -63,7 +64,7 @@ func namespace(t testing.TB, client kubernetes.Interface) string {
 	return ns.Name
 }
 
-// newPod makes a pod for the simulated nodes.
+// newPod returns a pod for the simulated nodes.
 func newPod(name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

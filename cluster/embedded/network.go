@@ -15,7 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/processnode"
 )
 
-// network is the API servers' way into the cluster, and the kubelets there.
+// network is the API servers' access to the cluster's network, and the simulated kubelets.
 type network struct {
 	*egress.Network
 	kubelet *kubelet.Kubelet
@@ -29,8 +29,8 @@ const (
 	egressSocket     = "egress.sock"
 )
 
-// newNetwork writes the egress selector's configuration and serves what stands in it. What an API server dials for a
-// Service, a pod or a node comes by the socket for the cluster, a webhook that is given by its URL by the other one.
+// newNetwork writes the egress selector configuration and serves its sockets. API servers use the socket "cluster" for
+// Services, pods and nodes, and the other one for webhooks given by URL.
 func (c *Cluster) newNetwork() (*network, error) {
 	n := &network{}
 	client, err := kubernetes.NewForConfig(c.restConfig(c.infra.Addr(), c.apis[0].admin))
@@ -90,7 +90,8 @@ func (n *network) serve(c *Cluster) error {
 			return err
 		}
 		n.proxies = append(n.proxies, p)
-		config += fmt.Sprintf("- name: %s\n  connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: %q}}}\n", s.name, socket)
+		config += fmt.Sprintf("- name: %s\n  connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: "+
+			"%q}}}\n", s.name, socket)
 	}
 	return c.dir.write(egressConfigFile, []byte(config))
 }

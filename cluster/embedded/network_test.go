@@ -47,7 +47,7 @@ const (
 	envWebKey     = "TROMMEL_TEST_WEB_KEY"
 )
 
-// serveWeb is an admission webhook, an aggregated API and a page.
+// serveWeb serves an admission webhook, an aggregated API and a page.
 func serveWeb() {
 	fmt.Println("the server begins")
 	pair, err := tls.X509KeyPair([]byte(os.Getenv(envWebCert)), []byte(os.Getenv(envWebKey)))
@@ -55,25 +55,31 @@ func serveWeb() {
 		panic(err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/hello", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "hello from %s", os.Getenv("HOSTNAME")) })
+	mux.HandleFunc("/hello", func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprintf(w, "hello from %s", os.Getenv("HOSTNAME"))
+	})
 	mux.HandleFunc("/validate", func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
 		_ = json.NewDecoder(r.Body).Decode(&review)
 		review.Response = &admissionv1.AdmissionResponse{
-			UID: review.Request.UID, Result: &metav1.Status{Message: "the webhook on " + os.Getenv("HOSTNAME") + " says no"},
+			UID:    review.Request.UID,
+			Result: &metav1.Status{Message: "the webhook on " + os.Getenv("HOSTNAME") + " says no"},
 		}
 		_ = json.NewEncoder(w).Encode(review)
 	})
 	mux.HandleFunc("/apis/things.trommel.dev/v1", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"things.trommel.dev/v1","resources":[
+		_, _ = io.WriteString(
+			w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"things.trommel.dev/v1","resources":[
 			{"name":"things","singularName":"thing","namespaced":true,"kind":"Thing","verbs":["list"]}]}`)
 	})
-	server := &http.Server{Addr: os.Getenv(envWebAddress), Handler: mux, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}}
+	server := &http.Server{Addr: os.Getenv(envWebAddress), Handler: mux,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}}
 	panic(server.ListenAndServeTLS("", ""))
 }
 
-// web is a pod with a server, and a Service in front of it.
+// web is a pod with a server, and its Service.
 type web struct {
 	namespace string
 	port      int
@@ -92,7 +98,8 @@ func startWeb(t *testing.T, client kubernetes.Interface, ns string) *web {
 	_, err = client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 443, TargetPort: intstr.FromString("https")}},
+			Selector: map[string]string{"app": "web"},
+			Ports:    []corev1.ServicePort{{Port: 443, TargetPort: intstr.FromString("https")}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -147,8 +154,9 @@ func selfSigned(t *testing.T, name string) (cert, key []byte) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
@@ -158,10 +166,11 @@ func selfSigned(t *testing.T, name string) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
 
-// webhook makes every ConfigMap of the namespace pass the webhook that the client configuration leads to.
+// webhook makes the API servers call the webhook of the client configuration for every ConfigMap in the namespace.
 func webhook(t *testing.T, client kubernetes.Interface, ns string, config admissionregistrationv1.WebhookClientConfig) {
 	t.Helper()
 	none, timeout := admissionregistrationv1.SideEffectClassNone, int32(5)
@@ -171,10 +180,13 @@ func webhook(t *testing.T, client kubernetes.Interface, ns string, config admiss
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "configmaps.test.trommel.dev", ClientConfig: config, SideEffects: &none, TimeoutSeconds: &timeout,
 			AdmissionReviewVersions: []string{"v1"},
-			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}},
+			NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{corev1.LabelMetadataName: ns},
+			},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+					Resources: []string{"configmaps"}},
 			}},
 		}},
 	}, metav1.CreateOptions{})
@@ -184,11 +196,12 @@ func webhook(t *testing.T, client kubernetes.Interface, ns string, config admiss
 	t.Cleanup(func() { _ = hooks.Delete(context.Background(), ns, metav1.DeleteOptions{}) })
 }
 
-// createRefused creates ConfigMaps until one is refused: an API server hears of a new webhook a moment later.
+// createRefused creates ConfigMaps until one is refused: an API server sees a new webhook a moment later.
 func createRefused(t *testing.T, client kubernetes.Interface, ns string) (refusal error) {
 	t.Helper()
 	clustertest.Eventually(t, func(ctx context.Context) error {
-		_, refusal = client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-"}}, metav1.CreateOptions{})
+		_, refusal = client.CoreV1().ConfigMaps(ns).
+			Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-"}}, metav1.CreateOptions{})
 		if refusal == nil {
 			return fmt.Errorf("it was created")
 		}
@@ -197,7 +210,7 @@ func createRefused(t *testing.T, client kubernetes.Interface, ns string) (refusa
 	return refusal
 }
 
-// Every API server calls a webhook in a process pod by way of its Service.
+// Every API server can call a webhook in a process pod through its Service.
 func TestNetworkWebhook(t *testing.T) {
 	client := clientFor(t, shared, "")
 	ns := namespace(t, client)
@@ -214,10 +227,11 @@ func TestNetworkWebhook(t *testing.T) {
 	}
 }
 
-// What leads nowhere is refused at once, and the API error says what was asked for and why it failed.
+// Connections that cannot work are refused at once, and the API error contains the requested address and the reason.
 func TestNetworkRefuses(t *testing.T) {
 	client := clientFor(t, shared, "")
-	service := func(spec corev1.ServiceSpec) func(t *testing.T, ns string) (admissionregistrationv1.WebhookClientConfig, string) {
+	service := func(spec corev1.ServiceSpec) func(t *testing.T, ns string) (admissionregistrationv1.WebhookClientConfig,
+		string) {
 		return func(t *testing.T, ns string) (admissionregistrationv1.WebhookClientConfig, string) {
 			s, err := client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
 				ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: spec,
@@ -225,7 +239,9 @@ func TestNetworkRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: ns, Name: "web"}}, s.Spec.ClusterIP
+			return admissionregistrationv1.WebhookClientConfig{
+				Service: &admissionregistrationv1.ServiceReference{Namespace: ns, Name: "web"},
+			}, s.Spec.ClusterIP
 		}
 	}
 	url := func(url string) func(t *testing.T, ns string) (admissionregistrationv1.WebhookClientConfig, string) {
@@ -238,19 +254,30 @@ func TestNetworkRefuses(t *testing.T) {
 		config func(t *testing.T, ns string) (admissionregistrationv1.WebhookClientConfig, string)
 		want   string // with NS and IP replaced
 	}{
-		{"Service without pods", service(corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 443}}}),
+		{"Service without pods",
+			service(corev1.ServiceSpec{Selector: map[string]string{"app": "web"},
+				Ports: []corev1.ServicePort{{Port: 443}}}),
 			"connect to IP:443: the Service NS/web selects no pod that is a process"},
-		{"another port", service(corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 8443}}}),
-			`no service port 443 found for service "web"`}, // an API server sees by itself
+		{"another port",
+			service(corev1.ServiceSpec{Selector: map[string]string{"app": "web"},
+				Ports: []corev1.ServicePort{{Port: 8443}}}),
+			`no service port 443 found for service "web"`}, // the API server's own error
 		{"Service without selector", service(corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}),
 			"connect to IP:443: the Service NS/web has no selector and no ready endpoints"},
-		{"foreign name", service(corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "webhooks.example.com"}),
-			"connect to webhooks.example.com:443: no node of this cluster has this name, and nothing leaves the machine"},
+		{"foreign name",
+			service(corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "webhooks.example.com"}),
+			"connect to webhooks.example.com:443: no node of this cluster has this name, and nothing leaves the " +
+				"machine"},
 		{"URL", url("https://192.0.2.7/validate"),
-			"connect to 192.0.2.7:443: no Service, node or pod of this cluster has this address, and nothing leaves the machine"},
+			"connect to 192.0.2.7:443: no Service, node or pod of this cluster has this address, and nothing leaves " +
+				"the machine"},
 		{"URL with a name", url("https://webhooks.example.com:8443/"),
-			"connect to webhooks.example.com:8443: no node of this cluster has this name, and nothing leaves the machine"},
-		{"URL of a Service that is not there", url("https://web.nowhere.svc/"), "connect to web.nowhere.svc:443: there is no Service nowhere/web"},
+			"connect to webhooks.example.com:8443: no node of this cluster has this name, and nothing leaves the " +
+				"machine"},
+		{
+			"URL of a Service that is not there", url("https://web.nowhere.svc/"),
+			"connect to web.nowhere.svc:443: there is no Service nowhere/web",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ns := namespace(t, client)
@@ -269,14 +296,15 @@ func TestNetworkRefuses(t *testing.T) {
 	}
 }
 
-// Endpoints name process pods, whose addresses are loopback ones, and both proxies lead there.
+// Endpoints contain the loopback addresses of process pods, and the proxies of pods and Services connect to them.
 func TestNetworkProxies(t *testing.T) {
 	client := clientFor(t, shared, "")
 	ns := namespace(t, client)
 	startWeb(t, client, ns)
 	for _, resource := range []struct{ kind, name string }{{"pods", "https:web-0:"}, {"services", "https:web:443"}} {
 		clustertest.Eventually(t, func(ctx context.Context) error {
-			got, err := client.CoreV1().RESTClient().Get().Namespace(ns).Resource(resource.kind).Name(resource.name).SubResource("proxy").Suffix("hello").DoRaw(ctx)
+			got, err := client.CoreV1().RESTClient().Get().Namespace(ns).Resource(resource.kind).Name(resource.name).
+				SubResource("proxy").Suffix("hello").DoRaw(ctx)
 			if err == nil && string(got) != "hello from web-0" {
 				err = fmt.Errorf("got %q", got)
 			}
@@ -292,8 +320,10 @@ func TestNetworkProxies(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := awaitRunningPod(t, client, ns, "simulated")
-	text, err := client.CoreV1().RESTClient().Get().Namespace(ns).Resource("pods").Name("simulated").SubResource("proxy").DoRaw(t.Context())
-	if want := fmt.Sprintf("connect to %s:80: the pod %s/simulated on %s is simulated: no process listens", pod.Status.PodIP, ns, pod.Spec.NodeName); err == nil ||
+	text, err := client.CoreV1().RESTClient().Get().Namespace(ns).Resource("pods").Name("simulated").
+		SubResource("proxy").DoRaw(t.Context())
+	if want := fmt.Sprintf("connect to %s:80: the pod %s/simulated on %s is simulated: no process listens",
+		pod.Status.PodIP, ns, pod.Spec.NodeName); err == nil ||
 		!strings.Contains(string(text), want) {
 		t.Errorf("got %v: %s\nwant %s", err, text, want)
 	}
@@ -307,13 +337,15 @@ func TestNetworkAggregatedAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	services := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
+	services := dynamic.NewForConfigOrDie(config).
+		Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
 	const name = "v1.things.trommel.dev"
 	_, err = services.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": name},
 		"spec": map[string]any{
-			"group": "things.trommel.dev", "version": "v1", "groupPriorityMinimum": int64(1000), "versionPriority": int64(15),
-			"service": map[string]any{"namespace": ns, "name": "web"}, "caBundle": w.ca,
+			"group": "things.trommel.dev", "version": "v1", "groupPriorityMinimum": int64(1000),
+			"versionPriority": int64(15),
+			"service":         map[string]any{"namespace": ns, "name": "web"}, "caBundle": w.ca,
 		},
 	}}, metav1.CreateOptions{})
 	if err != nil {
@@ -322,7 +354,8 @@ func TestNetworkAggregatedAPI(t *testing.T) {
 	t.Cleanup(func() { _ = services.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	for _, server := range shared.APIServers() {
 		clustertest.Eventually(t, func(context.Context) error {
-			list, err := clientFor(t, shared, server).Discovery().ServerResourcesForGroupVersion("things.trommel.dev/v1")
+			list, err := clientFor(t, shared, server).Discovery().
+				ServerResourcesForGroupVersion("things.trommel.dev/v1")
 			if err == nil && (len(list.APIResources) != 1 || list.APIResources[0].Kind != "Thing") {
 				err = fmt.Errorf("it serves %v", list.APIResources)
 			}
@@ -331,21 +364,25 @@ func TestNetworkAggregatedAPI(t *testing.T) {
 	}
 }
 
-// What stands behind the cluster's addresses and names.
+// Connections to the addresses and names of the cluster.
 func TestNetworkDialInside(t *testing.T) {
 	client := clientFor(t, shared, "")
 	ns := namespace(t, client)
 	w := startWeb(t, client, ns)
 	service := func(name string, spec corev1.ServiceSpec) {
-		if _, err := client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().Services(ns).
+			Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
+				metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	selector, port := map[string]string{"app": "web"}, int32(w.port)
 	service("headless", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: selector})
-	service("number", corev1.ServiceSpec{Selector: selector, Ports: []corev1.ServicePort{{Port: 8443, TargetPort: intstr.FromInt32(port)}}})
+	service("number", corev1.ServiceSpec{Selector: selector,
+		Ports: []corev1.ServicePort{{Port: 8443, TargetPort: intstr.FromInt32(port)}}})
 	service("same", corev1.ServiceSpec{Selector: selector, Ports: []corev1.ServicePort{{Port: port}}})
-	service("unnamed", corev1.ServiceSpec{Selector: selector, Ports: []corev1.ServicePort{{Port: 443, TargetPort: intstr.FromString("metrics")}}})
+	service("unnamed", corev1.ServiceSpec{Selector: selector,
+		Ports: []corev1.ServicePort{{Port: 443, TargetPort: intstr.FromString("metrics")}}})
 	service("by-hand", corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}}})
 	service("foreign", corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}})
 	pod, err := client.CoreV1().Pods(ns).Get(t.Context(), "web-0", metav1.GetOptions{})
@@ -364,7 +401,8 @@ func TestNetworkDialInside(t *testing.T) {
 		}
 	}
 	number := fmt.Sprint(w.port)
-	for _, tt := range []struct{ address, want string }{ // want: an error, with NS replaced; empty: the server in the pod
+	// want: an error, with NS replaced; empty: the server in the pod
+	for _, tt := range []struct{ address, want string }{
 		{"web.NS.svc:443", ""},
 		{"web.NS.svc.cluster.local:443", ""},
 		{"web.NS.svc.cluster.local.:443", ""},
@@ -373,9 +411,15 @@ func TestNetworkDialInside(t *testing.T) {
 		{"same.NS.svc:" + number, ""},
 		{"by-hand.NS.svc:443", ""},
 		{pod.Status.PodIP + ":" + number, ""},
-		{"unnamed.NS.svc:443", `the Service NS/unnamed leads to a port named "metrics", which the pod NS/web-0 does not have`},
+		{
+			"unnamed.NS.svc:443",
+			`the Service NS/unnamed targets a port named "metrics", which the pod NS/web-0 does not have`,
+		},
 		{"web.NS.svc:8443", "the Service NS/web has no port 8443 (it has 443)"},
-		{"foreign.NS.svc:443", "the endpoints of the Service NS/foreign (192.0.2.9) are no process pods, and nothing leaves the machine"},
+		{
+			"foreign.NS.svc:443", "the endpoints of the Service NS/foreign (192.0.2.9) are not process pods, and " +
+				"nothing leaves the machine",
+		},
 		{"nobody.headless.NS.svc:443", "the Service NS/headless has no pod of this name among the process pods"},
 		{"10.96.0.1:80", "the Service default/kubernetes has no port 80 (it has 443)"},
 		{"node-2:80", "on the node node-2 only its kubelet listens (port 10250)"},
@@ -389,7 +433,8 @@ func TestNetworkDialInside(t *testing.T) {
 			}
 		} else if err != nil {
 			t.Errorf("%s: %v", address, err)
-		} else if err := tls.Client(conn, &tls.Config{RootCAs: pool(w.ca), ServerName: "web." + ns + ".svc"}).HandshakeContext(t.Context()); err != nil {
+		} else if err := tls.Client(conn, &tls.Config{RootCAs: pool(w.ca), ServerName: "web." + ns + ".svc"}).
+			HandshakeContext(t.Context()); err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
 		if conn != nil {
@@ -412,7 +457,7 @@ func pool(pem []byte) *x509.CertPool {
 	return p
 }
 
-// Simulated pods answer as if all went well; of pods that are processes there are the logs.
+// Exec in simulated pods succeeds; process pods have logs.
 func TestNetworkKubelet(t *testing.T) {
 	client := clientFor(t, shared, "")
 	ns := namespace(t, client)
@@ -441,22 +486,26 @@ func TestNetworkKubelet(t *testing.T) {
 		}
 	}
 	if text, err := logs("told"); err != nil || text != "one\ntwo\n" {
-		t.Errorf("log that is told: %q, %v", text, err)
+		t.Errorf("configured log: %q, %v", text, err)
 	}
 	out, err := execIn(t, ns, "told", false, "pg_isready", "-q")
 	var exit utilexec.ExitError
 	if !errors.As(err, &exit) || exit.ExitStatus() != 2 || out != "no response" {
-		t.Errorf("answer that is told: %q, %v", out, err)
+		t.Errorf("configured answer: %q, %v", out, err)
 	}
-	if _, err := execIn(t, ns, "web-0", false, "true"); err == nil || !strings.Contains(err.Error(), "web-0 is a local process") {
+	if _, err := execIn(t, ns, "web-0", false, "true"); err == nil ||
+		!strings.Contains(err.Error(), "web-0 is a local process") {
 		t.Errorf("exec in a process pod: %v", err)
 	}
-	// The node's own subresource, and a name that only the host's DNS could know.
-	if text, err := client.CoreV1().RESTClient().Get().Resource("nodes").Name("node-1").SubResource("proxy").Suffix("healthz").DoRaw(t.Context()); err != nil || string(text) != "ok" {
+	// The node's proxy subresource, and a name that only the host's DNS could resolve.
+	if text, err := client.CoreV1().RESTClient().Get().Resource("nodes").Name("node-1").SubResource("proxy").
+		Suffix("healthz").DoRaw(t.Context()); err != nil || string(text) != "ok" {
 		t.Errorf("proxy of a node: %q, %v", text, err)
 	}
-	text, err := client.CoreV1().RESTClient().Get().Resource("nodes").Name("node-1:8080").SubResource("proxy").DoRaw(t.Context())
-	if want := "connect to 10.127.0.1:8080: on the node node-1 only its kubelet listens (port 10250)"; err == nil || !strings.Contains(string(text), want) {
+	text, err := client.CoreV1().RESTClient().Get().Resource("nodes").Name("node-1:8080").SubResource("proxy").
+		DoRaw(t.Context())
+	if want := "connect to 10.127.0.1:8080: on the node node-1 only its kubelet listens (port 10250)"; err == nil ||
+		!strings.Contains(string(text), want) {
 		t.Errorf("proxy of a node's other port: got %v: %s\nwant %s", err, text, want)
 	}
 }
@@ -469,7 +518,8 @@ func execIn(t *testing.T, ns, pod string, websocket bool, command ...string) (st
 	}
 	client := kubernetes.NewForConfigOrDie(config)
 	request := client.CoreV1().RESTClient().Post().Namespace(ns).Resource("pods").Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Command: command, Container: "main", Stdout: true, Stderr: true}, scheme.ParameterCodec)
+		VersionedParams(&corev1.PodExecOptions{Command: command, Container: "main", Stdout: true, Stderr: true},
+			scheme.ParameterCodec)
 	var executor remotecommand.Executor
 	if websocket {
 		executor, err = remotecommand.NewWebSocketExecutor(config, http.MethodGet, request.URL().String())
@@ -479,13 +529,13 @@ func execIn(t *testing.T, ns, pod string, websocket bool, command ...string) (st
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two buffers: the streams are copied at the same time.
+	// Two buffers, because the streams are copied concurrently.
 	var out, errors bytes.Buffer
 	err = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &errors})
 	return out.String() + errors.String(), err
 }
 
-// No process of a cluster sends a packet anywhere but to loopback, whatever is asked of its API servers.
+// No process of a cluster sends a packet outside loopback, whatever is requested of its API servers.
 func TestNothingLeavesTheMachine(t *testing.T) {
 	clustertest.Isolate(t, "^TestNetwork")
 }

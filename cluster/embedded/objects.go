@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// What marks the nodes that KWOK looks after, and nobody else's.
+// Marks of the nodes that KWOK manages, and only of those.
 const (
 	simulatedAnnotation = "kwok.x-k8s.io/node"
 	simulatedValue      = "fake"
@@ -22,7 +22,7 @@ const (
 	provisioner         = "trommel.dev/volume"
 )
 
-// createObjects creates nodes and storage class, and returns when pods can be created in namespace default.
+// createObjects creates the nodes and the storage class, and waits until pods can be created in namespace default.
 func (c *Cluster) createObjects(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.restConfig(c.infra.Addr(), c.apis[0].admin))
 	if err != nil {
@@ -73,10 +73,10 @@ func newStorageClass() *storagev1.StorageClass {
 	}
 }
 
-// nodeIP is the address of a simulated node, counted from 0. Nothing listens there; see network.
+// nodeIP returns the address of the i-th simulated node, from 0. Nothing listens there; see network.
 func nodeIP(i int) string { return fmt.Sprintf("10.127.%d.%d", (i+1)/256, (i+1)%256) }
 
-// newNode makes a node that is ready from the beginning.
+// newNode returns a node that is ready from the start.
 func newNode(name, ip string) *corev1.Node {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("1k"),
@@ -105,7 +105,8 @@ func newNode(name, ip string) *corev1.Node {
 				{Type: corev1.NodeHostName, Address: name},
 			},
 			Conditions: []corev1.NodeCondition{{
-				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "simulated by KWOK",
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
+				Message:           "simulated by KWOK",
 				LastHeartbeatTime: now, LastTransitionTime: now,
 			}},
 			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "kwok", OperatingSystem: "linux", Architecture: "amd64"},

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// authority is a cluster's own certificate authority. Its key never touches the disk.
+// authority is a cluster's own certificate authority. Its key is never written to disk.
 type authority struct {
 	cert    *x509.Certificate
 	key     crypto.Signer
@@ -25,7 +25,7 @@ type authority struct {
 // keyPair is a certificate and its key, both PEM.
 type keyPair struct{ cert, key []byte }
 
-// validity is longer than any cluster lives.
+// validity is longer than any cluster's life.
 const validity = 365 * 24 * time.Hour
 
 func newAuthority(name string) (*authority, error) {
@@ -48,12 +48,13 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{cert: cert, key: key, certPEM: encodeCert(der)}, nil
 }
 
-// server issues a certificate for whatever name an API server is called by.
+// server issues a certificate for all names of an API server.
 func (a *authority) server() (keyPair, error) {
 	t := template(pkix.Name{CommonName: "kube-apiserver"})
 	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	t.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.ParseIP(serviceIP)}
-	t.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	t.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local"}
 	return a.issue(t)
 }
 
@@ -81,7 +82,7 @@ func (a *authority) issue(t *x509.Certificate) (keyPair, error) {
 	return keyPair{cert: encodeCert(der), key: keyPEM}, nil
 }
 
-// newSigningKey makes the key pair with which service account tokens are signed.
+// newSigningKey creates the key pair that signs service account tokens.
 func newSigningKey() (private, public []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -104,7 +105,8 @@ func template(subject pkix.Name) *x509.Certificate {
 	}
 	now := time.Now()
 	// Clocks may be set back while a cluster runs.
-	return &x509.Certificate{SerialNumber: serial, Subject: subject, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validity)}
+	return &x509.Certificate{SerialNumber: serial, Subject: subject, NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(validity)}
 }
 
 func encodeCert(der []byte) []byte {

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a loopback TCP port that stays ours, whether or not a server listens on it: a socket that is bound but does
-// not listen holds it. A server shares it with SO_REUSEPORT (kube-apiserver --permit-port-sharing), which only
-// processes of the same user can do; nobody else gets the port by chance, not even while the server is down.
+// port is a loopback TCP port that stays reserved, whether or not a server listens on it: a socket that is bound but
+// does not listen holds it. A server shares it with SO_REUSEPORT (kube-apiserver --permit-port-sharing), which only
+// processes of the same user can do; no other process gets the port by chance, not even while the server is down.
 type port struct {
 	fd     int
 	number int
@@ -37,7 +37,7 @@ func (p *port) bind() error {
 	if err := unix.Bind(p.fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		return err
 	}
-	// Set only now: before, the kernel might have picked a port that another reservation holds.
+	// Not before bind: the kernel could pick a port that another reservation holds.
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ import (
 
 // Environment variables that make the test executable run a cluster instead of tests.
 const (
-	// own: a cluster of its own; serve: one to attach to; web: a server in a pod
+	// own: a cluster started with Start; serve: a cluster started with Serve; web: a server in a pod
 	envHelper    = "TROMMEL_TEST_CLUSTER_HELPER"
 	envHelperDir = "TROMMEL_TEST_CLUSTER_DIR"
 )
@@ -36,7 +36,7 @@ func restClient(config *rest.Config) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// helper runs a cluster until its standard input ends, and tells on standard output how it gets on.
+// helper runs a cluster until its standard input ends, and reports its progress on standard output.
 func helper(what string) {
 	if what == "web" {
 		serveWeb()
@@ -63,7 +63,7 @@ func helper(what string) {
 	os.Exit(0)
 }
 
-// runOwn also runs a pod whose process has a process of its own.
+// runOwn also runs a pod whose process has a child process.
 func runOwn(ctx context.Context, config embedded.Config) error {
 	c, err := embedded.Start(ctx, config)
 	if err != nil {
@@ -135,7 +135,7 @@ func startHelper(t *testing.T, what string, with ...func(*exec.Cmd)) *helperProc
 	return h
 }
 
-// end lets the helper close its cluster.
+// end makes the helper close its cluster.
 func (h *helperProcess) end(t *testing.T) {
 	t.Helper()
 	h.stdin.Close()
@@ -144,12 +144,12 @@ func (h *helperProcess) end(t *testing.T) {
 	}
 }
 
-// processesWith lists the processes whose command line or environment holds the text.
+// processesWith lists the processes whose command line or environment contains the text.
 func processesWith(t *testing.T, text string) []int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil || len(files) == 0 {
-		t.Skip("no /proc to look for processes in")
+		t.Skip("no /proc to look for processes")
 	}
 	var pids []int
 	for _, file := range files {
@@ -168,7 +168,7 @@ func processesWith(t *testing.T, text string) []int {
 
 func TestParentKilledLeavesNothingRunning(t *testing.T) {
 	h := startHelper(t, "own")
-	// etcd, API server, controller manager, scheduler, KWOK, the pod's process and its own.
+	// etcd, API server, controller manager, scheduler, KWOK, the pod's process and its child.
 	clustertest.Eventually(t, func(context.Context) error {
 		if pids := processesWith(t, h.dir+"/"); len(pids) != 7 {
 			return fmt.Errorf("%d processes, want 7: %v", len(pids), pids)
@@ -185,7 +185,7 @@ func TestParentKilledLeavesNothingRunning(t *testing.T) {
 		}
 		return nil
 	})
-	// The next cluster removes the folder.
+	// The next cluster deletes the directory.
 	if left := runDirs(t, h.dir); len(left) != 1 {
 		t.Errorf("left: %v", left)
 	}
@@ -201,7 +201,7 @@ func TestParentKilledLeavesNothingRunning(t *testing.T) {
 	checkNothingLeft(t, h.dir)
 }
 
-// Where the kernel does not end a component with its parent, the component sees to it.
+// Where the kernel does not kill a component together with its parent, the component exits on its own.
 func TestComponentWatchesParent(t *testing.T) {
 	binary, err := clustertest.Binary()
 	if err != nil {
@@ -231,10 +231,10 @@ func TestComponentWatchesParent(t *testing.T) {
 	select {
 	case err := <-ended:
 		if cmd.ProcessState.ExitCode() != 1 {
-			t.Errorf("ended with %v", err)
+			t.Errorf("exited with %v", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("still runs")
+		t.Error("still running")
 	}
 }
 
@@ -244,7 +244,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	checkNothingLeft(t, h.dir)
 }
 
-// An ordinary user needs no privilege at all.
+// An ordinary user needs no privileges.
 func TestOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("all tests run as an ordinary user")
@@ -258,7 +258,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Where everybody can read.
+	// In a place that every user can read.
 	programs := shortDir(t)
 	if err := os.Chmod(programs, 0o755); err != nil {
 		t.Fatal(err)
@@ -282,7 +282,8 @@ func TestOrdinaryUser(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	})
 	for _, pid := range processesWith(t, h.dir+"/") {
-		if info, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil && info.Sys().(*syscall.Stat_t).Uid != nobody {
+		if info, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil &&
+			info.Sys().(*syscall.Stat_t).Uid != nobody {
 			t.Errorf("process %d runs as user %d", pid, info.Sys().(*syscall.Stat_t).Uid)
 		}
 	}
@@ -319,7 +320,8 @@ func TestAttach(t *testing.T) {
 	t.Setenv("TROMMEL_CACHE", t.TempDir())
 	ctx := t.Context()
 	var none *embedded.NotRunningError
-	if _, err := embedded.Attach(ctx, "helped"); !errors.As(err, &none) || err.Error() != `cluster "helped" is not running (none is)` {
+	if _, err := embedded.Attach(ctx, "helped"); !errors.As(err, &none) ||
+		err.Error() != `cluster "helped" is not running (none is)` {
 		t.Errorf("got %v", err)
 	}
 	h := startHelper(t, "serve")
@@ -327,7 +329,8 @@ func TestAttach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := embedded.Attach(ctx, "other"); err == nil || err.Error() != `cluster "other" is not running (running: helped)` {
+	if _, err := embedded.Attach(ctx, "other"); err == nil ||
+		err.Error() != `cluster "other" is not running (running: helped)` {
 		t.Errorf("got %v", err)
 	}
 	client := clientFor(t, c, "")
@@ -353,10 +356,12 @@ func TestAttach(t *testing.T) {
 	if err := node.Kill(ctx, "local"); err != nil {
 		t.Fatal(err)
 	}
-	if after, err := node.Status(ctx, "local"); err != nil || len(after) != 1 || after[0].ExitCode != 137 || !after[0].Planned {
+	if after, err := node.Status(ctx, "local"); err != nil || len(after) != 1 || after[0].ExitCode != 137 ||
+		!after[0].Planned {
 		t.Errorf("status %+v, %v", after, err)
 	}
-	if err := node.Route(ctx, "local", "apiserver-9"); err == nil || !strings.Contains(err.Error(), `no API server "apiserver-9"`) {
+	if err := node.Route(ctx, "local", "apiserver-9"); err == nil ||
+		!strings.Contains(err.Error(), `no API server "apiserver-9"`) {
 		t.Errorf("got %v", err)
 	}
 	if err := node.CutConnections(ctx, "local"); err != nil {
@@ -365,7 +370,7 @@ func TestAttach(t *testing.T) {
 	if err := node.Reset(ctx); err != nil {
 		t.Error(err)
 	}
-	// A call that waits ends with its context.
+	// A blocked call returns when its context ends.
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	if err := node.Start(short, "nobody"); !errors.Is(err, context.DeadlineExceeded) {
@@ -401,7 +406,7 @@ func TestAttach(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := client.Discovery().ServerVersion(); err != nil {
-		t.Errorf("the cluster is to go on: %v", err)
+		t.Errorf("the cluster should keep running: %v", err)
 	}
 	if err := c.Stop(ctx); err != nil {
 		t.Fatal(err)
@@ -412,7 +417,7 @@ func TestAttach(t *testing.T) {
 	checkNothingLeft(t, h.dir)
 }
 
-// A cluster whose process was killed is neither listed nor in the way of a new one.
+// A cluster whose process was killed is not listed and does not prevent a new one.
 func TestStaleEntry(t *testing.T) {
 	t.Setenv("TROMMEL_CACHE", t.TempDir())
 	h := startHelper(t, "serve")
@@ -421,7 +426,8 @@ func TestStaleEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = embedded.Serve(t.Context(), embedded.Config{Name: "helped", Binary: binary}, func(embedded.Entry) {})
-	if want := fmt.Sprintf(`a cluster named "helped" is running already (process %d)`, h.Process.Pid); err == nil || err.Error() != want {
+	if want := fmt.Sprintf(`a cluster named "helped" is running already (process %d)`, h.Process.Pid); err == nil ||
+		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if err := h.Process.Kill(); err != nil {
@@ -435,7 +441,7 @@ func TestStaleEntry(t *testing.T) {
 	startHelper(t, "serve").end(t)
 }
 
-// A cache cleaner that deleted a lock file made List destroy the data of a running cluster.
+// Regression: after a cache cleaner had deleted a lock file, List deleted the data of a running cluster.
 func TestListKeepsClusterWithoutLockFile(t *testing.T) {
 	t.Setenv("TROMMEL_CACHE", t.TempDir())
 	h := startHelper(t, "serve")
@@ -454,7 +460,8 @@ func TestListKeepsClusterWithoutLockFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = embedded.Serve(t.Context(), embedded.Config{Name: "helped", Binary: binary}, func(embedded.Entry) {})
-	if want := fmt.Sprintf(`a cluster named "helped" is running already (process %d)`, h.Process.Pid); err == nil || err.Error() != want {
+	if want := fmt.Sprintf(`a cluster named "helped" is running already (process %d)`, h.Process.Pid); err == nil ||
+		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	c, err := embedded.Attach(t.Context(), "helped")
@@ -468,9 +475,9 @@ func TestListKeepsClusterWithoutLockFile(t *testing.T) {
 	checkNothingLeft(t, h.dir)
 }
 
-// BenchmarkStart is the time until three API servers are ready and the cluster can be used.
+// BenchmarkStart measures the time until three API servers are ready and the cluster can be used.
 func BenchmarkStart(b *testing.B) {
-	if err := shared.Close(context.Background()); err != nil { // it would only be in the way
+	if err := shared.Close(context.Background()); err != nil { // it would affect the measurement
 		b.Fatal(err)
 	}
 	for b.Loop() {

@@ -20,7 +20,7 @@ type Entry struct {
 	Name       string
 	PID        int // of the process that runs it
 	Started    time.Time
-	Dir        string   // the cluster's own folder
+	Dir        string   // the cluster's own directory
 	LogDir     string   // of the processes' logs
 	APIServers []string // their names
 	// Kubeconfigs maps the names of API servers to files for cluster-admin access.
@@ -33,10 +33,10 @@ type Entry struct {
 	registered string
 }
 
-// NotRunningError says that no cluster of that name runs.
+// NotRunningError is the error for a cluster name that is not running.
 type NotRunningError struct {
 	Name    string
-	Running []string // those that do
+	Running []string // the names of those that are running
 }
 
 func (e *NotRunningError) Error() string {
@@ -49,9 +49,9 @@ func (e *NotRunningError) Error() string {
 
 func (e Entry) controlSocket() string { return filepath.Join(e.Dir, "control.sock") }
 
-// live reports whether the process that runs the cluster still does. It holds the lock on two files, one beside its
-// entry and one in the cluster's own folder; where somebody has cleaned these away, it still answers on its control
-// socket. An error says that nothing tells.
+// live reports whether the process that runs the cluster is alive. That process holds locks on two files, one beside
+// its entry and one in the cluster's own directory; if these files have been deleted, it still accepts connections on
+// its control socket. An error means that this is unknown.
 func (e Entry) live() (bool, error) {
 	var errs []error
 	for _, file := range []string{lockFile(e.registered), filepath.Join(e.Dir, aliveFile)} {
@@ -80,8 +80,8 @@ func (e Entry) live() (bool, error) {
 
 func lockFile(entry string) string { return strings.TrimSuffix(entry, ".json") + ".lock" }
 
-// registryDir is where running clusters leave word of themselves. It need not be there: who only asks makes nothing, since a
-// process without a home could not.
+// registryDir returns the directory of the running clusters' entries. It does not create it: a process that only looks
+// may have no home to create it in.
 func registryDir() (string, error) {
 	base := os.Getenv("TROMMEL_CACHE")
 	if base == "" {
@@ -94,7 +94,7 @@ func registryDir() (string, error) {
 	return filepath.Join(base, "clusters"), nil
 }
 
-// RegistryFile is a path beside the entry of the cluster of that name, with another ending. Its folder is made.
+// RegistryFile returns a path beside the entry of the named cluster, with another ending. It creates the directory.
 func RegistryFile(name, ending string) (string, error) {
 	if !nameRE.MatchString(name) {
 		return "", nameError(name)
@@ -104,13 +104,13 @@ func RegistryFile(name, ending string) (string, error) {
 		return "", err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make the folder of the running clusters: %w", err)
+		return "", fmt.Errorf("create the directory of the running clusters: %w", err)
 	}
 	return filepath.Join(dir, name+ending), nil
 }
 
-// List returns the running clusters, ordered by name. What clusters that died left is removed. A cluster of which
-// nobody can tell whether it runs is neither listed nor removed.
+// List returns the running clusters, ordered by name, and deletes what dead clusters left. It neither lists nor deletes
+// a cluster if it is unknown whether it is running.
 func List() ([]Entry, error) {
 	dir, err := registryDir()
 	if err != nil {
@@ -125,7 +125,7 @@ func List() ([]Entry, error) {
 	for _, file := range files {
 		entry, err := readEntry(file)
 		if err != nil {
-			continue // being removed, or not ours
+			continue // being deleted, or not an entry
 		}
 		live, err := entry.live()
 		switch {
@@ -153,7 +153,7 @@ func readEntry(file string) (Entry, error) {
 	return e, nil
 }
 
-// find returns a running cluster's entry, or NotRunningError.
+// find returns the entry of a running cluster, or a NotRunningError.
 func find(name string) (Entry, error) {
 	entries, err := List()
 	if err != nil {
@@ -169,13 +169,13 @@ func find(name string) (Entry, error) {
 	return Entry{}, none
 }
 
-// claim takes the cluster's name for as long as this process lives or until release is called.
+// claim reserves the cluster's name until this process exits or calls release.
 func claim(name string) (release func(), err error) {
 	path, err := RegistryFile(name, ".lock")
 	if err != nil {
 		return nil, err
 	}
-	// The lock file may have been cleaned away while the cluster runs.
+	// The lock file may have been deleted while the cluster was running.
 	if e, err := readEntry(strings.TrimSuffix(path, ".lock") + ".json"); err == nil {
 		if live, _ := e.live(); live {
 			return nil, runningAlready(name, e)
@@ -190,7 +190,7 @@ func claim(name string) (release func(), err error) {
 		if err == nil {
 			break
 		}
-		// Perhaps somebody only asks whether it is locked.
+		// Another process may hold the lock for a moment to check it.
 		time.Sleep(pollInterval)
 		err = flock(f)
 	}
@@ -225,8 +225,8 @@ func (c *Cluster) entry() Entry {
 	return e
 }
 
-// Serve starts a cluster that other processes find by its name, and runs it until ctx ends or one of them calls Stop.
-// Once it can be attached to, ready is called.
+// Serve starts a cluster that other processes can find by its name, and runs it until ctx ends or a process calls Stop.
+// It calls ready when other processes can attach.
 func Serve(ctx context.Context, config Config, ready func(Entry)) (err error) {
 	if config, err = withDefaults(config); err != nil {
 		return err
@@ -240,7 +240,7 @@ func Serve(ctx context.Context, config Config, ready func(Entry)) (err error) {
 	if err != nil {
 		return err
 	}
-	// What a process that died under this name left must not pass for ours.
+	// An entry left by a dead process must not be taken for this cluster's.
 	_ = os.Remove(file)
 	c, err := Start(ctx, config)
 	if err != nil {

@@ -46,12 +46,12 @@ import (
 	"github.com/trommel-dev/trommel/objects"
 )
 
-// removedObject is an object in a removed API version, and what package objects makes of it.
+// removedObject is an object in a removed API version, with the result of its conversion by package objects.
 type removedObject struct {
 	old, served *unstructured.Unstructured
 }
 
-// removedObjects reads those of package objects' tests that Kubernetes 1.36 has the types of.
+// removedObjects reads the test objects of package objects whose types Kubernetes 1.36 has.
 func removedObjects(t *testing.T) []removedObject {
 	t.Helper()
 	var all []removedObject
@@ -74,7 +74,7 @@ func removedObjects(t *testing.T) []removedObject {
 	return all
 }
 
-// resourceOf is a kind's resource, as discovery says.
+// resourceOf returns a kind's resource according to discovery.
 func resourceOf(t *testing.T, d discovery.DiscoveryInterface, kind schema.GroupVersionKind) metav1.APIResource {
 	t.Helper()
 	list, err := d.ServerResourcesForGroupVersion(kind.GroupVersion().String())
@@ -90,7 +90,9 @@ func resourceOf(t *testing.T, d discovery.DiscoveryInterface, kind schema.GroupV
 	return metav1.APIResource{}
 }
 
-func dynamicFor(client dynamic.Interface, gv schema.GroupVersion, r metav1.APIResource, namespace string) dynamic.ResourceInterface {
+func dynamicFor(
+	client dynamic.Interface, gv schema.GroupVersion, r metav1.APIResource, namespace string,
+) dynamic.ResourceInterface {
 	resources := client.Resource(gv.WithResource(r.Name))
 	if r.Namespaced {
 		return resources.Namespace(namespace)
@@ -98,7 +100,7 @@ func dynamicFor(client dynamic.Interface, gv schema.GroupVersion, r metav1.APIRe
 	return resources
 }
 
-// TestRemovedAPIs does everything with the objects of each removed version on a cluster that is asked for them.
+// TestRemovedAPIs tests all operations on the objects of each removed version, on a cluster that serves them.
 func TestRemovedAPIs(t *testing.T) {
 	c := clustertest.Start(t, embedded.Config{APIServers: 2, Nodes: 1, RemovedAPIs: true})
 	config, err := c.RESTConfig("")
@@ -106,7 +108,7 @@ func TestRemovedAPIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.QPS = -1
-	config.WarningHandlerWithContext = rest.NoWarnings{} // each answer says that it is deprecated
+	config.WarningHandlerWithContext = rest.NoWarnings{} // every response has a deprecation warning
 	all := removedObjects(t)
 	t.Run("discovery", func(t *testing.T) { testRemovedDiscovery(t, config, all) })
 	t.Run("objects", func(t *testing.T) { testRemovedObjects(t, config, all) })
@@ -116,7 +118,7 @@ func TestRemovedAPIs(t *testing.T) {
 	t.Run("namespace", func(t *testing.T) { testRemovedNamespace(t, config, all) })
 }
 
-// groupVersions are all that an API server lists, and the preferred version of each group.
+// groupVersions returns all versions that an API server lists, and the preferred version of each group.
 func groupVersions(t *testing.T, config *rest.Config, legacy bool) (versions []string, preferred map[string]string) {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(config)
@@ -139,15 +141,16 @@ func groupVersions(t *testing.T, config *rest.Config, legacy bool) (versions []s
 	return versions, preferred
 }
 
-// Discovery lists the removed versions, and all else is as on a cluster that is not asked for them.
+// Discovery lists the removed versions; everything else is the same as on a cluster that does not serve them.
 func testRemovedDiscovery(t *testing.T, config *rest.Config, all []removedObject) {
 	plain, err := shared.RESTConfig("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	removed := map[string]bool{ // those that no file of objects is for
-		"authentication.k8s.io/v1beta1": true, "authorization.k8s.io/v1beta1": true, "certificates.k8s.io/v1beta1": true,
-		"events.k8s.io/v1beta1": true, "storage.k8s.io/v1alpha1": true,
+	removed := map[string]bool{ // those without test objects
+		"authentication.k8s.io/v1beta1": true, "authorization.k8s.io/v1beta1": true,
+		"certificates.k8s.io/v1beta1": true,
+		"events.k8s.io/v1beta1":       true, "storage.k8s.io/v1alpha1": true,
 	}
 	for _, o := range all {
 		removed[o.old.GetAPIVersion()] = true
@@ -157,7 +160,7 @@ func testRemovedDiscovery(t *testing.T, config *rest.Config, all []removedObject
 	} else if version, err := client.ServerVersion(); err != nil {
 		t.Fatal(err)
 	} else if version.Minor == "35" {
-		// Kubernetes 1.36 has dropped the code of these too.
+		// Kubernetes 1.36 has also removed the code of these.
 		for _, more := range []string{"autoscaling/v2beta1", "autoscaling/v2beta2", "scheduling.k8s.io/v1alpha1"} {
 			removed[more] = true
 		}
@@ -191,7 +194,8 @@ func testRemovedDiscovery(t *testing.T, config *rest.Config, all []removedObject
 	}
 	for _, o := range all {
 		r := resourceOf(t, client, o.old.GroupVersionKind())
-		for _, verb := range []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"} {
+		for _, verb := range []string{"create", "delete", "deletecollection", "get", "list", "patch", "update",
+			"watch"} {
 			if !slices.Contains(r.Verbs, verb) {
 				t.Errorf("%s: discovery lists the verbs %v", o.old.GroupVersionKind(), r.Verbs)
 				break
@@ -206,7 +210,7 @@ func testRemovedDiscovery(t *testing.T, config *rest.Config, all []removedObject
 	}
 }
 
-// Without being asked for, nothing of it is there.
+// A cluster that is not configured to serve removed versions serves none of them.
 func TestRemovedAPIsAreNotServed(t *testing.T) {
 	config, err := shared.RESTConfig("")
 	if err != nil {
@@ -231,7 +235,8 @@ func TestRemovedAPIsAreNotServed(t *testing.T) {
 	}
 }
 
-// strip removes what differs between two objects that are made one after the other, and what their controllers write.
+// strip removes the fields that differ between two objects created one after the other, and those that controllers
+// write.
 func strip(u *unstructured.Unstructured) map[string]any {
 	u = u.DeepCopy()
 	metadata := map[string]any{"name": u.GetName()}
@@ -242,7 +247,7 @@ func strip(u *unstructured.Unstructured) map[string]any {
 	delete(u.Object, "status")
 	switch u.GetKind() {
 	case "CustomResourceDefinition":
-		// Schemas are kept as they were: see testRemovedDefinitions.
+		// Schemas keep their form: see testRemovedDefinitions.
 		unstructured.RemoveNestedField(u.Object, "spec", "preserveUnknownFields")
 		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
 		for _, v := range versions {
@@ -250,7 +255,7 @@ func strip(u *unstructured.Unstructured) map[string]any {
 		}
 		_ = unstructured.SetNestedSlice(u.Object, versions, "spec", "versions")
 	case "EndpointSlice":
-		// Kubernetes keeps a host name as it is, which v1 has no field for, and reads a node's name as one.
+		// Kubernetes preserves a host name, for which v1 has no field, and reads a node's name as one.
 		endpoints, _, _ := unstructured.NestedSlice(u.Object, "endpoints")
 		for _, e := range endpoints {
 			delete(e.(map[string]any), "deprecatedTopology")
@@ -269,7 +274,7 @@ func strip(u *unstructured.Unstructured) map[string]any {
 	return u.Object
 }
 
-// expectEvent waits for an event of the object, in the version that is watched.
+// expectEvent waits for an event of the object, in the watched version.
 func expectEvent(t *testing.T, w watch.Interface, kind watch.EventType, u *unstructured.Unstructured) {
 	t.Helper()
 	timeout := time.After(20 * time.Second)
@@ -281,7 +286,7 @@ func expectEvent(t *testing.T, w watch.Interface, kind watch.EventType, u *unstr
 			}
 			got, ok := e.Object.(*unstructured.Unstructured)
 			if !ok {
-				t.Fatalf("the watch says %v", e.Object)
+				t.Fatalf("the watch returned %v", e.Object)
 			}
 			if got.GetName() != u.GetName() || e.Type != kind {
 				continue
@@ -296,8 +301,8 @@ func expectEvent(t *testing.T, w watch.Interface, kind watch.EventType, u *unstr
 	}
 }
 
-// Objects are created, read, listed, watched, patched and deleted in the removed version, are the same objects in the
-// served one, and are what the conversion of package objects makes of them.
+// Objects can be created, read, listed, watched, patched and deleted in the removed version. They are the same objects
+// in the served version, with the contents that the conversion of package objects gives them.
 func testRemovedObjects(t *testing.T, config *rest.Config, all []removedObject) {
 	client := dynamic.NewForConfigOrDie(config)
 	found := discovery.NewDiscoveryClientForConfigOrDie(config)
@@ -326,7 +331,8 @@ func testRemovedObjects(t *testing.T, config *rest.Config, all []removedObject) 
 				t.Errorf("created a %s", created.GroupVersionKind())
 			}
 			expectEvent(t, w, watch.Added, o.old)
-			if got, err := old.Get(t.Context(), o.old.GetName(), metav1.GetOptions{}); err != nil || got.GetUID() != created.GetUID() || got.GroupVersionKind() != gvk {
+			if got, err := old.Get(t.Context(), o.old.GetName(), metav1.GetOptions{}); err != nil ||
+				got.GetUID() != created.GetUID() || got.GroupVersionKind() != gvk {
 				t.Errorf("get: %v, %v", got, err)
 			}
 			real, err := served.Get(t.Context(), o.old.GetName(), metav1.GetOptions{})
@@ -339,7 +345,11 @@ func testRemovedObjects(t *testing.T, config *rest.Config, all []removedObject) 
 			}{
 				{types.MergePatchType, `{"metadata":{"labels":{"patched":"merge"}}}`},
 				{types.JSONPatchType, `[{"op":"add","path":"/metadata/labels/patched","value":"json"}]`},
-				{types.ApplyPatchType, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"labels":{"patched":"apply"}}}`, gvk.GroupVersion(), gvk.Kind, o.old.GetName())},
+				{
+					types.ApplyPatchType,
+					fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"labels":{"patched":"apply"}}}`,
+						gvk.GroupVersion(), gvk.Kind, o.old.GetName()),
+				},
 			} {
 				options := metav1.PatchOptions{}
 				if p.kind == types.ApplyPatchType {
@@ -350,32 +360,36 @@ func testRemovedObjects(t *testing.T, config *rest.Config, all []removedObject) 
 				}
 				expectEvent(t, w, watch.Modified, o.old)
 			}
-			if got, err := served.Get(t.Context(), o.old.GetName(), metav1.GetOptions{}); err != nil || got.GetLabels()["patched"] != "apply" {
+			if got, err := served.Get(t.Context(), o.old.GetName(), metav1.GetOptions{}); err != nil ||
+				got.GetLabels()["patched"] != "apply" {
 				t.Errorf("after the patches: %v, %v", got, err)
 			}
-			if err := old.Delete(t.Context(), o.old.GetName(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
+			if err := old.Delete(t.Context(), o.old.GetName(),
+				metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
 				t.Fatalf("delete: %v", err)
 			}
 			expectEvent(t, w, watch.Deleted, o.old)
 
 			ours, err := served.Create(t.Context(), o.served, metav1.CreateOptions{})
 			if err != nil {
-				t.Fatalf("create what it is converted to: %v", err)
+				t.Fatalf("create the converted object: %v", err)
 			}
 			defer func() {
-				_ = served.Delete(context.Background(), ours.GetName(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+				_ = served.Delete(context.Background(), ours.GetName(),
+					metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
 			}()
 			if diff := cmp.Diff(strip(real), strip(ours)); diff != "" {
-				t.Errorf("Kubernetes (-) and package objects (+) make of it\n%s", diff)
+				t.Errorf("conversion by Kubernetes (-) and by package objects (+)\n%s", diff)
 			}
 		})
 	}
 }
 
-// Typed clients of the time speak protobuf.
+// Typed clients of these versions use protobuf.
 func testRemovedProtobuf(t *testing.T, config *rest.Config) {
 	config = rest.CopyConfig(config)
-	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf"
+	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf",
+		"application/vnd.kubernetes.protobuf"
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -400,8 +414,9 @@ func testRemovedProtobuf(t *testing.T, config *rest.Config) {
 	}, metav1.CreateOptions{})
 	check("create PodDisruptionBudget", err)
 	if err == nil && w != nil {
-		if e := <-w.ResultChan(); e.Type != watch.Added || e.Object.(*policyv1beta1.PodDisruptionBudget).Name != "typed" {
-			t.Errorf("the watch says %v", e)
+		if e := <-w.ResultChan(); e.Type != watch.Added ||
+			e.Object.(*policyv1beta1.PodDisruptionBudget).Name != "typed" {
+			t.Errorf("the watch returned %v", e)
 		}
 		w.Stop()
 	}
@@ -409,16 +424,17 @@ func testRemovedProtobuf(t *testing.T, config *rest.Config) {
 		ObjectMeta: meta, Spec: extensionsv1beta1.DeploymentSpec{Replicas: &none, Template: template},
 	}, metav1.CreateOptions{})
 	check("create Deployment of extensions", err)
-	// Of apps, another name: it is the same type.
+	// The same type in group apps.
 	other := metav1.ObjectMeta{Name: "typed-2", Namespace: "default"}
 	deployment, err := client.AppsV1beta1().Deployments("default").Create(ctx, &appsv1beta1.Deployment{
 		ObjectMeta: other, Spec: appsv1beta1.DeploymentSpec{Replicas: &none, Template: template},
 	}, metav1.CreateOptions{})
 	check("create Deployment of apps/v1beta1", err)
-	if err == nil && (deployment.Spec.Selector == nil || deployment.Spec.Selector.MatchLabels["app"] != "typed" || *deployment.Spec.RevisionHistoryLimit != 2) {
+	if err == nil && (deployment.Spec.Selector == nil || deployment.Spec.Selector.MatchLabels["app"] != "typed" ||
+		*deployment.Spec.RevisionHistoryLimit != 2) {
 		t.Errorf("the defaults of apps/v1beta1 are not there: %+v", deployment.Spec)
 	}
-	clustertest.Eventually(t, func(ctx context.Context) error { // KCM writes to it too
+	clustertest.Eventually(t, func(ctx context.Context) error { // kube-controller-manager also writes to it
 		d, err := client.AppsV1beta2().Deployments("default").Get(ctx, "typed-2", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -439,7 +455,8 @@ func testRemovedProtobuf(t *testing.T, config *rest.Config) {
 			return at(client.AppsV1beta2().RESTClient().Put()).Body(scale).Do(ctx).Into(scale)
 		})
 	}
-	extensionsScale, err := client.ExtensionsV1beta1().Deployments("default").GetScale(ctx, "typed", metav1.GetOptions{})
+	extensionsScale, err := client.ExtensionsV1beta1().Deployments("default").
+		GetScale(ctx, "typed", metav1.GetOptions{})
 	check("get the scale of extensions/v1beta1", err)
 	if err == nil && extensionsScale.APIVersion+extensionsScale.Name == "" {
 		t.Error("an empty scale")
@@ -449,23 +466,31 @@ func testRemovedProtobuf(t *testing.T, config *rest.Config) {
 	if err == nil && len(list.Items) != 2 {
 		t.Errorf("%d Deployments of extensions, want both", len(list.Items))
 	}
-	_, err = client.BatchV1beta1().CronJobs("default").Create(ctx, &batchv1beta1.CronJob{ObjectMeta: meta, Spec: batchv1beta1.CronJobSpec{
-		Schedule: "0 3 * * *", JobTemplate: batchv1beta1.JobTemplateSpec{},
-	}}, metav1.CreateOptions{})
+	_, err = client.BatchV1beta1().CronJobs("default").
+		Create(ctx, &batchv1beta1.CronJob{ObjectMeta: meta, Spec: batchv1beta1.CronJobSpec{
+			Schedule: "0 3 * * *", JobTemplate: batchv1beta1.JobTemplateSpec{},
+		}}, metav1.CreateOptions{})
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.jobTemplate.spec.template.spec.containers") {
 		t.Errorf("what is invalid in both versions: %v", err)
 	}
 	_, err = client.RbacV1beta1().Roles("default").Create(ctx, &rbacv1beta1.Role{
-		ObjectMeta: meta, Rules: []rbacv1beta1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}},
+		ObjectMeta: meta,
+		Rules: []rbacv1beta1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
+		},
 	}, metav1.CreateOptions{})
 	check("create Role", err)
 	check("delete Role", client.RbacV1beta1().Roles("default").Delete(ctx, "typed", metav1.DeleteOptions{}))
 	for _, name := range []string{"typed", "typed-2"} {
-		check("delete Deployment", client.AppsV1beta1().Deployments("default").Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
+		check("delete Deployment", client.AppsV1beta1().Deployments("default").
+			Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
 	}
-	access, err := client.AuthorizationV1beta1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1beta1.SelfSubjectAccessReview{
-		Spec: authorizationv1beta1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1beta1.ResourceAttributes{Verb: "get", Resource: "pods"}},
-	}, metav1.CreateOptions{})
+	access, err := client.AuthorizationV1beta1().SelfSubjectAccessReviews().
+		Create(ctx, &authorizationv1beta1.SelfSubjectAccessReview{
+			Spec: authorizationv1beta1.SelfSubjectAccessReviewSpec{
+				ResourceAttributes: &authorizationv1beta1.ResourceAttributes{Verb: "get", Resource: "pods"},
+			},
+		}, metav1.CreateOptions{})
 	check("review access", err)
 	if err == nil && !access.Status.Allowed {
 		t.Error("an administrator is not allowed to get pods")
@@ -475,11 +500,13 @@ func testRemovedProtobuf(t *testing.T, config *rest.Config) {
 	}, metav1.CreateOptions{})
 	check("review a token", err)
 	if err == nil && token.Status.Authenticated {
-		t.Error("a token of nobody is good")
+		t.Error("an invalid token is accepted")
 	}
 	_, err = client.EventsV1beta1().Events("default").Create(ctx, &eventsv1beta1.Event{
-		ObjectMeta: meta, EventTime: metav1.NewMicroTime(time.Now()), ReportingController: "example.com/test", ReportingInstance: "test-1",
-		Action: "Testing", Reason: "Test", Type: "Normal", Note: "a note", Regarding: corev1.ObjectReference{Kind: "Namespace", Name: "default", Namespace: "default"},
+		ObjectMeta: meta, EventTime: metav1.NewMicroTime(time.Now()), ReportingController: "example.com/test",
+		ReportingInstance: "test-1",
+		Action:            "Testing", Reason: "Test", Type: "Normal", Note: "a note",
+		Regarding: corev1.ObjectReference{Kind: "Namespace", Name: "default", Namespace: "default"},
 	}, metav1.CreateOptions{})
 	check("create Event", err)
 	event, err := client.CoreV1().Events("default").Get(ctx, "typed", metav1.GetOptions{})
@@ -489,37 +516,46 @@ func testRemovedProtobuf(t *testing.T, config *rest.Config) {
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check("make a key", err)
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "typed"}}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "typed"}}, key)
 	check("make a request", err)
-	csr, err := client.CertificatesV1beta1().CertificateSigningRequests().Create(ctx, &certificatesv1beta1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "typed"},
-		Spec: certificatesv1beta1.CertificateSigningRequestSpec{
-			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-		},
-	}, metav1.CreateOptions{})
+	csr, err := client.CertificatesV1beta1().CertificateSigningRequests().
+		Create(ctx, &certificatesv1beta1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{Name: "typed"},
+			Spec: certificatesv1beta1.CertificateSigningRequestSpec{
+				Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			},
+		}, metav1.CreateOptions{})
 	check("create a CertificateSigningRequest for nobody", err)
 	if err == nil {
-		csr.Status.Conditions = []certificatesv1beta1.CertificateSigningRequestCondition{{Type: "Approved", Reason: "Test"}}
-		_, err = client.CertificatesV1beta1().CertificateSigningRequests().UpdateApproval(ctx, csr, metav1.UpdateOptions{})
+		csr.Status.Conditions = []certificatesv1beta1.CertificateSigningRequestCondition{
+			{Type: "Approved", Reason: "Test"},
+		}
+		_, err = client.CertificatesV1beta1().CertificateSigningRequests().
+			UpdateApproval(ctx, csr, metav1.UpdateOptions{})
 		check("approve it", err)
-		check("delete it", client.CertificatesV1beta1().CertificateSigningRequests().Delete(ctx, "typed", metav1.DeleteOptions{}))
+		check("delete it", client.CertificatesV1beta1().CertificateSigningRequests().
+			Delete(ctx, "typed", metav1.DeleteOptions{}))
 	}
-	check("delete PodDisruptionBudget", client.PolicyV1beta1().PodDisruptionBudgets("default").Delete(ctx, "typed", metav1.DeleteOptions{}))
+	check("delete PodDisruptionBudget", client.PolicyV1beta1().PodDisruptionBudgets("default").
+		Delete(ctx, "typed", metav1.DeleteOptions{}))
 }
 
-// A definition of v1beta1 needs no schema and prunes nothing unless it says so; one of v1 does both.
+// A v1beta1 definition needs no schema and prunes unknown fields only if it says so; a v1 definition requires a schema
+// and prunes.
 func testRemovedDefinitions(t *testing.T, config *rest.Config) {
 	client := dynamic.NewForConfigOrDie(config)
 	list, err := objects.Read(filepath.Join("..", "..", "objects", "testdata", "removed", "definitions.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1beta1", Resource: "customresourcedefinitions"})
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1beta1",
+		Resource: "customresourcedefinitions"})
 	for _, name := range []string{"databases.example.com", "loose.example.com", "anythings.example.com"} {
 		i := slices.IndexFunc(list, func(u *unstructured.Unstructured) bool { return u.GetName() == name })
 		t.Run(name, func(t *testing.T) {
 			d := list[i]
-			// What the test before left may still go.
+			// Objects of the previous test may still be being deleted.
 			clustertest.Eventually(t, func(ctx context.Context) error {
 				_, err := definitions.Create(ctx, d, metav1.CreateOptions{})
 				return err
@@ -533,7 +569,8 @@ func testRemovedDefinitions(t *testing.T, config *rest.Config) {
 				version = "v1alpha1"
 			}
 			gv := schema.GroupVersion{Group: "example.com", Version: version}
-			custom := dynamicFor(client, gv, metav1.APIResource{Name: plural, Namespaced: scope == "Namespaced"}, "default")
+			custom := dynamicFor(client, gv, metav1.APIResource{Name: plural, Namespaced: scope == "Namespaced"},
+				"default")
 			object := &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": gv.String(), "kind": kind, "metadata": map[string]any{"name": "x"},
 				"spec": map[string]any{"replicas": int64(1), "unknown": map[string]any{"a": int64(1)}}, "top": "kept",
@@ -555,28 +592,33 @@ func testRemovedDefinitions(t *testing.T, config *rest.Config) {
 			}
 			// An update in the same version.
 			patch := `{"spec":{"names":{"shortNames":["xyz"]}}}`
-			if _, err := definitions.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			if _, err := definitions.Patch(t.Context(), name, types.MergePatchType, []byte(patch),
+				metav1.PatchOptions{}); err != nil {
 				t.Errorf("update: %v", err)
 			}
 		})
 	}
 	t.Run("v1 is as strict as ever", func(t *testing.T) {
-		served := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+		served := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+			Resource: "customresourcedefinitions"})
 		_, err := served.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "strict.example.com"},
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+			"metadata": map[string]any{"name": "strict.example.com"},
 			"spec": map[string]any{
 				"group": "example.com", "scope": "Namespaced", "preserveUnknownFields": true,
-				"names":    map[string]any{"kind": "Strict", "plural": "strict", "singular": "strict", "listKind": "StrictList"},
+				"names": map[string]any{"kind": "Strict", "plural": "strict", "singular": "strict",
+					"listKind": "StrictList"},
 				"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true}},
 			},
 		}}, metav1.CreateOptions{})
-		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "preserveUnknownFields") || !strings.Contains(err.Error(), "openAPIV3Schema") {
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "preserveUnknownFields") ||
+			!strings.Contains(err.Error(), "openAPIV3Schema") {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
-// The garbage collector works, and a deletion in a removed version leaves the dependents, as it did.
+// The garbage collector works, and a deletion in a removed version orphans the dependents, which was the default then.
 func testRemovedDeletion(t *testing.T, config *rest.Config) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -586,7 +628,8 @@ func testRemovedDeletion(t *testing.T, config *rest.Config) {
 	one := int32(1)
 	create := func(name string) {
 		_, err := client.ExtensionsV1beta1().Deployments(ns).Create(t.Context(), &extensionsv1beta1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: extensionsv1beta1.DeploymentSpec{Replicas: &one, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: extensionsv1beta1.DeploymentSpec{Replicas: &one, Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 			}},
@@ -621,11 +664,13 @@ func testRemovedDeletion(t *testing.T, config *rest.Config) {
 		return err
 	})
 	create("orphaned")
-	if err := client.ExtensionsV1beta1().Deployments(ns).Delete(t.Context(), "orphaned", metav1.DeleteOptions{}); err != nil {
+	if err := client.ExtensionsV1beta1().Deployments(ns).
+		Delete(t.Context(), "orphaned", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	clustertest.Eventually(t, func(ctx context.Context) error {
-		if _, err := client.AppsV1().Deployments(ns).Get(ctx, "orphaned", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := client.AppsV1().Deployments(ns).
+			Get(ctx, "orphaned", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the Deployment: %v", err)
 		}
 		return nil
@@ -650,7 +695,7 @@ func awaitNamespaceGone(t *testing.T, client kubernetes.Interface, ns string) {
 	})
 }
 
-// A namespace goes with all that is in it, whatever version that was made in.
+// Deleting a namespace deletes everything in it, in whatever version it was created.
 func testRemovedNamespace(t *testing.T, config *rest.Config, all []removedObject) {
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -667,7 +712,8 @@ func testRemovedNamespace(t *testing.T, config *rest.Config, all []removedObject
 		}
 		u := o.old.DeepCopy()
 		u.SetNamespace(ns)
-		if _, err := dynamicFor(client, gvk.GroupVersion(), r, ns).Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
+		if _, err := dynamicFor(client, gvk.GroupVersion(), r, ns).
+			Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
 			t.Errorf("create %s %s: %v", gvk, u.GetName(), err)
 		}
 		made++

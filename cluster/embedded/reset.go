@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// calm is how long nothing may be written for a cluster to count as at rest.
+	// calm is how long nothing may be written until a cluster counts as settled.
 	calm = 100 * time.Millisecond
-	// restTimeout bounds the wait for a cluster to come to rest.
+	// restTimeout bounds the wait for a cluster to settle.
 	restTimeout = 10 * time.Second
 	// resetTimeout bounds a reset.
 	resetTimeout = 20 * time.Second
-	// lookEvery is how often a reset looks whether something differs.
+	// lookEvery is the interval at which a reset compares etcd with the baseline.
 	lookEvery = 15 * time.Millisecond
-	// quietOwn and quietShared are how long nothing may differ, at least, for a reset to be over: what a controller was
-	// about to write when it was overtaken arrives within that. A cluster of others is not looked at again before the
-	// next run.
+	// quietOwn and quietShared are the minimum time without a difference before a reset is complete: a write that a
+	// controller had started before the reset arrives within this time. A shared cluster gets more, because it is not
+	// checked again before the next run.
 	quietOwn    = 60 * time.Millisecond
 	quietShared = 250 * time.Millisecond
 	maxQuiet    = time.Second
 )
 
-// resetter takes a cluster back to a baseline, whether this process runs it or another one does.
+// resetter resets a cluster to a baseline, whether this process runs the cluster or another one does.
 type resetter struct {
 	cluster interface {
 		Name() string
@@ -47,25 +47,25 @@ type resetter struct {
 	quiet  time.Duration // quietOwn or quietShared
 }
 
-// TakeBaseline notes the cluster's state as soon as it has come to rest.
+// TakeBaseline waits until the cluster has settled and records its state.
 func (c *Cluster) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
 	return c.resetter().takeBaseline(ctx)
 }
 
-// Reset takes the cluster back to the baseline.
+// Reset resets the cluster to the baseline.
 func (c *Cluster) Reset(ctx context.Context, to cluster.Baseline) error {
 	return c.resetter().reset(ctx, to)
 }
 
 func (c *Cluster) resetter() resetter { return resetter{c, c.etcdSocket(), quietOwn} }
 
-// TakeBaseline notes the cluster's state as soon as it has come to rest.
+// TakeBaseline waits until the cluster has settled and records its state.
 func (a *Attached) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
 	return a.resetter().takeBaseline(ctx)
 }
 
-// Reset takes the cluster back to the baseline. After a run that was killed it refuses, before it touches anything, if
-// somebody has applied objects since.
+// Reset resets the cluster to the baseline. After a run that was killed it first checks whether a person has applied
+// objects since, and refuses if so.
 func (a *Attached) Reset(ctx context.Context, to cluster.Baseline) error {
 	state, err := a.State(ctx)
 	if err != nil {
@@ -114,11 +114,11 @@ func (r resetter) takeBaseline(ctx context.Context) (cluster.Baseline, error) {
 	}
 }
 
-// noteBaseline reads a cluster that has come to rest.
+// noteBaseline records the state of a cluster that has settled.
 func (r resetter) noteBaseline(ctx context.Context, store *store, calm map[string]int64) (cluster.Baseline, error) {
 	keys, revision, err := store.list(ctx, registryPrefix, false)
 	if err != nil {
-		return nil, fmt.Errorf("note what is in cluster %q: %w", r.cluster.Name(), err)
+		return nil, fmt.Errorf("record the state of cluster %q: %w", r.cluster.Name(), err)
 	}
 	if differ := changed(calm, revisions(keys)); len(differ) > 0 {
 		return r.takeBaseline(ctx)
@@ -133,13 +133,13 @@ func (r resetter) noteBaseline(ctx context.Context, store *store, calm map[strin
 
 func restless(name string, changing []string, err error) error {
 	if len(changing) == 0 {
-		return fmt.Errorf("note what is in cluster %q: %w", name, err)
+		return fmt.Errorf("record the state of cluster %q: %w", name, err)
 	}
-	return fmt.Errorf("cluster %q does not come to rest within %s, so it could not be put back as it was; "+
+	return fmt.Errorf("cluster %q did not settle within %s, so its state cannot be recorded and restored later; "+
 		"still changing: %s", name, restTimeout, listed(changing))
 }
 
-// listed names the first few objects.
+// listed returns the names of the first few objects.
 func listed(keys []string) string {
 	const few = 5
 	var names []string
@@ -152,7 +152,7 @@ func listed(keys []string) string {
 	return strings.Join(names, ", ")
 }
 
-// revisions gives the revisions of the keys that a baseline holds.
+// revisions returns the revisions of the keys that belong in a baseline.
 func revisions(keys []keyValue) map[string]int64 {
 	all := map[string]int64{}
 	for _, kv := range keys {
@@ -166,7 +166,7 @@ func revisions(keys []keyValue) map[string]int64 {
 	return all
 }
 
-// changed lists the keys that are in one only or have other revisions, sorted.
+// changed lists, sorted, the keys that are only in one of the maps or have different revisions.
 func changed(x, y map[string]int64) []string {
 	var keys []string
 	for k, revision := range x {
@@ -183,8 +183,8 @@ func changed(x, y map[string]int64) []string {
 	return keys
 }
 
-// checkAppliedSince is an error if somebody has made objects by hand after the revision: they are not a run's, and a
-// reset would delete them.
+// checkAppliedSince returns an error if a person has created objects after the revision: they do not belong to a run,
+// and a reset would delete them.
 func (r resetter) checkAppliedSince(ctx context.Context, to cluster.Baseline, revision int64) error {
 	b, ok := to.(*baseline)
 	if !ok {
@@ -197,8 +197,8 @@ func (r resetter) checkAppliedSince(ctx context.Context, to cluster.Baseline, re
 		return err
 	}
 	if made := b.appliedSince(keys, revision); len(made) > 0 {
-		return fmt.Errorf("on cluster %q somebody has applied objects since a run was killed, and putting the cluster "+
-			"back would delete them: %s. Delete them, or start the cluster anew", r.cluster.Name(), listed(made))
+		return fmt.Errorf("objects have been applied to cluster %q since a run was killed, and a reset would delete "+
+			"them: %s. Delete them, or restart the cluster", r.cluster.Name(), listed(made))
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func (r resetter) reset(ctx context.Context, to cluster.Baseline) error {
 	if !ok {
 		return fmt.Errorf("reset cluster %q: its baseline is of another kind of cluster", r.cluster.Name())
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, resetTimeout, fmt.Errorf("not done after %s", resetTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, resetTimeout, fmt.Errorf("not complete after %s", resetTimeout))
 	defer cancel()
 	if err := r.carryOut(ctx, b); err != nil {
 		if ctx.Err() != nil {
@@ -230,7 +230,7 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 	defer store.close()
 	definitions := map[string][]byte{}
 	var differs []string
-	var slowest time.Duration // look
+	var slowest time.Duration // list
 	var first, last time.Time // write; zero: none
 	for start := time.Now(); ; {
 		began := time.Now()
@@ -266,15 +266,15 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 			return differing(ctx.Err(), differs)
 		}
 	}
-	// A controller may have made a pod after the first time, before its Deployment was put back.
+	// A controller may have created a pod after the first stop, before its Deployment was restored.
 	if err := r.stopPods(ctx, b); err != nil {
 		return err
 	}
 	return r.awaitDefinitions(ctx, definitions)
 }
 
-// quietFor is how long nothing may differ for a reset to be over: at least so long, longer on a machine that is busy,
-// as the slowest look at etcd tells, and as long again as the controllers have brought things back.
+// quietFor returns how long nothing may differ until a reset is complete: at least `least`, longer on a busy machine,
+// which shows in slow requests to etcd, and as long as the controllers had been reverting changes.
 func quietFor(least, slowestLook, fight time.Duration) time.Duration {
 	return min(max(least, 8*slowestLook, fight), maxQuiet)
 }
@@ -290,13 +290,13 @@ func differing(err error, keys []string) error {
 	if len(keys) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; what was put back at last: %s", err, listed(keys))
+	return fmt.Errorf("%w; last restored: %s", err, listed(keys))
 }
 
-// writeAtOnce bounds the transactions that are under way at the same time.
+// writeAtOnce bounds the number of concurrent transactions.
 const writeAtOnce = 8
 
-// write carries changes out: first the transaction that stops what makes others, then the rest at once.
+// write applies changes: first the transaction that stops what creates other objects, then the rest concurrently.
 func write(ctx context.Context, store *store, b *baseline, changes []keyChange, events []change) error {
 	all := transactions(changes)
 	first := min(1, len(all))
@@ -321,7 +321,7 @@ func write(ctx context.Context, store *store, b *baseline, changes []keyChange, 
 	return nil
 }
 
-// chunks are transactions of events, whose order nobody minds.
+// chunks splits changes of events, whose order does not matter, into transactions.
 func chunks(changes []change) (all [][]change) {
 	for chunk := range slices.Chunk(changes, maxTransaction) {
 		all = append(all, chunk)
@@ -329,7 +329,7 @@ func chunks(changes []change) (all [][]change) {
 	return all
 }
 
-// stopPods ends what writes: the processes of pods that the baseline does not have.
+// stopPods stops the processes of pods that are not in the baseline, as they may write.
 func (r resetter) stopPods(ctx context.Context, b *baseline) error {
 	keep, err := b.pods()
 	if err != nil {
@@ -341,7 +341,7 @@ func (r resetter) stopPods(ctx context.Context, b *baseline) error {
 	return r.cluster.Processes().Reset(ctx)
 }
 
-// startAPIServers starts those that ran.
+// startAPIServers starts the API servers that were running.
 func (r resetter) startAPIServers(ctx context.Context, b *baseline) error {
 	running, err := r.cluster.Running(ctx)
 	if err != nil {
@@ -358,7 +358,7 @@ func (r resetter) startAPIServers(ctx context.Context, b *baseline) error {
 
 const definitionsPrefix = registryPrefix + "apiextensions.k8s.io/customresourcedefinitions/"
 
-// definition is what has to be known of a definition of custom resources to ask for its objects.
+// definition is the part of a custom resource definition that is needed to request its objects.
 type definition struct {
 	Spec struct {
 		Group    string
@@ -370,8 +370,8 @@ type definition struct {
 	}
 }
 
-// awaitDefinitions returns when all API servers serve the definitions that were put back, and no longer those that were
-// deleted, whose objects have no store in etcd any more. A deleted one has no value.
+// awaitDefinitions waits until all API servers serve the restored definitions, and no longer serve the deleted ones,
+// whose objects are no longer stored in etcd. A deleted one has a nil value.
 func (r resetter) awaitDefinitions(ctx context.Context, changed map[string][]byte) error {
 	if len(changed) == 0 {
 		return nil
@@ -405,8 +405,7 @@ func (r resetter) awaitDefinitions(ctx context.Context, changed map[string][]byt
 	return group.Wait()
 }
 
-// serves is an error unless the API server at host serves the definition of that name, or does not where there is no
-// definition.
+// serves returns nil if the API server at host serves the named definition or, for a nil value, no longer serves it.
 func serves(ctx context.Context, client *http.Client, host, name string, value []byte) error {
 	plural, apiGroup, _ := strings.Cut(name, ".")
 	var d definition
@@ -430,7 +429,7 @@ func serves(ctx context.Context, client *http.Client, host, name string, value [
 	return nil
 }
 
-// servedVersions are the versions in which an API server knows the resource.
+// servedVersions returns the versions in which an API server serves the resource.
 func servedVersions(ctx context.Context, client *http.Client, host, group, plural string) ([]string, error) {
 	var found struct{ Versions []struct{ Version string } }
 	if ok, err := get(ctx, client, host+"/apis/"+group, &found); err != nil || !ok {
@@ -451,7 +450,7 @@ func servedVersions(ctx context.Context, client *http.Client, host, group, plura
 	return served, nil
 }
 
-// get reads JSON; it reports false where there is nothing.
+// get reads JSON; it returns false if the server responds "not found".
 func get(ctx context.Context, client *http.Client, url string, into any) (bool, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

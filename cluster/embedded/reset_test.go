@@ -19,7 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// resetBefore is in the cluster before the baseline is taken: a user's objects.
+// resetBefore are a user's objects, created before the baseline is taken.
 const resetBefore = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}, data: {a: "1"}}
 ---
@@ -49,7 +49,7 @@ spec:
 {apiVersion: example.com/v1, kind: Keeper, metadata: {name: one, namespace: default}, spec: {a: 1}}
 `
 
-// resetNew is what a plan may make.
+// resetNew are objects that a plan may create.
 const resetNew = `
 {apiVersion: v1, kind: Namespace, metadata: {name: new}}
 ---
@@ -110,7 +110,7 @@ webhooks:
   sideEffects: None
 `
 
-// A cluster on which a plan has changed everything is afterwards as it was, and can be used again.
+// A cluster on which a plan has changed everything is restored by a reset, and can be used again.
 func TestReset(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -119,7 +119,8 @@ func TestReset(t *testing.T) {
 	c := clustertest.Start(t, embedded.Config{APIServers: 2, Nodes: 2})
 	r := &resetRig{TB: t, cluster: c}
 	r.apply(resetBefore)
-	r.await("deployment.apps/default/web", func(u *unstructured.Unstructured) bool { return number(u, "status", "readyReplicas") == 2 })
+	r.await("deployment.apps/default/web",
+		func(u *unstructured.Unstructured) bool { return number(u, "status", "readyReplicas") == 2 })
 	baseline, err := c.TakeBaseline(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +134,7 @@ func TestReset(t *testing.T) {
 			}
 		}
 		if round == 2 {
-			// As after a run that was killed.
+			// The state after a run that was killed.
 			if baseline, err = embedded.Reread(baseline, filepath.Join(t.TempDir(), "baseline")); err != nil {
 				t.Fatal(err)
 			}
@@ -150,14 +151,14 @@ func TestReset(t *testing.T) {
 		if all, err := c.Processes().Status(ctx, "local"); err != nil || len(all) != 0 {
 			t.Errorf("processes %+v, %v", all, err)
 		}
-		// Nor does anything come back later.
+		// And no difference appears later.
 		time.Sleep(1500 * time.Millisecond)
 		r.same(want)
 	}
 }
 
-// BenchmarkReset resets a cluster of three API servers on which 200 objects were changed: 60 are new, 60 others have new
-// contents, 40 are gone, and there is a new Deployment of 37 pods with its ReplicaSet and its Service.
+// BenchmarkReset resets a cluster of three API servers with 200 changed objects: 60 are new, 60 have new contents, 40
+// are deleted, and there is a new Deployment of 37 pods with its ReplicaSet and its Service.
 func BenchmarkReset(b *testing.B) {
 	if testing.Short() {
 		b.Skip("starts a control plane")
@@ -165,7 +166,8 @@ func BenchmarkReset(b *testing.B) {
 	r := &resetRig{TB: b, cluster: clustertest.Start(b, embedded.Config{})}
 	var maps []string
 	for i := range 100 {
-		maps = append(maps, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: old-%d, namespace: default}, data: {a: one}}", i))
+		maps = append(maps, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: old-%d, namespace: "+
+			"default}, data: {a: one}}", i))
 	}
 	r.apply(strings.Join(maps, "\n---\n"))
 	baseline, err := r.cluster.TakeBaseline(b.Context())
@@ -178,15 +180,18 @@ func BenchmarkReset(b *testing.B) {
 		var changes []string
 		for i := range 60 {
 			changes = append(changes,
-				fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: old-%d, namespace: default}, data: {a: two}}", i),
-				fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: new-%d, namespace: default}, data: {a: one}}", i))
+				fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: old-%d, namespace: default}, data: "+
+					"{a: two}}", i),
+				fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: new-%d, namespace: default}, data: "+
+					"{a: one}}", i))
 		}
 		changes = append(changes, resetPods)
 		r.apply(strings.Join(changes, "\n---\n"))
 		for i := range 40 {
 			r.delete(fmt.Sprintf("configmap/default/old-%d", 60+i))
 		}
-		r.await("deployment.apps/default/many", func(u *unstructured.Unstructured) bool { return number(u, "status", "readyReplicas") == 37 })
+		r.await("deployment.apps/default/many",
+			func(u *unstructured.Unstructured) bool { return number(u, "status", "readyReplicas") == 37 })
 		b.StartTimer()
 		if err := r.cluster.Reset(b.Context(), baseline); err != nil {
 			b.Fatal(err)
@@ -287,20 +292,24 @@ func (r *resetRig) delete(text string) {
 	}
 }
 
-// change does to a cluster what a plan may do.
+// change changes a cluster in ways that a plan may.
 func (r *resetRig) change() {
 	r.Helper()
 	r.apply(resetNew)
-	r.await("statefulset.apps/default/set", func(u *unstructured.Unstructured) bool { return number(u, "status", "readyReplicas") == 2 })
-	r.await("deployment.apps/default/local", func(u *unstructured.Unstructured) bool { return number(u, "status", "readyReplicas") == 1 })
+	r.await("statefulset.apps/default/set",
+		func(u *unstructured.Unstructured) bool { return number(u, "status", "readyReplicas") == 2 })
+	r.await("deployment.apps/default/local",
+		func(u *unstructured.Unstructured) bool { return number(u, "status", "readyReplicas") == 1 })
 	r.patch("configmap/default/settings", map[string]any{"data": map[string]any{"a": "2"}})
-	r.patch("deployment.apps/default/web", map[string]any{"spec": map[string]any{"replicas": 3, "template": map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{"changed": "true"}}}}})
-	r.await("deployment.apps/default/web", func(u *unstructured.Unstructured) bool { return number(u, "status", "updatedReplicas") == 3 })
+	r.patch("deployment.apps/default/web",
+		map[string]any{"spec": map[string]any{"replicas": 3, "template": map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{"changed": "true"}}}}})
+	r.await("deployment.apps/default/web",
+		func(u *unstructured.Unstructured) bool { return number(u, "status", "updatedReplicas") == 3 })
 	r.patch("node//node-1", map[string]any{"metadata": map[string]any{"labels": map[string]any{"zone": "a"}}})
 	r.delete("node//node-2")
 	r.patch("clusterrole//view", map[string]any{"rules": nil})
-	r.delete("namespace//kept") // and is never gone: it holds an object with a finalizer
+	r.delete("namespace//kept") // never completes: the namespace contains an object with a finalizer
 	r.delete("customresourcedefinition//keepers.example.com")
 	r.delete("statefulset.apps/default/set")
 	r.delete("persistentvolumeclaim/default/data-set-0")

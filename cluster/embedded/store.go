@@ -10,8 +10,8 @@ import (
 	"net/http"
 )
 
-// store reads and writes the cluster's etcd by its JSON gateway on the unix socket: the handful of calls that are
-// needed here are not worth etcd's client and its dependencies. It is safe for concurrent use.
+// store reads and writes the cluster's etcd through its JSON gateway on the unix socket: the few calls that are needed
+// do not justify the dependency on etcd's client. It is safe for concurrent use.
 type store struct{ http *http.Client }
 
 func newStore(socket string) *store {
@@ -25,7 +25,7 @@ func newStore(socket string) *store {
 
 func (s *store) close() { s.http.CloseIdleConnections() }
 
-// keyValue is a key as etcd has it. Its integers are strings in JSON, its bytes base64.
+// keyValue is a key of etcd. In JSON its integers are strings, its bytes base64.
 type keyValue struct {
 	Key            []byte `json:"key"`
 	Value          []byte `json:"value,omitempty"`
@@ -48,7 +48,7 @@ type header struct {
 	Revision int64 `json:"revision,string"`
 }
 
-// list returns the keys that begin with the prefix, and the store's revision. With keysOnly it leaves out their values.
+// list returns the keys with the prefix, and the store's revision. With keysOnly it omits the values.
 func (s *store) list(ctx context.Context, prefix string, keysOnly bool) ([]keyValue, int64, error) {
 	end := []byte(prefix)
 	end[len(end)-1]++
@@ -58,13 +58,13 @@ func (s *store) list(ctx context.Context, prefix string, keysOnly bool) ([]keyVa
 	return answer.KVs, answer.Header.Revision, err
 }
 
-// revision is the store's.
+// revision returns the store's current revision.
 func (s *store) revision(ctx context.Context) (int64, error) {
 	answer, err := call[rangeResponse](ctx, s, "range", rangeRequest{Key: []byte(registryPrefix), KeysOnly: true})
 	return answer.Header.Revision, err
 }
 
-// change puts a key, or deletes it where there is no value.
+// change puts a key, or deletes it if value is nil.
 type change struct {
 	key   string
 	value []byte // nil: delete
@@ -89,7 +89,7 @@ type txnResponse struct {
 	Succeeded bool   `json:"succeeded"`
 }
 
-// apply carries out the changes in one transaction and returns its revision, which every key that was put then has.
+// apply makes the changes in one transaction and returns its revision, which is then that of every key put.
 func (s *store) apply(ctx context.Context, changes []change) (int64, error) {
 	request := txnRequest{}
 	for _, c := range changes {

@@ -1,6 +1,6 @@
-// Package kubelet answers what API servers ask the kubelets of a cluster's nodes: exec, attach and logs. Containers of
-// simulated pods answer as configured, by default with success and no output. For pods that are local processes, logs
-// are available.
+// Package kubelet serves the requests of API servers to the kubelets of a cluster's nodes: exec, attach and logs.
+// Containers of simulated pods respond as configured, by default with success and no output. For pods that are local
+// processes, only logs are available.
 package kubelet
 
 import (
@@ -23,24 +23,25 @@ import (
 	"k8s.io/utils/exec"
 )
 
-// Answer is what containers of simulated pods answer. The first one that matches is used.
+// Answer is a response of containers of simulated pods. The first one that matches is used.
 type Answer struct {
-	// Namespace, Pod and Container are patterns as of path.Match; empty ones match all.
+	// Namespace, Pod and Container are patterns of path.Match; an empty one matches all.
 	Namespace, Pod, Container string
 	// Command is a regular expression for the words of a command, joined by blanks; nil matches all.
 	Command *regexp.Regexp
-	// Stdout and Stderr are printed by the command, which then ends with the exit code.
+	// Stdout and Stderr are the output of the command, which then exits with ExitCode.
 	Stdout, Stderr string
 	ExitCode       int
 	// Log is the container's log. An answer with a log does not apply to commands.
 	Log *string
 }
 
-// Config says what a kubelet knows. Only TLS is required.
+// Config configures a kubelet. Only TLS is required.
 type Config struct {
 	TLS     tls.Certificate
 	Answers []Answer
-	// Process opens the log of a container that is a local process; ok is false for any other. The caller closes the log.
+	// Process opens the log of a container that is a local process; ok is false for any other. The caller closes the
+	// log.
 	Process func(namespace, pod, container string) (log io.ReadCloser, ok bool, err error)
 	Logger  *slog.Logger
 }
@@ -96,7 +97,7 @@ func (k *Kubelet) Dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", k.socket)
 }
 
-// Close stops the kubelet and returns when it no longer listens.
+// Close stops the kubelet and waits until it no longer listens.
 func (k *Kubelet) Close() {
 	_ = k.server.Close()
 	<-k.done
@@ -118,7 +119,8 @@ func (k *Kubelet) exec(w http.ResponseWriter, r *http.Request) {
 		if err == nil {
 			_ = log.Close()
 		}
-		http.Error(w, fmt.Sprintf("pod %s/%s is a local process: there is no container to run a command in", namespace, pod),
+		http.Error(w, fmt.Sprintf("pod %s/%s is a local process: there is no container to run a command in", namespace,
+			pod),
 			http.StatusNotImplemented)
 		return
 	}
@@ -188,8 +190,8 @@ func (k *Kubelet) logs(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(tail(text, lines))
 		return
 	}
-	// A client that asks to follow also gets only what there is: nobody should wait for ever for a simulated container's
-	// output.
+	// A client that follows a log also gets only the current content: it must not wait forever for the output of a
+	// simulated container.
 	_, _ = io.Copy(w, from)
 }
 

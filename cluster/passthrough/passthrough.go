@@ -1,4 +1,4 @@
-// Package passthrough forwards TCP connections byte by byte to a backend that may change, and cuts them on demand.
+// Package passthrough forwards TCP connections unchanged to a backend that may change, and resets them on demand.
 package passthrough
 
 import (
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Proxy listens on a loopback port of its own.
+// Proxy listens on its own loopback port.
 type Proxy struct {
 	dial     func(context.Context) (net.Conn, error)
 	listener net.Listener
@@ -26,8 +26,8 @@ type Proxy struct {
 // link is one client's connection and, once dialed, the backend's.
 type link struct{ client, backend net.Conn }
 
-// New starts a proxy. Dial is called for every accepted connection and decides where it leads; when it fails, the
-// client's connection is reset.
+// New starts a proxy. It calls dial for every accepted connection to connect to the backend; if dial fails, it resets
+// the client's connection.
 func New(dial func(context.Context) (net.Conn, error)) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,10 +40,10 @@ func New(dial func(context.Context) (net.Conn, error)) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is where clients connect: 127.0.0.1 and a port.
+// Addr returns the address for clients: 127.0.0.1 and a port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Cut resets every open connection and returns how many there were. New ones are accepted as before.
+// Cut resets every open connection and returns their number. New connections are accepted as before.
 func (p *Proxy) Cut() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,7 @@ func (p *Proxy) Cut() int {
 	return len(p.links)
 }
 
-// Close stops listening, resets every open connection and returns when all goroutines have finished.
+// Close stops listening, resets every open connection and waits until all goroutines have finished.
 func (p *Proxy) Close() {
 	p.cancel()
 	_ = p.listener.Close()
@@ -104,7 +104,7 @@ func (p *Proxy) serve(l *link) {
 	Join(l.client, backend)
 }
 
-// Join copies between two connections, TCP or unix, in both directions. It passes on the end of each direction, and
+// Join copies between two connections, TCP or unix, in both directions. It forwards the end of each direction, and
 // returns when both have ended and both connections are closed. Closing one of the connections ends it.
 func Join(a, b net.Conn) {
 	done := make(chan struct{})
@@ -118,7 +118,7 @@ func Join(a, b net.Conn) {
 	_ = b.Close()
 }
 
-// forward copies until the source has no more, and passes that end on.
+// forward copies until the source ends, and then ends the destination's direction.
 func forward(dst, src net.Conn) {
 	switch _, err := io.Copy(dst, src); {
 	case errors.Is(err, syscall.EPIPE):
@@ -128,7 +128,7 @@ func forward(dst, src net.Conn) {
 		}
 		return
 	case err != nil:
-		// If one direction is broken, so is the connection.
+		// An error in one direction breaks the whole connection.
 		_ = src.Close()
 		_ = dst.Close()
 		return
@@ -140,7 +140,7 @@ func forward(dst, src net.Conn) {
 	_ = dst.Close()
 }
 
-// reset closes both sides so that the peers see an error, not an end. The caller holds Proxy.mu or is alone.
+// reset closes both sides so that the peers see an error, not an end. The caller holds Proxy.mu or has sole access.
 func (l *link) reset() {
 	for _, c := range []net.Conn{l.client, l.backend} {
 		if c == nil {

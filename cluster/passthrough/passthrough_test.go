@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// greeter is a backend that says its name and then repeats what it hears, line by line.
+// greeter is a backend that sends its name and then echoes its input, line by line.
 func greeter(t *testing.T, name string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +43,7 @@ func greeter(t *testing.T, name string) string {
 	return listener.Addr().String()
 }
 
-// proxyTo starts a proxy that leads to the address in target.
+// proxyTo starts a proxy whose backend is the address in target.
 func proxyTo(t *testing.T, target *atomic.Value) *Proxy {
 	t.Helper()
 	p, err := New(func(ctx context.Context) (net.Conn, error) {
@@ -105,7 +105,7 @@ func TestRoute(t *testing.T) {
 	}
 	target.Store(greeter(t, "two"))
 	if got := connect(t, p).line(t); got != "two" {
-		t.Errorf("new connection leads to %q", got)
+		t.Errorf("new connection goes to %q", got)
 	}
 	first.echo(t, "the old one stays")
 }
@@ -126,7 +126,7 @@ func TestCut(t *testing.T) {
 		}
 	}
 	if got := connect(t, p).line(t); got != "one" {
-		t.Errorf("new connection leads to %q", got)
+		t.Errorf("new connection goes to %q", got)
 	}
 }
 

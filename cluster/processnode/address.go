@@ -6,21 +6,21 @@ import (
 	"sync"
 )
 
-// address is where a pod is on this machine: its own address, and the one that it takes for 127.0.0.1. If a machine has
+// address is a pod's place on this machine: its own address, and the one that it uses as 127.0.0.1. If a machine has
 // only one loopback address, both are that address.
 type address struct{ ip, loopback netip.Addr }
 
-// hostAddress is the machine's.
+// hostAddress is the machine's own.
 var hostAddress = address{netip.MustParseAddr(hostIP), netip.MustParseAddr(hostIP)}
 
 func (a address) own() bool { return a != hostAddress }
 
-// addresses hands out loopback addresses, from blocks of 254 that no other process on the machine has.
+// addresses allocates loopback addresses, from blocks of 254 that no other process on the machine uses.
 type addresses struct {
 	mu     sync.Mutex
 	blocks []*addressBlock
 	used   map[netip.Addr]bool
-	next   int // counts through the blocks, so that an address is not used again at once
+	next   int // counts through the blocks, so that an address is not reused immediately
 }
 
 const pairsPerBlock = 126
@@ -77,9 +77,8 @@ func (b *addressBlock) address(n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{b.prefix[0], b.prefix[1], b.prefix[2], byte(n)})
 }
 
-// PodAddress returns the loopback address of a pod that runs on this node, with the ports that it listens on; on a
-// machine with only one loopback address it is always that one. ok is false for a pod that does not run here or is
-// about to end.
+// PodAddress returns the loopback address at which a pod on this node listens; on a machine with only one loopback
+// address it is always that one. ok is false for a pod that does not run here or is terminating.
 func (n *Node) PodAddress(namespace, name string) (ip netip.Addr, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserveBlock takes a block that nobody else has. An abstract unix socket reserves it: its name is visible wherever
-// the same loopback interface is, and it is free again when this process is gone, however it ends.
+// reserveBlock reserves a block that no other process has, by an abstract unix socket: its name is visible wherever the
+// same loopback interface is, and it is free again when this process ends, even by SIGKILL.
 func reserveBlock() (*addressBlock, error) {
-	// 127.0 is left to others, and so are 127.1 and 127.53, which people and resolvers use.
+	// 127.0 is left to other programs, and so are 127.1 and 127.53, which people and resolvers use.
 	for range 1000 {
 		n := rand.IntN(128 * 256)
 		b := &addressBlock{prefix: [3]byte{127, byte(128 + n>>8), byte(n)}}

@@ -8,21 +8,22 @@ import (
 	"testing"
 )
 
-// Two clusters on a machine never have an address in common, and an address that was given back is not the next to be
-// handed out.
+// Two clusters on a machine never have an address in common, and an address that was released is not the next one to be
+// allocated.
 func TestAddresses(t *testing.T) {
 	one, two := &addresses{used: map[netip.Addr]bool{}}, &addresses{used: map[netip.Addr]bool{}}
 	defer one.close()
 	defer two.close()
 	seen := map[netip.Addr]bool{}
-	for range 3 * pairsPerBlock / 2 { // more than a block has
+	for range 3 * pairsPerBlock / 2 { // more than in one block
 		for _, a := range []*addresses{one, two} {
 			got, err := a.take()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !got.own() || !got.ip.IsLoopback() || !got.loopback.IsLoopback() || got.ip == got.loopback || seen[got.ip] || seen[got.loopback] {
-				t.Fatalf("%+v was handed out before, or is none of its own", got)
+			if !got.own() || !got.ip.IsLoopback() || !got.loopback.IsLoopback() || got.ip == got.loopback ||
+				seen[got.ip] || seen[got.loopback] {
+				t.Fatalf("%+v was allocated before, or is not a pod's own address", got)
 			}
 			seen[got.ip], seen[got.loopback] = true, true
 		}
@@ -54,8 +55,9 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	f.add("/tmp", filepath.Join(dir, "tmp"))
-	f.add(dir, dir) // as the node's own folder, which may lie below /tmp
-	for _, m := range []mount{{"/trommel-none", filepath.Join(dir, "volume")}, {"/trommel-missing/a/b", filepath.Join(dir, "volume")}, {"/tmp/server/certs", filepath.Join(dir, "certs")}} {
+	f.add(dir, dir) // like the node's own directory, which may be below /tmp
+	for _, m := range []mount{{"/trommel-none", filepath.Join(dir, "volume")},
+		{"/trommel-missing/a/b", filepath.Join(dir, "volume")}, {"/tmp/server/certs", filepath.Join(dir, "certs")}} {
 		if err := f.mount(m.path, m.local); err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +91,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// What is replaced is replaced at once, and what stays is not touched.
+// Changed files are replaced all at once, and unchanged content is not touched.
 func TestReplaceAll(t *testing.T) {
 	dir := t.TempDir()
 	for i, step := range []struct {
@@ -108,7 +110,7 @@ func TestReplaceAll(t *testing.T) {
 		}
 		after, err := os.Readlink(filepath.Join(dir, dataLink))
 		if err != nil || (after == before) != step.same {
-			t.Errorf("step %d: ..data led to %q and leads to %q, %v", i, before, after, err)
+			t.Errorf("step %d: ..data was %q and is %q, %v", i, before, after, err)
 		}
 		for name, f := range step.files {
 			if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != string(f.content) {
@@ -127,7 +129,7 @@ func TestReplaceAll(t *testing.T) {
 			}
 			seen[first] = true
 		}
-		if want := len(seen) + 2; len(entries) != want { // and ..data, and what it leads to
+		if want := len(seen) + 2; len(entries) != want { // and ..data, and the directory that it leads to
 			t.Errorf("step %d: %v, want %d", i, entries, want)
 		}
 	}

@@ -2,5 +2,5 @@
 
 package processnode
 
-// reserveBlock finds none: the loopback interface has only the address 127.0.0.1.
+// reserveBlock returns nil: the loopback interface has only the address 127.0.0.1.
 func reserveBlock() (*addressBlock, error) { return nil, nil }

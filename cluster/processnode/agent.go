@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// agent tells processes with hooks in their standard library where the cluster's names and addresses are on this
+// agent tells processes with hooks in their standard library what the cluster's names and addresses are on this
 // machine. A process connects, sends one line and receives one: "UID resolve NAME" or "UID dial NETWORK HOST:PORT",
 // with the UID of its pod.
 type agent struct {
@@ -28,7 +28,7 @@ type agent struct {
 	listener net.Listener
 }
 
-// agentTimeout limits the time for an answer.
+// agentTimeout limits the time for a reply.
 const agentTimeout = 10 * time.Second
 
 func (n *Node) agentSocket() string { return filepath.Join(n.config.Dir, "agent.sock") }
@@ -81,7 +81,8 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 	case words[1] == "resolve":
 		answer, err := n.resolve(ctx, p, words[2])
 		if err != nil {
-			n.log.Warn("resolve a name for a pod", "namespace", p.namespace, "pod", p.name, "name", words[2], "error", err)
+			n.log.Warn("resolve a name for a pod", "namespace", p.namespace, "pod", p.name, "name", words[2],
+				"error", err)
 			return "host"
 		}
 		return answer
@@ -89,7 +90,8 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 		to, err := n.route(ctx, p, words[3])
 		switch {
 		case err != nil:
-			n.log.Info("refuse a pod's connection", "namespace", p.namespace, "pod", p.name, "to", words[3], "reason", err)
+			n.log.Info("refuse a pod's connection", "namespace", p.namespace, "pod", p.name, "to", words[3],
+				"reason", err)
 			return "refuse " + strings.Join(strings.Fields(err.Error()), " ")
 		case to == words[3]:
 			return "direct"
@@ -105,8 +107,8 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 
 const clusterDomain = ".cluster.local"
 
-// resolve returns what a name means inside a pod: addresses, "none" if the cluster says that there is no such name, or
-// "host" and the name that must be looked up on the machine.
+// resolve returns what a name means inside a pod: addresses, "none" if the cluster has no such name, or "host" and the
+// name that must be looked up on the machine.
 func (n *Node) resolve(ctx context.Context, p *pod, name string) (string, error) {
 	name = strings.ToLower(name)
 	absolute := strings.HasSuffix(name, ".")
@@ -125,7 +127,7 @@ func (n *Node) resolve(ctx context.Context, p *pod, name string) (string, error)
 	}
 	parts := strings.Split(inCluster, ".")
 	if ours {
-		// Nothing else has these names.
+		// These names exist only in the cluster.
 		answer, err := n.lookup(ctx, parts)
 		if answer == "" {
 			answer = "none"
@@ -186,7 +188,8 @@ func (n *Node) headless(ctx context.Context, service *corev1.Service, host strin
 		}
 		for _, s := range slices.Items {
 			for _, e := range s.Endpoints {
-				if e.Conditions.Ready != nil && !*e.Conditions.Ready || host != "" && (e.Hostname == nil || *e.Hostname != host) {
+				if e.Conditions.Ready != nil && !*e.Conditions.Ready ||
+					host != "" && (e.Hostname == nil || *e.Hostname != host) {
 					continue
 				}
 				ips = append(ips, e.Addresses...)
@@ -203,7 +206,8 @@ func (n *Node) headless(ctx context.Context, service *corev1.Service, host strin
 		pod := &pods.Items[i]
 		switch {
 		case pod.Status.PodIP == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
-		case !service.Spec.PublishNotReadyAddresses && (pod.DeletionTimestamp != nil || !conditionTrue(pod, corev1.PodReady)):
+		case !service.Spec.PublishNotReadyAddresses &&
+			(pod.DeletionTimestamp != nil || !conditionTrue(pod, corev1.PodReady)):
 		case host != "" && (pod.Spec.Hostname != host || pod.Spec.Subdomain != service.Name):
 		default:
 			ips = append(ips, pod.Status.PodIP)
@@ -213,8 +217,8 @@ func (n *Node) headless(ctx context.Context, service *corev1.Service, host strin
 	return ips, nil
 }
 
-// route returns where an address leads from a pod: to itself, if it is not an address of the cluster. An error says why
-// nothing listens there.
+// route returns what an address in a pod is on this machine: the same address, if it is not one of the cluster. An
+// error says why nothing listens there.
 func (n *Node) route(ctx context.Context, p *pod, to string) (string, error) {
 	at, err := netip.ParseAddrPort(to)
 	if err != nil {
@@ -231,7 +235,7 @@ func (n *Node) route(ctx context.Context, p *pod, to string) (string, error) {
 	return address, err
 }
 
-// hostname is what the pod calls itself.
+// hostname is the pod's host name.
 func (p *pod) hostname() string {
 	if p.spec.Hostname != "" {
 		return p.spec.Hostname

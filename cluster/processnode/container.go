@@ -32,17 +32,17 @@ type container struct {
 	logFile string
 	mounts  []mount
 	files   *files
-	tmp     string // folder of its /tmp; empty where the pod's spec mounts something there
+	tmp     string // directory of its /tmp; empty if the pod's spec mounts something there
 	hooked  bool   // its executable has hooks in the standard library
 
 	// guarded
 	current  *run // nil while no process runs
-	last     *run // the newest that ended
+	last     *run // the last one that has exited
 	starts   int
 	final    bool // will not start again
 	ready    bool
 	waiting  string // reason while it neither runs nor is final
-	failure  error  // why the newest try to start failed
+	failure  error  // why the last attempt to start failed
 	failedAt int    // controller.urgent at that time
 }
 
@@ -53,16 +53,16 @@ type run struct {
 	recorded chan struct{}    // closed when the end is in record
 }
 
-// Back-off between crashes. The first restart comes at once, as with a kubelet. The further ones are faster than a
+// Back-off between crashes. The first restart is immediate, as with a kubelet. The further delays are shorter than a
 // kubelet's ten seconds, because a test waits for them.
 const (
 	firstBackoff = time.Second
 	maxBackoff   = time.Minute
-	// goodRun is how long a process must run for its container's crashes to be forgotten.
+	// goodRun is how long a process must run before its container's crashes no longer count.
 	goodRun = time.Minute
 )
 
-var errNotNow = errors.New("not to be started now")
+var errNotNow = errors.New("must not start now")
 
 func (c *container) isSidecar() bool {
 	return c.isInit && c.spec.RestartPolicy != nil && *c.spec.RestartPolicy == corev1.ContainerRestartPolicyAlways
@@ -74,7 +74,7 @@ func (c *container) succeeded() bool {
 	return c.final && c.last != nil && c.last.record.ExitCode == 0
 }
 
-// runLoop starts the container again and again, as its restart policy says, until the pod must end.
+// runLoop restarts the container, as its restart policy says, until the pod must end.
 func (c *container) runLoop(ctx context.Context) {
 	n := c.pod.node
 	defer func() {
@@ -129,8 +129,8 @@ func (c *container) restarts(exitCode int) bool {
 	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && exitCode != 0
 }
 
-// awaitStart returns true when the container may start: it is not held, and the delay is over or Start was called. It
-// returns false when the pod must end.
+// awaitStart waits until the container may start: it is not held, and the delay is over or Start was called. It returns
+// false when the pod must end.
 func (c *container) awaitStart(ctx context.Context, delay time.Duration) bool {
 	n := c.pod.node
 	n.mu.Lock()
@@ -239,7 +239,7 @@ func (c *container) failLocked(err error) error {
 	return c.failure
 }
 
-// supervise returns when the process has ended and its end is recorded. When the pod must end, supervise ends the
+// supervise waits until the process has exited and its end is recorded. When the pod must end, supervise ends the
 // process.
 func (c *container) supervise(ctx context.Context, r *run) {
 	n := c.pod.node
@@ -283,7 +283,7 @@ func (c *container) supervise(ctx context.Context, r *run) {
 	c.pod.touch()
 }
 
-// prepare determines what the container's processes are started with.
+// prepare determines how the container's processes are started.
 func (c *container) prepare(ctx context.Context, volumes map[string]string) error {
 	p := c.pod
 	annotations := p.annotations()
@@ -340,12 +340,12 @@ func (c *container) isHooked(binary string) (bool, error) {
 	}
 	yes, err := c.pod.node.hooked.has(binary)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil // the start will say so
+		return false, nil // starting it will fail
 	}
 	return yes, err
 }
 
-// findFiles determines where the container's paths are.
+// findFiles determines where the container's files are on this machine.
 func (c *container) findFiles(binary string) error {
 	c.files = &files{root: filepath.Join(c.pod.dir, "root", c.spec.Name)}
 	c.tmp = filepath.Join(c.pod.dir, "tmp", c.spec.Name)
@@ -358,7 +358,7 @@ func (c *container) findFiles(binary string) error {
 			return fmt.Errorf("mount %s: %w", m.path, err)
 		}
 	}
-	// The machine's own, wherever they are.
+	// These paths are the machine's own, even below a mount.
 	for _, own := range []string{c.pod.node.config.Dir, c.workDir, binary} {
 		if own != "" {
 			c.files.add(own, own)
@@ -367,7 +367,7 @@ func (c *container) findFiles(binary string) error {
 	return nil
 }
 
-// freshFiles makes the files of a new container: an empty /tmp, and the mount points of its volumes.
+// freshFiles creates the files of a new container: an empty /tmp, and the mount points of its volumes.
 func (c *container) freshFiles() error {
 	if c.tmp != "" {
 		if err := os.RemoveAll(c.tmp); err != nil {
@@ -383,8 +383,8 @@ func (c *container) freshFiles() error {
 	return c.files.makeMountPoints()
 }
 
-// findExecutable sets path and argv. A binary stands for the image: it replaces the command's first word, which remains
-// argv[0].
+// findExecutable sets path and argv. A binary replaces the image: it is run instead of the command's first word, which
+// remains argv[0].
 func (c *container) findExecutable(binary string, argv []string, env *environment) error {
 	if binary != "" {
 		c.path = binary
@@ -395,7 +395,7 @@ func (c *container) findExecutable(binary string, argv []string, env *environmen
 		return nil
 	}
 	if len(c.spec.Command) == 0 {
-		return fmt.Errorf("names no command, and no executable stands for image %q (annotation %s%s)",
+		return fmt.Errorf("has no command, and no executable is given for image %q (annotation %s%s)",
 			c.spec.Image, cluster.AnnotationBinaryPrefix, c.spec.Name)
 	}
 	path, err := lookPath(argv[0], c.workDir, env.lookup)

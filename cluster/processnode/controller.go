@@ -15,14 +15,16 @@ import (
 	"github.com/trommel-dev/trommel/cluster/passthrough"
 )
 
-// controller is the state that all pods of one controller under test share. Node.mu guards it.
+// controller is the state shared by all pods of a controller under test. Node.mu guards it.
 type controller struct {
 	name string
-	// held keeps its containers from starting.
+	// held prevents its containers from starting.
 	held bool
-	// urgent counts the calls of Start: a container that waits with an older number does not wait for its back-off.
+	// urgent counts the calls of Start: a container that has been waiting since before the last call skips its
+	// back-off.
 	urgent int
-	// route is the API server that new connections lead to: what Route said, else what the newest pod's annotation says.
+	// route is the API server to which new connections go, as set by Route; annotated is the one of the newest pod's
+	// annotation, used if route is empty.
 	route, annotated string
 	proxy            *passthrough.Proxy
 	processes        []*cluster.Process // in order of start
@@ -38,7 +40,7 @@ func (n *Node) controllerLocked(name string) (*controller, error) {
 	c := &controller{name: name}
 	proxy, err := passthrough.New(func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, n.routeOf(c)) })
 	if err != nil {
-		return nil, fmt.Errorf("controller %q: make a proxy: %w", name, err)
+		return nil, fmt.Errorf("controller %q: create a proxy: %w", name, err)
 	}
 	c.proxy = proxy
 	n.controllers[name] = c
@@ -57,7 +59,7 @@ func (n *Node) routeOf(c *controller) string {
 	return n.config.First
 }
 
-// containersLocked returns the containers of the controller's pods that are not about to end.
+// containersLocked returns the containers of the controller's pods that are not terminating.
 func (n *Node) containersLocked(c *controller) []*container {
 	var all []*container
 	for _, p := range n.pods {
@@ -68,7 +70,8 @@ func (n *Node) containersLocked(c *controller) []*container {
 	return all
 }
 
-// Kill sends SIGKILL to every process of the controller and returns when they are gone. None starts again before Start.
+// Kill sends SIGKILL to every process of the controller and waits until they have exited. None starts again before
+// Start.
 func (n *Node) Kill(ctx context.Context, name string) error {
 	n.mu.Lock()
 	c, err := n.controllerLocked(name)
@@ -98,14 +101,14 @@ func (n *Node) Kill(ctx context.Context, name string) error {
 		select {
 		case <-r.recorded:
 		case <-ctx.Done():
-			return fmt.Errorf("kill controller %q: process %d is not gone: %w", name, r.process.PID(), ctx.Err())
+			return fmt.Errorf("kill controller %q: process %d has not exited: %w", name, r.process.PID(), ctx.Err())
 		}
 	}
 	return nil
 }
 
-// Start lets a killed controller start again, at once and without back-off; it returns when all its containers run. On
-// a running controller it is a no-op.
+// Start lets a killed controller start again, without back-off; it waits until all its containers are running. On a
+// running controller it is a no-op.
 func (n *Node) Start(ctx context.Context, name string) error {
 	n.mu.Lock()
 	c, err := n.controllerLocked(name)
@@ -141,7 +144,7 @@ func (n *Node) Start(ctx context.Context, name string) error {
 	return nil
 }
 
-// await returns when done returns true; done is called with mu held, after every change.
+// await waits until done returns true or an error; it calls done with mu held, after every change.
 func (n *Node) await(ctx context.Context, done func() (bool, error)) error {
 	for {
 		n.mu.Lock()
@@ -157,12 +160,12 @@ func (n *Node) await(ctx context.Context, done func() (bool, error)) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("no pod of it runs on %s: %w", n.config.Name, ctx.Err())
+			return fmt.Errorf("none of its pods is running on %s: %w", n.config.Name, ctx.Err())
 		}
 	}
 }
 
-// Route makes new connections of the controller go to the API server; open ones stay where they are.
+// Route makes new connections of the controller go to the API server; existing connections do not move.
 func (n *Node) Route(_ context.Context, name, apiServer string) error {
 	if n.config.APIServers[apiServer] == "" {
 		return fmt.Errorf("route controller %q: no API server %q (there are %s)",
@@ -190,7 +193,7 @@ func (n *Node) CutConnections(_ context.Context, name string) error {
 	return nil
 }
 
-// Status lists the controller's processes, running and ended, oldest first.
+// Status returns the controller's processes, running and exited, oldest first.
 func (n *Node) Status(_ context.Context, name string) ([]cluster.Process, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -216,7 +219,7 @@ func OpenLog(p cluster.Process) (io.ReadCloser, error) {
 // OpenLog opens the log of a process.
 func (n *Node) OpenLog(p cluster.Process) (io.ReadCloser, error) { return OpenLog(p) }
 
-// Reset lets every controller start that is held, undoes every Route and forgets ended processes.
+// Reset lets every held controller start, undoes every Route and forgets exited processes.
 func (n *Node) Reset(context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -56,7 +56,7 @@ func TestKillAndStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if alive(first.PID) {
-		t.Error("killed process is alive")
+		t.Error("a killed process is running")
 	}
 	all := status(t, "ks")
 	if len(all) != 1 || all[0].Running() || all[0].ExitCode != 137 || !all[0].Planned {
@@ -92,7 +92,7 @@ func TestKillAndStart(t *testing.T) {
 	}
 }
 
-// A controller that is held stays down, also in a new pod.
+// A held controller stays down, also in a new pod.
 func TestHeldControllerStaysDown(t *testing.T) {
 	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
 	if err := node.Kill(ctx, "held"); err != nil {
@@ -143,7 +143,8 @@ func TestStartErrors(t *testing.T) {
 	ns, node := namespace(t), shared.Processes()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := node.Start(ctx, "nobody"); err == nil || !strings.Contains(err.Error(), `start controller "nobody": no pod of it runs on process-node`) {
+	if err := node.Start(ctx, "nobody"); err == nil ||
+		!strings.Contains(err.Error(), `start controller "nobody": none of its pods is running on process-node`) {
 		t.Errorf("got %v", err)
 	}
 	if err := node.Kill(t.Context(), "lost"); err != nil {
@@ -158,7 +159,7 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// Kill races with the container's own end and start: none may slip through.
+// No start of a container escapes a concurrent Kill.
 func TestKillWhileCrashing(t *testing.T) {
 	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
 	create(t, ns, shellPod("flapping", "sleep 0.01", controller("flapping")))
@@ -190,13 +191,14 @@ func TestReset(t *testing.T) {
 	}
 	running := awaitRunning(t, "reset", 1)
 	if all := status(t, "reset"); len(all) != 1 || all[0].PID != running[0].PID {
-		t.Errorf("ended processes are not forgotten: %+v", all)
+		t.Errorf("exited processes are not forgotten: %+v", all)
 	}
 }
 
 func TestRouteAndCut(t *testing.T) {
 	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
-	create(t, ns, shellPod("routed", "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; exec sleep 1000", controller("routed"),
+	create(t, ns, shellPod("routed", "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; exec sleep 1000",
+		controller("routed"),
 		func(p *corev1.Pod) { p.Annotations[cluster.AnnotationAPIServer] = "apiserver-2" }))
 	awaitRunning(t, "routed", 1)
 	addr := strings.TrimSpace(awaitOutput(t, ns, "routed", "127.0.0.1:"))
@@ -205,7 +207,7 @@ func TestRouteAndCut(t *testing.T) {
 		err.Error() != `route controller "routed": no API server "apiserver-9" (there are apiserver-1, apiserver-2)` {
 		t.Errorf("got %v", err)
 	}
-	// With apiserver-2 down, the proxy leads nowhere.
+	// With apiserver-2 down, the proxy cannot connect.
 	if err := shared.KillAPIServer(ctx, "apiserver-2"); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +217,7 @@ func TestRouteAndCut(t *testing.T) {
 		}
 	}()
 	if answers(addr) {
-		t.Error("the annotation was not heeded")
+		t.Error("the annotation was ignored")
 	}
 	if err := node.Route(ctx, "routed", "apiserver-1"); err != nil {
 		t.Fatal(err)
@@ -226,7 +228,7 @@ func TestRouteAndCut(t *testing.T) {
 	}
 	defer conn.Close()
 	if !answers(addr) {
-		t.Error("the route leads nowhere")
+		t.Error("the route does not work")
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	if _, err := conn.Read(make([]byte, 1)); !os.IsTimeout(err) {
@@ -244,7 +246,7 @@ func TestRouteAndCut(t *testing.T) {
 	}
 }
 
-// answers reports whether something behind the address keeps a connection open.
+// answers reports whether a server behind the address keeps a connection open.
 func answers(addr string) bool {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -256,14 +258,15 @@ func answers(addr string) bool {
 	return os.IsTimeout(err)
 }
 
-// A deleted pod's successor belongs to the same controller; status lists both.
+// The pod that replaces a deleted one belongs to the same controller; Status returns both.
 func TestReplacedPod(t *testing.T) {
 	ns, ctx := namespace(t), t.Context()
 	create(t, ns, shellPod("first", "exec sleep 1000", controller("replaced")))
 	awaitRunning(t, "replaced", 1)
-	// Forced: the object is gone before the process is.
+	// Forced: the object is deleted before the process has exited.
 	zero := int64(0)
-	if err := client.CoreV1().Pods(ns).Delete(ctx, "first", metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+	if err := client.CoreV1().Pods(ns).Delete(ctx, "first",
+		metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 		t.Fatal(err)
 	}
 	create(t, ns, shellPod("second", "exec sleep 1000", controller("replaced")))
@@ -277,7 +280,7 @@ func TestReplacedPod(t *testing.T) {
 	})
 }
 
-// Two pods of the same name share nothing but a log file.
+// Two pods with the same name share only a log file.
 func TestSameNameAgain(t *testing.T) {
 	ns, ctx := namespace(t), t.Context()
 	var uids []types.UID
@@ -303,7 +306,7 @@ func TestSameNameAgain(t *testing.T) {
 	}
 }
 
-// BenchmarkRestart is the time from SIGKILL of a controller to its successor's exec.
+// BenchmarkRestart measures the time from a controller's SIGKILL to the exec of its new process.
 func BenchmarkRestart(b *testing.B) {
 	ctx, node := context.Background(), shared.Processes()
 	pod := shellPod("bench", "exec sleep 1000", controller("bench"))

@@ -14,13 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Environment variables that tell a process about its service account.
+// Environment variables with a process's service account.
 const (
-	// envServiceAccountDir is what the hook's InClusterConfig reads.
+	// envServiceAccountDir is read by the hook's InClusterConfig.
 	envServiceAccountDir = "TROMMEL_SERVICEACCOUNT_DIR"
-	// envKubeconfig names a kubeconfig file for the same access. For a process without hooks KUBECONFIG names it too,
-	// unless the container sets that variable. A process with hooks finds its service account where every pod has it; it
-	// would take KUBECONFIG for a sign that it runs outside of a pod.
+	// envKubeconfig is the path of a kubeconfig file for the same access. For a process without hooks KUBECONFIG
+	// contains it too, unless the container sets that variable. A process with hooks finds its service account at the
+	// usual path; with KUBECONFIG set it would assume that it runs outside of a pod.
 	envKubeconfig = "TROMMEL_KUBECONFIG"
 )
 
@@ -149,7 +149,7 @@ func (p *pod) envFrom(ctx context.Context, e *environment, from corev1.EnvFromSo
 	return nil
 }
 
-// valueFrom returns false for an optional value that is not there.
+// valueFrom returns false for a missing optional value.
 func (c *container) valueFrom(ctx context.Context, from *corev1.EnvVarSource) (string, bool, error) {
 	p := c.pod
 	switch {
@@ -185,7 +185,7 @@ func (c *container) valueFrom(ctx context.Context, from *corev1.EnvVarSource) (s
 	return "", false, fmt.Errorf("source is not supported on the process node")
 }
 
-// configMap returns nil for an optional one that is not there.
+// configMap returns nil for a missing optional ConfigMap.
 func (p *pod) configMap(ctx context.Context, name string, optional *bool) (*corev1.ConfigMap, error) {
 	cm, err := p.node.client.CoreV1().ConfigMaps(p.namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && isTrue(optional) {
@@ -197,7 +197,7 @@ func (p *pod) configMap(ctx context.Context, name string, optional *bool) (*core
 	return cm, nil
 }
 
-// secret returns nil for an optional one that is not there.
+// secret returns nil for a missing optional Secret.
 func (p *pod) secret(ctx context.Context, name string, optional *bool) (*corev1.Secret, error) {
 	s, err := p.node.client.CoreV1().Secrets(p.namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && isTrue(optional) {
@@ -261,7 +261,7 @@ func formatMap(m map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// resource resolves a limit or request of a container; if it is not set, the node's value counts.
+// resource resolves a limit or request of a container; if it is not set, it uses the node's allocatable amount.
 func (c *container) resource(ref *corev1.ResourceFieldSelector) (string, error) {
 	spec := c.spec
 	if ref.ContainerName != "" {

@@ -12,10 +12,10 @@ import (
 	"sync"
 )
 
-// files says where a container's paths are on this machine. Paths that it does not contain are the machine's own.
+// files maps a container's paths to paths on this machine. Paths that it does not contain are the machine's own.
 type files struct {
 	list []mount // longest paths first
-	root string  // folder for what the container sees and the machine does not have: the parents of mounts
+	root string  // directory for parents of mounts that the machine does not have
 }
 
 // add replaces an earlier entry for the same path.
@@ -35,7 +35,7 @@ func (f *files) local(path string) (string, bool) {
 	return path, false
 }
 
-// mount adds a path that the pod's spec names, and what leads to it: parents that the machine does not have, and the
+// mount adds a path that the pod's spec names, and the path to it: parents that the machine does not have, and the
 // path's real name if a parent is a symbolic link on this machine, as /var/run often is.
 func (f *files) mount(path, local string) error {
 	parent := filepath.Dir(path)
@@ -70,7 +70,8 @@ func (f *files) mount(path, local string) error {
 	return nil
 }
 
-// makeMountPoints makes the entries that a listing of a mount's parent shows, if that parent is not the machine's own.
+// makeMountPoints creates the entries that a listing of a mount's parent shows, if that parent is not the machine's
+// own.
 func (f *files) makeMountPoints() error {
 	for _, m := range slices.Backward(f.list) {
 		if m.path == m.local || strings.HasPrefix(m.local, f.root+"/") {
@@ -105,12 +106,12 @@ func (f *files) makeMountPoints() error {
 	return nil
 }
 
-// moved lists the paths that are elsewhere on this machine, longest first.
+// moved lists the paths whose files are elsewhere on this machine, longest first.
 func (f *files) moved() []mount {
 	return slices.DeleteFunc(slices.Clone(f.list), func(m mount) bool { return m.path == m.local })
 }
 
-// environment returns the variables that the hooks in the standard library read.
+// environment returns the value of envPodFiles, which the hooks in the standard library read.
 func (f *files) environment() string {
 	var b strings.Builder
 	for _, m := range f.list {
@@ -136,7 +137,7 @@ const (
 // otherwise this program would contain it too.
 var podMarker = strings.Join([]string{"trommel.dev/pod-environment", "v1"}, "=")
 
-// hooked remembers which executables have hooks in their standard library.
+// hooked caches which executables have hooks in their standard library.
 type hooked struct {
 	mu    sync.Mutex
 	known map[string]bool // by path, size and time of change

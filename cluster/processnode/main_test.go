@@ -16,7 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/embedded"
 )
 
-// Shared by all tests; each has a namespace of its own.
+// shared is for all tests; each uses its own namespace.
 var (
 	shared *embedded.Cluster
 	client kubernetes.Interface
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// namespace makes a namespace in which pods can be created.
+// namespace creates a namespace in which pods can be created.
 func namespace(t *testing.T) string {
 	t.Helper()
 	ns, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
@@ -49,14 +49,16 @@ func namespace(t *testing.T) string {
 	return ns.Name
 }
 
-// shellPod makes a pod for the process node that runs a shell script.
+// shellPod returns a pod for the process node that runs a shell script.
 func shellPod(name, script string, with ...func(*corev1.Pod)) *corev1.Pod {
 	grace := int64(5)
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}},
 		Spec: corev1.PodSpec{
-			NodeSelector:                  map[string]string{cluster.LabelProcessNode: "true"},
-			Tolerations:                   []corev1.Toleration{{Key: cluster.TaintProcessNode, Operator: corev1.TolerationOpExists}},
+			NodeSelector: map[string]string{cluster.LabelProcessNode: "true"},
+			Tolerations: []corev1.Toleration{
+				{Key: cluster.TaintProcessNode, Operator: corev1.TolerationOpExists},
+			},
 			TerminationGracePeriodSeconds: &grace,
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			Containers: []corev1.Container{{
@@ -70,7 +72,7 @@ func shellPod(name, script string, with ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// controller names the controller that the pod belongs to.
+// controller sets the controller that the pod belongs to.
 func controller(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Annotations[cluster.AnnotationController] = name
@@ -85,11 +87,12 @@ func create(t *testing.T, ns string, p *corev1.Pod) {
 	}
 	t.Cleanup(func() {
 		zero := int64(0)
-		_ = client.CoreV1().Pods(ns).Delete(context.Background(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero})
+		_ = client.CoreV1().Pods(ns).Delete(context.Background(), p.Name,
+			metav1.DeleteOptions{GracePeriodSeconds: &zero})
 	})
 }
 
-// awaitPod waits until the pod is as the condition wants it.
+// awaitPod waits until the pod satisfies the condition.
 func awaitPod(t *testing.T, ns, name, want string, ok func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod

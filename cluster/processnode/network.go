@@ -9,13 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PodInfo is what the cluster's network must know about a pod. It is the caller's copy, except for Labels, which are
-// read-only.
+// PodInfo is what the cluster's network needs to know about a pod. It is the caller's copy, except for Labels, which
+// are read-only.
 type PodInfo struct {
 	Namespace, Name string
 	Labels          map[string]string
 	Hostname        string // below a headless Service
-	IP              string // in its status, and the loopback address where its programs listen
+	IP              string // as in its status: the loopback address at which its programs listen
 	Ready           bool
 	Terminating     bool
 
@@ -36,8 +36,7 @@ func (p PodInfo) Port(name string) (int32, bool) {
 	return 0, false
 }
 
-// Pods lists the pods that run here, as the node itself knows them, including what it has not yet written to the API
-// server.
+// Pods lists the pods that run here, including changes that the node has not yet written to the API server.
 func (n *Node) Pods() []PodInfo {
 	n.mu.Lock()
 	pods := make([]*pod, 0, len(n.pods))
@@ -63,8 +62,8 @@ func (n *Node) Pods() []PodInfo {
 	return list
 }
 
-// Log opens what a container of a pod here has printed, from its newest start on; ok is false if the pod does not run
-// here.
+// Log opens the output of a container of a pod on this node, from the container's last start; ok is false if the pod
+// does not run here.
 func (n *Node) Log(namespace, name, containerName string) (log io.ReadCloser, ok bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,7 +80,8 @@ func (n *Node) Log(namespace, name, containerName string) (log io.ReadCloser, ok
 				r = c.last
 			}
 			if r == nil {
-				return nil, true, fmt.Errorf("container %q of pod %s/%s has not started", containerName, namespace, name)
+				return nil, true, fmt.Errorf("container %q of pod %s/%s has not started",
+					containerName, namespace, name)
 			}
 			f, err := os.Open(r.record.Log)
 			if err != nil {

@@ -1,9 +1,10 @@
 // Package processnode is a node whose pods run as local processes. It does what a kubelet does, as far as controllers
 // under test and the objects around them need it.
 //
-// Containers share this machine: its network, its files and its user. What a pod's volumes would hold is written to
-// local directories, and mount paths in commands, arguments and environment values are replaced by these. Not done:
-// liveness and startup probes, lifecycle hooks, resource limits, security contexts, updates of mounted volumes.
+// The content of a pod's volumes is written to local directories. A program with hooks in its standard library sees the
+// files, addresses and names of its pod. Other programs share this machine's; mount paths in their commands, arguments
+// and environment values are replaced by the local directories. Not supported: liveness and startup probes, lifecycle
+// hooks, resource limits, security contexts.
 package processnode
 
 import (
@@ -37,30 +38,30 @@ import (
 	"github.com/trommel-dev/trommel/cluster"
 )
 
-// DefaultName is the Node's name where Config gives none.
+// DefaultName is the default of Config.Name.
 const DefaultName = "process-node"
 
-// Config says where the node belongs. All fields without a default are required.
+// Config configures a node. All fields without a default are required, except Route.
 type Config struct {
 	// Name of the Node object; default DefaultName.
 	Name string
-	// RESTConfig is the agent's own access. It may do everything.
+	// RESTConfig is the node's access to the API; it needs all permissions.
 	RESTConfig *rest.Config
 	// APIServers maps the names of API servers to their addresses, host:port, which do not change.
 	APIServers map[string]string
-	// First is the API server that a pod's connections lead to if neither its annotation nor Route says otherwise.
+	// First is the API server for a pod's connections if neither its annotation nor Route names another.
 	First string
-	// CA is the PEM certificate that pods verify API servers with.
+	// CA is the PEM certificate with which pods verify API servers.
 	CA []byte
-	// ServiceCIDR and PodCIDR hold the addresses of Services and of simulated pods. A process with hooks that dials one of
-	// them is connected to what Route returns: a loopback address, host:port, or the API server that the pod is connected
-	// to. An error of Route says why nothing listens there, and the connection is refused. Without Route the machine
-	// handles these addresses.
+	// ServiceCIDR and PodCIDR contain the addresses of Services and of simulated pods. A process with hooks that dials
+	// one of them is connected to what Route returns: a loopback address, host:port, or the API server that the pod is
+	// connected to. An error of Route says why nothing listens there, and the connection is refused. Without Route the
+	// machine handles these addresses.
 	ServiceCIDR, PodCIDR netip.Prefix
 	Route                func(ctx context.Context, address string) (to string, apiServer bool, err error)
-	// Dir holds what pods need on disk; LogDir their output.
+	// Dir is the directory for the pods' files, LogDir for their output.
 	Dir, LogDir string
-	// Logger receives what no method returns; default: none.
+	// Logger receives errors that no method returns; default: none.
 	Logger *slog.Logger
 }
 
@@ -69,8 +70,8 @@ type Node struct {
 	config Config
 	client kubernetes.Interface
 	log    *slog.Logger
-	ctx    context.Context // ends with Close
-	// logging is a context without end that carries the logger.
+	ctx    context.Context // cancelled by Close
+	// logging is a context without deadline that carries the logger.
 	logging context.Context
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
@@ -82,14 +83,14 @@ type Node struct {
 	mu          sync.Mutex
 	closed      bool
 	pods        map[types.UID]*pod
-	stopped     map[types.UID]bool // pods that Stop has ended and that still have an object
+	stopped     map[types.UID]bool // pods that Stop has stopped and whose objects still exist
 	controllers map[string]*controller
-	changed     chan struct{} // closed and replaced whenever something below mu changes that somebody may wait for
+	changed     chan struct{} // closed and replaced when the fields below mu change
 }
 
 var _ cluster.ProcessNode = (*Node)(nil)
 
-// Start registers the node and begins to run its pods. It returns when the Node object exists and pods can be bound to
+// Start registers the node and starts to run its pods. It returns when the Node object exists and pods can be bound to
 // it.
 func Start(ctx context.Context, config Config) (*Node, error) {
 	if config.Name == "" {
@@ -137,13 +138,13 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	return n, nil
 }
 
-// NodeName is the Node object's name.
+// NodeName returns the Node object's name.
 func (n *Node) NodeName() string { return n.config.Name }
 
-// closeGrace is what processes get between SIGTERM and SIGKILL when the node closes.
+// closeGrace is the time between SIGTERM and SIGKILL when the node closes.
 const closeGrace = 300 * time.Millisecond
 
-// Close ends all processes and returns when they are gone. The Node object stays.
+// Close ends all processes and waits until they have exited. The Node object remains.
 func (n *Node) Close(context.Context) error {
 	n.mu.Lock()
 	n.closed = true
@@ -168,7 +169,7 @@ func (n *Node) Close(context.Context) error {
 	return nil
 }
 
-// broadcastLocked wakes all who wait for a change.
+// broadcastLocked wakes all goroutines that wait for a change.
 func (n *Node) broadcastLocked() {
 	close(n.changed)
 	n.changed = make(chan struct{})
@@ -226,7 +227,8 @@ func (n *Node) object() *corev1.Node {
 
 func (n *Node) readyCondition(now metav1.Time) corev1.NodeCondition {
 	return corev1.NodeCondition{
-		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "pods run as local processes",
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
+		Message:           "pods run as local processes",
 		LastHeartbeatTime: now, LastTransitionTime: now,
 	}
 }
@@ -273,7 +275,7 @@ func (n *Node) renewLease() error {
 	return err
 }
 
-// watchPods follows the pods that are bound to this node.
+// watchPods watches the pods that are bound to this node.
 func (n *Node) watchPods(ctx context.Context) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(n.client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -318,8 +320,8 @@ func (n *Node) observe(object *corev1.Pod) {
 		}
 		var err error
 		if p, err = n.newPodLocked(object); err != nil {
-			// Without a port nothing runs: the next event of the pod tries again.
-			n.log.Error("take in pod", "namespace", object.Namespace, "pod", object.Name, "error", err)
+			// The next event of the pod tries again.
+			n.log.Error("run pod", "namespace", object.Namespace, "pod", object.Name, "error", err)
 			return
 		}
 		n.pods[object.UID] = p
@@ -338,7 +340,7 @@ func (n *Node) observe(object *corev1.Pod) {
 	}
 }
 
-// forget ends a pod whose object is gone.
+// forget ends a pod whose object has been deleted.
 func (n *Node) forget(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -349,8 +351,8 @@ func (n *Node) forget(uid types.UID) {
 	}
 }
 
-// Stop ends all pods but those with the given UIDs and returns when their processes are gone. It does not report this
-// to the API server, and the pods do not start again: the caller must delete their objects.
+// Stop ends all pods except those with the given UIDs and waits until their processes have exited. It does not report
+// this to the API server, and the pods do not start again: the caller must delete their objects.
 func (n *Node) Stop(ctx context.Context, keep []types.UID) error {
 	n.mu.Lock()
 	var ending []*pod
@@ -374,7 +376,7 @@ func (n *Node) Stop(ctx context.Context, keep []types.UID) error {
 	return nil
 }
 
-// hostIP is the address of everything here.
+// hostIP is the node's address.
 const hostIP = "127.0.0.1"
 
 // dial connects to an API server by name.

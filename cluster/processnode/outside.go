@@ -20,13 +20,13 @@ var (
 	clusterName = regexp.MustCompile(`(?i)\.svc(\.cluster\.local)?\.?$`)
 )
 
-// tailBytes is how much of a log's end is searched, because the cause is there.
+// tailBytes is how much of a log's end is searched for the cause.
 const tailBytes = 16 << 10
 
-// metMachine returns what a process without hooks looked for in its pod and found on this machine instead, or did not
-// find there, and how to solve that. It is empty if the end of its log, which begins at start, does not mention such a
-// thing. A process with hooks is affected by the machine only if a port is taken on all of the machine's addresses, or
-// if the machine has only one loopback address.
+// metMachine explains the exit of a process that used this machine's port, file or name instead of its pod's, or did
+// not find it on this machine, and how to solve that. It is empty if the end of its log, which begins at start,
+// mentions nothing of this kind. A process with hooks is affected by the machine only if a port is in use on all of the
+// machine's addresses, or if the machine has only one loopback address.
 func (c *container) metMachine(start int64) string {
 	f, err := os.Open(c.logFile)
 	if err != nil {
@@ -47,15 +47,15 @@ func (c *container) metMachine(start int64) string {
 }
 
 // explainPort is for a process with hooks. It distinguishes a port that the process has opened twice, which is its own
-// mistake, from one that the machine uses.
+// bug, from one that is in use on the machine.
 func explainPort(log string, pod address) string {
 	m := portTaken.FindStringSubmatch(log)
 	if m == nil {
 		return ""
 	}
 	if !pod.own() {
-		return fmt.Sprintf("port %s is taken here, by another run perhaps: this machine has one loopback address, which all pods share. "+
-			"Give the controller another port with `args:` or `env:`", m[1])
+		return fmt.Sprintf("port %s is already in use, perhaps by another run: this machine has only one loopback "+
+			"address, which all pods share. Give the controller another port with `args:` or `env:`", m[1])
 	}
 	_, port, err := net.SplitHostPort(m[1])
 	if err != nil {
@@ -72,37 +72,40 @@ func explainPort(log string, pod address) string {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return ""
 	}
-	return fmt.Sprintf("port %s is taken here: a program that is not of this run listens on it on all addresses of this machine, the pod's among them. "+
-		"End that program, have it listen on 127.0.0.1 alone, or give the controller another port with `args:` or `env:`",
+	return fmt.Sprintf("port %s is already in use: a program outside this run listens on it on all addresses of "+
+		"this machine, including the pod's. Stop that program, make it listen on 127.0.0.1 only, or give the "+
+		"controller another port with `args:` or `env:`",
 		m[1])
 }
 
 func explainMachine(log string, mounts []mount) string {
-	const why = "the executable has no hooks for its pod's files, address and names, so it meets this machine's: %s. " +
-		"Have it built with `build:`, or %s"
+	const why = "the executable has no hooks for its pod's files, address and names, so it uses this machine's: %s. " +
+		"Build it with `build:`, or %s"
 	if m := portTaken.FindStringSubmatch(log); m != nil {
-		return fmt.Sprintf(why, "port "+m[1]+" is taken here, by another run perhaps",
+		return fmt.Sprintf(why, "port "+m[1]+" is already in use, perhaps by another run",
 			"give it another port with `args:` or `env:`")
 	}
 	for _, m := range noSuchFile.FindAllStringSubmatch(log, -1) {
 		path := filepath.Clean(m[1])
 		switch {
 		case strings.HasPrefix(path, serviceAccountMount):
-			return fmt.Sprintf(why, path+" is in the pod and not here",
-				"one that is given by `binary:` must take its configuration from KUBECONFIG")
+			return fmt.Sprintf(why, path+" exists in the pod but not on this machine",
+				"make it take its configuration from KUBECONFIG")
 		default:
 			for _, mount := range mounts {
 				if path == mount.path || strings.HasPrefix(path, mount.path+"/") {
-					return fmt.Sprintf(why, path+" is in the pod's volume at "+mount.path+" and not here",
-						"give it the path with `args:` or `env:`, where paths of volumes are replaced by where they are on this machine")
+					return fmt.Sprintf(why,
+						path+" exists in the pod's volume at "+mount.path+" but not on this machine",
+						"give it the path with `args:` or `env:`, where mount paths are replaced by their paths on "+
+							"this machine")
 				}
 			}
 		}
 	}
 	for _, m := range noSuchHost.FindAllStringSubmatch(log, -1) {
 		if clusterName.MatchString(m[1]) {
-			return fmt.Sprintf(why, "the name "+m[1]+" is known in the cluster and not here",
-				"give it an address that it can reach with `args:` or `env:`")
+			return fmt.Sprintf(why, "the name "+m[1]+" exists in the cluster but not on this machine",
+				"give it a reachable address with `args:` or `env:`")
 		}
 	}
 	return ""

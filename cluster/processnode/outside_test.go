@@ -8,11 +8,27 @@ import (
 func TestExplainMachine(t *testing.T) {
 	mounts := []mount{{path: "/etc/webhook/certs", local: "/x"}}
 	for _, tt := range []struct{ name, log, want string }{
-		{"port", `problem running manager: failed to start metrics server: listen tcp :8080: bind: address already in use`, "port :8080 is taken here"},
-		{"port of one address", `listen tcp4 0.0.0.0:9443: bind: address already in use`, "port 0.0.0.0:9443 is taken here"},
-		{"account", `panic: open /var/run/secrets/kubernetes.io/serviceaccount/namespace: no such file or directory`, "must take its configuration from KUBECONFIG"},
-		{"volume", `{"error":"open /etc/webhook/certs/tls.crt: no such file or directory"}`, "/etc/webhook/certs/tls.crt is in the pod's volume at /etc/webhook/certs"},
-		{"name", `dial tcp: lookup db.default.svc on 127.0.0.53:53: no such host`, "the name db.default.svc is known in the cluster"},
+		{
+			"port",
+			`problem running manager: failed to start metrics server: listen tcp :8080: bind: address already in use`,
+			"port :8080 is already in use",
+		},
+		{
+			"port of one address", `listen tcp4 0.0.0.0:9443: bind: address already in use`,
+			"port 0.0.0.0:9443 is already in use",
+		},
+		{
+			"account", `panic: open /var/run/secrets/kubernetes.io/serviceaccount/namespace: no such file or directory`,
+			"make it take its configuration from KUBECONFIG",
+		},
+		{
+			"volume", `{"error":"open /etc/webhook/certs/tls.crt: no such file or directory"}`,
+			"/etc/webhook/certs/tls.crt exists in the pod's volume at /etc/webhook/certs",
+		},
+		{
+			"name", `dial tcp: lookup db.default.svc on 127.0.0.53:53: no such host`,
+			"the name db.default.svc exists in the cluster",
+		},
 		{"another file", `open /etc/other/tls.crt: no such file or directory`, ""},
 		{"another name", `lookup example.com on 127.0.0.53:53: no such host`, ""},
 		{"nothing", `exit`, ""},

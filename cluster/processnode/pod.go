@@ -24,24 +24,24 @@ type pod struct {
 	namespace  string
 	name       string
 	spec       *corev1.PodSpec // read only
-	controller *controller     // nil for a pod of no controller under test
-	apiServer  string          // host:port that the pod knows
+	controller *controller     // nil if the pod does not belong to a controller under test
+	apiServer  string          // host:port that the pod uses
 	address    address
 	dir        string
 	init       []*container
 	containers []*container
 
-	stopping chan struct{} // closed when the pod is to end
-	kill     chan struct{} // closed when its grace is over
+	stopping chan struct{} // closed when the pod must end
+	kill     chan struct{} // closed when its grace period is over
 	killOnce sync.Once
-	ended    chan struct{} // closed when all is over
-	dirty    chan struct{} // holds a token when the status is to be written
+	ended    chan struct{} // closed when nothing of it is left
+	dirty    chan struct{} // contains a token when the status must be written
 	volumes  volumes
 
 	// guarded
 	object      *corev1.Pod // newest known; read only
 	terminating bool
-	gone        bool // the object is no longer there
+	gone        bool // the object has been deleted
 	started     metav1.Time
 	preparing   error // why the pod cannot start yet
 	initialized bool
@@ -52,7 +52,8 @@ func (n *Node) newPodLocked(object *corev1.Pod) (*pod, error) {
 	p := &pod{
 		node: n, uid: object.UID, namespace: object.Namespace, name: object.Name, spec: &object.Spec, object: object,
 		dir:      filepath.Join(n.config.Dir, string(object.UID)),
-		stopping: make(chan struct{}), kill: make(chan struct{}), ended: make(chan struct{}), dirty: make(chan struct{}, 1),
+		stopping: make(chan struct{}), kill: make(chan struct{}), ended: make(chan struct{}),
+		dirty:   make(chan struct{}, 1),
 		volumes: volumes{outdated: make(chan struct{}, 1), tokens: map[string]*volumeToken{}},
 		started: metav1.Now(), transitions: map[corev1.PodConditionType]corev1.PodCondition{},
 	}
@@ -67,7 +68,8 @@ func (n *Node) newPodLocked(object *corev1.Pod) (*pod, error) {
 			n.addresses.giveBack(p.address)
 			return nil, err
 		}
-		if server := object.Annotations[cluster.AnnotationAPIServer]; server == "" || n.config.APIServers[server] != "" {
+		if server := object.Annotations[cluster.AnnotationAPIServer]; server == "" ||
+			n.config.APIServers[server] != "" {
 			c.annotated = server
 		} else {
 			n.log.Warn("unknown API server in annotation", "pod", p.name, "apiServer", server)
@@ -98,7 +100,7 @@ func (p *pod) terminateLocked(grace time.Duration) {
 	time.AfterFunc(grace, func() { p.killOnce.Do(func() { close(p.kill) }) })
 }
 
-// run is the pod's life.
+// run runs the pod until it has ended.
 func (p *pod) run() {
 	ctx, cancel := context.WithCancel(p.node.logging)
 	var tasks sync.WaitGroup
@@ -117,7 +119,7 @@ func (p *pod) run() {
 		p.runContainers(stopped)
 	}
 	p.touch()
-	// A pod that has finished stays until it is deleted.
+	// A pod that has completed stays until it is deleted.
 	<-p.stopping
 	cancel()
 	tasks.Wait()
@@ -132,7 +134,7 @@ func (p *pod) run() {
 	close(p.ended)
 }
 
-// prepare makes what the containers need. It tries again until it succeeds or the pod must end.
+// prepare prepares what the containers need. It retries until it succeeds or the pod must end.
 func (p *pod) prepare(ctx context.Context) bool {
 	delay := 100 * time.Millisecond
 	for {
@@ -176,8 +178,8 @@ func (p *pod) prepareOnce(ctx context.Context) error {
 	return nil
 }
 
-// runContainers runs the init containers one after the other, then the others, and returns when all have ended for
-// good. Init containers with restart policy Always are started in their turn and left running.
+// runContainers runs the init containers one after the other, then the others, and waits until none of them will run
+// again. It starts init containers with restart policy Always in their turn and leaves them running.
 func (p *pod) runContainers(ctx context.Context) {
 	var main, sidecars sync.WaitGroup
 	sidecarCtx, stopSidecars := context.WithCancel(ctx)
@@ -202,7 +204,7 @@ func (p *pod) runContainers(ctx context.Context) {
 	main.Wait()
 }
 
-// finish tells the API server that a deleted pod's processes are gone. Only then is the object removed.
+// finish reports to the API server that a deleted pod's processes have exited. Only then is the object deleted.
 func (p *pod) finish() {
 	n := p.node
 	delay := 50 * time.Millisecond

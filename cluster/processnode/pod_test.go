@@ -48,7 +48,8 @@ func TestRestartPolicy(t *testing.T) {
 	ns := namespace(t)
 	// Fails twice, then succeeds.
 	script := `n=$(cat "$HOME/n" 2>/dev/null || echo 0); echo $((n+1)) > "$HOME/n"; [ $n -ge 2 ]`
-	create(t, ns, shellPod("on-failure", script, func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }))
+	create(t, ns, shellPod("on-failure", script,
+		func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }))
 	create(t, ns, shellPod("always", script, func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }))
 	create(t, ns, shellPod("never", script))
 
@@ -82,7 +83,8 @@ func TestGrace(t *testing.T) {
 			awaitPhase(t, ns, tt.name, corev1.PodRunning)
 			awaitOutput(t, ns, tt.name, "up")
 			start := time.Now()
-			err := client.CoreV1().Pods(ns).Delete(t.Context(), tt.name, metav1.DeleteOptions{GracePeriodSeconds: &tt.grace})
+			err := client.CoreV1().Pods(ns).
+				Delete(t.Context(), tt.name, metav1.DeleteOptions{GracePeriodSeconds: &tt.grace})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,10 +142,24 @@ func TestEnvironment(t *testing.T) {
 				LocalObjectReference: corev1.LocalObjectReference{Name: "secret"}, Key: "key"}}},
 			{Name: "ABSENT", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "secret"}, Key: "none", Optional: &yes}}},
-			{Name: "NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
-			{Name: "NS", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}},
-			{Name: "LABEL", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['app']"}}},
-			{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
+			{
+				Name:      "NAME",
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+			},
+			{
+				Name:      "NS",
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
+			},
+			{
+				Name: "LABEL",
+				ValueFrom: &corev1.EnvVarSource{
+					FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['app']"},
+				},
+			},
+			{
+				Name:      "NODE",
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
+			},
 		}
 		c.EnvFrom = []corev1.EnvFromSource{{Prefix: "P_", ConfigMapRef: &corev1.ConfigMapEnvSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}}}}
@@ -152,30 +168,43 @@ func TestEnvironment(t *testing.T) {
 			{Name: "cfg", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
 				Items:                []corev1.KeyToPath{{Key: "key", Path: "renamed"}}}}},
-			{Name: "all", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}}},
-				{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "secret"}, Items: []corev1.KeyToPath{{Key: "key", Path: "s"}}}},
-			}}}},
+			{Name: "all",
+				VolumeSource: corev1.VolumeSource{
+					Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+						{
+							ConfigMap: &corev1.ConfigMapProjection{
+								LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+							},
+						},
+						{
+							Secret: &corev1.SecretProjection{
+								LocalObjectReference: corev1.LocalObjectReference{Name: "secret"},
+								Items:                []corev1.KeyToPath{{Key: "key", Path: "s"}},
+							},
+						},
+					}}}},
 		}
 	}))
 	awaitPhase(t, ns, "env", corev1.PodSucceeded)
 	got := output(t, ns, "env")
 	lines := strings.Split(got, "\n")
 	want := "plain|<plain>|from-config-map|from-secret|env|" + ns + "|x|process-node|other||argument|--file="
-	if !strings.HasPrefix(lines[0], want) || !strings.HasSuffix(lines[0], "/renamed") || strings.Contains(lines[0], "--file=/cfg") {
-		t.Errorf("got  %s\nwant %s<folder>/renamed", lines[0], want)
+	if !strings.HasPrefix(lines[0], want) || !strings.HasSuffix(lines[0], "/renamed") ||
+		strings.Contains(lines[0], "--file=/cfg") {
+		t.Errorf("got  %s\nwant %s<directory>/renamed", lines[0], want)
 	}
 	if !strings.Contains(got, "from-config-mapother"+ns) || !strings.Contains(got, "ca.crt\nnamespace\ntoken\n") {
 		t.Errorf("files: %s", got)
 	}
 }
 
-// A pod waits for what it refers to, and says so.
+// A pod waits for objects that it refers to, and its status says so.
 func TestMissingConfigMap(t *testing.T) {
 	ns := namespace(t)
 	create(t, ns, shellPod("waits", "echo $V", func(p *corev1.Pod) {
-		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "V", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: "late"}, Key: "key"}}}}
+		p.Spec.Containers[0].Env = []corev1.EnvVar{
+			{Name: "V", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "late"}, Key: "key"}}}}
 	}))
 	pod := awaitPod(t, ns, "waits", "CreateContainerConfigError", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
@@ -223,7 +252,8 @@ func TestBinaryStandsForImage(t *testing.T) {
 	create(t, ns, shellPod("neither", "", func(p *corev1.Pod) { p.Spec.Containers[0].Command = nil }))
 	awaitPod(t, ns, "neither", "an explanation", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
-		return len(s) == 1 && s[0].State.Waiting != nil && strings.Contains(s[0].State.Waiting.Message, "no executable stands for image")
+		return len(s) == 1 && s[0].State.Waiting != nil &&
+			strings.Contains(s[0].State.Waiting.Message, "no executable is given for image")
 	})
 }
 
@@ -232,11 +262,19 @@ func TestInitContainers(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	shared := []corev1.VolumeMount{{Name: "shared", MountPath: "/shared"}}
 	create(t, ns, shellPod("ordered", "cat /shared/file; exit 0", func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}
 		p.Spec.InitContainers = []corev1.Container{
 			{Name: "sidecar", Image: "none", Command: []string{"sleep", "1000"}, RestartPolicy: &always},
-			{Name: "one", Image: "none", Command: []string{"sh", "-c", "echo one >> /shared/file"}, VolumeMounts: shared},
-			{Name: "two", Image: "none", Command: []string{"sh", "-c", "echo two >> /shared/file"}, VolumeMounts: shared},
+			{
+				Name: "one", Image: "none", Command: []string{"sh", "-c", "echo one >> /shared/file"},
+				VolumeMounts: shared,
+			},
+			{
+				Name: "two", Image: "none", Command: []string{"sh", "-c", "echo two >> /shared/file"},
+				VolumeMounts: shared,
+			},
 		}
 		p.Spec.Containers[0].VolumeMounts = shared
 	}))
@@ -255,7 +293,7 @@ func TestInitContainers(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	ns := namespace(t)
-	listener, err := net.Listen("tcp4", "0.0.0.0:0") // the probe asks at the pod's address
+	listener, err := net.Listen("tcp4", "0.0.0.0:0") // the probe uses the pod's address
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,9 +304,11 @@ func TestReadiness(t *testing.T) {
 		}
 	}
 	create(t, ns, shellPod("plain", "exec sleep 1000"))
-	create(t, ns, shellPod("tcp", "exec sleep 1000", probe(corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(port)}})))
+	create(t, ns, shellPod("tcp", "exec sleep 1000",
+		probe(corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(port)}})))
 	file := filepath.Join(t.TempDir(), "ready")
-	create(t, ns, shellPod("exec", "exec sleep 1000", probe(corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", file}}})))
+	create(t, ns, shellPod("exec", "exec sleep 1000",
+		probe(corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", file}}})))
 
 	awaitPod(t, ns, "plain", "ready", isReady)
 	awaitPod(t, ns, "tcp", "ready", isReady)
@@ -284,11 +324,13 @@ func TestReadiness(t *testing.T) {
 	awaitPod(t, ns, "tcp", "not ready any more", func(p *corev1.Pod) bool { return !isReady(p) })
 }
 
-// The token works, through the address that the pod is told, and has no more rights than its service account.
+// The token works, through the address that the pod is given, and has only the permissions of its service account.
 func TestServiceAccount(t *testing.T) {
 	ns := namespace(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	create(t, ns, shellPod("account", "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; echo $KUBECONFIG > "+file+"; exec sleep 1000", controller("account")))
+	create(t, ns,
+		shellPod("account", "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; echo $KUBECONFIG > "+file+
+			"; exec sleep 1000", controller("account")))
 	awaitOutput(t, ns, "account", "127.0.0.1:")
 	var path string
 	clustertest.Eventually(t, func(context.Context) error {
@@ -303,7 +345,7 @@ func TestServiceAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := strings.TrimSpace(output(t, ns, "account")); config.Host != "https://"+want {
-		t.Errorf("kubeconfig leads to %s, environment to %s", config.Host, want)
+		t.Errorf("kubeconfig has server %s, environment %s", config.Host, want)
 	}
 	account := kubernetes.NewForConfigOrDie(config)
 	_, err = account.CoreV1().Secrets(ns).List(t.Context(), metav1.ListOptions{})

@@ -16,7 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/child"
 )
 
-// eager is how often a container that was not ready yet is probed: waiting a whole period would only cost time.
+// eager is the interval of probes of a container that is not ready: waiting for a whole period would only cost time.
 const eager = 100 * time.Millisecond
 
 // probe keeps the container's readiness up to date while the process runs.
@@ -86,7 +86,7 @@ func (c *container) probeOnce(ctx context.Context, probe *corev1.Probe) error {
 	case probe.Exec != nil:
 		return c.probeExec(ctx, probe.Exec.Command)
 	}
-	return nil // gRPC: taken as ready
+	return nil // gRPC is not supported: always ready
 }
 
 func (c *container) probeHTTP(ctx context.Context, get *corev1.HTTPGetAction) error {
@@ -119,8 +119,8 @@ func (c *container) probeHTTP(ctx context.Context, get *corev1.HTTPGetAction) er
 	return nil
 }
 
-// probeHost is the pod's address, unless the probe names a host. Such a host is the machine's own, because a kubelet
-// probes from outside of the pod.
+// probeHost returns the pod's address, unless the probe names a host. Such a host is the machine's own, because a
+// kubelet probes from outside of the pod.
 func (c *container) probeHost(named string) string {
 	if named != "" {
 		return named
@@ -176,7 +176,7 @@ func (c *container) lookupEnv(name string) (string, bool) {
 	return "", false
 }
 
-// port resolves a probe's port, which may be the name of one of the container's.
+// port resolves a probe's port, which may be the name of one of the container's ports.
 func (c *container) port(p intstr.IntOrString) (string, error) {
 	if p.Type == intstr.Int {
 		return p.String(), nil

@@ -21,7 +21,7 @@ const (
 func (p *pod) serviceAccountDir() string { return filepath.Join(p.dir, "serviceaccount") }
 func (p *pod) kubeconfigFile() string    { return filepath.Join(p.dir, "kubeconfig") }
 
-// usesServiceAccount reports whether a container mounts the token, which admission adds unless it was told not to.
+// usesServiceAccount reports whether a container mounts the token; admission adds this mount unless it is disabled.
 func (p *pod) usesServiceAccount() bool {
 	return slices.ContainsFunc(p.spec.Volumes, func(v corev1.Volume) bool { return p.isServiceAccountVolume(v.Name) })
 }
@@ -70,12 +70,13 @@ func (p *pod) writeToken(ctx context.Context) (expires time.Time, err error) {
 	return expires, writeFile(p.serviceAccountDir(), "token", []byte(token), nil)
 }
 
-// requestToken asks for a token that is bound to the pod.
+// requestToken requests a token that is bound to the pod.
 func (p *pod) requestToken(ctx context.Context, audience string) (token string, expires time.Time, err error) {
 	seconds := int64(tokenSeconds)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: &seconds,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.name, UID: p.uid},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.name,
+			UID: p.uid},
 	}}
 	if audience != "" {
 		request.Spec.Audiences = []string{audience}

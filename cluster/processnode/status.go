@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// writeStatuses writes the pod's status whenever it has changed, until the pod's processes are gone.
+// writeStatuses writes the pod's status whenever it has changed, until ctx ends.
 func (p *pod) writeStatuses(ctx context.Context) {
 	p.touch()
 	for {
@@ -40,7 +40,7 @@ func (p *pod) writeStatuses(ctx context.Context) {
 	}
 }
 
-// writeStatus sends what the node knows and leaves other writers' conditions alone.
+// writeStatus writes the node's part of the status and does not change other writers' conditions.
 func (p *pod) writeStatus(ctx context.Context) error {
 	p.node.mu.Lock()
 	gone := p.gone
@@ -76,7 +76,7 @@ func (p *pod) statusPatch() ([]byte, error) {
 	}
 	status["conditions"] = conditions
 	return json.Marshal(map[string]any{
-		// Refused if the name belongs to another pod by now.
+		// The API server refuses the patch if another pod has the name by now.
 		"metadata": map[string]any{"uid": p.uid},
 		"status":   status,
 	})
@@ -167,7 +167,7 @@ func (p *pod) phaseLocked() corev1.PodPhase {
 	}
 	if !p.initialized {
 		for _, c := range p.init {
-			// It has ended for good, otherwise it would have started again.
+			// It will not run again, otherwise it would have been restarted.
 			if c.final && !c.isSidecar() && c.last != nil && c.last.record.ExitCode != 0 {
 				return corev1.PodFailed
 			}

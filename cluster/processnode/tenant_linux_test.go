@@ -22,7 +22,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation"
 )
 
-// tenantBinary is a program with hooks that tells what it finds in its pod.
+// tenantBinary is a program with hooks that reports what it finds in its pod.
 var tenantBinary = sync.OnceValues(func() (string, error) {
 	built, err := instrumentation.Build(context.Background(), instrumentation.BuildConfig{
 		Dir:      filepath.Join("..", "..", "testdata", "controllers", "tenant"),
@@ -48,17 +48,23 @@ func startTenant(t *testing.T, ns, name string, with ...func(*corev1.Pod)) *tena
 		p.Annotations[cluster.AnnotationBinaryPrefix+"main"] = binary
 		c := &p.Spec.Containers[0]
 		c.Command = nil
-		c.Env = []corev1.EnvVar{{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
+		c.Env = []corev1.EnvVar{{Name: "POD_IP",
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
 		c.Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: 8080}}
-		c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/host", Port: intstr.FromString("web")}}}
+		c.ReadinessProbe = &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{
+				HTTPGet: &corev1.HTTPGetAction{Path: "/host", Port: intstr.FromString("web")},
+			},
+		}
 	}}, with...)...))
 	pod := awaitPod(t, ns, name, "ready", isReady)
 	return &tenant{ns, name, pod.Status.PodIP}
 }
 
-// ask returns the answer, or the error in it.
+// ask returns the program's answer.
 func (p *tenant) ask(ctx context.Context, question, subject string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.ip+":8080/"+question+"?of="+url.QueryEscape(subject), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"http://"+p.ip+":8080/"+question+"?of="+url.QueryEscape(subject), nil)
 	if err != nil {
 		return "", err
 	}
@@ -74,7 +80,7 @@ func (p *tenant) ask(ctx context.Context, question, subject string) (string, err
 	return string(text), err
 }
 
-// expect checks answers. A wanted answer that begins with "error: " is a part of an error.
+// expect checks answers. An expected answer that begins with "error: " must be part of an error.
 func (p *tenant) expect(t *testing.T, question, subject, want string) {
 	t.Helper()
 	got, err := p.ask(t.Context(), question, subject)
@@ -100,24 +106,33 @@ func secretVolume(p *corev1.Pod) {
 		corev1.VolumeMount{Name: "settings", MountPath: "/etc/trommel-tenant/settings"},
 		corev1.VolumeMount{Name: "scratch", MountPath: "/scratch"})
 	p.Spec.Volumes = append(p.Spec.Volumes,
-		corev1.Volume{Name: "certs", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "certs", Optional: &no}}},
-		corev1.Volume{Name: "settings", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}},
-			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
-				{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}},
-		}}}},
+		corev1.Volume{Name: "certs",
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "certs", Optional: &no}}},
+		corev1.Volume{Name: "settings",
+			VolumeSource: corev1.VolumeSource{
+				Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+					{
+						ConfigMap: &corev1.ConfigMapProjection{
+							LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
+						},
+					},
+					{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+						{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}},
+				}}}},
 		corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 }
 
-// TestPodEnvironment is what a program with hooks finds in its pod, two of them side by side.
+// TestPodEnvironment checks what a program with hooks finds in its pod, with two pods side by side.
 func TestPodEnvironment(t *testing.T) {
 	ns, ctx := namespace(t), t.Context()
 	secrets, configMaps := client.CoreV1().Secrets(ns), client.CoreV1().ConfigMaps(ns)
-	secret, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "certs"}, StringData: map[string]string{"tls.crt": "first", "old": "x"}}, metav1.CreateOptions{})
+	secret, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "certs"},
+		StringData: map[string]string{"tls.crt": "first", "old": "x"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "1"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"},
+		Data: map[string]string{"a": "1"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	outside := filepath.Join(os.TempDir(), "trommel-test-outside-"+ns)
@@ -136,7 +151,11 @@ func TestPodEnvironment(t *testing.T) {
 			{"read", accountDir + "/namespace", ns},
 			{"list", accountDir, "ca.crt namespace token"},
 			{"real", "/var/run/secrets/kubernetes.io", "/run/secrets/kubernetes.io"},
-			{"list", "/var/run/secrets", "kubernetes.io kubernetes.io/serviceaccount kubernetes.io/serviceaccount/ca.crt kubernetes.io/serviceaccount/namespace kubernetes.io/serviceaccount/token"},
+			{
+				"list", "/var/run/secrets",
+				"kubernetes.io kubernetes.io/serviceaccount kubernetes.io/serviceaccount/ca.crt " +
+					"kubernetes.io/serviceaccount/namespace kubernetes.io/serviceaccount/token",
+			},
 			{"read", certs + "/tls.crt", "first"},
 			{"read", certs + "/../serving-certs//tls.crt", "first"},
 			{"read", "/etc/trommel-tenant/one/tls.crt", "first"},
@@ -144,10 +163,16 @@ func TestPodEnvironment(t *testing.T) {
 			{"list", certs, "old tls.crt"},
 			{"read", "/etc/trommel-tenant/settings/a", "1"},
 			{"read", "/etc/trommel-tenant/settings/labels", `app="tenant"`},
-			{"read", "/etc/trommel-tenant/settings/none", "error: open /etc/trommel-tenant/settings/none: no such file or directory"},
+			{
+				"read", "/etc/trommel-tenant/settings/none",
+				"error: open /etc/trommel-tenant/settings/none: no such file or directory",
+			},
 			{"use", "/tmp", ""},
 			{"use", "/scratch", ""},
-			{"list", "/tmp", "k8s-webhook-server k8s-webhook-server/serving-certs k8s-webhook-server/serving-certs/old k8s-webhook-server/serving-certs/tls.crt"},
+			{
+				"list", "/tmp", "k8s-webhook-server k8s-webhook-server/serving-certs " +
+					"k8s-webhook-server/serving-certs/old k8s-webhook-server/serving-certs/tls.crt",
+			},
 			{"read", outside, "error: no such file or directory"},
 			{"read", "/proc/self/comm", "tenant\n"},
 			{"env", "TMPDIR", ""},
@@ -155,7 +180,7 @@ func TestPodEnvironment(t *testing.T) {
 			{"host", "", "one"},
 		} {
 			if tt[0] == "real" {
-				// Where the machine has no such link, the path is its own real one.
+				// If the machine has no such link, the path is its own real path.
 				if real, err := filepath.EvalSymlinks("/var/run"); err != nil || real != "/run" {
 					continue
 				}
@@ -200,8 +225,10 @@ func TestPodEnvironment(t *testing.T) {
 		})
 		one.expect(t, "list", certs, "tls.crt tls.key")
 		one.expect(t, "read", certs+"/tls.key", "new")
-		one.expect(t, "read", "/etc/trommel-tenant/one/tls.crt", "first") // a subPath does not follow
-		if _, err := client.CoreV1().Pods(ns).Patch(ctx, "one", "application/merge-patch+json", []byte(`{"metadata":{"labels":{"more":"x"}}}`), metav1.PatchOptions{}); err != nil {
+		one.expect(t, "read", "/etc/trommel-tenant/one/tls.crt", "first") // a subPath mount is not updated
+		if _, err := client.CoreV1().Pods(ns).
+			Patch(ctx, "one", "application/merge-patch+json", []byte(`{"metadata":{"labels":{"more":"x"}}}`),
+				metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		clustertest.Eventually(t, func(ctx context.Context) error {
@@ -216,16 +243,20 @@ func TestPodEnvironment(t *testing.T) {
 	t.Run("addresses and names", func(t *testing.T) {
 		service := func(name string, spec corev1.ServiceSpec) *corev1.Service {
 			t.Helper()
-			s, err := client.CoreV1().Services(ns).Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
+			s, err := client.CoreV1().Services(ns).
+				Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
+					metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return s
 		}
 		selector := map[string]string{"app": "tenant"}
-		web := service("web", corev1.ServiceSpec{Selector: selector, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromString("web")}}})
+		web := service("web", corev1.ServiceSpec{Selector: selector,
+			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromString("web")}}})
 		service("headless", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: selector})
-		nobody := service("nobody", corev1.ServiceSpec{Selector: map[string]string{"app": "nobody"}, Ports: []corev1.ServicePort{{Port: 443}}})
+		nobody := service("nobody", corev1.ServiceSpec{Selector: map[string]string{"app": "nobody"},
+			Ports: []corev1.ServicePort{{Port: 443}}})
 		service("outside", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
 		kubernetes, err := client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
 		if err != nil {
@@ -250,13 +281,24 @@ func TestPodEnvironment(t *testing.T) {
 			{"dial", one.ip + ":9443", one.ip + ":9443"},
 			{"dial", two.ip + ":9443", two.ip + ":9443"},
 			{"dial", "localhost:8080", one.ip + ":8080"},
-			{"dial", two.ip + ":8081", "error: REFUSED"}, // it listens on its own loopback
+			{"dial", two.ip + ":8081", "error: REFUSED"}, // it listens on the pod's own 127.0.0.1
 			{"get", "http://127.0.0.1:8081/host", "one"},
-			{"dial", nobody.Spec.ClusterIP + ":443", "error: REFUSED dial tcp " + nobody.Spec.ClusterIP + ":443: connect: connection refused (connect to " +
-				nobody.Spec.ClusterIP + ":443: the Service " + ns + "/nobody selects no pod that is a process (simulated pods do not listen))"},
+			{"dial", nobody.Spec.ClusterIP + ":443",
+				"error: REFUSED dial tcp " + nobody.Spec.ClusterIP + ":443: connect: connection refused (connect to " +
+					nobody.Spec.ClusterIP + ":443: the Service " + ns + "/nobody selects no pod that is a process " +
+					"(simulated pods do not listen))"},
 			{"dial", web.Spec.ClusterIP + ":81", "error: the Service " + ns + "/web has no port 81 (it has 80)"},
-			{"dial", "10.96.255.254:443", "error: REFUSED dial tcp 10.96.255.254:443: connect: connection refused (connect to 10.96.255.254:443: no Service, node or pod of this cluster has this address, and nothing leaves the machine)"},
-			{"dial", "10.128.255.254:443", "error: connection refused (connect to 10.128.255.254:443: no Service, node or pod of this cluster has this address, and nothing leaves the machine)"},
+			{
+				"dial", "10.96.255.254:443",
+				"error: REFUSED dial tcp 10.96.255.254:443: connect: connection refused (connect to " +
+					"10.96.255.254:443: no Service, node or pod of this cluster has this address, and nothing " +
+					"leaves the machine)",
+			},
+			{
+				"dial", "10.128.255.254:443",
+				"error: connection refused (connect to 10.128.255.254:443: no Service, node or pod of this cluster " +
+					"has this address, and nothing leaves the machine)",
+			},
 		} {
 			if tt[0] == "dial" && tt[2] == "" {
 				got, err := one.ask(ctx, tt[0], tt[1])
@@ -271,18 +313,21 @@ func TestPodEnvironment(t *testing.T) {
 		if err != nil || !strings.Contains(answer, "system:serviceaccount:"+ns+":default") {
 			t.Errorf("by the API server's name: %q, %v", answer, err)
 		}
-		if ip, err := one.ask(ctx, "resolve", "outside"); err != nil || !strings.Contains(ip, "127.0.0.1") && !strings.Contains(ip, "::1") {
+		if ip, err := one.ask(ctx, "resolve", "outside"); err != nil || !strings.Contains(ip, "127.0.0.1") &&
+			!strings.Contains(ip, "::1") {
 			t.Errorf("outside: %q, %v", ip, err)
 		}
 	})
 }
 
-// A container's /tmp is as new as the container, and its volumes are as old as the pod.
+// A new container has an empty /tmp, and the volumes of its pod.
 func TestContainerStartsAnew(t *testing.T) {
 	ns, ctx := namespace(t), t.Context()
 	p := startTenant(t, ns, "anew", controller("anew"), func(p *corev1.Pod) {
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}}
-		p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}
 	})
 	for _, dir := range []string{"/tmp", "/scratch"} {
 		if _, err := p.ask(ctx, "leave", dir); err != nil {
@@ -302,7 +347,8 @@ func TestContainerStartsAnew(t *testing.T) {
 	})
 	p.expect(t, "list", "/tmp", "")
 	p.expect(t, "list", "/scratch", "left")
-	if err := client.CoreV1().Pods(ns).Delete(ctx, "anew", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := client.CoreV1().Pods(ns).Delete(ctx, "anew", metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 }

@@ -21,12 +21,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// mount says where a container's path really is.
+// mount maps a container's path to a path on this machine.
 type mount struct{ path, local string }
 
-// volumes is the state that a pod keeps for the volumes whose content comes from objects.
+// volumes is a pod's state for the volumes whose content comes from objects.
 type volumes struct {
-	outdated chan struct{} // holds a token when an object that they come from has changed
+	outdated chan struct{} // contains a token when one of these objects has changed
 	tokens   map[string]*volumeToken
 }
 
@@ -36,7 +36,7 @@ type volumeToken struct {
 	renew time.Time
 }
 
-// writeVolumes makes the local directory of every volume and returns them by the volumes' names.
+// writeVolumes writes every volume and returns the volumes' local directories by name.
 func (p *pod) writeVolumes(ctx context.Context) (map[string]string, error) {
 	folders := map[string]string{}
 	for i := range p.spec.Volumes {
@@ -77,7 +77,7 @@ func (p *pod) writeVolume(ctx context.Context, v *corev1.Volume) (string, error)
 	return folder, replaceAll(folder, files)
 }
 
-// fromObjects reports whether a volume's content comes from objects and follows them.
+// fromObjects reports whether a volume's content comes from objects and changes with them.
 func fromObjects(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }
@@ -93,7 +93,7 @@ type file struct {
 	mode    os.FileMode
 }
 
-// content reads what a volume must contain, by the files' paths in it.
+// content returns what a volume must contain, by the files' paths in it.
 func (p *pod) content(ctx context.Context, v *corev1.Volume) (map[string]file, error) {
 	into := map[string]file{}
 	switch {
@@ -113,7 +113,7 @@ func (p *pod) content(ctx context.Context, v *corev1.Volume) (map[string]file, e
 		}
 		return into, nil
 	}
-	return nil, fmt.Errorf("its kind is not supported on the process node")
+	return nil, fmt.Errorf("volumes of this type are not supported on the process node")
 }
 
 func (p *pod) addProjection(ctx context.Context, into map[string]file, s *corev1.VolumeProjection, mode *int32) error {
@@ -131,7 +131,7 @@ func (p *pod) addProjection(ctx context.Context, into map[string]file, s *corev1
 		}
 		return add(into, s.ServiceAccountToken.Path, []byte(token), mode)
 	}
-	return fmt.Errorf("a projected source is of a kind that is not supported on the process node")
+	return fmt.Errorf("a projected source is of a type that is not supported on the process node")
 }
 
 // volumeToken returns a token with at least a fifth of its lifetime left. Only one goroutine at a time writes a pod's
@@ -218,7 +218,7 @@ func (p *pod) addDownwardAPI(into map[string]file, items []corev1.DownwardAPIVol
 	return nil
 }
 
-// add adds a file that the user can always read and write.
+// add adds a file; the user can always read and write it.
 func add(into map[string]file, name string, content []byte, mode *int32) error {
 	name = filepath.Clean(name)
 	if !filepath.IsLocal(name) || strings.HasPrefix(name, "..") {
@@ -236,11 +236,11 @@ func permissions(mode *int32) os.FileMode {
 }
 
 // dataLink is the symbolic link in a volume's directory that leads to its current content, as with a kubelet: programs
-// that follow a volume wait for it to be replaced.
+// that watch a volume wait for it to be replaced.
 const dataLink = "..data"
 
-// replaceAll makes the files the content of a volume's directory, all at once: they are written to a new directory, and
-// then ..data is pointed at it. If nothing differs, nothing is written.
+// replaceAll atomically makes the files the content of a volume's directory: it writes them to a new directory and then
+// points ..data to it. If nothing differs, it writes nothing.
 func replaceAll(folder string, files map[string]file) error {
 	link := filepath.Join(folder, dataLink)
 	old, err := os.Readlink(link)
@@ -324,7 +324,7 @@ func holds(folder string, files map[string]file) (bool, error) {
 	return same && n == len(files), err
 }
 
-// changed causes the volumes that show fields of the pod to be written again.
+// changed causes the volumes that contain fields of the pod to be rewritten.
 func (p *pod) changed() {
 	select {
 	case p.volumes.outdated <- struct{}{}:
@@ -332,7 +332,7 @@ func (p *pod) changed() {
 	}
 }
 
-// followVolumes writes volumes again whenever an object changes that they come from, until the pod must end.
+// followVolumes rewrites volumes when an object that they come from changes, until the pod must end.
 func (p *pod) followVolumes(ctx context.Context) {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -401,11 +401,12 @@ func (p *pod) followVolumes(ctx context.Context) {
 			if !fromObjects(v) || p.isServiceAccountVolume(v.Name) {
 				continue
 			}
-			// If a required object is gone, the old content stays, as with a kubelet.
+			// If a required object is deleted, the old content stays, as with a kubelet.
 			if _, err := p.writeVolume(ctx, v); err != nil && ctx.Err() == nil {
 				wait = time.Second
 				if !apierrors.IsNotFound(err) {
-					p.node.log.Warn("update volume", "namespace", p.namespace, "pod", p.name, "volume", v.Name, "error", err)
+					p.node.log.Warn("update volume", "namespace", p.namespace, "pod", p.name, "volume", v.Name,
+						"error", err)
 				}
 			}
 		}
@@ -413,7 +414,7 @@ func (p *pod) followVolumes(ctx context.Context) {
 	}
 }
 
-// volumeResync is how often tokens in volumes are checked.
+// volumeResync is the interval at which tokens in volumes are checked.
 const volumeResync = time.Minute
 
 // writeFile replaces a file atomically, so that a reader sees either the old or the new one. The user can always read
@@ -451,9 +452,10 @@ func (c *container) findMounts(volumes map[string]string, env *environment) ([]m
 			}
 			folder = filepath.Join(folder, sub)
 			if c.pod.followed(m.Name) {
-				// A path in a volume does not follow the objects.
+				// As with a kubelet, a subPath mount is not updated.
 				var err error
-				if folder, err = copyOf(folder, filepath.Join(c.pod.dir, "subpaths", c.spec.Name, strconv.Itoa(i))); err != nil {
+				if folder, err = copyOf(folder,
+					filepath.Join(c.pod.dir, "subpaths", c.spec.Name, strconv.Itoa(i))); err != nil {
 					return nil, fmt.Errorf("mount %s: %w", m.MountPath, err)
 				}
 			}
@@ -471,10 +473,11 @@ func (c *container) findMounts(volumes map[string]string, env *environment) ([]m
 
 // followed reports whether the content of the volume comes from objects.
 func (p *pod) followed(volume string) bool {
-	return slices.ContainsFunc(p.spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume && fromObjects(&v) })
+	return slices.ContainsFunc(p.spec.Volumes,
+		func(v corev1.Volume) bool { return v.Name == volume && fromObjects(&v) })
 }
 
-// copyOf copies a file or directory, if it is there, and returns where the copy is.
+// copyOf copies a file or directory, if it exists, and returns the copy's path.
 func copyOf(path, to string) (string, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkRebuild is `trommel build`, from exec to exit, where nothing has changed.
+// BenchmarkRebuild measures `trommel build`, from exec to exit, if nothing has changed.
 func BenchmarkRebuild(b *testing.B) {
 	if testing.Short() {
 		b.Skip("compiles controllers")

@@ -22,12 +22,13 @@ func newBuildCommand(s streams) *cobra.Command {
 		explain      bool
 	)
 	cmd := &cobra.Command{
-		Use:   "build [folder [package]]",
+		Use:   "build [directory [package]]",
 		Short: "Build a controller, or the control plane, with hooks",
-		Long: `Build a controller with hooks at all observation points. Its source, go.mod and go.sum stay as they are.
+		Long: `Build a controller with hooks at all observation points. Its source, go.mod and go.sum stay as they
+are.
 
-The folder is one of the controller's module (default: the working directory), the package its main package
-relative to the folder (default: the folder itself).`,
+The directory is one in the controller's module (default: the working directory). The package is its main package,
+relative to the directory (default: the directory itself).`,
 		Example: `  trommel build -o bin/manager ../my-operator ./cmd/manager
   trommel build --explain ../my-operator ./cmd/manager
   trommel build --control-plane -o bin/controlplane
@@ -40,10 +41,11 @@ relative to the folder (default: the folder itself).`,
 			var err error
 			if controlPlane {
 				if len(args) > 0 {
-					return &exitError{exitUsage, errors.New("--control-plane takes no folder")}
+					return &exitError{exitUsage, errors.New("--control-plane takes no directory")}
 				}
 				if len(config.Tags) > 0 || config.LDFlags != "" {
-					return &exitError{exitUsage, errors.New("--tags and --ldflags are for controllers, not for --control-plane")}
+					return &exitError{exitUsage,
+						errors.New("--tags and --ldflags are for controllers, not for --control-plane")}
 				}
 				result, err = instrumentation.BuildControlPlane(cmd.Context(), instrumentation.ControlPlaneConfig{
 					KubernetesVersion: kubernetes, Output: config.Output, Progress: show.Line,
@@ -76,7 +78,8 @@ relative to the folder (default: the folder itself).`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&config.Output, "output", "o", "", "write the binary here (default: in the cache; its path is printed)")
+	f.StringVarP(&config.Output, "output", "o", "", "write the binary here (default: in the cache; "+
+		"its path is printed)")
 	f.StringSliceVar(&config.Tags, "tags", nil, "build tags")
 	f.StringVar(&config.LDFlags, "ldflags", "", "flags for the linker, passed through")
 	f.BoolVar(&controlPlane, "control-plane", false, "build the control plane instead of a controller")
@@ -85,13 +88,14 @@ relative to the folder (default: the folder itself).`,
 	return cmd
 }
 
-// kubernetesVersionFlag chooses among the control planes that can be built.
+// kubernetesVersionFlag selects one of the control planes that can be built.
 func kubernetesVersionFlag(f *pflag.FlagSet, version *string) {
 	f.StringVar(version, "kubernetes-version", instrumentation.KubernetesVersion,
-		"`version` of the control plane: "+strings.Join(instrumentation.KubernetesVersions(), ", ")+"; the minor version will do")
+		"`version` of the control plane: "+strings.Join(instrumentation.KubernetesVersions(), ", ")+
+			"; a minor version is enough")
 }
 
-// explainPoints lists what a build changed and where.
+// explainPoints lists what a build changed, and where.
 func explainPoints(out io.Writer, result *instrumentation.Result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "POINT\tFUNCTION\tMODULE\tFILE")

@@ -11,7 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation"
 )
 
-// cacheKinds says what the folders of the cache hold, in the order in which they are shown.
+// cacheKinds names the contents of the cache's directories, in the order in which they are shown.
 var cacheKinds = []struct{ kind, what string }{
 	{"controlplane", "control planes"},
 	{"builds", "controllers"},
@@ -25,11 +25,12 @@ func newCacheCommand(s streams) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "cache",
-		Short: "Show what the cache takes, and clear it",
-		Long: fmt.Sprintf(`Show what Trommel's cache folder takes: $TROMMEL_CACHE, or trommel in the user's cache folder.
+		Short: "Show what the cache contains, and clear it",
+		Long: fmt.Sprintf(
+			`Show what Trommel's cache directory contains: $TROMMEL_CACHE, or trommel in the user's cache directory.
 
-A build that makes something new removes what was used longest ago when the cache takes more than %d GB, or
-$%s. What was used within the last hour, or is used by a running process, stays.`,
+When the cache exceeds %d GB, or $%s, a build that adds to it removes the least recently used entries. It keeps
+entries that were used within the last hour or that a running process uses.`,
 			instrumentation.DefaultCacheGB, instrumentation.EnvCacheGB),
 		Example: `  trommel cache
   trommel cache --all
@@ -55,13 +56,14 @@ func newCacheClearCommand(s streams) *cobra.Command {
 	var olderThan time.Duration
 	cmd := &cobra.Command{
 		Use:   "clear",
-		Short: "Remove what no running process uses from the cache",
+		Short: "Remove cache entries that no running process uses",
 		Example: `  trommel cache clear
   trommel cache clear --older-than 24h`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if olderThan < 0 {
-				return &exitError{exitUsage, fmt.Errorf("--older-than: %s: want a time that is not negative", olderThan)}
+				return &exitError{exitUsage,
+					fmt.Errorf("--older-than: %s: the time must not be negative", olderThan)}
 			}
 			removed, err := instrumentation.ClearCache("", time.Now().Add(-olderThan))
 			var size int64
@@ -75,7 +77,7 @@ func newCacheClearCommand(s streams) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().DurationVar(&olderThan, "older-than", 0, "only what was not used for so long (default: everything)")
+	cmd.Flags().DurationVar(&olderThan, "older-than", 0, "only entries that were not used for this long (default: all)")
 	return cmd
 }
 
@@ -124,7 +126,7 @@ func showCache(out io.Writer, entries []instrumentation.CacheEntry, all bool, no
 
 func gigabytes(bytes int64) string { return fmt.Sprintf("%.2f GB", float64(bytes)/1e9) }
 
-// ago rounds to what people ask for.
+// ago formats an age, rounded.
 func ago(d time.Duration) string {
 	switch {
 	case d < time.Minute:

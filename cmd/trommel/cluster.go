@@ -23,19 +23,19 @@ import (
 	"github.com/trommel-dev/trommel/report"
 )
 
-// defaultCluster is the name of the cluster that nobody gave one.
+// defaultCluster is the name of a cluster if none is given.
 const defaultCluster = "default"
 
 // envControlPlaneBinary names a control plane executable to use instead of building one.
 const envControlPlaneBinary = "TROMMEL_CONTROLPLANE_BINARY"
 
-// envReadyFD tells the process behind `cluster up` where to report how its start goes.
+// envReadyFD names the descriptor on which the background process of `cluster up` reports its start.
 const envReadyFD = "TROMMEL_READY_FD"
 
 func newClusterCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Run a cluster to look around in, or to run plans on again and again",
+		Short: "Manage a cluster to explore or to run plans on repeatedly",
 		Example: `  trommel cluster up
   trommel cluster status
   trommel cluster down`,
@@ -46,7 +46,7 @@ func newClusterCommand(s streams) *cobra.Command {
 	return cmd
 }
 
-// clusterUp is what `cluster up` was asked for.
+// clusterUp holds the options of `cluster up`.
 type clusterUp struct {
 	config       embedded.Config
 	kubernetes   string
@@ -69,15 +69,21 @@ func newClusterUpCommand(s streams) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&up.config.Name, "name", defaultCluster, "name of the cluster")
 	kubernetesVersionFlag(f, &up.kubernetes)
-	f.IntVar(&up.config.APIServers, "api-servers", 3, "number of API servers, 1 to "+strconv.Itoa(embedded.MaxAPIServers))
+	f.IntVar(&up.config.APIServers, "api-servers", 3, "number of API servers, 1 to "+
+		strconv.Itoa(embedded.MaxAPIServers))
 	f.IntVar(&up.config.Nodes, "nodes", 3, "number of simulated nodes")
-	f.StringSliceVar(&up.config.DisableControllers, "disable-controllers", nil, "controllers that kube-controller-manager leaves out")
-	f.StringToStringVar(&up.featureGates, "feature-gates", nil, "feature gates of the API servers, the controller manager and the scheduler")
-	f.StringArrayVar(&up.config.APIServerArgs, "api-server-arg", nil, "a further argument of the API servers (may be repeated)")
-	f.StringArrayVar(&up.config.ControllerManagerArgs, "controller-manager-arg", nil, "a further argument of the controller manager (may be repeated)")
-	f.BoolVar(&up.config.RemovedAPIs, "removed-apis", false, "serve API versions that Kubernetes has removed, for controllers of their time")
-	f.StringVar(&up.config.LogDir, "log-dir", "", "folder for the logs (default: within the cluster's own folder)")
-	f.BoolVar(&up.foreground, "foreground", false, "stay in the foreground; Ctrl-C ends the cluster")
+	f.StringSliceVar(&up.config.DisableControllers, "disable-controllers", nil,
+		"controllers that kube-controller-manager leaves out")
+	f.StringToStringVar(&up.featureGates, "feature-gates", nil,
+		"feature gates of the API servers, the controller manager and the scheduler")
+	f.StringArrayVar(&up.config.APIServerArgs, "api-server-arg", nil,
+		"a further argument of the API servers (may be repeated)")
+	f.StringArrayVar(&up.config.ControllerManagerArgs, "controller-manager-arg", nil,
+		"a further argument of the controller manager (may be repeated)")
+	f.BoolVar(&up.config.RemovedAPIs, "removed-apis", false, "serve API versions that Kubernetes has removed, "+
+		"for old controllers")
+	f.StringVar(&up.config.LogDir, "log-dir", "", "directory for the logs (default: in the cluster's own directory)")
+	f.BoolVar(&up.foreground, "foreground", false, "stay in the foreground; Ctrl-C stops the cluster")
 	f.StringVar(&up.config.Binary, "control-plane-binary", os.Getenv(envControlPlaneBinary), "")
 	_ = f.MarkHidden("control-plane-binary")
 	return cmd
@@ -95,7 +101,8 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 		up.config.FeatureGates[name] = on
 	}
 	if up.config.APIServers < 1 || up.config.APIServers > embedded.MaxAPIServers {
-		return &exitError{exitUsage, fmt.Errorf("--api-servers: %d: want 1 to %d", up.config.APIServers, embedded.MaxAPIServers)}
+		return &exitError{exitUsage, fmt.Errorf("--api-servers: %d: want 1 to %d", up.config.APIServers,
+			embedded.MaxAPIServers)}
 	}
 	if up.config.Nodes <= 0 {
 		up.config.Nodes = -1 // none
@@ -107,11 +114,13 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 		return &exitError{exitUsage, err}
 	}
 	if _, err := embedded.Attach(ctx, up.config.Name); err == nil {
-		return &exitError{exitCannotRun, fmt.Errorf("cluster %q is running already; trommel cluster down%s ends it", up.config.Name, nameFlag(up.config.Name))}
+		return &exitError{exitCannotRun, fmt.Errorf("cluster %q is already running; trommel cluster down%s stops it",
+			up.config.Name, nameFlag(up.config.Name))}
 	}
 	if up.config.Binary == "" {
 		show := report.NewProgressLine(s.err, "trommel: ")
-		built, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{KubernetesVersion: up.kubernetes, Progress: show.Line})
+		built, err := instrumentation.BuildControlPlane(ctx,
+			instrumentation.ControlPlaneConfig{KubernetesVersion: up.kubernetes, Progress: show.Line})
 		show.End()
 		if err != nil {
 			return &exitError{exitCannotRun, err}
@@ -125,7 +134,7 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 	return up.startDaemon(ctx, s)
 }
 
-// serve runs the cluster in this process until it is told to end.
+// serve runs the cluster in this process until it is told to stop.
 func (up *clusterUp) serve(ctx context.Context, s streams) error {
 	report, err := readyPipe()
 	if err != nil {
@@ -144,7 +153,7 @@ func (up *clusterUp) serve(ctx context.Context, s streams) error {
 			return
 		}
 		printUp(s.out, e)
-		fmt.Fprintln(s.err, "Ctrl-C ends it")
+		fmt.Fprintln(s.err, "Ctrl-C stops it")
 	})
 	if err != nil {
 		if report != nil {
@@ -157,13 +166,13 @@ func (up *clusterUp) serve(ctx context.Context, s streams) error {
 	return nil
 }
 
-// Lines by which the process behind `cluster up` tells more than progress. What follows errorLine is the error.
+// Prefixes of lines of the background process of `cluster up` that are not progress. The error follows errorLine.
 const (
 	readyLine = "\x00ready"
 	errorLine = "\x00error"
 )
 
-// readyPipe is where the starter reads, or nil if nobody does.
+// readyPipe returns the pipe that the starting process reads, or nil if there is none.
 func readyPipe() (*os.File, error) {
 	value := os.Getenv(envReadyFD)
 	if value == "" {
@@ -210,10 +219,10 @@ func (up *clusterUp) startDaemon(ctx context.Context, s streams) error {
 	if !ready {
 		_ = cmd.Wait()
 		if ctx.Err() != nil {
-			return &exitError{exitCannotRun, errors.New("interrupted; nothing was left running")}
+			return &exitError{exitCannotRun, errors.New("interrupted; nothing is left running")}
 		}
 		if !failed {
-			return &exitError{exitCannotRun, fmt.Errorf("the cluster's process ended; its log is %s", logFile)}
+			return &exitError{exitCannotRun, fmt.Errorf("the cluster's process exited; its log is %s", logFile)}
 		}
 		return &exitError{exitCannotRun, errors.New(strings.Join(failure, "\n"))}
 	}
@@ -226,7 +235,7 @@ func (up *clusterUp) startDaemon(ctx context.Context, s streams) error {
 	return nil
 }
 
-// spawn starts the cluster's process in a session of its own; report ends when it is ready or has failed.
+// spawn starts the cluster's process in its own session; report ends when it is ready or has failed.
 func (up *clusterUp) spawn(logFile string) (cmd *exec.Cmd, report io.ReadCloser, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -243,7 +252,7 @@ func (up *clusterUp) spawn(logFile string) (cmd *exec.Cmd, report io.ReadCloser,
 	}
 	defer write.Close()
 	cmd = exec.Command(self, up.args()...)
-	cmd.Args[0] = os.Args[0] // an executable may go by its name
+	cmd.Args[0] = os.Args[0] // an executable may depend on its name
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{write}
 	cmd.Env = append(os.Environ(), envReadyFD+"=3")
@@ -255,7 +264,7 @@ func (up *clusterUp) spawn(logFile string) (cmd *exec.Cmd, report io.ReadCloser,
 	return cmd, read, nil
 }
 
-// args repeats what this command was asked for, for the process that stays.
+// args returns the options of this command as arguments for the background process.
 func (up *clusterUp) args() []string {
 	c := up.config
 	args := []string{
@@ -285,7 +294,7 @@ func (up *clusterUp) args() []string {
 
 func printUp(w io.Writer, e embedded.Entry) {
 	fmt.Fprintf(w, "cluster %q is up: %s\n", e.Name, strings.Join(e.APIServers, ", "))
-	fmt.Fprintf(w, "  look around:  export KUBECONFIG=%s\n", e.Kubeconfigs[e.APIServers[0]])
+	fmt.Fprintf(w, "  explore it:   export KUBECONFIG=%s\n", e.Kubeconfigs[e.APIServers[0]])
 	fmt.Fprintf(w, "  run a plan:   trommel run --cluster %s -p PLAN\n", e.Name)
 	fmt.Fprintf(w, "  stop it:      trommel cluster down%s\n", nameFlag(e.Name))
 }
@@ -323,7 +332,7 @@ func newClusterStatusCommand(s streams) *cobra.Command {
 			return printStatus(cmd.Context(), s.out, entries)
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "only this cluster; it is an error if it does not run")
+	cmd.Flags().StringVar(&name, "name", "", "only this cluster; it is an error if it is not running")
 	return cmd
 }
 
@@ -342,7 +351,8 @@ func printStatus(ctx context.Context, w io.Writer, entries []embedded.Entry) err
 			} else if running[server] {
 				state = "up"
 			}
-			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", e.Name, e.PID, e.Age().Round(time.Second), server, state, e.Kubeconfigs[server])
+			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", e.Name, e.PID, e.Age().Round(time.Second), server, state,
+				e.Kubeconfigs[server])
 		}
 	}
 	return table.Flush()
@@ -355,7 +365,7 @@ func newClusterDownCommand(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "Stop a running cluster and remove all that it left",
+		Short: "Stop a running cluster and remove its files",
 		Example: `  trommel cluster down
   trommel cluster down --name small
   trommel cluster down --all`,
@@ -388,7 +398,7 @@ func newClusterDownCommand(s streams) *cobra.Command {
 	return cmd
 }
 
-// stopTimeout is how long a cluster may take to end.
+// stopTimeout limits how long a cluster may take to stop.
 const stopTimeout = 30 * time.Second
 
 func stopCluster(ctx context.Context, name string) error {

@@ -48,7 +48,7 @@ func buildTrommel(t testing.TB) string {
 	return path
 }
 
-// TestCluster drives the real CLI on a real control plane, which its parts share.
+// TestCluster runs the real CLI on a real control plane, which its subtests share.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -76,7 +76,7 @@ func TestCluster(t *testing.T) {
 	t.Run("killed in mid-pause", func(t *testing.T) { testKilledInMidPause(t, trommel, name, copier) })
 }
 
-// clusterParams are those of a script on a cluster; the caller adds the file.
+// clusterParams returns the parameters of a script that uses a cluster; the caller adds the file.
 func clusterParams(name, copier string) testscript.Params {
 	p := params("")
 	p.Setup = func(e *testscript.Env) error {
@@ -96,7 +96,7 @@ func TestRunStaysOnTheMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	// What the build of the controller needs, while there is a network.
+	// Download what the build of the controller needs, while there is a network.
 	download := exec.Command("go", "mod", "download")
 	download.Dir = "../../testdata/controllers/copier"
 	if out, err := download.CombinedOutput(); err != nil {
@@ -105,7 +105,7 @@ func TestRunStaysOnTheMachine(t *testing.T) {
 	clustertest.Isolate(t, "^TestIsolatedRun$", "GOPROXY=off", "TROMMEL_TEST_RUN=1")
 }
 
-// TestIsolatedRun is what TestRunStaysOnTheMachine runs.
+// TestIsolatedRun is run by TestRunStaysOnTheMachine.
 func TestIsolatedRun(t *testing.T) {
 	if os.Getenv("TROMMEL_TEST_RUN") == "" {
 		t.Skip("for TestRunStaysOnTheMachine")
@@ -144,21 +144,25 @@ func suite(copier string) string {
     build: {dir: ` + copier + `}
 workloads:
   copy:
-    - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: source, namespace: default, labels: {copy: "true"}}, data: {a: "1"}}
+    - apply:
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: source, namespace: default, labels: {copy: "true"}}
+        data: {a: "1"}
     - wait: {resourceKey: configmap/default/source-copy, condition: 'object.data.a == "1"', timeout: 30s}
 `
 }
 
-// started is a run of trommel that has come to a line of its progress.
+// started is a run of trommel that has printed a certain line of progress.
 type started struct {
 	*exec.Cmd
-	rest chan string // what it prints afterwards, whole
+	rest chan string // everything that it prints afterwards
 }
 
 func startUntil(t *testing.T, marker, trommel string, args ...string) *started {
 	t.Helper()
 	s := &started{Cmd: exec.Command(trommel, args...), rest: make(chan string, 1)}
-	// A terminal's Ctrl-C goes to the whole group; here only trommel gets the signal.
+	// A terminal sends Ctrl-C to the whole process group; here only trommel gets the signal.
 	s.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stderr, err := s.StderrPipe()
 	if err != nil {
@@ -180,14 +184,15 @@ func startUntil(t *testing.T, marker, trommel string, args ...string) *started {
 		}
 	}
 	_ = s.Wait()
-	t.Fatalf("trommel ended before %q:\n%s", marker, seen.String())
+	t.Fatalf("trommel exited before %q:\n%s", marker, seen.String())
 	return nil
 }
 
 func writePlans(t *testing.T, copier string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for file, text := range map[string]string{"trommel.yaml": suite(copier), "pausing.yaml": pausing, "passing.yaml": passing} {
+	for file, text := range map[string]string{"trommel.yaml": suite(copier), "pausing.yaml": pausing,
+		"passing.yaml": passing} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +204,8 @@ func testInterrupted(t *testing.T, trommel, cluster, copier string) {
 	dir := writePlans(t, copier)
 	for _, marker := range []string{"build", "controllers", "paused by action"} {
 		t.Run(marker, func(t *testing.T) {
-			s := startUntil(t, marker, trommel, "-p", filepath.Join(dir, "pausing.yaml"), "--cluster", cluster, "--record", filepath.Join(t.TempDir(), "r"))
+			s := startUntil(t, marker, trommel, "-p", filepath.Join(dir, "pausing.yaml"), "--cluster", cluster,
+				"--record", filepath.Join(t.TempDir(), "r"))
 			if err := s.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
@@ -213,21 +219,22 @@ func testInterrupted(t *testing.T, trommel, cluster, copier string) {
 	mustPass(t, trommel, cluster, dir)
 }
 
-// testKilledInMidPause kills a coordinator that holds an API server and a controller: both go on, and the next run
+// testKilledInMidPause kills a coordinator that holds an API server and a controller: both continue, and the next run
 // works.
 func testKilledInMidPause(t *testing.T, trommel, cluster, copier string) {
 	dir := writePlans(t, copier)
-	s := startUntil(t, "paused by action", trommel, "-p", filepath.Join(dir, "pausing.yaml"), "--cluster", cluster, "--record", filepath.Join(dir, "killed"))
+	s := startUntil(t, "paused by action", trommel, "-p", filepath.Join(dir, "pausing.yaml"), "--cluster", cluster,
+		"--record", filepath.Join(dir, "killed"))
 	if err := s.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-s.rest
 	_ = s.Wait()
-	// The paused controller hears of its ConfigMap and copies it.
+	// The paused controller receives its ConfigMap and copies it.
 	deadline := time.Now().Add(20 * time.Second)
 	for !slices.Contains(configMaps(t, cluster), "source-copy") {
 		if time.Now().After(deadline) {
-			t.Fatal("the paused controller did not go on after its coordinator was killed")
+			t.Fatal("the paused controller did not continue after its coordinator was killed")
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -237,13 +244,14 @@ func testKilledInMidPause(t *testing.T, trommel, cluster, copier string) {
 
 func mustPass(t *testing.T, trommel, cluster, dir string) {
 	t.Helper()
-	out, err := exec.Command(trommel, "-p", filepath.Join(dir, "passing.yaml"), "--cluster", cluster, "--record", filepath.Join(t.TempDir(), "r")).CombinedOutput()
+	out, err := exec.Command(trommel, "-p", filepath.Join(dir, "passing.yaml"), "--cluster", cluster, "--record",
+		filepath.Join(t.TempDir(), "r")).CombinedOutput()
 	if err != nil {
 		t.Fatalf("the next plan on the cluster: %v\n%s", err, out)
 	}
 }
 
-// nothingLeft checks that a run has taken away what it created on a cluster that was there before.
+// nothingLeft checks that a run has deleted everything that it created on an existing cluster.
 func nothingLeft(t *testing.T, cluster string) {
 	t.Helper()
 	if names := configMaps(t, cluster); !slices.Equal(names, []string{"kube-root-ca.crt"}) {

@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestClusterUp drives the commands about clusters, with clusters of its own.
+// TestClusterUp tests the cluster commands, with its own clusters.
 func TestClusterUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")

@@ -17,17 +17,18 @@ func newConvertCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "convert FILE|DIR",
 		Short: "Write plans in Trommel's canonical form",
-		Long: `Convert reads plans, Trommel's own or Sieve's in either of their formats, and writes them in Trommel's canonical form. A plan
-without a name is named after its file. One file goes to standard output or to the file that -o names; the plans of a folder
-go to the folder that -o names, under the same paths. Files are written when all plans could be read, or none is.
+		Long: `Convert reads plans, in Trommel's format or one of Sieve's two formats, and writes them in Trommel's
+canonical form. A plan without a name is named after its file. A single file is written to standard output or to the
+file that -o names. The plans of a directory are written to the directory that -o names, under the same paths. If any
+plan cannot be read, no file is written.
 
-Exit codes: 0 converted, 2 mistakes in a plan or something that cannot be said in Trommel's format.`,
+Exit codes: 0 converted, 2 mistakes in a plan or something that Trommel's format cannot express.`,
 		Example: `  trommel convert sieve/xtradb_stale_1.yaml
   trommel convert sieve/ -o plans/`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return convert(s, args[0], output) },
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "`file or folder` to write to")
+	c.Flags().StringVarP(&output, "output", "o", "", "`file or directory` to write to")
 	return c
 }
 
@@ -49,7 +50,7 @@ func convert(s streams, from, output string) error {
 		return nil
 	}
 	if output == "" {
-		return &exitError{exitUsage, fmt.Errorf("%s is a folder; -o names the folder to write to", from)}
+		return &exitError{exitUsage, fmt.Errorf("%s is a directory; name the output directory with -o", from)}
 	}
 	converted := map[string][]byte{}
 	var order []string
@@ -84,7 +85,7 @@ func convert(s streams, from, output string) error {
 		return &exitError{exitUsage, errors.Join(errs...)}
 	}
 	if len(order) == 0 {
-		return &exitError{exitUsage, fmt.Errorf("%s: no plan in this folder", from)}
+		return &exitError{exitUsage, fmt.Errorf("%s: no plan in this directory", from)}
 	}
 	for _, rel := range order {
 		to := filepath.Join(output, rel)
@@ -99,7 +100,7 @@ func convert(s streams, from, output string) error {
 	return nil
 }
 
-// convertFile converts a plan that is to stand in the file to; empty: nowhere in particular.
+// convertFile converts a plan that will be written to the file to; empty: it is not written to a file.
 func convertFile(file, to string) ([]byte, error) {
 	p, err := plan.Load(file)
 	if err != nil {
@@ -119,7 +120,7 @@ func convertFile(file, to string) ([]byte, error) {
 	return plan.Marshal(p)
 }
 
-// seenFrom gives a path that the file from names as the file to has to name it.
+// seenFrom converts a path that is relative to the file from to one that is relative to the file to.
 func seenFrom(to, from, path string) (string, error) {
 	if path == "" || filepath.IsAbs(path) || filepath.Clean(filepath.Dir(to)) == filepath.Clean(filepath.Dir(from)) {
 		return path, nil

@@ -13,7 +13,7 @@ func newExplainCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "explain -p plan.yaml",
 		Short:   "Say in plain sentences what a plan does",
-		Long:    `Explain says, action by action, who is stopped, killed or moved, where, and until what.`,
+		Long:    `Explain says for each action which process is stopped, killed or moved, where, and until when.`,
 		Example: "  trommel explain -p plan.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

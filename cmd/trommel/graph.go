@@ -14,9 +14,9 @@ func newGraphCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "graph -p plan.yaml",
 		Short: "Draw the trigger graphs of a plan",
-		Long: `Graph draws, for each action, what has to happen in which order before it is carried out: as text, for Graphviz (dot), for
-Mermaid, or as one SVG picture. Text and SVG draw up to 500 triggers of an action; a larger graph is only named there, and
-complete for Graphviz and Mermaid.`,
+		Long: `Graph draws, for each action, what must happen in which order before it is carried out: as text, for
+Graphviz (dot), for Mermaid, or as one SVG picture. Text and SVG draw up to 500 triggers of an action. For a larger
+action, text has only the expression and SVG leaves the graph out; Graphviz and Mermaid get the whole graph.`,
 		Example: `  trommel graph -p plan.yaml
   trommel graph -p plan.yaml -o svg > plan.svg`,
 		Args: cobra.NoArgs,
@@ -71,11 +71,11 @@ func graph(s streams, file, format string) error {
 	return nil
 }
 
-// tooLarge says what becomes of a graph that nobody could look at.
+// tooLarge says what each format does with a graph that is too large to draw.
 var tooLarge = map[string]string{
-	"text":    "too many to draw: this is its expression; -o dot gives all of the graph to Graphviz",
-	"svg":     "too many to draw: the picture leaves them out; -o dot gives all of the graph to Graphviz",
-	"mermaid": "more than Mermaid draws unless its maxEdges is raised",
+	"text":    "too many to draw: this is its expression; -o dot writes the whole graph for Graphviz",
+	"svg":     "too many to draw: the picture leaves them out; -o dot writes the whole graph for Graphviz",
+	"mermaid": "more than Mermaid draws by default; raise its maxEdges",
 }
 
 // caption names an action in a drawing.

@@ -19,9 +19,9 @@ func newInitCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write a first suite and a first plan for a controller's repository",
-		Long: `Init looks through a controller's repository (main packages, kustomizations, charts, custom resource definitions, samples) and
-writes a commented trommel.yaml and a first plan there. Files that exist stay as they are; .gitignore gets trommel-runs/, since
-run records can hold Secrets.`,
+		Long: `Init looks through a controller's repository (main packages, kustomizations, charts, custom resource
+definitions, samples) and writes a commented trommel.yaml and a first plan there. It does not overwrite existing
+files. It adds trommel-runs/ to .gitignore, because run records can contain Secrets.`,
 		Example: `  trommel init
   trommel init ../my-operator && trommel -p ../my-operator/trommel-plans/restart.yaml`,
 		Args: cobra.MaximumNArgs(1),
@@ -36,7 +36,7 @@ run records can hold Secrets.`,
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "overwrite files that exist")
+	c.Flags().BoolVar(&force, "force", false, "overwrite existing files")
 	return c
 }
 
@@ -54,7 +54,7 @@ func initialize(s streams, dir string, force bool) error {
 		var errs []error
 		for _, name := range names {
 			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-				errs = append(errs, fmt.Errorf("%s is there already (--force overwrites it)", filepath.Join(dir, name)))
+				errs = append(errs, fmt.Errorf("%s already exists (--force overwrites it)", filepath.Join(dir, name)))
 			}
 		}
 		if err := errors.Join(errs...); err != nil {
@@ -84,16 +84,16 @@ func initialize(s streams, dir string, force bool) error {
 	for _, note := range r.Notes {
 		fmt.Fprintf(s.err, "to do: %s\n", note)
 	}
-	// What was written is read as the user will read it.
+	// Read the written files as `trommel run` does.
 	suite, err := plan.LoadSuite(filepath.Join(dir, plan.SuiteFile))
 	if err != nil {
-		return fmt.Errorf("the suite needs your hand:\n%w", err)
+		return fmt.Errorf("the suite needs manual changes:\n%w", err)
 	}
 	if _, err := checkObjects(suite); err != nil {
-		return fmt.Errorf("the suite needs your hand:\n%w", err)
+		return fmt.Errorf("the suite needs manual changes:\n%w", err)
 	}
 	if _, err := plan.LoadWith(filepath.Join(dir, scaffold.PlanFile), suite); err != nil {
-		return fmt.Errorf("the plan needs your hand:\n%w", err)
+		return fmt.Errorf("the plan needs manual changes:\n%w", err)
 	}
 	fmt.Fprintf(s.err, "next: trommel -p %s\n", filepath.Join(dir, scaffold.PlanFile))
 	return nil

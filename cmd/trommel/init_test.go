@@ -11,13 +11,13 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// TestInitOperators lets init loose on the source of operators that nobody here wrote. It skips where their archives
-// are not beside the repository.
+// TestInitOperators runs init on the source of third-party operators. It skips if their archives are not beside the
+// repository.
 func TestInitOperators(t *testing.T) {
 	for _, tt := range []struct {
 		name, pkg, deployment string
 		manifests             []plan.Manifest
-		sample                string // empty: none of the repository's
+		sample                string // empty: no sample of the repository
 	}{
 		{"jobset", ".", "jobset-system/jobset-controller-manager", []plan.Manifest{{Path: "config/default"}}, ""},
 		{
@@ -25,7 +25,8 @@ func TestInitOperators(t *testing.T) {
 			"config/samples/leaderworkerset_v1_leaderworkerset.yaml",
 		},
 		{
-			"mpi-operator", "./cmd/mpi-operator", "mpi-operator/mpi-operator", []plan.Manifest{{Path: "manifests/overlays/standalone"}},
+			"mpi-operator", "./cmd/mpi-operator", "mpi-operator/mpi-operator",
+			[]plan.Manifest{{Path: "manifests/overlays/standalone"}},
 			"examples/v2beta1/horovod/tensorflow-mnist.yaml",
 		},
 	} {
@@ -52,7 +53,7 @@ func TestInitOperators(t *testing.T) {
 			}
 			steps := suite.Workloads["create"].Steps
 			if continues := steps[1].OnTimeout == plan.OnTimeoutContinue; continues != (tt.sample == "") {
-				t.Errorf("the workload goes on without a status: %t", continues)
+				t.Errorf("the workload continues without a status: %t", continues)
 			}
 			if file := steps[0].Apply.File; file != tt.sample {
 				t.Errorf("sample %q, want %q", file, tt.sample)

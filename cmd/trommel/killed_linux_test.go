@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// TestKilledCoordinatorLeavesNothingRunning kills a coordinator that owns its cluster, with a controller and an API server paused.
+// TestKilledCoordinatorLeavesNothingRunning kills a coordinator that owns its cluster, with a controller and an API
+// server paused.
 func TestKilledCoordinatorLeavesNothingRunning(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -24,8 +25,8 @@ func TestKilledCoordinatorLeavesNothingRunning(t *testing.T) {
 	dir := writePlans(t, copier)
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
-			// Every process of the run has this folder in its arguments or its environment. It must be short for the sake of
-			// unix sockets.
+			// Every process of the run has this directory in its arguments or its environment. It must be short: paths
+			// of unix sockets are limited.
 			mark, err := os.MkdirTemp("/tmp", "t")
 			if err != nil {
 				t.Fatal(err)
@@ -33,9 +34,10 @@ func TestKilledCoordinatorLeavesNothingRunning(t *testing.T) {
 			defer os.RemoveAll(mark)
 			recordDir := filepath.Join(t.TempDir(), "r")
 			t.Setenv("TMPDIR", mark)
-			s := startUntil(t, "paused by action", trommel, "-p", filepath.Join(dir, "pausing.yaml"), "--record", recordDir)
+			s := startUntil(t, "paused by action", trommel, "-p", filepath.Join(dir, "pausing.yaml"),
+				"--record", recordDir)
 			if n := len(processesWith(t, mark)); n < 6 {
-				t.Fatalf("%d processes belong to the run while it runs; the test looks for them in the wrong way", n)
+				t.Fatalf("%d processes belong to the run while it runs; the test does not recognize them", n)
 			}
 			if err := s.Process.Signal(signal); err != nil {
 				t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// TestKubernetesVersionOfSuite runs a plan on the Kubernetes version that its suite picks: those that TROMMEL_TEST_KUBERNETES lists,
-// see TestKubernetesVersions in instrumentation.
+// TestKubernetesVersionOfSuite runs a plan on the Kubernetes version that its suite selects: each one that
+// TROMMEL_TEST_KUBERNETES lists, see TestKubernetesVersions in instrumentation.
 func TestKubernetesVersionOfSuite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")

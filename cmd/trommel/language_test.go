@@ -68,30 +68,37 @@ func TestValidate(t *testing.T) {
 	write(t, dir, "crd.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
 
 	code, out, stderr := command(t, newValidateCommand, dir)
-	if code != exitPass || stderr != "" || out != filepath.Join(dir, "trommel.yaml")+": suite, 1 controller, 1 workload\n"+good+": plan, 1 action\n" {
-		t.Errorf("folder: code %d, out %q, err %q", code, out, stderr)
+	if code != exitPass || stderr != "" || out != filepath.Join(dir, "trommel.yaml")+
+		": suite, 1 controller, 1 workload\n"+good+": plan, 1 action\n" {
+		t.Errorf("directory: code %d, out %q, err %q", code, out, stderr)
 	}
 
-	bad := write(t, dir, "plans/bad.yaml", strings.Replace(smallPlan, "restartController", "restartController\n    actionTarget: web", 1))
+	bad := write(t, dir, "plans/bad.yaml", strings.Replace(smallPlan, "restartController",
+		"restartController\n    actionTarget: web", 1))
 	code, out, stderr = command(t, newValidateCommand, good, bad, filepath.Join(dir, "missing.yaml"))
-	want := bad + `:3:19: unknown controller "web" (the suite has: db)` + "\n" + filepath.Join(dir, "missing.yaml") + ": no such file\n"
+	want := bad + `:3:19: unknown controller "web" (the suite has: db)` + "\n" + filepath.Join(dir, "missing.yaml") +
+		": no such file\n"
 	if code != exitUsage || out != good+": plan, 1 action\n" || stderr != want {
 		t.Errorf("mistakes: code %d, out %q, err %q, want %q", code, out, stderr, want)
 	}
 
-	stale := write(t, dir, "plans/stale.yaml", strings.Replace(smallPlan, "restartController", "pauseAPIServer\n    actionTarget: apiserver-2", 1))
-	const unknown = "db: the version of its client-go is not known, and so not whether it can be shown stale state\n"
-	if code, out, stderr = command(t, newValidateCommand, stale); code != exitPass || out != stale+": plan, 1 action\n  "+unknown {
+	stale := write(t, dir, "plans/stale.yaml", strings.Replace(smallPlan, "restartController",
+		"pauseAPIServer\n    actionTarget: apiserver-2", 1))
+	const unknown = "db: its client-go version is unknown, so it is unknown whether it can be shown stale state\n"
+	if code, out, stderr = command(t, newValidateCommand, stale); code != exitPass || out != stale+
+		": plan, 1 action\n  "+unknown {
 		t.Errorf("plan about stale state: code %d, out %q, err %q", code, out, stderr)
 	}
-	if code, out, stderr = command(t, newExplainCommand, "-p", stale); code != exitPass || !strings.HasSuffix(out, "\n"+unknown) {
+	if code, out, stderr = command(t, newExplainCommand, "-p", stale); code != exitPass ||
+		!strings.HasSuffix(out, "\n"+unknown) {
 		t.Errorf("explained: code %d, out %q, err %q", code, out, stderr)
 	}
 
-	// The suite's mistakes are told once, however many plans it has.
+	// The suite's mistakes are reported once, for any number of plans.
 	write(t, dir, "trommel.yaml", smallSuite+"cluster: {apiServers: 9}\n")
 	code, _, stderr = command(t, newValidateCommand, dir)
-	if code != exitUsage || strings.Count(stderr, "apiServers is 9") != 1 || !strings.Contains(stderr, "not checked against its suite, which has mistakes") {
+	if code != exitUsage || strings.Count(stderr, "apiServers is 9") != 1 ||
+		!strings.Contains(stderr, "not checked against its suite, which has mistakes") {
 		t.Errorf("bad suite: code %d, err %q", code, stderr)
 	}
 
@@ -99,26 +106,28 @@ func TestValidate(t *testing.T) {
 	if code != exitPass || strings.Count(out, "no suite to check it against\n") != 45 {
 		t.Errorf("Sieve's plans: code %d, out %q, err %q", code, out, stderr)
 	}
-	if code, _, stderr = command(t, newValidateCommand, t.TempDir()); code != exitUsage || !strings.HasSuffix(stderr, ": no plan and no suite in this folder") {
-		t.Errorf("empty folder: code %d, err %q", code, stderr)
+	if code, _, stderr = command(t, newValidateCommand, t.TempDir()); code != exitUsage ||
+		!strings.HasSuffix(stderr, ": no plan and no suite in this directory") {
+		t.Errorf("empty directory: code %d, err %q", code, stderr)
 	}
 	if code, _, stderr = command(t, newValidateCommand, good, "--cluster", "no-such-cluster"); code != exitCannotRun {
-		t.Errorf("cluster that does not run: code %d, err %q", code, stderr)
+		t.Errorf("cluster that is not running: code %d, err %q", code, stderr)
 	}
 }
 
 func TestConvert(t *testing.T) {
 	code, out, stderr := command(t, newConvertCommand, sievePlans+"/modes/xtradb_stale_1.yaml")
-	if code != exitPass || !strings.HasPrefix(out, "apiVersion: trommel.dev/v1alpha1\nkind: TestPlan\ntestName: xtradb_stale_1\nactions:\n") {
+	if code != exitPass || !strings.HasPrefix(out, "apiVersion: trommel.dev/v1alpha1\nkind: TestPlan\n"+
+		"testName: xtradb_stale_1\nactions:\n") {
 		t.Errorf("file: code %d, out %q, err %q", code, out, stderr)
 	}
 	to := t.TempDir()
 	code, out, stderr = command(t, newConvertCommand, sievePlans, "-o", to)
 	if code != exitPass || strings.Count(out, "\n") != 45 {
-		t.Errorf("folder: code %d, out %q, err %q", code, out, stderr)
+		t.Errorf("directory: code %d, out %q, err %q", code, out, stderr)
 	}
 	if code, out, stderr = command(t, newValidateCommand, to); code != exitPass || strings.Count(out, "\n") != 45 {
-		t.Errorf("what was converted: code %d, out %q, err %q", code, out, stderr)
+		t.Errorf("converted plan: code %d, out %q, err %q", code, out, stderr)
 	}
 	again := t.TempDir()
 	if code, _, stderr = command(t, newConvertCommand, to, "-o", again); code != exitPass {
@@ -131,11 +140,12 @@ func TestConvert(t *testing.T) {
 			t.Errorf("%s changes when it is converted again", name)
 		}
 	}
-	if code, _, stderr = command(t, newConvertCommand, sievePlans); code != exitUsage || !strings.Contains(stderr, "-o names the folder to write to") {
-		t.Errorf("folder without -o: code %d, err %q", code, stderr)
+	if code, _, stderr = command(t, newConvertCommand, sievePlans); code != exitUsage ||
+		!strings.Contains(stderr, "name the output directory with -o") {
+		t.Errorf("directory without -o: code %d, err %q", code, stderr)
 	}
 
-	// One plan that cannot be read: nothing is written.
+	// One plan cannot be read: nothing is written.
 	from := t.TempDir()
 	write(t, from, "a.yaml", smallPlan)
 	bad := write(t, from, "b.yaml", "mode: stale-state\nce-color: red\n")
@@ -164,7 +174,8 @@ func TestGraph(t *testing.T) {
 			t.Errorf("%s: code %d, out %q, err %q", format, code, out, stderr)
 		}
 	}
-	if code, _, stderr := command(t, newGraphCommand, "-p", file, "-o", "gif"); code != exitUsage || stderr != `unknown format "gif" (known: text, dot, mermaid, svg)` {
+	if code, _, stderr := command(t, newGraphCommand, "-p", file, "-o", "gif"); code != exitUsage ||
+		stderr != `unknown format "gif" (known: text, dot, mermaid, svg)` {
 		t.Errorf("unknown format: code %d, err %q", code, stderr)
 	}
 	if code, _, stderr := command(t, newGraphCommand); code != exitUsage || stderr != "no plan given: -p plan.yaml" {
@@ -175,16 +186,22 @@ func TestGraph(t *testing.T) {
 		format, out, note string
 		count             int // of out
 	}{
-		{"text", "a;", "action 1 has 601 triggers, too many to draw: this is its expression; -o dot gives all of the graph to Graphviz\n", 600},
-		{"svg", ">601 triggers: too many to draw<", "action 1 has 601 triggers, too many to draw: the picture leaves them out; -o dot gives all of the graph to Graphviz\n", 1},
+		{"text", "a;", "action 1 has 601 triggers, too many to draw: this is its expression; -o dot writes the whole " +
+			"graph for Graphviz\n", 600},
+		{"svg", ">601 triggers: too many to draw<", "action 1 has 601 triggers, too many to draw: the picture leaves " +
+			"them out; -o dot writes the whole graph for Graphviz\n", 1},
 		{"dot", "[label=\"a\"]", "", 600},
 		{"dot", " -> ", "", 602},
-		{"mermaid", "([\"a\"])", "action 1 has 601 triggers, more than Mermaid draws unless its maxEdges is raised\n", 600},
-		{"mermaid", " --> ", "action 1 has 601 triggers, more than Mermaid draws unless its maxEdges is raised\n", 602},
+		{"mermaid", "([\"a\"])", "action 1 has 601 triggers, more than Mermaid draws by default; raise its maxEdges\n",
+			600},
+		{"mermaid", " --> ", "action 1 has 601 triggers, more than Mermaid draws by default; raise its maxEdges\n",
+			602},
 	} {
 		code, out, stderr := command(t, newGraphCommand, "-p", large, "-o", tt.format)
-		if code != exitPass || strings.Count(out, tt.out) != tt.count || stderr != tt.note || !strings.HasSuffix(out, "\n") {
-			t.Errorf("large as %s: code %d, %q %d times, err %q", tt.format, code, tt.out, strings.Count(out, tt.out), stderr)
+		if code != exitPass || strings.Count(out, tt.out) != tt.count || stderr != tt.note ||
+			!strings.HasSuffix(out, "\n") {
+			t.Errorf("large as %s: code %d, %q %d times, err %q", tt.format, code, tt.out,
+				strings.Count(out, tt.out), stderr)
 		}
 	}
 }
@@ -193,11 +210,13 @@ func TestExplainAndSchema(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, dir, "plan.yaml", smallPlan)
 	code, out, stderr := command(t, newExplainCommand, "-p", file)
-	if code != exitPass || !strings.Contains(out, "1. When a or b, kill the controller and start it again.\n   - a: the controller has sent an update of pod/default/a\n") {
+	if code != exitPass || !strings.Contains(out, "1. When a or b, kill the controller and start it again.\n"+
+		"   - a: the controller has sent an update of pod/default/a\n") {
 		t.Errorf("explain: code %d, out %q, err %q", code, out, stderr)
 	}
 	for _, what := range []string{"plan", "suite"} {
-		if code, out, stderr := command(t, newSchemaCommand, what); code != exitPass || !strings.Contains(out, "2020-12") {
+		if code, out, stderr := command(t, newSchemaCommand, what); code != exitPass ||
+			!strings.Contains(out, "2020-12") {
 			t.Errorf("schema %s: code %d, err %q", what, code, stderr)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Exit codes, as the design fixes them.
+// Exit codes. They are documented and must not change.
 const (
 	exitPass         = 0
 	exitBug          = 1
@@ -24,14 +24,14 @@ const (
 	exitCannotRun    = 4
 )
 
-// streams are what a command reads and writes: results go to out, progress to err.
+// streams are the output streams of a command: results go to out, progress to err.
 type streams struct {
 	in  io.Reader
 	out io.Writer
 	err io.Writer
 }
 
-// exitError carries an exit code to main. A nil err exits without a further message.
+// exitError carries an exit code to main. With a nil err, main prints no message.
 type exitError struct {
 	code int
 	err  error
@@ -48,16 +48,16 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks for a teardown, a second one ends the program at once; its processes die with it.
+	// The first signal starts a teardown, a second one exits at once; the program's processes exit with it.
 	context.AfterFunc(ctx, stop)
 	code := execute(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 	stop()
 	os.Exit(code)
 }
 
-// execute is the whole program; it returns the exit code.
+// execute runs the program and returns its exit code.
 func execute(ctx context.Context, args []string, s streams) int {
-	// What client-go has to say, above all while the plan kills API servers, is not for the user of a test tool.
+	// Log messages of client-go are not for the user, above all those while a plan kills API servers.
 	klog.SetLogger(logr.Discard())
 	root := newRootCommand(s)
 	root.SetArgs(args)
@@ -70,7 +70,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 	}
 	var ee *exitError
 	if !errors.As(err, &ee) {
-		// Whatever cobra itself objects to is a matter of usage.
+		// Errors of cobra itself are usage errors.
 		ee = &exitError{code: exitUsage, err: err}
 	}
 	if ee.err != nil {
@@ -84,8 +84,8 @@ func newRootCommand(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "trommel -p plan.yaml",
 		Short: "Tumble Kubernetes controllers through faults at exact moments",
-		Long: `Trommel runs declarative test plans against Kubernetes controllers: "when the API server has seen this and the controller
-has not yet done that, pause, kill, restart, reconnect". It needs Go, and neither Docker nor root.
+		Long: `Trommel runs declarative test plans against Kubernetes controllers: "when the API server has seen this
+and the controller has not yet done that, pause, kill, restart, reconnect". It needs Go, but neither Docker nor root.
 
 trommel -p plan.yaml is short for trommel run -p plan.yaml.`,
 		Example:       "  trommel -p plans/stale-deletion.yaml",

@@ -22,7 +22,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/embedded"
 )
 
-// usersDeployment is what a user has applied to the cluster before, and what the suite's manifests hold too.
+// usersDeployment is applied to the cluster by a user before the run; the suite's manifests contain it too.
 const usersDeployment = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: copier, namespace: default, annotations: {mine: "yes"}}
@@ -41,7 +41,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-
 subjects: [{kind: ServiceAccount, name: default, namespace: default}]
 `
 
-// down is a plan that leaves an API server killed and then waits for ever.
+// down is a plan that leaves an API server killed and then waits forever.
 const down = `testName: down
 workload: copy
 actions:
@@ -57,9 +57,9 @@ actions:
         observationPoint: {timing: afterAPIServerRecv, observeBy: apiserver-1}
 `
 
-// testPutBack runs plans on a cluster where a user has applied his own operator: however a run ends, the cluster is as
-// it was, his objects included, and the next run works. An API server that a plan had killed stayed down, and the
-// Deployment stayed rewritten.
+// testPutBack runs plans on a cluster where a user has applied an operator. However a run ends, the cluster is
+// restored, including the user's objects, and the next run works. Before the fix, an API server that a plan had killed
+// stayed down, and the Deployment stayed rewritten.
 func testPutBack(t *testing.T, trommel, cluster, copier string) {
 	ctx := t.Context()
 	client := clientOf(t, cluster)
@@ -89,8 +89,10 @@ func testPutBack(t *testing.T, trommel, cluster, copier string) {
 	want := users(t, cluster)
 
 	dir := writePlans(t, copier)
-	text := strings.Replace(suite(copier), "  - name: copier\n", "  - name: copier\n    deployment: default/copier\n", 1)
-	text = strings.Replace(text, "\nworkloads:", "\nmanifests: [{path: copier.yaml}, {path: access.yaml}]\nworkloads:", 1)
+	text := strings.Replace(suite(copier), "  - name: copier\n", "  - name: copier\n    deployment: default/copier\n",
+		1)
+	text = strings.Replace(text, "\nworkloads:", "\nmanifests: [{path: copier.yaml}, {path: access.yaml}]\nworkloads:",
+		1)
 	for file, text := range map[string]string{
 		"trommel.yaml": text, "copier.yaml": usersDeployment, "access.yaml": usersAccess, "down.yaml": down,
 	} {
@@ -111,7 +113,8 @@ func testPutBack(t *testing.T, trommel, cluster, copier string) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
 			s := startUntil(t, "action 1 (killAPIServer apiserver-2) done", trommel,
-				"-p", filepath.Join(dir, "down.yaml"), "--cluster", cluster, "--record", filepath.Join(t.TempDir(), "r"))
+				"-p", filepath.Join(dir, "down.yaml"), "--cluster", cluster, "--record",
+				filepath.Join(t.TempDir(), "r"))
 			if err := s.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +133,8 @@ func testPutBack(t *testing.T, trommel, cluster, copier string) {
 	}
 }
 
-// refusesWhatIsNotTheRuns applies an object after a run was killed: the next run would delete it, and says so.
+// refusesWhatIsNotTheRuns applies an object after a run was killed: the next run would delete it, so it refuses to
+// start.
 func refusesWhatIsNotTheRuns(t *testing.T, trommel, cluster, dir string) {
 	t.Helper()
 	c, err := embedded.Attach(t.Context(), cluster)
@@ -153,7 +157,8 @@ func refusesWhatIsNotTheRuns(t *testing.T, trommel, cluster, dir string) {
 	for range 2 {
 		out, err := exec.Command(trommel, "-p", filepath.Join(dir, "passing.yaml"), "--cluster", cluster,
 			"--record", filepath.Join(t.TempDir(), "r")).CombinedOutput()
-		if exitCode(err) != "4" || !strings.Contains(string(out), "would delete them: configmaps/default/later. Delete them") {
+		if exitCode(err) != "4" ||
+			!strings.Contains(string(out), "would delete them: configmaps/default/later. Delete them") {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
@@ -162,7 +167,7 @@ func refusesWhatIsNotTheRuns(t *testing.T, trommel, cluster, dir string) {
 	}
 }
 
-// users gives what a user sees of his objects, with their UIDs.
+// users returns the user's objects as the user sees them, with their UIDs.
 func users(t *testing.T, cluster string) string {
 	t.Helper()
 	client := clientOf(t, cluster)

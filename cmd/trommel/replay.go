@@ -14,9 +14,9 @@ import (
 func newReplayCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "replay DIR",
-		Short: "Walk a run record's observations through the state machine again, offline",
-		Long: `Replay walks the recorded events of a run through the state machine, without a cluster, and compares the actions that it
-decides on with those that the run carried out. Exit code 1: they differ.`,
+		Short: "Replay a run record's observations through the state machine, offline",
+		Long: `Replay feeds the recorded events of a run to the state machine, without a cluster, and compares the
+resulting actions with those that the run carried out. Exit code 1: they differ.`,
 		Example: "  trommel replay trommel-runs/stale-deletion-20260102-150405.000",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -24,11 +24,12 @@ decides on with those that the run carried out. Exit code 1: they differ.`,
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			// The recorded plan is complete: every default of the suite is written out in it. It gets no file, so that nobody
-			// looks for files beside it: a replay applies nothing, and the record may have come without its manifests.
+			// The recorded plan is complete: it contains every default of the suite. It gets no file name, so that no
+			// files are looked for beside it: a replay applies nothing, and the record may lack its manifests.
 			p, err := plan.Parse(r.Plan, "")
 			if err != nil {
-				return &exitError{exitUsage, fmt.Errorf("the plan in %s: %w", filepath.Join(args[0], record.PlanFile), err)}
+				return &exitError{exitUsage,
+					fmt.Errorf("the plan in %s: %w", filepath.Join(args[0], record.PlanFile), err)}
 			}
 			fires, _, err := coordinator.Replay(p, r.Meta.Controllers, r.Events)
 			if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/report"
 )
 
-// reports are the forms in which run records can be shown.
+// reports lists the formats in which run records can be shown.
 var reports = map[string]func(io.Writer, []*record.Run) error{
 	"text":  each(report.Text),
 	"html":  each(report.HTML),
@@ -44,7 +44,7 @@ func newReportCommand(s streams) *cobra.Command {
 		RunE: func(_ *cobra.Command, dirs []string) error {
 			show, ok := reports[form]
 			if !ok {
-				return &exitError{exitUsage, fmt.Errorf("unknown form %q, want %s", form, forms)}
+				return &exitError{exitUsage, fmt.Errorf("unknown format %q, want %s", form, forms)}
 			}
 			if form == "html" && len(dirs) > 1 {
 				return &exitError{exitUsage, fmt.Errorf("html shows one run at a time")}

@@ -17,7 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/run"
 )
 
-// runOptions are the flags of `trommel run`, which stand on `trommel` itself too.
+// runOptions are the flags of `trommel run`, which `trommel` itself has too.
 type runOptions struct {
 	plans     []string
 	suite     string
@@ -28,7 +28,7 @@ type runOptions struct {
 	verbose   bool
 	trace     bool
 
-	// As Sieve's command line has them.
+	// The flags of Sieve's command line.
 	controller string
 	stage      string
 	mode       string
@@ -39,14 +39,15 @@ func (o *runOptions) register(c *cobra.Command) {
 	f.StringArrayVarP(&o.plans, "plan", "p", nil, "plan `file` to run; may be given more than once")
 	f.StringVar(&o.suite, "suite", "", "suite `file` (default: the nearest trommel.yaml above the plan)")
 	f.StringVarP(&o.controller, "controller", "c", "",
-		"the controller's `folder`, with its trommel.yaml, or the suite file itself; the same as --suite")
-	f.StringVarP(&o.stage, "stage", "s", "", "`stage`, as Sieve has it: only test, which is what running a plan is")
-	f.StringVarP(&o.mode, "mode", "m", "", "`mode`, as Sieve has it: only test")
+		"the controller's `directory`, with its trommel.yaml, or the suite file itself; the same as --suite")
+	f.StringVarP(&o.stage, "stage", "s", "", "`stage`, for compatibility with Sieve: only test")
+	f.StringVarP(&o.mode, "mode", "m", "", "`mode`, for compatibility with Sieve: only test")
 	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite, instead of the plan's")
-	f.StringVar(&o.cluster, "cluster", "", "run on the cluster of this `name`, started by `trommel cluster up` (default: one of the run's own)")
-	f.StringVar(&o.recordDir, "record", "", "`folder` for the run record (default: trommel-runs/<plan>-<time>)")
+	f.StringVar(&o.cluster, "cluster", "",
+		"run on the cluster of this `name`, started by `trommel cluster up` (default: a new one for the run)")
+	f.StringVar(&o.recordDir, "record", "", "`directory` for the run record (default: trommel-runs/<plan>-<time>)")
 	f.StringVar(&o.junit, "junit", "", "write the verdicts to this `file` as JUnit XML")
-	f.BoolVar(&o.trace, "trace", false, "record all that can be observed, also what the plan does not need")
+	f.BoolVar(&o.trace, "trace", false, "record everything that can be observed, not only what the plan needs")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log what the coordinator does")
 }
 
@@ -55,15 +56,16 @@ func newRunCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run -p plan.yaml",
 		Short: "Run plans and give a verdict",
-		Long: `Run builds the suite's controllers with hooks, starts a control plane, runs the plan against them and gives a verdict.
+		Long: `Run builds the suite's controllers with hooks, starts a control plane, runs the plan against them and
+gives a verdict.
 
-Exit codes: 0 pass, 1 bug, 2 bad plan or usage, 3 inconclusive (not all actions fired), 4 could not run.
-With several plans, -p each, all are read before the first one runs: one bad plan, and none is run (2). Otherwise the
-exit code is that of the gravest: could not run, bad plan, bug, inconclusive, pass. Plans of one suite and variant run
-after each other on one cluster, which is reset between them.
+Exit codes: 0 pass, 1 bug, 2 bad plan or usage, 3 inconclusive (not all actions fired), 4 could not run. Several plans
+need one -p each. All are read before the first one runs: if one is bad, none is run (2). Otherwise the exit code is
+the most severe: could not run, bad plan, bug, inconclusive, pass. Plans of one suite and variant run one after the
+other on one cluster, which is reset between them.
 
-A command line of Sieve works as it is: -c names the controller's folder (or its suite), and -s test and -m test say what
-trommel does in any case.`,
+Sieve's command line works too: -c names the controller's directory (or its suite); -s test and -m test have no
+effect.`,
 		Example: `  trommel run -p plans/stale-deletion.yaml
   trommel run -p plans/stale-deletion.yaml --variant fixed
   trommel run -c examples/zookeeper-operator -m test -p plan.yaml`,
@@ -74,11 +76,11 @@ trommel does in any case.`,
 	return c
 }
 
-// sieve takes what Sieve's command line says beside the plan.
+// sieve applies the flags of Sieve's command line.
 func (o *runOptions) sieve() error {
 	for _, f := range []struct{ name, value string }{{"-s (--stage)", o.stage}, {"-m (--mode)", o.mode}} {
 		if f.value != "" && f.value != "test" {
-			return fmt.Errorf("%s: %q: trommel runs plans; the only one is test", f.name, f.value)
+			return fmt.Errorf("%s: %q: trommel supports only test", f.name, f.value)
 		}
 	}
 	if o.controller != "" && o.suite != "" {
@@ -89,14 +91,16 @@ func (o *runOptions) sieve() error {
 	}
 	info, err := os.Stat(o.controller)
 	if err != nil {
-		return fmt.Errorf("-c (--controller): %s: no such file or folder; it is the controller's folder or its suite",
+		return fmt.Errorf("-c (--controller): %s: no such file or directory; want the controller's directory "+
+			"or its suite",
 			o.controller)
 	}
 	o.suite = o.controller
 	if info.IsDir() {
 		o.suite = filepath.Join(o.controller, plan.SuiteFile)
 		if _, err := os.Stat(o.suite); err != nil {
-			return fmt.Errorf("-c (--controller): there is no %s in %s; `trommel init` writes one", plan.SuiteFile, o.controller)
+			return fmt.Errorf("-c (--controller): there is no %s in %s; `trommel init` writes one",
+				plan.SuiteFile, o.controller)
 		}
 	}
 	return nil
@@ -109,10 +113,10 @@ type loaded struct {
 	variant string
 }
 
-// session is what plans have in common that share a session.
+// session is what the plans of one session have in common.
 func (l *loaded) session() string { return l.suite.File + "\x00" + l.variant }
 
-// bySession groups plans that share a session, in the order in which the first of each was given.
+// bySession groups plans that share a session. Groups are in the order of their first plans.
 func bySession(all []*loaded) [][]*loaded {
 	var groups [][]*loaded
 	at := map[string]int{}
@@ -128,7 +132,7 @@ func bySession(all []*loaded) [][]*loaded {
 	return groups
 }
 
-// load reads and validates a plan; every error is the user's.
+// load reads and validates a plan; every error is a mistake of the user.
 func (o *runOptions) load(file string) (*loaded, error) {
 	suiteFile := o.suite
 	var suite *plan.Suite
@@ -140,7 +144,7 @@ func (o *runOptions) load(file string) (*loaded, error) {
 		suite, err = plan.LoadSuite(suiteFile)
 	}
 	if err != nil {
-		// The plan's own mistakes are told with it; one that is not there has no other.
+		// Report the plan's own mistakes too; a missing plan has none.
 		_, planErr := plan.Load(file)
 		if _, missing := os.Stat(file); missing != nil {
 			return nil, planErr
@@ -169,9 +173,10 @@ func runPlans(ctx context.Context, s streams, o *runOptions) error {
 		return &exitError{exitUsage, err}
 	}
 	if o.recordDir != "" && len(o.plans) > 1 {
-		return &exitError{exitUsage, errors.New("--record takes one plan; without it every plan gets a folder of its own")}
+		return &exitError{exitUsage,
+			errors.New("--record takes one plan; without it every plan gets its own directory")}
 	}
-	// All plans are read before the first one runs: a mistake in the last one is known at once.
+	// All plans are read before the first one runs, so that a mistake in the last one is found at once.
 	var all []*loaded
 	var errs []error
 	for _, file := range o.plans {
@@ -208,7 +213,7 @@ func runPlans(ctx context.Context, s streams, o *runOptions) error {
 	return nil
 }
 
-// severity orders exit codes from harmless to grave.
+// severity orders exit codes from the least to the most severe.
 var severity = map[int]int{exitPass: 0, exitInconclusive: 1, exitBug: 2, exitUsage: 3, exitCannotRun: 4}
 
 func writeJUnit(file string, runs []*record.Run) error {
@@ -223,7 +228,7 @@ func writeJUnit(file string, runs []*record.Run) error {
 	return f.Close()
 }
 
-// runGroup runs plans that share a session and returns the gravest exit code and the records.
+// runGroup runs plans that share a session and returns the most severe exit code and the records.
 func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded) (worst int, runs []*record.Run) {
 	level := slog.LevelError
 	if o.verbose {
@@ -277,7 +282,7 @@ func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded) (w
 	return worst, runs
 }
 
-// codeOf is the exit code of an error of a session.
+// codeOf returns the exit code for an error of a session.
 func codeOf(err error) int {
 	var user *run.UserError
 	if errors.As(err, &user) {
@@ -286,7 +291,7 @@ func codeOf(err error) int {
 	return exitCannotRun
 }
 
-// recordFolder is where the record of a plan's run goes.
+// recordFolder returns the directory for the record of a plan's run.
 func (o *runOptions) recordFolder(l *loaded) string {
 	if o.recordDir != "" {
 		return o.recordDir
@@ -298,7 +303,7 @@ func (o *runOptions) recordFolder(l *loaded) string {
 	return filepath.Join("trommel-runs", name+"-"+time.Now().Format("20060102-150405.000"))
 }
 
-// runPlan runs one plan, says how it ended, and returns the exit code.
+// runPlan runs one plan, prints the result, and returns the exit code.
 func runPlan(
 	ctx context.Context, s streams, console *report.Console, session *run.Session, p *plan.Plan, dir string,
 ) int {

@@ -14,7 +14,8 @@ func TestPlansShareSessions(t *testing.T) {
 		return &loaded{&plan.Plan{TestName: name}, s, variant}
 	}
 	groups := bySession([]*loaded{
-		named("a", one, ""), named("b", other, ""), named("c", again, ""), named("d", one, "fixed"), named("e", other, ""),
+		named("a", one, ""), named("b", other, ""), named("c", again, ""), named("d", one, "fixed"),
+		named("e", other, ""),
 	})
 	var got []string
 	for _, g := range groups {

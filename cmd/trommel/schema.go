@@ -10,7 +10,7 @@ func newSchemaCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema plan|suite",
 		Short: "Print the JSON Schema of plans or suites",
-		Long: `Schema prints a JSON Schema (2020-12) that editors use to complete and check plan and suite files while they are written. In
+		Long: `Schema prints a JSON Schema (2020-12) with which editors complete and check plan and suite files. In
 VS Code, for example, save it and begin a plan with the line
 
   # yaml-language-server: $schema=./plan.schema.json`,

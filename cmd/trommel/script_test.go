@@ -22,12 +22,12 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// TestScript drives the real CLI where no control plane is needed.
+// TestScript tests the real CLI where no control plane is needed.
 func TestScript(t *testing.T) {
 	testscript.Run(t, params(filepath.Join("testdata", "script")))
 }
 
-// TestInitLayouts lets init loose on repositories laid out as those of operators are; what it writes has to validate.
+// TestInitLayouts runs init on repositories with the layouts of common operators; its output must validate.
 func TestInitLayouts(t *testing.T) {
 	testscript.Run(t, params(filepath.Join("testdata", "init")))
 }
@@ -51,11 +51,12 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// shareCaches lets the script build, and find clusters, where the user does: all that says where is taken over.
+// shareCaches makes the script use the user's caches and clusters, by copying the variables that locate them.
 func shareCaches(e *testscript.Env) {
 	for _, name := range []string{
 		"HOME", "XDG_CACHE_HOME", "TROMMEL_CACHE", envControlPlaneBinary,
-		"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV", "GOFLAGS", "GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOTOOLCHAIN",
+		"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV", "GOFLAGS", "GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB",
+		"GONOSUMDB", "GOTOOLCHAIN",
 	} {
 		if v, ok := os.LookupEnv(name); ok {
 			e.Setenv(name, v)
@@ -63,7 +64,7 @@ func shareCaches(e *testscript.Env) {
 	}
 }
 
-// isolated are the tests as a test that isolates runs them.
+// isolated returns the command with which an isolating test runs tests.
 type isolated struct{ m *testing.M }
 
 func (i isolated) Run() int { return clustertest.Isolated(i.m.Run) }

@@ -20,7 +20,7 @@ actions:
     trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}
 `
 
-// tenantSuite is a suite of a controller that listens on the given addresses.
+// tenantSuite returns the suite of a controller that listens on the given addresses.
 func tenantSuite(executable, listen string) string {
 	return fmt.Sprintf(`cluster: {apiServers: 1, nodes: 0}
 controllers:
@@ -30,13 +30,15 @@ controllers:
 timeouts: {step: 60s, ready: 120s}
 workloads:
   live:
-    - wait: {resourceKey: deployment.apps/default/tenant, condition: 'has(object.status.readyReplicas) && object.status.readyReplicas == 1'}
+    - wait:
+        resourceKey: deployment.apps/default/tenant
+        condition: has(object.status.readyReplicas) && object.status.readyReplicas == 1
     - sleep: 1s
 `, executable, listen)
 }
 
-// TestSideBySide runs controllers that listen on the same ports at once, on a machine where somebody else has one of them: those
-// with hooks have addresses of their own, and one without is told what it met.
+// TestSideBySide runs controllers that listen on the same ports at once, on a machine where another program uses one of
+// them. Controllers with hooks have their own addresses; for one without, the error names the conflict.
 func TestSideBySide(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -63,17 +65,18 @@ func TestSideBySide(t *testing.T) {
 	taken, takenEverywhere := somebody("127.0.0.1:0"), somebody(":0")
 
 	run := func(name, executable, listen string) (int, string) {
-		folder := filepath.Join(dir, name)
-		if err := os.Mkdir(folder, 0o755); err != nil {
+		runDir := filepath.Join(dir, name)
+		if err := os.Mkdir(runDir, 0o755); err != nil {
 			return -1, err.Error()
 		}
-		for file, text := range map[string]string{"trommel.yaml": tenantSuite(executable, listen), "plan.yaml": living} {
-			if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o644); err != nil {
+		for file, text := range map[string]string{"trommel.yaml": tenantSuite(executable, listen),
+			"plan.yaml": living} {
+			if err := os.WriteFile(filepath.Join(runDir, file), []byte(text), 0o644); err != nil {
 				return -1, err.Error()
 			}
 		}
 		cmd := exec.Command(trommel, "-p", "plan.yaml", "--record", "record")
-		cmd.Dir = folder
+		cmd.Dir = runDir
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
 		err := cmd.Run()
@@ -94,8 +97,10 @@ func TestSideBySide(t *testing.T) {
 	}
 	wg.Wait()
 	for _, tt := range []struct{ name, executable, port, want string }{
-		{"without hooks", "binary: " + plain, taken, "port " + taken + " is taken here, by another run perhaps. Have it built with `build:`"},
-		{"everywhere", "build: {dir: " + tenant + "}", takenEverywhere, "port " + takenEverywhere + " is taken here: a program that is not of this run"},
+		{"without hooks", "binary: " + plain, taken, "port " + taken +
+			" is already in use, perhaps by another run. Build it with `build:`"},
+		{"everywhere", "build: {dir: " + tenant + "}", takenEverywhere, "port " + takenEverywhere +
+			" is already in use: a program outside this run"},
 	} {
 		if code, out := run(tt.name, tt.executable, tt.port); code != 4 || !strings.Contains(out, tt.want) {
 			t.Errorf("%s: exit code %d, want 4 and %q in\n%s", tt.name, code, tt.want, out)

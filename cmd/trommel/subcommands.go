@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// subcommands lists what trommel can do beside running plans.
+// subcommands lists the subcommands.
 func subcommands(s streams) []*cobra.Command {
 	return []*cobra.Command{
 		newInitCommand(s),
@@ -26,7 +26,7 @@ func subcommands(s streams) []*cobra.Command {
 	}
 }
 
-// version is the module version that `go install` stamped in.
+// version returns the module version that `go install` recorded in the binary.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

@@ -32,16 +32,16 @@ func newValidateCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Check plans and suites without running them",
-		Long: `Validate reads plans and suites and reports every mistake with its line and column. A plan is checked against its suite
-where there is one: --suite, the plan's own, or the nearest trommel.yaml above it. In a folder it looks at every YAML file
-that is a plan or a suite. Sieve's plans count as plans.
+		Long: `Validate reads plans and suites and reports every mistake with its line and column. It checks a plan
+against its suite, if there is one: --suite, the plan's own, or the nearest trommel.yaml above it. In a directory it
+checks every YAML file that is a plan or a suite. Sieve's plans count as plans.
 
-Of a suite it reads the manifests too, builds kustomizations and charts, and checks their objects and those of the workloads:
-custom ones against the definitions among the manifests, Kubernetes' own for fields that there are not. What only a running cluster
-can tell (webhooks, CEL rules) it leaves alone.
+For a suite it also reads the manifests, builds kustomizations and charts, and checks their objects and those of the
+workloads: custom resources against the definitions in the manifests, Kubernetes' own types for unknown fields. It
+does not check what only a running cluster can check (webhooks, CEL rules).
 
-With --cluster it asks that running cluster for the resource types of plans and suites too. A type that the suite's manifests
-define need not be there yet.
+With --cluster it also checks the resource types of plans and suites against that running cluster. Types that the
+suite's manifests define need not exist there yet.
 
 Exit codes: 0 no mistakes, 2 mistakes.`,
 		Example: `  trommel validate plans/
@@ -73,12 +73,12 @@ func validateFiles(ctx context.Context, s streams, o *validateOptions, args []st
 			return &exitError{exitCannotRun, err}
 		}
 	}
-	// Suites first: what is wrong with one is told there, and not with each of its plans.
+	// Suites first: their mistakes are reported once, not for each of their plans.
 	slices.SortStableFunc(files, func(a, b string) int {
 		return cmp.Compare(order(a), order(b))
 	})
 	bad := 0
-	suites := map[string]error{} // a suite's mistakes are told once
+	suites := map[string]error{} // a suite's mistakes are reported once
 	for _, file := range files {
 		ok, err := validateFile(ctx, o, client, file, suites)
 		if err != nil {
@@ -101,13 +101,13 @@ func order(file string) int {
 	return 1
 }
 
-// planFiles lists the files that are meant: what is named, and of folders what is a plan or a suite.
+// planFiles returns the named files, and the plans and suites in the named directories.
 func planFiles(args []string) ([]string, error) {
 	var files []string
 	for _, arg := range args {
 		info, err := os.Stat(arg)
 		if err != nil || !info.IsDir() {
-			files = append(files, arg) // a file that is not there is told like any other mistake
+			files = append(files, arg) // a missing file is reported like any other mistake
 			continue
 		}
 		found := len(files)
@@ -116,7 +116,7 @@ func planFiles(args []string) ([]string, error) {
 				return err
 			}
 			if _, err := os.Stat(filepath.Join(path, record.ObservationsFile)); d.IsDir() && err == nil {
-				return fs.SkipDir // a run record: copies of what was run, away from their manifests
+				return fs.SkipDir // a run record: its copies of plans and suites lack their manifests
 			}
 			if ext := filepath.Ext(path); d.IsDir() || ext != ".yaml" && ext != ".yml" {
 				return nil
@@ -131,14 +131,15 @@ func planFiles(args []string) ([]string, error) {
 			return nil, err
 		}
 		if len(files) == found {
-			return nil, fmt.Errorf("%s: no plan and no suite in this folder", arg)
+			return nil, fmt.Errorf("%s: no plan and no suite in this directory", arg)
 		}
 	}
 	return files, nil
 }
 
-// validateFile checks one file and says what it is.
-func validateFile(ctx context.Context, o *validateOptions, client *objects.Client, file string, suites map[string]error) (string, error) {
+// validateFile checks one file and describes it.
+func validateFile(ctx context.Context, o *validateOptions, client *objects.Client, file string,
+	suites map[string]error) (string, error) {
 	kind, err := plan.FileKind(file)
 	if err != nil {
 		return "", err
@@ -155,7 +156,8 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 		if err = errors.Join(err, checkResources(ctx, client, suite, suite.CheckResources)); err != nil {
 			return "", err
 		}
-		what := fmt.Sprintf("suite, %s, %s", count(len(suite.Controllers), "controller"), count(len(suite.Workloads), "workload"))
+		what := fmt.Sprintf("suite, %s, %s", count(len(suite.Controllers), "controller"),
+			count(len(suite.Workloads), "workload"))
 		for _, note := range notes {
 			what += "\n  " + note
 		}
@@ -166,7 +168,7 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 		if suiteFile, err = plan.FindSuite(file); err != nil {
 			if list := (plan.Errors{}); errors.As(err, &list) && list[0].Line > 0 {
 				_, planErr := plan.Load(file)
-				return "", errors.Join(planErr, err) // the plan names one that is not there
+				return "", errors.Join(planErr, err) // the plan names a missing suite
 			}
 			suiteFile = ""
 		}
@@ -200,7 +202,8 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 	return what, nil
 }
 
-// checkObjects checks the suite's manifests and the objects of its workloads, and that the controllers' Deployments are among the manifests.
+// checkObjects checks the suite's manifests and the objects of its workloads, and that the controllers' Deployments are
+// among the manifests.
 func checkObjects(suite *plan.Suite) (notes []string, err error) {
 	manifests, notes, err := objects.CheckSuite(suite, kubernetesOf(suite))
 	errs := []error{err}
@@ -214,7 +217,7 @@ func checkObjects(suite *plan.Suite) (notes []string, err error) {
 	return notes, errors.Join(errs...)
 }
 
-// staleness says of a plan that pauses an API server which controllers it can show stale state.
+// staleness says to which controllers a plan that pauses an API server can show stale state.
 func staleness(p *plan.Plan, suite *plan.Suite) []string {
 	if suite == nil || !p.PausesAPIServer() {
 		return nil
@@ -222,7 +225,7 @@ func staleness(p *plan.Plan, suite *plan.Suite) []string {
 	if p.Variant != "" {
 		varied, err := suite.WithVariant(p.Variant)
 		if err != nil {
-			return nil // told by Validate
+			return nil // reported by Validate
 		}
 		suite = varied
 	}
@@ -236,15 +239,16 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// checkResources checks the resource types of a plan or suite against the cluster, and what the suite's own manifests define:
-// the cluster serves that once it has those.
-func checkResources(ctx context.Context, client *objects.Client, suite *plan.Suite, check func(func(plan.ResourceKey) error) error) error {
+// checkResources checks the resource types of a plan or suite against the cluster and the types that the suite's own
+// manifests define: the cluster serves those once the manifests are applied.
+func checkResources(ctx context.Context, client *objects.Client, suite *plan.Suite,
+	check func(func(plan.ResourceKey) error) error) error {
 	if client == nil {
 		return nil
 	}
 	var later []objects.Type
 	if suite != nil {
-		if list, _, err := objects.Manifests(suite, kubernetesOf(suite)); err == nil { // told with the suite
+		if list, _, err := objects.Manifests(suite, kubernetesOf(suite)); err == nil { // reported with the suite
 			later = objects.Defined(list)
 		}
 	}
@@ -254,12 +258,12 @@ func checkResources(ctx context.Context, client *objects.Client, suite *plan.Sui
 	})
 }
 
-// kubernetesOf is the version of Kubernetes that the suite will run on.
+// kubernetesOf returns the version of Kubernetes that the suite will run on.
 func kubernetesOf(suite *plan.Suite) string {
 	return cmp.Or(suite.Cluster.KubernetesVersion, instrumentation.KubernetesVersion)
 }
 
-// loadPlan reads a plan for a command that only looks at it: the suite is asked for what it can complete, and not needed.
+// loadPlan reads a plan for a command that only shows it. The suite completes the plan if there is one.
 func loadPlan(file, suiteFile string) (*plan.Plan, *plan.Suite, error) {
 	if file == "" {
 		return nil, nil, &exitError{exitUsage, errors.New("no plan given: -p plan.yaml")}
@@ -284,7 +288,8 @@ func loadPlan(file, suiteFile string) (*plan.Plan, *plan.Suite, error) {
 	return p, suite, nil
 }
 
-// isRecorded reports whether a plan lies in a run record: it is complete, and the suite beside it is away from its files.
+// isRecorded reports whether a plan is in a run record: such a plan is complete, and the suite beside it lacks its
+// files.
 func isRecorded(file string) bool {
 	_, err := os.Stat(filepath.Join(filepath.Dir(file), record.ObservationsFile))
 	return err == nil

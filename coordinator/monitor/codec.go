@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// codec is net/rpc's gob server codec with one addition: every message but Hello is announced from the reading loop, where
-// the order of arrival is still known. net/rpc does not export its own.
+// codec is net/rpc's gob server codec with one addition: every message except Hello is passed to arrived from the
+// reading loop, where the order of arrival is still known. net/rpc does not export its codec.
 type codec struct {
 	conn    io.ReadWriteCloser
 	reader  *limitedReader
@@ -21,10 +21,10 @@ type codec struct {
 	closed  atomic.Bool
 }
 
-// errTooMuch ends a connection that sends too much before its Hello is accepted.
+// errTooMuch closes a connection that sends too much before its Hello is accepted.
 var errTooMuch = errors.New("too much data before the token")
 
-// limitedReader lets a bounded number of bytes through until the limit is lifted.
+// limitedReader reads a limited number of bytes until the limit is lifted.
 type limitedReader struct {
 	io.Reader
 	left   int64
@@ -45,7 +45,7 @@ func (r *limitedReader) Read(p []byte) (int, error) {
 
 var _ rpc.ServerCodec = (*codec)(nil)
 
-// newCodec reads no more than limit bytes until trust is called.
+// newCodec returns a codec that reads at most limit bytes until trust is called.
 func newCodec(conn io.ReadWriteCloser, limit int64) *codec {
 	buffer := bufio.NewWriter(conn)
 	reader := &limitedReader{Reader: conn, left: limit}
@@ -79,7 +79,7 @@ func (c *codec) WriteResponse(r *rpc.Response, body any) error {
 		err = c.buffer.Flush()
 	}
 	if err != nil {
-		// The stream is no longer in step; closing it ends the session, and with it every hold.
+		// The stream is corrupt. Closing it ends the session and all its holds.
 		_ = c.Close()
 	}
 	return err
@@ -87,7 +87,7 @@ func (c *codec) WriteResponse(r *rpc.Response, body any) error {
 
 func (c *codec) Close() error {
 	if c.closed.Swap(true) {
-		return nil // called by net/rpc at the end of the reading loop and by WriteResponse
+		return nil // both net/rpc's reading loop and WriteResponse call it
 	}
 	return c.conn.Close()
 }

@@ -29,7 +29,7 @@ func listenWith(t *testing.T, config Config) *Monitor {
 	return m
 }
 
-// stranger connects as anybody can who finds the address.
+// stranger connects without a token, as anybody can who finds the address.
 func stranger(t *testing.T, m *Monitor) (net.Conn, *yamux.Stream) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(m.Addr(), "tcp://"))
@@ -101,15 +101,15 @@ func TestAConnectionWithoutATokenIsClosedInTime(t *testing.T) {
 	})
 }
 
-// TestAConnectionWithoutATokenSendsLittle writes a gob message whose length says that it is of a gigabyte, and as much of
-// it as the monitor takes.
+// TestAConnectionWithoutATokenSendsLittle writes a gob message that claims to be a gigabyte long, and as much of it as
+// the monitor accepts.
 func TestAConnectionWithoutATokenSendsLittle(t *testing.T) {
 	m := listenWith(t, Config{})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, stream := stranger(t, m)
 	const length = 1<<30 - 1
-	head := binary.BigEndian.AppendUint32([]byte{0xfc}, length) // gob: minus the number of bytes, then the bytes
+	head := binary.BigEndian.AppendUint32([]byte{0xfc}, length) // gob: the negated number of bytes, then the bytes
 	if _, err := stream.Write(head); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestAConnectionWithoutATokenSendsLittle(t *testing.T) {
 		}
 	}
 	if sent > 2*maxHello {
-		t.Errorf("the monitor took %d bytes, want at most %d and what is on the way", sent, maxHello)
+		t.Errorf("the monitor took %d bytes, want at most %d plus what is in transit", sent, maxHello)
 	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 16*maxHello {
@@ -141,7 +141,8 @@ func TestALargeHelloIsRefusedAndALargeObservationIsNot(t *testing.T) {
 		ServiceMethod string
 		Seq           uint64
 	}{wire.MonitorService + ".Hello", 1})
-	_ = encoder.Encode(wire.Hello{ProtocolVersion: wire.ProtocolVersion, Token: strings.Repeat("x", 2*maxHello), Identity: "db"})
+	_ = encoder.Encode(wire.Hello{ProtocolVersion: wire.ProtocolVersion, Token: strings.Repeat("x", 2*maxHello),
+		Identity: "db"})
 	closed(t, stream, 10*time.Second)
 
 	p := monitortest.Dial(t, m.Addr())
@@ -165,16 +166,17 @@ func TestAProcessThatDoesNotAcknowledgeIsCutOffAndSaidSo(t *testing.T) {
 	session := next(t, m).Session
 	held := p.Observe(wire.Observation{Call: 1})
 	next(t, m)
-	for range cap(p.Interests) { // the process takes no more than that
+	for range cap(p.Interests) { // then the process accepts no more
 		m.SetRules(context.Background(), nil)
 	}
 	m.SetRules(context.Background(), nil)
 	e := next(t, m)
-	if want := "it did not acknowledge what it is to report: no answer within 200ms"; !e.Ended || e.Session != session || e.Lost != want {
+	if want := "it did not acknowledge its reporting rules: no answer within 200ms"; !e.Ended ||
+		e.Session != session || e.Lost != want {
 		t.Errorf("got %+v, want the session's end: %s", e, want)
 	}
 	<-held.Done
-	<-p.Interests // lets the process end
+	<-p.Interests // lets the process exit
 }
 
 func TestAProcessThatIsGoneIsNotCutOff(t *testing.T) {
@@ -209,7 +211,8 @@ func TestWhatHooksLetGoArrives(t *testing.T) {
 	if err := p.LetGo(o, "too long"); err != nil {
 		t.Fatal(err)
 	}
-	if e := next(t, m); e.Abandoned == nil || !e.Abandoned.LetGo || e.Abandoned.Error != "too long" || e.Observation != observed.Observation {
+	if e := next(t, m); e.Abandoned == nil || !e.Abandoned.LetGo || e.Abandoned.Error != "too long" ||
+		e.Observation != observed.Observation {
 		t.Errorf("got %+v", e)
 	}
 	observed.Release()

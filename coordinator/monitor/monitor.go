@@ -1,14 +1,15 @@
-// Package monitor is the coordinator's side of the wire: it accepts the sessions of instrumented processes, tells
-// each process what to report, turns its calls into observations and releases them.
+// Package monitor is the coordinator's side of the wire protocol: it accepts the sessions of instrumented processes,
+// tells each process what to report, turns its calls into observations and releases them.
 //
-// Order: the observations of one session arrive on [Monitor.Events] in the order in which the process sent them;
-// between sessions the order of the channel is the order there is. An observation holds its caller until Release.
-// Ends of sessions come on the same channel, behind every observation of that session, and so do callers that wait no
-// longer and times in which a process was not observed.
+// Order: the observations of one session arrive on [Monitor.Events] in the order in which the process sent them; the
+// order of the channel also orders the sessions among each other. An observation holds its caller until Release. The
+// end of a session comes on the same channel after all its observations; so do callers that no longer wait, and gaps in
+// which a process was not observed.
 //
-// A process is told for how long its hook may trust this coordinator, see [Config].Limits. One that does not answer
-// itself stays connected, as it may be stopped for a while, and an event says so; only one that does not acknowledge new
-// interests is cut off. Times are counted in this process's own ticks: that in which it is stopped itself does not count.
+// Hooks are told how long to wait for this coordinator, see [Config].Limits. A process that does not answer stays
+// connected, as it may only be stopped for a while, and an event says so; only a process that does not acknowledge new
+// interests is cut off. Times are measured by this process's own ticks, so that the time in which it is stopped itself
+// does not count.
 package monitor
 
 import (
@@ -38,33 +39,33 @@ const (
 	DefaultHelloTimeout = 10 * time.Second
 )
 
-// holdMargin is what a hook waits longer than the coordinator, whose own deadline begins when it takes an observation in,
-// behind others and after it has looked up what the observation lacks.
+// holdMargin is how much longer a hook waits than the coordinator. The coordinator's deadline starts later: after the
+// observations before it, and after the lookup for this one.
 const holdMargin = 30 * time.Second
 
-// LimitsFor gives hooks the limits that suit a coordinator which holds no observation longer than hold.
+// LimitsFor returns the limits for hooks of a coordinator that holds no observation longer than hold.
 func LimitsFor(hold time.Duration) wire.Limits {
 	return wire.Limits{Hold: hold + holdMargin, Silence: DefaultSilence}
 }
 
-// Config sets up a Monitor. Address and Token are required.
+// Config configures a Monitor. Address and Token are required.
 type Config struct {
 	Address string       // a wire.EnvCoordinator value
-	Token   string       // what processes must show
+	Token   string       // processes must present it
 	Logger  *slog.Logger // default: discards
 
-	// Limits are what hooks are told, so that a coordinator that hangs holds nobody for ever. Limits.Hold must be longer
-	// than the coordinator's own deadline, see LimitsFor; zero: hooks have none. Limits.Silence also says when an event
-	// reports that a process does not answer; zero: DefaultSilence.
+	// Limits are sent to hooks, so that a hung coordinator holds no process forever. Limits.Hold must be longer than
+	// the coordinator's own deadline, see LimitsFor; zero: no limit. Limits.Silence is also the time after which an
+	// event reports that a process does not answer; zero: DefaultSilence.
 	Limits wire.Limits
-	// AckTimeout bounds how long a process may take to acknowledge new interests. Then it is cut off, which releases all
-	// that it holds. Default: DefaultAckTimeout.
+	// AckTimeout limits how long a process may take to acknowledge new interests. After that it is cut off, which
+	// releases its holds. Default: DefaultAckTimeout.
 	AckTimeout time.Duration
-	// HelloTimeout bounds how long a connection may take to show its token. Default: DefaultHelloTimeout.
+	// HelloTimeout limits how long a connection may take to present its token. Default: DefaultHelloTimeout.
 	HelloTimeout time.Duration
 }
 
-// Session is one connected process. Its fields do not change.
+// Session is one connected process. Its exported fields do not change.
 type Session struct {
 	ID       uint64
 	Identity string
@@ -80,22 +81,23 @@ type Session struct {
 }
 
 // Event is what happened to a session: exactly one of Observation, Trouble, Missed, Silent, Started and Ended is set.
-// With Abandoned, the caller of that Observation, which was on this channel before, has gone on by itself.
+// If Abandoned is set too, the caller of that Observation, which an earlier event delivered, has gone on without a
+// release.
 type Event struct {
 	Session     *Session
 	Observation *wire.Observation
 	Abandoned   *wire.Abandoned
 	Trouble     *wire.Trouble
-	Missed      *wire.Missed  // the process ran without being observed for a time
+	Missed      *wire.Missed  // the process ran unobserved for a time
 	Silent      time.Duration // the process has not answered for that long; it is still connected
 	Started     bool
 	Ended       bool
-	Lost        string // of a session that has Ended: why the monitor has cut it off; the process may be running on
+	Lost        string // with Ended: why the monitor has cut the session off; the process may still be running
 
 	hold *hold
 }
 
-// NewEvent is an observation that comes from no process, and a channel that is closed when it is released.
+// NewEvent returns an observation without a process, for tests, and a channel that is closed when it is released.
 func NewEvent(s *Session, o *wire.Observation) (Event, <-chan struct{}) {
 	h := &hold{done: make(chan struct{})}
 	return Event{Session: s, Observation: o, hold: h}, h.done
@@ -115,7 +117,7 @@ type hold struct {
 
 func (h *hold) release() { h.once.Do(func() { close(h.done) }) }
 
-// Monitor accepts sessions until it is closed.
+// Monitor accepts sessions until Close.
 type Monitor struct {
 	config   Config
 	listener net.Listener
@@ -130,7 +132,7 @@ type Monitor struct {
 	sessions   map[uint64]*Session
 }
 
-// Listen begins to accept sessions. The caller owns the Monitor and must read Events until Close.
+// Listen starts to accept sessions. The caller owns the Monitor and must read Events until Close.
 func Listen(config Config) (*Monitor, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -143,7 +145,7 @@ func Listen(config Config) (*Monitor, error) {
 		return nil, fmt.Errorf("coordinator address %q: want unix:///path or tcp://host:port", config.Address)
 	}
 	if network == "unix" {
-		// A coordinator that was killed leaves its socket behind. The cluster's lock makes sure that nobody listens on it.
+		// A killed coordinator leaves its socket behind. The cluster's lock ensures that nobody listens on it.
 		if err := os.Remove(address); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("remove stale socket: %w", err)
 		}
@@ -164,12 +166,12 @@ func Listen(config Config) (*Monitor, error) {
 	return m, nil
 }
 
-// Addr is the address in the form of wire.EnvCoordinator, with the port that was picked for tcp.
+// Addr returns the address in the form of wire.EnvCoordinator, for tcp with the actual port.
 func (m *Monitor) Addr() string {
 	return m.listener.Addr().Network() + "://" + m.listener.Addr().String()
 }
 
-// Events is the stream of what processes report. It is never closed; it ends with Close.
+// Events returns the channel of all events. It is never closed; after Close, no more events come.
 func (m *Monitor) Events() <-chan Event { return m.events }
 
 // Close ends every session, which releases whatever is held, and waits for the monitor's goroutines.
@@ -197,9 +199,9 @@ func (m *Monitor) Sessions() []*Session {
 	return list
 }
 
-// SetRules replaces what processes report, by identity; an identity without rules reports nothing. It returns when every
-// connected process judges new calls by the new rules. A process that does not acknowledge them within the configured
-// time loses its session, whose end then says so (Event.Lost).
+// SetRules replaces the rules for what processes report, by identity; an identity without rules reports nothing. It
+// returns when every connected process applies the new rules to new calls. A process that does not acknowledge them
+// within Config.AckTimeout is cut off (Event.Lost).
 func (m *Monitor) SetRules(ctx context.Context, rules map[string][]wire.Rule) {
 	m.mu.Lock()
 	m.generation++
@@ -216,8 +218,9 @@ func (m *Monitor) SetRules(ctx context.Context, rules map[string][]wire.Rule) {
 		wg.Go(func() {
 			interests := wire.Interests{Generation: generation, Rules: rules[s.Identity]}
 			if err := s.configure(ctx, interests, m.config.AckTimeout); err != nil {
-				m.config.Logger.Warn("process did not take its interests", "identity", s.Identity, "pid", s.PID, "error", err)
-				s.cutOff(fmt.Sprintf("it did not acknowledge what it is to report: %v", err))
+				m.config.Logger.Warn("process did not acknowledge its interests", "identity", s.Identity, "pid", s.PID,
+					"error", err)
+				s.cutOff(fmt.Sprintf("it did not acknowledge its reporting rules: %v", err))
 			}
 		})
 	}
@@ -226,7 +229,7 @@ func (m *Monitor) SetRules(ctx context.Context, rules map[string][]wire.Rule) {
 
 func (s *Session) configure(ctx context.Context, interests wire.Interests, timeout time.Duration) error {
 	result := make(chan error, 1)
-	go func() { // ends with the session; a process that reads nothing can block even the sending
+	go func() { // ends with the session; sending can block if the process reads nothing
 		select {
 		case <-s.control:
 			result <- s.client.Call(wire.HookService+".Configure", interests, &wire.Ack{})
@@ -241,13 +244,13 @@ func (s *Session) configure(ctx context.Context, interests wire.Interests, timeo
 		select {
 		case err := <-result:
 			if s.conn.IsClosed() {
-				return nil // gone: nothing to configure
+				return nil // the process is gone
 			}
 			return err
 		case <-s.conn.CloseChan():
 			return nil
 		case <-ctx.Done():
-			return nil // nobody waits for the answer any more
+			return nil // the caller no longer waits
 		case <-ticker.C:
 			if missed++; missed == parts {
 				return fmt.Errorf("no answer within %s", timeout)
@@ -256,7 +259,7 @@ func (s *Session) configure(ctx context.Context, interests wire.Interests, timeo
 	}
 }
 
-// cutOff closes the session of a process that may be running on.
+// cutOff closes the session of a process that may still be running.
 func (s *Session) cutOff(why string) {
 	s.mu.Lock()
 	if s.lost == "" && !s.conn.IsClosed() {
@@ -291,12 +294,12 @@ func (m *Monitor) serve(conn net.Conn) {
 	config := yamux.DefaultConfig()
 	config.LogOutput = nil
 	config.Logger = slog.NewLogLogger(m.config.Logger.Handler(), slog.LevelDebug)
-	// A stopped process is a session like any other; it ends with its connection, not for being slow. What notices that
-	// it is silent is our own heartbeat, see Hello.
+	// The session of a stopped process stays open; it ends with its connection, not because it is slow. Our own
+	// heartbeat notices that it is silent, see Hello.
 	config.EnableKeepAlive = false
 	config.ConnectionWriteTimeout = writeTimeout
 	config.StreamOpenTimeout = 0
-	config.AcceptBacklog = 1 // each side opens one stream; more would let a stranger fill more memory
+	config.AcceptBacklog = 1 // each side opens one stream; a larger backlog would let strangers use more memory
 	session, err := yamux.Server(conn, config)
 	if err != nil {
 		_ = conn.Close()
@@ -327,7 +330,7 @@ func (m *Monitor) serve(conn net.Conn) {
 	codec.arrived = service.arrived
 	server := rpc.NewServer()
 	if err := server.RegisterName(wire.MonitorService, service); err != nil {
-		panic(err) // the method set is fixed at compile time
+		panic(err) // cannot happen: the method set is fixed at compile time
 	}
 	server.ServeCodec(codec)
 	_ = session.Close()
@@ -339,7 +342,7 @@ func (m *Monitor) serve(conn net.Conn) {
 	}
 }
 
-// send hands an event over unless the monitor is being closed.
+// send sends an event and returns true, or false if the monitor is being closed.
 func (m *Monitor) send(e Event) bool {
 	select {
 	case m.events <- e:
@@ -349,12 +352,12 @@ func (m *Monitor) send(e Event) bool {
 	}
 }
 
-// maxHello is how many bytes a connection may send until its Hello is accepted. The largest part is the manifest, of a few
-// hundred bytes for each point.
+// maxHello is the number of bytes that a connection may send before its Hello is accepted. The largest part is the
+// manifest, with a few hundred bytes for each point.
 const maxHello = 4 << 20
 
-// writeTimeout is how long a process may read nothing until its session is given up. yamux keeps a timer of that length
-// for each ping, so that it cannot be for ever.
+// writeTimeout is how long a process may read nothing before its session ends. It cannot be infinite, because yamux
+// keeps a timer of that length for each ping.
 const writeTimeout = 10 * time.Minute
 
 // service is the RPC service of one connection.
@@ -374,14 +377,15 @@ func (s *service) registered() *Session {
 	return s.session
 }
 
-// Hello answers a process that introduces itself.
+// Hello handles the first call of a process: it checks its token and protocol version, and registers its session.
 func (s *service) Hello(hello *wire.Hello, welcome *wire.Welcome) error {
 	m := s.monitor
 	switch {
 	case s.registered() != nil:
 		welcome.Reject = "second Hello in one session"
 	case hello.ProtocolVersion != wire.ProtocolVersion:
-		welcome.Reject = fmt.Sprintf("protocol version %d, this coordinator speaks %d: build the process again with this version of trommel",
+		welcome.Reject = fmt.Sprintf("protocol version %d, this coordinator speaks %d: rebuild the process with this "+
+			"version of trommel",
 			hello.ProtocolVersion, wire.ProtocolVersion)
 	case subtle.ConstantTimeCompare([]byte(hello.Token), []byte(m.config.Token)) != 1:
 		welcome.Reject = "wrong token"
@@ -396,8 +400,8 @@ func (s *service) Hello(hello *wire.Hello, welcome *wire.Welcome) error {
 		Identity: hello.Identity, PID: hello.PID, Manifest: hello.Manifest,
 		conn: s.conn, control: make(chan struct{}),
 	}
-	// Registered and given its rules under one lock: SetRules either comes before, then these are its rules,
-	// or after, then it finds the session.
+	// The session is registered and gets its rules under one lock: SetRules comes either before, so that these are its
+	// rules, or after, so that it finds the session.
 	s.welcome()
 	welcome.Limits = m.config.Limits
 	m.mu.Lock()
@@ -419,7 +423,8 @@ func (s *service) Hello(hello *wire.Hello, welcome *wire.Welcome) error {
 			},
 			Silence: m.config.Limits.Silence,
 			Silent: func() {
-				m.config.Logger.Warn("process does not answer", "identity", session.Identity, "pid", session.PID, "for", m.config.Limits.Silence)
+				m.config.Logger.Warn("process does not answer", "identity", session.Identity, "pid", session.PID, "for",
+					m.config.Limits.Silence)
 				m.send(Event{Session: session, Silent: m.config.Limits.Silence})
 			},
 			Back: func() {
@@ -441,8 +446,8 @@ func (s *service) Hello(hello *wire.Hello, welcome *wire.Welcome) error {
 	return nil
 }
 
-// arrived is called by the codec for every decoded message, one at a time and in order: net/rpc itself would run the
-// calls in goroutines of their own and lose the order.
+// arrived is called by the codec for every decoded message, one at a time and in order. net/rpc runs each call in its
+// own goroutine and would lose the order.
 func (s *service) arrived(message any) {
 	session := s.registered()
 	if session == nil {
@@ -468,7 +473,7 @@ func (s *service) arrived(message any) {
 	}
 }
 
-// unanswered is the observation of that call that has not been released, or nil.
+// unanswered returns the call's observation if it has not been released, otherwise nil.
 func (s *service) unanswered(call uint64, phase wire.Phase) *wire.Observation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -480,13 +485,13 @@ func (s *service) unanswered(call uint64, phase wire.Phase) *wire.Observation {
 	return nil
 }
 
-// Abandon takes note that a caller waits no longer; [service.arrived] has done so.
+// Abandon reports that a caller no longer waits. [service.arrived] has handled it.
 func (s *service) Abandon(*wire.Abandoned, *wire.Release) error { return nil }
 
-// Miss takes note that the process was not observed; [service.arrived] has done so.
+// Miss reports that the process was not observed. [service.arrived] has handled it.
 func (s *service) Miss(*wire.Missed, *wire.Release) error { return nil }
 
-// Trouble takes note that a hook has failed; [service.arrived] has done so.
+// Trouble reports that a hook has failed. [service.arrived] has handled it.
 func (s *service) Trouble(*wire.Trouble, *wire.Release) error { return nil }
 
 // Observe returns when the observation is released or the session ends.

@@ -77,7 +77,7 @@ func TestObservationsArriveInOrderAndHoldUntilReleased(t *testing.T) {
 		last := next(t, m)
 		for _, e := range events {
 			e.Release()
-			e.Release() // twice is harmless
+			e.Release() // a second call is harmless
 		}
 		select {
 		case <-held.Done:
@@ -101,7 +101,7 @@ func TestRefusedSessions(t *testing.T) {
 		{"wrong token", wire.Hello{ProtocolVersion: wire.ProtocolVersion, Token: "x", Identity: "db"}, "wrong token"},
 		{"no identity", wire.Hello{ProtocolVersion: wire.ProtocolVersion, Token: token}, "no identity"},
 		{"old hook", wire.Hello{ProtocolVersion: 0, Token: token, Identity: "db"},
-			"protocol version 0, this coordinator speaks 3: build the process again with this version of trommel"},
+			"protocol version 0, this coordinator speaks 3: rebuild the process with this version of trommel"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := monitortest.Dial(t, m.Addr()).Hello(test.hello).Reject; got != test.want {
@@ -117,7 +117,7 @@ func TestRefusedSessions(t *testing.T) {
 func TestObserveBeforeHelloIsAnError(t *testing.T) {
 	m := listen(t, "tcp://127.0.0.1:0")
 	if c := <-monitortest.Dial(t, m.Addr()).Observe(wire.Observation{Call: 1}).Done; c.Error == nil {
-		t.Error("an observation without Hello was taken")
+		t.Error("an observation without Hello was accepted")
 	}
 }
 
@@ -181,7 +181,7 @@ func TestCloseLetsHeldCallersGo(t *testing.T) {
 	p := monitortest.Dial(t, m.Addr())
 	p.Hello(hello("db"))
 	var wg sync.WaitGroup
-	for i := uint64(1); i <= 200; i++ { // more than the channel takes
+	for i := uint64(1); i <= 200; i++ { // more than the channel's capacity
 		c := p.Observe(wire.Observation{Call: i})
 		wg.Go(func() { <-c.Done })
 	}
@@ -198,7 +198,7 @@ func TestSecondListenTakesOverAStaleSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	_ = l.Close() // the file stays, as after a SIGKILL
+	_ = l.Close() // the socket file remains, as after a SIGKILL
 	m := listen(t, "unix://"+path)
 	if w := monitortest.Dial(t, m.Addr()).Hello(hello("db")); w.Reject != "" {
 		t.Error(w.Reject)

@@ -27,9 +27,12 @@ func main() {
 
 func run() error {
 	var fixes controller.Fixes
-	flag.BoolVar(&fixes.StaleDeletion, "fix-stale-deletion", false, "delete only what belongs to the deleted Database, not what has its name")
-	flag.BoolVar(&fixes.InterruptedCreate, "fix-interrupted-create", false, "create the Service also where the Secret is there already")
-	flag.BoolVar(&fixes.MissedScale, "fix-missed-scale", false, "remove the volumes of gone members before new members take their names")
+	flag.BoolVar(&fixes.StaleDeletion, "fix-stale-deletion", false,
+		"delete only what belongs to the deleted Database, not what has its name")
+	flag.BoolVar(&fixes.InterruptedCreate, "fix-interrupted-create", false,
+		"create the Service even if the Secret already exists")
+	flag.BoolVar(&fixes.MissedScale, "fix-missed-scale", false,
+		"remove the volumes of removed members before new members take their names")
 	metricsAddress := flag.String("metrics-bind-address", "0", "`address` of the metrics; 0 turns them off")
 	probeAddress := flag.String("health-probe-bind-address", "0", "`address` of /healthz and /readyz; 0 turns them off")
 	elect := flag.Bool("leader-elect", false, "work only while holding the lease")

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// monitor is a coordinator's side, spoken with the libraries that the real one uses.
+// monitor is the coordinator's side, with the same libraries as the real one.
 type monitor struct {
 	t        testing.TB
 	address  string
@@ -75,7 +75,8 @@ func listen(t testing.TB, address string, rules ...wire.Rule) *monitor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &monitor{t: t, address: l.Addr().Network() + "://" + l.Addr().String(), listener: l, rules: rules, sessions: make(chan *monitored, 16)}
+	m := &monitor{t: t, address: l.Addr().Network() + "://" + l.Addr().String(), listener: l, rules: rules,
+		sessions: make(chan *monitored, 16)}
 	m.wg.Add(1)
 	go func() {
 		defer m.wg.Done()
@@ -92,7 +93,7 @@ func listen(t testing.TB, address string, rules ...wire.Rule) *monitor {
 	return m
 }
 
-// kill ends the monitor as SIGKILL would: connections drop, the socket is gone.
+// kill ends the monitor like SIGKILL: connections drop, the socket is gone.
 func (m *monitor) kill() {
 	_ = m.listener.Close()
 	m.mu.Lock()
@@ -112,7 +113,8 @@ func (m *monitor) serve(conn net.Conn) {
 		return
 	}
 	defer mux.Close()
-	s := &monitored{monitor: m, mux: mux, arrived: make(chan *held, 1024), abandoned: make(chan wire.Abandoned, 16), missed: make(chan wire.Missed, 16), troubles: make(chan wire.Trouble, 16)}
+	s := &monitored{monitor: m, mux: mux, arrived: make(chan *held, 1024), abandoned: make(chan wire.Abandoned, 16),
+		missed: make(chan wire.Missed, 16), troubles: make(chan wire.Trouble, 16)}
 	m.mu.Lock()
 	m.open = append(m.open, s)
 	m.mu.Unlock()
@@ -181,7 +183,8 @@ func (v *monitorService) Trouble(t *wire.Trouble, _ *wire.Release) error {
 func (s *monitored) configure(generation uint64, rules ...wire.Rule) {
 	s.monitor.t.Helper()
 	var ack wire.Ack
-	if err := s.control.Call(wire.HookService+".Configure", wire.Interests{Generation: generation, Rules: rules}, &ack); err != nil {
+	if err := s.control.Call(wire.HookService+".Configure", wire.Interests{Generation: generation, Rules: rules},
+		&ack); err != nil {
 		s.monitor.t.Fatal(err)
 	}
 	if ack.Generation != generation {
@@ -200,7 +203,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	}
 }
 
-// start runs an agent as init does.
+// start runs an agent like init.
 func start(t testing.TB, address string) *agent {
 	t.Helper()
 	a := newAgent(address, "secret", "db")
@@ -227,20 +230,23 @@ func eventually(t testing.TB, what string, f func() bool) {
 var podWrites = wire.Rule{Point: ControllerWrite, Phase: wire.Before, Kind: "pod", Resource: "pods", Name: "web-*"}
 
 func write(name string) *Observation {
-	return &Observation{Point: ControllerWrite, Operation: Create, Resource: "pods", GroupKnown: true, Namespace: "default", Name: name}
+	return &Observation{Point: ControllerWrite, Operation: Create, Resource: "pods", GroupKnown: true,
+		Namespace: "default", Name: name}
 }
 
 func TestHandshakeIsDoneBeforeMain(t *testing.T) {
 	for _, address := range []string{"tcp://127.0.0.1:0", socket(t)} {
 		m := listen(t, address)
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), childEnv+"=1", wire.EnvCoordinator+"="+m.address, wire.EnvToken+"=secret", wire.EnvIdentity+"=db")
+		cmd.Env = append(os.Environ(), childEnv+"=1", wire.EnvCoordinator+"="+m.address, wire.EnvToken+"=secret",
+			wire.EnvIdentity+"=db")
 		out, err := cmd.CombinedOutput()
 		if err != nil || string(out) != "enabled=true connected=true" {
 			t.Errorf("%s: main saw %q (%v)", address, out, err)
 		}
 		s := receive(t, "session", m.sessions)
-		if s.hello.ProtocolVersion != wire.ProtocolVersion || s.hello.Token != "secret" || s.hello.Identity != "db" || s.hello.PID != cmd.Process.Pid {
+		if s.hello.ProtocolVersion != wire.ProtocolVersion || s.hello.Token != "secret" || s.hello.Identity != "db" ||
+			s.hello.PID != cmd.Process.Pid {
 			t.Errorf("%s: hello %+v", address, s.hello)
 		}
 	}
@@ -256,7 +262,7 @@ func TestMainDoesNotWaitForAnAbsentCoordinator(t *testing.T) {
 		if err != nil || string(out) != want {
 			t.Errorf("%q: main saw %q (%v), want %q", address, out, err, want)
 		}
-		// One that waited for the handshake would have waited that long.
+		// A process that waited for the handshake would have taken that long.
 		if took := time.Since(began); took >= helloTimeout {
 			t.Errorf("%q: main waited %s", address, took)
 		}
@@ -309,7 +315,7 @@ func TestConcurrentCallsKeepTheirOrder(t *testing.T) {
 	m := listen(t, socket(t), wire.Rule{Point: AnnotatedCall, Phase: wire.Before})
 	start(t, m.address)
 	s := receive(t, "session", m.sessions)
-	// net/rpc's server loses the order; the call numbers must not have gaps or doubles whatever the order.
+	// net/rpc's server does not keep the order; the call numbers must have no gaps or duplicates in any order.
 	const n = 300
 	var wg sync.WaitGroup
 	for range n {
@@ -343,7 +349,8 @@ func TestBeforeAndAfterShareTheirCall(t *testing.T) {
 	b.release()
 	a := receive(t, "after", s.arrived)
 	a.release()
-	if a.Call != b.Call || a.Phase != wire.After || a.Error != "boom" || a.Code != 409 || string(a.Object) != `{"a":1}` {
+	if a.Call != b.Call || a.Phase != wire.After || a.Error != "boom" || a.Code != 409 ||
+		string(a.Object) != `{"a":1}` {
 		t.Errorf("before %+v, after %+v", b.Observation, a.Observation)
 	}
 }
@@ -373,7 +380,7 @@ func TestAHeldCallEndsWithItsContext(t *testing.T) {
 			cancel()
 			gone := receive(t, "abandoned", s.abandoned)
 			if phase == wire.Before {
-				// The end of the call is reported too, and not waited for either; net/rpc's server may turn the two round.
+				// The end of the call is reported too, also without waiting; net/rpc's server may swap the two.
 				receive(t, "after", s.arrived)
 				if other := receive(t, "abandoned", s.abandoned); other.Phase == wire.Before {
 					gone = other
@@ -391,7 +398,7 @@ func TestAHeldCallEndsWithItsContext(t *testing.T) {
 }
 
 func TestAPanicOfAHookIsToldAndHarmsNobody(t *testing.T) {
-	atomic.StoreInt32(&troubles, 0) // a process tells of some only
+	atomic.StoreInt32(&troubles, 0) // a process reports only a limited number
 	m := listen(t, socket(t), podWrites)
 	start(t, m.address)
 	s := receive(t, "session", m.sessions)
@@ -431,7 +438,8 @@ func TestAListReportsWhatRulesAskFor(t *testing.T) {
 	items := func() ([]interface{}, bool) {
 		var typedNil *named
 		return []interface{}{
-			&named{"default", "web-0"}, []byte(`{"metadata":{"namespace":"default","name":"web-1"}}`), &named{"default", "db-0"},
+			&named{"default", "web-0"}, []byte(`{"metadata":{"namespace":"default","name":"web-1"}}`),
+			&named{"default", "db-0"},
 			&named{"other", "web-0"}, nil, typedNil,
 		}, true
 	}
@@ -441,7 +449,8 @@ func TestAListReportsWhatRulesAskFor(t *testing.T) {
 		want    []string
 		partial bool
 	}{
-		{asking, nil, []string{`{"Namespace":"default","Name":"web-0"}`, `{"metadata":{"namespace":"default","name":"web-1"}}`}, true},
+		{asking, nil, []string{`{"Namespace":"default","Name":"web-0"}`,
+			`{"metadata":{"namespace":"default","name":"web-1"}}`}, true},
 		{list, nil, nil, false},
 		{asking, errors.New("boom"), nil, false},
 	} {
@@ -451,7 +460,8 @@ func TestAListReportsWhatRulesAskFor(t *testing.T) {
 		returned := make(chan struct{})
 		go func() {
 			defer close(returned)
-			_ = Begin(&Observation{Point: ControllerRead, Operation: List, Resource: "pods", Namespace: "default"}).AfterList(items, test.err, 0)
+			_ = Begin(&Observation{Point: ControllerRead, Operation: List, Resource: "pods",
+				Namespace: "default"}).AfterList(items, test.err, 0)
 		}()
 		h := receive(t, "list", s.arrived)
 		h.release()
@@ -472,7 +482,7 @@ type named struct{ Namespace, Name string }
 func (n *named) GetNamespace() string { return n.Namespace }
 func (n *named) GetName() string      { return n.Name }
 
-// untypedObject is like an unstructured one: its kind is inside.
+// untypedObject is like an unstructured object: it contains its kind.
 type untypedObject struct{ kind string }
 
 func (u *untypedObject) GetKind() string       { return u.kind }
@@ -521,11 +531,12 @@ func TestConfigureIsInForceWhenItReturns(t *testing.T) {
 		}
 	}
 	var ack wire.Ack
-	if err := s.control.Call(wire.HookService+".Configure", wire.Interests{Generation: 3, Rules: []wire.Rule{podWrites}}, &ack); err != nil || ack.Generation != 39 {
-		t.Errorf("an overtaken generation is acknowledged as %d (%v)", ack.Generation, err)
+	if err := s.control.Call(wire.HookService+".Configure",
+		wire.Interests{Generation: 3, Rules: []wire.Rule{podWrites}}, &ack); err != nil || ack.Generation != 39 {
+		t.Errorf("an outdated generation is acknowledged as %d (%v)", ack.Generation, err)
 	}
 	if Listening(ControllerWrite) {
-		t.Error("an overtaken generation is in force")
+		t.Error("an outdated generation is in force")
 	}
 }
 
@@ -534,7 +545,7 @@ func TestRulesThatComeDuringALongCallTakeItsEnd(t *testing.T) {
 	start(t, m.address)
 	s := receive(t, "session", m.sessions)
 	c := BeginLong(&Observation{Point: Reconcile, Namespace: "default", Name: "db"})
-	c.Before(nil, nil) // nobody wants to know
+	c.Before(nil, nil) // nobody listens
 	s.configure(2, wire.Rule{Point: Reconcile, Phase: wire.After})
 	done := make(chan struct{})
 	go func() { defer close(done); c.After(nil, nil, nil, 0) }()
@@ -565,7 +576,7 @@ func TestKilledCoordinatorLetsGoAndIsFoundAgain(t *testing.T) {
 		}
 		eventually(t, "inert", func() bool { return !Connected() })
 		if c := Begin(write("web-0")); c != nil {
-			t.Fatal("a call begins although nobody is there")
+			t.Fatal("a call begins although nobody listens")
 		}
 		m = listen(t, address, podWrites)
 		eventually(t, "connected again", Connected)
@@ -595,7 +606,7 @@ func TestSilentCoordinatorDoesNotKeepMain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // accepts in the kernel, never answers
+	defer l.Close() // the kernel accepts connections, but nothing answers
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"=1", wire.EnvCoordinator+"=tcp://"+l.Addr().String())
 	began := time.Now()
@@ -609,7 +620,8 @@ func TestSilentCoordinatorDoesNotKeepMain(t *testing.T) {
 }
 
 func TestMatches(t *testing.T) {
-	pod := Observation{Point: ControllerRecv, Operation: Update, Kind: "pod", GroupKnown: true, Namespace: "default", Name: "web-0"}
+	pod := Observation{Point: ControllerRecv, Operation: Update, Kind: "pod", GroupKnown: true, Namespace: "default",
+		Name: "web-0"}
 	with := func(f func(*Observation)) Observation { o := pod; f(&o); return o }
 	for _, tc := range []struct {
 		name string
@@ -620,12 +632,15 @@ func TestMatches(t *testing.T) {
 		{"empty rule takes all", wire.Rule{}, pod, true},
 		{"kind", wire.Rule{Kind: "pod", Resource: "pods"}, pod, true},
 		{"other kind", wire.Rule{Kind: "node", Resource: "nodes"}, pod, false},
-		{"resource decides where known", wire.Rule{Kind: "pod", Resource: "pods"}, with(func(o *Observation) { o.Kind, o.Resource = "eviction", "pods" }), true},
+		{"resource decides where known", wire.Rule{Kind: "pod", Resource: "pods"},
+			with(func(o *Observation) { o.Kind, o.Resource = "eviction", "pods" }), true},
 		{"neither kind nor resource known", wire.Rule{Kind: "pod"}, with(func(o *Observation) { o.Kind = "" }), false},
 		{"other group", wire.Rule{Kind: "pod", Group: "example.com"}, pod, false},
 		{"any group", wire.Rule{Kind: "pod", Group: "example.com", AnyGroup: true}, pod, true},
-		{"unknown group", wire.Rule{Kind: "pod", Group: "example.com"}, with(func(o *Observation) { o.GroupKnown = false }), true},
-		{"group without a type says nothing", wire.Rule{Name: "web-0"}, with(func(o *Observation) { o.Group = "apps" }), true},
+		{"unknown group", wire.Rule{Kind: "pod", Group: "example.com"},
+			with(func(o *Observation) { o.GroupKnown = false }), true},
+		{"group without a type says nothing", wire.Rule{Name: "web-0"}, with(func(o *Observation) { o.Group = "apps" }),
+			true},
 		{"namespace", wire.Rule{Namespace: "kube-system"}, pod, false},
 		{"any namespace", wire.Rule{Namespace: "*"}, pod, true},
 		{"name", wire.Rule{Name: "web-1"}, pod, false},
@@ -638,8 +653,10 @@ func TestMatches(t *testing.T) {
 		{"call", wire.Rule{Call: "x"}, pod, false},
 		{"reconciler unknown", wire.Rule{Reconciler: "db"}, pod, false},
 		{"reconciler by name", wire.Rule{Reconciler: "db"}, with(func(o *Observation) { o.Reconciler = "db" }), true},
-		{"reconciler by type", wire.Rule{Reconciler: "(*R)"}, with(func(o *Observation) { o.Reconciler, o.ReconcilerType = "db", "a.b/c.(*R)" }), true},
-		{"reconciler by method", wire.Rule{Reconciler: "a.b/c.(*R).Reconcile"}, with(func(o *Observation) { o.ReconcilerType = "a.b/c.(*R)" }), true},
+		{"reconciler by type", wire.Rule{Reconciler: "(*R)"},
+			with(func(o *Observation) { o.Reconciler, o.ReconcilerType = "db", "a.b/c.(*R)" }), true},
+		{"reconciler by method", wire.Rule{Reconciler: "a.b/c.(*R).Reconcile"},
+			with(func(o *Observation) { o.ReconcilerType = "a.b/c.(*R)" }), true},
 	} {
 		if got := matches(&tc.rule, &tc.o); got != tc.want {
 			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
@@ -706,7 +723,7 @@ func TestServiceAccountFile(t *testing.T) {
 	}
 }
 
-// TestNoListenerCostsNoAllocation is what lets the hooks stay in a process that nobody observes.
+// TestNoListenerCostsNoAllocation checks that hooks cost almost nothing in a process that is not observed.
 func TestNoListenerCostsNoAllocation(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		if Listening(ControllerRecv) || Connected() {
@@ -727,7 +744,8 @@ func BenchmarkNoListener(b *testing.B) {
 }
 
 func BenchmarkNotInterested(b *testing.B) {
-	m := listen(b, socket(b), wire.Rule{Point: ControllerWrite, Phase: wire.Before, Kind: "pod", Resource: "pods", Namespace: "default", Name: "web-0"})
+	m := listen(b, socket(b), wire.Rule{Point: ControllerWrite, Phase: wire.Before, Kind: "pod", Resource: "pods",
+		Namespace: "default", Name: "web-0"})
 	a := newAgent(m.address, "secret", "db")
 	go a.run()
 	<-a.tried

@@ -19,10 +19,10 @@ import (
 
 const silence = 500 * time.Millisecond
 
-// The roles in which the tests start their own binary again, to stop it.
+// The roles in which the tests start their own binary, to stop it.
 const (
-	childMonitor    = "monitor"    // a coordinator that releases nothing and writes down what it is told
-	childController = "controller" // writes without end
+	childMonitor    = "monitor"    // a coordinator that releases nothing and prints what it receives
+	childController = "controller" // writes in an endless loop
 )
 
 func runChild(role string) {
@@ -146,10 +146,11 @@ func startMonitor(t testing.TB) (m *child, address string) {
 	return m, address
 }
 
-// TestAStoppedCoordinatorHoldsNobody stops a real coordinator while it holds callers: few small ones, and more than the
-// connection takes.
+// TestAStoppedCoordinatorHoldsNobody stops a real coordinator while it holds callers: a few small ones, and more than
+// the connection can buffer.
 func TestAStoppedCoordinatorHoldsNobody(t *testing.T) {
-	for name, test := range map[string]struct{ callers, size int }{"few": {3, 10}, "more than the connection takes": {100, 1 << 17}} {
+	for name, test := range map[string]struct{ callers, size int }{"few": {3, 10},
+		"more than the connection takes": {100, 1 << 17}} {
 		t.Run(name, func(t *testing.T) {
 			m, address := startMonitor(t)
 			start(t, address)
@@ -168,11 +169,11 @@ func TestAStoppedCoordinatorHoldsNobody(t *testing.T) {
 			began := time.Now()
 			for range test.callers + 1 {
 				if err := receive(t, "return of a held call", done); err != nil {
-					t.Errorf("the caller is told %v", err)
+					t.Errorf("the caller gets %v", err)
 				}
 			}
 			if took := time.Since(began); took < silence/2 || took > 10*silence {
-				t.Errorf("let go after %s, want about %s", took, silence)
+				t.Errorf("released after %s, want about %s", took, silence)
 			}
 			if Connected() || Begin(write("web-1")) != nil {
 				t.Error("a call is reported to a coordinator that does not answer")
@@ -184,7 +185,7 @@ func TestAStoppedCoordinatorHoldsNobody(t *testing.T) {
 				t.Errorf("missed: %s", got)
 			}
 			if got := m.says("let go"); got != "true "+why {
-				t.Errorf("let go: %s", got)
+				t.Errorf("released: %s", got)
 			}
 			eventually(t, "listening again", Connected)
 			call("web-again")
@@ -232,7 +233,8 @@ func TestAHookLetsGoAtItsLimit(t *testing.T) {
 		}
 		h := receive(t, "observation", s.arrived)
 		a := receive(t, "report", s.abandoned)
-		if a.Call != h.Call || a.Phase != wire.Before || !a.LetGo || a.Error != "the coordinator did not release it within 100ms" {
+		if a.Call != h.Call || a.Phase != wire.Before || !a.LetGo ||
+			a.Error != "the coordinator did not release it within 100ms" {
 			t.Errorf("%+v of %+v", a, h.Observation)
 		}
 		h.release()
@@ -242,16 +244,18 @@ func TestAHookLetsGoAtItsLimit(t *testing.T) {
 	}
 }
 
-// TestAStoppedProcessTrustsItsCoordinator: the time in which a process is stopped itself is nobody's silence.
+// TestAStoppedProcessTrustsItsCoordinator: time in which the process itself is stopped does not count as silence.
 func TestAStoppedProcessTrustsItsCoordinator(t *testing.T) {
 	address := socket(t)
-	m, err := real.Listen(real.Config{Address: address, Token: "secret", Limits: wire.Limits{Silence: silence}, AckTimeout: silence})
+	m, err := real.Listen(real.Config{Address: address, Token: "secret", Limits: wire.Limits{Silence: silence},
+		AckTimeout: silence})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
 	m.SetRules(context.Background(), map[string][]wire.Rule{"db": {podWrites}})
-	c := startChild(t, childController, wire.EnvCoordinator+"="+address, wire.EnvToken+"=secret", wire.EnvIdentity+"=db")
+	c := startChild(t, childController, wire.EnvCoordinator+"="+address, wire.EnvToken+"=secret",
+		wire.EnvIdentity+"=db")
 	next := func(what string, is func(real.Event) bool) real.Event {
 		t.Helper()
 		for {
@@ -267,7 +271,7 @@ func TestAStoppedProcessTrustsItsCoordinator(t *testing.T) {
 	}
 	observed := func(e real.Event) bool { return e.Observation != nil }
 	for range 2 {
-		for range 100 { // it answers pings by then, too
+		for range 100 { // by then it answers pings too
 			next("observation", observed)
 		}
 		c.stop()
@@ -280,22 +284,23 @@ func TestAStoppedProcessTrustsItsCoordinator(t *testing.T) {
 		next("observation", observed)
 	}
 
-	// One that is to take new rules meanwhile is cut off, and comes again.
+	// A process that must take new rules meanwhile is disconnected, and reconnects.
 	c.stop()
 	for len(m.Events()) > 0 {
 		(<-m.Events()).Release()
 	}
 	m.SetRules(context.Background(), map[string][]wire.Rule{"db": {podWrites}})
 	e := next("end", func(e real.Event) bool { return e.Ended })
-	if e.Lost != "it did not acknowledge what it is to report: no answer within 500ms" {
-		t.Errorf("cut off: %q", e.Lost)
+	if e.Lost != "it did not acknowledge its reporting rules: no answer within 500ms" {
+		t.Errorf("disconnected: %q", e.Lost)
 	}
 	c.signal(syscall.SIGCONT)
 	next("new session", func(e real.Event) bool { return e.Started })
 	next("observation", observed)
 }
 
-// TestACoordinatorThatAnswersLateIsTold stops the coordinator before the process connects: the process begins without it.
+// TestACoordinatorThatAnswersLateIsTold stops the coordinator before the process connects: the process begins without
+// it.
 func TestACoordinatorThatAnswersLateIsTold(t *testing.T) {
 	m, address := startMonitor(t)
 	m.stop()
@@ -306,7 +311,8 @@ func TestACoordinatorThatAnswersLateIsTold(t *testing.T) {
 	}
 	m.signal(syscall.SIGCONT)
 	m.says("started")
-	if got, want := m.says("missed"), "the coordinator took longer than 5s to answer when the process connected"; got != want {
+	if got, want := m.says("missed"),
+		"the coordinator took longer than 5s to answer when the process connected"; got != want {
 		t.Errorf("missed: %q", got)
 	}
 	eventually(t, "listening", Connected)

@@ -50,7 +50,8 @@ func TestHeartbeat(t *testing.T) {
 func TestHeartbeatEndsWithItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		Heartbeat{
-			Ping: func() error { return errors.New("closed") }, Silence: time.Second, Silent: func() { t.Error("silent") },
+			Ping: func() error { return errors.New("closed") }, Silence: time.Second,
+			Silent: func() { t.Error("silent") },
 		}.Run(nil)
 	})
 }

@@ -1,4 +1,4 @@
-// Package build makes test plans in Go: the same plans as YAML does, with the same checks.
+// Package build makes test plans in Go: the same plans as in YAML, with the same checks.
 //
 //	p, err := build.Plan("restart-after-scale-down").
 //		Workload("scale").
@@ -11,8 +11,8 @@
 //		).
 //		Build()
 //
-// Every call returns its receiver, and none fails: the first mistake is kept and returned by Build. The three usual
-// patterns have constructors of their own: [RestartAfterWrite], [StaleRead] and [SkipObservation].
+// Every method returns its receiver, and none fails: Build returns the first mistake. The three usual patterns have
+// their own constructors: [RestartAfterWrite], [StaleRead] and [SkipObservation].
 package build
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// State is a piece of an object: nested States, lists, texts, numbers and booleans, [plan.Present] and [plan.Absent].
+// State is a part of an object: nested States, lists, strings, numbers, booleans, [plan.Present] and [plan.Absent].
 type State = map[string]any
 
-// PlanBuilder is a plan that is being made.
+// PlanBuilder is a plan that is being built.
 type PlanBuilder struct {
 	plan plan.Plan
 	err  error
@@ -37,10 +37,11 @@ func Plan(testName string) *PlanBuilder {
 	return &PlanBuilder{plan: plan.Plan{TestName: testName}}
 }
 
-// Description says what the plan is for.
+// Description sets the plan's description.
 func (b *PlanBuilder) Description(text string) *PlanBuilder { b.plan.Description = text; return b }
 
-// Suite is the suite's path, relative to the file that the plan will be written to. Default: the nearest trommel.yaml.
+// Suite sets the suite's path, relative to the file that the plan will be written to. Default: the nearest
+// trommel.yaml.
 func (b *PlanBuilder) Suite(path string) *PlanBuilder { b.plan.Suite = path; return b }
 
 // Workload names a workload of the suite. Default: its only one.
@@ -73,8 +74,8 @@ func (b *PlanBuilder) fail(err error, at string, i int) {
 	}
 }
 
-// Build returns the plan, checked as far as it can be without its suite, or the first mistake that was made on the way.
-// The builder can go on to be used; the plan shares nothing with it.
+// Build returns the plan, checked as far as possible without its suite, or the first mistake. The builder may be used
+// again; the plan shares nothing with it.
 func (b *PlanBuilder) Build() (*plan.Plan, error) {
 	if b.err != nil {
 		return nil, b.err
@@ -91,7 +92,7 @@ func (b *PlanBuilder) Build() (*plan.Plan, error) {
 	return &p, nil
 }
 
-// MustBuild is Build for plans that are written down in a program; it panics on a mistake.
+// MustBuild is Build for plans that are constants in a program; it panics on a mistake.
 func (b *PlanBuilder) MustBuild() *plan.Plan {
 	p, err := b.Build()
 	if err != nil {
@@ -100,7 +101,7 @@ func (b *PlanBuilder) MustBuild() *plan.Plan {
 	return p
 }
 
-// Action is an action that is being made.
+// Action is an action that is being built.
 type Action struct {
 	action  plan.Action
 	trigger Trigger
@@ -193,28 +194,28 @@ func (a *Action) fail(err error) *Action {
 	return a
 }
 
-// When is what the action waits for.
+// When sets the trigger of the action.
 func (a *Action) When(t Trigger) *Action { a.trigger = t; return a }
 
 // Scope limits a pause to the objects of a resource key. Default: everything.
 func (a *Action) Scope(key string) *Action { a.action.PauseScope = key; return a }
 
-// WaitBefore is the time between the trigger and the action.
+// WaitBefore sets the time between the trigger and the action.
 func (a *Action) WaitBefore(d time.Duration) *Action { a.action.WaitBefore = d; return a }
 
-// WaitAfter is the time between the action and its completion.
+// WaitAfter sets the time between the action and its completion.
 func (a *Action) WaitAfter(d time.Duration) *Action { a.action.WaitAfter = d; return a }
 
-// Async lets the next action's trigger be enabled when this action begins.
+// Async enables the next action's trigger when this action begins, not when it is complete.
 func (a *Action) Async() *Action { a.action.Async = true; return a }
 
 // AvoidOngoingRead makes a pause at a read wait until no reconcile is between its first read and its end.
 func (a *Action) AvoidOngoingRead() *Action { a.action.AvoidOngoingRead = true; return a }
 
-// ByCutting reconnects without a restart: the connections are cut and lead to the other API server.
+// ByCutting reconnects without a restart: the connections are cut and redirected to the other API server.
 func (a *Action) ByCutting() *Action { a.action.ReconnectBy = plan.ReconnectCut; return a }
 
-// Subresource is the subresource to patch.
+// Subresource sets the subresource to patch.
 func (a *Action) Subresource(name string) *Action { a.action.Subresource = name; return a }
 
 // Trigger is what an action waits for: a condition, or several joined by [Sequence], [Either] and [Both].
@@ -228,16 +229,16 @@ type joined struct {
 
 func (*joined) trigger() {}
 
-// Sequence is satisfied when its parts are, one after the other.
+// Sequence is satisfied when its parts are satisfied one after the other.
 func Sequence(parts ...Trigger) Trigger { return &joined{";", 1, parts} }
 
-// Either is satisfied when one of its parts is.
+// Either is satisfied when one of its parts is satisfied.
 func Either(parts ...Trigger) Trigger { return &joined{"|", 2, parts} }
 
-// Both is satisfied when all of its parts are, in whatever order.
+// Both is satisfied when all of its parts are satisfied, in any order.
 func Both(parts ...Trigger) Trigger { return &joined{"&", 3, parts} }
 
-// Condition is a condition that is being made, with its observation point.
+// Condition is a condition that is being built, with its observation point.
 type Condition struct {
 	definition plan.Definition
 	err        error
@@ -262,12 +263,12 @@ func Updated(key string) *Condition { return condition(plan.OnObjectUpdate, key)
 // Deleted waits for the deletion of an object.
 func Deleted(key string) *Condition { return condition(plan.OnObjectDeletion, key) }
 
-// AnyFieldModified waits for an update in which any of the state's fields loses the value that is given.
+// AnyFieldModified waits for an update in which any of the state's fields loses the given value.
 func AnyFieldModified(key string, state State) *Condition {
 	return condition(plan.OnAnyFieldModified, key).From(state)
 }
 
-// AllFieldsModified waits for an update in which all of the state's fields lose the values that are given.
+// AllFieldsModified waits for an update in which all of the state's fields lose the given values.
 func AllFieldsModified(key string, state State) *Condition {
 	return condition(plan.OnAllFieldsModified, key).From(state)
 }
@@ -279,10 +280,10 @@ func Called(name string) *Condition {
 	return c
 }
 
-// Reconciled waits for a reconcile; the key, which may be empty, is that of its request.
+// Reconciled waits for a reconcile; key is that of its request and may be empty.
 func Reconciled(key string) *Condition { return condition(plan.OnReconcile, key) }
 
-// Timeout is satisfied that long after it became enabled.
+// Timeout is satisfied when it has been enabled for the given time.
 func Timeout(d time.Duration) *Condition {
 	c := condition(plan.OnTimeout, "")
 	c.definition.Condition.Timeout = d
@@ -292,11 +293,11 @@ func Timeout(d time.Duration) *Condition {
 // AtOnce is satisfied when it becomes enabled.
 func AtOnce() *Condition { return condition(plan.OnNone, "") }
 
-// Named gives the condition a name in the plan. Default: trigger1, trigger2 and so on. The same Condition may stand in a
-// trigger more than once.
+// Named gives the condition a name in the plan. Default: trigger1, trigger2 and so on. A trigger may contain the same
+// Condition more than once.
 func (c *Condition) Named(name string) *Condition { c.definition.Name = name; return c }
 
-// From is the state before.
+// From sets the state before.
 func (c *Condition) From(state State) *Condition {
 	m, err := plan.StateOf(state)
 	if c.definition.Condition.PrevState = nil; m != nil {
@@ -305,7 +306,7 @@ func (c *Condition) From(state State) *Condition {
 	return c.fail(err)
 }
 
-// To is the state after.
+// To sets the state after.
 func (c *Condition) To(state State) *Condition {
 	m, err := plan.StateOf(state)
 	if c.definition.Condition.CurState = nil; m != nil {
@@ -321,18 +322,18 @@ func (c *Condition) fail(err error) *Condition {
 	return c
 }
 
-// Where is a CEL predicate over object and oldObject.
+// Where sets a CEL predicate over object and oldObject.
 func (c *Condition) Where(cel string) *Condition { c.definition.Condition.Where = cel; return c }
 
 // Repeat makes the n-th match satisfy the condition.
 func (c *Condition) Repeat(n int) *Condition {
 	if c.definition.Condition.Repeat = n; n < 1 {
-		return c.fail(fmt.Errorf("repeat is %d; the first match is 1", n))
+		return c.fail(fmt.Errorf("repeat is %d; it must be at least 1", n))
 	}
 	return c
 }
 
-// At is when it is observed, and by which API server or controller.
+// At sets when it is observed, and by which API server or controller.
 func (c *Condition) At(timing plan.Timing, by string) *Condition {
 	c.definition.Observe.Timing, c.definition.Observe.ObserveBy = timing, by
 	return c
@@ -359,7 +360,7 @@ func (w *triggerWriter) write(t Trigger, strength int) string {
 			parts[i] = w.write(p, t.strength)
 		}
 		if len(parts) == 0 && w.err == nil {
-			w.err = fmt.Errorf("%q joins nothing", t.operator)
+			w.err = fmt.Errorf("%q has no operands", t.operator)
 		}
 		s := strings.Join(parts, t.operator)
 		if t.strength < strength && len(parts) > 1 {
@@ -383,7 +384,7 @@ func (w *triggerWriter) write(t Trigger, strength int) string {
 		return d.Name
 	}
 	if w.err == nil {
-		w.err = fmt.Errorf("a trigger is nil")
+		w.err = fmt.Errorf("the trigger is nil")
 	}
 	return ""
 }

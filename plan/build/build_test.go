@@ -63,7 +63,8 @@ func ExampleStaleRead() {
 		Controller: "db-operator",
 		APIServer:  "apiserver-2",
 		Scope:      "database/default/db",
-		Seen:       build.Updated("database/default/db").To(build.State{"metadata": build.State{"deletionTimestamp": plan.Present}}),
+		Seen: build.Updated("database/default/db").To(
+			build.State{"metadata": build.State{"deletionTimestamp": plan.Present}}),
 		Reconnect:  build.Created("statefulset/default/db"),
 		WaitBefore: time.Second,
 	}).Workload("recreate"))
@@ -169,11 +170,13 @@ func ExampleSkipObservation() {
 }
 
 func ExamplePlan() {
-	created := build.Created("pod/default/db-*").Where("object.spec.nodeName != ''").Repeat(3).At(plan.AfterControllerRecv, "db-operator").Named("pods")
+	created := build.Created("pod/default/db-*").Where("object.spec.nodeName != ''").Repeat(3).At(
+		plan.AfterControllerRecv, "db-operator").Named("pods")
 	show(build.Plan("delete-while-down").
 		Workload("scale").
 		Then(
-			build.KillController("db-operator").When(build.Either(build.Sequence(created, created), build.Timeout(30*time.Second))),
+			build.KillController("db-operator").When(build.Either(build.Sequence(created, created),
+				build.Timeout(30*time.Second))),
 			build.Delete("pod/default/db-0").When(build.AtOnce()),
 			build.StartController("db-operator").WaitBefore(2*time.Second).When(build.AtOnce()),
 		))
@@ -227,17 +230,32 @@ func TestErrors(t *testing.T) {
 		plan *build.PlanBuilder
 		want string
 	}{
-		{"key", build.Plan("p").Then(build.Delete("pods/default/a").When(now())), `plan "p": actions[0]: "pods/default/a": a type is in the singular; write pod/default/a`},
-		{"condition's key", build.Plan("p").Then(build.KillController("a").When(build.Sequence(now(), build.Created("x")))), `plan "p": actions[0].trigger: trigger2: "x" is not a type/namespace/name such as pod/default/web-0 or node//n1`},
-		{"the first", build.Plan("p").Then(build.KillController("a").When(build.Updated("pod/default/a").Repeat(0)), build.Delete("x")), `plan "p": actions[0].trigger: trigger1: repeat is 0; the first match is 1`},
-		{"value", build.Plan("p").Then(build.Apply(build.State{"a": func() {}}).When(now())), `plan "p": actions[0]: json: unsupported type: func()`},
-		{"no trigger", build.Plan("p").Then(build.KillController("a")), `plan "p": actions[0].trigger: the action has no trigger; to act at once use a definition with triggerType: none`},
-		{"nil condition", build.RestartAfterWrite("p", "a", nil), `plan "p": actions[0].trigger: the action has no trigger`},
-		{"nothing joined", build.Plan("p").Then(build.KillController("a").When(build.Both())), `plan "p": actions[0].trigger: "&" joins nothing`},
-		{"names", build.Plan("p").Then(build.KillController("a").When(build.Both(now().Named("x"), now().Named("x")))), `plan "p": actions[0].trigger.definitions[1].triggerName: duplicate triggerName "x" in this trigger`},
-		{"target", build.Plan("p").Then(build.PauseAPIServer("db").When(now())), `plan "p": actions[0].actionTarget: pauseAPIServer names an API server such as apiserver-1, not "db"`},
-		{"point", build.Plan("p").Then(build.KillController("a").When(build.Created("pod/default/a"))), `plan "p": actions[0].trigger.definitions[0].observationPoint: onObjectCreation has no observationPoint`},
-		{"where", build.Plan("p").Then(build.KillController("a").When(build.Created("pod/default/a").Where("a").At(plan.AfterControllerRecv, ""))), `plan "p": actions[0].trigger.definitions[0].condition.where: at 0 of "a": where: CEL: undeclared reference to 'a'`},
+		{"key", build.Plan("p").Then(build.Delete("pods/default/a").When(now())),
+			`plan "p": actions[0]: "pods/default/a": a type must be singular; write pod/default/a`},
+		{"condition's key",
+			build.Plan("p").Then(build.KillController("a").When(build.Sequence(now(), build.Created("x")))),
+			`plan "p": actions[0].trigger: trigger2: "x" is not a type/namespace/name such as pod/default/web-0 or node//n1`},
+		{"the first", build.Plan("p").Then(build.KillController("a").When(build.Updated("pod/default/a").Repeat(0)),
+			build.Delete("x")), `plan "p": actions[0].trigger: trigger1: repeat is 0; it must be at least 1`},
+		{"value", build.Plan("p").Then(build.Apply(build.State{"a": func() {}}).When(now())),
+			`plan "p": actions[0]: json: unsupported type: func()`},
+		{"no trigger", build.Plan("p").Then(build.KillController("a")),
+			`plan "p": actions[0].trigger: the action has no trigger; to act at once use a definition with triggerType: none`},
+		{"nil condition", build.RestartAfterWrite("p", "a", nil),
+			`plan "p": actions[0].trigger: the action has no trigger`},
+		{"nothing joined", build.Plan("p").Then(build.KillController("a").When(build.Both())),
+			`plan "p": actions[0].trigger: "&" has no operands`},
+		{"names", build.Plan("p").Then(build.KillController("a").When(build.Both(now().Named("x"), now().Named("x")))),
+			`plan "p": actions[0].trigger.definitions[1].triggerName: duplicate triggerName "x" in this trigger`},
+		{"target", build.Plan("p").Then(build.PauseAPIServer("db").When(now())),
+			`plan "p": actions[0].actionTarget: pauseAPIServer needs an API server such as apiserver-1, not "db"`},
+		{"point", build.Plan("p").Then(build.KillController("a").When(build.Created("pod/default/a"))),
+			`plan "p": actions[0].trigger.definitions[0].observationPoint: onObjectCreation has no observationPoint`},
+		{"where",
+			build.Plan("p").Then(
+				build.KillController("a").When(build.Created("pod/default/a").Where("a").At(plan.AfterControllerRecv,
+					""))),
+			`plan "p": actions[0].trigger.definitions[0].condition.where: at 0 of "a": where: CEL: undeclared reference to 'a'`},
 	}
 	for _, tt := range tests {
 		_, err := tt.plan.Build()
@@ -247,15 +265,18 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// YAML out and back is the same plan.
+// Writing a plan as YAML and reading it gives the same plan.
 func TestRoundTrip(t *testing.T) {
 	p := build.Plan("all").Description("a\nb").Suite("../x").Variant("v").Workload("w").Then(
-		build.PauseController("c", plan.BeforeReconcile).When(build.Reconciled("").At(plan.AfterReconcile, "c").InReconciler("X")),
+		build.PauseController("c", plan.BeforeReconcile).When(build.Reconciled("").At(plan.AfterReconcile,
+			"c").InReconciler("X")),
 		build.ResumeController("c", plan.BeforeReconcile).When(build.Called("f").At(plan.BeforeAnnotatedCall, "c")),
-		build.ReconnectController("c", "apiserver-2").ByCutting().WaitAfter(time.Minute).When(build.AllFieldsModified("pod/default/a", build.State{"a": []string{"x"}, "n": 1.5}).At(plan.AfterControllerWrite, "c")),
+		build.ReconnectController("c", "apiserver-2").ByCutting().WaitAfter(time.Minute).When(build.AllFieldsModified(
+			"pod/default/a", build.State{"a": []string{"x"}, "n": 1.5}).At(plan.AfterControllerWrite, "c")),
 		build.KillAPIServer("apiserver-1").When(build.Deleted("pod/*/a*").At(plan.BeforeAPIServerRecv, "apiserver-1")),
 		build.StartAPIServer("apiserver-1").When(build.AtOnce()),
-		build.Apply(build.State{"apiVersion": "v1", "kind": "ConfigMap", "metadata": build.State{"name": "a"}}).When(build.AtOnce()),
+		build.Apply(build.State{"apiVersion": "v1", "kind": "ConfigMap", "metadata": build.State{"name": "a"}}).When(
+			build.AtOnce()),
 		build.Patch("pod/default/a", build.State{"status": nil}).Subresource("status").When(build.AtOnce()),
 		build.RestartController("c").When(build.AtOnce()),
 	).MustBuild()
@@ -267,7 +288,8 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if diff := cmp.Diff(p, again, cmpopts.IgnoreUnexported(plan.Plan{}), cmpopts.IgnoreFields(plan.Plan{}, "File"), cmpopts.IgnoreFields(plan.Trigger{}, "Graph")); diff != "" {
+	if diff := cmp.Diff(p, again, cmpopts.IgnoreUnexported(plan.Plan{}), cmpopts.IgnoreFields(plan.Plan{}, "File"),
+		cmpopts.IgnoreFields(plan.Trigger{}, "Graph")); diff != "" {
 		t.Errorf("read again (-before +after):\n%s", diff)
 	}
 }

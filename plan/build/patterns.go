@@ -6,31 +6,33 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// RestartAfterWrite is the intermediate-state pattern: the controller is killed right after a write, before it can do
-// what it meant to do next, and starts again. It is observed at the controller, after the write, unless the condition
-// says otherwise.
+// RestartAfterWrite is the intermediate-state pattern: the controller is killed right after a write, before it takes
+// its next step, and started again. It is observed at the controller, after the write, unless the condition says
+// otherwise.
 func RestartAfterWrite(testName, controller string, write *Condition) *PlanBuilder {
-	return Plan(testName).Then(RestartController(controller).When(write.observed(plan.AfterControllerWrite, controller)))
+	return Plan(testName).Then(
+		RestartController(controller).When(write.observed(plan.AfterControllerWrite, controller)))
 }
 
 // Stale describes a [StaleRead].
 type Stale struct {
 	Controller string
-	APIServer  string // the one that stays behind
-	Scope      string // the resource key at which it does; default: everything
+	APIServer  string // the one that becomes stale
+	Scope      string // the resource key for which it is stale; default: everything
 
-	// Seen is the last that the API server sees. It is observed there, after it is received, unless it says otherwise.
+	// Seen is the last event that the API server sees. It is observed there, after it is received, unless it says
+	// otherwise.
 	Seen *Condition
-	// Reconnect is when the controller is moved to that API server. It is observed by apiserver-1, after it is received,
-	// unless it says otherwise.
+	// Reconnect is the event at which the controller is moved to that API server. It is observed by apiserver-1, after
+	// it is received, unless it says otherwise.
 	Reconnect Trigger
 	// WaitBefore is the time between Reconnect and the move.
 	WaitBefore time.Duration
-	// Resume is how long the API server stays behind after the move began. Default: 20 s.
+	// Resume is how long the API server stays stale after the move began. Default: 20 s.
 	Resume time.Duration
 }
 
-// StaleRead is the stale-state pattern: an API server is paused, the controller is moved to it and sees the past, and
+// StaleRead is the stale-state pattern: an API server is paused, the controller is moved to it and sees old state, and
 // the API server is resumed.
 func StaleRead(testName string, s Stale) *PlanBuilder {
 	if s.Resume == 0 {
@@ -46,8 +48,8 @@ func StaleRead(testName string, s Stale) *PlanBuilder {
 	)
 }
 
-// SkipObservation is the unobserved-state pattern: from a change on, until the object changes again, the controller does
-// not read it; so it never acts on the state between the two. The key is the object's. The change is observed at the
+// SkipObservation is the unobserved-state pattern: from a change on, until the object changes again, the controller
+// does not read it, so it never acts on the state between the two. key is the object's. The change is observed at the
 // controller, before it is received, unless the condition says otherwise.
 func SkipObservation(testName, controller, key string, change *Condition) *PlanBuilder {
 	next := func(c *Condition) *Condition { return c.At(plan.AfterControllerRecv, controller) }
@@ -67,12 +69,13 @@ func SkipObservation(testName, controller, key string, change *Condition) *PlanB
 	)
 }
 
-// observed gives a condition its observation point where it has none. A nil condition stays nil, which Build reports.
+// observed sets the observation point of a condition without one. A nil condition stays nil; Build reports it.
 func (c *Condition) observed(timing plan.Timing, by string) Trigger {
 	if c == nil {
 		return nil
 	}
-	if c.definition.Observe.Timing == "" && c.definition.Condition.Type != plan.OnTimeout && c.definition.Condition.Type != plan.OnNone {
+	if c.definition.Observe.Timing == "" && c.definition.Condition.Type != plan.OnTimeout &&
+		c.definition.Condition.Type != plan.OnNone {
 		return c.At(timing, by)
 	}
 	return c

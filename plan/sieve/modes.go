@@ -7,25 +7,28 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// What Sieve's coordinator does in the modes, in seconds: fixed in its code, and the same numbers as in the plans of its
-// later format.
+// The waits of Sieve's coordinator in the modes. They are fixed in its code; plans of its later format have the same
+// numbers.
 const (
 	staleWait   = "10s" // between the side effect and the reconnection
 	staleResume = "20s" // between the reconnection and the end of the pause
 )
 
-// modeFields are the fields of the mode format. What is false is not needed: it says how Sieve runs or encodes, or what
-// the kind of the event before was.
+// modeFields lists the fields of the mode format. Those that are false are ignored: they say how Sieve runs or encodes,
+// or the kind of the previous event.
 var modeFields = map[string]bool{
-	"project": true, "stage": true, "mode": true, "straggler": true, "front-runner": true, "operator-pod-label": true, "timing": true,
+	"project": true, "stage": true, "mode": true, "straggler": true, "front-runner": true, "operator-pod-label": true,
+	"timing":      true,
 	"description": true, "operator-pod": true, "deployment-name": false, "command": false,
-	"ce-name": true, "ce-namespace": true, "ce-rtype": true, "ce-etype-current": true, "ce-diff-previous": true, "ce-diff-current": true,
-	"ce-counter": true, "ce-etype-previous": false, "ce-is-cr": false,
-	"se-name": true, "se-namespace": true, "se-rtype": true, "se-etype": true, "se-etype-current": true, "se-diff-previous": true,
-	"se-diff-current": true, "se-counter": true, "se-reconciler-type": true, "se-etype-previous": false,
+	"ce-name": true, "ce-namespace": true, "ce-rtype": true, "ce-etype-current": true, "ce-diff-previous": true,
+	"ce-diff-current": true,
+	"ce-counter":      true, "ce-etype-previous": false, "ce-is-cr": false,
+	"se-name": true, "se-namespace": true, "se-rtype": true, "se-etype": true, "se-etype-current": true,
+	"se-diff-previous": true,
+	"se-diff-current":  true, "se-counter": true, "se-reconciler-type": true, "se-etype-previous": false,
 }
 
-// etypes are the words for what happens to an object: the API server's, the informer's and the client's.
+// etypes lists the words for events of an object, as the API server, the informer and the client name them.
 var etypes = map[string]string{
 	"ADDED": "onObjectCreation", "MODIFIED": "onObjectUpdate", "DELETED": "onObjectDeletion",
 	"Added": "onObjectCreation", "Updated": "onObjectUpdate", "Deleted": "onObjectDeletion",
@@ -42,7 +45,7 @@ func (c *converter) mode(root *yaml.Node) *yaml.Node {
 		} else if line, ok := seen[key.Value]; ok {
 			c.problemf(key, "duplicate field %q; first at line %d", key.Value, line)
 		} else if value.Kind != yaml.ScalarNode {
-			c.problemf(value, "%s is text", key.Value)
+			c.problemf(value, "%s must be text", key.Value)
 		}
 		seen[key.Value] = key.Line
 	})
@@ -50,7 +53,7 @@ func (c *converter) mode(root *yaml.Node) *yaml.Node {
 		return nil
 	}
 	if stage := get(root, "stage"); stage != nil && stage.Value != "test" {
-		c.problemf(stage, "stage %q: only plans of the stage test say what to do", stage.Value)
+		c.problemf(stage, "stage %q: only plans of the stage test can be converted", stage.Value)
 	}
 	mode := get(root, "mode")
 	var actions []*yaml.Node
@@ -101,16 +104,19 @@ func (c *converter) stale(root *yaml.Node) []*yaml.Node {
 	c.put(timeout, "timeout", c.text(root, staleResume))
 	return []*yaml.Node{
 		c.newFields(root, "actionType", c.text(root, "pauseAPIServer"), "actionTarget", straggler, "pauseScope", key,
-			"trigger", c.newTrigger("trigger1", c.newDefinition("trigger1", cause, c.newObservationPoint(timing.Value+"APIServerRecv", straggler)))),
-		c.newFields(root, "actionType", c.text(root, "reconnectController"), "actionTarget", c.label(root), "reconnectAPIServer", straggler,
+			"trigger", c.newTrigger("trigger1",
+				c.newDefinition("trigger1", cause, c.newObservationPoint(timing.Value+"APIServerRecv", straggler)))),
+		c.newFields(root, "actionType", c.text(root, "reconnectController"), "actionTarget", c.label(root),
+			"reconnectAPIServer", straggler,
 			"async", c.newBoolean(root, true), "waitBefore", c.text(root, staleWait),
-			"trigger", c.newTrigger("trigger2", c.newDefinition("trigger2", effect, c.newObservationPoint("afterAPIServerRecv", frontRunner)))),
+			"trigger", c.newTrigger("trigger2",
+				c.newDefinition("trigger2", effect, c.newObservationPoint("afterAPIServerRecv", frontRunner)))),
 		c.newFields(root, "actionType", c.text(root, "resumeAPIServer"), "actionTarget", straggler, "pauseScope", key,
 			"trigger", c.newTrigger("trigger3", c.newDefinition("trigger3", timeout, nil))),
 	}
 }
 
-// unobserved: from the cause event until the next one about the object, the controller does not read it.
+// unobserved: from the cause event until the next event of the object, the controller does not read it.
 func (c *converter) unobserved(root *yaml.Node) []*yaml.Node {
 	key := c.objectKey(root, "ce-")
 	cause := c.event(root, "ce-", "ce-etype-current", key)
@@ -132,14 +138,18 @@ func (c *converter) unobserved(root *yaml.Node) []*yaml.Node {
 		}
 		next = [2]*yaml.Node{modified, event("onObjectDeletion")}
 	}
-	// Sieve's plans of this mode say nothing of the controller, in neither format; it is the suite's only one.
-	before, after := c.newObservationPoint("beforeControllerRecv", nil), c.newObservationPoint("afterControllerRecv", nil)
+	// Neither format of Sieve's plans names the controller in this mode; it is the suite's only one.
+	before, after := c.newObservationPoint("beforeControllerRecv", nil),
+		c.newObservationPoint("afterControllerRecv", nil)
 	return []*yaml.Node{
-		c.newFields(root, "actionType", c.text(root, "pauseController"), "pauseAt", c.text(root, "beforeControllerRead"), "pauseScope", key,
+		c.newFields(root, "actionType", c.text(root, "pauseController"), "pauseAt",
+			c.text(root, "beforeControllerRead"), "pauseScope", key,
 			"avoidOngoingRead", c.newBoolean(root, true),
 			"trigger", c.newTrigger("trigger1", c.newDefinition("trigger1", cause, before))),
-		c.newFields(root, "actionType", c.text(root, "resumeController"), "pauseAt", c.text(root, "beforeControllerRead"), "pauseScope", key,
-			"trigger", c.newTrigger("trigger2|trigger3", c.newDefinition("trigger2", next[0], after), c.newDefinition("trigger3", next[1], after))),
+		c.newFields(root, "actionType", c.text(root, "resumeController"), "pauseAt",
+			c.text(root, "beforeControllerRead"), "pauseScope", key,
+			"trigger", c.newTrigger("trigger2|trigger3", c.newDefinition("trigger2", next[0], after),
+				c.newDefinition("trigger3", next[1], after))),
 	}
 }
 
@@ -158,7 +168,7 @@ func (c *converter) intermediate(root *yaml.Node) []*yaml.Node {
 	}
 }
 
-// need returns a field that the mode cannot do without.
+// need returns a field that the mode requires.
 func (c *converter) need(root *yaml.Node, name string) *yaml.Node {
 	if n := get(root, name); n != nil && n.Value != "" {
 		return n
@@ -167,7 +177,7 @@ func (c *converter) need(root *yaml.Node, name string) *yaml.Node {
 	return c.text(root, "")
 }
 
-// label is the controller's name.
+// label returns the controller's name.
 func (c *converter) label(root *yaml.Node) *yaml.Node {
 	for _, name := range []string{"operator-pod-label", "operator-pod"} {
 		if n := get(root, name); n != nil {
@@ -190,8 +200,8 @@ func (c *converter) etype(n *yaml.Node) *yaml.Node {
 	return c.text(n, t)
 }
 
-// event makes the condition on a cause event or a side effect. Of a creation and a deletion Sieve does not compare states,
-// whatever the plan has of them.
+// event makes the condition on a cause event or a side effect. For creations and deletions Sieve ignores the states in
+// the plan.
 func (c *converter) event(root *yaml.Node, prefix, etypeField string, key *yaml.Node) *yaml.Node {
 	typ := c.etype(c.need(root, etypeField))
 	out := c.newFields(key, "triggerType", typ, "resourceKey", key)
@@ -208,7 +218,7 @@ func (c *converter) event(root *yaml.Node, prefix, etypeField string, key *yaml.
 	}
 	if n := get(root, prefix+"counter"); n != nil {
 		if count, err := strconv.Atoi(n.Value); err != nil || count < 1 {
-			c.problemf(n, "%scounter is a number from 1, not %q", prefix, n.Value)
+			c.problemf(n, "%scounter must be a number from 1, not %q", prefix, n.Value)
 		} else {
 			repeat := c.text(n, strconv.Itoa(count))
 			repeat.Tag = "!!int"
@@ -226,12 +236,14 @@ func (c *converter) newFields(at *yaml.Node, pairs ...any) *yaml.Node {
 	return m
 }
 
-// keys are the names of the fields that are put into mappings: they have no place in the file, and nobody asks for it.
+// keys holds the nodes of field names that converted mappings get. They need no position: no message is about them.
 var keys = func() map[string]*yaml.Node {
 	m := map[string]*yaml.Node{}
 	for _, name := range []string{
-		"description", "actions", "actionType", "actionTarget", "pauseAt", "pauseScope", "avoidOngoingRead", "reconnectAPIServer", "async",
-		"waitBefore", "trigger", "definitions", "expression", "triggerName", "condition", "observationPoint", "triggerType", "resourceKey",
+		"description", "actions", "actionType", "actionTarget", "pauseAt", "pauseScope", "avoidOngoingRead",
+		"reconnectAPIServer", "async",
+		"waitBefore", "trigger", "definitions", "expression", "triggerName", "condition", "observationPoint",
+		"triggerType", "resourceKey",
 		"prevState", "curState", "repeat", "timeout", "timing", "observeBy", "reconciler",
 	} {
 		m[name] = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name}
@@ -239,7 +251,7 @@ var keys = func() map[string]*yaml.Node {
 	return m
 }()
 
-// put adds a field that the file has in no such form.
+// put adds a field that the file does not have in this form.
 func (c *converter) put(m *yaml.Node, key string, value *yaml.Node) {
 	m.Content = append(m.Content, keys[key], value)
 }

@@ -1,11 +1,11 @@
 // Package sieve converts the two formats of the Sieve project's published test plans to Trommel's.
 //
-// It works on YAML nodes and knows nothing of the plan package, which calls it: what comes out is a tree of nodes in
-// Trommel's format, and each node has the line and column of what it was made of. So whatever the plan package has to
-// say about a converted plan, it says at the place in Sieve's file.
+// It works on YAML nodes and knows nothing of the plan package, which calls it: the result is a tree of nodes in
+// Trommel's format, and each node has the line and column of its source. So the plan package's messages about a
+// converted plan have the positions in Sieve's file.
 //
-// What Sieve's coordinator never looks at (ce-is-cr, convertStateToAPIForm and the like say how Sieve's hooks encode
-// objects; Trommel's always report JSON) is left out. What has a meaning that Trommel has no word for is a [Problem].
+// Fields that Sieve's coordinator ignores are left out: ce-is-cr, convertStateToAPIForm and the like say how Sieve's
+// hooks encode objects, and Trommel's hooks always report JSON. What Trommel's format cannot express is a [Problem].
 package sieve
 
 import (
@@ -19,13 +19,13 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Format is a format of Sieve's.
+// Format is one of Sieve's formats.
 type Format int
 
 // The formats.
 const (
 	None    Format = iota // not Sieve's
-	Modes                 // one fixed mode a plan: stale-state, unobserved-state, intermediate-state
+	Modes                 // one fixed mode per plan: stale-state, unobserved-state, intermediate-state
 	Actions               // a list of actions with triggers
 )
 
@@ -38,7 +38,8 @@ type Problem struct {
 // sieveWord reports whether only Sieve's actions format has the word.
 func sieveWord(w string) bool {
 	switch w {
-	case "controllerLabel", "apiServerName", "writeTarget", "conditionType", "prevStateDiff", "curStateDiff", "occurrence", "timeoutValue",
+	case "controllerLabel", "apiServerName", "writeTarget", "conditionType", "prevStateDiff", "curStateDiff",
+		"occurrence", "timeoutValue",
 		"convertStateToAPIForm", "when", "by":
 		return true
 	}
@@ -48,15 +49,16 @@ func sieveWord(w string) bool {
 // trommelWord reports whether only Trommel's own format has the word.
 func trommelWord(w string) bool {
 	switch w {
-	case "apiVersion", "kind", "testName", "suite", "variant", "actionTarget", "triggerType", "prevState", "curState", "where", "timeout",
+	case "apiVersion", "kind", "testName", "suite", "variant", "actionTarget", "triggerType", "prevState", "curState",
+		"where", "timeout",
 		"timing", "observeBy", "reconciler", "observePoint", "conditionName":
 		return true
 	}
 	return false
 }
 
-// Detect tells the format of a document's root node. A file that has words of Trommel's format is Trommel's, whatever
-// else stands in it.
+// Detect returns the format of a document's root node. A file with words of Trommel's format is Trommel's, even if it
+// also has words of Sieve's.
 func Detect(root *yaml.Node) Format {
 	if root = deref(root); root.Kind != yaml.MappingNode {
 		return None
@@ -88,9 +90,9 @@ func Detect(root *yaml.Node) Format {
 	return None
 }
 
-// Convert converts a document's root node of the given format. The result is nil where there is nothing to go on with;
-// otherwise it stands for all that could be converted, so that its other mistakes can be found in the same go. The
-// document must have been checked to be finite: aliases are followed.
+// Convert converts a document's root node of the given format. The result has everything that could be converted, so
+// that its other mistakes can be reported too; it is nil if nothing could. The document must have been checked to be
+// finite: Convert follows aliases.
 func Convert(root *yaml.Node, format Format) (*yaml.Node, []Problem) {
 	root = deref(root)
 	c := &converter{aliased: anchored(root)}
@@ -111,10 +113,10 @@ type converter struct {
 	controller string // the plan's controller; empty: it names none
 	several    bool   // it names several
 
-	aliased bool // a node may be met a second time
+	aliased bool // a node may be visited twice
 
-	nodes []yaml.Node  // room for nodes, which are made by the dozen
-	links []*yaml.Node // room for their contents
+	nodes []yaml.Node  // preallocated nodes
+	links []*yaml.Node // preallocated contents of nodes
 }
 
 func (c *converter) problemf(n *yaml.Node, format string, args ...any) {
@@ -151,7 +153,8 @@ func (c *converter) fields(n *yaml.Node, each func(key, value *yaml.Node)) {
 	}
 }
 
-var actionTypes = map[string]string{"pauseControllerWrite": "pauseController", "resumeControllerWrite": "resumeController"}
+var actionTypes = map[string]string{"pauseControllerWrite": "pauseController",
+	"resumeControllerWrite": "resumeController"}
 
 func (c *converter) action(n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
@@ -221,7 +224,7 @@ func (c *converter) definition(n *yaml.Node) *yaml.Node {
 			value = c.condition(value)
 		case key.Value == "observationPoint" && value.Kind == yaml.MappingNode:
 			if conditionType != nil && conditionType.Value == "onTimeout" {
-				return // nobody observes a timeout, and Sieve does not look
+				return // a timeout is not observed, and Sieve ignores the field
 			}
 			value = c.observationPoint(value)
 		}
@@ -230,7 +233,7 @@ func (c *converter) definition(n *yaml.Node) *yaml.Node {
 	return out
 }
 
-// conditionTypes are Sieve's words for what happens.
+// conditionTypes maps Sieve's trigger types to Trommel's.
 var conditionTypes = map[string]string{
 	"onObjectCreate": "onObjectCreation", "onObjectDelete": "onObjectDeletion", "onObjectUpdate": "onObjectUpdate",
 	"onAnyFieldModification": "onAnyFieldModified", "onAllFieldsModification": "onAllFieldsModified",
@@ -249,8 +252,9 @@ func (c *converter) condition(n *yaml.Node) *yaml.Node {
 			if t, ok := conditionTypes[value.Value]; ok {
 				value = c.text(value, t)
 			} else if value.Kind == yaml.ScalarNode {
-				c.problemf(value, "unknown conditionType %q (known: %s)", value.Value, strings.Join(sorted(conditionTypes), ", "))
-				value = c.text(value, "onObjectUpdate") // so that the rest can be looked at
+				c.problemf(value, "unknown conditionType %q (known: %s)", value.Value,
+					strings.Join(sorted(conditionTypes), ", "))
+				value = c.text(value, "onObjectUpdate") // so that the rest can be checked
 			}
 			c.add(out, key, "triggerType", value)
 		case "resourceKey":
@@ -281,7 +285,8 @@ func (c *converter) condition(n *yaml.Node) *yaml.Node {
 				return out
 			}
 		}
-		c.add(out, call[3], "call", c.text(call[3], symbol(call[0].Value, call[1].Value, value(call[2]), call[3].Value)))
+		c.add(out, call[3], "call",
+			c.text(call[3], symbol(call[0].Value, call[1].Value, value(call[2]), call[3].Value)))
 	} else {
 		for i, v := range call {
 			if v != nil {
@@ -292,7 +297,7 @@ func (c *converter) condition(n *yaml.Node) *yaml.Node {
 	return out
 }
 
-// symbol is a function's full name as Go prints it; Sieve has its module and the file within.
+// symbol returns a function's full name as Go prints it; Sieve has the module and the file in it.
 func symbol(module, file, receiver, function string) string {
 	pkg := path.Join(module, path.Dir(strings.TrimPrefix(file, "/")))
 	switch {
@@ -320,7 +325,7 @@ func (c *converter) observationPoint(n *yaml.Node) *yaml.Node {
 				return
 			}
 			if c.several {
-				c.problemf(v, "by %s: the plan names several controllers, so it does not say whose", v.Value)
+				c.problemf(v, "by %s: the plan names several controllers, so it does not say which one", v.Value)
 			} else if c.controller != "" {
 				c.add(out, key, "observeBy", c.text(v, c.controller))
 			}
@@ -346,7 +351,7 @@ func (c *converter) timing(n *yaml.Node) *yaml.Node {
 
 var kindNode = regexp.MustCompile(`^kind-control-plane([2-9]?)$`)
 
-// apiServer converts the name of a kind node to that of the API server on it.
+// apiServer converts the name of a kind node to the name of the API server on it.
 func (c *converter) apiServer(n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.ScalarNode {
 		return n
@@ -362,15 +367,16 @@ func (c *converter) apiServer(n *yaml.Node) *yaml.Node {
 	return c.text(n, "apiserver-"+m[1])
 }
 
-// plurals are types of Kubernetes' own that a published plan has in the plural. Sieve never matches them; what is meant
-// is clear.
+// plurals lists built-in types that a published plan has in the plural. Sieve never matches them; their meaning is
+// clear.
 var plurals = map[string]string{
 	"pods": "pod", "services": "service", "secrets": "secret", "configmaps": "configmap", "statefulsets": "statefulset",
-	"deployments": "deployment", "persistentvolumeclaims": "persistentvolumeclaim", "jobs": "job", "replicasets": "replicaset",
+	"deployments": "deployment", "persistentvolumeclaims": "persistentvolumeclaim", "jobs": "job",
+	"replicasets":          "replicaset",
 	"poddisruptionbudgets": "poddisruptionbudget", "daemonsets": "daemonset", "serviceaccounts": "serviceaccount",
 }
 
-// key converts a resource key; Sieve's has no place for the namespace where there is none.
+// key converts a resource key; for cluster scope, Sieve's has no namespace part.
 func (c *converter) key(n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.ScalarNode {
 		return n
@@ -393,15 +399,16 @@ func (c *converter) seconds(n *yaml.Node) *yaml.Node {
 	if f, err := strconv.ParseFloat(n.Value, 64); n.Kind == yaml.ScalarNode && err == nil && f >= 0 && f < 1e9 {
 		return c.text(n, strconv.FormatFloat(f, 'f', -1, 64)+"s")
 	}
-	c.problemf(n, "a number of seconds should stand here, not %q", n.Value)
+	c.problemf(n, "expected a number of seconds, not %q", n.Value)
 	return c.text(n, "0s")
 }
 
-// words are Sieve's special values. SIEVE-SKIP holds the place of a list item that is not compared.
+// words lists Sieve's special values. SIEVE-SKIP is a placeholder for a list item that is not compared.
 var words = strings.NewReplacer(
-	`"SIEVE-NON-NIL"`, `"$present"`, `"SONAR-EXIST"`, `"$present"`, `"SIEVE-SKIP"`, `"$present"`, `"SIEVE-IDX-SKIP"`, `"$present"`)
+	`"SIEVE-NON-NIL"`, `"$present"`, `"SONAR-EXIST"`, `"$present"`, `"SIEVE-SKIP"`, `"$present"`,
+	`"SIEVE-IDX-SKIP"`, `"$present"`)
 
-// state converts a piece of an object: JSON in text, which Trommel reads too. It returns nil where there is none.
+// state converts a part of an object: JSON in a string, which Trommel reads too. It returns nil if there is none.
 func (c *converter) state(n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
 		return n
@@ -419,7 +426,7 @@ func (c *converter) state(n *yaml.Node) *yaml.Node {
 	return c.text(n, words.Replace(n.Value))
 }
 
-// node makes a node that stands where at stands.
+// node makes a node with the position of at.
 func (c *converter) node(kind yaml.Kind, at *yaml.Node, tag, value string) *yaml.Node {
 	if len(c.nodes) == 0 {
 		c.nodes = make([]yaml.Node, 16)
@@ -444,8 +451,8 @@ func (c *converter) text(at *yaml.Node, value string) *yaml.Node {
 	return c.node(yaml.ScalarNode, at, "!!str", value)
 }
 
-// add adds a field whose name stands at at. Where the file has another name there, and nobody will look at it again, the
-// node is renamed.
+// add adds a field whose name has the position of at. If the file has another name there, and the node is not used
+// again, the node is renamed.
 func (c *converter) add(m, at *yaml.Node, key string, value *yaml.Node) {
 	switch {
 	case at.Value == key && at.Kind == yaml.ScalarNode:
@@ -514,7 +521,7 @@ func sorted(m map[string]string) []string {
 	return keys
 }
 
-// emptyState reports whether a state names nothing at all.
+// emptyState reports whether a state names nothing.
 func emptyState(n *yaml.Node) bool {
 	return n == nil || n.Tag == "!!null" || n.Kind == yaml.ScalarNode && strings.TrimSpace(n.Value) == "{}"
 }

@@ -6,7 +6,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// What the conversions come to is tested in package plan, which can read the result.
+// Package plan tests the results of conversions, because it can read them.
 func TestDetect(t *testing.T) {
 	tests := []struct {
 		text string

@@ -1,4 +1,4 @@
-// Package monitortest speaks the hook's side of the wire by hand, for tests of the monitor and the coordinator.
+// Package monitortest implements the hook's side of the wire protocol, for tests of the monitor and the coordinator.
 package monitortest
 
 import (
@@ -12,23 +12,23 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// Process is the hook's side of a session, spoken by hand.
+// Process is the hook's side of a session, driven by a test.
 type Process struct {
 	t       testing.TB
 	session *yamux.Session
 	client  *rpc.Client
-	// Interests receives what Configure was called with.
+	// Interests receives the argument of each Configure call.
 	Interests chan wire.Interests
 }
 
-// Configure is the hook's service.
+// Configure implements the hook's RPC service.
 func (p *Process) Configure(i wire.Interests, ack *wire.Ack) error {
 	p.Interests <- i
 	ack.Generation = i.Generation
 	return nil
 }
 
-// Dial connects to a monitor. The connection is closed with the test, if not before.
+// Dial connects to a monitor. The connection is closed at the end of the test, if not before.
 func Dial(t testing.TB, address string) *Process {
 	t.Helper()
 	network, addr, _ := strings.Cut(address, "://")
@@ -64,7 +64,7 @@ type testWriter struct{}
 
 func (testWriter) Write(b []byte) (int, error) { return len(b), nil }
 
-// Hello opens the session; where it is accepted, it serves the monitor's control stream.
+// Hello opens the session; if it is accepted, Hello serves the monitor's control stream.
 func (p *Process) Hello(h wire.Hello) wire.Welcome {
 	p.t.Helper()
 	var w wire.Welcome
@@ -90,17 +90,19 @@ func (p *Process) Observe(o wire.Observation) *rpc.Call {
 	return p.client.Go(wire.MonitorService+".Observe", o, &wire.Release{}, make(chan *rpc.Call, 1))
 }
 
-// LetGo says that the hook has let the observation's caller go.
+// LetGo reports that the hook has released the observation's caller.
 func (p *Process) LetGo(o wire.Observation, why string) error {
-	return p.client.Call(wire.MonitorService+".Abandon", wire.Abandoned{Call: o.Call, Phase: o.Phase, Error: why, LetGo: true}, &wire.Release{})
+	return p.client.Call(wire.MonitorService+".Abandon",
+		wire.Abandoned{Call: o.Call, Phase: o.Phase, Error: why, LetGo: true}, &wire.Release{})
 }
 
-// Miss says that the process was not observed for a time.
+// Miss reports that the process was not observed for a time.
 func (p *Process) Miss(why string) error {
 	return p.client.Call(wire.MonitorService+".Miss", wire.Missed{Why: why}, &wire.Release{})
 }
 
-// Abandon says that the observation's caller has gone on by itself.
+// Abandon reports that the observation's caller has gone on without a release.
 func (p *Process) Abandon(o wire.Observation, why string) error {
-	return p.client.Call(wire.MonitorService+".Abandon", wire.Abandoned{Call: o.Call, Phase: o.Phase, Error: why}, &wire.Release{})
+	return p.client.Call(wire.MonitorService+".Abandon", wire.Abandoned{Call: o.Call, Phase: o.Phase, Error: why},
+		&wire.Release{})
 }

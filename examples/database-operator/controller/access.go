@@ -28,7 +28,7 @@ func (r *Reconciler) reconcileAccess(ctx context.Context, db *v1alpha1.Database)
 		return fmt.Errorf("read the credentials: %w", err)
 	}
 	if err == nil && !r.Fixes.InterruptedCreate {
-		return nil // set up before
+		return nil // it exists already
 	}
 	if err != nil {
 		log.FromContext(ctx).Info("Creating the credentials")
@@ -46,7 +46,7 @@ func (r *Reconciler) reconcileAccess(ctx context.Context, db *v1alpha1.Database)
 	return err
 }
 
-// create creates an object that the Database owns. One that is there already is left as it is.
+// create creates an object that the Database owns. An existing one stays as it is.
 func (r *Reconciler) create(ctx context.Context, db *v1alpha1.Database, o client.Object) error {
 	o.SetNamespace(db.Namespace)
 	o.SetLabels(labels(db))

@@ -1,7 +1,7 @@
 // Package controller reconciles Databases.
 //
-// It is an example to point Trommel at: an ordinary operator that passes an ordinary end-to-end test, with three bugs in it
-// of the kinds that such tests do not find. Each is mended by a field of [Fixes]; the comments there say what is wrong.
+// It is an example to run Trommel against: an ordinary operator that passes an ordinary end-to-end test, with three
+// bugs of kinds that such tests do not find. A field of [Fixes] fixes each; the comments there describe the bugs.
 package controller
 
 import (
@@ -23,27 +23,27 @@ import (
 	v1alpha1 "github.com/trommel-dev/trommel/examples/database-operator/api/v1alpha1"
 )
 
-// finalizer keeps a deleted Database until its volumes are gone: they have no owner, so nobody else removes them.
+// finalizer keeps a deleted Database until its volumes are gone: they have no owner, so nothing else removes them.
 const finalizer = "example.trommel.dev/volumes"
 
 const (
 	labelInstance  = "app.kubernetes.io/instance"
 	labelManagedBy = "app.kubernetes.io/managed-by"
-	labelUID       = "example.trommel.dev/database-uid" // tells a Database from a later one of the same name
+	labelUID       = "example.trommel.dev/database-uid" // distinguishes a Database from a later one with the same name
 	managedBy      = "database-operator"
 )
 
-// Fixes switches the example's bugs off, one by one.
+// Fixes turns the example's bugs off, one by one.
 type Fixes struct {
-	// StaleDeletion: without it a deleted Database's objects are deleted by name. A controller whose cache lags, because
-	// it has just come up on an API server that is behind, takes the old Database's deletion for the present and deletes
-	// the objects of the new Database with the same name.
+	// StaleDeletion: without it a deleted Database's objects are deleted by name. A controller with a stale cache,
+	// because it has just started at a stale API server, acts on the old Database's deletion and deletes the objects of
+	// the new Database with the same name.
 	StaleDeletion bool
-	// InterruptedCreate: without it the Service is created only together with the Secret. A controller that dies between
-	// the two never comes back to it.
+	// InterruptedCreate: without it the Service is created only together with the Secret. A controller that is
+	// killed between the two never creates the Service.
 	InterruptedCreate bool
-	// MissedScale: without it the volumes of gone members are removed when the controller sees the smaller StatefulSet
-	// at rest. If it is scaled up again before the controller has looked, the new member starts on the old one's data.
+	// MissedScale: without it the volumes of removed members are deleted when the controller sees the smaller
+	// StatefulSet at rest. If it is scaled up again before that, the new member starts with the old one's data.
 	MissedScale bool
 }
 
@@ -80,7 +80,7 @@ func databaseOfVolume(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
 }
 
-// Reconcile brings one Database's objects nearer to its spec.
+// Reconcile brings a Database's objects closer to its spec.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var db v1alpha1.Database
 	if err := r.Get(ctx, req.NamespacedName, &db); err != nil {
@@ -103,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, r.updateStatus(ctx, &db, set)
 }
 
-// updateStatus writes the status where it has changed. The StatefulSet is nil while there is none.
+// updateStatus writes the status if it has changed. The StatefulSet is nil if there is none.
 func (r *Reconciler) updateStatus(ctx context.Context, db *v1alpha1.Database, set *appsv1.StatefulSet) error {
 	before := db.DeepCopy()
 	db.Status.ObservedGeneration = db.Generation

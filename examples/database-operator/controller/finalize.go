@@ -16,7 +16,7 @@ import (
 	v1alpha1 "github.com/trommel-dev/trommel/examples/database-operator/api/v1alpha1"
 )
 
-// finalize removes what belongs to a deleted Database, the volumes last, and lets it go when nothing is left.
+// finalize removes the objects of a deleted Database, the volumes last, and its finalizer when nothing is left.
 func (r *Reconciler) finalize(ctx context.Context, db *v1alpha1.Database) error {
 	if !controllerutil.ContainsFinalizer(db, finalizer) {
 		return nil
@@ -47,7 +47,7 @@ func (r *Reconciler) finalize(ctx context.Context, db *v1alpha1.Database) error 
 		}
 	}
 	if len(claims) > 0 {
-		return nil // their removal brings us here again
+		return nil // their removal triggers another reconcile
 	}
 
 	controllerutil.RemoveFinalizer(db, finalizer)
@@ -57,7 +57,7 @@ func (r *Reconciler) finalize(ctx context.Context, db *v1alpha1.Database) error 
 	return nil
 }
 
-// remove deletes one of the Database's objects. Its name is filled in.
+// remove deletes one of the Database's objects; o has its name.
 func (r *Reconciler) remove(ctx context.Context, db *v1alpha1.Database, o client.Object) error {
 	options := []client.DeleteOption{client.PropagationPolicy(metav1.DeletePropagationBackground)}
 	if r.Fixes.StaleDeletion {
@@ -69,9 +69,9 @@ func (r *Reconciler) remove(ctx context.Context, db *v1alpha1.Database, o client
 			return err
 		}
 		if !metav1.IsControlledBy(o, db) {
-			return nil // the name is somebody else's by now
+			return nil // the object with this name has another owner now
 		}
-		// Nor may it become somebody else's between this look and the deletion.
+		// The owner must not change between this check and the deletion either.
 		options = append(options, client.Preconditions{UID: ptr.To(o.GetUID())})
 	}
 	if err := r.Delete(ctx, o, options...); client.IgnoreNotFound(err) != nil {

@@ -15,8 +15,8 @@ import (
 	v1alpha1 "github.com/trommel-dev/trommel/examples/database-operator/api/v1alpha1"
 )
 
-// reconcileStatefulSet creates, scales or resizes the StatefulSet, one step a call: what a step changes leads to the next call.
-// It returns the StatefulSet as it stands, nil while there is none.
+// reconcileStatefulSet creates, scales or resizes the StatefulSet, one step per call: the change of a step triggers the
+// next call. It returns the current StatefulSet, nil if there is none.
 func (r *Reconciler) reconcileStatefulSet(ctx context.Context, db *v1alpha1.Database) (*appsv1.StatefulSet, error) {
 	set := &appsv1.StatefulSet{}
 	err := r.Get(ctx, client.ObjectKeyFromObject(db), set)
@@ -28,10 +28,10 @@ func (r *Reconciler) reconcileStatefulSet(ctx context.Context, db *v1alpha1.Data
 		return nil, fmt.Errorf("read the StatefulSet: %w", err)
 	}
 	if !metav1.IsControlledBy(set, db) {
-		return nil, fmt.Errorf("StatefulSet %s belongs to somebody else", set.Name)
+		return nil, fmt.Errorf("StatefulSet %s has another owner", set.Name)
 	}
 	if !set.DeletionTimestamp.IsZero() {
-		return set, nil // being resized: its removal brings us here again
+		return set, nil // being resized: its removal triggers another reconcile
 	}
 
 	want, have := db.Spec.Replicas, *set.Spec.Replicas
@@ -41,7 +41,7 @@ func (r *Reconciler) reconcileStatefulSet(ctx context.Context, db *v1alpha1.Data
 		return set, r.scale(ctx, set, want)
 	case want > have:
 		if r.Fixes.MissedScale {
-			// The StatefulSet remembers that it was smaller, whoever has looked at it in the meantime.
+			// The StatefulSet records that it was smaller, whether or not the controller saw that.
 			if left, err := r.removeVolumes(ctx, db, set); err != nil || left > 0 {
 				return set, err
 			}
@@ -78,10 +78,12 @@ func newStatefulSet(db *v1alpha1.Database) *appsv1.StatefulSet {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels(db)},
 				Spec: corev1.PodSpec{
 					Containers: []corev1.Container{{
-						Name:         "database",
-						Image:        db.Spec.Image,
-						Ports:        []corev1.ContainerPort{{Name: "database", ContainerPort: port}},
-						EnvFrom:      []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: credentialsName(db)}}}},
+						Name:  "database",
+						Image: db.Spec.Image,
+						Ports: []corev1.ContainerPort{{Name: "database", ContainerPort: port}},
+						EnvFrom: []corev1.EnvFromSource{
+							{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{
+								Name: credentialsName(db)}}}},
 						VolumeMounts: []corev1.VolumeMount{{Name: volumeName, MountPath: "/var/lib/database"}},
 					}},
 				},

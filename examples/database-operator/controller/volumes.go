@@ -17,8 +17,10 @@ import (
 
 const volumeName = "data"
 
-// volumes lists the claims of the Database's members; ofUID leaves out those of another Database that had the same name.
-func (r *Reconciler) volumes(ctx context.Context, db *v1alpha1.Database, ofUID bool) ([]corev1.PersistentVolumeClaim, error) {
+// volumes lists the claims of the Database's members; ofUID leaves out those of another Database that had the same
+// name.
+func (r *Reconciler) volumes(ctx context.Context, db *v1alpha1.Database,
+	ofUID bool) ([]corev1.PersistentVolumeClaim, error) {
 	match := client.MatchingLabels(selector(db))
 	if ofUID {
 		match[labelUID] = string(db.UID)
@@ -30,7 +32,7 @@ func (r *Reconciler) volumes(ctx context.Context, db *v1alpha1.Database, ofUID b
 	return list.Items, nil
 }
 
-// ordinal is the number of the member that a claim belongs to, -1 where the claim is not named like a member's.
+// ordinal returns the number of the member that a claim belongs to, or -1 if the claim is not named like a member's.
 func ordinal(db *v1alpha1.Database, claim *corev1.PersistentVolumeClaim) int32 {
 	suffix, ok := strings.CutPrefix(claim.Name, volumeName+"-"+db.Name+"-")
 	if !ok {
@@ -43,7 +45,7 @@ func ordinal(db *v1alpha1.Database, claim *corev1.PersistentVolumeClaim) int32 {
 	return int32(n)
 }
 
-// removeVolumes deletes the volumes of members that the StatefulSet has no more and returns how many are still there.
+// removeVolumes deletes the volumes of members that the StatefulSet no longer has. It returns how many still exist.
 func (r *Reconciler) removeVolumes(ctx context.Context, db *v1alpha1.Database, set *appsv1.StatefulSet) (int, error) {
 	claims, err := r.volumes(ctx, db, true)
 	if err != nil {
@@ -60,17 +62,17 @@ func (r *Reconciler) removeVolumes(ctx context.Context, db *v1alpha1.Database, s
 			continue
 		}
 		if !checked {
-			// The cache may be older than our own last write; data does not come back.
+			// The cache may be older than our own last write, and deleted data cannot be restored.
 			var live appsv1.StatefulSet
 			if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(set), &live); err != nil {
 				return left, fmt.Errorf("read the StatefulSet: %w", err)
 			}
 			if live.UID != set.UID || live.Generation != set.Generation {
-				return left, nil // its event is on the way
+				return left, nil // its event will arrive
 			}
 			checked = true
 		}
-		log.FromContext(ctx).Info("Deleting the volume of a gone member", "claim", claim.Name)
+		log.FromContext(ctx).Info("Deleting the volume of a removed member", "claim", claim.Name)
 		if err := r.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); client.IgnoreNotFound(err) != nil {
 			return left, fmt.Errorf("delete volume %s: %w", claim.Name, err)
 		}
@@ -78,14 +80,14 @@ func (r *Reconciler) removeVolumes(ctx context.Context, db *v1alpha1.Database, s
 	return left, nil
 }
 
-// tooSmall reports whether the volumes have to grow.
+// tooSmall reports whether the volumes must grow.
 func (r *Reconciler) tooSmall(db *v1alpha1.Database, set *appsv1.StatefulSet) bool {
 	size := set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests[corev1.ResourceStorage]
 	return db.Spec.Storage.Cmp(size) > 0
 }
 
-// resize grows the volumes of the members there are, then removes the StatefulSet, whose template cannot be changed, without its
-// pods. The next reconcile creates it anew with the new size, and it adopts them.
+// resize grows the volumes of the existing members. Then it removes the StatefulSet without its pods, because its
+// template cannot be changed. The next reconcile creates it again with the new size, and it adopts the pods.
 func (r *Reconciler) resize(ctx context.Context, db *v1alpha1.Database, set *appsv1.StatefulSet) error {
 	claims, err := r.volumes(ctx, db, true)
 	if err != nil {
@@ -104,7 +106,8 @@ func (r *Reconciler) resize(ctx context.Context, db *v1alpha1.Database, set *app
 		}
 	}
 	log.FromContext(ctx).Info("Recreating the StatefulSet for its new volume size")
-	err = r.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationOrphan), client.Preconditions{UID: &set.UID})
+	err = r.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationOrphan),
+		client.Preconditions{UID: &set.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the StatefulSet for its new volume size: %w", err)
 	}

@@ -1,4 +1,4 @@
-// Command controller keeps a copy of every ConfigMap labelled copy=true. It is what the tests build with hooks.
+// Command controller keeps a copy of every ConfigMap labelled copy=true. The tests build it with hooks.
 package main
 
 import (

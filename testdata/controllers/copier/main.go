@@ -1,5 +1,5 @@
-// Command copier is a small controller on client-go alone, for tests of Trommel: it keeps for every ConfigMap labelled copy=true a
-// ConfigMap <name>-copy with the same data.
+// Command copier is a small controller on client-go alone, for tests of Trommel: it keeps for every ConfigMap labelled
+// copy=true a ConfigMap <name>-copy with the same data.
 package main
 
 import (
@@ -30,7 +30,8 @@ import (
 func main() {
 	exit := flag.Bool("exit", false, "exit with code 3 at once")
 	elect := flag.Bool("leader-elect", false, "lead by a lease of 7 s, default/copier")
-	kubeconfig := flag.String("kubeconfig", "", "file to read the cluster's configuration from instead of the pod's service account")
+	kubeconfig := flag.String("kubeconfig", "",
+		"file to read the cluster's configuration from instead of the pod's service account")
 	panicOn := flag.String("panic-on", "", "panic when a ConfigMap of this name is to be copied")
 	flag.Parse()
 	if *exit {
@@ -61,7 +62,8 @@ func start(ctx context.Context, kubeconfig, panicOn string, elect bool) error {
 	if err != nil {
 		return err
 	}
-	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, "default", "copier", client.CoreV1(), client.CoordinationV1(),
+	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, "default", "copier", client.CoreV1(),
+		client.CoordinationV1(),
 		resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s-%d", identity, os.Getpid())})
 	if err != nil {
 		return err
@@ -128,7 +130,8 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }
 
-func copyOne(ctx context.Context, client kubernetes.Interface, lister listers.ConfigMapLister, key, panicOn string) error {
+func copyOne(ctx context.Context, client kubernetes.Interface, lister listers.ConfigMapLister, key,
+	panicOn string) error {
 	namespace, name, _ := strings.Cut(key, "/")
 	source, err := lister.ConfigMaps(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
@@ -141,7 +144,8 @@ func copyOne(ctx context.Context, client kubernetes.Interface, lister listers.Co
 		panic("told to panic on " + name)
 	}
 	maps := client.CoreV1().ConfigMaps(namespace)
-	want := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-copy", Namespace: namespace}, Data: source.Data}
+	want := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-copy", Namespace: namespace},
+		Data: source.Data}
 	_, err = maps.Create(ctx, want, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		_, err = maps.Update(ctx, want, metav1.UpdateOptions{})

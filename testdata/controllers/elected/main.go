@@ -1,5 +1,6 @@
-// Command elected is a small controller of the year 2020, for tests of Trommel: it is elected leader by a lock that client-go has
-// given up since, and keeps for every ConfigMap labelled copy=true a ConfigMap <name>-copy with the same data.
+// Command elected is a small controller of the year 2020, for tests of Trommel: it is elected leader by a lock that
+// client-go has given up since, and keeps for every ConfigMap labelled copy=true a ConfigMap <name>-copy with the same
+// data.
 package main
 
 import (
@@ -22,7 +23,8 @@ import (
 )
 
 func main() {
-	lock := flag.String("lock", resourcelock.ConfigMapsResourceLock, "configmaps, endpoints, configmapsleases or endpointsleases")
+	lock := flag.String("lock", resourcelock.ConfigMapsResourceLock,
+		"configmaps, endpoints, configmapsleases or endpointsleases")
 	flag.Parse()
 	if err := elect(*lock); err != nil {
 		fmt.Fprintln(os.Stderr, "elected:", err)

@@ -57,7 +57,8 @@ func run(ctx context.Context) error {
 		meta := metav1.ObjectMeta{Name: name, Namespace: "default"}
 		one := intstr.FromInt(1)
 		_, err := client.PolicyV1beta1().PodDisruptionBudgets("default").Create(ctx, &policyv1beta1.PodDisruptionBudget{
-			ObjectMeta: meta, Spec: policyv1beta1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{}},
+			ObjectMeta: meta, Spec: policyv1beta1.PodDisruptionBudgetSpec{MinAvailable: &one,
+				Selector: &metav1.LabelSelector{}},
 		}, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err

@@ -1,5 +1,6 @@
-// Command rereader is a small controller on controller-runtime, for tests of Trommel: it counts every ConfigMap labelled count=true once, reads
-// it again as it has just written it, and then makes a ConfigMap <name>-counted. Its client reads its own writes.
+// Command rereader is a small controller on controller-runtime, for tests of Trommel: it counts every ConfigMap
+// labelled count=true once, reads it again as it has just written it, and then makes a ConfigMap <name>-counted. Its
+// client reads its own writes.
 package main
 
 import (
@@ -35,7 +36,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	if err := ctrl.NewControllerManagedBy(mgr).Named("rereader").For(&corev1.ConfigMap{}).Complete(&rereader{mgr.GetClient()}); err != nil {
+	if err := ctrl.NewControllerManagedBy(mgr).Named("rereader").For(&corev1.ConfigMap{}).Complete(
+		&rereader{mgr.GetClient()}); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
@@ -61,6 +63,7 @@ func (r *rereader) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 			return ctrl.Result{}, err
 		}
 	}
-	counted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Name + "-counted"}, Data: object.Data}
+	counted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Name +
+		"-counted"}, Data: object.Data}
 	return ctrl.Result{}, client.IgnoreAlreadyExists(r.Create(ctx, counted))
 }

@@ -1,6 +1,6 @@
-// Command verbs is a controller that does every kind of read and write, one at a time, as it is told: for the test that holds what
-// plans say of them against what happens. It reads lines "operation name resourceVersion" from its standard input and answers each with
-// "ok" or the error.
+// Command verbs is a controller that does every kind of read and write, one at a time, as it is told: for the test that
+// holds what plans say of them against what happens. It reads lines "operation name resourceVersion" from its standard
+// input and answers each with "ok" or the error.
 package main
 
 import (
@@ -75,8 +75,9 @@ func start(ctx context.Context) error {
 	}
 	config.QPS = -1
 	w := &worker{
-		typed: kubernetes.NewForConfigOrDie(config), dynamic: dynamic.NewForConfigOrDie(config), metadata: metadata.NewForConfigOrDie(config),
-		work: make(chan event.GenericEvent), done: make(chan string),
+		typed: kubernetes.NewForConfigOrDie(config), dynamic: dynamic.NewForConfigOrDie(config),
+		metadata: metadata.NewForConfigOrDie(config),
+		work:     make(chan event.GenericEvent), done: make(chan string),
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(w.typed, 0, informers.WithNamespace(ns))
 	w.lister = factory.Core().V1().ConfigMaps().Lister()
@@ -94,16 +95,20 @@ func start(ctx context.Context) error {
 			return err
 		}
 	}
-	c, err := controller.New("verbs", mgr, controller.Options{Reconciler: reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
-		called(ctx)
-		w.done <- r.Name
-		return reconcile.Result{}, nil
-	})})
+	c, err := controller.New("verbs", mgr,
+		controller.Options{
+			Reconciler: reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+				called(ctx)
+				w.done <- r.Name
+				return reconcile.Result{}, nil
+			})})
 	if err != nil {
 		return err
 	}
-	enqueue := handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: e.Object.GetNamespace(), Name: e.Object.GetName()}})
+	enqueue := handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent,
+		q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: e.Object.GetNamespace(),
+			Name: e.Object.GetName()}})
 	}}
 	if err := c.Watch(source.Channel(w.work, enqueue)); err != nil {
 		return err
@@ -138,8 +143,9 @@ type operation func(ctx context.Context, w *worker, name, version string) error
 
 func configMap(name, version string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, ResourceVersion: version, Labels: map[string]string{"of": name}},
-		Data:       map[string]string{"step": "new", "same": "same"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, ResourceVersion: version,
+			Labels: map[string]string{"of": name}},
+		Data: map[string]string{"step": "new", "same": "same"},
 	}
 }
 
@@ -155,7 +161,8 @@ func untyped(apiVersion, kind, name, version string, content map[string]any) *un
 }
 
 func untypedMap(name, version string) *unstructured.Unstructured {
-	return untyped("v1", "ConfigMap", name, version, map[string]any{"data": map[string]any{"step": "new", "same": "same"}})
+	return untyped("v1", "ConfigMap", name, version,
+		map[string]any{"data": map[string]any{"step": "new", "same": "same"}})
 }
 
 // widget has a status and a scale. Its status says "new" too, in whatever it is sent.
@@ -168,8 +175,10 @@ func widget(name, version string) *unstructured.Unstructured {
 
 func ingress(name, version string) *networkingv1.Ingress {
 	return &networkingv1.Ingress{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, ResourceVersion: version, Labels: map[string]string{"of": name}},
-		Spec:       networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{Resource: &corev1.TypedLocalObjectReference{Kind: "x", Name: "x"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, ResourceVersion: version,
+			Labels: map[string]string{"of": name}},
+		Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{
+			Resource: &corev1.TypedLocalObjectReference{Kind: "x", Name: "x"}}},
 		Status: networkingv1.IngressStatus{LoadBalancer: networkingv1.IngressLoadBalancerStatus{
 			Ingress: []networkingv1.IngressLoadBalancerIngress{{Hostname: "new"}},
 		}},
@@ -206,7 +215,8 @@ func of(name string) metav1.ListOptions { return metav1.ListOptions{LabelSelecto
 
 func scale(name, version string) *autoscalingv1.Scale {
 	return &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, ResourceVersion: version}, Spec: autoscalingv1.ScaleSpec{Replicas: 2},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, ResourceVersion: version},
+		Spec:       autoscalingv1.ScaleSpec{Replicas: 2},
 	}
 }
 
@@ -225,19 +235,22 @@ func typedPatch(typ types.PatchType, patch string) operation {
 
 func ingressPatch(typ types.PatchType) operation {
 	return func(ctx context.Context, w *worker, name, _ string) error {
-		return second(w.typed.NetworkingV1().Ingresses(ns).Patch(ctx, name, typ, []byte(mergeIngress), options.patch, "status"))
+		return second(w.typed.NetworkingV1().Ingresses(ns).Patch(ctx, name, typ, []byte(mergeIngress),
+			options.patch, "status"))
 	}
 }
 
 func dynamicPatch(r schema.GroupVersionResource, typ types.PatchType, patch string, subresources ...string) operation {
 	return func(ctx context.Context, w *worker, name, _ string) error {
-		return second(w.dynamic.Resource(r).Namespace(ns).Patch(ctx, name, typ, []byte(patch), options.patch, subresources...))
+		return second(w.dynamic.Resource(r).Namespace(ns).Patch(ctx, name, typ, []byte(patch), options.patch,
+			subresources...))
 	}
 }
 
 func metadataPatch(r schema.GroupVersionResource, typ types.PatchType, patch string, subresources ...string) operation {
 	return func(ctx context.Context, w *worker, name, _ string) error {
-		return second(w.metadata.Resource(r).Namespace(ns).Patch(ctx, name, typ, []byte(patch), options.patch, subresources...))
+		return second(w.metadata.Resource(r).Namespace(ns).Patch(ctx, name, typ, []byte(patch), options.patch,
+			subresources...))
 	}
 }
 
@@ -341,7 +354,8 @@ var operations = map[string]operation{
 		return second(w.typed.CoreV1().ConfigMaps(ns).Create(ctx, o, options.create))
 	},
 	"typed-create-dry": func(ctx context.Context, w *worker, name, _ string) error {
-		return second(w.typed.CoreV1().ConfigMaps(ns).Create(ctx, configMap(name, ""), metav1.CreateOptions{DryRun: []string{"All"}}))
+		return second(w.typed.CoreV1().ConfigMaps(ns).Create(ctx, configMap(name, ""),
+			metav1.CreateOptions{DryRun: []string{"All"}}))
 	},
 	"dynamic-create": func(ctx context.Context, w *worker, name, _ string) error {
 		return second(w.dynamic.Resource(widgets).Namespace(ns).Create(ctx, widget(name, ""), options.create))
@@ -361,7 +375,8 @@ var operations = map[string]operation{
 		return second(w.dynamic.Resource(widgets).Namespace(ns).Update(ctx, widget(name, version), options.update))
 	},
 	"dynamic-update-status": func(ctx context.Context, w *worker, name, version string) error {
-		return second(w.dynamic.Resource(widgets).Namespace(ns).UpdateStatus(ctx, widget(name, version), options.update))
+		return second(w.dynamic.Resource(widgets).Namespace(ns).UpdateStatus(ctx, widget(name, version),
+			options.update))
 	},
 	"cached-update": func(ctx context.Context, w *worker, name, version string) error {
 		return w.cached.Update(ctx, configMap(name, version))
@@ -397,27 +412,34 @@ var operations = map[string]operation{
 
 	// Applies.
 	"typed-apply": func(ctx context.Context, w *worker, name, _ string) error {
-		return second(w.typed.CoreV1().ConfigMaps(ns).Apply(ctx, corev1ac.ConfigMap(name, ns).WithData(map[string]string{"step": "new"}), options.apply))
+		return second(w.typed.CoreV1().ConfigMaps(ns).Apply(ctx,
+			corev1ac.ConfigMap(name, ns).WithData(map[string]string{"step": "new"}), options.apply))
 	},
 	"typed-apply-status": func(ctx context.Context, w *worker, name, _ string) error {
-		status := networkingv1ac.IngressStatus().WithLoadBalancer(networkingv1ac.IngressLoadBalancerStatus().WithIngress(
-			networkingv1ac.IngressLoadBalancerIngress().WithHostname("new")))
+		status := networkingv1ac.IngressStatus().WithLoadBalancer(
+			networkingv1ac.IngressLoadBalancerStatus().WithIngress(
+				networkingv1ac.IngressLoadBalancerIngress().WithHostname("new")))
 		return second(w.typed.NetworkingV1().Ingresses(ns).ApplyStatus(ctx, &networkingv1ac.IngressApplyConfiguration{
-			TypeMetaApplyConfiguration:   *metav1ac.TypeMeta().WithKind("Ingress").WithAPIVersion("networking.k8s.io/v1"),
+			TypeMetaApplyConfiguration: *metav1ac.TypeMeta().WithKind("Ingress").WithAPIVersion(
+				"networking.k8s.io/v1"),
 			ObjectMetaApplyConfiguration: metav1ac.ObjectMeta().WithName(name).WithNamespace(ns), Status: status,
 		}, options.apply))
 	},
 	"dynamic-apply": func(ctx context.Context, w *worker, name, _ string) error {
-		return second(w.dynamic.Resource(widgets).Namespace(ns).Apply(ctx, name, unapplied(widget(name, "")), options.apply))
+		return second(w.dynamic.Resource(widgets).Namespace(ns).Apply(ctx, name, unapplied(widget(name, "")),
+			options.apply))
 	},
 	"dynamic-apply-status": func(ctx context.Context, w *worker, name, _ string) error {
-		return second(w.dynamic.Resource(widgets).Namespace(ns).ApplyStatus(ctx, name, unapplied(widget(name, "")), options.apply))
+		return second(w.dynamic.Resource(widgets).Namespace(ns).ApplyStatus(ctx, name, unapplied(widget(name, "")),
+			options.apply))
 	},
 	"cached-apply": func(ctx context.Context, w *worker, name, _ string) error {
-		return w.cached.Apply(ctx, corev1ac.ConfigMap(name, ns).WithData(map[string]string{"step": "new"}), client.FieldOwner("verbs"), client.ForceOwnership)
+		return w.cached.Apply(ctx, corev1ac.ConfigMap(name, ns).WithData(map[string]string{"step": "new"}),
+			client.FieldOwner("verbs"), client.ForceOwnership)
 	},
 	"cached-apply-unstructured": func(ctx context.Context, w *worker, name, _ string) error {
-		return w.cached.Apply(ctx, client.ApplyConfigurationFromUnstructured(unapplied(widget(name, ""))), client.FieldOwner("verbs"), client.ForceOwnership)
+		return w.cached.Apply(ctx, client.ApplyConfigurationFromUnstructured(unapplied(widget(name, ""))),
+			client.FieldOwner("verbs"), client.ForceOwnership)
 	},
 
 	// Scale, eviction, binding, and what leaves an object as it is.
@@ -425,20 +447,24 @@ var operations = map[string]operation{
 		return second(w.typed.AppsV1().Deployments(ns).UpdateScale(ctx, name, scale(name, ""), options.update))
 	},
 	"typed-patch-scale": func(ctx context.Context, w *worker, name, _ string) error {
-		return second(w.typed.AppsV1().Deployments(ns).Patch(ctx, name, types.StrategicMergePatchType, []byte(mergeReplicas), options.patch, "scale"))
+		return second(w.typed.AppsV1().Deployments(ns).Patch(ctx, name, types.StrategicMergePatchType,
+			[]byte(mergeReplicas), options.patch, "scale"))
 	},
 	"cached-scale": func(ctx context.Context, w *worker, name, version string) error {
-		return w.cached.SubResource("scale").Update(ctx, widget(name, version), client.WithSubResourceBody(scale(name, version)))
+		return w.cached.SubResource("scale").Update(ctx, widget(name, version),
+			client.WithSubResourceBody(scale(name, version)))
 	},
 	"typed-evict": func(ctx context.Context, w *worker, name, _ string) error {
-		return w.typed.CoreV1().Pods(ns).EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}})
+		return w.typed.CoreV1().Pods(ns).EvictV1(ctx,
+			&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}})
 	},
 	"cached-evict": func(ctx context.Context, w *worker, name, _ string) error {
 		return w.cached.SubResource("eviction").Create(ctx, pod(name), &policyv1.Eviction{})
 	},
 	"typed-bind": func(ctx context.Context, w *worker, name, _ string) error {
 		return w.typed.CoreV1().Pods(ns).Bind(ctx, &corev1.Binding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: "nowhere"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: "nowhere"},
 		}, options.create)
 	},
 

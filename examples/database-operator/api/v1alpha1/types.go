@@ -24,9 +24,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// DatabaseSpec is what the user asks for.
+// DatabaseSpec is the desired state of a Database.
 type DatabaseSpec struct {
-	// Replicas is the number of members. Members that go take their volumes with them.
+	// Replicas is the number of members. The volumes of removed members are deleted.
 	//
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
@@ -48,9 +48,9 @@ type DatabaseSpec struct {
 	Image string `json:"image"`
 }
 
-// DatabaseStatus is what the operator has seen last.
+// DatabaseStatus is the last observed state of a Database.
 type DatabaseStatus struct {
-	// ObservedGeneration is the generation of the spec that the rest of the status speaks of.
+	// ObservedGeneration is the generation of the spec that the rest of the status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

@@ -18,7 +18,7 @@ type Copier struct {
 	APIReader client.Reader
 }
 
-// Reconcile makes the copy of one ConfigMap.
+// Reconcile copies one ConfigMap.
 func (c *Copier) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var from corev1.ConfigMap
 	if err := c.Get(ctx, req.NamespacedName, &from); err != nil {
@@ -50,21 +50,25 @@ func (c *Copier) copy(ctx context.Context, from *corev1.ConfigMap) error {
 	return c.Update(ctx, &present)
 }
 
-// verbs makes one write of each kind, in an order that the tests know.
+// verbs makes one write of each kind, in the order that the tests expect.
 func (c *Copier) verbs(ctx context.Context, from *corev1.ConfigMap) error {
-	generated := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: from.Namespace, GenerateName: "generated-", Labels: map[string]string{"generated": "true"}}}
+	generated := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: from.Namespace, GenerateName: "generated-",
+		Labels: map[string]string{"generated": "true"}}}
 	if err := c.Create(ctx, generated); err != nil {
 		return err
 	}
-	if err := c.Patch(ctx, from.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"patched":"yes"}}`))); err != nil {
+	if err := c.Patch(ctx, from.DeepCopy(), client.RawPatch("application/merge-patch+json",
+		[]byte(`{"data":{"patched":"yes"}}`))); err != nil {
 		return err
 	}
 	untyped := func(name string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": from.Namespace, "name": name},
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": from.Namespace,
+				"name": name},
 		}}
 	}
-	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(untyped("applied")), client.FieldOwner("copier")); err != nil {
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(untyped("applied")),
+		client.FieldOwner("copier")); err != nil {
 		return err
 	}
 	if err := c.Create(ctx, untyped("untyped")); err != nil {
@@ -76,7 +80,8 @@ func (c *Copier) verbs(ctx context.Context, from *corev1.ConfigMap) error {
 	if err := c.Delete(ctx, untyped("applied")); err != nil {
 		return err
 	}
-	if err := c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(from.Namespace), client.MatchingLabels{"generated": "true"}); err != nil {
+	if err := c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(from.Namespace),
+		client.MatchingLabels{"generated": "true"}); err != nil {
 		return err
 	}
 	if err := c.subresources(ctx, from.Namespace); err != nil {
@@ -87,7 +92,7 @@ func (c *Copier) verbs(ctx context.Context, from *corev1.ConfigMap) error {
 			return err
 		}
 	}
-	// On behalf of the reconcile as far as the context says so.
+	// These calls belong to the reconcile if their context says so.
 	for name, ctx := range map[string]context.Context{"in-goroutine": ctx, "without-context": context.Background()} {
 		created := make(chan error)
 		go func() { created <- c.Create(ctx, untyped(name)) }()

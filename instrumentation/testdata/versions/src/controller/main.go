@@ -26,7 +26,8 @@ func (r *reconciler) sync(ctx context.Context, key client.ObjectKey) error {
 	}
 	to := &corev1.ConfigMap{}
 	to.Namespace, to.Name = m.Namespace, m.Name+"-copy"
-	if err := r.live.Get(ctx, client.ObjectKey{Namespace: to.Namespace, Name: to.Name}, &corev1.ConfigMap{}); client.IgnoreNotFound(err) != nil || err == nil {
+	if err := r.live.Get(ctx, client.ObjectKey{Namespace: to.Namespace, Name: to.Name},
+		&corev1.ConfigMap{}); client.IgnoreNotFound(err) != nil || err == nil {
 		return err
 	}
 	return r.Create(ctx, to)
@@ -37,7 +38,8 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(&reconciler{mgr.GetClient(), mgr.GetAPIReader()}); err != nil {
+	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(&reconciler{mgr.GetClient(),
+		mgr.GetAPIReader()}); err != nil {
 		panic(err)
 	}
 	if err := readOthers(mgr); err != nil {

@@ -1,5 +1,5 @@
-// Command versions is a controller on a controller-runtime that gives reconcilers no context. It copies the ConfigMaps whose label copy is
-// its own name.
+// Command versions is a controller on a controller-runtime that gives reconcilers no context. It copies the ConfigMaps
+// whose label copy is its own name.
 package main
 
 import (
@@ -58,7 +58,8 @@ func main() {
 		panic(err)
 	}
 	workers, _ := strconv.Atoi(os.Getenv("WORKERS")) // default 1
-	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WithOptions(
+		controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(&reconciler{mgr.GetClient(), mgr.GetAPIReader()}); err != nil {
 		panic(err)
 	}

@@ -13,13 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// readOthers has the manager read in all the ways that controllers read what they do not reconcile: types that nothing watches yet, objects
-// without a Go type, metadata alone, by an index, in a cache of one's own. The manager ends with an error if one of them fails.
+// readOthers has the manager read in all the ways that controllers read what they do not reconcile: types that nothing
+// watches yet, objects without a Go type, metadata alone, by an index, in a cache of one's own. The manager ends with
+// an error if one of them fails.
 func readOthers(mgr ctrl.Manager) error {
 	const index = "spec.type"
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Service{}, index, func(o client.Object) []string {
-		return []string{string(o.(*corev1.Service).Spec.Type)}
-	})
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Service{}, index,
+		func(o client.Object) []string {
+			return []string{string(o.(*corev1.Service).Spec.Type)}
+		})
 	if err != nil {
 		return err
 	}
@@ -61,7 +63,8 @@ func readOthers(mgr ctrl.Manager) error {
 			}
 		}
 		var found corev1.ServiceList
-		err := mgr.GetClient().List(ctx, &found, here, client.MatchingFields{index: string(corev1.ServiceTypeClusterIP)})
+		err := mgr.GetClient().List(ctx, &found, here,
+			client.MatchingFields{index: string(corev1.ServiceTypeClusterIP)})
 		if err != nil || len(found.Items) == 0 {
 			return fmt.Errorf("list by an index: %d found, %w", len(found.Items), err)
 		}

@@ -82,7 +82,8 @@ func main() {
 	client := kubernetes.NewForConfigOrDie(config)
 	factory := informers.NewSharedInformerFactory(client, 10*time.Hour)
 	secrets := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "secrets", "default", fields.Everything())
-	indexer, controller := cache.NewIndexerInformer(secrets, &corev1.Secret{}, 0, cache.ResourceEventHandlerFuncs{}, cache.Indexers{})
+	indexer, controller := cache.NewIndexerInformer(secrets, &corev1.Secret{}, 0, cache.ResourceEventHandlerFuncs{},
+		cache.Indexers{})
 	c := &copier{
 		client: client, configMaps: factory.Core().V1().ConfigMaps().Lister(), secrets: indexer,
 		queue: workqueue.NewRateLimitingQueue(workqueue.DefaultControllerRateLimiter()),
