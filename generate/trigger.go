@@ -51,8 +51,8 @@ func (g *generator) trigger(name string, i int, timing plan.Timing, by string) (
 			if f.InList() || n == maxFields {
 				continue
 			}
-			set(before, f.Path, f.Prev)
-			set(after, f.Path, f.Cur)
+			setField(before, f.Path, f.Prev)
+			setField(after, f.Path, f.Cur)
 			n++
 		}
 		if n == 0 {
@@ -63,8 +63,8 @@ func (g *generator) trigger(name string, i int, timing plan.Timing, by string) (
 	return d, g.repeat(&d, i)
 }
 
-// set sets a value in nested mappings; no value is $absent.
-func set(m map[string]any, path []string, v any) {
+// setField sets a value in nested mappings; no value is $absent.
+func setField(m map[string]any, path []string, v any) {
 	for _, step := range path[:len(path)-1] {
 		next, ok := m[step].(map[string]any)
 		if !ok {
