@@ -93,7 +93,7 @@ func (o *testOptions) load() (*plan.Suite, error) {
 		}
 	}
 	if o.runs < 2 || o.repeat < 1 {
-		return nil, errors.New("--runs is 2 at least, and --repeat 1")
+		return nil, errors.New("--runs must be at least 2, and --repeat at least 1")
 	}
 	return suite, nil
 }
