@@ -57,8 +57,9 @@ versions: ## test controllers of all ages on every Kubernetes version, and write
 	TROMMEL_TEST_KUBERNETES=1.35,1.36,1.37 go test -v -run 'TestKubernetesVersions' -count=1 -timeout 60m ./instrumentation
 
 .PHONY: long
-long: ## run all plans against the third-party operators in ../shared/operators, and eight runs at once
+long: ## run third-party operators' plans, eight runs at once, and runs that are disturbed at random moments
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 120m ./operators
+	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestMoments$$' -timeout 300m .
 
 .PHONY: bench
 bench: ## run the benchmarks

@@ -4,9 +4,12 @@ package examples
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +20,78 @@ const (
 	pass         = 0
 	bug          = 1
 	inconclusive = 3
+	cannotRun    = 4
 )
+
+const (
+	database    = "database-operator"
+	statefulset = "statefulset-controller"
+)
+
+// examplePlan is a plan of an example with its expected outcome.
+type examplePlan struct {
+	example, plan, variant string
+	want                   int
+	findings               []string // the titles' beginnings, in any order
+	reason                 string
+}
+
+// plans are all plans of the examples except late-scale: it depends on scheduling whether the worker acts on the first
+// update there before the second one is received.
+var plans = []examplePlan{
+	{example: database, plan: "stale-deletion", want: bug, findings: []string{"invariant live-statefulset-is-kept:"}},
+	{example: database, plan: "stale-deletion", variant: "fixed", want: pass},
+	{example: database, plan: "interrupted-create", want: bug,
+		findings: []string{"invariant every-database-has-a-service:"}},
+	{example: database, plan: "interrupted-create", variant: "fixed", want: pass},
+	{example: database, plan: "missed-scale", want: bug, findings: []string{"invariant new-members-start-empty:"}},
+	{example: database, plan: "missed-scale", variant: "fixed", want: pass},
+
+	{example: database, plan: "interrupted-resize", want: pass},
+	{example: database, plan: "interrupted-resize", variant: "fixed", want: pass},
+
+	{example: statefulset, plan: "kill-between-creations", want: pass},
+	{example: statefulset, plan: "missed-scale", want: pass},
+	{example: statefulset, plan: "missed-deletion", want: pass},
+	{example: statefulset, plan: "stale-restart", want: bug, findings: []string{"invariant wanted-pods-are-kept:"},
+		reason: "it acts on an old StatefulSet; the mitigation compares with the process's own writes, " +
+			"and this one has written nothing"},
+	{example: statefulset, plan: "stale-restart", variant: "unmitigated", want: bug,
+		findings: []string{"invariant wanted-pods-are-kept:"}},
+	{example: statefulset, plan: "stale-restart", variant: "as-shipped", want: inconclusive,
+		findings: []string{"no controller was shown stale state: statefulset-controller was started at apiserver-3"},
+		reason:   "a streaming list from an API server that is behind fails, so nothing old is seen"},
+	{example: statefulset, plan: "stale-cut", want: inconclusive,
+		findings: []string{"no controller was shown stale state: statefulset-controller was"},
+		reason:   "client-go asks for nothing older than what it has seen"},
+	{example: statefulset, plan: "stale-cut", variant: "unmitigated", want: inconclusive,
+		findings: []string{"no controller was shown stale state: statefulset-controller was"}},
+}
+
+// name is the example's, the plan's and, if there is one, the variant's.
+func (p examplePlan) name() string {
+	return strings.TrimSuffix(p.example+"/"+p.plan+"/"+p.variant, "/")
+}
+
+// args are those of the command that runs it.
+func (p examplePlan) args(recordDir string) []string {
+	args := []string{"-p", filepath.Join(p.example, "plans", p.plan+".yaml"), "--record", recordDir}
+	if p.variant != "" {
+		args = append(args, "--variant", p.variant)
+	}
+	return args
+}
+
+func buildTrommel(t *testing.T) string {
+	t.Helper()
+	trommel := filepath.Join(t.TempDir(), "trommel")
+	build := exec.Command("go", "build", "-o", trommel, "./cmd/trommel")
+	build.Dir = ".."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build trommel: %v\n%s", err, out)
+	}
+	return trommel
+}
 
 // TestPlans runs every plan of the examples, each on its own control plane. The first run builds it, which takes
 // minutes.
@@ -25,116 +99,63 @@ func TestPlans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
-	const (
-		database    = "database-operator"
-		statefulset = "statefulset-controller"
-	)
-	tests := []struct {
-		example, plan, variant string
-		want                   int
-		findings               []string // prefixes of their titles, in any order
-		reason                 string
-	}{
-		{example: database, plan: "stale-deletion", want: bug,
-			findings: []string{"invariant live-statefulset-is-kept:"}},
-		{example: database, plan: "stale-deletion", variant: "fixed", want: pass},
-		{example: database, plan: "interrupted-create", want: bug,
-			findings: []string{"invariant every-database-has-a-service:"}},
-		{example: database, plan: "interrupted-create", variant: "fixed", want: pass},
-		{example: database, plan: "missed-scale", want: bug, findings: []string{"invariant new-members-start-empty:"}},
-		{example: database, plan: "missed-scale", variant: "fixed", want: pass},
-
-		{example: database, plan: "interrupted-resize", want: pass},
-		{example: database, plan: "interrupted-resize", variant: "fixed", want: pass},
-
-		{example: statefulset, plan: "kill-between-creations", want: pass},
-		{example: statefulset, plan: "missed-scale", want: pass},
-		{example: statefulset, plan: "missed-deletion", want: pass},
-		// late-scale is missing: it depends on scheduling whether the worker acts on the first update before the second
-		// one is received.
-		{example: statefulset, plan: "stale-restart", want: bug, findings: []string{"invariant wanted-pods-are-kept:"},
-			reason: "it acts on an old StatefulSet; the mitigation compares with the process's own writes, and this " +
-				"one has written nothing"},
-		{example: statefulset, plan: "stale-restart", variant: "unmitigated", want: bug,
-			findings: []string{"invariant wanted-pods-are-kept:"}},
-		{example: statefulset, plan: "stale-restart", variant: "as-shipped", want: inconclusive,
-			findings: []string{"no controller was shown stale state: statefulset-controller was started at " +
-				"apiserver-3"},
-			reason: "a streaming list from a stale API server fails, so nothing old is seen"},
-		{example: statefulset, plan: "stale-cut", want: inconclusive,
-			findings: []string{"no controller was shown stale state: statefulset-controller was"},
-			reason:   "client-go asks for nothing older than what it has seen"},
-		{example: statefulset, plan: "stale-cut", variant: "unmitigated", want: inconclusive,
-			findings: []string{"no controller was shown stale state: statefulset-controller was"}},
-	}
-
-	trommel := filepath.Join(t.TempDir(), "trommel")
-	build := exec.Command("go", "build", "-o", trommel, "./cmd/trommel")
-	build.Dir = ".."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build trommel: %v\n%s", err, out)
-	}
-
-	for _, tt := range tests {
-		name := tt.example + "/" + tt.plan
-		if tt.variant != "" {
-			name += "/" + tt.variant
-		}
-		t.Run(name, func(t *testing.T) {
+	trommel := buildTrommel(t)
+	for _, p := range plans {
+		t.Run(p.name(), func(t *testing.T) {
 			// Long enough for a cold build of the control plane.
 			ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 			defer cancel()
 			dir := filepath.Join(t.TempDir(), "record")
-			args := []string{"-p", filepath.Join(tt.example, "plans", tt.plan+".yaml"), "--record", dir}
-			if tt.variant != "" {
-				args = append(args, "--variant", tt.variant)
-			}
-			cmd := exec.CommandContext(ctx, trommel, args...)
-			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it stops its control plane
+			cmd := exec.CommandContext(ctx, trommel, p.args(dir)...)
+			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its control plane
 			cmd.WaitDelay = time.Minute
 			out, err := cmd.CombinedOutput()
 			if cmd.ProcessState == nil {
 				t.Fatal(err)
 			}
-			if got := cmd.ProcessState.ExitCode(); got != tt.want {
-				t.Fatalf("exit code %d, not %d (%s)\n%s", got, tt.want, tt.reason, out)
-			}
-			checkFindings(t, dir, tt.findings)
-			if t.Failed() {
-				t.Logf("%s", out)
+			if err := p.check(cmd.ProcessState.ExitCode(), dir); err != nil {
+				t.Errorf("%v\n%s", err, out)
 			}
 		})
 	}
 }
 
-// checkFindings compares the findings' titles: a bug with another reason is not the example's bug.
-func checkFindings(t *testing.T, dir string, want []string) {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "findings.json"))
+// finding is what the run record holds of one.
+type finding struct{ Severity, Oracle, Title string }
+
+// check compares how a run ended with what the plan must come to.
+func (p examplePlan) check(code int, recordDir string) error {
+	if code != p.want {
+		return fmt.Errorf("exit code %d, not %d (%s)", code, p.want, p.reason)
+	}
+	findings, err := readFindings(recordDir)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	var findings []struct{ Title string }
-	if err := json.Unmarshal(data, &findings); err != nil {
-		t.Fatal(err)
+	return p.compare(findings)
+}
+
+func readFindings(recordDir string) ([]finding, error) {
+	data, err := os.ReadFile(filepath.Join(recordDir, "findings.json"))
+	if err != nil {
+		return nil, err
 	}
-	missing := map[string]bool{}
-	for _, w := range want {
-		missing[w] = true
-	}
+	var findings []finding
+	return findings, json.Unmarshal(data, &findings)
+}
+
+// compare compares the findings' titles: a bug that was found for another reason is none of the example's.
+func (p examplePlan) compare(findings []finding) error {
+	var errs []error
 	for _, f := range findings {
-		known := false
-		for _, w := range want {
-			if strings.HasPrefix(f.Title, w) {
-				known = true
-				delete(missing, w)
-			}
-		}
-		if !known {
-			t.Errorf("unexpected finding: %s", f.Title)
+		if !slices.ContainsFunc(p.findings, func(want string) bool { return strings.HasPrefix(f.Title, want) }) {
+			errs = append(errs, fmt.Errorf("unexpected finding: %s", f.Title))
 		}
 	}
-	for w := range missing {
-		t.Errorf("no finding %q", w)
+	for _, want := range p.findings {
+		if !slices.ContainsFunc(findings, func(f finding) bool { return strings.HasPrefix(f.Title, want) }) {
+			errs = append(errs, fmt.Errorf("no finding %q", want))
+		}
 	}
+	return errors.Join(errs...)
 }

@@ -154,6 +154,12 @@ func (r *runner) later(f func(context.Context) error) { r.undo = append(r.undo, 
 
 // run executes the plan and tears down what it set up.
 func (r *runner) run(ctx context.Context) (err error) {
+	standstills := watchItself()
+	defer func() {
+		for _, text := range standstills() {
+			r.note(text)
+		}
+	}()
 	defer func() {
 		r.countFired(ctx)
 		r.enter("teardown")

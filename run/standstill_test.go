@@ -1,0 +1,41 @@
+package run
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestStandstills(t *testing.T) {
+	at := func(seconds float64) time.Time {
+		return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC).Add(time.Duration(seconds * float64(time.Second)))
+	}
+	const why = ": it was stopped, or the machine was busy with something else. " +
+		"A controller may have lost its leader election because of that"
+	tests := []struct {
+		name  string
+		ticks []float64
+		want  []string
+	}{
+		{name: "on time", ticks: []float64{0, 0.5, 1, 1.5}},
+		{name: "late on a busy machine", ticks: []float64{0, 0.5, 5.4, 10.3}},
+		{
+			name: "stopped twice", ticks: []float64{0, 0.5, 14.54, 15, 15.5, 20.5},
+			want: []string{
+				"trommel itself did not run for 14s, until 12:00:14" + why,
+				"trommel itself did not run for 5s, until 12:00:20" + why,
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var s standstills
+			for _, tick := range tt.ticks {
+				s.tick(at(tick))
+			}
+			if !slices.Equal(s.notes, tt.want) {
+				t.Errorf("noted %q, want %q", s.notes, tt.want)
+			}
+		})
+	}
+}
