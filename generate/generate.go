@@ -127,7 +127,7 @@ func (g *generator) intermediate() {
 		}
 		why := fmt.Sprintf("%s is killed right after its write: %s", c.By, describe(c))
 		signature := g.signature(c)
-		d, rule := g.trigger("written", i, plan.AfterControllerWrite, c.By)
+		d, rule := g.trigger("written", start, i, plan.AfterControllerWrite, c.By)
 		if rule != "" {
 			g.drop(signature, why, rule)
 			continue
@@ -168,10 +168,10 @@ func (g *generator) stale() {
 				why := fmt.Sprintf("%s is shown the past: %s. That was undone: %s, and it had then acted on it: %s",
 					by, describe(c), how, describe(w))
 				signature := g.signature(c) + " / " + g.signature(w)
-				seen, rule := g.trigger("seen", i, plan.AfterAPIServerRecv, g.behind())
+				seen, rule := g.trigger("seen", start, i, plan.AfterAPIServerRecv, g.behind())
 				var acted plan.Definition
 				if rule == "" {
-					acted, rule = g.trigger("acted", k, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0])
+					acted, rule = g.trigger("acted", i, k, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0])
 				}
 				if rule != "" {
 					g.drop(signature, why, rule)
@@ -233,10 +233,10 @@ func (g *generator) unobserved() {
 				why := fmt.Sprintf("%s does not look at %s from here on: %s, until this was undone: %s",
 					by, c.Key, describe(m), how)
 				signature := g.signature(c) + " / " + g.signature(m)
-				from, rule := g.trigger("from", k, timing, by)
+				from, rule := g.trigger("from", start, k, timing, by)
 				var until plan.Definition
 				if rule == "" {
-					until, rule = g.trigger("until", undone, plan.AfterControllerRecv, by)
+					until, rule = g.trigger("until", k, undone, plan.AfterControllerRecv, by)
 				}
 				if rule != "" {
 					g.drop(signature, why, rule)

@@ -117,7 +117,7 @@ func TestPatterns(t *testing.T) {
 		{"stale", recreated, []string{
 			"pauseAPIServer at onObjectUpdate database/default/db #1 afterAPIServerRecv " +
 				"map[metadata:map[deletionTimestamp:$absent]]→map[metadata:map[deletionTimestamp:$present]]; " +
-				"reconnectController at onObjectCreation secret/default/db #2 afterAPIServerRecv; resumeController at 5s",
+				"reconnectController at onObjectCreation secret/default/db #1 afterAPIServerRecv; resumeController at 5s",
 		}},
 	} {
 		t.Run(tt.pattern, func(t *testing.T) {

@@ -16,9 +16,13 @@ import (
 // maxFields is how many fields a trigger names at most: as general as the workload allows.
 const maxFields = 2
 
-// trigger is the definition that the i-th change satisfies, and none before it, where it is observed at a point by a
-// process. The rule says why there is none.
-func (g *generator) trigger(name string, i int, timing plan.Timing, by string) (d plan.Definition, rule string) {
+// start is the moment before the first change.
+const start = -1
+
+// trigger is the definition that the i-th change satisfies, and none between the one before and it, where it is observed
+// at a point by a process. The one before is what the plan's previous action is fired by: a trigger counts from then on.
+// The rule says why there is none.
+func (g *generator) trigger(name string, before, i int, timing plan.Timing, by string) (d plan.Definition, rule string) {
 	c := &g.ref.Changes[i]
 	key, err := plan.ParseResourceKey(string(c.Key))
 	if err != nil {
@@ -60,7 +64,7 @@ func (g *generator) trigger(name string, i int, timing plan.Timing, by string) (
 		}
 		d.Condition.PrevState, d.Condition.CurState = before, after
 	}
-	return d, g.repeat(&d, i)
+	return d, g.repeat(&d, before, i)
 }
 
 // setField sets a value in nested mappings; no value is $absent.
@@ -79,13 +83,13 @@ func setField(m map[string]any, path []string, v any) {
 	m[path[len(path)-1]] = v
 }
 
-// repeat counts the changes that satisfy the condition before the i-th does.
-func (g *generator) repeat(d *plan.Definition, i int) (rule string) {
+// repeat counts the changes that satisfy the condition from the one before on until the i-th does.
+func (g *generator) repeat(d *plan.Definition, before, i int) (rule string) {
 	m, err := plan.NewMatcher(&d.Condition)
 	if err != nil {
 		return err.Error()
 	}
-	for k := range g.ref.Changes[:i+1] {
+	for k := before + 1; k <= i; k++ {
 		c := &g.ref.Changes[k]
 		if !sameObject(d.Condition.ResourceKey, c) || !seen(c, d.Observe) {
 			continue
