@@ -194,7 +194,8 @@ func (c *campaign) try(ctx context.Context, l learned, candidate generate.Candid
 		return err
 	}
 	outcome := Outcome{
-		Candidate: candidate, PlanFile: file, Record: r.Dir, Verdict: meta.Verdict, Reason: meta.Reason, Findings: r.Findings,
+		Candidate: candidate, PlanFile: file, Record: r.Dir, Verdict: meta.Verdict, Reason: meta.Reason,
+		Findings: r.Findings,
 	}
 	c.Progress("%s: %s %s", candidate.Plan.TestName, meta.Verdict, meta.Reason)
 	switch meta.Verdict {

@@ -27,7 +27,10 @@ func TestWithoutPlans(t *testing.T) {
 		{name: "interrupted create", workload: "create", pattern: "intermediate", want: bug,
 			finds: "service/default/db ends otherwise than without faults: it is never made", always: true},
 		{name: "interrupted create, fixed", workload: "create", pattern: "intermediate", variant: "fixed", want: pass},
-		{name: "stale deletion", workload: "recreate", pattern: "stale", want: bug, finds: "statefulset.apps/default/db"},
+		{
+			name: "stale deletion", workload: "recreate", pattern: "stale", want: bug,
+			finds: "statefulset.apps/default/db",
+		},
 		{name: "stale deletion, fixed", workload: "recreate", pattern: "stale", variant: "fixed", want: pass},
 		{name: "missed scale", workload: "scale-down-up", pattern: "unobserved", want: bug,
 			finds: "persistentvolumeclaim/default/data-db-1 ends otherwise than without faults: it is made once"},

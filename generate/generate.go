@@ -80,7 +80,8 @@ type generator struct {
 }
 
 func (g *generator) drop(signature, why, rule string) {
-	g.all = append(g.all, ranked{Candidate{Pattern: g.pattern, Signature: signature, Why: why, Dropped: rule}, perSignature})
+	g.all = append(g.all, ranked{Candidate{Pattern: g.pattern, Signature: signature, Why: why, Dropped: rule},
+		perSignature})
 }
 
 // add adds a plan, unless there are enough of its signature or it is not valid.
@@ -91,7 +92,8 @@ func (g *generator) add(signature, why string, actions ...plan.Action) {
 		return
 	}
 	p := &plan.Plan{
-		TestName: name(g.ref.Workload, g.pattern, len(g.all)+1), Description: why, Workload: g.ref.Workload, Actions: actions,
+		TestName: name(g.ref.Workload, g.pattern, len(g.all)+1), Description: why, Workload: g.ref.Workload,
+		Actions: actions,
 	}
 	p.Complete(g.suite)
 	if err := p.Validate(g.suite); err != nil {

@@ -54,7 +54,8 @@ func plans(all []Candidate) []string {
 		var actions []string
 		for _, a := range c.Plan.Actions {
 			d := a.Trigger.Definitions[0]
-			at := fmt.Sprintf("%s %s #%d %s", d.Condition.Type, d.Condition.ResourceKey, d.Condition.Repeat, d.Observe.Timing)
+			at := fmt.Sprintf("%s %s #%d %s", d.Condition.Type, d.Condition.ResourceKey, d.Condition.Repeat,
+				d.Observe.Timing)
 			if d.Condition.Type == plan.OnTimeout {
 				at = d.Condition.Timeout.String()
 			}
@@ -117,7 +118,8 @@ func TestPatterns(t *testing.T) {
 		{"stale", recreated, []string{
 			"pauseAPIServer at onObjectUpdate database/default/db #1 afterAPIServerRecv " +
 				"map[metadata:map[deletionTimestamp:$absent]]→map[metadata:map[deletionTimestamp:$present]]; " +
-				"reconnectController at onObjectCreation secret/default/db #1 afterAPIServerRecv; resumeController at 5s",
+				"reconnectController at onObjectCreation secret/default/db #1 afterAPIServerRecv; resumeController " +
+				"at 5s",
 		}},
 	} {
 		t.Run(tt.pattern, func(t *testing.T) {
@@ -137,7 +139,8 @@ func TestPatterns(t *testing.T) {
 func TestFirstOneOfEachKind(t *testing.T) {
 	var changes []reference.Change
 	for i := range 5 {
-		changes = append(changes, change("op", wire.Create, reference.Key(fmt.Sprintf("pod/default/p%d", i)), record.Created, nil, object{}))
+		changes = append(changes, change("op", wire.Create, reference.Key(fmt.Sprintf("pod/default/p%d", i)),
+			record.Created, nil, object{}))
 	}
 	changes = append(changes, change("op", wire.Create, "secret/default/s", record.Created, nil, object{}))
 	var got []string
@@ -149,7 +152,8 @@ func TestFirstOneOfEachKind(t *testing.T) {
 		got = append(got, text)
 	}
 	want := []string{
-		"pod/default/p0", "secret/default/s", "pod/default/p1", "pod/default/p2", "there are 3 plans like it", "there are 3 plans like it",
+		"pod/default/p0", "secret/default/s", "pod/default/p1", "pod/default/p2", "there are 3 plans like it",
+		"there are 3 plans like it",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

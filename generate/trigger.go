@@ -22,7 +22,9 @@ const start = -1
 // trigger is the definition that the i-th change satisfies, and none between the one before and it, where it is observed
 // at a point by a process. The one before is what the plan's previous action is fired by: a trigger counts from then on.
 // The rule says why there is none.
-func (g *generator) trigger(name string, before, i int, timing plan.Timing, by string) (d plan.Definition, rule string) {
+func (g *generator) trigger(
+	name string, before, i int, timing plan.Timing, by string,
+) (d plan.Definition, rule string) {
 	c := &g.ref.Changes[i]
 	key, err := plan.ParseResourceKey(string(c.Key))
 	if err != nil {

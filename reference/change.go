@@ -75,7 +75,8 @@ func Changes(r *record.Run) ([]Change, error) {
 			return nil, fmt.Errorf("history of %s/%s/%s: %w", h.Type, h.Namespace, h.Name, err)
 		}
 		key, generated := names.key(h, object)
-		c := Change{Key: key, Event: h.Event, Version: h.ResourceVersion, Time: h.Time, Generated: generated, Cur: object}
+		c := Change{Key: key, Event: h.Event, Version: h.ResourceVersion, Time: h.Time, Generated: generated,
+			Cur: object}
 		if c.Prev = last[string(key)]; h.Event == record.Created {
 			c.Prev = nil
 		}

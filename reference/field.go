@@ -77,6 +77,7 @@ func (ref *Reference) Paths(c *Change) []string {
 func (ref *Reference) Reverses(first, later *Change) bool {
 	back := ref.Changed(later)
 	return slices.ContainsFunc(ref.Changed(first), func(f Field) bool {
-		return slices.ContainsFunc(back, func(b Field) bool { return b.Where == f.Where && reflect.DeepEqual(b.Cur, f.Prev) })
+		return slices.ContainsFunc(back,
+			func(b Field) bool { return b.Where == f.Where && reflect.DeepEqual(b.Cur, f.Prev) })
 	})
 }

@@ -43,7 +43,8 @@ type UnstableError struct {
 }
 
 func (e *UnstableError) Error() string {
-	return fmt.Sprintf("the workload %q ends differently each time, without any fault:\n  %s", e.Workload, strings.Join(e.Lines, "\n  "))
+	return fmt.Sprintf("the workload %q ends differently each time, without any fault:\n  %s", e.Workload,
+		strings.Join(e.Lines, "\n  "))
 }
 
 // Learn makes a reference of traced, fault-free runs of a workload, at least two. Fields that differ between the runs

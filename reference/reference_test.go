@@ -40,7 +40,8 @@ func story(t *testing.T, lines ...string) *record.Run {
 		}
 		at := time.Unix(int64(i), 0)
 		r.History = append(r.History, record.HistoryEntry{
-			Time: at, ResourceVersion: uint64(i + 1), Event: event, Type: parts[0], Namespace: parts[1], Name: parts[2], Object: data,
+			Time: at, ResourceVersion: uint64(i + 1), Event: event, Type: parts[0], Namespace: parts[1], Name: parts[2],
+			Object: data,
 		})
 		if !ours {
 			continue
@@ -57,7 +58,8 @@ func story(t *testing.T, lines ...string) *record.Run {
 		if event != record.Deleted {
 			after.Object = data
 		}
-		r.Events = append(r.Events, record.Event{Time: at, Observation: &before}, record.Event{Time: at, Observation: &after})
+		r.Events = append(r.Events, record.Event{Time: at, Observation: &before},
+			record.Event{Time: at, Observation: &after})
 	}
 	return r
 }
@@ -135,7 +137,8 @@ func TestUnstable(t *testing.T) {
 		story(t, `created pod/default/a {}`, `deleted pod/default/a {}`),
 	})
 	var unstable *UnstableError
-	if !errors.As(err, &unstable) || !slices.Equal(unstable.Lines, []string{"pod/default/a: it is gone in the end, and it is there in the end without faults"}) {
+	if !errors.As(err, &unstable) || !slices.Equal(unstable.Lines,
+		[]string{"pod/default/a: it is gone in the end, and it is there in the end without faults"}) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -147,7 +150,8 @@ func TestGeneratedNames(t *testing.T) {
 			return `created pod/default/web-` + name + ` {"metadata": {"generateName": "web-", "uid": "` + name + `",
 				"ownerReferences": [{"uid": "o"}]}, "spec": {}}`
 		}
-		return story(t, pod(first), pod(second), `deleted pod/default/web-`+first+` {"metadata": {"generateName": "web-", "uid": "`+first+`"}}`)
+		return story(t, pod(first), pod(second),
+			`deleted pod/default/web-`+first+` {"metadata": {"generateName": "web-", "uid": "`+first+`"}}`)
 	}
 	ref := learn(t, run("x1", "b2"), run("c3", "d4"))
 	if got := slices.Sorted(func(yield func(Key) bool) {

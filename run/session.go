@@ -136,7 +136,8 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 	}
 	return execute(ctx, Config{
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
-		Trace: o.Trace, History: o.History, Reference: o.Reference, Version: s.options.Version, Console: s.options.Console, Logger: s.options.Logger,
+		Trace: o.Trace, History: o.History, Reference: o.Reference, Version: s.options.Version,
+		Console: s.options.Console, Logger: s.options.Logger,
 		clusters: s.clusters,
 	})
 }

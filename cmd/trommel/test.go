@@ -47,7 +47,8 @@ Exit codes: 0 nothing found, 1 bugs found, 2 usage, 4 could not run.`,
 		RunE: func(c *cobra.Command, _ []string) error { return testSuite(c.Context(), s, &o) },
 	}
 	f := c.Flags()
-	f.StringVarP(&o.suite, "controller", "c", "", "the controller's `directory`, with its trommel.yaml, or the suite file (default: here)")
+	f.StringVarP(&o.suite, "controller", "c", "",
+		"the controller's `directory`, with its trommel.yaml, or the suite file (default: here)")
 	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite")
 	f.StringSliceVar(&o.workloads, "workload", nil, "`name` of a workload (default: all)")
 	f.StringSliceVar(&o.patterns, "pattern", nil, "`name` of a pattern (default: all)")
@@ -84,7 +85,8 @@ func (o *testOptions) load() (*plan.Suite, error) {
 	}
 	for _, w := range o.workloads {
 		if _, ok := suite.Workloads[w]; !ok {
-			return nil, fmt.Errorf("unknown workload %q (the suite has: %s)", w, strings.Join(slices.Sorted(maps.Keys(suite.Workloads)), ", "))
+			return nil, fmt.Errorf("unknown workload %q (the suite has: %s)", w,
+				strings.Join(slices.Sorted(maps.Keys(suite.Workloads)), ", "))
 		}
 	}
 	for _, p := range o.patterns {
