@@ -11,6 +11,7 @@ import (
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
 )
 
 // Evidence is what judges examine: what the run was to do, and what it has recorded. It gives no access to a cluster.
@@ -25,6 +26,8 @@ type Evidence struct {
 	History    []record.HistoryEntry // ordered by resource version
 	Gaps       []string              // where the history may lack states, one line each
 	Processes  []record.Process      // of the controllers, oldest first
+	// Reference is what the workload does without faults; nil: nobody has learned it.
+	Reference *reference.Reference
 }
 
 // Judge examines one kind of evidence. An error says that it could not finish; findings returned with it are valid.
@@ -34,7 +37,7 @@ type Judge interface {
 }
 
 // Judges lists all judges in the order in which their findings are reported.
-func Judges() []Judge { return []Judge{eventually{}, gaps{}, invariantJudge{}, exits{}} }
+func Judges() []Judge { return []Judge{eventually{}, gaps{}, invariantJudge{}, exits{}, faultFree{}} }
 
 // Hear runs all judges. If one fails or panics, that becomes a finding, and the others still run.
 func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {

@@ -342,6 +342,7 @@ const (
 	OracleEnvironment    = "environment"     // a controller exited because it did not run in its pod
 	OracleWebhook        = "webhook"         // a write failed because the plan made a webhook unreachable
 	OracleTimeout        = "timeout"         // the workload timed out
+	OracleReference      = "reference"       // the run ended differently from runs without faults
 	OracleStaleness      = "staleness"       // the plan paused an API server, but no controller was shown stale state
 )
 

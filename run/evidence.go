@@ -45,7 +45,7 @@ func (r *runner) evidence(
 	return oracle.Evidence{
 		Plan: r.Plan, Invariants: invariants, Timeouts: r.Suite.Timeouts, Dir: r.RecordDir, Meta: r.meta,
 		Actions: r.carriedOut(),
-		History: states, Gaps: recorder.Gaps(), Processes: processes,
+		History: states, Gaps: recorder.Gaps(), Processes: processes, Reference: r.Reference,
 	}
 }
 

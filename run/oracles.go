@@ -28,7 +28,7 @@ func (r *runner) watchedKeys() []plan.ResourceKey {
 
 // startRecorder starts recording the history of the objects that the suite and the plan name.
 func (r *runner) startRecorder(ctx context.Context) (*history.Recorder, error) {
-	keys := append(r.watchedKeys(), r.keys()...)
+	keys := slices.Concat(r.watchedKeys(), r.keys(), r.History)
 	// All objects of a type are recorded: invariants also refer to objects that belong to the named one and have other
 	// names.
 	var types []plan.ResourceKey

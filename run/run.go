@@ -25,6 +25,7 @@ import (
 	"github.com/trommel-dev/trommel/oracle"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
 	"github.com/trommel-dev/trommel/workload"
 )
 
@@ -40,13 +41,15 @@ type Console interface {
 
 // Config is what a run needs. All but Variant and Logger are required.
 type Config struct {
-	Plan      *plan.Plan  // validated against Suite
-	Suite     *plan.Suite // with the variant merged in
-	Variant   string      // for the record
-	Binaries  []Binary    // of the suite's controllers, in order
-	RecordDir string      // created; must not hold a record yet
-	Trace     bool        // see Options
-	Version   string      // of Trommel, for the record
+	Plan      *plan.Plan           // validated against Suite
+	Suite     *plan.Suite          // with the variant merged in
+	Variant   string               // for the record
+	Binaries  []Binary             // of the suite's controllers, in order
+	RecordDir string               // created; must not hold a record yet
+	Trace     bool                 // see Options
+	History   []plan.ResourceKey   // recorded beside what the suite and the plan name
+	Reference *reference.Reference // of the workload; nil: none
+	Version   string               // of Trommel, for the record
 	Console   Console
 	Logger    *slog.Logger
 	clusters  clusters
@@ -484,6 +487,9 @@ func (r *runner) judge(
 		if r.meta.GivenBack, err = invariants.Await(ctx, recorder, r.meta.WorkloadEnd); err != nil {
 			return err
 		}
+	}
+	if r.Reference != nil && !failed {
+		troubled(oracle.AwaitReference(ctx, r.Reference, recorder, r.Suite.Timeouts.Quiet))
 	}
 	last, err := r.coordinator.Status(ctx)
 	troubled(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
 )
 
 // Options configure a session. The zero value builds what is needed and runs plans on the session's own cluster.
@@ -110,6 +111,21 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 // the record, if there is one, then contains what there is. When Run returns, even with an error or after ctx was
 // cancelled, nothing of the run is still active.
 func (s *Session) Run(ctx context.Context, p *plan.Plan, recordDir string) (*record.Meta, error) {
+	return s.RunWith(ctx, p, recordDir, RunOptions{Trace: s.options.Trace})
+}
+
+// RunOptions are those of one run of a session.
+type RunOptions struct {
+	// Trace is as in Options.
+	Trace bool
+	// History names types whose objects' states are recorded, beside those that the suite and the plan name.
+	History []plan.ResourceKey
+	// Reference is what the plan's workload does without faults: what the run does otherwise is a bug. Nil: none.
+	Reference *reference.Reference
+}
+
+// RunWith is Run with options.
+func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o RunOptions) (*record.Meta, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -120,7 +136,8 @@ func (s *Session) Run(ctx context.Context, p *plan.Plan, recordDir string) (*rec
 	}
 	return execute(ctx, Config{
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
-		Trace: s.options.Trace, Version: s.options.Version, Console: s.options.Console, Logger: s.options.Logger,
+		Trace: o.Trace, History: o.History, Reference: o.Reference, Version: s.options.Version,
+		Console: s.options.Console, Logger: s.options.Logger,
 		clusters: s.clusters,
 	})
 }

@@ -11,6 +11,7 @@ func subcommands(s streams) []*cobra.Command {
 	return []*cobra.Command{
 		newInitCommand(s),
 		newRunCommand(s),
+		newTestCommand(s),
 		newBuildCommand(s),
 		newClusterCommand(s),
 		newCacheCommand(s),

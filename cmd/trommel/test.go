@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/campaign"
+	"github.com/trommel-dev/trommel/generate"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/report"
+	"github.com/trommel-dev/trommel/run"
+)
+
+type testOptions struct {
+	suite     string
+	variant   string
+	workloads []string
+	patterns  []string
+	budget    time.Duration
+	runs      int
+	repeat    int
+	dir       string
+}
+
+func newTestCommand(s streams) *cobra.Command {
+	var o testOptions
+	c := &cobra.Command{
+		Use:   "test [-c trommel.yaml]",
+		Short: "Look for bugs without a plan",
+		Long: `Test learns what the suite's workloads do without faults, makes plans that strike at each moment of them, runs the plans,
+and runs those again that find something: what does not come every time is listed apart.
+
+Patterns:
+` + patternHelp() + `
+Exit codes: 0 nothing found, 1 bugs found, 2 usage, 4 could not run.`,
+		Example: `  trommel test
+  trommel test -c database-operator --workload recreate --budget 10m`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return testSuite(c.Context(), s, &o) },
+	}
+	f := c.Flags()
+	f.StringVarP(&o.suite, "controller", "c", "",
+		"the controller's `directory`, with its trommel.yaml, or the suite file (default: here)")
+	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite")
+	f.StringSliceVar(&o.workloads, "workload", nil, "`name` of a workload (default: all)")
+	f.StringSliceVar(&o.patterns, "pattern", nil, "`name` of a pattern (default: all)")
+	f.DurationVar(&o.budget, "budget", 0, "begin no new plan after this `time` (default: no limit)")
+	f.IntVar(&o.runs, "runs", 3, "how often each workload is run without faults, to learn what differs anyway")
+	f.IntVar(&o.repeat, "repeat", 3, "how often a finding must come to be believed")
+	f.StringVar(&o.dir, "dir", "", "`directory` for plans and run records (default: trommel-runs/test-<time>)")
+	return c
+}
+
+func patternHelp() string {
+	var text strings.Builder
+	for _, p := range generate.Patterns() {
+		fmt.Fprintf(&text, "  %-13s %s\n", p.Name, p.Finds)
+	}
+	return text.String()
+}
+
+func (o *testOptions) load() (*plan.Suite, error) {
+	file := o.suite
+	if file == "" {
+		file = "."
+	}
+	as := runOptions{controller: file}
+	if err := as.sieve(); err != nil {
+		return nil, err
+	}
+	suite, err := plan.LoadSuite(as.suite)
+	if err != nil {
+		return nil, err
+	}
+	if suite, err = run.Choose(suite, o.variant); err != nil {
+		return nil, err
+	}
+	for _, w := range o.workloads {
+		if _, ok := suite.Workloads[w]; !ok {
+			return nil, fmt.Errorf("unknown workload %q (the suite has: %s)", w,
+				strings.Join(slices.Sorted(maps.Keys(suite.Workloads)), ", "))
+		}
+	}
+	for _, p := range o.patterns {
+		if !slices.ContainsFunc(generate.Patterns(), func(known generate.Pattern) bool { return known.Name == p }) {
+			return nil, fmt.Errorf("unknown pattern %q (known:\n%s)", p, strings.TrimRight(patternHelp(), "\n"))
+		}
+	}
+	if o.runs < 2 || o.repeat < 1 {
+		return nil, errors.New("--runs must be at least 2, and --repeat at least 1")
+	}
+	return suite, nil
+}
+
+func testSuite(ctx context.Context, s streams, o *testOptions) error {
+	suite, err := o.load()
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	if o.dir == "" {
+		o.dir = filepath.Join("trommel-runs", "test-"+time.Now().Format("20060102-150405"))
+	}
+	console := report.NewConsole(s.err)
+	console.Title("test " + suite.File)
+	session, err := run.Open(ctx, suite, run.Options{Version: version(), Progress: console.Progress})
+	if err != nil {
+		return &exitError{codeOf(err), err}
+	}
+	result, err := campaign.Run(ctx, campaign.Config{
+		Session: session, Suite: suite, Dir: o.dir, Workloads: o.workloads, Patterns: o.patterns,
+		Learn: o.runs, Repeat: o.repeat, Budget: o.budget,
+		Progress: func(format string, args ...any) { console.Info(fmt.Sprintf(format, args...)) },
+	})
+	err = errors.Join(err, session.Close(context.WithoutCancel(ctx)))
+	summary(s, result)
+	switch {
+	case err != nil:
+		return &exitError{codeOf(err), err}
+	case len(result.Findings) > 0:
+		return &exitError{code: exitBug}
+	}
+	return nil
+}
+
+// summary says what a campaign has found.
+func summary(s streams, r *campaign.Result) {
+	list := func(title string, findings []campaign.Finding) {
+		if len(findings) == 0 {
+			return
+		}
+		fmt.Fprintf(s.out, "%s\n", title)
+		for _, f := range findings {
+			fmt.Fprintf(s.out, "  %s (%d of %d)\n    %s\n", f.Candidate.Plan.TestName, f.Came, f.Of, f.Candidate.Why)
+			for _, found := range f.Findings {
+				fmt.Fprintf(s.out, "    %s: %s\n", found.Oracle, found.Title)
+			}
+			fmt.Fprintf(s.out, "    trommel -p %s\n", f.PlanFile)
+		}
+	}
+	list("bugs", r.Findings)
+	list("not confirmed", r.Unconfirmed)
+	if len(r.Inconclusive) > 0 {
+		fmt.Fprintln(s.out, "inconclusive")
+		for _, o := range r.Inconclusive {
+			reason, _, _ := strings.Cut(o.Reason, "\n")
+			fmt.Fprintf(s.out, "  %s: %s\n", o.Candidate.Plan.TestName, reason)
+		}
+	}
+	fmt.Fprintf(s.out, "%d plans passed, %d with bugs, %d not confirmed, %d inconclusive, %d not run\n",
+		r.Passed, len(r.Findings), len(r.Unconfirmed), len(r.Inconclusive), r.NotRun)
+	for _, rule := range slices.Sorted(maps.Keys(r.Dropped)) {
+		fmt.Fprintf(s.out, "  %d candidates without a plan: %s\n", r.Dropped[rule], rule)
+	}
+}

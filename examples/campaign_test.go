@@ -1,0 +1,63 @@
+package examples
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWithoutPlans finds the bugs of the database operator without being told where, and none in the one whose bugs are
+// fixed. The shortest of the workloads is always run, the others with TROMMEL_TEST_LONG.
+func TestWithoutPlans(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	trommel := buildTrommel(t)
+	long := os.Getenv("TROMMEL_TEST_LONG") != ""
+	for _, tt := range []struct {
+		name, workload, pattern, variant string
+		want                             int
+		finds                            string
+		always                           bool
+	}{
+		{name: "interrupted create", workload: "create", pattern: "intermediate", want: bug,
+			finds: "service/default/db ends otherwise than without faults: it is never made", always: true},
+		{name: "interrupted create, fixed", workload: "create", pattern: "intermediate", variant: "fixed", want: pass},
+		{
+			name: "stale deletion", workload: "recreate", pattern: "stale", want: bug,
+			finds: "statefulset.apps/default/db",
+		},
+		{name: "stale deletion, fixed", workload: "recreate", pattern: "stale", variant: "fixed", want: pass},
+		{name: "missed scale", workload: "scale-down-up", pattern: "unobserved", want: bug,
+			finds: "persistentvolumeclaim/default/data-db-1 ends otherwise than without faults: it is made once"},
+		{name: "missed scale, fixed", workload: "scale-down-up", pattern: "unobserved", variant: "fixed", want: pass},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if !tt.always && !long {
+				t.Skip("set TROMMEL_TEST_LONG")
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
+			defer cancel()
+			args := []string{"test", "-c", database, "--workload", tt.workload, "--pattern", tt.pattern,
+				"--dir", filepath.Join(t.TempDir(), "campaign")}
+			if tt.variant != "" {
+				args = append(args, "--variant", tt.variant)
+			}
+			cmd := exec.CommandContext(ctx, trommel, args...)
+			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its control plane
+			cmd.WaitDelay = time.Minute
+			out, err := cmd.CombinedOutput()
+			if cmd.ProcessState == nil {
+				t.Fatal(err)
+			}
+			_, bugs, _ := strings.Cut(string(out), "\nbugs\n")
+			if got := cmd.ProcessState.ExitCode(); got != tt.want || !strings.Contains(bugs, tt.finds) {
+				t.Errorf("exit code %d, want %d, and %q among the bugs\n%s", got, tt.want, tt.finds, out)
+			}
+		})
+	}
+}

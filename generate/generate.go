@@ -1,0 +1,313 @@
+// Package generate makes plans from what a workload does when nothing goes wrong. Each pattern is a kind of fault that
+// controllers get wrong; a plan of it strikes at one moment of the workload.
+//
+// The patterns intermediate, stale and unobserved, and the rules by which candidates are dropped, are Sieve's (OSDI '22,
+// section 4).
+package generate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
+)
+
+// Pattern is a kind of fault.
+type Pattern struct {
+	Name string
+	// Finds says what is wrong with a controller that such a plan shows a bug of.
+	Finds string
+	make  func(g *generator)
+}
+
+// Patterns lists all patterns.
+func Patterns() []Pattern {
+	return []Pattern{
+		{"intermediate", "half-done work that is never finished", (*generator).intermediate},
+		{"stale", "acting on the past", (*generator).stale},
+		{"unobserved", "missed transitions", (*generator).unobserved},
+	}
+}
+
+// Candidate is a plan, or the reason why there is none.
+type Candidate struct {
+	Pattern string
+	// Signature is what plans of one pattern have in common that are likely to find the same.
+	Signature string
+	Plan      *plan.Plan // complete and valid; nil if it was dropped
+	Why       string     // the moment, in words
+	Dropped   string     // the rule that dropped it; empty: none
+}
+
+// perSignature is how many plans of one signature there are at most.
+const perSignature = 3
+
+// Generate makes the plans of the patterns with the given names, all if there are none, for the suite and the workload of
+// the reference. Those that are likely to find something else than the others come first.
+func Generate(suite *plan.Suite, ref *reference.Reference, patterns ...string) []Candidate {
+	g := &generator{suite: suite, ref: ref, count: map[string]int{}}
+	for _, p := range Patterns() {
+		if len(patterns) == 0 || slices.Contains(patterns, p.Name) {
+			g.pattern = p.Name
+			p.make(g)
+		}
+	}
+	// First one of each signature, then the second of each, and so on.
+	slices.SortStableFunc(g.all, func(a, b ranked) int { return cmp.Compare(a.nth, b.nth) })
+	all := make([]Candidate, len(g.all))
+	for i, c := range g.all {
+		all[i] = c.Candidate
+	}
+	return all
+}
+
+type ranked struct {
+	Candidate
+	nth int // of its signature
+}
+
+type generator struct {
+	suite   *plan.Suite
+	ref     *reference.Reference
+	pattern string
+	count   map[string]int // of plans, by signature
+	all     []ranked
+}
+
+func (g *generator) drop(signature, why, rule string) {
+	g.all = append(g.all, ranked{Candidate{Pattern: g.pattern, Signature: signature, Why: why, Dropped: rule},
+		perSignature})
+}
+
+// add adds a plan, unless there are enough of its signature or it is not valid.
+func (g *generator) add(signature, why string, actions ...plan.Action) {
+	key := g.pattern + " " + signature
+	if g.count[key] == perSignature {
+		g.drop(signature, why, fmt.Sprintf("there are %d plans like it", perSignature))
+		return
+	}
+	p := &plan.Plan{
+		TestName: name(g.ref.Workload, g.pattern, len(g.all)+1), Description: why, Workload: g.ref.Workload,
+		Actions: actions,
+	}
+	p.Complete(g.suite)
+	if err := p.Validate(g.suite); err != nil {
+		g.drop(signature, why, "its plan is not valid: "+err.Error())
+		return
+	}
+	g.count[key]++
+	g.all = append(g.all, ranked{Candidate{Pattern: g.pattern, Signature: signature, Plan: p, Why: why}, g.count[key]})
+}
+
+func name(workload, pattern string, number int) string {
+	return fmt.Sprintf("%s-%s-%d", workload, pattern, number)
+}
+
+// signature of a change: what is done to which type of object.
+func (g *generator) signature(c *reference.Change) string {
+	return strings.Join(append([]string{c.Key.Type(), verb(c)}, g.ref.Paths(c)...), " ")
+}
+
+func verb(c *reference.Change) string {
+	if c.Marked() {
+		return "marked for deletion"
+	}
+	return c.Event
+}
+
+// intermediate restarts the controller after each of its effective writes: what it was about to do next it has to do then.
+func (g *generator) intermediate() {
+	for i := range g.ref.Changes {
+		c := &g.ref.Changes[i]
+		if c.By == "" {
+			continue
+		}
+		why := fmt.Sprintf("%s is killed right after its write: %s", c.By, describe(c))
+		signature := g.signature(c)
+		d, rule := g.trigger("written", start, i, plan.AfterControllerWrite, c.By)
+		if rule != "" {
+			g.drop(signature, why, rule)
+			continue
+		}
+		g.add(signature, why, plan.Action{
+			Type: plan.RestartController, Target: c.By, Trigger: plan.Trigger{Definitions: []plan.Definition{d}},
+		})
+	}
+}
+
+// staleFor is how long a controller is shown the past.
+const staleFor = 5 * time.Second
+
+// behind is the API server that is paused; the others go on.
+func (g *generator) behind() string {
+	names := g.suite.APIServerNames()
+	return names[len(names)-1]
+}
+
+// stale keeps an API server at a state of an object that is undone later, and restarts the controller there when it has
+// acted on what came after: it is shown the past.
+func (g *generator) stale() {
+	if len(g.suite.APIServerNames()) < 2 {
+		return
+	}
+	for i := range g.ref.Changes {
+		c := &g.ref.Changes[i]
+		undone, how := g.undone(i)
+		if undone < 0 || len(c.Taken) == 0 {
+			continue
+		}
+		for _, by := range c.Taken {
+			if c.By == by {
+				continue // it knows what it has written itself from somewhere else, if at all
+			}
+			for _, k := range g.reactions(undone, by) {
+				w := &g.ref.Changes[k]
+				why := fmt.Sprintf("%s is shown the past: %s. That was undone: %s, and it had then acted on it: %s",
+					by, describe(c), how, describe(w))
+				signature := g.signature(c) + " / " + g.signature(w)
+				seen, rule := g.trigger("seen", start, i, plan.AfterAPIServerRecv, g.behind())
+				var acted plan.Definition
+				if rule == "" {
+					acted, rule = g.trigger("acted", i, k, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0])
+				}
+				if rule != "" {
+					g.drop(signature, why, rule)
+					continue
+				}
+				scope := string(c.Key)
+				g.add(signature, why,
+					plan.Action{
+						Type: plan.PauseAPIServer, Target: g.behind(), PauseScope: scope,
+						Trigger: plan.Trigger{Definitions: []plan.Definition{seen}},
+					},
+					plan.Action{
+						Type: plan.ReconnectController, Target: by, ReconnectAPIServer: g.behind(),
+						Trigger: plan.Trigger{Definitions: []plan.Definition{acted}},
+					},
+					plan.Action{
+						Type: plan.ResumeAPIServer, Target: g.behind(), PauseScope: scope,
+						Trigger: plan.Trigger{Definitions: []plan.Definition{{
+							Name:      "later",
+							Condition: plan.Condition{Type: plan.OnTimeout, Timeout: staleFor},
+						}}},
+					})
+			}
+		}
+	}
+}
+
+// unobserved keeps the controller from reading an object between a change of it, and what the controller has done about
+// that, and the moment when the change has been undone: it never looks in between.
+func (g *generator) unobserved() {
+	for i := range g.ref.Changes {
+		c := &g.ref.Changes[i]
+		undone, how := g.undone(i)
+		if undone < 0 {
+			continue
+		}
+		u := &g.ref.Changes[undone]
+		for _, by := range c.Taken {
+			if !slices.Contains(u.Taken, by) || c.By == by {
+				continue
+			}
+			if u.By == by {
+				g.drop(g.signature(c), fmt.Sprintf("%s does not look at %s while it changes there and back", by, c.Key),
+					"the controller itself undoes the change, and could not while it is held")
+				continue
+			}
+			moments := []int{i}
+			for _, k := range g.reactions(i, by) {
+				if k < undone {
+					moments = append(moments, k)
+				}
+			}
+			for _, k := range moments {
+				m := &g.ref.Changes[k]
+				timing := plan.AfterControllerRecv
+				if k != i {
+					timing = plan.AfterControllerWrite
+				}
+				why := fmt.Sprintf("%s does not look at %s from here on: %s, until this was undone: %s",
+					by, c.Key, describe(m), how)
+				signature := g.signature(c) + " / " + g.signature(m)
+				from, rule := g.trigger("from", start, k, timing, by)
+				var until plan.Definition
+				if rule == "" {
+					until, rule = g.trigger("until", k, undone, plan.AfterControllerRecv, by)
+				}
+				if rule != "" {
+					g.drop(signature, why, rule)
+					continue
+				}
+				scope := string(c.Key)
+				g.add(signature, why,
+					plan.Action{
+						Type: plan.PauseController, Target: by, PauseAt: plan.BeforeControllerRead, PauseScope: scope,
+						Trigger: plan.Trigger{Definitions: []plan.Definition{from}},
+					},
+					plan.Action{
+						Type: plan.ResumeController, Target: by, PauseAt: plan.BeforeControllerRead, PauseScope: scope,
+						Trigger: plan.Trigger{Definitions: []plan.Definition{until}},
+					})
+			}
+		}
+	}
+}
+
+// undone is the first later change that undoes this one; -1: none does. How says it in words.
+func (g *generator) undone(i int) (at int, how string) {
+	c := &g.ref.Changes[i]
+	paths := g.ref.Paths(c)
+	for k := i + 1; k < len(g.ref.Changes); k++ {
+		u := &g.ref.Changes[k]
+		if u.Key != c.Key {
+			continue
+		}
+		switch {
+		case c.Event == record.Created && u.Event == record.Deleted,
+			(c.Event == record.Deleted || c.Marked()) && u.Event == record.Created:
+			return k, describe(u)
+		case c.Event == record.Updated && u.Event == record.Updated && len(paths) > 0 && g.ref.Reverses(c, u):
+			return k, describe(u)
+		}
+	}
+	return -1, ""
+}
+
+// reactions are the effective writes of the controller after a change, of other objects, until the change after which it
+// has something else to do: one that it has not made itself and that changes what the first one has changed.
+func (g *generator) reactions(i int, by string) []int {
+	c := &g.ref.Changes[i]
+	var all []int
+	for k := i + 1; k < len(g.ref.Changes); k++ {
+		u := &g.ref.Changes[k]
+		if u.Key == c.Key && u.By == "" && len(g.ref.Paths(u)) > 0 {
+			break
+		}
+		if u.By == by && u.Key != c.Key {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// describe says what a change is, in words.
+func describe(c *reference.Change) string {
+	switch {
+	case c.Marked():
+		return fmt.Sprintf("%s is marked for deletion", c.Key)
+	case c.Event == record.Created:
+		return fmt.Sprintf("%s is created", c.Key)
+	case c.Event == record.Deleted:
+		return fmt.Sprintf("%s is gone", c.Key)
+	}
+	if fields := reference.Fields(c); len(fields) > 0 {
+		return fmt.Sprintf("%s changes at %s", c.Key, strings.Join(fields, ", "))
+	}
+	return fmt.Sprintf("%s changes", c.Key)
+}

@@ -1,0 +1,89 @@
+package oracle
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
+)
+
+// faultFree judges a run by what its workload does without faults. It does not judge one whose workload failed: what is
+// different then follows from that.
+type faultFree struct{}
+
+func (faultFree) Name() string { return "reference" }
+
+func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
+	if e.Reference == nil || e.Meta.GivenBack.IsZero() {
+		return nil, nil
+	}
+	differ, err := Differences(e.Reference, e.History)
+	if err != nil {
+		return nil, err
+	}
+	var findings []record.Finding
+	for len(differ) > 0 {
+		key := differ[0].Key
+		var lines []string
+		for len(differ) > 0 && differ[0].Key == key {
+			lines = append(lines, strings.TrimPrefix(differ[0].String(), string(key)+": "))
+			differ = differ[1:]
+		}
+		title := fmt.Sprintf("%s ends otherwise than without faults: %s", key, lines[0])
+		if len(lines) > 1 {
+			title += fmt.Sprintf(" (and %d more)", len(lines)-1)
+		}
+		findings = append(findings, record.Finding{
+			Severity: record.SeverityBug, Oracle: record.OracleReference, Subject: string(key),
+			Title: title, Detail: strings.Join(lines, "\n"), Time: e.Meta.WorkloadEnd,
+		})
+	}
+	return findings, nil
+}
+
+// Differences lists what a recorded history has otherwise than the reference.
+func Differences(ref *reference.Reference, history []record.HistoryEntry) ([]reference.Difference, error) {
+	changes, err := reference.Changes(&record.Run{History: history})
+	if err != nil {
+		return nil, err
+	}
+	return ref.Compare(changes), nil
+}
+
+// AwaitReference returns when the history is as the reference says, or when it is not and has been at rest for the time
+// of quiet, at the earliest after the patience that controllers have which try again. The error is that of ctx, or of a
+// history that cannot be read.
+func AwaitReference(ctx context.Context, ref *reference.Reference, g Growing, quiet time.Duration) error {
+	const patience = 10 * time.Second
+	began := time.Now()
+	read, last := 0, began
+	var history []record.HistoryEntry
+	for {
+		entries, changed := g.Since(read)
+		if len(entries) > 0 {
+			last = time.Now()
+		}
+		read += len(entries)
+		history = append(history, entries...)
+		differ, err := Differences(ref, history)
+		if err != nil || len(differ) == 0 {
+			return err
+		}
+		wait := max(time.Until(last.Add(quiet)), time.Until(began.Add(patience)))
+		if wait <= 0 {
+			return nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		timer.Stop()
+	}
+}

@@ -1,0 +1,241 @@
+// Package reference describes what a workload does when nothing goes wrong: which objects there are in the end, what
+// was done to each of them, and who did it. Runs with faults are compared with it, and plans are generated from it.
+//
+// The idea of judging a run by a fault-free one is Sieve's (OSDI '22, section 5): it compares the end states and counts
+// what was done to each object.
+package reference
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Key names an object over all runs of a workload: type[.group]/namespace/name. The name of an object that the API
+// server has generated is replaced by its beginning and its number among those of its owner, in the order of their
+// creation: "web-#1".
+type Key string
+
+// Change is one change of an object.
+type Change struct {
+	Key     Key       `json:"key"`
+	Event   string    `json:"event"` // see the record's constants; record.Existing does not occur
+	Version uint64    `json:"version"`
+	Time    time.Time `json:"time"`
+	// Prev and Cur are the states before and after; nil: there was none.
+	Prev map[string]any `json:"prev,omitempty"`
+	Cur  map[string]any `json:"cur,omitempty"`
+	// By is the controller under test that wrote the change; empty: somebody else did.
+	By         string         `json:"by,omitempty"`
+	Op         wire.Operation `json:"op,omitempty"` // of that write
+	Reconciler string         `json:"reconciler,omitempty"`
+	Reconcile  string         `json:"reconcile,omitempty"` // the ID of the reconcile that wrote it
+	// Generated: the object's name was generated, so no plan can name it.
+	Generated bool `json:"generated,omitempty"`
+	// Taken names the controllers under test that took the change in.
+	Taken []string `json:"taken,omitempty"`
+}
+
+// Marked reports whether the change marks the object for deletion.
+func (c *Change) Marked() bool {
+	return c.Event == record.Updated && !has(c.Prev, "deletionTimestamp") && has(c.Cur, "deletionTimestamp")
+}
+
+func has(object map[string]any, metadata string) bool {
+	_, ok := metadataOf(object)[metadata]
+	return ok
+}
+
+func metadataOf(object map[string]any) map[string]any {
+	m, _ := object["metadata"].(map[string]any)
+	return m
+}
+
+func text(m map[string]any, field string) string {
+	s, _ := m[field].(string)
+	return s
+}
+
+// Changes lists what happened to the objects of a traced run, in the order of resource versions, without what was
+// before the workload.
+func Changes(r *record.Run) ([]Change, error) {
+	var all []Change
+	names := namer{keys: map[string]Key{}, numbers: map[string]int{}}
+	last := map[string]map[string]any{} // by UID or key
+	for i := range r.History {
+		h := &r.History[i]
+		var object map[string]any
+		if err := json.Unmarshal(h.Object, &object); err != nil {
+			return nil, fmt.Errorf("history of %s/%s/%s: %w", h.Type, h.Namespace, h.Name, err)
+		}
+		key, generated := names.key(h, object)
+		c := Change{Key: key, Event: h.Event, Version: h.ResourceVersion, Time: h.Time, Generated: generated,
+			Cur: object}
+		if c.Prev = last[string(key)]; h.Event == record.Created {
+			c.Prev = nil
+		}
+		if h.Event == record.Deleted {
+			c.Prev, c.Cur = object, nil
+		}
+		last[string(key)] = c.Cur
+		if h.Event != record.Existing {
+			all = append(all, c)
+		}
+	}
+	attribute(all, r)
+	return all, nil
+}
+
+// namer gives objects their keys.
+type namer struct {
+	keys    map[string]Key // by UID
+	numbers map[string]int // of generated names, by owner and beginning
+}
+
+func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, generated bool) {
+	typ := h.Type
+	if h.Group != "" {
+		typ += "." + h.Group
+	}
+	meta := metadataOf(object)
+	name, beginning := h.Name, text(meta, "generateName")
+	if beginning == "" || !strings.HasPrefix(name, beginning) {
+		return Key(typ + "/" + h.Namespace + "/" + name), false
+	}
+	uid := text(meta, "uid")
+	if k, ok := n.keys[uid]; ok {
+		return k, true
+	}
+	owner := ""
+	if owners, _ := meta["ownerReferences"].([]any); len(owners) > 0 {
+		first, _ := owners[0].(map[string]any)
+		if k, ok := n.keys[text(first, "uid")]; ok {
+			owner = string(k)
+		}
+	}
+	// The name that a generated one begins with may be generated itself, as that of a ReplicaSet's pods is.
+	if i := strings.LastIndex(owner, "/"); i >= 0 {
+		beginning = owner[i+1:] + "-"
+	}
+	group := owner + "|" + typ + "/" + h.Namespace + "/" + beginning
+	n.numbers[group]++
+	key = Key(fmt.Sprintf("%s/%s/%s#%d", typ, h.Namespace, beginning, n.numbers[group]))
+	n.keys[uid] = key
+	return key, true
+}
+
+// attribute finds out which controller wrote and took in each change.
+func attribute(all []Change, r *record.Run) {
+	byVersion := map[uint64][]int{}
+	for i := range all {
+		byVersion[all[i].Version] = append(byVersion[all[i].Version], i)
+	}
+	began := map[[2]uint64]time.Time{} // writes, by session and call
+	for i := range r.Events {
+		o := r.Events[i].Observation
+		if o == nil {
+			continue
+		}
+		switch {
+		case o.Point == wire.ControllerRecv && o.Phase == wire.After:
+			for _, i := range byVersion[version(o.Object)] {
+				if c := &all[i]; !slices.Contains(c.Taken, o.By) {
+					c.Taken = append(c.Taken, o.By)
+				}
+			}
+		case o.Point != wire.ControllerWrite:
+		case o.Phase == wire.Before:
+			began[[2]uint64{o.Session, o.Call}] = r.Events[i].Time
+		case o.Error != "" || o.Election:
+		default:
+			if c := written(all, byVersion, o, began[[2]uint64{o.Session, o.Call}]); c != nil {
+				c.By, c.Op, c.Reconciler, c.Reconcile = o.By, o.Op, o.Reconciler, o.ReconcileID
+			}
+		}
+	}
+}
+
+// written is the change that a write has made; nil: none, or none that was recorded. What a write has made has the
+// resource version that it was answered with. A deletion is answered without one: it is the first deletion, or mark for
+// it, of the object since it was sent that nobody else has made.
+func written(all []Change, byVersion map[uint64][]int, o *record.Observation, began time.Time) *Change {
+	if o.Op != wire.Delete {
+		for _, i := range byVersion[version(o.Object)] {
+			if all[i].By == "" {
+				return &all[i]
+			}
+		}
+		// An update that takes away the last finalizer of a marked object deletes it, and is answered with the state before.
+	}
+	for i := range all {
+		c := &all[i]
+		if c.By == "" && !c.Time.Before(began) && (c.Event == record.Deleted || c.Marked()) && c.names(o) {
+			return c
+		}
+	}
+	return nil
+}
+
+// names reports whether the observation is of the change's object. The observation of a delete call knows its resource
+// and not its kind.
+func (c *Change) names(o *record.Observation) bool {
+	object := c.Cur
+	if object == nil {
+		object = c.Prev
+	}
+	meta := metadataOf(object)
+	group, _, found := strings.Cut(text(object, "apiVersion"), "/")
+	if !found {
+		group = ""
+	}
+	if group != o.Group || text(meta, "namespace") != o.Namespace || text(meta, "name") != o.Name {
+		return false
+	}
+	kind := strings.ToLower(text(object, "kind"))
+	if o.Kind != "" {
+		return kind == strings.ToLower(o.Kind)
+	}
+	// As API conventions have it, a resource is its kind's plural.
+	return slices.Contains([]string{kind + "s", kind + "es", strings.TrimSuffix(kind, "y") + "ies"}, o.Resource)
+}
+
+func version(object json.RawMessage) uint64 {
+	var o struct {
+		Metadata struct {
+			ResourceVersion uint64 `json:"resourceVersion,string"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(object, &o) != nil {
+		return 0
+	}
+	return o.Metadata.ResourceVersion
+}
+
+// Types lists the types of objects that the controllers under test take in, read or write, and that other runs should
+// record, as resource keys of all their objects.
+func Types(r *record.Run) []plan.ResourceKey {
+	var all []plan.ResourceKey
+	m := masks{standard}
+	for _, e := range r.Events {
+		o := e.Observation
+		if o == nil || o.Kind == "" || o.Election {
+			continue
+		}
+		switch o.Point {
+		case wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite:
+		default:
+			continue
+		}
+		key := plan.ResourceKey{Type: strings.ToLower(o.Kind), Group: o.Group, Namespace: "*", Name: "*"}
+		if m.on(Key(key.String()), []string{"kind"}) == nil && !slices.Contains(all, key) {
+			all = append(all, key)
+		}
+	}
+	return all
+}

@@ -1,0 +1,238 @@
+package reference
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Reference is what a workload does when nothing goes wrong.
+type Reference struct {
+	Workload string `json:"workload"`
+	Runs     int    `json:"runs"`
+	// Objects are those that the workload had to do with.
+	Objects map[Key]*Object `json:"objects"`
+	// Masks are the fields that never count, those found by comparing the runs first.
+	Masks []Mask `json:"masks"`
+	// Changes are those of the first run.
+	Changes []Change `json:"changes"`
+	// Controllers are those under test that have hooks.
+	Controllers []string `json:"controllers"`
+}
+
+// Object is what became of an object.
+type Object struct {
+	// End is the object's state at the end; nil: it is gone.
+	End map[string]any `json:"end,omitempty"`
+	// Made is how many objects of the key there were, one after the other.
+	Made int `json:"made"`
+	// Ours: a controller under test has made or deleted it at least once.
+	Ours bool `json:"ours,omitempty"`
+}
+
+// UnstableError says that fault-free runs of a workload end differently, so that nothing can be compared with them.
+type UnstableError struct {
+	Workload string
+	Lines    []string // what differs
+}
+
+func (e *UnstableError) Error() string {
+	return fmt.Sprintf("the workload %q ends differently each time, without any fault:\n  %s", e.Workload,
+		strings.Join(e.Lines, "\n  "))
+}
+
+// Learn makes a reference of traced, fault-free runs of a workload, at least two. Fields that differ between the runs
+// are masked. The error is an *UnstableError where more than fields differ, or that of a run that cannot be read.
+func Learn(workload string, runs []*record.Run) (*Reference, error) {
+	if len(runs) < 2 {
+		return nil, errors.New("a reference needs two runs or more")
+	}
+	ref := &Reference{Workload: workload, Runs: len(runs), Masks: slices.Clone(standard)}
+	for _, c := range runs[0].Meta.Controllers {
+		if c.Hooks {
+			ref.Controllers = append(ref.Controllers, c.Name)
+		}
+	}
+	var found []Mask
+	var unstable []string
+	for i, r := range runs {
+		changes, err := Changes(r)
+		if err != nil {
+			return nil, err
+		}
+		objects := Objects(changes)
+		if i == 0 {
+			ref.Changes, ref.Objects = changes, objects
+			continue
+		}
+		for _, d := range ref.compare(objects) {
+			switch {
+			case d.Field == "" && ref.volatile(d.Key):
+			case d.Field == "":
+				unstable = append(unstable, d.String())
+			default:
+				m := Mask{Type: d.Key.Type(), Path: join(d.path), Reason: "differs between runs without faults"}
+				if !slices.Contains(found, m) {
+					found = append(found, m)
+				}
+			}
+		}
+	}
+	if len(unstable) > 0 {
+		slices.Sort(unstable)
+		return nil, &UnstableError{workload, slices.Compact(unstable)}
+	}
+	slices.SortFunc(found, func(a, b Mask) int {
+		return cmp.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.Path, b.Path))
+	})
+	ref.Masks = append(found, ref.Masks...)
+	return ref, nil
+}
+
+// Objects sums up changes by object.
+func Objects(changes []Change) map[Key]*Object {
+	all := map[Key]*Object{}
+	for i := range changes {
+		c := &changes[i]
+		o := all[c.Key]
+		if o == nil {
+			o = &Object{Made: 1}
+			if c.Event == record.Created {
+				o.Made = 0
+			}
+			all[c.Key] = o
+		}
+		if c.Event == record.Created {
+			o.Made++
+		}
+		if c.By != "" && (c.Event != record.Updated || c.Marked()) {
+			o.Ours = true
+		}
+		o.End = c.Cur
+	}
+	return all
+}
+
+// Difference is what one run did otherwise than the fault-free ones.
+type Difference struct {
+	Key   Key
+	Field string // where in the object; empty: the object as a whole
+	// Want and Got are the values; of an object as a whole they say in words what became of it.
+	Want, Got any
+
+	path []string
+}
+
+// String says it in one line.
+func (d Difference) String() string {
+	if d.Field == "" {
+		return fmt.Sprintf("%s: %v, and %v without faults", d.Key, d.Got, d.Want)
+	}
+	return fmt.Sprintf("%s: %s is %s, and %s without faults", d.Key, d.Field, value(d.Got), value(d.Want))
+}
+
+func value(v any) string {
+	if v == nil {
+		return "absent"
+	}
+	return fmt.Sprintf("%#v", v)
+}
+
+// Compare lists what a run of the workload did otherwise: the end state of each object by field, and how often those were
+// made that the controllers under test make or delete. Masked fields do not count.
+func (ref *Reference) Compare(changes []Change) []Difference {
+	return slices.DeleteFunc(ref.compare(Objects(changes)), func(d Difference) bool {
+		return d.Field == "" && ref.volatile(d.Key)
+	})
+}
+
+// volatile are objects whose being there says nothing.
+func (ref *Reference) volatile(key Key) bool {
+	return masks{ref.Masks}.on(key, []string{"kind"}) != nil
+}
+
+func (ref *Reference) compare(objects map[Key]*Object) []Difference {
+	var all []Difference
+	keys := map[Key]bool{}
+	for k := range ref.Objects {
+		keys[k] = true
+	}
+	for k := range objects {
+		keys[k] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		want, got := ref.Objects[key], objects[key]
+		switch {
+		case want == nil:
+			want = &Object{}
+		case got == nil:
+			got = &Object{}
+		}
+		switch {
+		case want.End == nil && got.End != nil:
+			all = append(all, Difference{Key: key, Want: gone(want), Got: "it is there in the end"})
+		case want.End != nil && got.End == nil:
+			all = append(all, Difference{Key: key, Want: "it is there in the end", Got: gone(got)})
+		case want.End != nil:
+			all = append(all, ref.fields(key, want.End, got.End)...)
+		}
+		if want.Made != got.Made && (want.Ours || got.Ours) && (want.End == nil) == (got.End == nil) {
+			all = append(all, Difference{Key: key, Want: times(want.Made), Got: times(got.Made)})
+		}
+	}
+	return all
+}
+
+// gone says of an object that is not there why.
+func gone(o *Object) string {
+	if o.Made == 0 {
+		return "it is never made"
+	}
+	return "it is gone in the end"
+}
+
+func times(n int) string {
+	switch n {
+	case 0:
+		return "it is never made"
+	case 1:
+		return "it is made once"
+	}
+	return fmt.Sprintf("it is made %d times", n)
+}
+
+// fields compares two states of an object.
+func (ref *Reference) fields(key Key, want, got map[string]any) []Difference {
+	m := masks{ref.Masks}
+	collect := func(object map[string]any) map[string]leaf {
+		all := map[string]leaf{}
+		leaves(object, nil, "", func(l leaf) {
+			if m.on(key, l.path) == nil {
+				all[l.where] = l
+			}
+		})
+		return all
+	}
+	wanted, there := collect(want), collect(got)
+	var differ []Difference
+	for where, w := range wanted {
+		if g, ok := there[where]; !ok {
+			differ = append(differ, Difference{key, where, w.value, nil, w.path})
+		} else if !reflect.DeepEqual(w.value, g.value) {
+			differ = append(differ, Difference{key, where, w.value, g.value, w.path})
+		}
+	}
+	for where, g := range there {
+		if _, ok := wanted[where]; !ok {
+			differ = append(differ, Difference{key, where, nil, g.value, g.path})
+		}
+	}
+	slices.SortFunc(differ, func(a, b Difference) int { return strings.Compare(a.Field, b.Field) })
+	return differ
+}

@@ -1,0 +1,223 @@
+package reference
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// story is a recorded run, told in lines: "created secret/default/a {…}", by whoever; "db created …" by the controller db.
+func story(t *testing.T, lines ...string) *record.Run {
+	t.Helper()
+	r := &record.Run{Meta: record.Meta{Controllers: []record.Controller{{Name: "db", Hooks: true}}}}
+	for i, line := range lines {
+		rest, ours := strings.CutPrefix(line, "db: ")
+		const by = "db"
+		event, rest, _ := strings.Cut(rest, " ")
+		name, text, _ := strings.Cut(rest, " ")
+		parts := strings.Split(name, "/")
+		var object map[string]any
+		if err := json.Unmarshal([]byte(text), &object); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		meta, _ := object["metadata"].(map[string]any)
+		if meta == nil {
+			meta = map[string]any{}
+		}
+		object["kind"], object["apiVersion"] = strings.ToUpper(parts[0][:1])+parts[0][1:], "v1"
+		meta["namespace"], meta["name"], meta["resourceVersion"] = parts[1], parts[2], fmt.Sprint(i+1)
+		object["metadata"] = meta
+		data, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Unix(int64(i), 0)
+		r.History = append(r.History, record.HistoryEntry{
+			Time: at, ResourceVersion: uint64(i + 1), Event: event, Type: parts[0], Namespace: parts[1], Name: parts[2],
+			Object: data,
+		})
+		if !ours {
+			continue
+		}
+		o := record.Observation{
+			By: by, Session: 1, Call: uint64(i), Point: wire.ControllerWrite, Phase: wire.Before, Op: wire.Update,
+			Resource: parts[0] + "s", Namespace: parts[1], Name: parts[2],
+		}
+		if event == record.Deleted {
+			o.Op = wire.Delete
+		}
+		before, after := o, o
+		after.Phase = wire.After
+		if event != record.Deleted {
+			after.Object = data
+		}
+		r.Events = append(r.Events, record.Event{Time: at, Observation: &before},
+			record.Event{Time: at, Observation: &after})
+	}
+	return r
+}
+
+func learn(t *testing.T, runs ...*record.Run) *Reference {
+	t.Helper()
+	ref, err := Learn("w", runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
+
+func compare(t *testing.T, ref *Reference, r *record.Run) []string {
+	t.Helper()
+	changes, err := Changes(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, d := range ref.Compare(changes) {
+		lines = append(lines, d.String())
+	}
+	return lines
+}
+
+func TestCompare(t *testing.T) {
+	run := func(random string) *record.Run {
+		return story(t,
+			`created database/default/db {"spec": {"size": 1}}`,
+			`db: created secret/default/db {"data": {"password": "`+random+`", "user": "u"}}`,
+			`db: created pod/default/db-0 {"spec": {"nodeName": "n1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}`,
+			`db: deleted pod/default/db-0 {}`,
+			`db: created pod/default/db-0 {"spec": {"nodeName": "n2"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}`)
+	}
+	ref := learn(t, run("a"), run("b"))
+	if got := compare(t, ref, run("c")); len(got) > 0 {
+		t.Errorf("what differs without faults counts: %q", got)
+	}
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  []string
+	}{
+		{"a field", []string{
+			`created database/default/db {"spec": {"size": 1}}`,
+			`created secret/default/db {"data": {"password": "x"}}`,
+			`created pod/default/db-0 {}`, `deleted pod/default/db-0 {}`,
+			`created pod/default/db-0 {"spec": {"nodeName": "n1"}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}`,
+		}, []string{
+			`pod/default/db-0: status.conditions[type=Ready].status is "False", and "True" without faults`,
+			`secret/default/db: data.user is absent, and "u" without faults`,
+		}},
+		{"objects", []string{
+			`created database/default/db {"spec": {"size": 1}}`,
+			`created pod/default/db-0 {"spec": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}`,
+			`created pod/default/db-1 {}`,
+		}, []string{
+			`pod/default/db-0: it is made once, and it is made 2 times without faults`,
+			`pod/default/db-1: it is there in the end, and it is never made without faults`,
+			`secret/default/db: it is never made, and it is there in the end without faults`,
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := compare(t, ref, story(t, tt.lines...)); !slices.Equal(got, tt.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+}
+
+func TestUnstable(t *testing.T) {
+	_, err := Learn("w", []*record.Run{
+		story(t, `created pod/default/a {}`),
+		story(t, `created pod/default/a {}`, `deleted pod/default/a {}`),
+	})
+	var unstable *UnstableError
+	if !errors.As(err, &unstable) || !slices.Equal(unstable.Lines,
+		[]string{"pod/default/a: it is gone in the end, and it is there in the end without faults"}) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Names that the API server has generated differ in each run.
+func TestGeneratedNames(t *testing.T) {
+	run := func(first, second string) *record.Run {
+		pod := func(name string) string {
+			return `created pod/default/web-` + name + ` {"metadata": {"generateName": "web-", "uid": "` + name + `",
+				"ownerReferences": [{"uid": "o"}]}, "spec": {}}`
+		}
+		return story(t, pod(first), pod(second),
+			`deleted pod/default/web-`+first+` {"metadata": {"generateName": "web-", "uid": "`+first+`"}}`)
+	}
+	ref := learn(t, run("x1", "b2"), run("c3", "d4"))
+	if got := slices.Sorted(func(yield func(Key) bool) {
+		for k := range ref.Objects {
+			if !yield(k) {
+				return
+			}
+		}
+	}); !slices.Equal(got, []Key{"pod/default/web-#1", "pod/default/web-#2"}) {
+		t.Errorf("keys %q", got)
+	}
+	if got := compare(t, ref, run("e5", "f6")); len(got) > 0 {
+		t.Errorf("names count: %q", got)
+	}
+}
+
+func TestWhoWroteIt(t *testing.T) {
+	r := story(t,
+		`created secret/default/a {"data": {"a": "1"}}`,
+		`db: updated secret/default/a {"data": {"a": "2"}}`,
+		`db: deleted secret/default/a {"data": {"a": "2"}}`,
+		`created secret/default/a {"data": {"a": "1"}}`,
+		`deleted secret/default/a {"data": {"a": "1"}}`)
+	changes, err := Changes(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var by []string
+	for _, c := range changes {
+		by = append(by, c.By)
+	}
+	if want := []string{"", "db", "db", "", ""}; !slices.Equal(by, want) {
+		t.Errorf("written by %q, want %q", by, want)
+	}
+	ref := &Reference{Masks: standard}
+	if got := Fields(&changes[1]); !slices.Equal(got, []string{"data.a"}) {
+		t.Errorf("fields %q", got)
+	}
+	if !ref.Reverses(&changes[1], &Change{
+		Key: changes[1].Key, Event: record.Updated, Prev: changes[1].Cur, Cur: changes[1].Prev,
+	}) {
+		t.Error("a change there and back is not seen")
+	}
+}
+
+func TestMaskPaths(t *testing.T) {
+	for _, tt := range []struct {
+		mask, path string
+		want       bool
+	}{
+		{"spec", "spec.a.b", true},
+		{"spec.a", "spec.ab", false},
+		{"spec.*.b", "spec.a.b", true},
+		{"spec.*.b", "spec.a.c", false},
+		{"spec.list.[].uid", "spec.list.[].uid", true},
+		{"**.observedGeneration", "status.x.observedGeneration", true},
+		{"**.observedGeneration", "status.observedGenerations", false},
+		{"**", "kind", true},
+		{"metadata.annotations.a.b/c", "metadata.annotations.a.b/c", true},
+	} {
+		path := strings.Split(tt.path, ".")
+		if tt.path == "metadata.annotations.a.b/c" {
+			path = []string{"metadata", "annotations", "a.b/c"}
+		}
+		if got := covers(tt.mask, path); got != tt.want {
+			t.Errorf("covers(%q, %q) = %t", tt.mask, path, got)
+		}
+	}
+}
