@@ -1,8 +1,8 @@
-// Package generate makes plans from what a workload does when nothing goes wrong. Each pattern is a kind of fault that
-// controllers get wrong; a plan of it strikes at one moment of the workload.
+// Package generate makes plans from what a workload does without faults. Each pattern is a kind of fault that
+// controllers handle wrongly; each of its plans strikes at one moment of the workload.
 //
-// The patterns intermediate, stale and unobserved, and the rules by which candidates are dropped, are Sieve's (OSDI '22,
-// section 4).
+// The patterns intermediate, stale and unobserved are Sieve's (OSDI '22, section 4), and so are the rules by which
+// candidates are dropped.
 package generate
 
 import (
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/reference"
 )
@@ -47,8 +48,8 @@ type Candidate struct {
 // perSignature is how many plans of one signature there are at most.
 const perSignature = 3
 
-// Generate makes the plans of the patterns with the given names, all if there are none, for the suite and the workload of
-// the reference. Those that are likely to find something else than the others come first.
+// Generate makes plans for the suite and the reference's workload, of the patterns with the given names, or of all
+// patterns if there are no names. Plans that differ from all before them come first.
 func Generate(suite *plan.Suite, ref *reference.Reference, patterns ...string) []Candidate {
 	g := &generator{suite: suite, ref: ref, count: map[string]int{}}
 	for _, p := range Patterns() {
@@ -85,27 +86,24 @@ func (g *generator) drop(signature, why, rule string) {
 }
 
 // add adds a plan, unless there are enough of its signature or it is not valid.
-func (g *generator) add(signature, why string, actions ...plan.Action) {
+func (g *generator) add(signature, why string, actions ...*build.Action) {
 	key := g.pattern + " " + signature
 	if g.count[key] == perSignature {
 		g.drop(signature, why, fmt.Sprintf("there are %d plans like it", perSignature))
 		return
 	}
-	p := &plan.Plan{
-		TestName: name(g.ref.Workload, g.pattern, len(g.all)+1), Description: why, Workload: g.ref.Workload,
-		Actions: actions,
+	name := fmt.Sprintf("%s-%s-%d", g.ref.Workload, g.pattern, len(g.all)+1)
+	p, err := build.Plan(name).Description(why).Workload(g.ref.Workload).Then(actions...).Build()
+	if err == nil {
+		p.Complete(g.suite)
+		err = p.Validate(g.suite)
 	}
-	p.Complete(g.suite)
-	if err := p.Validate(g.suite); err != nil {
+	if err != nil {
 		g.drop(signature, why, "its plan is not valid: "+err.Error())
 		return
 	}
 	g.count[key]++
 	g.all = append(g.all, ranked{Candidate{Pattern: g.pattern, Signature: signature, Plan: p, Why: why}, g.count[key]})
-}
-
-func name(workload, pattern string, number int) string {
-	return fmt.Sprintf("%s-%s-%d", workload, pattern, number)
 }
 
 // signature of a change: what is done to which type of object.
@@ -120,7 +118,7 @@ func verb(c *reference.Change) string {
 	return c.Event
 }
 
-// intermediate restarts the controller after each of its effective writes: what it was about to do next it has to do then.
+// intermediate restarts the controller after each of its effective writes. It must then do what it was about to do.
 func (g *generator) intermediate() {
 	for i := range g.ref.Changes {
 		c := &g.ref.Changes[i]
@@ -134,9 +132,7 @@ func (g *generator) intermediate() {
 			g.drop(signature, why, rule)
 			continue
 		}
-		g.add(signature, why, plan.Action{
-			Type: plan.RestartController, Target: c.By, Trigger: plan.Trigger{Definitions: []plan.Definition{d}},
-		})
+		g.add(signature, why, build.RestartController(c.By).When(d))
 	}
 }
 
@@ -149,8 +145,8 @@ func (g *generator) behind() string {
 	return names[len(names)-1]
 }
 
-// stale keeps an API server at a state of an object that is undone later, and restarts the controller there when it has
-// acted on what came after: it is shown the past.
+// stale keeps an API server at a state of an object that is undone later. When the controller has acted on what came
+// after, it is restarted at that API server, which shows it the past.
 func (g *generator) stale() {
 	if len(g.suite.APIServerNames()) < 2 {
 		return
@@ -163,7 +159,7 @@ func (g *generator) stale() {
 		}
 		for _, by := range c.Taken {
 			if c.By == by {
-				continue // it knows what it has written itself from somewhere else, if at all
+				continue // a state that the controller itself has written tells it nothing new
 			}
 			for _, k := range g.reactions(undone, by) {
 				w := &g.ref.Changes[k]
@@ -171,7 +167,7 @@ func (g *generator) stale() {
 					by, describe(c), how, describe(w))
 				signature := g.signature(c) + " / " + g.signature(w)
 				seen, rule := g.trigger("seen", start, i, plan.AfterAPIServerRecv, g.behind())
-				var acted plan.Definition
+				var acted *build.Condition
 				if rule == "" {
 					acted, rule = g.trigger("acted", i, k, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0])
 				}
@@ -181,28 +177,16 @@ func (g *generator) stale() {
 				}
 				scope := string(c.Key)
 				g.add(signature, why,
-					plan.Action{
-						Type: plan.PauseAPIServer, Target: g.behind(), PauseScope: scope,
-						Trigger: plan.Trigger{Definitions: []plan.Definition{seen}},
-					},
-					plan.Action{
-						Type: plan.ReconnectController, Target: by, ReconnectAPIServer: g.behind(),
-						Trigger: plan.Trigger{Definitions: []plan.Definition{acted}},
-					},
-					plan.Action{
-						Type: plan.ResumeAPIServer, Target: g.behind(), PauseScope: scope,
-						Trigger: plan.Trigger{Definitions: []plan.Definition{{
-							Name:      "later",
-							Condition: plan.Condition{Type: plan.OnTimeout, Timeout: staleFor},
-						}}},
-					})
+					build.PauseAPIServer(g.behind()).Scope(scope).When(seen),
+					build.ReconnectController(by, g.behind()).When(acted),
+					build.ResumeAPIServer(g.behind()).Scope(scope).When(build.Timeout(staleFor).Named("later")))
 			}
 		}
 	}
 }
 
-// unobserved keeps the controller from reading an object between a change of it, and what the controller has done about
-// that, and the moment when the change has been undone: it never looks in between.
+// unobserved keeps the controller from reading an object until a change of the object has been undone. It begins at the
+// change, or after one of the writes with which the controller has reacted to it.
 func (g *generator) unobserved() {
 	for i := range g.ref.Changes {
 		c := &g.ref.Changes[i]
@@ -236,7 +220,7 @@ func (g *generator) unobserved() {
 					by, c.Key, describe(m), how)
 				signature := g.signature(c) + " / " + g.signature(m)
 				from, rule := g.trigger("from", start, k, timing, by)
-				var until plan.Definition
+				var until *build.Condition
 				if rule == "" {
 					until, rule = g.trigger("until", k, undone, plan.AfterControllerRecv, by)
 				}
@@ -246,14 +230,8 @@ func (g *generator) unobserved() {
 				}
 				scope := string(c.Key)
 				g.add(signature, why,
-					plan.Action{
-						Type: plan.PauseController, Target: by, PauseAt: plan.BeforeControllerRead, PauseScope: scope,
-						Trigger: plan.Trigger{Definitions: []plan.Definition{from}},
-					},
-					plan.Action{
-						Type: plan.ResumeController, Target: by, PauseAt: plan.BeforeControllerRead, PauseScope: scope,
-						Trigger: plan.Trigger{Definitions: []plan.Definition{until}},
-					})
+					build.PauseController(by, plan.BeforeControllerRead).Scope(scope).When(from),
+					build.ResumeController(by, plan.BeforeControllerRead).Scope(scope).When(until))
 			}
 		}
 	}
@@ -279,8 +257,8 @@ func (g *generator) undone(i int) (at int, how string) {
 	return -1, ""
 }
 
-// reactions are the effective writes of the controller after a change, of other objects, until the change after which it
-// has something else to do: one that it has not made itself and that changes what the first one has changed.
+// reactions returns the controller's effective writes to other objects after a change, until somebody else changes the
+// object again.
 func (g *generator) reactions(i int, by string) []int {
 	c := &g.ref.Changes[i]
 	var all []int

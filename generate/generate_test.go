@@ -30,8 +30,6 @@ func suite(t *testing.T) *plan.Suite {
 	return s
 }
 
-type object = map[string]any
-
 func spec(replicas int) object { return object{"spec": object{"replicas": replicas}} }
 
 func marked(o object) object {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/reference"
 )
@@ -19,55 +20,72 @@ const maxFields = 2
 // start is the moment before the first change.
 const start = -1
 
-// trigger is the definition that the i-th change satisfies, and none between the one before and it, where it is observed
-// at a point by a process. The one before is what the plan's previous action is fired by: a trigger counts from then on.
-// The rule says why there is none.
-func (g *generator) trigger(
-	name string, before, i int, timing plan.Timing, by string,
-) (d plan.Definition, rule string) {
+// trigger returns the condition that the i-th change satisfies, and no change between the one before and it, if it is
+// observed at a point by a process. The change before is the one that fires the plan's previous action: a trigger counts
+// from then on. If there is no such condition, rule says why.
+func (g *generator) trigger(name string, before, i int, timing plan.Timing, by string) (t *build.Condition, rule string) {
 	c := &g.ref.Changes[i]
 	key, err := plan.ParseResourceKey(string(c.Key))
 	if err != nil {
-		return d, err.Error()
+		return nil, err.Error()
 	}
 	if c.Generated {
 		key.Name, _, _ = strings.Cut(key.Name, "#")
 		key.Name += "*"
 	}
-	d = plan.Definition{Name: name, Observe: plan.ObservationPoint{Timing: timing, ObserveBy: by}}
-	d.Condition = plan.Condition{ResourceKey: key, Repeat: 1}
+	d := plan.Definition{
+		Condition: plan.Condition{ResourceKey: key, Repeat: 1}, Observe: plan.ObservationPoint{Timing: timing, ObserveBy: by},
+	}
 	kind, prev, cur := shown(c, timing)
 	switch {
 	case kind == plan.Created:
-		d.Condition.Type = plan.OnObjectCreation
+		d.Condition.Type, t = plan.OnObjectCreation, build.Created(key.String())
 	case kind == plan.Deleted:
-		d.Condition.Type = plan.OnObjectDeletion
-	case c.Marked():
-		d.Condition.Type = plan.OnObjectUpdate
-		d.Condition.PrevState = map[string]any{"metadata": map[string]any{"deletionTimestamp": plan.Absent}}
-		d.Condition.CurState = map[string]any{"metadata": map[string]any{"deletionTimestamp": plan.Present}}
-	case c.Event == record.Deleted:
-		d.Condition.Type = plan.OnObjectUpdate
-		d.Condition.CurState = map[string]any{"metadata": map[string]any{"finalizers": plan.Absent}}
+		d.Condition.Type, t = plan.OnObjectDeletion, build.Deleted(key.String())
 	default:
-		d.Condition.Type = plan.OnObjectUpdate
-		before, after := map[string]any{}, map[string]any{}
-		n := 0
-		for _, f := range g.ref.Changed(&reference.Change{Key: c.Key, Prev: prev, Cur: cur}) {
-			if f.InList() || n == maxFields {
-				continue
-			}
-			setField(before, f.Path, f.Prev)
-			setField(after, f.Path, f.Cur)
-			n++
+		before, after := g.states(c, prev, cur)
+		if before == nil && after == nil {
+			return nil, "it changes no field that is the same each time and in no list"
+		}
+		d.Condition.Type, t = plan.OnObjectUpdate, build.Updated(key.String())
+		if before != nil {
+			d.Condition.PrevState, t = before, t.From(before)
+		}
+		if after != nil {
+			d.Condition.CurState, t = after, t.To(after)
+		}
+	}
+	if rule := g.repeat(&d, before, i); rule != "" {
+		return nil, rule
+	}
+	return t.Named(name).Repeat(d.Condition.Repeat).At(timing, by), ""
+}
+
+// states returns what tells an update from others: parts of the states before and after. Nil: nothing does.
+func (g *generator) states(c *reference.Change, prev, cur object) (before, after object) {
+	switch {
+	case c.Marked():
+		return object{"metadata": object{"deletionTimestamp": plan.Absent}},
+			object{"metadata": object{"deletionTimestamp": plan.Present}}
+	case c.Event == record.Deleted:
+		return nil, object{"metadata": object{"finalizers": plan.Absent}}
+	}
+	n := 0
+	for _, f := range g.ref.Changed(&reference.Change{Key: c.Key, Prev: prev, Cur: cur}) {
+		if f.InList() || n == maxFields {
+			continue
 		}
 		if n == 0 {
-			return d, "it changes no field that is the same each time and in no list"
+			before, after = object{}, object{}
 		}
-		d.Condition.PrevState, d.Condition.CurState = before, after
+		setField(before, f.Path, f.Prev)
+		setField(after, f.Path, f.Cur)
+		n++
 	}
-	return d, g.repeat(&d, before, i)
+	return before, after
 }
+
+type object = map[string]any
 
 // setField sets a value in nested mappings; no value is $absent.
 func setField(m map[string]any, path []string, v any) {
@@ -129,8 +147,8 @@ func seen(c *reference.Change, at plan.ObservationPoint) bool {
 	return true
 }
 
-// shown is what a change looks like at a point. A delete call that marks the object, or deletes it, is a deletion to the
-// controller that makes the call; an update that takes the last finalizer away is an update.
+// shown returns what a change looks like at a point. At the controller's own write, a delete call is a deletion even if
+// it only marks the object, and an update that removes the last finalizer is an update.
 func shown(c *reference.Change, timing plan.Timing) (kind plan.EventKind, prev, cur map[string]any) {
 	kind = map[string]plan.EventKind{
 		record.Created: plan.Created, record.Updated: plan.Updated, record.Deleted: plan.Deleted,

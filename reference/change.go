@@ -171,7 +171,7 @@ func written(all []Change, byVersion map[uint64][]int, o *record.Observation, be
 				return &all[i]
 			}
 		}
-		// An update that takes away the last finalizer of a marked object deletes it, and is answered with the state before.
+		// An update that removes the last finalizer of a marked object deletes it. Its answer is the state before.
 	}
 	for i := range all {
 		c := &all[i]

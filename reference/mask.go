@@ -11,8 +11,8 @@ import (
 type Mask struct {
 	// Type of the objects, type[.group]; "*" is all.
 	Type string `json:"type" yaml:"type"`
-	// Path of the field from the object's root, with dots; "*" is one step of any name, "[]" an item of a list, and "**" at
-	// the beginning any number of steps. It stands for all below it too.
+	// Path of the field from the object's root, with dots; "*" is one step of any name, "[]" an item of a list, and "**"
+	// at the beginning any number of steps. Fields below it are masked too.
 	Path   string `json:"path" yaml:"path"`
 	Reason string `json:"reason" yaml:"reason"`
 }
@@ -124,8 +124,8 @@ type leaf struct {
 	value any
 }
 
-// leaves lists all values of an object that are neither mappings nor lists: an empty one counts as none. Items of a list that have
-// a name of their own are told apart by it, other items by their place.
+// leaves lists all values of an object that are neither mappings nor lists; an empty mapping or list counts as none.
+// Items of a list are identified by their name, if they have one, and otherwise by their index.
 func leaves(v any, path []string, where string, visit func(leaf)) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -144,8 +144,8 @@ func value(v any) string {
 	return fmt.Sprintf("%#v", v)
 }
 
-// Compare lists what a run of the workload did otherwise: the end state of each object by field, and how often those were
-// made that the controllers under test make or delete. Masked fields do not count.
+// Compare lists what a run of the workload did otherwise: it compares the end state of each object by field, and for
+// objects that the controllers under test create or delete, how often they were created. Masked fields do not count.
 func (ref *Reference) Compare(changes []Change) []Difference {
 	return slices.DeleteFunc(ref.compare(Objects(changes)), func(d Difference) bool {
 		return d.Field == "" && ref.volatile(d.Key)

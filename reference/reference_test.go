@@ -13,7 +13,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// story is a recorded run, told in lines: "created secret/default/a {…}", by whoever; "db created …" by the controller db.
+// story is a recorded run, one change a line: "created secret/default/a {…}", or "db: created …" if the controller db
+// has made it.
 func story(t *testing.T, lines ...string) *record.Run {
 	t.Helper()
 	r := &record.Run{Meta: record.Meta{Controllers: []record.Controller{{Name: "db", Hooks: true}}}}

@@ -35,8 +35,9 @@ func newTestCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test [-c trommel.yaml]",
 		Short: "Look for bugs without a plan",
-		Long: `Test learns what the suite's workloads do without faults, makes plans that strike at each moment of them, runs the plans,
-and runs those again that find something: what does not come every time is listed apart.
+		Long: `Test learns what the suite's workloads do without faults, generates plans that strike at each moment of
+them, and runs the plans. Plans with findings are run again: a finding that does not come every time is not
+confirmed, and is listed separately.
 
 Patterns:
 ` + patternHelp() + `
