@@ -4,7 +4,6 @@ package campaign
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -42,7 +41,8 @@ type Result struct {
 	Passed       int
 	Dropped      map[string]int // candidates for which there was no plan, by rule
 	NotRun       int            // plans for which the budget was too small
-	Unstable     []error        // workloads that end differently without faults
+	Unstable     []error        // workloads that end differently without faults, or not well
+	Failed       []error        // runs that could not be carried out
 }
 
 // Finding is a plan that shows a bug.
@@ -101,14 +101,14 @@ func (c *campaign) run(ctx context.Context) error {
 	var all []learned
 	for _, workload := range c.Workloads {
 		l, err := c.learn(ctx, workload)
-		var unstable *reference.UnstableError
-		if errors.As(err, &unstable) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			err = fmt.Errorf("learn workload %q: %w", workload, err)
 			c.Progress("%v", err)
 			c.result.Unstable = append(c.result.Unstable, err)
 			continue
-		}
-		if err != nil {
-			return fmt.Errorf("learn workload %q: %w", workload, err)
 		}
 		for _, candidate := range generate.Generate(c.Suite, l.ref, c.Patterns...) {
 			if candidate.Plan == nil {
@@ -132,8 +132,13 @@ func (c *campaign) run(ctx context.Context) error {
 				c.result.NotRun++
 				continue
 			}
-			if err := c.try(ctx, l, l.candidates[i]); err != nil {
-				return err
+			err := c.try(ctx, l, l.candidates[i])
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err != nil {
+				c.Progress("%v", err)
+				c.result.Failed = append(c.result.Failed, err)
 			}
 		}
 		if !more {

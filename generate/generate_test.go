@@ -60,6 +60,9 @@ func plans(all []Candidate) []string {
 			if d.Condition.CurState != nil {
 				at += fmt.Sprintf(" %v→%v", d.Condition.PrevState, d.Condition.CurState)
 			}
+			for _, d := range a.Trigger.Definitions[1:] {
+				at += fmt.Sprintf("; then %s", d.Condition.Timeout)
+			}
 			actions = append(actions, fmt.Sprintf("%s at %s", a.Type, at))
 		}
 		lines = append(lines, strings.Join(actions, "; "))
@@ -113,6 +116,10 @@ func TestPatterns(t *testing.T) {
 				"resumeController at onObjectUpdate database/default/db #1 afterControllerRecv " +
 				"map[spec:map[replicas:1]]→map[spec:map[replicas:2]]",
 		}},
+		{"drift", recreated, []string{
+			"delete at onObjectCreation secret/default/db #2 afterControllerWrite",
+			"delete at onObjectCreation secret/default/db #2 afterControllerWrite; then 1s",
+		}},
 		{"stale", recreated, []string{
 			"pauseAPIServer at onObjectUpdate database/default/db #1 afterAPIServerRecv " +
 				"map[metadata:map[deletionTimestamp:$absent]]→map[metadata:map[deletionTimestamp:$present]]; " +
@@ -121,7 +128,7 @@ func TestPatterns(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.pattern, func(t *testing.T) {
-			ref := &reference.Reference{Workload: "w", Changes: tt.changes}
+			ref := &reference.Reference{Workload: "w", Changes: tt.changes, Objects: reference.Objects(tt.changes)}
 			got := plans(Generate(suite(t), ref, tt.pattern))
 			for _, want := range tt.want {
 				want = strings.Replace(want, "resumeController at 5s", "resumeAPIServer at 5s", 1)

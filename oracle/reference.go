@@ -3,9 +3,11 @@ package oracle
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/reference"
 )
@@ -20,7 +22,7 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	if e.Reference == nil || e.Meta.GivenBack.IsZero() {
 		return nil, nil
 	}
-	differ, err := Differences(e.Reference, e.History)
+	differ, err := Differences(e.Reference, e.Plan, e.History)
 	if err != nil {
 		return nil, err
 	}
@@ -44,19 +46,26 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	return findings, nil
 }
 
-// Differences lists what a recorded history has otherwise than the reference.
-func Differences(ref *reference.Reference, history []record.HistoryEntry) ([]reference.Difference, error) {
+// Differences lists what a recorded history has otherwise than the reference. If the plan itself writes or deletes
+// objects, it does not count how often objects were created: the plan has made some of them be created again.
+func Differences(ref *reference.Reference, p *plan.Plan, history []record.HistoryEntry) ([]reference.Difference, error) {
 	changes, err := reference.Changes(&record.Run{History: history})
 	if err != nil {
 		return nil, err
 	}
-	return ref.Compare(changes), nil
+	differ := ref.Compare(changes)
+	if slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Writes }) {
+		differ = slices.DeleteFunc(differ, func(d reference.Difference) bool { return d.Count })
+	}
+	return differ, nil
 }
 
 // AwaitReference returns when the history is as the reference says, or when it is not and has been at rest for the time
 // of quiet, at the earliest after the patience that controllers have which try again. The error is that of ctx, or of a
 // history that cannot be read.
-func AwaitReference(ctx context.Context, ref *reference.Reference, g Growing, quiet time.Duration) error {
+func AwaitReference(
+	ctx context.Context, ref *reference.Reference, p *plan.Plan, g Growing, quiet time.Duration,
+) error {
 	const patience = 10 * time.Second
 	began := time.Now()
 	read, last := 0, began
@@ -68,7 +77,7 @@ func AwaitReference(ctx context.Context, ref *reference.Reference, g Growing, qu
 		}
 		read += len(entries)
 		history = append(history, entries...)
-		differ, err := Differences(ref, history)
+		differ, err := Differences(ref, p, history)
 		if err != nil || len(differ) == 0 {
 			return err
 		}

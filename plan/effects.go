@@ -1,6 +1,7 @@
 package plan
 
-// Effects says what an action does to the processes of a run: the controllers and the API servers.
+// Effects says what an action does to the processes of a run, the controllers and the API servers, and whether it writes
+// objects.
 type Effects struct {
 	// Pauses says what is held once the action has begun; nil: nothing.
 	Pauses *Pause
@@ -13,6 +14,8 @@ type Effects struct {
 	Starts string
 	// Moves says which controller is connected to another API server; nil: none.
 	Moves *Move
+	// Writes: the action writes or deletes objects, as another client would.
+	Writes bool
 }
 
 // Pause is a point of a process at which observations are held.

@@ -10,6 +10,9 @@ import (
 
 // Writes by another client do not affect any process.
 
+// writes are the effects of a write by another client: it leaves all processes as they are.
+func writes(*Action) Effects { return Effects{Writes: true} }
+
 var applyObject = ActionKind{
 	Type:   ApplyObject,
 	Fields: []string{"manifest", "manifestFile"},
@@ -39,6 +42,7 @@ var applyObject = ActionKind{
 		meta, _ := a.Manifest["metadata"].(map[string]any)
 		return fmt.Sprintf("as another client, apply %v %v", a.Manifest["kind"], meta["name"])
 	},
+	Effects: writes,
 	Object: func(a *Action) string {
 		if a.Manifest == nil {
 			return a.ManifestFile
@@ -67,7 +71,8 @@ var patchObject = ActionKind{
 		}
 		return fmt.Sprintf("as another client, patch %s%s with %s", what, a.ResourceKey, compact(a.Patch))
 	},
-	Object: written,
+	Effects: writes,
+	Object:  written,
 }
 
 var deleteObject = ActionKind{
@@ -75,6 +80,7 @@ var deleteObject = ActionKind{
 	Fields:  []string{"resourceKey"},
 	Check:   checkWrite,
 	Explain: func(a *Action) string { return "as another client, delete " + a.ResourceKey.String() },
+	Effects: writes,
 	Object:  written,
 }
 

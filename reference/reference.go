@@ -125,6 +125,8 @@ type Difference struct {
 	Field string // where in the object; empty: the object as a whole
 	// Want and Got are the values; of an object as a whole they say in words what became of it.
 	Want, Got any
+	// Count: the object was created more or less often; its end state is compared apart from that.
+	Count bool
 
 	path []string
 }
@@ -183,7 +185,7 @@ func (ref *Reference) compare(objects map[Key]*Object) []Difference {
 			all = append(all, ref.fields(key, want.End, got.End)...)
 		}
 		if want.Made != got.Made && (want.Ours || got.Ours) && (want.End == nil) == (got.End == nil) {
-			all = append(all, Difference{Key: key, Want: times(want.Made), Got: times(got.Made)})
+			all = append(all, Difference{Key: key, Want: times(want.Made), Got: times(got.Made), Count: true})
 		}
 	}
 	return all
@@ -223,14 +225,14 @@ func (ref *Reference) fields(key Key, want, got map[string]any) []Difference {
 	var differ []Difference
 	for where, w := range wanted {
 		if g, ok := there[where]; !ok {
-			differ = append(differ, Difference{key, where, w.value, nil, w.path})
+			differ = append(differ, Difference{Key: key, Field: where, Want: w.value, path: w.path})
 		} else if !reflect.DeepEqual(w.value, g.value) {
-			differ = append(differ, Difference{key, where, w.value, g.value, w.path})
+			differ = append(differ, Difference{Key: key, Field: where, Want: w.value, Got: g.value, path: w.path})
 		}
 	}
 	for where, g := range there {
 		if _, ok := wanted[where]; !ok {
-			differ = append(differ, Difference{key, where, nil, g.value, g.path})
+			differ = append(differ, Difference{Key: key, Field: where, Got: g.value, path: g.path})
 		}
 	}
 	slices.SortFunc(differ, func(a, b Difference) int { return strings.Compare(a.Field, b.Field) })

@@ -489,7 +489,7 @@ func (r *runner) judge(
 		}
 	}
 	if r.Reference != nil && !failed {
-		troubled(oracle.AwaitReference(ctx, r.Reference, recorder, r.Suite.Timeouts.Quiet))
+		troubled(oracle.AwaitReference(ctx, r.Reference, r.Plan, recorder, r.Suite.Timeouts.Quiet))
 	}
 	last, err := r.coordinator.Status(ctx)
 	troubled(err)

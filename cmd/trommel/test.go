@@ -127,6 +127,8 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 		return &exitError{codeOf(err), err}
 	case len(result.Findings) > 0:
 		return &exitError{code: exitBug}
+	case len(result.Unstable)+len(result.Failed) > 0:
+		return &exitError{code: exitCannotRun}
 	}
 	return nil
 }
@@ -154,6 +156,12 @@ func summary(s streams, r *campaign.Result) {
 			reason, _, _ := strings.Cut(o.Reason, "\n")
 			fmt.Fprintf(s.out, "  %s: %s\n", o.Candidate.Plan.TestName, reason)
 		}
+	}
+	for _, err := range r.Unstable {
+		fmt.Fprintf(s.out, "not tested: %v\n", err)
+	}
+	for _, err := range r.Failed {
+		fmt.Fprintf(s.out, "could not run: %v\n", err)
 	}
 	fmt.Fprintf(s.out, "%d plans passed, %d with bugs, %d not confirmed, %d inconclusive, %d not run\n",
 		r.Passed, len(r.Findings), len(r.Unconfirmed), len(r.Inconclusive), r.NotRun)
