@@ -63,6 +63,31 @@ type Outcome struct {
 
 // Run runs the campaign. The error says what kept it from going on; the result is what it had until then.
 func Run(ctx context.Context, config Config) (*Result, error) {
+	c := newCampaign(config)
+	err := c.run(ctx)
+	return c.result, err
+}
+
+// Generate learns the workloads and writes the plans that a campaign would run, without running them. It returns all
+// candidates, also those without a plan. The result says what could not be learned.
+func Generate(ctx context.Context, config Config) ([]generate.Candidate, *Result, error) {
+	c := newCampaign(config)
+	all, err := c.prepare(ctx)
+	var candidates []generate.Candidate
+	for _, l := range all {
+		for _, candidate := range l.candidates {
+			if candidate.Plan != nil {
+				if _, err := c.write(candidate); err != nil {
+					return nil, c.result, err
+				}
+			}
+			candidates = append(candidates, candidate)
+		}
+	}
+	return candidates, c.result, err
+}
+
+func newCampaign(config Config) *campaign {
 	c := &campaign{Config: config, began: time.Now(), result: &Result{Dropped: map[string]int{}}}
 	if c.Learn == 0 {
 		c.Learn = 3
@@ -76,8 +101,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	if len(c.Workloads) == 0 {
 		c.Workloads = slices.Sorted(maps.Keys(c.Suite.Workloads))
 	}
-	err := c.run(ctx)
-	return c.result, err
+	return c
 }
 
 type campaign struct {
@@ -91,18 +115,20 @@ type campaign struct {
 type learned struct {
 	ref        *reference.Reference
 	history    []plan.ResourceKey
-	candidates []generate.Candidate
+	candidates []generate.Candidate // also those without a plan
 }
 
-func (c *campaign) run(ctx context.Context) error {
+// prepare learns the workloads and generates their plans.
+func (c *campaign) prepare(ctx context.Context) ([]learned, error) {
 	if err := os.MkdirAll(c.Dir, record.DirMode); err != nil {
-		return err
+		return nil, err
 	}
 	var all []learned
 	for _, workload := range c.Workloads {
+		c.Progress("%s: learning what it does without faults", workload)
 		l, err := c.learn(ctx, workload)
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return all, context.Cause(ctx)
 		}
 		if err != nil {
 			err = fmt.Errorf("learn workload %q: %w", workload, err)
@@ -110,17 +136,27 @@ func (c *campaign) run(ctx context.Context) error {
 			c.result.Unstable = append(c.result.Unstable, err)
 			continue
 		}
-		for _, candidate := range generate.Generate(c.Suite, l.ref, c.Patterns...) {
+		l.candidates = generate.Generate(c.Suite, l.ref, c.Patterns...)
+		plans := 0
+		for _, candidate := range l.candidates {
 			if candidate.Plan == nil {
 				c.result.Dropped[candidate.Dropped]++
-				continue
+			} else {
+				plans++
 			}
-			l.candidates = append(l.candidates, candidate)
 		}
-		c.Progress("%s: %d plans", workload, len(l.candidates))
+		c.Progress("%s: %d plans", workload, plans)
 		all = append(all, *l)
 	}
-	// One of each workload, then the next: what comes first is most likely to find something.
+	return all, nil
+}
+
+func (c *campaign) run(ctx context.Context) error {
+	all, err := c.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	// One plan of each workload, then the next: those that differ most from the others come first.
 	for i := 0; ; i++ {
 		more := false
 		for _, l := range all {
@@ -128,6 +164,9 @@ func (c *campaign) run(ctx context.Context) error {
 				continue
 			}
 			more = true
+			if l.candidates[i].Plan == nil {
+				continue
+			}
 			if c.Budget > 0 && time.Since(c.began) > c.Budget {
 				c.result.NotRun++
 				continue
@@ -171,8 +210,10 @@ func (c *campaign) learn(ctx context.Context, workload string) (*learned, error)
 		runs = append(runs, r)
 	}
 	var err error
-	l.ref, err = reference.Learn(workload, runs)
-	return l, err
+	if l.ref, err = reference.Learn(workload, runs); err != nil {
+		return nil, err
+	}
+	return l, l.ref.Write(filepath.Join(c.Dir, "reference", workload+".json"))
 }
 
 // once runs a plan and reads its record.

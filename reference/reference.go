@@ -2,9 +2,12 @@ package reference
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -93,6 +96,21 @@ func Learn(workload string, runs []*record.Run) (*Reference, error) {
 	})
 	ref.Masks = append(found, ref.Masks...)
 	return ref, nil
+}
+
+// Write writes the reference to a file as JSON, for people and programs to read. It creates the file's directory.
+func (ref *Reference) Write(file string) error {
+	data, err := json.MarshalIndent(ref, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write reference: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), record.DirMode); err != nil {
+		return fmt.Errorf("write reference: %w", err)
+	}
+	if err := os.WriteFile(file, data, record.FileMode); err != nil {
+		return fmt.Errorf("write reference: %w", err)
+	}
+	return nil
 }
 
 // Objects sums up changes by object.

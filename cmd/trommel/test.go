@@ -28,6 +28,7 @@ type testOptions struct {
 	runs      int
 	repeat    int
 	dir       string
+	explain   bool
 }
 
 func newTestCommand(s streams) *cobra.Command {
@@ -47,17 +48,43 @@ Exit codes: 0 nothing found, 1 bugs found, 2 usage, 4 could not run.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return testSuite(c.Context(), s, &o) },
 	}
+	o.register(c)
+	c.Flags().DurationVar(&o.budget, "budget", 0, "start no new plan after this `time` (default: no limit)")
+	c.Flags().IntVar(&o.repeat, "repeat", 3, "how often a plan with findings is run; a bug must be found every time")
+	return c
+}
+
+func newGenerateCommand(s streams) *cobra.Command {
+	o := testOptions{repeat: 1}
+	c := &cobra.Command{
+		Use:   "generate [-c trommel.yaml]",
+		Short: "Generate plans",
+		Long: `Generate learns what the suite's workloads do without faults, and generates the plans that "trommel test" would run. It
+writes them to plans/ in --dir and lists them, the most different ones first.
+
+Patterns:
+` + patternHelp(),
+		Example: `  trommel generate
+  trommel generate -c database-operator --workload recreate --pattern stale --explain`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return generatePlans(c.Context(), s, &o) },
+	}
+	o.register(c)
+	c.Flags().BoolVar(&o.explain, "explain", false, "also list the candidates without a plan, with the reason of each")
+	return c
+}
+
+// register adds the flags of all commands that learn.
+func (o *testOptions) register(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVarP(&o.suite, "controller", "c", "",
-		"the controller's `directory`, with its trommel.yaml, or the suite file (default: here)")
+		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
 	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite")
 	f.StringSliceVar(&o.workloads, "workload", nil, "`name` of a workload (default: all)")
 	f.StringSliceVar(&o.patterns, "pattern", nil, "`name` of a pattern (default: all)")
-	f.DurationVar(&o.budget, "budget", 0, "begin no new plan after this `time` (default: no limit)")
-	f.IntVar(&o.runs, "runs", 3, "how often each workload is run without faults, to learn what differs anyway")
-	f.IntVar(&o.repeat, "repeat", 3, "how often a finding must come to be believed")
-	f.StringVar(&o.dir, "dir", "", "`directory` for plans and run records (default: trommel-runs/test-<time>)")
-	return c
+	f.IntVar(&o.runs, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
+	f.StringVar(&o.dir, "dir", "",
+		"`directory` for plans, references and run records (default: trommel-runs/<command>-<time>)")
 }
 
 func patternHelp() string {
@@ -102,35 +129,79 @@ func (o *testOptions) load() (*plan.Suite, error) {
 }
 
 func testSuite(ctx context.Context, s streams, o *testOptions) error {
+	return o.inSession(ctx, s, "test", func(config campaign.Config) error {
+		result, err := campaign.Run(ctx, config)
+		summary(s, result)
+		switch {
+		case err != nil:
+			return err
+		case len(result.Findings) > 0:
+			return &exitError{code: exitBug}
+		case len(result.Unstable)+len(result.Failed) > 0:
+			return &exitError{code: exitCannotRun}
+		}
+		return nil
+	})
+}
+
+func generatePlans(ctx context.Context, s streams, o *testOptions) error {
+	return o.inSession(ctx, s, "generate", func(config campaign.Config) error {
+		candidates, result, err := campaign.Generate(ctx, config)
+		for _, c := range candidates {
+			switch {
+			case c.Plan != nil:
+				fmt.Fprintf(s.out, "%s\n  %s\n", filepath.Join(o.dir, "plans", c.Plan.TestName+".yaml"), c.Why)
+			case o.explain:
+				fmt.Fprintf(s.out, "no plan (%s): %s\n  %s\n", c.Pattern, c.Dropped, c.Why)
+			}
+		}
+		notTested(s, result)
+		if err == nil && len(result.Unstable) > 0 {
+			return &exitError{code: exitCannotRun}
+		}
+		return err
+	})
+}
+
+// inSession calls what with a session for the suite. An error of its own is an exitError already.
+func (o *testOptions) inSession(ctx context.Context, s streams, title string, what func(campaign.Config) error) error {
 	suite, err := o.load()
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
 	if o.dir == "" {
-		o.dir = filepath.Join("trommel-runs", "test-"+time.Now().Format("20060102-150405"))
+		o.dir = filepath.Join("trommel-runs", title+"-"+time.Now().Format("20060102-150405"))
 	}
 	console := report.NewConsole(s.err)
-	console.Title("test " + suite.File)
+	console.Title(title + " " + suite.File)
 	session, err := run.Open(ctx, suite, run.Options{Version: version(), Progress: console.Progress})
 	if err != nil {
 		return &exitError{codeOf(err), err}
 	}
-	result, err := campaign.Run(ctx, campaign.Config{
+	err = what(campaign.Config{
 		Session: session, Suite: suite, Dir: o.dir, Workloads: o.workloads, Patterns: o.patterns,
 		Learn: o.runs, Repeat: o.repeat, Budget: o.budget,
 		Progress: func(format string, args ...any) { console.Info(fmt.Sprintf(format, args...)) },
 	})
-	err = errors.Join(err, session.Close(context.WithoutCancel(ctx)))
-	summary(s, result)
+	closeErr := session.Close(context.WithoutCancel(ctx))
+	var exit *exitError
 	switch {
-	case err != nil:
+	case errors.As(err, &exit):
+		return err
+	case err == nil:
+		err = closeErr
+	}
+	if err != nil {
 		return &exitError{codeOf(err), err}
-	case len(result.Findings) > 0:
-		return &exitError{code: exitBug}
-	case len(result.Unstable)+len(result.Failed) > 0:
-		return &exitError{code: exitCannotRun}
 	}
 	return nil
+}
+
+// notTested says which workloads could not be learned.
+func notTested(s streams, r *campaign.Result) {
+	for _, err := range r.Unstable {
+		fmt.Fprintf(s.out, "not tested: %v\n", err)
+	}
 }
 
 // summary says what a campaign has found.
@@ -157,9 +228,7 @@ func summary(s streams, r *campaign.Result) {
 			fmt.Fprintf(s.out, "  %s: %s\n", o.Candidate.Plan.TestName, reason)
 		}
 	}
-	for _, err := range r.Unstable {
-		fmt.Fprintf(s.out, "not tested: %v\n", err)
-	}
+	notTested(s, r)
 	for _, err := range r.Failed {
 		fmt.Fprintf(s.out, "could not run: %v\n", err)
 	}
