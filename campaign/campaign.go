@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/generate"
@@ -253,23 +254,50 @@ func (c *campaign) try(ctx context.Context, l learned, candidate generate.Candid
 		c.result.Inconclusive = append(c.result.Inconclusive, outcome)
 		return nil
 	}
-	f := Finding{Outcome: outcome, Came: 1, Of: 1}
+	return c.confirm(ctx, l, outcome)
+}
+
+// confirm runs a plan again that has found something. What comes every time is believed.
+func (c *campaign) confirm(ctx context.Context, l learned, first Outcome) (err error) {
+	f := Finding{Outcome: first, Came: 1, Of: 1}
+	same := bugs(first.Findings)
 	for f.Of < c.Repeat {
-		_, again, err := c.once(ctx, candidate.Plan, o)
+		var r *record.Run
+		r, _, err = c.once(ctx, first.Candidate.Plan, run.RunOptions{History: l.history, Reference: l.ref})
 		if err != nil {
-			return err
+			break // what was found so far is reported
 		}
 		f.Of++
-		if again.Verdict == record.Bug {
+		again := bugs(r.Findings)
+		common := slices.DeleteFunc(slices.Clone(same), func(x record.Finding) bool {
+			return !slices.ContainsFunc(again, func(y record.Finding) bool { return sameFinding(x, y) })
+		})
+		if len(common) > 0 {
 			f.Came++
+			same = common
 		}
 	}
-	if f.Came == f.Of {
+	if err == nil && f.Came == f.Of {
+		f.Findings = same
 		c.result.Findings = append(c.result.Findings, f)
 	} else {
 		c.result.Unconfirmed = append(c.result.Unconfirmed, f)
 	}
-	return nil
+	return err
+}
+
+// bugs are the findings about the controllers.
+func bugs(all []record.Finding) []record.Finding {
+	return slices.DeleteFunc(slices.Clone(all), func(f record.Finding) bool { return !f.IsBug() })
+}
+
+// sameFinding reports whether two runs of a plan have found the same: the values in it may differ.
+func sameFinding(x, y record.Finding) bool {
+	title := func(f record.Finding) string {
+		t, _, _ := strings.Cut(f.Title, ":")
+		return t
+	}
+	return x.Oracle == y.Oracle && x.Subject == y.Subject && title(x) == title(y)
 }
 
 func (c *campaign) write(candidate generate.Candidate) (file string, err error) {

@@ -23,7 +23,9 @@ const start = -1
 // trigger returns the condition that the i-th change satisfies, and no change between the one before and it, if it is
 // observed at a point by a process. The change before is the one that fires the plan's previous action: a trigger counts
 // from then on. If there is no such condition, rule says why.
-func (g *generator) trigger(name string, before, i int, timing plan.Timing, by string) (t *build.Condition, rule string) {
+func (g *generator) trigger(
+	name string, before, i int, timing plan.Timing, by string,
+) (t *build.Condition, rule string) {
 	c := &g.ref.Changes[i]
 	key, err := plan.ParseResourceKey(string(c.Key))
 	if err != nil {
@@ -34,7 +36,8 @@ func (g *generator) trigger(name string, before, i int, timing plan.Timing, by s
 		key.Name += "*"
 	}
 	d := plan.Definition{
-		Condition: plan.Condition{ResourceKey: key, Repeat: 1}, Observe: plan.ObservationPoint{Timing: timing, ObserveBy: by},
+		Condition: plan.Condition{ResourceKey: key, Repeat: 1},
+		Observe:   plan.ObservationPoint{Timing: timing, ObserveBy: by},
 	}
 	kind, prev, cur := shown(c, timing)
 	switch {
