@@ -116,6 +116,10 @@ func TestPatterns(t *testing.T) {
 				"resumeController at onObjectUpdate database/default/db #1 afterControllerRecv " +
 				"map[spec:map[replicas:1]]→map[spec:map[replicas:2]]",
 		}},
+		{"own-write-unseen", recreated, []string{
+			"pauseController at onObjectCreation secret/default/db #1 beforeControllerWrite; resumeController at 3s",
+			"pauseController at onObjectDeletion secret/default/db #1 beforeControllerWrite; resumeController at 3s",
+		}},
 		{"drift", recreated, []string{
 			"delete at onObjectCreation secret/default/db #2 afterControllerWrite",
 			"delete at onObjectCreation secret/default/db #2 afterControllerWrite; then 1s",

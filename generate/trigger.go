@@ -142,7 +142,7 @@ func sameObject(key plan.ResourceKey, c *reference.Change) bool {
 // seen reports whether a change passes an observation point.
 func seen(c *reference.Change, at plan.ObservationPoint) bool {
 	switch at.Timing {
-	case plan.AfterControllerWrite:
+	case plan.BeforeControllerWrite, plan.AfterControllerWrite:
 		return c.By == at.ObserveBy
 	case plan.AfterControllerRecv:
 		return slices.Contains(c.Taken, at.ObserveBy)
@@ -157,7 +157,7 @@ func shown(c *reference.Change, timing plan.Timing) (kind plan.EventKind, prev, 
 		record.Created: plan.Created, record.Updated: plan.Updated, record.Deleted: plan.Deleted,
 	}[c.Event]
 	switch {
-	case timing != plan.AfterControllerWrite:
+	case timing != plan.AfterControllerWrite && timing != plan.BeforeControllerWrite:
 	case c.Op == wire.Delete:
 		return plan.Deleted, nil, c.Prev
 	case kind == plan.Deleted:
