@@ -211,7 +211,7 @@ func (c *campaign) learn(ctx context.Context, workload string) (*learned, error)
 		runs = append(runs, r)
 	}
 	var err error
-	if l.ref, err = reference.Learn(workload, runs); err != nil {
+	if l.ref, err = reference.Learn(workload, runs, c.Suite.Masks...); err != nil {
 		return nil, err
 	}
 	return l, l.ref.Write(filepath.Join(c.Dir, "reference", workload+".json"))

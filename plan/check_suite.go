@@ -49,6 +49,11 @@ func (s *Suite) check(at *place) {
 			names = append(names, s.Invariants[i].Name)
 		}
 	}
+	for i, m := range s.Masks {
+		if at := at.field("masks").item(i); !at.failed() && m.Path == "" {
+			at.field("path").missing("a mask has no path such as status.observedGeneration")
+		}
+	}
 	for name, v := range s.Variants {
 		at := at.field("variants").field(name)
 		if message := nameMistake(name); message != "" {

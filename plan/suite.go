@@ -22,12 +22,24 @@ type Suite struct {
 	Invariants  []Invariant         `yaml:"invariants" item:"an invariant"`
 	Variants    map[string]Variant  `yaml:"variants" item:"a variant"`
 	// History is recorded besides the objects that the plan, the workload and the invariants name.
-	History  []ResourceKey `yaml:"history" item:"history"`
-	Timeouts Timeouts      `yaml:"timeouts"`
+	History []ResourceKey `yaml:"history" item:"history"`
+	// Masks are fields that do not count when runs with faults are compared with runs without.
+	Masks    []Mask   `yaml:"masks" item:"a mask"`
+	Timeouts Timeouts `yaml:"timeouts"`
 
 	File string // where it was read from
 
 	source *source // positions of values that were read from a file
+}
+
+// Mask is a field of objects that does not count when two runs are compared.
+type Mask struct {
+	// Type of the objects, type[.group]; "*" is all.
+	Type string `yaml:"type" json:"type" default:"*"`
+	// Path of the field from the object's root, with dots; "*" is one step of any name, "[]" an item of a list, and "**"
+	// at the beginning any number of steps. Fields below it are masked too.
+	Path   string `yaml:"path" json:"path"`
+	Reason string `yaml:"reason" json:"reason"` // for people
 }
 
 // ClusterSpec is the control plane to run on.

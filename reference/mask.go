@@ -5,57 +5,58 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/trommel-dev/trommel/plan"
 )
 
 // Mask is a field that never counts.
-type Mask struct {
-	// Type of the objects, type[.group]; "*" is all.
-	Type string `json:"type" yaml:"type"`
-	// Path of the field from the object's root, with dots; "*" is one step of any name, "[]" an item of a list, and "**"
-	// at the beginning any number of steps. Fields below it are masked too.
-	Path   string `json:"path" yaml:"path"`
-	Reason string `json:"reason" yaml:"reason"`
-}
+type Mask = plan.Mask
 
 // standard are the masks of every reference.
 var standard = []Mask{
-	{"*", "metadata.uid", "generated"},
-	{"*", "metadata.resourceVersion", "counts writes to the cluster"},
-	{"*", "metadata.generation", "counts changes"},
-	{"*", "metadata.creationTimestamp", "time"},
-	{"*", "metadata.deletionTimestamp", "time"},
-	{"*", "metadata.managedFields", "who wrote what"},
-	{"*", "metadata.generateName", "part of a generated name"},
-	{"*", "metadata.ownerReferences.[].uid", "generated"},
-	{"*", "**.observedGeneration", "counts changes"},
-	{"*", "**.lastTransitionTime", "time"},
-	{"*", "**.lastUpdateTime", "time"},
-	{"*", "**.lastProbeTime", "time"},
-	{"*", "**.lastHeartbeatTime", "time"},
-	{"*", "**.lastScheduleTime", "time"},
-	{"*", "**.startTime", "time"},
-	{"*", "**.completionTime", "time"},
-	{"*", "**.startedAt", "time"},
-	{"*", "**.finishedAt", "time"},
-	{"*", "metadata.annotations.deployment.kubernetes.io/revision", "counts changes"},
-	{"pod", "spec.nodeName", "the scheduler's choice"},
-	{"pod", "status.hostIP", "the scheduler's choice"},
-	{"pod", "status.hostIPs", "the scheduler's choice"},
-	{"pod", "status.podIP", "assigned"},
-	{"pod", "status.podIPs", "assigned"},
-	{"pod", "status.containerStatuses.[].containerID", "generated"},
-	{"pod", "status.containerStatuses.[].restartCount", "the controller's own process may have been killed"},
-	{"service", "spec.clusterIP", "assigned"},
-	{"service", "spec.clusterIPs", "assigned"},
-	{"service", "spec.healthCheckNodePort", "assigned"},
-	{"service", "spec.ports.[].nodePort", "assigned"},
-	{"persistentvolumeclaim", "spec.volumeName", "generated"},
-	{"persistentvolumeclaim", "metadata.annotations.volume.kubernetes.io/selected-node", "the scheduler's choice"},
-	{"endpoints", "**", "follows pods"},
-	{"endpointslice.discovery.k8s.io", "**", "follows pods"},
-	{"event", "**", "a message"},
-	{"event.events.k8s.io", "**", "a message"},
-	{"lease.coordination.k8s.io", "**", "a lock"},
+	{Type: "*", Path: "metadata.uid", Reason: "generated"},
+	{Type: "*", Path: "metadata.resourceVersion", Reason: "counts writes to the cluster"},
+	{Type: "*", Path: "metadata.generation", Reason: "counts changes"},
+	{Type: "*", Path: "metadata.creationTimestamp", Reason: "time"},
+	{Type: "*", Path: "metadata.deletionTimestamp", Reason: "time"},
+	{Type: "*", Path: "metadata.managedFields", Reason: "who wrote what"},
+	{Type: "*", Path: "metadata.generateName", Reason: "part of a generated name"},
+	{Type: "*", Path: "metadata.ownerReferences.[].uid", Reason: "generated"},
+	{Type: "*", Path: "**.observedGeneration", Reason: "counts changes"},
+	{Type: "*", Path: "**.lastTransitionTime", Reason: "time"},
+	{Type: "*", Path: "**.lastUpdateTime", Reason: "time"},
+	{Type: "*", Path: "**.lastProbeTime", Reason: "time"},
+	{Type: "*", Path: "**.lastHeartbeatTime", Reason: "time"},
+	{Type: "*", Path: "**.lastScheduleTime", Reason: "time"},
+	{Type: "*", Path: "**.startTime", Reason: "time"},
+	{Type: "*", Path: "**.completionTime", Reason: "time"},
+	{Type: "*", Path: "**.startedAt", Reason: "time"},
+	{Type: "*", Path: "**.finishedAt", Reason: "time"},
+	{Type: "*", Path: "metadata.annotations.deployment.kubernetes.io/revision", Reason: "counts changes"},
+	{Type: "pod", Path: "spec.nodeName", Reason: "the scheduler's choice"},
+	{Type: "pod", Path: "status.hostIP", Reason: "the scheduler's choice"},
+	{Type: "pod", Path: "status.hostIPs", Reason: "the scheduler's choice"},
+	{Type: "pod", Path: "status.podIP", Reason: "assigned"},
+	{Type: "pod", Path: "status.podIPs", Reason: "assigned"},
+	{Type: "pod", Path: "status.containerStatuses.[].containerID", Reason: "generated"},
+	{
+		Type: "pod", Path: "status.containerStatuses.[].restartCount",
+		Reason: "the controller's own process may have been killed",
+	},
+	{Type: "service", Path: "spec.clusterIP", Reason: "assigned"},
+	{Type: "service", Path: "spec.clusterIPs", Reason: "assigned"},
+	{Type: "service", Path: "spec.healthCheckNodePort", Reason: "assigned"},
+	{Type: "service", Path: "spec.ports.[].nodePort", Reason: "assigned"},
+	{Type: "persistentvolumeclaim", Path: "spec.volumeName", Reason: "generated"},
+	{
+		Type: "persistentvolumeclaim", Path: "metadata.annotations.volume.kubernetes.io/selected-node",
+		Reason: "the scheduler's choice",
+	},
+	{Type: "endpoints", Path: "**", Reason: "follows pods"},
+	{Type: "endpointslice.discovery.k8s.io", Path: "**", Reason: "follows pods"},
+	{Type: "event", Path: "**", Reason: "a message"},
+	{Type: "event.events.k8s.io", Path: "**", Reason: "a message"},
+	{Type: "lease.coordination.k8s.io", Path: "**", Reason: "a lock"},
 }
 
 // masks decides which fields count.

@@ -51,12 +51,12 @@ func (e *UnstableError) Error() string {
 }
 
 // Learn makes a reference of traced, fault-free runs of a workload, at least two. Fields that differ between the runs
-// are masked. The error is an *UnstableError where more than fields differ, or that of a run that cannot be read.
-func Learn(workload string, runs []*record.Run) (*Reference, error) {
+// are masked, in addition to those of masks. The error is an *UnstableError where more than fields differ, or that of a run that cannot be read.
+func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, error) {
 	if len(runs) < 2 {
 		return nil, errors.New("a reference needs two runs or more")
 	}
-	ref := &Reference{Workload: workload, Runs: len(runs), Masks: slices.Clone(standard)}
+	ref := &Reference{Workload: workload, Runs: len(runs), Masks: slices.Concat(masks, standard)}
 	for _, c := range runs[0].Meta.Controllers {
 		if c.Hooks {
 			ref.Controllers = append(ref.Controllers, c.Name)
