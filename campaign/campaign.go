@@ -29,6 +29,7 @@ type Config struct {
 	Learn     int           // runs without faults for each workload; default 3
 	Repeat    int           // how often a finding must come to be believed; default 3
 	Budget    time.Duration // no new plan is begun after it; 0: no limit
+	FailFast  bool          // stop after the first confirmed finding
 	// Progress is told a line for people now and then; default: nobody.
 	Progress func(format string, args ...any)
 }
@@ -41,9 +42,10 @@ type Result struct {
 	Inconclusive []Outcome
 	Passed       int
 	Dropped      map[string]int // candidates for which there was no plan, by rule
-	NotRun       int            // plans for which the budget was too small
+	NotRun       int            // plans that were not started: the budget was used up, or FailFast has ended the campaign
 	Unstable     []error        // workloads that end differently without faults, or not well
 	Failed       []error        // runs that could not be carried out
+	Records      []string       // directories of the run records, of each plan's first run
 }
 
 // Finding is a plan that shows a bug.
@@ -168,7 +170,7 @@ func (c *campaign) run(ctx context.Context) error {
 			if l.candidates[i].Plan == nil {
 				continue
 			}
-			if c.Budget > 0 && time.Since(c.began) > c.Budget {
+			if c.Budget > 0 && time.Since(c.began) > c.Budget || c.FailFast && len(c.result.Findings) > 0 {
 				c.result.NotRun++
 				continue
 			}
@@ -240,6 +242,7 @@ func (c *campaign) try(ctx context.Context, l learned, candidate generate.Candid
 	if err != nil {
 		return err
 	}
+	c.result.Records = append(c.result.Records, r.Dir)
 	outcome := Outcome{
 		Candidate: candidate, PlanFile: file, Record: r.Dir, Verdict: meta.Verdict, Reason: meta.Reason,
 		Findings: r.Findings,

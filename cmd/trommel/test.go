@@ -15,6 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/campaign"
 	"github.com/trommel-dev/trommel/generate"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/report"
 	"github.com/trommel-dev/trommel/run"
 )
@@ -29,6 +30,8 @@ type testOptions struct {
 	repeat    int
 	dir       string
 	explain   bool
+	failFast  bool
+	junit     string
 }
 
 func newTestCommand(s streams) *cobra.Command {
@@ -50,6 +53,8 @@ Exit codes: 0 nothing found, 1 bugs found, 2 usage, 4 could not run.`,
 	}
 	o.register(c)
 	c.Flags().DurationVar(&o.budget, "budget", 0, "start no new plan after this `time` (default: no limit)")
+	c.Flags().BoolVar(&o.failFast, "fail-fast", false, "stop after the first bug")
+	c.Flags().StringVar(&o.junit, "junit", "", "write the verdicts of all plans to this `file` as JUnit XML")
 	c.Flags().IntVar(&o.repeat, "repeat", 3, "how often a plan with findings is run; a bug must be found every time")
 	return c
 }
@@ -132,6 +137,9 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 	return o.inSession(ctx, s, "test", func(config campaign.Config) error {
 		result, err := campaign.Run(ctx, config)
 		summary(s, result)
+		if o.junit != "" {
+			err = errors.Join(err, o.writeJUnit(result.Records))
+		}
 		switch {
 		case err != nil:
 			return err
@@ -142,6 +150,19 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 		}
 		return nil
 	})
+}
+
+// writeJUnit writes the verdicts of recorded runs.
+func (o *testOptions) writeJUnit(records []string) error {
+	var runs []*record.Run
+	for _, dir := range records {
+		r, err := record.Open(dir)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, r)
+	}
+	return writeJUnit(o.junit, runs)
 }
 
 func generatePlans(ctx context.Context, s streams, o *testOptions) error {
@@ -180,7 +201,7 @@ func (o *testOptions) inSession(ctx context.Context, s streams, title string, wh
 	}
 	err = what(campaign.Config{
 		Session: session, Suite: suite, Dir: o.dir, Workloads: o.workloads, Patterns: o.patterns,
-		Learn: o.runs, Repeat: o.repeat, Budget: o.budget,
+		Learn: o.runs, Repeat: o.repeat, Budget: o.budget, FailFast: o.failFast,
 		Progress: func(format string, args ...any) { console.Info(fmt.Sprintf(format, args...)) },
 	})
 	closeErr := session.Close(context.WithoutCancel(ctx))
