@@ -10,7 +10,7 @@ func TestSameFinding(t *testing.T) {
 	f := func(oracle, subject, title string) record.Finding {
 		return record.Finding{Severity: record.SeverityBug, Oracle: oracle, Subject: subject, Title: title}
 	}
-	first := f("reference", "pod/default/a", "pod/default/a ends otherwise than without faults: it is made 3 times")
+	first := f("reference", "pod/default/a", "pod/default/a differs from the runs without faults: created 3 times")
 	for _, tt := range []struct {
 		name   string
 		second record.Finding
@@ -18,17 +18,17 @@ func TestSameFinding(t *testing.T) {
 	}{
 		{
 			"another value", f("reference", "pod/default/a",
-				"pod/default/a ends otherwise than without faults: it is made 4 times"), true,
+				"pod/default/a differs from the runs without faults: created 4 times"), true,
 		},
 		{
 			"another object", f("reference", "pod/default/b",
-				"pod/default/b ends otherwise than without faults: it is made 3 times"), false,
+				"pod/default/b differs from the runs without faults: created 3 times"), false,
 		},
 		{
 			"another judge", f("invariant", "pod/default/a",
-				"pod/default/a ends otherwise than without faults: it is made 3 times"), false,
+				"pod/default/a differs from the runs without faults: created 3 times"), false,
 		},
-		{"another title", f("reference", "pod/default/a", "panic: it is made 3 times"), false},
+		{"another title", f("reference", "pod/default/a", "panic: created 3 times"), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := sameFinding(first, tt.second); got != tt.want {

@@ -25,7 +25,7 @@ func TestWithoutPlans(t *testing.T) {
 		always                           bool
 	}{
 		{name: "interrupted create", workload: "create", pattern: "intermediate", want: bug,
-			finds: "service/default/db ends otherwise than without faults: it is never made", always: true},
+			finds: "service/default/db differs from the runs without faults: never created", always: true},
 		{name: "interrupted create, fixed", workload: "create", pattern: "intermediate", variant: "fixed", want: pass},
 		{
 			name: "stale deletion", workload: "recreate", pattern: "stale", want: bug,
@@ -33,7 +33,7 @@ func TestWithoutPlans(t *testing.T) {
 		},
 		{name: "stale deletion, fixed", workload: "recreate", pattern: "stale", variant: "fixed", want: pass},
 		{name: "missed scale", workload: "scale-down-up", pattern: "unobserved", want: bug,
-			finds: "persistentvolumeclaim/default/data-db-1 ends otherwise than without faults: it is made once"},
+			finds: "persistentvolumeclaim/default/data-db-1 differs from the runs without faults: created once"},
 		{name: "missed scale, fixed", workload: "scale-down-up", pattern: "unobserved", variant: "fixed", want: pass},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -32,7 +32,10 @@ func Patterns() []Pattern {
 		{"intermediate", "half-done work that is never finished", (*generator).intermediate},
 		{"stale", "acting on the past", (*generator).stale},
 		{"unobserved", "missed transitions", (*generator).unobserved},
-		{"own-write-unseen", "duplicates, and decisions that count on the controller's own cache", (*generator).ownWriteUnseen},
+		{
+			"own-write-unseen", "duplicates, and decisions that count on the controller's own cache",
+			(*generator).ownWriteUnseen,
+		},
 		{"drift", "objects that are not created again when somebody deletes them", (*generator).drift},
 	}
 }
@@ -127,7 +130,7 @@ func (g *generator) intermediate() {
 		if c.By == "" {
 			continue
 		}
-		why := fmt.Sprintf("%s is killed right after its write: %s", c.By, describe(c))
+		why := fmt.Sprintf("%s is killed right after its own write: %s", c.By, describe(c))
 		signature := g.signature(c)
 		d, rule := g.trigger("written", start, i, plan.AfterControllerWrite, c.By)
 		if rule != "" {
@@ -165,8 +168,9 @@ func (g *generator) stale() {
 			}
 			for _, k := range g.reactions(undone, by) {
 				w := &g.ref.Changes[k]
-				why := fmt.Sprintf("%s is shown the past: %s. That was undone: %s, and it had then acted on it: %s",
-					by, describe(c), how, describe(w))
+				why := fmt.Sprintf("%s is restarted at an API server that shows the past. That API server stops at: "+
+					"%s. This is undone: %s. "+
+					"%[1]s has reacted: %s", by, describe(c), how, describe(w))
 				signature := g.signature(c) + " / " + g.signature(w)
 				seen, rule := g.trigger("seen", start, i, plan.AfterAPIServerRecv, g.behind())
 				var acted *build.Condition
@@ -202,8 +206,8 @@ func (g *generator) unobserved() {
 				continue
 			}
 			if u.By == by {
-				g.drop(g.signature(c), fmt.Sprintf("%s does not look at %s while it changes there and back", by, c.Key),
-					"the controller itself undoes the change, and could not while it is held")
+				g.drop(g.signature(c), fmt.Sprintf("%s cannot read %s while it changes and changes back", by, c.Key),
+					"the controller itself changes it back, and cannot do so while its reads are held")
 				continue
 			}
 			moments := []int{i}
@@ -218,8 +222,7 @@ func (g *generator) unobserved() {
 				if k != i {
 					timing = plan.AfterControllerWrite
 				}
-				why := fmt.Sprintf("%s does not look at %s from here on: %s, until this was undone: %s",
-					by, c.Key, describe(m), how)
+				why := fmt.Sprintf("%s cannot read %s from: %s; until: %s", by, c.Key, describe(m), how)
 				signature := g.signature(c) + " / " + g.signature(m)
 				from, rule := g.trigger("from", start, k, timing, by)
 				var until *build.Condition
@@ -242,8 +245,8 @@ func (g *generator) unobserved() {
 // unseenFor is how long a controller does not see its own write. Its other events reach it meanwhile.
 const unseenFor = 3 * time.Second
 
-// ownWriteUnseen holds the delivery of what the controller itself writes: other events make it reconcile while its cache
-// does not have its own write yet.
+// ownWriteUnseen holds the delivery of what the controller itself writes: other events make it reconcile while its
+// cache does not have its own write yet.
 func (g *generator) ownWriteUnseen() {
 	for i := range g.ref.Changes {
 		c := &g.ref.Changes[i]
@@ -269,7 +272,7 @@ func (g *generator) ownWriteUnseen() {
 // driftAfter is how long after the controller's last write the steady state begins.
 const driftAfter = time.Second
 
-// drift deletes, as another client, each object that the controller has created and that is there in the end: right after
+// drift deletes, as another client, each object that the controller has created and that exists at the end: right after
 // its creation, and in the steady state.
 func (g *generator) drift() {
 	last := map[string]int{} // effective write, by controller
@@ -358,10 +361,10 @@ func describe(c *reference.Change) string {
 	case c.Event == record.Created:
 		return fmt.Sprintf("%s is created", c.Key)
 	case c.Event == record.Deleted:
-		return fmt.Sprintf("%s is gone", c.Key)
+		return fmt.Sprintf("%s is deleted", c.Key)
 	}
 	if fields := reference.Fields(c); len(fields) > 0 {
-		return fmt.Sprintf("%s changes at %s", c.Key, strings.Join(fields, ", "))
+		return fmt.Sprintf("%s changes (%s)", c.Key, strings.Join(fields, ", "))
 	}
 	return fmt.Sprintf("%s changes", c.Key)
 }

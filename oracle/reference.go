@@ -34,7 +34,7 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 			lines = append(lines, strings.TrimPrefix(differ[0].String(), string(key)+": "))
 			differ = differ[1:]
 		}
-		title := fmt.Sprintf("%s ends otherwise than without faults: %s", key, lines[0])
+		title := fmt.Sprintf("%s differs from the runs without faults: %s", key, lines[0])
 		if len(lines) > 1 {
 			title += fmt.Sprintf(" (and %d more)", len(lines)-1)
 		}
@@ -46,9 +46,11 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	return findings, nil
 }
 
-// Differences lists what a recorded history has otherwise than the reference. If the plan itself writes or deletes
+// Differences lists how a recorded history differs from the reference. If the plan itself writes or deletes
 // objects, it does not count how often objects were created: the plan has made some of them be created again.
-func Differences(ref *reference.Reference, p *plan.Plan, history []record.HistoryEntry) ([]reference.Difference, error) {
+func Differences(
+	ref *reference.Reference, p *plan.Plan, history []record.HistoryEntry,
+) ([]reference.Difference, error) {
 	changes, err := reference.Changes(&record.Run{History: history})
 	if err != nil {
 		return nil, err

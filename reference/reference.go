@@ -51,7 +51,8 @@ func (e *UnstableError) Error() string {
 }
 
 // Learn makes a reference of traced, fault-free runs of a workload, at least two. Fields that differ between the runs
-// are masked, in addition to those of masks. The error is an *UnstableError where more than fields differ, or that of a run that cannot be read.
+// are masked, in addition to those of masks. The error is an *UnstableError where more than fields differ, or that of
+// a run that cannot be read.
 func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, error) {
 	if len(runs) < 2 {
 		return nil, errors.New("a reference needs two runs or more")
@@ -137,11 +138,11 @@ func Objects(changes []Change) map[Key]*Object {
 	return all
 }
 
-// Difference is what one run did otherwise than the fault-free ones.
+// Difference is something in which a run differs from the runs without faults.
 type Difference struct {
 	Key   Key
 	Field string // where in the object; empty: the object as a whole
-	// Want and Got are the values; of an object as a whole they say in words what became of it.
+	// Want and Got are the values without faults and in the run. For an object as a whole they are words.
 	Want, Got any
 	// Count: the object was created more or less often; its end state is compared apart from that.
 	Count bool
@@ -152,9 +153,9 @@ type Difference struct {
 // String says it in one line.
 func (d Difference) String() string {
 	if d.Field == "" {
-		return fmt.Sprintf("%s: %v, and %v without faults", d.Key, d.Got, d.Want)
+		return fmt.Sprintf("%s: %v; without faults: %v", d.Key, d.Got, d.Want)
 	}
-	return fmt.Sprintf("%s: %s is %s, and %s without faults", d.Key, d.Field, value(d.Got), value(d.Want))
+	return fmt.Sprintf("%s: %s is %s; without faults: %s", d.Key, d.Field, value(d.Got), value(d.Want))
 }
 
 func value(v any) string {
@@ -196,9 +197,9 @@ func (ref *Reference) compare(objects map[Key]*Object) []Difference {
 		}
 		switch {
 		case want.End == nil && got.End != nil:
-			all = append(all, Difference{Key: key, Want: gone(want), Got: "it is there in the end"})
+			all = append(all, Difference{Key: key, Want: gone(want), Got: "exists at the end"})
 		case want.End != nil && got.End == nil:
-			all = append(all, Difference{Key: key, Want: "it is there in the end", Got: gone(got)})
+			all = append(all, Difference{Key: key, Want: "exists at the end", Got: gone(got)})
 		case want.End != nil:
 			all = append(all, ref.fields(key, want.End, got.End)...)
 		}
@@ -212,19 +213,19 @@ func (ref *Reference) compare(objects map[Key]*Object) []Difference {
 // gone says of an object that is not there why.
 func gone(o *Object) string {
 	if o.Made == 0 {
-		return "it is never made"
+		return "never created"
 	}
-	return "it is gone in the end"
+	return "deleted at the end"
 }
 
 func times(n int) string {
 	switch n {
 	case 0:
-		return "it is never made"
+		return "never created"
 	case 1:
-		return "it is made once"
+		return "created once"
 	}
-	return fmt.Sprintf("it is made %d times", n)
+	return fmt.Sprintf("created %d times", n)
 }
 
 // fields compares two states of an object.

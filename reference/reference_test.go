@@ -111,17 +111,17 @@ func TestCompare(t *testing.T) {
 			`created pod/default/db-0 {}`, `deleted pod/default/db-0 {}`,
 			`created pod/default/db-0 {"spec": {"nodeName": "n1"}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}`,
 		}, []string{
-			`pod/default/db-0: status.conditions[type=Ready].status is "False", and "True" without faults`,
-			`secret/default/db: data.user is absent, and "u" without faults`,
+			`pod/default/db-0: status.conditions[type=Ready].status is "False"; without faults: "True"`,
+			`secret/default/db: data.user is absent; without faults: "u"`,
 		}},
 		{"objects", []string{
 			`created database/default/db {"spec": {"size": 1}}`,
 			`created pod/default/db-0 {"spec": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}`,
 			`created pod/default/db-1 {}`,
 		}, []string{
-			`pod/default/db-0: it is made once, and it is made 2 times without faults`,
-			`pod/default/db-1: it is there in the end, and it is never made without faults`,
-			`secret/default/db: it is never made, and it is there in the end without faults`,
+			`pod/default/db-0: created once; without faults: created 2 times`,
+			`pod/default/db-1: exists at the end; without faults: never created`,
+			`secret/default/db: never created; without faults: exists at the end`,
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestUnstable(t *testing.T) {
 	})
 	var unstable *UnstableError
 	if !errors.As(err, &unstable) || !slices.Equal(unstable.Lines,
-		[]string{"pod/default/a: it is gone in the end, and it is there in the end without faults"}) {
+		[]string{"pod/default/a: deleted at the end; without faults: exists at the end"}) {
 		t.Errorf("got %v", err)
 	}
 }
