@@ -127,12 +127,39 @@ type invariantJudge struct{}
 func (invariantJudge) Name() string { return "invariants" }
 
 func (invariantJudge) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
-	return e.Invariants.Check(e.History), nil
+	return e.Invariants.check(e.History, ownDeletions(e)), nil
+}
+
+// ownDeletions returns the indexes of the history entries that the plan itself has caused by deleting an object:
+// the object's next deletion, as nothing takes a deletion back. That an invariant does not hold then says nothing about
+// the controllers.
+func ownDeletions(e Evidence) map[int]bool {
+	own := map[int]bool{}
+	for _, a := range e.Actions {
+		key := e.Plan.Actions[a.Index].Effects().Deletes
+		if key.IsZero() || a.Error != "" {
+			continue
+		}
+		for i := range e.History {
+			h := &e.History[i]
+			if h.Event == record.Deleted && !h.Time.Before(a.Fired) &&
+				key.Matches(h.Type, h.Group, true, h.Namespace, h.Name) {
+				own[i] = true
+				break
+			}
+		}
+	}
+	return own
 }
 
 // Check evaluates never and always over a history, which must be ordered. The first violation of an invariant by an
 // object becomes a finding, which also counts the further ones.
 func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
+	return c.check(history, nil)
+}
+
+// check is Check without violations by the entries with these indexes.
+func (c *Invariants) check(history []record.HistoryEntry, except map[int]bool) []record.Finding {
 	var findings []record.Finding
 	tallies := make([]tally, len(c.all))
 	var w world
@@ -171,7 +198,7 @@ func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 				continue
 			}
 			t.clean++
-			if holds == (v.word == "always") {
+			if holds == (v.word == "always") || except[n] {
 				continue
 			}
 			if at, ok := t.violated[subject]; ok {

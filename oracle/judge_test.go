@@ -115,3 +115,45 @@ func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 		}
 	}
 }
+
+// Regression: a plan that deletes an object violated an invariant by itself, and that looked like a bug.
+func TestWhatThePlanDeletesIsNoBug(t *testing.T) {
+	p, err := plan.Parse([]byte(`testName: t
+actions:
+- {actionType: delete, resourceKey: secret/default/a, trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}}
+`), "p.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Complete(nil)
+	invariants, err := Compile([]plan.Invariant{{
+		Name: "kept", On: &plan.ResourceKey{Type: "secret", Namespace: "*", Name: "*"}, Never: `event == "deleted"`,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, events string
+		fired        int64
+		failed       string
+		want         int
+	}{
+		{name: "the plan", events: "created secret/default/a {}\ndeleted secret/default/a {}", want: 0},
+		{name: "the controller, before", events: "created secret/default/a {}\ndeleted secret/default/a {}", fired: 5, want: 1},
+		{name: "the controller, after", want: 1, events: "created secret/default/a {}\ndeleted secret/default/a {}\n" +
+			"created secret/default/a {}\ndeleted secret/default/a {}"},
+		{name: "another object", events: "created secret/default/b {}\ndeleted secret/default/b {}", want: 1},
+		{name: "an action that failed", failed: "no", want: 1,
+			events: "created secret/default/a {}\ndeleted secret/default/a {}"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			findings, err := invariantJudge{}.Judge(t.Context(), Evidence{
+				Plan: p, Invariants: invariants, History: history(t, tt.events),
+				Actions: []record.Action{{Fired: time.Unix(tt.fired, 0), Error: tt.failed}},
+			})
+			if err != nil || len(findings) != tt.want {
+				t.Errorf("%d findings, want %d: %+v, %v", len(findings), tt.want, findings, err)
+			}
+		})
+	}
+}

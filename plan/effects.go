@@ -16,6 +16,8 @@ type Effects struct {
 	Moves *Move
 	// Writes: the action writes or deletes objects, as another client would.
 	Writes bool
+	// Deletes names the object that the action deletes; zero: none.
+	Deletes ResourceKey
 }
 
 // Pause is a point of a process at which observations are held.

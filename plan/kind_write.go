@@ -80,7 +80,7 @@ var deleteObject = ActionKind{
 	Fields:  []string{"resourceKey"},
 	Check:   checkWrite,
 	Explain: func(a *Action) string { return "as another client, delete " + a.ResourceKey.String() },
-	Effects: writes,
+	Effects: func(a *Action) Effects { return Effects{Writes: true, Deletes: a.ResourceKey} },
 	Object:  written,
 }
 
