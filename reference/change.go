@@ -175,7 +175,8 @@ func written(all []Change, byVersion map[uint64][]int, o *record.Observation, be
 	}
 	for i := range all {
 		c := &all[i]
-		if c.By == "" && !c.Time.Before(began) && (c.Event == record.Deleted || c.Marked()) && c.names(o) {
+		deletes := c.Event == record.Deleted || o.Op == wire.Delete && c.Marked()
+		if deletes && c.By == "" && !c.Time.Before(began) && c.names(o) {
 			return c
 		}
 	}
