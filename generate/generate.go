@@ -170,7 +170,7 @@ func (g *generator) stale() {
 				w := &g.ref.Changes[k]
 				why := fmt.Sprintf("%s is restarted at an API server that shows the past. That API server stops at: "+
 					"%s. This is undone: %s. "+
-					"%[1]s has reacted: %s", by, describe(c), how, describe(w))
+					"%s has reacted: %s", by, describe(c), how, by, describe(w))
 				signature := g.signature(c) + " / " + g.signature(w)
 				seen, rule := g.trigger("seen", start, i, plan.AfterAPIServerRecv, g.behind())
 				var acted *build.Condition

@@ -33,7 +33,9 @@ type Reference struct {
 type Object struct {
 	// End is the object's state at the end; nil: it is gone.
 	End map[string]any `json:"end,omitempty"`
-	// Made is how many objects of the key there were, one after the other.
+	// Made is how many objects of the key there were, one after the other, without those that were created for an owner
+	// that was being deleted, or was gone: a controller that sees the past creates such objects, and the garbage collector
+	// deletes them.
 	Made int `json:"made"`
 	// Ours: a controller under test has made or deleted it at least once.
 	Ours bool `json:"ours,omitempty"`
@@ -117,8 +119,16 @@ func (ref *Reference) Write(file string) error {
 // Objects sums up changes by object.
 func Objects(changes []Change) map[Key]*Object {
 	all := map[Key]*Object{}
+	dying := map[string]bool{} // UIDs of objects that are being deleted, or are gone
 	for i := range changes {
 		c := &changes[i]
+		if c.Cur == nil || has(c.Cur, "deletionTimestamp") {
+			for _, object := range []map[string]any{c.Prev, c.Cur} {
+				if uid := text(metadataOf(object), "uid"); uid != "" {
+					dying[uid] = true
+				}
+			}
+		}
 		o := all[c.Key]
 		if o == nil {
 			o = &Object{Made: 1}
@@ -127,7 +137,7 @@ func Objects(changes []Change) map[Key]*Object {
 			}
 			all[c.Key] = o
 		}
-		if c.Event == record.Created {
+		if c.Event == record.Created && !dying[owner(c.Cur)] {
 			o.Made++
 		}
 		if c.By != "" && (c.Event != record.Updated || c.Marked()) {
@@ -136,6 +146,17 @@ func Objects(changes []Change) map[Key]*Object {
 		o.End = c.Cur
 	}
 	return all
+}
+
+// owner is the UID of the object's controller, or empty.
+func owner(object map[string]any) string {
+	owners, _ := metadataOf(object)["ownerReferences"].([]any)
+	for _, o := range owners {
+		if ref, ok := o.(map[string]any); ok && ref["controller"] == true {
+			return text(ref, "uid")
+		}
+	}
+	return ""
 }
 
 // Difference is something in which a run differs from the runs without faults.

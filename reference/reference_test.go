@@ -222,3 +222,27 @@ func TestMaskPaths(t *testing.T) {
 		}
 	}
 }
+
+// A controller that sees the past creates objects for an owner that is gone. The garbage collector deletes them.
+func TestObjectsOfAnOwnerThatIsGone(t *testing.T) {
+	db := func(uid string) string { return `database/default/db {"metadata": {"uid": "` + uid + `"}}` }
+	set := func(owner string) string {
+		return `statefulset/default/db {"metadata": {"ownerReferences": [{"controller": true, "uid": "` + owner + `"}]}}`
+	}
+	run := func(extra ...string) *record.Run {
+		lines := append([]string{"created " + db("1"), "db: created " + set("1"), "deleted " + set("1"), "deleted " + db("1")},
+			extra...)
+		return story(t, append(lines, "created "+db("2"), "db: created "+set("2"))...)
+	}
+	ref := learn(t, run(), run())
+	if got := compare(t, ref, run("db: created "+set("1"), "deleted "+set("1"))); len(got) > 0 {
+		t.Errorf("got %q", got)
+	}
+	// The living one's is another matter.
+	r := run()
+	again := story(t, "created "+db("1"), "db: created "+set("1"), "deleted "+set("1"), "deleted "+db("1"),
+		"created "+db("2"), "db: created "+set("2"), "db: deleted "+set("2"), "db: created "+set("2"))
+	if got := compare(t, learn(t, r, r), again); len(got) != 1 || !strings.Contains(got[0], "created 3 times") {
+		t.Errorf("got %q", got)
+	}
+}
