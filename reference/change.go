@@ -67,7 +67,7 @@ func text(m map[string]any, field string) string {
 func Changes(r *record.Run) ([]Change, error) {
 	var all []Change
 	names := namer{keys: map[string]Key{}, numbers: map[string]int{}}
-	last := map[string]map[string]any{} // by UID or key
+	last := map[string]map[string]any{} // by key
 	for i := range r.History {
 		h := &r.History[i]
 		var object map[string]any
