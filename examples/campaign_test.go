@@ -1,9 +1,7 @@
 package examples
 
 import (
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,22 +38,14 @@ func TestWithoutPlans(t *testing.T) {
 			if !tt.always && !long {
 				t.Skip("set TROMMEL_TEST_LONG")
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
-			defer cancel()
 			args := []string{"test", "-c", database, "--workload", tt.workload, "--pattern", tt.pattern,
 				"--dir", filepath.Join(t.TempDir(), "campaign")}
 			if tt.variant != "" {
 				args = append(args, "--variant", tt.variant)
 			}
-			cmd := exec.CommandContext(ctx, trommel, args...)
-			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its control plane
-			cmd.WaitDelay = time.Minute
-			out, err := cmd.CombinedOutput()
-			if cmd.ProcessState == nil {
-				t.Fatal(err)
-			}
+			got, out := runTrommel(t, trommel, 30*time.Minute, args...)
 			_, bugs, _ := strings.Cut(string(out), "\nbugs\n")
-			if got := cmd.ProcessState.ExitCode(); got != tt.want || !strings.Contains(bugs, tt.finds) {
+			if got != tt.want || !strings.Contains(bugs, tt.finds) {
 				t.Errorf("exit code %d, want %d, and %q among the bugs\n%s", got, tt.want, tt.finds, out)
 			}
 		})

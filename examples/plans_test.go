@@ -93,6 +93,21 @@ func buildTrommel(t *testing.T) string {
 	return trommel
 }
 
+// runTrommel runs a command to its end, for no longer than the timeout, and returns its exit code and its output.
+func runTrommel(t *testing.T, trommel string, timeout time.Duration, args ...string) (code int, out []byte) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, trommel, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its control plane
+	cmd.WaitDelay = time.Minute
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out
+}
+
 // TestPlans runs every plan of the examples, each on its own control plane. The first run builds it, which takes
 // minutes.
 func TestPlans(t *testing.T) {
@@ -102,18 +117,10 @@ func TestPlans(t *testing.T) {
 	trommel := buildTrommel(t)
 	for _, p := range plans {
 		t.Run(p.name(), func(t *testing.T) {
-			// Long enough for a cold build of the control plane.
-			ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
-			defer cancel()
 			dir := filepath.Join(t.TempDir(), "record")
-			cmd := exec.CommandContext(ctx, trommel, p.args(dir)...)
-			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its control plane
-			cmd.WaitDelay = time.Minute
-			out, err := cmd.CombinedOutput()
-			if cmd.ProcessState == nil {
-				t.Fatal(err)
-			}
-			if err := p.check(cmd.ProcessState.ExitCode(), dir); err != nil {
+			// Long enough for a cold build of the control plane.
+			code, out := runTrommel(t, trommel, 15*time.Minute, p.args(dir)...)
+			if err := p.check(code, dir); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
