@@ -51,6 +51,8 @@ func TestKillAndStart(t *testing.T) {
 	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
 	create(t, ns, shellPod("ks", "echo start; exec sleep 1000", controller("ks")))
 	first := awaitRunning(t, "ks", 1)[0]
+	// The second process's output begins after this line.
+	awaitOutput(t, ns, "ks", "start\n")
 
 	if err := node.Kill(ctx, "ks"); err != nil {
 		t.Fatal(err)
