@@ -99,6 +99,7 @@ type runner struct {
 	meta      record.Meta
 	recordErr error
 
+	lease       *lease
 	cluster     cluster.Cluster
 	logStart    map[string]int64 // offset of the run's part of each control plane log; missing: 0
 	token       string           // with which instrumented processes authenticate
@@ -300,7 +301,7 @@ func (r *runner) startCluster(ctx context.Context) error {
 		return err
 	}
 	r.later(l.release)
-	r.cluster, r.meta.Cluster = l.cluster, l.state
+	r.lease, r.cluster, r.meta.Cluster = l, l.cluster, l.state
 	if l.state != record.ClusterFresh {
 		if err := r.skipLogs(ctx); err != nil {
 			return err
@@ -358,7 +359,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	}
 	r.later(r.keepLogs)
 	r.enter("manifests")
-	manifests, err := r.installManifests(ctx)
+	own, err := r.installManifests(ctx)
 	if err != nil {
 		return err
 	}
@@ -366,7 +367,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.meta.Controllers = r.describeControllers(manifests)
+	r.meta.Controllers = r.describeControllers(own)
 	r.warnOfStaleness()
 	r.coordinator, err = coordinator.New(coordinator.Config{
 		Plan: r.Plan, Monitor: r.monitor, Controllers: r.meta.Controllers,
@@ -392,8 +393,11 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err := r.warmWatchCaches(ctx); err != nil {
 		return err
 	}
+	if keep := r.lease.keepPrepared; keep != nil {
+		keep(ctx)
+	}
 	r.enter("controllers")
-	return r.startControllers(ctx, manifests)
+	return r.startControllers(ctx, own)
 }
 
 // exercise runs the workload with the plan, then the oracles.
