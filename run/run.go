@@ -69,7 +69,9 @@ func execute(ctx context.Context, config Config) (*record.Meta, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create run record: %w", err)
 	}
-	r := &runner{Config: config, writer: writer, meta: record.Meta{
+	suite, name := config.Plan.Within(config.Suite)
+	config.Suite = suite
+	r := &runner{Config: config, workload: name, writer: writer, meta: record.Meta{
 		Plan: config.Plan.TestName, PlanFile: config.Plan.File, Suite: config.Suite.File, Variant: config.Variant,
 		Trommel: config.Version, Started: time.Now(), Phases: []record.Phase{}, ActionsTotal: len(config.Plan.Actions),
 	}}
@@ -94,7 +96,8 @@ func execute(ctx context.Context, config Config) (*record.Meta, error) {
 }
 
 type runner struct {
-	Config
+	Config    // with what the plan has of its own merged into the suite
+	workload  string
 	writer    *record.Writer
 	meta      record.Meta
 	recordErr error
@@ -423,7 +426,7 @@ func (r *runner) exercise(ctx context.Context) error {
 		return err
 	}
 	findings, err := workload.Run(planCtx, workload.Config{
-		Suite: r.Suite, Workload: r.Plan.Workload, Objects: r.objects, Kubeconfig: kubeconfig,
+		Suite: r.Suite, Workload: r.workload, Objects: r.objects, Kubeconfig: kubeconfig,
 		Progress: r.Console.Info, Log: r.workloadLog(), Outage: r.outage,
 		Blocked: r.blocked, LetGo: r.endPlan, Disturbed: r.disturbed, Note: r.note,
 	})
