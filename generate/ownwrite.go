@@ -1,0 +1,37 @@
+package generate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
+)
+
+// unseenFor is how long a controller does not see its own write. Its other events reach it meanwhile.
+const unseenFor = 3 * time.Second
+
+// ownWriteUnseen holds the delivery of what the controller itself writes: other events make it reconcile while its
+// cache does not have its own write yet.
+func (g *generator) ownWriteUnseen() {
+	for i := range g.ref.Changes {
+		c := &g.ref.Changes[i]
+		if c.By == "" || !slices.Contains(c.Taken, c.By) {
+			continue
+		}
+		why := fmt.Sprintf("%s does not see its own write for %s: %s", c.By, unseenFor, describe(c))
+		signature := g.signature(c)
+		// The delivery may come before the write is answered.
+		d, rule := g.trigger("write", start, i, plan.BeforeControllerWrite, c.By)
+		if rule != "" {
+			g.drop(signature, why, rule)
+			continue
+		}
+		scope := string(c.Key)
+		g.add(signature, why,
+			build.PauseController(c.By, plan.BeforeControllerRecv).Scope(scope).When(d),
+			build.ResumeController(c.By, plan.BeforeControllerRecv).Scope(scope).
+				When(build.Timeout(unseenFor).Named("later")))
+	}
+}
