@@ -2,6 +2,7 @@ package generate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/trommel-dev/trommel/plan"
@@ -13,15 +14,73 @@ import (
 // driftAfter is how long after the controller's last write the steady state begins.
 const driftAfter = time.Second
 
-// drift deletes, as another client, each object that the controller has created and that exists at the end: right after
-// its creation, and in the steady state.
+// drift changes, as another client, what the controller keeps up. It deletes objects that the controller has created and
+// whose changes it takes in, and it sets fields that the controller updates back to their previous value. The controller
+// must make it as it was.
 func (g *generator) drift() {
-	last := map[string]int{} // effective write, by controller
-	for i := range g.ref.Changes {
-		if by := g.ref.Changes[i].By; by != "" {
-			last[by] = i
-		}
+	g.deletions(true)
+	g.fields(true)
+}
+
+// driftAny changes what the controller has made and may leave to others: objects of types whose changes it does not take
+// in, and fields that it sets only when it creates an object.
+func (g *generator) driftAny() {
+	g.deletions(false)
+	g.fields(false)
+}
+
+// moment is when another client writes.
+type moment struct {
+	change int           // of the controller
+	wait   time.Duration // after that write
+	words  string
+	label  string // in signatures
+}
+
+// steady is the moment at which the controller has done its work. If its last write is not the same in all runs without
+// faults, it is the last one that is, and some time.
+func (g *generator) steady(by string) moment {
+	if m, ok := g.steadies[by]; ok {
+		return m
 	}
+	writes := g.writes[by]
+	m := moment{writes[len(writes)-1], driftAfter, "in the steady state", "steady"}
+	for _, i := range slices.Backward(writes) {
+		if _, rule := g.trigger("moment", start, i, plan.AfterControllerWrite, by); rule != "" {
+			continue
+		}
+		m.change = i
+		for r, at := range g.positions[i] {
+			m.wait = max(m.wait, driftAfter+g.runs[r].untilLastWrite(at, by))
+		}
+		break
+	}
+	g.steadies[by] = m
+	return m
+}
+
+// disturb adds a plan in which another client writes at a moment.
+func (g *generator) disturb(m moment, by, signature, why string, action *build.Action) {
+	signature += " " + m.label
+	why += ", " + m.words
+	if g.full(signature, why) {
+		return
+	}
+	d, rule := g.trigger("moment", start, m.change, plan.AfterControllerWrite, by)
+	if rule != "" {
+		g.drop(signature, why, rule)
+		return
+	}
+	var when build.Trigger = d
+	if m.wait > 0 {
+		when = build.Sequence(d, build.Timeout(m.wait).Named("later"))
+	}
+	g.add(signature, why, action.When(when))
+}
+
+// deletions deletes objects that a controller has created and that exist at the end: right after their creation, and in
+// the steady state. Heard selects the objects whose changes the controller takes in, or the others.
+func (g *generator) deletions(heard bool) {
 	created := map[reference.Key]int{} // for the last time
 	for i := range g.ref.Changes {
 		if c := &g.ref.Changes[i]; c.By != "" && c.Event == record.Created {
@@ -33,26 +92,58 @@ func (g *generator) drift() {
 		if at, ok := created[c.Key]; !ok || at != i || g.ref.Objects[c.Key].End == nil {
 			continue
 		}
-		for _, when := range []struct {
-			change int
-			wait   time.Duration
-			words  string
-		}{
-			{i, 0, "right after " + c.By + " has created it"},
-			{last[c.By], driftAfter, "after the last write of " + c.By},
-		} {
-			why := fmt.Sprintf("somebody deletes %s, %s", c.Key, when.words)
-			signature := fmt.Sprintf("%s %s", c.Key.Type(), when.wait)
-			d, rule := g.trigger("moment", start, when.change, plan.AfterControllerWrite, c.By)
-			if rule != "" {
-				g.drop(signature, why, rule)
-				continue
+		why := fmt.Sprintf("another client deletes %s", c.Key)
+		signature := c.Key.Type() + " deleted"
+		switch takes := slices.Contains(c.Taken, c.By); {
+		case heard && !takes:
+			g.drop(signature, why, "the controller does not take in changes of the type: it may not notice (see drift-any)")
+			continue
+		case !heard && takes:
+			continue
+		case c.Generated:
+			g.drop(signature, why, "the object's name is generated: no plan can write it")
+			continue
+		}
+		for _, m := range []moment{{i, 0, "right after " + c.By + " has created it", "made"}, g.steady(c.By)} {
+			g.disturb(m, c.By, signature, why, build.Delete(string(c.Key)))
+		}
+	}
+}
+
+// fields changes parts of objects that exist at the end. Managed selects the parts that the controller updates, in this
+// object or in another one of the type, or those that it sets only when it creates an object.
+func (g *generator) fields(managed bool) {
+	for _, p := range g.parts() {
+		why := fmt.Sprintf("another client changes %s of %s", p, p.key)
+		signature := p.key.Type() + " " + p.String()
+		rule := ""
+		switch {
+		case managed && !p.managed:
+			rule = "the controller sets the field only when it creates the object: it may leave it to others (see drift-any)"
+		case !managed && p.managed:
+			continue
+		case p.others:
+			rule = "others change the field too"
+		case p.generated:
+			rule = "the object's name is generated: no plan can write it"
+		case p.immutable():
+			rule = "the API server lets nobody change the field, or not in this way"
+		case len(p.drifts()) == 0:
+			rule = "no other valid value of the field is known"
+		}
+		if rule != "" {
+			g.drop(signature, why, rule)
+			continue
+		}
+		moments := []moment{g.steady(p.by)}
+		if p.updated && p.at != moments[0].change {
+			moments = append(moments, moment{p.at, 0, "right after " + p.by + " has set it", "made"})
+		}
+		for _, d := range p.drifts() {
+			for _, m := range moments {
+				g.disturb(m, p.by, signature+" "+d.kind, fmt.Sprintf("another client %s of %s", d.words, p.key),
+					build.PatchJSON(string(p.key), d.operation))
 			}
-			var moment build.Trigger = d
-			if when.wait > 0 {
-				moment = build.Sequence(d, build.Timeout(when.wait).Named("later"))
-			}
-			g.add(signature, why, build.Delete(string(c.Key)).When(moment))
 		}
 	}
 }

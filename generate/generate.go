@@ -2,14 +2,14 @@
 // controllers handle wrongly; each of its plans strikes at one moment of the workload.
 //
 // The patterns intermediate, stale and unobserved are Sieve's (OSDI '22, section 4), and so are the rules by which
-// candidates are dropped.
+// candidates are dropped. docs/patterns.md describes all patterns.
 package generate
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
@@ -22,20 +22,43 @@ type Pattern struct {
 	Name string
 	// Finds says what is wrong with a controller that such a plan shows a bug of.
 	Finds string
-	make  func(g *generator)
+	// OnRequest: its plans are made only if the pattern is asked for by name, because what they find may be intended.
+	OnRequest bool
+
+	make func(g *generator)
+	// chance says how likely its plans find something, compared with those of other patterns.
+	chance float64
 }
 
 // Patterns lists all patterns.
 func Patterns() []Pattern {
 	return []Pattern{
-		{"intermediate", "half-done work that is never finished", (*generator).intermediate},
-		{"stale", "acting on the past", (*generator).stale},
-		{"unobserved", "missed transitions", (*generator).unobserved},
 		{
-			"own-write-unseen", "duplicates, and decisions that count on the controller's own cache",
-			(*generator).ownWriteUnseen,
+			Name: "intermediate", Finds: "half-done work that is never finished",
+			make: (*generator).intermediate, chance: 4,
 		},
-		{"drift", "objects that are not created again when somebody deletes them", (*generator).drift},
+		{Name: "stale", Finds: "acting on the past", make: (*generator).stale, chance: 4},
+		{Name: "unobserved", Finds: "missed transitions", make: (*generator).unobserved, chance: 4},
+		{
+			Name: "own-write-unseen", Finds: "duplicates, and decisions that count on the controller's own cache",
+			make: (*generator).ownWriteUnseen, chance: 2,
+		},
+		{
+			Name: "skew", Finds: "decisions from two different moments",
+			make: (*generator).skew, chance: 1,
+		},
+		{
+			Name: "conflict", Finds: "updates that are given up after a conflict with another client",
+			make: (*generator).conflict, chance: 1,
+		},
+		{
+			Name: "drift", Finds: "objects that are not created again, and fields that are not put back",
+			make: (*generator).drift, chance: 2,
+		},
+		{
+			Name: "drift-any", Finds: "what a controller leaves as others make it, perhaps intentionally",
+			OnRequest: true, make: (*generator).driftAny, chance: 2,
+		},
 	}
 }
 
@@ -53,50 +76,82 @@ type Candidate struct {
 const perSignature = 3
 
 // Generate makes plans for the suite and the reference's workload, of the patterns with the given names, or of all
-// patterns if there are no names. Plans that differ from all before them come first.
+// patterns but those on request if there are no names. Those come first that may find most in the time that they take,
+// and that differ from all before them.
 func Generate(suite *plan.Suite, ref *reference.Reference, patterns ...string) []Candidate {
-	g := &generator{suite: suite, ref: ref, count: map[string]int{}}
+	g := newGenerator(suite, ref)
 	for _, p := range Patterns() {
-		if len(patterns) == 0 || slices.Contains(patterns, p.Name) {
-			g.pattern = p.Name
+		if len(patterns) == 0 && !p.OnRequest || slices.Contains(patterns, p.Name) {
+			g.pattern = p
 			p.make(g)
 		}
 	}
-	// First one of each signature, then the second of each, and so on.
-	slices.SortStableFunc(g.all, func(a, b ranked) int { return cmp.Compare(a.nth, b.nth) })
-	all := make([]Candidate, len(g.all))
-	for i, c := range g.all {
-		all[i] = c.Candidate
-	}
-	return all
-}
-
-type ranked struct {
-	Candidate
-	nth int // of its signature
+	return g.ordered()
 }
 
 type generator struct {
-	suite   *plan.Suite
-	ref     *reference.Reference
-	pattern string
-	count   map[string]int // of plans, by signature
-	all     []ranked
+	suite     *plan.Suite
+	ref       *reference.Reference
+	runs      []*trace // without faults; the first is that of ref.Changes
+	changed   [][]reference.Field
+	writes    map[string][]int  // of each controller
+	positions map[int][]int     // of changes that triggers were made of: where they are in each run
+	steadies  map[string]moment // of each controller
+	duration  time.Duration     // of the workload
+	pattern   Pattern
+	count     map[string]int // of plans, by signature
+	all       []ranked
 }
 
+func newGenerator(suite *plan.Suite, ref *reference.Reference) *generator {
+	g := &generator{
+		suite: suite, ref: ref, count: map[string]int{}, positions: map[int][]int{},
+		changed: make([][]reference.Field, len(ref.Changes)), writes: map[string][]int{},
+		steadies: map[string]moment{},
+	}
+	for _, changes := range slices.Concat([][]reference.Change{ref.Changes}, ref.Others) {
+		g.runs = append(g.runs, newTrace(changes))
+	}
+	for i := range ref.Changes {
+		g.changed[i] = ref.Changed(&ref.Changes[i])
+		if by := ref.Changes[i].By; by != "" {
+			g.writes[by] = append(g.writes[by], i)
+		}
+	}
+	if n := len(ref.Changes); n > 0 {
+		g.duration = ref.Changes[n-1].Time.Sub(ref.Changes[0].Time)
+	}
+	return g
+}
+
+// drop notes that there is no plan for a moment.
 func (g *generator) drop(signature, why, rule string) {
-	g.all = append(g.all, ranked{Candidate{Pattern: g.pattern, Signature: signature, Why: why, Dropped: rule},
-		perSignature})
+	g.all = append(g.all, ranked{
+		Candidate: Candidate{Pattern: g.pattern.Name, Signature: signature, Why: why, Dropped: rule},
+		nth:       perSignature + 1,
+	})
+}
+
+// full reports whether there are enough plans of a signature. Then the moment is dropped.
+func (g *generator) full(signature, why string) bool {
+	if g.count[g.pattern.Name+" "+signature] < perSignature {
+		return false
+	}
+	g.drop(signature, why, fmt.Sprintf("there are %d plans like it", perSignature))
+	return true
 }
 
 // add adds a plan, unless there are enough of its signature or it is not valid.
 func (g *generator) add(signature, why string, actions ...*build.Action) {
-	key := g.pattern + " " + signature
-	if g.count[key] == perSignature {
-		g.drop(signature, why, fmt.Sprintf("there are %d plans like it", perSignature))
+	g.addWith(1, signature, why, actions...)
+}
+
+// addWith adds a plan that is more or less likely than others of its pattern to find something.
+func (g *generator) addWith(chance float64, signature, why string, actions ...*build.Action) {
+	if g.full(signature, why) {
 		return
 	}
-	name := fmt.Sprintf("%s-%s-%d", g.ref.Workload, g.pattern, len(g.all)+1)
+	name := fmt.Sprintf("%s-%s-%d", g.ref.Workload, g.pattern.Name, len(g.all)+1)
 	p, err := build.Plan(name).Description(why).Workload(g.ref.Workload).Then(actions...).Build()
 	if err == nil {
 		p.Complete(g.suite)
@@ -106,13 +161,18 @@ func (g *generator) add(signature, why string, actions ...*build.Action) {
 		g.drop(signature, why, "its plan is not valid: "+err.Error())
 		return
 	}
+	key := g.pattern.Name + " " + signature
 	g.count[key]++
-	g.all = append(g.all, ranked{Candidate{Pattern: g.pattern, Signature: signature, Plan: p, Why: why}, g.count[key]})
+	g.all = append(g.all, ranked{
+		Candidate: Candidate{Pattern: g.pattern.Name, Signature: signature, Plan: p, Why: why},
+		nth:       g.count[key], value: chance * g.pattern.chance / (g.duration + length(p)).Seconds(),
+	})
 }
 
-// signature of a change: what is done to which type of object.
-func (g *generator) signature(c *reference.Change) string {
-	return strings.Join(append([]string{c.Key.Type(), verb(c)}, g.ref.Paths(c)...), " ")
+// signature of the i-th change: what is done to which type of object.
+func (g *generator) signature(i int) string {
+	c := &g.ref.Changes[i]
+	return strings.Join(append([]string{c.Key.Type(), verb(c)}, reference.Paths(g.changed[i])...), " ")
 }
 
 func verb(c *reference.Change) string {

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
@@ -15,12 +16,28 @@ func (g *generator) intermediate() {
 			continue
 		}
 		why := fmt.Sprintf("%s is killed right after its own write: %s", c.By, describe(c))
-		signature := g.signature(c)
+		signature := g.signature(i)
+		if g.full(signature, why) {
+			continue
+		}
 		d, rule := g.trigger("written", start, i, plan.AfterControllerWrite, c.By)
 		if rule != "" {
 			g.drop(signature, why, rule)
 			continue
 		}
-		g.add(signature, why, build.RestartController(c.By).When(d))
+		chance := 0.5
+		if g.goesOn(i) {
+			chance = 1
+		}
+		g.addWith(chance, signature, why, build.RestartController(c.By).When(d))
 	}
+}
+
+// goesOn reports whether the reconcile that made a change writes more after it, or may do so: what a restart then
+// interrupts is half done.
+func (g *generator) goesOn(i int) bool {
+	c := &g.ref.Changes[i]
+	writes := g.writes[c.By]
+	at, _ := slices.BinarySearch(writes, i+1)
+	return slices.ContainsFunc(writes[at:], func(k int) bool { return g.ref.Changes[k].Reconcile == c.Reconcile })
 }

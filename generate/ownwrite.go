@@ -7,6 +7,7 @@ import (
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
+	"github.com/trommel-dev/trommel/reference"
 )
 
 // unseenFor is how long a controller does not see its own write. Its other events reach it meanwhile.
@@ -21,7 +22,14 @@ func (g *generator) ownWriteUnseen() {
 			continue
 		}
 		why := fmt.Sprintf("%s does not see its own write for %s: %s", c.By, unseenFor, describe(c))
-		signature := g.signature(c)
+		signature := g.signature(i)
+		if g.full(signature, why) {
+			continue
+		}
+		if !g.hears(c.By, i, unseenFor, func(o *reference.Change) bool { return o.Key != c.Key }) {
+			g.drop(signature, why, "nothing else reaches the controller meanwhile")
+			continue
+		}
 		// The delivery may come before the write is answered.
 		d, rule := g.trigger("write", start, i, plan.BeforeControllerWrite, c.By)
 		if rule != "" {
@@ -34,4 +42,19 @@ func (g *generator) ownWriteUnseen() {
 			build.ResumeController(c.By, plan.BeforeControllerRecv).Scope(scope).
 				When(build.Timeout(unseenFor).Named("later")))
 	}
+}
+
+// hears reports whether a controller takes in a change of a kind within a time after the i-th.
+func (g *generator) hears(by string, i int, within time.Duration, kind func(*reference.Change) bool) bool {
+	end := g.ref.Changes[i].Time.Add(within)
+	for k := i + 1; k < len(g.ref.Changes); k++ {
+		c := &g.ref.Changes[k]
+		if c.Time.After(end) {
+			return false
+		}
+		if kind(c) && slices.Contains(c.Taken, by) {
+			return true
+		}
+	}
+	return false
 }

@@ -33,27 +33,39 @@ func (g *generator) stale() {
 			if c.By == by {
 				continue // a state that the controller itself has written tells it nothing new
 			}
+			if !g.actedOn(i, undone, by) {
+				g.drop(g.signature(i), fmt.Sprintf("%s is shown the past: %s", by, describe(c)),
+					"the controller has written nothing because of it")
+				continue
+			}
 			for _, k := range g.reactions(undone, by) {
-				w := &g.ref.Changes[k]
-				why := fmt.Sprintf("%s is restarted at an API server that shows the past. That API server stops at: "+
-					"%s. This is undone: %s. "+
-					"%s has reacted: %s", by, describe(c), how, by, describe(w))
-				signature := g.signature(c) + " / " + g.signature(w)
-				seen, rule := g.trigger("seen", start, i, plan.AfterAPIServerRecv, g.behind())
-				var acted *build.Condition
-				if rule == "" {
-					acted, rule = g.trigger("acted", i, k, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0])
-				}
-				if rule != "" {
-					g.drop(signature, why, rule)
-					continue
-				}
-				scope := string(c.Key)
-				g.add(signature, why,
-					build.PauseAPIServer(g.behind()).Scope(scope).When(seen),
-					build.ReconnectController(by, g.behind()).When(acted),
-					build.ResumeAPIServer(g.behind()).Scope(scope).When(build.Timeout(staleFor).Named("later")))
+				g.staleAt(i, k, by, how)
 			}
 		}
 	}
+}
+
+// staleAt shows a controller the state after the i-th change when it has made the k-th.
+func (g *generator) staleAt(i, k int, by, how string) {
+	c, w := &g.ref.Changes[i], &g.ref.Changes[k]
+	why := fmt.Sprintf("%s is restarted at an API server that shows the past. That API server stops at: %s. "+
+		"This is undone: %s. %s has reacted: %s", by, describe(c), how, by, describe(w))
+	signature := g.signature(i) + " / " + g.signature(k)
+	if g.full(signature, why) {
+		return
+	}
+	seen, rule := g.trigger("seen", start, i, plan.AfterAPIServerRecv, g.behind())
+	var acted *build.Condition
+	if rule == "" {
+		acted, rule = g.trigger("acted", i, k, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0])
+	}
+	if rule != "" {
+		g.drop(signature, why, rule)
+		return
+	}
+	scope := string(c.Key)
+	g.add(signature, why,
+		build.PauseAPIServer(g.behind()).Scope(scope).When(seen),
+		build.ReconnectController(by, g.behind()).When(acted),
+		build.ResumeAPIServer(g.behind()).Scope(scope).When(build.Timeout(staleFor).Named("later")))
 }

@@ -23,7 +23,7 @@ func (g *generator) unobserved() {
 				continue
 			}
 			if u.By == by {
-				g.drop(g.signature(c), fmt.Sprintf("%s cannot read %s while it changes and changes back", by, c.Key),
+				g.drop(g.signature(i), fmt.Sprintf("%s cannot read %s while it changes and changes back", by, c.Key),
 					"the controller itself changes it back, and cannot do so while its reads are held")
 				continue
 			}
@@ -40,7 +40,10 @@ func (g *generator) unobserved() {
 					timing = plan.AfterControllerWrite
 				}
 				why := fmt.Sprintf("%s cannot read %s from: %s; until: %s", by, c.Key, describe(m), how)
-				signature := g.signature(c) + " / " + g.signature(m)
+				signature := g.signature(i) + " / " + g.signature(k)
+				if g.full(signature, why) {
+					continue
+				}
 				from, rule := g.trigger("from", start, k, timing, by)
 				var until *build.Condition
 				if rule == "" {

@@ -23,8 +23,9 @@ type Reference struct {
 	Objects map[Key]*Object `json:"objects"`
 	// Masks are the fields that never count, those found by comparing the runs first.
 	Masks []Mask `json:"masks"`
-	// Changes are those of the first run.
-	Changes []Change `json:"changes"`
+	// Changes are those of the first run, Others those of each further run.
+	Changes []Change   `json:"changes"`
+	Others  [][]Change `json:"others,omitempty"`
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
 }
@@ -77,6 +78,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 			ref.Changes, ref.Objects = changes, objects
 			continue
 		}
+		ref.Others = append(ref.Others, changes)
 		for _, d := range ref.compare(objects) {
 			switch {
 			case d.Field == "" && ref.volatile(d.Key):

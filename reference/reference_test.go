@@ -191,9 +191,9 @@ func TestWhoWroteIt(t *testing.T) {
 	if got := Fields(&changes[1]); !slices.Equal(got, []string{"data.a"}) {
 		t.Errorf("fields %q", got)
 	}
-	if !ref.Reverses(&changes[1], &Change{
+	if !Reverses(ref.Changed(&changes[1]), ref.Changed(&Change{
 		Key: changes[1].Key, Event: record.Updated, Prev: changes[1].Cur, Cur: changes[1].Prev,
-	}) {
+	})) {
 		t.Error("a change there and back is not seen")
 	}
 }
