@@ -25,11 +25,12 @@ func (g *generator) conflict() {
 		if g.full(signature, why) {
 			continue
 		}
+		key, exact := g.object(i)
 		rule := ""
 		switch {
 		case !restsOnVersion(c):
 			rule = "the write does not say which version it rests on: nothing can conflict with it"
-		case c.Generated:
+		case !exact:
 			rule = "the object's name is generated: no plan can write it"
 		}
 		var d *build.Condition
@@ -40,7 +41,7 @@ func (g *generator) conflict() {
 			g.drop(signature, why, rule)
 			continue
 		}
-		g.add(signature, why, build.Patch(string(c.Key), object{"metadata": object{"annotations": object{
+		g.add(signature, why, build.Patch(key, object{"metadata": object{"annotations": object{
 			reference.ConflictAnnotation: "changed by another client",
 		}}}).When(d))
 	}

@@ -93,6 +93,7 @@ func (g *generator) deletions(heard bool) {
 			continue
 		}
 		why := fmt.Sprintf("another client deletes %s", c.Key)
+		key, exact := g.object(i)
 		signature := c.Key.Type() + " deleted"
 		switch takes := slices.Contains(c.Taken, c.By); {
 		case heard && !takes:
@@ -100,12 +101,12 @@ func (g *generator) deletions(heard bool) {
 			continue
 		case !heard && takes:
 			continue
-		case c.Generated:
+		case !exact:
 			g.drop(signature, why, "the object's name is generated: no plan can write it")
 			continue
 		}
 		for _, m := range []moment{{i, 0, "right after " + c.By + " has created it", "made"}, g.steady(c.By)} {
-			g.disturb(m, c.By, signature, why, build.Delete(string(c.Key)))
+			g.disturb(m, c.By, signature, why, build.Delete(key))
 		}
 	}
 }
@@ -116,18 +117,19 @@ func (g *generator) fields(managed bool) {
 	for _, p := range g.parts() {
 		why := fmt.Sprintf("another client changes %s of %s", p, p.key)
 		signature := p.key.Type() + " " + p.String()
+		key, exact := g.object(p.at)
 		rule := ""
 		switch {
-		case managed && !p.managed:
-			rule = "the controller sets the field only when it creates the object: it may leave it to others (see drift-any)"
 		case !managed && p.managed:
 			continue
-		case p.others:
-			rule = "others change the field too"
-		case p.generated:
-			rule = "the object's name is generated: no plan can write it"
 		case p.immutable():
 			rule = "the API server lets nobody change the field, or not in this way"
+		case managed && !p.managed:
+			rule = "the controller sets the field only when it creates the object: it may leave it to others (see drift-any)"
+		case p.others:
+			rule = "others change the field too"
+		case !exact:
+			rule = "the object's name is generated: no plan can write it"
 		case len(p.drifts()) == 0:
 			rule = "no other valid value of the field is known"
 		}
@@ -142,7 +144,7 @@ func (g *generator) fields(managed bool) {
 		for _, d := range p.drifts() {
 			for _, m := range moments {
 				g.disturb(m, p.by, signature+" "+d.kind, fmt.Sprintf("another client %s of %s", d.words, p.key),
-					build.PatchJSON(string(p.key), d.operation))
+					build.PatchJSON(key, d.operation))
 			}
 		}
 	}

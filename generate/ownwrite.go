@@ -36,7 +36,7 @@ func (g *generator) ownWriteUnseen() {
 			g.drop(signature, why, rule)
 			continue
 		}
-		scope := string(c.Key)
+		scope, _ := g.object(i)
 		g.add(signature, why,
 			build.PauseController(c.By, plan.BeforeControllerRecv).Scope(scope).When(d),
 			build.ResumeController(c.By, plan.BeforeControllerRecv).Scope(scope).

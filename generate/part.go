@@ -26,8 +26,7 @@ type part struct {
 	managed bool // the controller has updated it, or applied it again, in this object or in another one of the type
 	others  bool // somebody else has changed it since then
 
-	generated bool   // the object's name is
-	data      object // the object at the end
+	data object // the object at the end
 }
 
 func (p *part) String() string { return strings.Join(p.path, ".") }
@@ -69,7 +68,7 @@ func (g *generator) parts() []*part {
 				continue
 			}
 			if p == nil {
-				p = &part{key: c.Key, path: path, generated: c.Generated}
+				p = &part{key: c.Key, path: path}
 				all[string(c.Key)+" "+name] = p
 			}
 			p.by, p.at = c.By, i

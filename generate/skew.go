@@ -36,6 +36,11 @@ func (g *generator) skewAt(i int, by string) {
 	if g.full(signature, why) {
 		return
 	}
+	end := c.Time.Add(skewFor)
+	if !slices.ContainsFunc(g.followUps(i, by), func(k int) bool { return !g.ref.Changes[k].Time.After(end) }) {
+		g.drop(signature, why, "the controller has written nothing because of it")
+		return
+	}
 	if !g.hears(by, i, skewFor, func(o *reference.Change) bool { return o.Key.Type() != typ }) {
 		g.drop(signature, why, "nothing of another type reaches the controller meanwhile")
 		return

@@ -63,7 +63,7 @@ func (g *generator) staleAt(i, k int, by, how string) {
 		g.drop(signature, why, rule)
 		return
 	}
-	scope := string(c.Key)
+	scope, _ := g.object(i)
 	g.add(signature, why,
 		build.PauseAPIServer(g.behind()).Scope(scope).When(seen),
 		build.ReconnectController(by, g.behind()).When(acted),

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 type trace struct {
 	changes []reference.Change
 	byKey   map[reference.Key][]int
+	byName  map[string][]int    // by type and real name, as in plans
 	changed [][]reference.Field // nil: not computed yet
 	// States as matchers take them, in general and at the controller's own write; see shown.
 	states, written []states
@@ -26,11 +28,13 @@ type states struct {
 
 func newTrace(changes []reference.Change) *trace {
 	t := &trace{
-		changes: changes, byKey: map[reference.Key][]int{}, changed: make([][]reference.Field, len(changes)),
+		changes: changes, byKey: map[reference.Key][]int{}, byName: map[string][]int{}, changed: make([][]reference.Field, len(changes)),
 		states: make([]states, len(changes)), written: make([]states, len(changes)),
 	}
 	for i := range changes {
 		t.byKey[changes[i].Key] = append(t.byKey[changes[i].Key], i)
+		name := realKey(&changes[i])
+		t.byName[name] = append(t.byName[name], i)
 	}
 	return t
 }
@@ -44,34 +48,40 @@ func (t *trace) fields(i int) []reference.Field {
 	return t.changed[i]
 }
 
+// realKey is the change's key with the real name of the object.
+func realKey(c *reference.Change) string {
+	key := string(c.Key)
+	if !c.Generated {
+		return key
+	}
+	return key[:strings.LastIndex(key, "/")+1] + c.Name()
+}
+
 // matches lists the changes after one that satisfy a definition.
 func (t *trace) matches(m *plan.Matcher, d *plan.Definition, after int) ([]int, error) {
+	name := d.Condition.ResourceKey.String()
+	objects := t.byName[name]
+	if prefix, wild := strings.CutSuffix(name, "*"); wild {
+		objects = nil
+		for real, more := range t.byName {
+			if strings.HasPrefix(real, prefix) {
+				objects = append(objects, more...)
+			}
+		}
+		slices.Sort(objects)
+	}
 	var all []int
-	try := func(i int) error {
+	for _, i := range objects {
 		if i <= after || !seen(&t.changes[i], d.Observe) {
-			return nil
+			continue
 		}
 		s := t.state(i, d.Observe.Timing)
 		ok, _, err := m.MatchObjects(s.kind, s.prev, s.cur)
+		if err != nil {
+			return nil, err
+		}
 		if ok {
 			all = append(all, i)
-		}
-		return err
-	}
-	prefix, wild := strings.CutSuffix(d.Condition.ResourceKey.String(), "*")
-	if !wild {
-		for _, i := range t.byKey[reference.Key(prefix)] {
-			if err := try(i); err != nil {
-				return nil, err
-			}
-		}
-		return all, nil
-	}
-	for i := range t.changes {
-		if strings.HasPrefix(string(t.changes[i].Key), prefix) {
-			if err := try(i); err != nil {
-				return nil, err
-			}
 		}
 	}
 	return all, nil

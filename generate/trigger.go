@@ -29,13 +29,10 @@ func (g *generator) trigger(
 	name string, before, i int, timing plan.Timing, by string,
 ) (t *build.Condition, rule string) {
 	c := &g.ref.Changes[i]
-	key, err := plan.ParseResourceKey(string(c.Key))
+	object, _ := g.object(i)
+	key, err := plan.ParseResourceKey(object)
 	if err != nil {
 		return nil, err.Error()
-	}
-	if c.Generated {
-		key.Name, _, _ = strings.Cut(key.Name, "#")
-		key.Name += "*"
 	}
 	d := plan.Definition{
 		Condition: plan.Condition{ResourceKey: key, Repeat: 1},
@@ -68,6 +65,23 @@ func (g *generator) trigger(
 	return t.Named(name).Repeat(d.Condition.Repeat).At(timing, by), ""
 }
 
+// object is the resource key of the i-th change's object. If the object's name is generated and differs between the runs
+// without faults, the key has a wildcard and is not exact.
+func (g *generator) object(i int) (key string, exact bool) {
+	c := &g.ref.Changes[i]
+	key = realKey(c)
+	if !c.Generated {
+		return key, true
+	}
+	for _, other := range g.runs[1:] {
+		if same := other.byKey[c.Key]; len(same) == 0 || realKey(&other.changes[same[0]]) != key {
+			beginning, _, _ := strings.Cut(string(c.Key), "#")
+			return beginning + "*", false
+		}
+	}
+	return key, len(g.runs) > 1
+}
+
 // states returns what tells an update from others: parts of the states before and after. Nil: nothing does.
 func (g *generator) states(c *reference.Change, prev, cur object) (before, after object) {
 	switch {
@@ -93,7 +107,14 @@ func (g *generator) states(c *reference.Change, prev, cur object) (before, after
 		setField(before, f.Path, f.PrevIndex, f.Prev)
 		setField(after, f.Path, f.CurIndex, f.Cur)
 	}
-	return before, after
+	return orNil(before), orNil(after)
+}
+
+func orNil(o object) object {
+	if len(o) == 0 {
+		return nil // a state that says nothing
+	}
+	return o
 }
 
 // inAllRuns reports whether an object's field changes in the same way in every run without faults.

@@ -53,7 +53,7 @@ func (g *generator) unobserved() {
 					g.drop(signature, why, rule)
 					continue
 				}
-				scope := string(c.Key)
+				scope, _ := g.object(i)
 				g.add(signature, why,
 					build.PauseController(by, plan.BeforeControllerRead).Scope(scope).When(from),
 					build.ResumeController(by, plan.BeforeControllerRead).Scope(scope).When(until))

@@ -138,6 +138,9 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	}
 	meta := metadataOf(object)
 	name, beginning := h.Name, text(meta, "generateName")
+	if !isGenerated(strings.TrimPrefix(name, beginning)) {
+		beginning = ""
+	}
 	if beginning == "" || !strings.HasPrefix(name, beginning) {
 		return Key(typ + "/" + h.Namespace + "/" + name), false
 	}
@@ -161,6 +164,12 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	key = Key(fmt.Sprintf("%s/%s/%s#%d", typ, h.Namespace, beginning, n.numbers[group]))
 	n.keys[uid] = key
 	return key, true
+}
+
+// isGenerated reports whether the API server has made the end of a name: five letters or digits, none that could be read
+// as another one or make a word. StatefulSets set generateName too, but name their pods themselves.
+func isGenerated(suffix string) bool {
+	return len(suffix) == 5 && strings.Trim(suffix, "bcdfghjklmnpqrstvwxz2456789") == ""
 }
 
 // attribute finds out which controller wrote and took in each change.
