@@ -20,7 +20,7 @@ func (g *generator) conflict() {
 			continue
 		}
 		why := fmt.Sprintf("another client changes %s (the annotation %s) when %s is about to write it: %s", c.Key,
-			reference.ConflictAnnotation, c.By, describe(c))
+			reference.ConflictAnnotation, c.By, g.describe(i))
 		signature := g.signature(i)
 		if g.full(signature, why) {
 			continue

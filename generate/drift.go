@@ -29,6 +29,9 @@ func (g *generator) driftAny() {
 	g.fields(false)
 }
 
+// records are types of objects that controllers write down for later, and need not make again at once.
+var records = []string{"controllerrevision.apps", "event", "event.events.k8s.io"}
+
 // moment is when another client writes.
 type moment struct {
 	change int           // of the controller
@@ -100,6 +103,9 @@ func (g *generator) deletions(heard bool) {
 			g.drop(signature, why, "the controller does not take in changes of the type: it may not notice (see drift-any)")
 			continue
 		case !heard && takes:
+			continue
+		case slices.Contains(records, c.Key.Type()):
+			g.drop(signature, why, "the object is a record: it is made again when it is needed")
 			continue
 		case !exact:
 			g.drop(signature, why, "the object's name is generated: no plan can write it")

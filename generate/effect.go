@@ -15,9 +15,9 @@ func (g *generator) undone(i int) (at int, how string) {
 		switch {
 		case c.Event == record.Created && u.Event == record.Deleted,
 			(c.Event == record.Deleted || c.Marked()) && u.Event == record.Created:
-			return k, describe(u)
+			return k, g.describe(k)
 		case c.Event == record.Updated && u.Event == record.Updated && reference.Reverses(g.changed[i], g.changed[k]):
-			return k, describe(u)
+			return k, g.describe(k)
 		}
 	}
 	return -1, ""

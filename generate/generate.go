@@ -95,6 +95,7 @@ type generator struct {
 	runs      []*trace // without faults; the first is that of ref.Changes
 	changed   [][]reference.Field
 	writes    map[string][]int  // of each controller
+	words     []string          // what describe says of each change
 	positions map[int][]int     // of changes that triggers were made of: where they are in each run
 	steadies  map[string]moment // of each controller
 	duration  time.Duration     // of the workload
@@ -107,6 +108,7 @@ func newGenerator(suite *plan.Suite, ref *reference.Reference) *generator {
 	g := &generator{
 		suite: suite, ref: ref, count: map[string]int{}, positions: map[int][]int{},
 		changed: make([][]reference.Field, len(ref.Changes)), writes: map[string][]int{},
+		words:    make([]string, len(ref.Changes)),
 		steadies: map[string]moment{},
 	}
 	for _, changes := range slices.Concat([][]reference.Change{ref.Changes}, ref.Others) {
@@ -180,6 +182,14 @@ func verb(c *reference.Change) string {
 		return "marked for deletion"
 	}
 	return c.Event
+}
+
+// describe says what the i-th change is, in words.
+func (g *generator) describe(i int) string {
+	if g.words[i] == "" {
+		g.words[i] = describe(&g.ref.Changes[i])
+	}
+	return g.words[i]
 }
 
 // describe says what a change is, in words.

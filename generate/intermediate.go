@@ -15,7 +15,7 @@ func (g *generator) intermediate() {
 		if c.By == "" {
 			continue
 		}
-		why := fmt.Sprintf("%s is killed right after its own write: %s", c.By, describe(c))
+		why := fmt.Sprintf("%s is killed right after its own write: %s", c.By, g.describe(i))
 		signature := g.signature(i)
 		if g.full(signature, why) {
 			continue

@@ -21,7 +21,7 @@ func (g *generator) ownWriteUnseen() {
 		if c.By == "" || !slices.Contains(c.Taken, c.By) {
 			continue
 		}
-		why := fmt.Sprintf("%s does not see its own write for %s: %s", c.By, unseenFor, describe(c))
+		why := fmt.Sprintf("%s does not see its own write for %s: %s", c.By, unseenFor, g.describe(i))
 		signature := g.signature(i)
 		if g.full(signature, why) {
 			continue

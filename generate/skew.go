@@ -31,7 +31,7 @@ func (g *generator) skewAt(i int, by string) {
 	c := &g.ref.Changes[i]
 	typ := c.Key.Type()
 	why := fmt.Sprintf("%s hears nothing of objects of type %s from: %s; until its next write, or for %s", by, typ,
-		describe(c), skewFor)
+		g.describe(i), skewFor)
 	signature := g.signature(i)
 	if g.full(signature, why) {
 		return

@@ -34,7 +34,7 @@ func (g *generator) stale() {
 				continue // a state that the controller itself has written tells it nothing new
 			}
 			if !g.actedOn(i, undone, by) {
-				g.drop(g.signature(i), fmt.Sprintf("%s is shown the past: %s", by, describe(c)),
+				g.drop(g.signature(i), fmt.Sprintf("%s is shown the past: %s", by, g.describe(i)),
 					"the controller has written nothing because of it")
 				continue
 			}
@@ -47,9 +47,8 @@ func (g *generator) stale() {
 
 // staleAt shows a controller the state after the i-th change when it has made the k-th.
 func (g *generator) staleAt(i, k int, by, how string) {
-	c, w := &g.ref.Changes[i], &g.ref.Changes[k]
 	why := fmt.Sprintf("%s is restarted at an API server that shows the past. That API server stops at: %s. "+
-		"This is undone: %s. %s has reacted: %s", by, describe(c), how, by, describe(w))
+		"This is undone: %s. %s has reacted: %s", by, g.describe(i), how, by, g.describe(k))
 	signature := g.signature(i) + " / " + g.signature(k)
 	if g.full(signature, why) {
 		return

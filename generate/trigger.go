@@ -97,6 +97,12 @@ func (g *generator) states(c *reference.Change, prev, cur object) (before, after
 	slices.SortStableFunc(fields, func(a, b reference.Field) int {
 		return cmp.Compare(len(a.PrevIndex)+len(a.CurIndex), len(b.PrevIndex)+len(b.CurIndex))
 	})
+	if len(fields) > 0 && fields[0].Path[0] == "status" {
+		// How a status comes to a value depends on what its writer has seen in between.
+		after = object{}
+		setField(after, fields[0].Path, fields[0].CurIndex, fields[0].Cur)
+		return nil, orNil(after)
+	}
 	for n, f := range fields {
 		if n == maxFields || n > 0 && f.InList() {
 			break
@@ -122,8 +128,8 @@ func (g *generator) inAllRuns(c *reference.Change, f reference.Field) bool {
 	for _, other := range g.runs[1:] {
 		if !slices.ContainsFunc(other.byKey[c.Key], func(k int) bool {
 			return slices.ContainsFunc(other.fields(k), func(o reference.Field) bool {
-				return o.Where == f.Where && reflect.DeepEqual(o.Prev, f.Prev) && reflect.DeepEqual(o.Cur, f.Cur) &&
-					slices.Equal(o.PrevIndex, f.PrevIndex) && slices.Equal(o.CurIndex, f.CurIndex)
+				return o.Where == f.Where && reflect.DeepEqual(o.Cur, f.Cur) && slices.Equal(o.CurIndex, f.CurIndex) &&
+					(f.Path[0] == "status" || reflect.DeepEqual(o.Prev, f.Prev) && slices.Equal(o.PrevIndex, f.PrevIndex))
 			})
 		}) {
 			return false

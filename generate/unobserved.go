@@ -34,12 +34,11 @@ func (g *generator) unobserved() {
 				}
 			}
 			for _, k := range moments {
-				m := &g.ref.Changes[k]
 				timing := plan.AfterControllerRecv
 				if k != i {
 					timing = plan.AfterControllerWrite
 				}
-				why := fmt.Sprintf("%s cannot read %s from: %s; until: %s", by, c.Key, describe(m), how)
+				why := fmt.Sprintf("%s cannot read %s from: %s; until: %s", by, c.Key, g.describe(k), how)
 				signature := g.signature(i) + " / " + g.signature(k)
 				if g.full(signature, why) {
 					continue
