@@ -22,8 +22,9 @@ type Reference struct {
 	Objects map[Key]*Object `json:"objects"`
 	// Masks are the fields that never count, those found by comparing the runs first.
 	Masks []Mask `json:"masks"`
-	// Changes are those of the first run.
-	Changes []Change `json:"changes"`
+	// Changes are those of the first run, Others those of each further run.
+	Changes []Change   `json:"changes"`
+	Others  [][]Change `json:"others,omitempty"`
 	// Unordered are the lists whose order differs between runs without faults: it never counts.
 	Unordered []Mask `json:"unordered,omitempty"`
 	// Compared are fields that count although a mask covers them.
@@ -92,6 +93,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 			ref.Changes, ref.Objects = changes, objects
 			continue
 		}
+		ref.Others = append(ref.Others, changes)
 		objects = ref.filter().matched(objects)
 		ref.unorder(objects)
 		f := ref.filter()
