@@ -4,35 +4,61 @@ package campaign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/trommel-dev/trommel/generate"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/reference"
 	"github.com/trommel-dev/trommel/run"
 )
 
-// Config says what to look for. Session, Suite and Dir are required.
-type Config struct {
-	Session   *run.Session
-	Suite     *plan.Suite   // as the session has it
-	Dir       string        // created; for plans and records
-	Workloads []string      // default: all of the suite
-	Patterns  []string      // default: all
-	Learn     int           // runs without faults for each workload; default 3
-	Repeat    int           // how often a finding must come to be believed; default 3
-	Budget    time.Duration // no new plan is begun after it; 0: no limit
-	FailFast  bool          // stop after the first confirmed finding
-	// Progress is told a line for people now and then; default: nobody.
-	Progress func(format string, args ...any)
+// Runner runs plans, one at a time; a *run.Session is one.
+type Runner interface {
+	RunWith(ctx context.Context, p *plan.Plan, recordDir string, o run.RunOptions) (*record.Meta, error)
 }
+
+// Config says what to look for. Runners, Suite, Dir and References are required.
+type Config struct {
+	// Runners are used side by side; all run the same suite and executables.
+	Runners []Runner
+	Suite   *plan.Suite // as the runners have it
+	Dir     string      // created; for plans and records
+	// References is the directory of the references, which campaigns share. It is created.
+	References string
+	// Binaries and ControlPlane are the executables that the runners run, and Version is Trommel's: a reference of
+	// others is not used.
+	Binaries     []run.Binary
+	ControlPlane string
+	Version      string
+	Workloads    []string // default: all of the suite
+	Patterns     []string // default: all
+	// Learn is the number of runs without faults for each workload that are compared; default 3.
+	Learn  int
+	Anew   bool          // learn also what there is a reference of
+	Repeat int           // how often a finding must come to be believed; default 3
+	Budget time.Duration // no new plan is begun after it; 0: no limit
+	// FailFast stops the campaign after the first confirmed finding.
+	FailFast bool
+	Console  Console // default: nobody
+}
+
+// Console shows people how a campaign goes. Its methods must not block for long; they may be called concurrently.
+type Console interface {
+	// Info shows a line that stays.
+	Info(text string)
+}
+
+// nobody is the default console.
+type nobody struct{}
+
+func (nobody) Info(string) {}
 
 // Result is what a campaign has found.
 type Result struct {
@@ -98,11 +124,15 @@ func newCampaign(config Config) *campaign {
 	if c.Repeat == 0 {
 		c.Repeat = 3
 	}
-	if c.Progress == nil {
-		c.Progress = func(string, ...any) {}
+	if c.Console == nil {
+		c.Console = nobody{}
 	}
 	if len(c.Workloads) == 0 {
 		c.Workloads = slices.Sorted(maps.Keys(c.Suite.Workloads))
+	}
+	c.free = make(chan Runner, len(c.Runners))
+	for _, r := range c.Runners {
+		c.free <- r
 	}
 	return c
 }
@@ -111,119 +141,48 @@ type campaign struct {
 	Config
 	began  time.Time
 	result *Result
-	runs   int
+	free   chan Runner // that no run uses
+
+	executables hashes
+
+	mu   sync.Mutex
+	runs map[string]int // by plan
 }
 
-// learned is a workload with what is to be run of it.
-type learned struct {
-	ref        *reference.Reference
-	history    []plan.ResourceKey
-	candidates []generate.Candidate // also those without a plan
-}
+func (c *campaign) say(format string, args ...any) { c.Console.Info(fmt.Sprintf(format, args...)) }
 
-// prepare learns the workloads and generates their plans.
-func (c *campaign) prepare(ctx context.Context) ([]learned, error) {
-	if err := os.MkdirAll(c.Dir, record.DirMode); err != nil {
-		return nil, err
-	}
-	var all []learned
-	for _, workload := range c.Workloads {
-		c.Progress("%s: learning what it does without faults", workload)
-		l, err := c.learn(ctx, workload)
-		if ctx.Err() != nil {
-			return all, context.Cause(ctx)
-		}
-		if err != nil {
-			err = fmt.Errorf("learn workload %q: %w", workload, err)
-			c.Progress("%v", err)
-			c.result.Unstable = append(c.result.Unstable, err)
-			continue
-		}
-		l.candidates = generate.Generate(c.Suite, l.ref, c.Patterns...)
-		plans := 0
-		for _, candidate := range l.candidates {
-			if candidate.Plan == nil {
-				c.result.Dropped[candidate.Dropped]++
-			} else {
-				plans++
-			}
-		}
-		c.Progress("%s: %d plans", workload, plans)
-		all = append(all, *l)
-	}
-	return all, nil
-}
-
-func (c *campaign) run(ctx context.Context) error {
-	all, err := c.prepare(ctx)
-	if err != nil {
-		return err
-	}
-	// One plan of each workload, then the next: those that differ most from the others come first.
-	for i := 0; ; i++ {
-		more := false
-		for _, l := range all {
-			if i >= len(l.candidates) {
-				continue
-			}
-			more = true
-			if l.candidates[i].Plan == nil {
-				continue
-			}
-			if c.Budget > 0 && time.Since(c.began) > c.Budget || c.FailFast && len(c.result.Findings) > 0 {
-				c.result.NotRun++
-				continue
-			}
-			err := c.try(ctx, l, l.candidates[i])
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if err != nil {
-				c.Progress("%v", err)
-				c.result.Failed = append(c.result.Failed, err)
-			}
-		}
-		if !more {
-			return nil
-		}
-	}
-}
-
-// learn runs a workload without faults. The first run shows which types the controllers have to do with.
-func (c *campaign) learn(ctx context.Context, workload string) (*learned, error) {
-	quiet := &plan.Plan{TestName: workload + "-without-faults", Workload: workload}
-	quiet.Complete(c.Suite)
-	if err := quiet.Validate(c.Suite); err != nil {
-		return nil, err
-	}
-	l := &learned{}
-	var runs []*record.Run
-	for i := 0; i <= c.Learn; i++ {
-		r, meta, err := c.once(ctx, quiet, run.RunOptions{Trace: true, History: l.history})
-		if err != nil {
-			return nil, err
-		}
-		if meta.Verdict != record.Pass {
-			return nil, fmt.Errorf("it does not pass without faults: %s: %s", meta.Verdict, meta.Reason)
-		}
-		if i == 0 {
-			l.history = reference.Types(r)
-			continue
-		}
-		runs = append(runs, r)
-	}
-	var err error
-	if l.ref, err = reference.Learn(workload, runs, c.Suite.Masks...); err != nil {
-		return nil, err
-	}
-	return l, l.ref.Write(filepath.Join(c.Dir, "reference", workload+".json"))
-}
-
-// once runs a plan and reads its record.
+// once runs a plan on a free runner, and reads its record. It waits for the runner. The record is whole, or absent.
 func (c *campaign) once(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {
-	c.runs++
-	dir := filepath.Join(c.Dir, "runs", fmt.Sprintf("%04d-%s", c.runs, p.TestName))
-	meta, err := c.Session.RunWith(ctx, p, dir, o)
+	var runner Runner
+	select {
+	case runner = <-c.free:
+		defer func() { c.free <- runner }()
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	c.mu.Lock()
+	if c.runs == nil {
+		c.runs = map[string]int{}
+	}
+	c.runs[p.TestName]++
+	dir := filepath.Join(c.Dir, "runs", p.TestName, fmt.Sprint(c.runs[p.TestName]))
+	c.mu.Unlock()
+	if err := os.MkdirAll(filepath.Dir(dir), record.DirMode); err != nil {
+		return nil, nil, err
+	}
+	partial := dir + partialSuffix
+	for _, old := range []string{dir, partial} { // of a campaign that was killed
+		if err := os.RemoveAll(old); err != nil {
+			return nil, nil, err
+		}
+	}
+	meta, err := runner.RunWith(ctx, p, partial, o)
+	if ctx.Err() != nil {
+		return nil, nil, errors.Join(context.Cause(ctx), os.RemoveAll(partial))
+	}
+	if _, statErr := os.Stat(partial); statErr == nil {
+		err = errors.Join(err, os.Rename(partial, dir))
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", p.TestName, err)
 	}
@@ -231,86 +190,5 @@ func (c *campaign) once(ctx context.Context, p *plan.Plan, o run.RunOptions) (*r
 	return r, meta, err
 }
 
-// try runs a plan, and again if it finds something.
-func (c *campaign) try(ctx context.Context, l learned, candidate generate.Candidate) error {
-	file, err := c.write(candidate)
-	if err != nil {
-		return err
-	}
-	o := run.RunOptions{History: l.history, Reference: l.ref}
-	r, meta, err := c.once(ctx, candidate.Plan, o)
-	if err != nil {
-		return err
-	}
-	c.result.Records = append(c.result.Records, r.Dir)
-	outcome := Outcome{
-		Candidate: candidate, PlanFile: file, Record: r.Dir, Verdict: meta.Verdict, Reason: meta.Reason,
-		Findings: r.Findings,
-	}
-	c.Progress("%s: %s %s", candidate.Plan.TestName, meta.Verdict, meta.Reason)
-	switch meta.Verdict {
-	case record.Pass:
-		c.result.Passed++
-		return nil
-	case record.Bug:
-	default:
-		c.result.Inconclusive = append(c.result.Inconclusive, outcome)
-		return nil
-	}
-	return c.confirm(ctx, l, outcome)
-}
-
-// confirm runs a plan again that has found something. What comes every time is believed.
-func (c *campaign) confirm(ctx context.Context, l learned, first Outcome) (err error) {
-	f := Finding{Outcome: first, Came: 1, Of: 1}
-	same := bugs(first.Findings)
-	for f.Of < c.Repeat {
-		var r *record.Run
-		r, _, err = c.once(ctx, first.Candidate.Plan, run.RunOptions{History: l.history, Reference: l.ref})
-		if err != nil {
-			break // what was found so far is reported
-		}
-		f.Of++
-		again := bugs(r.Findings)
-		common := slices.DeleteFunc(slices.Clone(same), func(x record.Finding) bool {
-			return !slices.ContainsFunc(again, func(y record.Finding) bool { return sameFinding(x, y) })
-		})
-		if len(common) > 0 {
-			f.Came++
-			same = common
-		}
-	}
-	if err == nil && f.Came == f.Of {
-		f.Findings = same
-		c.result.Findings = append(c.result.Findings, f)
-	} else {
-		c.result.Unconfirmed = append(c.result.Unconfirmed, f)
-	}
-	return err
-}
-
-// bugs are the findings about the controllers.
-func bugs(all []record.Finding) []record.Finding {
-	return slices.DeleteFunc(slices.Clone(all), func(f record.Finding) bool { return !f.IsBug() })
-}
-
-// sameFinding reports whether two runs of a plan have found the same: the values in it may differ.
-func sameFinding(x, y record.Finding) bool {
-	title := func(f record.Finding) string {
-		t, _, _ := strings.Cut(f.Title, ":")
-		return t
-	}
-	return x.Oracle == y.Oracle && x.Subject == y.Subject && title(x) == title(y)
-}
-
-func (c *campaign) write(candidate generate.Candidate) (file string, err error) {
-	data, err := plan.Marshal(candidate.Plan)
-	if err != nil {
-		return "", err
-	}
-	file = filepath.Join(c.Dir, "plans", candidate.Plan.TestName+".yaml")
-	if err := os.MkdirAll(filepath.Dir(file), record.DirMode); err != nil {
-		return "", err
-	}
-	return file, os.WriteFile(file, data, record.FileMode)
-}
+// partialSuffix marks the record of a run that has not ended.
+const partialSuffix = ".partial"

@@ -31,7 +31,7 @@ func TestSameFinding(t *testing.T) {
 		{"another title", f("reference", "pod/default/a", "panic: created 3 times"), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := sameFinding(first, tt.second); got != tt.want {
+			if got := SameFinding(first, tt.second); got != tt.want {
 				t.Errorf("got %t", got)
 			}
 		})

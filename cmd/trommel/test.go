@@ -27,6 +27,8 @@ type testOptions struct {
 	patterns  []string
 	budget    time.Duration
 	runs      int
+	reference string
+	anew      bool
 	repeat    int
 	dir       string
 	explain   bool
@@ -52,6 +54,7 @@ Exit codes: 0 nothing found, 1 bugs found, 2 usage, 4 could not run.`,
 		RunE: func(c *cobra.Command, _ []string) error { return testSuite(c.Context(), s, &o) },
 	}
 	o.register(c)
+	o.registerPatterns(c)
 	c.Flags().DurationVar(&o.budget, "budget", 0, "start no new plan after this `time` (default: no limit)")
 	c.Flags().BoolVar(&o.failFast, "fail-fast", false, "stop after the first bug")
 	c.Flags().StringVar(&o.junit, "junit", "", "write the verdicts of all plans to this `file` as JUnit XML")
@@ -75,6 +78,7 @@ Patterns:
 		RunE: func(c *cobra.Command, _ []string) error { return generatePlans(c.Context(), s, &o) },
 	}
 	o.register(c)
+	o.registerPatterns(c)
 	c.Flags().BoolVar(&o.explain, "explain", false, "also list the candidates without a plan, with the reason of each")
 	return c
 }
@@ -86,10 +90,31 @@ func (o *testOptions) register(c *cobra.Command) {
 		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
 	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite")
 	f.StringSliceVar(&o.workloads, "workload", nil, "`name` of a workload (default: all)")
-	f.StringSliceVar(&o.patterns, "pattern", nil, "`name` of a pattern (default: all)")
 	f.IntVar(&o.runs, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
-	f.StringVar(&o.dir, "dir", "",
-		"`directory` for plans, references and run records (default: trommel-runs/<command>-<time>)")
+	f.StringVar(&o.reference, "reference", "",
+		"`directory` of the references (default: "+filepath.Join(referencesDir, "<suite's directory>[-<variant>]")+")")
+	f.StringVar(&o.dir, "dir", "", "`directory` for plans and run records (default: trommel-runs/<command>-<time>)")
+}
+
+// registerPatterns adds the flags of commands that generate plans.
+func (o *testOptions) registerPatterns(c *cobra.Command) {
+	c.Flags().StringSliceVar(&o.patterns, "pattern", nil, "`name` of a pattern (default: all)")
+}
+
+// referencesDir holds the references of suites that have no other directory.
+var referencesDir = filepath.Join("trommel-runs", "references")
+
+// references returns the directory of the suite's references.
+func references(suite *plan.Suite, variant string) (string, error) {
+	file, err := filepath.Abs(suite.File)
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Base(filepath.Dir(file))
+	if variant != "" {
+		name += "-" + variant
+	}
+	return filepath.Join(referencesDir, name), nil
 }
 
 func patternHelp() string {
@@ -190,6 +215,11 @@ func (o *testOptions) inSession(ctx context.Context, s streams, title string, wh
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
+	if o.reference == "" {
+		if o.reference, err = references(suite, o.variant); err != nil {
+			return &exitError{exitCannotRun, err}
+		}
+	}
 	if o.dir == "" {
 		o.dir = filepath.Join("trommel-runs", title+"-"+time.Now().Format("20060102-150405"))
 	}
@@ -199,10 +229,12 @@ func (o *testOptions) inSession(ctx context.Context, s streams, title string, wh
 	if err != nil {
 		return &exitError{codeOf(err), err}
 	}
+	binaries, controlPlane := session.Built()
 	err = what(campaign.Config{
-		Session: session, Suite: suite, Dir: o.dir, Workloads: o.workloads, Patterns: o.patterns,
-		Learn: o.runs, Repeat: o.repeat, Budget: o.budget, FailFast: o.failFast,
-		Progress: func(format string, args ...any) { console.Info(fmt.Sprintf(format, args...)) },
+		Runners: []campaign.Runner{session}, Suite: suite, Dir: o.dir, References: o.reference,
+		Binaries: binaries, ControlPlane: controlPlane, Version: version(),
+		Workloads: o.workloads, Patterns: o.patterns, Learn: o.runs, Anew: o.anew, Repeat: o.repeat, Budget: o.budget,
+		FailFast: o.failFast, Console: console,
 	})
 	closeErr := session.Close(context.WithoutCancel(ctx))
 	var exit *exitError
