@@ -1,5 +1,6 @@
 // Package campaign looks for bugs without being told where: it learns what a suite's workloads do without faults, makes
-// plans that strike at each moment, runs them, and believes what comes again.
+// plans that strike at each moment, runs them, and believes what comes again. It keeps what it has found after each
+// plan, so that a campaign that was interrupted or killed can be resumed.
 package campaign
 
 import (
@@ -24,77 +25,71 @@ type Runner interface {
 	RunWith(ctx context.Context, p *plan.Plan, recordDir string, o run.RunOptions) (*record.Meta, error)
 }
 
-// Config says what to look for. Runners, Suite, Dir and References are required.
+// Settings are what a resumed campaign has in common with the one that it goes on with. SuiteFile and References are
+// required.
+type Settings struct {
+	SuiteFile string   `json:"suite"`
+	Variant   string   `json:"variant,omitempty"`
+	Plans     string   `json:"plans,omitempty"`     // the directory of Config.Plans; empty: plans are generated
+	Workloads []string `json:"workloads,omitempty"` // default: all of the suite
+	Patterns  []string `json:"patterns,omitempty"`  // default: all
+	// References is the directory of the references, which campaigns share. It is created.
+	References string `json:"references"`
+	// Learn is the number of runs without faults for each workload that are compared; default: as many as for the
+	// reference that is there, or 3.
+	Learn int `json:"learn"`
+	// Repeat is how often a finding must come to be believed; default 3.
+	Repeat int `json:"repeat"`
+	// Budget is the time after which no new plan is begun, from the beginning of the first campaign on; 0: no limit.
+	Budget time.Duration `json:"budget,omitempty"`
+	// FailFast stops the campaign after the first confirmed finding.
+	FailFast bool  `json:"failFast,omitempty"`
+	Shard    Shard `json:"shard,omitzero"`
+}
+
+// Config says what to look for. Runners, Suite and Dir are required.
 type Config struct {
+	Settings
 	// Runners are used side by side; all run the same suite and executables.
 	Runners []Runner
 	Suite   *plan.Suite // as the runners have it
-	Dir     string      // created; for plans and records
-	// References is the directory of the references, which campaigns share. It is created.
-	References string
+	// Dir is the directory for plans, records and the state. If it has a state, the campaign goes on from there.
+	Dir string
 	// Binaries and ControlPlane are the executables that the runners run, and Version is Trommel's: a reference of
 	// others is not used.
 	Binaries     []run.Binary
 	ControlPlane string
 	Version      string
-	Workloads    []string // default: all of the suite
-	Patterns     []string // default: all
-	// Learn is the number of runs without faults for each workload that are compared; default 3.
-	Learn  int
-	Anew   bool          // learn also what there is a reference of
-	Repeat int           // how often a finding must come to be believed; default 3
-	Budget time.Duration // no new plan is begun after it; 0: no limit
-	// FailFast stops the campaign after the first confirmed finding.
-	FailFast bool
-	Console  Console // default: nobody
+	Anew         bool         // learn also what there is a reference of
+	Plans        []*plan.Plan // run these; nil: generate plans
+	// Shrink makes the plan of a confirmed finding smaller and returns the file of the new plan, or "" if there is none
+	// that is smaller. It may write to dir, which does not exist yet. If nil, plans stay as they are.
+	Shrink  func(ctx context.Context, r Runner, l *Learned, f *Outcome, p *plan.Plan, dir string) (string, error)
+	Console Console // default: nobody
 }
 
 // Console shows people how a campaign goes. Its methods must not block for long; they may be called concurrently.
 type Console interface {
 	// Info shows a line that stays.
 	Info(text string)
+	// Step shows a line if Status does not show anything.
+	Step(text string)
+	// Status shows a line that the next line replaces, where that is possible.
+	Status(text string)
 }
 
 // nobody is the default console.
 type nobody struct{}
 
-func (nobody) Info(string) {}
-
-// Result is what a campaign has found.
-type Result struct {
-	Findings    []Finding // each came every time
-	Unconfirmed []Finding // came at least once and not every time
-	// Inconclusive are plans that did not happen, or of which nothing could be said.
-	Inconclusive []Outcome
-	Passed       int
-	Dropped      map[string]int // candidates for which there was no plan, by rule
-	NotRun       int            // plans that were not started: the budget was used up, or FailFast has ended the campaign
-	Unstable     []error        // workloads that end differently without faults, or not well
-	Failed       []error        // runs that could not be carried out
-	Records      []string       // directories of the run records, of each plan's first run
-}
-
-// Finding is a plan that shows a bug.
-type Finding struct {
-	Outcome
-	Came, Of int // runs with the finding, runs
-}
-
-// Outcome is a plan with what its first run said.
-type Outcome struct {
-	Candidate generate.Candidate
-	PlanFile  string
-	Record    string // the directory
-	Verdict   record.Verdict
-	Reason    string
-	Findings  []record.Finding
-}
+func (nobody) Info(string)   {}
+func (nobody) Step(string)   {}
+func (nobody) Status(string) {}
 
 // Run runs the campaign. The error says what kept it from going on; the result is what it had until then.
 func Run(ctx context.Context, config Config) (*Result, error) {
 	c := newCampaign(config)
 	err := c.run(ctx)
-	return c.result, err
+	return c.finish(err), err
 }
 
 // Generate learns the workloads and writes the plans that a campaign would run, without running them. It returns all
@@ -106,29 +101,29 @@ func Generate(ctx context.Context, config Config) ([]generate.Candidate, *Result
 	for _, l := range all {
 		for _, candidate := range l.candidates {
 			if candidate.Plan != nil {
-				if _, err := c.write(candidate); err != nil {
-					return nil, c.result, err
+				if _, err := c.write(candidate.Plan); err != nil {
+					return nil, c.finish(err), err
 				}
 			}
 			candidates = append(candidates, candidate)
 		}
 	}
-	return candidates, c.result, err
+	return candidates, c.finish(err), err
 }
 
 func newCampaign(config Config) *campaign {
-	c := &campaign{Config: config, began: time.Now(), result: &Result{Dropped: map[string]int{}}}
+	c := &campaign{
+		Config: config, began: time.Now(), result: &Result{Settings: config.Settings, Dropped: map[string]int{}},
+		numbers: map[string]int{}, done: map[string]*Outcome{},
+	}
 	if c.Learn == 0 {
-		c.Learn = 3
+		c.Learn, c.anyRuns = 3, true
 	}
 	if c.Repeat == 0 {
 		c.Repeat = 3
 	}
 	if c.Console == nil {
 		c.Console = nobody{}
-	}
-	if len(c.Workloads) == 0 {
-		c.Workloads = slices.Sorted(maps.Keys(c.Suite.Workloads))
 	}
 	c.free = make(chan Runner, len(c.Runners))
 	for _, r := range c.Runners {
@@ -139,17 +134,45 @@ func newCampaign(config Config) *campaign {
 
 type campaign struct {
 	Config
-	began  time.Time
-	result *Result
-	free   chan Runner // that no run uses
-
+	began       time.Time
+	spent       time.Duration // before it was resumed
+	anyRuns     bool          // see Settings.Learn
+	free        chan Runner   // that no run uses
 	executables hashes
+	tasks       []*task // in the order in which they are run
 
-	mu   sync.Mutex
-	runs map[string]int // by plan
+	mu       sync.Mutex // guards what follows
+	result   *Result
+	numbers  map[string]int      // of runs, by plan
+	done     map[string]*Outcome // by plan
+	next     int                 // of tasks
+	running  []string            // plans
+	stopped  string              // why no new plan is begun; empty: it is
+	failures int                 // plans in a row that could not be run
+	quietly  map[string][]record.Finding
+}
+
+// workloads are those that are learned.
+func (c *campaign) workloads() []string {
+	switch {
+	case c.Plans != nil:
+		var all []string
+		for _, p := range c.Plans {
+			if !slices.Contains(all, p.Workload) {
+				all = append(all, p.Workload)
+			}
+		}
+		return all
+	case len(c.Workloads) > 0:
+		return c.Workloads
+	}
+	return slices.Sorted(maps.Keys(c.Suite.Workloads))
 }
 
 func (c *campaign) say(format string, args ...any) { c.Console.Info(fmt.Sprintf(format, args...)) }
+
+// partialSuffix marks the record of a run that has not ended.
+const partialSuffix = ".partial"
 
 // once runs a plan on a free runner, and reads its record. It waits for the runner. The record is whole, or absent.
 func (c *campaign) once(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {
@@ -161,17 +184,14 @@ func (c *campaign) once(ctx context.Context, p *plan.Plan, o run.RunOptions) (*r
 		return nil, nil, context.Cause(ctx)
 	}
 	c.mu.Lock()
-	if c.runs == nil {
-		c.runs = map[string]int{}
-	}
-	c.runs[p.TestName]++
-	dir := filepath.Join(c.Dir, "runs", p.TestName, fmt.Sprint(c.runs[p.TestName]))
+	c.numbers[p.TestName]++
+	dir := filepath.Join(c.Dir, "runs", p.TestName, fmt.Sprint(c.numbers[p.TestName]))
 	c.mu.Unlock()
 	if err := os.MkdirAll(filepath.Dir(dir), record.DirMode); err != nil {
 		return nil, nil, err
 	}
 	partial := dir + partialSuffix
-	for _, old := range []string{dir, partial} { // of a campaign that was killed
+	for _, old := range []string{dir, partial} { // of a campaign that was interrupted
 		if err := os.RemoveAll(old); err != nil {
 			return nil, nil, err
 		}
@@ -180,7 +200,7 @@ func (c *campaign) once(ctx context.Context, p *plan.Plan, o run.RunOptions) (*r
 	if ctx.Err() != nil {
 		return nil, nil, errors.Join(context.Cause(ctx), os.RemoveAll(partial))
 	}
-	if _, statErr := os.Stat(partial); statErr == nil {
+	if _, missing := os.Stat(partial); missing == nil {
 		err = errors.Join(err, os.Rename(partial, dir))
 	}
 	if err != nil {
@@ -189,6 +209,3 @@ func (c *campaign) once(ctx context.Context, p *plan.Plan, o run.RunOptions) (*r
 	r, err := record.Open(dir)
 	return r, meta, err
 }
-
-// partialSuffix marks the record of a run that has not ended.
-const partialSuffix = ".partial"

@@ -2,51 +2,103 @@ package campaign
 
 import (
 	"context"
+	"fmt"
+	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/trommel-dev/trommel/record"
 )
 
-// confirm runs a plan again that has found something. What comes every time is believed.
-func (c *campaign) confirm(ctx context.Context, l *Learned, first Outcome) (err error) {
-	f := Finding{Outcome: first, Came: 1, Of: 1}
-	same := bugs(first.Findings)
-	for f.Of < c.Repeat {
-		var r *record.Run
-		r, _, err = c.once(ctx, first.Candidate.Plan, l.Options())
-		if err != nil {
-			break // what was found so far is reported
+// confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
+// believed. The error is that of ctx.
+func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome) error {
+	o.Status, o.Came, o.Of = Unconfirmed, 1, 1
+	for o.Of < c.Repeat {
+		r, _, err := c.once(ctx, t.plan, t.learned.Options())
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		f.Of++
+		if err != nil {
+			o.Reason = fmt.Sprintf("it could not be run again: %v", err)
+			return nil
+		}
+		o.Of++
 		again := bugs(r.Findings)
-		common := slices.DeleteFunc(slices.Clone(same), func(x record.Finding) bool {
-			return !slices.ContainsFunc(again, func(y record.Finding) bool { return SameFinding(x, y) })
+		common := slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
+			return !slices.ContainsFunc(again, f.Same)
 		})
 		if len(common) > 0 {
-			f.Came++
-			same = common
+			o.Came++
+			o.Findings = common
 		}
 	}
-	if err == nil && f.Came == f.Of {
-		f.Findings = same
-		c.result.Findings = append(c.result.Findings, f)
-	} else {
-		c.result.Unconfirmed = append(c.result.Unconfirmed, f)
+	if o.Came < o.Of {
+		return nil
 	}
-	return err
+	without, err := c.without(ctx, t)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		o.Reason = fmt.Sprintf("the workload could not be run without the plan's actions: %v", err)
+		return nil
+	}
+	planOnly := slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
+		return slices.ContainsFunc(without, f.Same)
+	})
+	if len(planOnly) == 0 {
+		o.Status = OfWorkload
+		return nil
+	}
+	o.Status, o.Findings = Bug, planOnly
+	if c.Shrink != nil {
+		return c.shrink(ctx, t, o)
+	}
+	return nil
+}
+
+// without runs the plan's workload without the plan's actions once more, and returns what all such runs of this campaign
+// have found.
+func (c *campaign) without(ctx context.Context, t *task) ([]record.Finding, error) {
+	p, err := c.quiet(t.plan.Workload)
+	if err != nil {
+		return nil, err
+	}
+	p.TestName = t.plan.TestName + "-without"
+	r, _, err := c.once(ctx, p, t.learned.Options())
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.quietly == nil {
+		c.quietly = map[string][]record.Finding{}
+	}
+	c.quietly[p.Workload] = append(c.quietly[p.Workload], bugs(r.Findings)...)
+	return slices.Clone(c.quietly[p.Workload]), nil
+}
+
+// shrink looks for a smaller plan with the same finding. If that fails, the plan stays as it is.
+func (c *campaign) shrink(ctx context.Context, t *task, o *Outcome) error {
+	var runner Runner
+	select {
+	case runner = <-c.free:
+		defer func() { c.free <- runner }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	file, err := c.Shrink(ctx, runner, t.learned, o, t.plan, filepath.Join(c.Dir, "smaller", o.Plan))
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		c.say("%s: no smaller plan: %v", o.Plan, err)
+	}
+	o.Smaller = file
+	return nil
 }
 
 // bugs are the findings about the controllers.
 func bugs(all []record.Finding) []record.Finding {
 	return slices.DeleteFunc(slices.Clone(all), func(f record.Finding) bool { return !f.IsBug() })
-}
-
-// SameFinding reports whether two runs of a plan have found the same: the values in it may differ.
-func SameFinding(x, y record.Finding) bool {
-	title := func(f record.Finding) string {
-		t, _, _ := strings.Cut(f.Title, ":")
-		return t
-	}
-	return x.Oracle == y.Oracle && x.Subject == y.Subject && title(x) == title(y)
 }

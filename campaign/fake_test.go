@@ -137,6 +137,9 @@ func (s *told) Info(text string) {
 	s.lines = append(s.lines, text)
 }
 
+func (s *told) Step(text string) { s.Info(text) }
+func (s *told) Status(string)    {}
+
 func (s *told) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +150,7 @@ func (s *told) String() string {
 func config(t *testing.T, f *fake, workloads ...string) Config {
 	t.Helper()
 	dir := t.TempDir()
-	text := "controllers: [{name: op, binary: op}]\nmanifests: [manifests]\nworkloads:\n"
+	text := "controllers: [{name: op, build: {dir: .}}]\nmanifests: [manifests]\nworkloads:\n"
 	for _, w := range workloads {
 		text += "  " + w + ": [{sleep: 1s}]\n"
 	}
@@ -169,9 +172,9 @@ func config(t *testing.T, f *fake, workloads ...string) Config {
 	}
 	f.t = t
 	return Config{
-		Runners: []Runner{f}, Suite: suite, Dir: filepath.Join(dir, "campaign"),
-		References: filepath.Join(dir, "references"),
-		Binaries:   []run.Binary{{Path: filepath.Join(dir, "op"), Manifest: &wire.Manifest{}}}, Version: "v1",
+		Settings: Settings{SuiteFile: suite.File, References: filepath.Join(dir, "references")},
+		Runners:  []Runner{f}, Suite: suite, Dir: filepath.Join(dir, "campaign"),
+		Binaries: []run.Binary{{Path: filepath.Join(dir, "op"), Manifest: &wire.Manifest{}}}, Version: "v1",
 		Console: &told{},
 	}
 }

@@ -29,6 +29,7 @@ type Learned struct {
 	// well, or a run could not be carried out.
 	Err error
 
+	source     reference.Source     // what a reference is made from now
 	candidates []generate.Candidate // also those without a plan
 }
 
@@ -48,10 +49,11 @@ func Learn(ctx context.Context, config Config) ([]Learned, error) {
 
 // learn returns what is known of each workload, in order. The error is that of ctx.
 func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
-	all := make([]Learned, len(c.Workloads))
+	workloads := c.workloads()
+	all := make([]Learned, len(workloads))
 	var group errgroup.Group
 	group.SetLimit(max(1, len(c.Runners)))
-	for i, workload := range c.Workloads {
+	for i, workload := range workloads {
 		group.Go(func() error {
 			all[i] = c.learnOne(ctx, workload)
 			return nil
@@ -67,17 +69,17 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 // learnOne takes or learns the reference of one workload, and says which.
 func (c *campaign) learnOne(ctx context.Context, workload string) Learned {
 	l := Learned{Workload: workload, File: ReferenceFile(c.References, workload)}
-	source, err := c.source(workload)
 	var why string
-	if err == nil {
-		l.Reference, why, err = c.load(l.File, source)
+	var err error
+	if l.source, err = c.source(workload); err == nil {
+		l.Reference, why, err = c.load(l.File, l.source)
 	}
 	if err == nil && l.Reference == nil {
 		c.say("%s: learning what it does without faults%s", workload, why)
 		l.Anew = true
 		l.Reference, err = c.study(ctx, workload)
 		if err == nil {
-			l.Reference.Source = source
+			l.Reference.Source = l.source
 			err = c.save(l.Reference, l.File)
 		}
 	}
@@ -106,6 +108,9 @@ func (c *campaign) load(file string, source reference.Source) (ref *reference.Re
 	}
 	if err != nil {
 		return nil, fmt.Sprintf(" again: the reference cannot be read: %v", err), nil
+	}
+	if c.anyRuns {
+		source.Runs = ref.Source.Runs
 	}
 	if differ := source.Differs(ref.Source); len(differ) > 0 {
 		return nil, fmt.Sprintf(" again: %s changed", and(differ)), nil
@@ -136,6 +141,7 @@ func (c *campaign) study(ctx context.Context, workload string) (*reference.Refer
 	if err != nil {
 		return nil, err
 	}
+	c.Console.Status(fmt.Sprintf("%s: learning, run 1 of %d", workload, c.Learn+1))
 	first, err := c.fine(ctx, quiet, run.RunOptions{Trace: true})
 	if err != nil {
 		return nil, err
@@ -143,7 +149,8 @@ func (c *campaign) study(ctx context.Context, workload string) (*reference.Refer
 	types := reference.Types(first)
 	var runs []*record.Run
 	var ref *reference.Reference
-	for range c.Learn {
+	for i := range c.Learn {
+		c.Console.Status(fmt.Sprintf("%s: learning, run %d of %d", workload, i+2, c.Learn+1))
 		r, err := c.fine(ctx, quiet, run.RunOptions{Trace: true, History: types})
 		if err != nil {
 			return nil, err

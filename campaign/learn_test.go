@@ -44,6 +44,7 @@ func TestReferencesAreKept(t *testing.T) {
 			"the number of runs and Trommel", func() { c.Learn, c.Version = 2, "v2" },
 			"the version of Trommel and the number of runs changed", true,
 		},
+		{"any number of runs will do", func() { c.Learn = 0 }, "", false},
 		{
 			"a broken file", func() { write(ReferenceFile(c.References, "w"), "{") }, "the reference cannot be read", true,
 		},
@@ -66,7 +67,7 @@ func TestReferencesAreKept(t *testing.T) {
 			}
 		})
 	}
-	if want := 4 + 4 + 4 + 3 + 3 + 3; len(f.all) != want {
+	if want := 4 + 4 + 4 + 3 + 4 + 4; len(f.all) != want {
 		t.Errorf("%d runs, want %d", len(f.all), want)
 	}
 }

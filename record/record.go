@@ -348,3 +348,12 @@ const (
 
 // IsBug reports whether the finding is about the controller, not about the run.
 func (f Finding) IsBug() bool { return f.Severity == SeverityBug }
+
+// Same reports whether the findings of two runs are about the same thing. The values in them may differ.
+func (f Finding) Same(g Finding) bool {
+	about := func(f Finding) string {
+		title, _, _ := strings.Cut(f.Title, ":")
+		return title
+	}
+	return f.Oracle == g.Oracle && f.Subject == g.Subject && about(f) == about(g)
+}

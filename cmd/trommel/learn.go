@@ -10,7 +10,8 @@ import (
 )
 
 func newLearnCommand(s streams) *cobra.Command {
-	o := testOptions{repeat: 1}
+	o := testOptions{parallel: 1}
+	o.Repeat = 1
 	c := &cobra.Command{
 		Use:   "learn [-c trommel.yaml]",
 		Short: "Learn what workloads do without faults",
