@@ -113,7 +113,11 @@ func Generate(ctx context.Context, config Config) ([]generate.Candidate, *Result
 
 func newCampaign(config Config) *campaign {
 	c := &campaign{
-		Config: config, began: time.Now(), result: &Result{Settings: config.Settings, Dropped: map[string]int{}},
+		Config: config, began: time.Now(),
+		result: &Result{
+			Settings: config.Settings, Outcomes: []Outcome{}, NotRun: []string{}, Unlearned: []Unlearned{},
+			Dropped: map[string]int{}, Empty: []string{},
+		},
 		numbers: map[string]int{}, done: map[string]*Outcome{},
 	}
 	if c.Learn == 0 {

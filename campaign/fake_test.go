@@ -21,7 +21,7 @@ import (
 // for it; answer changes what a run says.
 type fake struct {
 	t *testing.T
-	// answer is told which run of the plan this is, from 1, and may change its record.
+	// answer is heard which run of the plan this is, from 1, and may change its record.
 	answer func(p *plan.Plan, number int, meta *record.Meta, findings *[]record.Finding, history *[]string) error
 
 	mu   sync.Mutex
@@ -125,22 +125,22 @@ func errJoin(errs ...error) error {
 	return nil
 }
 
-// told remembers what a campaign says.
-type told struct {
+// heard remembers what a campaign says.
+type heard struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (s *told) Info(text string) {
+func (s *heard) Info(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lines = append(s.lines, text)
 }
 
-func (s *told) Step(text string) { s.Info(text) }
-func (s *told) Status(string)    {}
+func (s *heard) Step(text string) { s.Info(text) }
+func (s *heard) Status(string)    {}
 
-func (s *told) String() string {
+func (s *heard) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.lines, "\n")
@@ -175,6 +175,6 @@ func config(t *testing.T, f *fake, workloads ...string) Config {
 		Settings: Settings{SuiteFile: suite.File, References: filepath.Join(dir, "references")},
 		Runners:  []Runner{f}, Suite: suite, Dir: filepath.Join(dir, "campaign"),
 		Binaries: []run.Binary{{Path: filepath.Join(dir, "op"), Manifest: &wire.Manifest{}}}, Version: "v1",
-		Console: &told{},
+		Console: &heard{},
 	}
 }

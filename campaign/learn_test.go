@@ -52,7 +52,7 @@ func TestReferencesAreKept(t *testing.T) {
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			step.change()
-			said := &told{}
+			said := &heard{}
 			c.Console = said
 			all, err := Learn(t.Context(), c)
 			if err != nil || len(all) != 1 || all[0].Err != nil || all[0].Anew != step.anew {
@@ -87,7 +87,7 @@ func TestUnstableWorkload(t *testing.T) {
 		t.Fatal(err)
 	}
 	var unstable *reference.UnstableError
-	if !errors.As(all[0].Err, &unstable) || !strings.Contains(c.Console.(*told).String(), "secret/default/a") {
+	if !errors.As(all[0].Err, &unstable) || !strings.Contains(c.Console.(*heard).String(), "secret/default/a") {
 		t.Errorf("%v; says %s", all[0].Err, c.Console)
 	}
 	if len(f.all) != 3 {

@@ -87,9 +87,9 @@ type Group struct {
 	Plans   []Outcome      `json:"plans"` // the simplest one first
 }
 
-// Group puts plans together that found the same on objects of the same type. Each plan is in one group, and there are
+// Groups puts plans together that found the same on objects of the same type. Each plan is in one group, and there are
 // few groups: the finding that most plans have comes first.
-func GroupOf(all []Outcome) []Group {
+func Groups(all []Outcome) []Group {
 	var groups []Group
 	left := slices.Clone(all)
 	for len(left) > 0 {

@@ -68,24 +68,24 @@ func (r *Result) Text(w io.Writer) error {
 			fmt.Fprintf(&b, "  %s\n", indent(line, "  "))
 		}
 	}
-	fmt.Fprintf(&b, "%s in %s\n", r.counts(), roughly(r.Took))
+	fmt.Fprintln(&b, r.counts())
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 // groups lists the outcomes of a status, together where they found the same.
 func (r *Result) groups(b *strings.Builder, title string, s Status) {
-	groups := GroupOf(r.With(s))
+	groups := Groups(r.With(s))
 	if len(groups) == 0 {
 		return
 	}
 	fmt.Fprintln(b, title)
 	for i, g := range groups {
 		first := &g.Plans[0]
-		fmt.Fprintf(b, "  %d. %s: %s\n", i+1, g.Finding.Oracle, g.Finding.Title)
+		fmt.Fprintf(b, "  %d. %s\n", i+1, told(g.Finding))
 		for _, f := range first.Findings {
 			if f != g.Finding {
-				fmt.Fprintf(b, "     %s: %s\n", f.Oracle, f.Title)
+				fmt.Fprintf(b, "     %s\n", told(f))
 			}
 		}
 		fmt.Fprintf(b, "     %s (%d of %d)", first.Plan, first.Came, first.Of)
@@ -149,37 +149,54 @@ func (r *Result) notTested() []string {
 
 // counts says how many plans there are of each status.
 func (r *Result) counts() string {
-	n := func(s Status) int { return len(r.With(s)) }
-	text := fmt.Sprintf("%d plans passed, %d with bugs, %d not confirmed, %d inconclusive, %d not run", n(Passed), n(Bug),
-		n(Unconfirmed), n(Inconclusive), len(r.NotRun))
-	if k := n(OfWorkload); k > 0 {
-		text += fmt.Sprintf(", %d found something without their actions too", k)
+	text := fmt.Sprintf("%s in %s", count(len(r.Outcomes), "plan"), roughly(r.Took))
+	sep := ": "
+	for _, kind := range []struct {
+		status Status
+		what   string
+	}{
+		{Passed, "passed"}, {Bug, "with bugs"}, {Unconfirmed, "not confirmed"},
+		{OfWorkload, "with findings that come without their actions too"}, {Inconclusive, "inconclusive"},
+		{Failed, "could not be run"},
+	} {
+		if n := len(r.With(kind.status)); n > 0 {
+			text += fmt.Sprintf("%s%d %s", sep, n, kind.what)
+			sep = ", "
+		}
 	}
-	if k := n(Failed); k > 0 {
-		text += fmt.Sprintf(", %d could not be run", k)
+	if len(r.NotRun) > 0 {
+		text += fmt.Sprintf("; %d not run", len(r.NotRun))
 	}
 	return text
+}
+
+// told is a finding in one line.
+func told(f record.Finding) string {
+	if strings.HasPrefix(f.Title, f.Oracle) {
+		return f.Title
+	}
+	return f.Oracle + ": " + f.Title
 }
 
 // Markdown writes the summary for a page, such as that of a CI job.
 func (r *Result) Markdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## trommel test: %s\n\n", escape(filepath.ToSlash(r.SuiteFile)))
-	fmt.Fprintf(&b, "%s in %s\n", r.counts(), roughly(r.Took))
+	fmt.Fprintln(&b, r.counts())
 	for _, kind := range []struct {
 		title  string
 		status Status
 	}{
 		{"Bugs", Bug}, {"Not confirmed", Unconfirmed}, {"Found without the plan's actions too", OfWorkload},
 	} {
-		groups := GroupOf(r.With(kind.status))
+		groups := Groups(r.With(kind.status))
 		if len(groups) == 0 {
 			continue
 		}
 		fmt.Fprintf(&b, "\n### %s\n", kind.title)
 		for i, g := range groups {
 			first := &g.Plans[0]
-			fmt.Fprintf(&b, "\n%d. **%s: %s**\n\n", i+1, escape(g.Finding.Oracle), escape(g.Finding.Title))
+			fmt.Fprintf(&b, "\n%d. **%s**\n\n", i+1, escape(told(g.Finding)))
 			fmt.Fprintf(&b, "   %s (%d of %d)", escape(first.Plan), first.Came, first.Of)
 			if first.Why != "" {
 				fmt.Fprintf(&b, ": %s", escape(first.Why))
@@ -229,7 +246,7 @@ func (r *Result) JSON(w io.Writer) error {
 		Show    string         `json:"show"`
 	}
 	bugs := []plans{}
-	for _, g := range GroupOf(r.With(Bug)) {
+	for _, g := range Groups(r.With(Bug)) {
 		p := plans{Finding: g.Finding, Show: r.Show(&g.Plans[0])}
 		for _, o := range g.Plans {
 			p.Plans = append(p.Plans, o.Plan)
