@@ -152,7 +152,7 @@ func attribute(all []Change, r *record.Run) {
 		case o.Point != wire.ControllerWrite:
 		case o.Phase == wire.Before:
 			began[[2]uint64{o.Session, o.Call}] = r.Events[i].Time
-		case o.Error != "" || o.Election:
+		case !o.Done() || o.Election:
 		default:
 			if c := written(all, byVersion, o, began[[2]uint64{o.Session, o.Call}]); c != nil {
 				c.By, c.Op, c.Reconciler, c.Reconcile = o.By, o.Op, o.Reconciler, o.ReconcileID
