@@ -193,7 +193,7 @@ func attribute(all []Change, r *record.Run) {
 		case o.Point != wire.ControllerWrite:
 		case o.Phase == wire.Before:
 			began[[2]uint64{o.Session, o.Call}] = &r.Events[i]
-		case o.Error != "" || o.Election:
+		case !o.Done() || o.Election:
 		default:
 			var since time.Time
 			var sent map[string]any
