@@ -151,12 +151,19 @@ func attribute(all []Change, r *record.Run) {
 			began[[2]uint64{o.Session, o.Call}] = r.Events[i].Time
 		case o.Error != "" || o.Election:
 		default:
-			if c := written(all, byVersion, o, began[[2]uint64{o.Session, o.Call}]); c != nil {
+			since, known := began[[2]uint64{o.Session, o.Call}]
+			if !known {
+				since = r.Events[i].Time.Add(-slowest)
+			}
+			if c := written(all, byVersion, o, since); c != nil {
 				c.By, c.Op, c.Reconciler, c.Reconcile = o.By, o.Op, o.Reconciler, o.ReconcileID
 			}
 		}
 	}
 }
+
+// slowest is how long a write takes at most if it is not known when it began.
+const slowest = 5 * time.Second
 
 // written is the change that a write has made; nil: none, or none that was recorded. What a write has made has the
 // resource version that it was answered with. A deletion is answered without one: it is the first deletion, or mark for
