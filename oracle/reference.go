@@ -42,6 +42,12 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 			}
 			differ = differ[1:]
 		}
+		for _, a := range e.Actions {
+			if a.Began.IsZero() {
+				continue // the plan ended before it began
+			}
+			details = append(details, fmt.Sprintf("%s: at +%s", a, a.Began.Sub(e.Meta.WorkloadStart).Round(10*time.Millisecond)))
+		}
 		title := fmt.Sprintf("%s differs from the runs without faults: %s", key, lines[0])
 		if len(lines) > 1 {
 			title += fmt.Sprintf(" (and %d more)", len(lines)-1)
