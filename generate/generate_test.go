@@ -388,6 +388,25 @@ func TestDriftOfWhatIsNotUpdated(t *testing.T) {
 	}
 }
 
+// What the controller applies again and again it keeps up, even if that changes nothing without faults.
+func TestDriftOfWhatIsApplied(t *testing.T) {
+	made := change("op", wire.Apply, set, record.Created, nil, object{
+		"spec": object{"replicas": 2.0, "minReadySeconds": 0.0, "podManagementPolicy": "Parallel"},
+	})
+	made.Sent, made.AppliedAgain = object{"spec": object{"replicas": 2.0, "podManagementPolicy": "Parallel"}}, true
+	got := plans(Generate(suite(t), references([]reference.Change{made}), "drift"))
+	moment := " at onObjectCreation statefulset.apps/default/db #1 afterControllerWrite"
+	want := []string{
+		"delete" + moment,
+		"delete" + moment + "; then 1s",
+		"patch statefulset.apps/default/db [map[op:replace path:/spec/replicas value:0]]" + moment + "; then 1s",
+		"dropped: the API server lets nobody change the field, or not in this way",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // Patterns and types of objects take turns, and what is quick to run comes first.
 func TestOrder(t *testing.T) {
 	changes := []reference.Change{

@@ -61,7 +61,7 @@ func (g *generator) parts() []*part {
 					p.others = true
 				}
 				continue
-			case changes, c.Event == record.Updated && c.Op == wire.Apply && sends(c, path):
+			case changes, c.Op == wire.Apply && (c.AppliedAgain || c.Event == record.Updated) && sends(c, path):
 				managed[c.By+" "+c.Key.Type()+" "+name] = true
 			case c.Event == record.Created && sends(c, path):
 			default:

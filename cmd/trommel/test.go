@@ -75,7 +75,8 @@ Patterns:
 		RunE: func(c *cobra.Command, _ []string) error { return generatePlans(c.Context(), s, &o) },
 	}
 	o.register(c)
-	c.Flags().BoolVar(&o.explain, "explain", false, "also list the candidates without a plan, with the reason of each")
+	c.Flags().BoolVar(&o.explain, "explain", false,
+		"also list the candidates without a plan with the reason of each, and how many each rule dropped")
 	return c
 }
 
@@ -86,7 +87,7 @@ func (o *testOptions) register(c *cobra.Command) {
 		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
 	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite")
 	f.StringSliceVar(&o.workloads, "workload", nil, "`name` of a workload (default: all)")
-	f.StringSliceVar(&o.patterns, "pattern", nil, "`name` of a pattern (default: all)")
+	f.StringSliceVar(&o.patterns, "pattern", nil, "`name` of a pattern (default: all that need not be asked for)")
 	f.IntVar(&o.runs, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
 	f.StringVar(&o.dir, "dir", "",
 		"`directory` for plans, references and run records (default: trommel-runs/<command>-<time>)")
@@ -95,7 +96,11 @@ func (o *testOptions) register(c *cobra.Command) {
 func patternHelp() string {
 	var text strings.Builder
 	for _, p := range generate.Patterns() {
-		fmt.Fprintf(&text, "  %-13s %s\n", p.Name, p.Finds)
+		request := ""
+		if p.OnRequest {
+			request = " (only with --pattern)"
+		}
+		fmt.Fprintf(&text, "  %-16s %s%s\n", p.Name, p.Finds, request)
 	}
 	return text.String()
 }
@@ -175,6 +180,9 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 			case o.explain:
 				fmt.Fprintf(s.out, "no plan (%s): %s\n  %s\n", c.Pattern, c.Dropped, c.Why)
 			}
+		}
+		if o.explain {
+			tally(s.out, candidates)
 		}
 		notTested(s, result)
 		if err == nil && len(result.Unstable) > 0 {
