@@ -100,31 +100,12 @@ func text(m map[string]any, field string) string {
 // Changes lists what happened to the objects of a traced run, in the order of resource versions, without what was
 // before the workload.
 func Changes(r *record.Run) ([]Change, error) {
-	var all []Change
-	names := namer{keys: map[string]Key{}, numbers: map[string]int{}}
-	last := map[string]map[string]any{} // by key
-	for i := range r.History {
-		h := &r.History[i]
-		var object map[string]any
-		if err := json.Unmarshal(h.Object, &object); err != nil {
-			return nil, fmt.Errorf("history of %s/%s/%s: %w", h.Type, h.Namespace, h.Name, err)
-		}
-		key, generated := names.key(h, object)
-		c := Change{Key: key, Event: h.Event, Version: h.ResourceVersion, Time: h.Time, Generated: generated,
-			Cur: object}
-		if c.Prev = last[string(key)]; h.Event == record.Created {
-			c.Prev = nil
-		}
-		if h.Event == record.Deleted {
-			c.Prev, c.Cur = object, nil
-		}
-		last[string(key)] = c.Cur
-		if h.Event != record.Existing {
-			all = append(all, c)
-		}
+	f := NewFollower()
+	if err := f.Add(r.History...); err != nil {
+		return nil, err
 	}
-	attribute(all, r)
-	return all, nil
+	attribute(f.changes, r)
+	return f.changes, nil
 }
 
 // namer gives objects their keys.
@@ -141,7 +122,7 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	meta := metadataOf(object)
 	name, beginning := h.Name, text(meta, "generateName")
 	if !isGenerated(strings.TrimPrefix(name, beginning)) {
-		beginning = ""
+		beginning = numbered(name, meta)
 	}
 	if beginning == "" || !strings.HasPrefix(name, beginning) {
 		return Key(typ + "/" + h.Namespace + "/" + name), false
@@ -172,6 +153,19 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 // as another one or make a word. StatefulSets set generateName too, but name their pods themselves.
 func isGenerated(suffix string) bool {
 	return len(suffix) == 5 && strings.Trim(suffix, "bcdfghjklmnpqrstvwxz2456789") == ""
+}
+
+// numbered is the beginning of the name of a Job that a CronJob has made: the rest is the time. Empty: it is none.
+func numbered(name string, meta map[string]any) string {
+	owners, _ := meta["ownerReferences"].([]any)
+	for _, o := range owners {
+		if ref, ok := o.(map[string]any); ok && ref["kind"] == "CronJob" {
+			if rest, ok := strings.CutPrefix(name, text(ref, "name")+"-"); ok && strings.Trim(rest, "0123456789") == "" {
+				return text(ref, "name") + "-"
+			}
+		}
+	}
+	return ""
 }
 
 // attribute finds out which controller wrote and took in each change.

@@ -23,7 +23,7 @@ func (f Field) InList() bool { return slices.Contains(f.Path, Item) }
 // Changed lists the fields that a change has changed, without those that never count: what users ask for comes before
 // what controllers tell.
 func (ref *Reference) Changed(c *Change) []Field {
-	return slices.DeleteFunc(changed(c), func(f Field) bool { return masks{ref.Masks}.on(c.Key, f.Path) != nil })
+	return slices.DeleteFunc(changed(c), func(f Field) bool { return ref.masked(c.Key, f.Path) })
 }
 
 // Fields names the fields that a change has changed, but for those that never count in any reference.

@@ -165,6 +165,10 @@ func itemName(v any, i int) string {
 	if m, ok := v.(map[string]any); ok {
 		for _, field := range []string{"name", "type", "key", "mountPath", "ip"} {
 			if s := text(m, field); s != "" {
+				// The API server gives a pod's volume with its token a random name.
+				if rest, ok := strings.CutPrefix(s, "kube-api-access-"); ok && len(rest) == 5 {
+					s = "kube-api-access-*"
+				}
 				return field + "=" + s
 			}
 		}
