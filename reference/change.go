@@ -122,6 +122,9 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	meta := metadataOf(object)
 	name, beginning := h.Name, text(meta, "generateName")
 	if !isGenerated(strings.TrimPrefix(name, beginning)) {
+		beginning = ""
+	}
+	if beginning == "" {
 		beginning = numbered(name, meta)
 	}
 	if beginning == "" || !strings.HasPrefix(name, beginning) {
@@ -149,12 +152,6 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	return key, true
 }
 
-// isGenerated reports whether the API server has made the end of a name: five letters or digits, none that could be read
-// as another one or make a word. StatefulSets set generateName too, but name their pods themselves.
-func isGenerated(suffix string) bool {
-	return len(suffix) == 5 && strings.Trim(suffix, "bcdfghjklmnpqrstvwxz2456789") == ""
-}
-
 // numbered is the beginning of the name of a Job that a CronJob has made: the rest is the time. Empty: it is none.
 func numbered(name string, meta map[string]any) string {
 	owners, _ := meta["ownerReferences"].([]any)
@@ -166,6 +163,12 @@ func numbered(name string, meta map[string]any) string {
 		}
 	}
 	return ""
+}
+
+// isGenerated reports whether the API server has made the end of a name: five letters or digits, none that could be read
+// as another one or make a word. StatefulSets set generateName too, but name their pods themselves.
+func isGenerated(suffix string) bool {
+	return len(suffix) == 5 && strings.Trim(suffix, "bcdfghjklmnpqrstvwxz2456789") == ""
 }
 
 // attribute finds out which controller wrote and took in each change.
@@ -275,8 +278,9 @@ func (r *reads) before(reconcile string) []string {
 }
 
 // written is the change that a write has made; nil: none, or none that was recorded. What a write has made has the
-// resource version that it was answered with; a write without effect is answered with an older one. A deletion is answered without one: it is the first deletion, or mark for
-// it, of the object since it was sent that nobody else has made.
+// resource version that it was answered with; a write without effect is answered with an older one. A deletion is
+// answered without one: it is the first deletion, or mark for it, of the object since it was sent that nobody else has
+// made.
 func written(all []Change, byVersion map[uint64][]int, o *record.Observation, began time.Time) *Change {
 	if o.Op != wire.Delete {
 		for _, i := range byVersion[version(o.Object)] {
