@@ -38,8 +38,9 @@ type Change struct {
 	Reconcile  string         `json:"reconcile,omitempty"` // the ID of the reconcile that wrote it
 	// Sent is what the controller has sent: an object, or a patch that is a mapping. Nil: something else, or unknown.
 	Sent map[string]any `json:"sent,omitempty"`
-	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each as
-	// kind/namespace/name; a list has the name "*", and "*" as its namespace if it is of all namespaces. Nil: unknown.
+	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each
+	// as kind/namespace/name; a list has the name "*", and "*" as its namespace if it is of all namespaces. Nil:
+	// unknown.
 	Read []string `json:"read,omitempty"`
 	// AppliedAgain: the controller has later applied the object again (server-side apply), without effect.
 	AppliedAgain bool `json:"appliedAgain,omitempty"`
@@ -165,8 +166,8 @@ func numbered(name string, meta map[string]any) string {
 	return ""
 }
 
-// isGenerated reports whether the API server has made the end of a name: five letters or digits, none that could be read
-// as another one or make a word. StatefulSets set generateName too, but name their pods themselves.
+// isGenerated reports whether the API server has made the end of a name: five letters or digits, none that could be
+// read as another one or make a word. StatefulSets set generateName too, but name their pods themselves.
 func isGenerated(suffix string) bool {
 	return len(suffix) == 5 && strings.Trim(suffix, "bcdfghjklmnpqrstvwxz2456789") == ""
 }

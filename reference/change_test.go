@@ -75,7 +75,8 @@ func (r *tape) reads(name, reconcile string) {
 		op = wire.List
 	}
 	r.see(record.Observation{
-		Point: wire.ControllerRead, Phase: wire.After, Op: op, Name: name, ReconcileID: reconcile, Request: "default/web",
+		Point: wire.ControllerRead, Phase: wire.After, Op: op, Name: name, ReconcileID: reconcile,
+		Request: "default/web",
 	})
 }
 
