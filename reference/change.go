@@ -197,7 +197,7 @@ func attribute(all []Change, r *record.Run) {
 		case o.Point != wire.ControllerWrite:
 		case o.Phase == wire.Before:
 			began[[2]uint64{o.Session, o.Call}] = &r.Events[i]
-		case o.Error != "" || o.Election:
+		case !o.Done() || o.Election:
 		default:
 			var since time.Time
 			var sent map[string]any
@@ -357,4 +357,28 @@ func Types(r *record.Run) []plan.ResourceKey {
 		}
 	}
 	return all
+}
+
+// Reached lists, by controller under test, the points that it reached in a traced run, and by name the annotated calls.
+func Reached(r *record.Run) map[string][]string {
+	all := map[string][]string{}
+	for _, e := range r.Events {
+		o := e.Observation
+		if o == nil || o.Point == wire.APIServerRecv {
+			continue
+		}
+		name := PointName(o.Point, o.CallName)
+		if at, found := slices.BinarySearch(all[o.By], name); !found {
+			all[o.By] = slices.Insert(all[o.By], at, name)
+		}
+	}
+	return all
+}
+
+// PointName names a point in Reached; call is the name of an annotated call.
+func PointName(p wire.Point, call string) string {
+	if p == wire.AnnotatedCall {
+		return string(p) + " " + call
+	}
+	return string(p)
 }

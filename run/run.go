@@ -501,7 +501,7 @@ func (r *runner) judge(
 	last, err := r.coordinator.Status(ctx)
 	troubled(err)
 	r.add(last.Findings...)
-	status.StaleReads, status.NoneStale = last.StaleReads, last.NoneStale
+	status.StaleReads, status.NoneStale, status.NoneFailed = last.StaleReads, last.NoneStale, last.NoneFailed
 	evidence := r.evidence(ctx, recorder, invariants)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -619,6 +619,10 @@ func (r *runner) conclude(s coordinator.Status, stuck string) {
 	r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, complete)
 	if r.meta.Verdict == record.Pass && len(s.NoneStale) > 0 {
 		r.add(oracle.NoneStale(s.NoneStale))
+		r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, complete)
+	}
+	if r.meta.Verdict == record.Pass && len(s.NoneFailed) > 0 {
+		r.add(oracle.NoneFailed(s.NoneFailed)...)
 		r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, complete)
 	}
 	if complete {
