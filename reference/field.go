@@ -12,8 +12,8 @@ type Field struct {
 	Path      []string // "[]" is an item of a list
 	Where     string   // the path for people, which tells the items of a list apart
 	Prev, Cur any      // nil: there was none
-	// PrevIndex and CurIndex are the indexes that the steps "[]" stand for in the states before and after; nil where the
-	// field is absent.
+	// PrevIndex and CurIndex are the indexes that the steps "[]" stand for in the states before and after; nil where
+	// the field is absent.
 	PrevIndex, CurIndex []int
 }
 
