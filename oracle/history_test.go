@@ -140,8 +140,10 @@ const (
 	anySet = `set/default/web {"metadata": {"uid": "u"}, "spec": {}}`
 )
 
+// member is a pod of the set with a generated name, by the letter a, b or c.
 func member(name, more string) string {
-	return `pod/default/web-` + name + ` {"metadata": {"generateName": "web-", "uid": "` + name +
+	generated := "bcdf" + string(name[0]+1) // generated names have no vowels
+	return `pod/default/web-` + generated + ` {"metadata": {"generateName": "web-", "uid": "` + name +
 		`", "ownerReferences": [{"controller": true, "uid": "u"}]` + more + `}}`
 }
 

@@ -137,3 +137,15 @@ func NoneStale(causes []string) record.Finding {
 		Title: "no controller was shown stale state: " + causes[0], Detail: strings.Join(causes[1:], "\n"),
 	}
 }
+
+// NoneFailed returns the findings about actions that should have made calls fail and made none fail: the run has not
+// tested what they are for.
+func NoneFailed(causes []string) []record.Finding {
+	var findings []record.Finding
+	for _, cause := range causes {
+		findings = append(findings, record.Finding{
+			Severity: record.SeverityInconclusive, Oracle: record.OracleAction, Title: cause,
+		})
+	}
+	return findings
+}

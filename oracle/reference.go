@@ -26,7 +26,7 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	if err != nil {
 		return nil, err
 	}
-	differ := differences(e.Reference, e.Plan, reference.Objects(changes))
+	differ := Differences(e.Reference, e.Plan, reference.Objects(changes))
 	var findings []record.Finding
 	for len(differ) > 0 {
 		key := differ[0].Key
@@ -60,9 +60,9 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	return findings, nil
 }
 
-// differences lists how a run's objects differ from the reference. If the plan itself writes or deletes objects, it does
+// Differences lists how a run's objects differ from the reference. If the plan itself writes or deletes objects, it does
 // not count how often objects were created: the plan has made some of them be created again.
-func differences(
+func Differences(
 	ref *reference.Reference, p *plan.Plan, objects map[reference.Key]*reference.Object,
 ) []reference.Difference {
 	differ := ref.CompareObjects(objects)
@@ -91,7 +91,7 @@ func AwaitReference(
 		if err := follower.Add(entries...); err != nil {
 			return err
 		}
-		if len(differences(ref, p, follower.Objects())) == 0 {
+		if len(Differences(ref, p, follower.Objects())) == 0 {
 			return nil
 		}
 		wait := max(time.Until(last.Add(quiet)), time.Until(began.Add(patience)))

@@ -18,6 +18,9 @@ func Explain(p *Plan) string {
 	if p.Workload != "" {
 		fmt.Fprintf(&b, ", while the workload %s runs", p.Workload)
 	}
+	if len(p.Steps) > 0 {
+		b.WriteString(", while its own workload runs")
+	}
 	if p.Variant != "" {
 		fmt.Fprintf(&b, ", in the variant %s", p.Variant)
 	}
@@ -76,12 +79,12 @@ func doing(a *Action) string {
 	return a.String()
 }
 
-// scopeOf names the scope of a pause.
-func scopeOf(a *Action) string {
-	if a.PauseScope == "" || a.PauseScope == "*" {
+// scopeOf names the scope of an action.
+func scopeOf(scope string) string {
+	if scope == "" || scope == "*" {
 		return "everything"
 	}
-	return a.PauseScope
+	return scope
 }
 
 // sideOf says at which side of which step a controller is at a timing.

@@ -103,7 +103,7 @@ func (f *filter) walk(typ Key, v any, path []string, joined, where string, all m
 		}
 	case []any:
 		for i, value := range v {
-			f.walk(typ, value, append(path, item), joined+"."+item, where+"["+itemName(value, i)+"]", all)
+			f.walk(typ, value, append(path, Item), joined+"."+Item, where+"["+itemName(value, i)+"]", all)
 		}
 	default:
 		if !f.maskedAt(typ, joined, path) {
@@ -132,7 +132,7 @@ func (f *filter) sort(typ Key, v any, path []string) any {
 	case []any:
 		list := make([]any, len(v))
 		for i, value := range v {
-			list[i] = f.sort(typ, value, append(slices.Clip(path), item))
+			list[i] = f.sort(typ, value, append(slices.Clip(path), Item))
 		}
 		if f.unordered(typ, path) {
 			slices.SortFunc(list, func(a, b any) int { return strings.Compare(canonical(a), canonical(b)) })
@@ -179,7 +179,7 @@ func reordered(a, b any, path []string, visit func(path []string)) {
 			return
 		}
 		for i := range a {
-			reordered(a[i], b[i], append(slices.Clip(path), item), visit)
+			reordered(a[i], b[i], append(slices.Clip(path), Item), visit)
 		}
 	}
 }

@@ -33,6 +33,9 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 		if err := json.Unmarshal(h.Object, &object); err != nil {
 			return fmt.Errorf("history of %s/%s/%s: %w", h.Type, h.Namespace, h.Name, err)
 		}
+		if runsController(object) {
+			continue
+		}
 		key, generated := f.names.key(h, object)
 		c := Change{Key: key, Event: h.Event, Version: h.ResourceVersion, Time: h.Time, Generated: generated,
 			Cur: object}
@@ -49,6 +52,23 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 		}
 	}
 	return nil
+}
+
+// annotationController is cluster.AnnotationController. Judges do not depend on clusters, so it is repeated here.
+const annotationController = "trommel.dev/controller"
+
+// runsController reports whether the object is a pod of a controller under test, or makes such pods. What becomes of them
+// is Trommel's doing.
+func runsController(object map[string]any) bool {
+	spec, _ := object["spec"].(map[string]any)
+	template, _ := spec["template"].(map[string]any)
+	for _, o := range []map[string]any{object, template} {
+		annotations, _ := metadataOf(o)["annotations"].(map[string]any)
+		if _, ok := annotations[annotationController]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 // Objects sums up what happened so far, by object. It does not know who did it. The follower owns the result.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -22,8 +23,9 @@ type Reference struct {
 	Objects map[Key]*Object `json:"objects"`
 	// Masks are the fields that never count, those found by comparing the runs first.
 	Masks []Mask `json:"masks"`
-	// Changes are those of the first run.
-	Changes []Change `json:"changes"`
+	// Changes are those of the first run, Others those of each further run.
+	Changes []Change   `json:"changes"`
+	Others  [][]Change `json:"others,omitempty"`
 	// Unordered are the lists whose order differs between runs without faults: it never counts.
 	Unordered []Mask `json:"unordered,omitempty"`
 	// Compared are fields that count although a mask covers them.
@@ -36,6 +38,11 @@ type Reference struct {
 	Loops []Loop `json:"loops,omitempty"`
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
+	// Source is what the reference was made from, Types what other runs must record to be compared with it, and Reached
+	// the points that each controller reached in the first run (see Types and Reached). The caller of Learn sets them.
+	Source  Source              `json:"source"`
+	Types   []plan.ResourceKey  `json:"types,omitempty"`
+	Reached map[string][]string `json:"reached,omitempty"`
 }
 
 // Object is what became of an object.
@@ -69,6 +76,9 @@ func (e *UnstableError) Error() string {
 		strings.Join(e.Lines, "\n  "))
 }
 
+// Differs is the reason of masks that Learn has found.
+const Differs = "differs between runs without faults"
+
 // Learn makes a reference of traced, fault-free runs of a workload, at least two. Fields that differ between the runs
 // are masked, in addition to those of masks. The error is an *UnstableError where more than fields differ, or that of
 // a run that cannot be read.
@@ -94,6 +104,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 			ref.Changes, ref.Objects = changes, objects
 			continue
 		}
+		ref.Others = append(ref.Others, changes)
 		objects = ref.filter().matched(objects)
 		ref.unorder(objects)
 		f := ref.filter()
@@ -103,7 +114,8 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 			case d.Field == "":
 				unstable = append(unstable, d.String())
 			default:
-				m := Mask{Type: d.Key.Type(), Path: join(f.path(d, ref.Objects[d.Key], objects[d.Key])), Reason: "differs between runs without faults"}
+				path := f.path(d, ref.Objects[d.Key], objects[d.Key])
+				m := Mask{Type: d.Key.Type(), Path: join(path), Reason: Differs}
 				if !slices.Contains(found, m) {
 					found = append(found, m)
 				}

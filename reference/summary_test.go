@@ -12,10 +12,15 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
+// generated is the end of a generated name, by one letter.
+func generated(letter string) string {
+	return "bcdf" + string("bcdfghjklmnpqrstvwxz2456789"[letter[0]-'a'])
+}
+
 // Which of several equal objects is deleted says nothing.
 func TestWhichOfEqualObjects(t *testing.T) {
 	pod := func(event, name, zone string) string {
-		return event + ` pod/default/web-` + name + ` {"metadata": {"generateName": "web-", "uid": "` + name + `"},
+		return event + ` pod/default/web-` + generated(name) + ` {"metadata": {"generateName": "web-", "uid": "` + name + `"},
 			"spec": {"zone": "` + zone + `"}}`
 	}
 	run := func(lines ...string) *record.Run { return story(t, lines...) }
@@ -126,7 +131,7 @@ func TestSiblings(t *testing.T) {
 		return event + ` replicaset/default/web {"metadata": {"uid": "u"` + more + `}, "spec": {"replicas": 2}}`
 	}
 	pod := func(event, name, more string) string {
-		return event + ` pod/default/web-` + name + ` {"metadata": {"generateName": "web-", "uid": "` + name + `",
+		return event + ` pod/default/web-` + generated(name) + ` {"metadata": {"generateName": "web-", "uid": "` + name + `",
 			"ownerReferences": [{"controller": true, "uid": "u"}]}` + more + `}`
 	}
 	for _, tt := range []struct {
