@@ -148,11 +148,11 @@ func (r *runner) enter(name string) {
 
 func (r *runner) add(findings ...record.Finding) {
 	for _, f := range findings {
+		r.findings = append(r.findings, f)
 		if f.Severity == record.SeverityNote {
 			r.note(f.Title)
 			continue
 		}
-		r.findings = append(r.findings, f)
 		r.Console.Finding(f)
 	}
 }

@@ -411,11 +411,12 @@ type derived struct {
 // invariants derives invariants from what the last run that showed the finding did otherwise.
 func (c *checker) invariants() []derived {
 	ref := c.workloads[workloadText(c.lastPlan)].reference
-	changes, err := reference.Changes(c.last)
+	run, err := reference.Follow(c.last)
 	if err != nil {
 		return nil
 	}
-	differ := oracle.Differences(ref, c.lastPlan, reference.Objects(changes))
+	changes := run.Changes()
+	differ := oracle.Differences(ref, c.lastPlan, run.Objects())
 	var all []derived
 	for _, d := range differ {
 		if string(d.Key) != c.finding.Subject {
