@@ -199,7 +199,7 @@ func attribute(all []Change, r *record.Run) {
 			began[[2]uint64{o.Session, o.Call}] = &r.Events[i]
 		case !o.Done() || o.Election:
 		default:
-			var since time.Time
+			since := r.Events[i].Time.Add(-slowest)
 			var sent map[string]any
 			if before := began[[2]uint64{o.Session, o.Call}]; before != nil {
 				since, sent = before.Time, body(before.Observation)
@@ -277,6 +277,9 @@ func (r *reads) before(reconcile string) []string {
 	slices.Sort(all)
 	return slices.Compact(all)
 }
+
+// slowest is how long a write takes at most if it is not known when it began.
+const slowest = 5 * time.Second
 
 // written is the change that a write has made; nil: none, or none that was recorded. What a write has made has the
 // resource version that it was answered with; a write without effect is answered with an older one. A deletion is

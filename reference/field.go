@@ -37,6 +37,9 @@ func Fields(c *Change) []string {
 	return names
 }
 
+// FieldsOf lists all fields that a change has changed.
+func FieldsOf(c *Change) []Field { return changed(c) }
+
 func changed(c *Change) []Field {
 	if c.Prev == nil || c.Cur == nil {
 		return nil

@@ -112,7 +112,10 @@ type runner struct {
 	webhooks    *webhooks
 	findings    []record.Finding
 	completedMu sync.Mutex
-	completed   []record.Action               // in order of completion; guarded by completedMu
+	completed   []record.Action // in order of completion; guarded by completedMu
+	eventsMu    sync.Mutex
+	events      []record.Event                // writes and reconciles of the controllers; guarded by eventsMu
+	logCalm     map[string]int64              // length of each recorded log at Meta.Calm
 	ended       bool                          // the plan has ended
 	undone      bool                          // its effects are undone
 	judged      bool                          // there is a verdict
@@ -476,6 +479,10 @@ func (r *runner) judge(
 	status, err := r.coordinator.Status(ctx)
 	troubled(err)
 	r.meta.ActionsFired = status.Fired
+	lasts := status.Stuck != "" || len(status.Down) > 0 || len(status.Lasting) > 0
+	if !failed && !lasts {
+		troubled(r.becalm(ctx))
+	}
 	// A controller that is still paused or killed cannot bring about what "eventually" asks for.
 	settles := stuck == "" && !failed
 	if settles {
@@ -486,6 +493,9 @@ func (r *runner) judge(
 		settles = settled || status.Stuck != "" || len(status.Down) > 0
 	}
 	troubled(r.endPlan(ctx))
+	if !failed && lasts {
+		troubled(r.becalm(ctx))
+	}
 	if settles {
 		_, err := r.settle(ctx)
 		troubled(err)
@@ -662,7 +672,10 @@ func unfinished(s coordinator.Status, stuck string) string {
 }
 
 // Event implements coordinator.Recorder.
-func (r *runner) Event(e record.Event) error { return r.writer.Event(e) }
+func (r *runner) Event(e record.Event) error {
+	r.heard(e)
+	return r.writer.Event(e)
+}
 
 // Action implements coordinator.Recorder.
 func (r *runner) Action(a record.Action) error {
