@@ -30,8 +30,8 @@ type Pattern struct {
 	chance float64
 }
 
-// In reports whether a choice of patterns by their names contains the pattern. No names choose all patterns but those on
-// request.
+// In reports whether a choice of patterns by their names contains the pattern. No names choose all patterns but those
+// on request.
 func (p Pattern) In(names []string) bool {
 	return len(names) == 0 && !p.OnRequest || slices.Contains(names, p.Name)
 }
