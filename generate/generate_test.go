@@ -136,7 +136,8 @@ func TestPatterns(t *testing.T) {
 				"map[spec:map[replicas:2]]→map[spec:map[replicas:3]]",
 			"dropped: the write does not say which version it rests on: nothing can conflict with it",
 		}},
-		{"skew", scaled, []string{
+		{"skew", slices.Insert(slices.Clone(scaled), 4,
+			change("", "", "pod/default/old", record.Updated, spec(1), spec(2))), []string{
 			"pauseController database/*/* at onObjectUpdate database/default/db #1 beforeControllerRecv " +
 				"map[spec:map[replicas:2]]→map[spec:map[replicas:1]]; " +
 				"resumeController database/*/* at onObjectUpdate statefulset.apps/default/db #1 afterControllerWrite " +
