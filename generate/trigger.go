@@ -146,7 +146,7 @@ func (g *generator) transitions(c *reference.Change, prev, cur object) []transit
 	}
 	before, after := object{}, object{}
 	for n, f := range fields {
-		if n == maxFields || n > 0 && f.InList() {
+		if n == maxFields || n > 0 && (f.InList() || f.Path[0] == "status") {
 			break
 		}
 		setField(before, f.Path, f.PrevIndex, f.Prev)
