@@ -202,7 +202,8 @@ func TestEndBeforeAllPlans(t *testing.T) {
 	c := config(t, found, "w")
 	c.FailFast = true
 	r := mustRun(t, c)
-	if len(r.Outcomes) != 1 || len(r.NotRun) == 0 || r.Stopped != "the campaign stops at the first bug" {
+	if len(r.With(Bug)) != 1 || r.Outcomes[len(r.Outcomes)-1].Status != Bug || len(r.NotRun) == 0 ||
+		r.Stopped != "the campaign stops at the first bug" {
 		t.Errorf("fail fast: %v, %q", statuses(r), r.Stopped)
 	}
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -80,8 +79,13 @@ func (c *campaign) learnOne(ctx context.Context, workload string) Learned {
 		l.Reference, err = c.study(ctx, workload)
 		if err == nil {
 			l.Reference.Source = l.source
-			err = c.save(l.Reference, l.File)
+			err = errors.Join(l.Reference.Write(l.File), l.Reference.WriteMasks(MaskFile(c.References, workload)))
 		}
+	}
+	if err == nil {
+		var edited []reference.MaskEntry
+		edited, err = reference.ReadMasks(MaskFile(c.References, workload))
+		l.Reference.Override(edited)
 	}
 	if err != nil {
 		l.Reference, l.Err = nil, fmt.Errorf("learn workload %q: %w", workload, err)
@@ -96,6 +100,9 @@ func (c *campaign) learnOne(ctx context.Context, workload string) Learned {
 func ReferenceFile(dir, workload string) string {
 	return filepath.Join(dir, workload, "reference.json")
 }
+
+// MaskFile is the file of the fields that never count, beside the reference, for people to edit.
+func MaskFile(dir, workload string) string { return filepath.Join(dir, workload, "masks.yaml") }
 
 // load reads the reference if there is one of this source. Otherwise why says why it is learned, unless there was none.
 func (c *campaign) load(file string, source reference.Source) (ref *reference.Reference, why string, err error) {
@@ -124,14 +131,6 @@ func and(words []string) string {
 		return strings.Join(words, "")
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
-}
-
-// save writes the reference.
-func (c *campaign) save(ref *reference.Reference, file string) error {
-	if err := os.MkdirAll(filepath.Dir(file), record.DirMode); err != nil {
-		return err
-	}
-	return ref.Write(file)
 }
 
 // study runs a workload without faults. The first run shows which types the controllers have to do with. If two runs

@@ -16,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/generate"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
 )
 
 // task is a plan to run.
@@ -149,14 +150,20 @@ func (c *campaign) add(t *task) error {
 		c.result.Elsewhere++
 		return nil
 	}
-	// Whether there is a reference is not part of the key: what it would be made from is.
-	from, err := json.Marshal(t.learned.source)
+	judged := struct {
+		Source reference.Source
+		Masks  []reference.MaskEntry
+	}{Source: t.learned.source}
+	if ref := t.learned.Reference; ref != nil {
+		judged.Masks = ref.MaskEntries()
+	}
+	by, err := json.Marshal(judged)
 	if err != nil {
 		return err
 	}
 	hash := sha256.New()
 	hash.Write(content)
-	hash.Write(from)
+	hash.Write(by)
 	t.key = sum(hash.Sum(nil))
 	if t.file == "" {
 		if t.file, err = c.write(t.plan); err != nil {

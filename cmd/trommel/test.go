@@ -293,12 +293,6 @@ func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan,
 	return plans, errors.Join(errs...)
 }
 
-func sameFile(a, b string) bool {
-	x, err1 := os.Stat(a)
-	y, err2 := os.Stat(b)
-	return err1 == nil && err2 == nil && os.SameFile(x, y)
-}
-
 func testSuite(ctx context.Context, s streams, o *testOptions) error {
 	if _, err := campaign.ReadState(o.dir); o.dir != "" && o.resume == "" && err == nil {
 		return &exitError{exitUsage, fmt.Errorf("%s holds a campaign already: go on with `trommel test --resume %s`, or "+
