@@ -293,6 +293,50 @@ func TestShards(t *testing.T) {
 	}
 }
 
+// For each group of bugs, the simplest plan is made smaller, once.
+func TestSmallerPlans(t *testing.T) {
+	gone := []record.Finding{finding("secret/default/a", "never created")}
+	other := []record.Finding{finding("pod/default/a", "never created")}
+	f := answers(map[string]answer{
+		"w-intermediate-1": func(int, *record.Meta) []record.Finding { return gone },
+		"v-intermediate-1": func(int, *record.Meta) []record.Finding { return gone },
+		"u-intermediate-1": func(int, *record.Meta) []record.Finding { return other },
+	})
+	c := config(t, f, "u", "v", "w")
+	c.Patterns = []string{"intermediate"}
+	var tried []string
+	c.Shrink = func(_ context.Context, _ Runner, s Shrinking) (alone bool, err error) {
+		tried = append(tried, s.Finding.Subject)
+		if s.Finding == other[0] {
+			return false, errors.New("it does not come")
+		}
+		return true, nil
+	}
+	r := mustRun(t, c)
+	slices.Sort(tried)
+	if !slices.Equal(tried, []string{"pod/default/a", "secret/default/a"}) {
+		t.Errorf("tried %q", tried)
+	}
+	smaller := 0
+	for i := range r.Outcomes {
+		o := &r.Outcomes[i]
+		if o.Smaller == "" {
+			continue
+		}
+		smaller++
+		if got, want := r.Show(o), "trommel -p "+filepath.Join(c.Dir, "smaller", o.Plan+".yaml"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if smaller != 1 {
+		t.Errorf("%d smaller plans", smaller)
+	}
+	tried = nil
+	if mustRun(t, c); !slices.Equal(tried, []string{"pod/default/a"}) {
+		t.Errorf("tried %q again", tried)
+	}
+}
+
 // Plans of one's own are judged by the reference of their workload if there is one.
 func TestOwnPlans(t *testing.T) {
 	f := &fake{answer: func(p *plan.Plan, n int, _ *record.Meta, _ *[]record.Finding, history *[]string) error {
@@ -311,10 +355,19 @@ func TestOwnPlans(t *testing.T) {
 		}
 		c.Plans = append(c.Plans, p)
 	}
+	// One has a workload of its own, and the name of another workload.
+	p, err := plan.Parse([]byte("{testName: w, steps: [{sleep: 1s}], actions: []}"), "steps.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Plans = append(c.Plans, p)
 	c.Settings.Plans = "plans"
 	r := mustRun(t, c)
-	if diff := cmp.Diff([]string{"own-w pass", "own-unstable pass"}, statuses(r)); diff != "" {
+	if diff := cmp.Diff([]string{"own-w pass", "own-unstable pass", "w pass"}, statuses(r)); diff != "" {
 		t.Error(diff)
+	}
+	if o := r.Outcomes[2]; !o.Judged || o.Workload != "plan-w" || f.runs["plan-w-without-faults"] != 4 {
+		t.Errorf("%+v; runs %v", o, f.runs)
 	}
 	if !r.Outcomes[0].Judged || r.Outcomes[1].Judged || len(r.Unlearned) != 1 || r.Unlearned[0].Workload != "unstable" {
 		t.Errorf("%+v, unlearned %v", r.Outcomes, r.Unlearned)

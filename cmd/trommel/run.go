@@ -305,10 +305,9 @@ func (o *runOptions) howToRun(
 	}
 	binaries, controlPlane := session.Built()
 	learned, err := campaign.Learn(ctx, campaign.Config{
-		Settings: campaign.Settings{
-			SuiteFile: suite.File, Variant: l.variant, Workloads: []string{l.plan.Workload}, References: o.reference,
-		},
-		Runners: []campaign.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
+		Settings: campaign.Settings{SuiteFile: suite.File, Variant: l.variant, References: o.reference},
+		Plans:    []*plan.Plan{l.plan},
+		Runners:  []campaign.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
 		Dir:     filepath.Join("trommel-runs", "learn-"+time.Now().Format("20060102-150405.000")),
 		Version: version(), Console: console,
 	})

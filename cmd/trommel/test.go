@@ -21,6 +21,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/report"
 	"github.com/trommel-dev/trommel/run"
+	"github.com/trommel-dev/trommel/shrink"
 )
 
 // testOptions are the flags of the commands that learn workloads.
@@ -32,6 +33,7 @@ type testOptions struct {
 	resume   string
 	parallel int
 	shard    string
+	shrink   time.Duration
 	junit    string
 	json     string
 	markdown string
@@ -77,6 +79,8 @@ happen, or its finding was not confirmed), 4 could not run.`,
 	f.IntVar(&o.Repeat, "repeat", 3, "how often a plan with findings is run; a bug must be found every time")
 	f.IntVar(&o.parallel, "parallel", 1, "`number` of clusters that run plans side by side")
 	f.StringVar(&o.shard, "shard", "", "run only one `part` of the plans, such as 1/4, the first of four")
+	f.DurationVar(&o.shrink, "shrink", 0,
+		"at the end, look for this `time` for a smaller plan for each group of bugs (default: not; see trommel shrink)")
 	f.StringVar(&o.resume, "resume", "", "go on with the campaign in this `directory`, with its flags")
 	f.StringVar(&o.junit, "junit", "", "write the verdicts of all plans to this `file` as JUnit XML")
 	f.StringVar(&o.json, "json", "", "write the result to this `file` as JSON")
@@ -149,7 +153,7 @@ func patternHelp() string {
 }
 
 // mayChange are the flags that --resume can be combined with.
-var mayChange = []string{"resume", "budget", "parallel", "fail-fast", "junit", "json", "markdown"}
+var mayChange = []string{"resume", "budget", "parallel", "fail-fast", "shrink", "junit", "json", "markdown"}
 
 // goOn takes the settings of the campaign that is resumed. A budget that is given counts from now on.
 func (o *testOptions) goOn(c *cobra.Command) error {
@@ -439,8 +443,33 @@ func (o *testOptions) inSession(
 		sessions = append(sessions, session)
 		runners = append(runners, session)
 	}
-	return what(campaign.Config{
+	config := campaign.Config{
 		Settings: o.Settings, Runners: runners, Suite: suite, Dir: o.dir, Plans: plans, Anew: o.anew,
 		Binaries: options.Binaries, ControlPlane: options.ControlPlane, Version: version(), Console: console,
-	})
+	}
+	if o.shrink > 0 {
+		config.Shrink = o.smaller(suite)
+	}
+	return what(config)
+}
+
+// smaller returns what looks for a smaller plan.
+func (o *testOptions) smaller(
+	suite *plan.Suite,
+) func(context.Context, campaign.Runner, campaign.Shrinking) (bool, error) {
+	return func(ctx context.Context, r campaign.Runner, s campaign.Shrinking) (bool, error) {
+		how := s.Learned.Options()
+		if err := os.RemoveAll(s.Dir); err != nil { // of a campaign that was interrupted
+			return false, err
+		}
+		result, err := shrink.Shrink(ctx, shrink.Config{
+			Session: r.(*run.Session), Suite: suite, Plan: s.Plan, Finding: s.Finding, Reference: how.Reference,
+			History: how.History, Dir: s.Dir, Budget: o.shrink,
+		})
+		if err != nil {
+			return false, err
+		}
+		result.Plan.Variant = o.Variant
+		return result.Alone, writePlan(result.Plan, suite, s.File)
+	}
 }
