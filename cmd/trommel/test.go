@@ -310,7 +310,11 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 		}
 		err = errors.Join(err, result.Text(s.out))
 		if len(result.NotRun) > 0 && ctx.Err() == nil {
-			fmt.Fprintf(s.err, "`trommel test --resume %s` goes on\n", o.dir)
+			more := "" // that a new budget is needed
+			if o.Budget > 0 {
+				more = " --budget " + plan.FormatDuration(o.Budget)
+			}
+			fmt.Fprintf(s.err, "`trommel test --resume %s%s` goes on\n", o.dir, more)
 		}
 		fmt.Fprintf(s.err, "campaign: %s\n", o.dir)
 		for _, out := range []struct {
