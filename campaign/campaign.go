@@ -62,8 +62,8 @@ type Config struct {
 	Version      string
 	Anew         bool         // learn also what there is a reference of
 	Plans        []*plan.Plan // run these; nil: generate plans
-	// Shrink looks for a smaller plan; see Shrinking. It is called at the end, for the simplest plan of each group of bugs.
-	// If nil, plans stay as they are.
+	// Shrink looks for a smaller plan; see Shrinking. It is called at the end, for the simplest plan of each group of
+	// bugs. Alone: the smaller plan shows the finding without a reference. If nil, plans stay as they are.
 	Shrink  func(ctx context.Context, r Runner, s Shrinking) (alone bool, err error)
 	Console Console // default: nobody
 }

@@ -284,7 +284,8 @@ func TestShards(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"1/4": "1/4", "4/4": "4/4", "": "", "0/4": "bad", "5/4": "bad", "x/4": "bad", "1": "bad", "1/": "bad", "-1/4": "bad",
+		"1/4": "1/4", "4/4": "4/4", "": "", "0/4": "bad", "5/4": "bad", "x/4": "bad", "1": "bad",
+		"1/": "bad", "-1/4": "bad",
 	} {
 		s, err := ParseShard(text)
 		if got := s.String(); err == nil && got != want || (err != nil) != (want == "bad") {
@@ -347,8 +348,8 @@ func TestOwnPlans(t *testing.T) {
 	}}
 	c := config(t, f, "w", "unstable", "unused")
 	for _, w := range []string{"w", "unstable"} {
-		text := fmt.Sprintf(`{testName: own-%s, workload: %s, actions: [{actionType: restartController, actionTarget: op,
-			trigger: {definitions: [{triggerName: t, condition: {triggerType: onTimeout, timeout: 1s}}]}}]}`, w, w)
+		text := fmt.Sprintf(`{testName: own-%s, workload: %s, actions: [{actionType: restartController,
+			actionTarget: op, trigger: {definitions: [{triggerName: t, condition: {triggerType: onTimeout, timeout: 1s}}]}}]}`, w, w)
 		p, err := plan.Parse([]byte(text), "own.yaml")
 		if err != nil {
 			t.Fatal(err)
@@ -408,8 +409,8 @@ func TestCapacity(t *testing.T) {
 	}{
 		{1, 1, 1, ""}, // a single one is not refused
 		{2, 2, 4e9, ""},
-		{3, 2, 16e9, "--parallel 3: at most 2 fit here: a cluster needs about 1.6 GB of memory and a core; available: " +
-			"16.0 GB of memory and 2 cores"},
+		{3, 2, 16e9, "--parallel 3: at most 2 fit here: a cluster needs about 1.6 GB of memory and a core; " +
+			"available: 16.0 GB of memory and 2 cores"},
 		{4, 8, 5e9, "--parallel 4: at most 3 fit here: a cluster needs about 1.6 GB of memory and a core; available: " +
 			"5.0 GB of memory and 8 cores"},
 		{2, 1, 0, "--parallel 2: at most 1 fit here: a cluster needs about 1.6 GB of memory and a core; available: " +

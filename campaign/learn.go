@@ -25,8 +25,8 @@ type Learned struct {
 	File      string // of the reference
 	Masks     string // file of the fields that never count; people may edit it
 	Anew      bool   // it was learned now
-	// Err says why there is no reference: the workload ends differently without faults (*reference.UnstableError), or not
-	// well, or a run could not be carried out.
+	// Err says why there is no reference: the workload ends differently without faults (*reference.UnstableError), or
+	// not well, or a run could not be carried out.
 	Err error
 
 	source     reference.Source     // what a reference is made from now

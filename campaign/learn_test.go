@@ -37,7 +37,8 @@ func TestReferencesAreKept(t *testing.T) {
 		{"its time only", func() { write(filepath.Join(dir, "op"), "another") }, "", false},
 		{
 			"a manifest", func() {
-				write(filepath.Join(dir, "manifests", "a.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}}")
+				write(filepath.Join(dir, "manifests", "a.yaml"),
+					"{apiVersion: v1, kind: ConfigMap, metadata: {name: m}}")
 			}, "the suite changed", true,
 		},
 		{"another workload", func() { c.Suite.Workloads["other"] = plan.Workload{} }, "", false},
@@ -47,7 +48,8 @@ func TestReferencesAreKept(t *testing.T) {
 		},
 		{"any number of runs will do", func() { c.Learn = 0 }, "", false},
 		{
-			"a broken file", func() { write(ReferenceFile(c.References, "w"), "{") }, "the reference cannot be read", true,
+			"a broken file", func() { write(ReferenceFile(c.References, "w"), "{") },
+			"the reference cannot be read", true,
 		},
 		{"it is asked for", func() { c.Anew = true }, "w: learning", true},
 	} {

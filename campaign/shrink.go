@@ -16,7 +16,8 @@ type Shrinking struct {
 	Learned *Learned
 	Finding record.Finding // that the smaller plan must have
 	Dir     string         // for run records; created
-	// File is where the smaller plan is written to, so that it can be run by itself. If there is none, nothing is written.
+	// File is where the smaller plan is written to, so that it can be run by itself. If there is none, nothing is
+	// written.
 	File string
 }
 

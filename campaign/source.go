@@ -77,8 +77,8 @@ func addFile(w io.Writer, path string) error {
 func sum(hash []byte) string { return hex.EncodeToString(hash[:10]) }
 
 // suiteHash is a hash of everything in the suite that decides what the workload does: the suite with its variant, but
-// without its other workloads, and the files that it names. Where the suite lies does not count. Files that a workload's
-// commands read are not known.
+// without its other workloads, and the files that it names. Where the suite lies does not count. Files that a
+// workload's commands read are not known.
 func suiteHash(suite *plan.Suite, w workload, kubernetes string) (string, error) {
 	own := *suite
 	own.File = ""

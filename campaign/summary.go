@@ -233,8 +233,8 @@ func (r *Result) Markdown(w io.Writer) error {
 }
 
 // markdown are the characters that mean something in a line of Markdown.
-var markdown = strings.NewReplacer("\\", "\\\\", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[", "]", "\\]", "<", "&lt;",
-	">", "&gt;", "&", "&amp;", "|", "\\|", "\n", " ")
+var markdown = strings.NewReplacer("\\", "\\\\", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[", "]", "\\]",
+	"<", "&lt;", ">", "&gt;", "&", "&amp;", "|", "\\|", "\n", " ")
 
 func escape(text string) string { return markdown.Replace(text) }
 

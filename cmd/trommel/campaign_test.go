@@ -59,7 +59,7 @@ func TestJUnitOfCampaigns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := []record.Finding{{Severity: record.SeverityBug, Oracle: record.OracleReference, Title: "found " + name}}
+		found := []record.Finding{{Severity: record.SeverityBug, Oracle: record.OracleReference, Title: "found it"}}
 		for _, err := range []error{
 			w.Findings(found), w.Meta(record.Meta{Plan: name, Verdict: record.Bug}), w.Close(),
 		} {

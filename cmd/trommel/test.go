@@ -44,9 +44,9 @@ func newTestCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test [-c trommel.yaml]",
 		Short: "Look for bugs without a plan",
-		Long: `Test learns what the suite's workloads do without faults, generates plans that strike at each moment of them, and
-runs the plans. Plans with findings are run again: a finding is a bug if it comes every time, and not without the plan's
-actions. Others are listed separately.
+		Long: `Test learns what the suite's workloads do without faults, generates plans that strike at each moment of
+them, and runs the plans. Plans with findings are run again: a finding is a bug if it comes every time, and not without
+the plan's actions. Others are listed separately.
 
 With --plans it runs the plans of a directory instead, in the same way.
 
@@ -54,8 +54,8 @@ A campaign that was interrupted or killed goes on with --resume DIR, where DIR i
 
 Patterns:
 ` + patternHelp() + `
-Exit codes: 0 nothing found, 1 bugs found, 2 usage, 3 nothing can be said (no plan happened; with --plans: a plan did not
-happen, or its finding was not confirmed), 4 could not run.`,
+Exit codes: 0 nothing found, 1 bugs found, 2 usage, 3 nothing can be said (no plan happened; with --plans: a plan did
+not happen, or its finding was not confirmed), 4 could not run.`,
 		Example: `  trommel test
   trommel test -c database-operator --workload recreate --budget 10m
   trommel test --plans plans/
@@ -94,8 +94,8 @@ func newGenerateCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "generate [-c trommel.yaml]",
 		Short: "Generate plans",
-		Long: `Generate learns what the suite's workloads do without faults, and generates the plans that "trommel test" would run. It
-writes them to plans/ in --dir and lists them, the most different ones first.
+		Long: `Generate learns what the suite's workloads do without faults, and generates the plans that "trommel test"
+would run. It writes them to plans/ in --dir and lists them, the most different ones first.
 
 Patterns:
 ` + patternHelp(),
@@ -272,8 +272,8 @@ func onlyPlans(dir string) ([]string, error) {
 	return files, nil
 }
 
-// ownPlans reads the plans that --plans names. All mistakes in them are reported together. All plans are for one variant
-// of one suite, because they run on the same cluster.
+// ownPlans reads the plans that --plans names. All mistakes in them are reported together. All plans are for one
+// variant of one suite, because they run on the same cluster.
 func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan, error) {
 	var plans []*plan.Plan
 	var errs []error
@@ -295,8 +295,8 @@ func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan,
 			o.Variant = p.Variant
 		}
 		if p.Variant != "" && p.Variant != o.Variant {
-			errs = append(errs, fmt.Errorf("%s: it is for the variant %s, others are not; a directory of plans is for one "+
-				"variant", file, p.Variant))
+			errs = append(errs, fmt.Errorf("%s: it is for the variant %s, others are not; a directory of plans is for "+
+				"one variant", file, p.Variant))
 		}
 		plans = append(plans, p)
 	}
@@ -305,8 +305,8 @@ func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan,
 
 func testSuite(ctx context.Context, s streams, o *testOptions) error {
 	if _, err := campaign.ReadState(o.dir); o.dir != "" && o.resume == "" && err == nil {
-		return &exitError{exitUsage, fmt.Errorf("%s holds a campaign already: go on with `trommel test --resume %s`, or "+
-			"choose another --dir", o.dir, o.dir)}
+		return &exitError{exitUsage, fmt.Errorf("%s holds a campaign already: go on with `trommel test --resume %s`, "+
+			"or choose another --dir", o.dir, o.dir)}
 	}
 	return o.inSession(ctx, s, "test", func(config campaign.Config) error {
 		result, err := campaign.Run(ctx, config)
