@@ -349,7 +349,8 @@ func TestOwnPlans(t *testing.T) {
 	c := config(t, f, "w", "unstable", "unused")
 	for _, w := range []string{"w", "unstable"} {
 		text := fmt.Sprintf(`{testName: own-%s, workload: %s, actions: [{actionType: restartController,
-			actionTarget: op, trigger: {definitions: [{triggerName: t, condition: {triggerType: onTimeout, timeout: 1s}}]}}]}`, w, w)
+			actionTarget: op, trigger: {definitions: [{
+			triggerName: t, condition: {triggerType: onTimeout, timeout: 1s}}]}}]}`, w, w)
 		p, err := plan.Parse([]byte(text), "own.yaml")
 		if err != nil {
 			t.Fatal(err)
