@@ -16,8 +16,8 @@ func newLearnCommand(s streams) *cobra.Command {
 		Use:   "learn [-c trommel.yaml]",
 		Short: "Learn what workloads do without faults",
 		Long: `Learn runs each of the suite's workloads without faults and writes its reference: the end state, what
-changed and who changed it, and the fields that never count because they differ anyway, in a file to edit. Runs with faults are
-compared with it.
+changed and who changed it, and the fields that never count because they differ anyway, in a file to edit. Runs with
+faults are compared with it.
 
 A reference that is there is kept, unless the suite, a controller, the control plane, Trommel or --runs has changed
 since. "trommel test" and "trommel generate" use the same references, and learn those that are missing.
