@@ -13,6 +13,7 @@ func subcommands(s streams) []*cobra.Command {
 		newRunCommand(s),
 		newTestCommand(s),
 		newGenerateCommand(s),
+		newProposeCommand(s),
 		newBuildCommand(s),
 		newClusterCommand(s),
 		newCacheCommand(s),
