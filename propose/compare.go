@@ -87,7 +87,12 @@ func replaced(object map[string]any) bool {
 	return object["kind"] == "ReplicaSet" && lookup(object, []string{"spec", "replicas"}) == 0.0
 }
 
-// withoutHistory returns a copy of a value in which lists of conditions are mappings from the true ones.
+// isZero reports whether a value says the same as its absence: a status that was never written has no count, and one
+// that was counts none.
+func isZero(v any) bool { return v == nil || v == 0.0 || v == "" || v == false }
+
+// withoutHistory returns a copy of a value in which lists of conditions are mappings from the true ones, and in which
+// fields without a value are absent.
 func withoutHistory(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -101,7 +106,9 @@ func withoutHistory(v any) any {
 				m[name] = types
 				continue
 			}
-			m[name] = withoutHistory(item)
+			if item = withoutHistory(item); !isZero(item) {
+				m[name] = item
+			}
 		}
 		return m
 	case []any:

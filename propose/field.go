@@ -41,6 +41,15 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s from %s to %s", field, show(c.From), show(c.To))
 }
 
+// Back says what undoes the change, for people.
+func (c Change) Back() string {
+	field := strings.Join(c.Path, ".")
+	if c.From == nil {
+		return field + " is removed again"
+	}
+	return fmt.Sprintf("%s back to %s", field, show(c.From))
+}
+
 // Dropped is a field or a change for which there is no workload.
 type Dropped struct {
 	Field  string // the path, with dots

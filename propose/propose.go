@@ -453,7 +453,7 @@ func (p *proposer) field(ctx context.Context, f Field, short string) error {
 		}
 		w := Workload{
 			Name:    short + "-overtaken",
-			Comment: fmt.Sprintf("%s, and then at once %s, before the first change is done.", upper(a.String()), then),
+			Comment: fmt.Sprintf("Change: %s, and at once %s, before the first change is done.", a, then),
 			Steps:   slices.Concat(p.start(a.patch, second), waits),
 		}
 		if _, ok, err := p.passes(ctx, w, field); err != nil {
@@ -465,8 +465,6 @@ func (p *proposer) field(ctx context.Context, f Field, short string) error {
 	return nil
 }
 
-func upper(s string) string { return "Changes " + s }
-
 // change tries a change. It returns nil if no controller reacts to it, or if it does not pass.
 func (p *proposer) change(ctx context.Context, c Change, short string) (*accepted, error) {
 	field := strings.Join(c.Path, ".")
@@ -476,11 +474,11 @@ func (p *proposer) change(ctx context.Context, c Change, short string) (*accepte
 	a.patch = &plan.Step{Name: c.String(), Patch: patch}
 	undo := undoStep(p.created, c)
 	undo.ResourceKey = p.sample.key
-	a.undo = &plan.Step{Name: "undo: " + c.String(), Patch: undo}
+	a.undo = &plan.Step{Name: c.Back(), Patch: undo}
 
 	// What the controllers write after a while in which they have come to rest, they write because of the change.
 	rest := &plan.Step{Name: "the controllers come to rest", Sleep: p.Suite.Timeouts.Quiet}
-	w := Workload{Name: a.name, Comment: upper(c.String()) + ".", Steps: p.start(rest, a.patch)}
+	w := Workload{Name: a.name, Comment: "Change: " + c.String() + ".", Steps: p.start(rest, a.patch)}
 	t, ok, err := p.passes(ctx, w, field)
 	if err != nil || !ok {
 		return nil, err
@@ -508,7 +506,7 @@ func (p *proposer) change(ctx context.Context, c Change, short string) (*accepte
 	a.goes = !c.OneWay && end != nil
 	if a.goes {
 		back := Workload{
-			Name: a.name + "-and-back", Comment: upper(c.String()) + ", and back.",
+			Name: a.name + "-and-back", Comment: "Change: " + c.String() + ", and back.",
 			Steps: slices.Concat(p.start(a.patch), a.waits, []*plan.Step{a.undo}, a.backs),
 		}
 		if _, a.goes, err = p.passes(ctx, back, field); err != nil {
@@ -649,7 +647,7 @@ func (p *proposer) compare(ctx context.Context, a *accepted, first *trial) error
 	}
 	w := Workload{Name: a.name + "-fresh", Comment: "Creates it like that.",
 		Steps: slices.Concat(p.sample.before, []*plan.Step{create})}
-	changing := Workload{Name: a.name, Comment: upper(a.String()) + ".", Steps: slices.Concat(p.start(a.patch), a.waits)}
+	changing := Workload{Name: a.name, Comment: "Change: " + a.String() + ".", Steps: slices.Concat(p.start(a.patch), a.waits)}
 	var differ []reference.Difference
 	var records []string
 	for i := range 2 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -59,8 +60,14 @@ func Render(all []Workload, prefix string) ([]byte, error) {
 	if err := enc.Encode(root); err != nil {
 		return nil, fmt.Errorf("write workloads: %w", err)
 	}
-	return b.Bytes(), enc.Close()
+	if err := enc.Close(); err != nil {
+		return nil, fmt.Errorf("write workloads: %w", err)
+	}
+	return bytes.TrimLeft(beforeComments.ReplaceAll(b.Bytes(), []byte("$1\n$2")), "\n"), nil
 }
+
+// beforeComments is where a workload's comment begins, which a blank line sets apart from the workload before.
+var beforeComments = regexp.MustCompile(`(?m)(^[^#\n].*\n)(# )`)
 
 // unused returns the name, with a number if it is taken.
 func unused(name string, taken func(string) bool) string {
