@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/generate"
@@ -273,7 +272,7 @@ func (c *campaign) confirm(ctx context.Context, l learned, first Outcome) (err e
 		f.Of++
 		again := bugs(r.Findings)
 		common := slices.DeleteFunc(slices.Clone(same), func(x record.Finding) bool {
-			return !slices.ContainsFunc(again, func(y record.Finding) bool { return sameFinding(x, y) })
+			return !slices.ContainsFunc(again, x.Same)
 		})
 		if len(common) > 0 {
 			f.Came++
@@ -292,15 +291,6 @@ func (c *campaign) confirm(ctx context.Context, l learned, first Outcome) (err e
 // bugs are the findings about the controllers.
 func bugs(all []record.Finding) []record.Finding {
 	return slices.DeleteFunc(slices.Clone(all), func(f record.Finding) bool { return !f.IsBug() })
-}
-
-// sameFinding reports whether two runs of a plan have found the same: the values in it may differ.
-func sameFinding(x, y record.Finding) bool {
-	title := func(f record.Finding) string {
-		t, _, _ := strings.Cut(f.Title, ":")
-		return t
-	}
-	return x.Oracle == y.Oracle && x.Subject == y.Subject && title(x) == title(y)
 }
 
 func (c *campaign) write(candidate generate.Candidate) (file string, err error) {

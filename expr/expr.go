@@ -85,6 +85,51 @@ func (e *Expr) String() string {
 	return b.String()
 }
 
+// Keep returns the expression without the names for whose node number keep is false; nil: none is left. The others are
+// joined as before.
+func (e *Expr) Keep(keep func(node int) bool) *Expr {
+	var left []*term // of the terms around the current one: their kids so far
+	var marks []int  // where each of these begins
+	kept, node := &Expr{}, 0
+	join := func(parent *term) {
+		begin := marks[len(marks)-1]
+		marks = marks[:len(marks)-1]
+		kids := left[begin:]
+		switch len(kids) {
+		case 0, 1:
+		default:
+			kept.terms++
+			left = append(left[:begin], &term{op: parent.op, kids: append([]*term(nil), kids...)})
+		}
+	}
+	var open []*term
+	e.walk(func(t *term) {
+		if t.op != leaf {
+			open, marks = append(open, t), append(marks, len(left))
+			return
+		}
+		if keep(node) {
+			kept.names++
+			kept.terms++
+			left = append(left, t)
+		}
+		node++
+	}, nil, func(_, t *term) {
+		if t.op != leaf {
+			open = open[:len(open)-1]
+			join(t)
+		}
+	})
+	if len(open) > 0 { // the root
+		join(open[0])
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	kept.root = flatten(left[0])
+	return kept
+}
+
 // walk visits the tree depth first and in text order: visit at each term, before and after around each kid.
 func (e *Expr) walk(visit func(*term), before func(parent, t *term, i int), after func(parent, t *term)) {
 	type frame struct {

@@ -49,6 +49,40 @@ func TestString(t *testing.T) {
 	}
 }
 
+func TestKeep(t *testing.T) {
+	for _, tt := range []struct{ text, without, want string }{
+		{"a", "", "a"},
+		{"a", "a", ""},
+		{"a;b;c", "b", "a;c"},
+		{"a;b|c&d", "c", "a;b|d"},
+		{"a;b|c&d", "b", "a;c&d"},
+		{"a;b|c&d", "cd", "a;b"},
+		{"(a;b)|c", "a", "b|c"},
+		{"(a|b);c", "ab", "c"},
+		{"(a;b)&(c;d)", "ad", "b&c"},
+		{"a;(b|(c;d))", "b", "a;c;d"},
+		{"a&(b|c);a", "bc", "a;a"},
+	} {
+		e := mustParse(t, tt.text)
+		before := e.String()
+		names := e.Names()
+		kept := e.Keep(func(node int) bool { return !strings.Contains(tt.without, names[node].Name) })
+		got := ""
+		if kept != nil {
+			got = kept.String()
+			if again := mustParse(t, got); len(kept.Names()) != len(again.Names()) || kept.Graph() == nil {
+				t.Errorf("%q without %q: %d names, want %d", tt.text, tt.without, len(kept.Names()), len(again.Names()))
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%q without %q: %q, want %q", tt.text, tt.without, got, tt.want)
+		}
+		if e.String() != before {
+			t.Errorf("%q has become %q", tt.text, e)
+		}
+	}
+}
+
 func TestParseErrors(t *testing.T) {
 	tests := []struct {
 		text string

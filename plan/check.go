@@ -21,6 +21,7 @@ func (p *Plan) Validate(s *Suite) error {
 	for i := range q.Actions {
 		q.Actions[i].Trigger.Definitions = slices.Clone(q.Actions[i].Trigger.Definitions)
 	}
+	q.Steps, q.Invariants = cloneSteps(p.Steps), slices.Clone(p.Invariants)
 	q.Complete(s)
 	src := q.whole().in
 	q.check(s, src)
@@ -33,6 +34,7 @@ func (p *Plan) check(s *Suite, src *source) {
 	at := src.whole()
 	checkHeader(at, p.APIVersion, p.Kind, "TestPlan")
 	c.names(at)
+	c.own(at)
 	for i := range p.Actions {
 		if at := at.field("actions").item(i); !at.failed() {
 			c.action(&p.Actions[i], at)
@@ -74,6 +76,7 @@ func (c *checker) names(at *place) {
 	}
 	workloads := sortedKeys(s.Workloads)
 	switch {
+	case len(p.Steps) > 0:
 	case p.Workload == "" && len(workloads) > 1:
 		at.field("workload").missing("the plan names no workload, and the suite has several, "+
 			"none with the plan's testName: "+

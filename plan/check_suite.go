@@ -39,16 +39,7 @@ func (s *Suite) check(at *place) {
 	for name, w := range s.Workloads {
 		w.check(at.field("workloads").field(name))
 	}
-	var names []string
-	for i := range s.Invariants {
-		if at := at.field("invariants").item(i); !at.failed() {
-			s.Invariants[i].check(at)
-			if name := s.Invariants[i].Name; name != "" && slices.Contains(names, name) {
-				at.errorf("duplicate invariant %q", name)
-			}
-			names = append(names, s.Invariants[i].Name)
-		}
-	}
+	checkInvariants(s.Invariants, at.field("invariants"))
 	for i, m := range s.Masks {
 		if at := at.field("masks").item(i); !at.failed() && m.Path == "" {
 			at.field("path").missing("a mask has no path such as status.observedGeneration")
@@ -69,11 +60,14 @@ func (s *Suite) check(at *place) {
 }
 
 // file reports a file that the suite names but that does not exist.
-func (p *place) file(path string) {
+func (p *place) file(path string) { p.fileBeside(p.in.file, path) }
+
+// fileBeside reports a file that does not exist beside the suite of that name.
+func (p *place) fileBeside(suite, path string) {
 	if path == "" || !p.given() {
 		return
 	}
-	if _, err := os.Stat(Beside(p.in.file, path)); err != nil {
+	if _, err := os.Stat(Beside(suite, path)); err != nil {
 		p.errorf("%s: no such file beside the suite", path)
 	}
 }
@@ -198,13 +192,14 @@ func (w *Workload) check(at *place) {
 	}
 	for i := range w.Steps {
 		if at := at.field("steps").item(i); !at.failed() {
-			w.Steps[i].check(at)
+			w.Steps[i].check(at, at.in.file)
 		}
 	}
 }
 
-// check checks what a step does. Reading the step has reported a second thing already.
-func (s *Step) check(whole *place) {
+// check checks what a step does. Reading the step has reported a second thing already. The name of the suite, beside
+// which files are, may be empty: then they are not looked for.
+func (s *Step) check(whole *place, suite string) {
 	if len(whole.oneOf(stepKinds...)) == 0 {
 		whole.errorf("the step does nothing; it takes one of: %s", strings.Join(stepKinds, ", "))
 	}
@@ -212,7 +207,9 @@ func (s *Step) check(whole *place) {
 		at.errorf("sleep is 0")
 	}
 	if at := whole.field("apply"); s.Apply != nil && !at.failed() {
-		at.field("file").file(s.Apply.File)
+		if suite != "" {
+			at.field("file").fileBeside(suite, s.Apply.File)
+		}
 		for i, object := range s.Apply.Objects {
 			if message := objectMistake(object); object != nil && message != "" {
 				at.field("objects").item(i).errorf("the object %s", message)

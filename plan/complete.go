@@ -42,7 +42,7 @@ func (p *Plan) Complete(s *Suite) {
 	}
 	only := ""
 	if s != nil {
-		if p.Workload == "" {
+		if p.Workload == "" && len(p.Steps) == 0 {
 			// A plan and the workload that it disturbs usually share a name.
 			if _, ok := s.Workloads[p.TestName]; ok {
 				p.Workload = p.TestName

@@ -18,6 +18,9 @@ func Explain(p *Plan) string {
 	if p.Workload != "" {
 		fmt.Fprintf(&b, ", while the workload %s runs", p.Workload)
 	}
+	if len(p.Steps) > 0 {
+		b.WriteString(", while its own workload runs")
+	}
 	if p.Variant != "" {
 		fmt.Fprintf(&b, ", in the variant %s", p.Variant)
 	}

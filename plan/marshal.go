@@ -53,6 +53,8 @@ func encode(v reflect.Value) (*yaml.Node, error) {
 			return plainNode("!!null", "null"), nil
 		}
 		return encode(v.Elem())
+	case reflect.Pointer:
+		return encode(v.Elem()) // nil is not written
 	case reflect.Struct:
 		n.Kind = yaml.MappingNode
 		for _, part := range parts(v) {

@@ -12,14 +12,20 @@ const APIVersion = "trommel.dev/v1alpha1"
 
 // Plan is a test plan: actions that are carried out one after the other, each when its trigger is satisfied.
 type Plan struct {
-	APIVersion  string   `yaml:"apiVersion" default:"trommel.dev/v1alpha1"`
-	Kind        string   `yaml:"kind" default:"TestPlan"`
-	TestName    string   `yaml:"testName"`
-	Description string   `yaml:"description"`
-	Suite       string   `yaml:"suite"`    // its path, relative to the plan; empty: see FindSuite
-	Workload    string   `yaml:"workload"` // a workload of the suite; empty: the suite's only one
-	Variant     string   `yaml:"variant"`  // a variant of the suite; empty: none
-	Actions     []Action `yaml:"actions" item:"an action"`
+	APIVersion  string `yaml:"apiVersion" default:"trommel.dev/v1alpha1"`
+	Kind        string `yaml:"kind" default:"TestPlan"`
+	TestName    string `yaml:"testName"`
+	Description string `yaml:"description"`
+	Suite       string `yaml:"suite"`    // its path, relative to the plan; empty: see FindSuite
+	Workload    string `yaml:"workload"` // a workload of the suite; empty: the suite's only one, unless there are Steps
+	// Steps are the plan's own workload, instead of one of the suite. Their paths are relative to the suite.
+	Steps   []Step   `yaml:"steps" item:"a step"`
+	Variant string   `yaml:"variant"` // a variant of the suite; empty: none
+	Actions []Action `yaml:"actions" item:"an action"`
+	// Invariants hold besides those of the suite.
+	Invariants []Invariant `yaml:"invariants" item:"an invariant"`
+	// History is recorded besides the objects that the suite, the actions and the invariants name.
+	History []ResourceKey `yaml:"history" item:"history"`
 
 	File string // where it was read from; empty for built plans
 

@@ -61,7 +61,12 @@ type Meta struct {
 	WorkloadStart time.Time `json:"workloadStart"`
 	WorkloadEnd   time.Time `json:"workloadEnd"`
 	GivenBack     time.Time `json:"givenBack,omitzero"` // when all holds, pauses and kills were undone
-	Phases        []Phase   `json:"phases"`             // build, cluster, manifests, controllers, workload, …
+	// Calm is when nothing disturbed the controllers any more: the workload was finished, and nothing that the plan did
+	// lasted. Zero if the workload failed.
+	Calm time.Time `json:"calm,omitzero"`
+	// Observed is until when the run has recorded what the controllers did.
+	Observed time.Time `json:"observed,omitzero"`
+	Phases   []Phase   `json:"phases"` // build, cluster, manifests, controllers, workload, …
 
 	ActionsFired int `json:"actionsFired"`
 	ActionsTotal int `json:"actionsTotal"`
@@ -120,6 +125,8 @@ type Process struct {
 	Planned    bool      `json:"planned"`        // the plan killed it, or its pod was deleted
 	LogFile    string    `json:"logFile"`        // stdout and stderr; relative to the record; may have several starts
 	LogStart   int64     `json:"logStart"`       // offset of this start in LogFile, in bytes
+	// LogCalm is the length of LogFile at Meta.Calm, in bytes; 0: it had nothing then, or there was no calm.
+	LogCalm int64 `json:"logCalm,omitempty"`
 	// MetMachine explains why a process exited that expected to run in its pod: what it found on this machine instead,
 	// as far as its log says so, and what would help. With few exceptions such processes have no hooks.
 	MetMachine string `json:"metMachine,omitempty"`
@@ -344,7 +351,24 @@ const (
 	OracleTimeout        = "timeout"         // the workload timed out
 	OracleReference      = "reference"       // the run ended differently from runs without faults
 	OracleStaleness      = "staleness"       // the plan paused an API server, but no controller was shown stale state
+	OracleDependent      = "dependent"       // a controller deleted an object of a living owner, and created it again
+	OracleDuplicate      = "duplicate"       // an owner had more objects at a time than it asks for
+	OracleFight          = "fight"           // a field changed back and forth
+	OracleLoop           = "loop"            // a controller writes or reconciles without end
+	OracleLease          = "lease"           // a controller wrote after it had lost its lease
+	OracleOrphan         = "orphan"          // an object whose owner is gone is still there
+	OracleFinalizer      = "finalizer"       // an object waits for its finalizers without end
+	OracleErrors         = "errors"          // a controller logs an error without end
 )
 
 // IsBug reports whether the finding is about the controller, not about the run.
 func (f Finding) IsBug() bool { return f.Severity == SeverityBug }
+
+// Same reports whether the findings of two runs are about the same thing. The values in them may differ.
+func (f Finding) Same(g Finding) bool {
+	about := func(f Finding) string {
+		title, _, _ := strings.Cut(f.Title, ":")
+		return title
+	}
+	return f.Oracle == g.Oracle && f.Subject == g.Subject && about(f) == about(g)
+}

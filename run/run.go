@@ -69,7 +69,9 @@ func execute(ctx context.Context, config Config) (*record.Meta, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create run record: %w", err)
 	}
-	r := &runner{Config: config, writer: writer, meta: record.Meta{
+	suite, name := config.Plan.Within(config.Suite)
+	config.Suite = suite
+	r := &runner{Config: config, workload: name, writer: writer, meta: record.Meta{
 		Plan: config.Plan.TestName, PlanFile: config.Plan.File, Suite: config.Suite.File, Variant: config.Variant,
 		Trommel: config.Version, Started: time.Now(), Phases: []record.Phase{}, ActionsTotal: len(config.Plan.Actions),
 	}}
@@ -94,11 +96,13 @@ func execute(ctx context.Context, config Config) (*record.Meta, error) {
 }
 
 type runner struct {
-	Config
+	Config    // with what the plan has of its own merged into the suite
+	workload  string
 	writer    *record.Writer
 	meta      record.Meta
 	recordErr error
 
+	lease       *lease
 	cluster     cluster.Cluster
 	logStart    map[string]int64 // offset of the run's part of each control plane log; missing: 0
 	token       string           // with which instrumented processes authenticate
@@ -302,7 +306,7 @@ func (r *runner) startCluster(ctx context.Context) error {
 		return err
 	}
 	r.later(l.release)
-	r.cluster, r.meta.Cluster = l.cluster, l.state
+	r.lease, r.cluster, r.meta.Cluster = l, l.cluster, l.state
 	if l.state != record.ClusterFresh {
 		if err := r.skipLogs(ctx); err != nil {
 			return err
@@ -360,7 +364,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	}
 	r.later(r.keepLogs)
 	r.enter("manifests")
-	manifests, err := r.installManifests(ctx)
+	own, err := r.installManifests(ctx)
 	if err != nil {
 		return err
 	}
@@ -368,7 +372,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.meta.Controllers = r.describeControllers(manifests)
+	r.meta.Controllers = r.describeControllers(own)
 	r.warnOfStaleness()
 	r.coordinator, err = coordinator.New(coordinator.Config{
 		Plan: r.Plan, Monitor: r.monitor, Controllers: r.meta.Controllers,
@@ -394,8 +398,11 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err := r.warmWatchCaches(ctx); err != nil {
 		return err
 	}
+	if keep := r.lease.keepPrepared; keep != nil {
+		keep(ctx)
+	}
 	r.enter("controllers")
-	return r.startControllers(ctx, manifests)
+	return r.startControllers(ctx, own)
 }
 
 // exercise runs the workload with the plan, then the oracles.
@@ -421,7 +428,7 @@ func (r *runner) exercise(ctx context.Context) error {
 		return err
 	}
 	findings, err := workload.Run(planCtx, workload.Config{
-		Suite: r.Suite, Workload: r.Plan.Workload, Objects: r.objects, Kubeconfig: kubeconfig,
+		Suite: r.Suite, Workload: r.workload, Objects: r.objects, Kubeconfig: kubeconfig,
 		Progress: r.Console.Info, Log: r.workloadLog(), Outage: r.outage,
 		Blocked: r.blocked, LetGo: r.endPlan, Disturbed: r.disturbed, Note: r.note,
 	})

@@ -178,6 +178,22 @@ func Patch(key string, patch State) *Action {
 	return a.fail(err)
 }
 
+// PatchJSON patches an object with a JSON patch, as another client.
+func PatchJSON(key string, operations ...State) *Action {
+	a := action(plan.PatchObject, "").key(key)
+	a.action.PatchType = "json"
+	var list []any
+	for _, o := range operations {
+		m, err := plan.StateOf(o)
+		list = append(list, m)
+		a.fail(err)
+	}
+	if list != nil {
+		a.action.Patch = list
+	}
+	return a
+}
+
 // Delete deletes an object as another client.
 func Delete(key string) *Action { return action(plan.DeleteObject, "").key(key) }
 

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/report"
+	"github.com/trommel-dev/trommel/run"
+	"github.com/trommel-dev/trommel/shrink"
+)
+
+type shrinkOptions struct {
+	plan    string
+	suite   string
+	variant string
+	finding string
+	budget  time.Duration
+	runs    int
+	out     string
+	dir     string
+}
+
+func newShrinkCommand(s streams) *cobra.Command {
+	var o shrinkOptions
+	c := &cobra.Command{
+		Use:   "shrink RECORD",
+		Short: "Find the smallest plan that shows the same bug",
+		Long: `Shrink takes the plan of a run that has found a bug, given by its run record or as a file, and leaves out whatever
+is not needed for the same finding: actions, parts of triggers, steps and objects of the workload, waits. It runs each
+smaller plan; one that shows the finding every time is kept. A finding that only a comparison with runs without faults
+shows becomes an invariant of the plan if possible.
+
+The result is a plan file that can be committed. Interrupted, shrink writes the smallest plan so far.
+
+Exit codes: 0 a plan was written, 2 usage, 3 the finding does not come every time, 4 could not run.`,
+		Example: `  trommel shrink trommel-runs/test-20260102-150405/runs/0007-create-intermediate-2
+  trommel shrink -p plans/stale-deletion.yaml --budget 10m -o plans/smallest.yaml`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return shrinkPlan(c.Context(), s, &o, args) },
+	}
+	f := c.Flags()
+	f.StringVarP(&o.plan, "plan", "p", "", "plan `file`, instead of a run record")
+	f.StringVar(&o.suite, "suite", "", "suite `file` (default: that of the run, or the nearest trommel.yaml above the plan)")
+	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite, instead of the plan's")
+	f.StringVar(&o.finding, "finding", "",
+		"a part of the `title` of the finding to keep (default: the first bug, preferably one that needs no comparison)")
+	f.DurationVar(&o.budget, "budget", 5*time.Minute, "try no new plan after this `time`; 0: no limit")
+	f.IntVar(&o.runs, "runs", 2, "how often each plan must show the finding")
+	f.StringVarP(&o.out, "output", "o", "", "plan `file` to write (default: <testName>-small.yaml)")
+	f.StringVar(&o.dir, "dir", "", "`directory` for run records (default: trommel-runs/shrink-<time>)")
+	return c
+}
+
+// load reads the plan, with its suite, and the findings of its recorded run; every error is a mistake of the user.
+func (o *shrinkOptions) load(s streams, args []string) (*loaded, record.Finding, error) {
+	as := runOptions{suite: o.suite, variant: o.variant}
+	switch {
+	case len(args) == 1 && o.plan != "":
+		return nil, record.Finding{}, errors.New("a run record and --plan both name the plan; give one of them")
+	case len(args) == 0 && o.plan == "":
+		return nil, record.Finding{}, errors.New("nothing to shrink: give a run record, or a plan with --plan")
+	case o.runs < 1:
+		return nil, record.Finding{}, errors.New("--runs must be at least 1")
+	case o.plan != "" && o.finding != "":
+		return nil, record.Finding{}, errors.New("--finding needs a run record, which has findings")
+	case o.plan != "":
+		l, err := as.load(o.plan)
+		return l, record.Finding{}, err
+	}
+	r, err := record.Open(args[0])
+	if err != nil {
+		return nil, record.Finding{}, err
+	}
+	f, err := o.choose(r)
+	if err != nil {
+		return nil, record.Finding{}, err
+	}
+	if as.suite == "" {
+		as.suite = r.Meta.Suite
+	}
+	if text, err := os.ReadFile(as.suite); err == nil && string(text) != string(r.Suite) {
+		fmt.Fprintf(s.err, "the suite %s has changed since the run\n", as.suite)
+	}
+	l, err := as.load(filepath.Join(args[0], record.PlanFile))
+	return l, f, err
+}
+
+// choose returns the finding of a record that is to be kept.
+func (o *shrinkOptions) choose(r *record.Run) (record.Finding, error) {
+	var titles []string
+	chosen := record.Finding{}
+	for _, f := range r.Findings {
+		if !f.IsBug() {
+			continue
+		}
+		titles = append(titles, f.Title)
+		switch {
+		case !strings.Contains(f.Title, o.finding):
+		case chosen.Oracle == "", chosen.Oracle == record.OracleReference && f.Oracle != record.OracleReference:
+			chosen = f
+		}
+	}
+	switch {
+	case len(titles) == 0:
+		return chosen, fmt.Errorf("%s: the run has found no bug", r.Dir)
+	case chosen.Oracle == "":
+		return chosen, fmt.Errorf("%s: no finding contains %q; it has:\n  %s", r.Dir, o.finding,
+			strings.Join(titles, "\n  "))
+	}
+	return chosen, nil
+}
+
+func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string) error {
+	l, finding, err := o.load(s, args)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	suite, err := run.Choose(l.suite, l.variant)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	l.plan.Variant = l.variant
+	if o.out == "" {
+		o.out = strings.TrimSuffix(l.plan.TestName, "-small") + "-small.yaml"
+	}
+	if o.dir == "" {
+		o.dir = filepath.Join("trommel-runs", "shrink-"+time.Now().Format("20060102-150405"))
+	}
+	console := report.NewConsole(s.err)
+	console.Title("shrink " + l.plan.TestName)
+	session, err := run.Open(ctx, suite, run.Options{Version: version(), Progress: console.Progress})
+	if err != nil {
+		return &exitError{codeOf(err), err}
+	}
+	result, err := shrink.Shrink(ctx, shrink.Config{
+		Session: session, Suite: suite, Plan: l.plan, Finding: finding, Dir: o.dir, Runs: o.runs, Budget: o.budget,
+		Progress: func(format string, args ...any) { console.Info(fmt.Sprintf(format, args...)) },
+	})
+	if closeErr := session.Close(context.WithoutCancel(ctx)); err == nil {
+		err = closeErr
+	}
+	if result != nil {
+		if writeErr := writePlan(result.Plan, l.suite, o.out); writeErr != nil {
+			return &exitError{exitCannotRun, errors.Join(err, writeErr)}
+		}
+		describeShrunk(s, result, o.out)
+	}
+	var notShown *shrink.NotShownError
+	switch {
+	case errors.As(err, &notShown):
+		return &exitError{exitInconclusive, err}
+	case err != nil:
+		return &exitError{codeOf(err), err}
+	}
+	return nil
+}
+
+// writePlan writes a plan to a file from which its suite and its manifests are found.
+func writePlan(p *plan.Plan, suite *plan.Suite, file string) error {
+	q := *p
+	q.Suite = ""
+	q.Actions = append([]plan.Action(nil), p.Actions...)
+	var errs []error
+	beside := func(path string) string {
+		to, err := filepath.Abs(path)
+		from, fromErr := filepath.Abs(filepath.Dir(file))
+		if err == nil && fromErr == nil {
+			path, err = filepath.Rel(from, to)
+		}
+		errs = append(errs, err, fromErr)
+		return filepath.ToSlash(path)
+	}
+	for i := range q.Actions {
+		if a := &q.Actions[i]; a.ManifestFile != "" {
+			a.ManifestFile = beside(plan.Beside(p.File, a.ManifestFile))
+		}
+	}
+	if nearest, err := plan.FindSuite(file); err != nil || !sameFile(nearest, suite.File) {
+		q.Suite = beside(suite.File)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	data, err := plan.Marshal(&q)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, data, record.FileMode)
+}
+
+func sameFile(a, b string) bool {
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
+func describeShrunk(s streams, r *shrink.Result, file string) {
+	fmt.Fprintf(s.out, "%s shows: %s\n", file, r.Finding.Title)
+	fmt.Fprintf(s.out, "  before: %s\n  after:  %s\n", r.Before, r.After)
+	fmt.Fprintf(s.out, "  %d plans tried, %d runs, %s\n", r.Tried, r.Runs, r.Took.Round(time.Second))
+	if !r.Minimal {
+		fmt.Fprintln(s.out, "  not everything was tried; it may get smaller")
+	}
+	if r.Invariant != "" {
+		fmt.Fprintf(s.out, "  its invariant %s was derived from the finding\n", r.Invariant)
+	}
+	if r.Note != "" {
+		fmt.Fprintf(s.out, "  %s\n", r.Note)
+	}
+	fmt.Fprintf(s.out, "  trommel -p %s\n", file)
+}

@@ -1,0 +1,108 @@
+package plan
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// Within returns the suite with what the plan has of its own merged in, its steps, invariants and history, and the name
+// of the workload that exercises the controllers. The plan must be complete. The result shares what the plan does not
+// add with the original.
+func (p *Plan) Within(s *Suite) (merged *Suite, workload string) {
+	if len(p.Steps)+len(p.Invariants)+len(p.History) == 0 {
+		return s, p.Workload
+	}
+	m := *s
+	workload = p.Workload
+	if len(p.Steps) > 0 {
+		workload = p.TestName
+		m.Workloads = maps.Clone(s.Workloads)
+		set(&m.Workloads, workload, Workload{Steps: p.Steps})
+	}
+	m.Invariants = slices.Concat(s.Invariants, p.Invariants)
+	m.History = slices.Concat(s.History, p.History)
+	return &m, workload
+}
+
+// cloneSteps copies steps as far as completing them changes them.
+func cloneSteps(steps []Step) []Step {
+	all := slices.Clone(steps)
+	for i := range all {
+		if all[i].Delete != nil {
+			d := *all[i].Delete
+			all[i].Delete = &d
+		}
+		if all[i].Patch != nil {
+			patch := *all[i].Patch
+			all[i].Patch = &patch
+		}
+	}
+	return all
+}
+
+// own checks what the plan has of its own that otherwise a suite has.
+func (c *checker) own(at *place) {
+	p := c.plan
+	if len(p.Steps) > 0 && p.Workload != "" {
+		at.field("steps").errorf("the plan has both a workload and steps of its own; it takes one")
+	}
+	if at.in.root == nil && len(p.Steps)+len(p.Invariants) > 0 {
+		c.ownInGo(at)
+		return
+	}
+	suite := ""
+	if c.suite != nil {
+		suite = c.suite.File
+	}
+	for i := range p.Steps {
+		if at := at.field("steps").item(i); !at.failed() {
+			p.Steps[i].check(at, suite)
+		}
+	}
+	checkInvariants(p.Invariants, at.field("invariants"))
+	if c.suite == nil {
+		return
+	}
+	for i := range p.Invariants {
+		name := p.Invariants[i].Name
+		same := func(other Invariant) bool { return other.Name == name }
+		if name != "" && slices.ContainsFunc(c.suite.Invariants, same) {
+			at.field("invariants").item(i).errorf("duplicate invariant %q; the suite has it", name)
+		}
+	}
+}
+
+// ownInGo is own for a plan that was built in Go. The rules for steps and invariants are about what a file says, so
+// they are applied to the file that the plan would be written to.
+func (c *checker) ownInGo(at *place) {
+	data, err := Marshal(&Plan{Steps: c.plan.Steps, Invariants: c.plan.Invariants})
+	if err != nil {
+		at.errorf("%v", err)
+		return
+	}
+	file := &Plan{source: &source{}}
+	src := file.source
+	if src.root = src.parse(data, "plan"); src.root != nil {
+		src.decode(&src.root, reflect.ValueOf(file).Elem(), &shapeField{called: "a plan"})
+		own := &checker{plan: file, suite: c.suite}
+		own.own(src.whole())
+	}
+	for _, e := range src.errs {
+		at.errorf("%s", e.Message)
+	}
+}
+
+// checkInvariants checks a list of invariants.
+func checkInvariants(all []Invariant, at *place) {
+	var names []string
+	for i := range all {
+		if at := at.item(i); !at.failed() {
+			all[i].check(at)
+			if name := all[i].Name; name != "" && slices.Contains(names, name) {
+				at.errorf("duplicate invariant %q", name)
+			}
+			names = append(names, all[i].Name)
+		}
+	}
+}

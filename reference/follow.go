@@ -1,0 +1,119 @@
+package reference
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Follower turns a history into changes and sums them up by object, one entry after the other. It is not safe for
+// concurrent use.
+type Follower struct {
+	names   namer
+	last    map[Key]map[string]any // the newest state of each object
+	changes []Change
+	objects map[Key]*Object
+	dying   map[string]bool // UIDs of objects that are being deleted, or are gone
+}
+
+// NewFollower returns a Follower of a history that has not begun.
+func NewFollower() *Follower {
+	return &Follower{
+		names: namer{keys: map[string]Key{}, numbers: map[string]int{}}, last: map[Key]map[string]any{},
+		objects: map[Key]*Object{}, dying: map[string]bool{},
+	}
+}
+
+// Add takes the next entries. The error says that an entry cannot be read; those before it are taken.
+func (f *Follower) Add(entries ...record.HistoryEntry) error {
+	for i := range entries {
+		h := &entries[i]
+		var object map[string]any
+		if err := json.Unmarshal(h.Object, &object); err != nil {
+			return fmt.Errorf("history of %s/%s/%s: %w", h.Type, h.Namespace, h.Name, err)
+		}
+		if runsController(object) {
+			continue
+		}
+		key, generated := f.names.key(h, object)
+		c := Change{Key: key, Event: h.Event, Version: h.ResourceVersion, Time: h.Time, Generated: generated,
+			Cur: object}
+		if c.Prev = f.last[key]; h.Event == record.Created {
+			c.Prev = nil
+		}
+		if h.Event == record.Deleted {
+			c.Prev, c.Cur = object, nil
+		}
+		f.last[key] = c.Cur
+		if h.Event != record.Existing {
+			f.changes = append(f.changes, c)
+			f.count(&c)
+		}
+	}
+	return nil
+}
+
+// annotationController is cluster.AnnotationController. Judges do not depend on clusters, so it is repeated here.
+const annotationController = "trommel.dev/controller"
+
+// runsController reports whether the object is a pod of a controller under test, or makes such pods. What becomes of them
+// is Trommel's doing.
+func runsController(object map[string]any) bool {
+	spec, _ := object["spec"].(map[string]any)
+	template, _ := spec["template"].(map[string]any)
+	for _, o := range []map[string]any{object, template} {
+		annotations, _ := metadataOf(o)["annotations"].(map[string]any)
+		if _, ok := annotations[annotationController]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Objects sums up what happened so far, by object. It does not know who did it. The follower owns the result.
+func (f *Follower) Objects() map[Key]*Object { return f.objects }
+
+// Objects sums up changes by object.
+func Objects(changes []Change) map[Key]*Object {
+	f := NewFollower()
+	for i := range changes {
+		f.count(&changes[i])
+	}
+	return f.objects
+}
+
+// count adds a change to the sums.
+func (f *Follower) count(c *Change) {
+	if c.Cur == nil || has(c.Cur, "deletionTimestamp") {
+		for _, object := range []map[string]any{c.Prev, c.Cur} {
+			if uid := text(metadataOf(object), "uid"); uid != "" {
+				f.dying[uid] = true
+			}
+		}
+	}
+	o := f.objects[c.Key]
+	if o == nil {
+		o = &Object{Made: 1}
+		if c.Event == record.Created {
+			o.Made = 0
+		}
+		f.objects[c.Key] = o
+	}
+	switch {
+	case c.Event == record.Created:
+		if !f.dying[owner(c.Cur)] {
+			o.Made++
+		}
+	case c.Event == record.Deleted:
+		o.Deleted++
+	case c.Marked():
+	default:
+		o.Updated++
+	}
+	o.MostMade = o.Made
+	if c.By != "" && (c.Event != record.Updated || c.Marked()) {
+		o.Ours = true
+	}
+	o.End = c.Cur
+}
