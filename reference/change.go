@@ -344,3 +344,27 @@ func Types(r *record.Run) []plan.ResourceKey {
 	}
 	return all
 }
+
+// Reached lists, by controller under test, the points that it reached in a traced run, and by name the annotated calls.
+func Reached(r *record.Run) map[string][]string {
+	all := map[string][]string{}
+	for _, e := range r.Events {
+		o := e.Observation
+		if o == nil || o.Point == wire.APIServerRecv {
+			continue
+		}
+		name := PointName(o.Point, o.CallName)
+		if at, found := slices.BinarySearch(all[o.By], name); !found {
+			all[o.By] = slices.Insert(all[o.By], at, name)
+		}
+	}
+	return all
+}
+
+// PointName names a point in Reached; call is the name of an annotated call.
+func PointName(p wire.Point, call string) string {
+	if p == wire.AnnotatedCall {
+		return string(p) + " " + call
+	}
+	return string(p)
+}

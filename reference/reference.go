@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -35,6 +36,11 @@ type Reference struct {
 	Errors []LoggedError `json:"errors,omitempty"`
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
+	// Source is what the reference was made from, Types what other runs must record to be compared with it, and Reached
+	// the points that each controller reached in the first run (see Types and Reached). The caller of Learn sets them.
+	Source  Source              `json:"source"`
+	Types   []plan.ResourceKey  `json:"types,omitempty"`
+	Reached map[string][]string `json:"reached,omitempty"`
 }
 
 // Object is what became of an object.
@@ -67,6 +73,9 @@ func (e *UnstableError) Error() string {
 	return fmt.Sprintf("the workload %q ends differently each time, without any fault:\n  %s", e.Workload,
 		strings.Join(e.Lines, "\n  "))
 }
+
+// Differs is the reason of masks that Learn has found.
+const Differs = "differs between runs without faults"
 
 // Learn makes a reference of traced, fault-free runs of a workload, at least two. Fields that differ between the runs
 // are masked, in addition to those of masks. The error is an *UnstableError where more than fields differ, or that of
@@ -103,7 +112,8 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 			case d.Field == "":
 				unstable = append(unstable, d.String())
 			default:
-				m := Mask{Type: d.Key.Type(), Path: join(f.path(d, ref.Objects[d.Key], objects[d.Key])), Reason: "differs between runs without faults"}
+				path := f.path(d, ref.Objects[d.Key], objects[d.Key])
+				m := Mask{Type: d.Key.Type(), Path: join(path), Reason: Differs}
 				if !slices.Contains(found, m) {
 					found = append(found, m)
 				}

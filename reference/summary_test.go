@@ -13,7 +13,9 @@ import (
 )
 
 // generated is the end of a generated name, by one letter.
-func generated(letter string) string { return "bcdf" + string("bcdfghjklmnpqrstvwxz2456789"[letter[0]-'a']) }
+func generated(letter string) string {
+	return "bcdf" + string("bcdfghjklmnpqrstvwxz2456789"[letter[0]-'a'])
+}
 
 // Which of several equal objects is deleted says nothing.
 func TestWhichOfEqualObjects(t *testing.T) {
