@@ -24,11 +24,15 @@ import (
 	"github.com/trommel-dev/trommel/run"
 )
 
-// Config says what to derive workloads from. Session, Suite and Dir are required.
+// Runner runs plans, one at a time; a *run.Session is one.
+type Runner interface {
+	RunWith(ctx context.Context, p *plan.Plan, recordDir string, o run.RunOptions) (*record.Meta, error)
+}
+
+// Config says what to derive workloads from. Runner, Suite and Dir are required.
 type Config struct {
-	Session  *run.Session
-	Suite    *plan.Suite   // as it was read from its file, with the variant
-	Variant  string        // of the suite
+	Runner   Runner
+	Suite    *plan.Suite   // as the runner has it
 	Dir      string        // created; for the records of the trial runs
 	Workload string        // whose first apply has the sample; default: the first that has one
 	Sample   string        // a file with the sample instead
@@ -99,6 +103,13 @@ type Finding struct {
 	Title   string
 	Lines   []string
 	Records []string // directories
+}
+
+// Check reports whether there is a sample: in the file, or applied by the workload, or, if both are empty, by any
+// workload of the suite. The error is the user's.
+func Check(suite *plan.Suite, workload, file string) error {
+	_, err := findSample(suite, workload, file)
+	return err
 }
 
 // Run tries out what can be done with the sample, and proposes what has passed. The error says what kept it from going
@@ -177,17 +188,14 @@ func (p *proposer) once(ctx context.Context, w Workload) (*trial, error) {
 	if err != nil {
 		return nil, fmt.Errorf("workload %s: %w", w.Name, err)
 	}
-	if suite, err = run.Choose(suite, p.Variant); err != nil {
-		return nil, err
-	}
-	quiet := &plan.Plan{TestName: w.Name, Workload: w.Name}
-	quiet.Complete(suite)
-	if err := quiet.Validate(suite); err != nil {
+	quiet := &plan.Plan{TestName: w.Name, Steps: suite.Workloads[w.Name].Steps}
+	quiet.Complete(p.Suite)
+	if err := quiet.Validate(p.Suite); err != nil {
 		return nil, err
 	}
 	p.result.Runs++
 	dir := filepath.Join(p.Dir, fmt.Sprintf("%04d-%s", p.result.Runs, w.Name))
-	meta, err := p.Session.RunWith(ctx, quiet, dir, run.RunOptions{Trace: true, History: p.types, Suite: suite})
+	meta, err := p.Runner.RunWith(ctx, quiet, dir, run.RunOptions{Trace: true, History: p.types})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", w.Name, err)
 	}

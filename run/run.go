@@ -287,11 +287,9 @@ func (r *runner) writePlan() error {
 	if err := os.WriteFile(filepath.Join(r.RecordDir, record.PlanFile), data, record.FileMode); err != nil {
 		return fmt.Errorf("write run record: %w", err)
 	}
-	suite := r.Suite.Text()
-	if suite == nil {
-		if suite, err = os.ReadFile(r.Suite.File); err != nil {
-			return err
-		}
+	suite, err := os.ReadFile(r.Suite.File)
+	if err != nil {
+		return err
 	}
 	if err := os.WriteFile(filepath.Join(r.RecordDir, record.SuiteFile), suite, record.FileMode); err != nil {
 		return fmt.Errorf("write run record: %w", err)

@@ -124,8 +124,6 @@ type RunOptions struct {
 	History []plan.ResourceKey
 	// Reference is what the plan's workload does without faults: what the run does otherwise is a bug. Nil: none.
 	Reference *reference.Reference
-	// Suite is used instead of the session's, from which it may differ only in its workloads. Nil: the session's.
-	Suite *plan.Suite
 }
 
 // RunWith is Run with options.
@@ -135,15 +133,11 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 	if s.closed {
 		return nil, errors.New("run: the session is closed")
 	}
-	suite := s.suite
-	if o.Suite != nil {
-		suite = o.Suite
-	}
-	if err := checkPoints(p, suite, s.binaries); err != nil {
+	if err := checkPoints(p, s.suite, s.binaries); err != nil {
 		return nil, &UserError{err}
 	}
 	return execute(ctx, Config{
-		Plan: p, Suite: suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
+		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
 		Trace: o.Trace, History: o.History, Reference: o.Reference, Version: s.options.Version,
 		Console: s.options.Console, Logger: s.options.Logger,
 		clusters: s.clusters,

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/campaign"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/propose"
-	"github.com/trommel-dev/trommel/report"
-	"github.com/trommel-dev/trommel/run"
 )
 
 type proposeOptions struct {
@@ -27,7 +25,8 @@ type proposeOptions struct {
 }
 
 func newProposeCommand(s streams) *cobra.Command {
-	var o proposeOptions
+	o := proposeOptions{testOptions: testOptions{parallel: 1}}
+	o.Learn, o.Repeat = 2, 1 // no flags of this command
 	c := &cobra.Command{
 		Use:   "propose [-c trommel.yaml]",
 		Short: "Derive workloads from a sample and its definition",
@@ -44,13 +43,13 @@ Exit codes: 0 nothing found, 1 an operation has shown a bug, 2 usage, 4 could no
 		RunE: func(c *cobra.Command, _ []string) error { return proposeWorkloads(c.Context(), s, &o) },
 	}
 	f := c.Flags()
-	f.StringVarP(&o.suite, "controller", "c", "",
+	f.StringVarP(&o.SuiteFile, "controller", "c", "",
 		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
-	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite")
-	f.StringSliceVar(&o.workloads, "workload", nil, "`name` of the workload that applies the sample (default: the first)")
+	f.StringVar(&o.Variant, "variant", "", "`name` of a variant of the suite")
+	f.StringSliceVar(&o.Workloads, "workload", nil, "`name` of the workload that applies the sample (default: the first)")
 	f.StringVar(&o.sample, "sample", "", "`file` with the sample, instead of one of a workload")
 	f.StringSliceVar(&o.fields, "field", nil, "try only this `field` of the spec, such as spec.replicas, and those below it")
-	f.DurationVar(&o.budget, "budget", 0, "try no new field after this `time` (default: no limit)")
+	f.DurationVar(&o.Budget, "budget", 0, "try no new field after this `time` (default: no limit)")
 	f.BoolVar(&o.differential, "differential", false,
 		"compare the state after each change with that of an object that is created like that")
 	f.BoolVar(&o.write, "write", false, "add the workloads to the suite file, instead of printing them")
@@ -64,47 +63,49 @@ Exit codes: 0 nothing found, 1 an operation has shown a bug, 2 usage, 4 could no
 
 // proposeWorkloads derives workloads. The error is an exitError.
 func proposeWorkloads(ctx context.Context, s streams, o *proposeOptions) error {
-	o.runs, o.repeat = 2, 1
-	suite, err := o.load()
-	if err == nil && len(o.workloads) > 1 {
-		err = errors.New("--workload: a sample is one workload's")
-	}
-	if err == nil && o.out != "" {
-		o.out, err = besideSuite(suite, o.out)
-	}
-	if err != nil {
+	if err := o.check(); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	if o.dir == "" {
-		o.dir = filepath.Join("trommel-runs", "propose-"+time.Now().Format("20060102-150405"))
-	}
-	console := report.NewConsole(s.err)
-	console.Title("propose " + suite.File)
-	session, err := run.Open(ctx, suite, run.Options{Version: version(), Progress: console.Progress})
+	return o.inSession(ctx, s, "propose", func(c campaign.Config) error {
+		config := propose.Config{
+			Runner: c.Runners[0], Suite: c.Suite, Dir: c.Dir, Sample: o.sample, Fields: o.fields, Budget: o.Budget,
+			Differential: o.differential, Workload: first(o.Workloads),
+			Progress:     func(format string, args ...any) { c.Console.Info(fmt.Sprintf(format, args...)) },
+		}
+		result, err := propose.Run(ctx, config)
+		if len(result.Workloads) > 0 {
+			err = errors.Join(err, o.put(s, c.Suite, result))
+		}
+		o.describe(s, result)
+		if err == nil && len(result.Findings) > 0 {
+			return &exitError{code: exitBug}
+		}
+		return err
+	})
+}
+
+// check checks the flags against the suite, before anything is built.
+func (o *proposeOptions) check() error {
+	suite, _, err := o.suite()
 	if err != nil {
-		return &exitError{codeOf(err), err}
+		return err
 	}
-	config := propose.Config{
-		Session: session, Suite: suite, Variant: o.variant, Dir: o.dir, Sample: o.sample, Fields: o.fields, Budget: o.budget,
-		Differential: o.differential,
-		Progress:     func(format string, args ...any) { console.Info(fmt.Sprintf(format, args...)) },
+	if len(o.Workloads) > 1 {
+		return errors.New("--workload: name one workload, which applies the sample")
 	}
-	if len(o.workloads) > 0 {
-		config.Workload = o.workloads[0]
+	if o.out != "" {
+		if o.out, err = besideSuite(suite, o.out); err != nil {
+			return err
+		}
 	}
-	result, err := propose.Run(ctx, config)
-	err = errors.Join(err, session.Close(context.WithoutCancel(ctx)))
-	if len(result.Workloads) > 0 {
-		err = errors.Join(err, o.put(s, suite, result))
+	return propose.Check(suite, first(o.Workloads), o.sample)
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
 	}
-	o.describe(s, result)
-	switch {
-	case err != nil:
-		return &exitError{codeOf(err), err}
-	case len(result.Findings) > 0:
-		return &exitError{code: exitBug}
-	}
-	return nil
+	return list[0]
 }
 
 // besideSuite is the path of a file that must be in the suite's directory, because the suite's paths are relative to it.
