@@ -200,8 +200,8 @@ func Insert(suite, workloads []byte, alone bool) ([]byte, error) {
 	indent := "  "
 	switch {
 	case begin < 0:
-		lines = append(lines, "\n", "workloads:\n")
-		begin, end = len(lines)-1, len(lines)
+		lines = append(lines, "\n")
+		begin, end, alone = len(lines), len(lines), true
 	case value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle == 0 && len(value.Content) > 0:
 		indent = strings.Repeat(" ", value.Content[0].Column-1)
 	case value.Kind == yaml.MappingNode && len(value.Content) > 0 && !alone:

@@ -70,7 +70,7 @@ func proposeWorkloads(ctx context.Context, s streams, o *proposeOptions) error {
 		config := propose.Config{
 			Runner: c.Runners[0], Suite: c.Suite, Dir: c.Dir, Sample: o.sample, Fields: o.fields, Budget: o.Budget,
 			Differential: o.differential, Workload: first(o.Workloads),
-			Progress:     func(format string, args ...any) { c.Console.Info(fmt.Sprintf(format, args...)) },
+			Progress: func(format string, args ...any) { c.Console.Info(fmt.Sprintf(format, args...)) },
 		}
 		result, err := propose.Run(ctx, config)
 		if len(result.Workloads) > 0 {
