@@ -447,30 +447,27 @@ func (p *proposer) field(ctx context.Context, f Field, short string) error {
 			done = append(done, a)
 		}
 	}
-	for i, a := range done {
-		if i > 0 && !a.goes {
-			continue
-		}
-		field := strings.Join(f.Path, ".")
-		second, waits, then := a.undo, a.backs, "back"
-		if len(done) > i+1 && i == 0 {
-			other := done[i+1]
-			second, waits, then = other.patch, other.waits, "to "+show(other.To)
-		} else if i > 0 || !a.goes {
-			continue
-		}
-		w := Workload{
-			Name:    short + "-overtaken",
-			Comment: fmt.Sprintf("Change: %s, and at once %s, before the first change is done.", a, then),
-			Steps:   slices.Concat(p.start(a.patch, second), waits),
-		}
-		if _, ok, err := p.passes(ctx, w, field); err != nil {
-			return err
-		} else if ok {
-			p.propose(w)
-		}
+	if len(done) == 0 {
+		return nil
 	}
-	return nil
+	a := done[0]
+	second, waits, then := a.undo, a.backs, "back"
+	switch {
+	case len(done) > 1:
+		second, waits, then = done[1].patch, done[1].waits, "to "+show(done[1].To)
+	case !a.goes:
+		return nil
+	}
+	w := Workload{
+		Name:    short + "-overtaken",
+		Comment: fmt.Sprintf("Change: %s, and at once %s, before the first change is done.", a, then),
+		Steps:   slices.Concat(p.start(a.patch, second), waits),
+	}
+	_, ok, err := p.passes(ctx, w, strings.Join(f.Path, "."))
+	if ok {
+		p.propose(w)
+	}
+	return err
 }
 
 // change tries a change. It returns nil if no controller reacts to it, or if it does not pass.
