@@ -97,10 +97,31 @@ func Fields(schema *apiextensions.JSONSchemaProps, object map[string]any) ([]Fie
 		return nil, []Dropped{{"spec", "the schema has no spec"}}
 	}
 	w := &walker{}
-	value, present := object["spec"]
+	value, present := jsonNumbers(object["spec"]), object["spec"] != nil
 	w.walk(&spec, place{path: []string{"spec"}, value: value, present: present, required: true})
 	slices.SortStableFunc(w.fields, func(a, b Field) int { return a.rank - b.rank })
 	return w.fields, w.dropped
+}
+
+// jsonNumbers turns integers into floating-point numbers, which JSON has only.
+func jsonNumbers(v any) any {
+	switch v := v.(type) {
+	case int64:
+		return float64(v)
+	case map[string]any:
+		m := map[string]any{}
+		for k, item := range v {
+			m[k] = jsonNumbers(item)
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i, item := range v {
+			list[i] = jsonNumbers(item)
+		}
+		return list
+	}
+	return v
 }
 
 type walker struct {

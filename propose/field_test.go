@@ -230,7 +230,7 @@ func TestShortNames(t *testing.T) {
 	for _, path := range all {
 		got = append(got, shortName(path, all))
 	}
-	want := []string{"spec-replicas", "parts-replicas", "node-size", "labels-changed", "annotations-changed"}
+	want := []string{"replicas", "parts-replicas", "node-size", "labels", "annotations"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

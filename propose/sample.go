@@ -223,30 +223,23 @@ func changed(object map[string]any, c Change) (map[string]any, error) {
 
 // shortName is the name of a field, for names of workloads: as many of its last steps as tell it from the others.
 func shortName(path []string, all [][]string) string {
-	words := func(path []string, n int) string {
-		var steps []string
-		for _, step := range slices.Backward(path) {
-			if step == "spec" && len(steps) > 0 && len(steps) >= n || len(steps) >= n {
-				break
-			}
-			if !isIndex(step) {
-				steps = append(steps, kebab(strings.TrimPrefix(step, "trommel.dev/")))
-			}
-		}
-		slices.Reverse(steps)
-		return strings.Join(steps, "-")
-	}
-	least := 1
-	if path[len(path)-1] == markKey {
-		least = 2 // labels-changed
-	}
-	for n := least; n <= len(path); n++ {
-		name := words(path, n)
-		if !slices.ContainsFunc(all, func(other []string) bool {
-			return !slices.Equal(other, path) && words(other, n) == name
+	for n := 1; ; n++ {
+		name := lastWords(path, n)
+		if n >= len(path) || !slices.ContainsFunc(all, func(other []string) bool {
+			return !slices.Equal(other, path) && lastWords(other, n) == name
 		}) {
 			return name
 		}
 	}
-	return words(path, len(path))
+}
+
+// lastWords are the last n steps of a path that tell people something, as a name.
+func lastWords(path []string, n int) string {
+	var words []string
+	for _, step := range path {
+		if !isIndex(step) && step != "spec" && step != "metadata" && step != markKey {
+			words = append(words, kebab(step))
+		}
+	}
+	return strings.Join(words[max(0, len(words)-n):], "-")
 }
