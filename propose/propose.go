@@ -145,7 +145,9 @@ type proposer struct {
 	ends    []map[string]any   // the sample at the end of runs that only create it
 	ready   *plan.Step         // waits for the sample; nil: its status says nothing
 	masks   []reference.Mask
-	waits   []*plan.Step // after the creation
+
+	creationChanges []reference.Change // of a run that only creates the sample
+	waits           []*plan.Step       // after the creation
 }
 
 // trial is a run of a workload.
@@ -313,6 +315,7 @@ func (p *proposer) creation(ctx context.Context) error {
 		runs, changes = append(runs, t.run), t.changes
 		p.ends = append(p.ends, states(t.changes)[p.key])
 	}
+	p.creationChanges = changes
 	for _, c := range changes {
 		if c.Key == p.key && c.Event == record.Created {
 			p.created = c.Cur
@@ -496,6 +499,8 @@ func (p *proposer) change(ctx context.Context, c Change, short string) (*accepte
 	case at < 0:
 		p.drop(field, "%s: the API server accepts the change and keeps the old value", c)
 		return nil, nil
+	case !reacts(t.changes[at+1:], p.key) && finished(p.ends[1]):
+		return nil, p.early(ctx, a)
 	case !reacts(t.changes[at+1:], p.key):
 		p.drop(field, "%s: no controller under test writes anything afterwards", c)
 		return nil, nil
@@ -533,6 +538,46 @@ func (p *proposer) change(ctx context.Context, c Change, short string) (*accepte
 		return a, p.compare(ctx, a, t)
 	}
 	return a, nil
+}
+
+// finished reports whether an object has done what it was created for, as jobs do: controllers ignore most changes then.
+func finished(end map[string]any) bool {
+	status, _ := end["status"].(map[string]any)
+	return status["completionTime"] != nil || slices.ContainsFunc(trueConditions(status), func(typ string) bool {
+		return slices.Contains([]string{"Complete", "Completed", "Succeeded", "Failed", "Finished"}, typ)
+	})
+}
+
+// early tries a change right after the creation, before the sample is finished. Whether controllers react to it shows
+// only in the end.
+func (p *proposer) early(ctx context.Context, a *accepted) error {
+	field := strings.Join(a.Path, ".")
+	w := Workload{
+		Name: a.name + "-early", Comment: "Change: " + a.String() + ", right after the creation.",
+		Steps: slices.Concat(p.sample.before, []*plan.Step{p.sample.create, a.patch}),
+	}
+	t, ok, err := p.passes(ctx, w, field)
+	if err != nil || !ok {
+		return err
+	}
+	end := states(t.changes)[p.key]
+	differ := slices.DeleteFunc(Differences(p.key, p.masks, t.changes, p.creationChanges),
+		func(d reference.Difference) bool { return d.Key == p.key && strings.HasPrefix(d.Field, "spec.") })
+	if len(differ) == 0 {
+		p.drop(field, "%s: no controller under test writes anything afterwards, and right after the creation it makes no "+
+			"difference in the end", a)
+		return nil
+	}
+	switch condition := conditionAfter(end, p.ends); {
+	case end == nil:
+		w.Steps = append(w.Steps, absent(p.sample.key))
+	case condition != "":
+		w.Steps = append(w.Steps, until(p.sample.key, condition, "the change is done"))
+	}
+	if _, ok, err = p.passes(ctx, w, field); ok {
+		p.propose(w)
+	}
+	return err
 }
 
 // waitsFor finds what shows that the change has taken effect, and that it is undone.

@@ -26,7 +26,11 @@ var update = flag.Bool("update", false, "write the golden files")
 // the image, keeps a volume too many after the second member was taken away, and panics without members. The API server
 // refuses to change the size.
 type fake struct {
-	t       *testing.T
+	t *testing.T
+	// finishes: objects are finished after a while, and are ignored then.
+	finishes bool
+	pending  string // the object that is not finished yet
+
 	version uint64
 	now     map[string]map[string]any // by type/name
 	writer  *record.Writer
@@ -46,6 +50,7 @@ func (f *fake) RunWith(_ context.Context, p *plan.Plan, dir string, _ run.RunOpt
 			break
 		}
 	}
+	f.finish()
 	f.must(w.Findings(findings))
 	f.must(w.Meta(*meta))
 	f.must(w.Plan(nil))
@@ -63,6 +68,8 @@ func (f *fake) must(err error) {
 
 func (f *fake) step(s plan.Step) *record.Finding {
 	switch {
+	case s.Wait != nil || s.Sleep > 0:
+		f.finish()
 	case s.Apply != nil:
 		for _, o := range s.Apply.Objects {
 			db := f.copied(o)
@@ -94,7 +101,25 @@ func (f *fake) step(s plan.Step) *record.Finding {
 	return nil
 }
 
+// finish lets the controller do its work, and finishes the object.
+func (f *fake) finish() {
+	name := f.pending
+	f.pending = ""
+	if db := f.copied(f.now["database/"+name]); db != nil {
+		f.write("db", record.Created, "statefulset", name, map[string]any{"spec": map[string]any{
+			"replicas": db["spec"].(map[string]any)["replicas"]}})
+		db["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True"}}}
+		f.write("db", record.Updated, "database", name, db)
+	}
+}
+
 func (f *fake) reconcile(name string) *record.Finding {
+	if f.finishes {
+		if f.now["database/"+name]["status"] == nil {
+			f.pending = name
+		}
+		return nil
+	}
 	db := f.copied(f.now["database/"+name])
 	replicas := db["spec"].(map[string]any)["replicas"].(float64)
 	if replicas == 0 {
@@ -233,6 +258,33 @@ func TestRun(t *testing.T) {
 		} else if text, err = result.Text(again, false); err != nil {
 			t.Errorf("proposed twice: %v\n%s", err, text)
 		}
+	}
+}
+
+// What is finished ignores changes: they are made right after the creation.
+func TestRunOfWhatFinishes(t *testing.T) {
+	suite, err := plan.LoadSuite("../examples/database-operator/trommel.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := Run(t.Context(), Config{
+		Runner: &fake{t: t, finishes: true}, Suite: suite, Dir: filepath.Join(t.TempDir(), "runs"),
+		Fields: []string{"spec.replicas", "spec.image"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, w := range result.Workloads {
+		names = append(names, w.Name)
+	}
+	if diff := cmp.Diff([]string{"create", "delete", "recreate", "recreate-later", "delete-early", "two",
+		"replicas-up-early", "replicas-down-early", "replicas-to-zero-early"}, names); diff != "" {
+		t.Errorf("workloads (-want +got):\n%s", diff)
+	}
+	if last := result.Dropped[len(result.Dropped)-1]; last.Field != "spec.image" ||
+		!strings.Contains(last.Reason, "right after the creation it makes no difference") {
+		t.Errorf("dropped: %v", result.Dropped)
 	}
 }
 
