@@ -52,8 +52,8 @@ func traced(tb testing.TB, observations int) *record.Run {
 		last[kind+name] = o
 		data := encoded(o)
 		r.History = append(r.History, record.HistoryEntry{
-			Time: at(), ResourceVersion: version, Event: event, Type: kind, Group: group, Namespace: "default", Name: name,
-			Object: data,
+			Time: at(), ResourceVersion: version, Event: event, Type: kind, Group: group, Namespace: "default",
+			Name: name, Object: data,
 		})
 		seen := record.Observation{Op: op, Kind: kind, Group: group, Namespace: "default", Name: name, Object: data}
 		if reconcile != "" {
@@ -73,8 +73,8 @@ func traced(tb testing.TB, observations int) *record.Run {
 		id := fmt.Sprint("r", i)
 		for _, kind := range []string{"database", "statefulset", "secret"} {
 			see(record.Observation{
-				Point: wire.ControllerRead, Phase: wire.After, Op: wire.Get, Kind: kind, Namespace: "default", Name: name,
-				ReconcileID: id, Request: "default/" + name,
+				Point: wire.ControllerRead, Phase: wire.After, Op: wire.Get, Kind: kind, Namespace: "default",
+				Name: name, ReconcileID: id, Request: "default/" + name,
 			})
 		}
 		change("statefulset", "apps", name, object{"spec": object{"replicas": replicas, "template": template}}, id)

@@ -14,16 +14,16 @@ import (
 // driftAfter is how long after the controller's last write the steady state begins.
 const driftAfter = time.Second
 
-// drift changes, as another client, what the controller keeps up. It deletes objects that the controller has created and
-// whose changes it takes in, and it sets fields that the controller updates back to their previous value. The controller
-// must make it as it was.
+// drift changes, as another client, what the controller keeps up. It deletes objects that the controller has created
+// and whose changes it takes in, and it sets fields that the controller updates back to their previous value. The
+// controller must make it as it was.
 func (g *generator) drift() {
 	g.deletions(true)
 	g.fields(true)
 }
 
-// driftAny changes what the controller has made and may leave to others: objects of types whose changes it does not take
-// in, and fields that it sets only when it creates an object.
+// driftAny changes what the controller has made and may leave to others: objects of types whose changes it does not
+// take in, and fields that it sets only when it creates an object.
 func (g *generator) driftAny() {
 	g.deletions(false)
 	g.fields(false)
@@ -100,7 +100,8 @@ func (g *generator) deletions(heard bool) {
 		signature := c.Key.Type() + " deleted"
 		switch takes := slices.Contains(c.Taken, c.By); {
 		case heard && !takes:
-			g.drop(signature, why, "the controller does not take in changes of the type: it may not notice (see drift-any)")
+			g.drop(signature, why,
+				"the controller does not take in changes of the type, and may not notice (see drift-any)")
 			continue
 		case !heard && takes:
 			continue
@@ -131,7 +132,7 @@ func (g *generator) fields(managed bool) {
 		case p.immutable():
 			rule = "the API server lets nobody change the field, or not in this way"
 		case managed && !p.managed:
-			rule = "the controller sets the field only when it creates the object: it may leave it to others (see drift-any)"
+			rule = "the controller sets the field only when it creates the object (see drift-any)"
 		case p.others:
 			rule = "others change the field too"
 		case !exact:

@@ -56,7 +56,8 @@ func (g *generator) followUps(i int, by string) []int {
 
 // reactions returns the follow-ups to other objects.
 func (g *generator) reactions(i int, by string) []int {
-	return slices.DeleteFunc(g.followUps(i, by), func(k int) bool { return g.ref.Changes[k].Key == g.ref.Changes[i].Key })
+	key := g.ref.Changes[i].Key
+	return slices.DeleteFunc(g.followUps(i, by), func(k int) bool { return g.ref.Changes[k].Key == key })
 }
 
 // actedOn reports whether a change has made the controller write something before it was undone.

@@ -40,8 +40,8 @@ func length(p *plan.Plan) time.Duration {
 }
 
 // ordered returns the candidates in the order in which they are worth running: first one of each signature, then the
-// second of each, and so on. Among these the patterns and types of objects take turns, and in each turn those come first
-// that are likely to find most per second.
+// second of each, and so on. Among these the patterns and types of objects take turns, and in each turn those come
+// first that are likely to find most per second.
 func (g *generator) ordered() []Candidate {
 	byValue := func(a, b ranked) int { return cmp.Or(cmp.Compare(a.nth, b.nth), cmp.Compare(b.value, a.value)) }
 	slices.SortStableFunc(g.all, byValue)

@@ -31,9 +31,9 @@ type part struct {
 
 func (p *part) String() string { return strings.Join(p.path, ".") }
 
-// parts lists the parts that controllers have set and that exist at the end: of objects that they have created, the fields
-// of the spec, the data, labels, owner references and finalizers; of other objects, the finalizers. What they write there
-// otherwise is an answer to others, who may change it.
+// parts lists the parts that controllers have set and that exist at the end: of objects that they have created, the
+// fields of the spec, the data, labels, owner references and finalizers; of other objects, the finalizers. What they
+// write there otherwise is an answer to others, who may change it.
 func (g *generator) parts() []*part {
 	all := map[string]*part{}        // by object and path
 	managed := map[string]bool{}     // by controller, type and path
@@ -61,7 +61,7 @@ func (g *generator) parts() []*part {
 					p.others = true
 				}
 				continue
-			case changes, c.Event == record.Updated && c.Op == wire.Apply && sends(c, path):
+			case changes, c.Op == wire.Apply && (c.AppliedAgain || c.Event == record.Updated) && sends(c, path):
 				managed[c.By+" "+c.Key.Type()+" "+name] = true
 			case c.Event == record.Created && sends(c, path):
 			default:
@@ -123,8 +123,8 @@ func valueAt(o object, path []string) any {
 	return v
 }
 
-// sends reports whether a write contains a part. What the API server adds by default is not sent. If it is not known what
-// was sent, everything that is there counts.
+// sends reports whether a write contains a part. What the API server adds by default is not sent. If it is not known
+// what was sent, everything that is there counts.
 func sends(c *reference.Change, path []string) bool {
 	if c.Sent == nil {
 		return valueAt(c.Cur, path) != nil
@@ -139,7 +139,9 @@ var mutable = map[string][]string{
 		"replicas", "template", "updateStrategy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy",
 		"minReadySeconds", "ordinals",
 	},
-	"job.batch":             {"parallelism", "suspend", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"},
+	"job.batch": {
+		"parallelism", "suspend", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
+	},
 	"pod":                   {},
 	"persistentvolumeclaim": {},
 	"persistentvolume":      {},
@@ -216,7 +218,8 @@ func (p *part) drifts() []drift {
 	case object:
 		// A mapping from names to texts takes any text.
 		keys := slices.Sorted(maps.Keys(v))
-		if len(keys) == 0 || slices.ContainsFunc(keys, func(k string) bool { _, ok := v[k].(string); return !ok }) {
+		isText := func(k string) bool { _, ok := v[k].(string); return ok }
+		if len(keys) == 0 || len(slices.DeleteFunc(slices.Clone(keys), isText)) > 0 {
 			return nil
 		}
 		value := foreign

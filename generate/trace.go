@@ -28,8 +28,9 @@ type states struct {
 
 func newTrace(changes []reference.Change) *trace {
 	t := &trace{
-		changes: changes, byKey: map[reference.Key][]int{}, byName: map[string][]int{}, changed: make([][]reference.Field, len(changes)),
-		states: make([]states, len(changes)), written: make([]states, len(changes)),
+		changes: changes, byKey: map[reference.Key][]int{}, byName: map[string][]int{},
+		changed: make([][]reference.Field, len(changes)),
+		states:  make([]states, len(changes)), written: make([]states, len(changes)),
 	}
 	for i := range changes {
 		t.byKey[changes[i].Key] = append(t.byKey[changes[i].Key], i)

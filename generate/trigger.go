@@ -22,9 +22,9 @@ const maxFields = 2
 const start = -1
 
 // trigger returns the condition that the i-th change satisfies, and no change between the one before and it, if it is
-// observed at a point by a process. The change before is the one that fires the plan's previous action: a trigger counts
-// from then on, and was made of it first. The change satisfies the condition in every run without faults. If there is no
-// such condition, rule says why.
+// observed at a point by a process. The change before is the one that fires the plan's previous action: a trigger
+// counts from then on, and was made of it first. The change satisfies the condition in every run without faults. If
+// there is no such condition, rule says why.
 func (g *generator) trigger(
 	name string, before, i int, timing plan.Timing, by string,
 ) (t *build.Condition, rule string) {
@@ -65,8 +65,8 @@ func (g *generator) trigger(
 	return t.Named(name).Repeat(d.Condition.Repeat).At(timing, by), ""
 }
 
-// object is the resource key of the i-th change's object. If the object's name is generated and differs between the runs
-// without faults, the key has a wildcard and is not exact.
+// object is the resource key of the i-th change's object. If the object's name is generated and differs between the
+// runs without faults, the key has a wildcard and is not exact.
 func (g *generator) object(i int) (key string, exact bool) {
 	c := &g.ref.Changes[i]
 	key = realKey(c)
@@ -129,7 +129,8 @@ func (g *generator) inAllRuns(c *reference.Change, f reference.Field) bool {
 		if !slices.ContainsFunc(other.byKey[c.Key], func(k int) bool {
 			return slices.ContainsFunc(other.fields(k), func(o reference.Field) bool {
 				return o.Where == f.Where && reflect.DeepEqual(o.Cur, f.Cur) && slices.Equal(o.CurIndex, f.CurIndex) &&
-					(f.Path[0] == "status" || reflect.DeepEqual(o.Prev, f.Prev) && slices.Equal(o.PrevIndex, f.PrevIndex))
+					(f.Path[0] == "status" ||
+						reflect.DeepEqual(o.Prev, f.Prev) && slices.Equal(o.PrevIndex, f.PrevIndex))
 			})
 		}) {
 			return false
@@ -140,8 +141,8 @@ func (g *generator) inAllRuns(c *reference.Change, f reference.Field) bool {
 
 type object = map[string]any
 
-// setField sets a value in nested mappings and lists; index has its places in the lists. No value is $absent; a state says
-// nothing about an item that is not there.
+// setField sets a value in nested mappings and lists; index has its places in the lists. No value is $absent; a state
+// says nothing about an item that is not there.
 func setField(m object, path []string, index []int, v any) {
 	if v == nil {
 		v = plan.Absent
@@ -180,8 +181,8 @@ func setField(m object, path []string, index []int, v any) {
 	m[step] = list
 }
 
-// locate finds in each run the change that satisfies a condition: the i-th of the first run, and its like in the others.
-// It sets how often the condition must be satisfied from the change before on until then.
+// locate finds in each run the change that satisfies a condition: the i-th of the first run, and its like in the
+// others. It sets how often the condition must be satisfied from the change before on until then.
 func (g *generator) locate(d *plan.Definition, before, i int) (positions []int, rule string) {
 	m, err := plan.NewMatcher(&d.Condition)
 	if err != nil {

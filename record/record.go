@@ -231,6 +231,7 @@ type Observation struct {
 	CallName       string          `json:"callName,omitempty"`
 	Error          string          `json:"error,omitempty"`
 	Code           int             `json:"code,omitempty"`
+	Failed         wire.Answer     `json:"failed,omitempty"` // the plan made the call fail, see wire.Observation
 	Version        string          `json:"version,omitempty"`
 	Query          string          `json:"query,omitempty"`
 	PatchType      wire.PatchType  `json:"patchType,omitempty"`
@@ -243,6 +244,12 @@ type Observation struct {
 	Aside bool `json:"aside,omitempty"`
 	// Election: a read or write of the controller's leader election lock.
 	Election bool `json:"election,omitempty"`
+}
+
+// Done reports whether a call that has returned did what it was made for. That is also true if its caller got an error
+// because the plan made the API server's answer get lost.
+func (o *Observation) Done() bool {
+	return o.Error == "" || o.Failed == wire.Lost && o.Code >= 200 && o.Code < 300
 }
 
 // Timeout says that the timer of an enabled onTimeout trigger has expired.

@@ -38,9 +38,12 @@ type Change struct {
 	Reconcile  string         `json:"reconcile,omitempty"` // the ID of the reconcile that wrote it
 	// Sent is what the controller has sent: an object, or a patch that is a mapping. Nil: something else, or unknown.
 	Sent map[string]any `json:"sent,omitempty"`
-	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each as
-	// kind/namespace/name; a list has the name "*", and "*" as its namespace if it is of all namespaces. Nil: unknown.
+	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each
+	// as kind/namespace/name; a list has the name "*", and "*" as its namespace if it is of all namespaces. Nil:
+	// unknown.
 	Read []string `json:"read,omitempty"`
+	// AppliedAgain: the controller has later applied the object again (server-side apply), without effect.
+	AppliedAgain bool `json:"appliedAgain,omitempty"`
 	// Generated: the object's name was generated, so no plan can name it.
 	Generated bool `json:"generated,omitempty"`
 	// Taken names the controllers under test that took the change in.
@@ -163,8 +166,8 @@ func numbered(name string, meta map[string]any) string {
 	return ""
 }
 
-// isGenerated reports whether the API server has made the end of a name: five letters or digits, none that could be read
-// as another one or make a word. StatefulSets set generateName too, but name their pods themselves.
+// isGenerated reports whether the API server has made the end of a name: five letters or digits, none that could be
+// read as another one or make a word. StatefulSets set generateName too, but name their pods themselves.
 func isGenerated(suffix string) bool {
 	return len(suffix) == 5 && strings.Trim(suffix, "bcdfghjklmnpqrstvwxz2456789") == ""
 }
@@ -175,6 +178,7 @@ func attribute(all []Change, r *record.Run) {
 	for i := range all {
 		byVersion[all[i].Version] = append(byVersion[all[i].Version], i)
 	}
+	applied := map[string]*Change{}        // newest of each controller and object
 	began := map[[2]uint64]*record.Event{} // writes, by session and call
 	read := reads{byReconcile: map[string][]string{}, previous: map[string]string{}, last: map[string]string{}}
 	for i := range r.Events {
@@ -193,16 +197,25 @@ func attribute(all []Change, r *record.Run) {
 		case o.Point != wire.ControllerWrite:
 		case o.Phase == wire.Before:
 			began[[2]uint64{o.Session, o.Call}] = &r.Events[i]
-		case o.Error != "" || o.Election:
+		case !o.Done() || o.Election:
 		default:
-			var since time.Time
+			since := r.Events[i].Time.Add(-slowest)
 			var sent map[string]any
 			if before := began[[2]uint64{o.Session, o.Call}]; before != nil {
 				since, sent = before.Time, body(before.Observation)
 			}
-			if c := written(all, byVersion, o, since); c != nil {
+			c := written(all, byVersion, o, since)
+			if c != nil {
 				c.By, c.Op, c.Reconciler, c.Reconcile = o.By, o.Op, o.Reconciler, o.ReconcileID
 				c.Sent, c.Read = sent, read.before(o.ReconcileID)
+			}
+			if object := strings.Join([]string{o.By, o.Group, o.Kind, o.Namespace, o.Name}, "/"); o.Op == wire.Apply &&
+				o.Subresource == "" {
+				if c != nil {
+					applied[object] = c
+				} else if last := applied[object]; last != nil {
+					last.AppliedAgain = true
+				}
 			}
 		}
 	}
@@ -265,13 +278,17 @@ func (r *reads) before(reconcile string) []string {
 	return slices.Compact(all)
 }
 
+// slowest is how long a write takes at most if it is not known when it began.
+const slowest = 5 * time.Second
+
 // written is the change that a write has made; nil: none, or none that was recorded. What a write has made has the
-// resource version that it was answered with. A deletion is answered without one: it is the first deletion, or mark for
-// it, of the object since it was sent that nobody else has made.
+// resource version that it was answered with; a write without effect is answered with an older one. A deletion is
+// answered without one: it is the first deletion, or mark for it, of the object since it was sent that nobody else has
+// made.
 func written(all []Change, byVersion map[uint64][]int, o *record.Observation, began time.Time) *Change {
 	if o.Op != wire.Delete {
 		for _, i := range byVersion[version(o.Object)] {
-			if all[i].By == "" {
+			if all[i].By == "" && !all[i].Time.Before(began) {
 				return &all[i]
 			}
 		}

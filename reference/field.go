@@ -12,8 +12,8 @@ type Field struct {
 	Path      []string // "[]" is an item of a list
 	Where     string   // the path for people, which tells the items of a list apart
 	Prev, Cur any      // nil: there was none
-	// PrevIndex and CurIndex are the indexes that the steps "[]" stand for in the states before and after; nil where the
-	// field is absent.
+	// PrevIndex and CurIndex are the indexes that the steps "[]" stand for in the states before and after; nil where
+	// the field is absent.
 	PrevIndex, CurIndex []int
 }
 
@@ -36,6 +36,9 @@ func Fields(c *Change) []string {
 	}
 	return names
 }
+
+// FieldsOf lists all fields that a change has changed.
+func FieldsOf(c *Change) []Field { return changed(c) }
 
 func changed(c *Change) []Field {
 	if c.Prev == nil || c.Cur == nil {

@@ -15,11 +15,13 @@ type filter struct {
 	known map[Key]map[string]bool    // whether a field is masked, by type and path
 	lists map[string]bool            // whether a list has no order, by type and path
 	seen  map[*Object]map[string]any // what counts of the end states, see counting
+	own   map[Key]Key                // the run's own keys, where they were matched; see matched
 }
 
 func (ref *Reference) filter() *filter {
 	return &filter{
 		ref: ref, known: map[Key]map[string]bool{}, lists: map[string]bool{}, seen: map[*Object]map[string]any{},
+		own: map[Key]Key{},
 	}
 }
 
@@ -57,6 +59,14 @@ func (f *filter) unordered(typ Key, path []string) bool {
 // masked reports whether a field does not count.
 func (ref *Reference) masked(typ Key, path []string) bool {
 	return masks{ref.Compared}.on(typ, path) == nil && masks{ref.Masks}.on(typ, path) != nil
+}
+
+// Ignores reports whether a field does not count. Without a reference, that is what counts in none.
+func (ref *Reference) Ignores(key Key, path []string) bool {
+	if ref == nil {
+		return masks{standard}.on(key, path) != nil
+	}
+	return ref.masked(key, path)
 }
 
 // beingDeleted stands for whether an object is marked for deletion. When that was never counts.
@@ -236,7 +246,7 @@ func (f *filter) matched(objects map[Key]*Object) map[Key]*Object {
 			delete(all, key)
 		}
 		for from, key := range to {
-			all[key] = objects[from]
+			all[key], f.own[key] = objects[from], from
 		}
 	}
 	return all

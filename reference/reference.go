@@ -34,6 +34,8 @@ type Reference struct {
 	Siblings []Siblings `json:"siblings,omitempty"`
 	// Errors are the errors that the controllers have logged.
 	Errors []LoggedError `json:"errors,omitempty"`
+	// Loops are what the controllers do again and again without faults.
+	Loops []Loop `json:"loops,omitempty"`
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
 	// Source is what the reference was made from, Types what other runs must record to be compared with it, and Reached
@@ -166,6 +168,9 @@ type Difference struct {
 	Want, Got any
 	// Count: the object was created more or less often; its end state is compared apart from that.
 	Count bool
+	// Own is the object's key among the run's changes. It differs from Key where the run numbers generated names
+	// differently; see Key.
+	Own Key
 }
 
 // String says it in one line.
@@ -173,10 +178,11 @@ func (d Difference) String() string {
 	if d.Field == "" {
 		return fmt.Sprintf("%s: %v; without faults: %v", d.Key, d.Got, d.Want)
 	}
-	return fmt.Sprintf("%s: %s is %s; without faults: %s", d.Key, d.Field, value(d.Got), value(d.Want))
+	return fmt.Sprintf("%s: %s is %s; without faults: %s", d.Key, d.Field, Value(d.Got), Value(d.Want))
 }
 
-func value(v any) string {
+// Value says a field's value.
+func Value(v any) string {
 	if v == nil {
 		return "absent"
 	}
@@ -192,7 +198,11 @@ func (ref *Reference) Compare(changes []Change) []Difference {
 // CompareObjects is Compare for changes that are summed up already.
 func (ref *Reference) CompareObjects(objects map[Key]*Object) []Difference {
 	f := ref.filter()
-	return slices.DeleteFunc(f.compare(f.matched(objects)), func(d Difference) bool {
+	differ := f.compare(f.matched(objects))
+	for i := range differ {
+		differ[i].Own = cmp.Or(f.own[differ[i].Key], differ[i].Key)
+	}
+	return slices.DeleteFunc(differ, func(d Difference) bool {
 		return d.Field == "" && ref.volatile(d.Key)
 	})
 }

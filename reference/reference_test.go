@@ -198,6 +198,28 @@ func TestWhoWroteIt(t *testing.T) {
 	}
 }
 
+// A write whose answer was lost is the controller's like any other; one that was refused is nobody's.
+func TestWriteWithALostAnswer(t *testing.T) {
+	for _, test := range []struct {
+		failed wire.Answer
+		code   int
+		want   string
+	}{
+		{wire.Lost, 201, "db"},
+		{wire.Lost, 409, ""},
+		{wire.Refused, 500, ""},
+		{"", 500, ""},
+	} {
+		r := story(t, `db: created secret/default/a {}`)
+		o := r.Events[1].Observation
+		o.Error, o.Failed, o.Code = "context deadline exceeded", test.failed, test.code
+		changes, err := Changes(r)
+		if err != nil || len(changes) != 1 || changes[0].By != test.want {
+			t.Errorf("%q %d: %+v (%v), want by %q", test.failed, test.code, changes, err, test.want)
+		}
+	}
+}
+
 func TestMaskPaths(t *testing.T) {
 	for _, tt := range []struct {
 		mask, path string

@@ -69,6 +69,11 @@ func (ref *Reference) summarize(runs []*record.Run) error {
 				siblings[id] = &Siblings{Owner: s.Owner, Type: s.Type, Most: s.Most}
 			}
 		}
+		for _, l := range Loops(r.Events, r.Meta.Calm, r.Meta.Observed) {
+			if !slices.ContainsFunc(ref.Loops, l.Same) {
+				ref.Loops = append(ref.Loops, l)
+			}
+		}
 		all, err := Errors(r)
 		if err != nil {
 			return err
@@ -187,6 +192,16 @@ type Siblings struct {
 	Generated bool     `json:"-"`
 }
 
+// Most returns how many objects of a type the owner had at a time without faults; 1 if it never had more.
+func (ref *Reference) Most(owner Key, typ string) int {
+	for _, s := range ref.Siblings {
+		if s.Owner == owner && s.Type == typ {
+			return s.Most
+		}
+	}
+	return 1
+}
+
 // Most lists, for each owner and type of object, how many objects of the owner there were at a time, if there were ever
 // two. What is being deleted, has finished, or whose owner is being deleted does not count.
 func Most(changes []Change) []Siblings {
@@ -212,7 +227,7 @@ func Most(changes []Change) []Siblings {
 			delete(living, c.Key)
 		}
 		g := group{owner(c.Cur), c.Key.Type()}
-		if g.owner == "" || has(c.Cur, "deletionTimestamp") || finished(c.Cur) {
+		if g.owner == "" || has(c.Cur, "deletionTimestamp") || Finished(c.Cur) {
 			continue
 		}
 		if members[g] == nil {
@@ -249,8 +264,8 @@ func Most(changes []Change) []Siblings {
 	return all
 }
 
-// finished reports whether a pod or a Job has finished.
-func finished(object map[string]any) bool {
+// Finished reports whether a pod or a Job has finished.
+func Finished(object map[string]any) bool {
 	status, _ := object["status"].(map[string]any)
 	if phase := text(status, "phase"); phase == "Succeeded" || phase == "Failed" {
 		return true

@@ -52,6 +52,11 @@ func Text(w io.Writer, r *record.Run) error {
 	for _, stale := range r.Meta.StaleReads {
 		fmt.Fprintf(&b, "  stale read: %s (%s)\n", stale, since(r, stale.Time))
 	}
+	for _, e := range r.Events {
+		if o := e.Observation; o != nil && o.Failed != "" {
+			fmt.Fprintf(&b, "  failed call: %s by %s; %s (%s)\n", describeObject(o), o.By, failed(o), since(r, e.Time))
+		}
+	}
 	if len(r.Actions) > 0 {
 		fmt.Fprintf(&b, "  actions carried out:\n")
 	}

@@ -76,7 +76,15 @@ func runs() []*record.Run {
 				By: "db", Point: wire.ControllerRecv, Phase: wire.After, Op: wire.Create, Kind: "database",
 				Namespace: "default", Name: "db", Aside: true,
 			}},
-			{Seq: 5, Time: at(15 * time.Second), End: true},
+			{Seq: 5, Time: at(12 * time.Second), Observation: &record.Observation{
+				By: "db", Point: wire.ControllerWrite, Phase: wire.After, Op: wire.Create, Kind: "service",
+				Namespace: "default", Name: "db", Failed: wire.Lost, Code: 201, Error: "deadline exceeded",
+			}},
+			{Seq: 6, Time: at(13 * time.Second), Observation: &record.Observation{
+				By: "db", Point: wire.ControllerWrite, Phase: wire.After, Op: wire.Update, Kind: "service",
+				Namespace: "default", Name: "db", Failed: wire.Refused, Code: 409, Error: "conflict",
+			}},
+			{Seq: 7, Time: at(15 * time.Second), End: true},
 		},
 		Actions: []record.Action{
 			{Index: 0, Type: "pauseAPIServer", Target: "apiserver-3", FiredBy: 1,

@@ -207,9 +207,11 @@ func (r *runner) keys() []plan.ResourceKey {
 			add(d.Condition.ResourceKey)
 		}
 		add(a.ResourceKey)
-		if a.PauseScope != "" && a.PauseScope != "*" {
-			key, _ := plan.ParseResourceKey(a.PauseScope) // validated with the plan
-			add(key)
+		for _, scope := range []string{a.PauseScope, a.CallScope} {
+			if scope != "" && scope != "*" {
+				key, _ := plan.ParseResourceKey(scope) // validated with the plan
+				add(key)
+			}
 		}
 	}
 	return keys

@@ -112,7 +112,10 @@ type runner struct {
 	webhooks    *webhooks
 	findings    []record.Finding
 	completedMu sync.Mutex
-	completed   []record.Action               // in order of completion; guarded by completedMu
+	completed   []record.Action // in order of completion; guarded by completedMu
+	eventsMu    sync.Mutex
+	events      []record.Event                // writes and reconciles of the controllers; guarded by eventsMu
+	logCalm     map[string]int64              // length of each recorded log at Meta.Calm
 	ended       bool                          // the plan has ended
 	undone      bool                          // its effects are undone
 	judged      bool                          // there is a verdict
@@ -476,6 +479,10 @@ func (r *runner) judge(
 	status, err := r.coordinator.Status(ctx)
 	troubled(err)
 	r.meta.ActionsFired = status.Fired
+	lasts := status.Stuck != "" || len(status.Down) > 0 || len(status.Lasting) > 0
+	if !failed && !lasts {
+		troubled(r.becalm(ctx))
+	}
 	// A controller that is still paused or killed cannot bring about what "eventually" asks for.
 	settles := stuck == "" && !failed
 	if settles {
@@ -486,6 +493,9 @@ func (r *runner) judge(
 		settles = settled || status.Stuck != "" || len(status.Down) > 0
 	}
 	troubled(r.endPlan(ctx))
+	if !failed && lasts {
+		troubled(r.becalm(ctx))
+	}
 	if settles {
 		_, err := r.settle(ctx)
 		troubled(err)
@@ -501,7 +511,7 @@ func (r *runner) judge(
 	last, err := r.coordinator.Status(ctx)
 	troubled(err)
 	r.add(last.Findings...)
-	status.StaleReads, status.NoneStale = last.StaleReads, last.NoneStale
+	status.StaleReads, status.NoneStale, status.NoneFailed = last.StaleReads, last.NoneStale, last.NoneFailed
 	evidence := r.evidence(ctx, recorder, invariants)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -621,6 +631,10 @@ func (r *runner) conclude(s coordinator.Status, stuck string) {
 		r.add(oracle.NoneStale(s.NoneStale))
 		r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, complete)
 	}
+	if r.meta.Verdict == record.Pass && len(s.NoneFailed) > 0 {
+		r.add(oracle.NoneFailed(s.NoneFailed)...)
+		r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, complete)
+	}
 	if complete {
 		return
 	}
@@ -658,7 +672,10 @@ func unfinished(s coordinator.Status, stuck string) string {
 }
 
 // Event implements coordinator.Recorder.
-func (r *runner) Event(e record.Event) error { return r.writer.Event(e) }
+func (r *runner) Event(e record.Event) error {
+	r.heard(e)
+	return r.writer.Event(e)
+}
 
 // Action implements coordinator.Recorder.
 func (r *runner) Action(a record.Action) error {

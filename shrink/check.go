@@ -411,14 +411,11 @@ type derived struct {
 // invariants derives invariants from what the last run that showed the finding did otherwise.
 func (c *checker) invariants() []derived {
 	ref := c.workloads[workloadText(c.lastPlan)].reference
-	differ, err := oracle.Differences(ref, c.lastPlan, c.last.History)
-	if err != nil {
-		return nil
-	}
 	changes, err := reference.Changes(c.last)
 	if err != nil {
 		return nil
 	}
+	differ := oracle.Differences(ref, c.lastPlan, reference.Objects(changes))
 	var all []derived
 	for _, d := range differ {
 		if string(d.Key) != c.finding.Subject {

@@ -102,7 +102,8 @@ Patterns:
 	}
 	o.register(c)
 	o.registerPatterns(c)
-	c.Flags().BoolVar(&o.explain, "explain", false, "also list the candidates without a plan, with the reason of each")
+	c.Flags().BoolVar(&o.explain, "explain", false,
+		"also list the candidates without a plan with the reason of each, and how many each rule dropped")
 	return c
 }
 
@@ -121,7 +122,8 @@ func (o *testOptions) register(c *cobra.Command) {
 
 // registerPatterns adds the flags of commands that generate plans.
 func (o *testOptions) registerPatterns(c *cobra.Command) {
-	c.Flags().StringSliceVar(&o.Patterns, "pattern", nil, "`name` of a pattern (default: all)")
+	c.Flags().StringSliceVar(&o.Patterns, "pattern", nil,
+		"`name` of a pattern (default: all that need not be asked for)")
 }
 
 // referencesDir holds the references of suites that have no other directory.
@@ -143,7 +145,11 @@ func references(suite *plan.Suite, variant string) (string, error) {
 func patternHelp() string {
 	var text strings.Builder
 	for _, p := range generate.Patterns() {
-		fmt.Fprintf(&text, "  %-16s %s\n", p.Name, p.Finds)
+		request := ""
+		if p.OnRequest {
+			request = " (only with --pattern)"
+		}
+		fmt.Fprintf(&text, "  %-16s %s%s\n", p.Name, p.Finds, request)
 	}
 	return text.String()
 }
@@ -393,6 +399,9 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 			case o.explain:
 				fmt.Fprintf(s.out, "no plan (%s): %s\n  %s\n", c.Pattern, c.Dropped, c.Why)
 			}
+		}
+		if o.explain {
+			tally(s.out, candidates)
 		}
 		for _, u := range result.Unlearned {
 			fmt.Fprintf(s.out, "not tested: %s\n", u.Reason)
