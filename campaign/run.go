@@ -278,7 +278,10 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 		o.Findings = bugs(r.Findings)
 		return o, c.confirm(ctx, t, o)
 	default:
-		o.Status, o.Findings = Inconclusive, r.Findings
+		o.Status = Inconclusive
+		o.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f record.Finding) bool {
+			return f.Severity == record.SeverityNote
+		})
 	}
 	return o, nil
 }
