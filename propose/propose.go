@@ -144,7 +144,7 @@ type proposer struct {
 	created map[string]any     // the sample as the API server has created it
 	ends    []map[string]any   // the sample at the end of runs that only create it
 	ready   *plan.Step         // waits for the sample; nil: its status says nothing
-	masks   []reference.Mask // nil: the creation ends differently each time, and nothing can be compared with it
+	masks   []reference.Mask   // nil: the creation ends differently each time, and nothing can be compared with it
 
 	creationChanges []reference.Change // of a run that only creates the sample
 	waits           []*plan.Step       // after the creation
