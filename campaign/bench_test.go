@@ -12,9 +12,9 @@ import (
 	"github.com/trommel-dev/trommel/run"
 )
 
-// BenchmarkCampaign runs a campaign with one workload of the database operator, with everything built and learned, on as
-// many clusters as there are cores, but at most two. It reports how many plans it does in an hour. The operator's bugs
-// are fixed, so that no plan is run again to confirm a finding.
+// BenchmarkCampaign runs a campaign with one workload of the database operator, with everything built and learned, on
+// as many clusters as there are cores, but at most two. It reports how many plans it does in an hour. The operator's
+// bugs are fixed, so that no plan is run again to confirm a finding.
 func BenchmarkCampaign(b *testing.B) {
 	if testing.Short() {
 		b.Skip("starts control planes")

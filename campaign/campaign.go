@@ -62,9 +62,9 @@ type Config struct {
 	Version      string
 	Anew         bool         // learn also what there is a reference of
 	Plans        []*plan.Plan // run these; nil: generate plans
-	// Shrink makes the plan of a confirmed finding smaller and returns the file of the new plan, or "" if there is none
-	// that is smaller. It may write to dir, which does not exist yet. If nil, plans stay as they are.
-	Shrink  func(ctx context.Context, r Runner, l *Learned, f *Outcome, p *plan.Plan, dir string) (string, error)
+	// Shrink looks for a smaller plan; see Shrinking. It is called at the end, for the simplest plan of each group of
+	// bugs. Alone: the smaller plan shows the finding without a reference. If nil, plans stay as they are.
+	Shrink  func(ctx context.Context, r Runner, s Shrinking) (alone bool, err error)
 	Console Console // default: nobody
 }
 
@@ -156,21 +156,39 @@ type campaign struct {
 	quietly  map[string][]record.Finding
 }
 
+// workload is one of the suite, or that of a plan with steps of its own.
+type workload struct {
+	name  string
+	steps []plan.Step // nil: the suite has it
+}
+
+func workloadOf(p *plan.Plan) workload {
+	if len(p.Steps) > 0 {
+		return workload{"plan-" + p.TestName, p.Steps}
+	}
+	return workload{name: p.Workload}
+}
+
 // workloads are those that are learned.
-func (c *campaign) workloads() []string {
-	switch {
-	case c.Plans != nil:
-		var all []string
+func (c *campaign) workloads() []workload {
+	var all []workload
+	if c.Plans != nil {
 		for _, p := range c.Plans {
-			if !slices.Contains(all, p.Workload) {
-				all = append(all, p.Workload)
+			w := workloadOf(p)
+			if !slices.ContainsFunc(all, func(other workload) bool { return other.name == w.name }) {
+				all = append(all, w)
 			}
 		}
 		return all
-	case len(c.Workloads) > 0:
-		return c.Workloads
 	}
-	return slices.Sorted(maps.Keys(c.Suite.Workloads))
+	chosen := c.Workloads
+	if len(chosen) == 0 {
+		chosen = slices.Sorted(maps.Keys(c.Suite.Workloads))
+	}
+	for _, name := range chosen {
+		all = append(all, workload{name: name})
+	}
+	return all
 }
 
 func (c *campaign) say(format string, args ...any) { c.Console.Info(fmt.Sprintf(format, args...)) }

@@ -202,7 +202,7 @@ func TestEndBeforeAllPlans(t *testing.T) {
 	c := config(t, found, "w")
 	c.FailFast = true
 	r := mustRun(t, c)
-	if n := len(r.Outcomes); n == 0 || r.Outcomes[n-1].Plan != "w-intermediate-1" || len(r.NotRun) == 0 ||
+	if len(r.With(Bug)) != 1 || r.Outcomes[len(r.Outcomes)-1].Status != Bug || len(r.NotRun) == 0 ||
 		r.Stopped != "the campaign stops at the first bug" {
 		t.Errorf("fail fast: %v, %q", statuses(r), r.Stopped)
 	}
@@ -284,12 +284,57 @@ func TestShards(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"1/4": "1/4", "4/4": "4/4", "": "", "0/4": "bad", "5/4": "bad", "x/4": "bad", "1": "bad", "1/": "bad", "-1/4": "bad",
+		"1/4": "1/4", "4/4": "4/4", "": "", "0/4": "bad", "5/4": "bad", "x/4": "bad", "1": "bad",
+		"1/": "bad", "-1/4": "bad",
 	} {
 		s, err := ParseShard(text)
 		if got := s.String(); err == nil && got != want || (err != nil) != (want == "bad") {
 			t.Errorf("ParseShard(%q) = %q, %v", text, got, err)
 		}
+	}
+}
+
+// For each group of bugs, the simplest plan is made smaller, once.
+func TestSmallerPlans(t *testing.T) {
+	gone := []record.Finding{finding("secret/default/a", "never created")}
+	other := []record.Finding{finding("pod/default/a", "never created")}
+	f := answers(map[string]answer{
+		"w-intermediate-1": func(int, *record.Meta) []record.Finding { return gone },
+		"v-intermediate-1": func(int, *record.Meta) []record.Finding { return gone },
+		"u-intermediate-1": func(int, *record.Meta) []record.Finding { return other },
+	})
+	c := config(t, f, "u", "v", "w")
+	c.Patterns = []string{"intermediate"}
+	var tried []string
+	c.Shrink = func(_ context.Context, _ Runner, s Shrinking) (alone bool, err error) {
+		tried = append(tried, s.Finding.Subject)
+		if s.Finding == other[0] {
+			return false, errors.New("it does not come")
+		}
+		return true, nil
+	}
+	r := mustRun(t, c)
+	slices.Sort(tried)
+	if !slices.Equal(tried, []string{"pod/default/a", "secret/default/a"}) {
+		t.Errorf("tried %q", tried)
+	}
+	smaller := 0
+	for i := range r.Outcomes {
+		o := &r.Outcomes[i]
+		if o.Smaller == "" {
+			continue
+		}
+		smaller++
+		if got, want := r.Show(o), "trommel -p "+filepath.Join(c.Dir, "smaller", o.Plan+".yaml"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if smaller != 1 {
+		t.Errorf("%d smaller plans", smaller)
+	}
+	tried = nil
+	if mustRun(t, c); !slices.Equal(tried, []string{"pod/default/a"}) {
+		t.Errorf("tried %q again", tried)
 	}
 }
 
@@ -303,18 +348,28 @@ func TestOwnPlans(t *testing.T) {
 	}}
 	c := config(t, f, "w", "unstable", "unused")
 	for _, w := range []string{"w", "unstable"} {
-		text := fmt.Sprintf(`{testName: own-%s, workload: %s, actions: [{actionType: restartController, actionTarget: op,
-			trigger: {definitions: [{triggerName: t, condition: {triggerType: onTimeout, timeout: 1s}}]}}]}`, w, w)
+		text := fmt.Sprintf(`{testName: own-%s, workload: %s, actions: [{actionType: restartController,
+			actionTarget: op, trigger: {definitions: [{
+			triggerName: t, condition: {triggerType: onTimeout, timeout: 1s}}]}}]}`, w, w)
 		p, err := plan.Parse([]byte(text), "own.yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.Plans = append(c.Plans, p)
 	}
+	// One has a workload of its own, and the name of another workload.
+	p, err := plan.Parse([]byte("{testName: w, steps: [{sleep: 1s}], actions: []}"), "steps.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Plans = append(c.Plans, p)
 	c.Settings.Plans = "plans"
 	r := mustRun(t, c)
-	if diff := cmp.Diff([]string{"own-w pass", "own-unstable pass"}, statuses(r)); diff != "" {
+	if diff := cmp.Diff([]string{"own-w pass", "own-unstable pass", "w pass"}, statuses(r)); diff != "" {
 		t.Error(diff)
+	}
+	if o := r.Outcomes[2]; !o.Judged || o.Workload != "plan-w" || f.runs["plan-w-without-faults"] != 4 {
+		t.Errorf("%+v; runs %v", o, f.runs)
 	}
 	if !r.Outcomes[0].Judged || r.Outcomes[1].Judged || len(r.Unlearned) != 1 || r.Unlearned[0].Workload != "unstable" {
 		t.Errorf("%+v, unlearned %v", r.Outcomes, r.Unlearned)
@@ -355,8 +410,8 @@ func TestCapacity(t *testing.T) {
 	}{
 		{1, 1, 1, ""}, // a single one is not refused
 		{2, 2, 4e9, ""},
-		{3, 2, 16e9, "--parallel 3: at most 2 fit here: a cluster needs about 1.6 GB of memory and a core; available: " +
-			"16.0 GB of memory and 2 cores"},
+		{3, 2, 16e9, "--parallel 3: at most 2 fit here: a cluster needs about 1.6 GB of memory and a core; " +
+			"available: 16.0 GB of memory and 2 cores"},
 		{4, 8, 5e9, "--parallel 4: at most 3 fit here: a cluster needs about 1.6 GB of memory and a core; available: " +
 			"5.0 GB of memory and 8 cores"},
 		{2, 1, 0, "--parallel 2: at most 1 fit here: a cluster needs about 1.6 GB of memory and a core; available: " +

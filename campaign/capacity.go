@@ -29,8 +29,8 @@ func checkParallel(n, cores int, memory int64) error {
 	if n <= max(1, fit) { // a single one runs anywhere, slowly
 		return nil
 	}
-	return fmt.Errorf("--parallel %d: at most %d fit here: a cluster needs about %.1f GB of memory and a core; available: "+
-		"%s", n, max(1, fit), float64(ClusterBytes)/1e9, here)
+	return fmt.Errorf("--parallel %d: at most %d fit here: a cluster needs about %.1f GB of memory and a core; "+
+		"available: %s", n, max(1, fit), float64(ClusterBytes)/1e9, here)
 }
 
 // available is how many bytes of memory new processes can use, as far as Linux says so: what the machine has, and what

@@ -3,7 +3,6 @@ package campaign
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/trommel-dev/trommel/record"
@@ -51,21 +50,20 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome) error {
 		return nil
 	}
 	o.Status, o.Findings = Bug, planOnly
-	if c.Shrink != nil {
-		return c.shrink(ctx, t, o)
-	}
 	return nil
 }
 
-// without runs the plan's workload without the plan's actions once more, and returns what all such runs of this campaign
-// have found.
+// without runs the plan without its actions once more, and returns what all such runs with its workload have found in
+// this campaign.
 func (c *campaign) without(ctx context.Context, t *task) ([]record.Finding, error) {
-	p, err := c.quiet(t.plan.Workload)
-	if err != nil {
-		return nil, err
+	if len(t.plan.Actions) == 0 {
+		return nil, nil // what it finds is what it is for
 	}
-	p.TestName = t.plan.TestName + "-without"
-	r, _, err := c.once(ctx, p, t.learned.Options())
+	p := *t.plan
+	p.TestName += "-without"
+	p.Actions = nil
+	p.Complete(c.Suite)
+	r, _, err := c.once(ctx, &p, t.learned.Options())
 	if err != nil {
 		return nil, err
 	}
@@ -74,28 +72,9 @@ func (c *campaign) without(ctx context.Context, t *task) ([]record.Finding, erro
 	if c.quietly == nil {
 		c.quietly = map[string][]record.Finding{}
 	}
-	c.quietly[p.Workload] = append(c.quietly[p.Workload], bugs(r.Findings)...)
-	return slices.Clone(c.quietly[p.Workload]), nil
-}
-
-// shrink looks for a smaller plan with the same finding. If that fails, the plan stays as it is.
-func (c *campaign) shrink(ctx context.Context, t *task, o *Outcome) error {
-	var runner Runner
-	select {
-	case runner = <-c.free:
-		defer func() { c.free <- runner }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	file, err := c.Shrink(ctx, runner, t.learned, o, t.plan, filepath.Join(c.Dir, "smaller", o.Plan))
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		c.say("%s: no smaller plan: %v", o.Plan, err)
-	}
-	o.Smaller = file
-	return nil
+	w := t.learned.Workload
+	c.quietly[w] = append(c.quietly[w], bugs(r.Findings)...)
+	return slices.Clone(c.quietly[w]), nil
 }
 
 // bugs are the findings about the controllers.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -20,13 +19,14 @@ import (
 
 // Learned is what is known of a workload.
 type Learned struct {
-	Workload string
+	Workload string // its name; "plan-<testName>" for that of a plan with steps of its own
 	// Reference is what the workload does without faults; nil with Err.
 	Reference *reference.Reference
 	File      string // of the reference
+	Masks     string // file of the fields that never count; people may edit it
 	Anew      bool   // it was learned now
-	// Err says why there is no reference: the workload ends differently without faults (*reference.UnstableError), or not
-	// well, or a run could not be carried out.
+	// Err says why there is no reference: the workload ends differently without faults (*reference.UnstableError), or
+	// not well, or a run could not be carried out.
 	Err error
 
 	source     reference.Source     // what a reference is made from now
@@ -53,9 +53,9 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 	all := make([]Learned, len(workloads))
 	var group errgroup.Group
 	group.SetLimit(max(1, len(c.Runners)))
-	for i, workload := range workloads {
+	for i, w := range workloads {
 		group.Go(func() error {
-			all[i] = c.learnOne(ctx, workload)
+			all[i] = c.learnOne(ctx, w)
 			return nil
 		})
 	}
@@ -67,21 +67,28 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 }
 
 // learnOne takes or learns the reference of one workload, and says which.
-func (c *campaign) learnOne(ctx context.Context, workload string) Learned {
+func (c *campaign) learnOne(ctx context.Context, w workload) Learned {
+	workload := w.name
 	l := Learned{Workload: workload, File: ReferenceFile(c.References, workload)}
+	l.Masks = MaskFile(c.References, workload)
 	var why string
 	var err error
-	if l.source, err = c.source(workload); err == nil {
+	if l.source, err = c.source(w); err == nil {
 		l.Reference, why, err = c.load(l.File, l.source)
 	}
 	if err == nil && l.Reference == nil {
 		c.say("%s: learning what it does without faults%s", workload, why)
 		l.Anew = true
-		l.Reference, err = c.study(ctx, workload)
+		l.Reference, err = c.study(ctx, w)
 		if err == nil {
 			l.Reference.Source = l.source
-			err = c.save(l.Reference, l.File)
+			err = errors.Join(l.Reference.Write(l.File), l.Reference.WriteMasks(l.Masks))
 		}
+	}
+	if err == nil {
+		var edited []reference.MaskEntry
+		edited, err = reference.ReadMasks(l.Masks)
+		l.Reference.Override(edited)
 	}
 	if err != nil {
 		l.Reference, l.Err = nil, fmt.Errorf("learn workload %q: %w", workload, err)
@@ -96,6 +103,9 @@ func (c *campaign) learnOne(ctx context.Context, workload string) Learned {
 func ReferenceFile(dir, workload string) string {
 	return filepath.Join(dir, workload, "reference.json")
 }
+
+// MaskFile is the file of the fields that never count, beside the reference, for people to edit.
+func MaskFile(dir, workload string) string { return filepath.Join(dir, workload, "masks.yaml") }
 
 // load reads the reference if there is one of this source. Otherwise why says why it is learned, unless there was none.
 func (c *campaign) load(file string, source reference.Source) (ref *reference.Reference, why string, err error) {
@@ -126,22 +136,14 @@ func and(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
 
-// save writes the reference.
-func (c *campaign) save(ref *reference.Reference, file string) error {
-	if err := os.MkdirAll(filepath.Dir(file), record.DirMode); err != nil {
-		return err
-	}
-	return ref.Write(file)
-}
-
 // study runs a workload without faults. The first run shows which types the controllers have to do with. If two runs
 // already differ in more than fields, it does not run the workload again.
-func (c *campaign) study(ctx context.Context, workload string) (*reference.Reference, error) {
-	quiet, err := c.quiet(workload)
+func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference, error) {
+	quiet, err := c.quiet(w)
 	if err != nil {
 		return nil, err
 	}
-	c.Console.Status(fmt.Sprintf("%s: learning, run 1 of %d", workload, c.Learn+1))
+	c.Console.Status(fmt.Sprintf("%s: learning, run 1 of %d", w.name, c.Learn+1))
 	first, err := c.fine(ctx, quiet, run.RunOptions{Trace: true})
 	if err != nil {
 		return nil, err
@@ -150,7 +152,7 @@ func (c *campaign) study(ctx context.Context, workload string) (*reference.Refer
 	var runs []*record.Run
 	var ref *reference.Reference
 	for i := range c.Learn {
-		c.Console.Status(fmt.Sprintf("%s: learning, run %d of %d", workload, i+2, c.Learn+1))
+		c.Console.Status(fmt.Sprintf("%s: learning, run %d of %d", w.name, i+2, c.Learn+1))
 		r, err := c.fine(ctx, quiet, run.RunOptions{Trace: true, History: types})
 		if err != nil {
 			return nil, err
@@ -158,7 +160,7 @@ func (c *campaign) study(ctx context.Context, workload string) (*reference.Refer
 		if runs = append(runs, r); len(runs) < 2 {
 			continue
 		}
-		if ref, err = reference.Learn(workload, runs, c.Suite.Masks...); err != nil {
+		if ref, err = reference.Learn(w.name, runs, c.Suite.Masks...); err != nil {
 			return nil, err
 		}
 	}
@@ -167,8 +169,11 @@ func (c *campaign) study(ctx context.Context, workload string) (*reference.Refer
 }
 
 // quiet is the plan that runs a workload without faults.
-func (c *campaign) quiet(workload string) (*plan.Plan, error) {
-	p := &plan.Plan{TestName: workload + "-without-faults", Workload: workload}
+func (c *campaign) quiet(w workload) (*plan.Plan, error) {
+	p := &plan.Plan{TestName: w.name + "-without-faults", Steps: w.steps}
+	if w.steps == nil {
+		p.Workload = w.name
+	}
 	p.Complete(c.Suite)
 	return p, p.Validate(c.Suite)
 }
@@ -185,8 +190,11 @@ func (c *campaign) fine(ctx context.Context, p *plan.Plan, o run.RunOptions) (*r
 	return r, nil
 }
 
-// Summary says in one line what is known of a workload that was learned.
-func (l *Learned) Summary() string {
+// Text says what is known of a workload, and which fields differ without faults.
+func (l *Learned) Text() string {
+	if l.Err != nil {
+		return fmt.Sprintf("%s: not learned: %v\n", l.Workload, l.Err)
+	}
 	how := "nothing has changed since it was learned"
 	if l.Anew {
 		how = fmt.Sprintf("learned from %d runs", l.Reference.Runs)
@@ -197,17 +205,16 @@ func (l *Learned) Summary() string {
 			ours++
 		}
 	}
-	return fmt.Sprintf("%s: %d objects, %d changes, %d of them by the controllers (%s)", how,
-		len(l.Reference.Objects), len(l.Reference.Changes), ours, l.File)
-}
-
-// Differ lists the fields that differ without faults, a line each.
-func (l *Learned) Differ() []string {
-	var lines []string
+	text := fmt.Sprintf("%s: %s: %s, %s, %d of them by the controllers\n", l.Workload, how,
+		count(len(l.Reference.Objects), "object"), count(len(l.Reference.Changes), "change"), ours)
+	var fields []string
 	for _, m := range l.Reference.Masks {
 		if m.Reason == reference.Differs {
-			lines = append(lines, fmt.Sprintf("never counts: %s %s (%s)", m.Type, m.Path, m.Reason))
+			fields = append(fields, m.Type+" "+m.Path)
 		}
 	}
-	return lines
+	if len(fields) > 0 {
+		text += "  never counts, because it differs without faults: " + names(fields, most) + "\n"
+	}
+	return text + fmt.Sprintf("  %s; what never counts can be edited in %s\n", l.File, filepath.Base(l.Masks))
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +37,8 @@ func TestReferencesAreKept(t *testing.T) {
 		{"its time only", func() { write(filepath.Join(dir, "op"), "another") }, "", false},
 		{
 			"a manifest", func() {
-				write(filepath.Join(dir, "manifests", "a.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}}")
+				write(filepath.Join(dir, "manifests", "a.yaml"),
+					"{apiVersion: v1, kind: ConfigMap, metadata: {name: m}}")
 			}, "the suite changed", true,
 		},
 		{"another workload", func() { c.Suite.Workloads["other"] = plan.Workload{} }, "", false},
@@ -46,7 +48,8 @@ func TestReferencesAreKept(t *testing.T) {
 		},
 		{"any number of runs will do", func() { c.Learn = 0 }, "", false},
 		{
-			"a broken file", func() { write(ReferenceFile(c.References, "w"), "{") }, "the reference cannot be read", true,
+			"a broken file", func() { write(ReferenceFile(c.References, "w"), "{") },
+			"the reference cannot be read", true,
 		},
 		{"it is asked for", func() { c.Anew = true }, "w: learning", true},
 	} {
@@ -69,6 +72,43 @@ func TestReferencesAreKept(t *testing.T) {
 	}
 	if want := 4 + 4 + 4 + 3 + 4 + 4; len(f.all) != want {
 		t.Errorf("%d runs, want %d", len(f.all), want)
+	}
+}
+
+// What people write to the file of masks counts, also after the workload was learned again. It may change what a plan
+// finds, so that plans are run again.
+func TestEditedMasks(t *testing.T) {
+	f := &fake{}
+	c := config(t, f, "w")
+	first := mustRun(t, c)
+	file := MaskFile(c.References, "w")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := string(text) + "- {type: secret, path: data.token, reason: random}\n"
+	if err := os.WriteFile(file, []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c.Anew = range []bool{false, true} {
+		all, err := Learn(t.Context(), c)
+		if err != nil || all[0].Err != nil || !slices.ContainsFunc(all[0].Reference.Masks, func(m reference.Mask) bool {
+			return m == reference.Mask{Type: "secret", Path: "data.token", Reason: "random"}
+		}) {
+			t.Errorf("%+v, %v", all, err)
+		}
+	}
+	c.Anew = false
+	f.all = nil
+	if mustRun(t, c); len(f.all) != len(first.Outcomes) {
+		t.Errorf("%d runs with other masks, want %d", len(f.all), len(first.Outcomes))
+	}
+	if err := os.WriteFile(file, []byte("- {type: secret}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := Learn(t.Context(), c); err != nil || all[0].Err == nil ||
+		!strings.Contains(all[0].Err.Error(), "masks.yaml:1: path is missing") {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
 

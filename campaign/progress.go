@@ -9,7 +9,7 @@ import (
 
 // showOutcome shows what became of a plan. The caller holds the lock.
 func (c *campaign) showOutcome(o *Outcome) {
-	text := fmt.Sprintf("[%d/%d] %s: %s in %s", len(c.done), len(c.tasks), o.Plan, describe(o), roughly(o.Took))
+	text := fmt.Sprintf("[%d/%d] %s (%s): %s", len(c.done), len(c.tasks), o.Plan, roughly(o.Took), describe(o))
 	switch o.Status {
 	case Passed, Inconclusive:
 		c.Console.Step(text)

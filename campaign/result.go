@@ -43,8 +43,10 @@ type Outcome struct {
 	Record   string           `json:"record,omitempty"` // directory of the first run's record
 	// Judged: the runs were compared with the workload's reference.
 	Judged bool `json:"judged"`
-	// Smaller is the file of a smaller plan that finds the same, if there is one.
+	// Smaller is the file of a smaller plan that finds the same, if there is one. Alone: it does so without a
+	// reference.
 	Smaller string        `json:"smaller,omitempty"`
+	Alone   bool          `json:"alone,omitempty"`
 	Took    time.Duration `json:"nanoseconds"` // all runs together
 	// Key changes with whatever could change the outcome.
 	Key string `json:"key"`

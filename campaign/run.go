@@ -16,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/generate"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
 )
 
 // task is a plan to run.
@@ -89,7 +90,10 @@ func (c *campaign) run(ctx context.Context) error {
 			return err
 		})
 	}
-	return workers.Wait()
+	if err := workers.Wait(); err != nil {
+		return err
+	}
+	return c.shrinkAll(ctx)
 }
 
 // generatedTasks makes tasks of the generated plans: one plan of each workload, then the next, because those that
@@ -119,7 +123,7 @@ func (c *campaign) generatedTasks(all []Learned) error {
 		}
 	}
 	for _, p := range generate.Patterns() {
-		if !used[p.Name] && (len(c.Patterns) == 0 || slices.Contains(c.Patterns, p.Name)) {
+		if !used[p.Name] && p.In(c.Patterns) {
 			c.result.Empty = append(c.result.Empty, p.Name)
 		}
 	}
@@ -129,7 +133,7 @@ func (c *campaign) generatedTasks(all []Learned) error {
 // planTasks makes tasks of the campaign's own plans.
 func (c *campaign) planTasks(all []Learned) error {
 	for _, p := range c.Plans {
-		l := &all[slices.IndexFunc(all, func(l Learned) bool { return l.Workload == p.Workload })]
+		l := &all[slices.IndexFunc(all, func(l Learned) bool { return l.Workload == workloadOf(p).name })]
 		if err := c.add(&task{plan: p, file: p.File, learned: l, why: p.Description}); err != nil {
 			return err
 		}
@@ -149,14 +153,20 @@ func (c *campaign) add(t *task) error {
 		c.result.Elsewhere++
 		return nil
 	}
-	// Whether there is a reference is not part of the key: what it would be made from is.
-	from, err := json.Marshal(t.learned.source)
+	judged := struct {
+		Source reference.Source
+		Masks  []reference.MaskEntry
+	}{Source: t.learned.source}
+	if ref := t.learned.Reference; ref != nil {
+		judged.Masks = ref.MaskEntries()
+	}
+	by, err := json.Marshal(judged)
 	if err != nil {
 		return err
 	}
 	hash := sha256.New()
 	hash.Write(content)
-	hash.Write(from)
+	hash.Write(by)
 	t.key = sum(hash.Sum(nil))
 	if t.file == "" {
 		if t.file, err = c.write(t.plan); err != nil {
@@ -246,7 +256,7 @@ func (c *campaign) elapsed() time.Duration { return c.spent + time.Since(c.began
 // run, or is that of ctx.
 func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	o := &Outcome{
-		Plan: t.plan.TestName, File: t.file, Workload: t.plan.Workload, Pattern: t.pattern, Why: t.why, Key: t.key,
+		Plan: t.plan.TestName, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why, Key: t.key,
 		Judged: t.learned.Reference != nil,
 	}
 	o.Actions, o.Triggers = size(t.plan)

@@ -18,7 +18,7 @@ import (
 )
 
 // source is what a reference of the workload is made from now.
-func (c *campaign) source(workload string) (reference.Source, error) {
+func (c *campaign) source(w workload) (reference.Source, error) {
 	s := reference.Source{
 		Format: reference.Format, Controllers: map[string]string{}, Trommel: c.Version, Runs: c.Learn,
 	}
@@ -26,7 +26,7 @@ func (c *campaign) source(workload string) (reference.Source, error) {
 	if s.Kubernetes, err = instrumentation.ResolveKubernetesVersion(c.Suite.Cluster.KubernetesVersion); err != nil {
 		return s, err
 	}
-	if s.Suite, err = suiteHash(c.Suite, workload, s.Kubernetes); err != nil {
+	if s.Suite, err = suiteHash(c.Suite, w, s.Kubernetes); err != nil {
 		return s, err
 	}
 	for i, b := range c.Binaries {
@@ -77,13 +77,17 @@ func addFile(w io.Writer, path string) error {
 func sum(hash []byte) string { return hex.EncodeToString(hash[:10]) }
 
 // suiteHash is a hash of everything in the suite that decides what the workload does: the suite with its variant, but
-// without its other workloads, and the files that it names. Where the suite lies does not count. Files that a workload's
-// commands read are not known.
-func suiteHash(suite *plan.Suite, workload, kubernetes string) (string, error) {
+// without its other workloads, and the files that it names. Where the suite lies does not count. Files that a
+// workload's commands read are not known.
+func suiteHash(suite *plan.Suite, w workload, kubernetes string) (string, error) {
 	own := *suite
 	own.File = ""
 	own.Variants = nil // the chosen one is merged in
-	own.Workloads = map[string]plan.Workload{workload: suite.Workloads[workload]}
+	exercise := suite.Workloads[w.name]
+	if w.steps != nil {
+		exercise = plan.Workload{Steps: w.steps}
+	}
+	own.Workloads = map[string]plan.Workload{w.name: exercise}
 	hash := sha256.New()
 	data, err := json.Marshal(own)
 	if err != nil {
@@ -96,7 +100,7 @@ func suiteHash(suite *plan.Suite, workload, kubernetes string) (string, error) {
 			return "", fmt.Errorf("hash of manifest %s: %w", m, err)
 		}
 	}
-	for _, step := range suite.Workloads[workload].Steps {
+	for _, step := range exercise.Steps {
 		if step.Apply == nil || step.Apply.File == "" {
 			continue
 		}

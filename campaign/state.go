@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -90,8 +92,8 @@ func (c *campaign) keep() error {
 		return err
 	}
 	if c.tasks == nil {
-		for _, o := range c.done { // those of a campaign that is resumed
-			s.Outcomes = append(s.Outcomes, o)
+		for _, name := range slices.Sorted(maps.Keys(c.done)) { // those of a campaign that is resumed
+			s.Outcomes = append(s.Outcomes, c.done[name])
 		}
 	}
 	for _, t := range c.tasks {

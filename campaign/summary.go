@@ -19,13 +19,13 @@ func (r *Result) Show(o *Outcome) string {
 		file = o.Smaller
 	}
 	words := []string{"trommel", "-p", file}
-	if o.Pattern == "" { // generated plans name their suite and variant
+	if o.Pattern == "" && o.Smaller == "" { // those that are written here name their suite and variant
 		words = append(words, "--suite", r.SuiteFile)
 		if r.Variant != "" {
 			words = append(words, "--variant", r.Variant)
 		}
 	}
-	if o.Judged {
+	if o.Judged && !(o.Smaller != "" && o.Alone) {
 		words = append(words, "--reference", r.References)
 	}
 	for i, w := range words {
@@ -233,8 +233,8 @@ func (r *Result) Markdown(w io.Writer) error {
 }
 
 // markdown are the characters that mean something in a line of Markdown.
-var markdown = strings.NewReplacer("\\", "\\\\", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[", "]", "\\]", "<", "&lt;",
-	">", "&gt;", "&", "&amp;", "|", "\\|", "\n", " ")
+var markdown = strings.NewReplacer("\\", "\\\\", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[", "]", "\\]",
+	"<", "&lt;", ">", "&gt;", "&", "&amp;", "|", "\\|", "\n", " ")
 
 func escape(text string) string { return markdown.Replace(text) }
 

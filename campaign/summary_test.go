@@ -51,7 +51,8 @@ func result() *Result {
 		return Outcome{
 			Plan: name, File: "trommel-runs/test/plans/" + name + ".yaml", Workload: "create", Pattern: "intermediate",
 			Why: "op is killed right after its own write: " + name, Actions: actions, Triggers: actions, Status: s,
-			Came: came, Of: 3, Findings: findings, Judged: true, Took: 20 * time.Second, Key: "k", Record: "runs/" + name + "/1",
+			Came: came, Of: 3, Findings: findings, Judged: true, Took: 20 * time.Second, Key: "k",
+			Record: "runs/" + name + "/1",
 		}
 	}
 	one := plan("create-stale-1", Bug, 3, 3, invariant, never)
@@ -70,7 +71,8 @@ func result() *Result {
 	passed.Of = 0
 	return &Result{
 		Settings: Settings{
-			SuiteFile: "db/trommel.yaml", Variant: "fixed", References: "trommel-runs/references/db-fixed", Learn: 3, Repeat: 3,
+			SuiteFile: "db/trommel.yaml", Variant: "fixed", References: "trommel-runs/references/db-fixed", Learn: 3,
+			Repeat: 3,
 		},
 		Outcomes: []Outcome{one, two, three, alone, rare, own, idle, failed, passed},
 		NotRun:   []string{"create-skew-9", "create-skew-10"}, Stopped: "the budget of 10m was used up", Elsewhere: 4,

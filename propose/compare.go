@@ -27,7 +27,7 @@ var historyMasks = []reference.Mask{
 // do the same, and of the history that only a changed object has.
 func Differences(sample reference.Key, masks []reference.Mask, changed, fresh []reference.Change) []reference.Difference {
 	ref := &reference.Reference{Masks: slices.Concat(masks, historyMasks), Objects: reference.Objects(atTheEnd(sample, fresh))}
-	all := ref.Compare(atTheEnd(sample, changed))
+	all := ref.Compare(reference.Objects(atTheEnd(sample, changed)))
 	return slices.DeleteFunc(all, func(d reference.Difference) bool { return hasHistory(d) })
 }
 

@@ -17,7 +17,7 @@ type Source struct {
 	// Suite is a hash of the suite with its variant, without other workloads, and of the files that it names.
 	Suite        string            `json:"suite"`
 	Controllers  map[string]string `json:"controllers"`            // hashes of their executables
-	ControlPlane string            `json:"controlPlane,omitempty"` // a hash of its executable; empty: a running cluster's
+	ControlPlane string            `json:"controlPlane,omitempty"` // empty: a running cluster's
 	Kubernetes   string            `json:"kubernetes"`
 	Trommel      string            `json:"trommel"`
 	Runs         int               `json:"runs"` // without faults that were compared

@@ -15,8 +15,9 @@ func newLearnCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "learn [-c trommel.yaml]",
 		Short: "Learn what workloads do without faults",
-		Long: `Learn runs each of the suite's workloads without faults and writes its reference: the end state, what changed and
-who changed it, and the fields that never count because they differ anyway. Runs with faults are compared with it.
+		Long: `Learn runs each of the suite's workloads without faults and writes its reference: the end state, what
+changed and who changed it, and the fields that never count because they differ anyway, in a file to edit. Runs with
+faults are compared with it.
 
 A reference that is there is kept, unless the suite, a controller, the control plane, Trommel or --runs has changed
 since. "trommel test" and "trommel generate" use the same references, and learn those that are missing.
@@ -40,15 +41,8 @@ func learn(ctx context.Context, s streams, o *testOptions) error {
 		}
 		failed := false
 		for _, l := range all {
-			if l.Err != nil {
-				fmt.Fprintf(s.out, "%s: not learned: %v\n", l.Workload, l.Err)
-				failed = true
-				continue
-			}
-			fmt.Fprintf(s.out, "%s: %s\n", l.Workload, l.Summary())
-			for _, line := range l.Differ() {
-				fmt.Fprintf(s.out, "  %s\n", line)
-			}
+			fmt.Fprint(s.out, l.Text())
+			failed = failed || l.Err != nil
 		}
 		if failed {
 			return &exitError{code: exitCannotRun}

@@ -49,8 +49,8 @@ func (o *runOptions) register(c *cobra.Command) {
 		"run on the cluster of this `name`, started by `trommel cluster up` (default: a new one for the run)")
 	f.StringVar(&o.recordDir, "record", "", "`directory` for the run record (default: trommel-runs/<plan>-<time>)")
 	f.StringVar(&o.junit, "junit", "", "write the verdicts to this `file` as JUnit XML")
-	f.StringVar(&o.reference, "reference", "", "also compare with what the workload does without faults, which is learned "+
-		"in this `directory` if it is not known (see trommel learn)")
+	f.StringVar(&o.reference, "reference", "", "also compare with what the workload does without faults, which is "+
+		"learned in this `directory` if it is not known (see trommel learn)")
 	f.BoolVar(&o.trace, "trace", false, "record everything that can be observed, not only what the plan needs")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log what the coordinator does")
 }
@@ -240,8 +240,8 @@ func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded) (w
 	}
 	console := report.NewConsole(s.err)
 	options := run.Options{
-		Variant: group[0].variant, Cluster: o.cluster, Fresh: len(group) == 1 && o.reference == "", Trace: o.trace, Version: version(),
-		Console: console, Progress: console.Progress,
+		Variant: group[0].variant, Cluster: o.cluster, Fresh: len(group) == 1 && o.reference == "", Trace: o.trace,
+		Version: version(), Console: console, Progress: console.Progress,
 		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
 	}
 	worst = exitPass
@@ -305,10 +305,9 @@ func (o *runOptions) howToRun(
 	}
 	binaries, controlPlane := session.Built()
 	learned, err := campaign.Learn(ctx, campaign.Config{
-		Settings: campaign.Settings{
-			SuiteFile: suite.File, Variant: l.variant, Workloads: []string{l.plan.Workload}, References: o.reference,
-		},
-		Runners: []campaign.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
+		Settings: campaign.Settings{SuiteFile: suite.File, Variant: l.variant, References: o.reference},
+		Plans:    []*plan.Plan{l.plan},
+		Runners:  []campaign.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
 		Dir:     filepath.Join("trommel-runs", "learn-"+time.Now().Format("20060102-150405.000")),
 		Version: version(), Console: console,
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/report"
 	"github.com/trommel-dev/trommel/run"
+	"github.com/trommel-dev/trommel/shrink"
 )
 
 // testOptions are the flags of the commands that learn workloads.
@@ -32,6 +33,7 @@ type testOptions struct {
 	resume   string
 	parallel int
 	shard    string
+	shrink   time.Duration
 	junit    string
 	json     string
 	markdown string
@@ -42,9 +44,9 @@ func newTestCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test [-c trommel.yaml]",
 		Short: "Look for bugs without a plan",
-		Long: `Test learns what the suite's workloads do without faults, generates plans that strike at each moment of them, and
-runs the plans. Plans with findings are run again: a finding is a bug if it comes every time, and not without the plan's
-actions. Others are listed separately.
+		Long: `Test learns what the suite's workloads do without faults, generates plans that strike at each moment of
+them, and runs the plans. Plans with findings are run again: a finding is a bug if it comes every time, and not without
+the plan's actions. Others are listed separately.
 
 With --plans it runs the plans of a directory instead, in the same way.
 
@@ -52,8 +54,8 @@ A campaign that was interrupted or killed goes on with --resume DIR, where DIR i
 
 Patterns:
 ` + patternHelp() + `
-Exit codes: 0 nothing found, 1 bugs found, 2 usage, 3 nothing can be said (no plan happened; with --plans: a plan did not
-happen, or its finding was not confirmed), 4 could not run.`,
+Exit codes: 0 nothing found, 1 bugs found, 2 usage, 3 nothing can be said (no plan happened; with --plans: a plan did
+not happen, or its finding was not confirmed), 4 could not run.`,
 		Example: `  trommel test
   trommel test -c database-operator --workload recreate --budget 10m
   trommel test --plans plans/
@@ -77,6 +79,8 @@ happen, or its finding was not confirmed), 4 could not run.`,
 	f.IntVar(&o.Repeat, "repeat", 3, "how often a plan with findings is run; a bug must be found every time")
 	f.IntVar(&o.parallel, "parallel", 1, "`number` of clusters that run plans side by side")
 	f.StringVar(&o.shard, "shard", "", "run only one `part` of the plans, such as 1/4, the first of four")
+	f.DurationVar(&o.shrink, "shrink", 0,
+		"at the end, look for this `time` for a smaller plan for each group of bugs (default: not; see trommel shrink)")
 	f.StringVar(&o.resume, "resume", "", "go on with the campaign in this `directory`, with its flags")
 	f.StringVar(&o.junit, "junit", "", "write the verdicts of all plans to this `file` as JUnit XML")
 	f.StringVar(&o.json, "json", "", "write the result to this `file` as JSON")
@@ -90,8 +94,8 @@ func newGenerateCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "generate [-c trommel.yaml]",
 		Short: "Generate plans",
-		Long: `Generate learns what the suite's workloads do without faults, and generates the plans that "trommel test" would run. It
-writes them to plans/ in --dir and lists them, the most different ones first.
+		Long: `Generate learns what the suite's workloads do without faults, and generates the plans that "trommel test"
+would run. It writes them to plans/ in --dir and lists them, the most different ones first.
 
 Patterns:
 ` + patternHelp(),
@@ -155,7 +159,7 @@ func patternHelp() string {
 }
 
 // mayChange are the flags that --resume can be combined with.
-var mayChange = []string{"resume", "budget", "parallel", "fail-fast", "junit", "json", "markdown"}
+var mayChange = []string{"resume", "budget", "parallel", "fail-fast", "shrink", "junit", "json", "markdown"}
 
 // goOn takes the settings of the campaign that is resumed. A budget that is given counts from now on.
 func (o *testOptions) goOn(c *cobra.Command) error {
@@ -268,8 +272,8 @@ func onlyPlans(dir string) ([]string, error) {
 	return files, nil
 }
 
-// ownPlans reads the plans that --plans names. All mistakes in them are reported together. All plans are for one variant
-// of one suite, because they run on the same cluster.
+// ownPlans reads the plans that --plans names. All mistakes in them are reported together. All plans are for one
+// variant of one suite, because they run on the same cluster.
 func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan, error) {
 	var plans []*plan.Plan
 	var errs []error
@@ -291,8 +295,8 @@ func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan,
 			o.Variant = p.Variant
 		}
 		if p.Variant != "" && p.Variant != o.Variant {
-			errs = append(errs, fmt.Errorf("%s: it is for the variant %s, others are not; a directory of plans is for one "+
-				"variant", file, p.Variant))
+			errs = append(errs, fmt.Errorf("%s: it is for the variant %s, others are not; a directory of plans is for "+
+				"one variant", file, p.Variant))
 		}
 		plans = append(plans, p)
 	}
@@ -301,8 +305,8 @@ func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan,
 
 func testSuite(ctx context.Context, s streams, o *testOptions) error {
 	if _, err := campaign.ReadState(o.dir); o.dir != "" && o.resume == "" && err == nil {
-		return &exitError{exitUsage, fmt.Errorf("%s holds a campaign already: go on with `trommel test --resume %s`, or "+
-			"choose another --dir", o.dir, o.dir)}
+		return &exitError{exitUsage, fmt.Errorf("%s holds a campaign already: go on with `trommel test --resume %s`, "+
+			"or choose another --dir", o.dir, o.dir)}
 	}
 	return o.inSession(ctx, s, "test", func(config campaign.Config) error {
 		result, err := campaign.Run(ctx, config)
@@ -312,7 +316,11 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 		}
 		err = errors.Join(err, result.Text(s.out))
 		if len(result.NotRun) > 0 && ctx.Err() == nil {
-			fmt.Fprintf(s.err, "`trommel test --resume %s` goes on\n", o.dir)
+			more := "" // that a new budget is needed
+			if o.Budget > 0 {
+				more = " --budget " + plan.FormatDuration(o.Budget)
+			}
+			fmt.Fprintf(s.err, "`trommel test --resume %s%s` goes on\n", o.dir, more)
 		}
 		fmt.Fprintf(s.err, "campaign: %s\n", o.dir)
 		for _, out := range []struct {
@@ -448,8 +456,33 @@ func (o *testOptions) inSession(
 		sessions = append(sessions, session)
 		runners = append(runners, session)
 	}
-	return what(campaign.Config{
+	config := campaign.Config{
 		Settings: o.Settings, Runners: runners, Suite: suite, Dir: o.dir, Plans: plans, Anew: o.anew,
 		Binaries: options.Binaries, ControlPlane: options.ControlPlane, Version: version(), Console: console,
-	})
+	}
+	if o.shrink > 0 {
+		config.Shrink = o.smaller(suite)
+	}
+	return what(config)
+}
+
+// smaller returns what looks for a smaller plan.
+func (o *testOptions) smaller(
+	suite *plan.Suite,
+) func(context.Context, campaign.Runner, campaign.Shrinking) (bool, error) {
+	return func(ctx context.Context, r campaign.Runner, s campaign.Shrinking) (bool, error) {
+		how := s.Learned.Options()
+		if err := os.RemoveAll(s.Dir); err != nil { // of a campaign that was interrupted
+			return false, err
+		}
+		result, err := shrink.Shrink(ctx, shrink.Config{
+			Session: r.(*run.Session), Suite: suite, Plan: s.Plan, Finding: s.Finding, Reference: how.Reference,
+			History: how.History, Dir: s.Dir, Budget: o.shrink,
+		})
+		if err != nil {
+			return false, err
+		}
+		result.Plan.Variant = o.Variant
+		return result.Alone, writePlan(result.Plan, suite, s.File)
+	}
 }
