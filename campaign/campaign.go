@@ -1,73 +1,95 @@
 // Package campaign looks for bugs without being told where: it learns what a suite's workloads do without faults, makes
-// plans that strike at each moment, runs them, and believes what comes again.
+// plans that strike at each moment, runs them, and believes what comes again. It keeps what it has found after each
+// plan, so that a campaign that was interrupted or killed can be resumed.
 package campaign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/trommel-dev/trommel/generate"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/reference"
 	"github.com/trommel-dev/trommel/run"
 )
 
-// Config says what to look for. Session, Suite and Dir are required.
+// Runner runs plans, one at a time; a *run.Session is one.
+type Runner interface {
+	RunWith(ctx context.Context, p *plan.Plan, recordDir string, o run.RunOptions) (*record.Meta, error)
+}
+
+// Settings are what a resumed campaign has in common with the one that it goes on with. SuiteFile and References are
+// required.
+type Settings struct {
+	SuiteFile string   `json:"suite"`
+	Variant   string   `json:"variant,omitempty"`
+	Plans     string   `json:"plans,omitempty"`     // the directory of Config.Plans; empty: plans are generated
+	Workloads []string `json:"workloads,omitempty"` // default: all of the suite
+	Patterns  []string `json:"patterns,omitempty"`  // default: all
+	// References is the directory of the references, which campaigns share. It is created.
+	References string `json:"references"`
+	// Learn is the number of runs without faults for each workload that are compared; default: as many as for the
+	// reference that is there, or 3.
+	Learn int `json:"learn"`
+	// Repeat is how often a finding must come to be believed; default 3.
+	Repeat int `json:"repeat"`
+	// Budget is the time after which no new plan is begun, from the beginning of the first campaign on; 0: no limit.
+	Budget time.Duration `json:"budget,omitempty"`
+	// FailFast stops the campaign after the first confirmed finding.
+	FailFast bool  `json:"failFast,omitempty"`
+	Shard    Shard `json:"shard,omitzero"`
+}
+
+// Config says what to look for. Runners, Suite and Dir are required.
 type Config struct {
-	Session   *run.Session
-	Suite     *plan.Suite   // as the session has it
-	Dir       string        // created; for plans and records
-	Workloads []string      // default: all of the suite
-	Patterns  []string      // default: all
-	Learn     int           // runs without faults for each workload; default 3
-	Repeat    int           // how often a finding must come to be believed; default 3
-	Budget    time.Duration // no new plan is begun after it; 0: no limit
-	FailFast  bool          // stop after the first confirmed finding
-	// Progress is told a line for people now and then; default: nobody.
-	Progress func(format string, args ...any)
+	Settings
+	// Runners are used side by side; all run the same suite and executables.
+	Runners []Runner
+	Suite   *plan.Suite // as the runners have it
+	// Dir is the directory for plans, records and the state. If it has a state, the campaign goes on from there.
+	Dir string
+	// Binaries and ControlPlane are the executables that the runners run, and Version is Trommel's: a reference of
+	// others is not used.
+	Binaries     []run.Binary
+	ControlPlane string
+	Version      string
+	Anew         bool         // learn also what there is a reference of
+	Plans        []*plan.Plan // run these; nil: generate plans
+	// Shrink looks for a smaller plan; see Shrinking. It is called at the end, for the simplest plan of each group of
+	// bugs. Alone: the smaller plan shows the finding without a reference. If nil, plans stay as they are.
+	Shrink  func(ctx context.Context, r Runner, s Shrinking) (alone bool, err error)
+	Console Console // default: nobody
 }
 
-// Result is what a campaign has found.
-type Result struct {
-	Findings    []Finding // each came every time
-	Unconfirmed []Finding // came at least once and not every time
-	// Inconclusive are plans that did not happen, or of which nothing could be said.
-	Inconclusive []Outcome
-	Passed       int
-	Dropped      map[string]int // candidates for which there was no plan, by rule
-	NotRun       int            // plans that were not started: the budget was used up, or FailFast has ended the campaign
-	Unstable     []error        // workloads that end differently without faults, or not well
-	Failed       []error        // runs that could not be carried out
-	Records      []string       // directories of the run records, of each plan's first run
+// Console shows people how a campaign goes. Its methods must not block for long; they may be called concurrently.
+type Console interface {
+	// Info shows a line that stays.
+	Info(text string)
+	// Step shows a line if Status does not show anything.
+	Step(text string)
+	// Status shows a line that the next line replaces, where that is possible.
+	Status(text string)
 }
 
-// Finding is a plan that shows a bug.
-type Finding struct {
-	Outcome
-	Came, Of int // runs with the finding, runs
-}
+// nobody is the default console.
+type nobody struct{}
 
-// Outcome is a plan with what its first run said.
-type Outcome struct {
-	Candidate generate.Candidate
-	PlanFile  string
-	Record    string // the directory
-	Verdict   record.Verdict
-	Reason    string
-	Findings  []record.Finding
-}
+func (nobody) Info(string)   {}
+func (nobody) Step(string)   {}
+func (nobody) Status(string) {}
 
 // Run runs the campaign. The error says what kept it from going on; the result is what it had until then.
 func Run(ctx context.Context, config Config) (*Result, error) {
 	c := newCampaign(config)
 	err := c.run(ctx)
-	return c.result, err
+	return c.finish(err), err
 }
 
 // Generate learns the workloads and writes the plans that a campaign would run, without running them. It returns all
@@ -79,228 +101,133 @@ func Generate(ctx context.Context, config Config) ([]generate.Candidate, *Result
 	for _, l := range all {
 		for _, candidate := range l.candidates {
 			if candidate.Plan != nil {
-				if _, err := c.write(candidate); err != nil {
-					return nil, c.result, err
+				if _, err := c.write(candidate.Plan); err != nil {
+					return nil, c.finish(err), err
 				}
 			}
 			candidates = append(candidates, candidate)
 		}
 	}
-	return candidates, c.result, err
+	return candidates, c.finish(err), err
 }
 
 func newCampaign(config Config) *campaign {
-	c := &campaign{Config: config, began: time.Now(), result: &Result{Dropped: map[string]int{}}}
+	c := &campaign{
+		Config: config, began: time.Now(),
+		result: &Result{
+			Settings: config.Settings, Outcomes: []Outcome{}, NotRun: []string{}, Unlearned: []Unlearned{},
+			Dropped: map[string]int{}, Empty: []string{},
+		},
+		numbers: map[string]int{}, done: map[string]*Outcome{},
+	}
 	if c.Learn == 0 {
-		c.Learn = 3
+		c.Learn, c.anyRuns = 3, true
 	}
 	if c.Repeat == 0 {
 		c.Repeat = 3
 	}
-	if c.Progress == nil {
-		c.Progress = func(string, ...any) {}
+	if c.Console == nil {
+		c.Console = nobody{}
 	}
-	if len(c.Workloads) == 0 {
-		c.Workloads = slices.Sorted(maps.Keys(c.Suite.Workloads))
+	c.free = make(chan Runner, len(c.Runners))
+	for _, r := range c.Runners {
+		c.free <- r
 	}
 	return c
 }
 
 type campaign struct {
 	Config
-	began  time.Time
-	result *Result
-	runs   int
+	began       time.Time
+	spent       time.Duration // before it was resumed
+	anyRuns     bool          // see Settings.Learn
+	free        chan Runner   // that no run uses
+	executables hashes
+	tasks       []*task // in the order in which they are run
+
+	mu       sync.Mutex // guards what follows
+	result   *Result
+	numbers  map[string]int      // of runs, by plan
+	done     map[string]*Outcome // by plan
+	next     int                 // of tasks
+	running  []string            // plans
+	stopped  string              // why no new plan is begun; empty: it is
+	failures int                 // plans in a row that could not be run
+	quietly  map[string][]record.Finding
 }
 
-// learned is a workload with what is to be run of it.
-type learned struct {
-	ref        *reference.Reference
-	history    []plan.ResourceKey
-	candidates []generate.Candidate // also those without a plan
+// workload is one of the suite, or that of a plan with steps of its own.
+type workload struct {
+	name  string
+	steps []plan.Step // nil: the suite has it
 }
 
-// prepare learns the workloads and generates their plans.
-func (c *campaign) prepare(ctx context.Context) ([]learned, error) {
-	if err := os.MkdirAll(c.Dir, record.DirMode); err != nil {
-		return nil, err
+func workloadOf(p *plan.Plan) workload {
+	if len(p.Steps) > 0 {
+		return workload{"plan-" + p.TestName, p.Steps}
 	}
-	var all []learned
-	for _, workload := range c.Workloads {
-		c.Progress("%s: learning what it does without faults", workload)
-		l, err := c.learn(ctx, workload)
-		if ctx.Err() != nil {
-			return all, context.Cause(ctx)
-		}
-		if err != nil {
-			err = fmt.Errorf("learn workload %q: %w", workload, err)
-			c.Progress("%v", err)
-			c.result.Unstable = append(c.result.Unstable, err)
-			continue
-		}
-		l.candidates = generate.Generate(c.Suite, l.ref, c.Patterns...)
-		plans := 0
-		for _, candidate := range l.candidates {
-			if candidate.Plan == nil {
-				c.result.Dropped[candidate.Dropped]++
-			} else {
-				plans++
-			}
-		}
-		c.Progress("%s: %d plans", workload, plans)
-		all = append(all, *l)
-	}
-	return all, nil
+	return workload{name: p.Workload}
 }
 
-func (c *campaign) run(ctx context.Context) error {
-	all, err := c.prepare(ctx)
-	if err != nil {
-		return err
-	}
-	// One plan of each workload, then the next: those that differ most from the others come first.
-	for i := 0; ; i++ {
-		more := false
-		for _, l := range all {
-			if i >= len(l.candidates) {
-				continue
-			}
-			more = true
-			if l.candidates[i].Plan == nil {
-				continue
-			}
-			if c.Budget > 0 && time.Since(c.began) > c.Budget || c.FailFast && len(c.result.Findings) > 0 {
-				c.result.NotRun++
-				continue
-			}
-			err := c.try(ctx, l, l.candidates[i])
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if err != nil {
-				c.Progress("%v", err)
-				c.result.Failed = append(c.result.Failed, err)
+// workloads are those that are learned.
+func (c *campaign) workloads() []workload {
+	var all []workload
+	if c.Plans != nil {
+		for _, p := range c.Plans {
+			w := workloadOf(p)
+			if !slices.ContainsFunc(all, func(other workload) bool { return other.name == w.name }) {
+				all = append(all, w)
 			}
 		}
-		if !more {
-			return nil
-		}
+		return all
 	}
+	chosen := c.Workloads
+	if len(chosen) == 0 {
+		chosen = slices.Sorted(maps.Keys(c.Suite.Workloads))
+	}
+	for _, name := range chosen {
+		all = append(all, workload{name: name})
+	}
+	return all
 }
 
-// learn runs a workload without faults. The first run shows which types the controllers have to do with.
-func (c *campaign) learn(ctx context.Context, workload string) (*learned, error) {
-	quiet := &plan.Plan{TestName: workload + "-without-faults", Workload: workload}
-	quiet.Complete(c.Suite)
-	if err := quiet.Validate(c.Suite); err != nil {
-		return nil, err
-	}
-	l := &learned{}
-	var runs []*record.Run
-	for i := 0; i <= c.Learn; i++ {
-		r, meta, err := c.once(ctx, quiet, run.RunOptions{Trace: true, History: l.history})
-		if err != nil {
-			return nil, err
-		}
-		if meta.Verdict != record.Pass {
-			return nil, fmt.Errorf("it does not pass without faults: %s: %s", meta.Verdict, meta.Reason)
-		}
-		if i == 0 {
-			l.history = reference.Types(r)
-			continue
-		}
-		runs = append(runs, r)
-	}
-	var err error
-	if l.ref, err = reference.Learn(workload, runs, c.Suite.Masks...); err != nil {
-		return nil, err
-	}
-	return l, l.ref.Write(filepath.Join(c.Dir, "reference", workload+".json"))
-}
+func (c *campaign) say(format string, args ...any) { c.Console.Info(fmt.Sprintf(format, args...)) }
 
-// once runs a plan and reads its record.
+// partialSuffix marks the record of a run that has not ended.
+const partialSuffix = ".partial"
+
+// once runs a plan on a free runner, and reads its record. It waits for the runner. The record is whole, or absent.
 func (c *campaign) once(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {
-	c.runs++
-	dir := filepath.Join(c.Dir, "runs", fmt.Sprintf("%04d-%s", c.runs, p.TestName))
-	meta, err := c.Session.RunWith(ctx, p, dir, o)
+	var runner Runner
+	select {
+	case runner = <-c.free:
+		defer func() { c.free <- runner }()
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	c.mu.Lock()
+	c.numbers[p.TestName]++
+	dir := filepath.Join(c.Dir, "runs", p.TestName, fmt.Sprint(c.numbers[p.TestName]))
+	c.mu.Unlock()
+	if err := os.MkdirAll(filepath.Dir(dir), record.DirMode); err != nil {
+		return nil, nil, err
+	}
+	partial := dir + partialSuffix
+	for _, old := range []string{dir, partial} { // of a campaign that was interrupted
+		if err := os.RemoveAll(old); err != nil {
+			return nil, nil, err
+		}
+	}
+	meta, err := runner.RunWith(ctx, p, partial, o)
+	if ctx.Err() != nil {
+		return nil, nil, errors.Join(context.Cause(ctx), os.RemoveAll(partial))
+	}
+	if _, missing := os.Stat(partial); missing == nil {
+		err = errors.Join(err, os.Rename(partial, dir))
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", p.TestName, err)
 	}
 	r, err := record.Open(dir)
 	return r, meta, err
-}
-
-// try runs a plan, and again if it finds something.
-func (c *campaign) try(ctx context.Context, l learned, candidate generate.Candidate) error {
-	file, err := c.write(candidate)
-	if err != nil {
-		return err
-	}
-	o := run.RunOptions{History: l.history, Reference: l.ref}
-	r, meta, err := c.once(ctx, candidate.Plan, o)
-	if err != nil {
-		return err
-	}
-	c.result.Records = append(c.result.Records, r.Dir)
-	outcome := Outcome{
-		Candidate: candidate, PlanFile: file, Record: r.Dir, Verdict: meta.Verdict, Reason: meta.Reason,
-		Findings: r.Findings,
-	}
-	c.Progress("%s: %s %s", candidate.Plan.TestName, meta.Verdict, meta.Reason)
-	switch meta.Verdict {
-	case record.Pass:
-		c.result.Passed++
-		return nil
-	case record.Bug:
-	default:
-		c.result.Inconclusive = append(c.result.Inconclusive, outcome)
-		return nil
-	}
-	return c.confirm(ctx, l, outcome)
-}
-
-// confirm runs a plan again that has found something. What comes every time is believed.
-func (c *campaign) confirm(ctx context.Context, l learned, first Outcome) (err error) {
-	f := Finding{Outcome: first, Came: 1, Of: 1}
-	same := bugs(first.Findings)
-	for f.Of < c.Repeat {
-		var r *record.Run
-		r, _, err = c.once(ctx, first.Candidate.Plan, run.RunOptions{History: l.history, Reference: l.ref})
-		if err != nil {
-			break // what was found so far is reported
-		}
-		f.Of++
-		again := bugs(r.Findings)
-		common := slices.DeleteFunc(slices.Clone(same), func(x record.Finding) bool {
-			return !slices.ContainsFunc(again, x.Same)
-		})
-		if len(common) > 0 {
-			f.Came++
-			same = common
-		}
-	}
-	if err == nil && f.Came == f.Of {
-		f.Findings = same
-		c.result.Findings = append(c.result.Findings, f)
-	} else {
-		c.result.Unconfirmed = append(c.result.Unconfirmed, f)
-	}
-	return err
-}
-
-// bugs are the findings about the controllers.
-func bugs(all []record.Finding) []record.Finding {
-	return slices.DeleteFunc(slices.Clone(all), func(f record.Finding) bool { return !f.IsBug() })
-}
-
-func (c *campaign) write(candidate generate.Candidate) (file string, err error) {
-	data, err := plan.Marshal(candidate.Plan)
-	if err != nil {
-		return "", err
-	}
-	file = filepath.Join(c.Dir, "plans", candidate.Plan.TestName+".yaml")
-	if err := os.MkdirAll(filepath.Dir(file), record.DirMode); err != nil {
-		return "", err
-	}
-	return file, os.WriteFile(file, data, record.FileMode)
 }

@@ -275,6 +275,7 @@ type Status struct {
 	Findings                []record.Finding
 	StaleReads              []record.StaleRead
 	NoneStale               []string // see Machine.NoneStale
+	NoneFailed              []string // see Machine.NoneFailed
 	Stuck                   string   // see Machine.Stuck
 	Down                    []string // controllers and API servers that the plan has killed and not started again
 	Electing                []string // sentences: controllers that were leader before and wait to be elected again
@@ -290,7 +291,8 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer(), LastEvent: c.last,
 			Findings:   append([]record.Finding(nil), c.findings...),
 			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(), Stuck: c.stuck(time.Now()),
-			Down: c.machine.AllDown(), Electing: c.allElecting(), Lasting: c.lasting(),
+			NoneFailed: c.machine.NoneFailed(),
+			Down:       c.machine.AllDown(), Electing: c.allElecting(), Lasting: c.lasting(),
 		}
 	})
 	return s, err
@@ -578,7 +580,7 @@ func recordObservation(s *monitor.Session, o *wire.Observation) *record.Observat
 		Group: o.Group, GroupKnown: o.GroupKnown, Resource: o.Resource, Kind: o.Kind, Namespace: o.Namespace,
 		Name: o.Name, Subresource: o.Subresource, Object: validJSON(o.Object), OldObject: validJSON(o.OldObject),
 		Live: o.Live, Reconciler: o.Reconciler, ReconcilerType: o.ReconcilerType, ReconcileID: o.ReconcileID,
-		Request: o.Request, CallName: o.CallName, Error: o.Error, Code: o.Code,
+		Request: o.Request, CallName: o.CallName, Error: o.Error, Code: o.Code, Failed: o.Failed,
 		Version: o.Version, Query: o.Query, PatchType: o.PatchType, Patch: validJSON(o.Patch),
 		Objects: validList(o.Objects), Partial: o.Partial,
 	}
@@ -659,7 +661,13 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect, cause stri
 		case Release:
 			if h := c.holds[effect.Seq]; h != nil {
 				h.timer.Stop()
-				h.event.Release()
+				if effect.Fail == nil {
+					h.event.Release()
+				} else {
+					h.event.ReleaseToFail(failure(effect.Fail, h.event.Observation))
+					c.config.Watcher.Info(fmt.Sprintf("%s is made to fail: %s",
+						describe(recordObservation(h.event.Session, h.event.Observation)), effect.Fail))
+				}
 				delete(c.holds, effect.Seq)
 			}
 		case Hold:

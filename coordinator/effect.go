@@ -95,7 +95,8 @@ func needsForesight(o *wire.Observation) bool {
 // needsState reports whether the answer to a write lacks the object's new state: the answer to a scale update is a
 // Scale, to a binding a Status, and a metadata client asks only for metadata.
 func needsState(o *wire.Observation) bool {
-	if o.Point != wire.ControllerWrite || o.Phase != wire.After || o.Error != "" || o.Name == "" {
+	if o.Point != wire.ControllerWrite || o.Phase != wire.After || o.Name == "" ||
+		!(&record.Observation{Error: o.Error, Failed: o.Failed, Code: o.Code}).Done() {
 		return false
 	}
 	kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource,
@@ -171,7 +172,7 @@ func (w *watch) judgeObject(l *look) (bool, miss) {
 	if !ok {
 		return far(" neither changes nor shows the object")
 	}
-	if o.Phase == wire.After && o.Error != "" && (kind != plan.Read || !foundNothing(o)) {
+	if o.Phase == wire.After && !o.Done() && (kind != plan.Read || !foundNothing(o)) {
 		return far(" failed: " + o.Error)
 	}
 	if !isCollection(o) || kind == plan.Looking {

@@ -27,9 +27,11 @@ type Machine struct {
 	misses   []miss
 	held     []heldObservation
 	pauses   []pause
+	failing  []failing
 	reading  map[call]string // running reads, and the controllers that they are of
 	pending  []int           // actions whose pauses wait for running reads to end
 	finished []bool          // by action: completed
+	failed   []int           // by action: how many calls it has made to fail
 	ended    bool
 
 	controllers []record.Controller
@@ -76,8 +78,11 @@ type (
 	StartTimer struct{ Action, Node int }
 	// Fire asks for the action to be carried out; FiredBy is the event that satisfied its trigger.
 	Fire struct{ Action, FiredBy int }
-	// Release releases an observation: its caller goes on.
-	Release struct{ Seq int }
+	// Release releases an observation: its caller goes on, or its call fails.
+	Release struct {
+		Seq  int
+		Fail *plan.CallFailure // nil: it does not
+	}
 	// Hold says that the observation is held; Why is for the user.
 	Hold struct {
 		Seq int
@@ -107,6 +112,7 @@ func (Note) effect()       {}
 func NewMachine(p *plan.Plan, controllers []record.Controller) (*Machine, error) {
 	m := &Machine{
 		plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions)),
+		failed:      make([]int, len(p.Actions)),
 		controllers: controllers, stale: newStaleness(p, controllers), reconciles: map[call]*reconcile{},
 		since: make([]time.Time, len(p.Actions)),
 	}
@@ -313,7 +319,7 @@ func (m *Machine) release(h heldObservation) Effect {
 	if h.origin.Point == wire.ControllerRead && h.origin.Phase == wire.Before && !m.ended {
 		m.reading[call{h.origin.Session, h.origin.Call}] = h.origin.By
 	}
-	return Release{Seq: h.seq}
+	return Release{Seq: h.seq, Fail: m.fail(h.origin)}
 }
 
 // firedNow returns the synchronous action that these effects have fired and that must complete before the plan goes on;
@@ -460,6 +466,12 @@ func (m *Machine) began(i int) []Effect {
 	if e.Resumes != nil {
 		effects = append(effects, m.resume(i, e.Resumes)...)
 	}
+	if e.Fails != nil {
+		m.failing = append(m.failing, failingOf(i, e.Fails))
+	}
+	if e.Restores != nil {
+		effects = append(effects, m.restore(i, e.Restores)...)
+	}
 	return effects
 }
 
@@ -534,14 +546,17 @@ func (m *Machine) repause() []Effect {
 
 func (m *Machine) pausedBy(o *record.Observation) int {
 	for _, p := range m.pauses {
-		if p.by != o.By || p.point != o.Point || p.phase != o.Phase || p.scope == nil && isElection(o) {
-			continue
-		}
-		if p.scope == nil || p.covers(o) {
+		if p.takes(o) {
 			return p.action
 		}
 	}
 	return -1
+}
+
+// takes reports whether an observation is at the pause's point and in its scope.
+func (p *pause) takes(o *record.Observation) bool {
+	return p.by == o.By && p.point == o.Point && p.phase == o.Phase &&
+		(p.scope == nil && !isElection(o) || p.scope != nil && p.covers(o))
 }
 
 // covers reports whether an observation at the pause's point is in its scope. A reconcile and an annotated call are
@@ -617,6 +632,9 @@ func (m *Machine) letGo(seq int) []Effect {
 	for i, h := range m.held {
 		if h.seq == seq {
 			m.held = slices.Delete(m.held, i, i+1)
+			if h.origin.Point == wire.ControllerWrite {
+				return []Effect{Release{Seq: seq}} // nobody waits for an answer that could make it fail
+			}
 			return []Effect{m.release(h)}
 		}
 	}
@@ -626,7 +644,7 @@ func (m *Machine) letGo(seq int) []Effect {
 // end releases everything; nothing is held or fired afterwards.
 func (m *Machine) end() []Effect {
 	m.ended = true
-	m.pauses, m.pending = nil, nil
+	m.pauses, m.pending, m.failing = nil, nil, nil
 	var effects []Effect
 	for _, h := range m.held {
 		effects = append(effects, Release{Seq: h.seq})
@@ -711,14 +729,19 @@ func collections(r wire.Rule) wire.Rule {
 
 // SideRules returns what processes must report in addition to [Machine.Rules], by identity: for Stale, what controllers
 // are shown of the objects that the plan withholds from an API server; for Stuck, what the paused controllers do.
-// Deliveries and reconciles are reported from the start, reads and writes while the pause is in force.
+// Deliveries and reconciles are reported from the start, reads and writes while the pause is in force, and writes that
+// the plan makes to fail from the start, so that a failure is in force at once.
 func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string][]wire.Rule {
 	rules := map[string][]wire.Rule{}
 	if m.ended {
 		return rules
 	}
 	for i := range m.plan.Actions {
-		what := m.plan.Actions[i].Effects().Pauses
+		e := m.plan.Actions[i].Effects()
+		if e.Fails != nil {
+			rules[e.Fails.By] = append(rules[e.Fails.By], failureRules(e.Fails, resolve)...)
+		}
+		what := e.Pauses
 		if what == nil {
 			continue
 		}

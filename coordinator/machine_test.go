@@ -144,6 +144,10 @@ func show(effects []Effect) string {
 		case Fire:
 			s = append(s, fmt.Sprintf("fire %d", e.Action))
 		case Release:
+			if e.Fail != nil {
+				s = append(s, fmt.Sprintf("fail %d (%s)", e.Seq, e.Fail.Answer))
+				continue
+			}
 			s = append(s, fmt.Sprintf("release %d", e.Seq))
 		case Hold:
 			s = append(s, fmt.Sprintf("hold %d", e.Seq))

@@ -30,6 +30,9 @@ func Needs(p *plan.Plan, identity string) []Need {
 			}
 		}
 		e := a.Effects()
+		if e.Fails != nil && e.Fails.By == identity {
+			needs = append(needs, Need{Point: wire.ControllerWrite, Where: fmt.Sprintf("action %d", i+1)})
+		}
 		for _, p := range []*plan.Pause{e.Pauses, e.Resumes} {
 			if p == nil || p.By != identity {
 				continue

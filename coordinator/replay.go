@@ -15,10 +15,17 @@ func Replay(p *plan.Plan, controllers []record.Controller, events []record.Event
 		return nil, nil, err
 	}
 	var fires []Fire
+	failed := map[call]plan.CallAnswer{} // the calls that the machine has made to fail
 	take := func(effects []Effect) {
 		for _, e := range effects {
-			if f, ok := e.(Fire); ok {
-				fires = append(fires, f)
+			switch e := e.(type) {
+			case Fire:
+				fires = append(fires, e)
+			case Release:
+				if e.Fail != nil {
+					o := events[e.Seq-1].Observation
+					failed[call{o.Session, o.Call}] = e.Fail.Answer
+				}
 			}
 		}
 	}
@@ -28,6 +35,12 @@ func Replay(p *plan.Plan, controllers []record.Controller, events []record.Event
 			return nil, nil, fmt.Errorf("event %d of the record has number %d: events are missing", i+1, e.Seq)
 		}
 		take(m.Step(e))
+		if o := e.Observation; o != nil && o.Failed != "" {
+			if answer := failed[call{o.Session, o.Call}]; string(answer) != string(o.Failed) {
+				return nil, nil, fmt.Errorf("event %d says that the plan made a call fail (%s), but in the replay it does not",
+					i+1, o.Failed)
+			}
+		}
 	}
 	return fires, m, nil
 }

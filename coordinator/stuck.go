@@ -48,16 +48,19 @@ func (m *Machine) trackReconcile(e record.Event) {
 }
 
 // Stuck says in one line who waits for whom: what is held, by which pause, what would end the pause, and what the
-// processes that should bring this about are doing. It is empty if nothing is held or paused. If now is zero, it leaves
-// out durations. Live reports whether an identity is connected.
+// processes that should bring this about are doing; also which calls fail until they are restored. It is empty if
+// nothing is held or paused and no calls fail. If now is zero, it leaves out durations. Live reports whether an
+// identity is connected.
 func (m *Machine) Stuck(now time.Time, live func(identity string) bool) string {
-	if m.ended || !m.Holding() {
+	denied := m.denied()
+	if m.ended || !m.Holding() && len(denied) == 0 {
 		return ""
 	}
-	clauses := m.holds(now)
+	clauses := append(m.holds(now), denied...)
 	if len(clauses) == 0 {
 		for _, p := range m.pauses {
-			clauses = append(clauses, fmt.Sprintf("%s has nothing to hold yet, %s", m.name(p.action), m.endOf(p)))
+			clauses = append(clauses, fmt.Sprintf("%s has nothing to hold yet, %s", m.name(p.action),
+				m.endOf(p, m.ends)))
 		}
 	}
 	for _, by := range m.expected() {
@@ -116,7 +119,7 @@ func (m *Machine) holds(now time.Time) []string {
 		what += " by " + m.name(h.pause)
 		for _, p := range m.pauses {
 			if p.action == h.pause {
-				what += ", " + m.endOf(p)
+				what += ", " + m.endOf(p, m.ends)
 			}
 		}
 		clauses = append(clauses, what)
@@ -124,10 +127,10 @@ func (m *Machine) holds(now time.Time) []string {
 	return clauses
 }
 
-// endOf describes what ends a pause.
-func (m *Machine) endOf(p pause) string {
+// endOf describes what ends a pause, or a failure of calls.
+func (m *Machine) endOf(p pause, ends func(i int, p pause) bool) string {
 	for i := range m.plan.Actions {
-		if i < m.next && m.finished[i] || !m.ends(i, p) {
+		if i < m.next && m.finished[i] || !ends(i, p) {
 			continue
 		}
 		switch {
@@ -139,6 +142,9 @@ func (m *Machine) endOf(p pause) string {
 			return fmt.Sprintf("which %s ends, after %s, which is running", m.name(i), m.name(m.blocked))
 		}
 		return fmt.Sprintf("which %s ends, after %s, which comes when: %s", m.name(i), m.name(m.next), m.awaited())
+	}
+	if m.plan.Actions[p.action].Effects().Fails != nil {
+		return "which only the end of the plan ends"
 	}
 	return "which only the hold's deadline or the end of the plan ends"
 }

@@ -4,12 +4,14 @@ package docs
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/trommel-dev/trommel/generate"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -141,6 +143,21 @@ func TestExamplesLoad(t *testing.T) {
 			}
 			if err != nil {
 				t.Errorf("variant %q: %v", variant, err)
+			}
+		}
+	}
+}
+
+// Each pattern has a section of its own, and a row in the page on trommel test.
+func TestPatternsAreDescribed(t *testing.T) {
+	for page, line := range map[string]string{"patterns.md": "\n## %s\n", "test.md": "\n| `%s` |"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range generate.Patterns() {
+			if want := fmt.Sprintf(line, p.Name); !strings.Contains(string(text), want) {
+				t.Errorf("%s: no %q", page, want)
 			}
 		}
 	}

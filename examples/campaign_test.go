@@ -3,6 +3,7 @@ package examples
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -38,15 +39,29 @@ func TestWithoutPlans(t *testing.T) {
 			if !tt.always && !long {
 				t.Skip("set TROMMEL_TEST_LONG")
 			}
+			dir := t.TempDir()
 			args := []string{"test", "-c", database, "--workload", tt.workload, "--pattern", tt.pattern,
-				"--dir", filepath.Join(t.TempDir(), "campaign")}
+				"--dir", filepath.Join(dir, "campaign"), "--reference", filepath.Join(dir, "references")}
 			if tt.variant != "" {
 				args = append(args, "--variant", tt.variant)
 			}
 			got, out := runTrommel(t, trommel, 30*time.Minute, args...)
-			_, bugs, _ := strings.Cut(string(out), "\nbugs\n")
+			_, bugs, _ := strings.Cut("\n"+string(out), "\nbugs\n")
 			if got != tt.want || !strings.Contains(bugs, tt.finds) {
-				t.Errorf("exit code %d, want %d, and %q among the bugs\n%s", got, tt.want, tt.finds, out)
+				t.Fatalf("exit code %d, want %d, and %q among the bugs\n%s", got, tt.want, tt.finds, out)
+			}
+			if !tt.always {
+				return
+			}
+			// The command that the summary prints shows the finding again, with the same judges.
+			command := regexp.MustCompile(`(?m)^ +trommel (-p .*)$`).FindStringSubmatch(bugs)
+			if command == nil {
+				t.Fatalf("no command in\n%s", bugs)
+			}
+			got, out = runTrommel(t, trommel, 10*time.Minute, append(strings.Fields(command[1]),
+				"--record", filepath.Join(dir, "again"))...)
+			if got != bug || !strings.Contains(string(out), tt.finds) || strings.Contains(string(out), "learning") {
+				t.Errorf("%s: exit code %d, want %d, and %q\n%s", command[0], got, bug, tt.finds, out)
 			}
 		})
 	}

@@ -48,15 +48,21 @@ func ServerAway(
 	return server
 }
 
-// pausesLocks reports whether the plan itself pauses the controller's access to its leader election lock: then the plan
-// is meant to make it lose its leadership.
+// pausesLocks reports whether the plan itself pauses the controller's access to its leader election lock, or makes it
+// fail: then the plan is meant to make it lose its leadership.
 func pausesLocks(p *plan.Plan, c record.Controller) bool {
 	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool {
-		paused := a.Effects().Pauses
-		if paused == nil || paused.By != c.Name {
+		var by, key string
+		switch e := a.Effects(); {
+		case e.Pauses != nil:
+			by, key = e.Pauses.By, e.Pauses.Scope
+		case e.Fails != nil:
+			by, key = e.Fails.By, e.Fails.Scope
+		}
+		if by != c.Name {
 			return false
 		}
-		scope, err := plan.ParseResourceKey(paused.Scope)
+		scope, err := plan.ParseResourceKey(key)
 		if err != nil {
 			return false // a pause of everything, which excludes leader election
 		}

@@ -1,24 +1,22 @@
 package oracle
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/trommel-dev/trommel/errorlog"
 	"github.com/trommel-dev/trommel/record"
 )
 
 const (
 	tailLines  = 20
 	panicLines = 25
-	maxLine    = 4 << 10 // bytes; longer lines are truncated
 )
 
 // exits judges how the controllers' processes exited.
@@ -221,42 +219,9 @@ func scan(p record.Process, end int64) (logged, error) {
 	if p.LogFile == "" {
 		return l, nil
 	}
-	f, err := os.Open(p.LogFile)
-	if err != nil {
-		return l, err
-	}
-	defer func() { _ = f.Close() }()
-	if _, err := f.Seek(p.LogStart, io.SeekStart); err != nil {
-		return l, err
-	}
-	var from io.Reader = f
-	if end >= 0 {
-		from = io.LimitReader(f, end-p.LogStart)
-	}
 	collecting := 0 // lines of the newest panic that are still to be collected
-	err = eachLine(from, func(text string) { l.take(text, &collecting) })
+	err := errorlog.File(p.LogFile, p.LogStart, end, func(text string) { l.take(text, &collecting) })
 	return l, err
-}
-
-// eachLine calls f for every line. Lines longer than maxLine are truncated.
-func eachLine(from io.Reader, f func(text string)) error {
-	in := bufio.NewReaderSize(from, maxLine)
-	for {
-		line, err := in.ReadSlice('\n')
-		text := strings.TrimRight(string(line), "\r\n")
-		for errors.Is(err, bufio.ErrBufferFull) {
-			_, err = in.ReadSlice('\n')
-		}
-		if err == nil || text != "" {
-			f(text)
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 func (l *logged) take(text string, collecting *int) {

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/trommel-dev/trommel/errorlog"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -179,7 +180,7 @@ func TestLogTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := strings.Split(LogTail(record.Process{LogFile: path, LogStart: 7}, 3), "\n")
-	if len(got) != 3 || !strings.HasPrefix(got[2], "line 999 ") || len(got[2]) > maxLine {
+	if len(got) != 3 || !strings.HasPrefix(got[2], "line 999 ") || len(got[2]) > errorlog.MaxLine {
 		t.Errorf("got %d lines, the last begins %.20q", len(got), got[len(got)-1])
 	}
 	if got := LogTail(record.Process{LogFile: path + "-none"}, 3); !strings.Contains(got, "no such file") {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/trommel-dev/trommel/plan"
@@ -26,8 +27,12 @@ type Evidence struct {
 	History    []record.HistoryEntry // ordered by resource version
 	Gaps       []string              // where the history may lack states, one line each
 	Processes  []record.Process      // of the controllers, oldest first
+	Events     []record.Event        // of the controllers' writes and reconciles, as far as they were observed
 	// Reference is what the workload does without faults; nil: nobody has learned it.
 	Reference *reference.Reference
+
+	// followed has followed the history. Hear sets it, so that judges share the work.
+	followed func() (*reference.Follower, error)
 }
 
 // Judge examines one kind of evidence. An error says that it could not finish; findings returned with it are valid.
@@ -37,11 +42,17 @@ type Judge interface {
 }
 
 // Judges lists all judges in the order in which their findings are reported.
-func Judges() []Judge { return []Judge{eventually{}, gaps{}, invariantJudge{}, exits{}, faultFree{}} }
+func Judges() []Judge {
+	return []Judge{
+		eventually{}, gaps{}, invariantJudge{}, exits{}, faultFree{},
+		duplicates{}, dependents{}, finalizers{}, orphans{}, fights{}, loops{}, leases{}, loggedErrors{},
+	}
+}
 
 // Hear runs all judges. If one fails or panics, that becomes a finding, and the others still run.
 func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 	var all []record.Finding
+	e.followed = sync.OnceValues(e.read)
 	for _, j := range judges {
 		findings, err := hear(ctx, e, j)
 		all = append(all, findings...)
@@ -125,4 +136,16 @@ func NoneStale(causes []string) record.Finding {
 		Severity: record.SeverityInconclusive, Oracle: record.OracleStaleness,
 		Title: "no controller was shown stale state: " + causes[0], Detail: strings.Join(causes[1:], "\n"),
 	}
+}
+
+// NoneFailed returns the findings about actions that should have made calls fail and made none fail: the run has not
+// tested what they are for.
+func NoneFailed(causes []string) []record.Finding {
+	var findings []record.Finding
+	for _, cause := range causes {
+		findings = append(findings, record.Finding{
+			Severity: record.SeverityInconclusive, Oracle: record.OracleAction, Title: cause,
+		})
+	}
+	return findings
 }

@@ -1,10 +1,10 @@
 package oracle
 
 import (
-	"os"
 	"regexp"
 	"strings"
 
+	"github.com/trommel-dev/trommel/errorlog"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -15,16 +15,8 @@ type ErrorLine struct {
 	Process record.Process // the process that logged it last
 }
 
-var (
-	// Error levels of klog, zap (JSON, console), logr and slog.
-	errorLevel = regexp.MustCompile(`^[EF]\d{4} |"level":"(?:error|dpanic|panic|fatal)"|\blevel=(?:error|ERROR|fatal)\b|` +
-		`\t(?:ERROR|DPANIC|PANIC|FATAL)\t|` +
-		`^(?:\S+ )*(?:ERROR|FATAL)\b`)
-	// Words in errors of programs that log in their own format.
-	errorWords = regexp.MustCompile(`(?i)\b(?:error|errors|failed|fails|cannot|forbidden|denied|refused|invalid)\b`)
-	// What may differ between two lines that count as the same error.
-	variable = regexp.MustCompile(`[0-9a-f]{8,}|\d+`)
-)
+// variable is what may differ between two lines that count as the same error.
+var variable = regexp.MustCompile(`[0-9a-f]{8,}|\d+`)
 
 // maxErrorLine is the maximum length of an ErrorLine's text, in bytes.
 const maxErrorLine = 500
@@ -40,12 +32,12 @@ func LastError(processes []record.Process) (ErrorLine, bool) {
 			continue // the starts of a container share a file
 		}
 		read[p.LogFile] = true
-		linesOf(p.LogFile, func(line string) {
+		_ = errorlog.File(p.LogFile, 0, -1, func(line string) { // as far as it can be read
 			for _, kind := range []struct {
-				pattern *regexp.Regexp
-				last    *ErrorLine
-			}{{errorLevel, &marked}, {errorWords, &sounding}} {
-				if kind.pattern.MatchString(line) {
+				is   func(string) bool
+				last *ErrorLine
+			}{{errorlog.Marked, &marked}, {errorlog.Sounds, &sounding}} {
+				if kind.is(line) {
 					times[variable.ReplaceAllString(line, "#")]++
 					*kind.last = ErrorLine{Text: line, Process: p}
 					return
@@ -62,14 +54,4 @@ func LastError(processes []record.Process) (ErrorLine, bool) {
 		last.Text = strings.ToValidUTF8(last.Text[:maxErrorLine], "") + "…"
 	}
 	return last, last.Text != ""
-}
-
-// linesOf calls f for every line of a file, as far as it can be read.
-func linesOf(file string, f func(string)) {
-	in, err := os.Open(file)
-	if err != nil {
-		return
-	}
-	defer func() { _ = in.Close() }()
-	_ = eachLine(in, f)
 }

@@ -22,17 +22,32 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	if e.Reference == nil || e.Meta.GivenBack.IsZero() {
 		return nil, nil
 	}
-	differ, err := Differences(e.Reference, e.Plan, e.History)
+	f, err := e.follower()
 	if err != nil {
 		return nil, err
 	}
+	changes := f.Changes()
+	differ := Differences(e.Reference, e.Plan, f.Objects())
 	var findings []record.Finding
 	for len(differ) > 0 {
 		key := differ[0].Key
-		var lines []string
+		var lines, details []string
+		at := e.Meta.WorkloadEnd
 		for len(differ) > 0 && differ[0].Key == key {
-			lines = append(lines, strings.TrimPrefix(differ[0].String(), string(key)+": "))
+			d := differ[0]
+			lines = append(lines, strings.TrimPrefix(d.String(), string(key)+": "))
+			details = append(details, lines[len(lines)-1])
+			for _, c := range d.Caused(changes) {
+				at = c.Time
+				details = append(details, "  "+nameOf(c)+": "+e.happened(c))
+			}
 			differ = differ[1:]
+		}
+		for _, a := range e.Actions {
+			if a.Began.IsZero() {
+				continue // the plan ended before it began
+			}
+			details = append(details, fmt.Sprintf("%s: at +%s", a, a.Began.Sub(e.Meta.WorkloadStart).Round(10*time.Millisecond)))
 		}
 		title := fmt.Sprintf("%s differs from the runs without faults: %s", key, lines[0])
 		if len(lines) > 1 {
@@ -40,26 +55,22 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 		}
 		findings = append(findings, record.Finding{
 			Severity: record.SeverityBug, Oracle: record.OracleReference, Subject: string(key),
-			Title: title, Detail: strings.Join(lines, "\n"), Time: e.Meta.WorkloadEnd,
+			Title: title, Detail: strings.Join(details, "\n"), Time: at,
 		})
 	}
 	return findings, nil
 }
 
-// Differences lists how a recorded history differs from the reference. If the plan itself writes or deletes
-// objects, it does not count how often objects were created: the plan has made some of them be created again.
+// Differences lists how a run's objects differ from the reference. If the plan itself writes or deletes objects, it does
+// not count how often objects were created: the plan has made some of them be created again.
 func Differences(
-	ref *reference.Reference, p *plan.Plan, history []record.HistoryEntry,
-) ([]reference.Difference, error) {
-	changes, err := reference.Changes(&record.Run{History: history})
-	if err != nil {
-		return nil, err
-	}
-	differ := ref.Compare(changes)
+	ref *reference.Reference, p *plan.Plan, objects map[reference.Key]*reference.Object,
+) []reference.Difference {
+	differ := ref.Compare(objects)
 	if slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Writes }) {
 		differ = slices.DeleteFunc(differ, func(d reference.Difference) bool { return d.Count })
 	}
-	return differ, nil
+	return differ
 }
 
 // AwaitReference returns when the history is as the reference says, or when it is not and has been at rest for the time
@@ -71,17 +82,18 @@ func AwaitReference(
 	const patience = 10 * time.Second
 	began := time.Now()
 	read, last := 0, began
-	var history []record.HistoryEntry
+	follower := reference.NewFollower()
 	for {
 		entries, changed := g.Since(read)
 		if len(entries) > 0 {
 			last = time.Now()
 		}
 		read += len(entries)
-		history = append(history, entries...)
-		differ, err := Differences(ref, p, history)
-		if err != nil || len(differ) == 0 {
+		if err := follower.Add(entries...); err != nil {
 			return err
+		}
+		if len(Differences(ref, p, follower.Objects())) == 0 {
+			return nil
 		}
 		wait := max(time.Until(last.Add(quiet)), time.Until(began.Add(patience)))
 		if wait <= 0 {

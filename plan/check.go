@@ -473,9 +473,13 @@ func (p *Plan) CheckResources(resolve func(ResourceKey) error) error {
 	at := p.whole()
 	checkKeys(reflect.ValueOf(p), at, resolve)
 	for i := range p.Actions {
-		if k, err := ParseResourceKey(p.Actions[i].PauseScope); err == nil {
-			if err := resolve(k); err != nil {
-				at.field("actions").item(i).field("pauseScope").errorf("%v", err)
+		for field, scope := range map[string]string{
+			"pauseScope": p.Actions[i].PauseScope, "callScope": p.Actions[i].CallScope,
+		} {
+			if k, err := ParseResourceKey(scope); err == nil {
+				if err := resolve(k); err != nil {
+					at.field("actions").item(i).field(field).errorf("%v", err)
+				}
 			}
 		}
 	}

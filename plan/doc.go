@@ -59,6 +59,17 @@
 //	    trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}
 //	  - actionType: resumeController
 //	    trigger: &soon {definitions: [{triggerName: soon, condition: {triggerType: onTimeout, timeout: 2s}}]}
+//	  - actionType: failCall
+//	    callScope: secret/default/*        # as pauseScope
+//	    callOperations: [create, update]   # default: all writes
+//	    answer: refused                    # or lost: the call takes effect
+//	    status: 409                        # default: 500, for a lost call the client's time-out expires
+//	    retryAfterSeconds: 0
+//	    times: 1                           # or untilRestored: true
+//	    trigger: *soon
+//	  - actionType: restoreCalls
+//	    callScope: secret/default/*
+//	    trigger: *soon
 //	  - actionType: apply
 //	    manifest: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}   # or manifestFile: a file beside the plan
 //	    trigger: *soon

@@ -1,5 +1,7 @@
 package plan
 
+import "fmt"
+
 // Effects says what an action does to the processes of a run, the controllers and the API servers, and whether it writes
 // objects.
 type Effects struct {
@@ -7,6 +9,10 @@ type Effects struct {
 	Pauses *Pause
 	// Resumes says which pauses end; nil: none.
 	Resumes *Pause
+	// Fails says which calls fail once the action has begun; nil: none.
+	Fails *CallFailure
+	// Restores says which failures of calls end; nil: none.
+	Restores *CallFailure
 	// Stops names the process that is killed, which ends everything it holds; empty: none.
 	Stops string
 	// Starts names the process that is running when the action is complete; if Stops names it too, it is restarted.
@@ -31,6 +37,28 @@ type Pause struct {
 
 // OfAPIServer reports whether an API server is paused: reads from its cache are stale then.
 func (p *Pause) OfAPIServer() bool { return p.At.ofAPIServer() }
+
+// CallFailure makes writes of a controller fail.
+type CallFailure struct {
+	By         string      // the controller
+	Scope      string      // a resource key, "*" for everything; empty: everything, in a restore any scope
+	Operations []Operation // empty: all
+	Answer     CallAnswer
+	Status     int // HTTP status of the error; 0: the client's time-out expires
+	RetryAfter int // in seconds, for the client; 0: the answer does not say
+	Times      int // how many calls fail; 0: all until they are restored
+}
+
+// String says what becomes of a call.
+func (f *CallFailure) String() string {
+	if f.Status == 0 {
+		return "its answer is lost, and its time-out expires"
+	}
+	if f.Answer == Lost {
+		return fmt.Sprintf("its answer is lost, and it gets the error %d", f.Status)
+	}
+	return fmt.Sprintf("it is refused with the error %d", f.Status)
+}
 
 // Move says how a controller is connected to another API server.
 type Move struct {

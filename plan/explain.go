@@ -79,12 +79,12 @@ func doing(a *Action) string {
 	return a.String()
 }
 
-// scopeOf names the scope of a pause.
-func scopeOf(a *Action) string {
-	if a.PauseScope == "" || a.PauseScope == "*" {
+// scopeOf names the scope of an action.
+func scopeOf(scope string) string {
+	if scope == "" || scope == "*" {
 		return "everything"
 	}
-	return a.PauseScope
+	return scope
 }
 
 // sideOf says at which side of which step a controller is at a timing.

@@ -145,7 +145,7 @@ func (c *ActionCheck) controller() *Controller { return c.checker.inSuite(c.Acti
 func init() {
 	for _, k := range []ActionKind{
 		restartController, killController, startController, pauseController, resumeController, reconnectController,
-		pauseAPIServer, resumeAPIServer, killAPIServer, startAPIServer, applyObject, patchObject, deleteObject,
+		failCall, restoreCalls, pauseAPIServer, resumeAPIServer, killAPIServer, startAPIServer, applyObject, patchObject, deleteObject,
 	} {
 		RegisterKind(k)
 	}

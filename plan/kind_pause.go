@@ -28,7 +28,7 @@ var pauseController = ActionKind{
 	},
 	Explain: func(a *Action) string {
 		s := fmt.Sprintf("stop %s %s, for %s, until it is resumed", controllerName(a.Target),
-			sideOf(a.PauseAt), scopeOf(a))
+			sideOf(a.PauseAt), scopeOf(a.PauseScope))
 		if a.AvoidOngoingRead {
 			s += " (but not in the middle of a reconcile that has begun to read)"
 		}
@@ -53,7 +53,7 @@ var resumeController = ActionKind{
 			return "let " + controllerName(a.Target) + " continue"
 		}
 		return fmt.Sprintf("let %s continue where it was stopped %s, for %s", controllerName(a.Target),
-			sideOf(a.PauseAt), scopeOf(a))
+			sideOf(a.PauseAt), scopeOf(a.PauseScope))
 	},
 	Effects: func(a *Action) Effects {
 		return Effects{Resumes: &Pause{By: a.Target, At: a.PauseAt, Scope: a.PauseScope}}
@@ -67,7 +67,7 @@ var pauseAPIServer = ActionKind{
 	Check:  checkPauseScope,
 	Explain: func(a *Action) string {
 		return fmt.Sprintf("stop %s from seeing changes of %s: reads from its cache return the old state",
-			controllerName(a.Target), scopeOf(a))
+			controllerName(a.Target), scopeOf(a.PauseScope))
 	},
 	Effects: func(a *Action) Effects {
 		return Effects{Pauses: &Pause{By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope}}
@@ -79,7 +79,7 @@ var resumeAPIServer = ActionKind{
 	Fields: []string{"pauseScope"},
 	Check:  checkPauseScope,
 	Explain: func(a *Action) string {
-		return fmt.Sprintf("let %s see the changes of %s again", controllerName(a.Target), scopeOf(a))
+		return fmt.Sprintf("let %s see the changes of %s again", controllerName(a.Target), scopeOf(a.PauseScope))
 	},
 	Effects: func(a *Action) Effects {
 		return Effects{Resumes: &Pause{By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope}}
@@ -98,10 +98,13 @@ func checkPauseOfController(c *ActionCheck) {
 	}
 }
 
-func checkPauseScope(c *ActionCheck) {
-	if scope := c.Action.PauseScope; scope != "" && scope != "*" {
+func checkPauseScope(c *ActionCheck) { checkScope(c, "pauseScope", c.Action.PauseScope) }
+
+// checkScope checks a field that takes a resource key or "*".
+func checkScope(c *ActionCheck, field, scope string) {
+	if scope != "" && scope != "*" {
 		if _, err := ParseResourceKey(scope); err != nil {
-			c.Errorf("pauseScope", "pauseScope %v", err)
+			c.Errorf(field, "%s %v", field, err)
 		}
 	}
 }

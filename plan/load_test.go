@@ -254,17 +254,17 @@ func TestCheckResources(t *testing.T) {
 	var asked []string
 	err = p.CheckResources(func(k ResourceKey) error {
 		asked = append(asked, k.String())
-		if k.Type == "database" {
+		if k.Type == "database" || k.Type == "secret" {
 			return errors.New("not served")
 		}
 		return nil
 	})
-	want := []string{"11:17", "17:26", "76:36", "89:18", "93:18"}
+	want := []string{"11:17", "17:26", "76:36", "84:16", "107:18", "111:18"}
 	var got []string
 	for _, e := range err.(Errors) {
 		got = append(got, fmt.Sprintf("%d:%d", e.Line, e.Col))
 	}
-	if len(asked) != 11 {
+	if len(asked) != 13 {
 		t.Errorf("asked for %d keys: %v", len(asked), asked)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

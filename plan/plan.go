@@ -45,6 +45,8 @@ const (
 	ReconnectController ActionType = "reconnectController"
 	PauseAPIServer      ActionType = "pauseAPIServer"
 	ResumeAPIServer     ActionType = "resumeAPIServer"
+	FailCall            ActionType = "failCall" // by default with status 500, a lost call with the client's time-out
+	RestoreCalls        ActionType = "restoreCalls"
 	KillAPIServer       ActionType = "killAPIServer"
 	StartAPIServer      ActionType = "startAPIServer"
 	ApplyObject         ActionType = "apply"
@@ -60,6 +62,14 @@ type Action struct {
 	PauseAt          Timing `yaml:"pauseAt"`          // pauseController, resumeController: where it stops
 	PauseScope       string `yaml:"pauseScope"`       // pause…, resume…: a resource key; "*" or empty: everything
 	AvoidOngoingRead bool   `yaml:"avoidOngoingRead"` // pauseController: wait until no read is in progress
+
+	CallScope      string      `yaml:"callScope"`                      // failCall, restoreCalls: as pauseScope
+	CallOperations []Operation `yaml:"callOperations"`                 // failCall; empty: all writes
+	Answer         CallAnswer  `yaml:"answer" default:"refused"`       // failCall
+	Status         int         `yaml:"status"`                         // failCall: HTTP status; 0: see FailCall
+	RetryAfter     int         `yaml:"retryAfterSeconds" range:"0 60"` // failCall: for the client of a refused call
+	Times          int         `yaml:"times" range:"0 1000"`           // failCall: how many calls; 0: one
+	UntilRestored  bool        `yaml:"untilRestored"`                  // failCall: all calls until restoreCalls
 
 	ReconnectAPIServer string    `yaml:"reconnectAPIServer"`            // reconnectController: where to
 	ReconnectBy        Reconnect `yaml:"reconnectBy" default:"restart"` // reconnectController
@@ -94,6 +104,21 @@ type Reconnect string
 const (
 	ReconnectRestart Reconnect = "restart" // SIGKILL, start again at the other API server
 	ReconnectCut     Reconnect = "cut"     // the process keeps running; its connections are redirected
+)
+
+// Operation is a write to the API server.
+type Operation string
+
+// operations are the writes that can be made to fail.
+var operations = []Operation{"create", "update", "patch", "apply", "delete", "deleteCollection"}
+
+// CallAnswer is what becomes of a call to the API server that is made to fail.
+type CallAnswer string
+
+// The answers.
+const (
+	Lost    CallAnswer = "lost"    // the call takes effect, and its caller gets an error
+	Refused CallAnswer = "refused" // the call does not reach the API server
 )
 
 // Trigger says when an action is carried out.

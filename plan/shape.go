@@ -28,6 +28,7 @@ var vocabulary = map[reflect.Type][]string{
 	reflect.TypeFor[TriggerType]():     stringsOf(triggerTypes),
 	reflect.TypeFor[Timing]():          stringsOf(timings),
 	reflect.TypeFor[Reconnect]():       {string(ReconnectRestart), string(ReconnectCut)},
+	reflect.TypeFor[CallAnswer]():      {string(Lost), string(Refused)},
 	reflect.TypeFor[OnTimeoutAction](): {string(OnTimeoutFail), string(OnTimeoutContinue)},
 }
 

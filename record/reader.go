@@ -21,6 +21,8 @@ type Run struct {
 	Actions  []Action
 	History  []HistoryEntry
 	Findings []Finding
+	// Processes are those of the controllers, oldest first.
+	Processes []Process
 	// Truncated says that the run was killed: metadata or findings are missing, or a file ends within a line, which is
 	// left out.
 	Truncated bool
@@ -51,6 +53,15 @@ func Open(dir string) (*Run, error) {
 		}
 		if err := json.Unmarshal(data, into); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+		}
+	}
+	data, err := r.whole(ProcessesFile)
+	if err != nil {
+		return nil, err
+	}
+	if data != nil {
+		if err := json.Unmarshal(data, &r.Processes); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ProcessesFile), err)
 		}
 	}
 	if r.Events, err = readLines[Event](r, ObservationsFile); err != nil {

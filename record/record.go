@@ -61,7 +61,12 @@ type Meta struct {
 	WorkloadStart time.Time `json:"workloadStart"`
 	WorkloadEnd   time.Time `json:"workloadEnd"`
 	GivenBack     time.Time `json:"givenBack,omitzero"` // when all holds, pauses and kills were undone
-	Phases        []Phase   `json:"phases"`             // build, cluster, manifests, controllers, workload, …
+	// Calm is when nothing disturbed the controllers any more: the workload was finished, and nothing that the plan did
+	// lasted. Zero if the workload failed.
+	Calm time.Time `json:"calm,omitzero"`
+	// Observed is until when the run has recorded what the controllers did.
+	Observed time.Time `json:"observed,omitzero"`
+	Phases   []Phase   `json:"phases"` // build, cluster, manifests, controllers, workload, …
 
 	ActionsFired int `json:"actionsFired"`
 	ActionsTotal int `json:"actionsTotal"`
@@ -120,6 +125,8 @@ type Process struct {
 	Planned    bool      `json:"planned"`        // the plan killed it, or its pod was deleted
 	LogFile    string    `json:"logFile"`        // stdout and stderr; relative to the record; may have several starts
 	LogStart   int64     `json:"logStart"`       // offset of this start in LogFile, in bytes
+	// LogCalm is the length of LogFile at Meta.Calm, in bytes; 0: it had nothing then, or there was no calm.
+	LogCalm int64 `json:"logCalm,omitempty"`
 	// MetMachine explains why a process exited that expected to run in its pod: what it found on this machine instead,
 	// as far as its log says so, and what would help. With few exceptions such processes have no hooks.
 	MetMachine string `json:"metMachine,omitempty"`
@@ -224,6 +231,7 @@ type Observation struct {
 	CallName       string          `json:"callName,omitempty"`
 	Error          string          `json:"error,omitempty"`
 	Code           int             `json:"code,omitempty"`
+	Failed         wire.Answer     `json:"failed,omitempty"` // the plan made the call fail, see wire.Observation
 	Version        string          `json:"version,omitempty"`
 	Query          string          `json:"query,omitempty"`
 	PatchType      wire.PatchType  `json:"patchType,omitempty"`
@@ -236,6 +244,12 @@ type Observation struct {
 	Aside bool `json:"aside,omitempty"`
 	// Election: a read or write of the controller's leader election lock.
 	Election bool `json:"election,omitempty"`
+}
+
+// Done reports whether a call that has returned did what it was made for. That is also true if its caller got an error
+// because the plan made the API server's answer get lost.
+func (o *Observation) Done() bool {
+	return o.Error == "" || o.Failed == wire.Lost && o.Code >= 200 && o.Code < 300
 }
 
 // Timeout says that the timer of an enabled onTimeout trigger has expired.
@@ -344,6 +358,14 @@ const (
 	OracleTimeout        = "timeout"         // the workload timed out
 	OracleReference      = "reference"       // the run ended differently from runs without faults
 	OracleStaleness      = "staleness"       // the plan paused an API server, but no controller was shown stale state
+	OracleDependent      = "dependent"       // a controller deleted an object of a living owner, and created it again
+	OracleDuplicate      = "duplicate"       // an owner had more objects at a time than it asks for
+	OracleFight          = "fight"           // a field changed back and forth
+	OracleLoop           = "loop"            // a controller writes or reconciles without end
+	OracleLease          = "lease"           // a controller wrote after it had lost its lease
+	OracleOrphan         = "orphan"          // an object whose owner is gone is still there
+	OracleFinalizer      = "finalizer"       // an object waits for its finalizers without end
+	OracleErrors         = "errors"          // a controller logs an error without end
 )
 
 // IsBug reports whether the finding is about the controller, not about the run.

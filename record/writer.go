@@ -110,14 +110,15 @@ func (w *Writer) json(name string, v any) error {
 func (w *Writer) whole(name string, data []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := replace(filepath.Join(w.dir, name), data); err != nil {
+	if err := Replace(filepath.Join(w.dir, name), data); err != nil {
 		w.err = errors.Join(w.err, err)
 		return err
 	}
 	return nil
 }
 
-func replace(path string, data []byte) error {
+// Replace writes a file atomically: a reader sees the old or the new one. Only the owner can read it.
+func Replace(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err

@@ -36,6 +36,14 @@ type Change struct {
 	Op         wire.Operation `json:"op,omitempty"` // of that write
 	Reconciler string         `json:"reconciler,omitempty"`
 	Reconcile  string         `json:"reconcile,omitempty"` // the ID of the reconcile that wrote it
+	// Sent is what the controller has sent: an object, or a patch that is a mapping. Nil: something else, or unknown.
+	Sent map[string]any `json:"sent,omitempty"`
+	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each
+	// as kind/namespace/name; a list has the name "*", and "*" as its namespace if it is of all namespaces. Nil:
+	// unknown.
+	Read []string `json:"read,omitempty"`
+	// AppliedAgain: the controller has later applied the object again (server-side apply), without effect.
+	AppliedAgain bool `json:"appliedAgain,omitempty"`
 	// Generated: the object's name was generated, so no plan can name it.
 	Generated bool `json:"generated,omitempty"`
 	// Taken names the controllers under test that took the change in.
@@ -45,6 +53,34 @@ type Change struct {
 // Marked reports whether the change marks the object for deletion.
 func (c *Change) Marked() bool {
 	return c.Event == record.Updated && !has(c.Prev, "deletionTimestamp") && has(c.Cur, "deletionTimestamp")
+}
+
+// MayFollowFrom reports whether the write that made the change may follow from another change of an object: the
+// reconcile that made the write, or the one before it, had read the object. It is true if what was read is unknown.
+func (c *Change) MayFollowFrom(cause *Change) bool {
+	if c.Read == nil {
+		return true
+	}
+	kind, _, _ := strings.Cut(cause.Key.Type(), ".")
+	_, rest, _ := strings.Cut(string(cause.Key), "/")
+	namespace, _, _ := strings.Cut(rest, "/")
+	name := cause.Name()
+	return slices.ContainsFunc(c.Read, func(read string) bool {
+		parts := strings.SplitN(read, "/", 3)
+		return parts[0] == kind && (parts[1] == namespace || parts[1] == "*") && (parts[2] == name || parts[2] == "*")
+	})
+}
+
+// Name is the object's name in the run, which may be generated.
+func (c *Change) Name() string {
+	object := c.Cur
+	if object == nil {
+		object = c.Prev
+	}
+	if name := text(metadataOf(object), "name"); name != "" {
+		return name
+	}
+	return string(c.Key[strings.LastIndex(string(c.Key), "/")+1:])
 }
 
 func has(object map[string]any, metadata string) bool {
@@ -65,31 +101,11 @@ func text(m map[string]any, field string) string {
 // Changes lists what happened to the objects of a traced run, in the order of resource versions, without what was
 // before the workload.
 func Changes(r *record.Run) ([]Change, error) {
-	var all []Change
-	names := namer{keys: map[string]Key{}, numbers: map[string]int{}}
-	last := map[string]map[string]any{} // by key
-	for i := range r.History {
-		h := &r.History[i]
-		var object map[string]any
-		if err := json.Unmarshal(h.Object, &object); err != nil {
-			return nil, fmt.Errorf("history of %s/%s/%s: %w", h.Type, h.Namespace, h.Name, err)
-		}
-		key, generated := names.key(h, object)
-		c := Change{Key: key, Event: h.Event, Version: h.ResourceVersion, Time: h.Time, Generated: generated,
-			Cur: object}
-		if c.Prev = last[string(key)]; h.Event == record.Created {
-			c.Prev = nil
-		}
-		if h.Event == record.Deleted {
-			c.Prev, c.Cur = object, nil
-		}
-		last[string(key)] = c.Cur
-		if h.Event != record.Existing {
-			all = append(all, c)
-		}
+	f, err := Follow(r)
+	if err != nil {
+		return nil, err
 	}
-	attribute(all, r)
-	return all, nil
+	return f.changes, nil
 }
 
 // namer gives objects their keys.
@@ -105,6 +121,12 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	}
 	meta := metadataOf(object)
 	name, beginning := h.Name, text(meta, "generateName")
+	if !isGenerated(strings.TrimPrefix(name, beginning)) {
+		beginning = ""
+	}
+	if beginning == "" {
+		beginning = numbered(name, meta)
+	}
 	if beginning == "" || !strings.HasPrefix(name, beginning) {
 		return Key(typ + "/" + h.Namespace + "/" + name), false
 	}
@@ -130,18 +152,40 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	return key, true
 }
 
+// numbered is the beginning of the name of a Job that a CronJob has made: the rest is the time. Empty: it is none.
+func numbered(name string, meta map[string]any) string {
+	owners, _ := meta["ownerReferences"].([]any)
+	for _, o := range owners {
+		if ref, ok := o.(map[string]any); ok && ref["kind"] == "CronJob" {
+			if rest, ok := strings.CutPrefix(name, text(ref, "name")+"-"); ok && strings.Trim(rest, "0123456789") == "" {
+				return text(ref, "name") + "-"
+			}
+		}
+	}
+	return ""
+}
+
+// isGenerated reports whether the API server has made the end of a name: five letters or digits, none that could be
+// read as another one or make a word. StatefulSets set generateName too, but name their pods themselves.
+func isGenerated(suffix string) bool {
+	return len(suffix) == 5 && strings.Trim(suffix, "bcdfghjklmnpqrstvwxz2456789") == ""
+}
+
 // attribute finds out which controller wrote and took in each change.
 func attribute(all []Change, r *record.Run) {
 	byVersion := map[uint64][]int{}
 	for i := range all {
 		byVersion[all[i].Version] = append(byVersion[all[i].Version], i)
 	}
-	began := map[[2]uint64]time.Time{} // writes, by session and call
+	applied := map[string]*Change{}        // newest of each controller and object
+	began := map[[2]uint64]*record.Event{} // writes, by session and call
+	read := reads{byReconcile: map[string][]string{}, previous: map[string]string{}, last: map[string]string{}}
 	for i := range r.Events {
 		o := r.Events[i].Observation
 		if o == nil {
 			continue
 		}
+		read.note(o)
 		switch {
 		case o.Point == wire.ControllerRecv && o.Phase == wire.After:
 			for _, i := range byVersion[version(o.Object)] {
@@ -151,23 +195,99 @@ func attribute(all []Change, r *record.Run) {
 			}
 		case o.Point != wire.ControllerWrite:
 		case o.Phase == wire.Before:
-			began[[2]uint64{o.Session, o.Call}] = r.Events[i].Time
-		case o.Error != "" || o.Election:
+			began[[2]uint64{o.Session, o.Call}] = &r.Events[i]
+		case !o.Done() || o.Election:
 		default:
-			if c := written(all, byVersion, o, began[[2]uint64{o.Session, o.Call}]); c != nil {
+			since := r.Events[i].Time.Add(-slowest)
+			var sent map[string]any
+			if before := began[[2]uint64{o.Session, o.Call}]; before != nil {
+				since, sent = before.Time, body(before.Observation)
+			}
+			c := written(all, byVersion, o, since)
+			if c != nil {
 				c.By, c.Op, c.Reconciler, c.Reconcile = o.By, o.Op, o.Reconciler, o.ReconcileID
+				c.Sent, c.Read = sent, read.before(o.ReconcileID)
+			}
+			if object := strings.Join([]string{o.By, o.Group, o.Kind, o.Namespace, o.Name}, "/"); o.Op == wire.Apply &&
+				o.Subresource == "" {
+				if c != nil {
+					applied[object] = c
+				} else if last := applied[object]; last != nil {
+					last.AppliedAgain = true
+				}
 			}
 		}
 	}
 }
 
+// body is what a write sends, if it is a mapping.
+func body(o *record.Observation) (m map[string]any) {
+	data := o.Object
+	switch o.Op {
+	case wire.Delete:
+		return nil
+	case wire.Patch, wire.Apply:
+		data = o.Patch
+	}
+	if json.Unmarshal(data, &m) != nil {
+		return nil // a list of operations
+	}
+	return m
+}
+
+// reads tracks what reconciles read.
+type reads struct {
+	byReconcile map[string][]string
+	previous    map[string]string // of a reconcile, the one before it for the same request
+	last        map[string]string // reconcile, by controller, reconciler and request
+}
+
+func (r *reads) note(o *record.Observation) {
+	if o.ReconcileID == "" {
+		return
+	}
+	if _, known := r.byReconcile[o.ReconcileID]; !known {
+		line := o.By + "|" + o.Reconciler + "|" + o.Request
+		r.byReconcile[o.ReconcileID], r.previous[o.ReconcileID] = []string{}, r.last[line]
+		r.last[line] = o.ReconcileID
+	}
+	if o.Point != wire.ControllerRead || o.Kind == "" {
+		return
+	}
+	namespace, name := o.Namespace, o.Name
+	if name == "" {
+		name = "*"
+		if namespace == "" {
+			namespace = "*"
+		}
+	}
+	key := strings.ToLower(o.Kind) + "/" + namespace + "/" + name
+	if !slices.Contains(r.byReconcile[o.ReconcileID], key) {
+		r.byReconcile[o.ReconcileID] = append(r.byReconcile[o.ReconcileID], key)
+	}
+}
+
+// before is what a reconcile and the one before it have read so far; nil if there is no reconcile.
+func (r *reads) before(reconcile string) []string {
+	if reconcile == "" {
+		return nil
+	}
+	all := slices.Concat([]string{}, r.byReconcile[r.previous[reconcile]], r.byReconcile[reconcile])
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// slowest is how long a write takes at most if it is not known when it began.
+const slowest = 5 * time.Second
+
 // written is the change that a write has made; nil: none, or none that was recorded. What a write has made has the
-// resource version that it was answered with. A deletion is answered without one: it is the first deletion, or mark for
-// it, of the object since it was sent that nobody else has made.
+// resource version that it was answered with; a write without effect is answered with an older one. A deletion is
+// answered without one: it is the first deletion, or mark for it, of the object since it was sent that nobody else has
+// made.
 func written(all []Change, byVersion map[uint64][]int, o *record.Observation, began time.Time) *Change {
 	if o.Op != wire.Delete {
 		for _, i := range byVersion[version(o.Object)] {
-			if all[i].By == "" {
+			if all[i].By == "" && !all[i].Time.Before(began) {
 				return &all[i]
 			}
 		}
@@ -239,4 +359,28 @@ func Types(r *record.Run) []plan.ResourceKey {
 		}
 	}
 	return all
+}
+
+// Reached lists, by controller under test, the points that it reached in a traced run, and by name the annotated calls.
+func Reached(r *record.Run) map[string][]string {
+	all := map[string][]string{}
+	for _, e := range r.Events {
+		o := e.Observation
+		if o == nil || o.Point == wire.APIServerRecv {
+			continue
+		}
+		name := PointName(o.Point, o.CallName)
+		if at, found := slices.BinarySearch(all[o.By], name); !found {
+			all[o.By] = slices.Insert(all[o.By], at, name)
+		}
+	}
+	return all
+}
+
+// PointName names a point in Reached; call is the name of an annotated call.
+func PointName(p wire.Point, call string) string {
+	if p == wire.AnnotatedCall {
+		return string(p) + " " + call
+	}
+	return string(p)
 }

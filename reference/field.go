@@ -12,15 +12,18 @@ type Field struct {
 	Path      []string // "[]" is an item of a list
 	Where     string   // the path for people, which tells the items of a list apart
 	Prev, Cur any      // nil: there was none
+	// PrevIndex and CurIndex are the indexes that the steps "[]" stand for in the states before and after; nil where
+	// the field is absent.
+	PrevIndex, CurIndex []int
 }
 
 // InList reports whether the field is in a list.
-func (f Field) InList() bool { return slices.Contains(f.Path, item) }
+func (f Field) InList() bool { return slices.Contains(f.Path, Item) }
 
 // Changed lists the fields that a change has changed, without those that never count: what users ask for comes before
 // what controllers tell.
 func (ref *Reference) Changed(c *Change) []Field {
-	return slices.DeleteFunc(changed(c), func(f Field) bool { return masks{ref.Masks}.on(c.Key, f.Path) != nil })
+	return slices.DeleteFunc(changed(c), func(f Field) bool { return ref.masked(c.Key, f.Path) })
 }
 
 // Fields names the fields that a change has changed, but for those that never count in any reference.
@@ -34,6 +37,9 @@ func Fields(c *Change) []string {
 	return names
 }
 
+// FieldsOf lists all fields that a change has changed.
+func FieldsOf(c *Change) []Field { return changed(c) }
+
 func changed(c *Change) []Field {
 	if c.Prev == nil || c.Cur == nil {
 		return nil
@@ -45,11 +51,11 @@ func changed(c *Change) []Field {
 		was, ok := before[l.where]
 		delete(before, l.where)
 		if !ok || !reflect.DeepEqual(was.value, l.value) {
-			all = append(all, Field{l.path, l.where, was.value, l.value})
+			all = append(all, Field{l.path, l.where, was.value, l.value, was.index, l.index})
 		}
 	})
 	for _, l := range before {
-		all = append(all, Field{l.path, l.where, l.value, nil})
+		all = append(all, Field{l.path, l.where, l.value, nil, l.index, nil})
 	}
 	rank := func(f Field) int { return slices.Index([]string{"status", "metadata"}, f.Path[0]) }
 	slices.SortFunc(all, func(a, b Field) int {
@@ -62,10 +68,10 @@ func changed(c *Change) []Field {
 	return all
 }
 
-// Paths names the fields that a change has changed and that count, each once, without the places in lists.
-func (ref *Reference) Paths(c *Change) []string {
+// Paths names fields, each once, without the places in lists.
+func Paths(fields []Field) []string {
 	var names []string
-	for _, f := range ref.Changed(c) {
+	for _, f := range fields {
 		if p := join(f.Path); !slices.Contains(names, p) {
 			names = append(names, p)
 		}
@@ -73,11 +79,11 @@ func (ref *Reference) Paths(c *Change) []string {
 	return names
 }
 
-// Reverses reports whether a later change brings a field that counts back to what it was before the first one.
-func (ref *Reference) Reverses(first, later *Change) bool {
-	back := ref.Changed(later)
-	return slices.ContainsFunc(ref.Changed(first), func(f Field) bool {
-		return slices.ContainsFunc(back,
+// Reverses reports whether a later change brings a field back to what it was before the first one. It is given the
+// fields that each of them has changed.
+func Reverses(first, later []Field) bool {
+	return slices.ContainsFunc(first, func(f Field) bool {
+		return slices.ContainsFunc(later,
 			func(b Field) bool { return b.Where == f.Where && reflect.DeepEqual(b.Cur, f.Prev) })
 	})
 }

@@ -12,6 +12,9 @@ import (
 // Mask is a field that never counts.
 type Mask = plan.Mask
 
+// ConflictAnnotation is an annotation that means nothing. Plans write it to objects to change their versions.
+const ConflictAnnotation = "trommel.dev/conflict"
+
 // standard are the masks of every reference.
 var standard = []Mask{
 	{Type: "*", Path: "metadata.uid", Reason: "generated"},
@@ -22,6 +25,7 @@ var standard = []Mask{
 	{Type: "*", Path: "metadata.managedFields", Reason: "who wrote what"},
 	{Type: "*", Path: "metadata.generateName", Reason: "part of a generated name"},
 	{Type: "*", Path: "metadata.ownerReferences.[].uid", Reason: "generated"},
+	{Type: "*", Path: "**." + ConflictAnnotation, Reason: "what a plan writes to cause a conflict"},
 	{Type: "*", Path: "**.observedGeneration", Reason: "counts changes"},
 	{Type: "*", Path: "**.lastTransitionTime", Reason: "time"},
 	{Type: "*", Path: "**.lastUpdateTime", Reason: "time"},
@@ -107,8 +111,8 @@ func begins(mask string, path []string) bool {
 	return false
 }
 
-// item is the step of a path to a list's item.
-const item = "[]"
+// Item is the step of a path that stands for any item of a list.
+const Item = "[]"
 
 func join(path []string) string { return strings.Join(path, ".") }
 
@@ -123,28 +127,37 @@ type leaf struct {
 	path  []string
 	where string
 	value any
+	index []int // what the steps "[]" of the path stand for
 }
 
 // leaves lists all values of an object that are neither mappings nor lists; an empty mapping or list counts as none.
 // Items of a list are identified by their name, if they have one, and otherwise by their index.
 func leaves(v any, path []string, where string, visit func(leaf)) {
+	leavesAt(v, leaf{path: path, where: where}, visit)
+}
+
+func leavesAt(v any, at leaf, visit func(leaf)) {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, value := range v {
-			at := k
-			if where != "" {
-				at = where + "." + k
+			where := k
+			if at.where != "" {
+				where = at.where + "." + k
 			}
-			leaves(value, append(slices.Clip(path), k), at, visit)
+			leavesAt(value, leaf{path: append(slices.Clip(at.path), k), where: where, index: at.index}, visit)
 		}
 		return
 	case []any:
 		for i, value := range v {
-			leaves(value, append(slices.Clip(path), item), where+"["+itemName(value, i)+"]", visit)
+			leavesAt(value, leaf{
+				path: append(slices.Clip(at.path), Item), where: at.where + "[" + itemName(value, i) + "]",
+				index: append(slices.Clip(at.index), i),
+			}, visit)
 		}
 		return
 	}
-	visit(leaf{path, where, v})
+	at.value = v
+	visit(at)
 }
 
 // itemName tells an item from the others of its list.
@@ -152,6 +165,10 @@ func itemName(v any, i int) string {
 	if m, ok := v.(map[string]any); ok {
 		for _, field := range []string{"name", "type", "key", "mountPath", "ip"} {
 			if s := text(m, field); s != "" {
+				// The API server gives a pod's volume with its token a random name.
+				if rest, ok := strings.CutPrefix(s, "kube-api-access-"); ok && len(rest) == 5 {
+					s = "kube-api-access-*"
+				}
 				return field + "=" + s
 			}
 		}

@@ -8,10 +8,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -23,10 +23,26 @@ type Reference struct {
 	Objects map[Key]*Object `json:"objects"`
 	// Masks are the fields that never count, those found by comparing the runs first.
 	Masks []Mask `json:"masks"`
-	// Changes are those of the first run.
-	Changes []Change `json:"changes"`
+	// Changes are those of the first run, Others those of each further run.
+	Changes []Change   `json:"changes"`
+	Others  [][]Change `json:"others,omitempty"`
+	// Unordered are the lists whose order differs between runs without faults: it never counts.
+	Unordered []Mask `json:"unordered,omitempty"`
+	// Compared are fields that count although a mask covers them.
+	Compared []Mask `json:"compared,omitempty"`
+	// Siblings is how many objects of a type an owner had at a time, at most: of all owners and types with two or more.
+	Siblings []Siblings `json:"siblings,omitempty"`
+	// Errors are the errors that the controllers have logged.
+	Errors []LoggedError `json:"errors,omitempty"`
+	// Loops are what the controllers do again and again without faults.
+	Loops []Loop `json:"loops,omitempty"`
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
+	// Source is what the reference was made from, Types what other runs must record to be compared with it, and Reached
+	// the points that each controller reached in the first run (see Types and Reached). The caller of Learn sets them.
+	Source  Source              `json:"source"`
+	Types   []plan.ResourceKey  `json:"types,omitempty"`
+	Reached map[string][]string `json:"reached,omitempty"`
 }
 
 // Object is what became of an object.
@@ -35,10 +51,23 @@ type Object struct {
 	End map[string]any `json:"end,omitempty"`
 	// Made is how many objects of the key there were, one after the other, without those that were created for an owner
 	// that was being deleted, or was gone: a controller that sees the past creates such objects, and the garbage collector
-	// deletes them.
-	Made int `json:"made"`
+	// deletes them. It is the least of all runs, and MostMade the most.
+	Made     int `json:"made"`
+	MostMade int `json:"mostMade"`
+	// Deleted and Updated are how often it was deleted and updated, at most in a run; to be marked for deletion is neither.
+	Deleted int `json:"deleted,omitempty"`
+	Updated int `json:"updated,omitempty"`
+	// Fields is how often each field that counts was changed, at most in a run; Returned, how often it changed back to the
+	// value before the last. Only a Reference has them.
+	Fields   map[string]int `json:"fields,omitempty"`
+	Returned map[string]int `json:"returned,omitempty"`
 	// Ours: a controller under test has made or deleted it at least once.
 	Ours bool `json:"ours,omitempty"`
+
+	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one that
+	// existed before and has changed.
+	unchanged bool
+	initial   map[string]any
 }
 
 // UnstableError says that fault-free runs of a workload end differently, so that nothing can be compared with them.
@@ -51,6 +80,9 @@ func (e *UnstableError) Error() string {
 	return fmt.Sprintf("the workload %q ends differently each time, without any fault:\n  %s", e.Workload,
 		strings.Join(e.Lines, "\n  "))
 }
+
+// Differs is the reason of masks that Learn has found.
+const Differs = "differs between runs without faults"
 
 // Learn makes a reference of traced, fault-free runs of a workload, at least two. Fields that differ between the runs
 // are masked, in addition to those of masks. The error is an *UnstableError where more than fields differ, or that of
@@ -68,27 +100,34 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 	var found []Mask
 	var unstable []string
 	for i, r := range runs {
-		changes, err := Changes(r)
+		run, err := Follow(r)
 		if err != nil {
 			return nil, err
 		}
-		objects := Objects(changes)
+		objects := run.Objects()
 		if i == 0 {
-			ref.Changes, ref.Objects = changes, objects
+			ref.Changes, ref.Objects = run.Changes(), maps.Clone(objects)
+			maps.DeleteFunc(ref.Objects, func(_ Key, o *Object) bool { return o.unchanged })
 			continue
 		}
-		for _, d := range ref.compare(objects) {
+		ref.Others = append(ref.Others, run.Changes())
+		objects = ref.filter().matched(objects)
+		ref.unorder(objects)
+		f := ref.filter()
+		for _, d := range f.compare(objects) {
 			switch {
-			case d.Field == "" && ref.volatile(d.Key):
+			case d.Count || d.Field == "" && ref.volatile(d.Key):
 			case d.Field == "":
 				unstable = append(unstable, d.String())
 			default:
-				m := Mask{Type: d.Key.Type(), Path: join(d.path), Reason: "differs between runs without faults"}
+				path := f.path(d, ref.Objects[d.Key], objects[d.Key])
+				m := Mask{Type: d.Key.Type(), Path: join(path), Reason: Differs}
 				if !slices.Contains(found, m) {
 					found = append(found, m)
 				}
 			}
 		}
+		ref.widen(objects)
 	}
 	if len(unstable) > 0 {
 		slices.Sort(unstable)
@@ -98,7 +137,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		return cmp.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.Path, b.Path))
 	})
 	ref.Masks = append(found, ref.Masks...)
-	return ref, nil
+	return ref, ref.summarize(runs)
 }
 
 // Write writes the reference to a file as JSON, for people and programs to read. It creates the file's directory.
@@ -114,38 +153,6 @@ func (ref *Reference) Write(file string) error {
 		return fmt.Errorf("write reference: %w", err)
 	}
 	return nil
-}
-
-// Objects sums up changes by object.
-func Objects(changes []Change) map[Key]*Object {
-	all := map[Key]*Object{}
-	dying := map[string]bool{} // UIDs of objects that are being deleted, or are gone
-	for i := range changes {
-		c := &changes[i]
-		if c.Cur == nil || has(c.Cur, "deletionTimestamp") {
-			for _, object := range []map[string]any{c.Prev, c.Cur} {
-				if uid := text(metadataOf(object), "uid"); uid != "" {
-					dying[uid] = true
-				}
-			}
-		}
-		o := all[c.Key]
-		if o == nil {
-			o = &Object{Made: 1}
-			if c.Event == record.Created {
-				o.Made = 0
-			}
-			all[c.Key] = o
-		}
-		if c.Event == record.Created && !dying[owner(c.Cur)] {
-			o.Made++
-		}
-		if c.By != "" && (c.Event != record.Updated || c.Marked()) {
-			o.Ours = true
-		}
-		o.End = c.Cur
-	}
-	return all
 }
 
 // owner is the UID of the object's controller, or empty.
@@ -167,8 +174,9 @@ type Difference struct {
 	Want, Got any
 	// Count: the object was created more or less often; its end state is compared apart from that.
 	Count bool
-
-	path []string
+	// Own is the object's key among the run's changes. It differs from Key where the run numbers generated names
+	// differently; see Key.
+	Own Key
 }
 
 // String says it in one line.
@@ -176,10 +184,11 @@ func (d Difference) String() string {
 	if d.Field == "" {
 		return fmt.Sprintf("%s: %v; without faults: %v", d.Key, d.Got, d.Want)
 	}
-	return fmt.Sprintf("%s: %s is %s; without faults: %s", d.Key, d.Field, value(d.Got), value(d.Want))
+	return fmt.Sprintf("%s: %s is %s; without faults: %s", d.Key, d.Field, Value(d.Got), Value(d.Want))
 }
 
-func value(v any) string {
+// Value says a field's value.
+func Value(v any) string {
 	if v == nil {
 		return "absent"
 	}
@@ -188,29 +197,36 @@ func value(v any) string {
 
 // Compare lists what a run of the workload did otherwise: it compares the end state of each object by field, and for
 // objects that the controllers under test create or delete, how often they were created. Masked fields do not count.
-func (ref *Reference) Compare(changes []Change) []Difference {
-	return slices.DeleteFunc(ref.compare(Objects(changes)), func(d Difference) bool {
+func (ref *Reference) Compare(objects map[Key]*Object) []Difference {
+	f := ref.filter()
+	differ := f.compare(f.matched(objects))
+	for i := range differ {
+		differ[i].Own = cmp.Or(f.own[differ[i].Key], differ[i].Key)
+	}
+	return slices.DeleteFunc(differ, func(d Difference) bool {
 		return d.Field == "" && ref.volatile(d.Key)
 	})
 }
 
 // volatile are objects whose being there says nothing.
-func (ref *Reference) volatile(key Key) bool {
-	return masks{ref.Masks}.on(key, []string{"kind"}) != nil
-}
+func (ref *Reference) volatile(key Key) bool { return ref.masked(key, []string{"kind"}) }
 
-func (ref *Reference) compare(objects map[Key]*Object) []Difference {
+func (f *filter) compare(objects map[Key]*Object) []Difference {
 	var all []Difference
 	keys := map[Key]bool{}
-	for k := range ref.Objects {
+	for k := range f.ref.Objects {
 		keys[k] = true
 	}
 	for k := range objects {
 		keys[k] = true
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		want, got := ref.Objects[key], objects[key]
+		want, got := f.ref.Objects[key], objects[key]
 		switch {
+		case want == nil && got.unchanged:
+			continue
+		case want == nil && got.initial != nil:
+			want = &Object{End: got.initial, Made: 1, MostMade: 1} // without faults, nothing happened to it
 		case want == nil:
 			want = &Object{}
 		case got == nil:
@@ -222,10 +238,11 @@ func (ref *Reference) compare(objects map[Key]*Object) []Difference {
 		case want.End != nil && got.End == nil:
 			all = append(all, Difference{Key: key, Want: "exists at the end", Got: gone(got)})
 		case want.End != nil:
-			all = append(all, ref.fields(key, want.End, got.End)...)
+			all = append(all, f.fields(key, want, got)...)
 		}
-		if want.Made != got.Made && (want.Ours || got.Ours) && (want.End == nil) == (got.End == nil) {
-			all = append(all, Difference{Key: key, Want: times(want.Made), Got: times(got.Made), Count: true})
+		if (got.Made < want.Made || got.Made > want.MostMade) && (want.Ours || got.Ours) &&
+			(want.End == nil) == (got.End == nil) {
+			all = append(all, Difference{Key: key, Want: want.times(), Got: got.times(), Count: true})
 		}
 	}
 	return all
@@ -239,42 +256,16 @@ func gone(o *Object) string {
 	return "deleted at the end"
 }
 
-func times(n int) string {
-	switch n {
+// times says how often the object was created.
+func (o *Object) times() string {
+	if o.MostMade > o.Made {
+		return fmt.Sprintf("created %d to %d times", o.Made, o.MostMade)
+	}
+	switch o.Made {
 	case 0:
 		return "never created"
 	case 1:
 		return "created once"
 	}
-	return fmt.Sprintf("created %d times", n)
-}
-
-// fields compares two states of an object.
-func (ref *Reference) fields(key Key, want, got map[string]any) []Difference {
-	m := masks{ref.Masks}
-	collect := func(object map[string]any) map[string]leaf {
-		all := map[string]leaf{}
-		leaves(object, nil, "", func(l leaf) {
-			if m.on(key, l.path) == nil {
-				all[l.where] = l
-			}
-		})
-		return all
-	}
-	wanted, there := collect(want), collect(got)
-	var differ []Difference
-	for where, w := range wanted {
-		if g, ok := there[where]; !ok {
-			differ = append(differ, Difference{Key: key, Field: where, Want: w.value, path: w.path})
-		} else if !reflect.DeepEqual(w.value, g.value) {
-			differ = append(differ, Difference{Key: key, Field: where, Want: w.value, Got: g.value, path: w.path})
-		}
-	}
-	for where, g := range there {
-		if _, ok := wanted[where]; !ok {
-			differ = append(differ, Difference{Key: key, Field: where, Got: g.value, path: g.path})
-		}
-	}
-	slices.SortFunc(differ, func(a, b Difference) int { return strings.Compare(a.Field, b.Field) })
-	return differ
+	return fmt.Sprintf("created %d times", o.Made)
 }

@@ -76,12 +76,12 @@ func learn(t *testing.T, runs ...*record.Run) *Reference {
 
 func compare(t *testing.T, ref *Reference, r *record.Run) []string {
 	t.Helper()
-	changes, err := Changes(r)
+	f, err := Follow(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
-	for _, d := range ref.Compare(changes) {
+	for _, d := range ref.Compare(f.Objects()) {
 		lines = append(lines, d.String())
 	}
 	return lines
@@ -154,7 +154,7 @@ func TestGeneratedNames(t *testing.T) {
 		return story(t, pod(first), pod(second),
 			`deleted pod/default/web-`+first+` {"metadata": {"generateName": "web-", "uid": "`+first+`"}}`)
 	}
-	ref := learn(t, run("x1", "b2"), run("c3", "d4"))
+	ref := learn(t, run("xxxx2", "bbbb2"), run("cccc4", "dddd4"))
 	if got := slices.Sorted(func(yield func(Key) bool) {
 		for k := range ref.Objects {
 			if !yield(k) {
@@ -164,7 +164,7 @@ func TestGeneratedNames(t *testing.T) {
 	}); !slices.Equal(got, []Key{"pod/default/web-#1", "pod/default/web-#2"}) {
 		t.Errorf("keys %q", got)
 	}
-	if got := compare(t, ref, run("e5", "f6")); len(got) > 0 {
+	if got := compare(t, ref, run("gggg5", "ffff6")); len(got) > 0 {
 		t.Errorf("names count: %q", got)
 	}
 }
@@ -191,10 +191,32 @@ func TestWhoWroteIt(t *testing.T) {
 	if got := Fields(&changes[1]); !slices.Equal(got, []string{"data.a"}) {
 		t.Errorf("fields %q", got)
 	}
-	if !ref.Reverses(&changes[1], &Change{
+	if !Reverses(ref.Changed(&changes[1]), ref.Changed(&Change{
 		Key: changes[1].Key, Event: record.Updated, Prev: changes[1].Cur, Cur: changes[1].Prev,
-	}) {
+	})) {
 		t.Error("a change there and back is not seen")
+	}
+}
+
+// A write whose answer was lost is the controller's like any other; one that was refused is nobody's.
+func TestWriteWithALostAnswer(t *testing.T) {
+	for _, test := range []struct {
+		failed wire.Answer
+		code   int
+		want   string
+	}{
+		{wire.Lost, 201, "db"},
+		{wire.Lost, 409, ""},
+		{wire.Refused, 500, ""},
+		{"", 500, ""},
+	} {
+		r := story(t, `db: created secret/default/a {}`)
+		o := r.Events[1].Observation
+		o.Error, o.Failed, o.Code = "context deadline exceeded", test.failed, test.code
+		changes, err := Changes(r)
+		if err != nil || len(changes) != 1 || changes[0].By != test.want {
+			t.Errorf("%q %d: %+v (%v), want by %q", test.failed, test.code, changes, err, test.want)
+		}
 	}
 }
 
@@ -243,6 +265,38 @@ func TestObjectsOfAnOwnerThatIsGone(t *testing.T) {
 	again := story(t, "created "+db("1"), "db: created "+set("1"), "deleted "+set("1"), "deleted "+db("1"),
 		"created "+db("2"), "db: created "+set("2"), "db: deleted "+set("2"), "db: created "+set("2"))
 	if got := compare(t, learn(t, r, r), again); len(got) != 1 || !strings.Contains(got[0], "created 3 times") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Regression: an object that was there before the workload, and that only the run with faults has touched, counted as
+// one that is never created without faults; and one that only the runs without faults have touched as gone.
+func TestObjectsFromBefore(t *testing.T) {
+	node := func(event, status string) string { return event + ` node/default/n {"status": {"x": ` + status + `}}` }
+	touched := story(t, node("existing", "1"), node("updated", "2"), node("updated", "1"))
+	alone := story(t, node("existing", "1"))
+	changed := story(t, node("existing", "1"), node("updated", "2"))
+	for _, tt := range []struct {
+		name         string
+		without, run *record.Run
+		want         []string
+	}{
+		{"touched by the run", alone, touched, nil},
+		{"touched without faults", touched, alone, nil},
+		{"changed by the run", alone, changed, []string{"node/default/n: status.x is 2; without faults: 1"}},
+		{"changed without faults", changed, alone, []string{"node/default/n: status.x is 1; without faults: 2"}},
+		{"deleted by the run", alone, story(t, node("existing", "1"), node("deleted", "1")),
+			[]string{"node/default/n: deleted at the end; without faults: exists at the end"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := compare(t, learn(t, tt.without, tt.without), tt.run); !slices.Equal(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	// Runs without faults may touch it or not.
+	ref := learn(t, alone, touched)
+	if got := compare(t, ref, changed); len(got) != 1 {
 		t.Errorf("got %q", got)
 	}
 }

@@ -68,6 +68,20 @@ func (c *Console) Progress(text string) {
 	c.progress.Line(c.elapsed() + "  " + text)
 }
 
+// Step reports a step of many where Status shows nothing.
+func (c *Console) Step(text string) {
+	if !c.progress.terminal {
+		c.Info(text)
+	}
+}
+
+// Status shows how far something is, on a terminal: the next output overwrites it.
+func (c *Console) Status(text string) {
+	if c.progress.terminal {
+		c.Progress(text)
+	}
+}
+
 // Fired reports that an action's trigger is satisfied, and by what.
 func (c *Console) Fired(index int, a *plan.Action, by string) {
 	c.line(fmt.Sprintf("  %s %s", c.paint.cyan(record.ActionName(index, a.String())), "fired by "+by))

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -222,6 +223,10 @@ func (t *timeline) observations() {
 				class += " fired"
 			}
 			what := fmt.Sprintf("%s %s", describePoint(o), describeObject(o))
+			if o.Failed != "" {
+				class += " refused"
+				what += "; " + failed(o)
+			}
 			if s, ok := stale[e.Seq]; ok {
 				class += " stale"
 				what += "; stale read: " + s.String()
@@ -376,4 +381,12 @@ func difference(before, after string) string {
 		}
 	}
 	return b.String()
+}
+
+// failed says how the plan made a call fail.
+func failed(o *record.Observation) string {
+	if o.Failed == wire.Lost {
+		return fmt.Sprintf("the plan made its answer (%d) get lost: %s", o.Code, o.Error)
+	}
+	return "the plan had it refused: " + o.Error
 }

@@ -76,7 +76,15 @@ func runs() []*record.Run {
 				By: "db", Point: wire.ControllerRecv, Phase: wire.After, Op: wire.Create, Kind: "database",
 				Namespace: "default", Name: "db", Aside: true,
 			}},
-			{Seq: 5, Time: at(15 * time.Second), End: true},
+			{Seq: 5, Time: at(12 * time.Second), Observation: &record.Observation{
+				By: "db", Point: wire.ControllerWrite, Phase: wire.After, Op: wire.Create, Kind: "service",
+				Namespace: "default", Name: "db", Failed: wire.Lost, Code: 201, Error: "deadline exceeded",
+			}},
+			{Seq: 6, Time: at(13 * time.Second), Observation: &record.Observation{
+				By: "db", Point: wire.ControllerWrite, Phase: wire.After, Op: wire.Update, Kind: "service",
+				Namespace: "default", Name: "db", Failed: wire.Refused, Code: 409, Error: "conflict",
+			}},
+			{Seq: 7, Time: at(15 * time.Second), End: true},
 		},
 		Actions: []record.Action{
 			{Index: 0, Type: "pauseAPIServer", Target: "apiserver-3", FiredBy: 1,
@@ -290,5 +298,26 @@ func TestColours(t *testing.T) {
 	}
 	if got := painter(true).verdict(record.Bug); got != "\x1b[1;31mbug\x1b[0m" {
 		t.Errorf("%q", got)
+	}
+}
+
+// A note has its detail, and is no failure.
+func TestNotesOfJudges(t *testing.T) {
+	r := &record.Run{
+		Meta: record.Meta{Plan: "p", Verdict: record.Pass, Notes: []string{"an orphan"}},
+		Findings: []record.Finding{{
+			Severity: record.SeverityNote, Oracle: record.OracleOrphan, Title: "an orphan", Detail: "its last change",
+		}},
+	}
+	var text, junit bytes.Buffer
+	if err := errors.Join(Text(&text, r), JUnit(&junit, []*record.Run{r})); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "note: an orphan\n      its last change\n") ||
+		strings.Count(text.String(), "an orphan") != 1 {
+		t.Errorf("got\n%s", text.String())
+	}
+	if strings.Contains(junit.String(), "orphan") {
+		t.Errorf("got\n%s", junit.String())
 	}
 }

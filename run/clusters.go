@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"log/slog"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -24,6 +26,13 @@ type lease struct {
 	cluster cluster.Cluster
 	state   string // see record.Meta
 	release func(ctx context.Context) error
+	// manifests are the suite's, once they have been read; the cluster's owner keeps them.
+	manifests *[]*unstructured.Unstructured
+	// prepared: the cluster has the suite's manifests already.
+	prepared bool
+	// keepPrepared tells the cluster's owner that it has the suite's manifests now, and nothing else that is new;
+	// keepCertificates, that the controllers have their certificates now. Nil: the owner does not want to know.
+	keepPrepared, keepCertificates func(ctx context.Context)
 }
 
 // ownClusters starts clusters that nobody else uses. After a run the cluster is kept for the next run, which resets it
@@ -33,15 +42,17 @@ type ownClusters struct {
 	fresh  bool
 	logger *slog.Logger
 
-	cluster  cluster.Cluster  // the one kept; nil: none
-	baseline cluster.Baseline // of cluster; nil: it cannot be reset
+	cluster   cluster.Cluster              // the one kept; nil: none
+	baseline  cluster.Baseline             // of cluster; nil: it cannot be reset
+	prepared  bool                         // the baseline has the suite's manifests
+	manifests []*unstructured.Unstructured // nil: not read yet
 }
 
 func (o *ownClusters) acquire(ctx context.Context, console Console) (*lease, error) {
 	if o.cluster != nil {
 		err := o.reset(ctx)
 		if err == nil {
-			return &lease{o.cluster, record.ClusterReset, o.release}, nil
+			return o.lease(record.ClusterReset), nil
 		}
 		if ctx.Err() != nil {
 			return nil, err
@@ -55,14 +66,49 @@ func (o *ownClusters) acquire(ctx context.Context, console Console) (*lease, err
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
-	o.cluster, o.baseline = c, nil
+	o.cluster, o.baseline, o.prepared, o.manifests = c, nil, false, nil
 	if resettable, ok := c.(cluster.Resettable); ok && !o.fresh {
 		// A cluster without a baseline is used for one run only.
 		if o.baseline, err = resettable.TakeBaseline(ctx); err != nil {
 			o.logger.Warn("take a baseline; the cluster is used for one run only", "error", err)
 		}
 	}
-	return &lease{o.cluster, record.ClusterFresh, o.release}, nil
+	return o.lease(record.ClusterFresh), nil
+}
+
+func (o *ownClusters) lease(state string) *lease {
+	l := &lease{
+		cluster: o.cluster, state: state, release: o.release, manifests: &o.manifests, prepared: o.prepared,
+	}
+	if o.baseline != nil && !o.prepared {
+		l.keepPrepared, l.keepCertificates = o.keepPrepared, o.keepCertificates
+	}
+	return l
+}
+
+// keepPrepared makes the cluster's state with the suite's manifests the baseline: applying them takes seconds, since
+// definitions have to be established again.
+func (o *ownClusters) keepPrepared(ctx context.Context) {
+	baseline, err := o.cluster.(cluster.Resettable).TakeBaseline(ctx)
+	if err != nil {
+		o.logger.Warn("take a baseline with the manifests; each run applies them", "error", err)
+		return
+	}
+	o.baseline, o.prepared = baseline, true
+}
+
+// keepCertificates adds the certificates that controllers have created for their webhooks to the baseline: some need
+// seconds for that. They find them as after a restart.
+func (o *ownClusters) keepCertificates(ctx context.Context) {
+	if !o.prepared {
+		return
+	}
+	baseline, err := o.cluster.(cluster.Resettable).WithCertificates(ctx, o.baseline)
+	if err != nil {
+		o.logger.Warn("keep the controllers' certificates; they create them for each run", "error", err)
+		return
+	}
+	o.baseline = baseline
 }
 
 func (o *ownClusters) reset(ctx context.Context) error {
@@ -85,7 +131,7 @@ func (o *ownClusters) close(ctx context.Context) error {
 		return nil
 	}
 	c := o.cluster
-	o.cluster, o.baseline = nil, nil
+	o.cluster, o.baseline, o.prepared, o.manifests = nil, nil, false, nil
 	return c.Close(ctx)
 }
 
@@ -137,7 +183,7 @@ func (s *sharedCluster) acquire(ctx context.Context, console Console) (_ *lease,
 	if err := shared.KeepBaseline(baseline); err != nil {
 		return nil, err
 	}
-	return &lease{c, record.ClusterShared, func(ctx context.Context) error {
+	release := func(ctx context.Context) error {
 		defer unlock()
 		// If the reset fails, the next run needs the baseline.
 		err := shared.Reset(ctx, baseline)
@@ -145,7 +191,10 @@ func (s *sharedCluster) acquire(ctx context.Context, console Console) (_ *lease,
 			err = shared.DropBaseline()
 		}
 		return errors.Join(err, c.Close(ctx))
-	}}, nil
+	}
+	return &lease{
+		cluster: c, state: record.ClusterShared, release: release, manifests: new([]*unstructured.Unstructured),
+	}, nil
 }
 
 func (s *sharedCluster) close(context.Context) error { return nil }

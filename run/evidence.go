@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/trommel-dev/trommel/history"
 	"github.com/trommel-dev/trommel/oracle"
@@ -42,9 +43,13 @@ func (r *runner) evidence(
 			c.Locks = append(c.Locks, l.String())
 		}
 	}
+	r.meta.Observed = time.Now()
+	r.eventsMu.Lock()
+	events := slices.Clone(r.events)
+	r.eventsMu.Unlock()
 	return oracle.Evidence{
 		Plan: r.Plan, Invariants: invariants, Timeouts: r.Suite.Timeouts, Dir: r.RecordDir, Meta: r.meta,
-		Actions: r.carriedOut(),
+		Actions: r.carriedOut(), Events: events,
 		History: states, Gaps: recorder.Gaps(), Processes: processes, Reference: r.Reference,
 	}
 }

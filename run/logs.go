@@ -110,7 +110,7 @@ func (r *runner) recordProcesses(processes []cluster.Process) ([]record.Process,
 		all = append(all, record.Process{
 			Controller: p.Controller, Namespace: p.Namespace, Pod: p.Pod, Container: p.Container,
 			Started: p.Started, Ended: p.Ended, ExitCode: p.ExitCode, Planned: p.Planned,
-			LogFile: name, LogStart: p.LogStart, MetMachine: p.MetMachine,
+			LogFile: name, LogStart: p.LogStart, LogCalm: r.logCalm[name], MetMachine: p.MetMachine,
 		})
 		if !kept[name] {
 			kept[name] = true

@@ -70,18 +70,12 @@ func (r *runner) checkVersion(config *rest.Config) error {
 	return nil
 }
 
-// installManifests applies the suite's manifests except the controllers' own objects, which it returns by controller.
+// installManifests applies the suite's manifests, unless the cluster has them, except the controllers' own objects,
+// which it returns by controller.
 func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructured.Unstructured, error) {
-	all, notes, err := objects.Manifests(r.Suite, r.meta.Kubernetes)
+	all, err := r.readManifests()
 	if err != nil {
-		return nil, &UserError{fmt.Errorf("manifests: %w", err)}
-	}
-	for _, note := range notes {
-		r.Console.Info(note)
-	}
-	all, err = deploy.Certificates(all)
-	if err != nil {
-		return nil, &UserError{fmt.Errorf("manifests: %w", err)}
+		return nil, err
 	}
 	r.webhooks = declaredWebhooks(all)
 	own := map[string][]*unstructured.Unstructured{}
@@ -95,6 +89,9 @@ func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructur
 			return nil, &UserError{err}
 		}
 	}
+	if r.lease.prepared {
+		return own, nil
+	}
 	used := slices.Clone(all)
 	for _, c := range r.Suite.Controllers {
 		used = append(used, own[c.Name]...)
@@ -103,7 +100,42 @@ func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructur
 		r.Console.Info(fmt.Sprintf("creating namespace %s: the manifests use it, but do not contain it", u.GetName()))
 		all = append(all, u)
 	}
+	if slices.ContainsFunc(all, runsPods) {
+		r.lease.keepPrepared = nil // the pods would be part of the baseline, and run on after the run
+	}
 	return own, r.applyManifests(ctx, all)
+}
+
+// readManifests returns the suite's manifests, with certificates. The runs of a session read them once: a cluster that
+// is kept has the certificates of the first run.
+func (r *runner) readManifests() ([]*unstructured.Unstructured, error) {
+	if *r.lease.manifests == nil {
+		all, notes, err := objects.Manifests(r.Suite, r.meta.Kubernetes)
+		if err != nil {
+			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
+		}
+		for _, note := range notes {
+			r.Console.Info(note)
+		}
+		if all, err = deploy.Certificates(all); err != nil {
+			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
+		}
+		*r.lease.manifests = all
+	}
+	var all []*unstructured.Unstructured
+	for _, u := range *r.lease.manifests {
+		all = append(all, u.DeepCopy())
+	}
+	return all, nil
+}
+
+// runsPods reports whether the object is a pod or makes pods.
+func runsPods(u *unstructured.Unstructured) bool {
+	switch u.GetKind() {
+	case "Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController":
+		return true
+	}
+	return false
 }
 
 // applyAtOnce bounds the number of objects that are applied at the same time.
@@ -175,9 +207,11 @@ func (r *runner) keys() []plan.ResourceKey {
 			add(d.Condition.ResourceKey)
 		}
 		add(a.ResourceKey)
-		if a.PauseScope != "" && a.PauseScope != "*" {
-			key, _ := plan.ParseResourceKey(a.PauseScope) // validated with the plan
-			add(key)
+		for _, scope := range []string{a.PauseScope, a.CallScope} {
+			if scope != "" && scope != "*" {
+				key, _ := plan.ParseResourceKey(scope) // validated with the plan
+				add(key)
+			}
 		}
 	}
 	return keys

@@ -102,6 +102,7 @@ type runner struct {
 	meta      record.Meta
 	recordErr error
 
+	lease       *lease
 	cluster     cluster.Cluster
 	logStart    map[string]int64 // offset of the run's part of each control plane log; missing: 0
 	token       string           // with which instrumented processes authenticate
@@ -111,7 +112,10 @@ type runner struct {
 	webhooks    *webhooks
 	findings    []record.Finding
 	completedMu sync.Mutex
-	completed   []record.Action               // in order of completion; guarded by completedMu
+	completed   []record.Action // in order of completion; guarded by completedMu
+	eventsMu    sync.Mutex
+	events      []record.Event                // writes and reconciles of the controllers; guarded by eventsMu
+	logCalm     map[string]int64              // length of each recorded log at Meta.Calm
 	ended       bool                          // the plan has ended
 	undone      bool                          // its effects are undone
 	judged      bool                          // there is a verdict
@@ -144,11 +148,11 @@ func (r *runner) enter(name string) {
 
 func (r *runner) add(findings ...record.Finding) {
 	for _, f := range findings {
+		r.findings = append(r.findings, f)
 		if f.Severity == record.SeverityNote {
 			r.note(f.Title)
 			continue
 		}
-		r.findings = append(r.findings, f)
 		r.Console.Finding(f)
 	}
 }
@@ -303,7 +307,7 @@ func (r *runner) startCluster(ctx context.Context) error {
 		return err
 	}
 	r.later(l.release)
-	r.cluster, r.meta.Cluster = l.cluster, l.state
+	r.lease, r.cluster, r.meta.Cluster = l, l.cluster, l.state
 	if l.state != record.ClusterFresh {
 		if err := r.skipLogs(ctx); err != nil {
 			return err
@@ -361,7 +365,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	}
 	r.later(r.keepLogs)
 	r.enter("manifests")
-	manifests, err := r.installManifests(ctx)
+	own, err := r.installManifests(ctx)
 	if err != nil {
 		return err
 	}
@@ -369,7 +373,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.meta.Controllers = r.describeControllers(manifests)
+	r.meta.Controllers = r.describeControllers(own)
 	r.warnOfStaleness()
 	r.coordinator, err = coordinator.New(coordinator.Config{
 		Plan: r.Plan, Monitor: r.monitor, Controllers: r.meta.Controllers,
@@ -395,8 +399,17 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err := r.warmWatchCaches(ctx); err != nil {
 		return err
 	}
+	if keep := r.lease.keepPrepared; keep != nil {
+		keep(ctx)
+	}
 	r.enter("controllers")
-	return r.startControllers(ctx, manifests)
+	if err := r.startControllers(ctx, own); err != nil {
+		return err
+	}
+	if keep := r.lease.keepCertificates; keep != nil && len(r.webhooks.declared) > 0 {
+		keep(ctx)
+	}
+	return nil
 }
 
 // exercise runs the workload with the plan, then the oracles.
@@ -472,6 +485,10 @@ func (r *runner) judge(
 	status, err := r.coordinator.Status(ctx)
 	troubled(err)
 	r.meta.ActionsFired = status.Fired
+	lasts := status.Stuck != "" || len(status.Down) > 0 || len(status.Lasting) > 0
+	if !failed && !lasts {
+		troubled(r.becalm(ctx))
+	}
 	// A controller that is still paused or killed cannot bring about what "eventually" asks for.
 	settles := stuck == "" && !failed
 	if settles {
@@ -482,6 +499,9 @@ func (r *runner) judge(
 		settles = settled || status.Stuck != "" || len(status.Down) > 0
 	}
 	troubled(r.endPlan(ctx))
+	if !failed && lasts {
+		troubled(r.becalm(ctx))
+	}
 	if settles {
 		_, err := r.settle(ctx)
 		troubled(err)
@@ -497,7 +517,7 @@ func (r *runner) judge(
 	last, err := r.coordinator.Status(ctx)
 	troubled(err)
 	r.add(last.Findings...)
-	status.StaleReads, status.NoneStale = last.StaleReads, last.NoneStale
+	status.StaleReads, status.NoneStale, status.NoneFailed = last.StaleReads, last.NoneStale, last.NoneFailed
 	evidence := r.evidence(ctx, recorder, invariants)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -617,6 +637,10 @@ func (r *runner) conclude(s coordinator.Status, stuck string) {
 		r.add(oracle.NoneStale(s.NoneStale))
 		r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, complete)
 	}
+	if r.meta.Verdict == record.Pass && len(s.NoneFailed) > 0 {
+		r.add(oracle.NoneFailed(s.NoneFailed)...)
+		r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, complete)
+	}
 	if complete {
 		return
 	}
@@ -654,7 +678,10 @@ func unfinished(s coordinator.Status, stuck string) string {
 }
 
 // Event implements coordinator.Recorder.
-func (r *runner) Event(e record.Event) error { return r.writer.Event(e) }
+func (r *runner) Event(e record.Event) error {
+	r.heard(e)
+	return r.writer.Event(e)
+}
 
 // Action implements coordinator.Recorder.
 func (r *runner) Action(a record.Action) error {

@@ -48,10 +48,11 @@ type Session struct {
 	suite   *plan.Suite // with the variant
 	options Options
 
-	mu       sync.Mutex
-	closed   bool
-	binaries []Binary
-	clusters clusters
+	mu           sync.Mutex
+	closed       bool
+	binaries     []Binary
+	controlPlane string
+	clusters     clusters
 }
 
 // Choose returns the suite with the variant ("" for none) merged in. It refuses settings that this version of Trommel
@@ -89,6 +90,7 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 			return nil, err
 		}
 	}
+	s.controlPlane = controlPlane
 	kind, err := cluster.Lookup(string(suite.Cluster.Type))
 	if err != nil {
 		return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
@@ -141,6 +143,10 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 		clusters: s.clusters,
 	})
 }
+
+// Built returns what the session runs: the suite's controllers, in order, and the control plane's executable, which is
+// empty on a running cluster. Another session with these options runs the same.
+func (s *Session) Built() (binaries []Binary, controlPlane string) { return s.binaries, s.controlPlane }
 
 // Close stops the session's cluster if the session started it. Further calls do nothing.
 func (s *Session) Close(ctx context.Context) error {

@@ -450,14 +450,12 @@ type derived struct {
 // invariants derives invariants from what the last run that showed the finding did otherwise.
 func (c *checker) invariants() []derived {
 	ref := c.workloads[workloadText(c.lastPlan)].reference
-	differ, err := oracle.Differences(ref, c.lastPlan, c.last.History)
+	run, err := reference.Follow(c.last)
 	if err != nil {
 		return nil
 	}
-	changes, err := reference.Changes(c.last)
-	if err != nil {
-		return nil
-	}
+	changes := run.Changes()
+	differ := oracle.Differences(ref, c.lastPlan, run.Objects())
 	var all []derived
 	for _, d := range differ {
 		if string(d.Key) != c.finding.Subject {

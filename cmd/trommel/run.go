@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/campaign"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/report"
@@ -25,6 +26,7 @@ type runOptions struct {
 	cluster   string
 	recordDir string
 	junit     string
+	reference string
 	verbose   bool
 	trace     bool
 
@@ -47,6 +49,8 @@ func (o *runOptions) register(c *cobra.Command) {
 		"run on the cluster of this `name`, started by `trommel cluster up` (default: a new one for the run)")
 	f.StringVar(&o.recordDir, "record", "", "`directory` for the run record (default: trommel-runs/<plan>-<time>)")
 	f.StringVar(&o.junit, "junit", "", "write the verdicts to this `file` as JUnit XML")
+	f.StringVar(&o.reference, "reference", "", "also compare with what the workload does without faults, which is "+
+		"learned in this `directory` if it is not known (see trommel learn)")
 	f.BoolVar(&o.trace, "trace", false, "record everything that can be observed, not only what the plan needs")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log what the coordinator does")
 }
@@ -236,8 +240,8 @@ func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded) (w
 	}
 	console := report.NewConsole(s.err)
 	options := run.Options{
-		Variant: group[0].variant, Cluster: o.cluster, Fresh: len(group) == 1, Trace: o.trace, Version: version(),
-		Console: console, Progress: console.Progress,
+		Variant: group[0].variant, Cluster: o.cluster, Fresh: len(group) == 1 && o.reference == "", Trace: o.trace,
+		Version: version(), Console: console, Progress: console.Progress,
 		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
 	}
 	worst = exitPass
@@ -270,8 +274,14 @@ func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded) (w
 				continue
 			}
 		}
+		how, err := o.howToRun(ctx, console, session, l)
+		if err != nil {
+			console.Failed(err)
+			note(codeOf(err))
+			continue
+		}
 		dir := o.recordFolder(l)
-		note(runPlan(ctx, s, console, session, l.plan, dir))
+		note(runPlan(ctx, s, console, session, l.plan, dir, how))
 		if r, err := record.Open(dir); err == nil {
 			runs = append(runs, r)
 		}
@@ -280,6 +290,36 @@ func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded) (w
 		}
 	}
 	return worst, runs
+}
+
+// howToRun takes or learns the reference of a plan's workload, if runs are to be compared with it.
+func (o *runOptions) howToRun(
+	ctx context.Context, console *report.Console, session *run.Session, l *loaded,
+) (run.RunOptions, error) {
+	if o.reference == "" {
+		return run.RunOptions{Trace: o.trace}, nil
+	}
+	suite, err := run.Choose(l.suite, l.variant)
+	if err != nil {
+		return run.RunOptions{}, &run.UserError{Err: err}
+	}
+	binaries, controlPlane := session.Built()
+	learned, err := campaign.Learn(ctx, campaign.Config{
+		Settings: campaign.Settings{SuiteFile: suite.File, Variant: l.variant, References: o.reference},
+		Plans:    []*plan.Plan{l.plan},
+		Runners:  []campaign.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
+		Dir:     filepath.Join("trommel-runs", "learn-"+time.Now().Format("20060102-150405.000")),
+		Version: version(), Console: console,
+	})
+	if err == nil {
+		err = learned[0].Err
+	}
+	if err != nil {
+		return run.RunOptions{}, err
+	}
+	how := learned[0].Options()
+	how.Trace = o.trace
+	return how, nil
 }
 
 // codeOf returns the exit code for an error of a session.
@@ -306,8 +346,9 @@ func (o *runOptions) recordFolder(l *loaded) string {
 // runPlan runs one plan, prints the result, and returns the exit code.
 func runPlan(
 	ctx context.Context, s streams, console *report.Console, session *run.Session, p *plan.Plan, dir string,
+	how run.RunOptions,
 ) int {
-	meta, err := session.Run(ctx, p, dir)
+	meta, err := session.RunWith(ctx, p, dir, how)
 	if err != nil {
 		if meta == nil {
 			fmt.Fprintf(s.err, "trommel: %v\n", err)

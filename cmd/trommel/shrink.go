@@ -42,7 +42,7 @@ shows becomes an invariant of the plan if possible.
 The result is a plan file that can be committed. Interrupted, shrink writes the smallest plan so far.
 
 Exit codes: 0 a plan was written, 2 usage, 3 the finding does not come every time, 4 could not run.`,
-		Example: `  trommel shrink trommel-runs/test-20260102-150405/runs/0007-create-intermediate-2
+		Example: `  trommel shrink trommel-runs/test-20260102-150405/runs/create-intermediate-2/1
   trommel shrink -p plans/stale-deletion.yaml --budget 10m -o plans/smallest.yaml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return shrinkPlan(c.Context(), s, &o, args) },

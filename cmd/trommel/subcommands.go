@@ -12,6 +12,7 @@ func subcommands(s streams) []*cobra.Command {
 		newInitCommand(s),
 		newRunCommand(s),
 		newTestCommand(s),
+		newLearnCommand(s),
 		newGenerateCommand(s),
 		newShrinkCommand(s),
 		newBuildCommand(s),

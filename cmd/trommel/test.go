@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/trommel-dev/trommel/campaign"
 	"github.com/trommel-dev/trommel/generate"
@@ -18,20 +21,22 @@ import (
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/report"
 	"github.com/trommel-dev/trommel/run"
+	"github.com/trommel-dev/trommel/shrink"
 )
 
+// testOptions are the flags of the commands that learn workloads.
 type testOptions struct {
-	suite     string
-	variant   string
-	workloads []string
-	patterns  []string
-	budget    time.Duration
-	runs      int
-	repeat    int
-	dir       string
-	explain   bool
-	failFast  bool
-	junit     string
+	campaign.Settings
+	dir      string
+	anew     bool
+	explain  bool
+	resume   string
+	parallel int
+	shard    string
+	shrink   time.Duration
+	junit    string
+	json     string
+	markdown string
 }
 
 func newTestCommand(s streams) *cobra.Command {
@@ -40,32 +45,57 @@ func newTestCommand(s streams) *cobra.Command {
 		Use:   "test [-c trommel.yaml]",
 		Short: "Look for bugs without a plan",
 		Long: `Test learns what the suite's workloads do without faults, generates plans that strike at each moment of
-them, and runs the plans. Plans with findings are run again: a finding that does not come every time is not
-confirmed, and is listed separately.
+them, and runs the plans. Plans with findings are run again: a finding is a bug if it comes every time, and not without
+the plan's actions. Others are listed separately.
+
+With --plans it runs the plans of a directory instead, in the same way.
+
+A campaign that was interrupted or killed goes on with --resume DIR, where DIR is its --dir.
 
 Patterns:
 ` + patternHelp() + `
-Exit codes: 0 nothing found, 1 bugs found, 2 usage, 4 could not run.`,
+Exit codes: 0 nothing found, 1 bugs found, 2 usage, 3 nothing can be said (no plan happened; with --plans: a plan did
+not happen, or its finding was not confirmed), 4 could not run.`,
 		Example: `  trommel test
-  trommel test -c database-operator --workload recreate --budget 10m`,
+  trommel test -c database-operator --workload recreate --budget 10m
+  trommel test --plans plans/
+  trommel test --resume trommel-runs/test-20260102-150405`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return testSuite(c.Context(), s, &o) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.resume != "" {
+				if err := o.goOn(c); err != nil {
+					return &exitError{exitUsage, err}
+				}
+			}
+			return testSuite(c.Context(), s, &o)
+		},
 	}
 	o.register(c)
-	c.Flags().DurationVar(&o.budget, "budget", 0, "start no new plan after this `time` (default: no limit)")
-	c.Flags().BoolVar(&o.failFast, "fail-fast", false, "stop after the first bug")
-	c.Flags().StringVar(&o.junit, "junit", "", "write the verdicts of all plans to this `file` as JUnit XML")
-	c.Flags().IntVar(&o.repeat, "repeat", 3, "how often a plan with findings is run; a bug must be found every time")
+	o.registerPatterns(c)
+	f := c.Flags()
+	f.StringVar(&o.Plans, "plans", "", "run the plans of this `directory` instead of generated ones")
+	f.DurationVar(&o.Budget, "budget", 0, "start no new plan after this `time` (default: no limit)")
+	f.BoolVar(&o.FailFast, "fail-fast", false, "stop after the first bug")
+	f.IntVar(&o.Repeat, "repeat", 3, "how often a plan with findings is run; a bug must be found every time")
+	f.IntVar(&o.parallel, "parallel", 1, "`number` of clusters that run plans side by side")
+	f.StringVar(&o.shard, "shard", "", "run only one `part` of the plans, such as 1/4, the first of four")
+	f.DurationVar(&o.shrink, "shrink", 0,
+		"at the end, look for this `time` for a smaller plan for each group of bugs (default: not; see trommel shrink)")
+	f.StringVar(&o.resume, "resume", "", "go on with the campaign in this `directory`, with its flags")
+	f.StringVar(&o.junit, "junit", "", "write the verdicts of all plans to this `file` as JUnit XML")
+	f.StringVar(&o.json, "json", "", "write the result to this `file` as JSON")
+	f.StringVar(&o.markdown, "markdown", "", "append the summary to this `file` as Markdown")
 	return c
 }
 
 func newGenerateCommand(s streams) *cobra.Command {
-	o := testOptions{repeat: 1}
+	o := testOptions{parallel: 1}
+	o.Repeat = 1
 	c := &cobra.Command{
 		Use:   "generate [-c trommel.yaml]",
 		Short: "Generate plans",
-		Long: `Generate learns what the suite's workloads do without faults, and generates the plans that "trommel test" would run. It
-writes them to plans/ in --dir and lists them, the most different ones first.
+		Long: `Generate learns what the suite's workloads do without faults, and generates the plans that "trommel test"
+would run. It writes them to plans/ in --dir and lists them, the most different ones first.
 
 Patterns:
 ` + patternHelp(),
@@ -75,94 +105,296 @@ Patterns:
 		RunE: func(c *cobra.Command, _ []string) error { return generatePlans(c.Context(), s, &o) },
 	}
 	o.register(c)
-	c.Flags().BoolVar(&o.explain, "explain", false, "also list the candidates without a plan, with the reason of each")
+	o.registerPatterns(c)
+	c.Flags().BoolVar(&o.explain, "explain", false,
+		"also list the candidates without a plan with the reason of each, and how many each rule dropped")
 	return c
 }
 
 // register adds the flags of all commands that learn.
 func (o *testOptions) register(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVarP(&o.suite, "controller", "c", "",
+	f.StringVarP(&o.SuiteFile, "controller", "c", "",
 		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
-	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite")
-	f.StringSliceVar(&o.workloads, "workload", nil, "`name` of a workload (default: all)")
-	f.StringSliceVar(&o.patterns, "pattern", nil, "`name` of a pattern (default: all)")
-	f.IntVar(&o.runs, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
-	f.StringVar(&o.dir, "dir", "",
-		"`directory` for plans, references and run records (default: trommel-runs/<command>-<time>)")
+	f.StringVar(&o.Variant, "variant", "", "`name` of a variant of the suite")
+	f.StringSliceVar(&o.Workloads, "workload", nil, "`name` of a workload (default: all)")
+	f.IntVar(&o.Learn, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
+	f.StringVar(&o.References, "reference", "",
+		"`directory` of the references (default: "+filepath.Join(referencesDir, "<suite's directory>[-<variant>]")+")")
+	f.StringVar(&o.dir, "dir", "", "`directory` for plans and run records (default: trommel-runs/<command>-<time>)")
+}
+
+// registerPatterns adds the flags of commands that generate plans.
+func (o *testOptions) registerPatterns(c *cobra.Command) {
+	c.Flags().StringSliceVar(&o.Patterns, "pattern", nil,
+		"`name` of a pattern (default: all that need not be asked for)")
+}
+
+// referencesDir holds the references of suites that have no other directory.
+var referencesDir = filepath.Join("trommel-runs", "references")
+
+// references returns the directory of the suite's references.
+func references(suite *plan.Suite, variant string) (string, error) {
+	file, err := filepath.Abs(suite.File)
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Base(filepath.Dir(file))
+	if variant != "" {
+		name += "-" + variant
+	}
+	return filepath.Join(referencesDir, name), nil
 }
 
 func patternHelp() string {
 	var text strings.Builder
 	for _, p := range generate.Patterns() {
-		fmt.Fprintf(&text, "  %-13s %s\n", p.Name, p.Finds)
+		request := ""
+		if p.OnRequest {
+			request = " (only with --pattern)"
+		}
+		fmt.Fprintf(&text, "  %-16s %s%s\n", p.Name, p.Finds, request)
 	}
 	return text.String()
 }
 
-func (o *testOptions) load() (*plan.Suite, error) {
-	file := o.suite
-	if file == "" {
-		file = "."
+// mayChange are the flags that --resume can be combined with.
+var mayChange = []string{"resume", "budget", "parallel", "fail-fast", "shrink", "junit", "json", "markdown"}
+
+// goOn takes the settings of the campaign that is resumed. A budget that is given counts from now on.
+func (o *testOptions) goOn(c *cobra.Command) error {
+	var wrong error
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains(mayChange, f.Name) {
+			wrong = fmt.Errorf("--resume goes on with the flags that the campaign had: leave out --%s", f.Name)
+		}
+	})
+	if wrong != nil {
+		return wrong
 	}
-	as := runOptions{controller: file}
-	if err := as.sieve(); err != nil {
-		return nil, err
-	}
-	suite, err := plan.LoadSuite(as.suite)
+	state, err := campaign.ReadState(o.resume)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("--resume: %s holds no campaign: %w", o.resume, err)
 	}
-	if suite, err = run.Choose(suite, o.variant); err != nil {
-		return nil, err
+	if here, err := os.Getwd(); err != nil || here != state.WorkDir {
+		return errors.Join(err, fmt.Errorf("--resume: the campaign was begun in %s: resume it there", state.WorkDir))
 	}
-	for _, w := range o.workloads {
+	budget, failFast := o.Budget, o.FailFast
+	o.Settings, o.dir = state.Settings, o.resume
+	if c.Flags().Changed("budget") {
+		o.Budget = budget + state.Spent
+	}
+	if c.Flags().Changed("fail-fast") {
+		o.FailFast = failFast
+	}
+	return nil
+}
+
+// suite reads the suite, checks the flags against it and completes them.
+func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error) {
+	switch {
+	case o.Learn < 2 || o.Repeat < 1:
+		return nil, nil, errors.New("--runs must be at least 2, and --repeat at least 1")
+	case o.Plans != "" && len(o.Patterns)+len(o.Workloads) > 0:
+		return nil, nil, errors.New("--plans runs all plans of a directory: leave out --workload and --pattern")
+	}
+	if o.shard != "" {
+		if o.Shard, err = campaign.ParseShard(o.shard); err != nil {
+			return nil, nil, fmt.Errorf("--shard: %w", err)
+		}
+	}
+	if err := campaign.CheckParallel(o.parallel); err != nil {
+		return nil, nil, err
+	}
+	var files []string
+	if o.Plans != "" {
+		if files, err = onlyPlans(o.Plans); err != nil {
+			return nil, nil, fmt.Errorf("--plans: %w", err)
+		}
+	}
+	switch {
+	case o.SuiteFile != "" || o.Plans == "":
+		as := runOptions{controller: o.SuiteFile}
+		if as.controller == "" {
+			as.controller = "."
+		}
+		if err := as.sieve(); err != nil {
+			return nil, nil, err
+		}
+		o.SuiteFile = as.suite
+	default:
+		if o.SuiteFile, err = plan.FindSuite(files[0]); err != nil {
+			return nil, nil, err
+		}
+	}
+	if suite, err = plan.LoadSuite(o.SuiteFile); err != nil {
+		return nil, nil, err
+	}
+	if plans, err = o.ownPlans(suite, files); err != nil {
+		return nil, nil, err
+	}
+	if suite, err = run.Choose(suite, o.Variant); err != nil {
+		return nil, nil, err
+	}
+	for _, w := range o.Workloads {
 		if _, ok := suite.Workloads[w]; !ok {
-			return nil, fmt.Errorf("unknown workload %q (the suite has: %s)", w,
+			return nil, nil, fmt.Errorf("unknown workload %q (the suite has: %s)", w,
 				strings.Join(slices.Sorted(maps.Keys(suite.Workloads)), ", "))
 		}
 	}
-	for _, p := range o.patterns {
+	for _, p := range o.Patterns {
 		if !slices.ContainsFunc(generate.Patterns(), func(known generate.Pattern) bool { return known.Name == p }) {
-			return nil, fmt.Errorf("unknown pattern %q (known:\n%s)", p, strings.TrimRight(patternHelp(), "\n"))
+			return nil, nil, fmt.Errorf("unknown pattern %q (known:\n%s)", p, strings.TrimRight(patternHelp(), "\n"))
 		}
 	}
-	if o.runs < 2 || o.repeat < 1 {
-		return nil, errors.New("--runs must be at least 2, and --repeat at least 1")
+	if o.References == "" {
+		o.References, err = references(suite, o.Variant)
 	}
-	return suite, nil
+	return suite, plans, err
+}
+
+// onlyPlans lists the plans in a directory; there is at least one.
+func onlyPlans(dir string) ([]string, error) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a directory", dir)
+	}
+	files, err := planFiles([]string{dir})
+	if err != nil {
+		return nil, err
+	}
+	files = slices.DeleteFunc(files, func(file string) bool {
+		kind, err := plan.FileKind(file)
+		return err == nil && kind == "Suite" || filepath.Base(file) == plan.SuiteFile
+	})
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: no plan in this directory", dir)
+	}
+	return files, nil
+}
+
+// ownPlans reads the plans that --plans names. All mistakes in them are reported together. All plans are for one
+// variant of one suite, because they run on the same cluster.
+func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan, error) {
+	var plans []*plan.Plan
+	var errs []error
+	byName := map[string]string{}
+	for _, file := range files {
+		p, err := plan.LoadWith(file, suite)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if own, err := plan.FindSuite(file); p.Suite != "" && err == nil && !sameFile(own, suite.File) {
+			errs = append(errs, fmt.Errorf("%s: it is for the suite %s, and not for %s", file, own, suite.File))
+		}
+		if other, ok := byName[p.TestName]; ok {
+			errs = append(errs, fmt.Errorf("%s: testName %s is that of %s too", file, p.TestName, other))
+		}
+		byName[p.TestName] = file
+		if p.Variant != "" && o.Variant == "" && len(plans) == 0 {
+			o.Variant = p.Variant
+		}
+		if p.Variant != "" && p.Variant != o.Variant {
+			errs = append(errs, fmt.Errorf("%s: it is for the variant %s, others are not; a directory of plans is for "+
+				"one variant", file, p.Variant))
+		}
+		plans = append(plans, p)
+	}
+	return plans, errors.Join(errs...)
 }
 
 func testSuite(ctx context.Context, s streams, o *testOptions) error {
+	if _, err := campaign.ReadState(o.dir); o.dir != "" && o.resume == "" && err == nil {
+		return &exitError{exitUsage, fmt.Errorf("%s holds a campaign already: go on with `trommel test --resume %s`, "+
+			"or choose another --dir", o.dir, o.dir)}
+	}
 	return o.inSession(ctx, s, "test", func(config campaign.Config) error {
 		result, err := campaign.Run(ctx, config)
-		summary(s, result)
-		if o.junit != "" {
-			err = errors.Join(err, o.writeJUnit(result.Records))
+		if ctx.Err() != nil {
+			err = fmt.Errorf("interrupted; `trommel test --resume %s` goes on", o.dir)
+			result.Stopped = "the campaign was interrupted"
 		}
-		switch {
-		case err != nil:
+		err = errors.Join(err, result.Text(s.out))
+		if len(result.NotRun) > 0 && ctx.Err() == nil {
+			more := "" // that a new budget is needed
+			if o.Budget > 0 {
+				more = " --budget " + plan.FormatDuration(o.Budget)
+			}
+			fmt.Fprintf(s.err, "`trommel test --resume %s%s` goes on\n", o.dir, more)
+		}
+		fmt.Fprintf(s.err, "campaign: %s\n", o.dir)
+		for _, out := range []struct {
+			file  string
+			write func(io.Writer) error
+			flags int
+		}{
+			{o.json, result.JSON, os.O_TRUNC},
+			{o.markdown, result.Markdown, os.O_APPEND},
+			{o.junit, func(w io.Writer) error { return junitOf(w, result) }, os.O_TRUNC},
+		} {
+			if out.file != "" {
+				err = errors.Join(err, writeFile(out.file, out.flags, out.write))
+			}
+		}
+		if err != nil {
 			return err
-		case len(result.Findings) > 0:
-			return &exitError{code: exitBug}
-		case len(result.Unstable)+len(result.Failed) > 0:
-			return &exitError{code: exitCannotRun}
+		}
+		if code := exitCodeOf(result); code != exitPass {
+			return &exitError{code: code}
 		}
 		return nil
 	})
 }
 
-// writeJUnit writes the verdicts of recorded runs.
-func (o *testOptions) writeJUnit(records []string) error {
+// exitCodeOf is the exit code of a campaign that came to its end.
+func exitCodeOf(r *campaign.Result) int {
+	n := func(s campaign.Status) int { return len(r.With(s)) }
+	switch {
+	case n(campaign.Bug) > 0:
+		return exitBug
+	case n(campaign.Failed) > 0, r.Plans == "" && len(r.Unlearned) > 0:
+		return exitCannotRun
+	case r.Plans != "" && n(campaign.Inconclusive)+n(campaign.Unconfirmed)+n(campaign.OfWorkload) > 0,
+		n(campaign.Passed) == 0 && n(campaign.Inconclusive) > 0:
+		return exitInconclusive
+	}
+	return exitPass
+}
+
+func writeFile(file string, flags int, write func(io.Writer) error) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|flags, record.FileMode)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		_ = f.Close()
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	return f.Close()
+}
+
+// junitOf writes what the campaign says of each plan, with the first run's record. What was not confirmed is not a
+// failure.
+func junitOf(w io.Writer, result *campaign.Result) error {
 	var runs []*record.Run
-	for _, dir := range records {
-		r, err := record.Open(dir)
+	for _, o := range result.Outcomes {
+		if o.Record == "" {
+			runs = append(runs, &record.Run{Meta: record.Meta{
+				Plan: o.Plan, PlanFile: o.File, Verdict: record.Error, Reason: o.Reason,
+			}})
+			continue
+		}
+		r, err := record.Open(o.Record)
 		if err != nil {
 			return err
 		}
+		if o.Status == campaign.Unconfirmed || o.Status == campaign.OfWorkload {
+			r.Meta.Verdict = record.Inconclusive
+			r.Meta.Reason = fmt.Sprintf("%s: found in %d of %d runs", o.Status, o.Came, o.Of)
+		}
 		runs = append(runs, r)
 	}
-	return writeJUnit(o.junit, runs)
+	return report.JUnit(w, runs)
 }
 
 func generatePlans(ctx context.Context, s streams, o *testOptions) error {
@@ -176,17 +408,24 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 				fmt.Fprintf(s.out, "no plan (%s): %s\n  %s\n", c.Pattern, c.Dropped, c.Why)
 			}
 		}
-		notTested(s, result)
-		if err == nil && len(result.Unstable) > 0 {
+		if o.explain {
+			tally(s.out, candidates)
+		}
+		for _, u := range result.Unlearned {
+			fmt.Fprintf(s.out, "not tested: %s\n", u.Reason)
+		}
+		if err == nil && len(result.Unlearned) > 0 {
 			return &exitError{code: exitCannotRun}
 		}
 		return err
 	})
 }
 
-// inSession calls what with a session for the suite. An error of its own is an exitError already.
-func (o *testOptions) inSession(ctx context.Context, s streams, title string, what func(campaign.Config) error) error {
-	suite, err := o.load()
+// inSession calls what with sessions for the suite. An error of its own is an exitError already.
+func (o *testOptions) inSession(
+	ctx context.Context, s streams, title string, what func(campaign.Config) error,
+) (err error) {
+	suite, plans, err := o.suite()
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
@@ -195,67 +434,55 @@ func (o *testOptions) inSession(ctx context.Context, s streams, title string, wh
 	}
 	console := report.NewConsole(s.err)
 	console.Title(title + " " + suite.File)
-	session, err := run.Open(ctx, suite, run.Options{Version: version(), Progress: console.Progress})
-	if err != nil {
-		return &exitError{codeOf(err), err}
+	options := run.Options{Version: version(), Progress: console.Progress}
+	var runners []campaign.Runner
+	var sessions []*run.Session
+	defer func() {
+		for _, session := range sessions {
+			err = errors.Join(err, session.Close(context.WithoutCancel(ctx)))
+		}
+		var exit *exitError
+		if err != nil && !errors.As(err, &exit) {
+			err = &exitError{codeOf(err), err}
+		}
+	}()
+	for range o.parallel {
+		session, err := run.Open(ctx, suite, options)
+		if err != nil {
+			return err
+		}
+		// The others run what the first one has built.
+		options.Binaries, options.ControlPlane = session.Built()
+		sessions = append(sessions, session)
+		runners = append(runners, session)
 	}
-	err = what(campaign.Config{
-		Session: session, Suite: suite, Dir: o.dir, Workloads: o.workloads, Patterns: o.patterns,
-		Learn: o.runs, Repeat: o.repeat, Budget: o.budget, FailFast: o.failFast,
-		Progress: func(format string, args ...any) { console.Info(fmt.Sprintf(format, args...)) },
-	})
-	closeErr := session.Close(context.WithoutCancel(ctx))
-	var exit *exitError
-	switch {
-	case errors.As(err, &exit):
-		return err
-	case err == nil:
-		err = closeErr
+	config := campaign.Config{
+		Settings: o.Settings, Runners: runners, Suite: suite, Dir: o.dir, Plans: plans, Anew: o.anew,
+		Binaries: options.Binaries, ControlPlane: options.ControlPlane, Version: version(), Console: console,
 	}
-	if err != nil {
-		return &exitError{codeOf(err), err}
+	if o.shrink > 0 {
+		config.Shrink = o.smaller(suite)
 	}
-	return nil
+	return what(config)
 }
 
-// notTested says which workloads could not be learned.
-func notTested(s streams, r *campaign.Result) {
-	for _, err := range r.Unstable {
-		fmt.Fprintf(s.out, "not tested: %v\n", err)
-	}
-}
-
-// summary says what a campaign has found.
-func summary(s streams, r *campaign.Result) {
-	list := func(title string, findings []campaign.Finding) {
-		if len(findings) == 0 {
-			return
+// smaller returns what looks for a smaller plan.
+func (o *testOptions) smaller(
+	suite *plan.Suite,
+) func(context.Context, campaign.Runner, campaign.Shrinking) (bool, error) {
+	return func(ctx context.Context, r campaign.Runner, s campaign.Shrinking) (bool, error) {
+		how := s.Learned.Options()
+		if err := os.RemoveAll(s.Dir); err != nil { // of a campaign that was interrupted
+			return false, err
 		}
-		fmt.Fprintf(s.out, "%s\n", title)
-		for _, f := range findings {
-			fmt.Fprintf(s.out, "  %s (%d of %d)\n    %s\n", f.Candidate.Plan.TestName, f.Came, f.Of, f.Candidate.Why)
-			for _, found := range f.Findings {
-				fmt.Fprintf(s.out, "    %s: %s\n", found.Oracle, found.Title)
-			}
-			fmt.Fprintf(s.out, "    trommel -p %s\n", f.PlanFile)
+		result, err := shrink.Shrink(ctx, shrink.Config{
+			Session: r.(*run.Session), Suite: suite, Plan: s.Plan, Finding: s.Finding, Reference: how.Reference,
+			History: how.History, Dir: s.Dir, Budget: o.shrink,
+		})
+		if err != nil {
+			return false, err
 		}
-	}
-	list("bugs", r.Findings)
-	list("not confirmed", r.Unconfirmed)
-	if len(r.Inconclusive) > 0 {
-		fmt.Fprintln(s.out, "inconclusive")
-		for _, o := range r.Inconclusive {
-			reason, _, _ := strings.Cut(o.Reason, "\n")
-			fmt.Fprintf(s.out, "  %s: %s\n", o.Candidate.Plan.TestName, reason)
-		}
-	}
-	notTested(s, r)
-	for _, err := range r.Failed {
-		fmt.Fprintf(s.out, "could not run: %v\n", err)
-	}
-	fmt.Fprintf(s.out, "%d plans passed, %d with bugs, %d not confirmed, %d inconclusive, %d not run\n",
-		r.Passed, len(r.Findings), len(r.Unconfirmed), len(r.Inconclusive), r.NotRun)
-	for _, rule := range slices.Sorted(maps.Keys(r.Dropped)) {
-		fmt.Fprintf(s.out, "  %d candidates without a plan: %s\n", r.Dropped[rule], rule)
+		result.Plan.Variant = o.Variant
+		return result.Alone, writePlan(result.Plan, suite, s.File)
 	}
 }

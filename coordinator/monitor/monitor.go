@@ -104,18 +104,27 @@ func NewEvent(s *Session, o *wire.Observation) (Event, <-chan struct{}) {
 }
 
 // Release lets the observation's caller go on. It does not block and may be called more than once.
-func (e Event) Release() {
+func (e Event) Release() { e.ReleaseToFail(nil) }
+
+// ReleaseToFail is Release for a request that must fail, see [wire.Failure]. The first release counts.
+func (e Event) ReleaseToFail(failure *wire.Failure) {
 	if e.hold != nil {
-		e.hold.release()
+		e.hold.release(failure)
 	}
 }
 
 type hold struct {
-	once sync.Once
-	done chan struct{}
+	once    sync.Once
+	done    chan struct{}
+	failure *wire.Failure // set when done is closed
 }
 
-func (h *hold) release() { h.once.Do(func() { close(h.done) }) }
+func (h *hold) release(failure *wire.Failure) {
+	h.once.Do(func() {
+		h.failure = failure
+		close(h.done)
+	})
+}
 
 // Monitor accepts sessions until Close.
 type Monitor struct {
@@ -460,7 +469,7 @@ func (s *service) arrived(message any) {
 		s.holds[message] = h
 		s.mu.Unlock()
 		if !s.monitor.send(Event{Session: session, Observation: message, hold: h}) {
-			h.release()
+			h.release(nil)
 		}
 	case *wire.Abandoned:
 		if o := s.unanswered(message.Call, message.Phase); o != nil {
@@ -495,7 +504,7 @@ func (s *service) Miss(*wire.Missed, *wire.Release) error { return nil }
 func (s *service) Trouble(*wire.Trouble, *wire.Release) error { return nil }
 
 // Observe returns when the observation is released or the session ends.
-func (s *service) Observe(o *wire.Observation, _ *wire.Release) error {
+func (s *service) Observe(o *wire.Observation, answer *wire.Release) error {
 	s.mu.Lock()
 	h := s.holds[o]
 	s.mu.Unlock()
@@ -509,6 +518,7 @@ func (s *service) Observe(o *wire.Observation, _ *wire.Release) error {
 	}()
 	select {
 	case <-h.done:
+		answer.Failure = h.failure
 	case <-s.conn.CloseChan():
 	}
 	return nil

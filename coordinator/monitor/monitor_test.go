@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -91,6 +92,25 @@ func TestObservationsArriveInOrderAndHoldUntilReleased(t *testing.T) {
 	})
 }
 
+func TestReleaseToFail(t *testing.T) {
+	transports(t, func(t *testing.T, m *Monitor) {
+		p := monitortest.Dial(t, m.Addr())
+		p.Hello(hello("db"))
+		next(t, m)
+		want := &wire.Failure{Answer: wire.Refused, Code: 409, Body: []byte("{}"), Header: map[string]string{"A": "b"}}
+		for i, failure := range []*wire.Failure{want, nil} {
+			held := p.Observe(wire.Observation{Call: uint64(i + 1)})
+			e := next(t, m)
+			e.ReleaseToFail(failure)
+			e.Release() // the first release counts
+			c := <-held.Done
+			if got := c.Reply.(*wire.Release).Failure; c.Error != nil || !reflect.DeepEqual(got, failure) {
+				t.Errorf("released with %+v (%v), want %+v", got, c.Error, failure)
+			}
+		}
+	})
+}
+
 func TestRefusedSessions(t *testing.T) {
 	m := listen(t, "tcp://127.0.0.1:0")
 	for _, test := range []struct {
@@ -101,7 +121,7 @@ func TestRefusedSessions(t *testing.T) {
 		{"wrong token", wire.Hello{ProtocolVersion: wire.ProtocolVersion, Token: "x", Identity: "db"}, "wrong token"},
 		{"no identity", wire.Hello{ProtocolVersion: wire.ProtocolVersion, Token: token}, "no identity"},
 		{"old hook", wire.Hello{ProtocolVersion: 0, Token: token, Identity: "db"},
-			"protocol version 0, this coordinator speaks 3: rebuild the process with this version of trommel"},
+			"protocol version 0, this coordinator speaks 4: rebuild the process with this version of trommel"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := monitortest.Dial(t, m.Addr()).Hello(test.hello).Reject; got != test.want {

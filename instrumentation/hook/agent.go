@@ -21,7 +21,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// EnvDebug names a file that the hook writes its own troubles to.
+// EnvDebug names a file to which the hook writes its own errors.
 const EnvDebug = "TROMMEL_HOOK_DEBUG"
 
 const (
@@ -29,18 +29,18 @@ const (
 	helloTimeout = 5 * time.Second // how long main waits
 	helloLimit   = time.Minute     // how long a coordinator may take to welcome a process, which runs meanwhile
 	redialEvery  = 100 * time.Millisecond
-	// How long a coordinator may read nothing until the session is given up. yamux keeps a timer of that length for each
-	// ping, so that it cannot be for ever.
+	// How long a coordinator may read nothing before the session ends. It cannot be infinite, because yamux keeps a
+	// timer of that length for each ping.
 	writeTimeout = 10 * time.Minute
 )
 
 // manifest is the wire.Manifest of the binary, JSON in base64; the linker sets it.
 var manifest string
 
-// enabled is settled before main runs and does not change.
+// enabled is set before main runs and does not change.
 var enabled bool
 
-// Enabled tells whether this process was started to be observed.
+// Enabled reports whether this process was started to be observed.
 func Enabled() bool { return enabled }
 
 func init() {
@@ -53,14 +53,14 @@ func init() {
 	openDebug(os.Getenv(EnvDebug))
 	a := newAgent(address, os.Getenv(wire.EnvToken), os.Getenv(wire.EnvIdentity))
 	go a.run()
-	// Main begins when the coordinator knows this process, so that nothing is missed, or when there is none.
+	// Main begins when the coordinator knows this process, so that nothing is missed, or when there is no coordinator.
 	select {
 	case <-a.tried:
 	case <-time.After(helloTimeout):
 	}
 }
 
-// ServiceAccountFile moves a path inside the service account's folder to the folder that the environment names.
+// ServiceAccountFile moves a path inside the service account's directory to the directory that the environment names.
 func ServiceAccountFile(path string) string {
 	dir := os.Getenv(wire.EnvServiceAccountDir)
 	if dir == "" {
@@ -73,14 +73,14 @@ func ServiceAccountFile(path string) string {
 	return dir + strings.TrimPrefix(path, mounted)
 }
 
-// agent keeps a session with the coordinator, one after the other.
+// agent keeps a session with the coordinator: when one is lost, it opens the next.
 type agent struct {
 	address, token, identity string
 	tried                    chan struct{} // closed when the first attempt has succeeded or failed
 	once                     sync.Once
 	stop                     chan struct{} // for tests
 	done                     chan struct{} // closed when run returns
-	late                     bool          // a coordinator left the process waiting for so long that it went on
+	late                     bool          // the process went on because a coordinator took too long to answer
 }
 
 func newAgent(address, token, identity string) *agent {
@@ -103,7 +103,7 @@ func (a *agent) run() {
 	}
 }
 
-// connect dials and serves one session until it is lost. It tells whether to dial again.
+// connect dials and serves one session until it is lost. It reports whether to dial again.
 func (a *agent) connect() (again bool) {
 	i := strings.Index(a.address, "://")
 	if i < 0 || (a.address[:i] != "unix" && a.address[:i] != "tcp") {
@@ -155,18 +155,18 @@ type session struct {
 	mux    *yamux.Session
 	client *rpc.Client
 	limits wire.Limits
-	lost   chan struct{} // closed at the session's end, which lets go whoever is held
-	queue  queue         // what is sent, in the order in which callers got here
+	lost   chan struct{} // closed at the session's end, which releases all callers
+	queue  queue         // what is sent, in the order in which callers arrived
 
 	configuring sync.Mutex
 	// Under configuring:
 	ended  bool
 	newest *interests
-	silent bool          // the coordinator does not answer; nobody is asked for leave
+	silent bool          // the coordinator does not answer; nothing is reported
 	letGo  chan struct{} // closed when the coordinator falls silent
 }
 
-// queue keeps the order of messages and never makes a caller wait, not even for a coordinator that reads nothing.
+// queue keeps the order of messages. It never blocks a caller, even if the coordinator reads nothing.
 type queue struct {
 	sync.Mutex
 	messages []*rpc.Call
@@ -194,8 +194,8 @@ func (q *queue) take() []*rpc.Call {
 func newSession(conn net.Conn) (*session, error) {
 	config := yamux.DefaultConfig()
 	config.LogOutput = io.Discard
-	// A coordinator that is slow or stopped is still there, and the session ends with its connection only. yamux's own
-	// keepalive would end it, also when it was this process that was stopped; see watch for ours.
+	// The session of a coordinator that is slow or stopped lasts; it ends only with its connection. yamux's own
+	// keepalive would end it, even if it was this process that was stopped; see watch for ours.
 	config.EnableKeepAlive = false
 	config.ConnectionWriteTimeout = writeTimeout
 	config.StreamOpenTimeout = 0
@@ -210,12 +210,13 @@ func newSession(conn net.Conn) (*session, error) {
 		return nil, err
 	}
 	return &session{
-		mux: mux, client: rpc.NewClient(fatalWrites{stream, mux}), lost: make(chan struct{}), letGo: make(chan struct{}),
+		mux: mux, client: rpc.NewClient(fatalWrites{stream, mux}),
+		lost: make(chan struct{}), letGo: make(chan struct{}),
 		queue: queue{filled: make(chan struct{}, 1)},
 	}, nil
 }
 
-// fatalWrites ends the session when a write fails: after half a message nothing more can be understood.
+// fatalWrites ends the session when a write fails: after half a message the peer can read no other.
 type fatalWrites struct {
 	*yamux.Stream
 	mux *yamux.Session
@@ -231,7 +232,8 @@ func (w fatalWrites) Write(data []byte) (int, error) {
 
 func (s *session) hello(a *agent) (wire.Welcome, error) {
 	hello := wire.Hello{
-		ProtocolVersion: wire.ProtocolVersion, Token: a.token, Identity: a.identity, PID: os.Getpid(), Manifest: readManifest(),
+		ProtocolVersion: wire.ProtocolVersion, Token: a.token, Identity: a.identity, PID: os.Getpid(),
+		Manifest: readManifest(),
 	}
 	var welcome wire.Welcome
 	call := s.client.Go(wire.MonitorService+".Hello", &hello, &welcome, make(chan *rpc.Call, 1))
@@ -245,7 +247,7 @@ func (s *session) hello(a *agent) (wire.Welcome, error) {
 			if waited {
 				return wire.Welcome{}, errors.New("no answer")
 			}
-			// One more connection would only wait behind this one.
+			// Another connection would only wait behind this one.
 			waited, a.late = true, true
 			a.once.Do(func() { close(a.tried) })
 			timeout.Reset(helloLimit - helloTimeout)
@@ -293,7 +295,7 @@ func (v *service) Configure(from wire.Interests, ack *wire.Ack) error {
 	return nil
 }
 
-// configure returns the generation in force: net/rpc may run two calls out of order, and the newer one stays.
+// configure returns the generation in force: net/rpc may run two calls out of order, and the newer one wins.
 func (s *session) configure(from wire.Interests) uint64 {
 	s.configuring.Lock()
 	defer s.configuring.Unlock()
@@ -310,7 +312,7 @@ func (s *session) configure(from wire.Interests) uint64 {
 	return from.Generation
 }
 
-// watch lets everybody go while the coordinator does not answer.
+// watch releases all callers while the coordinator does not answer.
 func (s *session) watch() {
 	defer IgnorePanic()
 	wire.Heartbeat{
@@ -328,7 +330,7 @@ func (s *session) silence() string {
 	return fmt.Sprintf("the coordinator did not answer for %s", s.limits.Silence)
 }
 
-// suspend lets go whoever is held, and reports nothing more until resume.
+// suspend releases all callers, and reports nothing until resume.
 func (s *session) suspend() {
 	s.configuring.Lock()
 	defer s.configuring.Unlock()
@@ -340,7 +342,7 @@ func (s *session) suspend() {
 		atomic.StorePointer(&current, nil)
 	}
 	debugf("suspended: %s", s.silence())
-	// Sent at once: a coordinator that is continued reads it before it can conclude anything.
+	// Sent at once, so that a coordinator that is continued reads it before it judges anything.
 	s.send("Miss", &wire.Missed{Why: s.silence()})
 	close(s.letGo)
 }
@@ -360,7 +362,7 @@ func (s *session) resume() {
 	debugf("resumed")
 }
 
-// close ends the session: nobody listens any longer, and whoever is held goes on.
+// close ends the session: nobody listens any longer, and all callers go on.
 func (s *session) close() {
 	s.configuring.Lock()
 	if !s.ended {
@@ -376,8 +378,8 @@ func (s *session) close() {
 }
 
 // observe sends an observation and returns when it is released, the session is lost, letGo is closed, the session's
-// limit is reached, or ctx, which may be nil, has ended: then with its error.
-func (s *session) observe(ctx context.Context, o *wire.Observation, letGo <-chan struct{}) error {
+// limit is reached, or ctx, which may be nil, has ended: then with its error. The failure is that of the release.
+func (s *session) observe(ctx context.Context, o *wire.Observation, letGo <-chan struct{}) (*wire.Failure, error) {
 	call := s.send("Observe", o)
 	var ended <-chan struct{}
 	if ctx != nil {
@@ -395,10 +397,11 @@ func (s *session) observe(ctx context.Context, o *wire.Observation, letGo <-chan
 	case answer := <-call.Done:
 		if answer.Error != nil {
 			debugf("observe: %v", answer.Error)
+			return nil, nil
 		}
-		return nil
+		return answer.Reply.(*wire.Release).Failure, nil
 	case <-s.lost:
-		return nil
+		return nil, nil
 	case <-letGo:
 		abandoned.Error = s.silence()
 	case <-limit:
@@ -408,10 +411,10 @@ func (s *session) observe(ctx context.Context, o *wire.Observation, letGo <-chan
 		abandoned.Error, abandoned.LetGo = err.Error(), false
 	}
 	s.send("Abandon", abandoned)
-	return err
+	return nil, err
 }
 
-// trouble tells the coordinator of a hook that has failed, and does not wait for its answer.
+// trouble tells the coordinator about a hook that has failed. It does not wait for the answer.
 func (s *session) trouble(t *wire.Trouble) { s.send("Trouble", t) }
 
 // send queues a message and does not block.
@@ -424,7 +427,7 @@ func (s *session) send(method string, message interface{}) *rpc.Call {
 	return call
 }
 
-// deliver sends what is queued until the session ends. It alone waits while the coordinator does not read.
+// deliver sends what is queued until the session ends. Only this goroutine waits while the coordinator does not read.
 func (s *session) deliver() {
 	defer s.close()
 	defer IgnorePanic()
@@ -462,6 +465,7 @@ func debugf(format string, args ...interface{}) {
 	debugFile.Lock()
 	defer debugFile.Unlock()
 	if debugFile.w != nil {
-		_, _ = fmt.Fprintf(debugFile.w, "%s %d "+format+"\n", append([]interface{}{time.Now().Format(time.RFC3339Nano), os.Getpid()}, args...)...)
+		args = append([]interface{}{time.Now().Format(time.RFC3339Nano), os.Getpid()}, args...)
+		_, _ = fmt.Fprintf(debugFile.w, "%s %d "+format+"\n", args...)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"sync/atomic"
 )
 
-// Lazy is an object that takes work to come by. Encode calls it.
+// Lazy is an object that is costly to make. Encode calls it.
 type Lazy func() interface{}
 
 // encoder holds a func(interface{}) ([]byte, error).
 var encoder atomic.Value
 
-// SetEncoder replaces encoding/json for objects that are not JSON by themselves: an API server's objects are internal
-// types without tags. The encoder answers nil for what it does not know; that is then written by encoding/json.
+// SetEncoder replaces encoding/json for objects without JSON tags, such as an API server's internal types. The encoder
+// returns nil for an object that it does not know; encoding/json then writes it.
 func SetEncoder(f func(object interface{}) ([]byte, error)) { encoder.Store(f) }
 
 // Encode writes an object as JSON, nil if there is none or it cannot be written. A []byte is taken for JSON if it is an
@@ -61,7 +61,7 @@ func Encode(object interface{}) (data []byte) {
 	return data
 }
 
-// typeInfo is what a Go type tells of its API type.
+// typeInfo is what a Go type says about its API type.
 type typeInfo struct {
 	kind, group string
 	groupKnown  bool
@@ -69,8 +69,8 @@ type typeInfo struct {
 
 var types sync.Map // reflect.Type → typeInfo
 
-// TypeOf tells the kind, in lower case, by the name of the Go type, and the group by its package where that is one of
-// Kubernetes' own.
+// TypeOf returns the kind, in lower case, by the name of the Go type, and the group by its package if that is one of
+// Kubernetes.
 func TypeOf(object interface{}) (kind, group string, groupKnown bool) {
 	t := reflect.TypeOf(object)
 	if t == nil {
@@ -93,7 +93,7 @@ func TypeOf(object interface{}) (kind, group string, groupKnown bool) {
 	return info.kind, info.group, info.groupKnown
 }
 
-// Describe adds to o what the object tells of itself: its kind and group by its Go type, unless they are known, its
+// Describe adds to o what the object says about itself: its kind and group by its Go type, unless they are known, its
 // namespace and name.
 func Describe(o *Observation, object interface{}) {
 	if u, ok := object.(interface {
@@ -119,8 +119,8 @@ func Describe(o *Observation, object interface{}) {
 	}
 }
 
-// IsNil tells whether an object is nil, or a nil pointer of some type. Real code hands out such ones: controller-runtime a typed
-// nil for a type that has no informer yet.
+// IsNil reports whether an object is nil or a nil pointer. Real code passes such ones: controller-runtime a typed nil
+// for a type that has no informer yet.
 func IsNil(object interface{}) bool {
 	if object == nil {
 		return true
@@ -129,7 +129,7 @@ func IsNil(object interface{}) bool {
 	return v.Kind() == reflect.Ptr && v.IsNil()
 }
 
-// nameOf is the namespace and name of an object, or of one in JSON.
+// nameOf returns the namespace and name of an object, which may be JSON.
 func nameOf(object interface{}) (namespace, name string) {
 	switch t := object.(type) {
 	case []byte:
@@ -150,7 +150,7 @@ func nameOf(object interface{}) (namespace, name string) {
 	return "", ""
 }
 
-// GroupOfVersion is the group in an apiVersion.
+// GroupOfVersion returns the group in an apiVersion.
 func GroupOfVersion(apiVersion string) string {
 	if i := strings.IndexByte(apiVersion, '/'); i >= 0 {
 		return apiVersion[:i]
@@ -158,7 +158,7 @@ func GroupOfVersion(apiVersion string) string {
 	return ""
 }
 
-// groups are the API groups that are not called like their package below k8s.io/api.
+// groups lists the API groups whose names differ from those of their packages below k8s.io/api.
 var groups = map[string]string{
 	"admission":             "admission.k8s.io",
 	"admissionregistration": "admissionregistration.k8s.io",

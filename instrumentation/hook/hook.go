@@ -1,11 +1,11 @@
 // Package hook is linked into API servers and controllers. It reports what they do to a coordinator and holds each
-// reported call until the coordinator releases it.
+// reported call until the coordinator releases it. A request to the API server can also be made to fail.
 //
-// Without TROMMEL_COORDINATOR in its environment a process never notices the package: every point costs one atomic
-// load. With it, the package connects before main runs, and again whenever a coordinator comes back; while there is
-// none, or while it does not answer, nothing is held. It never panics, exits, or writes to the process's output.
+// Without TROMMEL_COORDINATOR in the environment the package does nothing: every point costs one atomic load. With it,
+// the package connects before main runs, and again whenever a coordinator comes back; while there is none, or while it
+// does not answer, nothing is held and nothing fails. It never panics, exits, or writes to the process's output.
 //
-// The package is compiled into controllers of any age: it uses the standard library and yamux only and no language
+// The package is compiled into controllers of any age: it uses only the standard library and yamux, and no language
 // feature newer than Go 1.16. Its source is also copied into builds under another import path, see package
 // instrumentation.
 package hook
@@ -21,10 +21,10 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// Observation is one report. Points fill in what they know without work; objects are added by Before and After.
+// Observation is one report. Points fill in what costs nothing; Before and After add objects.
 type Observation = wire.Observation
 
-// PatchType is how a patch is to be understood.
+// PatchType is the format of a patch.
 type PatchType = wire.PatchType
 
 // The points, phases and operations, so that patched packages need to import this package only.
@@ -54,29 +54,35 @@ const (
 	GeneratedName = wire.GeneratedName
 )
 
-// current holds the *interests of the connected coordinator, nil while there is none. It is the only thing that a
-// point touches where nobody listens.
+// current holds the *interests of the connected coordinator, nil while there is none. If nobody listens, a point
+// touches nothing else.
 var current unsafe.Pointer
 
-// Connected tells whether a coordinator is there at all.
+// Connected reports whether there is a coordinator.
 func Connected() bool { return atomic.LoadPointer(&current) != nil }
 
-// Listening tells whether anybody wants to know of anything at the point.
+// Listening reports whether any rule is about the point.
 func Listening(p wire.Point) bool {
 	i := (*interests)(atomic.LoadPointer(&current))
 	return i != nil && i.listening(p)
 }
 
-// Call is one call of a hooked function. A nil *Call is one that nobody wants to know of; its methods do nothing.
+// Call is one call of a hooked function. A nil *Call is one that no rule takes; its methods do nothing. One goroutine
+// at a time may use it.
 type Call struct {
 	observation Observation
 	ctx         context.Context // nil: the caller waits as long as it is held
 	ended       error           // of ctx, which ended while the caller was held
+	object      interface{}     // of the call, to report a repeated request
+	failure     *wire.Failure   // of the request that is made next
+	exchanged   bool            // a request was made
+	failed      wire.Answer     // what became of the last request
+	lost        *LostAnswer
 }
 
 var lastCall uint64
 
-// Begin returns the Call to report, or nil if no rule takes either side of it. It keeps nothing of o but a copy.
+// Begin returns the Call to report, or nil if no rule takes it, before or after. It copies o.
 func Begin(o *Observation) *Call {
 	i := (*interests)(atomic.LoadPointer(&current))
 	if i == nil || !i.wants(o) {
@@ -85,7 +91,7 @@ func Begin(o *Observation) *Call {
 	return newCall(o)
 }
 
-// BeginLong is Begin for calls that last: one that nobody wants to know of when it begins may be wanted when it ends.
+// BeginLong is Begin for calls that last: a call that no rule takes when it begins may be taken when it ends.
 func BeginLong(o *Observation) *Call {
 	if !Connected() {
 		return nil
@@ -99,7 +105,7 @@ func newCall(o *Observation) *Call {
 	return c
 }
 
-// Until makes the caller wait for no longer than ctx lasts, which may be nil. It returns the Call.
+// Until limits how long the caller waits: until ctx, which may be nil, ends. It returns the Call.
 func (c *Call) Until(ctx context.Context) *Call {
 	if c != nil {
 		c.ctx = ctx
@@ -107,25 +113,28 @@ func (c *Call) Until(ctx context.Context) *Call {
 	return c
 }
 
-// Before reports that the call is about to happen, if anybody wants to know, and returns when it may. object and old
-// are what Encode takes; they are encoded only if a rule matches. The error is that of the context that ended first.
+// Before reports that the call is about to happen, if a rule takes it, and returns when it may happen. object and old
+// are what Encode takes; they are encoded only if a rule matches. The error is that of the context if it ended first.
 func (c *Call) Before(object, old interface{}) error {
+	if c != nil {
+		c.object = object
+	}
 	return c.report(wire.Before, answer{object: object, old: old})
 }
 
-// After reports that the call has happened and returns when the process may go on. The error is that of the context that
-// ended first: for the caller the answer came too late.
+// After reports that the call has happened and returns when the process may go on. The error is that of the context if
+// it ended first: for the caller the answer came too late.
 func (c *Call) After(object, old interface{}, err error, code int) error {
 	return c.report(wire.After, answer{object: object, old: old, err: err, code: code})
 }
 
-// AfterList is After for a list. found gives what was found, each as Encode takes it, and whether there may be more than
-// that; it is called only if a rule asks for listed objects.
+// AfterList is After for a list. found returns what was found, each as Encode takes it, and whether there may be more;
+// it is called only if a rule asks for listed objects.
 func (c *Call) AfterList(found func() (items []interface{}, partial bool), err error, code int) error {
 	return c.report(wire.After, answer{found: found, err: err, code: code})
 }
 
-// answer is what a call has to do with, and what came of it.
+// answer is what a call is about, and its result.
 type answer struct {
 	object, old interface{}
 	found       func() (items []interface{}, partial bool)
@@ -133,7 +142,7 @@ type answer struct {
 	code        int
 }
 
-// Name completes the call's object where it became known only with the answer: a name that the server generated.
+// Name sets the call's object if only the answer contains its name, which the server has generated.
 func (c *Call) Name(namespace, name string) {
 	if c != nil {
 		c.observation.Namespace, c.observation.Name = namespace, name
@@ -170,8 +179,15 @@ func (c *Call) send(phase wire.Phase, a answer) {
 		o.Error = a.err.Error()
 	}
 	o.Code = a.code
-	if err := i.session.observe(c.ctx, &o, i.letGo); err != nil {
+	if phase == wire.After {
+		o.Failed = c.failed
+	}
+	failure, err := i.session.observe(c.ctx, &o, i.letGo)
+	if err != nil {
 		c.ended = err
+	}
+	if phase == wire.Before {
+		c.failure = failure
 	}
 }
 
@@ -181,7 +197,8 @@ func selected(all []interface{}, rules []*wire.Rule) [][]byte {
 	for _, object := range all {
 		namespace, name := nameOf(object)
 		for _, r := range rules {
-			if (r.ItemNamespace == "" || glob(r.ItemNamespace, namespace)) && (r.ItemName == "" || glob(r.ItemName, name)) {
+			if (r.ItemNamespace == "" || glob(r.ItemNamespace, namespace)) &&
+				(r.ItemName == "" || glob(r.ItemName, name)) {
 				if data := Encode(object); data != nil {
 					list = append(list, data)
 				}
@@ -192,15 +209,15 @@ func selected(all []interface{}, rules []*wire.Rule) [][]byte {
 	return list
 }
 
-// IgnorePanic, deferred, keeps a mistake of ours out of the process that we are guests of. The coordinator is told, so that nobody
-// takes what follows for the process's own doing.
+// IgnorePanic, deferred, keeps a mistake of ours out of the process that we are linked into. It tells the coordinator,
+// so that nobody takes what follows for the behavior of the process.
 func IgnorePanic() {
 	if r := recover(); r != nil {
 		troubled(r)
 	}
 }
 
-// maxTroubles bounds what one process tells of its hooks' troubles.
+// maxTroubles limits how many failures of its hooks one process reports.
 const maxTroubles = 10
 
 var troubles int32
@@ -215,9 +232,9 @@ func troubled(r interface{}) {
 	}
 }
 
-// ReconcileIdentity says on behalf of which reconcile a call is made. It travels in the context.
+// ReconcileIdentity says which reconcile makes a call. It travels in the context.
 type ReconcileIdentity struct {
-	Owner      interface{} // the controller, to recognize its own context
+	Owner      interface{} // the controller, so that it recognizes its own context
 	Reconciler string      // the controller's name
 	Type       string      // package.(*Type)
 	ID         string
@@ -230,7 +247,7 @@ func (r *ReconcileIdentity) mark(o *Observation) {
 	}
 }
 
-// SplitRequest takes a reconcile's request, namespace/name, apart.
+// SplitRequest splits a reconcile's request, namespace/name.
 func SplitRequest(request string) (namespace, name string) {
 	if i := strings.IndexByte(request, '/'); i >= 0 {
 		return request[:i], request[i+1:]
@@ -254,15 +271,15 @@ func ReconcileOf(ctx context.Context) *ReconcileIdentity {
 	return r
 }
 
-// Mark adds to o on behalf of which reconcile the call with this context is made.
+// Mark adds to o which reconcile makes the call with this context.
 func Mark(ctx context.Context, o *Observation) { ReconcileOf(ctx).mark(o) }
 
 type insideKey struct{}
 
-// Inside returns a context for the hooked function to call itself with, and whether ctx is such a context already.
+// Inside returns the context with which the hooked function calls itself, and whether ctx already is such a context.
 func Inside(ctx context.Context) (inside context.Context, already bool) {
 	if ctx == nil {
-		return nil, true // the function will fail on it as it always did
+		return nil, true // the function fails on it, as without the hook
 	}
 	if ctx.Value(insideKey{}) != nil {
 		return ctx, true
@@ -270,7 +287,7 @@ func Inside(ctx context.Context) (inside context.Context, already bool) {
 	return context.WithValue(ctx, insideKey{}, true), false
 }
 
-// NewReconcileID numbers a reconcile where the controller does not.
+// NewReconcileID numbers a reconcile that has no ID of its controller.
 func NewReconcileID() string { return formatID(atomic.AddUint64(&lastCall, 1)) }
 
 // BeginCall reports a call of a function that the suite names, before it happens. ctx may be nil.
@@ -282,6 +299,6 @@ func BeginCall(ctx context.Context, name string) *Call {
 	Mark(ctx, &o)
 	o.Namespace, o.Name = SplitRequest(o.Request)
 	c := BeginLong(&o).Until(ctx)
-	_ = c.Before(nil, nil) // the function goes on in any case; it has the context itself
+	_ = c.Before(nil, nil) // the function goes on in any case; it has the context
 	return c
 }

@@ -63,10 +63,16 @@ type monitored struct {
 
 type held struct {
 	wire.Observation
-	done chan struct{}
+	done    chan struct{}
+	failure *wire.Failure // read when done is closed
 }
 
 func (h *held) release() { close(h.done) }
+
+func (h *held) fail(f wire.Failure) {
+	h.failure = &f
+	h.release()
+}
 
 func listen(t testing.TB, address string, rules ...wire.Rule) *monitor {
 	t.Helper()
@@ -155,11 +161,12 @@ func (v *monitorService) Hello(h *wire.Hello, w *wire.Welcome) error {
 	return nil
 }
 
-func (v *monitorService) Observe(o *wire.Observation, _ *wire.Release) error {
-	h := &held{*o, make(chan struct{})}
+func (v *monitorService) Observe(o *wire.Observation, answer *wire.Release) error {
+	h := &held{Observation: *o, done: make(chan struct{})}
 	v.s.arrived <- h
 	select {
 	case <-h.done:
+		answer.Failure = h.failure
 	case <-v.s.mux.CloseChan():
 	}
 	return nil

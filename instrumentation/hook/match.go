@@ -7,7 +7,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// points in the order of interests.rules.
+// The points, in the order of interests.rules.
 const (
 	apiServerRecv = iota
 	controllerRecv
@@ -36,12 +36,12 @@ func index(p wire.Point) int {
 	return -1
 }
 
-// interests is one generation of what the coordinator wants to know, immutable.
+// interests is one generation of what the coordinator asks for. It is immutable.
 type interests struct {
 	session    *session
 	generation uint64
 	from       wire.Interests
-	letGo      <-chan struct{}           // closed when the coordinator has fallen silent: nobody is held any longer
+	letGo      <-chan struct{}           // closed when the coordinator has fallen silent: all callers go on
 	rules      [numPoints][2][]wire.Rule // by point and phase, 0 for before
 }
 
@@ -67,7 +67,7 @@ func (i *interests) listening(p wire.Point) bool {
 	return n >= 0 && len(i.rules[n][0])+len(i.rules[n][1]) > 0
 }
 
-// wants tells whether a rule takes the call before or after it.
+// wants reports whether a rule takes the call, before or after it.
 func (i *interests) wants(o *wire.Observation) bool {
 	n := index(o.Point)
 	if n < 0 {
@@ -83,8 +83,9 @@ func (i *interests) wants(o *wire.Observation) bool {
 	return false
 }
 
-// complete tells whether a rule takes the observation, and which of those rules ask for the objects of a list. The
-// coordinator knows its cluster's types: what the process cannot know of its object's type is taken over from the rule.
+// complete reports whether a rule takes the observation, and which of those rules ask for the objects of a list. If the
+// process does not know its object's whole type, the rest is taken from the rule: the coordinator knows the types of
+// its cluster.
 func (i *interests) complete(o *wire.Observation) (found bool, items []*wire.Rule) {
 	n := index(o.Point)
 	if n < 0 {
@@ -100,7 +101,7 @@ func (i *interests) complete(o *wire.Observation) (found bool, items []*wire.Rul
 		if rule.Items {
 			items = append(items, rule)
 		}
-		// The kind is that of the resource, also where the request is one to a subresource.
+		// The kind is that of the resource, even if the request is for a subresource.
 		if o.Kind == "" && o.Resource != "" && rule.Resource != "" {
 			o.Kind = rule.Kind
 		}
@@ -114,7 +115,7 @@ func (i *interests) complete(o *wire.Observation) (found bool, items []*wire.Rul
 func matches(r *wire.Rule, o *wire.Observation) bool {
 	switch {
 	case r.Resource != "" && o.Resource != "":
-		// The resource decides where it is known: the body of pods/eviction is of another kind.
+		// If the resource is known, it decides: the body of pods/eviction is of another kind.
 		if r.Resource != o.Resource {
 			return false
 		}

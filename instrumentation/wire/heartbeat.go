@@ -5,14 +5,14 @@ import "time"
 // heartbeats is how many pings in a row go unanswered until a peer counts as silent.
 const heartbeats = 10
 
-// Heartbeat watches a peer that can stop answering although its connection lasts: a process that is stopped, sits in a
-// debugger or is swapped out.
+// Heartbeat watches a peer that can stop answering although its connection lasts: a process that is stopped, in a
+// debugger or swapped out.
 //
-// The time in which the watching process is stopped itself does not count: what is counted is its own ticks. Otherwise
-// every peer would look silent to a process that has just been continued.
+// Time in which the watching process is stopped itself does not count, because it counts its own ticks. Otherwise every
+// peer would look silent to a process that has just been continued.
 type Heartbeat struct {
 	Ping    func() error  // returns when the peer has answered, or an error when the connection has ended
-	Silence time.Duration // how long the peer may leave a ping unanswered; zero: for ever
+	Silence time.Duration // how long the peer may leave a ping unanswered; zero: forever
 	Silent  func()        // called once when it has been silent for that long
 	Back    func()        // called when it answers again after Silent; may be nil
 }

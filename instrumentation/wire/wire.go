@@ -1,29 +1,31 @@
-// Package wire holds the messages that travel between the hook, which is linked into API servers and
-// controllers, and the coordinator's monitor.
+// Package wire defines the messages between the hook, which is linked into API servers and controllers, and the
+// coordinator's monitor.
 //
-// Both sides speak net/rpc (gob) over yamux on one connection. The hook dials. On the first stream, which the
-// hook opens, the monitor serves [MonitorService]: Hello once, then Observe for every observation, Abandon, Miss and
+// Both sides speak net/rpc (gob) over yamux on one connection. The hook dials. On the first stream, which the hook
+// opens, the monitor serves [MonitorService]: Hello once, then Observe for every observation, Abandon, Miss and
 // Trouble. On the second stream, which the monitor opens after Hello, the hook serves [HookService]: Configure.
 //
-// Observe is answered when the coordinator releases the observation, so a held caller is nothing but an
-// unanswered call; when the session ends, every unanswered call of it ends too. A caller whose context ends does not
-// wait for the answer: the hook lets it go and says so with Abandon. Observations of one session are
-// sent in the order in which their callers arrived; nothing orders observations of different sessions but their
-// arrival at the monitor.
+// Observe is answered when the coordinator releases the observation, so a held caller is an unanswered call. When the
+// session ends, all its unanswered calls end too. A caller whose context ends does not wait for the answer: the hook
+// releases it and reports that with Abandon. Observations of one session are sent in the order in which their callers
+// arrived; observations of different sessions are ordered only by their arrival at the monitor.
+//
+// The answer to Observe can make the call fail that was about to happen, see [Failure]. A caller that is released
+// without an answer goes on as if it had never been observed.
 //
 // Each side pings the other, see [Heartbeat]. A monitor that hangs (stopped, in a debugger, swapped out) must not hold
-// processes for ever: the hook lets all callers go when the monitor has not answered for [Limits].Silence, and a single
-// one that was held for [Limits].Hold. It says so with Abandon and Miss, which wait in the connection until the monitor
-// reads them. The session lasts, and the hook reports again as soon as the monitor answers.
+// processes forever: the hook releases all callers when the monitor has not answered for [Limits].Silence, and a single
+// one that was held for [Limits].Hold. It reports that with Abandon and Miss, which wait in the connection until the
+// monitor reads them. The session lasts, and the hook reports again as soon as the monitor answers.
 //
-// The package is compiled into controllers of any age: it uses the standard library only and no language feature
-// newer than Go 1.16.
+// The package is compiled into controllers of any age: it uses only the standard library and no language feature newer
+// than Go 1.16.
 package wire
 
 import "time"
 
 // ProtocolVersion is raised whenever a message changes its meaning. Hook and monitor must agree on it exactly.
-const ProtocolVersion = 3
+const ProtocolVersion = 4
 
 // Names of the RPC services.
 const (
@@ -65,8 +67,8 @@ const (
 // Operation is what happens to the object.
 type Operation string
 
-// The operations. Recv points report Create, Update and Delete; read points Get, List and Watch; write points Create, Update,
-// Patch, Apply, Delete and DeleteCollection.
+// The operations. Recv points report Create, Update and Delete; read points Get, List and Watch; write points Create,
+// Update, Patch, Apply, Delete and DeleteCollection.
 const (
 	Create           Operation = "create"
 	Update           Operation = "update"
@@ -88,8 +90,8 @@ type Hello struct {
 	Manifest        Manifest
 }
 
-// Welcome answers Hello. Reject, when not empty, says why the session is refused; the hook then stays inert and
-// does not dial again.
+// Welcome answers Hello. Reject says why the session is refused, if it is; the hook then stays inert and does not dial
+// again.
 type Welcome struct {
 	Reject    string
 	Session   uint64
@@ -100,7 +102,7 @@ type Welcome struct {
 // Limits says how long a hook trusts its coordinator. Zero: as long as the session lasts.
 type Limits struct {
 	Hold    time.Duration // longest hold of one caller; longer than the coordinator's own deadline
-	Silence time.Duration // how long the coordinator may leave pings unanswered until everybody is let go
+	Silence time.Duration // how long the coordinator may leave pings unanswered until all callers are released
 }
 
 // Manifest lists the points compiled into a binary.
@@ -121,7 +123,7 @@ type CompiledPoint struct {
 	Name     string // an annotated function's name in the suite, otherwise empty
 }
 
-// Interests is what a process has to report; everything else passes without a message.
+// Interests says what a process must report; nothing else sends a message.
 type Interests struct {
 	Generation uint64
 	Rules      []Rule
@@ -133,12 +135,13 @@ type Rule struct {
 	Phase      Phase
 	Kind       string // singular, lower case: pod
 	Resource   string // plural, lower case: pods; a process that knows only one of Kind and Resource compares that one
-	Group      string // compared only where the process knows its object's group and AnyGroup is false
+	Group      string // compared only if the process knows its object's group and AnyGroup is false
 	AnyGroup   bool
 	Namespace  string
 	Name       string
 	Operations []Operation
-	// Items asks for the objects of a list whose namespace and name match ItemNamespace and ItemName (as Namespace and Name do).
+	// Items asks for those objects of a list whose namespace and name match ItemNamespace and ItemName, which are
+	// patterns like Namespace and Name.
 	Items         bool
 	ItemNamespace string
 	ItemName      string
@@ -160,18 +163,18 @@ type Observation struct {
 	Resource    string // plural, where known
 	Kind        string // lower case, where known
 	Namespace   string
-	Name        string // empty for lists and collections; before a create with generateName: the prefix and GeneratedName
+	Name        string // empty for lists and collections; before a create with generateName: prefix and GeneratedName
 	Subresource string
 	Object      []byte // JSON: the new state (after a write: as the API server answered); for a deletion the last state
 	OldObject   []byte // JSON: the state before an update, where the process knows it
-	// Version, Query, PatchType and Patch are what a request to the API server consists of beside the object.
+	// Version, Query, PatchType and Patch are what a request to the API server consists of besides the object.
 	Version   string    // API version of the request
 	Query     string    // its parameters, encoded: fieldManager, labelSelector, …
 	PatchType PatchType // of a patch, of an apply
 	Patch     []byte    // their body
 	// Objects are, after a list, those of the listed objects that Rule.Items asks for, in JSON.
 	Objects        [][]byte
-	Partial        bool   // of a list: a page of it, or keys alone; what is not in it may be there
+	Partial        bool   // of a list: a page of it, or keys only; an object that is not in it may exist
 	Live           bool   // a read that went to the API server rather than to the cache
 	Reconciler     string // the controller's name as controller-runtime knows it; empty where unknown
 	ReconcilerType string // package.(*Type) of its reconciler
@@ -180,12 +183,15 @@ type Observation struct {
 	CallName       string // annotated function's name in the suite
 	Error          string // after: the error that the call returned
 	Code           int    // after a call to the API server: its HTTP status, 0 where unknown
+	// Failed says that the call was made to fail, and how. Error is what its caller got. Object and Code are of the
+	// answer that the API server gave if that was lost; if the call was refused, Code is what the caller got.
+	Failed Answer
 }
 
 // GeneratedName stands for the part of a name that the API server has yet to generate. No name can hold it.
 const GeneratedName = "<generated>"
 
-// PatchType is how a patch is to be understood.
+// PatchType is the format of a patch.
 type PatchType string
 
 // The patch types.
@@ -197,22 +203,44 @@ const (
 )
 
 // Release answers Observe, Abandon, Miss and Trouble.
-type Release struct{}
+type Release struct {
+	// Failure makes the call fail that is about to happen, a request to the API server; nil: it happens. It is ignored
+	// after a call and at other points.
+	Failure *Failure
+}
 
-// Trouble says that a hook has failed inside the process that it is a guest of. The process goes on; what the hook should have reported
-// is missing.
+// Answer is what becomes of a request to the API server that is made to fail.
+type Answer string
+
+// The answers.
+const (
+	Lost    Answer = "lost"    // the API server gets the request and answers it; the caller gets the failure instead
+	Refused Answer = "refused" // the API server does not get the request
+)
+
+// Failure makes one request to the API server fail. client-go takes it for the answer of a server: it repeats the
+// request if the answer says so (Retry-After). The repeated request is reported before it is made, like the first one.
+type Failure struct {
+	Answer Answer
+	Code   int               // HTTP status of the answer that the caller gets; 0: none, the client's time-out expires
+	Header map[string]string // of that answer
+	Body   []byte            // of that answer
+}
+
+// Trouble says that a hook has failed inside the process that it is linked into. The process goes on; what the hook
+// should have reported is missing.
 type Trouble struct {
 	Text  string // what it panicked with
 	Stack string
 }
 
-// Abandoned says that the caller of a held observation went on by itself: its context has ended, or the hook let it go
-// at one of the Limits. It is of the session's observation with that call and phase.
+// Abandoned says that the caller of a held observation went on without a release: its context has ended, or the hook
+// released it at one of the Limits. It is about the session's observation with that call and phase.
 type Abandoned struct {
 	Call  uint64
 	Phase Phase
-	Error string // the context's error, or why the hook let go
-	LetGo bool   // by the hook; nobody has asked for it
+	Error string // the context's error, or why the hook released it
+	LetGo bool   // the hook released it; neither the coordinator nor the caller asked for that
 }
 
 // Missed says that the process ran without being observed, although the session lasts.

@@ -148,6 +148,30 @@ func PauseAPIServer(name string) *Action { return action(plan.PauseAPIServer, na
 // ResumeAPIServer releases what PauseAPIServer holds.
 func ResumeAPIServer(name string) *Action { return action(plan.ResumeAPIServer, name) }
 
+// FailCall makes the controller's next write fail; see [Action.Times], [Action.UntilRestored], [Action.Scope] and
+// [Action.Operations]. Refused writes do not reach the API server, lost ones take effect. The status is that of the
+// error; 0: 500 for a refused write, and for a lost one no answer within the client's time-out.
+func FailCall(name string, answer plan.CallAnswer, status int) *Action {
+	a := action(plan.FailCall, name)
+	a.action.Answer, a.action.Status = answer, status
+	return a
+}
+
+// RestoreCalls ends what FailCall has begun.
+func RestoreCalls(name string) *Action { return action(plan.RestoreCalls, name) }
+
+// Times is how many calls FailCall makes to fail. Default: one.
+func (a *Action) Times(n int) *Action { a.action.Times = n; return a }
+
+// UntilRestored makes all calls fail until RestoreCalls.
+func (a *Action) UntilRestored() *Action { a.action.UntilRestored = true; return a }
+
+// Operations limits FailCall to some kinds of writes. Default: all.
+func (a *Action) Operations(all ...plan.Operation) *Action { a.action.CallOperations = all; return a }
+
+// RetryAfter makes a refused call ask the client to repeat it, after that many seconds.
+func (a *Action) RetryAfter(seconds int) *Action { a.action.RetryAfter = seconds; return a }
+
 // KillAPIServer kills the API server (SIGKILL); it stays down until StartAPIServer.
 func KillAPIServer(name string) *Action { return action(plan.KillAPIServer, name) }
 
@@ -178,6 +202,22 @@ func Patch(key string, patch State) *Action {
 	return a.fail(err)
 }
 
+// PatchJSON patches an object with a JSON patch, as another client.
+func PatchJSON(key string, operations ...State) *Action {
+	a := action(plan.PatchObject, "").key(key)
+	a.action.PatchType = "json"
+	var list []any
+	for _, o := range operations {
+		m, err := plan.StateOf(o)
+		list = append(list, m)
+		a.fail(err)
+	}
+	if list != nil {
+		a.action.Patch = list
+	}
+	return a
+}
+
 // Delete deletes an object as another client.
 func Delete(key string) *Action { return action(plan.DeleteObject, "").key(key) }
 
@@ -197,8 +237,15 @@ func (a *Action) fail(err error) *Action {
 // When sets the trigger of the action.
 func (a *Action) When(t Trigger) *Action { a.trigger = t; return a }
 
-// Scope limits a pause to the objects of a resource key. Default: everything.
-func (a *Action) Scope(key string) *Action { a.action.PauseScope = key; return a }
+// Scope limits a pause, or a failure of calls, to the objects of a resource key. Default: everything.
+func (a *Action) Scope(key string) *Action {
+	if e := a.action.Effects(); e.Fails != nil || e.Restores != nil {
+		a.action.CallScope = key
+	} else {
+		a.action.PauseScope = key
+	}
+	return a
+}
 
 // WaitBefore sets the time between the trigger and the action.
 func (a *Action) WaitBefore(d time.Duration) *Action { a.action.WaitBefore = d; return a }

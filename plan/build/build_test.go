@@ -223,6 +223,59 @@ func ExamplePlan() {
 	//       expression: trigger1
 }
 
+func ExampleFailCall() {
+	const db, secrets = "db-operator", "secret/default/*"
+	show(build.Plan("denied").Then(
+		build.FailCall(db, plan.Refused, 429).RetryAfter(1).UntilRestored().Scope(secrets).Operations("create").When(
+			build.Created("secret/default/a").At(plan.BeforeControllerWrite, db)),
+		build.RestoreCalls(db).Scope(secrets).When(build.Timeout(3*time.Second)),
+		build.FailCall(db, plan.Lost, 0).Times(2).When(build.AtOnce()),
+	))
+	// Output:
+	// apiVersion: trommel.dev/v1alpha1
+	// kind: TestPlan
+	// testName: denied
+	// actions:
+	//   - actionType: failCall
+	//     actionTarget: db-operator
+	//     callScope: secret/default/*
+	//     callOperations:
+	//       - create
+	//     status: 429
+	//     retryAfterSeconds: 1
+	//     untilRestored: true
+	//     trigger:
+	//       definitions:
+	//         - triggerName: trigger1
+	//           condition:
+	//             triggerType: onObjectCreation
+	//             resourceKey: secret/default/a
+	//           observationPoint:
+	//             timing: beforeControllerWrite
+	//             observeBy: db-operator
+	//       expression: trigger1
+	//   - actionType: restoreCalls
+	//     actionTarget: db-operator
+	//     callScope: secret/default/*
+	//     trigger:
+	//       definitions:
+	//         - triggerName: trigger1
+	//           condition:
+	//             triggerType: onTimeout
+	//             timeout: 3s
+	//       expression: trigger1
+	//   - actionType: failCall
+	//     actionTarget: db-operator
+	//     answer: lost
+	//     times: 2
+	//     trigger:
+	//       definitions:
+	//         - triggerName: trigger1
+	//           condition:
+	//             triggerType: none
+	//       expression: trigger1
+}
+
 func TestErrors(t *testing.T) {
 	now := build.AtOnce
 	tests := []struct {

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/campaign"
+)
+
+func newLearnCommand(s streams) *cobra.Command {
+	o := testOptions{parallel: 1}
+	o.Repeat = 1
+	c := &cobra.Command{
+		Use:   "learn [-c trommel.yaml]",
+		Short: "Learn what workloads do without faults",
+		Long: `Learn runs each of the suite's workloads without faults and writes its reference: the end state, what
+changed and who changed it, and the fields that never count because they differ anyway, in a file to edit. Runs with
+faults are compared with it.
+
+A reference that is there is kept, unless the suite, a controller, the control plane, Trommel or --runs has changed
+since. "trommel test" and "trommel generate" use the same references, and learn those that are missing.
+
+Exit codes: 0 all learned, 2 usage, 4 a workload could not be learned or ends differently each time.`,
+		Example: `  trommel learn
+  trommel learn -c database-operator --workload recreate --anew`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return learn(c.Context(), s, &o) },
+	}
+	o.register(c)
+	c.Flags().BoolVar(&o.anew, "anew", false, "learn also what has not changed")
+	return c
+}
+
+func learn(ctx context.Context, s streams, o *testOptions) error {
+	return o.inSession(ctx, s, "learn", func(config campaign.Config) error {
+		all, err := campaign.Learn(ctx, config)
+		if err != nil {
+			return err
+		}
+		failed := false
+		for _, l := range all {
+			fmt.Fprint(s.out, l.Text())
+			failed = failed || l.Err != nil
+		}
+		if failed {
+			return &exitError{code: exitCannotRun}
+		}
+		return nil
+	})
+}

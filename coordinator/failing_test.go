@@ -1,0 +1,284 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// writing returns a write of a pod.
+func writing(op wire.Operation, name string, phase wire.Phase, call uint64) record.Event {
+	return record.Event{Observation: &record.Observation{
+		By: "db", Session: 2, Call: call, Point: wire.ControllerWrite, Phase: phase, Op: op, Resource: "pods",
+		Kind: "pod", GroupKnown: true, Namespace: "default", Name: name, Object: json.RawMessage(`{}`), Aside: true,
+	}}
+}
+
+// asked is the event of an observation that a trigger of the plan asks for.
+func asked(e record.Event) record.Event {
+	e.Observation.Aside = false
+	return e
+}
+
+// creates returns a trigger that waits for a create of a pod, before it is sent.
+func creates(t *testing.T, name string) plan.Trigger {
+	return plan.Trigger{Expression: "creates", Graph: mustGraph(t, "creates"), Definitions: []plan.Definition{{
+		Name: "creates", Condition: plan.Condition{Type: plan.OnObjectCreation,
+			ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: name}, Repeat: 1},
+		Observe: plan.ObservationPoint{Timing: plan.BeforeControllerWrite, ObserveBy: "db"},
+	}}}
+}
+
+func TestFailingCalls(t *testing.T) {
+	fail := func(scope string, change func(*plan.Action)) plan.Action {
+		a := plan.Action{Type: plan.FailCall, Target: "db", CallScope: scope, Answer: plan.Refused,
+			Trigger: trigger(t, "now", "now@none")}
+		if change != nil {
+			change(&a)
+		}
+		return a
+	}
+	until := func(a *plan.Action) { a.UntilRestored = true }
+	restore := func(scope string) plan.Action {
+		return plan.Action{Type: plan.RestoreCalls, Target: "db", CallScope: scope, Trigger: trigger(t, "a", "a")}
+	}
+	create := func(name string) record.Event { return writing(wire.Create, name, wire.Before, 1) }
+	for _, test := range []struct {
+		name    string
+		actions []plan.Action
+		start   string
+		events  []record.Event
+		want    []string
+		none    int // actions that have failed no call
+	}{
+		{
+			name: "the call that fires the action fails, and no other",
+			actions: []plan.Action{fail("pod/default/x", func(a *plan.Action) {
+				a.Trigger, a.Answer = creates(t, "x"), plan.Lost
+			})},
+			events: []record.Event{asked(create("x")), began(0), create("y"), completed(0), create("x")},
+			want:   []string{"fire 0, hold 1", "", "release 3", "fail 1 (lost)", "release 5"},
+		},
+		{
+			name:    "calls after the number of times, outside of the scope and of other operations succeed",
+			actions: []plan.Action{fail("pod/default/x", func(a *plan.Action) { a.Times, a.CallOperations = 2, []plan.Operation{"create", "delete"} })},
+			start:   "fire 0",
+			events: []record.Event{
+				began(0), completed(0), create("y"), writing(wire.Update, "x", wire.Before, 1), create("x"),
+				writing(wire.Create, "x", wire.After, 1), read("x", wire.Before, 2),
+				writing(wire.Delete, "x", wire.Before, 3), create("x"),
+			},
+			want: []string{"", "", "release 3", "release 4", "fail 5 (refused)", "release 6", "release 7",
+				"fail 8 (refused)", "release 9"},
+		},
+		{
+			name:    "all calls fail until they are restored",
+			actions: []plan.Action{fail("", until), restore("")},
+			start:   "fire 0",
+			events: []record.Event{began(0), completed(0), create("x"), create("y"), created("a"), create("x"),
+				began(1), create("x"), completed(1)},
+			want: []string{"", "", "fail 3 (refused)", "fail 4 (refused)", "fire 1, hold 5", "fail 6 (refused)", "",
+				"release 8", "release 5"},
+		},
+		{
+			name:    "a restore of a scope ends the failure of exactly that scope",
+			actions: []plan.Action{fail("pod/default/x", until), fail("pod/default/*", until), restore("pod/default/*")},
+			start:   "fire 0",
+			events: []record.Event{began(0), completed(0), began(1), completed(1), created("a"), began(2), completed(2),
+				create("x"), create("y")},
+			want: []string{"", "fire 1", "", "", "fire 2, hold 5", "", "release 5", "fail 8 (refused)", "release 9"},
+			none: 1,
+		},
+		{
+			name:    "a restore of nothing is noted",
+			actions: []plan.Action{fail("", nil), restore("")},
+			start:   "fire 0",
+			events:  []record.Event{began(0), completed(0), create("x"), created("a"), began(1)},
+			want:    []string{"", "", "fail 3 (refused)", "fire 1, hold 4", "note 1"},
+		},
+		{
+			name:    "leader election does not fail, unless the scope names the lock",
+			actions: []plan.Action{fail("*", until), fail("lease/default/db", until)},
+			start:   "fire 0",
+			events: []record.Event{began(0), lease("db", wire.Update, ""), completed(0), began(1),
+				lease("db", wire.Update, "")},
+			want: []string{"", "release 2", "fire 1", "", "fail 5 (refused)"},
+			none: 1,
+		},
+		{
+			name:    "the deletion of a collection in the scope fails",
+			actions: []plan.Action{fail("pod/default/x", nil)},
+			start:   "fire 0",
+			events:  []record.Event{began(0), completed(0), writing(wire.DeleteCollection, "", wire.Before, 1)},
+			want:    []string{"", "", "fail 3 (refused)"},
+		},
+		{
+			name:    "a caller that nobody can answer does not count",
+			actions: []plan.Action{fail("pod/default/x", func(a *plan.Action) { a.Trigger = creates(t, "x") })},
+			events:  []record.Event{asked(create("x")), began(0), {Abandoned: new(1)}, completed(0), create("x")},
+			want:    []string{"fire 0, hold 1", "", "release 1", "", "fail 5 (refused)"},
+		},
+		{
+			name:    "nothing fails after the end of the plan",
+			actions: []plan.Action{fail("", until)},
+			start:   "fire 0",
+			events:  []record.Event{began(0), completed(0), {End: true}, create("x")},
+			want:    []string{"", "", "", "release 4"},
+			none:    1,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := &plan.Plan{Actions: test.actions}
+			m, err := NewMachine(p, []record.Controller{{Name: "db", Hooks: true}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := show(m.Start()); got != test.start {
+				t.Errorf("start: %q, want %q", got, test.start)
+			}
+			got := make([]string, len(test.events))
+			for i, e := range test.events {
+				e.Seq = i + 1
+				got[i] = show(m.Step(e))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("effects (-want +got):\n%s", diff)
+			}
+			if none := m.NoneFailed(); len(none) != test.none {
+				t.Errorf("failed no call: %q", none)
+			}
+		})
+	}
+}
+
+func TestStuckNamesCallsThatFail(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{
+		{Type: plan.FailCall, Target: "db", Answer: plan.Refused, UntilRestored: true,
+			Trigger: trigger(t, "now", "now@none")},
+		{Type: plan.RestoreCalls, Target: "db", Trigger: trigger(t, "a", "a")},
+	}}
+	m, err := NewMachine(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Start()
+	for i, e := range []record.Event{began(0), completed(0), writing(wire.Create, "x", wire.Before, 1)} {
+		e.Seq = i + 1
+		m.Step(e)
+	}
+	got := m.Stuck(time.Time{}, func(string) bool { return true })
+	want := "the plan has made 1 calls of db fail by action 1 (failCall db), which action 2 (restoreCalls db) ends when: " +
+		"onObjectCreation of pod/default/a, afterAPIServerRecv at apiserver-1"
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A replay fails the same calls as the recorded run.
+func TestReplayFailsTheSameCalls(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.FailCall, Target: "db", Answer: plan.Lost, Times: 1,
+		Trigger: creates(t, "x")}}}
+	events := []record.Event{
+		asked(writing(wire.Create, "x", wire.Before, 1)), began(0), completed(0),
+		writing(wire.Create, "x", wire.After, 1), writing(wire.Create, "y", wire.Before, 2),
+		writing(wire.Create, "y", wire.After, 2),
+	}
+	for i := range events {
+		events[i].Seq = i + 1
+	}
+	events[3].Observation.Failed = wire.Lost
+	fires, _, err := Replay(p, nil, events)
+	if err != nil || len(fires) != 1 {
+		t.Errorf("%v, %v", fires, err)
+	}
+	events[5].Observation.Failed = wire.Lost
+	if _, _, err := Replay(p, nil, events); err == nil || !strings.Contains(err.Error(), "event 6") {
+		t.Errorf("a call that did not fail: %v", err)
+	}
+}
+
+// The errors are those of an API server: clients tell them apart as they always do.
+func TestErrorsOfFailedCalls(t *testing.T) {
+	o := &wire.Observation{Operation: wire.Update, Group: "apps", Resource: "deployments", Kind: "deployment",
+		Namespace: "default", Name: "web", Object: []byte(`{"kind":"Deployment"}`)}
+	for _, test := range []struct {
+		status, retryAfter int
+		is                 func(error) bool
+		text               string
+	}{
+		{403, 0, apierrors.IsForbidden,
+			`deployments.apps "web" is forbidden: the test plan made this call fail`},
+		{404, 0, apierrors.IsNotFound, `deployments.apps "web" not found`},
+		{409, 0, apierrors.IsConflict, `Operation cannot be fulfilled on deployments.apps "web": the object has been ` +
+			`modified; please apply your changes to the latest version and try again`},
+		{422, 0, apierrors.IsInvalid,
+			`Deployment.apps "web" is invalid: spec: Forbidden: the test plan made this call fail`},
+		{429, 1, apierrors.IsTooManyRequests, "the test plan made this call fail"},
+		{500, 0, apierrors.IsInternalError, "Internal error occurred: the test plan made this call fail"},
+		{503, 2, apierrors.IsServiceUnavailable, "the test plan made this call fail"},
+		{504, 0, apierrors.IsTimeout, "Timeout: request did not complete within the allotted timeout: " +
+			"the test plan made this call fail"},
+		{502, 0, apierrors.IsInternalError, `an error on the server ("the test plan made this call fail") has ` +
+			`prevented the request from succeeding (put deployments.apps web)`},
+	} {
+		f := failure(&plan.CallFailure{Answer: plan.Refused, Status: test.status, RetryAfter: test.retryAfter}, o)
+		var status metav1.Status
+		if err := json.Unmarshal(f.Body, &status); err != nil {
+			t.Fatal(err)
+		}
+		err := apierrors.FromObject(&status)
+		if !test.is(err) || err.Error() != test.text || status.Kind != "Status" || status.APIVersion != "v1" ||
+			int(status.Code) != test.status || f.Code != test.status || f.Answer != wire.Refused {
+			t.Errorf("%d: %v (%+v)", test.status, err, status)
+		}
+		seconds, asks := apierrors.SuggestsClientDelay(err)
+		if test.retryAfter > 0 && (!asks || seconds != test.retryAfter ||
+			f.Header["Retry-After"] != fmt.Sprint(test.retryAfter)) {
+			t.Errorf("%d: retry after %d, %v", test.status, seconds, f.Header)
+		}
+		if _, has := f.Header["Retry-After"]; has != (test.retryAfter > 0) {
+			t.Errorf("%d: headers %v", test.status, f.Header)
+		}
+	}
+	if f := failure(&plan.CallFailure{Answer: plan.Lost}, o); f.Code != 0 || f.Body != nil || f.Answer != wire.Lost {
+		t.Errorf("a time-out: %+v", f)
+	}
+}
+
+// A write whose answer was lost has taken effect: it satisfies triggers like any other.
+func TestLostAnswerSatisfiesTriggers(t *testing.T) {
+	tr := creates(t, "x")
+	tr.Definitions[0].Observe.Timing = plan.AfterControllerWrite
+	for _, test := range []struct {
+		failed wire.Answer
+		code   int
+		want   string
+	}{
+		{wire.Lost, 201, "fire 0, hold 1"},
+		{wire.Lost, 409, "release 1"},
+		{wire.Refused, 500, "release 1"},
+		{"", 500, "release 1"},
+	} {
+		m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(tr)}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Start()
+		e := asked(writing(wire.Create, "x", wire.After, 1))
+		e.Seq = 1
+		e.Observation.Failed, e.Observation.Code, e.Observation.Error = test.failed, test.code, "an error"
+		if got := show(m.Step(e)); got != test.want {
+			t.Errorf("%q %d: %s, want %s", test.failed, test.code, got, test.want)
+		}
+	}
+}

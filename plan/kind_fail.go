@@ -1,0 +1,112 @@
+package plan
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+var failCall = ActionKind{
+	Type: FailCall, Target: TargetController,
+	Fields: []string{"callScope", "callOperations", "answer", "status", "retryAfterSeconds", "times", "untilRestored"},
+	Check: func(c *ActionCheck) {
+		a := c.Action
+		checkCalls(c)
+		for _, op := range a.CallOperations {
+			if !slices.Contains(operations, op) {
+				c.Errorf("callOperations", "unknown operation %q%s", op, didYouMean(string(op), stringsOf(operations)))
+			}
+		}
+		if a.Answer != Lost && a.Answer != Refused {
+			c.Errorf("answer", "unknown answer %q%s", a.Answer,
+				didYouMean(string(a.Answer), []string{string(Lost), string(Refused)}))
+		}
+		if a.Status != 0 && (a.Status < 400 || a.Status > 599) {
+			c.Errorf("status", "status is %d; the HTTP status of an error is 400 to 599", a.Status)
+		}
+		switch f := failureOf(a); {
+		case a.RetryAfter == 0:
+		case a.Answer == Lost:
+			c.Errorf("retryAfterSeconds", "the client would repeat a call that has taken effect; "+
+				"retryAfterSeconds is for answer: refused")
+		case f.Status != http.StatusTooManyRequests && f.Status < 500:
+			c.Errorf("retryAfterSeconds", "clients obey retryAfterSeconds with status 429 and 500 to 599 only")
+		}
+		if a.Times < 0 {
+			c.Errorf("times", "times is %d; it must not be negative", a.Times)
+		}
+		if a.Times > 0 && a.UntilRestored {
+			c.Errorf("untilRestored", "failCall has both times and untilRestored; it takes one")
+		}
+	},
+	Explain: func(a *Action) string {
+		f := failureOf(a)
+		which := "the next write of " + controllerName(a.Target)
+		switch {
+		case f.Times > 1:
+			which = fmt.Sprintf("the next %d writes of %s", f.Times, controllerName(a.Target))
+		case f.Times == 0:
+			which = "all writes of " + controllerName(a.Target)
+		}
+		if len(f.Operations) > 0 {
+			which += " (" + strings.Join(stringsOf(f.Operations), ", ") + ")"
+		}
+		which += toScope(f.Scope)
+		what := "a time-out"
+		if f.Status != 0 {
+			what = strings.TrimSpace(fmt.Sprintf("the error %d %s", f.Status, http.StatusText(f.Status)))
+		}
+		s := fmt.Sprintf("answer %s with %s; the API server does not get them", which, what)
+		if f.Answer == Lost {
+			s = fmt.Sprintf("let %s take effect, and answer with %s", which, what)
+		} else if f.Times == 1 {
+			s = strings.Replace(s, "get them", "get it", 1)
+		}
+		if f.Times == 0 {
+			s += ", until they are restored"
+		}
+		return s
+	},
+	Effects: func(a *Action) Effects { return Effects{Fails: failureOf(a)} },
+}
+
+// toScope says which objects are written; empty: any.
+func toScope(scope string) string {
+	if scope == "" || scope == "*" {
+		return ""
+	}
+	return " to " + scope
+}
+
+// failureOf returns how the action makes calls fail.
+func failureOf(a *Action) *CallFailure {
+	f := &CallFailure{
+		By: a.Target, Scope: a.CallScope, Operations: a.CallOperations, Answer: a.Answer, Status: a.Status,
+		RetryAfter: a.RetryAfter, Times: max(a.Times, 1),
+	}
+	if a.UntilRestored {
+		f.Times = 0
+	}
+	if f.Status == 0 && f.Answer == Refused {
+		f.Status = http.StatusInternalServerError
+	}
+	return f
+}
+
+var restoreCalls = ActionKind{
+	Type: RestoreCalls, Target: TargetController,
+	Fields: []string{"callScope"},
+	Check:  checkCalls,
+	Explain: func(a *Action) string {
+		which := "the writes of " + controllerName(a.Target) + toScope(a.CallScope)
+		return "let " + which + " reach the API server again, and their answers the controller"
+	},
+	Effects: func(a *Action) Effects { return Effects{Restores: &CallFailure{By: a.Target, Scope: a.CallScope}} },
+}
+
+// checkCalls checks what failCall and restoreCalls have in common.
+func checkCalls(c *ActionCheck) {
+	c.checker.hooked(c.at.field("actionTarget"), c.Action.Target, "so its calls cannot be made to fail")
+	checkScope(c, "callScope", c.Action.CallScope)
+}

@@ -1,0 +1,366 @@
+package reference
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// filter decides quickly which fields count. It is not safe for concurrent use.
+type filter struct {
+	ref   *Reference
+	known map[Key]map[string]bool    // whether a field is masked, by type and path
+	lists map[string]bool            // whether a list has no order, by type and path
+	seen  map[*Object]map[string]any // what counts of the end states, see counting
+	own   map[Key]Key                // the run's own keys, where they were matched; see matched
+}
+
+func (ref *Reference) filter() *filter {
+	return &filter{
+		ref: ref, known: map[Key]map[string]bool{}, lists: map[string]bool{}, seen: map[*Object]map[string]any{},
+		own: map[Key]Key{},
+	}
+}
+
+// masked reports whether a field does not count.
+func (f *filter) masked(typ Key, path []string) bool { return f.maskedAt(typ, join(path), path) }
+
+// maskedAt is masked for a path that is also joined.
+func (f *filter) maskedAt(typ Key, joined string, path []string) bool {
+	known := f.known[typ]
+	if known == nil {
+		known = map[string]bool{}
+		f.known[typ] = known
+	}
+	masked, ok := known[joined]
+	if !ok {
+		masked = f.ref.masked(typ, path)
+		known[joined] = masked
+	}
+	return masked
+}
+
+func (f *filter) unordered(typ Key, path []string) bool {
+	if len(f.ref.Unordered) == 0 {
+		return false
+	}
+	at := string(typ) + " " + join(path)
+	is, ok := f.lists[at]
+	if !ok {
+		is = masks{f.ref.Unordered}.on(typ, path) != nil
+		f.lists[at] = is
+	}
+	return is
+}
+
+// masked reports whether a field does not count.
+func (ref *Reference) masked(typ Key, path []string) bool {
+	return masks{ref.Compared}.on(typ, path) == nil && masks{ref.Masks}.on(typ, path) != nil
+}
+
+// Ignores reports whether a field does not count. Without a reference, that is what counts in none.
+func (ref *Reference) Ignores(key Key, path []string) bool {
+	if ref == nil {
+		return masks{standard}.on(key, path) != nil
+	}
+	return ref.masked(key, path)
+}
+
+// beingDeleted stands for whether an object is marked for deletion. When that was never counts.
+const beingDeleted = "beingDeleted"
+
+// counting lists the values of an object's end state that count, by where they are: see leaves.
+func (f *filter) counting(key Key, o *Object) map[string]any {
+	if known, ok := f.seen[o]; ok {
+		return known
+	}
+	typ := Key(key.Type())
+	all := map[string]any{}
+	f.walk(typ, f.sorted(typ, o.End), nil, "", "", all)
+	if strings.Contains(string(key), "#") {
+		delete(all, "metadata.name")
+	}
+	if path := []string{"metadata", beingDeleted}; has(o.End, "deletionTimestamp") && !f.masked(typ, path) {
+		all[join(path)] = true
+	}
+	f.seen[o] = all
+	return all
+}
+
+// walk is leaves without what is masked, for many objects: it spends no memory on the paths of single values.
+func (f *filter) walk(typ Key, v any, path []string, joined, where string, all map[string]any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, value := range v {
+			toJoined, toWhere := k, k
+			if where != "" {
+				toJoined, toWhere = joined+"."+k, where+"."+k
+			}
+			f.walk(typ, value, append(path, k), toJoined, toWhere, all)
+		}
+	case []any:
+		for i, value := range v {
+			f.walk(typ, value, append(path, Item), joined+"."+Item, where+"["+itemName(value, i)+"]", all)
+		}
+	default:
+		if !f.maskedAt(typ, joined, path) {
+			all[where] = v
+		}
+	}
+}
+
+// sorted returns the object with the lists sorted that have no order. It does not change the object.
+func (f *filter) sorted(typ Key, object map[string]any) map[string]any {
+	if len(f.ref.Unordered) == 0 {
+		return object
+	}
+	m, _ := f.sort(typ, object, nil).(map[string]any)
+	return m
+}
+
+func (f *filter) sort(typ Key, v any, path []string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, value := range v {
+			m[k] = f.sort(typ, value, append(slices.Clip(path), k))
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i, value := range v {
+			list[i] = f.sort(typ, value, append(slices.Clip(path), Item))
+		}
+		if f.unordered(typ, path) {
+			slices.SortFunc(list, func(a, b any) int { return strings.Compare(canonical(a), canonical(b)) })
+		}
+		return list
+	}
+	return v
+}
+
+func canonical(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // it was read from JSON
+	}
+	return string(data)
+}
+
+// reordered lists the paths of the lists that have the same items in two states, in another order.
+func reordered(a, b any, path []string, visit func(path []string)) {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok {
+			return
+		}
+		for k, value := range a {
+			reordered(value, b[k], append(slices.Clip(path), k), visit)
+		}
+	case []any:
+		b, ok := b.([]any)
+		if !ok || len(a) != len(b) || reflect.DeepEqual(a, b) {
+			return
+		}
+		items := func(list []any) []string {
+			all := make([]string, len(list))
+			for i, v := range list {
+				all[i] = canonical(v)
+			}
+			slices.Sort(all)
+			return all
+		}
+		if slices.Equal(items(a), items(b)) {
+			visit(path)
+			return
+		}
+		for i := range a {
+			reordered(a[i], b[i], append(slices.Clip(path), Item), visit)
+		}
+	}
+}
+
+// fields compares the end states of two objects.
+func (f *filter) fields(key Key, want, got *Object) []Difference {
+	wanted, there := f.counting(key, want), f.counting(key, got)
+	var differ []Difference
+	for where, w := range wanted {
+		if g, ok := there[where]; !ok || !reflect.DeepEqual(w, g) {
+			differ = append(differ, Difference{Key: key, Field: where, Want: w, Got: g})
+		}
+	}
+	for where, g := range there {
+		if _, ok := wanted[where]; !ok {
+			differ = append(differ, Difference{Key: key, Field: where, Got: g})
+		}
+	}
+	slices.SortFunc(differ, func(a, b Difference) int { return strings.Compare(a.Field, b.Field) })
+	return differ
+}
+
+// path is the path of a field that differs, as masks have it.
+func (f *filter) path(d Difference, want, got *Object) (path []string) {
+	if d.Field == "metadata."+beingDeleted {
+		return []string{"metadata", beingDeleted}
+	}
+	for _, o := range []*Object{want, got} {
+		leaves(f.sorted(Key(d.Key.Type()), o.End), nil, "", func(l leaf) {
+			if l.where == d.Field {
+				path = l.path
+			}
+		})
+	}
+	return path
+}
+
+// matched returns the objects of a run with the generated names numbered so that they differ from the reference's as
+// little as possible. Which of several equal objects was created first, and which of them is deleted when fewer are
+// wanted, says nothing.
+func (f *filter) matched(objects map[Key]*Object) map[Key]*Object {
+	groups := map[string][2][]Key{} // of generated names: the reference's, and the run's
+	add := func(which int, all map[Key]*Object) {
+		for key, o := range all {
+			if beginning, _, generated := strings.Cut(string(key), "#"); generated && !f.ref.volatile(key) &&
+				(!o.unchanged || f.ref.Objects[key] != nil) {
+				g := groups[beginning]
+				g[which] = append(g[which], key)
+				groups[beginning] = g
+			}
+		}
+	}
+	add(0, f.ref.Objects)
+	add(1, objects)
+	all := maps.Clone(objects)
+	for _, group := range groups {
+		wanted, there := group[0], group[1]
+		if len(wanted) == 0 || len(there) == 0 || len(wanted) == 1 && len(there) == 1 {
+			continue
+		}
+		slices.SortFunc(wanted, byNumber)
+		slices.SortFunc(there, byNumber)
+		to := f.assign(wanted, there, objects)
+		for _, key := range there {
+			delete(all, key)
+		}
+		for from, key := range to {
+			all[key], f.own[key] = objects[from], from
+		}
+	}
+	return all
+}
+
+func byNumber(a, b Key) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(string(a), string(b))
+}
+
+// maxPairs limits how many objects are compared with each other.
+const maxPairs = 2000
+
+// assign gives each of a run's objects a key: that of an object of the reference which ends the same, else of one
+// that differs little, else one of its own.
+func (f *filter) assign(wanted, there []Key, objects map[Key]*Object) map[Key]Key {
+	to := map[Key]Key{}
+	taken := map[Key]bool{}
+	take := func(from, key Key) { to[from], taken[key] = key, true }
+	// Equal ones of the same number first: this is nearly always all.
+	for _, from := range there {
+		if want := f.ref.Objects[from]; want != nil && f.same(from, want, objects[from]) {
+			take(from, from)
+		}
+	}
+	like := map[string][]Key{}
+	for _, key := range wanted {
+		if !taken[key] {
+			look := f.look(key, f.ref.Objects[key])
+			like[look] = append(like[look], key)
+		}
+	}
+	for _, from := range there {
+		if _, done := to[from]; done {
+			continue
+		}
+		look := f.look(from, objects[from])
+		if keys := like[look]; len(keys) > 0 {
+			take(from, keys[0])
+			like[look] = keys[1:]
+		}
+	}
+	type pair struct {
+		from, key Key
+		cost      int
+	}
+	var pairs []pair
+	for _, from := range there {
+		for _, key := range wanted {
+			if _, done := to[from]; done || taken[key] || len(pairs) == maxPairs {
+				continue
+			}
+			pairs = append(pairs, pair{from, key, f.cost(key, f.ref.Objects[key], objects[from])})
+		}
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int { return a.cost - b.cost })
+	for _, p := range pairs {
+		if _, done := to[p.from]; !done && !taken[p.key] {
+			take(p.from, p.key)
+		}
+	}
+	for _, from := range there {
+		if _, done := to[from]; !done && !taken[from] && f.ref.Objects[from] != nil {
+			take(from, from)
+		}
+	}
+	free := slices.DeleteFunc(slices.Clone(wanted), func(key Key) bool { return taken[key] })
+	for _, from := range there {
+		if _, done := to[from]; !done && len(free) > 0 {
+			take(from, free[0])
+			free = free[1:]
+		}
+	}
+	// What is left gets numbers that the reference does not have.
+	beginning, _, _ := strings.Cut(string(there[0]), "#")
+	number := 0
+	for _, from := range there {
+		for _, done := to[from]; !done; _, done = to[from] {
+			number++
+			if key := Key(fmt.Sprintf("%s#%d", beginning, number)); !taken[key] && f.ref.Objects[key] == nil {
+				take(from, key)
+			}
+		}
+	}
+	return to
+}
+
+// same reports whether two objects do not differ in their end states.
+func (f *filter) same(key Key, want, got *Object) bool {
+	if want.End == nil || got.End == nil {
+		return want.End == nil && got.End == nil
+	}
+	return reflect.DeepEqual(f.counting(key, want), f.counting(key, got))
+}
+
+// look is equal for objects that are the same.
+func (f *filter) look(key Key, o *Object) string {
+	if o.End == nil {
+		return "gone"
+	}
+	return canonical(f.counting(key, o))
+}
+
+// cost is by how much two objects differ.
+func (f *filter) cost(key Key, want, got *Object) int {
+	if (want.End == nil) != (got.End == nil) {
+		return 1 << 20
+	}
+	n := len(f.fields(key, want, got))
+	if got.Made < want.Made || got.Made > want.MostMade {
+		n++
+	}
+	return n
+}

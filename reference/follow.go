@@ -1,0 +1,143 @@
+package reference
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Follower turns a history into changes and sums them up by object, one entry after the other. It is not safe for
+// concurrent use.
+type Follower struct {
+	names   namer
+	last    map[Key]map[string]any // the newest state of each object
+	changes []Change
+	objects map[Key]*Object
+	dying   map[string]bool // UIDs of objects that are being deleted, or are gone
+}
+
+// NewFollower returns a Follower of a history that has not begun.
+func NewFollower() *Follower {
+	return &Follower{
+		names: namer{keys: map[string]Key{}, numbers: map[string]int{}}, last: map[Key]map[string]any{},
+		objects: map[Key]*Object{}, dying: map[string]bool{},
+	}
+}
+
+// Follow follows a recorded run to its end, and finds out who made the changes, as far as it was traced.
+func Follow(r *record.Run) (*Follower, error) {
+	f := NewFollower()
+	if err := f.Add(r.History...); err != nil {
+		return nil, err
+	}
+	attribute(f.changes, r)
+	for i := range f.changes {
+		f.attribute(&f.changes[i])
+	}
+	return f, nil
+}
+
+// Add takes the next entries. The error says that an entry cannot be read; those before it are taken.
+func (f *Follower) Add(entries ...record.HistoryEntry) error {
+	for i := range entries {
+		h := &entries[i]
+		var object map[string]any
+		if err := json.Unmarshal(h.Object, &object); err != nil {
+			return fmt.Errorf("history of %s/%s/%s: %w", h.Type, h.Namespace, h.Name, err)
+		}
+		if runsController(object) {
+			continue
+		}
+		key, generated := f.names.key(h, object)
+		c := Change{Key: key, Event: h.Event, Version: h.ResourceVersion, Time: h.Time, Generated: generated,
+			Cur: object}
+		if c.Prev = f.last[key]; h.Event == record.Created {
+			c.Prev = nil
+		}
+		if h.Event == record.Deleted {
+			c.Prev, c.Cur = object, nil
+		}
+		f.last[key] = c.Cur
+		if h.Event == record.Existing {
+			f.objects[key] = &Object{End: object, Made: 1, MostMade: 1, unchanged: true}
+			continue
+		}
+		f.changes = append(f.changes, c)
+		f.count(&c)
+	}
+	return nil
+}
+
+// annotationController is cluster.AnnotationController. Judges do not depend on clusters, so it is repeated here.
+const annotationController = "trommel.dev/controller"
+
+// runsController reports whether the object is a pod of a controller under test, or makes such pods. What becomes of them
+// is Trommel's doing.
+func runsController(object map[string]any) bool {
+	spec, _ := object["spec"].(map[string]any)
+	template, _ := spec["template"].(map[string]any)
+	for _, o := range []map[string]any{object, template} {
+		annotations, _ := metadataOf(o)["annotations"].(map[string]any)
+		if _, ok := annotations[annotationController]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Changes are those so far. The follower owns the result.
+func (f *Follower) Changes() []Change { return f.changes }
+
+// Objects sums up what happened so far, by object, also for objects to which nothing happened. It knows who did it only
+// after Follow. The follower owns the result.
+func (f *Follower) Objects() map[Key]*Object { return f.objects }
+
+// Objects sums up changes by object. It does not know objects to which nothing happened.
+func Objects(changes []Change) map[Key]*Object {
+	f := NewFollower()
+	for i := range changes {
+		f.count(&changes[i])
+		f.attribute(&changes[i])
+	}
+	return f.objects
+}
+
+// count adds a change to the sums.
+func (f *Follower) count(c *Change) {
+	if c.Cur == nil || has(c.Cur, "deletionTimestamp") {
+		for _, object := range []map[string]any{c.Prev, c.Cur} {
+			if uid := text(metadataOf(object), "uid"); uid != "" {
+				f.dying[uid] = true
+			}
+		}
+	}
+	o := f.objects[c.Key]
+	if o == nil {
+		o = &Object{}
+		f.objects[c.Key] = o
+	}
+	if o.unchanged {
+		o.unchanged, o.initial = false, o.End
+	}
+	switch {
+	case c.Event == record.Created:
+		if !f.dying[owner(c.Cur)] {
+			o.Made++
+		}
+	case c.Event == record.Deleted:
+		o.Deleted++
+	case c.Marked():
+	default:
+		o.Updated++
+	}
+	o.MostMade = o.Made
+	o.End = c.Cur
+}
+
+// attribute notes who made a change.
+func (f *Follower) attribute(c *Change) {
+	if c.By != "" && (c.Event != record.Updated || c.Marked()) {
+		f.objects[c.Key].Ours = true
+	}
+}

@@ -1,0 +1,136 @@
+package reference
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/trommel-dev/trommel/record"
+)
+
+// MaskEntry is an entry of a file of masks.
+type MaskEntry struct {
+	Type   string `yaml:"type"`
+	Path   string `yaml:"path"`
+	Reason string `yaml:"reason,omitempty"`
+	// Order masks only the order of the list at the path.
+	Order bool `yaml:"order,omitempty"`
+	// Compare makes the field count although it is masked.
+	Compare bool `yaml:"compare,omitempty"`
+}
+
+const maskFileHead = `# The fields that never count when runs of the workload %s are compared with its runs without faults.
+# You may edit this file. To make a field count, set "compare: true" in its entry: an entry that is deleted comes back.
+# To add a mask, add an entry with the type of the object (type[.group], or "*"), the path of the field, and a reason.
+# "order: true" masks only the order of a list.
+`
+
+// MaskEntries lists what never counts in comparisons with the reference: what was found in its runs first.
+func (ref *Reference) MaskEntries() []MaskEntry {
+	var all []MaskEntry
+	for _, m := range ref.Compared {
+		all = append(all, MaskEntry{Type: m.Type, Path: m.Path, Reason: m.Reason, Compare: true})
+	}
+	for _, m := range ref.Unordered {
+		all = append(all, MaskEntry{Type: m.Type, Path: m.Path, Reason: m.Reason, Order: true})
+	}
+	for _, m := range ref.Masks {
+		all = append(all, MaskEntry{Type: m.Type, Path: m.Path, Reason: m.Reason})
+	}
+	return all
+}
+
+// Override adds masks that people have edited: fields that count although they are masked, and further masks.
+func (ref *Reference) Override(entries []MaskEntry) {
+	for _, e := range entries {
+		m := Mask{Type: e.Type, Path: e.Path, Reason: e.Reason}
+		list := &ref.Masks
+		switch {
+		case e.Compare:
+			list = &ref.Compared
+		case e.Order:
+			list = &ref.Unordered
+		}
+		if !slices.ContainsFunc(*list, func(old Mask) bool { return old.Type == m.Type && old.Path == m.Path }) {
+			*list = append(*list, m)
+		}
+	}
+}
+
+// WriteMasks writes the masks of a reference to a file, for people to read and edit. It keeps what they have changed in
+// the file before: the entries with "compare: true", and those that the reference does not have.
+func (ref *Reference) WriteMasks(file string) error {
+	edited, err := ReadMasks(file)
+	if err != nil {
+		return err
+	}
+	entries := ref.MaskEntries()
+	for _, e := range edited {
+		at := slices.IndexFunc(entries, func(x MaskEntry) bool {
+			return x.Type == e.Type && x.Path == e.Path && x.Order == e.Order
+		})
+		switch {
+		case at < 0:
+			entries = append(entries, e)
+		case e.Compare:
+			entries[at] = e
+		}
+	}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, maskFileHead, ref.Workload)
+	encoder := yaml.NewEncoder(&text)
+	encoder.SetIndent(2)
+	if err := errors.Join(encoder.Encode(entries), encoder.Close()); err != nil {
+		return fmt.Errorf("write masks: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), record.DirMode); err != nil {
+		return fmt.Errorf("write masks: %w", err)
+	}
+	if err := os.WriteFile(file, text.Bytes(), record.FileMode); err != nil {
+		return fmt.Errorf("write masks: %w", err)
+	}
+	return nil
+}
+
+// ReadMasks reads a file of masks; a file that does not exist has none. The error says what is wrong in the file, and
+// in which line.
+func ReadMasks(file string) ([]MaskEntry, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read masks: %w", err)
+	}
+	var nodes []yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	if err := decoder.Decode(&nodes); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	var entries []MaskEntry
+	strict := yaml.NewDecoder(bytes.NewReader(data))
+	strict.KnownFields(true)
+	if err := strict.Decode(&entries); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.Type == "" {
+			e.Type = "*"
+		}
+		if e.Path == "" {
+			return nil, fmt.Errorf("%s:%d: path is missing: which field is masked?", file, nodes[i].Line)
+		}
+		if e.Compare && e.Order {
+			return nil, fmt.Errorf("%s:%d: compare and order exclude each other", file, nodes[i].Line)
+		}
+	}
+	return entries, nil
+}
