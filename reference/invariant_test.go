@@ -120,6 +120,10 @@ func TestInvariant(t *testing.T) {
 	if i, _ := ref.Invariant(less, changes); i != nil {
 		t.Errorf("an object that was created less often: %v", i)
 	}
+	less = Difference{Key: "set/default/db", Want: "created 2 to 3 times", Got: "created once", Count: true}
+	if i, _ := ref.Invariant(less, changes); i != nil {
+		t.Errorf("an object that was created less often than ever: %v", i)
+	}
 	generated := Difference{Key: "pod/default/web-#1", Want: "exists at the end", Got: "never created"}
 	if i, _ := ref.Invariant(generated, changes); i != nil {
 		t.Errorf("a generated name: %v", i)
