@@ -276,7 +276,7 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 		o.Status = Passed
 	case record.Bug:
 		o.Findings = bugs(r.Findings)
-		return o, c.confirm(ctx, t, o)
+		return o, c.confirm(ctx, t, o, meta)
 	default:
 		o.Status, o.Findings = Inconclusive, r.Findings
 	}
