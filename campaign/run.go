@@ -270,7 +270,7 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	if err != nil {
 		return o, err
 	}
-	o.Record, o.Reason = r.Dir, meta.Reason
+	o.Record = r.Dir
 	switch meta.Verdict {
 	case record.Pass:
 		o.Status = Passed
@@ -278,7 +278,7 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 		o.Findings = bugs(r.Findings)
 		return o, c.confirm(ctx, t, o, meta)
 	default:
-		o.Status, o.Findings = Inconclusive, r.Findings
+		o.Status, o.Reason, o.Findings = Inconclusive, meta.Reason, r.Findings
 	}
 	return o, nil
 }
