@@ -123,7 +123,7 @@ func (c *campaign) generatedTasks(all []Learned) error {
 		}
 	}
 	for _, p := range generate.Patterns() {
-		if !used[p.Name] && (len(c.Patterns) == 0 || slices.Contains(c.Patterns, p.Name)) {
+		if !used[p.Name] && p.In(c.Patterns) {
 			c.result.Empty = append(c.result.Empty, p.Name)
 		}
 	}

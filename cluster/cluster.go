@@ -105,6 +105,9 @@ type Log struct {
 type Resettable interface {
 	// TakeBaseline waits until the cluster has settled and records its state. An error says what does not settle.
 	TakeBaseline(ctx context.Context) (Baseline, error)
+	// WithCertificates returns the baseline with the certificates that the cluster has now: with the Secrets, and the
+	// webhook configurations, definitions and API services, which contain CA bundles. It does not change the baseline.
+	WithCertificates(ctx context.Context, b Baseline) (Baseline, error)
 	// Reset resets the cluster to the baseline: it ends the process node's pods that are not in the baseline, starts
 	// API servers that were running, and restores every object, whoever has changed it. It returns when nothing has
 	// differed for a moment; an error says what does. It may be called again, also after an error.

@@ -105,6 +105,9 @@ func (g *generator) deletions(heard bool) {
 			continue
 		case !heard && takes:
 			continue
+		case reference.Finished(g.ref.Objects[c.Key].End):
+			g.drop(signature, why, "the object has done its work at the end: nobody needs it again")
+			continue
 		case slices.Contains(records, c.Key.Type()):
 			g.drop(signature, why, "the object is a record: it is made again when it is needed")
 			continue
@@ -137,6 +140,8 @@ func (g *generator) fields(managed bool) {
 			rule = "others change the field too"
 		case !exact:
 			rule = "the object's name is generated: no plan can write it"
+		case p.String() == "spec.template" && g.keepsRevisions():
+			rule = "a revision of each template is kept: the end state differs in any case"
 		case len(p.drifts()) == 0:
 			rule = "no other valid value of the field is known"
 		}
@@ -155,4 +160,14 @@ func (g *generator) fields(managed bool) {
 			}
 		}
 	}
+}
+
+// keepsRevisions reports whether objects are compared that workloads make of each template that they have had.
+func (g *generator) keepsRevisions() bool {
+	for key := range g.ref.Objects {
+		if typ := key.Type(); typ == "replicaset.apps" || typ == "controllerrevision.apps" {
+			return true
+		}
+	}
+	return false
 }

@@ -59,8 +59,3 @@ func (g *generator) reactions(i int, by string) []int {
 	key := g.ref.Changes[i].Key
 	return slices.DeleteFunc(g.followUps(i, by), func(k int) bool { return g.ref.Changes[k].Key == key })
 }
-
-// actedOn reports whether a change has made the controller write something before it was undone.
-func (g *generator) actedOn(i, undone int, by string) bool {
-	return slices.ContainsFunc(g.followUps(i, by), func(k int) bool { return k <= undone })
-}

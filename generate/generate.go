@@ -30,6 +30,12 @@ type Pattern struct {
 	chance float64
 }
 
+// In reports whether a choice of patterns by their names contains the pattern. No names choose all patterns but those
+// on request.
+func (p Pattern) In(names []string) bool {
+	return len(names) == 0 && !p.OnRequest || slices.Contains(names, p.Name)
+}
+
 // Patterns lists all patterns.
 func Patterns() []Pattern {
 	return []Pattern{
@@ -81,7 +87,7 @@ const perSignature = 3
 func Generate(suite *plan.Suite, ref *reference.Reference, patterns ...string) []Candidate {
 	g := newGenerator(suite, ref)
 	for _, p := range Patterns() {
-		if len(patterns) == 0 && !p.OnRequest || slices.Contains(patterns, p.Name) {
+		if p.In(patterns) {
 			g.pattern = p
 			p.make(g)
 		}

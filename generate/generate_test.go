@@ -136,7 +136,8 @@ func TestPatterns(t *testing.T) {
 				"map[spec:map[replicas:2]]→map[spec:map[replicas:3]]",
 			"dropped: the write does not say which version it rests on: nothing can conflict with it",
 		}},
-		{"skew", scaled, []string{
+		{"skew", slices.Insert(slices.Clone(scaled), 4,
+			change("", "", "pod/default/old", record.Updated, spec(1), spec(2))), []string{
 			"pauseController database/*/* at onObjectUpdate database/default/db #1 beforeControllerRecv " +
 				"map[spec:map[replicas:2]]→map[spec:map[replicas:1]]; " +
 				"resumeController database/*/* at onObjectUpdate statefulset.apps/default/db #1 afterControllerWrite " +
@@ -388,6 +389,66 @@ func TestDriftOfWhatIsNotUpdated(t *testing.T) {
 		if c.Pattern == "drift-any" || c.Plan != nil && c.Plan.Actions[0].Type == plan.PatchObject {
 			t.Errorf("not asked for: %s", c.Why)
 		}
+	}
+}
+
+// There is no plan where a difference at the end would say nothing against the controller.
+func TestDriftRules(t *testing.T) {
+	deployment := reference.Key("deployment.apps/default/db")
+	template := func(image string) object {
+		return object{"spec": object{
+			"template": object{"spec": object{"containers": []any{object{"image": image}}}}, "replicas": 1.0,
+		}}
+	}
+	applied := change("op", wire.Apply, deployment, record.Created, nil, template("a"))
+	applied.Sent, applied.AppliedAgain = object{"spec": object{"template": object{}}}, true
+	unheard := change("op", wire.Create, key, record.Created, nil, object{})
+	unheard.Taken = nil
+	for _, tt := range []struct {
+		name    string
+		changes []reference.Change
+		want    string
+	}{
+		{"others change it", []reference.Change{
+			change("op", wire.Create, set, record.Created, nil, spec(1)),
+			change("op", wire.Update, set, record.Updated, spec(1), spec(2)),
+			change("", "", set, record.Updated, spec(2), spec(3)),
+		}, "others change the field too"},
+		{"immutable", []reference.Change{
+			change("op", wire.Create, "job.batch/default/db", record.Created, nil, template("a")),
+			change("op", wire.Update, "job.batch/default/db", record.Updated, template("a"), template("b")),
+		}, "the API server lets nobody change the field, or not in this way"},
+		{"set only at creation", []reference.Change{change("op", wire.Create, set, record.Created, nil, spec(1))},
+			"the controller sets the field only when it creates the object (see drift-any)"},
+		{"not heard of", []reference.Change{unheard},
+			"the controller does not take in changes of the type, and may not notice (see drift-any)"},
+		{"finished", []reference.Change{change("op", wire.Create, "pod/default/db", record.Created, nil,
+			object{"status": object{"phase": "Succeeded"}})},
+			"the object has done its work at the end: nobody needs it again"},
+		{"a record", []reference.Change{
+			change("op", wire.Create, "controllerrevision.apps/default/db-1", record.Created, nil, object{}),
+		}, "the object is a record: it is made again when it is needed"},
+		{"revisions", []reference.Change{
+			applied, change("", "", "replicaset.apps/default/db-1", record.Created, nil, object{}),
+		}, "a revision of each template is kept: the end state differs in any case"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := plans(Generate(suite(t), references(tt.changes), "drift"))
+			if !slices.Contains(got, "dropped: "+tt.want) {
+				t.Errorf("not dropped because %s\n%s", tt.want, strings.Join(got, "\n"))
+			}
+			for _, line := range got {
+				if strings.HasPrefix(line, "patch") {
+					t.Errorf("a plan: %s", line)
+				}
+			}
+		})
+	}
+	if got := plans(Generate(suite(t), references([]reference.Change{applied}), "drift")); !slices.Contains(got,
+		"patch deployment.apps/default/db [map[op:replace path:/spec/template/spec/containers/0/image "+
+			"value:registry.example/trommel:1.0]] at onObjectCreation deployment.apps/default/db #1 "+
+			"afterControllerWrite; then 1s") {
+		t.Errorf("no plan for a template without revisions\n%s", strings.Join(got, "\n"))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
+	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/reference"
 )
 
@@ -41,7 +42,15 @@ func (g *generator) skewAt(i int, by string) {
 		g.drop(signature, why, "the controller has written nothing because of it")
 		return
 	}
-	if !g.hears(by, i, skewFor, func(o *reference.Change) bool { return o.Key.Type() != typ }) {
+	// What the controller writes because of the change, and what that leads to, does not happen while the change is
+	// held.
+	follows := map[reference.Key]bool{}
+	if !g.hears(by, i, skewFor, func(o *reference.Change) bool {
+		if o.By == by || o.Event == record.Created {
+			follows[o.Key] = true
+		}
+		return o.Key.Type() != typ && !follows[o.Key]
+	}) {
 		g.drop(signature, why, "nothing of another type reaches the controller meanwhile")
 		return
 	}

@@ -39,30 +39,58 @@ func (g *generator) trigger(
 		Observe:   plan.ObservationPoint{Timing: timing, ObserveBy: by},
 	}
 	kind, prev, cur := shown(c, timing)
-	switch {
-	case kind == plan.Created:
+	switch kind {
+	case plan.Created:
 		d.Condition.Type, t = plan.OnObjectCreation, build.Created(key.String())
-	case kind == plan.Deleted:
+		rule = g.locate(&d, before, i)
+	case plan.Deleted:
 		d.Condition.Type, t = plan.OnObjectDeletion, build.Deleted(key.String())
+		rule = g.locate(&d, before, i)
 	default:
-		before, after := g.states(c, prev, cur)
-		if before == nil && after == nil {
-			return nil, "it changes no field that is the same in all runs without faults"
-		}
 		d.Condition.Type, t = plan.OnObjectUpdate, build.Updated(key.String())
-		if before != nil {
-			d.Condition.PrevState, t = before, t.From(before)
+		var told transition
+		if told, rule = g.telling(&d, c, prev, cur, before, i); told.before != nil {
+			t.From(told.before)
 		}
-		if after != nil {
-			d.Condition.CurState, t = after, t.To(after)
+		if told.after != nil {
+			t.To(told.after)
 		}
 	}
-	positions, rule := g.locate(&d, before, i)
 	if rule != "" {
 		return nil, rule
 	}
-	g.positions[i] = positions
 	return t.Named(name).Repeat(d.Condition.Repeat).At(timing, by), ""
+}
+
+// telling completes the definition of an update with the transition that tells it best from others: the one that has to
+// be counted least.
+func (g *generator) telling(
+	d *plan.Definition, c *reference.Change, prev, cur object, before, i int,
+) (best transition, rule string) {
+	rule = "it changes no field that is the same in all runs without faults"
+	var found plan.Condition
+	for n, s := range g.transitions(c, prev, cur) {
+		try := *d
+		try.Condition.PrevState, try.Condition.CurState = nil, nil
+		if s.before != nil {
+			try.Condition.PrevState = s.before
+		}
+		if s.after != nil {
+			try.Condition.CurState = s.after
+		}
+		why := g.locate(&try, before, i)
+		switch {
+		case why == "" && (found.Repeat == 0 || try.Condition.Repeat < found.Repeat):
+			best, found = s, try.Condition
+		case n == 0 && why != "":
+			rule = why
+		}
+	}
+	if found.Repeat == 0 {
+		return best, rule
+	}
+	d.Condition = found
+	return best, g.locate(d, before, i) // for its positions
 }
 
 // object is the resource key of the i-th change's object. If the object's name is generated and differs between the
@@ -82,14 +110,19 @@ func (g *generator) object(i int) (key string, exact bool) {
 	return key, len(g.runs) > 1
 }
 
-// states returns what tells an update from others: parts of the states before and after. Nil: nothing does.
-func (g *generator) states(c *reference.Change, prev, cur object) (before, after object) {
+// transition is what tells an update from others: parts of the states before and after. Nil: anything.
+type transition struct{ before, after object }
+
+// transitions lists what may tell an update from others.
+func (g *generator) transitions(c *reference.Change, prev, cur object) []transition {
 	switch {
 	case c.Marked():
-		return object{"metadata": object{"deletionTimestamp": plan.Absent}},
-			object{"metadata": object{"deletionTimestamp": plan.Present}}
+		return []transition{{
+			object{"metadata": object{"deletionTimestamp": plan.Absent}},
+			object{"metadata": object{"deletionTimestamp": plan.Present}},
+		}}
 	case c.Event == record.Deleted:
-		return nil, object{"metadata": object{"finalizers": plan.Absent}}
+		return []transition{{nil, object{"metadata": object{"finalizers": plan.Absent}}}}
 	}
 	fields := slices.DeleteFunc(g.ref.Changed(&reference.Change{Key: c.Key, Prev: prev, Cur: cur}),
 		func(f reference.Field) bool { return !g.inAllRuns(c, f) })
@@ -97,23 +130,29 @@ func (g *generator) states(c *reference.Change, prev, cur object) (before, after
 	slices.SortStableFunc(fields, func(a, b reference.Field) int {
 		return cmp.Compare(len(a.PrevIndex)+len(a.CurIndex), len(b.PrevIndex)+len(b.CurIndex))
 	})
-	if len(fields) > 0 && fields[0].Path[0] == "status" {
-		// How a status comes to a value depends on what its writer has seen in between.
-		after = object{}
-		setField(after, fields[0].Path, fields[0].CurIndex, fields[0].Cur)
-		return nil, orNil(after)
+	if len(fields) == 0 {
+		return nil
 	}
-	for n, f := range fields {
-		if n == maxFields || n > 0 && f.InList() {
-			break
+	if fields[0].Path[0] == "status" {
+		// How a status comes to a value depends on what its writer has seen in between.
+		var all []transition
+		for n, f := range fields {
+			after := object{}
+			if setField(after, f.Path, f.CurIndex, f.Cur); len(after) > 0 && n < maxFields {
+				all = append(all, transition{nil, after})
+			}
 		}
-		if n == 0 {
-			before, after = object{}, object{}
+		return all
+	}
+	before, after := object{}, object{}
+	for n, f := range fields {
+		if n == maxFields || n > 0 && (f.InList() || f.Path[0] == "status") {
+			break
 		}
 		setField(before, f.Path, f.PrevIndex, f.Prev)
 		setField(after, f.Path, f.CurIndex, f.Cur)
 	}
-	return orNil(before), orNil(after)
+	return []transition{{orNil(before), orNil(after)}}
 }
 
 func orNil(o object) object {
@@ -182,23 +221,23 @@ func setField(m object, path []string, index []int, v any) {
 }
 
 // locate finds in each run the change that satisfies a condition: the i-th of the first run, and its like in the
-// others. It sets how often the condition must be satisfied from the change before on until then.
-func (g *generator) locate(d *plan.Definition, before, i int) (positions []int, rule string) {
+// others. It sets how often the condition must be satisfied from the change before on until then. If it is not the
+// same in all runs, rule says why.
+func (g *generator) locate(d *plan.Definition, before, i int) (rule string) {
 	m, err := plan.NewMatcher(&d.Condition)
 	if err != nil {
-		return nil, err.Error()
+		return err.Error()
 	}
 	from := g.positions[before]
 	all, err := g.runs[0].matches(m, d, before)
 	if err != nil {
-		return nil, err.Error()
+		return err.Error()
 	}
 	n := slices.Index(all, i)
 	if n < 0 {
-		return nil, fmt.Sprintf("its own trigger does not match it: %s", d.Condition.Type)
+		return fmt.Sprintf("its own trigger does not match it: %s", d.Condition.Type)
 	}
-	d.Condition.Repeat = n + 1
-	positions = []int{i}
+	positions := []int{i}
 	for r, other := range g.runs[1:] {
 		since := start
 		if before != start {
@@ -207,15 +246,17 @@ func (g *generator) locate(d *plan.Definition, before, i int) (positions []int, 
 		found, err := other.matches(m, d, since)
 		switch {
 		case err != nil:
-			return nil, err.Error()
+			return err.Error()
 		case len(found) <= n:
-			return nil, "it does not happen in all runs without faults, or not in the same order"
+			return "it does not happen in all runs without faults, or not in the same order"
 		case n > 0 && len(found) != len(all):
-			return nil, "the like of it happens before it, and not equally often in all runs without faults"
+			return "the like of it happens before it, and not equally often in all runs without faults"
 		}
 		positions = append(positions, found[n])
 	}
-	return positions, ""
+	d.Condition.Repeat = n + 1
+	g.positions[i] = positions
+	return ""
 }
 
 // seen reports whether a change passes an observation point.

@@ -31,8 +31,8 @@ type Evidence struct {
 	// Reference is what the workload does without faults; nil: nobody has learned it.
 	Reference *reference.Reference
 
-	// changes are those of the history, with who made them. Hear sets it, so that judges share the work.
-	changes func() ([]reference.Change, error)
+	// followed has followed the history. Hear sets it, so that judges share the work.
+	followed func() (*reference.Follower, error)
 }
 
 // Judge examines one kind of evidence. An error says that it could not finish; findings returned with it are valid.
@@ -52,7 +52,7 @@ func Judges() []Judge {
 // Hear runs all judges. If one fails or panics, that becomes a finding, and the others still run.
 func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 	var all []record.Finding
-	e.changes = sync.OnceValues(e.read)
+	e.followed = sync.OnceValues(e.read)
 	for _, j := range judges {
 		findings, err := hear(ctx, e, j)
 		all = append(all, findings...)

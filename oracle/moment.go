@@ -12,17 +12,26 @@ import (
 	"github.com/trommel-dev/trommel/reference"
 )
 
-// read returns the changes of the history, with who made them.
-func (e Evidence) read() ([]reference.Change, error) {
-	return reference.Changes(&record.Run{History: e.History, Events: e.Events})
+// read follows the history.
+func (e Evidence) read() (*reference.Follower, error) {
+	return reference.Follow(&record.Run{History: e.History, Events: e.Events})
+}
+
+// follower has followed the history.
+func (e Evidence) follower() (*reference.Follower, error) {
+	if e.followed == nil {
+		return e.read()
+	}
+	return e.followed()
 }
 
 // Changes returns the changes of the history, with who made them. The caller must not change them.
 func (e Evidence) Changes() ([]reference.Change, error) {
-	if e.changes == nil {
-		return e.read()
+	f, err := e.follower()
+	if err != nil {
+		return nil, err
 	}
-	return e.changes()
+	return f.Changes(), nil
 }
 
 // moment says when something happened, and after which of the plan's actions.

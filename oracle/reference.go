@@ -22,11 +22,12 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	if e.Reference == nil || e.Meta.GivenBack.IsZero() {
 		return nil, nil
 	}
-	changes, err := e.Changes()
+	f, err := e.follower()
 	if err != nil {
 		return nil, err
 	}
-	differ := Differences(e.Reference, e.Plan, reference.Objects(changes))
+	changes := f.Changes()
+	differ := Differences(e.Reference, e.Plan, f.Objects())
 	var findings []record.Finding
 	for len(differ) > 0 {
 		key := differ[0].Key
@@ -65,7 +66,7 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 func Differences(
 	ref *reference.Reference, p *plan.Plan, objects map[reference.Key]*reference.Object,
 ) []reference.Difference {
-	differ := ref.CompareObjects(objects)
+	differ := ref.Compare(objects)
 	if slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Writes }) {
 		differ = slices.DeleteFunc(differ, func(d reference.Difference) bool { return d.Count })
 	}

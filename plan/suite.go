@@ -32,6 +32,15 @@ type Suite struct {
 	source *source // positions of values that were read from a file
 }
 
+// Text returns the text that the suite was read from, without any variant; nil for a suite that was built in Go. The
+// caller must not change it.
+func (s *Suite) Text() []byte {
+	if s.source == nil {
+		return nil
+	}
+	return s.source.text
+}
+
 // Mask is a field of objects that does not count when two runs are compared.
 type Mask struct {
 	// Type of the objects, type[.group]; "*" is all.

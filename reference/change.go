@@ -101,11 +101,10 @@ func text(m map[string]any, field string) string {
 // Changes lists what happened to the objects of a traced run, in the order of resource versions, without what was
 // before the workload.
 func Changes(r *record.Run) ([]Change, error) {
-	f := NewFollower()
-	if err := f.Add(r.History...); err != nil {
+	f, err := Follow(r)
+	if err != nil {
 		return nil, err
 	}
-	attribute(f.changes, r)
 	return f.changes, nil
 }
 

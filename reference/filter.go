@@ -223,8 +223,9 @@ func (f *filter) path(d Difference, want, got *Object) (path []string) {
 func (f *filter) matched(objects map[Key]*Object) map[Key]*Object {
 	groups := map[string][2][]Key{} // of generated names: the reference's, and the run's
 	add := func(which int, all map[Key]*Object) {
-		for key := range all {
-			if beginning, _, generated := strings.Cut(string(key), "#"); generated && !f.ref.volatile(key) {
+		for key, o := range all {
+			if beginning, _, generated := strings.Cut(string(key), "#"); generated && !f.ref.volatile(key) &&
+				(!o.unchanged || f.ref.Objects[key] != nil) {
 				g := groups[beginning]
 				g[which] = append(g[which], key)
 				groups[beginning] = g

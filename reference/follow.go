@@ -25,6 +25,19 @@ func NewFollower() *Follower {
 	}
 }
 
+// Follow follows a recorded run to its end, and finds out who made the changes, as far as it was traced.
+func Follow(r *record.Run) (*Follower, error) {
+	f := NewFollower()
+	if err := f.Add(r.History...); err != nil {
+		return nil, err
+	}
+	attribute(f.changes, r)
+	for i := range f.changes {
+		f.attribute(&f.changes[i])
+	}
+	return f, nil
+}
+
 // Add takes the next entries. The error says that an entry cannot be read; those before it are taken.
 func (f *Follower) Add(entries ...record.HistoryEntry) error {
 	for i := range entries {
@@ -46,10 +59,12 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 			c.Prev, c.Cur = object, nil
 		}
 		f.last[key] = c.Cur
-		if h.Event != record.Existing {
-			f.changes = append(f.changes, c)
-			f.count(&c)
+		if h.Event == record.Existing {
+			f.objects[key] = &Object{End: object, Made: 1, MostMade: 1, unchanged: true}
+			continue
 		}
+		f.changes = append(f.changes, c)
+		f.count(&c)
 	}
 	return nil
 }
@@ -71,14 +86,19 @@ func runsController(object map[string]any) bool {
 	return false
 }
 
-// Objects sums up what happened so far, by object. It does not know who did it. The follower owns the result.
+// Changes are those so far. The follower owns the result.
+func (f *Follower) Changes() []Change { return f.changes }
+
+// Objects sums up what happened so far, by object, also for objects to which nothing happened. It knows who did it only
+// after Follow. The follower owns the result.
 func (f *Follower) Objects() map[Key]*Object { return f.objects }
 
-// Objects sums up changes by object.
+// Objects sums up changes by object. It does not know objects to which nothing happened.
 func Objects(changes []Change) map[Key]*Object {
 	f := NewFollower()
 	for i := range changes {
 		f.count(&changes[i])
+		f.attribute(&changes[i])
 	}
 	return f.objects
 }
@@ -94,11 +114,11 @@ func (f *Follower) count(c *Change) {
 	}
 	o := f.objects[c.Key]
 	if o == nil {
-		o = &Object{Made: 1}
-		if c.Event == record.Created {
-			o.Made = 0
-		}
+		o = &Object{}
 		f.objects[c.Key] = o
+	}
+	if o.unchanged {
+		o.unchanged, o.initial = false, o.End
 	}
 	switch {
 	case c.Event == record.Created:
@@ -112,8 +132,12 @@ func (f *Follower) count(c *Change) {
 		o.Updated++
 	}
 	o.MostMade = o.Made
-	if c.By != "" && (c.Event != record.Updated || c.Marked()) {
-		o.Ours = true
-	}
 	o.End = c.Cur
+}
+
+// attribute notes who made a change.
+func (f *Follower) attribute(c *Change) {
+	if c.By != "" && (c.Event != record.Updated || c.Marked()) {
+		f.objects[c.Key].Ours = true
+	}
 }

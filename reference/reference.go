@@ -63,6 +63,11 @@ type Object struct {
 	Returned map[string]int `json:"returned,omitempty"`
 	// Ours: a controller under test has made or deleted it at least once.
 	Ours bool `json:"ours,omitempty"`
+
+	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one that
+	// existed before and has changed.
+	unchanged bool
+	initial   map[string]any
 }
 
 // UnstableError says that fault-free runs of a workload end differently, so that nothing can be compared with them.
@@ -95,16 +100,17 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 	var found []Mask
 	var unstable []string
 	for i, r := range runs {
-		changes, err := Changes(r)
+		run, err := Follow(r)
 		if err != nil {
 			return nil, err
 		}
-		objects := Objects(changes)
+		objects := run.Objects()
 		if i == 0 {
-			ref.Changes, ref.Objects = changes, objects
+			ref.Changes, ref.Objects = run.Changes(), maps.Clone(objects)
+			maps.DeleteFunc(ref.Objects, func(_ Key, o *Object) bool { return o.unchanged })
 			continue
 		}
-		ref.Others = append(ref.Others, changes)
+		ref.Others = append(ref.Others, run.Changes())
 		objects = ref.filter().matched(objects)
 		ref.unorder(objects)
 		f := ref.filter()
@@ -191,12 +197,7 @@ func Value(v any) string {
 
 // Compare lists what a run of the workload did otherwise: it compares the end state of each object by field, and for
 // objects that the controllers under test create or delete, how often they were created. Masked fields do not count.
-func (ref *Reference) Compare(changes []Change) []Difference {
-	return ref.CompareObjects(Objects(changes))
-}
-
-// CompareObjects is Compare for changes that are summed up already.
-func (ref *Reference) CompareObjects(objects map[Key]*Object) []Difference {
+func (ref *Reference) Compare(objects map[Key]*Object) []Difference {
 	f := ref.filter()
 	differ := f.compare(f.matched(objects))
 	for i := range differ {
@@ -222,6 +223,10 @@ func (f *filter) compare(objects map[Key]*Object) []Difference {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		want, got := f.ref.Objects[key], objects[key]
 		switch {
+		case want == nil && got.unchanged:
+			continue
+		case want == nil && got.initial != nil:
+			want = &Object{End: got.initial, Made: 1, MostMade: 1} // without faults, nothing happened to it
 		case want == nil:
 			want = &Object{}
 		case got == nil:

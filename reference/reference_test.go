@@ -76,12 +76,12 @@ func learn(t *testing.T, runs ...*record.Run) *Reference {
 
 func compare(t *testing.T, ref *Reference, r *record.Run) []string {
 	t.Helper()
-	changes, err := Changes(r)
+	f, err := Follow(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
-	for _, d := range ref.Compare(changes) {
+	for _, d := range ref.Compare(f.Objects()) {
 		lines = append(lines, d.String())
 	}
 	return lines
@@ -265,6 +265,38 @@ func TestObjectsOfAnOwnerThatIsGone(t *testing.T) {
 	again := story(t, "created "+db("1"), "db: created "+set("1"), "deleted "+set("1"), "deleted "+db("1"),
 		"created "+db("2"), "db: created "+set("2"), "db: deleted "+set("2"), "db: created "+set("2"))
 	if got := compare(t, learn(t, r, r), again); len(got) != 1 || !strings.Contains(got[0], "created 3 times") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Regression: an object that was there before the workload, and that only the run with faults has touched, counted as
+// one that is never created without faults; and one that only the runs without faults have touched as gone.
+func TestObjectsFromBefore(t *testing.T) {
+	node := func(event, status string) string { return event + ` node/default/n {"status": {"x": ` + status + `}}` }
+	touched := story(t, node("existing", "1"), node("updated", "2"), node("updated", "1"))
+	alone := story(t, node("existing", "1"))
+	changed := story(t, node("existing", "1"), node("updated", "2"))
+	for _, tt := range []struct {
+		name         string
+		without, run *record.Run
+		want         []string
+	}{
+		{"touched by the run", alone, touched, nil},
+		{"touched without faults", touched, alone, nil},
+		{"changed by the run", alone, changed, []string{"node/default/n: status.x is 2; without faults: 1"}},
+		{"changed without faults", changed, alone, []string{"node/default/n: status.x is 1; without faults: 2"}},
+		{"deleted by the run", alone, story(t, node("existing", "1"), node("deleted", "1")),
+			[]string{"node/default/n: deleted at the end; without faults: exists at the end"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := compare(t, learn(t, tt.without, tt.without), tt.run); !slices.Equal(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	// Runs without faults may touch it or not.
+	ref := learn(t, alone, touched)
+	if got := compare(t, ref, changed); len(got) != 1 {
 		t.Errorf("got %q", got)
 	}
 }

@@ -26,9 +26,11 @@ func (ref *Reference) widen(objects map[Key]*Object) {
 		o.Ours = o.Ours || got.Ours
 	}
 	for key, got := range objects {
-		if ref.Objects[key] == nil {
+		if ref.Objects[key] == nil && !got.unchanged {
 			o := *got
-			o.Made = 0
+			if got.initial == nil {
+				o.Made = 0
+			}
 			ref.Objects[key] = &o
 		}
 	}
@@ -57,10 +59,7 @@ func (ref *Reference) summarize(runs []*record.Run) error {
 	for i, r := range runs {
 		changes := ref.Changes
 		if i > 0 {
-			var err error
-			if changes, err = Changes(r); err != nil {
-				return err
-			}
+			changes = ref.Others[i-1]
 		}
 		ref.updates(changes)
 		for _, s := range Most(changes) {

@@ -220,7 +220,7 @@ func BenchmarkCompare(b *testing.B) {
 				bench.change(len(key), o.End)
 			}
 			for b.Loop() {
-				if differ := ref.CompareObjects(got); len(differ) != bench.want {
+				if differ := ref.Compare(got); len(differ) != bench.want {
 					b.Fatalf("%d differences", len(differ))
 				}
 			}

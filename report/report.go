@@ -36,7 +36,12 @@ func Text(w io.Writer, r *record.Run) error {
 			fmt.Fprintf(&b, "  %s\n", indent(text, "  "))
 		}
 	}
+	details := map[string]string{} // of notes
 	for _, f := range r.Findings {
+		if f.Severity == record.SeverityNote {
+			details[f.Title] = f.Detail
+			continue
+		}
 		paint := p.red
 		if !f.IsBug() {
 			paint = p.yellow
@@ -48,6 +53,9 @@ func Text(w io.Writer, r *record.Run) error {
 	}
 	for _, note := range r.Meta.Notes {
 		fmt.Fprintf(&b, "  note: %s\n", note)
+		if details[note] != "" {
+			fmt.Fprintf(&b, "      %s\n", p.dim(indent(shorten(details[note], 20), "      ")))
+		}
 	}
 	for _, stale := range r.Meta.StaleReads {
 		fmt.Fprintf(&b, "  stale read: %s (%s)\n", stale, since(r, stale.Time))
@@ -222,6 +230,9 @@ func JUnit(w io.Writer, runs []*record.Run) error {
 		c := junitCase{Name: name(r), Class: "trommel", Time: seconds(took), SystemOut: "run record: " + r.Dir}
 		var text strings.Builder
 		for _, f := range r.Findings {
+			if f.Severity == record.SeverityNote {
+				continue
+			}
 			fmt.Fprintf(&text, "%s: %s\n", f.Oracle, f.Title)
 			if f.Detail != "" {
 				fmt.Fprintf(&text, "  %s\n", indent(f.Detail, "  "))

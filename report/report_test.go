@@ -300,3 +300,24 @@ func TestColours(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A note has its detail, and is no failure.
+func TestNotesOfJudges(t *testing.T) {
+	r := &record.Run{
+		Meta: record.Meta{Plan: "p", Verdict: record.Pass, Notes: []string{"an orphan"}},
+		Findings: []record.Finding{{
+			Severity: record.SeverityNote, Oracle: record.OracleOrphan, Title: "an orphan", Detail: "its last change",
+		}},
+	}
+	var text, junit bytes.Buffer
+	if err := errors.Join(Text(&text, r), JUnit(&junit, []*record.Run{r})); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "note: an orphan\n      its last change\n") ||
+		strings.Count(text.String(), "an orphan") != 1 {
+		t.Errorf("got\n%s", text.String())
+	}
+	if strings.Contains(junit.String(), "orphan") {
+		t.Errorf("got\n%s", junit.String())
+	}
+}

@@ -30,9 +30,9 @@ type lease struct {
 	manifests *[]*unstructured.Unstructured
 	// prepared: the cluster has the suite's manifests already.
 	prepared bool
-	// keepPrepared tells the cluster's owner that it has the suite's manifests now, and nothing else that is new; nil:
-	// the owner does not want to know.
-	keepPrepared func(ctx context.Context)
+	// keepPrepared tells the cluster's owner that it has the suite's manifests now, and nothing else that is new;
+	// keepCertificates, that the controllers have their certificates now. Nil: the owner does not want to know.
+	keepPrepared, keepCertificates func(ctx context.Context)
 }
 
 // ownClusters starts clusters that nobody else uses. After a run the cluster is kept for the next run, which resets it
@@ -81,7 +81,7 @@ func (o *ownClusters) lease(state string) *lease {
 		cluster: o.cluster, state: state, release: o.release, manifests: &o.manifests, prepared: o.prepared,
 	}
 	if o.baseline != nil && !o.prepared {
-		l.keepPrepared = o.keepPrepared
+		l.keepPrepared, l.keepCertificates = o.keepPrepared, o.keepCertificates
 	}
 	return l
 }
@@ -95,6 +95,20 @@ func (o *ownClusters) keepPrepared(ctx context.Context) {
 		return
 	}
 	o.baseline, o.prepared = baseline, true
+}
+
+// keepCertificates adds the certificates that controllers have created for their webhooks to the baseline: some need
+// seconds for that. They find them as after a restart.
+func (o *ownClusters) keepCertificates(ctx context.Context) {
+	if !o.prepared {
+		return
+	}
+	baseline, err := o.cluster.(cluster.Resettable).WithCertificates(ctx, o.baseline)
+	if err != nil {
+		o.logger.Warn("keep the controllers' certificates; they create them for each run", "error", err)
+		return
+	}
+	o.baseline = baseline
 }
 
 func (o *ownClusters) reset(ctx context.Context) error {

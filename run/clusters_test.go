@@ -20,6 +20,7 @@ type scripted struct {
 	told            []string
 	resetErr        error
 	noteErr         error
+	certificatesErr error
 	kept            cluster.Baseline
 }
 
@@ -38,6 +39,11 @@ func (s *scripted) TakeBaseline(context.Context) (cluster.Baseline, error) {
 		return nil, s.noteErr
 	}
 	return "taken", nil
+}
+
+func (s *scripted) WithCertificates(_ context.Context, b cluster.Baseline) (cluster.Baseline, error) {
+	s.told = append(s.told, "certificates")
+	return b.(string) + ", with certificates", s.certificatesErr
 }
 
 func (s *scripted) KeepBaseline(b cluster.Baseline) error {
@@ -125,6 +131,51 @@ func TestOwnClusters(t *testing.T) {
 				if !slices.Equal(c.told, tt.told[i]) {
 					t.Errorf("cluster %d: %q, want %q", i+1, c.told, tt.told[i])
 				}
+			}
+		})
+	}
+}
+
+// The first run of a session tells what later runs find.
+func TestOwnClustersArePrepared(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		certificatesErr error
+		told            []string
+	}{
+		{"with certificates", nil, []string{"baseline", "baseline", "certificates", "stop",
+			"reset to taken, with certificates", "stop", "close"}},
+		{"without", errors.New("failed"), []string{"baseline", "baseline", "certificates", "stop", "reset to taken", "stop",
+			"close"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx := t.Context()
+			c := &scripted{certificatesErr: tt.certificatesErr}
+			o := &ownClusters{logger: slog.New(slog.DiscardHandler),
+				start: func(context.Context, Console) (cluster.Cluster, error) { return c, nil }}
+			for i := range 2 {
+				l, err := o.acquire(ctx, nobody{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if l.prepared != (i > 0) {
+					t.Errorf("run %d: prepared: %t", i+1, l.prepared)
+				}
+				if i == 0 {
+					l.keepPrepared(ctx)
+					l.keepCertificates(ctx)
+				} else if l.keepPrepared != nil || l.keepCertificates != nil {
+					t.Error("a later run is asked to prepare the cluster again")
+				}
+				if err := l.release(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := o.close(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(c.told, tt.told) {
+				t.Errorf("%q, want %q", c.told, tt.told)
 			}
 		})
 	}

@@ -148,11 +148,11 @@ func (r *runner) enter(name string) {
 
 func (r *runner) add(findings ...record.Finding) {
 	for _, f := range findings {
+		r.findings = append(r.findings, f)
 		if f.Severity == record.SeverityNote {
 			r.note(f.Title)
 			continue
 		}
-		r.findings = append(r.findings, f)
 		r.Console.Finding(f)
 	}
 }
@@ -403,7 +403,13 @@ func (r *runner) prepare(ctx context.Context) error {
 		keep(ctx)
 	}
 	r.enter("controllers")
-	return r.startControllers(ctx, own)
+	if err := r.startControllers(ctx, own); err != nil {
+		return err
+	}
+	if keep := r.lease.keepCertificates; keep != nil && len(r.webhooks.declared) > 0 {
+		keep(ctx)
+	}
+	return nil
 }
 
 // exercise runs the workload with the plan, then the oracles.

@@ -22,6 +22,7 @@ import (
 type checker struct {
 	Config
 	began     time.Time
+	prepared  time.Time
 	confirms  bool // the budget does not count any more
 	runs      int
 	complete  bool                 // the finding counts only if every action was carried out, as in the plan's first runs
@@ -76,7 +77,7 @@ func (c *checker) run(ctx context.Context, p *plan.Plan, o run.RunOptions) (*rec
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if !c.confirms && c.Budget > 0 && time.Since(c.began) > c.Budget {
+	if !c.confirms && c.Budget > 0 && time.Since(c.prepared) > c.Budget {
 		return nil, errBudget
 	}
 	c.runs++
@@ -86,22 +87,21 @@ func (c *checker) run(ctx context.Context, p *plan.Plan, o run.RunOptions) (*rec
 // prepare runs the plan itself, finds out what to keep, and returns a plan of the same meaning to begin with.
 func (c *checker) prepare(ctx context.Context) (*plan.Plan, error) {
 	c.confirms = true // without these runs there is nothing to shrink
-	defer func() { c.confirms = false }()
+	defer func() { c.confirms, c.prepared = false, time.Now() }()
 	if err := os.MkdirAll(c.Dir, record.DirMode); err != nil {
 		return nil, err
 	}
-	first := clone(c.Plan)
-	if first == nil {
-		return nil, fmt.Errorf("plan %q cannot be written and read again", c.Plan.TestName)
-	}
-	first.Complete(c.Suite)
-	if err := first.Validate(c.Suite); err != nil {
+	first, err := c.again(c.Plan, func(*plan.Plan) {})
+	if err != nil {
 		return nil, &run.UserError{Err: err}
 	}
 	w := &workload{reference: c.Reference, quiet: true}
 	c.workloads[workloadText(first)], c.original = w, w
-	if c.fromReference() && w.reference == nil {
-		c.Progress("learning what the workload does without faults")
+	if c.Finding.Oracle == "" {
+		if err := c.choose(ctx, first, w); err != nil {
+			return nil, err
+		}
+	} else if c.fromReference() {
 		if err := c.learnFirst(ctx, first, w); err != nil {
 			return nil, err
 		}
@@ -113,11 +113,6 @@ func (c *checker) prepare(ctx context.Context) (*plan.Plan, error) {
 		r, err := c.run(ctx, first, c.options(w))
 		if err != nil {
 			return nil, err
-		}
-		if c.Finding.Oracle == "" {
-			if c.Finding = firstBug(r.Findings); c.Finding.Oracle == "" {
-				return nil, &NotShownError{Came: 0, Of: c.runs}
-			}
 		}
 		if f := c.found(r); f != nil {
 			came++
@@ -131,6 +126,42 @@ func (c *checker) prepare(ctx context.Context) (*plan.Plan, error) {
 	c.last, c.lastPlan = shown, first
 	c.Progress("the plan as it is: %d of %d runs: %s", came, c.Runs, c.finding.Title)
 	return first, nil
+}
+
+// choose runs the plan to find what is to be kept: a bug that is found without a reference, or else with one.
+func (c *checker) choose(ctx context.Context, first *plan.Plan, w *workload) error {
+	r, err := c.run(ctx, first, run.RunOptions{})
+	if err != nil {
+		return err
+	}
+	if c.Finding = firstBug(r.Findings); c.Finding.Oracle != "" {
+		return nil
+	}
+	c.Progress("the plan finds nothing by itself")
+	if err := c.learnFirst(ctx, first, w); err != nil {
+		return err
+	}
+	if r, err = c.run(ctx, first, run.RunOptions{History: c.History, Reference: w.reference}); err != nil {
+		return err
+	}
+	if c.Finding = firstBug(r.Findings); c.Finding.Oracle == "" {
+		return &NotShownError{Came: 0, Of: 2}
+	}
+	return nil
+}
+
+// again returns a plan after a change, as if it had been read from a file.
+func (c *checker) again(p *plan.Plan, change func(p *plan.Plan)) (*plan.Plan, error) {
+	q, err := clone(p)
+	if err != nil {
+		return nil, err
+	}
+	change(q)
+	if q, err = clone(q); err != nil {
+		return nil, err
+	}
+	q.Complete(c.Suite)
+	return q, q.Validate(c.Suite)
 }
 
 // firstBug returns the first bug, preferably one for which no reference is needed; zero: there is none.
@@ -244,8 +275,12 @@ func (c *checker) workloadOf(ctx context.Context, p *plan.Plan) (*workload, erro
 	return w, nil
 }
 
-// learnFirst learns the reference of the plan's own workload. The first run shows which types matter.
+// learnFirst learns the reference of the plan's own workload, if there is none. The first run shows which types matter.
 func (c *checker) learnFirst(ctx context.Context, p *plan.Plan, w *workload) error {
+	if w.reference != nil {
+		return nil
+	}
+	c.Progress("learning what the workload does without faults")
 	r, err := c.run(ctx, quiet(p), run.RunOptions{Trace: true})
 	if err != nil {
 		return err
@@ -330,19 +365,22 @@ func (c *checker) objects() []plan.ResourceKey {
 // is claimed.
 func (c *checker) conclude(ctx context.Context, r *Result) error {
 	c.confirms = true
-	p := *r.Plan
-	if !strings.HasSuffix(p.TestName, "-small") && len(p.TestName) < 90 {
-		p.TestName += "-small"
+	p, err := c.again(r.Plan, func(p *plan.Plan) {
+		if !strings.HasSuffix(p.TestName, "-small") && len(p.TestName) < 90 {
+			p.TestName += "-small"
+		}
+		p.Description = strings.TrimSpace(p.Description + "\nThe smallest plan that shows: " + r.Finding.Title)
+	})
+	if err != nil {
+		return err
 	}
-	p.Description = strings.TrimSpace(p.Description + "\nThe smallest plan that shows: " + r.Finding.Title)
-	named := p
-	r.Plan = &named
+	r.Plan = p
 	if !c.fromReference() {
 		r.Alone = true
 		return nil
 	}
 	// The suite may say itself what is wrong.
-	if ok, err := c.showsAlone(ctx, &p, ""); err != nil || ok {
+	if ok, err := c.showsAlone(ctx, p, ""); err != nil || ok {
 		r.Alone = ok
 		return err
 	}
@@ -352,18 +390,19 @@ func (c *checker) conclude(ctx context.Context, r *Result) error {
 		return nil
 	}
 	for _, i := range invariants {
-		with := p
-		with.Invariants = append(slices.Clone(p.Invariants), i.invariant)
-		with.History = slices.Clone(p.History)
-		for _, k := range i.recorded {
-			if !slices.Contains(with.History, k) && !slices.Contains(c.Suite.History, k) {
-				with.History = append(with.History, k)
+		with, err := c.again(p, func(p *plan.Plan) {
+			p.Invariants = append(p.Invariants, i.invariant)
+			for _, k := range i.recorded {
+				if !slices.Contains(p.History, k) && !slices.Contains(c.Suite.History, k) {
+					p.History = append(p.History, k)
+				}
 			}
-		}
-		if with.Validate(c.Suite) != nil {
+		})
+		if err != nil {
+			r.Note = fmt.Sprintf("invariant %s was left out: %v", i.invariant.Name, err)
 			continue
 		}
-		q, err := c.run(ctx, quiet(&with), run.RunOptions{})
+		q, err := c.run(ctx, quiet(with), run.RunOptions{})
 		if err != nil {
 			return err
 		}
@@ -372,13 +411,13 @@ func (c *checker) conclude(ctx context.Context, r *Result) error {
 				firstLine(q.Meta.Reason))
 			continue
 		}
-		ok, err := c.showsAlone(ctx, &with, i.invariant.Name)
+		ok, err := c.showsAlone(ctx, with, i.invariant.Name)
 		if err != nil {
 			return err
 		}
 		if ok {
 			c.Progress("invariant %s: the plan shows the bug without a reference too", i.invariant.Name)
-			r.Plan, r.Alone, r.Invariant, r.Note = &with, true, i.invariant.Name, ""
+			r.Plan, r.Alone, r.Invariant, r.Note = with, true, i.invariant.Name, ""
 			return nil
 		}
 		r.Note = fmt.Sprintf("invariant %s was left out: the plan does not violate it every time", i.invariant.Name)
@@ -411,11 +450,12 @@ type derived struct {
 // invariants derives invariants from what the last run that showed the finding did otherwise.
 func (c *checker) invariants() []derived {
 	ref := c.workloads[workloadText(c.lastPlan)].reference
-	changes, err := reference.Changes(c.last)
+	run, err := reference.Follow(c.last)
 	if err != nil {
 		return nil
 	}
-	differ := oracle.Differences(ref, c.lastPlan, reference.Objects(changes))
+	changes := run.Changes()
+	differ := oracle.Differences(ref, c.lastPlan, run.Objects())
 	var all []derived
 	for _, d := range differ {
 		if string(d.Key) != c.finding.Subject {

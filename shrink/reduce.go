@@ -383,13 +383,9 @@ func simplifications(p *plan.Plan, scopes []plan.ResourceKey) []edit {
 // simplerAction puts a restart in the place of what contains one.
 func simplerAction(p *plan.Plan, i int, here string, add func(what string, change func(p *plan.Plan))) {
 	restart := func(controller string) func(p *plan.Plan) {
+		a := build.Plan("restart").Then(build.RestartController(controller).When(build.Timeout(shortest))).MustBuild().Actions[0]
 		return func(p *plan.Plan) {
-			restarts, err := build.Plan("restart").Then(build.RestartController(controller).When(build.Timeout(0))).Build()
-			if err != nil {
-				return // then nothing changes
-			}
 			old := p.Actions[i]
-			a := restarts.Actions[0]
 			a.Trigger, a.WaitBefore, a.WaitAfter, a.Async = old.Trigger, old.WaitBefore, old.WaitAfter, old.Async
 			p.Actions[i] = a
 		}

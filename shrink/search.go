@@ -67,8 +67,12 @@ func (s *search) takeAway(ctx context.Context, k parts) error {
 	for size := len(k.list(s.best)); size > 0; {
 		removed := false
 		for end := len(k.list(s.best)); end > 0; {
+			all := k.list(s.best) // taking one away may take others off the list
+			end = min(end, len(all))
+			if end == 0 {
+				break
+			}
 			begin := max(0, end-size)
-			all := k.list(s.best)
 			what := "without " + all[begin]
 			if end-begin > 1 {
 				what = fmt.Sprintf("without %s and %d more", all[begin], end-begin-1)
@@ -129,11 +133,11 @@ func (s *search) try(ctx context.Context, e edit) (bool, error) {
 
 // edited returns the best plan after an edit; nil if that is not a valid plan.
 func (s *search) edited(e edit) (p *plan.Plan, text string) {
-	p = clone(s.best)
-	if !e.change(p) {
+	p, err := clone(s.best)
+	if err != nil || !e.change(p) {
 		return nil, ""
 	}
-	if p = clone(p); p == nil {
+	if p, err = clone(p); err != nil {
 		return nil, ""
 	}
 	p.Complete(s.suite)
@@ -152,17 +156,13 @@ func textOf(p *plan.Plan) string {
 	return string(data)
 }
 
-// clone copies a plan by writing and reading it, which also completes it; nil: it is not a valid plan.
-func clone(p *plan.Plan) *plan.Plan {
+// clone copies a plan by writing and reading it, which also completes it. The error says that it is not valid.
+func clone(p *plan.Plan) (*plan.Plan, error) {
 	data, err := plan.Marshal(p)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	q, err := plan.Parse(data, p.File)
-	if err != nil {
-		return nil
-	}
-	return q
+	return plan.Parse(data, p.File)
 }
 
 func size(suite *plan.Suite, p *plan.Plan) Size {

@@ -29,7 +29,8 @@ type Config struct {
 	Runs      int    // how often a plan must show the finding; default 2
 	// Learn is how often a workload is run without faults to make its reference, if there is none; default 2.
 	Learn int
-	// Budget is the time in which plans are tried; those that confirm the result are run afterwards. 0: no limit.
+	// Budget is the time in which smaller plans are tried. The runs of the plan itself, and those that confirm the result,
+	// do not count. 0: no limit.
 	Budget time.Duration
 	// Progress is told a line for people about each try; default: nobody.
 	Progress func(format string, args ...any)

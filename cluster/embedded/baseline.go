@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,6 +82,28 @@ func newBaseline(keys []keyValue, revision int64, apiServers []string) *baseline
 		}
 	}
 	return b
+}
+
+// hasCertificates reports whether the key's object contains a certificate or a CA bundle.
+func hasCertificates(key string) bool {
+	switch resourceOf(key) {
+	case "secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "apiregistration.k8s.io":
+		return true
+	}
+	return strings.HasPrefix(key, definitionsPrefix)
+}
+
+// withCertificates returns a baseline with the objects that contain certificates as they are among etcd's keys.
+func (b *baseline) withCertificates(keys []keyValue) *baseline {
+	with := *b
+	with.Keys = maps.Clone(b.Keys)
+	maps.DeleteFunc(with.Keys, func(key string, _ baselineKey) bool { return hasCertificates(key) })
+	for _, kv := range keys {
+		if key := string(kv.Key); hasCertificates(key) {
+			with.Keys[key] = baselineKey{kv.Value, kv.CreateRevision, kv.ModRevision}
+		}
+	}
+	return &with
 }
 
 // done records the revision at which changes were applied.

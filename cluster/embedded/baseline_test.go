@@ -3,6 +3,7 @@ package embedded
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -115,6 +116,36 @@ func TestBaselineDiff(t *testing.T) {
 }
 
 // A watch that starts between two events of a resource with the same resource version would miss the second.
+func TestBaselineWithCertificates(t *testing.T) {
+	kv := func(key, value string, revision int64) keyValue {
+		return keyValue{Key: []byte("/registry/" + key), Value: []byte(value), CreateRevision: 1, ModRevision: revision}
+	}
+	taken := newBaseline([]keyValue{
+		kv("configmaps/default/a", "old", 1), kv("secrets/default/gone", "old", 1),
+		kv("validatingwebhookconfigurations/w", "old", 1),
+		kv("apiextensions.k8s.io/customresourcedefinitions/d", "old", 1),
+	}, 1, nil)
+	with := taken.withCertificates([]keyValue{
+		kv("configmaps/default/a", "new", 2), kv("configmaps/default/b", "new", 2), kv("secrets/default/new", "new", 2),
+		kv("validatingwebhookconfigurations/w", "new", 2),
+		kv("apiextensions.k8s.io/customresourcedefinitions/d", "new", 2),
+	})
+	got := map[string]string{}
+	for key, is := range with.Keys {
+		got[strings.TrimPrefix(key, "/registry/")] = string(is.Value)
+	}
+	want := map[string]string{
+		"configmaps/default/a": "old", "secrets/default/new": "new", "validatingwebhookconfigurations/w": "new",
+		"apiextensions.k8s.io/customresourcedefinitions/d": "new",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if len(taken.Keys) != 4 || string(taken.Keys["/registry/validatingwebhookconfigurations/w"].Value) != "old" {
+		t.Error("the baseline itself has changed")
+	}
+}
+
 func TestTransactionsHoldOneKeyOfAResource(t *testing.T) {
 	var changes []keyChange
 	for i := range 30 {

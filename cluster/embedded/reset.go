@@ -52,6 +52,11 @@ func (c *Cluster) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
 	return c.resetter().takeBaseline(ctx)
 }
 
+// WithCertificates returns the baseline with the certificates that the cluster has now.
+func (c *Cluster) WithCertificates(ctx context.Context, b cluster.Baseline) (cluster.Baseline, error) {
+	return c.resetter().withCertificates(ctx, b)
+}
+
 // Reset resets the cluster to the baseline.
 func (c *Cluster) Reset(ctx context.Context, to cluster.Baseline) error {
 	return c.resetter().reset(ctx, to)
@@ -62,6 +67,11 @@ func (c *Cluster) resetter() resetter { return resetter{c, c.etcdSocket(), quiet
 // TakeBaseline waits until the cluster has settled and records its state.
 func (a *Attached) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
 	return a.resetter().takeBaseline(ctx)
+}
+
+// WithCertificates returns the baseline with the certificates that the cluster has now.
+func (a *Attached) WithCertificates(ctx context.Context, b cluster.Baseline) (cluster.Baseline, error) {
+	return a.resetter().withCertificates(ctx, b)
 }
 
 // Reset resets the cluster to the baseline. After a run that was killed it first checks whether a person has applied
@@ -131,6 +141,29 @@ func (r resetter) noteBaseline(ctx context.Context, store *store, calm map[strin
 	return newBaseline(keys, revision, servers), nil
 }
 
+func (r resetter) withCertificates(ctx context.Context, of cluster.Baseline) (cluster.Baseline, error) {
+	b, err := r.own(of)
+	if err != nil {
+		return nil, err
+	}
+	store := newStore(r.socket)
+	defer store.close()
+	keys, _, err := store.list(ctx, registryPrefix, false)
+	if err != nil {
+		return nil, fmt.Errorf("record the certificates of cluster %q: %w", r.cluster.Name(), err)
+	}
+	return b.withCertificates(keys), nil
+}
+
+// own is the baseline if this kind of cluster has taken it.
+func (r resetter) own(b cluster.Baseline) (*baseline, error) {
+	own, ok := b.(*baseline)
+	if !ok {
+		return nil, fmt.Errorf("cluster %q: the baseline is of another kind of cluster", r.cluster.Name())
+	}
+	return own, nil
+}
+
 func restless(name string, changing []string, err error) error {
 	if len(changing) == 0 {
 		return fmt.Errorf("record the state of cluster %q: %w", name, err)
@@ -186,9 +219,9 @@ func changed(x, y map[string]int64) []string {
 // checkAppliedSince returns an error if a person has created objects after the revision: they do not belong to a run,
 // and a reset would delete them.
 func (r resetter) checkAppliedSince(ctx context.Context, to cluster.Baseline, revision int64) error {
-	b, ok := to.(*baseline)
-	if !ok {
-		return fmt.Errorf("reset cluster %q: its baseline is of another kind of cluster", r.cluster.Name())
+	b, err := r.own(to)
+	if err != nil {
+		return fmt.Errorf("reset: %w", err)
 	}
 	store := newStore(r.socket)
 	defer store.close()

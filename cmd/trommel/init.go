@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/propose"
 	"github.com/trommel-dev/trommel/scaffold"
 )
 
@@ -96,5 +97,8 @@ func initialize(s streams, dir string, force bool) error {
 		return fmt.Errorf("the plan needs manual changes:\n%w", err)
 	}
 	fmt.Fprintf(s.err, "next: trommel -p %s\n", filepath.Join(dir, scaffold.PlanFile))
+	if propose.Check(suite, "", "") == nil {
+		fmt.Fprintf(s.err, "more workloads: trommel propose -c %s --write\n", dir)
+	}
 	return nil
 }

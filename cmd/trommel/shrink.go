@@ -184,7 +184,7 @@ func writePlan(p *plan.Plan, suite *plan.Suite, file string) error {
 			a.ManifestFile = beside(plan.Beside(p.File, a.ManifestFile))
 		}
 	}
-	if nearest, err := plan.FindSuite(file); err != nil || !sameFile(nearest, suite.File) {
+	if nearest, err := plan.FindSuite(filepath.Join(filepath.Dir(file), plan.SuiteFile)); err != nil || !sameFile(nearest, suite.File) {
 		q.Suite = beside(suite.File)
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -14,6 +14,7 @@ func subcommands(s streams) []*cobra.Command {
 		newTestCommand(s),
 		newLearnCommand(s),
 		newGenerateCommand(s),
+		newProposeCommand(s),
 		newShrinkCommand(s),
 		newBuildCommand(s),
 		newClusterCommand(s),

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/campaign"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/propose"
+)
+
+type proposeOptions struct {
+	testOptions
+	sample       string
+	fields       []string
+	differential bool
+	write        bool
+	out          string
+}
+
+func newProposeCommand(s streams) *cobra.Command {
+	o := proposeOptions{testOptions: testOptions{parallel: 1}}
+	o.Learn, o.Repeat = 2, 1 // no flags of this command
+	c := &cobra.Command{
+		Use:   "propose [-c trommel.yaml]",
+		Short: "Derive workloads from a sample and its definition",
+		Long: `Propose derives workloads from a custom resource that the suite's first workload applies, and from the
+schema of its CustomResourceDefinition: create, delete and create again, two at a time, and for each field of the spec
+that the controllers react to a change, a change there and back, and a change before the last one is done. It runs each
+of them, and prints those that have passed, to be edited and committed.
+
+Exit codes: 0 nothing found, 1 an operation has shown a bug, 2 usage, 4 could not run.`,
+		Example: `  trommel propose
+  trommel propose -c database-operator --field spec.replicas --write
+  trommel propose --sample config/samples/database.yaml --differential --explain`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return proposeWorkloads(c.Context(), s, &o) },
+	}
+	f := c.Flags()
+	f.StringVarP(&o.SuiteFile, "controller", "c", "",
+		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
+	f.StringVar(&o.Variant, "variant", "", "`name` of a variant of the suite")
+	f.StringSliceVar(&o.Workloads, "workload", nil, "`name` of the workload that applies the sample (default: the first)")
+	f.StringVar(&o.sample, "sample", "", "`file` with the sample, instead of one of a workload")
+	f.StringSliceVar(&o.fields, "field", nil, "try only this `field` of the spec, such as spec.replicas, and those below it")
+	f.DurationVar(&o.Budget, "budget", 0, "try no new field after this `time` (default: no limit)")
+	f.BoolVar(&o.differential, "differential", false,
+		"compare the state after each change with that of an object that is created like that")
+	f.BoolVar(&o.write, "write", false, "add the workloads to the suite file, instead of printing them")
+	f.StringVar(&o.out, "out", "",
+		"write a suite that has only the proposed workloads to this `file`, in the directory of the suite")
+	f.BoolVar(&o.explain, "explain", false, "also list the fields without a workload, with the reason of each")
+	f.StringVar(&o.dir, "dir", "", "`directory` for the records of the trial runs (default: trommel-runs/propose-<time>)")
+	c.MarkFlagsMutuallyExclusive("write", "out")
+	return c
+}
+
+// proposeWorkloads derives workloads. The error is an exitError.
+func proposeWorkloads(ctx context.Context, s streams, o *proposeOptions) error {
+	if err := o.check(); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	return o.inSession(ctx, s, "propose", func(c campaign.Config) error {
+		config := propose.Config{
+			Runner: c.Runners[0], Suite: c.Suite, Dir: c.Dir, Sample: o.sample, Fields: o.fields, Budget: o.Budget,
+			Differential: o.differential, Workload: first(o.Workloads),
+			Progress: func(format string, args ...any) { c.Console.Info(fmt.Sprintf(format, args...)) },
+		}
+		result, err := propose.Run(ctx, config)
+		if len(result.Workloads) > 0 {
+			err = errors.Join(err, o.put(s, c.Suite, result))
+		}
+		o.describe(s, result)
+		if err == nil && len(result.Findings) > 0 {
+			return &exitError{code: exitBug}
+		}
+		return err
+	})
+}
+
+// check checks the flags against the suite, before anything is built.
+func (o *proposeOptions) check() error {
+	suite, _, err := o.suite()
+	if err != nil {
+		return err
+	}
+	if len(o.Workloads) > 1 {
+		return errors.New("--workload: name one workload, which applies the sample")
+	}
+	if o.out != "" {
+		if o.out, err = besideSuite(suite, o.out); err != nil {
+			return err
+		}
+	}
+	return propose.Check(suite, first(o.Workloads), o.sample)
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+// besideSuite is the path of a file that must be in the suite's directory, because the suite's paths are relative to it.
+func besideSuite(suite *plan.Suite, file string) (string, error) {
+	there, err := filepath.Abs(filepath.Dir(suite.File))
+	if err != nil {
+		return "", err
+	}
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return "", err
+	}
+	if filepath.Base(file) == file {
+		path = filepath.Join(there, file)
+	}
+	if filepath.Dir(path) != there || filepath.Base(path) == filepath.Base(suite.File) {
+		return "", fmt.Errorf("--out %s: it must be another file in %s, because the suite's paths are relative to that "+
+			"directory", file, there)
+	}
+	return path, nil
+}
+
+// put writes the workloads to where the user wants them.
+func (o *proposeOptions) put(s streams, suite *plan.Suite, result *propose.Result) error {
+	file := suite.File
+	switch {
+	case o.out != "":
+		file = o.out
+	case !o.write:
+		block, err := propose.Render(result.Workloads, "")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(s.out, "workloads:")
+		for line := range bytes.Lines(block) {
+			fmt.Fprintf(s.out, "  %s", line)
+		}
+		return nil
+	}
+	text, err := result.Text(suite, o.out != "")
+	if err != nil {
+		return err
+	}
+	if now, err := os.ReadFile(suite.File); err != nil {
+		return err
+	} else if o.write && !bytes.Equal(now, suite.Text()) {
+		return fmt.Errorf("%s was changed in the meantime; it is left as it is", suite.File)
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.out, "%s: %d workloads\n", file, len(result.Workloads))
+	return nil
+}
+
+// describe says what was found, and which fields have no workload.
+func (o *proposeOptions) describe(s streams, result *propose.Result) {
+	if len(result.Findings) > 0 {
+		fmt.Fprintln(s.out, "findings, without any fault")
+	}
+	for _, f := range result.Findings {
+		fmt.Fprintf(s.out, "  %s\n    %s\n", f.What, f.Title)
+		for _, line := range f.Lines {
+			fmt.Fprintf(s.out, "    %s\n", line)
+		}
+		for _, dir := range f.Records {
+			fmt.Fprintf(s.out, "    %s\n", dir)
+		}
+	}
+	fmt.Fprintf(s.err, "%d workloads in %d runs, %d fields or changes without one", len(result.Workloads), result.Runs,
+		len(result.Dropped))
+	if !o.explain {
+		fmt.Fprintln(s.err, " (--explain lists them)")
+		return
+	}
+	fmt.Fprintln(s.err)
+	for _, d := range result.Dropped {
+		fmt.Fprintf(s.out, "no workload: %s: %s\n", d.Field, d.Reason)
+	}
+}
