@@ -50,6 +50,14 @@ func Patterns() []Pattern {
 			make: (*generator).ownWriteUnseen, chance: 2,
 		},
 		{
+			Name: "lost-answer", Finds: "writes that are done twice, and errors that are swallowed",
+			make: (*generator).lostAnswer, chance: 3,
+		},
+		{
+			Name: "denied", Finds: "errors that are swallowed, and work that is given up",
+			make: (*generator).denied, chance: 1,
+		},
+		{
 			Name: "skew", Finds: "decisions from two different moments",
 			make: (*generator).skew, chance: 1,
 		},

@@ -127,6 +127,16 @@ func TestPatterns(t *testing.T) {
 		changes []reference.Change
 		want    []string
 	}{
+		{"lost-answer", recreated, []string{
+			"failCall at onObjectCreation secret/default/db #1 beforeControllerWrite",
+			"failCall at onObjectDeletion secret/default/db #1 beforeControllerWrite",
+			"failCall at onObjectCreation secret/default/db #2 beforeControllerWrite",
+		}},
+		{"denied", scaled, []string{
+			"failCall at onObjectCreation statefulset.apps/default/db #1 beforeControllerWrite; restoreCalls at 3s",
+			"failCall at onObjectUpdate statefulset.apps/default/db #1 beforeControllerWrite " +
+				"map[spec:map[replicas:2]]→map[spec:map[replicas:1]]; restoreCalls at 3s",
+		}},
 		{"conflict", claimed, []string{
 			"patch database/default/db map[metadata:map[annotations:map[trommel.dev/conflict:changed by another " +
 				"client]]] at onObjectUpdate database/default/db #1 beforeControllerWrite " +

@@ -63,27 +63,10 @@ func (v *versioned) row() string {
 	return "| " + strings.Join(cells, " | ") + " |"
 }
 
-// versionsUnderTest builds the controllers that TROMMEL_TEST_VERSIONS selects: patterns for directories of
-// testdata/versions, separated by commas. Default: the newest.
+// versionsUnderTest builds the controllers of the selected versions, see versionDirs.
 func versionsUnderTest(t *testing.T) []*versioned {
-	patterns := os.Getenv("TROMMEL_TEST_VERSIONS")
-	all, err := filepath.Glob(filepath.Join("testdata", "versions", "client-go-*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.SortFunc(all, func(a, b string) int {
-		return semver.Compare(strings.Replace(filepath.Base(a), "client-go-", "v", 1),
-			strings.Replace(filepath.Base(b), "client-go-", "v", 1))
-	})
-	if patterns == "" {
-		patterns = filepath.Base(all[len(all)-1])
-	}
 	var list []*versioned
-	for _, dir := range all {
-		if !slices.ContainsFunc(strings.Split(patterns, ","),
-			func(p string) bool { ok, _ := filepath.Match(p, filepath.Base(dir)); return ok }) {
-			continue
-		}
+	for _, dir := range versionDirs(t) {
 		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 		if err != nil {
 			t.Fatal(err)
@@ -107,9 +90,6 @@ func versionsUnderTest(t *testing.T) []*versioned {
 			v.dir, v.clientGo, v.language, v.seen = dir, version["k8s.io/client-go"], mod.Go.Version, map[string]bool{}
 			list = append(list, v)
 		}
-	}
-	if len(list) == 0 {
-		t.Fatalf("TROMMEL_TEST_VERSIONS=%s selects none of %v", patterns, all)
 	}
 	for _, v := range list {
 		before := tree(t, v.dir)

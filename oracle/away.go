@@ -72,3 +72,30 @@ func pausesLocks(p *plan.Plan, c record.Controller) bool {
 		})
 	})
 }
+
+// callsFailed reports whether the plan made the controller's calls fail at that time, or less than grace before it. A
+// controller that exits because the API server refuses its calls has no bug: the kubelet restarts it.
+func callsFailed(
+	p *plan.Plan, actions []record.Action, grace time.Duration, controller string, at time.Time,
+) bool {
+	for _, a := range actions {
+		fails := p.Actions[a.Index].Effects().Fails
+		if fails == nil || fails.By != controller || a.Began.IsZero() || a.Began.After(at) {
+			continue
+		}
+		end := a.Done
+		if fails.Times == 0 {
+			end = at // unless they were restored
+			for _, b := range actions {
+				r := p.Actions[b.Index].Effects().Restores
+				if r != nil && r.By == controller && (r.Scope == "" || r.Scope == fails.Scope) && !b.Began.Before(a.Began) {
+					end = b.Done
+				}
+			}
+		}
+		if !at.After(end.Add(grace)) {
+			return true
+		}
+	}
+	return false
+}

@@ -46,6 +46,9 @@ func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			case ended && server != "":
 				f.Severity = record.SeverityNote
 				f.Title = fmt.Sprintf("%s, while the plan had killed its API server %s", f.Title, server)
+			case ended && callsFailed(e.Plan, e.Actions, e.Timeouts.Away, c.Name, f.Time):
+				f.Severity = record.SeverityNote
+				f.Title += ", when the plan had made its calls fail"
 			}
 			findings = append(findings, f)
 		}

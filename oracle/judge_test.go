@@ -73,6 +73,8 @@ func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 		Type: plan.PauseController, Target: "a", PauseAt: plan.BeforeControllerWrite,
 		PauseScope: "configmap/default/lock",
 	}
+	refuse := plan.Action{Type: plan.FailCall, Target: "b", Answer: plan.Refused, UntilRestored: true}
+	restore := plan.Action{Type: plan.RestoreCalls, Target: "b"}
 	a := record.Controller{Name: "a", APIServer: "apiserver-2", Locks: []string{"configmap/default/lock"}}
 	b := record.Controller{Name: "b", APIServer: "apiserver-1"}
 	for _, test := range []struct {
@@ -90,6 +92,18 @@ func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 			[]record.Action{{Began: at(1), Done: at(2)}}, []record.Process{process("b", "b.log", 5)},
 			[]string{"note controller b exited on its own: exit code 1, while the plan had killed its API server " +
 				"apiserver-1"},
+		},
+		{
+			"its calls were refused", plan.Plan{Actions: []plan.Action{refuse, restore}},
+			[]record.Action{{Began: at(1), Done: at(2)}, {Index: 1, Began: at(4), Done: at(4)}},
+			[]record.Process{process("b", "b.log", 4)},
+			[]string{"note controller b exited on its own: exit code 1, when the plan had made its calls fail"},
+		},
+		{
+			"long after its calls were refused", plan.Plan{Actions: []plan.Action{refuse, restore}},
+			[]record.Action{{Began: at(1), Done: at(2)}, {Index: 1, Began: at(3), Done: at(3)}},
+			[]record.Process{process("b", "b.log", 5)},
+			[]string{"bug controller b exited on its own: exit code 1"},
 		},
 		{
 			"its leadership is gone", plan.Plan{}, nil, []record.Process{process("a", "a.log", 5)},

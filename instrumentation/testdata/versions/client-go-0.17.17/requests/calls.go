@@ -1,0 +1,1 @@
+../../src/informers/calls_before_0.18.go

@@ -1,0 +1,1 @@
+../../src/requests/main.go
