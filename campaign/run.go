@@ -278,7 +278,10 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 		o.Findings = bugs(r.Findings)
 		return o, c.confirm(ctx, t, o, meta)
 	default:
-		o.Status, o.Reason, o.Findings = Inconclusive, meta.Reason, r.Findings
+		o.Status, o.Reason = Inconclusive, meta.Reason
+		o.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f record.Finding) bool {
+			return f.Severity == record.SeverityNote
+		})
 	}
 	return o, nil
 }
