@@ -122,6 +122,9 @@ func (c *campaign) generatedTasks(all []Learned) error {
 			break
 		}
 	}
+	if !slices.ContainsFunc(all, func(l Learned) bool { return l.Reference != nil }) {
+		return nil // no pattern could have a plan
+	}
 	for _, p := range generate.Patterns() {
 		if !used[p.Name] && p.In(c.Patterns) {
 			c.result.Empty = append(c.result.Empty, p.Name)
