@@ -270,15 +270,18 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	if err != nil {
 		return o, err
 	}
-	o.Record, o.Reason = r.Dir, meta.Reason
+	o.Record = r.Dir
 	switch meta.Verdict {
 	case record.Pass:
 		o.Status = Passed
 	case record.Bug:
 		o.Findings = bugs(r.Findings)
-		return o, c.confirm(ctx, t, o)
+		return o, c.confirm(ctx, t, o, meta)
 	default:
-		o.Status, o.Findings = Inconclusive, r.Findings
+		o.Status, o.Reason = Inconclusive, meta.Reason
+		o.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f record.Finding) bool {
+			return f.Severity == record.SeverityNote
+		})
 	}
 	return o, nil
 }
