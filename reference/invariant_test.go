@@ -57,7 +57,7 @@ func TestInvariant(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			differ := ref.Compare(changes)
+			differ := ref.Compare(Objects(changes))
 			if len(differ) == 0 {
 				t.Fatal("nothing differs")
 			}
@@ -104,7 +104,7 @@ func TestInvariant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	differ := ref.Compare(changes)
+	differ := ref.Compare(Objects(changes))
 	if len(differ) != 1 {
 		t.Fatalf("differences: %v", differ)
 	}
