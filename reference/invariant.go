@@ -81,7 +81,7 @@ func (ref *Reference) Invariant(d Difference, changes []Change) (*plan.Invariant
 // more reports whether the run has created the object more often than the runs without faults.
 func more(d Difference) bool { return created(d.Got) > created(d.Want) }
 
-// created reads what times has written.
+// created reads what times has written: how often, at most.
 func created(v any) int {
 	text, _ := v.(string)
 	for n := range 2 {
@@ -90,7 +90,10 @@ func created(v any) int {
 			return n
 		}
 	}
-	n := 0
+	least, n := 0, 0
+	if _, err := fmt.Sscanf(text, "created %d to %d times", &least, &n); err == nil {
+		return n
+	}
 	if _, err := fmt.Sscanf(text, "created %d times", &n); err != nil {
 		return 0
 	}

@@ -116,7 +116,7 @@ func TestInvariant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	less := Difference{Key: "set/default/db", Want: times(2), Got: times(1), Count: true}
+	less := Difference{Key: "set/default/db", Want: (&Object{Made: 2}).times(), Got: (&Object{Made: 1}).times(), Count: true}
 	if i, _ := ref.Invariant(less, changes); i != nil {
 		t.Errorf("an object that was created less often: %v", i)
 	}
