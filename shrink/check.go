@@ -61,7 +61,15 @@ func newChecker(config Config) *checker {
 	return c
 }
 
-func (c *checker) fromReference() bool { return c.Finding.Oracle == record.OracleReference }
+// fromReference reports whether the finding was judged with a reference, or may have been.
+func (c *checker) fromReference() bool {
+	switch c.Finding.Oracle {
+	case "", record.OracleInvariant, record.OracleWorkload, record.OracleCrash, record.OraclePanic,
+		record.OracleDependent, record.OracleFinalizer: // the last two are judged only without one
+		return false
+	}
+	return true
+}
 
 // inSession runs a plan and reads its record.
 func (c *checker) inSession(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) {
@@ -101,7 +109,8 @@ func (c *checker) prepare(ctx context.Context) (*plan.Plan, error) {
 		if err := c.choose(ctx, first, w); err != nil {
 			return nil, err
 		}
-	} else if c.fromReference() {
+	}
+	if c.fromReference() {
 		if err := c.learnFirst(ctx, first, w); err != nil {
 			return nil, err
 		}

@@ -1,9 +1,9 @@
 package shrink
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -166,7 +166,9 @@ func clone(p *plan.Plan) (*plan.Plan, error) {
 }
 
 func size(suite *plan.Suite, p *plan.Plan) Size {
+	q := *p
+	q.Description = ""
 	return Size{
-		Actions: len(p.Actions), Steps: len(stepsOf(suite, p)), Lines: bytes.Count([]byte(textOf(p)), []byte{'\n'}),
+		Actions: len(p.Actions), Steps: len(stepsOf(suite, p)), Lines: strings.Count(textOf(&q), "\n"),
 	}
 }

@@ -57,7 +57,7 @@ type Result struct {
 	Took          time.Duration
 }
 
-// Size is what a plan consists of.
+// Size is what a plan consists of. Lines are those of its YAML without the description.
 type Size struct{ Actions, Steps, Lines int }
 
 // String says it in words.
