@@ -106,6 +106,22 @@ func TestWhatIsBelieved(t *testing.T) {
 			}, "w-intermediate-1 bug 3/3", []record.Finding{gone},
 		},
 		{
+			"no action fired", map[string]answer{"w-intermediate-1": func(_ int, m *record.Meta) []record.Finding {
+				m.ActionsFired = 0
+				return []record.Finding{gone}
+			}}, "w-intermediate-1 workload 1/1", nil,
+		},
+		{
+			"no action fired the second time", map[string]answer{
+				"w-intermediate-1": func(n int, m *record.Meta) []record.Finding {
+					if n == 2 {
+						m.ActionsFired = 0
+					}
+					return []record.Finding{gone}
+				},
+			}, "w-intermediate-1 workload 3/3", nil,
+		},
+		{
 			"it does not happen", map[string]answer{"w-intermediate-1": func(_ int, m *record.Meta) []record.Finding {
 				m.Verdict, m.Reason = record.Inconclusive, "0 of 1 actions fired"
 				return nil

@@ -10,10 +10,14 @@ import (
 
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
 // believed. The error is that of ctx.
-func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome) error {
+func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
 	o.Status, o.Came, o.Of = Unconfirmed, 1, 1
+	if idle(t, first) {
+		o.Status, o.Reason = OfWorkload, first.NotHappened()
+		return nil
+	}
 	for o.Of < c.Repeat {
-		r, _, err := c.once(ctx, t.plan, t.learned.Options())
+		r, meta, err := c.once(ctx, t.plan, t.learned.Options())
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -23,6 +27,9 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome) error {
 		}
 		o.Of++
 		again := bugs(r.Findings)
+		if idle(t, meta) {
+			c.quiet(t, again)
+		}
 		common := slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
 			return !slices.ContainsFunc(again, f.Same)
 		})
@@ -67,15 +74,24 @@ func (c *campaign) without(ctx context.Context, t *task) ([]record.Finding, erro
 	if err != nil {
 		return nil, err
 	}
+	return c.quiet(t, bugs(r.Findings)), nil
+}
+
+// quiet takes what was found with a plan's workload in a run without a plan's actions, and returns all such findings of
+// this campaign.
+func (c *campaign) quiet(t *task, found []record.Finding) []record.Finding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.quietly == nil {
 		c.quietly = map[string][]record.Finding{}
 	}
 	w := t.learned.Workload
-	c.quietly[w] = append(c.quietly[w], bugs(r.Findings)...)
-	return slices.Clone(c.quietly[w]), nil
+	c.quietly[w] = append(c.quietly[w], found...)
+	return slices.Clone(c.quietly[w])
 }
+
+// idle reports whether a run carried out none of its plan's actions: what it has found is not the plan's.
+func idle(t *task, m *record.Meta) bool { return len(t.plan.Actions) > 0 && m.ActionsFired == 0 }
 
 // bugs are the findings about the controllers.
 func bugs(all []record.Finding) []record.Finding {

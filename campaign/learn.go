@@ -139,7 +139,7 @@ func and(words []string) string {
 // study runs a workload without faults. The first run shows which types the controllers have to do with. If two runs
 // already differ in more than fields, it does not run the workload again.
 func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference, error) {
-	quiet, err := c.quiet(w)
+	quiet, err := c.withoutFaults(w)
 	if err != nil {
 		return nil, err
 	}
@@ -168,8 +168,8 @@ func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference,
 	return ref, nil
 }
 
-// quiet is the plan that runs a workload without faults.
-func (c *campaign) quiet(w workload) (*plan.Plan, error) {
+// withoutFaults is the plan that runs only a workload.
+func (c *campaign) withoutFaults(w workload) (*plan.Plan, error) {
 	p := &plan.Plan{TestName: w.name + "-without-faults", Steps: w.steps}
 	if w.steps == nil {
 		p.Workload = w.name

@@ -136,4 +136,8 @@ func TestUnstableWorkload(t *testing.T) {
 	if _, err := os.Stat(all[0].File); err == nil {
 		t.Error("there is a reference")
 	}
+	f.runs = nil
+	if r := mustRun(t, c); len(r.Unlearned) != 1 || len(r.Empty) > 0 {
+		t.Errorf("not learned %v; patterns without a plan %q", r.Unlearned, r.Empty)
+	}
 }

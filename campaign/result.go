@@ -34,7 +34,7 @@ type Outcome struct {
 	Actions  int    `json:"actions"`
 	Triggers int    `json:"triggers"`
 	Status   Status `json:"status"`
-	Reason   string `json:"reason,omitempty"` // of the first run's verdict, or why it could not be run
+	Reason   string `json:"reason,omitempty"` // why it is inconclusive, not confirmed, or could not be run
 	// Came is the number of runs with the finding, and Of the number of runs.
 	Came int `json:"came,omitempty"`
 	Of   int `json:"of,omitempty"`

@@ -122,6 +122,9 @@ func (c *campaign) generatedTasks(all []Learned) error {
 			break
 		}
 	}
+	if !slices.ContainsFunc(all, func(l Learned) bool { return l.Reference != nil }) {
+		return nil // no pattern could have a plan
+	}
 	for _, p := range generate.Patterns() {
 		if !used[p.Name] && p.In(c.Patterns) {
 			c.result.Empty = append(c.result.Empty, p.Name)
@@ -270,15 +273,18 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	if err != nil {
 		return o, err
 	}
-	o.Record, o.Reason = r.Dir, meta.Reason
+	o.Record = r.Dir
 	switch meta.Verdict {
 	case record.Pass:
 		o.Status = Passed
 	case record.Bug:
 		o.Findings = bugs(r.Findings)
-		return o, c.confirm(ctx, t, o)
+		return o, c.confirm(ctx, t, o, meta)
 	default:
-		o.Status, o.Findings = Inconclusive, r.Findings
+		o.Status, o.Reason = Inconclusive, meta.Reason
+		o.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f record.Finding) bool {
+			return f.Severity == record.SeverityNote
+		})
 	}
 	return o, nil
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/trommel-dev/trommel/instrumentation"
@@ -19,10 +20,11 @@ import (
 
 // source is what a reference of the workload is made from now.
 func (c *campaign) source(w workload) (reference.Source, error) {
-	s := reference.Source{
-		Format: reference.Format, Controllers: map[string]string{}, Trommel: c.Version, Runs: c.Learn,
-	}
+	s := reference.Source{Format: reference.Format, Controllers: map[string]string{}, Runs: c.Learn}
 	var err error
+	if s.Trommel, err = c.build(); err != nil {
+		return s, err
+	}
 	if s.Kubernetes, err = instrumentation.ResolveKubernetesVersion(c.Suite.Cluster.KubernetesVersion); err != nil {
 		return s, err
 	}
@@ -38,6 +40,19 @@ func (c *campaign) source(w workload) (reference.Source, error) {
 		s.ControlPlane, err = c.executables.hash(c.ControlPlane)
 	}
 	return s, err
+}
+
+// build names the build of Trommel: its version or, if that does not say what was built, also a hash of the executable.
+func (c *campaign) build() (string, error) {
+	if c.Version != "" && c.Version != "(devel)" && !strings.Contains(c.Version, "+dirty") {
+		return c.Version, nil
+	}
+	file, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	hash, err := c.executables.hash(file)
+	return c.Version + " " + hash, err
 }
 
 // hashes remembers the hashes of files.

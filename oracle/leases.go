@@ -30,7 +30,7 @@ func (leases) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var findings []record.Finding
 	for i := range e.Events {
 		o := e.Events[i].Observation
-		if o == nil || o.Point != wire.ControllerWrite || o.Phase != wire.After || o.Error != "" {
+		if o == nil || o.Point != wire.ControllerWrite || o.Phase != wire.After || !o.Done() {
 			continue
 		}
 		var object struct {

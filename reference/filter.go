@@ -3,6 +3,7 @@ package reference
 import (
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"reflect"
 	"slices"
@@ -16,12 +17,13 @@ type filter struct {
 	lists map[string]bool            // whether a list has no order, by type and path
 	seen  map[*Object]map[string]any // what counts of the end states, see counting
 	own   map[Key]Key                // the run's own keys, where they were matched; see matched
+	seed  maphash.Seed
 }
 
 func (ref *Reference) filter() *filter {
 	return &filter{
 		ref: ref, known: map[Key]map[string]bool{}, lists: map[string]bool{}, seen: map[*Object]map[string]any{},
-		own: map[Key]Key{},
+		own: map[Key]Key{}, seed: maphash.MakeSeed(),
 	}
 }
 
@@ -261,7 +263,7 @@ func byNumber(a, b Key) int {
 }
 
 // maxPairs limits how many objects are compared with each other.
-const maxPairs = 2000
+const maxPairs = 400
 
 // assign gives each of a run's objects a key: that of an object of the reference which ends the same, else of one
 // that differs little, else one of its own.
@@ -275,7 +277,7 @@ func (f *filter) assign(wanted, there []Key, objects map[Key]*Object) map[Key]Ke
 			take(from, from)
 		}
 	}
-	like := map[string][]Key{}
+	like := map[uint64][]Key{}
 	for _, key := range wanted {
 		if !taken[key] {
 			look := f.look(key, f.ref.Objects[key])
@@ -345,12 +347,20 @@ func (f *filter) same(key Key, want, got *Object) bool {
 	return reflect.DeepEqual(f.counting(key, want), f.counting(key, got))
 }
 
-// look is equal for objects that are the same.
-func (f *filter) look(key Key, o *Object) string {
+// look is equal for objects that are the same; other objects have another one, with very few exceptions.
+func (f *filter) look(key Key, o *Object) uint64 {
 	if o.End == nil {
-		return "gone"
+		return 0
 	}
-	return canonical(f.counting(key, o))
+	var sum uint64 // the order of the values does not count
+	for where, v := range f.counting(key, o) {
+		text, ok := v.(string)
+		if !ok {
+			text = fmt.Sprintf("%T %v", v, v)
+		}
+		sum += maphash.Comparable(f.seed, [2]string{where, text})
+	}
+	return sum
 }
 
 // cost is by how much two objects differ.

@@ -81,7 +81,7 @@ func (ref *Reference) Invariant(d Difference, changes []Change) (*plan.Invariant
 // more reports whether the run has created the object more often than the runs without faults.
 func more(d Difference) bool { return created(d.Got) > created(d.Want) }
 
-// created reads what times has written: how often, at most.
+// created reads what times has written; of a range the end.
 func created(v any) int {
 	text, _ := v.(string)
 	for n := range 2 {
@@ -90,10 +90,11 @@ func created(v any) int {
 			return n
 		}
 	}
-	least, n := 0, 0
-	if _, err := fmt.Sscanf(text, "created %d to %d times", &least, &n); err == nil {
+	n := 0
+	if _, err := fmt.Sscanf(text, "created %d to %d times", new(int), &n); err == nil {
 		return n
 	}
+	n = 0
 	if _, err := fmt.Sscanf(text, "created %d times", &n); err != nil {
 		return 0
 	}

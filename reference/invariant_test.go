@@ -116,9 +116,13 @@ func TestInvariant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	less := Difference{Key: "set/default/db", Want: (&Object{Made: 2}).times(), Got: (&Object{Made: 1}).times(), Count: true}
+	less := Difference{Key: "set/default/db", Want: "created 2 times", Got: "created once", Count: true}
 	if i, _ := ref.Invariant(less, changes); i != nil {
 		t.Errorf("an object that was created less often: %v", i)
+	}
+	less = Difference{Key: "set/default/db", Want: "created 2 to 3 times", Got: "created once", Count: true}
+	if i, _ := ref.Invariant(less, changes); i != nil {
+		t.Errorf("an object that was created less often than ever: %v", i)
 	}
 	generated := Difference{Key: "pod/default/web-#1", Want: "exists at the end", Got: "never created"}
 	if i, _ := ref.Invariant(generated, changes); i != nil {
