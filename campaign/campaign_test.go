@@ -206,7 +206,7 @@ func TestResumeAfterAChange(t *testing.T) {
 	}
 	c.Version = "v2"
 	mustRun(t, c)
-	if want := 4 + len(whole.Outcomes); len(f.all) != want {
+	if want := 5 + len(whole.Outcomes); len(f.all) != want {
 		t.Errorf("%d runs, want %d", len(f.all), want)
 	}
 }
@@ -384,7 +384,7 @@ func TestOwnPlans(t *testing.T) {
 	if diff := cmp.Diff([]string{"own-w pass", "own-unstable pass", "w pass"}, statuses(r)); diff != "" {
 		t.Error(diff)
 	}
-	if o := r.Outcomes[2]; !o.Judged || o.Workload != "plan-w" || f.runs["plan-w-without-faults"] != 4 {
+	if o := r.Outcomes[2]; !o.Judged || o.Workload != "plan-w" || f.runs["plan-w-without-faults"] != 5 {
 		t.Errorf("%+v; runs %v", o, f.runs)
 	}
 	if !r.Outcomes[0].Judged || r.Outcomes[1].Judged || len(r.Unlearned) != 1 || r.Unlearned[0].Workload != "unstable" {

@@ -165,6 +165,16 @@ func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference,
 		}
 	}
 	ref.Types, ref.Reached = types, reference.Reached(first)
+	c.Console.Status(fmt.Sprintf("%s: learning, a run with time after each step", w.name))
+	paced, meta, err := c.once(ctx, quiet, run.RunOptions{Trace: true, History: types, Paced: true})
+	switch {
+	case err != nil:
+		return nil, err
+	case meta.Verdict == record.Pass:
+		return ref, ref.Allow(paced)
+	}
+	// The workload may wait for what is there only for a moment.
+	c.say("%s: it does not pass if the controllers get time after each step: %s", w.name, meta.Reason)
 	return ref, nil
 }
 

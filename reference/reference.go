@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -36,6 +37,8 @@ type Reference struct {
 	Errors []LoggedError `json:"errors,omitempty"`
 	// Loops are what the controllers do again and again without faults.
 	Loops []Loop `json:"loops,omitempty"`
+	// Alternatives are the ends of further runs without faults that may end differently: see Allow.
+	Alternatives []map[Key]*Object `json:"alternatives,omitempty"`
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
 	// Source is what the reference was made from, Types what other runs must record to be compared with it, and Reached
@@ -140,6 +143,20 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 	return ref, ref.summarize(runs)
 }
 
+// Allow adds the end of another run without faults. What a run does differently does not count if it ended like that
+// there. Faults delay controllers, and some states, such as a condition that is only updated and never added later,
+// depend on how much time the workload has given them: a run in which it gave them much shows that.
+func (ref *Reference) Allow(r *record.Run) error {
+	run, err := Follow(r)
+	if err != nil {
+		return err
+	}
+	objects := ref.filter().matched(run.Objects())
+	maps.DeleteFunc(objects, func(key Key, o *Object) bool { return o.unchanged && ref.Objects[key] == nil })
+	ref.Alternatives = append(ref.Alternatives, objects)
+	return nil
+}
+
 // Write writes the reference to a file as JSON, for people and programs to read. It creates the file's directory.
 func (ref *Reference) Write(file string) error {
 	data, err := json.MarshalIndent(ref, "", "  ")
@@ -199,12 +216,30 @@ func Value(v any) string {
 // objects that the controllers under test create or delete, how often they were created. Masked fields do not count.
 func (ref *Reference) Compare(objects map[Key]*Object) []Difference {
 	f := ref.filter()
-	differ := f.compare(f.matched(objects))
+	objects = f.matched(objects)
+	differ := f.compare(objects)
 	for i := range differ {
 		differ[i].Own = cmp.Or(f.own[differ[i].Key], differ[i].Key)
 	}
 	return slices.DeleteFunc(differ, func(d Difference) bool {
-		return d.Field == "" && ref.volatile(d.Key)
+		return d.Field == "" && ref.volatile(d.Key) || f.allowed(d, objects[d.Key])
+	})
+}
+
+// allowed reports whether an alternative is like the run in what differs. The object is the run's; nil: it has none.
+func (f *filter) allowed(d Difference, got *Object) bool {
+	return slices.ContainsFunc(f.ref.Alternatives, func(alternative map[Key]*Object) bool {
+		like := alternative[d.Key]
+		if like == nil {
+			like = &Object{}
+		}
+		switch {
+		case d.Count:
+			return got != nil && got.Made == like.Made
+		case d.Field != "":
+			return like.End != nil && reflect.DeepEqual(f.counting(d.Key, like)[d.Field], d.Got)
+		}
+		return (like.End == nil) == (got == nil || got.End == nil)
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -85,6 +87,60 @@ func compare(t *testing.T, ref *Reference, r *record.Run) []string {
 		lines = append(lines, d.String())
 	}
 	return lines
+}
+
+// What depends on how much time the workload gives the controllers does not count.
+func TestAllow(t *testing.T) {
+	run := func(status string, more ...string) *record.Run {
+		return story(t, append([]string{
+			`created set/default/a {"metadata": {"uid": "a"}, "status": ` + status + `}`,
+			`db: created secret/default/s {}`,
+		}, more...)...)
+	}
+	const (
+		quick  = `{"conditions": [{"type": "Ready", "status": "True"}]}`
+		slow   = `{"conditions": [{"type": "Ready", "status": "True"}, {"type": "Suspended", "status": "False"}]}`
+		unlike = `{"conditions": [{"type": "Ready", "status": "True"}, {"type": "Suspended", "status": "True"}]}`
+		again  = `db: created secret/default/s {}`
+		other  = `created secret/default/other {}`
+	)
+	gone := `db: deleted secret/default/s {}`
+	ref := learn(t, run(quick), run(quick))
+	if err := ref.Allow(run(slow, gone, again, other)); err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reread := &Reference{}
+	if err := json.Unmarshal(data, reread); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		run  *record.Run
+		want []string
+	}{
+		{"as usual", run(quick), nil},
+		{"like the alternative", run(slow, gone, again, other), nil},
+		{"like it in part", run(slow), nil},
+		{"another value", run(unlike), []string{
+			`set/default/a: status.conditions[type=Suspended].status is "True"; without faults: absent`,
+		}},
+		{"gone", run(quick, gone), []string{"secret/default/s: deleted at the end; without faults: exists at the end"}},
+		{"created more often", run(quick, gone, again, gone, again), []string{
+			"secret/default/s: created 3 times; without faults: created once",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, ref := range []*Reference{ref, reread} {
+				if diff := cmp.Diff(tt.want, compare(t, ref, tt.run)); diff != "" {
+					t.Error(diff)
+				}
+			}
+		})
+	}
 }
 
 func TestCompare(t *testing.T) {

@@ -47,6 +47,7 @@ type Config struct {
 	Binaries  []Binary             // of the suite's controllers, in order
 	RecordDir string               // created; must not hold a record yet
 	Trace     bool                 // see Options
+	Paced     bool                 // see RunOptions
 	History   []plan.ResourceKey   // recorded beside what the suite and the plan name
 	Reference *reference.Reference // of the workload; nil: none
 	Version   string               // of Trommel, for the record
@@ -438,6 +439,7 @@ func (r *runner) exercise(ctx context.Context) error {
 		Suite: r.Suite, Workload: r.workload, Objects: r.objects, Kubeconfig: kubeconfig,
 		Progress: r.Console.Info, Log: r.workloadLog(), Outage: r.outage,
 		Blocked: r.blocked, LetGo: r.endPlan, Disturbed: r.disturbed, Note: r.note,
+		Rest: r.pause(),
 	})
 	r.meta.WorkloadEnd = time.Now()
 	timedOut := planCtx.Err() != nil && ctx.Err() == nil

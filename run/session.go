@@ -122,6 +122,8 @@ type RunOptions struct {
 	Trace bool
 	// History names types whose objects' states are recorded, beside those that the suite and the plan name.
 	History []plan.ResourceKey
+	// Paced gives the controllers time to come to rest after each step of the workload.
+	Paced bool
 	// Reference is what the plan's workload does without faults: what the run does otherwise is a bug. Nil: none.
 	Reference *reference.Reference
 }
@@ -138,7 +140,7 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 	}
 	return execute(ctx, Config{
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
-		Trace: o.Trace, History: o.History, Reference: o.Reference, Version: s.options.Version,
+		Trace: o.Trace, Paced: o.Paced, History: o.History, Reference: o.Reference, Version: s.options.Version,
 		Console: s.options.Console, Logger: s.options.Logger,
 		clusters: s.clusters,
 	})

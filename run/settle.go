@@ -41,6 +41,24 @@ func (r *runner) settle(ctx context.Context) (settled bool, err error) {
 	return false, nil
 }
 
+// restQuiet is how long controllers must do nothing in a paced workload to count as at rest.
+const restQuiet = 500 * time.Millisecond
+
+// pause returns what a paced workload does between its steps: it waits until the controllers are at rest, at most for
+// Timeouts.Settle. Nil: the workload is not paced.
+func (r *runner) pause() func(context.Context) {
+	if !r.Paced {
+		return nil
+	}
+	return func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Settle)
+		defer cancel()
+		if restless, err := r.coordinator.Settle(ctx, restQuiet); err != nil || restless != "" {
+			r.Logger.Debug("the next step of the workload does not wait any longer", "restless", restless, "error", err)
+		}
+	}
+}
+
 // endsByItself counts how often a controller's processes have exited since the workload began, except exits that the
 // plan caused.
 func (r *runner) endsByItself(processes []cluster.Process) int {

@@ -54,6 +54,9 @@ type Config struct {
 	// Disturbed is when the plan's last action so far was complete; zero if no action was completed yet. Until then,
 	// what a step waits for may have been impossible, so its time counts from there. Nil: the plan does nothing.
 	Disturbed func() time.Time
+	// Rest is called after each step that has succeeded; the next step waits for it. It reports its own problems. Nil: the
+	// next step follows at once.
+	Rest func(ctx context.Context)
 	// Note records remarks that are not findings. Nil: notes are dropped.
 	Note func(text string)
 }
@@ -179,6 +182,9 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 		r.Progress(text)
 		timedOut, outage, err := r.attempt(ctx, s)
 		if err == nil {
+			if r.Rest != nil {
+				r.Rest(ctx)
+			}
 			continue
 		}
 		if cause := context.Cause(ctx); cause != nil {
