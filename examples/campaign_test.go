@@ -45,7 +45,7 @@ func TestWithoutPlans(t *testing.T) {
 			if tt.variant != "" {
 				args = append(args, "--variant", tt.variant)
 			}
-			got, out := runTrommel(t, trommel, 30*time.Minute, args...)
+			got, out := runTrommel(t, trommel, ".", 30*time.Minute, args...)
 			_, bugs, _ := strings.Cut("\n"+string(out), "\nbugs\n")
 			if got != tt.want || !strings.Contains(bugs, tt.finds) {
 				t.Fatalf("exit code %d, want %d, and %q among the bugs\n%s", got, tt.want, tt.finds, out)
@@ -58,7 +58,7 @@ func TestWithoutPlans(t *testing.T) {
 			if command == nil {
 				t.Fatalf("no command in\n%s", bugs)
 			}
-			got, out = runTrommel(t, trommel, 10*time.Minute, append(strings.Fields(command[1]),
+			got, out = runTrommel(t, trommel, ".", 10*time.Minute, append(strings.Fields(command[1]),
 				"--record", filepath.Join(dir, "again"))...)
 			if got != bug || !strings.Contains(string(out), tt.finds) || strings.Contains(string(out), "learning") {
 				t.Errorf("%s: exit code %d, want %d, and %q\n%s", command[0], got, bug, tt.finds, out)

@@ -93,12 +93,14 @@ func buildTrommel(t *testing.T) string {
 	return trommel
 }
 
-// runTrommel runs a command to its end, for no longer than the timeout, and returns its exit code and its output.
-func runTrommel(t *testing.T, trommel string, timeout time.Duration, args ...string) (code int, out []byte) {
+// runTrommel runs a command in a directory to its end, for no longer than the timeout, and returns its exit code and its
+// output.
+func runTrommel(t *testing.T, trommel, dir string, timeout time.Duration, args ...string) (code int, out []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, trommel, args...)
+	cmd.Dir = dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its control plane
 	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
@@ -108,23 +110,73 @@ func runTrommel(t *testing.T, trommel string, timeout time.Duration, args ...str
 	return cmd.ProcessState.ExitCode(), out
 }
 
-// TestPlans runs every plan of the examples, each on its own control plane. The first run builds it, which takes
-// minutes.
+// TestPlans runs every plan of the examples. The plans of an example and variant share a control plane. The first run
+// builds it, which takes minutes.
 func TestPlans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
 	trommel := buildTrommel(t)
+	examples, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type session struct{ example, variant string }
+	groups := map[session][]examplePlan{}
+	var order []session
 	for _, p := range plans {
-		t.Run(p.name(), func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "record")
+		s := session{p.example, p.variant}
+		if groups[s] == nil {
+			order = append(order, s)
+		}
+		groups[s] = append(groups[s], p)
+	}
+	for _, s := range order {
+		t.Run(strings.TrimSuffix(s.example+"/"+s.variant, "/"), func(t *testing.T) {
+			var args []string
+			for _, p := range groups[s] {
+				args = append(args, "-p", filepath.Join(examples, p.example, "plans", p.plan+".yaml"))
+			}
+			if s.variant != "" {
+				args = append(args, "--variant", s.variant)
+			}
+			dir := t.TempDir()
 			// Long enough for a cold build of the control plane.
-			code, out := runTrommel(t, trommel, 15*time.Minute, p.args(dir)...)
-			if err := p.check(code, dir); err != nil {
-				t.Errorf("%v\n%s", err, out)
+			_, out := runTrommel(t, trommel, dir, 15*time.Minute, args...)
+			for _, p := range groups[s] {
+				t.Run(p.plan, func(t *testing.T) {
+					records, err := filepath.Glob(filepath.Join(dir, "trommel-runs", p.plan+"-*"))
+					if err != nil || len(records) != 1 {
+						t.Fatalf("records %v, %v\n%s", records, err, out)
+					}
+					code, err := recordedCode(records[0])
+					if err == nil {
+						err = p.check(code, records[0])
+					}
+					if err != nil {
+						t.Errorf("%v\n%s", err, out)
+					}
+				})
 			}
 		})
 	}
+}
+
+// recordedCode is the exit code of the recorded run's verdict.
+func recordedCode(recordDir string) (int, error) {
+	data, err := os.ReadFile(filepath.Join(recordDir, "meta.json"))
+	if err != nil {
+		return 0, err
+	}
+	var meta struct{ Verdict string }
+	if err := json.Unmarshal(data, &meta); err != nil {
+		return 0, err
+	}
+	code, ok := map[string]int{"pass": pass, "bug": bug, "inconclusive": inconclusive, "error": cannotRun}[meta.Verdict]
+	if !ok {
+		return 0, fmt.Errorf("%s: unknown verdict %q", recordDir, meta.Verdict)
+	}
+	return code, nil
 }
 
 // finding is what the run record holds of one.
