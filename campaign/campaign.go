@@ -17,6 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/generate"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
 	"github.com/trommel-dev/trommel/run"
 )
 
@@ -118,7 +119,8 @@ func newCampaign(config Config) *campaign {
 			Settings: config.Settings, Outcomes: []Outcome{}, NotRun: []string{}, Unlearned: []Unlearned{},
 			Dropped: map[string]int{}, Empty: []string{},
 		},
-		numbers: map[string]int{}, done: map[string]*Outcome{},
+		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
+		widened: map[string]*reference.Reference{},
 	}
 	if c.Learn == 0 {
 		c.Learn, c.anyRuns = 3, true
@@ -153,7 +155,9 @@ type campaign struct {
 	running  []string            // plans
 	stopped  string              // why no new plan is begun; empty: it is
 	failures int                 // plans in a row that could not be run
-	quietly  map[string][]record.Finding
+	// What runs without a plan's actions have found, and the references with how they ended, by workload.
+	quietly map[string][]record.Finding
+	widened map[string]*reference.Reference
 }
 
 // workload is one of the suite, or that of a plan with steps of its own.

@@ -211,6 +211,50 @@ func TestResumeAfterAChange(t *testing.T) {
 	}
 }
 
+// How a run without the plan's actions ends explains only what is like that.
+func TestExplainedByARunWithoutActions(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		without []string // what is created in the run without actions
+		status  Status
+		left    []string
+	}{
+		{"as usual", []string{"configmap/default/a", "op secret/default/a"}, Bug,
+			[]string{"secret/default/a", "configmap/default/b"}},
+		{"one of two", []string{"configmap/default/a"}, Bug, []string{"configmap/default/b"}},
+		{"both", []string{"configmap/default/a", "configmap/default/b"}, OfWorkload, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{answer: func(
+				p *plan.Plan, _ int, meta *record.Meta, found *[]record.Finding, history *[]string,
+			) error {
+				if !strings.HasPrefix(p.TestName, "w-intermediate-1") {
+					return nil
+				}
+				*found = []record.Finding{
+					finding("secret/default/a", "never created"), finding("configmap/default/b", "exists at the end"),
+				}
+				*history = []string{"configmap/default/a", "configmap/default/b"}
+				if strings.HasSuffix(p.TestName, "-without") {
+					*history = tt.without
+				}
+				meta.Verdict = record.Bug
+				return nil
+			}}
+			c := config(t, f, "w")
+			c.Patterns = []string{"intermediate"}
+			o := mustRun(t, c).Outcomes[0]
+			var left []string
+			for _, f := range o.Findings {
+				left = append(left, f.Subject)
+			}
+			if o.Status != tt.status || tt.status == Bug && !slices.Equal(left, tt.left) {
+				t.Errorf("%s: %v", o.Status, left)
+			}
+		})
+	}
+}
+
 func TestEndBeforeAllPlans(t *testing.T) {
 	found := answers(map[string]answer{"w-intermediate-1": func(int, *record.Meta) []record.Finding {
 		return []record.Finding{finding("secret/default/a", "never created")}

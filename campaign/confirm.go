@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/trommel-dev/trommel/oracle"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
+	"github.com/trommel-dev/trommel/run"
 )
 
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
@@ -17,7 +20,7 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 		return nil
 	}
 	for o.Of < c.Repeat {
-		r, meta, err := c.once(ctx, t.plan, t.learned.Options())
+		r, meta, err := c.once(ctx, t.plan, c.options(t))
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -28,7 +31,7 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 		o.Of++
 		again := bugs(r.Findings)
 		if idle(t, meta) {
-			c.quiet(t, again)
+			c.quiet(t, r)
 		}
 		common := slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
 			return !slices.ContainsFunc(again, f.Same)
@@ -41,7 +44,7 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 	if o.Came < o.Of {
 		return nil
 	}
-	without, err := c.without(ctx, t)
+	err := c.without(ctx, t)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -49,9 +52,10 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 		o.Reason = fmt.Sprintf("the workload could not be run without the plan's actions: %v", err)
 		return nil
 	}
-	planOnly := slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
-		return slices.ContainsFunc(without, f.Same)
-	})
+	planOnly, err := c.planOnly(t, o)
+	if err != nil {
+		return err
+	}
 	if len(planOnly) == 0 {
 		o.Status = OfWorkload
 		return nil
@@ -60,34 +64,95 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 	return nil
 }
 
-// without runs the plan without its actions once more, and returns what all such runs with its workload have found in
-// this campaign.
-func (c *campaign) without(ctx context.Context, t *task) ([]record.Finding, error) {
+// without runs the plan without its actions once more.
+func (c *campaign) without(ctx context.Context, t *task) error {
 	if len(t.plan.Actions) == 0 {
-		return nil, nil // what it finds is what it is for
+		return nil // what it finds is what it is for
 	}
 	p := *t.plan
 	p.TestName += "-without"
 	p.Actions = nil
 	p.Complete(c.Suite)
-	r, _, err := c.once(ctx, &p, t.learned.Options())
+	r, _, err := c.once(ctx, &p, c.options(t))
+	if err == nil {
+		c.quiet(t, r)
+	}
+	return err
+}
+
+// quiet takes in a run with a plan's workload in which no action of a plan was carried out: what it has found is not a
+// plan's, and where it ended differently from the reference, other runs may end like it.
+func (c *campaign) quiet(t *task, r *record.Run) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := t.learned.Workload
+	c.quietly[w] = append(c.quietly[w], bugs(r.Findings)...)
+	ref := c.widened[w]
+	if ref == nil {
+		ref = t.learned.Reference
+	}
+	if ref == nil {
+		return
+	}
+	wider := *ref // runs that are going on read it
+	wider.Alternatives = slices.Clone(ref.Alternatives)
+	if err := wider.Allow(r); err != nil {
+		c.say("%s: %v", r.Dir, err)
+		return
+	}
+	c.widened[w] = &wider
+}
+
+// options are those of the next run of a plan.
+func (c *campaign) options(t *task) run.RunOptions {
+	o := t.learned.Options()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if wider := c.widened[t.learned.Workload]; wider != nil {
+		o.Reference = wider
+	}
+	return o
+}
+
+// planOnly returns those of an outcome's findings that no run without a plan's actions explains.
+func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
+	before, err := differing(t, o, t.learned.Reference)
 	if err != nil {
 		return nil, err
 	}
-	return c.quiet(t, bugs(r.Findings)), nil
-}
-
-// quiet takes what was found with a plan's workload in a run without a plan's actions, and returns all such findings of
-// this campaign.
-func (c *campaign) quiet(t *task, found []record.Finding) []record.Finding {
+	after, err := differing(t, o, c.options(t).Reference)
+	if err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.quietly == nil {
-		c.quietly = map[string][]record.Finding{}
+	quietly := c.quietly[t.learned.Workload]
+	return slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
+		if f.Oracle == record.OracleReference && before[f.Subject] {
+			return !after[f.Subject]
+		}
+		return slices.ContainsFunc(quietly, f.Same)
+	}), nil
+}
+
+// differing lists the objects in which the outcome's first run differs from a reference.
+func differing(t *task, o *Outcome, ref *reference.Reference) (map[string]bool, error) {
+	if ref == nil || o.Record == "" {
+		return nil, nil
 	}
-	w := t.learned.Workload
-	c.quietly[w] = append(c.quietly[w], found...)
-	return slices.Clone(c.quietly[w])
+	r, err := record.Open(o.Record)
+	if err != nil {
+		return nil, err
+	}
+	followed, err := reference.Follow(r)
+	if err != nil {
+		return nil, err
+	}
+	keys := map[string]bool{}
+	for _, d := range oracle.Differences(ref, t.plan, followed.Objects()) {
+		keys[string(d.Key)] = true
+	}
+	return keys, nil
 }
 
 // idle reports whether a run carried out none of its plan's actions: what it has found is not the plan's.

@@ -269,7 +269,7 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	if err := os.RemoveAll(filepath.Join(c.Dir, "runs", o.Plan)); err != nil { // of a campaign that was interrupted
 		return o, err
 	}
-	r, meta, err := c.once(ctx, t.plan, t.learned.Options())
+	r, meta, err := c.once(ctx, t.plan, c.options(t))
 	if err != nil {
 		return o, err
 	}
