@@ -211,6 +211,31 @@ func TestResumeAfterAChange(t *testing.T) {
 	}
 }
 
+// What is known needs no further runs.
+func TestTheSameFindingsAgain(t *testing.T) {
+	gone := finding("secret/default/a", "never created; without faults: exists at the end")
+	less := finding("secret/default/a", "data.a is absent; without faults: 1")
+	f := answers(map[string]answer{
+		"w-drift-9":        func(int, *record.Meta) []record.Finding { return []record.Finding{gone} },
+		"w-drift-10":       func(int, *record.Meta) []record.Finding { return []record.Finding{gone} },
+		"w-intermediate-1": func(int, *record.Meta) []record.Finding { return []record.Finding{less} },
+	})
+	r := mustRun(t, config(t, f, "w"))
+	confirmed, atOnce := 0, 0
+	for _, o := range r.Outcomes {
+		switch {
+		case o.Status != Bug:
+		case o.Of == 3:
+			confirmed++
+		case o.Came == 1 && o.Of == 1 && o.Reason == "the same findings as those of w-drift-9" && o.Plan == "w-drift-10":
+			atOnce++
+		}
+	}
+	if confirmed != 2 || atOnce != 1 {
+		t.Errorf("%v", statuses(r))
+	}
+}
+
 // How a run without the plan's actions ends explains only what is like that.
 func TestExplainedByARunWithoutActions(t *testing.T) {
 	for _, tt := range []struct {

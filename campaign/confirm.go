@@ -3,6 +3,7 @@ package campaign
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/trommel-dev/trommel/oracle"
@@ -12,11 +13,17 @@ import (
 )
 
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
-// believed. The error is that of ctx.
+// believed. What another plan with the workload has found, word for word, is believed at once: most plans find one of a
+// few bugs, and each further run takes long, since it waits in vain for the end that it should have. The error is that
+// of ctx.
 func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
 	o.Status, o.Came, o.Of = Unconfirmed, 1, 1
 	if idle(t, first) {
 		o.Status, o.Reason = OfWorkload, first.NotHappened()
+		return nil
+	}
+	if like := c.like(o); like != "" {
+		o.Status, o.Reason = Bug, "the same findings as those of "+like
 		return nil
 	}
 	for o.Of < c.Repeat {
@@ -62,6 +69,24 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 	}
 	o.Status, o.Findings = Bug, planOnly
 	return nil
+}
+
+// like returns the plan of the outcome of this campaign that is confirmed and has all the same findings; empty: there is
+// none.
+func (c *campaign) like(o *Outcome) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(c.done)) {
+		known := c.done[name]
+		if known.Status == Bug && known.Of >= c.Repeat && known.Workload == o.Workload &&
+			!slices.ContainsFunc(o.Findings, func(f record.Finding) bool {
+				return !slices.ContainsFunc(known.Findings,
+					func(k record.Finding) bool { return k.Same(f) && k.Title == f.Title })
+			}) {
+			return name
+		}
+	}
+	return ""
 }
 
 // without runs the plan without its actions once more.

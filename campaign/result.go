@@ -34,7 +34,8 @@ type Outcome struct {
 	Actions  int    `json:"actions"`
 	Triggers int    `json:"triggers"`
 	Status   Status `json:"status"`
-	Reason   string `json:"reason,omitempty"` // why it is inconclusive, not confirmed, or could not be run
+	// Reason says why it is inconclusive, not confirmed, could not be run, or is believed without being confirmed.
+	Reason string `json:"reason,omitempty"`
 	// Came is the number of runs with the finding, and Of the number of runs.
 	Came int `json:"came,omitempty"`
 	Of   int `json:"of,omitempty"`
