@@ -13,7 +13,7 @@ import (
 )
 
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
-// believed. What another plan with the workload has found, word for word, is believed at once: most plans find one of a
+// believed. What another plan has found, word for word, is believed at once: most plans find one of a
 // few bugs, and each further run takes long, since it waits in vain for the end that it should have. The error is that
 // of ctx.
 func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
@@ -78,7 +78,7 @@ func (c *campaign) like(o *Outcome) string {
 	defer c.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(c.done)) {
 		known := c.done[name]
-		if known.Status == Bug && known.Of >= c.Repeat && known.Workload == o.Workload &&
+		if known.Status == Bug && known.Of >= c.Repeat &&
 			!slices.ContainsFunc(o.Findings, func(f record.Finding) bool {
 				return !slices.ContainsFunc(known.Findings,
 					func(k record.Finding) bool { return k.Same(f) && k.Title == f.Title })
