@@ -7,15 +7,16 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/oracle"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/reference"
 	"github.com/trommel-dev/trommel/run"
 )
 
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
-// believed. What another plan has found, word for word, is believed at once: most plans find one of a
-// few bugs, and each further run takes long, since it waits in vain for the end that it should have. The error is that
-// of ctx.
+// believed. What another plan has found, word for word, is believed at once: most plans find one of a few bugs, and each
+// further run takes long, since it waits in vain for the end that it should have. The error is that of ctx, or of a
+// record that cannot be read.
 func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
 	o.Status, o.Came, o.Of = Unconfirmed, 1, 1
 	if idle(t, first) {
@@ -141,13 +142,19 @@ func (c *campaign) options(t *task) run.RunOptions {
 
 // planOnly returns those of an outcome's findings that no run without a plan's actions explains.
 func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
-	before, err := differing(t, o, t.learned.Reference)
-	if err != nil {
-		return nil, err
-	}
-	after, err := differing(t, o, c.options(t).Reference)
-	if err != nil {
-		return nil, err
+	var before, after map[string]bool // the objects in which its first run differs
+	if ref := t.learned.Reference; ref != nil {
+		r, err := record.Open(o.Record)
+		if err != nil {
+			return nil, err
+		}
+		followed, err := reference.Follow(r)
+		if err != nil {
+			return nil, err
+		}
+		objects := followed.Objects()
+		before = differing(ref, t.plan, objects)
+		after = differing(c.options(t).Reference, t.plan, objects)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,24 +167,15 @@ func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 	}), nil
 }
 
-// differing lists the objects in which the outcome's first run differs from a reference.
-func differing(t *task, o *Outcome, ref *reference.Reference) (map[string]bool, error) {
-	if ref == nil || o.Record == "" {
-		return nil, nil
-	}
-	r, err := record.Open(o.Record)
-	if err != nil {
-		return nil, err
-	}
-	followed, err := reference.Follow(r)
-	if err != nil {
-		return nil, err
-	}
+// differing lists the objects in which a run of a plan differs from a reference.
+func differing(
+	ref *reference.Reference, p *plan.Plan, objects map[reference.Key]*reference.Object,
+) map[string]bool {
 	keys := map[string]bool{}
-	for _, d := range oracle.Differences(ref, t.plan, followed.Objects()) {
+	for _, d := range oracle.Differences(ref, p, objects) {
 		keys[string(d.Key)] = true
 	}
-	return keys, nil
+	return keys
 }
 
 // idle reports whether a run carried out none of its plan's actions: what it has found is not the plan's.
