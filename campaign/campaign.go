@@ -21,11 +21,6 @@ import (
 	"github.com/trommel-dev/trommel/run"
 )
 
-// Runner runs plans, one at a time; a *run.Session is one.
-type Runner interface {
-	RunWith(ctx context.Context, p *plan.Plan, recordDir string, o run.RunOptions) (*record.Meta, error)
-}
-
 // Settings are what a resumed campaign has in common with the one that it goes on with. SuiteFile and References are
 // required.
 type Settings struct {
@@ -52,7 +47,7 @@ type Settings struct {
 type Config struct {
 	Settings
 	// Runners are used side by side; all run the same suite and executables.
-	Runners []Runner
+	Runners []run.Runner
 	Suite   *plan.Suite // as the runners have it
 	// Dir is the directory for plans, records and the state. If it has a state, the campaign goes on from there.
 	Dir string
@@ -65,7 +60,7 @@ type Config struct {
 	Plans        []*plan.Plan // run these; nil: generate plans
 	// Shrink looks for a smaller plan; see Shrinking. It is called at the end, for the simplest plan of each group of
 	// bugs. Alone: the smaller plan shows the finding without a reference. If nil, plans stay as they are.
-	Shrink  func(ctx context.Context, r Runner, s Shrinking) (alone bool, err error)
+	Shrink  func(ctx context.Context, r run.Runner, s Shrinking) (alone bool, err error)
 	Console Console // default: nobody
 }
 
@@ -131,7 +126,7 @@ func newCampaign(config Config) *campaign {
 	if c.Console == nil {
 		c.Console = nobody{}
 	}
-	c.free = make(chan Runner, len(c.Runners))
+	c.free = make(chan run.Runner, len(c.Runners))
 	for _, r := range c.Runners {
 		c.free <- r
 	}
@@ -141,9 +136,9 @@ func newCampaign(config Config) *campaign {
 type campaign struct {
 	Config
 	began       time.Time
-	spent       time.Duration // before it was resumed
-	anyRuns     bool          // see Settings.Learn
-	free        chan Runner   // that no run uses
+	spent       time.Duration   // before it was resumed
+	anyRuns     bool            // see Settings.Learn
+	free        chan run.Runner // that no run uses
 	executables hashes
 	tasks       []*task // in the order in which they are run
 
@@ -202,7 +197,7 @@ const partialSuffix = ".partial"
 
 // once runs a plan on a free runner, and reads its record. It waits for the runner. The record is whole, or absent.
 func (c *campaign) once(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {
-	var runner Runner
+	var runner run.Runner
 	select {
 	case runner = <-c.free:
 		defer func() { c.free <- runner }()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/run"
 )
 
 // answer is what the n-th run of a plan says.
@@ -332,7 +333,7 @@ func TestSideBySide(t *testing.T) {
 	}}
 	c := config(t, f, "v", "w")
 	c.Patterns = []string{"intermediate", "drift"} // an even number of plans
-	c.Runners = []Runner{f, f}
+	c.Runners = []run.Runner{f, f}
 	r := mustRun(t, c)
 	if len(r.With(Passed)) != len(r.Outcomes) || len(r.Outcomes)%2 != 0 || f.most != 2 {
 		t.Errorf("%v; at most %d at once", statuses(r), f.most)
@@ -391,7 +392,7 @@ func TestSmallerPlans(t *testing.T) {
 	c := config(t, f, "u", "v", "w")
 	c.Patterns = []string{"intermediate"}
 	var tried []string
-	c.Shrink = func(_ context.Context, _ Runner, s Shrinking) (alone bool, err error) {
+	c.Shrink = func(_ context.Context, _ run.Runner, s Shrinking) (alone bool, err error) {
 		tried = append(tried, s.Finding.Subject)
 		if s.Finding == other[0] {
 			return false, errors.New("it does not come")

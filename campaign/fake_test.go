@@ -173,7 +173,7 @@ func config(t *testing.T, f *fake, workloads ...string) Config {
 	f.t = t
 	return Config{
 		Settings: Settings{SuiteFile: suite.File, References: filepath.Join(dir, "references")},
-		Runners:  []Runner{f}, Suite: suite, Dir: filepath.Join(dir, "campaign"),
+		Runners:  []run.Runner{f}, Suite: suite, Dir: filepath.Join(dir, "campaign"),
 		Binaries: []run.Binary{{Path: filepath.Join(dir, "op"), Manifest: &wire.Manifest{}}}, Version: "v1",
 		Console: &heard{},
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/run"
 )
 
 // Shrinking is a confirmed finding whose plan may be larger than it must be.
@@ -47,7 +48,7 @@ func (c *campaign) shrinkAll(ctx context.Context) error {
 }
 
 func (c *campaign) shrinkOne(ctx context.Context, t *task, o *Outcome, f record.Finding) error {
-	var runner Runner
+	var runner run.Runner
 	select {
 	case runner = <-c.free:
 		defer func() { c.free <- runner }()

@@ -121,23 +121,7 @@ func failedRequests(t *testing.T, binary, contentType string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, done := make(chan struct{}), make(chan struct{})
-	defer func() {
-		_ = m.Close()
-		close(stop)
-		<-done
-	}()
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case e := <-m.Events():
-				f.take(e)
-			case <-stop:
-				return
-			}
-		}
-	}()
+	defer hear(m, f.take)()
 	m.SetRules(t.Context(), map[string][]wire.Rule{"client": bothPhases(wire.Rule{Point: wire.ControllerWrite,
 		Kind: "configmap", Resource: "configmaps", Namespace: "default"})})
 	names := []string{"plain", "conflict", "forbidden", "lost", "late", "busy", "retried"}

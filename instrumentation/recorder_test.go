@@ -30,25 +30,29 @@ func record(t *testing.T, address, token string) *recorder {
 		t.Fatal(err)
 	}
 	r := &recorder{t: t, monitor: m, sessions: map[string]*monitor.Session{}, changed: make(chan struct{}, 1)}
-	done := make(chan struct{})
-	stop := make(chan struct{})
-	t.Cleanup(func() {
-		_ = m.Close()
-		close(stop)
-		<-done
-	})
+	t.Cleanup(hear(m, r.take))
+	return r
+}
+
+// hear calls take with the monitor's events, one after the other, until end is called, which closes the monitor.
+func hear(m *monitor.Monitor, take func(monitor.Event)) (end func()) {
+	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		for {
 			select {
 			case e := <-m.Events():
-				r.take(e)
+				take(e)
 			case <-stop:
 				return
 			}
 		}
 	}()
-	return r
+	return func() {
+		_ = m.Close()
+		close(stop)
+		<-done
+	}
 }
 
 func (r *recorder) take(e monitor.Event) {

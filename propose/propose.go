@@ -24,14 +24,9 @@ import (
 	"github.com/trommel-dev/trommel/run"
 )
 
-// Runner runs plans, one at a time; a *run.Session is one.
-type Runner interface {
-	RunWith(ctx context.Context, p *plan.Plan, recordDir string, o run.RunOptions) (*record.Meta, error)
-}
-
 // Config says what to derive workloads from. Runner, Suite and Dir are required.
 type Config struct {
-	Runner   Runner
+	Runner   run.Runner
 	Suite    *plan.Suite   // as the runner has it
 	Dir      string        // created; for the records of the trial runs
 	Workload string        // whose first apply has the sample; default: the first that has one

@@ -128,6 +128,11 @@ type RunOptions struct {
 	Reference *reference.Reference
 }
 
+// Runner runs plans, one at a time; a *Session is one.
+type Runner interface {
+	RunWith(ctx context.Context, p *plan.Plan, recordDir string, o RunOptions) (*record.Meta, error)
+}
+
 // RunWith is Run with options.
 func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o RunOptions) (*record.Meta, error) {
 	s.mu.Lock()

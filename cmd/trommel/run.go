@@ -307,7 +307,7 @@ func (o *runOptions) howToRun(
 	learned, err := campaign.Learn(ctx, campaign.Config{
 		Settings: campaign.Settings{SuiteFile: suite.File, Variant: l.variant, References: o.reference},
 		Plans:    []*plan.Plan{l.plan},
-		Runners:  []campaign.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
+		Runners:  []run.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
 		Dir:     filepath.Join("trommel-runs", "learn-"+time.Now().Format("20060102-150405.000")),
 		Version: version(), Console: console,
 	})

@@ -435,7 +435,7 @@ func (o *testOptions) inSession(
 	console := report.NewConsole(s.err)
 	console.Title(title + " " + suite.File)
 	options := run.Options{Version: version(), Progress: console.Progress}
-	var runners []campaign.Runner
+	var runners []run.Runner
 	var sessions []*run.Session
 	defer func() {
 		for _, session := range sessions {
@@ -469,8 +469,8 @@ func (o *testOptions) inSession(
 // smaller returns what looks for a smaller plan.
 func (o *testOptions) smaller(
 	suite *plan.Suite,
-) func(context.Context, campaign.Runner, campaign.Shrinking) (bool, error) {
-	return func(ctx context.Context, r campaign.Runner, s campaign.Shrinking) (bool, error) {
+) func(context.Context, run.Runner, campaign.Shrinking) (bool, error) {
+	return func(ctx context.Context, r run.Runner, s campaign.Shrinking) (bool, error) {
 		how := s.Learned.Options()
 		if err := os.RemoveAll(s.Dir); err != nil { // of a campaign that was interrupted
 			return false, err
