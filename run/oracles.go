@@ -113,26 +113,32 @@ func (r *runner) listable(ctx context.Context) ([]plan.ResourceKey, error) {
 // that were named, and those that the controllers had to do with. The error says that one of them was not recorded.
 func (r *runner) needed(ctx context.Context, all []record.HistoryEntry) ([]record.HistoryEntry, error) {
 	type typ struct{ name, group string }
-	want := map[typ]bool{}
+	want, recorded := map[typ]bool{}, map[typ]bool{}
+	for _, key := range r.listed {
+		recorded[typ{key.Type, key.Group}] = true
+	}
 	for _, key := range r.named {
 		t, err := r.objects.Resolve(ctx, key)
 		if err != nil {
 			return all, err
 		}
-		want[typ{t.Singular, t.Resource.Group}] = true
+		want[typ{t.Singular, t.Resource.Group}], recorded[typ{t.Singular, t.Resource.Group}] = true, true
 	}
 	r.eventsMu.Lock()
 	types := slices.Collect(maps.Keys(r.types))
 	r.eventsMu.Unlock()
 	var errs []error
 	for _, key := range types {
-		if !want[typ{key.Type, key.Group}] && !slices.Contains(r.listed, key) {
-			if t, err := r.objects.Resolve(ctx, key); err != nil || t.Watchable() {
-				errs = append(errs, fmt.Errorf("record history: %s could not be listed before the workload: %w", key,
-					cmp.Or(err, errors.New("it was not served"))))
-			}
+		t, err := r.objects.Resolve(ctx, key) // not every observation knows the group
+		if err == nil && !t.Watchable() {
+			continue
 		}
-		want[typ{key.Type, key.Group}] = true
+		if id := (typ{t.Singular, t.Resource.Group}); err != nil || !recorded[id] {
+			errs = append(errs, fmt.Errorf("record history: %s could not be listed when the workload began: %w", key,
+				cmp.Or(err, errors.New("it was not served"))))
+		} else {
+			want[id] = true
+		}
 	}
 	return slices.DeleteFunc(all, func(h record.HistoryEntry) bool { return !want[typ{h.Type, h.Group}] }),
 		errors.Join(errs...)
