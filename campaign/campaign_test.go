@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -399,6 +401,67 @@ func TestSideBySide(t *testing.T) {
 	r := mustRun(t, c)
 	if len(r.With(Passed)) != len(r.Outcomes) || len(r.Outcomes)%2 != 0 || f.most != 2 {
 		t.Errorf("%v; at most %d at once", statuses(r), f.most)
+	}
+}
+
+// slow is a runner that gets ready first.
+type slow struct {
+	*fake
+	began, ended *int
+	most         *int
+	err          error
+}
+
+func (s *slow) Start(context.Context) error {
+	s.mu.Lock()
+	*s.began++
+	*s.most = max(*s.most, *s.began-*s.ended)
+	s.mu.Unlock()
+	time.Sleep(time.Second)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*s.ended++
+	return s.err
+}
+
+// Runners get ready one after the other, and only as many as there is work for.
+func TestRunnersGetReady(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		patterns []string
+		run      time.Duration // how long a run takes
+		learn    int
+		err      error
+		want     int // runners
+	}{
+		{"nothing to do side by side", []string{"stale"}, time.Millisecond, 2, nil, 2},
+		{"enough to do", nil, time.Minute, 3, nil, 4},
+		{"they are soon not needed", nil, time.Millisecond, 3, nil, 2},
+		{"none can start", nil, time.Minute, 3, errors.New("no memory"), 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{answer: func(*plan.Plan, int, *record.Meta, *[]record.Finding, *[]string) error {
+					time.Sleep(tt.run)
+					return nil
+				}}
+				c := config(t, f, "w")
+				c.Patterns, c.Learn = tt.patterns, tt.learn
+				c.Runners = nil
+				var began, ended, most int
+				for range 4 {
+					c.Runners = append(c.Runners, &slow{fake: f, began: &began, ended: &ended, most: &most, err: tt.err})
+				}
+				r := mustRun(t, c)
+				if len(r.With(Passed)) != len(r.Outcomes) {
+					t.Errorf("%v", statuses(r))
+				}
+				if began != tt.want || ended != began || most != 1 {
+					t.Errorf("%d began to get ready, %d at once, %d ended; want %d, one at a time", began, most, ended,
+						tt.want)
+				}
+			})
+		})
 	}
 }
 

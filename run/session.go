@@ -142,12 +142,12 @@ type Runner interface {
 func (s *Session) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
 	own, ok := s.clusters.(*ownClusters)
 	if !ok || own.fresh || own.cluster != nil {
 		return nil
-	}
-	if s.closed {
-		return errClosed
 	}
 	l, err := own.acquire(ctx, s.options.Console)
 	if err != nil {
