@@ -14,12 +14,12 @@ import (
 	"github.com/trommel-dev/trommel/run"
 )
 
-// Slow controllers read for slowOpen, and then not for slowShut, slowTimes times. It must be long enough for a workload
-// to make several steps meanwhile, which the controllers then see as one.
+// Slow controllers read for slowOpen, and then not for slowShut, slowTimes times. A step of the workload that waits for
+// them ends while they may read; the next steps must come when they may not, so that they see several as one.
 const (
-	slowOpen  = 500 * time.Millisecond
-	slowShut  = time.Second
-	slowTimes = 20
+	slowOpen  = 50 * time.Millisecond
+	slowShut  = 500 * time.Millisecond
+	slowTimes = 50
 )
 
 // slowly runs a task's workload once with slow controllers, when the first plan with that workload has found something.

@@ -99,7 +99,7 @@ func TestAllow(t *testing.T) {
 	}
 	const (
 		quick  = `{"conditions": [{"type": "Ready", "status": "True"}]}`
-		slow   = `{"conditions": [{"type": "Ready", "status": "True"}, {"type": "Suspended", "status": "False"}]}`
+		slow   = `{"conditions": [{"type": "Ready", "status": "True"}, {"type": "Suspended", "status": "Unknown"}]}`
 		unlike = `{"conditions": [{"type": "Ready", "status": "True"}, {"type": "Suspended", "status": "True"}]}`
 		again  = `db: created secret/default/s {}`
 		other  = `created secret/default/other {}`
@@ -138,6 +138,42 @@ func TestAllow(t *testing.T) {
 				if diff := cmp.Diff(tt.want, compare(t, ref, tt.run)); diff != "" {
 					t.Error(diff)
 				}
+			}
+		})
+	}
+}
+
+// A condition that is false means what its absence means.
+func TestFalseConditions(t *testing.T) {
+	run := func(conditions string) *record.Run {
+		return story(t, `created set/default/a {"status": {"conditions": [`+conditions+`]}}`)
+	}
+	const (
+		ready      = `{"type": "Ready", "status": "True"}`
+		resumed    = `{"type": "Suspended", "status": "False", "reason": "Resumed"}`
+		otherwise  = `{"type": "Suspended", "status": "False", "reason": "Otherwise"}`
+		suspended  = `{"type": "Suspended", "status": "True", "reason": "Asked"}`
+		unexpected = "set/default/a: status.conditions[type=Suspended]."
+	)
+	for _, tt := range []struct {
+		name      string
+		want, got string
+		differ    []string
+	}{
+		{"absent", ready + "," + resumed, ready, nil},
+		{"false", ready, ready + "," + resumed, nil},
+		{"another reason", ready + "," + resumed, ready + "," + otherwise,
+			[]string{unexpected + `reason is "Otherwise"; without faults: "Resumed"`}},
+		{"true", ready, ready + "," + suspended, []string{
+			unexpected + `reason is "Asked"; without faults: absent`, unexpected + `status is "True"; without faults: absent`,
+			unexpected + `type is "Suspended"; without faults: absent`}},
+		{"no longer true", ready, resumed, []string{
+			`set/default/a: status.conditions[type=Ready].status is absent; without faults: "True"`,
+			`set/default/a: status.conditions[type=Ready].type is absent; without faults: "Ready"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.differ, compare(t, learn(t, run(tt.want), run(tt.want)), run(tt.got))); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}
