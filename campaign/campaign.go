@@ -119,7 +119,8 @@ func newCampaign(config Config) *campaign {
 			Dropped: map[string]int{}, Empty: []string{},
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
-		widened: map[string]*reference.Reference{}, confirming: map[string][]record.Finding{},
+		widened: map[string]*reference.Reference{}, slow: map[string]*sync.Once{},
+		confirming: map[string][]record.Finding{},
 	}
 	c.changed.L = &c.mu
 	if c.Learn == 0 {
@@ -164,6 +165,7 @@ type campaign struct {
 	// What runs without a plan's actions have found, and the references with how they ended, by workload.
 	quietly map[string][]record.Finding
 	widened map[string]*reference.Reference
+	slow    map[string]*sync.Once // the run with slow controllers, by workload
 }
 
 // begun returns the context of everything that the campaign does. The caller calls end when the campaign has ended.
