@@ -66,6 +66,10 @@ func Patterns() []Pattern {
 			make: (*generator).conflict, chance: 1,
 		},
 		{
+			Name: "zombie", Finds: "writes after the lease was lost that undo what the new leader has done",
+			make: (*generator).zombie, chance: 2,
+		},
+		{
 			Name: "drift", Finds: "objects that are not created again, and fields that are not put back",
 			make: (*generator).drift, chance: 2,
 		},

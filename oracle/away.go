@@ -73,6 +73,14 @@ func pausesLocks(p *plan.Plan, c record.Controller) bool {
 	})
 }
 
+// frozen reports whether the plan had frozen a process of the controller by then: another one may have become the leader
+// meanwhile.
+func frozen(p *plan.Plan, actions []record.Action, controller string, at time.Time) bool {
+	return slices.ContainsFunc(actions, func(a record.Action) bool {
+		return p.Actions[a.Index].Effects().Freezes == controller && !a.Began.IsZero() && !a.Began.After(at)
+	})
+}
+
 // callsFailed reports whether the plan made the controller's calls fail at that time, or less than grace before it. A
 // controller that exits because the API server refuses its calls has no bug: the kubelet restarts it.
 func callsFailed(

@@ -43,6 +43,9 @@ func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			case f.Oracle == record.OracleLeadership && pausesLocks(e.Plan, c):
 				f.Severity = record.SeverityNote
 				f.Title += ", because the plan paused its lock"
+			case f.Oracle == record.OracleLeadership && frozen(e.Plan, e.Actions, c.Name, f.Time):
+				f.Severity = record.SeverityNote
+				f.Title += ", because the plan had frozen it"
 			case ended && server != "":
 				f.Severity = record.SeverityNote
 				f.Title = fmt.Sprintf("%s, while the plan had killed its API server %s", f.Title, server)

@@ -96,6 +96,7 @@ type Controller struct {
 	Name      string `json:"name"`
 	Hooks     bool   `json:"hooks"`     // it was built with hooks
 	APIServer string `json:"apiServer"` // that it was connected to at first
+	Replicas  int    `json:"replicas"`  // of its Deployment; 0 in older records
 	// Locks are the resource keys of the objects that it wrote for its leader election.
 	Locks             []string `json:"locks,omitempty"`
 	ClientGo          string   `json:"clientGo,omitempty"`

@@ -41,6 +41,9 @@ type Reference struct {
 	Alternatives []map[Key]*Object `json:"alternatives,omitempty"`
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
+	// Replicas is how many processes each of them has, and Leases the leases by which they are elected leader.
+	Replicas map[string]int      `json:"replicas,omitempty"`
+	Leases   map[string][]string `json:"leases,omitempty"`
 	// Source is what the reference was made from, Types what other runs must record to be compared with it, and Reached
 	// the points that each controller reached in the first run (see Types and Reached). The caller of Learn sets them.
 	Source  Source              `json:"source"`
@@ -95,9 +98,17 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		return nil, errors.New("a reference needs two runs or more")
 	}
 	ref := &Reference{Workload: workload, Runs: len(runs), Masks: slices.Concat(masks, standard)}
+	ref.Replicas, ref.Leases = map[string]int{}, map[string][]string{}
 	for _, c := range runs[0].Meta.Controllers {
-		if c.Hooks {
-			ref.Controllers = append(ref.Controllers, c.Name)
+		if !c.Hooks {
+			continue
+		}
+		ref.Controllers = append(ref.Controllers, c.Name)
+		ref.Replicas[c.Name] = c.Replicas
+		for _, lock := range c.Locks {
+			if key, err := plan.ParseResourceKey(lock); err == nil && key.Type == "lease" {
+				ref.Leases[c.Name] = append(ref.Leases[c.Name], lock)
+			}
 		}
 	}
 	var found []Mask

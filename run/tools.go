@@ -182,7 +182,7 @@ func (a *apiServers) StartAPIServer(ctx context.Context, name string) (running b
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.Suite.Timeouts.Ready)
 	defer cancel()
-	if err := a.coordinator.WaitConnected(ctx, name, sessions); err != nil {
+	if err := a.coordinator.WaitConnected(ctx, name, sessions, 1); err != nil {
 		return false, err
 	}
 	a.mark(name, false)
