@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -262,6 +263,12 @@ func (c *Coordinator) Begin(ctx context.Context) error {
 	if err := c.do(ctx, func(ctx context.Context) {
 		c.began = true
 		c.last = time.Now()
+		// The record says who leads when the plan begins.
+		for _, id := range slices.Sorted(maps.Keys(c.elections.newest)) {
+			o := c.elections.newest[id]
+			o.Aside, o.Election = true, true
+			c.step(ctx, record.Event{Observation: o})
+		}
 		c.carryOut(ctx, c.machine.Start(), "the start of the plan")
 	}); err != nil {
 		return err

@@ -48,11 +48,14 @@ type elections struct {
 	locks map[string]map[plan.ResourceKey]bool // written by a controller, by identity
 	leads map[uint64]bool                      // sessions that have written a lock
 	lasts map[string]time.Duration             // how long a lease lasts, by identity
+	// newest is what each session has last written of a lock.
+	newest map[uint64]*record.Observation
 }
 
 func newElections() elections {
 	return elections{
 		locks: map[string]map[plan.ResourceKey]bool{}, leads: map[uint64]bool{}, lasts: map[string]time.Duration{},
+		newest: map[uint64]*record.Observation{},
 	}
 }
 
@@ -66,6 +69,7 @@ func (e *elections) note(s *monitor.Session, o *wire.Observation) {
 	}
 	e.locks[s.Identity][lockKey(o)] = true
 	e.leads[s.ID] = true
+	e.newest[s.ID] = recordObservation(s, o)
 	var lock struct {
 		Spec struct{ LeaseDurationSeconds int }
 	}
@@ -80,7 +84,10 @@ func (e *elections) lease(identity string) time.Duration {
 }
 
 // forget drops a session that has ended.
-func (e *elections) forget(s *monitor.Session) { delete(e.leads, s.ID) }
+func (e *elections) forget(s *monitor.Session) {
+	delete(e.leads, s.ID)
+	delete(e.newest, s.ID)
+}
 
 // about reports whether a controller's read or write belongs to its leader election.
 func (e *elections) about(identity string, o *wire.Observation) bool {

@@ -97,6 +97,25 @@ func TestAProcessIsFrozenBeforeItsCallIsReleased(t *testing.T) {
 	})
 }
 
+// A leader may be frozen before it renews its lease for the first time in the plan. The record says that it was the
+// leader, so that judges know.
+func TestTheRecordSaysWhoLeadsAtTheBeginning(t *testing.T) {
+	inBubble(t, zombies, time.Minute, func(t *testing.T, r *bubble) {
+		first, second := r.connect("db"), r.connect("db")
+		<-r.observe(first, renewal(1))
+		<-r.observe(first, renewal(2))
+		<-r.observe(second, creation("x", wire.After, 1))
+		begin(t, r)
+		synctest.Wait()
+		if len(r.journal.events) != 1 || r.journal.events[0].Seq != 1 {
+			t.Fatalf("recorded: %+v", r.journal.events)
+		}
+		if o := r.journal.events[0].Observation; o.Session != first.ID || o.Call != 2 || !o.Election || !o.Aside {
+			t.Errorf("recorded: %+v", o)
+		}
+	})
+}
+
 func TestATakenLeaseIsNotWaitedFor(t *testing.T) {
 	inBubble(t, zombies, time.Minute, func(t *testing.T, r *bubble) {
 		first, second := r.connect("db"), r.connect("db")
