@@ -66,16 +66,16 @@ func Patterns() []Pattern {
 			make: (*generator).conflict, chance: 1,
 		},
 		{
-			Name: "zombie", Finds: "writes after the lease was lost that undo what the new leader has done",
-			make: (*generator).zombie, chance: 2,
-		},
-		{
 			Name: "drift", Finds: "objects that are not created again, and fields that are not put back",
 			make: (*generator).drift, chance: 2,
 		},
 		{
 			Name: "drift-any", Finds: "what a controller leaves as others make it, perhaps intentionally",
 			OnRequest: true, make: (*generator).driftAny, chance: 2,
+		},
+		{
+			Name: "zombie", Finds: "writes after the lease was lost that undo what the new leader has done",
+			make: (*generator).zombie, chance: 2,
 		},
 	}
 }

@@ -42,7 +42,7 @@ type Reference struct {
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
 	// Replicas is how many processes each of them has, and Leases the leases by which they are elected leader.
-	Replicas map[string]int      `json:"replicas,omitempty"`
+	Replicas map[string]int      `json:"replicas"`
 	Leases   map[string][]string `json:"leases,omitempty"`
 	// Source is what the reference was made from, Types what other runs must record to be compared with it, and Reached
 	// the points that each controller reached in the first run (see Types and Reached). The caller of Learn sets them.
@@ -98,7 +98,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		return nil, errors.New("a reference needs two runs or more")
 	}
 	ref := &Reference{Workload: workload, Runs: len(runs), Masks: slices.Concat(masks, standard)}
-	ref.Replicas, ref.Leases = map[string]int{}, map[string][]string{}
+	ref.Replicas = map[string]int{}
 	for _, c := range runs[0].Meta.Controllers {
 		if !c.Hooks {
 			continue
@@ -107,6 +107,9 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		ref.Replicas[c.Name] = c.Replicas
 		for _, lock := range c.Locks {
 			if key, err := plan.ParseResourceKey(lock); err == nil && key.Type == "lease" {
+				if ref.Leases == nil {
+					ref.Leases = map[string][]string{}
+				}
 				ref.Leases[c.Name] = append(ref.Leases[c.Name], lock)
 			}
 		}
