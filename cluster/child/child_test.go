@@ -104,22 +104,28 @@ func TestEndTakesGroupAlong(t *testing.T) {
 	awaitGone(t, awaitPIDs(t, file, 2))
 }
 
-func TestParentKilled(t *testing.T) {
+// startParent starts this executable with a child, which has a child, and returns the process IDs of both children.
+func startParent(t *testing.T) (parent *exec.Cmd, pids []int) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "pids")
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), envHelper+"="+file)
-	if err := cmd.Start(); err != nil {
+	parent = exec.Command(self)
+	parent.Env = append(os.Environ(), envHelper+"="+file)
+	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pids := awaitPIDs(t, file, 2)
-	if err := cmd.Process.Kill(); err != nil {
+	return parent, awaitPIDs(t, file, 2)
+}
+
+func TestParentKilled(t *testing.T) {
+	parent, pids := startParent(t)
+	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait()
+	_ = parent.Wait()
 	awaitGone(t, pids)
 }
 
@@ -189,24 +195,14 @@ func TestFreeze(t *testing.T) {
 
 // The end of this process ends frozen children too.
 func TestParentKilledWhileAChildIsFrozen(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "pids")
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), envHelper+"="+file)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	pids := awaitPIDs(t, file, 2)
+	parent, pids := startParent(t)
 	if err := syscall.Kill(-pids[0], syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Process.Kill(); err != nil {
+	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait()
+	_ = parent.Wait()
 	awaitGone(t, pids)
 }
 
