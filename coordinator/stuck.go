@@ -48,9 +48,9 @@ func (m *Machine) trackReconcile(e record.Event) {
 }
 
 // Stuck says in one line who waits for whom: what is held, by which pause, what would end the pause, and what the
-// processes that should bring this about are doing; also which calls fail until they are restored, and which
-// processes are frozen. It is empty if nothing is held, paused or frozen and no calls fail. If now is zero, it leaves out durations. Live reports whether an
-// identity is connected.
+// processes that should bring this about are doing; also which calls fail until they are restored, and which processes
+// are frozen. It is empty if nothing is held, paused or frozen and no calls fail. If now is zero, it leaves out
+// durations. Live reports whether an identity is connected.
 func (m *Machine) Stuck(now time.Time, live func(identity string) bool) string {
 	last := slices.Concat(m.denied(), m.onIce(now))
 	if m.ended || !m.Holding() && len(last) == 0 {

@@ -12,8 +12,8 @@ import (
 const zombieFor = 5 * time.Second
 
 // zombie freezes the leader when it is about to write, until another process has become the leader and has done its
-// work. Then the old leader goes on: its write takes effect too late. client-go's leader election does not prevent that,
-// so a controller must be able to stand it.
+// work. Then the old leader goes on: its write takes effect too late. client-go's leader election does not prevent
+// that, so a controller must be able to stand it.
 func (g *generator) zombie() {
 	for _, by := range g.ref.Controllers {
 		why := fmt.Sprintf("a process of %s goes on with a write after another one has become the leader", by)

@@ -73,9 +73,9 @@ func pausesLocks(p *plan.Plan, c record.Controller) bool {
 	})
 }
 
-// frozen reports whether the plan had frozen a process of the controller by then, and whether it was frozen at that time
-// or less than grace before it. A process that was frozen finds its lease taken and its time-outs expired, and may exit
-// because of that; the kubelet restarts it.
+// frozen reports whether the plan had frozen a process of the controller by then, and whether it was frozen at that
+// time or less than grace before it. A process that was frozen finds its lease taken and its time-outs expired, and may
+// exit because of that; the kubelet restarts it.
 func frozen(
 	p *plan.Plan, actions []record.Action, grace time.Duration, controller string, at time.Time,
 ) (ever, lately bool) {
