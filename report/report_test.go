@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"flag"
 	"io"
@@ -53,7 +52,8 @@ func runs() []*record.Run {
 	bug := &record.Run{
 		Dir: "trommel-runs/stale-deletion",
 		Meta: record.Meta{
-			Plan: "stale-deletion", Verdict: record.Bug,
+			Plan: "stale-deletion", PlanFile: "testdata/plans/stale-deletion.yaml",
+			Suite: "testdata/trommel.yaml", Verdict: record.Bug,
 			Reason: "StatefulSet db was deleted although its Database is alive", Trommel: "v0.1.0",
 			Kubernetes: "v1.36.3", Started: start, Ended: at(20 * time.Second), WorkloadStart: at(5 * time.Second),
 			WorkloadEnd: at(15 * time.Second),
@@ -124,7 +124,7 @@ func runs() []*record.Run {
 		{Dir: "trommel-runs/e", Truncated: true},
 		{ // a bug in a run whose plan was not carried out
 			Dir: "trommel-runs/f", Meta: record.Meta{
-				Plan: "not-begun", Verdict: record.Bug, Reason: "step 2 failed", ActionsTotal: 1,
+				Plan: "not-begun", PlanFile: "gone.yaml", Verdict: record.Bug, Reason: "step 2 failed", ActionsTotal: 1,
 				Unfinished: "0 of 1 actions fired: the workload failed\naction 1 (killController db): trigger \"a\" " +
 					"still waits for x",
 				Started: start, Ended: at(time.Second), WorkloadStart: at(100 * time.Millisecond),
@@ -135,7 +135,8 @@ func runs() []*record.Run {
 		},
 		{ // fired before the workload, changed nothing, failed
 			Dir: "trommel-runs/g", Meta: record.Meta{
-				Plan: "at-once", Verdict: record.Inconclusive, Reason: "action 2 (patch pod/default/a) failed: no",
+				Plan: "at-once", PlanFile: "testdata/plans/stale-deletion.yaml", Verdict: record.Inconclusive,
+				Reason:       "action 2 (patch pod/default/a) failed: no",
 				ActionsFired: 2, ActionsTotal: 2, Started: start, Ended: at(time.Second),
 				WorkloadStart: at(100 * time.Millisecond), WorkloadEnd: at(900 * time.Millisecond),
 			},
@@ -153,6 +154,8 @@ func runs() []*record.Run {
 			Findings: []record.Finding{{Severity: record.SeverityInconclusive, Oracle: record.OracleAction,
 				Title: "action 2 (patch pod/default/a) failed: no", Time: at(99 * time.Millisecond)}},
 		},
+		{Meta: record.Meta{Plan: "interrupted", Suite: "testdata/trommel.yaml", Verdict: record.NotRun,
+			Reason: "interrupted"}},
 	}
 }
 
@@ -172,17 +175,6 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "runs.json", b.Bytes())
-}
-
-func TestJUnit(t *testing.T) {
-	var b bytes.Buffer
-	if err := JUnit(&b, runs()); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "runs.xml", b.Bytes())
-	if err := xml.Unmarshal(b.Bytes(), &junitSuites{}); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestHTML(t *testing.T) {
@@ -217,7 +209,7 @@ func TestTimesBeforeTheWorkload(t *testing.T) {
 }
 
 var reports = map[string]func(io.Writer, *record.Run) error{
-	"text": Text, "html": HTML, "junit": func(w io.Writer, r *record.Run) error { return JUnit(w, []*record.Run{r}) },
+	"text": Text, "html": HTML, "junit": func(w io.Writer, r *record.Run) error { return JUnit(w, []*record.Run{r}, JUnitOptions{}) },
 }
 
 // Every report says if a bug was found although the plan was not carried out.
@@ -261,8 +253,9 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
 func TestErrorsOfTheWriterAreReturned(t *testing.T) {
 	for name, err := range map[string]error{
-		"text": Text(full{}, runs()[0]), "JSON": JSON(full{}, runs()), "JUnit": JUnit(full{}, runs()),
-		"HTML": HTML(full{}, runs()[0]),
+		"text": Text(full{}, runs()[0]), "JSON": JSON(full{}, runs()), "JUnit": JUnit(full{}, runs(), JUnitOptions{}),
+		"HTML": HTML(full{}, runs()[0]), "Markdown": Markdown(full{}, runs()),
+		"GitHub": GitHub(full{}, "", Annotations(runs())),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)
@@ -310,7 +303,7 @@ func TestNotesOfJudges(t *testing.T) {
 		}},
 	}
 	var text, junit bytes.Buffer
-	if err := errors.Join(Text(&text, r), JUnit(&junit, []*record.Run{r})); err != nil {
+	if err := errors.Join(Text(&text, r), JUnit(&junit, []*record.Run{r}, JUnitOptions{})); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(text.String(), "note: an orphan\n      its last change\n") ||
