@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	_ "embed" // the JSON Schema
 	"encoding/json"
 	"fmt"
 	"io"
@@ -152,7 +153,12 @@ func shorten(text string, lines int) string {
 		fmt.Sprintf("\n… %d more lines in %s", len(all)-lines, record.FindingsFile)
 }
 
-// summary is the JSON form of a run.
+// RunsJSONSchema is the JSON Schema (2020-12) of what [JSON] writes.
+//
+//go:embed runs.schema.json
+var RunsJSONSchema []byte
+
+// summary is the JSON form of a run. Its schema is in runs.schema.json.
 type summary struct {
 	record.Meta
 	Record   string           `json:"record"`

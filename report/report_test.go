@@ -6,12 +6,17 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
@@ -175,6 +180,65 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "runs.json", b.Bytes())
+}
+
+// The golden file of TestJSON matches the schema, which has exactly the fields that there are.
+func TestJSONSchema(t *testing.T) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(RunsJSONSchema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("runs.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := c.Compile("runs.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join("testdata", "runs.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(runs); err != nil {
+		t.Error(err)
+	}
+	defs := doc.(map[string]any)["$defs"].(map[string]any)
+	for name, typ := range map[string]reflect.Type{
+		"run": reflect.TypeFor[summary](), "phase": reflect.TypeFor[record.Phase](),
+		"controller": reflect.TypeFor[record.Controller](), "staleRead": reflect.TypeFor[record.StaleRead](),
+		"finding": reflect.TypeFor[record.Finding](), "action": reflect.TypeFor[record.Action](),
+	} {
+		def := defs[name].(map[string]any)
+		var always, all []string
+		for _, f := range reflect.VisibleFields(typ) {
+			tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if f.Anonymous {
+				continue
+			}
+			all = append(all, tag)
+			if !strings.HasPrefix(options, "omit") {
+				always = append(always, tag)
+			}
+		}
+		slices.Sort(all)
+		slices.Sort(always)
+		if got := slices.Sorted(maps.Keys(def["properties"].(map[string]any))); !slices.Equal(got, all) {
+			t.Errorf("%s: the schema has the fields\n%q, want\n%q", name, got, all)
+		}
+		var required []string
+		for _, field := range def["required"].([]any) {
+			required = append(required, field.(string))
+		}
+		if slices.Sort(required); !slices.Equal(required, always) {
+			t.Errorf("%s: the schema requires\n%q, want\n%q", name, required, always)
+		}
+	}
 }
 
 func TestHTML(t *testing.T) {
