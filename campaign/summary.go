@@ -83,10 +83,10 @@ func (r *Result) groups(b *strings.Builder, title string, s Status) {
 	fmt.Fprintln(b, title)
 	for i, g := range groups {
 		first := &g.Plans[0]
-		fmt.Fprintf(b, "  %d. %s\n", i+1, told(g.Finding))
+		fmt.Fprintf(b, "  %d. %s\n", i+1, report.Title(g.Finding))
 		for _, f := range first.Findings {
 			if f != g.Finding {
-				fmt.Fprintf(b, "     %s\n", told(f))
+				fmt.Fprintf(b, "     %s\n", report.Title(f))
 			}
 		}
 		fmt.Fprintf(b, "     %s (%d of %d)", first.Plan, first.Came, first.Of)
@@ -171,14 +171,6 @@ func (r *Result) counts() string {
 	return text
 }
 
-// told is a finding in one line.
-func told(f record.Finding) string {
-	if strings.HasPrefix(f.Title, f.Oracle) {
-		return f.Title
-	}
-	return f.Oracle + ": " + f.Title
-}
-
 // Markdown writes the summary for a page, such as that of a CI job.
 func (r *Result) Markdown(w io.Writer) error {
 	var b strings.Builder
@@ -197,7 +189,7 @@ func (r *Result) Markdown(w io.Writer) error {
 		fmt.Fprintf(&b, "\n### %s\n", kind.title)
 		for i, g := range groups {
 			first := &g.Plans[0]
-			fmt.Fprintf(&b, "\n%d. **%s**\n\n", i+1, report.EscapeMarkdown(told(g.Finding)))
+			fmt.Fprintf(&b, "\n%d. **%s**\n\n", i+1, report.EscapeMarkdown(report.Title(g.Finding)))
 			fmt.Fprintf(&b, "   %s (%d of %d)", report.EscapeMarkdown(first.Plan), first.Came, first.Of)
 			if first.Why != "" {
 				fmt.Fprintf(&b, ": %s", report.EscapeMarkdown(first.Why))

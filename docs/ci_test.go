@@ -104,7 +104,8 @@ func TestActionRunsTrommel(t *testing.T) {
 	}{
 		{"plans", map[string]string{"plans": "plans/\nmore/stale-*.yaml\n", "junit": "trommel-runs/junit.xml"}, "0",
 			[]string{"run", "-p", "plans/", "-p", "more/stale-*.yaml", "--junit", "trommel-runs/junit.xml"}},
-		{"a campaign", map[string]string{"command": "test", "controller": "my operator", "args": "--budget  45m *"}, "1",
+		{"a campaign",
+			map[string]string{"command": "test", "controller": "my operator", "args": "--budget  45m *"}, "1",
 			[]string{"test", "-c", "my operator", "--budget", "45m", "*"}},
 		{"plans of a campaign", map[string]string{"command": "test", "plans": "plans", "variant": "fixed"}, "3",
 			[]string{"test", "--plans", "plans", "--variant", "fixed"}},

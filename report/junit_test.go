@@ -125,8 +125,8 @@ func TestJUnitIsWhatJenkinsAndGitLabRead(t *testing.T) {
 	if err := checkJUnit(data, forGitLab); err != nil {
 		t.Error(err)
 	}
-	if want := `<testcase name="stale-deletion" classname="testdata" time="20.000" file="testdata/plans/`; !bytes.Contains(
-		data, []byte(want)) {
+	want := `<testcase name="stale-deletion" classname="testdata" time="20.000" file="testdata/plans/`
+	if !bytes.Contains(data, []byte(want)) {
 		t.Errorf("no %s in\n%s", want, data)
 	}
 	// The check finds mistakes.
@@ -154,7 +154,10 @@ func TestJUnitCountsWhatItContains(t *testing.T) {
 			n     *int
 			of    int
 			fault *junitFault
-		}{{&failures, s.Failures, s.Case.Failure}, {&errs, s.Errors, s.Case.Error}, {&skipped, s.Skipped, s.Case.Skipped}} {
+		}{
+			{&failures, s.Failures, s.Case.Failure}, {&errs, s.Errors, s.Case.Error},
+			{&skipped, s.Skipped, s.Case.Skipped},
+		} {
 			*f.n += f.of
 			if (f.fault != nil) != (f.of == 1) {
 				t.Errorf("%s: %d faults, but %v", s.Case.Name, f.of, f.fault)

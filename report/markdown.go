@@ -69,8 +69,8 @@ func code(b *strings.Builder, by, text string) {
 	for strings.Contains(text, fence) {
 		fence += "`"
 	}
-	fmt.Fprintf(b, "%s%s\n%s%s\n%s%s\n", by, fence, by, indent(shorten(strings.TrimRight(text, "\n"), markdownLines), by),
-		by, fence)
+	text = shorten(strings.TrimRight(text, "\n"), markdownLines)
+	fmt.Fprintf(b, "%s%s\n%s%s\n%s%s\n", by, fence, by, indent(text, by), by, fence)
 }
 
 // Counts says how many plans have which verdict: "2 plans: 1 bug, 1 pass".

@@ -273,7 +273,8 @@ func TestTimesBeforeTheWorkload(t *testing.T) {
 }
 
 var reports = map[string]func(io.Writer, *record.Run) error{
-	"text": Text, "html": HTML, "junit": func(w io.Writer, r *record.Run) error { return JUnit(w, []*record.Run{r}, JUnitOptions{}) },
+	"text": Text, "html": HTML,
+	"junit": func(w io.Writer, r *record.Run) error { return JUnit(w, []*record.Run{r}, JUnitOptions{}) },
 }
 
 // Every report says if a bug was found although the plan was not carried out.

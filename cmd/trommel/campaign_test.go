@@ -90,7 +90,8 @@ func TestJUnitOfCampaigns(t *testing.T) {
 		t.Errorf("not one failure: %s", got)
 	}
 	for _, want := range []string{
-		"unconfirmed: found in 1 of 3 runs", "disk full", `<skipped type="not run" message="the budget of 10m was used up">`,
+		"unconfirmed: found in 1 of 3 runs", "disk full",
+		`<skipped type="not run" message="the budget of 10m was used up">`,
 		`<testsuites tests="4" failures="1" errors="2"`,
 	} {
 		if !strings.Contains(got, want) {

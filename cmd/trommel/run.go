@@ -306,19 +306,10 @@ func (l *loaded) unrun(verdict record.Verdict, reason string) *record.Run {
 	}}
 }
 
-// runGroup runs plans that share a session and returns the most severe exit code. It adds a result for each plan, unless
-// it is interrupted.
+// runGroup runs plans that share a session and returns the most severe exit code. It adds a result for each plan,
+// unless it is interrupted.
 func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded, r *results) (worst int) {
-	level := slog.LevelError
-	if o.verbose {
-		level = slog.LevelDebug
-	}
-	console := report.NewConsole(s.err)
-	options := run.Options{
-		Variant: group[0].variant, Cluster: o.cluster, Fresh: len(group) == 1 && o.reference == "", Trace: o.trace,
-		Version: version(), Console: console, Progress: console.Progress,
-		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
-	}
+	console, options := o.session(s, group[0], len(group) > 1)
 	console.Title(group[0].title())
 	session, err := run.Open(ctx, group[0].suite, options)
 	if err != nil {
@@ -362,6 +353,20 @@ func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded, r 
 		}
 	}
 	return worst
+}
+
+// session returns how to open a session for a plan, and others if there are several.
+func (o *runOptions) session(s streams, l *loaded, several bool) (*report.Console, run.Options) {
+	level := slog.LevelError
+	if o.verbose {
+		level = slog.LevelDebug
+	}
+	console := report.NewConsole(s.err)
+	return console, run.Options{
+		Variant: l.variant, Cluster: o.cluster, Fresh: !several && o.reference == "", Trace: o.trace,
+		Version: version(), Console: console, Progress: console.Progress,
+		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
+	}
 }
 
 // title names the plan with its variant.

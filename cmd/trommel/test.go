@@ -388,8 +388,8 @@ func runsOf(result *campaign.Result) ([]*record.Run, error) {
 	return runs, errors.Join(errs...)
 }
 
-// annotationsOf are those of plans with bugs and plans that could not be run, and with --plans those of all that did not
-// pass. Generated plans are no files of the repository: they are annotated at the suite. Of a group of plans that found
+// annotationsOf are those of plans with bugs and plans that could not be run, and with --plans those of all that did
+// not pass. Generated plans are no files of the repository: they are annotated at the suite. Of a group of plans that found
 // the same, only the simplest one is.
 func annotationsOf(result *campaign.Result, runs []*record.Run) []report.Annotation {
 	told := map[string]bool{}
