@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/report"
@@ -31,8 +33,8 @@ func newReproCommand(s streams) *cobra.Command {
 		Short: "Run a recorded run's plan again, and say whether the same came",
 		Long: `Repro runs the plan of a run record again, for real, with the recorded plan, manifests, suite and variant
 and the same version of Kubernetes, and says whether the same actions were carried out for the same reasons, with the
-same verdict and findings. The controllers are built from their sources as they are now, so after a mend it shows whether
-the bug is gone. What else has changed since the run is said.
+same verdict and findings. The controllers are built from their sources as they are now, so after a mend it shows
+whether the bug is gone. What else has changed since the run is said.
 
 If the run has a finding that only a comparison with runs without faults shows, these are taken from --reference, or
 learned there.
@@ -69,7 +71,9 @@ func recorded(s streams, r *record.Run) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Meta.Kubernetes != "" {
+	// The version is only named if it must be: it is a part of what references are known by.
+	asked, err := instrumentation.ResolveKubernetesVersion(suite.Cluster.KubernetesVersion)
+	if r.Meta.Kubernetes != "" && (err != nil || asked != r.Meta.Kubernetes) {
 		suite.Cluster.KubernetesVersion = r.Meta.Kubernetes
 	}
 	if r.Meta.Trommel != version() {
@@ -85,10 +89,9 @@ func recorded(s streams, r *record.Run) (*loaded, error) {
 	return &loaded{plan: p, suite: suite, variant: r.Meta.Variant}, nil
 }
 
-// needsReference are the judges that compare with runs without faults.
-var needsReference = map[string]bool{
-	record.OracleReference: true, record.OracleErrors: true, record.OracleDuplicate: true, record.OracleFight: true,
-	record.OracleLoop: true,
+// needNoReference are the judges that find bugs without comparing a run with runs without faults.
+var needNoReference = []string{
+	record.OracleWorkload, record.OracleInvariant, record.OracleCrash, record.OraclePanic,
 }
 
 // referencesOf returns the directory of the references that the run has been compared with, or empty if it was not.
@@ -97,7 +100,7 @@ func (o *reproOptions) referencesOf(r *record.Run, l *loaded) (string, error) {
 		return o.reference, nil
 	}
 	for _, f := range r.Findings {
-		if f.IsBug() && needsReference[f.Oracle] {
+		if f.IsBug() && !slices.Contains(needNoReference, f.Oracle) {
 			return references(l.suite, l.variant)
 		}
 	}
