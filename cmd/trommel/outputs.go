@@ -136,7 +136,7 @@ func mistakes(err error, file string) []report.Annotation {
 	var all []report.Annotation
 	var walk func(error)
 	walk = func(err error) {
-		switch e := err.(type) {
+		switch e := err.(type) { //nolint:errorlint // it unwraps them itself
 		case *plan.Error:
 			all = append(all, report.Annotation{File: cmp.Or(e.File, file), Line: e.Line, Column: e.Col,
 				Title: "Trommel", Message: e.Message})

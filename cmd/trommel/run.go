@@ -236,12 +236,12 @@ func (r *results) worst(code int) {
 }
 
 // add takes what became of a plan and prints it.
-func (r *results) add(asked int, run *record.Run) {
-	r.runs[asked] = run
-	shown := *run
-	if run.Dir == "" {
+func (r *results) add(asked int, done *record.Run) {
+	r.runs[asked] = done
+	shown := *done
+	if done.Dir == "" {
 		// The whole reason was on stderr.
-		shown.Meta.Reason, _, _ = strings.Cut(run.Meta.Reason, "\n")
+		shown.Meta.Reason, _, _ = strings.Cut(done.Meta.Reason, "\n")
 	}
 	if err := report.Text(r.streams.out, &shown); err != nil {
 		fmt.Fprintf(r.streams.err, "trommel: %v\n", err)
@@ -291,8 +291,8 @@ func (o *runOptions) loadAll(files []string, r *results) ([]*loaded, error) {
 		r.runs[l.asked] = l.unrun(record.NotRun, "another plan has mistakes")
 	}
 	if len(files) > 1 { // otherwise the mistakes on stderr say it all
-		for i, run := range r.runs {
-			r.add(i, run)
+		for i, done := range r.runs {
+			r.add(i, done)
 		}
 	}
 	return nil, errors.Join(errs...)
@@ -342,11 +342,11 @@ func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded, r 
 			note(codeOf(err))
 			continue
 		}
-		run, code := runPlan(ctx, s, console, session, l, o.recordFolder(l), how)
-		r.add(l.asked, run)
+		done, code := runPlan(ctx, s, console, session, l, o.recordFolder(l), how)
+		r.add(l.asked, done)
 		note(code)
-		if run.Dir != "" {
-			fmt.Fprintf(s.err, "run record: %s\n", run.Dir)
+		if done.Dir != "" {
+			fmt.Fprintf(s.err, "run record: %s\n", done.Dir)
 		}
 		if ctx.Err() != nil {
 			break
