@@ -115,7 +115,7 @@ func newCampaign(config Config) *campaign {
 			Dropped: map[string]int{}, Empty: []string{},
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
-		widened: map[string]*reference.Reference{},
+		widened: map[string]*reference.Reference{}, slow: map[string]*sync.Once{},
 	}
 	if c.Learn == 0 {
 		c.Learn, c.anyRuns = 3, true
@@ -153,6 +153,7 @@ type campaign struct {
 	// What runs without a plan's actions have found, and the references with how they ended, by workload.
 	quietly map[string][]record.Finding
 	widened map[string]*reference.Reference
+	slow    map[string]*sync.Once // the run with slow controllers, by workload
 }
 
 // workload is one of the suite, or that of a plan with steps of its own.

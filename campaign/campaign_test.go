@@ -281,6 +281,53 @@ func TestExplainedByARunWithoutActions(t *testing.T) {
 	}
 }
 
+// A field that also ends like that if the controllers are slow is no finding; an object that is missing is one.
+func TestExplainedBySlowControllers(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		ends    string // what a is with the plan and with slow controllers
+		subject string
+		status  Status
+	}{
+		{"a field", `op secret/default/a {"status": {"seen": 1}}`, "secret/default/a", OfWorkload},
+		{"an object", "", "secret/default/a", Bug},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{answer: func(
+				p *plan.Plan, _ int, meta *record.Meta, found *[]record.Finding, history *[]string,
+			) error {
+				slow := strings.HasSuffix(p.TestName, "-slow")
+				if slow && len(p.Actions) < 2*slowTimes {
+					t.Errorf("%s has %d actions", p.TestName, len(p.Actions))
+				}
+				if slow || p.TestName == "w-intermediate-1" {
+					*history = []string{"configmap/default/a"}
+					if tt.ends != "" {
+						*history = append(*history, tt.ends)
+					}
+				}
+				if p.TestName == "w-intermediate-1" {
+					*found = []record.Finding{finding(tt.subject, "it differs")}
+					meta.Verdict = record.Bug
+				}
+				return nil
+			}}
+			c := config(t, f, "w")
+			c.Patterns = []string{"intermediate"}
+			o := mustRun(t, c).Outcomes[0]
+			if o.Status != tt.status {
+				t.Errorf("%s (%d of %d): %v", o.Status, o.Came, o.Of, o.Findings)
+			}
+			if tt.status == OfWorkload && f.runs["w-intermediate-1"] != 1 {
+				t.Errorf("the plan was run %d times to confirm it", f.runs["w-intermediate-1"])
+			}
+			if f.runs["w-slow"] != 1 {
+				t.Errorf("the workload was run %d times with slow controllers", f.runs["w-slow"])
+			}
+		})
+	}
+}
+
 func TestEndBeforeAllPlans(t *testing.T) {
 	found := answers(map[string]answer{"w-intermediate-1": func(int, *record.Meta) []record.Finding {
 		return []record.Finding{finding("secret/default/a", "never created")}

@@ -27,6 +27,10 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 		o.Status, o.Reason = Bug, "the same findings as those of "+like
 		return nil
 	}
+	c.slowly(ctx, t)
+	if explained, err := c.explained(t, o); err != nil || explained {
+		return err
+	}
 	for o.Of < c.Repeat {
 		r, meta, err := c.once(ctx, t.plan, c.options(t))
 		if ctx.Err() != nil {
@@ -60,16 +64,25 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 		o.Reason = fmt.Sprintf("the workload could not be run without the plan's actions: %v", err)
 		return nil
 	}
+	if explained, err := c.explained(t, o); err != nil || explained {
+		return err
+	}
+	o.Status = Bug
+	return nil
+}
+
+// explained takes away the findings that runs without a plan's actions explain, and reports whether these are all.
+func (c *campaign) explained(t *task, o *Outcome) (bool, error) {
 	planOnly, err := c.planOnly(t, o)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(planOnly) == 0 {
 		o.Status = OfWorkload
-		return nil
+		return true, nil
 	}
-	o.Status, o.Findings = Bug, planOnly
-	return nil
+	o.Findings = planOnly
+	return false, nil
 }
 
 // like returns the plan of the outcome of this campaign that is confirmed and has all the same findings; empty: there is
@@ -113,6 +126,12 @@ func (c *campaign) quiet(t *task, r *record.Run) {
 	defer c.mu.Unlock()
 	w := t.learned.Workload
 	c.quietly[w] = append(c.quietly[w], bugs(r.Findings)...)
+	c.widen(t, r, (*reference.Reference).Allow)
+}
+
+// widen adds the end of a run to the reference that the next runs are compared with. c.mu is held.
+func (c *campaign) widen(t *task, r *record.Run, allow func(*reference.Reference, *record.Run) error) {
+	w := t.learned.Workload
 	ref := c.widened[w]
 	if ref == nil {
 		ref = t.learned.Reference
@@ -122,7 +141,7 @@ func (c *campaign) quiet(t *task, r *record.Run) {
 	}
 	wider := *ref // runs that are going on read it
 	wider.Alternatives = slices.Clone(ref.Alternatives)
-	if err := wider.Allow(r); err != nil {
+	if err := allow(&wider, r); err != nil {
 		c.say("%s: %v", r.Dir, err)
 		return
 	}

@@ -75,19 +75,26 @@ func (f *fake) RunWith(
 	return meta, errJoin(w.Findings(findings), w.Meta(*meta), w.Close())
 }
 
-// created records that an object is created, by op if the line says so, which takes all in.
+// created records that an object is created, by op if the line says so, which takes all in. JSON after the key are
+// further parts of the object.
 func (f *fake) created(w *record.Writer, version int, line string) error {
-	name, ours := strings.CutPrefix(line, "op ")
+	line, ours := strings.CutPrefix(line, "op ")
+	name, more, _ := strings.Cut(line, " ")
 	key, err := plan.ParseResourceKey(name)
 	if err != nil {
 		return err
 	}
-	object, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": key.Type,
-		"metadata": map[string]any{
-			"namespace": key.Namespace, "name": key.Name, "resourceVersion": fmt.Sprint(version),
-		},
-	})
+	parts := map[string]any{}
+	if more != "" {
+		if err := json.Unmarshal([]byte(more), &parts); err != nil {
+			return err
+		}
+	}
+	parts["apiVersion"], parts["kind"] = "v1", key.Type
+	parts["metadata"] = map[string]any{
+		"namespace": key.Namespace, "name": key.Name, "resourceVersion": fmt.Sprint(version),
+	}
+	object, err := json.Marshal(parts)
 	if err != nil {
 		return err
 	}

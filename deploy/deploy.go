@@ -30,8 +30,10 @@ type Target struct {
 }
 
 // Controller finds the controller's Deployment among the manifests, or generates one with its service account and role
-// binding, and makes it run the binary on the process node. It returns the objects to apply for the controller, the
-// Deployment last, and the manifests without that Deployment. The manifests are not changed.
+// binding, and makes it run the binary on the process node. A component of the control plane gets a pod, as it would on
+// a real control plane, because the controllers that make a Deployment's pods may be those under test. It returns the
+// objects to apply for the controller, the Deployment or pod last, and the manifests without that Deployment. The
+// manifests are not changed.
 func Controller(c *plan.Controller, manifests []*unstructured.Unstructured,
 	t Target) (own, rest []*unstructured.Unstructured, err error) {
 	index, err := find(c, manifests)
@@ -52,7 +54,11 @@ func Controller(c *plan.Controller, manifests []*unstructured.Unstructured,
 	if err := instrument(c, &d, t); err != nil {
 		return nil, nil, fmt.Errorf("controller %q: %w", c.Name, err)
 	}
-	for _, o := range append(others, &d) {
+	var workload runtime.Object = &d
+	if c.Build != nil && c.Build.ControlPlane != "" && index < 0 {
+		workload = pod(&d)
+	}
+	for _, o := range append(others, workload) {
 		u, err := toUnstructured(o)
 		if err != nil {
 			return nil, nil, fmt.Errorf("controller %q: %w", c.Name, err)
@@ -272,6 +278,17 @@ func generate(c *plan.Controller) (appsv1.Deployment, []runtime.Object) {
 		},
 	}
 	return d, []runtime.Object{account, binding}
+}
+
+// pod is the one pod of a Deployment.
+func pod(d *appsv1.Deployment) *corev1.Pod {
+	p := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: d.Spec.Template.ObjectMeta,
+		Spec:       d.Spec.Template.Spec,
+	}
+	p.Name, p.Namespace = d.Name, d.Namespace
+	return p
 }
 
 func field(name, path string) corev1.EnvVar {

@@ -110,6 +110,27 @@ func TestGeneratedController(t *testing.T) {
 	}
 }
 
+// A Deployment of the Deployment controller would wait for itself.
+func TestComponentOfTheControlPlaneRunsInAPod(t *testing.T) {
+	build := &plan.Build{ControlPlane: "kube-controller-manager"}
+	own, _, err := Controller(&plan.Controller{Name: "op", Namespace: "system", Build: build, Args: []string{"--a"}}, nil,
+		target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := own[len(own)-1]
+	if pod.GetKind() != "Pod" || pod.GetNamespace() != "system" || pod.GetName() != "op" {
+		t.Errorf("the last object is %s %s/%s", pod.GetKind(), pod.GetNamespace(), pod.GetName())
+	}
+	if got := pod.GetAnnotations()["trommel.dev/controller"]; got != "op" {
+		t.Errorf("the pod is for controller %q", got)
+	}
+	containers, _, _ := unstructured.NestedSlice(pod.Object, "spec", "containers")
+	if diff := cmp.Diff([]any{"--a"}, containers[0].(map[string]any)["args"]); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+}
+
 func TestControllerThatIsNotInTheManifests(t *testing.T) {
 	manifests := []*unstructured.Unstructured{object(t, manager)}
 	twice := append(manifests, object(t, manager))

@@ -32,6 +32,12 @@ func (g *generator) driftAny() {
 // records are types of objects that controllers write down for later, and need not make again at once.
 var records = []string{"controllerrevision.apps", "event", "event.events.k8s.io"}
 
+// steadyState is the label of the moment at which the controller has done its work.
+const steadyState = "steady"
+
+// idleOwner is the rule by which nothing is disturbed that belongs to something finished.
+const idleOwner = "its owner has finished: the controller need not keep it up any more"
+
 // moment is when another client writes.
 type moment struct {
 	change int           // of the controller
@@ -47,7 +53,7 @@ func (g *generator) steady(by string) moment {
 		return m
 	}
 	writes := g.writes[by]
-	m := moment{writes[len(writes)-1], driftAfter, "in the steady state", "steady"}
+	m := moment{writes[len(writes)-1], driftAfter, "in the steady state", steadyState}
 	for _, i := range slices.Backward(writes) {
 		if _, rule := g.trigger("moment", start, i, plan.AfterControllerWrite, by); rule != "" {
 			continue
@@ -116,6 +122,10 @@ func (g *generator) deletions(heard bool) {
 			continue
 		}
 		for _, m := range []moment{{i, 0, "right after " + c.By + " has created it", "made"}, g.steady(c.By)} {
+			if m.label == steadyState && g.ref.OwnerFinished(c.Key) {
+				g.drop(signature+" "+m.label, why+", "+m.words, idleOwner)
+				continue
+			}
 			g.disturb(m, c.By, signature, why, build.Delete(key))
 		}
 	}
@@ -155,6 +165,10 @@ func (g *generator) fields(managed bool) {
 		}
 		for _, d := range p.drifts() {
 			for _, m := range moments {
+				if m.label == steadyState && g.ref.OwnerFinished(p.key) {
+					g.drop(signature+" "+d.kind+" "+m.label, why+", "+m.words, idleOwner)
+					continue
+				}
 				g.disturb(m, p.by, signature+" "+d.kind, fmt.Sprintf("another client %s of %s", d.words, p.key),
 					build.PatchJSON(key, d.operation))
 			}

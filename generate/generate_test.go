@@ -435,6 +435,15 @@ func TestDriftRules(t *testing.T) {
 		{"finished", []reference.Change{change("op", wire.Create, "pod/default/db", record.Created, nil,
 			object{"status": object{"phase": "Succeeded"}})},
 			"the object has done its work at the end: nobody needs it again"},
+		{"of something finished", []reference.Change{
+			change("", "", "mpijob.kubeflow.org/default/m", record.Created, nil, object{
+				"metadata": object{"uid": "m"}, "kind": "MPIJob",
+				"status": object{"conditions": []any{object{"type": "Succeeded", "status": "True"}}},
+			}),
+			change("op", wire.Create, "service/default/m", record.Created, nil, object{
+				"metadata": object{"ownerReferences": []any{object{"uid": "m", "controller": true}}},
+			}),
+		}, idleOwner},
 		{"a record", []reference.Change{
 			change("op", wire.Create, "controllerrevision.apps/default/db-1", record.Created, nil, object{}),
 		}, "the object is a record: it is made again when it is needed"},

@@ -95,6 +95,7 @@ func TestPatch(t *testing.T) {
 		{moduleKubernetes, "v1.35.8"},
 		{moduleKubernetes, "v1.36.3"},
 		{moduleKubernetes, "v1.37.1"},
+		{moduleKWOK, "v0.8.0"},
 	} {
 		name := strings.ReplaceAll(tc.module, "/", "_") + "@" + tc.version
 		t.Run(name, func(t *testing.T) {

@@ -21,11 +21,14 @@ const (
 	moduleAPIServer         = "k8s.io/apiserver"
 	moduleAPIExtensions     = "k8s.io/apiextensions-apiserver"
 	moduleKubernetes        = "k8s.io/kubernetes" // of the control plane
+	moduleKWOK              = "sigs.k8s.io/kwok"  // of the control plane
 	moduleReflect2          = "github.com/modern-go/reflect2"
 )
 
 // controlPlaneModulesPatched lists the modules that are patched in the control plane.
-var controlPlaneModulesPatched = []string{moduleClientGo, moduleAPIServer, moduleAPIExtensions, moduleKubernetes}
+var controlPlaneModulesPatched = []string{
+	moduleClientGo, moduleAPIServer, moduleAPIExtensions, moduleKubernetes, moduleKWOK,
+}
 
 // point is a place in a module with the text that is inserted there. Each point needs a golden file, see TestPatch.
 type point struct {
@@ -65,6 +68,7 @@ var helpers = []helper{
 	{moduleAPIServer, "pkg/registry/rest", "apiserver_rest.go.tmpl"},
 	{moduleAPIExtensions, "pkg/apis/apiextensions/validation", "apiextensions_validation.go.tmpl"},
 	{moduleKubernetes, "pkg/controlplane/apiserver", "kubernetes_controlplane.go.tmpl"},
+	{moduleKWOK, "pkg/kwok/controllers", "kwok_pods.go.tmpl"},
 	{moduleClientGo, "tools/cache", "clientgo_cache.go.tmpl"},
 	{moduleClientGo, "rest", "clientgo_rest.go.tmpl"},
 	{moduleClientGo, "tools/clientcmd", "clientgo_clientcmd.go.tmpl"},
@@ -82,6 +86,7 @@ var oldest = map[string]string{
 	moduleAPIServer:         "v0.35.0",
 	moduleAPIExtensions:     "v0.35.0",
 	moduleKubernetes:        "v1.35.0",
+	moduleKWOK:              "v0.8.0",
 	moduleReflect2:          "v1.0.0",
 }
 
@@ -262,6 +267,20 @@ var points = concat(
 			module: moduleKubernetes, file: "pkg/registry/core/pod/strategy.go", function: "ResourceLocation",
 			insert: insertion{do: "ip.IsGlobalUnicast",
 				replaces: "(func() bool { return ip.IsGlobalUnicast() || ip.IsLoopback() })"},
+		},
+	},
+
+	// KWOK names a pod only by its name, and would delete the next one, which a StatefulSet creates at once.
+	[]point{
+		{
+			module: moduleKWOK, file: "pkg/kwok/controllers/pod_controller.go", receiver: "*PodController",
+			function: "deleteResource", insert: insertion{enter: "deleteOpt := trommelDeleteOptions({{.Param 1}})"},
+		},
+		{
+			module: moduleKWOK, file: "pkg/kwok/controllers/pod_controller.go", receiver: "*PodController",
+			function: "patchResource",
+			insert: insertion{enter: "{{.Param 2}}, trommelErr := trommelPatch({{.Param 1}}, {{.Param 2}}); " +
+				"if trommelErr != nil { return nil, trommelErr }"},
 		},
 	},
 

@@ -45,8 +45,7 @@ func (fights) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			if len(calm) < fightReturns || e.Meta.Observed.Sub(changes[calm[len(calm)-1]].Time) > fightEnd {
 				continue
 			}
-			if e.Reference != nil && e.Reference.Objects[key] != nil &&
-				e.Reference.Objects[key].Returned[where] >= fightReturns {
+			if e.Reference.MostReturned(key, where) >= fightReturns {
 				continue
 			}
 			var lines, who []string

@@ -339,6 +339,58 @@ func flips(from, to float64, step float64, by string) []string {
 	}
 }
 
+func TestReverts(t *testing.T) {
+	create := `1 op: created job/default/a {"spec": {"suspend": true}, "status": {"n": 0}}`
+	set := func(at int, by string, value bool) string {
+		return fmt.Sprintf(`%d %supdated job/default/a {"spec": {"suspend": %t}, "status": {"n": 0}}`, at, by, value)
+	}
+	status := func(at, n int) string {
+		return fmt.Sprintf(`%d op: updated job/default/a {"spec": {"suspend": false}, "status": {"n": %d}}`, at, n)
+	}
+	resumed := []string{create, set(2, "op: ", false)}
+	const finding = "bug spec.suspend of job/default/a is set back to what it was before %s by op; without faults: %s"
+	for _, tt := range []struct {
+		name      string
+		lines     []string
+		reference []string
+		also      []string // an alternative
+		plan      *plan.Plan
+		want      []string
+	}{
+		{name: "for a while", lines: append(slices.Clone(resumed), set(3, "op: ", true), set(4, "op: ", false)),
+			reference: resumed, want: []string{fmt.Sprintf(finding, "2 times", "never")}},
+		{name: "once more than without faults",
+			lines:     append(slices.Clone(resumed), set(3, "op: ", true), set(4, "op: ", false)),
+			reference: append(slices.Clone(resumed), set(3, "op: ", true)),
+			want:      []string{fmt.Sprintf(finding, "2 times", "once")}},
+		{name: "as without faults", lines: append(slices.Clone(resumed), set(3, "op: ", true)),
+			reference: append(slices.Clone(resumed), set(3, "op: ", true))},
+		{name: "as with slow controllers", lines: append(slices.Clone(resumed), set(3, "op: ", true)),
+			reference: resumed, also: append(slices.Clone(resumed), set(3, "op: ", true))},
+		{name: "by somebody else", lines: append(slices.Clone(resumed), set(3, "", true)), reference: resumed},
+		{name: "the plan writes", lines: append(slices.Clone(resumed), set(3, "op: ", true)), reference: resumed,
+			plan: patches},
+		{name: "without a reference", lines: append(slices.Clone(resumed), set(3, "op: ", true))},
+		{name: "a status", lines: append(slices.Clone(resumed), status(3, 1), status(4, 0)), reference: resumed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := evidence(tale(t, tt.lines...))
+			if tt.reference != nil {
+				e.Reference = usual(t, tale(t, tt.reference...))
+			}
+			if tt.also != nil {
+				if err := e.Reference.AllowFields(tale(t, tt.also...)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.plan != nil {
+				e.Plan = tt.plan
+			}
+			expect(t, judged(t, reverts{}, e), tt.want...)
+		})
+	}
+}
+
 func TestFights(t *testing.T) {
 	quiet := []string{`1 created pod/default/a {"spec": {"x": 0}}`}
 	counter := slices.Clone(quiet)

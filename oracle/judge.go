@@ -45,7 +45,7 @@ type Judge interface {
 func Judges() []Judge {
 	return []Judge{
 		eventually{}, gaps{}, invariantJudge{}, exits{}, faultFree{},
-		duplicates{}, dependents{}, finalizers{}, orphans{}, fights{}, loops{}, leases{}, loggedErrors{},
+		duplicates{}, dependents{}, finalizers{}, orphans{}, fights{}, reverts{}, loops{}, leases{}, loggedErrors{},
 	}
 }
 

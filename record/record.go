@@ -363,6 +363,7 @@ const (
 	OracleDependent      = "dependent"       // a controller deleted an object of a living owner, and created it again
 	OracleDuplicate      = "duplicate"       // an owner had more objects at a time than it asks for
 	OracleFight          = "fight"           // a field changed back and forth
+	OracleRevert         = "revert"          // a controller set a spec back to what it was before
 	OracleLoop           = "loop"            // a controller writes or reconciles without end
 	OracleLease          = "lease"           // a controller wrote after it had lost its lease
 	OracleOrphan         = "orphan"          // an object whose owner is gone is still there

@@ -186,17 +186,29 @@ func reordered(a, b any, path []string, visit func(path []string)) {
 	}
 }
 
+// untold reports whether a field belongs to a condition that one object says is false and the other does not have, which
+// means the same. Whether a controller has ever had a reason to tell of the condition often depends on time.
+func untold(where string, told, other map[string]any) bool {
+	end := strings.Index(where, "].")
+	if end < 0 || !strings.HasPrefix(where, "status.conditions[") {
+		return false
+	}
+	status := where[:end] + "].status"
+	_, has := other[status]
+	return told[status] == "False" && !has
+}
+
 // fields compares the end states of two objects.
 func (f *filter) fields(key Key, want, got *Object) []Difference {
 	wanted, there := f.counting(key, want), f.counting(key, got)
 	var differ []Difference
 	for where, w := range wanted {
-		if g, ok := there[where]; !ok || !reflect.DeepEqual(w, g) {
+		if g, ok := there[where]; (!ok || !reflect.DeepEqual(w, g)) && !untold(where, wanted, there) {
 			differ = append(differ, Difference{Key: key, Field: where, Want: w, Got: g})
 		}
 	}
 	for where, g := range there {
-		if _, ok := wanted[where]; !ok {
+		if _, ok := wanted[where]; !ok && !untold(where, there, wanted) {
 			differ = append(differ, Difference{Key: key, Field: where, Got: g})
 		}
 	}

@@ -99,7 +99,7 @@ func TestAllow(t *testing.T) {
 	}
 	const (
 		quick  = `{"conditions": [{"type": "Ready", "status": "True"}]}`
-		slow   = `{"conditions": [{"type": "Ready", "status": "True"}, {"type": "Suspended", "status": "False"}]}`
+		slow   = `{"conditions": [{"type": "Ready", "status": "True"}, {"type": "Suspended", "status": "Unknown"}]}`
 		unlike = `{"conditions": [{"type": "Ready", "status": "True"}, {"type": "Suspended", "status": "True"}]}`
 		again  = `db: created secret/default/s {}`
 		other  = `created secret/default/other {}`
@@ -140,6 +140,62 @@ func TestAllow(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A condition that is false means what its absence means.
+func TestFalseConditions(t *testing.T) {
+	run := func(conditions string) *record.Run {
+		return story(t, `created set/default/a {"status": {"conditions": [`+conditions+`]}}`)
+	}
+	const (
+		ready      = `{"type": "Ready", "status": "True"}`
+		resumed    = `{"type": "Suspended", "status": "False", "reason": "Resumed"}`
+		otherwise  = `{"type": "Suspended", "status": "False", "reason": "Otherwise"}`
+		suspended  = `{"type": "Suspended", "status": "True", "reason": "Asked"}`
+		unexpected = "set/default/a: status.conditions[type=Suspended]."
+	)
+	for _, tt := range []struct {
+		name      string
+		want, got string
+		differ    []string
+	}{
+		{"absent", ready + "," + resumed, ready, nil},
+		{"false", ready, ready + "," + resumed, nil},
+		{"another reason", ready + "," + resumed, ready + "," + otherwise,
+			[]string{unexpected + `reason is "Otherwise"; without faults: "Resumed"`}},
+		{"true", ready, ready + "," + suspended, []string{
+			unexpected + `reason is "Asked"; without faults: absent`, unexpected + `status is "True"; without faults: absent`,
+			unexpected + `type is "Suspended"; without faults: absent`}},
+		{"no longer true", ready, resumed, []string{
+			`set/default/a: status.conditions[type=Ready].status is absent; without faults: "True"`,
+			`set/default/a: status.conditions[type=Ready].type is absent; without faults: "Ready"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.differ, compare(t, learn(t, run(tt.want), run(tt.want)), run(tt.got))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// That the controllers were slow explains what a status says, and nothing that is missing.
+func TestAllowFields(t *testing.T) {
+	run := func(status string, more ...string) *record.Run {
+		return story(t, append([]string{`created set/default/a {"status": ` + status + `}`}, more...)...)
+	}
+	secret := `db: created secret/default/s {}`
+	ref := learn(t, run(`{"seen": 3}`, secret), run(`{"seen": 3}`, secret))
+	if err := ref.AllowFields(run(`{"seen": 2}`)); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"secret/default/s: never created; without faults: exists at the end"}
+	if diff := cmp.Diff(want, compare(t, ref, run(`{"seen": 2}`))); diff != "" {
+		t.Error(diff)
+	}
+	want = []string{"set/default/a: status.seen is 1; without faults: 3"}
+	if diff := cmp.Diff(want, compare(t, ref, run(`{"seen": 1}`, secret))); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -123,8 +123,13 @@ func (ref *Reference) updates(changes []Change) {
 			o.Fields[where] = max(o.Fields[where], n)
 		}
 	}
+	f.returned(ref.Objects, changes)
+}
+
+// returned counts how often fields changed back in a run.
+func (f *filter) returned(objects map[Key]*Object, changes []Change) {
 	for key, fields := range Returns(changes) {
-		o := ref.Objects[key]
+		o := objects[key]
 		if o == nil {
 			continue
 		}
@@ -137,6 +142,25 @@ func (ref *Reference) updates(changes []Change) {
 			}
 		}
 	}
+}
+
+// MostReturned is how often a field of an object changed back to the value before the last one, at most in any run
+// without faults. A nil reference knows of none.
+func (ref *Reference) MostReturned(key Key, where string) int {
+	if ref == nil {
+		return 0
+	}
+	most := 0
+	count := func(objects map[Key]*Object) {
+		if o := objects[key]; o != nil {
+			most = max(most, o.Returned[where])
+		}
+	}
+	count(ref.Objects)
+	for _, a := range ref.Alternatives {
+		count(a.Objects)
+	}
+	return most
 }
 
 // Return is a field that changes back and forth: to a value that it had before the last one.
@@ -263,17 +287,47 @@ func Most(changes []Change) []Siblings {
 	return all
 }
 
-// Finished reports whether a pod or a Job has finished.
+// ended are the conditions by which jobs of all kinds (Job, JobSet, MPIJob) say that they have finished.
+var ended = []string{"Complete", "Completed", "Succeeded", "Finished", "Failed"}
+
+// Finished reports whether a pod or a job of any kind has finished.
 func Finished(object map[string]any) bool {
 	status, _ := object["status"].(map[string]any)
 	if phase := text(status, "phase"); phase == "Succeeded" || phase == "Failed" {
 		return true
 	}
+	if status["completionTime"] == nil && !strings.Contains(text(object, "kind"), "Job") {
+		return false
+	}
 	conditions, _ := status["conditions"].([]any)
-	return object["kind"] == "Job" && slices.ContainsFunc(conditions, func(c any) bool {
+	return slices.ContainsFunc(conditions, func(c any) bool {
 		m, _ := c.(map[string]any)
-		return (m["type"] == "Complete" || m["type"] == "Failed") && m["status"] == "True"
+		return slices.Contains(ended, text(m, "type")) && m["status"] == "True"
 	})
+}
+
+// OwnerFinished reports whether the object, or one that it belongs to, has finished at the end.
+func (ref *Reference) OwnerFinished(key Key) bool {
+	for range 10 { // owners may form a circle
+		object := ref.Objects[key]
+		if object == nil || object.End == nil {
+			return false
+		}
+		if Finished(object.End) {
+			return true
+		}
+		uid := owner(object.End)
+		if uid == "" {
+			return false
+		}
+		key = ""
+		for other, o := range ref.Objects {
+			if o.End != nil && text(metadataOf(o.End), "uid") == uid {
+				key = other
+			}
+		}
+	}
+	return false
 }
 
 // wanted is the number of objects that an owner asks for; negative: it does not.

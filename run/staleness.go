@@ -35,8 +35,8 @@ func (r *runner) describeControllers(own map[string][]*unstructured.Unstructured
 		c := &r.Suite.Controllers[i]
 		d := describe(c, r.Binaries[i].Manifest)
 		for _, u := range own[c.Name] {
-			if u.GetKind() == "Deployment" {
-				env, args := containerOf(u, r.Binaries[i].Path)
+			if template := podTemplate(u); template != nil {
+				env, args := containerOf(template, r.Binaries[i].Path)
 				d.WatchList = watchList(d, env, args)
 			}
 		}
@@ -64,10 +64,22 @@ func describe(c *plan.Controller, m *wire.Manifest) record.Controller {
 	return d
 }
 
+// podTemplate returns the pod, or the pod template of a Deployment; nil: the object is neither.
+func podTemplate(u *unstructured.Unstructured) map[string]any {
+	switch u.GetKind() {
+	case "Pod":
+		return u.Object
+	case "Deployment":
+		template, _, _ := unstructured.NestedMap(u.Object, "spec", "template")
+		return template
+	}
+	return nil
+}
+
 // containerOf returns the environment and the arguments of the container that runs the binary.
-func containerOf(deployment *unstructured.Unstructured, binary string) (env map[string]string, args []string) {
-	annotations, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "template", "metadata", "annotations")
-	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+func containerOf(template map[string]any, binary string) (env map[string]string, args []string) {
+	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
+	containers, _, _ := unstructured.NestedSlice(template, "spec", "containers")
 	env = map[string]string{}
 	for _, each := range containers {
 		container, _ := each.(map[string]any)
