@@ -32,6 +32,13 @@ type Lasting interface {
 	Ended() <-chan struct{}
 }
 
+// Aimed is an action on one of several processes. Before Do, the process whose observation has fired it is given to Aim
+// by its ID; if there was none, the process that leads; 0: neither is known.
+type Aimed interface {
+	Action
+	Aim(pid int)
+}
+
 // Controllers starts and stops controllers under test.
 type Controllers interface {
 	// Kill sends SIGKILL and returns when the processes have exited; their leases are released if the suite says so. It
@@ -40,6 +47,10 @@ type Controllers interface {
 	// Start returns when the controller runs and, if it is instrumented, has connected. It reports whether it was
 	// already running.
 	Start(ctx context.Context, controller string) (running bool, err error)
+	// Freeze stops a process of the controller and returns when it is stopped. A process ID of 0 means its only one.
+	Freeze(ctx context.Context, controller string, pid int) error
+	// Thaw lets the controller's frozen processes go on, or kills them, and reports how many there were.
+	Thaw(ctx context.Context, controller string, kill bool) (frozen int, err error)
 	// Route directs new connections of the controller to the API server.
 	Route(ctx context.Context, controller, apiServer string) error
 	// CutConnections closes the controller's connections to the API server.
@@ -72,6 +83,7 @@ type Tools struct {
 const (
 	notRunning     = "found nothing to kill: %s was not running"
 	alreadyRunning = "found %s running already"
+	notFrozen      = "found nothing to thaw: no process of %s was frozen"
 )
 
 // noteUnless returns the note about the named process unless its state was as the action expects.

@@ -42,6 +42,16 @@ func (j *journal) KillAPIServer(_ context.Context, s string) (bool, error) {
 func (j *journal) StartAPIServer(_ context.Context, s string) (bool, error) {
 	return j.state(false, "start %s", s)
 }
+func (j *journal) Freeze(_ context.Context, c string, pid int) error {
+	return j.note("freeze %s %d", c, pid)
+}
+func (j *journal) Thaw(_ context.Context, c string, kill bool) (int, error) {
+	frozen, err := j.state(true, "thaw %s %t", c, kill)
+	if !frozen {
+		return 0, err
+	}
+	return 1, err
+}
 func (j *journal) Route(_ context.Context, c, s string) error       { return j.note("route %s to %s", c, s) }
 func (j *journal) CutConnections(_ context.Context, c string) error { return j.note("cut %s", c) }
 func (j *journal) ApplyFile(_ context.Context, file string) error   { return j.note("apply %s", file) }
@@ -79,6 +89,13 @@ func TestActions(t *testing.T) {
 				ReconnectBy: plan.ReconnectCut},
 			do: "route db to apiserver-2, cut db",
 		},
+		{action: plan.Action{Type: plan.FreezeController, Target: "db"}, do: "freeze db 7", undo: "thaw db false"},
+		{
+			action: plan.Action{Type: plan.FreezeController, Target: "db"}, failAt: "freeze db 7",
+			do: "freeze db 7: told to fail", undo: "thaw db false",
+		},
+		{action: plan.Action{Type: plan.ThawController, Target: "db"}, do: "thaw db false"},
+		{action: plan.Action{Type: plan.ThawController, Target: "db", Kill: true}, do: "thaw db true"},
 		{action: plan.Action{Type: plan.PauseController}},
 		{action: plan.Action{Type: plan.ResumeController}},
 		{action: plan.Action{Type: plan.PauseAPIServer}},
@@ -100,6 +117,9 @@ func TestActions(t *testing.T) {
 			a, err := New(&test.action, Tools{Controllers: j, APIServers: j, Objects: j})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if aimed, ok := a.(Aimed); ok {
+				aimed.Aim(7)
 			}
 			note, err := a.Do(context.Background())
 			if note != "" {
@@ -137,6 +157,8 @@ func TestNotes(t *testing.T) {
 		{plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectBy: plan.ReconnectRestart},
 			"found nothing to kill: db was not running"},
 		{plan.Action{Type: plan.StartController, Target: "db"}, "found db running already"},
+		{plan.Action{Type: plan.ThawController, Target: "db"},
+			"found nothing to thaw: no process of db was frozen"},
 		{plan.Action{Type: plan.KillAPIServer, Target: "apiserver-2"},
 			"found nothing to kill: apiserver-2 was not running"},
 		{plan.Action{Type: plan.StartAPIServer, Target: "apiserver-2"}, "found apiserver-2 running already"},

@@ -146,6 +146,51 @@ func TestWhatIsBelieved(t *testing.T) {
 	}
 }
 
+// What a frozen process leaves undone is no finding about what it does when it is thawed.
+func TestWhatComesIfTheFrozenProcessIsKilledToo(t *testing.T) {
+	gone := finding("secret/default/a", "never created; without faults: exists at the end")
+	twice := finding("pod/default/a", "created 2 times; without faults: created once")
+	for _, tt := range []struct {
+		name   string
+		killed []record.Finding
+		want   string
+		found  []record.Finding
+	}{
+		{"nothing", nil, "w-zombie-1 bug 3/3", []record.Finding{gone, twice}},
+		{"one of two", []record.Finding{gone}, "w-zombie-1 bug 3/3", []record.Finding{twice}},
+		{"the same", []record.Finding{gone, twice}, "w-zombie-1 unconfirmed 3/3", []record.Finding{gone, twice}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var kills []bool
+			f := &fake{answer: func(p *plan.Plan, _ int, m *record.Meta, found *[]record.Finding, _ *[]string) error {
+				m.Controllers[0].Replicas, m.Controllers[0].Locks = 2, []string{"lease.coordination.k8s.io/default/op"}
+				switch p.TestName {
+				case "w-zombie-1":
+					*found, m.Verdict = []record.Finding{gone, twice}, record.Bug
+				case "w-zombie-1-killed":
+					*found = tt.killed
+				default:
+					return nil
+				}
+				kills = append(kills, p.Actions[1].Effects().Kills)
+				return nil
+			}}
+			c := config(t, f, "w")
+			c.Patterns = []string{"zombie"}
+			r := mustRun(t, c)
+			if diff := cmp.Diff([]string{tt.want}, statuses(r)); diff != "" {
+				t.Error(diff)
+			}
+			if o := r.Outcomes[0]; !slices.Equal(o.Findings, tt.found) || (o.Reason == "") != (len(tt.killed) < 2) {
+				t.Errorf("findings %v, reason %q", o.Findings, o.Reason)
+			}
+			if diff := cmp.Diff([]bool{false, false, false, true}, kills); diff != "" {
+				t.Errorf("runs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // A campaign that is interrupted goes on where it was: it runs the plan again that did not end, and no other. The
 // records of runs are whole, or absent.
 func TestResume(t *testing.T) {

@@ -71,7 +71,19 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 	if explained, err := c.explained(t, o); err != nil || explained {
 		return err
 	}
-	o.Status = Bug
+	thawed, err := c.ofThawed(ctx, t, o.Findings)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		o.Reason = fmt.Sprintf("it could not be run with the frozen process killed: %v", err)
+		return nil
+	case len(thawed) == 0:
+		o.Reason = "the same comes if the frozen process is killed and not thawed: it is not due to what the process " +
+			"does too late"
+		return nil
+	}
+	o.Status, o.Findings = Bug, thawed
 	return nil
 }
 
@@ -87,6 +99,31 @@ func (c *campaign) explained(t *task, o *Outcome) (bool, error) {
 	}
 	o.Findings = planOnly
 	return false, nil
+}
+
+// ofThawed returns those findings of a plan that are due to what its thawed processes do: they do not come if these
+// processes are killed instead. A frozen leader also leaves its work undone until there is a new one, which may take
+// longer than a workload waits. Of a plan that thaws nothing, it returns all findings.
+func (c *campaign) ofThawed(ctx context.Context, t *task, found []record.Finding) ([]record.Finding, error) {
+	p := *t.plan
+	p.TestName += "-killed"
+	p.Actions = slices.Clone(p.Actions)
+	thaws := false
+	for i := range p.Actions {
+		if e := p.Actions[i].Effects(); e.Thaws != "" && !e.Kills {
+			p.Actions[i].Kill, thaws = true, true
+		}
+	}
+	if !thaws {
+		return found, nil
+	}
+	r, _, err := c.once(ctx, &p, c.options(t))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(found), func(f record.Finding) bool {
+		return slices.ContainsFunc(bugs(r.Findings), f.Same)
+	}), nil
 }
 
 // like returns the plan of the outcome of this campaign that is confirmed and has all the same findings; empty: there is

@@ -142,6 +142,12 @@ type ProcessNode interface {
 	// Kill sends SIGKILL to every process of the controller and waits until they have exited. The controller stays down
 	// (its pods remain, their containers wait) until Start. The exits count as planned.
 	Kill(ctx context.Context, controller string) error
+	// Freeze stops a process of the controller (SIGSTOP), with its children, and returns when it is stopped. A process
+	// ID of 0 means the controller's only process.
+	Freeze(ctx context.Context, controller string, pid int) error
+	// Thaw lets the controller's frozen processes go on and reports how many there were. With kill it kills them and
+	// waits until they have exited; they start again, and their exits count as planned.
+	Thaw(ctx context.Context, controller string, kill bool) (frozen int, err error)
 	// Start lets a killed controller start again, without back-off; it waits until the process is running.
 	Start(ctx context.Context, controller string) error
 	// Route makes new connections of the controller go to the API server; existing connections do not move.
@@ -156,8 +162,8 @@ type ProcessNode interface {
 	// Stop ends all pods except those with the given UIDs and waits until their processes have exited. It does not
 	// report this to the API server, and the pods do not start again: the caller deletes their objects.
 	Stop(ctx context.Context, keep []types.UID) error
-	// Reset lets held controllers start, undoes every Route and forgets exited processes, which a killed run may have
-	// left.
+	// Reset lets held controllers start and frozen processes go on, undoes every Route and forgets exited processes,
+	// which a killed run may have left.
 	Reset(ctx context.Context) error
 }
 

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -42,8 +43,9 @@ type Watcher interface {
 // Monitor delivers the events of processes.
 type Monitor interface {
 	Events() <-chan monitor.Event
-	// SetRules returns when every connected process reports by the new rules or is cut off.
-	SetRules(ctx context.Context, rules map[string][]wire.Rule)
+	// SetRules returns when every connected process reports by the new rules or is cut off, except those of the frozen
+	// sessions.
+	SetRules(ctx context.Context, rules map[string][]wire.Rule, frozen ...uint64)
 	// Sessions lists the connected sessions.
 	Sessions() []*monitor.Session
 }
@@ -111,6 +113,7 @@ type Coordinator struct {
 	before    map[call]Foresight         // of the writes in progress
 	gone      map[*wire.Observation]bool // observations whose callers went on before they were looked up
 	elections elections
+	freezer   freezer
 	own       map[string][]wire.Rule // what the plan itself asks processes to report, by identity
 	fires     map[int]*record.Action
 	sessions  map[string]*sessions // by identity
@@ -168,6 +171,7 @@ func New(config Config) (*Coordinator, error) {
 		before:    map[call]Foresight{},
 		gone:      map[*wire.Observation]bool{},
 		elections: newElections(),
+		freezer:   newFreezer(),
 		settling:  settling{active: map[string]time.Time{}},
 		fires:     map[int]*record.Action{},
 		sessions:  map[string]*sessions{},
@@ -259,6 +263,12 @@ func (c *Coordinator) Begin(ctx context.Context) error {
 	if err := c.do(ctx, func(ctx context.Context) {
 		c.began = true
 		c.last = time.Now()
+		// The record says who leads when the plan begins.
+		for _, id := range slices.Sorted(maps.Keys(c.elections.newest)) {
+			o := c.elections.newest[id]
+			o.Aside, o.Election = true, true
+			c.step(ctx, record.Event{Observation: o})
+		}
 		c.carryOut(ctx, c.machine.Start(), "the start of the plan")
 	}); err != nil {
 		return err
@@ -270,7 +280,7 @@ func (c *Coordinator) Begin(ctx context.Context) error {
 type Status struct {
 	Fired, Completed, Total int
 	Waiting                 []string  // see Machine.Waiting
-	OnItsWay                bool      // see Machine.WaitsForTimer
+	OnItsWay                bool      // without any observation; see Machine.WaitsForTimer
 	LastEvent               time.Time // time of the newest event that the plan looks at
 	Findings                []record.Finding
 	StaleReads              []record.StaleRead
@@ -288,7 +298,8 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 	err := c.do(ctx, func(context.Context) {
 		s = Status{
 			Fired: c.machine.Fired(), Completed: c.work.completed, Total: len(c.config.Plan.Actions),
-			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer(), LastEvent: c.last,
+			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer() || c.takingOver(time.Now()),
+			LastEvent:  c.last,
 			Findings:   append([]record.Finding(nil), c.findings...),
 			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(), Stuck: c.stuck(time.Now()),
 			NoneFailed: c.machine.NoneFailed(),
@@ -335,7 +346,7 @@ func (c *Coordinator) push(ctx context.Context) {
 		// rule that has it.
 		rules[name] = slices.Concat(list, rules[name])
 	}
-	c.config.Monitor.SetRules(ctx, rules)
+	c.config.Monitor.SetRules(ctx, rules, c.freezer.now()...)
 }
 
 // aside reports whether the plan itself has not asked for the observation.
@@ -373,6 +384,7 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 		c.drop(e.Session)
 		if c.began {
 			c.step(ctx, record.Event{SessionEnd: &record.SessionEnd{By: e.Session.Identity, Session: e.Session.ID}})
+			c.iced(ctx, e.Session)
 		}
 		c.changed()
 	case c.began && needsForesight(e.Observation) && !c.aside(e.Session, e.Observation):
@@ -454,6 +466,8 @@ func (c *Coordinator) unobserved(e monitor.Event) {
 	case e.Lost != "":
 		title = fmt.Sprintf("%s was cut off: %s", name, e.Lost)
 		detail = "All its holds were released, and what it did until it reconnected was not observed."
+	case e.Silent > 0 && c.freezer.explains(e, time.Now()):
+		return
 	case e.Silent > 0:
 		title = fmt.Sprintf("%s did not answer for %s", name, e.Silent)
 		detail = "The process was running but did nothing, as if it were stopped: what it should have done cannot " +

@@ -78,6 +78,14 @@ func (j *journal) Start(_ context.Context, c string) (bool, error) {
 	j.add("start %s", c)
 	return false, nil
 }
+func (j *journal) Freeze(_ context.Context, c string, pid int) error {
+	j.add("freeze %s %d", c, pid)
+	return j.fail
+}
+func (j *journal) Thaw(_ context.Context, c string, kill bool) (int, error) {
+	j.add("thaw %s %t", c, kill)
+	return 1, nil
+}
 func (j *journal) Route(_ context.Context, c, s string) error {
 	j.add("route %s to %s", c, s)
 	return nil
@@ -150,7 +158,7 @@ func (r *rig) connect(t testing.TB, identity string) *monitortest.Process {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := r.WaitConnected(ctx, identity, 0); err != nil {
+	if err := r.WaitConnected(ctx, identity, 0, 1); err != nil {
 		t.Fatal(err)
 	}
 	return p

@@ -1,12 +1,14 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/semver"
 
@@ -45,10 +47,16 @@ func lockRules(controller record.Controller) []wire.Rule {
 type elections struct {
 	locks map[string]map[plan.ResourceKey]bool // written by a controller, by identity
 	leads map[uint64]bool                      // sessions that have written a lock
+	lasts map[string]time.Duration             // how long a lease lasts, by identity
+	// newest is what each session has last written of a lock.
+	newest map[uint64]*record.Observation
 }
 
 func newElections() elections {
-	return elections{locks: map[string]map[plan.ResourceKey]bool{}, leads: map[uint64]bool{}}
+	return elections{
+		locks: map[string]map[plan.ResourceKey]bool{}, leads: map[uint64]bool{}, lasts: map[string]time.Duration{},
+		newest: map[uint64]*record.Observation{},
+	}
 }
 
 // note records a successful write of a lock.
@@ -61,10 +69,25 @@ func (e *elections) note(s *monitor.Session, o *wire.Observation) {
 	}
 	e.locks[s.Identity][lockKey(o)] = true
 	e.leads[s.ID] = true
+	e.newest[s.ID] = recordObservation(s, o)
+	var lock struct {
+		Spec struct{ LeaseDurationSeconds int }
+	}
+	if json.Unmarshal(o.Object, &lock) == nil && lock.Spec.LeaseDurationSeconds > 0 {
+		e.lasts[s.Identity] = time.Duration(lock.Spec.LeaseDurationSeconds) * time.Second
+	}
+}
+
+// lease is how long a lease of the controller's lasts without being renewed.
+func (e *elections) lease(identity string) time.Duration {
+	return cmp.Or(e.lasts[identity], 15*time.Second) // client-go's default
 }
 
 // forget drops a session that has ended.
-func (e *elections) forget(s *monitor.Session) { delete(e.leads, s.ID) }
+func (e *elections) forget(s *monitor.Session) {
+	delete(e.leads, s.ID)
+	delete(e.newest, s.ID)
+}
 
 // about reports whether a controller's read or write belongs to its leader election.
 func (e *elections) about(identity string, o *wire.Observation) bool {

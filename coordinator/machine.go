@@ -32,6 +32,7 @@ type Machine struct {
 	pending  []int           // actions whose pauses wait for running reads to end
 	finished []bool          // by action: completed
 	failed   []int           // by action: how many calls it has made to fail
+	frozen   []pause         // frozen processes: the action and the controller
 	ended    bool
 
 	controllers []record.Controller
@@ -227,6 +228,8 @@ func (m *Machine) judge(e record.Event) []Effect {
 		return m.letGo(*e.Expired)
 	case e.Abandoned != nil:
 		return m.letGo(*e.Abandoned)
+	case e.Lapsed != nil:
+		m.unfrozen(e)
 	case e.End:
 		return m.end()
 	}
@@ -466,6 +469,7 @@ func (m *Machine) began(i int) []Effect {
 	if e.Resumes != nil {
 		effects = append(effects, m.resume(i, e.Resumes)...)
 	}
+	m.freezing(i, e)
 	if e.Fails != nil {
 		m.failing = append(m.failing, failingOf(i, e.Fails))
 	}
@@ -644,7 +648,7 @@ func (m *Machine) letGo(seq int) []Effect {
 // end releases everything; nothing is held or fired afterwards.
 func (m *Machine) end() []Effect {
 	m.ended = true
-	m.pauses, m.pending, m.failing = nil, nil, nil
+	m.pauses, m.pending, m.failing, m.frozen = nil, nil, nil, nil
 	var effects []Effect
 	for _, h := range m.held {
 		effects = append(effects, Release{Seq: h.seq})

@@ -49,7 +49,7 @@ func randomPlan(t *testing.T, random *rand.Rand) *plan.Plan {
 		tr := trigger(t, e, names...)
 		scope := []string{"", "*", "pod/default/a", "pod/default/*"}[random.IntN(4)]
 		var a plan.Action
-		switch random.IntN(8) {
+		switch random.IntN(10) {
 		case 0:
 			a = restart(tr)
 		case 1:
@@ -65,6 +65,10 @@ func randomPlan(t *testing.T, random *rand.Rand) *plan.Plan {
 		case 6:
 			a = plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2",
 				Trigger: tr}
+		case 7:
+			a = plan.Action{Type: plan.FreezeController, Target: "db", Trigger: tr}
+		case 8:
+			a = plan.Action{Type: plan.ThawController, Target: "db", Trigger: tr}
 		default:
 			a = plan.Action{Type: plan.DeleteObject, Trigger: tr}
 		}

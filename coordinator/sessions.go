@@ -38,14 +38,15 @@ func (s *sessions) hasEnded(id uint64) bool { return s.gone[id] }
 
 func (s *sessions) connected() bool { return len(s.live) > 0 }
 
-// since reports whether a session is live that is not among the first `after` ones.
-func (s *sessions) since(after int) bool {
+// since is how many sessions are live that are not among the first `after` ones.
+func (s *sessions) since(after int) int {
+	count := 0
 	for _, n := range s.live {
 		if n > after {
-			return true
+			count++
 		}
 	}
-	return false
+	return count
 }
 
 // Connections returns how many sessions the identity has had so far, and how many of them are live.
@@ -54,10 +55,10 @@ func (c *Coordinator) Connections(ctx context.Context, identity string) (total, 
 	return total, live, err
 }
 
-// WaitConnected blocks until the identity has a live session that is not among its first `after` ones and that reports
+// WaitConnected blocks until the identity has n live sessions that are not among its first `after` ones and that report
 // by the current rules, or until ctx ends.
-func (c *Coordinator) WaitConnected(ctx context.Context, identity string, after int) error {
-	if err := c.until(ctx, func() bool { return c.of(identity).since(after) }); err != nil {
+func (c *Coordinator) WaitConnected(ctx context.Context, identity string, after, n int) error {
+	if err := c.until(ctx, func() bool { return c.of(identity).since(after) >= n }); err != nil {
 		return err
 	}
 	// A session starts before its process has received the rules; push returns when the process has acknowledged them.

@@ -48,15 +48,15 @@ func (m *Machine) trackReconcile(e record.Event) {
 }
 
 // Stuck says in one line who waits for whom: what is held, by which pause, what would end the pause, and what the
-// processes that should bring this about are doing; also which calls fail until they are restored. It is empty if
-// nothing is held or paused and no calls fail. If now is zero, it leaves out durations. Live reports whether an
-// identity is connected.
+// processes that should bring this about are doing; also which calls fail until they are restored, and which processes
+// are frozen. It is empty if nothing is held, paused or frozen and no calls fail. If now is zero, it leaves out
+// durations. Live reports whether an identity is connected.
 func (m *Machine) Stuck(now time.Time, live func(identity string) bool) string {
-	denied := m.denied()
-	if m.ended || !m.Holding() && len(denied) == 0 {
+	last := slices.Concat(m.denied(), m.onIce(now))
+	if m.ended || !m.Holding() && len(last) == 0 {
 		return ""
 	}
-	clauses := append(m.holds(now), denied...)
+	clauses := append(m.holds(now), last...)
 	if len(clauses) == 0 {
 		for _, p := range m.pauses {
 			clauses = append(clauses, fmt.Sprintf("%s has nothing to hold yet, %s", m.name(p.action),
@@ -143,7 +143,7 @@ func (m *Machine) endOf(p pause, ends func(i int, p pause) bool) string {
 		}
 		return fmt.Sprintf("which %s ends, after %s, which comes when: %s", m.name(i), m.name(m.next), m.awaited())
 	}
-	if m.plan.Actions[p.action].Effects().Fails != nil {
+	if e := m.plan.Actions[p.action].Effects(); e.Fails != nil || e.Freezes != "" {
 		return "which only the end of the plan ends"
 	}
 	return "which only the hold's deadline or the end of the plan ends"

@@ -20,13 +20,16 @@ import (
 type processes struct {
 	events chan monitor.Event
 	live   []*monitor.Session
+	frozen []uint64 // the sessions that the newest rules were not for
 }
 
-func (p *processes) Events() <-chan monitor.Event                     { return p.events }
-func (p *processes) SetRules(context.Context, map[string][]wire.Rule) {}
-func (p *processes) Sessions() []*monitor.Session                     { return p.live }
+func (p *processes) Events() <-chan monitor.Event { return p.events }
+func (p *processes) SetRules(_ context.Context, _ map[string][]wire.Rule, frozen ...uint64) {
+	p.frozen = frozen
+}
+func (p *processes) Sessions() []*monitor.Session { return slices.Clone(p.live) }
 func (p *processes) connect(identity string) *monitor.Session {
-	s := &monitor.Session{ID: uint64(len(p.live) + 1), Identity: identity}
+	s := &monitor.Session{ID: uint64(len(p.live) + 1), Identity: identity, PID: 101 + len(p.live)}
 	p.live = append(p.live, s)
 	p.events <- monitor.Event{Session: s, Started: true}
 	return s

@@ -44,6 +44,7 @@ func (c *Coordinator) fire(ctx context.Context, f Fire, cause string) {
 		Index: f.Action, Type: string(a.Type), Target: a.Object(), FiredBy: f.FiredBy, Cause: cause, Fired: time.Now(),
 	}
 	c.work.underway++
+	c.asks(f)
 	c.config.Watcher.Fired(f.Action, a, cause)
 	c.changed()
 	waits, does := c.work.waits, c.work.does
@@ -70,7 +71,13 @@ func (c *Coordinator) carry(waits, does context.Context, i int) completion {
 		return done
 	}
 	done.began = began
-	if done.note, done.err = c.actions[i].Do(does); done.err != nil {
+	if done.err = c.aim(does, i); done.err == nil {
+		done.note, done.err = c.actions[i].Do(does)
+	}
+	if err := c.melt(does, i, done.err != nil, false); done.err == nil {
+		done.err = err
+	}
+	if done.err != nil {
 		if does.Err() != nil {
 			done.err = errEnded
 		}
@@ -241,7 +248,11 @@ func (c *Coordinator) Undo(ctx context.Context) error {
 	}
 	var errs []error
 	for _, i := range slices.Backward(begun) {
-		if err := c.actions[i].Undo(ctx); err != nil {
+		err := c.actions[i].Undo(ctx)
+		if err == nil {
+			err = c.melt(ctx, i, false, true)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("undo %s: %w", record.ActionName(i, c.config.Plan.Actions[i].String()), err))
 			continue
 		}

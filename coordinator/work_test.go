@@ -321,16 +321,16 @@ func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
 func TestConnectedIsWhoCameAfter(t *testing.T) {
 	s := &sessions{live: map[uint64]int{}, gone: map[uint64]bool{}}
 	s.begin(7)
-	if s.since(1) || !s.since(0) {
+	if s.since(1) > 0 || s.since(0) != 1 {
 		t.Error("the first session counts as a later one")
 	}
 	s.begin(8)
-	if !s.since(1) {
+	if s.since(1) != 1 || s.since(0) != 2 {
 		t.Error("the second session is not seen")
 	}
 	s.end(8)
-	if s.since(1) || !s.connected() || s.total != 2 {
-		t.Errorf("with the second gone and the first still there: since %t, connected %t, total %d", s.since(1),
+	if s.since(1) > 0 || !s.connected() || s.total != 2 {
+		t.Errorf("with the second gone and the first still there: since %d, connected %t, total %d", s.since(1),
 			s.connected(), s.total)
 	}
 	s.end(7)

@@ -167,6 +167,10 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 	}
 	meta.Annotations[cluster.AnnotationBinaryPrefix+container.Name] = t.Binary
 
+	if c.Replicas > 0 {
+		replicas := int32(c.Replicas)
+		d.Spec.Replicas = &replicas
+	}
 	// The manifests' requirements on nodes (zones, architectures, control-plane nodes) refer to other clusters.
 	spec.Affinity = nil
 	spec.TopologySpreadConstraints = nil

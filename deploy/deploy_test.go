@@ -46,7 +46,7 @@ func TestControllerFromTheManifests(t *testing.T) {
 	own, rest, err := Controller(&plan.Controller{
 		Name: "op", Deployment: plan.ResourceKey{Type: "deployment", Namespace: "system", Name: "manager"},
 		Image: "op:1", Args: []string{"--fixed"}, Env: map[string]string{"A": "new"}, APIServer: "apiserver-2",
-		WatchList: &off,
+		WatchList: &off, Replicas: 2,
 	}, manifests, target)
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +78,9 @@ spec:
 	got, _, _ := unstructured.NestedMap(own[0].Object, "spec", "template")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pod template (-want +got):\n%s", diff)
+	}
+	if n, _, _ := unstructured.NestedInt64(own[0].Object, "spec", "replicas"); n != 2 {
+		t.Errorf("%d replicas", n)
 	}
 	if selector, _, _ := unstructured.NestedMap(manifests[1].Object, "spec", "template", "spec",
 		"nodeSelector"); selector["kubernetes.io/arch"] != "arm64" {

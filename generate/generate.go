@@ -73,6 +73,10 @@ func Patterns() []Pattern {
 			Name: "drift-any", Finds: "what a controller leaves as others make it, perhaps intentionally",
 			OnRequest: true, make: (*generator).driftAny, chance: 2,
 		},
+		{
+			Name: "zombie", Finds: "writes after the lease was lost that undo what the new leader has done",
+			make: (*generator).zombie, chance: 2,
+		},
 	}
 }
 

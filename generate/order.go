@@ -21,6 +21,8 @@ type ranked struct {
 const (
 	settleTime  = 2 * time.Second // from the last change to the verdict
 	restartTime = 2 * time.Second // until a restarted controller works again
+	// takeoverTime is how long it takes until another process leads: client-go's usual lease, and a retry.
+	takeoverTime = 17 * time.Second
 )
 
 // length estimates how much longer a plan makes the run of a workload.
@@ -31,6 +33,8 @@ func length(p *plan.Plan) time.Duration {
 		d += a.WaitBefore + a.WaitAfter
 		if e := a.Effects(); e.Starts != "" {
 			d += restartTime
+		} else if e.Freezes != "" {
+			d += takeoverTime
 		}
 		for _, t := range a.Trigger.Definitions {
 			d += t.Condition.Timeout

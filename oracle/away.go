@@ -73,6 +73,28 @@ func pausesLocks(p *plan.Plan, c record.Controller) bool {
 	})
 }
 
+// frozen reports whether the plan had frozen a process of the controller by then, and whether it was frozen at that
+// time or less than grace before it. A process that was frozen finds its lease taken and its time-outs expired, and may
+// exit because of that; the kubelet restarts it.
+func frozen(
+	p *plan.Plan, actions []record.Action, grace time.Duration, controller string, at time.Time,
+) (ever, lately bool) {
+	for _, a := range actions {
+		if p.Actions[a.Index].Effects().Freezes != controller || a.Began.IsZero() || a.Began.After(at) {
+			continue
+		}
+		ever = true
+		end := at // unless it was thawed
+		for _, b := range actions {
+			if p.Actions[b.Index].Effects().Thaws == controller && !b.Began.Before(a.Began) && b.Done.Before(end) {
+				end = b.Done
+			}
+		}
+		lately = lately || !at.After(end.Add(grace))
+	}
+	return ever, lately
+}
+
 // callsFailed reports whether the plan made the controller's calls fail at that time, or less than grace before it. A
 // controller that exits because the API server refuses its calls has no bug: the kubelet restarts it.
 func callsFailed(

@@ -38,11 +38,15 @@ func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		}
 		for _, f := range Exits(processes) {
 			ended := f.Oracle == record.OracleCrash || f.Oracle == record.OracleLeadership
+			ever, lately := frozen(e.Plan, e.Actions, e.Timeouts.Away, c.Name, f.Time)
 			server := ServerAway(e.Plan, e.Meta.Controllers, e.Actions, e.Timeouts.Away, c.Name, f.Time)
 			switch {
 			case f.Oracle == record.OracleLeadership && pausesLocks(e.Plan, c):
 				f.Severity = record.SeverityNote
 				f.Title += ", because the plan paused its lock"
+			case f.Oracle == record.OracleLeadership && ever || f.Oracle == record.OracleCrash && lately:
+				f.Severity = record.SeverityNote
+				f.Title += ", when the plan had frozen a process"
 			case ended && server != "":
 				f.Severity = record.SeverityNote
 				f.Title = fmt.Sprintf("%s, while the plan had killed its API server %s", f.Title, server)

@@ -75,6 +75,10 @@ func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 	}
 	refuse := plan.Action{Type: plan.FailCall, Target: "b", Answer: plan.Refused, UntilRestored: true}
 	restore := plan.Action{Type: plan.RestoreCalls, Target: "b"}
+	freeze := []plan.Action{{Type: plan.FreezeController, Target: "a"}, {Type: plan.ThawController, Target: "a"}}
+	froze := []record.Action{{Began: at(1), Done: at(1)}, {Index: 1, Began: at(3), Done: at(3)}}
+	other := slices.Clone(freeze)
+	other[0].Target, other[1].Target = "b", "b"
 	a := record.Controller{Name: "a", APIServer: "apiserver-2", Locks: []string{"configmap/default/lock"}}
 	b := record.Controller{Name: "b", APIServer: "apiserver-1"}
 	for _, test := range []struct {
@@ -114,6 +118,30 @@ func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 			[]record.Process{process("a", "a.log", 5)},
 			[]string{"note controller a lost its leader election and exited: exit code 1, because the plan paused " +
 				"its lock"},
+		},
+		{
+			"it was frozen and has lost its leadership", plan.Plan{Actions: freeze}, froze,
+			[]record.Process{process("a", "a.log", 60)},
+			[]string{"note controller a lost its leader election and exited: exit code 1, when the plan had frozen a " +
+				"process"},
+		},
+		{
+			"it lost its leadership before it was frozen", plan.Plan{Actions: freeze},
+			[]record.Action{{Began: at(8), Done: at(8)}}, []record.Process{process("a", "a.log", 5)},
+			[]string{"inconclusive controller a lost its leader election and exited: exit code 1"},
+		},
+		{
+			"another controller was frozen", plan.Plan{Actions: other}, froze,
+			[]record.Process{process("a", "a.log", 5)},
+			[]string{"inconclusive controller a lost its leader election and exited: exit code 1"},
+		},
+		{
+			"it was frozen a moment ago", plan.Plan{Actions: other}, froze, []record.Process{process("b", "b.log", 3)},
+			[]string{"note controller b exited on its own: exit code 1, when the plan had frozen a process"},
+		},
+		{
+			"it was frozen long ago", plan.Plan{Actions: other}, froze, []record.Process{process("b", "b.log", 5)},
+			[]string{"bug controller b exited on its own: exit code 1"},
 		},
 	} {
 		findings, err := exits{}.Judge(t.Context(), Evidence{

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,8 +73,8 @@ func (leases) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		first[o.Session] = len(findings)
 		findings = append(findings, record.Finding{
 			Severity: record.SeverityNote, Oracle: record.OracleLease, Subject: o.By, Time: e.Events[i].Time,
-			Title: fmt.Sprintf("a process of %s wrote after it had lost its lease: %s %s/%s/%s %s", o.By, o.Op, o.Kind,
-				o.Namespace, o.Name, e.moment(e.Events[i].Time)),
+			Title: fmt.Sprintf("a process of %s wrote after it had lost its lease: %s %s/%s/%s %s", o.By, o.Op,
+				cmp.Or(o.Kind, o.Resource), o.Namespace, o.Name, e.moment(e.Events[i].Time)),
 			Detail: fmt.Sprintf("%s had taken the lease %s %s", now.name, lock, e.moment(now.event.Time)),
 		})
 	}

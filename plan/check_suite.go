@@ -318,6 +318,9 @@ func (s *Suite) WithVariant(name string) (*Suite, error) {
 		if change.WatchList != nil {
 			c.WatchList = change.WatchList
 		}
+		if change.Replicas != 0 {
+			c.Replicas = change.Replicas
+		}
 	}
 	for gate, on := range v.Cluster.FeatureGates {
 		set(&merged.Cluster.FeatureGates, gate, on)

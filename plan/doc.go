@@ -70,6 +70,11 @@
 //	  - actionType: restoreCalls
 //	    callScope: secret/default/*
 //	    trigger: *soon
+//	  - actionType: freezeController       # stops the process that satisfied the trigger
+//	    trigger: *soon
+//	  - actionType: thawController
+//	    kill: false                        # true: it is killed instead
+//	    trigger: *soon
 //	  - actionType: apply
 //	    manifest: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}   # or manifestFile: a file beside the plan
 //	    trigger: *soon
@@ -127,6 +132,7 @@
 //	    namespace: default             # of the generated Deployment, as clusterRole
 //	    clusterRole: cluster-admin
 //	    apiServer: apiserver-1         # the one that it connects to first
+//	    replicas: 2                    # default: as the Deployment says
 //	    watchList: false               # client-go's WatchListClient; default: client-go's own
 //	    keepLeases: false              # whether a killed controller's successor waits until its lease expires
 //	    annotatedCalls:

@@ -13,6 +13,11 @@ type Effects struct {
 	Fails *CallFailure
 	// Restores says which failures of calls end; nil: none.
 	Restores *CallFailure
+	// Freezes names the controller of which one process is stopped (SIGSTOP), and stays stopped; empty: none.
+	Freezes string
+	// Thaws names the controller whose stopped processes go on; if Kills is set, they are killed. Empty: none.
+	Thaws string
+	Kills bool
 	// Stops names the process that is killed, which ends everything it holds; empty: none.
 	Stops string
 	// Starts names the process that is running when the action is complete; if Stops names it too, it is restarted.

@@ -145,7 +145,8 @@ func (c *ActionCheck) controller() *Controller { return c.checker.inSuite(c.Acti
 func init() {
 	for _, k := range []ActionKind{
 		restartController, killController, startController, pauseController, resumeController, reconnectController,
-		failCall, restoreCalls, pauseAPIServer, resumeAPIServer, killAPIServer, startAPIServer, applyObject, patchObject, deleteObject,
+		failCall, restoreCalls, freezeController, thawController, pauseAPIServer, resumeAPIServer, killAPIServer,
+		startAPIServer, applyObject, patchObject, deleteObject,
 	} {
 		RegisterKind(k)
 	}

@@ -259,7 +259,7 @@ func TestCheckResources(t *testing.T) {
 		}
 		return nil
 	})
-	want := []string{"11:17", "17:26", "76:36", "84:16", "107:18", "111:18"}
+	want := []string{"11:17", "17:26", "76:36", "84:16", "110:18", "114:18"}
 	var got []string
 	for _, e := range err.(Errors) {
 		got = append(got, fmt.Sprintf("%d:%d", e.Line, e.Col))

@@ -47,6 +47,8 @@ const (
 	ResumeAPIServer     ActionType = "resumeAPIServer"
 	FailCall            ActionType = "failCall" // by default with status 500, a lost call with the client's time-out
 	RestoreCalls        ActionType = "restoreCalls"
+	FreezeController    ActionType = "freezeController"
+	ThawController      ActionType = "thawController"
 	KillAPIServer       ActionType = "killAPIServer"
 	StartAPIServer      ActionType = "startAPIServer"
 	ApplyObject         ActionType = "apply"
@@ -70,6 +72,8 @@ type Action struct {
 	RetryAfter     int         `yaml:"retryAfterSeconds" range:"0 60"` // failCall: for the client of a refused call
 	Times          int         `yaml:"times" range:"0 1000"`           // failCall: how many calls; 0: one
 	UntilRestored  bool        `yaml:"untilRestored"`                  // failCall: all calls until restoreCalls
+
+	Kill bool `yaml:"kill"` // thawController: kill what is frozen instead
 
 	ReconnectAPIServer string    `yaml:"reconnectAPIServer"`            // reconnectController: where to
 	ReconnectBy        Reconnect `yaml:"reconnectBy" default:"restart"` // reconnectController

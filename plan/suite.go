@@ -121,6 +121,8 @@ type Controller struct {
 	// …}}.
 	EnvFrom   map[string]map[string]any `yaml:"env" as:"sources"`
 	APIServer string                    `yaml:"apiServer" default:"apiserver-1"` // the one that it connects to first
+	// Replicas is how many pods the Deployment has; zero: as many as it says, a generated one has one.
+	Replicas int `yaml:"replicas" range:"1 9"`
 	// WatchList sets client-go's WatchListClient feature in the controller; nil: client-go's default.
 	WatchList *bool `yaml:"watchList"`
 	// KeepLeases keeps the leases of a killed controller, so that its successor waits until they expire. Default: they
@@ -171,6 +173,7 @@ type VariantController struct {
 	Args      []string                  `yaml:"args"` // appended
 	Env       map[string]string         `yaml:"env" as:"variables"`
 	EnvFrom   map[string]map[string]any `yaml:"env" as:"sources"` // as in Controller
+	Replicas  int                       `yaml:"replicas" range:"1 9"`
 	WatchList *bool                     `yaml:"watchList"`
 }
 

@@ -35,6 +35,8 @@ const (
 	Bug          Verdict = "bug"
 	Inconclusive Verdict = "inconclusive"
 	Error        Verdict = "error"
+	// NotRun is only in reports of several plans: the plan was not begun, and there is no record.
+	NotRun Verdict = "not run"
 )
 
 // States of a run's cluster at its start.
@@ -96,6 +98,7 @@ type Controller struct {
 	Name      string `json:"name"`
 	Hooks     bool   `json:"hooks"`     // it was built with hooks
 	APIServer string `json:"apiServer"` // that it was connected to at first
+	Replicas  int    `json:"replicas"`  // of its Deployment; 0 in older records
 	// Locks are the resource keys of the objects that it wrote for its leader election.
 	Locks             []string `json:"locks,omitempty"`
 	ClientGo          string   `json:"clientGo,omitempty"`

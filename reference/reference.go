@@ -41,6 +41,9 @@ type Reference struct {
 	Alternatives []Alternative `json:"alternatives,omitempty"`
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
+	// Replicas is how many processes each of them has, and Leases the leases by which they are elected leader.
+	Replicas map[string]int      `json:"replicas"`
+	Leases   map[string][]string `json:"leases,omitempty"`
 	// Source is what the reference was made from, Types what other runs must record to be compared with it, and Reached
 	// the points that each controller reached in the first run (see Types and Reached). The caller of Learn sets them.
 	Source  Source              `json:"source"`
@@ -103,9 +106,20 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		return nil, errors.New("a reference needs two runs or more")
 	}
 	ref := &Reference{Workload: workload, Runs: len(runs), Masks: slices.Concat(masks, standard)}
+	ref.Replicas = map[string]int{}
 	for _, c := range runs[0].Meta.Controllers {
-		if c.Hooks {
-			ref.Controllers = append(ref.Controllers, c.Name)
+		if !c.Hooks {
+			continue
+		}
+		ref.Controllers = append(ref.Controllers, c.Name)
+		ref.Replicas[c.Name] = c.Replicas
+		for _, lock := range c.Locks {
+			if key, err := plan.ParseResourceKey(lock); err == nil && key.Type == "lease" {
+				if ref.Leases == nil {
+					ref.Leases = map[string][]string{}
+				}
+				ref.Leases[c.Name] = append(ref.Leases[c.Name], lock)
+			}
 		}
 	}
 	var found []Mask

@@ -259,7 +259,7 @@ func (r *runner) waitForAPIServers(ctx context.Context) error {
 		return nil
 	}
 	for _, name := range c.InstrumentedAPIServers() {
-		if err := r.coordinator.WaitConnected(ctx, name, 0); err != nil {
+		if err := r.coordinator.WaitConnected(ctx, name, 0, 1); err != nil {
 			return fmt.Errorf("%s did not connect to the coordinator within %s: is its binary instrumented?",
 				name, r.Suite.Timeouts.Ready)
 		}
@@ -412,14 +412,24 @@ func (r *runner) exitsAtOnce(name string, processes []cluster.Process) error {
 		name, p.ExitCode, len(processes), tail)
 }
 
-// awaitController waits until the controller runs and, if instrumented, has had more than `after` sessions and has one
-// now. If the controller keeps exiting instead, the error contains the end of its log.
+// replicas is how many processes the controller has.
+func (r *runner) replicas(controller string) int {
+	for _, c := range r.meta.Controllers {
+		if c.Name == controller {
+			return max(c.Replicas, 1)
+		}
+	}
+	return 1
+}
+
+// awaitController waits until the controller runs and, if instrumented, each of its processes has a session that is not
+// among the first `after` ones. If the controller keeps exiting instead, the error contains the end of its log.
 func (r *runner) awaitController(ctx context.Context, name string, instrumented bool, after int) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
 	defer cancel()
 	connected := make(chan error, 1)
 	if instrumented {
-		go func() { connected <- r.coordinator.WaitConnected(ctx, name, after) }()
+		go func() { connected <- r.coordinator.WaitConnected(ctx, name, after, r.replicas(name)) }()
 	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

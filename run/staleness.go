@@ -38,6 +38,10 @@ func (r *runner) describeControllers(own map[string][]*unstructured.Unstructured
 			if template := podTemplate(u); template != nil {
 				env, args := containerOf(template, r.Binaries[i].Path)
 				d.WatchList = watchList(d, env, args)
+				d.Replicas = 1
+				if n, given, _ := unstructured.NestedInt64(u.Object, "spec", "replicas"); given {
+					d.Replicas = int(n)
+				}
 			}
 		}
 		all = append(all, d)

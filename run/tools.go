@@ -96,6 +96,19 @@ func (c *controllers) Start(ctx context.Context, name string) (running bool, err
 	return running, nil
 }
 
+func (c *controllers) Freeze(ctx context.Context, name string, pid int) error {
+	c.webhooks.killed(name)
+	return c.node().Freeze(ctx, name, pid)
+}
+
+func (c *controllers) Thaw(ctx context.Context, name string, kill bool) (frozen int, err error) {
+	if frozen, err = c.node().Thaw(ctx, name, kill); err != nil {
+		return frozen, err
+	}
+	c.webhooks.started(name)
+	return frozen, nil
+}
+
 func (c *controllers) Route(ctx context.Context, name, apiServer string) error {
 	return c.node().Route(ctx, name, apiServer)
 }
@@ -169,7 +182,7 @@ func (a *apiServers) StartAPIServer(ctx context.Context, name string) (running b
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.Suite.Timeouts.Ready)
 	defer cancel()
-	if err := a.coordinator.WaitConnected(ctx, name, sessions); err != nil {
+	if err := a.coordinator.WaitConnected(ctx, name, sessions, 1); err != nil {
 		return false, err
 	}
 	a.mark(name, false)

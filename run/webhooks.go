@@ -29,7 +29,7 @@ type webhooks struct {
 	declared []plan.ResourceKey
 
 	mu      sync.Mutex
-	down    map[string]bool      // controllers that the plan has killed and not started again
+	down    map[string]bool      // controllers that the plan has killed or frozen, and that do not go on yet
 	restart map[string]time.Time // controllers restarted since, until their webhooks respond
 	over    time.Time            // when the webhooks were last seen to respond again
 	last    string               // the latest reason for an outage
@@ -240,7 +240,7 @@ func webhookAddress(config map[string]any) (name, address string, err error) {
 }
 
 // outage implements workload.Config.Outage for a write that failed because a webhook could not be called. While a
-// controller that the plan has killed, paused or restarted is not available, the outage is the plan's effect.
+// controller that the plan has killed, frozen, paused or restarted is not available, the outage is the plan's effect.
 func (r *runner) outage(ctx context.Context, since time.Time, err error) (o workload.Outage) {
 	defer func() {
 		if o.Reason != "" {
@@ -268,7 +268,7 @@ func (r *runner) outage(ctx context.Context, since time.Time, err error) (o work
 	case len(down) > 0:
 		// When all actions are complete, the plan will not start it again.
 		return workload.Outage{
-			Reason: fmt.Sprintf("the plan has killed the controller %s and has not started it again",
+			Reason: fmt.Sprintf("the plan has killed or frozen the controller %s and has not let it go on",
 				strings.Join(down, ", ")),
 			Final: status.Completed == status.Total,
 		}
@@ -284,7 +284,7 @@ func (r *runner) outage(ctx context.Context, since time.Time, err error) (o work
 			return workload.Outage{Over: true}
 		}
 		return workload.Outage{
-			Reason: fmt.Sprintf("the plan has restarted the controller %s, and its webhook does not respond yet: %v",
+			Reason: fmt.Sprintf("the plan has restarted or thawed the controller %s, and its webhook does not respond yet: %v",
 				strings.Join(restarted, ", "), broken),
 			Final: time.Since(newest) > r.Suite.Timeouts.Ready,
 		}

@@ -100,6 +100,26 @@ func (p *Process) Signal(sig syscall.Signal) {
 	_ = syscall.Kill(pid, sig)
 }
 
+// Freeze sends SIGSTOP to the group and returns when all threads of the process have stopped, or when it has exited. On
+// a process that is stopped it is a no-op.
+func (p *Process) Freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		_ = syscall.Kill(-p.PID(), syscall.SIGSTOP)
+		p.awaitStop()
+	}
+}
+
+// Thaw sends SIGCONT to the group.
+func (p *Process) Thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		_ = syscall.Kill(-p.PID(), syscall.SIGCONT)
+	}
+}
+
 // Kill sends SIGKILL to the group and waits until the process has exited.
 func (p *Process) Kill() {
 	p.Signal(syscall.SIGKILL)

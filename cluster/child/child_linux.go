@@ -11,6 +11,16 @@ func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
+// awaitStop waits until the process has stopped or exited. It leaves its status to reap.
+func (p *Process) awaitStop() {
+	for {
+		err := unix.Waitid(unix.P_PID, p.PID(), nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
 // reap waits for the end of the process, kills the rest of its group, and only then frees the process ID.
 func (p *Process) reap() {
 	for {

@@ -6,6 +6,9 @@ import "syscall"
 
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
+// awaitStop does nothing: here a process has stopped when the signal is sent.
+func (p *Process) awaitStop() {}
+
 // reap waits for the end of the process and kills the rest of its group.
 func (p *Process) reap() {
 	_ = p.cmd.Wait()

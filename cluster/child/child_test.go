@@ -104,22 +104,28 @@ func TestEndTakesGroupAlong(t *testing.T) {
 	awaitGone(t, awaitPIDs(t, file, 2))
 }
 
-func TestParentKilled(t *testing.T) {
+// startParent starts this executable with a child, which has a child, and returns the process IDs of both children.
+func startParent(t *testing.T) (parent *exec.Cmd, pids []int) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "pids")
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), envHelper+"="+file)
-	if err := cmd.Start(); err != nil {
+	parent = exec.Command(self)
+	parent.Env = append(os.Environ(), envHelper+"="+file)
+	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pids := awaitPIDs(t, file, 2)
-	if err := cmd.Process.Kill(); err != nil {
+	return parent, awaitPIDs(t, file, 2)
+}
+
+func TestParentKilled(t *testing.T) {
+	parent, pids := startParent(t)
+	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait()
+	_ = parent.Wait()
 	awaitGone(t, pids)
 }
 
@@ -137,6 +143,67 @@ func TestWatchParent(t *testing.T) {
 	if text, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(text)) != "3" || p.ExitCode() != 0 {
 		t.Errorf("descriptor %q (%v), exit code %d", text, err, p.ExitCode())
 	}
+}
+
+// A frozen process does nothing until it is thawed, and neither do its children. It can be killed all the same.
+func TestFreeze(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "count")
+	size := func() int64 {
+		info, err := os.Stat(file)
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	grows := func(from int64) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); size() <= from; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the process does nothing")
+			}
+		}
+	}
+	p, err := Start(sh("while :; do echo x >>" + file + "; done & while :; do echo y >>" + file + "; done"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	grows(0)
+	for range 3 {
+		p.Freeze()
+		p.Freeze() // no-op
+		if state := stateOf(t, p.PID()); !strings.HasPrefix(state, "T") {
+			t.Fatalf("the process is in state %s", state)
+		}
+		// Its child has got the signal too, and stops a moment later.
+		time.Sleep(20 * time.Millisecond)
+		before := size()
+		time.Sleep(50 * time.Millisecond)
+		if after := size(); after != before {
+			t.Fatalf("it has written %d more bytes", after-before)
+		}
+		p.Thaw()
+		grows(before)
+	}
+	p.Freeze()
+	p.Kill()
+	if p.ExitCode() != 137 {
+		t.Errorf("exit code %d", p.ExitCode())
+	}
+	p.Freeze() // no-ops after the end
+	p.Thaw()
+}
+
+// The end of this process ends frozen children too.
+func TestParentKilledWhileAChildIsFrozen(t *testing.T) {
+	parent, pids := startParent(t)
+	if err := syscall.Kill(-pids[0], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait()
+	awaitGone(t, pids)
 }
 
 func TestManyAtOnce(t *testing.T) {
@@ -207,4 +274,14 @@ func alive(pid int) bool {
 	}
 	out, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
 	return err == nil && !strings.HasPrefix(strings.TrimSpace(string(out)), "Z")
+}
+
+// stateOf is the state that ps shows of a process: T if it is stopped.
+func stateOf(t *testing.T, pid int) string {
+	t.Helper()
+	out, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
 }

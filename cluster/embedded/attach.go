@@ -202,6 +202,14 @@ func (n attachedNode) Kill(ctx context.Context, controller string) error {
 	return n.a.call(ctx, "Kill", Call{Controller: controller})
 }
 
+func (n attachedNode) Freeze(ctx context.Context, controller string, pid int) error {
+	return n.a.call(ctx, "Freeze", Call{Controller: controller, PID: pid})
+}
+
+func (n attachedNode) Thaw(ctx context.Context, controller string, kill bool) (frozen int, err error) {
+	return controlCall[int](ctx, n.a.entry, "Thaw", Call{Controller: controller, Kill: kill})
+}
+
 func (n attachedNode) Start(ctx context.Context, controller string) error {
 	return n.a.call(ctx, "Start", Call{Controller: controller})
 }

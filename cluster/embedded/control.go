@@ -23,6 +23,8 @@ const controlService = "Cluster"
 type Call struct {
 	APIServer, Controller string
 	Keep                  []types.UID // pods
+	PID                   int
+	Kill                  bool
 }
 
 // None is an empty message.
@@ -156,6 +158,16 @@ func (s *session) StartAPIServer(call Call, _ *None) error {
 
 func (s *session) Kill(call Call, _ *None) error {
 	return s.server.cluster.processes.Kill(s.ctx, call.Controller)
+}
+
+func (s *session) Freeze(call Call, _ *None) error {
+	return s.server.cluster.processes.Freeze(s.ctx, call.Controller, call.PID)
+}
+
+func (s *session) Thaw(call Call, frozen *int) error {
+	var err error
+	*frozen, err = s.server.cluster.processes.Thaw(s.ctx, call.Controller, call.Kill)
+	return err
 }
 
 func (s *session) Start(call Call, _ *None) error {

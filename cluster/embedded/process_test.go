@@ -353,6 +353,15 @@ func TestAttach(t *testing.T) {
 	if err != nil || len(before) != 1 || !before[0].Running() || before[0].Controller != "local" {
 		t.Fatalf("status %+v, %v", before, err)
 	}
+	if err := node.Freeze(ctx, "local", 0); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := node.Thaw(ctx, "local", false); err != nil || n != 1 {
+		t.Errorf("%d thawed, %v", n, err)
+	}
+	if n, err := node.Thaw(ctx, "local", true); err != nil || n != 0 {
+		t.Errorf("%d thawed again, %v", n, err)
+	}
 	if err := node.Kill(ctx, "local"); err != nil {
 		t.Fatal(err)
 	}

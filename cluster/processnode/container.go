@@ -50,6 +50,7 @@ type container struct {
 type run struct {
 	process  *child.Process
 	record   *cluster.Process // guarded by Node.mu
+	frozen   bool             // guarded by Node.mu
 	recorded chan struct{}    // closed when the end is in record
 }
 

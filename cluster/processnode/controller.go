@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/cluster/passthrough"
@@ -81,16 +82,9 @@ func (n *Node) Kill(ctx context.Context, name string) error {
 	}
 	c.held = true
 	var running []*run
-	for _, p := range n.pods {
-		if p.controller != c {
-			continue
-		}
-		for _, container := range slices.Concat(p.init, p.containers) {
-			if r := container.current; r != nil {
-				r.record.Planned = true
-				running = append(running, r)
-			}
-		}
+	for _, container := range n.runningLocked(name) {
+		container.current.record.Planned = true
+		running = append(running, container.current)
 	}
 	n.broadcastLocked()
 	n.mu.Unlock()
@@ -105,6 +99,90 @@ func (n *Node) Kill(ctx context.Context, name string) error {
 		}
 	}
 	return nil
+}
+
+// Freeze stops a process of the controller, with its children, and returns when it is stopped. A process ID of 0 means
+// the controller's only one. The pod is not ready until Thaw. Freezing it again is a no-op.
+func (n *Node) Freeze(_ context.Context, name string, pid int) error {
+	n.mu.Lock()
+	var running []*container
+	for _, container := range n.runningLocked(name) {
+		if pid == 0 || container.current.process.PID() == pid {
+			running = append(running, container)
+		}
+	}
+	switch {
+	case len(running) == 1:
+	case pid != 0:
+		n.mu.Unlock()
+		return fmt.Errorf("freeze controller %q: it has no process %d any more", name, pid)
+	case len(running) == 0:
+		n.mu.Unlock()
+		return fmt.Errorf("freeze controller %q: it is not running", name)
+	default:
+		n.mu.Unlock()
+		return fmt.Errorf("freeze controller %q: it has %d processes, and none of them was observed", name,
+			len(running))
+	}
+	c := running[0]
+	r := c.current
+	r.frozen = true
+	n.mu.Unlock()
+	r.process.Freeze()
+	c.pod.touch()
+	return nil
+}
+
+// Thaw lets the frozen processes of the controller go on, or kills them: then they start again, and their exits count
+// as planned. It returns when killed ones have exited, and reports how many were frozen.
+func (n *Node) Thaw(ctx context.Context, name string, kill bool) (int, error) {
+	n.mu.Lock()
+	var frozen []*container
+	var runs []*run
+	for _, container := range n.runningLocked(name) {
+		if r := container.current; r.frozen {
+			frozen, runs = append(frozen, container), append(runs, r)
+			r.frozen = false
+			r.record.Planned = r.record.Planned || kill
+		}
+	}
+	n.mu.Unlock()
+	for _, r := range runs {
+		if kill {
+			r.process.Signal(syscall.SIGKILL)
+		} else {
+			r.process.Thaw()
+		}
+	}
+	for i, r := range runs {
+		frozen[i].pod.touch()
+		if !kill {
+			continue
+		}
+		select {
+		case <-r.recorded:
+		case <-ctx.Done():
+			return len(runs), fmt.Errorf("kill frozen controller %q: process %d has not exited: %w", name,
+				r.process.PID(), ctx.Err())
+		}
+	}
+	return len(runs), nil
+}
+
+// runningLocked returns the containers of the controller's pods that have a process, terminating or not.
+func (n *Node) runningLocked(name string) []*container {
+	var all []*container
+	for _, p := range n.pods {
+		if p.controller == nil || p.controller.name != name {
+			continue
+		}
+		for _, container := range slices.Concat(p.init, p.containers) {
+			if container.current != nil {
+				all = append(all, container)
+			}
+		}
+	}
+	return all
 }
 
 // Start lets a killed controller start again, without back-off; it waits until all its containers are running. On a
@@ -219,8 +297,17 @@ func OpenLog(p cluster.Process) (io.ReadCloser, error) {
 // OpenLog opens the log of a process.
 func (n *Node) OpenLog(p cluster.Process) (io.ReadCloser, error) { return OpenLog(p) }
 
-// Reset lets every held controller start, undoes every Route and forgets exited processes.
-func (n *Node) Reset(context.Context) error {
+// Reset lets every held controller start and every frozen process go on, undoes every Route and forgets exited
+// processes.
+func (n *Node) Reset(ctx context.Context) error {
+	n.mu.Lock()
+	names := slices.Collect(maps.Keys(n.controllers))
+	n.mu.Unlock()
+	for _, name := range names {
+		if _, err := n.Thaw(ctx, name, false); err != nil {
+			return err
+		}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	used := map[*controller]bool{}

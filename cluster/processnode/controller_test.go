@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,6 +114,62 @@ func TestHeldControllerStaysDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitRunning(t, "held", 1)
+}
+
+// One process of a controller can be frozen while the others go on. It is not ready until it is thawed or killed.
+func TestFreezeAndThaw(t *testing.T) {
+	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
+	for _, name := range []string{"fr-1", "fr-2"} {
+		create(t, ns, shellPod(name, "exec sleep 1000", controller("fr")))
+	}
+	for _, p := range awaitRunning(t, "fr", 2) {
+		awaitPod(t, ns, p.Pod, "ready", isReady)
+	}
+	frozen := awaitRunning(t, "fr", 2)[1]
+	if err := node.Freeze(ctx, "fr", 0); err == nil || !strings.Contains(err.Error(), "has 2 processes") {
+		t.Errorf("one of two: %v", err)
+	}
+	if err := node.Freeze(ctx, "fr", os.Getpid()); err == nil {
+		t.Error("a process that is not the controller's was frozen")
+	}
+	stopped := func() bool {
+		t.Helper()
+		out, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(frozen.PID)).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.HasPrefix(strings.TrimSpace(string(out)), "T")
+	}
+	unready := func(p *corev1.Pod) bool { return !isReady(p) }
+	for _, kill := range []bool{false, true} {
+		if err := node.Freeze(ctx, "fr", frozen.PID); err != nil {
+			t.Fatal(err)
+		}
+		if !stopped() {
+			t.Error("the process runs")
+		}
+		awaitPod(t, ns, frozen.Pod, "not ready", unready)
+		n, err := node.Thaw(ctx, "fr", kill)
+		if err != nil || n != 1 {
+			t.Fatalf("%d thawed, %v", n, err)
+		}
+		if !kill && stopped() {
+			t.Error("the process is still stopped")
+		}
+		awaitPod(t, ns, frozen.Pod, "ready", isReady)
+	}
+	if n, err := node.Thaw(ctx, "fr", false); err != nil || n != 0 {
+		t.Errorf("%d thawed again, %v", n, err)
+	}
+	var ended []cluster.Process
+	for _, p := range status(t, "fr") {
+		if !p.Running() {
+			ended = append(ended, p)
+		}
+	}
+	if len(ended) != 1 || ended[0].PID != frozen.PID || !ended[0].Planned {
+		t.Errorf("ended: %+v", ended)
+	}
 }
 
 // Start does not wait for the back-off of a controller that crashes.

@@ -191,7 +191,7 @@ func (c *container) statusLocked() corev1.ContainerStatus {
 		Image:        c.spec.Image,
 		ImageID:      c.path,
 		RestartCount: int32(max(c.starts-1, 0)),
-		Ready:        c.ready,
+		Ready:        c.ready && (c.current == nil || !c.current.frozen),
 		Started:      &started,
 	}
 	switch {

@@ -22,6 +22,7 @@ import (
 	"net"
 	"net/rpc"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -210,15 +211,18 @@ func (m *Monitor) Sessions() []*Session {
 
 // SetRules replaces the rules for what processes report, by identity; an identity without rules reports nothing. It
 // returns when every connected process applies the new rules to new calls. A process that does not acknowledge them
-// within Config.AckTimeout is cut off (Event.Lost).
-func (m *Monitor) SetRules(ctx context.Context, rules map[string][]wire.Rule) {
+// within Config.AckTimeout is cut off (Event.Lost). Frozen are the IDs of sessions whose processes cannot answer: they
+// keep their rules until the next call that does not name them.
+func (m *Monitor) SetRules(ctx context.Context, rules map[string][]wire.Rule, frozen ...uint64) {
 	m.mu.Lock()
 	m.generation++
 	generation := m.generation
 	m.rules = rules
 	var sessions []*Session
 	for _, s := range m.sessions {
-		sessions = append(sessions, s)
+		if !slices.Contains(frozen, s.ID) {
+			sessions = append(sessions, s)
+		}
 	}
 	m.mu.Unlock()
 

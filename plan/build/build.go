@@ -160,6 +160,16 @@ func FailCall(name string, answer plan.CallAnswer, status int) *Action {
 // RestoreCalls ends what FailCall has begun.
 func RestoreCalls(name string) *Action { return action(plan.RestoreCalls, name) }
 
+// FreezeController stops the process of the controller whose call or event satisfied the trigger (SIGSTOP), until
+// ThawController. Other processes of the controller go on.
+func FreezeController(name string) *Action { return action(plan.FreezeController, name) }
+
+// ThawController lets the frozen processes of the controller go on; see [Action.Killing].
+func ThawController(name string) *Action { return action(plan.ThawController, name) }
+
+// Killing makes ThawController kill the frozen processes instead. They are started again.
+func (a *Action) Killing() *Action { a.action.Kill = true; return a }
+
 // Times is how many calls FailCall makes to fail. Default: one.
 func (a *Action) Times(n int) *Action { a.action.Times = n; return a }
 

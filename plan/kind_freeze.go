@@ -1,0 +1,24 @@
+package plan
+
+// A frozen process is stopped by a signal: unlike one that is paused, it does nothing at all, and it does not notice.
+// The other processes of the controller go on.
+var freezeController = ActionKind{
+	Type: FreezeController, Target: TargetController,
+	Explain: func(a *Action) string {
+		return "stop the process of " + controllerName(a.Target) + " that was observed, or else its leader, with all " +
+			"its threads until it is thawed; its other processes go on"
+	},
+	Effects: func(a *Action) Effects { return Effects{Freezes: a.Target} },
+}
+
+var thawController = ActionKind{
+	Type: ThawController, Target: TargetController,
+	Fields: []string{"kill"},
+	Explain: func(a *Action) string {
+		if a.Kill {
+			return "kill the frozen processes of " + controllerName(a.Target) + "; they are started again"
+		}
+		return "let the frozen processes of " + controllerName(a.Target) + " go on where they were stopped"
+	},
+	Effects: func(a *Action) Effects { return Effects{Thaws: a.Target, Kills: a.Kill} },
+}
