@@ -155,8 +155,8 @@ type campaign struct {
 	done     map[string]*Outcome // by plan
 	next     int                 // of tasks
 	running  []string            // plans
-	// The plans whose findings are being confirmed, with what their first runs have found, and those that wait for one of
-	// them. changed is signalled when there may be something new to do.
+	// The plans whose findings are being confirmed, with what their first runs have found, and those that wait for one
+	// of them. changed is signalled when there may be something new to do.
 	confirming map[string][]record.Finding
 	putOff     []*task
 	changed    sync.Cond

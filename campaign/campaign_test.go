@@ -343,7 +343,7 @@ func TestTheSameFindingsSideBySide(t *testing.T) {
 		{"not confirmed", false, []string{"unconfirmed 1/3", "unconfirmed 1/3"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			both, another := make(chan struct{}), make(chan struct{}) // closed when they have begun, and another plan has
+			both, another := make(chan struct{}), make(chan struct{}) // closed when they, and another plan, have begun
 			var mu sync.Mutex
 			began, others := 0, 0
 			f := &fake{answer: func(
@@ -542,7 +542,8 @@ func TestRunnersGetReady(t *testing.T) {
 				c.Runners = nil
 				var began, ended, most int
 				for range 4 {
-					c.Runners = append(c.Runners, &unready{fake: f, began: &began, ended: &ended, most: &most, err: tt.err})
+					r := &unready{fake: f, began: &began, ended: &ended, most: &most, err: tt.err}
+					c.Runners = append(c.Runners, r)
 				}
 				r := mustRun(t, c)
 				if len(r.With(Passed)) != len(r.Outcomes) {

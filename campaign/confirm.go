@@ -15,8 +15,8 @@ import (
 
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
 // believed. What another plan has found, word for word, is believed at once: most plans find one of a few bugs, and each
-// further run takes long, since it waits in vain for the end that it should have. So a plan is put off while another one
-// is being confirmed that has found the same. The error is errPutOff, that of ctx, or of a record that cannot be read.
+// further run takes long, since it waits in vain for the end that it should have. So a plan is put off while another
+// one is being confirmed that has found the same. The error is errPutOff, that of ctx, or of a record that cannot be read.
 func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
 	o.Status, o.Came, o.Of = Unconfirmed, 1, 1
 	if idle(t, first) {

@@ -156,7 +156,7 @@ func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference,
 		return nil, err
 	}
 	types := reference.Types(runs[0])
-	options, slowly := run.RunOptions{Trace: true, History: types}, run.RunOptions{Trace: true, History: types, Paced: true}
+	options := run.RunOptions{Trace: true, History: types}
 	var mu sync.Mutex // guards runs
 	var ref *reference.Reference
 	group, others := errgroup.WithContext(ctx)
@@ -186,6 +186,8 @@ func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference,
 			return nil
 		}
 		learning(c.Learn + 1)
+		slowly := options
+		slowly.Paced = true
 		paced, meta, err = c.once(others, quiet, slowly)
 		return err
 	})

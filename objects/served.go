@@ -101,8 +101,8 @@ func (c *Client) ResolveKind(ctx context.Context, kind schema.GroupVersionKind) 
 	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKind(all, kind) })
 }
 
-// Watchable reports whether the type's objects can be listed and watched. Those of some types, such as reviews, can only
-// be created.
+// Watchable reports whether the type's objects can be listed and watched. Those of some types, such as reviews, can
+// only be created.
 func (t Type) Watchable() bool {
 	return slices.Contains(t.Verbs, "list") && slices.Contains(t.Verbs, "watch")
 }
@@ -119,7 +119,9 @@ func (c *Client) AllWatchable() ([]Type, error) {
 		if !t.Watchable() {
 			continue
 		}
-		at := slices.IndexFunc(all, func(o Type) bool { return o.Resource.GroupResource() == t.Resource.GroupResource() })
+		at := slices.IndexFunc(all, func(o Type) bool {
+			return o.Resource.GroupResource() == t.Resource.GroupResource()
+		})
 		switch {
 		case at < 0:
 			all = append(all, t)

@@ -136,8 +136,8 @@ type Runner interface {
 	RunWith(ctx context.Context, p *plan.Plan, recordDir string, o RunOptions) (*record.Meta, error)
 }
 
-// Start starts the session's own cluster if it does not run, so that the first run finds it. It does nothing if each run
-// has a cluster of its own, or if the session uses a running one. When it returns with an error, or after ctx was
+// Start starts the session's own cluster if it does not run, so that the first run finds it. It does nothing if each
+// run has a cluster of its own, or if the session uses a running one. When it returns with an error, or after ctx was
 // cancelled, no cluster runs.
 func (s *Session) Start(ctx context.Context) error {
 	s.mu.Lock()
