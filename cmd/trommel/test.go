@@ -30,10 +30,12 @@ type testOptions struct {
 	anew     bool
 	explain  bool
 	resume   string
-	parallel int
-	shard    string
-	shrink   time.Duration
-	outputs  outputs
+	parallel int // 0: as many as fit
+	// learnOnly: no plans are run, so that more clusters than workloads are not worth their start.
+	learnOnly bool
+	shard     string
+	shrink    time.Duration
+	outputs   outputs
 }
 
 func newTestCommand(s streams) *cobra.Command {
@@ -59,6 +61,9 @@ not happen, or its finding was not confirmed), 4 could not run.`,
   trommel test --resume trommel-runs/test-20260102-150405`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("parallel") && o.parallel < 1 {
+				return &exitError{exitUsage, fmt.Errorf("--parallel must be at least 1, not %d", o.parallel)}
+			}
 			if o.resume != "" {
 				if err := o.goOn(c); err != nil {
 					return &exitError{exitUsage, err}
@@ -74,7 +79,8 @@ not happen, or its finding was not confirmed), 4 could not run.`,
 	f.DurationVar(&o.Budget, "budget", 0, "start no new plan after this `time` (default: no limit)")
 	f.BoolVar(&o.FailFast, "fail-fast", false, "stop after the first bug")
 	f.IntVar(&o.Repeat, "repeat", 3, "how often a plan with findings is run; a bug must be found every time")
-	f.IntVar(&o.parallel, "parallel", 1, "`number` of clusters that run plans side by side")
+	f.IntVar(&o.parallel, "parallel", 0,
+		"`number` of clusters that run plans side by side (default: one for each core, if there is memory for them)")
 	f.StringVar(&o.shard, "shard", "", "run only one `part` of the plans, such as 1/4, the first of four")
 	f.DurationVar(&o.shrink, "shrink", 0,
 		"at the end, look for this `time` for a smaller plan for each group of bugs (default: not; see trommel shrink)")
@@ -84,7 +90,7 @@ not happen, or its finding was not confirmed), 4 could not run.`,
 }
 
 func newGenerateCommand(s streams) *cobra.Command {
-	o := testOptions{parallel: 1}
+	o := testOptions{learnOnly: true}
 	o.Repeat = 1
 	c := &cobra.Command{
 		Use:   "generate [-c trommel.yaml]",
@@ -198,7 +204,7 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 			return nil, nil, fmt.Errorf("--shard: %w", err)
 		}
 	}
-	if err := campaign.CheckParallel(o.parallel); err != nil {
+	if o.parallel, err = campaign.Parallel(o.parallel); err != nil {
 		return nil, nil, err
 	}
 	var files []string
@@ -236,6 +242,13 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 			return nil, nil, fmt.Errorf("unknown workload %q (the suite has: %s)", w,
 				strings.Join(slices.Sorted(maps.Keys(suite.Workloads)), ", "))
 		}
+	}
+	if o.learnOnly {
+		n := len(o.Workloads)
+		if n == 0 {
+			n = len(suite.Workloads)
+		}
+		o.parallel = min(o.parallel, max(1, n))
 	}
 	for _, p := range o.Patterns {
 		if !slices.ContainsFunc(generate.Patterns(), func(known generate.Pattern) bool { return known.Name == p }) {
