@@ -714,10 +714,10 @@ func TestCapacity(t *testing.T) {
 	}{
 		{1, 1, 1, "1"}, // a single one is not refused
 		{4, 2, 8e9, "4"},
-		{0, 2, 16e9, "4"},
+		{0, 2, 16e9, "2"},
 		{0, 8, 5e9, "3"},
 		{0, 1, 1, "1"},
-		{0, 2, 0, "4"},
+		{0, 2, 0, "2"},
 		{5, 2, 16e9, "--parallel 5: at most 4 fit here: a cluster needs about 1.6 GB of memory and half a core; " +
 			"available: 16.0 GB of memory and 2 cores"},
 		{4, 8, 5e9, "--parallel 4: at most 3 fit here: a cluster needs about 1.6 GB of memory and half a core; " +

@@ -13,11 +13,12 @@ import (
 const ClusterBytes = 1_600_000_000
 
 // clustersPerCore is how many clusters a core can serve: in a run, most of the time everybody waits, until the
-// controllers are at rest or for what they should do.
+// controllers are at rest or for what they should do. The default is one, since other programs need cores too, and
+// controllers that are slow do other things.
 const clustersPerCore = 2
 
-// Parallel returns how many clusters run plans side by side: n, or for 0 as many as there are cores and memory for. The
-// error says that n is more than that.
+// Parallel returns how many clusters run plans side by side: n, or for 0 one for each core, if there is memory for them.
+// The error says that n is more than the machine can serve.
 func Parallel(n int) (int, error) { return parallel(n, runtime.GOMAXPROCS(0), available()) }
 
 // parallel is told the cores, and the bytes of memory that are available, which are 0 if that is not known.
@@ -31,7 +32,7 @@ func parallel(n, cores int, memory int64) (int, error) {
 	fit = max(1, fit) // a single one runs anywhere, slowly
 	switch {
 	case n == 0:
-		return fit, nil
+		return min(fit, max(1, cores)), nil
 	case n <= fit:
 		return n, nil
 	}

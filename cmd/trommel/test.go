@@ -80,7 +80,7 @@ not happen, or its finding was not confirmed), 4 could not run.`,
 	f.BoolVar(&o.FailFast, "fail-fast", false, "stop after the first bug")
 	f.IntVar(&o.Repeat, "repeat", 3, "how often a plan with findings is run; a bug must be found every time")
 	f.IntVar(&o.parallel, "parallel", 0,
-		"`number` of clusters that run plans side by side (default: as many as the cores and the memory allow)")
+		"`number` of clusters that run plans side by side (default: one for each core, if there is memory for them)")
 	f.StringVar(&o.shard, "shard", "", "run only one `part` of the plans, such as 1/4, the first of four")
 	f.DurationVar(&o.shrink, "shrink", 0,
 		"at the end, look for this `time` for a smaller plan for each group of bugs (default: not; see trommel shrink)")
