@@ -3,7 +3,6 @@ package campaign_test
 import (
 	"context"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -12,10 +11,10 @@ import (
 	"github.com/trommel-dev/trommel/run"
 )
 
-// BenchmarkCampaign runs a campaign with one workload of the database operator, with everything built and learned, on
-// as many clusters as there are cores, but at most two. It reports how many plans it does in an hour. The operator's
-// bugs are fixed, so that no plan is run again to confirm a finding.
-func BenchmarkCampaign(b *testing.B) {
+// databaseCampaign returns a campaign with one workload of the database operator, with everything built, on n clusters;
+// 0: as many as fit. The operator's bugs are fixed, so that no plan is run again to confirm a finding.
+func databaseCampaign(b *testing.B, n int) campaign.Config {
+	b.Helper()
 	if testing.Short() {
 		b.Skip("starts control planes")
 	}
@@ -23,6 +22,9 @@ func BenchmarkCampaign(b *testing.B) {
 	suite, err := plan.LoadSuite(filepath.Join("..", "examples", "database-operator", plan.SuiteFile))
 	if err == nil {
 		suite, err = run.Choose(suite, "fixed")
+	}
+	if err == nil {
+		n, err = campaign.Parallel(n)
 	}
 	if err != nil {
 		b.Fatal(err)
@@ -32,34 +34,75 @@ func BenchmarkCampaign(b *testing.B) {
 		Suite:    suite, Dir: b.TempDir(),
 	}
 	var options run.Options
-	for range min(2, runtime.GOMAXPROCS(0)) {
+	for range n {
 		session, err := run.Open(ctx, suite, options)
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer func() {
+		b.Cleanup(func() {
 			if err := session.Close(ctx); err != nil {
 				b.Error(err)
 			}
-		}()
+		})
+		if err := session.Start(ctx); err != nil {
+			b.Fatal(err)
+		}
 		options.Binaries, options.ControlPlane = session.Built()
 		config.Runners = append(config.Runners, session)
 	}
 	config.Binaries, config.ControlPlane = options.Binaries, options.ControlPlane
-	if all, err := campaign.Learn(ctx, config); err != nil || all[0].Err != nil {
+	return config
+}
+
+func mustLearn(b *testing.B, config campaign.Config) {
+	b.Helper()
+	if all, err := campaign.Learn(context.Background(), config); err != nil || all[0].Err != nil {
 		b.Fatal(err, all)
 	}
+}
+
+// BenchmarkCampaign runs a campaign with everything learned, on as many clusters as fit. It reports how many plans it
+// does in an hour.
+func BenchmarkCampaign(b *testing.B) {
+	config := databaseCampaign(b, 0)
+	mustLearn(b, config)
 	plans := 0
 	var took time.Duration
 	for b.Loop() {
 		config.Dir = b.TempDir()
 		began := time.Now()
-		result, err := campaign.Run(ctx, config)
+		result, err := campaign.Run(context.Background(), config)
 		if err != nil || len(result.With(campaign.Failed)) > 0 {
 			b.Fatal(err, result.With(campaign.Failed))
+		}
+		if found := result.With(campaign.Bug); len(found) > 0 {
+			b.Error(found)
 		}
 		took += time.Since(began)
 		plans += len(result.Outcomes)
 	}
 	b.ReportMetric(float64(plans)/took.Hours(), "plans/h")
+}
+
+// BenchmarkLearn learns a workload on one cluster. It reports how many times longer that takes than a run of the
+// workload.
+func BenchmarkLearn(b *testing.B) {
+	config := databaseCampaign(b, 1)
+	config.Anew = true
+	mustLearn(b, config) // the cluster gets the suite's manifests
+	p := &plan.Plan{TestName: "create", Workload: "create"}
+	p.Complete(config.Suite)
+	var one, all time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if _, err := config.Runners[0].RunWith(context.Background(), p, filepath.Join(b.TempDir(), "run"),
+			run.RunOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		one += time.Since(began)
+		began = time.Now()
+		mustLearn(b, config)
+		all += time.Since(began)
+	}
+	b.ReportMetric(all.Seconds()/one.Seconds(), "runs")
 }

@@ -84,6 +84,8 @@ func (nobody) Status(string) {}
 // Run runs the campaign. The error says what kept it from going on; the result is what it had until then.
 func Run(ctx context.Context, config Config) (*Result, error) {
 	c := newCampaign(config)
+	ctx, end := c.begun(ctx)
+	defer end()
 	err := c.run(ctx)
 	return c.finish(err), err
 }
@@ -92,6 +94,8 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 // candidates, also those without a plan. The result says what could not be learned.
 func Generate(ctx context.Context, config Config) ([]generate.Candidate, *Result, error) {
 	c := newCampaign(config)
+	ctx, end := c.begun(ctx)
+	defer end()
 	all, err := c.prepare(ctx)
 	var candidates []generate.Candidate
 	for _, l := range all {
@@ -116,7 +120,9 @@ func newCampaign(config Config) *campaign {
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
 		widened: map[string]*reference.Reference{}, slow: map[string]*sync.Once{},
+		confirming: map[string][]record.Finding{},
 	}
+	c.changed.L = &c.mu
 	if c.Learn == 0 {
 		c.Learn, c.anyRuns = 3, true
 	}
@@ -126,10 +132,7 @@ func newCampaign(config Config) *campaign {
 	if c.Console == nil {
 		c.Console = nobody{}
 	}
-	c.free = make(chan run.Runner, len(c.Runners))
-	for _, r := range c.Runners {
-		c.free <- r
-	}
+	c.cold = slices.Clone(c.Runners)
 	return c
 }
 
@@ -138,22 +141,41 @@ type campaign struct {
 	began       time.Time
 	spent       time.Duration   // before it was resumed
 	anyRuns     bool            // see Settings.Learn
-	free        chan run.Runner // that no run uses
+	life        context.Context // ends when the campaign does
+	starts      sync.WaitGroup  // of runners that get ready
 	executables hashes
 	tasks       []*task // in the order in which they are run
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex   // guards what follows
+	cold     []run.Runner // that are not ready
+	starting bool         // one is getting ready
+	free     []run.Runner // that are ready, and that no run uses; the one that was used last is used first
 	result   *Result
 	numbers  map[string]int      // of runs, by plan
 	done     map[string]*Outcome // by plan
 	next     int                 // of tasks
 	running  []string            // plans
-	stopped  string              // why no new plan is begun; empty: it is
-	failures int                 // plans in a row that could not be run
+	// The plans whose findings are being confirmed, with what their first runs have found, and those that wait for one of
+	// them. changed is signalled when there may be something new to do.
+	confirming map[string][]record.Finding
+	putOff     []*task
+	changed    sync.Cond
+	stopped    string // why no new plan is begun; empty: it is
+	failures   int    // plans in a row that could not be run
 	// What runs without a plan's actions have found, and the references with how they ended, by workload.
 	quietly map[string][]record.Finding
 	widened map[string]*reference.Reference
 	slow    map[string]*sync.Once // the run with slow controllers, by workload
+}
+
+// begun returns the context of everything that the campaign does. The caller calls end when the campaign has ended.
+func (c *campaign) begun(ctx context.Context) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	c.life = ctx
+	return ctx, func() {
+		cancel()
+		c.starts.Wait()
+	}
 }
 
 // workload is one of the suite, or that of a plan with steps of its own.
@@ -196,15 +218,66 @@ func (c *campaign) say(format string, args ...any) { c.Console.Info(fmt.Sprintf(
 // partialSuffix marks the record of a run that has not ended.
 const partialSuffix = ".partial"
 
+// starter is a runner that can get ready before its first run, such as a session, which starts its cluster.
+type starter interface {
+	Start(ctx context.Context) error
+}
+
+// acquire waits for a free runner; the caller releases it. If none is free it also gets another one ready: one at a
+// time, since the start of a cluster keeps all cores busy, and not more than there is work for. The error is that of
+// ctx.
+func (c *campaign) acquire(ctx context.Context) (run.Runner, error) {
+	defer context.AfterFunc(ctx, c.wake)()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ctx.Err() == nil {
+		if last := len(c.free) - 1; last >= 0 {
+			r := c.free[last]
+			c.free = c.free[:last]
+			return r, nil
+		}
+		c.getReady()
+		c.changed.Wait()
+	}
+	return nil, context.Cause(ctx)
+}
+
+// getReady gets the next runner ready in the background, unless one is getting ready. The caller holds the lock.
+func (c *campaign) getReady() {
+	if c.starting || len(c.cold) == 0 {
+		return
+	}
+	r := c.cold[0]
+	c.cold = c.cold[1:]
+	c.starting = true
+	c.starts.Go(func() {
+		if s, ok := r.(starter); ok {
+			// After an error its first run tries again, and says what is wrong.
+			if err := s.Start(c.life); err != nil && c.life.Err() == nil {
+				c.say("%v", err)
+			}
+		}
+		c.mu.Lock()
+		c.starting = false
+		c.mu.Unlock()
+		c.release(r)
+	})
+}
+
+func (c *campaign) release(r run.Runner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.free = append(c.free, r)
+	c.changed.Broadcast()
+}
+
 // once runs a plan on a free runner, and reads its record. It waits for the runner. The record is whole, or absent.
 func (c *campaign) once(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {
-	var runner run.Runner
-	select {
-	case runner = <-c.free:
-		defer func() { c.free <- runner }()
-	case <-ctx.Done():
-		return nil, nil, context.Cause(ctx)
+	runner, err := c.acquire(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
+	defer c.release(runner)
 	c.mu.Lock()
 	c.numbers[p.TestName]++
 	dir := filepath.Join(c.Dir, "runs", p.TestName, fmt.Sprint(c.numbers[p.TestName]))

@@ -8,7 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -252,7 +255,7 @@ func TestResumeAfterAChange(t *testing.T) {
 	}
 	c.Version = "v2"
 	mustRun(t, c)
-	if want := 5 + len(whole.Outcomes); len(f.all) != want {
+	if want := 4 + len(whole.Outcomes); len(f.all) != want {
 		t.Errorf("%d runs, want %d", len(f.all), want)
 	}
 }
@@ -321,6 +324,67 @@ func TestExplainedByARunWithoutActions(t *testing.T) {
 			}
 			if o.Status != tt.status || tt.status == Bug && !slices.Equal(left, tt.left) {
 				t.Errorf("%s: %v", o.Status, left)
+			}
+		})
+	}
+}
+
+// While a finding is being confirmed, other plans with the same finding wait for the outcome, and others do not.
+func TestTheSameFindingsSideBySide(t *testing.T) {
+	gone := finding("secret/default/a", "never created; without faults: exists at the end")
+	whole := mustRun(t, config(t, &fake{}, "w"))
+	same := []string{whole.Outcomes[0].Plan, whole.Outcomes[1].Plan} // they are begun at the same time
+	for _, tt := range []struct {
+		name string
+		came bool // the finding comes again
+		want []string
+	}{
+		{"a bug", true, []string{"bug 1/1", "bug 3/3"}},
+		{"not confirmed", false, []string{"unconfirmed 1/3", "unconfirmed 1/3"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			both, another := make(chan struct{}), make(chan struct{}) // closed when they have begun, and another plan has
+			var mu sync.Mutex
+			began, others := 0, 0
+			f := &fake{answer: func(
+				p *plan.Plan, n int, meta *record.Meta, found *[]record.Finding, _ *[]string,
+			) error {
+				mine := slices.Contains(same, p.TestName)
+				mu.Lock()
+				switch {
+				case mine && n == 1:
+					if began++; began == 2 {
+						close(both)
+					}
+				case !mine && len(p.Actions) > 0:
+					if others++; others == 1 {
+						close(another)
+					}
+				}
+				mu.Unlock()
+				switch {
+				case mine && n == 1:
+					<-both // neither is confirmed before both have found it
+				case mine && n == 2:
+					<-another // the other runner has something else to do
+				}
+				if mine && (n == 1 || tt.came) {
+					*found, meta.Verdict = []record.Finding{gone}, record.Bug
+				}
+				return nil
+			}}
+			c := config(t, f, "w")
+			c.Runners = []run.Runner{f, f}
+			r := mustRun(t, c)
+			var got []string
+			for _, o := range r.Outcomes {
+				if o.Status != Passed {
+					got = append(got, fmt.Sprintf("%s %d/%d", o.Status, o.Came, o.Of))
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tt.want) || len(r.NotRun) > 0 {
+				t.Errorf("%v", statuses(r))
 			}
 		})
 	}
@@ -429,6 +493,67 @@ func TestSideBySide(t *testing.T) {
 	r := mustRun(t, c)
 	if len(r.With(Passed)) != len(r.Outcomes) || len(r.Outcomes)%2 != 0 || f.most != 2 {
 		t.Errorf("%v; at most %d at once", statuses(r), f.most)
+	}
+}
+
+// unready is a runner that gets ready first.
+type unready struct {
+	*fake
+	began, ended *int
+	most         *int
+	err          error
+}
+
+func (u *unready) Start(context.Context) error {
+	u.mu.Lock()
+	*u.began++
+	*u.most = max(*u.most, *u.began-*u.ended)
+	u.mu.Unlock()
+	time.Sleep(time.Second)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	*u.ended++
+	return u.err
+}
+
+// Runners get ready one after the other, and only as many as there is work for.
+func TestRunnersGetReady(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		patterns []string
+		run      time.Duration // how long a run takes
+		learn    int
+		err      error
+		want     int // runners
+	}{
+		{"nothing to do side by side", []string{"stale"}, time.Millisecond, 2, nil, 2},
+		{"enough to do", nil, time.Minute, 3, nil, 4},
+		{"they are soon not needed", nil, time.Millisecond, 3, nil, 2},
+		{"none can start", nil, time.Minute, 3, errors.New("no memory"), 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{answer: func(*plan.Plan, int, *record.Meta, *[]record.Finding, *[]string) error {
+					time.Sleep(tt.run)
+					return nil
+				}}
+				c := config(t, f, "w")
+				c.Patterns, c.Learn = tt.patterns, tt.learn
+				c.Runners = nil
+				var began, ended, most int
+				for range 4 {
+					c.Runners = append(c.Runners, &unready{fake: f, began: &began, ended: &ended, most: &most, err: tt.err})
+				}
+				r := mustRun(t, c)
+				if len(r.With(Passed)) != len(r.Outcomes) {
+					t.Errorf("%v", statuses(r))
+				}
+				if began != tt.want || ended != began || most != 1 {
+					t.Errorf("%d began to get ready, %d at once, %d ended; want %d, one at a time", began, most, ended,
+						tt.want)
+				}
+			})
+		})
 	}
 }
 
@@ -546,7 +671,7 @@ func TestOwnPlans(t *testing.T) {
 	if diff := cmp.Diff([]string{"own-w pass", "own-unstable pass", "w pass"}, statuses(r)); diff != "" {
 		t.Error(diff)
 	}
-	if o := r.Outcomes[2]; !o.Judged || o.Workload != "plan-w" || f.runs["plan-w-without-faults"] != 5 {
+	if o := r.Outcomes[2]; !o.Judged || o.Workload != "plan-w" || f.runs["plan-w-without-faults"] != 4 {
 		t.Errorf("%+v; runs %v", o, f.runs)
 	}
 	if !r.Outcomes[0].Judged || r.Outcomes[1].Judged || len(r.Unlearned) != 1 || r.Unlearned[0].Workload != "unstable" {
@@ -586,18 +711,22 @@ func TestCapacity(t *testing.T) {
 		memory   int64
 		want     string
 	}{
-		{1, 1, 1, ""}, // a single one is not refused
-		{2, 2, 4e9, ""},
-		{3, 2, 16e9, "--parallel 3: at most 2 fit here: a cluster needs about 1.6 GB of memory and a core; " +
+		{1, 1, 1, "1"}, // a single one is not refused
+		{4, 2, 8e9, "4"},
+		{0, 2, 16e9, "2"},
+		{0, 8, 5e9, "3"},
+		{0, 1, 1, "1"},
+		{0, 2, 0, "2"},
+		{5, 2, 16e9, "--parallel 5: at most 4 fit here: a cluster needs about 1.6 GB of memory and half a core; " +
 			"available: 16.0 GB of memory and 2 cores"},
-		{4, 8, 5e9, "--parallel 4: at most 3 fit here: a cluster needs about 1.6 GB of memory and a core; available: " +
-			"5.0 GB of memory and 8 cores"},
-		{2, 1, 0, "--parallel 2: at most 1 fit here: a cluster needs about 1.6 GB of memory and a core; available: " +
-			"1 core"},
-		{0, 2, 4e9, "--parallel must be at least 1, not 0"},
+		{4, 8, 5e9, "--parallel 4: at most 3 fit here: a cluster needs about 1.6 GB of memory and half a core; " +
+			"available: 5.0 GB of memory and 8 cores"},
+		{3, 1, 0, "--parallel 3: at most 2 fit here: a cluster needs about 1.6 GB of memory and half a core; " +
+			"available: 1 core"},
 	} {
-		got := ""
-		if err := checkParallel(tt.n, tt.cores, tt.memory); err != nil {
+		n, err := parallel(tt.n, tt.cores, tt.memory)
+		got := fmt.Sprint(n)
+		if err != nil {
 			got = err.Error()
 		}
 		if got != tt.want {

@@ -12,25 +12,32 @@ import (
 // ClusterBytes is about how much memory a cluster needs: three API servers, etcd, and what belongs to them.
 const ClusterBytes = 1_600_000_000
 
-// CheckParallel refuses more clusters side by side than there are cores and memory for.
-func CheckParallel(n int) error { return checkParallel(n, runtime.GOMAXPROCS(0), available()) }
+// clustersPerCore is how many clusters a core can serve: in a run, most of the time everybody waits, until the
+// controllers are at rest or for what they should do. The default is one, since other programs need cores too, and
+// controllers that are slow do other things.
+const clustersPerCore = 2
 
-// checkParallel is told the cores, and the bytes of memory that are available, which are 0 if that is not known.
-func checkParallel(n, cores int, memory int64) error {
-	if n < 1 {
-		return fmt.Errorf("--parallel must be at least 1, not %d", n)
-	}
-	fit := cores
+// Parallel returns how many clusters run plans side by side: n, or for 0 one for each core, if there is memory for them.
+// The error says that n is more than the machine can serve.
+func Parallel(n int) (int, error) { return parallel(n, runtime.GOMAXPROCS(0), available()) }
+
+// parallel is told the cores, and the bytes of memory that are available, which are 0 if that is not known.
+func parallel(n, cores int, memory int64) (int, error) {
+	fit := clustersPerCore * cores
 	here := count(cores, "core")
 	if memory > 0 {
 		fit = min(fit, int(memory/ClusterBytes))
 		here = fmt.Sprintf("%.1f GB of memory and %s", float64(memory)/1e9, here)
 	}
-	if n <= max(1, fit) { // a single one runs anywhere, slowly
-		return nil
+	fit = max(1, fit) // a single one runs anywhere, slowly
+	switch {
+	case n == 0:
+		return min(fit, max(1, cores)), nil
+	case n <= fit:
+		return n, nil
 	}
-	return fmt.Errorf("--parallel %d: at most %d fit here: a cluster needs about %.1f GB of memory and a core; "+
-		"available: %s", n, max(1, fit), float64(ClusterBytes)/1e9, here)
+	return 0, fmt.Errorf("--parallel %d: at most %d fit here: a cluster needs about %.1f GB of memory and half a core; "+
+		"available: %s", n, fit, float64(ClusterBytes)/1e9, here)
 }
 
 // available is how many bytes of memory new processes can use, as far as Linux says so: what the machine has, and what

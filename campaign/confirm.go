@@ -15,13 +15,16 @@ import (
 
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
 // believed. What another plan has found, word for word, is believed at once: most plans find one of a few bugs, and each
-// further run takes long, since it waits in vain for the end that it should have. The error is that of ctx, or of a
-// record that cannot be read.
+// further run takes long, since it waits in vain for the end that it should have. So a plan is put off while another one
+// is being confirmed that has found the same. The error is errPutOff, that of ctx, or of a record that cannot be read.
 func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
 	o.Status, o.Came, o.Of = Unconfirmed, 1, 1
 	if idle(t, first) {
 		o.Status, o.Reason = OfWorkload, first.NotHappened()
 		return nil
+	}
+	if c.wait(t, o, first) {
+		return errPutOff
 	}
 	if like := c.like(o); like != "" {
 		o.Status, o.Reason = Bug, "the same findings as those of "+like
@@ -33,6 +36,7 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 	}
 	for o.Of < c.Repeat {
 		r, meta, err := c.once(ctx, t.plan, c.options(t))
+		o.took(meta)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -56,7 +60,7 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 	if o.Came < o.Of {
 		return nil
 	}
-	err := c.without(ctx, t)
+	err := c.without(ctx, t, o)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -129,19 +133,47 @@ func (c *campaign) like(o *Outcome) string {
 	defer c.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(c.done)) {
 		known := c.done[name]
-		if known.Status == Bug && known.Of >= c.Repeat &&
-			!slices.ContainsFunc(o.Findings, func(f record.Finding) bool {
-				return !slices.ContainsFunc(known.Findings,
-					func(k record.Finding) bool { return k.Same(f) && k.Title == f.Title })
-			}) {
+		if known.Status == Bug && known.Of >= c.Repeat && within(o.Findings, known.Findings) {
 			return name
 		}
 	}
 	return ""
 }
 
+// wait puts the plan off if another one is being confirmed that has found the same, and says so. Otherwise the plan is
+// being confirmed from now on.
+func (c *campaign) wait(t *task, o *Outcome, first *record.Meta) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.inWork(o) {
+		c.confirming[o.Plan] = slices.Clone(o.Findings)
+		return false
+	}
+	t.known, t.first = o, first
+	c.putOff = append(c.putOff, t)
+	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == o.Plan })
+	return true
+}
+
+// inWork reports whether a plan is being confirmed that has all the same findings. The caller holds the lock.
+func (c *campaign) inWork(o *Outcome) bool {
+	for _, findings := range c.confirming {
+		if within(o.Findings, findings) {
+			return true
+		}
+	}
+	return false
+}
+
+// within reports whether all findings are, word for word, among others.
+func within(findings, others []record.Finding) bool {
+	return !slices.ContainsFunc(findings, func(f record.Finding) bool {
+		return !slices.ContainsFunc(others, func(k record.Finding) bool { return k.Same(f) && k.Title == f.Title })
+	})
+}
+
 // without runs the plan without its actions once more.
-func (c *campaign) without(ctx context.Context, t *task) error {
+func (c *campaign) without(ctx context.Context, t *task, o *Outcome) error {
 	if len(t.plan.Actions) == 0 {
 		return nil // what it finds is what it is for
 	}
@@ -149,7 +181,8 @@ func (c *campaign) without(ctx context.Context, t *task) error {
 	p.TestName += "-without"
 	p.Actions = nil
 	p.Complete(c.Suite)
-	r, _, err := c.once(ctx, &p, c.options(t))
+	r, meta, err := c.once(ctx, &p, c.options(t))
+	o.took(meta)
 	if err == nil {
 		c.quiet(t, r)
 	}

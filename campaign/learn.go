@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -44,7 +46,10 @@ func (l *Learned) Options() run.RunOptions {
 // Learn takes the workloads' references, and learns those that are missing or were made from something else. The
 // error is that of ctx.
 func Learn(ctx context.Context, config Config) ([]Learned, error) {
-	return newCampaign(config).learn(ctx)
+	c := newCampaign(config)
+	ctx, end := c.begun(ctx)
+	defer end()
+	return c.learn(ctx)
 }
 
 // learn returns what is known of each workload, in order. The error is that of ctx.
@@ -136,41 +141,59 @@ func and(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
 
-// study runs a workload without faults. The first run shows which types the controllers have to do with. If two runs
-// already differ in more than fields, it does not run the workload again.
+// study runs a workload without faults. The first run shows which types the controllers have to do with; the others
+// follow it, side by side if there are runners for that. If two runs already differ in more than fields, it begins no
+// others.
 func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference, error) {
 	quiet, err := c.withoutFaults(w)
 	if err != nil {
 		return nil, err
 	}
-	c.Console.Status(fmt.Sprintf("%s: learning, run 1 of %d", w.name, c.Learn+1))
-	first, err := c.fine(ctx, quiet, run.RunOptions{Trace: true})
-	if err != nil {
+	learning := func(i int) { c.Console.Status(fmt.Sprintf("%s: learning, run %d of %d", w.name, i, c.Learn+1)) }
+	learning(1)
+	runs := make([]*record.Run, c.Learn)
+	if runs[0], err = c.fine(ctx, quiet, run.RunOptions{Trace: true, FindTypes: true}); err != nil {
 		return nil, err
 	}
-	types := reference.Types(first)
-	var runs []*record.Run
+	types := reference.Types(runs[0])
+	options, slowly := run.RunOptions{Trace: true, History: types}, run.RunOptions{Trace: true, History: types, Paced: true}
+	var mu sync.Mutex // guards runs
 	var ref *reference.Reference
-	for i := range c.Learn {
-		c.Console.Status(fmt.Sprintf("%s: learning, run %d of %d", w.name, i+2, c.Learn+1))
-		r, err := c.fine(ctx, quiet, run.RunOptions{Trace: true, History: types})
-		if err != nil {
-			return nil, err
-		}
-		if runs = append(runs, r); len(runs) < 2 {
-			continue
-		}
-		if ref, err = reference.Learn(w.name, runs, c.Suite.Masks...); err != nil {
-			return nil, err
-		}
+	group, others := errgroup.WithContext(ctx)
+	group.SetLimit(max(1, len(c.Runners)))
+	for i := 1; i < c.Learn; i++ {
+		group.Go(func() error {
+			if others.Err() != nil {
+				return nil
+			}
+			learning(i + 1)
+			r, err := c.fine(others, quiet, options)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			runs[i] = r
+			there := slices.DeleteFunc(slices.Clone(runs), func(r *record.Run) bool { return r == nil })
+			ref, err = reference.Learn(w.name, there, c.Suite.Masks...)
+			return err
+		})
 	}
-	ref.Types, ref.Reached = types, reference.Reached(first)
-	c.Console.Status(fmt.Sprintf("%s: learning, a run with time after each step", w.name))
-	paced, meta, err := c.once(ctx, quiet, run.RunOptions{Trace: true, History: types, Paced: true})
-	switch {
-	case err != nil:
+	var paced *record.Run
+	var meta *record.Meta
+	group.Go(func() (err error) {
+		if others.Err() != nil {
+			return nil
+		}
+		learning(c.Learn + 1)
+		paced, meta, err = c.once(others, quiet, slowly)
+		return err
+	})
+	if err := group.Wait(); err != nil {
 		return nil, err
-	case meta.Verdict == record.Pass:
+	}
+	ref.Types, ref.Reached = types, reference.Reached(runs[0])
+	if meta.Verdict == record.Pass {
 		return ref, ref.Allow(paced)
 	}
 	// The workload may wait for what is there only for a moment.

@@ -70,7 +70,7 @@ func TestReferencesAreKept(t *testing.T) {
 			}
 		})
 	}
-	if want := 5 + 5 + 5 + 4 + 5 + 5; len(f.all) != want {
+	if want := 4 + 4 + 4 + 3 + 4 + 4; len(f.all) != want {
 		t.Errorf("%d runs, want %d", len(f.all), want)
 	}
 }

@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -27,6 +28,9 @@ type task struct {
 	key     string // see Outcome
 	// Of a generated plan.
 	pattern, why string
+	// Of one that was put off: what is known so far, and what its first run says.
+	known *Outcome
+	first *record.Meta
 }
 
 // prepare learns the workloads and generates their plans. It returns those that were learned.
@@ -96,30 +100,13 @@ func (c *campaign) run(ctx context.Context) error {
 	return c.shrinkAll(ctx)
 }
 
-// generatedTasks makes tasks of the generated plans: one plan of each workload, then the next, because those that
-// differ most from the others come first.
+// generatedTasks makes tasks of the generated plans, in the order of inTurn.
 func (c *campaign) generatedTasks(all []Learned) error {
 	used := map[string]bool{}
-	for i := 0; ; i++ {
-		more := false
-		for k := range all {
-			l := &all[k]
-			if i >= len(l.candidates) {
-				continue
-			}
-			more = true
-			candidate := l.candidates[i]
-			if candidate.Plan == nil {
-				continue
-			}
-			used[candidate.Pattern] = true
-			t := &task{plan: candidate.Plan, learned: l, pattern: candidate.Pattern, why: candidate.Why}
-			if err := c.add(t); err != nil {
-				return err
-			}
-		}
-		if !more {
-			break
+	for _, t := range inTurn(all) {
+		used[t.pattern] = true
+		if err := c.add(t); err != nil {
+			return err
 		}
 	}
 	if !slices.ContainsFunc(all, func(l Learned) bool { return l.Reference != nil }) {
@@ -131,6 +118,43 @@ func (c *campaign) generatedTasks(all []Learned) error {
 		}
 	}
 	return nil
+}
+
+// inTurn puts the workloads' plans in the order in which they are run. The workloads take turns, because their own
+// plans that differ most from the others come first. But workloads have much in common: of the plans that are likely to
+// find the same, all over the workloads, first the first ones are run, then the second ones, and so on.
+func inTurn(all []Learned) []*task {
+	type turn struct {
+		*task
+		nth int
+	}
+	var turns []turn
+	seen := map[string]int{} // plans, by pattern and signature
+	for i, more := 0, true; more; i++ {
+		more = false
+		for k := range all {
+			l := &all[k]
+			if i >= len(l.candidates) {
+				continue
+			}
+			more = true
+			candidate := &l.candidates[i]
+			if candidate.Plan == nil {
+				continue
+			}
+			like := candidate.Pattern + " " + candidate.Signature
+			seen[like]++
+			turns = append(turns, turn{
+				&task{plan: candidate.Plan, learned: l, pattern: candidate.Pattern, why: candidate.Why}, seen[like],
+			})
+		}
+	}
+	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.nth, b.nth) })
+	tasks := make([]*task, len(turns))
+	for i, t := range turns {
+		tasks[i] = t.task
+	}
+	return tasks
 }
 
 // planTasks makes tasks of the campaign's own plans.
@@ -182,30 +206,63 @@ func (c *campaign) add(t *task) error {
 
 // work runs plans until there are no more to begin. The error is that of ctx, or says that a campaign makes no sense.
 func (c *campaign) work(ctx context.Context) error {
+	defer context.AfterFunc(ctx, c.wake)()
 	for {
-		t := c.begin()
+		t := c.begin(ctx)
 		if t == nil {
-			return nil
+			return context.Cause(ctx)
 		}
-		began := time.Now()
 		o, err := c.try(ctx, t)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if errors.Is(err, errPutOff) {
+			continue
+		}
 		if err != nil {
 			o.Status, o.Reason = Failed, err.Error()
 		}
-		o.Took = time.Since(began)
 		if err := c.end(o); err != nil {
 			return err
 		}
 	}
 }
 
-// begin returns the next plan to run; nil if there is none.
-func (c *campaign) begin() *task {
+// wake wakes those that wait for plans that were put off.
+func (c *campaign) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.changed.Broadcast()
+}
+
+// begin returns the next plan to run; nil if there is none. Plans that were put off come first, as soon as they can go
+// on. They have begun: they also go on if no new plan is begun. It waits for them if there is nothing else to do.
+func (c *campaign) begin(ctx context.Context) *task {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if ctx.Err() != nil {
+			return nil
+		}
+		t := c.goOn()
+		if t == nil {
+			t = c.fresh()
+		}
+		if t != nil {
+			c.running = append(c.running, t.plan.TestName)
+			c.showStatus()
+			return t
+		}
+		if len(c.putOff) == 0 {
+			return nil
+		}
+		c.changed.Wait()
+	}
+}
+
+// fresh returns the next plan that has not begun; nil if there is none, or none is to be begun. The caller holds the
+// lock.
+func (c *campaign) fresh() *task {
 	for c.next < len(c.tasks) && c.done[c.tasks[c.next].plan.TestName] != nil {
 		c.next++
 	}
@@ -218,12 +275,23 @@ func (c *campaign) begin() *task {
 	if c.stopped != "" {
 		return nil
 	}
-	t := c.tasks[c.next]
 	c.next++
-	c.running = append(c.running, t.plan.TestName)
-	c.showStatus()
+	return c.tasks[c.next-1]
+}
+
+// goOn returns a plan that was put off and can go on; nil if there is none. The caller holds the lock.
+func (c *campaign) goOn() *task {
+	i := slices.IndexFunc(c.putOff, func(t *task) bool { return !c.inWork(t.known) })
+	if i < 0 {
+		return nil
+	}
+	t := c.putOff[i]
+	c.putOff = slices.Delete(c.putOff, i, i+1)
 	return t
 }
+
+// errPutOff says that a plan waits for another one.
+var errPutOff = errors.New("another plan with the same findings is being confirmed")
 
 // manyFailures in a row say that something else than the plans is wrong.
 const manyFailures = 5
@@ -233,6 +301,8 @@ func (c *campaign) end(o *Outcome) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == o.Plan })
+	delete(c.confirming, o.Plan)
+	c.changed.Broadcast()
 	c.done[o.Plan] = o
 	if err := c.keep(); err != nil {
 		return err
@@ -256,8 +326,11 @@ func (c *campaign) end(o *Outcome) error {
 func (c *campaign) elapsed() time.Duration { return c.spent + time.Since(c.began) }
 
 // try runs a plan, and again if it finds something. The outcome is never nil. The error says that the plan could not be
-// run, or is that of ctx.
+// run, is errPutOff, or that of ctx.
 func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
+	if t.known != nil {
+		return t.known, c.confirm(ctx, t, t.known, t.first)
+	}
 	o := &Outcome{
 		Plan: t.plan.TestName, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why, Key: t.key,
 		Judged: t.learned.Reference != nil,
@@ -270,6 +343,7 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 		return o, err
 	}
 	r, meta, err := c.once(ctx, t.plan, c.options(t))
+	o.took(meta)
 	if err != nil {
 		return o, err
 	}
@@ -287,6 +361,13 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 		})
 	}
 	return o, nil
+}
+
+// took adds a run to what the plan's runs took. It does not count that they waited for a runner. meta may be nil.
+func (o *Outcome) took(meta *record.Meta) {
+	if meta != nil {
+		o.Took += meta.Ended.Sub(meta.Started)
+	}
 }
 
 // write writes a generated plan, so that it can be run by itself.

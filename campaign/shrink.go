@@ -8,7 +8,6 @@ import (
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/run"
 )
 
 // Shrinking is a confirmed finding whose plan may be larger than it must be.
@@ -48,13 +47,11 @@ func (c *campaign) shrinkAll(ctx context.Context) error {
 }
 
 func (c *campaign) shrinkOne(ctx context.Context, t *task, o *Outcome, f record.Finding) error {
-	var runner run.Runner
-	select {
-	case runner = <-c.free:
-		defer func() { c.free <- runner }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	runner, err := c.acquire(ctx)
+	if err != nil {
+		return err
 	}
+	defer c.release(runner)
 	c.say("%s: looking for a smaller plan with the same finding", o.Plan)
 	s := Shrinking{
 		Plan: t.plan, Learned: t.learned, Finding: f, Dir: filepath.Join(c.Dir, "smaller", "runs", o.Plan),

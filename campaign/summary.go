@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/report"
 )
 
 // Show is the command that runs an outcome's plan again and judges it as the campaign has.
@@ -82,10 +83,10 @@ func (r *Result) groups(b *strings.Builder, title string, s Status) {
 	fmt.Fprintln(b, title)
 	for i, g := range groups {
 		first := &g.Plans[0]
-		fmt.Fprintf(b, "  %d. %s\n", i+1, told(g.Finding))
+		fmt.Fprintf(b, "  %d. %s\n", i+1, report.Title(g.Finding))
 		for _, f := range first.Findings {
 			if f != g.Finding {
-				fmt.Fprintf(b, "     %s\n", told(f))
+				fmt.Fprintf(b, "     %s\n", report.Title(f))
 			}
 		}
 		fmt.Fprintf(b, "     %s (%d of %d)", first.Plan, first.Came, first.Of)
@@ -170,18 +171,10 @@ func (r *Result) counts() string {
 	return text
 }
 
-// told is a finding in one line.
-func told(f record.Finding) string {
-	if strings.HasPrefix(f.Title, f.Oracle) {
-		return f.Title
-	}
-	return f.Oracle + ": " + f.Title
-}
-
 // Markdown writes the summary for a page, such as that of a CI job.
 func (r *Result) Markdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## trommel test: %s\n\n", escape(filepath.ToSlash(r.SuiteFile)))
+	fmt.Fprintf(&b, "## trommel test: %s\n\n", report.EscapeMarkdown(filepath.ToSlash(r.SuiteFile)))
 	fmt.Fprintln(&b, r.counts())
 	for _, kind := range []struct {
 		title  string
@@ -196,14 +189,14 @@ func (r *Result) Markdown(w io.Writer) error {
 		fmt.Fprintf(&b, "\n### %s\n", kind.title)
 		for i, g := range groups {
 			first := &g.Plans[0]
-			fmt.Fprintf(&b, "\n%d. **%s**\n\n", i+1, escape(told(g.Finding)))
-			fmt.Fprintf(&b, "   %s (%d of %d)", escape(first.Plan), first.Came, first.Of)
+			fmt.Fprintf(&b, "\n%d. **%s**\n\n", i+1, report.EscapeMarkdown(report.Title(g.Finding)))
+			fmt.Fprintf(&b, "   %s (%d of %d)", report.EscapeMarkdown(first.Plan), first.Came, first.Of)
 			if first.Why != "" {
-				fmt.Fprintf(&b, ": %s", escape(first.Why))
+				fmt.Fprintf(&b, ": %s", report.EscapeMarkdown(first.Why))
 			}
 			fmt.Fprintf(&b, "\n\n   ```\n   %s\n   ```\n", r.Show(first))
 			if also := others(g); also != "" {
-				fmt.Fprintf(&b, "\n   Also: %s\n", escape(also))
+				fmt.Fprintf(&b, "\n   Also: %s\n", report.EscapeMarkdown(also))
 			}
 		}
 	}
@@ -217,26 +210,20 @@ func (r *Result) Markdown(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "\n<details><summary>%s: %s</summary>\n\n", kind.title, count(len(all), "plan"))
 		for _, o := range all {
-			fmt.Fprintf(&b, "- %s: %s\n", escape(o.Plan), escape(shown(o.Reason)))
+			fmt.Fprintf(&b, "- %s: %s\n", report.EscapeMarkdown(o.Plan), report.EscapeMarkdown(shown(o.Reason)))
 		}
 		fmt.Fprint(&b, "\n</details>\n")
 	}
 	if lines := r.notTested(); len(lines) > 0 {
 		fmt.Fprint(&b, "\n<details><summary>Not tested</summary>\n\n")
 		for _, line := range lines {
-			fmt.Fprintf(&b, "- %s\n", escape(line))
+			fmt.Fprintf(&b, "- %s\n", report.EscapeMarkdown(line))
 		}
 		fmt.Fprint(&b, "\n</details>\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
-
-// markdown are the characters that mean something in a line of Markdown.
-var markdown = strings.NewReplacer("\\", "\\\\", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[", "]", "\\]",
-	"<", "&lt;", ">", "&gt;", "&", "&amp;", "|", "\\|", "\n", " ")
-
-func escape(text string) string { return markdown.Replace(text) }
 
 // JSON writes the result for programs. docs/test.md describes it.
 func (r *Result) JSON(w io.Writer) error {

@@ -101,6 +101,35 @@ func (c *Client) ResolveKind(ctx context.Context, kind schema.GroupVersionKind) 
 	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKind(all, kind) })
 }
 
+// Watchable reports whether the type's objects can be listed and watched. Those of some types, such as reviews, can only
+// be created.
+func (t Type) Watchable() bool {
+	return slices.Contains(t.Verbs, "list") && slices.Contains(t.Verbs, "watch")
+}
+
+// AllWatchable asks the API server for its types, and returns the watchable ones, each in one version.
+func (c *Client) AllWatchable() ([]Type, error) {
+	if err := c.served.refresh(); err != nil {
+		return nil, err
+	}
+	c.served.mu.RLock()
+	defer c.served.mu.RUnlock()
+	var all []Type
+	for _, t := range c.served.all {
+		if !t.Watchable() {
+			continue
+		}
+		at := slices.IndexFunc(all, func(o Type) bool { return o.Resource.GroupResource() == t.Resource.GroupResource() })
+		switch {
+		case at < 0:
+			all = append(all, t)
+		case t.preferred && !all[at].preferred:
+			all[at] = t
+		}
+	}
+	return all, nil
+}
+
 // served holds the types that the API server is known to serve.
 type served struct {
 	discovery discovery.DiscoveryInterface

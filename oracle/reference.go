@@ -74,19 +74,18 @@ func Differences(
 }
 
 // AwaitReference returns when the history is as the reference says, or when it is not and has been at rest for the time
-// of quiet, at the earliest after the patience that controllers have which try again. The error is that of ctx, or of a
-// history that cannot be read.
+// of quiet, at the earliest after the patience that controllers have which try again; that counts from givenBack, see
+// Await. The error is that of ctx, or of a history that cannot be read.
 func AwaitReference(
-	ctx context.Context, ref *reference.Reference, p *plan.Plan, g Growing, quiet time.Duration,
+	ctx context.Context, ref *reference.Reference, p *plan.Plan, g Growing, givenBack time.Time, quiet time.Duration,
 ) error {
 	const patience = 10 * time.Second
-	began := time.Now()
-	read, last := 0, began
+	read, last := 0, givenBack
 	follower := reference.NewFollower()
 	for {
 		entries, changed := g.Since(read)
 		if len(entries) > 0 {
-			last = time.Now()
+			last = entries[len(entries)-1].Time
 		}
 		read += len(entries)
 		if err := follower.Add(entries...); err != nil {
@@ -95,7 +94,7 @@ func AwaitReference(
 		if len(Differences(ref, p, follower.Objects())) == 0 {
 			return nil
 		}
-		wait := max(time.Until(last.Add(quiet)), time.Until(began.Add(patience)))
+		wait := max(time.Until(last.Add(quiet)), time.Until(givenBack.Add(patience)))
 		if wait <= 0 {
 			return nil
 		}

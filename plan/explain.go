@@ -32,14 +32,16 @@ func Explain(p *Plan) string {
 		b.WriteString("\nThe plan does nothing; the workload alone should show the bug.\n")
 	}
 	for i := range p.Actions {
-		fmt.Fprintf(&b, "\n%d. %s\n", i+1, explainAction(p, i))
+		fmt.Fprintf(&b, "\n%d. %s\n", i+1, ExplainAction(p, i))
 	}
 	return b.String()
 }
 
 func indent(s, by string) string { return by + strings.ReplaceAll(s, "\n", "\n"+by) }
 
-func explainAction(p *Plan, i int) string {
+// ExplainAction says in plain sentences what the action with that index does, and when. Lines after the first are
+// indented by three spaces.
+func ExplainAction(p *Plan, i int) string {
 	a := &p.Actions[i]
 	var b strings.Builder
 	when, details := explainTrigger(p, i)

@@ -35,6 +35,8 @@ const (
 	Bug          Verdict = "bug"
 	Inconclusive Verdict = "inconclusive"
 	Error        Verdict = "error"
+	// NotRun is only in reports of several plans: the plan was not begun, and there is no record.
+	NotRun Verdict = "not run"
 )
 
 // States of a run's cluster at its start.

@@ -342,23 +342,32 @@ func version(object json.RawMessage) uint64 {
 // record, as resource keys of all their objects.
 func Types(r *record.Run) []plan.ResourceKey {
 	var all []plan.ResourceKey
-	m := masks{standard}
 	for _, e := range r.Events {
-		o := e.Observation
-		if o == nil || o.Kind == "" || o.Election {
-			continue
-		}
-		switch o.Point {
-		case wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite:
-		default:
-			continue
-		}
-		key := plan.ResourceKey{Type: strings.ToLower(o.Kind), Group: o.Group, Namespace: "*", Name: "*"}
-		if m.on(Key(key.String()), []string{"kind"}) == nil && !slices.Contains(all, key) {
+		if key, ok := TypeOf(e.Observation); ok && !slices.Contains(all, key) {
 			all = append(all, key)
 		}
 	}
 	return all
+}
+
+// TypeOf is the type that an observation adds to Types; not ok: none. The observation may be nil.
+func TypeOf(o *record.Observation) (key plan.ResourceKey, ok bool) {
+	if o == nil || o.Kind == "" || o.Election {
+		return plan.ResourceKey{}, false
+	}
+	switch o.Point {
+	case wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite:
+	default:
+		return plan.ResourceKey{}, false
+	}
+	key = plan.ResourceKey{Type: strings.ToLower(o.Kind), Group: o.Group, Namespace: "*", Name: "*"}
+	return key, Counts(key)
+}
+
+// Counts reports whether anything of a type's objects counts when runs are compared. Nothing of messages and locks
+// does.
+func Counts(key plan.ResourceKey) bool {
+	return masks{standard}.on(Key(key.String()), []string{"kind"}) == nil
 }
 
 // Reached lists, by controller under test, the points that it reached in a traced run, and by name the annotated calls.

@@ -120,11 +120,8 @@ func newTimeline(r *record.Run) *timeline {
 	}
 	t.from, t.duration = from, max(to.Sub(from), time.Millisecond)
 	t.page = page{
-		Run: r, Name: name(r), Verdict: r.Meta.Verdict, Reason: reason(r),
+		Run: r, Name: name(r), Verdict: verdict(r), Reason: reason(r),
 		Took: round(r.Meta.Ended.Sub(r.Meta.Started)),
-	}
-	if t.page.Verdict == "" {
-		t.page.Verdict = "unfinished"
 	}
 	if r.Meta.Ended.IsZero() {
 		t.page.Took = 0

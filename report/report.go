@@ -1,8 +1,9 @@
 package report
 
 import (
+	"cmp"
+	_ "embed" // the JSON Schema
 	"encoding/json"
-	"encoding/xml"
 	"fmt"
 	"io"
 	"strings"
@@ -22,15 +23,16 @@ func name(r *record.Run) string {
 	return r.Meta.Plan
 }
 
+// unfinished is the verdict of a run that was killed before it had one.
+const unfinished record.Verdict = "unfinished"
+
+func verdict(r *record.Run) record.Verdict { return cmp.Or(r.Meta.Verdict, unfinished) }
+
 // Text writes a run's result: the verdict, the findings and the actions.
 func Text(w io.Writer, r *record.Run) error {
 	p := newPainter(w)
 	var b strings.Builder
-	verdict := r.Meta.Verdict
-	if verdict == "" {
-		verdict = "unfinished"
-	}
-	fmt.Fprintf(&b, "%s: %s\n", p.bold(name(r)), p.verdict(verdict))
+	fmt.Fprintf(&b, "%s: %s\n", p.bold(name(r)), p.verdict(verdict(r)))
 	for _, text := range []string{reason(r), r.Meta.NotHappened()} {
 		if text != "" {
 			fmt.Fprintf(&b, "  %s\n", indent(text, "  "))
@@ -151,7 +153,12 @@ func shorten(text string, lines int) string {
 		fmt.Sprintf("\n… %d more lines in %s", len(all)-lines, record.FindingsFile)
 }
 
-// summary is the JSON form of a run.
+// RunsJSONSchema is the JSON Schema (2020-12) of what [JSON] writes.
+//
+//go:embed runs.schema.json
+var RunsJSONSchema []byte
+
+// summary is the JSON form of a run. Its schema is in runs.schema.json.
 type summary struct {
 	record.Meta
 	Record   string           `json:"record"`
@@ -173,113 +180,11 @@ func JSON(w io.Writer, runs []*record.Run) error {
 		if all[i].Actions == nil {
 			all[i].Actions = []record.Action{}
 		}
+		if all[i].Phases == nil {
+			all[i].Phases = []record.Phase{}
+		}
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(all)
 }
-
-type junitSuites struct {
-	XMLName  xml.Name     `xml:"testsuites"`
-	Tests    int          `xml:"tests,attr"`
-	Failures int          `xml:"failures,attr"`
-	Errors   int          `xml:"errors,attr"`
-	Time     string       `xml:"time,attr"`
-	Suites   []junitSuite `xml:"testsuite"`
-}
-
-type junitSuite struct {
-	Name     string      `xml:"name,attr"`
-	Tests    int         `xml:"tests,attr"`
-	Failures int         `xml:"failures,attr"`
-	Errors   int         `xml:"errors,attr"`
-	Time     string      `xml:"time,attr"`
-	Stamp    string      `xml:"timestamp,attr,omitempty"`
-	Cases    []junitCase `xml:"testcase"`
-}
-
-type junitCase struct {
-	Name      string      `xml:"name,attr"`
-	Class     string      `xml:"classname,attr"`
-	Time      string      `xml:"time,attr"`
-	Failure   *junitFault `xml:"failure"`
-	Error     *junitFault `xml:"error"`
-	SystemOut string      `xml:"system-out,omitempty"`
-}
-
-type junitFault struct {
-	Type    string `xml:"type,attr"`
-	Message string `xml:"message,attr"`
-	Text    string `xml:",chardata"`
-}
-
-// JUnit writes runs as JUnit XML, one test case for each run: a bug is a failure; an inconclusive run or one that could
-// not be carried out is an error.
-func JUnit(w io.Writer, runs []*record.Run) error {
-	suite := junitSuite{Name: "trommel", Tests: len(runs)}
-	var total time.Duration
-	for i, r := range runs {
-		if i == 0 {
-			suite.Stamp = r.Meta.Started.UTC().Format("2006-01-02T15:04:05")
-		}
-		took := r.Meta.Ended.Sub(r.Meta.Started)
-		if r.Meta.Ended.IsZero() {
-			took = 0
-		}
-		total += took
-		c := junitCase{Name: name(r), Class: "trommel", Time: seconds(took), SystemOut: "run record: " + r.Dir}
-		var text strings.Builder
-		for _, f := range r.Findings {
-			if f.Severity == record.SeverityNote {
-				continue
-			}
-			fmt.Fprintf(&text, "%s: %s\n", f.Oracle, f.Title)
-			if f.Detail != "" {
-				fmt.Fprintf(&text, "  %s\n", indent(f.Detail, "  "))
-			}
-		}
-		for _, a := range r.Actions {
-			if a.Note != "" {
-				c.SystemOut += fmt.Sprintf("\nnote: %s %s", a, a.Note)
-			}
-		}
-		message, _, _ := strings.Cut(r.Meta.Reason, "\n")
-		var told string
-		for _, t := range []string{reason(r), r.Meta.NotHappened()} {
-			if t != "" {
-				told += t + "\n"
-			}
-		}
-		fault := &junitFault{Type: string(r.Meta.Verdict), Message: message, Text: told + text.String()}
-		switch r.Meta.Verdict {
-		case record.Pass:
-		case record.Bug:
-			suite.Failures++
-			c.Failure = fault
-		default:
-			if fault.Type == "" {
-				fault.Type, fault.Message = "unfinished", "the run was killed"
-			}
-			suite.Errors++
-			c.Error = fault
-		}
-		suite.Cases = append(suite.Cases, c)
-	}
-	suite.Time = seconds(total)
-	if _, err := io.WriteString(w, xml.Header); err != nil {
-		return err
-	}
-	e := xml.NewEncoder(w)
-	e.Indent("", "  ")
-	err := e.Encode(junitSuites{
-		Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time,
-		Suites: []junitSuite{suite},
-	})
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(w, "\n")
-	return err
-}
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }

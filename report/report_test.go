@@ -3,16 +3,20 @@ package report
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"flag"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
@@ -53,7 +57,8 @@ func runs() []*record.Run {
 	bug := &record.Run{
 		Dir: "trommel-runs/stale-deletion",
 		Meta: record.Meta{
-			Plan: "stale-deletion", Verdict: record.Bug,
+			Plan: "stale-deletion", PlanFile: "testdata/plans/stale-deletion.yaml",
+			Suite: "testdata/trommel.yaml", Verdict: record.Bug,
 			Reason: "StatefulSet db was deleted although its Database is alive", Trommel: "v0.1.0",
 			Kubernetes: "v1.36.3", Started: start, Ended: at(20 * time.Second), WorkloadStart: at(5 * time.Second),
 			WorkloadEnd: at(15 * time.Second),
@@ -124,7 +129,7 @@ func runs() []*record.Run {
 		{Dir: "trommel-runs/e", Truncated: true},
 		{ // a bug in a run whose plan was not carried out
 			Dir: "trommel-runs/f", Meta: record.Meta{
-				Plan: "not-begun", Verdict: record.Bug, Reason: "step 2 failed", ActionsTotal: 1,
+				Plan: "not-begun", PlanFile: "gone.yaml", Verdict: record.Bug, Reason: "step 2 failed", ActionsTotal: 1,
 				Unfinished: "0 of 1 actions fired: the workload failed\naction 1 (killController db): trigger \"a\" " +
 					"still waits for x",
 				Started: start, Ended: at(time.Second), WorkloadStart: at(100 * time.Millisecond),
@@ -135,7 +140,8 @@ func runs() []*record.Run {
 		},
 		{ // fired before the workload, changed nothing, failed
 			Dir: "trommel-runs/g", Meta: record.Meta{
-				Plan: "at-once", Verdict: record.Inconclusive, Reason: "action 2 (patch pod/default/a) failed: no",
+				Plan: "at-once", PlanFile: "testdata/plans/stale-deletion.yaml", Verdict: record.Inconclusive,
+				Reason:       "action 2 (patch pod/default/a) failed: no",
 				ActionsFired: 2, ActionsTotal: 2, Started: start, Ended: at(time.Second),
 				WorkloadStart: at(100 * time.Millisecond), WorkloadEnd: at(900 * time.Millisecond),
 			},
@@ -153,6 +159,8 @@ func runs() []*record.Run {
 			Findings: []record.Finding{{Severity: record.SeverityInconclusive, Oracle: record.OracleAction,
 				Title: "action 2 (patch pod/default/a) failed: no", Time: at(99 * time.Millisecond)}},
 		},
+		{Meta: record.Meta{Plan: "interrupted", Suite: "testdata/trommel.yaml", Verdict: record.NotRun,
+			Reason: "interrupted"}},
 	}
 }
 
@@ -174,14 +182,62 @@ func TestJSON(t *testing.T) {
 	golden(t, "runs.json", b.Bytes())
 }
 
-func TestJUnit(t *testing.T) {
-	var b bytes.Buffer
-	if err := JUnit(&b, runs()); err != nil {
+// The golden file of TestJSON matches the schema, which has exactly the fields that there are.
+func TestJSONSchema(t *testing.T) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(RunsJSONSchema))
+	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "runs.xml", b.Bytes())
-	if err := xml.Unmarshal(b.Bytes(), &junitSuites{}); err != nil {
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("runs.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := c.Compile("runs.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join("testdata", "runs.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(runs); err != nil {
 		t.Error(err)
+	}
+	defs := doc.(map[string]any)["$defs"].(map[string]any)
+	for name, typ := range map[string]reflect.Type{
+		"run": reflect.TypeFor[summary](), "phase": reflect.TypeFor[record.Phase](),
+		"controller": reflect.TypeFor[record.Controller](), "staleRead": reflect.TypeFor[record.StaleRead](),
+		"finding": reflect.TypeFor[record.Finding](), "action": reflect.TypeFor[record.Action](),
+	} {
+		def := defs[name].(map[string]any)
+		var always, all []string
+		for _, f := range reflect.VisibleFields(typ) {
+			tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if f.Anonymous {
+				continue
+			}
+			all = append(all, tag)
+			if !strings.HasPrefix(options, "omit") {
+				always = append(always, tag)
+			}
+		}
+		slices.Sort(all)
+		slices.Sort(always)
+		if got := slices.Sorted(maps.Keys(def["properties"].(map[string]any))); !slices.Equal(got, all) {
+			t.Errorf("%s: the schema has the fields\n%q, want\n%q", name, got, all)
+		}
+		var required []string
+		for _, field := range def["required"].([]any) {
+			required = append(required, field.(string))
+		}
+		if slices.Sort(required); !slices.Equal(required, always) {
+			t.Errorf("%s: the schema requires\n%q, want\n%q", name, required, always)
+		}
 	}
 }
 
@@ -217,7 +273,8 @@ func TestTimesBeforeTheWorkload(t *testing.T) {
 }
 
 var reports = map[string]func(io.Writer, *record.Run) error{
-	"text": Text, "html": HTML, "junit": func(w io.Writer, r *record.Run) error { return JUnit(w, []*record.Run{r}) },
+	"text": Text, "html": HTML,
+	"junit": func(w io.Writer, r *record.Run) error { return JUnit(w, []*record.Run{r}, JUnitOptions{}) },
 }
 
 // Every report says if a bug was found although the plan was not carried out.
@@ -261,8 +318,9 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
 func TestErrorsOfTheWriterAreReturned(t *testing.T) {
 	for name, err := range map[string]error{
-		"text": Text(full{}, runs()[0]), "JSON": JSON(full{}, runs()), "JUnit": JUnit(full{}, runs()),
-		"HTML": HTML(full{}, runs()[0]),
+		"text": Text(full{}, runs()[0]), "JSON": JSON(full{}, runs()), "JUnit": JUnit(full{}, runs(), JUnitOptions{}),
+		"HTML": HTML(full{}, runs()[0]), "Markdown": Markdown(full{}, runs()),
+		"GitHub": GitHub(full{}, "", Annotations(runs())),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)
@@ -310,7 +368,7 @@ func TestNotesOfJudges(t *testing.T) {
 		}},
 	}
 	var text, junit bytes.Buffer
-	if err := errors.Join(Text(&text, r), JUnit(&junit, []*record.Run{r})); err != nil {
+	if err := errors.Join(Text(&text, r), JUnit(&junit, []*record.Run{r}, JUnitOptions{})); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(text.String(), "note: an orphan\n      its last change\n") ||

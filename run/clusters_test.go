@@ -136,6 +136,51 @@ func TestOwnClusters(t *testing.T) {
 	}
 }
 
+// A session starts its cluster once before its first run, if runs share it.
+func TestStart(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		fresh bool
+		state string // of the first run's cluster
+		told  []string
+	}{
+		{"kept", false, record.ClusterReset, []string{"baseline", "stop", "reset to taken", "stop", "close"}},
+		{"a fresh one each", true, record.ClusterFresh, []string{"close"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx := t.Context()
+			var started []*scripted
+			o := &ownClusters{fresh: tt.fresh, logger: slog.New(slog.DiscardHandler),
+				start: func(context.Context, Console) (cluster.Cluster, error) {
+					started = append(started, &scripted{})
+					return started[len(started)-1], nil
+				}}
+			s := &Session{options: Options{Console: nobody{}}, clusters: o}
+			for range 2 {
+				if err := s.Start(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l, err := o.acquire(ctx, nobody{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.state != tt.state {
+				t.Errorf("%s, want %s", l.state, tt.state)
+			}
+			if err := errors.Join(l.release(ctx), s.Close(ctx)); err != nil {
+				t.Fatal(err)
+			}
+			if len(started) != 1 || !slices.Equal(started[0].told, tt.told) {
+				t.Errorf("%d clusters, the first one %q, want %q", len(started), started[0].told, tt.told)
+			}
+			if err := s.Start(ctx); !errors.Is(err, errClosed) {
+				t.Errorf("after Close: %v", err)
+			}
+		})
+	}
+}
+
 // The first run of a session tells what later runs find.
 func TestOwnClustersArePrepared(t *testing.T) {
 	for _, tt := range []struct {

@@ -22,6 +22,11 @@ func (r *runner) evidence(
 		r.trouble(fmt.Errorf("record history: %w", err))
 		states = recorder.History()
 	}
+	if r.FindTypes {
+		if states, err = r.needed(ctx, states); err != nil {
+			r.trouble(err)
+		}
+	}
 	for _, h := range states {
 		if err := r.writer.History(h); err != nil {
 			r.trouble(err)

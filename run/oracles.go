@@ -1,18 +1,26 @@
 package run
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trommel-dev/trommel/history"
 	"github.com/trommel-dev/trommel/oracle"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
 )
 
 // watchedKeys lists the keys that the suite wants recorded, and those that its invariants are about.
@@ -26,17 +34,23 @@ func (r *runner) watchedKeys() []plan.ResourceKey {
 	return keys
 }
 
-// startRecorder starts recording the history of the objects that the suite and the plan name.
+// startRecorder starts recording the history of the objects that the suite and the plan name; if types are to be found,
+// of all objects.
 func (r *runner) startRecorder(ctx context.Context) (*history.Recorder, error) {
-	keys := slices.Concat(r.watchedKeys(), r.keys(), r.History)
-	// All objects of a type are recorded: invariants also refer to objects that belong to the named one and have other
-	// names.
-	var types []plan.ResourceKey
-	for _, k := range keys {
-		t := plan.ResourceKey{Type: k.Type, Group: k.Group, Namespace: "*", Name: "*"}
-		if k.Type != "" && !slices.Contains(types, t) {
-			types = append(types, t)
+	types := allOf(r.watchedKeys(), r.keys())
+	for _, key := range allOf(r.History) {
+		// A controller may also work with types that nobody can watch, such as reviews.
+		if t, err := r.objects.Resolve(ctx, key); (err != nil || t.Watchable()) && !slices.Contains(types, key) {
+			types = append(types, key)
 		}
+	}
+	if r.FindTypes {
+		r.named = types
+		further, err := r.listable(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("record history: %w", err)
+		}
+		types = slices.Concat(types, further)
 	}
 	recorder, err := history.Start(ctx, history.Config{Objects: r.objects, Keys: types})
 	if err != nil {
@@ -44,6 +58,90 @@ func (r *runner) startRecorder(ctx context.Context) (*history.Recorder, error) {
 	}
 	r.later(func(context.Context) error { recorder.Close(); return nil })
 	return recorder, nil
+}
+
+// allOf returns keys of all objects of the keys' types, each once: invariants also refer to objects that belong to the
+// named one and have other names.
+func allOf(keys ...[]plan.ResourceKey) []plan.ResourceKey {
+	var types []plan.ResourceKey
+	for _, k := range slices.Concat(keys...) {
+		t := plan.ResourceKey{Type: k.Type, Group: k.Group, Namespace: "*", Name: "*"}
+		if k.Type != "" && !slices.Contains(types, t) {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
+// listTimeout is how long a type may take to be listed that perhaps nobody needs.
+const listTimeout = 5 * time.Second
+
+// listable lists the types of which anything counts, without those that the API server cannot list now.
+func (r *runner) listable(ctx context.Context) ([]plan.ResourceKey, error) {
+	all, err := r.objects.AllWatchable()
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	var keys []plan.ResourceKey
+	var group errgroup.Group
+	group.SetLimit(applyAtOnce)
+	for _, t := range all {
+		key := plan.ResourceKey{Type: t.Singular, Group: t.Resource.Group, Namespace: "*", Name: "*"}
+		if !reference.Counts(key) {
+			continue
+		}
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, listTimeout)
+			defer cancel()
+			if _, err := r.objects.Resource(t, "").List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+				r.Logger.Debug("a type is not recorded", "type", key, "error", err)
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			keys = append(keys, key)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	r.listed = keys
+	return keys, ctx.Err()
+}
+
+// needed returns the part of a history of all objects that would have been recorded if the types had been known: those
+// that were named, and those that the controllers had to do with. The error says that one of them was not recorded.
+func (r *runner) needed(ctx context.Context, all []record.HistoryEntry) ([]record.HistoryEntry, error) {
+	type typ struct{ name, group string }
+	want, recorded := map[typ]bool{}, map[typ]bool{}
+	for _, key := range r.listed {
+		recorded[typ{key.Type, key.Group}] = true
+	}
+	for _, key := range r.named {
+		t, err := r.objects.Resolve(ctx, key)
+		if err != nil {
+			return all, err
+		}
+		want[typ{t.Singular, t.Resource.Group}], recorded[typ{t.Singular, t.Resource.Group}] = true, true
+	}
+	r.eventsMu.Lock()
+	types := slices.Collect(maps.Keys(r.types))
+	r.eventsMu.Unlock()
+	var errs []error
+	for _, key := range types {
+		t, err := r.objects.Resolve(ctx, key) // not every observation knows the group
+		if err == nil && !t.Watchable() {
+			continue
+		}
+		if id := (typ{t.Singular, t.Resource.Group}); err != nil || !recorded[id] {
+			errs = append(errs, fmt.Errorf("record history: %s could not be listed when the workload began: %w", key,
+				cmp.Or(err, errors.New("it was not served"))))
+		} else {
+			want[id] = true
+		}
+	}
+	return slices.DeleteFunc(all, func(h record.HistoryEntry) bool { return !want[typ{h.Type, h.Group}] }),
+		errors.Join(errs...)
 }
 
 // withLastErrors adds to the workload's findings which controllers wait for leader election, and each controller's last

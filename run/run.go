@@ -49,6 +49,7 @@ type Config struct {
 	Trace     bool                 // see Options
 	Paced     bool                 // see RunOptions
 	History   []plan.ResourceKey   // recorded beside what the suite and the plan name
+	FindTypes bool                 // see RunOptions
 	Reference *reference.Reference // of the workload; nil: none
 	Version   string               // of Trommel, for the record
 	Console   Console
@@ -72,10 +73,12 @@ func execute(ctx context.Context, config Config) (*record.Meta, error) {
 	}
 	suite, name := config.Plan.Within(config.Suite)
 	config.Suite = suite
-	r := &runner{Config: config, workload: name, writer: writer, meta: record.Meta{
-		Plan: config.Plan.TestName, PlanFile: config.Plan.File, Suite: config.Suite.File, Variant: config.Variant,
-		Trommel: config.Version, Started: time.Now(), Phases: []record.Phase{}, ActionsTotal: len(config.Plan.Actions),
-	}}
+	r := &runner{Config: config, workload: name, writer: writer, types: map[plan.ResourceKey]bool{},
+		meta: record.Meta{
+			Plan: config.Plan.TestName, PlanFile: config.Plan.File, Suite: config.Suite.File, Variant: config.Variant,
+			Trommel: config.Version, Started: time.Now(), Phases: []record.Phase{},
+			ActionsTotal: len(config.Plan.Actions),
+		}}
 	err = r.run(ctx)
 	if err == nil && r.recordErr != nil {
 		err = r.recordErr
@@ -116,6 +119,9 @@ type runner struct {
 	completed   []record.Action // in order of completion; guarded by completedMu
 	eventsMu    sync.Mutex
 	events      []record.Event                // writes and reconciles of the controllers; guarded by eventsMu
+	types       map[plan.ResourceKey]bool     // with FindTypes: of reference.Types so far; guarded by eventsMu
+	named       []plan.ResourceKey            // with FindTypes: the types that are recorded in any case
+	listed      []plan.ResourceKey            // with FindTypes: the others that are recorded
 	logCalm     map[string]int64              // length of each recorded log at Meta.Calm
 	ended       bool                          // the plan has ended
 	undone      bool                          // its effects are undone
@@ -514,7 +520,7 @@ func (r *runner) judge(
 		}
 	}
 	if r.Reference != nil && !failed {
-		troubled(oracle.AwaitReference(ctx, r.Reference, r.Plan, recorder, r.Suite.Timeouts.Quiet))
+		troubled(oracle.AwaitReference(ctx, r.Reference, r.Plan, recorder, r.meta.GivenBack, r.Suite.Timeouts.Quiet))
 	}
 	last, err := r.coordinator.Status(ctx)
 	troubled(err)

@@ -122,6 +122,9 @@ type RunOptions struct {
 	Trace bool
 	// History names types whose objects' states are recorded, beside those that the suite and the plan name.
 	History []plan.ResourceKey
+	// FindTypes records, in a traced run, also the states of all objects that the controllers take in, read or write,
+	// although nobody knows their types before.
+	FindTypes bool
 	// Paced gives the controllers time to come to rest after each step of the workload.
 	Paced bool
 	// Reference is what the plan's workload does without faults: what the run does otherwise is a bug. Nil: none.
@@ -133,21 +136,42 @@ type Runner interface {
 	RunWith(ctx context.Context, p *plan.Plan, recordDir string, o RunOptions) (*record.Meta, error)
 }
 
+// Start starts the session's own cluster if it does not run, so that the first run finds it. It does nothing if each run
+// has a cluster of its own, or if the session uses a running one. When it returns with an error, or after ctx was
+// cancelled, no cluster runs.
+func (s *Session) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	own, ok := s.clusters.(*ownClusters)
+	if !ok || own.fresh || own.cluster != nil {
+		return nil
+	}
+	l, err := own.acquire(ctx, s.options.Console)
+	if err != nil {
+		return err
+	}
+	return l.release(context.WithoutCancel(ctx))
+}
+
+var errClosed = errors.New("run: the session is closed")
+
 // RunWith is Run with options.
 func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o RunOptions) (*record.Meta, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, errors.New("run: the session is closed")
+		return nil, errClosed
 	}
 	if err := checkPoints(p, s.suite, s.binaries); err != nil {
 		return nil, &UserError{err}
 	}
 	return execute(ctx, Config{
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
-		Trace: o.Trace, Paced: o.Paced, History: o.History, Reference: o.Reference, Version: s.options.Version,
-		Console: s.options.Console, Logger: s.options.Logger,
-		clusters: s.clusters,
+		Trace: o.Trace, Paced: o.Paced, History: o.History, FindTypes: o.FindTypes, Reference: o.Reference,
+		Version: s.options.Version, Console: s.options.Console, Logger: s.options.Logger, clusters: s.clusters,
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
 )
 
 // trace returns the rules for what processes report beside what the plan needs. That is always what the controllers have
@@ -44,6 +45,13 @@ func (r *runner) trace() map[string][]wire.Rule {
 // heard keeps what judges need to know of what the controllers did.
 func (r *runner) heard(e record.Event) {
 	o := e.Observation
+	if r.FindTypes {
+		if key, ok := reference.TypeOf(o); ok {
+			r.eventsMu.Lock()
+			r.types[key] = true
+			r.eventsMu.Unlock()
+		}
+	}
 	if o == nil || o.Point != wire.ControllerWrite && o.Point != wire.Reconcile {
 		return
 	}

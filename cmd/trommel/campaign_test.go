@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/trommel-dev/trommel/campaign"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/report"
 )
 
 func TestExitCodesOfCampaigns(t *testing.T) {
@@ -69,20 +71,73 @@ func TestJUnitOfCampaigns(t *testing.T) {
 		}
 		return o
 	}
-	var out bytes.Buffer
-	err := junitOf(&out, &campaign.Result{Outcomes: []campaign.Outcome{
-		outcome("sure", campaign.Bug), outcome("rare", campaign.Unconfirmed), outcome("broken", campaign.Failed),
-	}})
+	runs, err := runsOf(&campaign.Result{
+		Settings: campaign.Settings{SuiteFile: "db/trommel.yaml"},
+		Outcomes: []campaign.Outcome{
+			outcome("sure", campaign.Bug), outcome("rare", campaign.Unconfirmed), outcome("broken", campaign.Failed),
+		},
+		NotRun: []string{"left"}, Stopped: "the budget of 10m was used up",
+	})
 	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := report.JUnit(&out, runs, report.JUnitOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	got := out.String()
 	if strings.Count(got, "<failure") != 1 {
 		t.Errorf("not one failure: %s", got)
 	}
-	for _, want := range []string{"unconfirmed: found in 1 of 3 runs", "disk full"} {
+	for _, want := range []string{
+		"unconfirmed: found in 1 of 3 runs", "disk full",
+		`<skipped type="not run" message="the budget of 10m was used up">`,
+		`<testsuites tests="4" failures="1" errors="2"`,
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %s", want, got)
 		}
+	}
+}
+
+// Each group of bugs is annotated once, at the suite if its plan was generated.
+func TestAnnotationsOfCampaigns(t *testing.T) {
+	found := []record.Finding{{Severity: record.SeverityBug, Oracle: record.OracleReference, Title: "found it"}}
+	result := &campaign.Result{
+		Settings: campaign.Settings{SuiteFile: "db/trommel.yaml"},
+		Outcomes: []campaign.Outcome{
+			{Plan: "a", File: "runs/a.yaml", Pattern: "stale", Status: campaign.Bug, Findings: found, Actions: 2},
+			{Plan: "b", File: "runs/b.yaml", Pattern: "stale", Status: campaign.Bug, Findings: found, Actions: 1},
+			{Plan: "c", File: "runs/c.yaml", Pattern: "stale", Status: campaign.Inconclusive},
+			{Plan: "d", File: "runs/d.yaml", Pattern: "stale", Status: campaign.Failed},
+			{Plan: "e", File: "runs/e.yaml", Pattern: "stale", Status: campaign.Passed},
+		},
+	}
+	var runs []*record.Run
+	for _, o := range result.Outcomes {
+		v := map[campaign.Status]record.Verdict{
+			campaign.Bug: record.Bug, campaign.Passed: record.Pass, campaign.Failed: record.Error,
+			campaign.Inconclusive: record.Inconclusive,
+		}[o.Status]
+		runs = append(runs, &record.Run{Meta: record.Meta{Plan: o.Plan, PlanFile: o.File, Verdict: v, Reason: "why"}})
+	}
+	titles := func() (all []string) {
+		for _, a := range annotationsOf(result, runs) {
+			all = append(all, a.File+" "+a.Title)
+		}
+		return all
+	}
+	want := []string{"db/trommel.yaml b: bug", "db/trommel.yaml d: error"}
+	if got := titles(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	// Plans of one's own: all that did not pass, in their files.
+	result.Plans = "runs"
+	for i := range result.Outcomes {
+		result.Outcomes[i].Pattern = ""
+	}
+	want = []string{"runs/b.yaml b: bug", "runs/c.yaml c: inconclusive", "runs/d.yaml d: error"}
+	if got := titles(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -1,22 +1,35 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/report"
 )
 
 func newExplainCommand(s streams) *cobra.Command {
 	var file string
 	c := &cobra.Command{
-		Use:     "explain -p plan.yaml",
-		Short:   "Say in plain sentences what a plan does",
-		Long:    `Explain says for each action which process is stopped, killed or moved, where, and until when.`,
-		Example: "  trommel explain -p plan.yaml",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		Use:   "explain -p plan.yaml | explain RECORD",
+		Short: "Say in plain sentences what a plan does, or what happened in a run",
+		Long: `Explain says for each action of a plan which process is stopped, killed or moved, where, and until when.
+Of a run record it also says what came of each action, what happened to the objects, who changed them, and what was
+found, the cause before its consequences.`,
+		Example: `  trommel explain -p plan.yaml
+  trommel explain trommel-runs/stale-deletion-20260102-150405.000`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				if file != "" {
+					return &exitError{exitUsage,
+						errors.New("a run record and --plan both say what to explain; give one of them")}
+				}
+				return explainRun(s, args[0])
+			}
 			p, suite, err := loadPlan(file, "")
 			if err != nil {
 				return err
@@ -30,4 +43,19 @@ func newExplainCommand(s streams) *cobra.Command {
 	}
 	c.Flags().StringVarP(&file, "plan", "p", "", "plan `file`")
 	return c
+}
+
+func explainRun(s streams, dir string) error {
+	r, err := record.Open(dir)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	p, err := recordedPlan(r)
+	if err != nil && !r.Truncated {
+		return &exitError{exitUsage, err}
+	}
+	if err := report.Explain(s.out, r, p); err != nil {
+		return &exitError{exitCannotRun, err}
+	}
+	return nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func newLearnCommand(s streams) *cobra.Command {
-	o := testOptions{parallel: 1}
+	o := testOptions{learnOnly: true}
 	o.Repeat = 1
 	c := &cobra.Command{
 		Use:   "learn [-c trommel.yaml]",

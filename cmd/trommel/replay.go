@@ -24,12 +24,9 @@ resulting actions with those that the run carried out. Exit code 1: they differ.
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			// The recorded plan is complete: it contains every default of the suite. It gets no file name, so that no
-			// files are looked for beside it: a replay applies nothing, and the record may lack its manifests.
-			p, err := plan.Parse(r.Plan, "")
+			p, err := recordedPlan(r)
 			if err != nil {
-				return &exitError{exitUsage,
-					fmt.Errorf("the plan in %s: %w", filepath.Join(args[0], record.PlanFile), err)}
+				return &exitError{exitUsage, err}
 			}
 			fires, _, err := coordinator.Replay(p, r.Meta.Controllers, r.Events)
 			if err != nil {
@@ -42,4 +39,14 @@ resulting actions with those that the run carried out. Exit code 1: they differ.
 			return nil
 		},
 	}
+}
+
+// recordedPlan reads the plan of a record. It is complete: it contains every default of the suite. It gets no file
+// name, so that no files are looked for beside it: a record may lack its manifests.
+func recordedPlan(r *record.Run) (*plan.Plan, error) {
+	p, err := plan.Parse(r.Plan, "")
+	if err != nil {
+		return nil, fmt.Errorf("the plan in %s: %w", filepath.Join(r.Dir, record.PlanFile), err)
+	}
+	return p, nil
 }

@@ -15,10 +15,11 @@ import (
 
 // reports lists the formats in which run records can be shown.
 var reports = map[string]func(io.Writer, []*record.Run) error{
-	"text":  each(report.Text),
-	"html":  each(report.HTML),
-	"json":  report.JSON,
-	"junit": report.JUnit,
+	"text":     each(report.Text),
+	"html":     each(report.HTML),
+	"json":     report.JSON,
+	"junit":    func(w io.Writer, all []*record.Run) error { return report.JUnit(w, all, junitOptions()) },
+	"markdown": report.Markdown,
 }
 
 func each(f func(io.Writer, *record.Run) error) func(io.Writer, []*record.Run) error {
@@ -37,7 +38,7 @@ func newReportCommand(s streams) *cobra.Command {
 	forms := strings.Join(slices.Sorted(maps.Keys(reports)), "|")
 	c := &cobra.Command{
 		Use:   "report DIR...",
-		Short: "Show run records as text, a timeline in HTML, JSON or JUnit XML",
+		Short: "Show run records as text, Markdown, a timeline in HTML, JSON or JUnit XML",
 		Example: `  trommel report trommel-runs/stale-deletion-20260102-150405.000
   trommel report -o html trommel-runs/stale-deletion-20260102-150405.000 > timeline.html`,
 		Args: cobra.MinimumNArgs(1),

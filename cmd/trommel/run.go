@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,10 +27,10 @@ type runOptions struct {
 	variant   string
 	cluster   string
 	recordDir string
-	junit     string
 	reference string
 	verbose   bool
 	trace     bool
+	outputs   outputs
 
 	// The flags of Sieve's command line.
 	controller string
@@ -38,7 +40,8 @@ type runOptions struct {
 
 func (o *runOptions) register(c *cobra.Command) {
 	f := c.Flags()
-	f.StringArrayVarP(&o.plans, "plan", "p", nil, "plan `file` to run; may be given more than once")
+	f.StringArrayVarP(&o.plans, "plan", "p", nil,
+		"plan `file` to run, a directory of plans, or a pattern such as 'plans/stale-*'; may be given more than once")
 	f.StringVar(&o.suite, "suite", "", "suite `file` (default: the nearest trommel.yaml above the plan)")
 	f.StringVarP(&o.controller, "controller", "c", "",
 		"the controller's `directory`, with its trommel.yaml, or the suite file itself; the same as --suite")
@@ -48,7 +51,7 @@ func (o *runOptions) register(c *cobra.Command) {
 	f.StringVar(&o.cluster, "cluster", "",
 		"run on the cluster of this `name`, started by `trommel cluster up` (default: a new one for the run)")
 	f.StringVar(&o.recordDir, "record", "", "`directory` for the run record (default: trommel-runs/<plan>-<time>)")
-	f.StringVar(&o.junit, "junit", "", "write the verdicts to this `file` as JUnit XML")
+	o.outputs.register(f)
 	f.StringVar(&o.reference, "reference", "", "also compare with what the workload does without faults, which is "+
 		"learned in this `directory` if it is not known (see trommel learn)")
 	f.BoolVar(&o.trace, "trace", false, "record everything that can be observed, not only what the plan needs")
@@ -63,15 +66,16 @@ func newRunCommand(s streams) *cobra.Command {
 		Long: `Run builds the suite's controllers with hooks, starts a control plane, runs the plan against them and
 gives a verdict.
 
-Exit codes: 0 pass, 1 bug, 2 bad plan or usage, 3 inconclusive (not all actions fired), 4 could not run. Several plans
-need one -p each. All are read before the first one runs: if one is bad, none is run (2). Otherwise the exit code is
-the most severe: could not run, bad plan, bug, inconclusive, pass. Plans of one suite and variant run one after the
-other on one cluster, which is reset between them.
+Exit codes: 0 pass, 1 bug, 2 bad plan or usage, 3 inconclusive (not all actions fired), 4 could not run. All plans are
+read before the first one runs: if one is bad, none is run (2). Otherwise the exit code is the most severe: could not
+run, bad plan, bug, inconclusive, pass. Plans of one suite and variant run one after the other on one cluster, which is
+reset between them.
 
 Sieve's command line works too: -c names the controller's directory (or its suite); -s test and -m test have no
 effect.`,
 		Example: `  trommel run -p plans/stale-deletion.yaml
   trommel run -p plans/stale-deletion.yaml --variant fixed
+  trommel run -p plans/ --junit out/junit.xml
   trommel run -c examples/zookeeper-operator -m test -p plan.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runPlans(c.Context(), s, &o) },
@@ -115,6 +119,7 @@ type loaded struct {
 	plan    *plan.Plan
 	suite   *plan.Suite // without the variant
 	variant string
+	asked   int // index among the plans that were asked for
 }
 
 // session is what the plans of one session have in common.
@@ -166,7 +171,7 @@ func (o *runOptions) load(file string) (*loaded, error) {
 	if _, err := run.Choose(suite, variant); err != nil {
 		return nil, err
 	}
-	return &loaded{p, suite, variant}, nil
+	return &loaded{plan: p, suite: suite, variant: variant}, nil
 }
 
 func runPlans(ctx context.Context, s streams, o *runOptions) error {
@@ -176,73 +181,143 @@ func runPlans(ctx context.Context, s streams, o *runOptions) error {
 	if err := o.sieve(); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	if o.recordDir != "" && len(o.plans) > 1 {
+	files, err := expand(o.plans)
+	if err != nil {
+		return &exitError{exitUsage, fmt.Errorf("-p (--plan): %w", err)}
+	}
+	if o.recordDir != "" && len(files) > 1 {
 		return &exitError{exitUsage,
 			errors.New("--record takes one plan; without it every plan gets its own directory")}
 	}
-	// All plans are read before the first one runs, so that a mistake in the last one is found at once.
-	var all []*loaded
-	var errs []error
-	for _, file := range o.plans {
-		l, err := o.load(file)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		all = append(all, l)
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := o.outputs.prepare(); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	worst := exitPass
-	var runs []*record.Run
+	r := &results{streams: s, asked: files, runs: make([]*record.Run, len(files))}
+	all, err := o.loadAll(files, r)
+	if err != nil {
+		return &exitError{exitUsage, errors.Join(err, r.write(&o.outputs))}
+	}
 	for _, group := range bySession(all) {
-		code, done := runGroup(ctx, s, o, group)
-		if severity[code] > severity[worst] {
-			worst = code
-		}
-		runs = append(runs, done...)
+		r.worst(runGroup(ctx, s, o, group, r))
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	if o.junit != "" {
-		if err := writeJUnit(o.junit, runs); err != nil {
-			return &exitError{exitCannotRun, err}
+	for _, l := range all {
+		if r.runs[l.asked] == nil {
+			r.add(l.asked, l.unrun(record.NotRun, "interrupted"))
 		}
 	}
-	if worst != exitPass {
-		return &exitError{code: worst}
+	if err := r.write(&o.outputs); err != nil {
+		return &exitError{exitCannotRun, err}
+	}
+	if r.code != exitPass {
+		return &exitError{code: r.code}
 	}
 	return nil
+}
+
+// results are what became of all plans that were asked for.
+type results struct {
+	streams     streams
+	asked       []string      // plan files
+	runs        []*record.Run // of each plan that was asked for; nil: not yet
+	code        int           // the most severe exit code
+	annotations []report.Annotation
 }
 
 // severity orders exit codes from the least to the most severe.
 var severity = map[int]int{exitPass: 0, exitInconclusive: 1, exitBug: 2, exitUsage: 3, exitCannotRun: 4}
 
-func writeJUnit(file string, runs []*record.Run) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
+func (r *results) worst(code int) {
+	if severity[code] > severity[r.code] {
+		r.code = code
 	}
-	if err := report.JUnit(f, runs); err != nil {
-		_ = f.Close()
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	return f.Close()
 }
 
-// runGroup runs plans that share a session and returns the most severe exit code and the records.
-func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded) (worst int, runs []*record.Run) {
-	level := slog.LevelError
-	if o.verbose {
-		level = slog.LevelDebug
+// add takes what became of a plan and prints it.
+func (r *results) add(asked int, done *record.Run) {
+	r.runs[asked] = done
+	shown := *done
+	if done.Dir == "" {
+		// The whole reason was on stderr.
+		shown.Meta.Reason, _, _ = strings.Cut(done.Meta.Reason, "\n")
 	}
-	console := report.NewConsole(s.err)
-	options := run.Options{
-		Variant: group[0].variant, Cluster: o.cluster, Fresh: len(group) == 1 && o.reference == "", Trace: o.trace,
-		Version: version(), Console: console, Progress: console.Progress,
-		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
+	if err := report.Text(r.streams.out, &shown); err != nil {
+		fmt.Fprintf(r.streams.err, "trommel: %v\n", err)
+		r.worst(exitCannotRun)
+	}
+}
+
+// write writes the files that were asked for.
+func (r *results) write(o *outputs) error {
+	return o.write(r.streams, contents{
+		json:        func(w io.Writer) error { return report.JSON(w, r.runs) },
+		markdown:    func(w io.Writer) error { return report.Markdown(w, r.runs) },
+		runs:        r.runs,
+		annotations: append(r.annotations, report.Annotations(r.runs)...),
+	})
+}
+
+// loadAll reads all plans before the first one runs, so that a mistake in the last one is found at once. If there are
+// mistakes, r has a result for each plan.
+func (o *runOptions) loadAll(files []string, r *results) ([]*loaded, error) {
+	var all []*loaded
+	var errs []error
+	bad := make([]error, len(files))
+	for i, file := range files {
+		l, err := o.load(file)
+		if err != nil {
+			bad[i] = err
+			errs = append(errs, err)
+			continue
+		}
+		l.asked = i
+		all = append(all, l)
+	}
+	if len(errs) == 0 {
+		return all, nil
+	}
+	for i, err := range bad {
+		if err == nil {
+			continue
+		}
+		r.annotations = append(r.annotations, mistakes(err, files[i])...)
+		r.runs[i] = &record.Run{Meta: record.Meta{
+			Plan: files[i], PlanFile: files[i], Verdict: record.Error, Reason: err.Error(),
+		}}
+	}
+	for _, l := range all {
+		r.runs[l.asked] = l.unrun(record.NotRun, "another plan has mistakes")
+	}
+	if len(files) > 1 { // otherwise the mistakes on stderr say it all
+		for i, done := range r.runs {
+			r.add(i, done)
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// unrun stands for the run of a plan that has no record.
+func (l *loaded) unrun(verdict record.Verdict, reason string) *record.Run {
+	return &record.Run{Meta: record.Meta{
+		Plan: l.plan.TestName, PlanFile: l.plan.File, Suite: l.suite.File, Variant: l.variant, Verdict: verdict,
+		Reason: reason, Trommel: version(), ActionsTotal: len(l.plan.Actions),
+	}}
+}
+
+// runGroup runs plans that share a session and returns the most severe exit code. It adds a result for each plan,
+// unless it is interrupted.
+func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded, r *results) (worst int) {
+	console, options := o.session(s, group[0], len(group) > 1)
+	console.Title(group[0].title())
+	session, err := run.Open(ctx, group[0].suite, options)
+	if err != nil {
+		fmt.Fprintf(s.err, "trommel: %v\n", err)
+		for _, l := range group {
+			r.add(l.asked, l.unrun(record.Error, err.Error()))
+		}
+		return codeOf(err)
 	}
 	worst = exitPass
 	note := func(code int) {
@@ -250,46 +325,56 @@ func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded) (w
 			worst = code
 		}
 	}
-	var session *run.Session
 	defer func() {
-		if session == nil {
-			return
-		}
 		if err := session.Close(context.WithoutCancel(ctx)); err != nil {
 			fmt.Fprintf(s.err, "trommel: %v\n", err)
 			note(exitCannotRun)
 		}
 	}()
-	for _, l := range group {
-		title := l.plan.TestName
-		if l.variant != "" {
-			title += " (" + l.variant + ")"
-		}
-		console.Title(title)
-		if session == nil {
-			var err error
-			if session, err = run.Open(ctx, l.suite, options); err != nil {
-				fmt.Fprintf(s.err, "trommel: %v\n", err)
-				note(codeOf(err))
-				continue
-			}
+	for i, l := range group {
+		if i > 0 {
+			console.Title(l.title())
 		}
 		how, err := o.howToRun(ctx, console, session, l)
 		if err != nil {
 			console.Failed(err)
+			r.add(l.asked, l.unrun(record.Error, err.Error()))
 			note(codeOf(err))
 			continue
 		}
-		dir := o.recordFolder(l)
-		note(runPlan(ctx, s, console, session, l.plan, dir, how))
-		if r, err := record.Open(dir); err == nil {
-			runs = append(runs, r)
+		done, code := runPlan(ctx, s, console, session, l, o.recordFolder(l), how)
+		r.add(l.asked, done)
+		note(code)
+		if done.Dir != "" {
+			fmt.Fprintf(s.err, "run record: %s\n", done.Dir)
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return worst, runs
+	return worst
+}
+
+// session returns how to open a session for a plan, and others if there are several.
+func (o *runOptions) session(s streams, l *loaded, several bool) (*report.Console, run.Options) {
+	level := slog.LevelError
+	if o.verbose {
+		level = slog.LevelDebug
+	}
+	console := report.NewConsole(s.err)
+	return console, run.Options{
+		Variant: l.variant, Cluster: o.cluster, Fresh: !several && o.reference == "", Trace: o.trace,
+		Version: version(), Console: console, Progress: console.Progress,
+		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
+	}
+}
+
+// title names the plan with its variant.
+func (l *loaded) title() string {
+	if l.variant == "" {
+		return l.plan.TestName
+	}
+	return l.plan.TestName + " (" + l.variant + ")"
 }
 
 // howToRun takes or learns the reference of a plan's workload, if runs are to be compared with it.
@@ -343,37 +428,34 @@ func (o *runOptions) recordFolder(l *loaded) string {
 	return filepath.Join("trommel-runs", name+"-"+time.Now().Format("20060102-150405.000"))
 }
 
-// runPlan runs one plan, prints the result, and returns the exit code.
+// runPlan runs one plan and returns its record, or what stands for it if there is none, and the exit code.
 func runPlan(
-	ctx context.Context, s streams, console *report.Console, session *run.Session, p *plan.Plan, dir string,
+	ctx context.Context, s streams, console *report.Console, session *run.Session, l *loaded, dir string,
 	how run.RunOptions,
-) int {
-	meta, err := session.RunWith(ctx, p, dir, how)
-	if err != nil {
-		if meta == nil {
-			fmt.Fprintf(s.err, "trommel: %v\n", err)
-		} else {
-			console.Failed(err)
-		}
-		return codeOf(err)
-	}
-	r, err := record.Open(dir)
-	if err != nil {
-		fmt.Fprintf(s.err, "trommel: read run record: %v\n", err)
-		return exitCannotRun
-	}
-	if err := report.Text(s.out, r); err != nil {
+) (*record.Run, int) {
+	meta, err := session.RunWith(ctx, l.plan, dir, how)
+	if meta == nil { // there is no record of this run; the directory may hold another one
 		fmt.Fprintf(s.err, "trommel: %v\n", err)
-		return exitCannotRun
+		return l.unrun(record.Error, err.Error()), codeOf(err)
 	}
-	fmt.Fprintf(s.err, "run record: %s\n", dir)
+	if err != nil {
+		console.Failed(err)
+	}
+	r, readErr := record.Open(dir)
+	if readErr != nil {
+		fmt.Fprintf(s.err, "trommel: read run record: %v\n", readErr)
+		return l.unrun(record.Error, readErr.Error()), exitCannotRun
+	}
+	if err != nil {
+		return r, codeOf(err)
+	}
 	switch meta.Verdict {
 	case record.Pass:
-		return exitPass
+		return r, exitPass
 	case record.Bug:
-		return exitBug
+		return r, exitBug
 	case record.Inconclusive:
-		return exitInconclusive
+		return r, exitInconclusive
 	}
-	return exitCannotRun
+	return r, exitCannotRun
 }

@@ -11,7 +11,7 @@ func TestPlansShareSessions(t *testing.T) {
 	one, other := &plan.Suite{File: "one/trommel.yaml"}, &plan.Suite{File: "other/trommel.yaml"}
 	again := &plan.Suite{File: "one/trommel.yaml"} // read for another plan
 	named := func(name string, s *plan.Suite, variant string) *loaded {
-		return &loaded{&plan.Plan{TestName: name}, s, variant}
+		return &loaded{plan: &plan.Plan{TestName: name}, suite: s, variant: variant}
 	}
 	groups := bySession([]*loaded{
 		named("a", one, ""), named("b", other, ""), named("c", again, ""), named("d", one, "fixed"),

@@ -1,29 +1,35 @@
 package main
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/report"
 )
 
 func newSchemaCommand(s streams) *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema plan|suite",
-		Short: "Print the JSON Schema of plans or suites",
+		Use:   "schema plan|suite|runs",
+		Short: "Print the JSON Schema of plans, suites or results",
 		Long: `Schema prints a JSON Schema (2020-12) with which editors complete and check plan and suite files. In
 VS Code, for example, save it and begin a plan with the line
 
-  # yaml-language-server: $schema=./plan.schema.json`,
+  # yaml-language-server: $schema=./plan.schema.json
+
+The schema of runs is that of the JSON which "trommel run --json" and "trommel report -o json" write.`,
 		Example:   "  trommel schema plan > plan.schema.json",
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: []string{"plan", "suite"},
+		ValidArgs: slices.Sorted(maps.Keys(schemas)),
 		RunE: func(_ *cobra.Command, args []string) error {
-			text := plan.PlanJSONSchema
-			if args[0] == "suite" {
-				text = plan.SuiteJSONSchema
-			}
-			_, err := s.out.Write(text)
+			_, err := s.out.Write(schemas[args[0]])
 			return err
 		},
 	}
+}
+
+var schemas = map[string][]byte{
+	"plan": plan.PlanJSONSchema, "suite": plan.SuiteJSONSchema, "runs": report.RunsJSONSchema,
 }

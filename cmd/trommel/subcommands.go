@@ -24,6 +24,8 @@ func subcommands(s streams) []*cobra.Command {
 		newGraphCommand(s),
 		newConvertCommand(s),
 		newSchemaCommand(s),
+		newReproCommand(s),
+		newDiffCommand(s),
 		newReplayCommand(s),
 		newReportCommand(s),
 		newVersionCommand(s),

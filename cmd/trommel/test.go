@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -31,12 +30,12 @@ type testOptions struct {
 	anew     bool
 	explain  bool
 	resume   string
-	parallel int
-	shard    string
-	shrink   time.Duration
-	junit    string
-	json     string
-	markdown string
+	parallel int // 0: as many as fit
+	// learnOnly: no plans are run, so that more clusters than workloads are not worth their start.
+	learnOnly bool
+	shard     string
+	shrink    time.Duration
+	outputs   outputs
 }
 
 func newTestCommand(s streams) *cobra.Command {
@@ -62,6 +61,9 @@ not happen, or its finding was not confirmed), 4 could not run.`,
   trommel test --resume trommel-runs/test-20260102-150405`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("parallel") && o.parallel < 1 {
+				return &exitError{exitUsage, fmt.Errorf("--parallel must be at least 1, not %d", o.parallel)}
+			}
 			if o.resume != "" {
 				if err := o.goOn(c); err != nil {
 					return &exitError{exitUsage, err}
@@ -77,19 +79,18 @@ not happen, or its finding was not confirmed), 4 could not run.`,
 	f.DurationVar(&o.Budget, "budget", 0, "start no new plan after this `time` (default: no limit)")
 	f.BoolVar(&o.FailFast, "fail-fast", false, "stop after the first bug")
 	f.IntVar(&o.Repeat, "repeat", 3, "how often a plan with findings is run; a bug must be found every time")
-	f.IntVar(&o.parallel, "parallel", 1, "`number` of clusters that run plans side by side")
+	f.IntVar(&o.parallel, "parallel", 0,
+		"`number` of clusters that run plans side by side (default: one for each core, if there is memory for them)")
 	f.StringVar(&o.shard, "shard", "", "run only one `part` of the plans, such as 1/4, the first of four")
 	f.DurationVar(&o.shrink, "shrink", 0,
 		"at the end, look for this `time` for a smaller plan for each group of bugs (default: not; see trommel shrink)")
 	f.StringVar(&o.resume, "resume", "", "go on with the campaign in this `directory`, with its flags")
-	f.StringVar(&o.junit, "junit", "", "write the verdicts of all plans to this `file` as JUnit XML")
-	f.StringVar(&o.json, "json", "", "write the result to this `file` as JSON")
-	f.StringVar(&o.markdown, "markdown", "", "append the summary to this `file` as Markdown")
+	o.outputs.register(f)
 	return c
 }
 
 func newGenerateCommand(s streams) *cobra.Command {
-	o := testOptions{parallel: 1}
+	o := testOptions{learnOnly: true}
 	o.Repeat = 1
 	c := &cobra.Command{
 		Use:   "generate [-c trommel.yaml]",
@@ -159,7 +160,7 @@ func patternHelp() string {
 }
 
 // mayChange are the flags that --resume can be combined with.
-var mayChange = []string{"resume", "budget", "parallel", "fail-fast", "shrink", "junit", "json", "markdown"}
+var mayChange = append([]string{"resume", "budget", "parallel", "fail-fast", "shrink"}, outputFlags...)
 
 // goOn takes the settings of the campaign that is resumed. A budget that is given counts from now on.
 func (o *testOptions) goOn(c *cobra.Command) error {
@@ -203,7 +204,7 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 			return nil, nil, fmt.Errorf("--shard: %w", err)
 		}
 	}
-	if err := campaign.CheckParallel(o.parallel); err != nil {
+	if o.parallel, err = campaign.Parallel(o.parallel); err != nil {
 		return nil, nil, err
 	}
 	var files []string
@@ -242,6 +243,13 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 				strings.Join(slices.Sorted(maps.Keys(suite.Workloads)), ", "))
 		}
 	}
+	if o.learnOnly {
+		n := len(o.Workloads)
+		if n == 0 {
+			n = len(suite.Workloads)
+		}
+		o.parallel = min(o.parallel, max(1, n))
+	}
 	for _, p := range o.Patterns {
 		if !slices.ContainsFunc(generate.Patterns(), func(known generate.Pattern) bool { return known.Name == p }) {
 			return nil, nil, fmt.Errorf("unknown pattern %q (known:\n%s)", p, strings.TrimRight(patternHelp(), "\n"))
@@ -263,8 +271,8 @@ func onlyPlans(dir string) ([]string, error) {
 		return nil, err
 	}
 	files = slices.DeleteFunc(files, func(file string) bool {
-		kind, err := plan.FileKind(file)
-		return err == nil && kind == "Suite" || filepath.Base(file) == plan.SuiteFile
+		kind, err := kindOf(file)
+		return err == nil && kind == "Suite"
 	})
 	if len(files) == 0 {
 		return nil, fmt.Errorf("%s: no plan in this directory", dir)
@@ -308,6 +316,9 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 		return &exitError{exitUsage, fmt.Errorf("%s holds a campaign already: go on with `trommel test --resume %s`, "+
 			"or choose another --dir", o.dir, o.dir)}
 	}
+	if err := o.outputs.prepare(); err != nil {
+		return &exitError{exitUsage, err}
+	}
 	return o.inSession(ctx, s, "test", func(config campaign.Config) error {
 		result, err := campaign.Run(ctx, config)
 		if ctx.Err() != nil {
@@ -323,19 +334,7 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 			fmt.Fprintf(s.err, "`trommel test --resume %s%s` goes on\n", o.dir, more)
 		}
 		fmt.Fprintf(s.err, "campaign: %s\n", o.dir)
-		for _, out := range []struct {
-			file  string
-			write func(io.Writer) error
-			flags int
-		}{
-			{o.json, result.JSON, os.O_TRUNC},
-			{o.markdown, result.Markdown, os.O_APPEND},
-			{o.junit, func(w io.Writer) error { return junitOf(w, result) }, os.O_TRUNC},
-		} {
-			if out.file != "" {
-				err = errors.Join(err, writeFile(out.file, out.flags, out.write))
-			}
-		}
+		err = errors.Join(err, o.writeOutputs(s, result))
 		if err != nil {
 			return err
 		}
@@ -361,32 +360,34 @@ func exitCodeOf(r *campaign.Result) int {
 	return exitPass
 }
 
-func writeFile(file string, flags int, write func(io.Writer) error) error {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|flags, record.FileMode)
-	if err != nil {
-		return err
-	}
-	if err := write(f); err != nil {
-		_ = f.Close()
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	return f.Close()
+// writeOutputs writes the files that were asked for.
+func (o *testOptions) writeOutputs(s streams, result *campaign.Result) error {
+	runs, err := runsOf(result)
+	return errors.Join(err, o.outputs.write(s, contents{
+		json: result.JSON, markdown: result.Markdown, runs: runs, annotations: annotationsOf(result, runs),
+	}))
 }
 
-// junitOf writes what the campaign says of each plan, with the first run's record. What was not confirmed is not a
-// failure.
-func junitOf(w io.Writer, result *campaign.Result) error {
+// runsOf returns what the campaign says of each plan, with the first run's record. What was not confirmed is no bug. A
+// record that cannot be read is an error, and its plan could not be run.
+func runsOf(result *campaign.Result) ([]*record.Run, error) {
 	var runs []*record.Run
+	var errs []error
+	unrun := func(plan, file string, v record.Verdict, reason string) *record.Run {
+		return &record.Run{Meta: record.Meta{
+			Plan: plan, PlanFile: file, Suite: result.SuiteFile, Variant: result.Variant, Verdict: v, Reason: reason,
+		}}
+	}
 	for _, o := range result.Outcomes {
 		if o.Record == "" {
-			runs = append(runs, &record.Run{Meta: record.Meta{
-				Plan: o.Plan, PlanFile: o.File, Verdict: record.Error, Reason: o.Reason,
-			}})
+			runs = append(runs, unrun(o.Plan, o.File, record.Error, o.Reason))
 			continue
 		}
 		r, err := record.Open(o.Record)
 		if err != nil {
-			return err
+			errs = append(errs, err)
+			runs = append(runs, unrun(o.Plan, o.File, record.Error, err.Error()))
+			continue
 		}
 		if o.Status == campaign.Unconfirmed || o.Status == campaign.OfWorkload {
 			r.Meta.Verdict = record.Inconclusive
@@ -394,7 +395,35 @@ func junitOf(w io.Writer, result *campaign.Result) error {
 		}
 		runs = append(runs, r)
 	}
-	return report.JUnit(w, runs)
+	for _, name := range result.NotRun {
+		runs = append(runs, unrun(name, "", record.NotRun, result.Stopped))
+	}
+	return runs, errors.Join(errs...)
+}
+
+// annotationsOf are those of plans with bugs and plans that could not be run, and with --plans those of all that did
+// not pass. Generated plans are no files of the repository: they are annotated at the suite. Of a group of plans that found
+// the same, only the simplest one is.
+func annotationsOf(result *campaign.Result, runs []*record.Run) []report.Annotation {
+	told := map[string]bool{}
+	for _, g := range campaign.Groups(result.With(campaign.Bug)) {
+		told[g.Plans[0].Plan] = true
+	}
+	var all []report.Annotation
+	for i, o := range result.Outcomes {
+		if o.Status == campaign.Bug && !told[o.Plan] ||
+			o.Status != campaign.Bug && o.Status != campaign.Failed && result.Plans == "" {
+			continue
+		}
+		for _, a := range report.Annotations(runs[i : i+1]) {
+			if o.Pattern != "" {
+				a.File, a.Line = result.SuiteFile, 0
+			}
+			a.Message += "\n" + result.Show(&o)
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 func generatePlans(ctx context.Context, s streams, o *testOptions) error {

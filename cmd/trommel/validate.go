@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -121,8 +123,8 @@ func planFiles(args []string) ([]string, error) {
 			if ext := filepath.Ext(path); d.IsDir() || ext != ".yaml" && ext != ".yml" {
 				return nil
 			}
-			kind, err := plan.FileKind(path)
-			if filepath.Base(path) == plan.SuiteFile || kind != "" {
+			kind, err := kindOf(path)
+			if kind != "" {
 				files = append(files, path)
 			}
 			return err
@@ -135,6 +137,83 @@ func planFiles(args []string) ([]string, error) {
 		}
 	}
 	return files, nil
+}
+
+// mustBePlan finds what only plans have, also in a file that is not YAML.
+var mustBePlan = regexp.MustCompile(`(?m)^(kind: *TestPlan|testName:|[- ]*actionType:)`)
+
+// kindOf is [plan.FileKind], but a suite is also known by its name, and a plan also if it is not YAML: it must not be
+// left out because of a mistake.
+func kindOf(path string) (string, error) {
+	kind, err := plan.FileKind(path)
+	switch {
+	case err != nil || kind != "":
+		return kind, err
+	case filepath.Base(path) == plan.SuiteFile:
+		return "Suite", nil
+	}
+	data, err := os.ReadFile(path)
+	if err == nil && mustBePlan.Match(data) {
+		kind = "TestPlan"
+	}
+	return kind, err
+}
+
+// expand returns the plans that arguments name: files, directories and patterns. A plan that a directory or a pattern
+// has is named once.
+func expand(args []string) ([]string, error) {
+	var all []string
+	found := func(files []string) {
+		for _, file := range files {
+			if !slices.Contains(all, file) {
+				all = append(all, file)
+			}
+		}
+	}
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		switch {
+		case err == nil && info.IsDir():
+			files, err := onlyPlans(arg)
+			if err != nil {
+				return nil, err
+			}
+			found(files)
+		case err != nil && strings.ContainsAny(arg, "*?["):
+			files, err := matching(arg)
+			if err != nil {
+				return nil, err
+			}
+			found(files)
+		default:
+			all = append(all, arg) // a missing file is reported like any other mistake
+		}
+	}
+	return all, nil
+}
+
+// matching lists the plans that a pattern names, and those in directories that it names; there is at least one.
+func matching(pattern string) ([]string, error) {
+	names, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", pattern, err)
+	}
+	var all []string
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil && info.IsDir() {
+			if files, err := onlyPlans(name); err == nil {
+				all = append(all, files...)
+			}
+			continue
+		}
+		if kind, err := kindOf(name); err != nil || kind == "TestPlan" {
+			all = append(all, name)
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s: no plan matches this pattern", pattern)
+	}
+	return all, nil
 }
 
 // validateFile checks one file and describes it.

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/campaign"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
+	"github.com/trommel-dev/trommel/report"
+)
+
+func newDiffCommand(s streams) *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:   "diff RECORD RECORD",
+		Short: "Show where two runs part",
+		Long: `Diff compares two run records: what they were run with, the first observation that differs, the actions,
+the findings and the objects at the end. Times, resource versions, UIDs and generated names do not count, nor does what
+differs between runs of the workload without faults, if these are known: see "trommel learn". Observations are compared
+for each object at each point of a process, because their order among those always differs.
+
+Exit codes: 0 no difference, 1 they differ, 2 usage.`,
+		Example: "  trommel diff trommel-runs/stale-deletion-20260102-150405.000 \\\n" +
+			"    trommel-runs/stale-deletion-20260102-151020.000",
+		Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, dirs []string) error {
+			var runs [2]*record.Run
+			for i, dir := range dirs {
+				r, err := record.Open(dir)
+				if err != nil {
+					return &exitError{exitUsage, err}
+				}
+				runs[i] = r
+			}
+			known, err := referenceOf(dir, runs[0])
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			d, err := report.Compare(runs[0], runs[1], known)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			if err := d.Text(s.out, runs[0], runs[1]); err != nil {
+				return &exitError{exitCannotRun, err}
+			}
+			if !d.Same() {
+				return &exitError{code: exitBug}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&dir, "reference", "",
+		"`directory` with what the workload does without faults (default: where trommel test has it)")
+	return c
+}
+
+// referenceOf returns the reference of a run's workload from a directory of references. If no directory is named and
+// there is none where it would be, it is nil.
+func referenceOf(dir string, r *record.Run) (*reference.Reference, error) {
+	named := dir != ""
+	if !named {
+		if r.Meta.Suite == "" {
+			return nil, nil
+		}
+		var err error
+		if dir, err = references(&plan.Suite{File: r.Meta.Suite}, r.Meta.Variant); err != nil {
+			return nil, err
+		}
+	}
+	p, err := recordedPlan(r)
+	if err != nil {
+		return nil, err
+	}
+	workload := p.Workload
+	if len(p.Steps) > 0 {
+		workload = "plan-" + p.TestName // as campaign.Learned has it
+	}
+	ref, err := reference.Read(campaign.ReferenceFile(dir, workload))
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	edited, err := reference.ReadMasks(campaign.MaskFile(dir, workload))
+	if err != nil {
+		return nil, err
+	}
+	ref.Override(edited)
+	return ref, nil
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/report"
+	"github.com/trommel-dev/trommel/run"
+)
+
+// reproOptions are the flags of `trommel repro`.
+type reproOptions struct {
+	runs      int
+	cluster   string
+	reference string
+	verbose   bool
+}
+
+func newReproCommand(s streams) *cobra.Command {
+	var o reproOptions
+	c := &cobra.Command{
+		Use:   "repro RECORD",
+		Short: "Run a recorded run's plan again, and say whether the same came",
+		Long: `Repro runs the plan of a run record again, for real, with the recorded plan, manifests, suite and variant
+and the same version of Kubernetes, and says whether the same actions were carried out for the same reasons, with the
+same verdict and findings. The controllers are built from their sources as they are now, so after a mend it shows
+whether the bug is gone. What else has changed since the run is said.
+
+If the run has a finding that only a comparison with runs without faults shows, these are taken from --reference, or
+learned there.
+
+Exit codes: 0 the same came every time, 1 it did not, 2 usage, 4 could not run.`,
+		Example: `  trommel repro trommel-runs/stale-deletion-20260102-150405.000
+  trommel repro trommel-runs/stale-deletion-20260102-150405.000 --runs 5`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return repro(c.Context(), s, &o, args[0]) },
+	}
+	f := c.Flags()
+	f.IntVar(&o.runs, "runs", 1, "how often to run it")
+	f.StringVar(&o.cluster, "cluster", "", "run on the cluster of this `name`, started by `trommel cluster up`")
+	f.StringVar(&o.reference, "reference", "", "`directory` with what the workload does without faults "+
+		"(default: where trommel test has it, if the run has a finding that needs it)")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "log what the coordinator does")
+	return c
+}
+
+// recorded reads a record's plan, with its suite as it was then. The files that the suite names are those of today. The
+// plan's file is that in the record, beside its manifests.
+func recorded(s streams, r *record.Run) (*loaded, error) {
+	if r.Meta.Suite == "" || len(r.Plan) == 0 || len(r.Suite) == 0 {
+		return nil, fmt.Errorf("%s: the run was killed before it had recorded what it was run with", r.Dir)
+	}
+	now, err := os.ReadFile(r.Meta.Suite)
+	if err != nil {
+		return nil, fmt.Errorf("the run's suite, whose other files are needed: %w", err)
+	}
+	if !bytes.Equal(now, r.Suite) {
+		fmt.Fprintf(s.err, "the suite %s has changed since the run; the recorded one is used\n", r.Meta.Suite)
+	}
+	suite, err := plan.ParseSuite(r.Suite, r.Meta.Suite)
+	if err != nil {
+		return nil, err
+	}
+	// The version is only named if it must be: it is a part of what references are known by.
+	asked, err := instrumentation.ResolveKubernetesVersion(suite.Cluster.KubernetesVersion)
+	if r.Meta.Kubernetes != "" && (err != nil || asked != r.Meta.Kubernetes) {
+		suite.Cluster.KubernetesVersion = r.Meta.Kubernetes
+	}
+	if r.Meta.Trommel != version() {
+		fmt.Fprintf(s.err, "the run was made by Trommel %s; this is %s\n", r.Meta.Trommel, version())
+	}
+	p, err := plan.LoadWith(filepath.Join(r.Dir, record.PlanFile), suite)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := run.Choose(suite, r.Meta.Variant); err != nil {
+		return nil, err
+	}
+	return &loaded{plan: p, suite: suite, variant: r.Meta.Variant}, nil
+}
+
+// needNoReference are the judges that find bugs without comparing a run with runs without faults.
+var needNoReference = []string{
+	record.OracleWorkload, record.OracleInvariant, record.OracleCrash, record.OraclePanic,
+}
+
+// referencesOf returns the directory of the references that the run has been compared with, or empty if it was not.
+func (o *reproOptions) referencesOf(r *record.Run, l *loaded) (string, error) {
+	if o.reference != "" {
+		return o.reference, nil
+	}
+	for _, f := range r.Findings {
+		if f.IsBug() && !slices.Contains(needNoReference, f.Oracle) {
+			return references(l.suite, l.variant)
+		}
+	}
+	return "", nil
+}
+
+func repro(ctx context.Context, s streams, o *reproOptions, dir string) error {
+	if o.runs < 1 {
+		return &exitError{exitUsage, errors.New("--runs must be at least 1")}
+	}
+	first, err := record.Open(dir)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	l, err := recorded(s, first)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	as := runOptions{cluster: o.cluster, verbose: o.verbose}
+	if as.reference, err = o.referencesOf(first, l); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	console, options := as.session(s, l, o.runs > 1)
+	console.Title("repro " + l.title())
+	session, err := run.Open(ctx, l.suite, options)
+	if err != nil {
+		return &exitError{codeOf(err), err}
+	}
+	defer func() {
+		if err := session.Close(context.WithoutCancel(ctx)); err != nil {
+			fmt.Fprintf(s.err, "trommel: %v\n", err)
+		}
+	}()
+	how, err := as.howToRun(ctx, console, session, l)
+	if err != nil {
+		return &exitError{codeOf(err), err}
+	}
+	same := 0
+	for i := range o.runs {
+		if i > 0 {
+			console.Title(fmt.Sprintf("repro %s, run %d", l.title(), i+1))
+		}
+		again, code := runPlan(ctx, s, console, session, l, as.recordFolder(l), how)
+		if code == exitCannotRun || code == exitUsage {
+			return &exitError{code: code} // the reason is on stderr
+		}
+		if err := record.Replace(filepath.Join(again.Dir, record.SuiteFile), first.Suite); err != nil {
+			return &exitError{exitCannotRun, err}
+		}
+		again.Suite = first.Suite
+		ok, err := compareAgain(s, first, again)
+		if err != nil {
+			return &exitError{exitCannotRun, err}
+		}
+		if ok {
+			same++
+		}
+	}
+	if o.runs > 1 {
+		fmt.Fprintf(s.out, "the same in %d of %d runs\n", same, o.runs)
+	}
+	if same < o.runs {
+		return &exitError{code: exitBug}
+	}
+	return nil
+}
+
+// compareAgain prints a run and whether it is like the first one.
+func compareAgain(s streams, first, again *record.Run) (same bool, err error) {
+	if err := report.Text(s.out, again); err != nil {
+		return false, err
+	}
+	d, err := report.Compare(first, again, nil)
+	if err != nil {
+		return false, err
+	}
+	fmt.Fprintf(s.err, "run record: %s\n", again.Dir)
+	return d.SameOutcome(), d.Again(s.out, first, again)
+}
