@@ -80,7 +80,8 @@ func TestDescribeControllers(t *testing.T) {
 		}}}, {Path: "/bin/old"}},
 	}}
 	want := []record.Controller{
-		{Name: "db", Hooks: true, APIServer: "apiserver-2", ClientGo: "v0.36.3", ControllerRuntime: "v0.25.2"},
+		{Name: "db", Hooks: true, APIServer: "apiserver-2", Replicas: 1, ClientGo: "v0.36.3",
+			ControllerRuntime: "v0.25.2"},
 		{Name: "old", APIServer: "apiserver-1"},
 	}
 	if diff := cmp.Diff(want,

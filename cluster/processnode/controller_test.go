@@ -119,17 +119,18 @@ func TestHeldControllerStaysDown(t *testing.T) {
 // One process of a controller can be frozen while the others go on. It is not ready until it is thawed or killed.
 func TestFreezeAndThaw(t *testing.T) {
 	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
+	fr := "fr-" + ns
 	for _, name := range []string{"fr-1", "fr-2"} {
-		create(t, ns, shellPod(name, "exec sleep 1000", controller("fr")))
+		create(t, ns, shellPod(name, "exec sleep 1000", controller(fr)))
 	}
-	for _, p := range awaitRunning(t, "fr", 2) {
+	for _, p := range awaitRunning(t, fr, 2) {
 		awaitPod(t, ns, p.Pod, "ready", isReady)
 	}
-	frozen := awaitRunning(t, "fr", 2)[1]
-	if err := node.Freeze(ctx, "fr", 0); err == nil || !strings.Contains(err.Error(), "has 2 processes") {
+	frozen := awaitRunning(t, fr, 2)[1]
+	if err := node.Freeze(ctx, fr, 0); err == nil || !strings.Contains(err.Error(), "has 2 processes") {
 		t.Errorf("one of two: %v", err)
 	}
-	if err := node.Freeze(ctx, "fr", os.Getpid()); err == nil {
+	if err := node.Freeze(ctx, fr, os.Getpid()); err == nil {
 		t.Error("a process that is not the controller's was frozen")
 	}
 	stopped := func() bool {
@@ -142,14 +143,14 @@ func TestFreezeAndThaw(t *testing.T) {
 	}
 	unready := func(p *corev1.Pod) bool { return !isReady(p) }
 	for _, kill := range []bool{false, true} {
-		if err := node.Freeze(ctx, "fr", frozen.PID); err != nil {
+		if err := node.Freeze(ctx, fr, frozen.PID); err != nil {
 			t.Fatal(err)
 		}
 		if !stopped() {
 			t.Error("the process runs")
 		}
 		awaitPod(t, ns, frozen.Pod, "not ready", unready)
-		n, err := node.Thaw(ctx, "fr", kill)
+		n, err := node.Thaw(ctx, fr, kill)
 		if err != nil || n != 1 {
 			t.Fatalf("%d thawed, %v", n, err)
 		}
@@ -158,11 +159,11 @@ func TestFreezeAndThaw(t *testing.T) {
 		}
 		awaitPod(t, ns, frozen.Pod, "ready", isReady)
 	}
-	if n, err := node.Thaw(ctx, "fr", false); err != nil || n != 0 {
+	if n, err := node.Thaw(ctx, fr, false); err != nil || n != 0 {
 		t.Errorf("%d thawed again, %v", n, err)
 	}
 	var ended []cluster.Process
-	for _, p := range status(t, "fr") {
+	for _, p := range status(t, fr) {
 		if !p.Running() {
 			ended = append(ended, p)
 		}
