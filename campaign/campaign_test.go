@@ -390,7 +390,7 @@ func TestTheSameFindingsSideBySide(t *testing.T) {
 	}
 }
 
-// A field that also ends like that if the controllers are slow is no finding; an object that is missing is one.
+// What also ends like that if the controllers are slow is no finding.
 func TestExplainedBySlowControllers(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -399,7 +399,8 @@ func TestExplainedBySlowControllers(t *testing.T) {
 		status  Status
 	}{
 		{"a field", `op secret/default/a {"status": {"seen": 1}}`, "secret/default/a", OfWorkload},
-		{"an object", "", "secret/default/a", Bug},
+		{"an object", "", "secret/default/a", OfWorkload},
+		{"another one", "", "configmap/default/b", Bug},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fake{answer: func(

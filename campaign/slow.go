@@ -10,7 +10,6 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/reference"
 	"github.com/trommel-dev/trommel/run"
 )
 
@@ -23,9 +22,8 @@ const (
 )
 
 // slowly runs a task's workload once with slow controllers, when the first plan with that workload has found something.
-// Many faults delay controllers, and what they write into a status may depend on what they have had the time to see: a
-// Job that is created suspended and resumed later has a condition that tells so, one that is created resumed has not.
-// Fields that end like that are no finding.
+// Many faults delay controllers, and what they do may depend on what they have had the time to see: if a workload creates
+// an object and changes it at once, there may be pods for the first spec, or not. What ends like that is no finding.
 func (c *campaign) slowly(ctx context.Context, t *task) {
 	if t.learned.Reference == nil || len(t.learned.Reference.Controllers) == 0 {
 		return
@@ -63,7 +61,7 @@ func (c *campaign) runSlowly(ctx context.Context, t *task) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.widen(t, r, (*reference.Reference).AllowFields)
+	c.widen(t, r)
 	return nil
 }
 

@@ -379,7 +379,7 @@ func TestReverts(t *testing.T) {
 				e.Reference = usual(t, tale(t, tt.reference...))
 			}
 			if tt.also != nil {
-				if err := e.Reference.AllowFields(tale(t, tt.also...)); err != nil {
+				if err := e.Reference.Allow(tale(t, tt.also...)); err != nil {
 					t.Fatal(err)
 				}
 			}

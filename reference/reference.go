@@ -38,7 +38,7 @@ type Reference struct {
 	// Loops are what the controllers do again and again without faults.
 	Loops []Loop `json:"loops,omitempty"`
 	// Alternatives are the ends of further runs without faults that may end differently: see Allow.
-	Alternatives []Alternative `json:"alternatives,omitempty"`
+	Alternatives []map[Key]*Object `json:"alternatives,omitempty"`
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
 	// Replicas is how many processes each of them has, and Leases the leases by which they are elected leader.
@@ -49,14 +49,6 @@ type Reference struct {
 	Source  Source              `json:"source"`
 	Types   []plan.ResourceKey  `json:"types,omitempty"`
 	Reached map[string][]string `json:"reached,omitempty"`
-}
-
-// Alternative is how a workload may end, too.
-type Alternative struct {
-	Objects map[Key]*Object `json:"objects"`
-	// FieldsOnly: only the values of fields may be like that, and not which objects there are or how often they were
-	// created.
-	FieldsOnly bool `json:"fieldsOnly,omitempty"`
 }
 
 // Object is what became of an object.
@@ -166,16 +158,10 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 }
 
 // Allow adds the end of another run without faults. What a run does differently does not count if it ended like that
-// there. Faults delay controllers, and some states, such as a condition that is only updated and never added later,
-// depend on how much time the workload has given them: a run in which it gave them much shows that.
-func (ref *Reference) Allow(r *record.Run) error { return ref.allow(r, false) }
-
-// AllowFields adds the end of a run in which the controllers were slow. Only the values of fields may differ like that:
-// a status often tells what a controller has had the time to see. That an object is missing, or was created again,
-// because the controller was slow is still its mistake.
-func (ref *Reference) AllowFields(r *record.Run) error { return ref.allow(r, true) }
-
-func (ref *Reference) allow(r *record.Run, fieldsOnly bool) error {
+// there. Faults delay controllers, and some states depend on time: a condition that is only updated and never added
+// later, for example, or an object for a spec that the workload changes at once. A run in which the workload gives the
+// controllers much time shows that, and one in which they are slow.
+func (ref *Reference) Allow(r *record.Run) error {
 	run, err := Follow(r)
 	if err != nil {
 		return err
@@ -184,7 +170,7 @@ func (ref *Reference) allow(r *record.Run, fieldsOnly bool) error {
 	objects := f.matched(run.Objects())
 	maps.DeleteFunc(objects, func(key Key, o *Object) bool { return o.unchanged && ref.Objects[key] == nil })
 	f.returned(objects, run.Changes())
-	ref.Alternatives = append(ref.Alternatives, Alternative{objects, fieldsOnly})
+	ref.Alternatives = append(ref.Alternatives, objects)
 	return nil
 }
 
@@ -259,16 +245,14 @@ func (ref *Reference) Compare(objects map[Key]*Object) []Difference {
 
 // allowed reports whether an alternative is like the run in what differs. The object is the run's; nil: it has none.
 func (f *filter) allowed(d Difference, got *Object) bool {
-	return slices.ContainsFunc(f.ref.Alternatives, func(alternative Alternative) bool {
-		like := alternative.Objects[d.Key]
+	return slices.ContainsFunc(f.ref.Alternatives, func(alternative map[Key]*Object) bool {
+		like := alternative[d.Key]
 		if like == nil {
 			like = &Object{}
 		}
 		switch {
 		case d.Field != "":
 			return like.End != nil && reflect.DeepEqual(f.counting(d.Key, like)[d.Field], d.Got)
-		case alternative.FieldsOnly:
-			return false
 		case d.Count:
 			return got != nil && got.Made == like.Made
 		}
