@@ -35,6 +35,11 @@ func (r *Reconciler) reconcileStatefulSet(ctx context.Context, db *v1alpha1.Data
 	}
 
 	want, have := db.Spec.Replicas, *set.Spec.Replicas
+	if want != have && r.Fixes.StaleDeletion {
+		if current, err := r.isCurrent(ctx, db); err != nil || !current {
+			return set, err // the Database's event will arrive
+		}
+	}
 	atRest := set.Status.ObservedGeneration == set.Generation && set.Status.Replicas == have
 	switch {
 	case want < have:
@@ -54,6 +59,15 @@ func (r *Reconciler) reconcileStatefulSet(ctx context.Context, db *v1alpha1.Data
 	}
 	_, err = r.removeVolumes(ctx, db, set)
 	return set, err
+}
+
+// isCurrent reports whether the Database is as in the cache. What is scaled down loses its data.
+func (r *Reconciler) isCurrent(ctx context.Context, db *v1alpha1.Database) (bool, error) {
+	var live v1alpha1.Database
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(db), &live); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return live.UID == db.UID && live.Generation == db.Generation, nil
 }
 
 func (r *Reconciler) scale(ctx context.Context, set *appsv1.StatefulSet, replicas int32) error {
