@@ -490,6 +490,34 @@ func TestDriftOfWhatIsApplied(t *testing.T) {
 	}
 }
 
+// What somebody asks for is missed first where the controller has just begun to do it.
+func TestOrderOfUnobserved(t *testing.T) {
+	database := reference.Key("database.example.org/default/db")
+	changes := []reference.Change{
+		change("", "", database, record.Created, nil, spec(2)),
+		change("op", wire.Create, set, record.Created, nil, spec(2)),
+		change("", "", database, record.Updated, spec(2), spec(1)),
+		change("op", wire.Update, set, record.Updated, spec(2), spec(1)),
+		change("op", wire.Delete, key, record.Deleted, object{}, nil),
+		change("", "", database, record.Updated, spec(1), spec(2)),
+		change("op", wire.Update, set, record.Updated, spec(1), spec(2)),
+	}
+	changes = append([]reference.Change{change("op", wire.Create, key, record.Created, nil, object{})}, changes...)
+	var got []string
+	for _, c := range Generate(suite(t), references(changes), "unobserved") {
+		if c.Plan != nil && strings.HasPrefix(c.Signature, "database") {
+			_, from, _ := strings.Cut(c.Signature, " / ")
+			got = append(got, from)
+		}
+	}
+	want := []string{
+		"statefulset.apps updated spec.replicas", "database.example.org updated spec.replicas", "secret deleted",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // Patterns and types of objects take turns, and what is quick to run comes first.
 func TestOrder(t *testing.T) {
 	changes := []reference.Change{

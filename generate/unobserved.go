@@ -3,10 +3,12 @@ package generate
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
+	"github.com/trommel-dev/trommel/reference"
 )
 
 // unobserved keeps the controller from reading an object until a change of the object has been undone. It begins at the
@@ -28,18 +30,31 @@ func (g *generator) unobserved() {
 					"the controller itself changes it back, and cannot do so while its reads are held")
 				continue
 			}
-			g.unobservedFrom(i, i, undone, by, how)
-			for _, k := range g.reactions(i, by) {
+			g.unobservedFrom(i, i, undone, by, how, g.missed(i))
+			for n, k := range g.reactions(i, by) {
 				if k < undone {
-					g.unobservedFrom(i, k, undone, by, how)
+					chance := g.missed(i)
+					if n == 0 {
+						chance *= 2 // it has begun to react, and the rest is still to be done
+					}
+					g.unobservedFrom(i, k, undone, by, how, chance)
 				}
 			}
 		}
 	}
 }
 
+// missed is how likely it is that a controller errs that does not see the i-th change: more so if it is told to do
+// something else.
+func (g *generator) missed(i int) float64 {
+	if slices.ContainsFunc(reference.Paths(g.changed[i]), func(p string) bool { return strings.HasPrefix(p, "spec.") }) {
+		return 2
+	}
+	return 1
+}
+
 // unobservedFrom holds a controller's reads of the i-th change's object from the k-th change on until it is undone.
-func (g *generator) unobservedFrom(i, k, undone int, by, how string) {
+func (g *generator) unobservedFrom(i, k, undone int, by, how string, chance float64) {
 	timing := plan.AfterControllerRecv
 	if k != i {
 		timing = plan.AfterControllerWrite
@@ -61,7 +76,7 @@ func (g *generator) unobservedFrom(i, k, undone int, by, how string) {
 	// The workload may wait for the controller before it undoes the change. Then nothing would ever go on.
 	limit := unobservedFor + 2*g.between(k, undone)
 	scope, _ := g.object(i)
-	g.add(signature, fmt.Sprintf("%s; for %s at most", why, limit),
+	g.addWith(chance, signature, fmt.Sprintf("%s; for %s at most", why, limit),
 		build.PauseController(by, plan.BeforeControllerRead).Scope(scope).When(from),
 		build.ResumeController(by, plan.BeforeControllerRead).Scope(scope).
 			When(build.Either(until, build.Timeout(limit).Named("late"))))
