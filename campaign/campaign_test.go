@@ -390,6 +390,29 @@ func TestTheSameFindingsSideBySide(t *testing.T) {
 	}
 }
 
+// What another plan has found now and then may come by itself: the workload is run more often without actions.
+func TestDoubtfulFindings(t *testing.T) {
+	rare := finding("pod/default/a", "created 3 times; without faults: created 2 times")
+	f := &fake{answer: func(
+		p *plan.Plan, number int, meta *record.Meta, found *[]record.Finding, history *[]string,
+	) error {
+		*history = []string{"configmap/default/a", "op secret/default/a", "op secret/default/b"}
+		switch {
+		case p.TestName == "w-intermediate-1" && number == 1,
+			p.TestName == "w-intermediate-2",
+			p.TestName == "w-intermediate-2-without" && number == 2:
+			*found, meta.Verdict = []record.Finding{rare}, record.Bug
+		}
+		return nil
+	}}
+	c := config(t, f, "w")
+	c.Patterns = []string{"intermediate"}
+	want := []string{"w-intermediate-1 unconfirmed 1/3", "w-intermediate-2 workload 3/3"}
+	if diff := cmp.Diff(want, statuses(mustRun(t, c))); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // What also ends like that if the controllers are slow is no finding.
 func TestExplainedBySlowControllers(t *testing.T) {
 	for _, tt := range []struct {

@@ -60,16 +60,22 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 	if o.Came < o.Of {
 		return nil
 	}
-	err := c.without(ctx, t, o)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	quiet := 1
+	if c.doubtful(o) {
+		quiet = c.Repeat
 	}
-	if err != nil {
-		o.Reason = fmt.Sprintf("the workload could not be run without the plan's actions: %v", err)
-		return nil
-	}
-	if explained, err := c.explained(t, o); err != nil || explained {
-		return err
+	for range quiet {
+		err := c.without(ctx, t, o)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			o.Reason = fmt.Sprintf("the workload could not be run without the plan's actions: %v", err)
+			return nil
+		}
+		if explained, err := c.explained(t, o); err != nil || explained {
+			return err
+		}
 	}
 	thawed, err := c.ofThawed(ctx, t, o.Findings)
 	switch {
@@ -85,6 +91,22 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 	}
 	o.Status, o.Findings = Bug, thawed
 	return nil
+}
+
+// doubtful reports whether another plan of the workload has found the same, but not every time: it may come by itself
+// now and then, so that one run without a plan's actions does not show much.
+func (c *campaign) doubtful(o *Outcome) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, known := range c.done {
+		if known.Status == Unconfirmed && known.Workload == o.Workload &&
+			slices.ContainsFunc(known.Findings, func(f record.Finding) bool {
+				return slices.ContainsFunc(o.Findings, f.Same)
+			}) {
+			return true
+		}
+	}
+	return false
 }
 
 // explained takes away the findings that runs without a plan's actions explain, and reports whether these are all.
