@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -130,9 +131,9 @@ func (invariantJudge) Judge(_ context.Context, e Evidence) ([]record.Finding, er
 	return e.Invariants.check(e.History, ownDeletions(e)), nil
 }
 
-// ownDeletions returns the indexes of the history entries that the plan itself has caused by deleting an object:
-// the object's next deletion, as nothing takes a deletion back. That an invariant does not hold then says nothing about
-// the controllers.
+// ownDeletions returns the indexes of the history entries that the plan itself has caused by deleting an object: that the
+// object is marked for deletion, and its next deletion, as nothing takes a deletion back. That an invariant does not
+// hold then says nothing about the controllers.
 func ownDeletions(e Evidence) map[int]bool {
 	own := map[int]bool{}
 	for _, a := range e.Actions {
@@ -140,13 +141,25 @@ func ownDeletions(e Evidence) map[int]bool {
 		if key.IsZero() || a.Error != "" {
 			continue
 		}
+		before := false // it was marked before
 		for i := range e.History {
 			h := &e.History[i]
-			if h.Event == record.Deleted && !h.Time.Before(a.Fired) &&
-				key.Matches(h.Type, h.Group, true, h.Namespace, h.Name) {
+			if !key.Matches(h.Type, h.Group, true, h.Namespace, h.Name) {
+				continue
+			}
+			was := before
+			var now struct {
+				Metadata struct{ DeletionTimestamp any }
+			}
+			before = json.Unmarshal(h.Object, &now) == nil && now.Metadata.DeletionTimestamp != nil
+			if h.Time.Before(a.Fired) {
+				continue
+			}
+			if h.Event == record.Deleted {
 				own[i] = true
 				break
 			}
+			own[i] = own[i] || before && !was
 		}
 	}
 	return own

@@ -169,7 +169,8 @@ actions:
 	}
 	p.Complete(nil)
 	invariants, err := Compile([]plan.Invariant{{
-		Name: "kept", On: &plan.ResourceKey{Type: "secret", Namespace: "*", Name: "*"}, Never: `event == "deleted"`,
+		Name: "kept", On: &plan.ResourceKey{Type: "secret", Namespace: "*", Name: "*"},
+		Never: `event == "deleted" || has(object.metadata.deletionTimestamp) && !has(oldObject.metadata.deletionTimestamp)`,
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -184,6 +185,11 @@ actions:
 		{name: "the controller, before", events: "created secret/default/a {}\ndeleted secret/default/a {}", fired: 5, want: 1},
 		{name: "the controller, after", want: 1, events: "created secret/default/a {}\ndeleted secret/default/a {}\n" +
 			"created secret/default/a {}\ndeleted secret/default/a {}"},
+		{name: "the plan marks it", want: 0, events: "created secret/default/a {\"metadata\": {}}\n" +
+			`updated secret/default/a {"metadata": {"deletionTimestamp": "now"}}` + "\ndeleted secret/default/a {}"},
+		{name: "the controller marks the next one", want: 1, events: "created secret/default/a {\"metadata\": {}}\n" +
+			`updated secret/default/a {"metadata": {"deletionTimestamp": "now"}}` + "\ndeleted secret/default/a {}\n" +
+			"created secret/default/a {\"metadata\": {}}\n" + `updated secret/default/a {"metadata": {"deletionTimestamp": "now"}}`},
 		{name: "another object", events: "created secret/default/b {}\ndeleted secret/default/b {}", want: 1},
 		{name: "an action that failed", failed: "no", want: 1,
 			events: "created secret/default/a {}\ndeleted secret/default/a {}"},
