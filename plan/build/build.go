@@ -12,10 +12,11 @@
 //		Build()
 //
 // Every method returns its receiver, and none fails: Build returns the first mistake. The three usual patterns have
-// their own constructors: [RestartAfterWrite], [StaleRead] and [SkipObservation].
+// their own constructors: [RestartAfterWrite], [StaleRead] and [SkipObservation]. [plan.Marshal] writes a plan as YAML.
 package build
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -54,13 +55,20 @@ func (b *PlanBuilder) Variant(name string) *PlanBuilder { b.plan.Variant = name;
 func (b *PlanBuilder) Then(actions ...*Action) *PlanBuilder {
 	for _, a := range actions {
 		i := len(b.plan.Actions)
+		if a == nil {
+			b.fail(errors.New("the action is nil"), "actions[%d]", i)
+			continue
+		}
 		b.plan.Actions = append(b.plan.Actions, a.action)
 		b.fail(a.err, "actions[%d]", i)
 		if a.trigger == nil {
+			b.fail(errors.New("the action has no trigger; When(build.AtOnce()) makes it act at once"),
+				"actions[%d].trigger", i)
 			continue
 		}
 		t := &b.plan.Actions[i].Trigger
-		w := &triggerWriter{}
+		w := &triggerWriter{taken: map[string]bool{}}
+		w.take(a.trigger)
 		t.Expression = w.write(a.trigger, 0)
 		t.Definitions = w.definitions
 		b.fail(w.err, "actions[%d].trigger", i)
@@ -203,8 +211,14 @@ func ApplyFile(path string) *Action {
 }
 
 // Patch patches an object with a merge patch, as another client.
-func Patch(key string, patch State) *Action {
+func Patch(key string, patch State) *Action { return patchAs("", key, patch) }
+
+// PatchStrategic patches an object of a built-in type with a strategic merge patch, as another client.
+func PatchStrategic(key string, patch State) *Action { return patchAs("strategic", key, patch) }
+
+func patchAs(typ, key string, patch State) *Action {
 	a := action(plan.PatchObject, "").key(key)
+	a.action.PatchType = typ
 	m, err := plan.StateOf(patch)
 	if m != nil {
 		a.action.Patch = m
@@ -406,7 +420,32 @@ func (c *Condition) InReconciler(name string) *Condition {
 type triggerWriter struct {
 	definitions []plan.Definition
 	conditions  []*Condition
+	taken       map[string]bool // names that the caller has given
 	err         error
+}
+
+// take notes the names that the caller has given to the conditions of a trigger.
+func (w *triggerWriter) take(t Trigger) {
+	switch t := t.(type) {
+	case *joined:
+		for _, p := range t.parts {
+			w.take(p)
+		}
+	case *Condition:
+		if t != nil {
+			w.taken[t.definition.Name] = true
+		}
+	}
+}
+
+// name makes a name for the next condition.
+func (w *triggerWriter) name() string {
+	for n := len(w.definitions) + 1; ; n++ {
+		if name := fmt.Sprintf("trigger%d", n); !w.taken[name] {
+			w.taken[name] = true
+			return name
+		}
+	}
 }
 
 func (w *triggerWriter) write(t Trigger, strength int) string {
@@ -425,6 +464,9 @@ func (w *triggerWriter) write(t Trigger, strength int) string {
 		}
 		return s
 	case *Condition:
+		if t == nil {
+			break
+		}
 		for i, c := range w.conditions {
 			if c == t {
 				return w.definitions[i].Name
@@ -432,7 +474,7 @@ func (w *triggerWriter) write(t Trigger, strength int) string {
 		}
 		d := t.definition
 		if d.Name == "" {
-			d.Name = fmt.Sprintf("trigger%d", len(w.definitions)+1)
+			d.Name = w.name()
 		}
 		if w.err == nil && t.err != nil {
 			w.err = fmt.Errorf("%s: %w", d.Name, t.err)

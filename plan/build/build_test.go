@@ -293,7 +293,13 @@ func TestErrors(t *testing.T) {
 		{"value", build.Plan("p").Then(build.Apply(build.State{"a": func() {}}).When(now())),
 			`plan "p": actions[0]: json: unsupported type: func()`},
 		{"no trigger", build.Plan("p").Then(build.KillController("a")),
-			`plan "p": actions[0].trigger: the action has no trigger; to act at once use a definition with triggerType: none`},
+			`plan "p": actions[0].trigger: the action has no trigger; When(build.AtOnce()) makes it act at once`},
+		{"nil action", build.Plan("p").Then(build.KillController("a").When(now()), nil),
+			`plan "p": actions[1]: the action is nil`},
+		{"nil change", build.SkipObservation("p", "a", "pod/default/a", nil),
+			`plan "p": actions[0].trigger: the action has no trigger`},
+		{"nil operand", build.Plan("p").Then(build.KillController("a").When(build.Both(now(), nil))),
+			`plan "p": actions[0].trigger: the trigger is nil`},
 		{"nil condition", build.RestartAfterWrite("p", "a", nil),
 			`plan "p": actions[0].trigger: the action has no trigger`},
 		{"nothing joined", build.Plan("p").Then(build.KillController("a").When(build.Both())),
@@ -315,6 +321,18 @@ func TestErrors(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("%s: got %v\nwant %s", tt.name, err, tt.want)
 		}
+	}
+}
+
+// Names that the builder makes leave those alone that the caller has given.
+func TestNamesOfTriggers(t *testing.T) {
+	p, err := build.Plan("p").Then(build.KillController("a").When(build.Sequence(build.AtOnce(),
+		build.AtOnce().Named("trigger2"), build.AtOnce(), build.AtOnce().Named("trigger1")))).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Actions[0].Trigger.Expression; got != "trigger3;trigger2;trigger4;trigger1" {
+		t.Errorf("expression %q", got)
 	}
 }
 

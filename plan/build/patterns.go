@@ -52,6 +52,9 @@ func StaleRead(testName string, s Stale) *PlanBuilder {
 // does not read it, so it never acts on the state between the two. key is the object's. The change is observed at the
 // controller, before it is received, unless the condition says otherwise.
 func SkipObservation(testName, controller, key string, change *Condition) *PlanBuilder {
+	if change == nil {
+		return Plan(testName).Then(PauseController(controller, plan.BeforeControllerRead)) // Build reports it
+	}
 	next := func(c *Condition) *Condition { return c.At(plan.AfterControllerRecv, controller) }
 	var end Trigger
 	switch to, _ := change.definition.Condition.CurState.(State); {
