@@ -165,7 +165,7 @@ type campaign struct {
 	// What runs without a plan's actions have found, and the references with how they ended, by workload.
 	quietly map[string][]record.Finding
 	widened map[string]*reference.Reference
-	slow    map[string]*sync.Once // the run with slow controllers, by workload
+	slow    map[string]*sync.Once // the runs with slow controllers, by name
 }
 
 // begun returns the context of everything that the campaign does. The caller calls end when the campaign has ended.

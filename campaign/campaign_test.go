@@ -430,7 +430,7 @@ func TestExplainedBySlowControllers(t *testing.T) {
 				p *plan.Plan, _ int, meta *record.Meta, found *[]record.Finding, history *[]string,
 			) error {
 				slow := strings.HasSuffix(p.TestName, "-slow")
-				if slow && len(p.Actions) < 2*slowTimes {
+				if slow && len(p.Actions) < 2*slowPace.times {
 					t.Errorf("%s has %d actions", p.TestName, len(p.Actions))
 				}
 				if slow || p.TestName == "w-intermediate-1" {

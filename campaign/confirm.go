@@ -30,9 +30,11 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 		o.Status, o.Reason = Bug, "the same findings as those of "+like
 		return nil
 	}
-	c.slowly(ctx, t)
-	if explained, err := c.explained(t, o); err != nil || explained {
-		return err
+	for _, how := range c.paces(t) {
+		c.slowly(ctx, t, how)
+		if explained, err := c.explained(t, o); err != nil || explained {
+			return err
+		}
 	}
 	for o.Of < c.Repeat {
 		r, meta, err := c.once(ctx, t.plan, c.options(t))

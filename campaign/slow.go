@@ -13,40 +13,57 @@ import (
 	"github.com/trommel-dev/trommel/run"
 )
 
-// Slow controllers read for slowOpen, and then not for slowShut, slowTimes times. A step of the workload that waits for
-// them ends while they may read; the next steps must come when they may not, so that they see several as one.
-const (
-	slowOpen  = 50 * time.Millisecond
-	slowShut  = 500 * time.Millisecond
-	slowTimes = 50
+// pace is how slow controllers are: they read for a time, and then not for a time, again and again. A step of the
+// workload that waits for them ends while they may read; the next steps must come when they may not, so that they see
+// several as one.
+type pace struct {
+	name       string // in that of the plan
+	open, shut time.Duration
+	times      int
+}
+
+var (
+	slowPace = pace{"slow", 50 * time.Millisecond, 500 * time.Millisecond, 50}
+	// slowerPace is for workloads that do not wait for the controllers, but for a time, which is enough usually.
+	slowerPace = pace{"slower", 50 * time.Millisecond, 6 * time.Second, 8}
 )
 
-// slowly runs a task's workload once with slow controllers, when the first plan with that workload has found something.
+// paces are those that may show that a finding of the task is a matter of time.
+func (c *campaign) paces(t *task) []pace {
+	steps := slices.Concat(t.plan.Steps, c.Suite.Workloads[t.plan.Workload].Steps)
+	if slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Sleep > 0 }) {
+		return []pace{slowPace, slowerPace}
+	}
+	return []pace{slowPace}
+}
+
+// slowly runs a task's workload once with slow controllers, when a plan with that workload has found something.
 // Many faults delay controllers, and what they do may depend on what they have had the time to see: if a workload creates
 // an object and changes it at once, there may be pods for the first spec, or not. What ends like that is no finding.
-func (c *campaign) slowly(ctx context.Context, t *task) {
+func (c *campaign) slowly(ctx context.Context, t *task, how pace) {
 	if t.learned.Reference == nil || len(t.learned.Reference.Controllers) == 0 {
 		return
 	}
+	name := t.learned.Workload + "-" + how.name
 	c.mu.Lock()
-	once := c.slow[t.learned.Workload]
+	once := c.slow[name]
 	if once == nil {
 		once = &sync.Once{}
-		c.slow[t.learned.Workload] = once
+		c.slow[name] = once
 	}
 	c.mu.Unlock()
 	once.Do(func() {
-		if err := c.runSlowly(ctx, t); err != nil && ctx.Err() == nil {
+		if err := c.runSlowly(ctx, t, how); err != nil && ctx.Err() == nil {
 			c.say("%s: with slow controllers: %v", t.learned.Workload, err)
 		}
 	})
 }
 
-func (c *campaign) runSlowly(ctx context.Context, t *task) error {
+func (c *campaign) runSlowly(ctx context.Context, t *task, how pace) error {
 	p := *t.plan
-	p.TestName = t.learned.Workload + "-slow"
+	p.TestName = t.learned.Workload + "-" + how.name
 	p.Description = "The controllers are slow, and otherwise undisturbed."
-	actions, err := slow(t.learned.Reference.Controllers)
+	actions, err := how.actions(t.learned.Reference.Controllers)
 	if err != nil {
 		return err
 	}
@@ -65,8 +82,8 @@ func (c *campaign) runSlowly(ctx context.Context, t *task) error {
 	return nil
 }
 
-// slow are the actions that make controllers slow.
-func slow(controllers []string) ([]plan.Action, error) {
+// actions make controllers slow.
+func (how pace) actions(controllers []string) ([]plan.Action, error) {
 	const at = plan.BeforeControllerRead
 	trigger := func(i int, d time.Duration) build.Trigger {
 		if i > 0 {
@@ -75,12 +92,12 @@ func slow(controllers []string) ([]plan.Action, error) {
 		return build.Timeout(d)
 	}
 	var actions []*build.Action
-	for range slowTimes {
+	for range how.times {
 		for i, name := range controllers {
-			actions = append(actions, build.PauseController(name, at).When(trigger(i, slowOpen)))
+			actions = append(actions, build.PauseController(name, at).When(trigger(i, how.open)))
 		}
 		for i, name := range controllers {
-			actions = append(actions, build.ResumeController(name, at).When(trigger(i, slowShut)))
+			actions = append(actions, build.ResumeController(name, at).When(trigger(i, how.shut)))
 		}
 	}
 	// The first pause is in force before the workload begins.
