@@ -417,13 +417,15 @@ func TestDoubtfulFindings(t *testing.T) {
 func TestExplainedBySlowControllers(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
+		steps   int    // of the workload, one after the other
 		ends    string // what a is with the plan and with slow controllers
 		subject string
 		status  Status
 	}{
-		{"a field", `op secret/default/a {"status": {"seen": 1}}`, "secret/default/a", OfWorkload},
-		{"an object", "", "secret/default/a", OfWorkload},
-		{"another one", "", "configmap/default/b", Bug},
+		{"a field", 1, `op secret/default/a {"status": {"seen": 1}}`, "secret/default/a", OfWorkload},
+		{"an object", 1, "", "secret/default/a", Bug},
+		{"an object, without waiting", 2, "", "secret/default/a", OfWorkload},
+		{"another one", 2, "", "configmap/default/b", Bug},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fake{answer: func(
@@ -446,6 +448,8 @@ func TestExplainedBySlowControllers(t *testing.T) {
 				return nil
 			}}
 			c := config(t, f, "w")
+			step := c.Suite.Workloads["w"].Steps[0]
+			c.Suite.Workloads["w"] = plan.Workload{Steps: slices.Repeat([]plan.Step{step}, tt.steps)}
 			c.Patterns = []string{"intermediate"}
 			o := mustRun(t, c).Outcomes[0]
 			if o.Status != tt.status {

@@ -220,11 +220,11 @@ func (c *campaign) quiet(t *task, r *record.Run) {
 	defer c.mu.Unlock()
 	w := t.learned.Workload
 	c.quietly[w] = append(c.quietly[w], bugs(r.Findings)...)
-	c.widen(t, r)
+	c.widen(t, r, (*reference.Reference).Allow)
 }
 
 // widen adds the end of a run to the reference that the next runs are compared with. c.mu is held.
-func (c *campaign) widen(t *task, r *record.Run) {
+func (c *campaign) widen(t *task, r *record.Run, allow func(*reference.Reference, *record.Run) error) {
 	w := t.learned.Workload
 	ref := c.widened[w]
 	if ref == nil {
@@ -235,7 +235,7 @@ func (c *campaign) widen(t *task, r *record.Run) {
 	}
 	wider := *ref // runs that are going on read it
 	wider.Alternatives = slices.Clone(ref.Alternatives)
-	if err := wider.Allow(r); err != nil {
+	if err := allow(&wider, r); err != nil {
 		c.say("%s: %v", r.Dir, err)
 		return
 	}

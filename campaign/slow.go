@@ -10,6 +10,7 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/reference"
 	"github.com/trommel-dev/trommel/run"
 )
 
@@ -24,22 +25,41 @@ type pace struct {
 
 var (
 	slowPace = pace{"slow", 50 * time.Millisecond, 500 * time.Millisecond, 50}
-	// slowerPace is for workloads that do not wait for the controllers, but for a time, which is enough usually.
+	// slowerPace is for workloads that wait only for a time, and for plans that hold controllers for seconds.
 	slowerPace = pace{"slower", 50 * time.Millisecond, 6 * time.Second, 8}
 )
 
 // paces are those that may show that a finding of the task is a matter of time.
 func (c *campaign) paces(t *task) []pace {
-	steps := slices.Concat(t.plan.Steps, c.Suite.Workloads[t.plan.Workload].Steps)
-	if slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Sleep > 0 }) {
+	if slices.ContainsFunc(c.stepsOf(t), func(s plan.Step) bool { return s.Sleep > 0 }) ||
+		slices.ContainsFunc(t.plan.Actions, func(a plan.Action) bool {
+			pause := a.Effects().Pauses
+			return pause != nil && !pause.OfAPIServer()
+		}) {
 		return []pace{slowPace, slowerPace}
 	}
 	return []pace{slowPace}
 }
 
-// slowly runs a task's workload once with slow controllers, when a plan with that workload has found something.
-// Many faults delay controllers, and what they do may depend on what they have had the time to see: if a workload creates
-// an object and changes it at once, there may be pods for the first spec, or not. What ends like that is no finding.
+func (c *campaign) stepsOf(t *task) []plan.Step {
+	return slices.Concat(t.plan.Steps, c.Suite.Workloads[t.plan.Workload].Steps)
+}
+
+// waits reports whether a workload never makes two steps without waiting in between.
+func waits(steps []plan.Step) bool {
+	for i := 1; i < len(steps); i++ {
+		if steps[i-1].Wait == nil && steps[i].Wait == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// slowly runs a task's workload once with slow controllers, when a plan with that workload has found something. Many
+// faults delay controllers, and what they write into a status may depend on what they have had the time to see: fields
+// that end like that are no finding. If the workload makes steps without waiting, so may what they do: if it creates an
+// object and changes it at once, there may be pods for the first spec, or not. But an object that is missing although
+// the workload waited is a mistake of the controller, even if it only has to be slow to make it.
 func (c *campaign) slowly(ctx context.Context, t *task, how pace) {
 	if t.learned.Reference == nil || len(t.learned.Reference.Controllers) == 0 {
 		return
@@ -78,7 +98,11 @@ func (c *campaign) runSlowly(ctx context.Context, t *task, how pace) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.widen(t, r)
+	allow := (*reference.Reference).AllowFields
+	if !waits(c.stepsOf(t)) {
+		allow = (*reference.Reference).Allow
+	}
+	c.widen(t, r, allow)
 	return nil
 }
 

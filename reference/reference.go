@@ -38,7 +38,7 @@ type Reference struct {
 	// Loops are what the controllers do again and again without faults.
 	Loops []Loop `json:"loops,omitempty"`
 	// Alternatives are the ends of further runs without faults that may end differently: see Allow.
-	Alternatives []map[Key]*Object `json:"alternatives,omitempty"`
+	Alternatives []Alternative `json:"alternatives,omitempty"`
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
 	// Replicas is how many processes each of them has, and Leases the leases by which they are elected leader.
@@ -49,6 +49,14 @@ type Reference struct {
 	Source  Source              `json:"source"`
 	Types   []plan.ResourceKey  `json:"types,omitempty"`
 	Reached map[string][]string `json:"reached,omitempty"`
+}
+
+// Alternative is how a workload may end, too.
+type Alternative struct {
+	Objects map[Key]*Object `json:"objects"`
+	// FieldsOnly: only the values of fields may be like that, and not which objects there are or how often they were
+	// created.
+	FieldsOnly bool `json:"fieldsOnly,omitempty"`
 }
 
 // Object is what became of an object.
@@ -161,7 +169,12 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 // there. Faults delay controllers, and some states depend on time: a condition that is only updated and never added
 // later, for example, or an object for a spec that the workload changes at once. A run in which the workload gives the
 // controllers much time shows that, and one in which they are slow.
-func (ref *Reference) Allow(r *record.Run) error {
+func (ref *Reference) Allow(r *record.Run) error { return ref.allow(r, false) }
+
+// AllowFields is Allow for the values of fields only: that an object is missing, or was created again, still counts.
+func (ref *Reference) AllowFields(r *record.Run) error { return ref.allow(r, true) }
+
+func (ref *Reference) allow(r *record.Run, fieldsOnly bool) error {
 	run, err := Follow(r)
 	if err != nil {
 		return err
@@ -170,7 +183,7 @@ func (ref *Reference) Allow(r *record.Run) error {
 	objects := f.matched(run.Objects())
 	maps.DeleteFunc(objects, func(key Key, o *Object) bool { return o.unchanged && ref.Objects[key] == nil })
 	f.returned(objects, run.Changes())
-	ref.Alternatives = append(ref.Alternatives, objects)
+	ref.Alternatives = append(ref.Alternatives, Alternative{objects, fieldsOnly})
 	return nil
 }
 
@@ -245,12 +258,14 @@ func (ref *Reference) Compare(objects map[Key]*Object) []Difference {
 
 // allowed reports whether an alternative is like the run in what differs. The object is the run's; nil: it has none.
 func (f *filter) allowed(d Difference, got *Object) bool {
-	return slices.ContainsFunc(f.ref.Alternatives, func(alternative map[Key]*Object) bool {
-		like := alternative[d.Key]
+	return slices.ContainsFunc(f.ref.Alternatives, func(alternative Alternative) bool {
+		like := alternative.Objects[d.Key]
 		if like == nil {
 			like = &Object{}
 		}
 		switch {
+		case d.Field == "" && alternative.FieldsOnly:
+			return false
 		case d.Field != "":
 			return like.End != nil && reflect.DeepEqual(f.counting(d.Key, like)[d.Field], d.Got)
 		case d.Count:

@@ -179,6 +179,26 @@ func TestFalseConditions(t *testing.T) {
 	}
 }
 
+// That the controllers were slow explains what a status says, and nothing that is missing.
+func TestAllowFields(t *testing.T) {
+	run := func(status string, more ...string) *record.Run {
+		return story(t, append([]string{`created set/default/a {"status": ` + status + `}`}, more...)...)
+	}
+	secret := `db: created secret/default/s {}`
+	ref := learn(t, run(`{"seen": 3}`, secret), run(`{"seen": 3}`, secret))
+	if err := ref.AllowFields(run(`{"seen": 2}`)); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"secret/default/s: never created; without faults: exists at the end"}
+	if diff := cmp.Diff(want, compare(t, ref, run(`{"seen": 2}`))); diff != "" {
+		t.Error(diff)
+	}
+	want = []string{"set/default/a: status.seen is 1; without faults: 3"}
+	if diff := cmp.Diff(want, compare(t, ref, run(`{"seen": 1}`, secret))); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestCompare(t *testing.T) {
 	run := func(random string) *record.Run {
 		return story(t,

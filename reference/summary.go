@@ -158,7 +158,7 @@ func (ref *Reference) MostReturned(key Key, where string) int {
 	}
 	count(ref.Objects)
 	for _, a := range ref.Alternatives {
-		count(a)
+		count(a.Objects)
 	}
 	return most
 }
