@@ -417,7 +417,7 @@ func TestDoubtfulFindings(t *testing.T) {
 func TestExplainedBySlowControllers(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		steps   int    // of the workload, one after the other
+		steps   int    // of the workload that change something, one after the other
 		ends    string // what a is with the plan and with slow controllers
 		subject string
 		status  Status
@@ -448,7 +448,7 @@ func TestExplainedBySlowControllers(t *testing.T) {
 				return nil
 			}}
 			c := config(t, f, "w")
-			step := c.Suite.Workloads["w"].Steps[0]
+			step := plan.Step{Delete: &plan.DeleteStep{}}
 			c.Suite.Workloads["w"] = plan.Workload{Steps: slices.Repeat([]plan.Step{step}, tt.steps)}
 			c.Patterns = []string{"intermediate"}
 			o := mustRun(t, c).Outcomes[0]
@@ -458,8 +458,8 @@ func TestExplainedBySlowControllers(t *testing.T) {
 			if tt.status == OfWorkload && f.runs["w-intermediate-1"] != 1 {
 				t.Errorf("the plan was run %d times to confirm it", f.runs["w-intermediate-1"])
 			}
-			if f.runs["w-slow"] != 1 {
-				t.Errorf("the workload was run %d times with slow controllers", f.runs["w-slow"])
+			if slowly := f.runs["w-slow"]; slowly != 1 && (tt.steps > 1 || tt.ends != "") {
+				t.Errorf("the workload was run %d times with slow controllers", slowly)
 			}
 		})
 	}

@@ -30,7 +30,11 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 		o.Status, o.Reason = Bug, "the same findings as those of "+like
 		return nil
 	}
-	for _, how := range c.paces(t) {
+	paces, err := c.paces(t, o)
+	if err != nil {
+		return err
+	}
+	for _, how := range paces {
 		c.slowly(ctx, t, how)
 		if explained, err := c.explained(t, o); err != nil || explained {
 			return err
@@ -257,15 +261,10 @@ func (c *campaign) options(t *task) run.RunOptions {
 func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 	var before, after map[string]bool // the objects in which its first run differs
 	if ref := t.learned.Reference; ref != nil {
-		r, err := record.Open(o.Record)
+		objects, err := objectsOf(o)
 		if err != nil {
 			return nil, err
 		}
-		followed, err := reference.Follow(r)
-		if err != nil {
-			return nil, err
-		}
-		objects := followed.Objects()
 		before = differing(ref, t.plan, objects)
 		after = differing(c.options(t).Reference, t.plan, objects)
 	}
@@ -278,6 +277,19 @@ func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 		}
 		return slices.ContainsFunc(quietly, f.Same)
 	}), nil
+}
+
+// objectsOf is what became of the objects in the first run of an outcome's plan.
+func objectsOf(o *Outcome) (map[reference.Key]*reference.Object, error) {
+	r, err := record.Open(o.Record)
+	if err != nil {
+		return nil, err
+	}
+	followed, err := reference.Follow(r)
+	if err != nil {
+		return nil, err
+	}
+	return followed.Objects(), nil
 }
 
 // differing lists the objects in which a run of a plan differs from a reference.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trommel-dev/trommel/oracle"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -29,27 +30,49 @@ var (
 	slowerPace = pace{"slower", 50 * time.Millisecond, 6 * time.Second, 8}
 )
 
-// paces are those that may show that a finding of the task is a matter of time.
-func (c *campaign) paces(t *task) []pace {
-	if slices.ContainsFunc(c.stepsOf(t), func(s plan.Step) bool { return s.Sleep > 0 }) ||
+// paces are those that may show that what a plan has found is a matter of time. The error is that of a record that
+// cannot be read.
+func (c *campaign) paces(t *task, o *Outcome) ([]pace, error) {
+	if t.learned.Reference == nil || len(t.learned.Reference.Controllers) == 0 {
+		return nil, nil
+	}
+	steps := c.stepsOf(t)
+	if waits(steps) {
+		objects, err := objectsOf(o)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(oracle.Differences(t.learned.Reference, t.plan, objects),
+			func(d reference.Difference) bool { return d.Field != "" }) {
+			return nil, nil // only fields could be explained
+		}
+	}
+	if slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Sleep > 0 }) ||
 		slices.ContainsFunc(t.plan.Actions, func(a plan.Action) bool {
 			pause := a.Effects().Pauses
 			return pause != nil && !pause.OfAPIServer()
 		}) {
-		return []pace{slowPace, slowerPace}
+		return []pace{slowPace, slowerPace}, nil
 	}
-	return []pace{slowPace}
+	return []pace{slowPace}, nil
 }
 
 func (c *campaign) stepsOf(t *task) []plan.Step {
 	return slices.Concat(t.plan.Steps, c.Suite.Workloads[t.plan.Workload].Steps)
 }
 
-// waits reports whether a workload never makes two steps without waiting in between.
+// waits reports whether a workload always waits for something between two changes that it makes.
 func waits(steps []plan.Step) bool {
-	for i := 1; i < len(steps); i++ {
-		if steps[i-1].Wait == nil && steps[i].Wait == nil {
+	changed := false
+	for _, s := range steps {
+		switch {
+		case s.Wait != nil:
+			changed = false
+		case s.Sleep > 0:
+		case changed:
 			return false
+		default:
+			changed = true
 		}
 	}
 	return true
@@ -61,9 +84,6 @@ func waits(steps []plan.Step) bool {
 // object and changes it at once, there may be pods for the first spec, or not. But an object that is missing although
 // the workload waited is a mistake of the controller, even if it only has to be slow to make it.
 func (c *campaign) slowly(ctx context.Context, t *task, how pace) {
-	if t.learned.Reference == nil || len(t.learned.Reference.Controllers) == 0 {
-		return
-	}
 	name := t.learned.Workload + "-" + how.name
 	c.mu.Lock()
 	once := c.slow[name]
