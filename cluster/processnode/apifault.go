@@ -55,7 +55,7 @@ func (n *Node) newAPILink(c *controller) (*apiLink, error) {
 	}
 	l.start = func(l *apiLink) *terminator {
 		return startTerminator(terminatorConfig{
-			faults: l.current, dial: dial, certificate: *n.config.Certificate, ca: n.config.CA, log: n.log,
+			ctx: n.ctx, faults: l.current, dial: dial, certificate: *n.config.Certificate, ca: n.config.CA, log: n.log,
 		})
 	}
 	return l, nil
@@ -73,7 +73,7 @@ func (l *apiLink) add(f *apiFault) {
 	l.proxy.Cut()
 }
 
-// drain is how long requests may take to complete when the last fault has ended.
+// drain is how long the end of the last fault waits for requests to complete.
 const drain = time.Second
 
 // remove ends a fault. It returns when connections pass unchanged, if it was the last one.
@@ -119,6 +119,7 @@ func (l *apiLink) close() {
 }
 
 type terminatorConfig struct {
+	ctx         context.Context // resets connections that are left after the end
 	faults      func() []*apiFault
 	dial        func(context.Context) (net.Conn, error) // to the API server
 	certificate tls.Certificate
@@ -136,8 +137,10 @@ type terminator struct {
 	closed  sync.Once
 	roots   *x509.CertPool
 
-	mu    sync.Mutex
-	conns map[*apiConn]struct{}
+	mu       sync.Mutex
+	conns    map[*apiConn]struct{}
+	requests int           // in progress
+	changed  chan struct{} // closed and replaced when requests changes
 }
 
 // apiConn is a client's connection.
@@ -159,7 +162,7 @@ type apiConnKey struct{}
 func startTerminator(config terminatorConfig) *terminator {
 	t := &terminator{
 		config: config, accept: make(chan net.Conn), closing: make(chan struct{}), conns: map[*apiConn]struct{}{},
-		roots: x509.NewCertPool(),
+		changed: make(chan struct{}), roots: x509.NewCertPool(),
 	}
 	t.roots.AppendCertsFromPEM(config.ca)
 	t.server = &http.Server{
@@ -218,15 +221,41 @@ func (t *terminator) handle(client net.Conn) bool {
 	return ok
 }
 
-// stop ends the server: idle connections and watches at once, requests when they are completed or the time is over.
+// stop ends the server. It ends watches, tells clients to open a new connection, and returns when no request is left, or
+// when the time is over. Connections without requests close soon after that; a request that still takes its time is
+// completed.
 func (t *terminator) stop(within time.Duration) {
 	_ = t.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	if t.server.Shutdown(ctx) != nil {
-		_ = t.server.Close()
+	if within <= 0 {
+		t.abandon()
+		return
 	}
-	// Upgraded connections are not the server's any more.
+	go func() {
+		ctx, cancel := context.WithTimeout(t.config.ctx, 10*within)
+		defer cancel()
+		_ = t.server.Shutdown(ctx)
+		t.abandon()
+	}()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	for {
+		t.mu.Lock()
+		left, changed := t.requests, t.changed
+		t.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// abandon resets all connections, also those that are not the server's any more because they were upgraded.
+func (t *terminator) abandon() {
+	_ = t.server.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.conns {
@@ -234,6 +263,15 @@ func (t *terminator) stop(within time.Duration) {
 			c.reset()
 		}
 	}
+}
+
+// count counts requests.
+func (t *terminator) count(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.requests += n
+	close(t.changed)
+	t.changed = make(chan struct{})
 }
 
 // Close closes both sides.
@@ -330,6 +368,8 @@ func (c *apiConn) abort(r *http.Request) {
 
 // ServeHTTP disturbs the request as the faults say, and forwards it.
 func (t *terminator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	t.count(1)
+	defer t.count(-1)
 	c := r.Context().Value(apiConnKey{}).(*apiConn)
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		const message = "the client authenticates by a certificate, which cannot be forwarded while an apiFault lasts; " +
