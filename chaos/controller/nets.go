@@ -42,8 +42,8 @@ func (n *Nets) Refuses(d *chaos.Disruption) string {
 		return "the controllers accept no new disruptions (deleteOnly)"
 	case slices.Contains(n.ProtectedNamespaces, d.Namespace):
 		return fmt.Sprintf("the namespace %s is protected", d.Namespace)
-	case n.MaxDuration > 0 && spec.Duration != nil && spec.Duration.Duration > n.MaxDuration:
-		return fmt.Sprintf("duration %s is longer than %s", spec.Duration.Duration, n.MaxDuration)
+	case n.MaxDuration > 0 && spec.Duration != nil && spec.Duration.Duration() > n.MaxDuration:
+		return fmt.Sprintf("duration %s is longer than %s", spec.Duration.Duration(), n.MaxDuration)
 	case !n.NetworkWithoutHosts && spec.Network != nil && len(spec.Network.Hosts)+len(spec.Network.Services) == 0:
 		return "network needs hosts or services: all traffic of the targets would be disturbed"
 	}

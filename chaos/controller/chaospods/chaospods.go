@@ -251,7 +251,7 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string
 	}
 	left := time.Hour
 	if d.Status.Schedule.StartedAt != nil && d.Spec.Duration != nil {
-		left = max(d.Status.Schedule.StartedAt.Add(d.Spec.Duration.Duration).Sub(r.Env.Clock.Now()), 0)
+		left = max(d.Status.Schedule.StartedAt.Add(d.Spec.Duration.Duration()).Sub(r.Env.Clock.Now()), 0)
 	}
 	args := []string{
 		"inject", kind, "--spec", spec,

@@ -116,7 +116,7 @@ func latest(s cron.Schedule, since, now time.Time) (due, next time.Time) {
 
 // skips returns why no disruption is created for a time.
 func (r *Reconciler) skips(ctx context.Context, c *chaos.DisruptionCron, due, now time.Time) (string, error) {
-	if t := c.Spec.DelayedStartTolerance; t != nil && now.Sub(due) > t.Duration {
+	if t := c.Spec.DelayedStartTolerance; t != nil && now.Sub(due) > t.Duration() {
 		return fmt.Sprintf("%s late, more than delayedStartTolerance", now.Sub(due).Round(time.Second)), nil
 	}
 	var list chaos.DisruptionList

@@ -47,25 +47,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return controller.Result(r.write(ctx, d))
 }
 
-// write adds or removes the finalizer. A patch that names the resource version would fail if others add theirs; an
-// update on the newest object does not lose them.
+// write adds or removes the finalizer. The patch names only the finalizers, and the version that they were read at, so
+// that those of others are not lost.
 func (r *Reconciler) write(ctx context.Context, d *chaos.Disruption) error {
-	object := d.DeepCopy()
 	change := controllerutil.AddFinalizer
 	if d.DeletionTimestamp != nil {
 		change = controllerutil.RemoveFinalizer
 	}
-	change(object, controller.Finalizer)
-	err := r.Env.Client.Update(ctx, object)
+	patch := func(from *chaos.Disruption) error {
+		object := from.DeepCopy()
+		if !change(object, controller.Finalizer) {
+			return nil
+		}
+		return r.Env.Client.Patch(ctx, object, client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{}))
+	}
+	err := patch(d)
 	if apierrors.IsConflict(err) {
 		latest := &chaos.Disruption{}
-		if err := r.Env.Reader.Get(ctx, client.ObjectKeyFromObject(d), latest); err != nil || latest.UID != d.UID {
-			return client.IgnoreNotFound(err)
+		if err := r.Env.Reader.Get(ctx, client.ObjectKeyFromObject(d), latest); err != nil || latest.UID != d.UID ||
+			(latest.DeletionTimestamp != nil) != (d.DeletionTimestamp != nil) {
+			return client.IgnoreNotFound(err) // its change wakes the controller
 		}
-		if (latest.DeletionTimestamp != nil) != (d.DeletionTimestamp != nil) || !change(latest, controller.Finalizer) {
-			return nil // its change wakes the controller
-		}
-		err = r.Env.Client.Update(ctx, latest)
+		err = patch(latest)
 	}
 	return client.IgnoreNotFound(err)
 }

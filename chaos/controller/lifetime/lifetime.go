@@ -71,7 +71,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func end(spec *chaos.DisruptionSpec, s chaos.Schedule) time.Time {
 	duration := time.Hour
 	if spec.Duration != nil {
-		duration = spec.Duration.Duration
+		duration = spec.Duration.Duration()
 	}
 	return s.StartedAt.Add(duration)
 }
@@ -88,9 +88,9 @@ func advance(spec *chaos.DisruptionSpec, s chaos.Schedule, now time.Time) (chaos
 	active, runs, since, next := true, int32(1), start, end
 	if p := spec.Pulse; p != nil {
 		if p.InitialDelay != nil {
-			start = start.Add(p.InitialDelay.Duration)
+			start = start.Add(p.InitialDelay.Duration())
 		}
-		cycle := p.ActiveDuration.Duration + p.DormantDuration.Duration
+		cycle := p.ActiveDuration.Duration() + p.DormantDuration.Duration()
 		switch elapsed := now.Sub(start); {
 		case elapsed < 0:
 			active, runs, next = false, 0, start
@@ -98,14 +98,14 @@ func advance(spec *chaos.DisruptionSpec, s chaos.Schedule, now time.Time) (chaos
 			n := elapsed / cycle
 			runs = int32(n) + 1
 			since = start.Add(n * cycle)
-			next = since.Add(p.ActiveDuration.Duration)
+			next = since.Add(p.ActiveDuration.Duration())
 			if !now.Before(next) {
 				active, since, next = false, next, since.Add(cycle)
 			}
 		}
 		if spec.MaxRuns != nil && (runs > *spec.MaxRuns || runs == *spec.MaxRuns && !active) {
 			runs = *spec.MaxRuns
-			end = start.Add(time.Duration(runs-1)*cycle + p.ActiveDuration.Duration)
+			end = start.Add(time.Duration(runs-1)*cycle + p.ActiveDuration.Duration())
 		}
 	}
 	if !now.Before(end) {

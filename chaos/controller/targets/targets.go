@@ -118,7 +118,7 @@ func notBefore(d *chaos.Disruption) metav1.Time {
 	case t.Inject.NotBefore != nil:
 		return *t.Inject.NotBefore
 	case t.Inject.Offset != nil:
-		return metav1.NewTime(d.CreationTimestamp.Add(t.Inject.Offset.Duration))
+		return metav1.NewTime(d.CreationTimestamp.Add(t.Inject.Offset.Duration()))
 	}
 	return metav1.Time{}
 }
