@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -60,25 +58,16 @@ func (r *runner) installDisruptions(ctx context.Context) error {
 			cluster.ErrNotSupported)}
 	}
 	var all []*unstructured.Unstructured
-	for _, dir := range []string{"crd", "rbac"} {
-		files, err := fs.Glob(chaosconfig.Files, path.Join(dir, "*.yaml"))
+	for _, file := range chaosconfig.Installed {
+		data, err := chaosconfig.Files.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		for _, file := range files {
-			if path.Base(file) == "kustomization.yaml" {
-				continue
-			}
-			data, err := chaosconfig.Files.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			list, err := objects.Decode(data, file)
-			if err != nil {
-				return err
-			}
-			all = append(all, list...)
+		list, err := objects.Decode(data, file)
+		if err != nil {
+			return err
 		}
+		all = append(all, list...)
 	}
 	return r.applyManifests(ctx, all)
 }
