@@ -273,7 +273,7 @@ func TestTimesBeforeTheWorkload(t *testing.T) {
 }
 
 var reports = map[string]func(io.Writer, *record.Run) error{
-	"text": Text, "html": HTML,
+	"text": Text, "html": page,
 	"junit": func(w io.Writer, r *record.Run) error { return JUnit(w, []*record.Run{r}, JUnitOptions{}) },
 }
 
@@ -319,7 +319,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 func TestErrorsOfTheWriterAreReturned(t *testing.T) {
 	for name, err := range map[string]error{
 		"text": Text(full{}, runs()[0]), "JSON": JSON(full{}, runs()), "JUnit": JUnit(full{}, runs(), JUnitOptions{}),
-		"HTML": HTML(full{}, runs()[0]), "Markdown": Markdown(full{}, runs()),
+		"HTML": page(full{}, runs()[0]), "Markdown": Markdown(full{}, runs()),
 		"GitHub": GitHub(full{}, "", Annotations(runs())),
 	} {
 		if err == nil {

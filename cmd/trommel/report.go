@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/report"
 )
@@ -16,7 +17,7 @@ import (
 // reports lists the formats in which run records can be shown.
 var reports = map[string]func(io.Writer, []*record.Run) error{
 	"text":     each(report.Text),
-	"html":     each(report.HTML),
+	"html":     each(writePage),
 	"json":     report.JSON,
 	"junit":    func(w io.Writer, all []*record.Run) error { return report.JUnit(w, all, junitOptions()) },
 	"markdown": report.Markdown,
@@ -31,6 +32,24 @@ func each(f func(io.Writer, *record.Run) error) func(io.Writer, []*record.Run) e
 		}
 		return nil
 	}
+}
+
+// writePage writes a run as a page. What was held and how far triggers came is told by a replay; a record that does not
+// replay, because it is truncated or another version of Trommel wrote it, has a page without that.
+func writePage(w io.Writer, r *record.Run) error {
+	p, err := recordedPlan(r)
+	if err != nil {
+		return report.HTML(w, r, nil, nil)
+	}
+	fires, _, err := coordinator.Replay(p, r.Meta.Controllers, r.Events)
+	if err != nil || coordinator.CompareReplay(fires, r.Actions) != nil {
+		return report.HTML(w, r, p, nil)
+	}
+	account, err := coordinator.Account(p, r.Meta.Controllers, r.Events)
+	if err != nil {
+		return err
+	}
+	return report.HTML(w, r, p, account)
 }
 
 func newReportCommand(s streams) *cobra.Command {
