@@ -257,40 +257,49 @@ func (b *pageBuilder) blocks() ([]block, error) {
 	return blocks, nil
 }
 
-// tellActions says of each action what it was to do, what became of it, and how far its trigger came.
+// tellActions says of each action what it was to do, what became of it, and how far its trigger came. Without a plan it
+// tells the actions that were carried out.
 func (b *pageBuilder) tellActions() []pageAction {
-	if b.plan == nil {
-		return nil
-	}
 	var all []pageAction
+	if b.plan == nil {
+		for _, a := range b.run.Actions {
+			one := pageAction{Number: a.Index + 1, What: a.String()}
+			b.carriedOut(&one, a)
+			all = append(all, one)
+		}
+		return all
+	}
 	for i := range b.plan.Actions {
 		what, more, _ := strings.Cut(plan.ExplainAction(b.plan, i), "\n")
 		one := pageAction{Number: i + 1, What: what, More: more, State: "waiting", Outcome: "It was not carried out."}
 		at := slices.IndexFunc(b.run.Actions, func(a record.Action) bool { return a.Index == i })
-		if at < 0 {
-			one.Notes = waitedFor(b.run, i)
-		} else {
-			a := b.run.Actions[at]
-			one.State, one.At, one.MS = "done", since(b.run, a.Fired), b.ms(a.Fired)
-			one.Outcome = fmt.Sprintf("It was carried out at %s%s.", one.At,
-				strings.Replace(firedBy(a), ", fired by ", ", after ", 1))
-			if a.Error != "" {
-				one.State = "failed"
-				one.Notes = append(one.Notes, "It failed: "+a.Error)
-			}
-			if a.Note != "" {
-				one.Notes = append(one.Notes, "But it "+a.Note)
-			}
+		if at >= 0 {
+			b.carriedOut(&one, b.run.Actions[at])
 		}
-		if graph := b.plan.Actions[i].Trigger.Graph; i < len(b.account.Triggers) && graph.Len() <= expr.MaxDrawn {
+		graph := b.plan.Actions[i].Trigger.Graph
+		switch {
+		case i < len(b.account.Triggers) && graph.Len() <= expr.MaxDrawn:
 			one.Trigger = b.tellTrigger(graph.Tree(), &b.account.Triggers[i])
-			if one.State == "waiting" { // the graph says the same
-				one.Notes = nil
-			}
+		case at < 0:
+			one.Notes = waitedFor(b.run, i)
 		}
 		all = append(all, one)
 	}
 	return all
+}
+
+// carriedOut says how an action was carried out.
+func (b *pageBuilder) carriedOut(one *pageAction, a record.Action) {
+	one.State, one.At, one.MS = "done", since(b.run, a.Fired), b.ms(a.Fired)
+	one.Outcome = fmt.Sprintf("It was carried out at %s%s.", one.At,
+		strings.Replace(firedBy(a), ", fired by ", ", after ", 1))
+	if a.Error != "" {
+		one.State = "failed"
+		one.Notes = append(one.Notes, "It failed: "+a.Error)
+	}
+	if a.Note != "" {
+		one.Notes = append(one.Notes, "But it "+a.Note)
+	}
 }
 
 func (b *pageBuilder) tellTrigger(t expr.Tree, how *record.Trigger) *pageTrigger {

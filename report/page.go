@@ -343,10 +343,16 @@ func (b *pageBuilder) asked() func(*record.HistoryEntry) bool {
 	for _, c := range b.run.Meta.Controllers {
 		writers[c.Name] = true
 	}
+	written := map[string]bool{}
+	for _, e := range b.run.Events {
+		if o := e.Observation; o != nil && o.Point == wire.ControllerWrite && o.Name != "" && kindOf(o) != "election" {
+			written[b.kind(o)+"/"+o.Namespace+"/"+o.Name] = true
+		}
+	}
 	found := byCause(b.run)
 	return func(h *record.HistoryEntry) bool {
 		key := h.Type + "/" + h.Namespace + "/" + h.Name
-		return slices.ContainsFunc(keys, func(k plan.ResourceKey) bool {
+		return written[key] || slices.ContainsFunc(keys, func(k plan.ResourceKey) bool {
 			return k.Matches(h.Type, h.Group, true, h.Namespace, h.Name)
 		}) || h.Event != record.Existing && slices.ContainsFunc(h.Writers, func(w record.FieldManager) bool {
 			return writers[w.Manager]
@@ -380,7 +386,7 @@ type seenAt struct {
 
 func (b *pageBuilder) events() {
 	begun := map[callKey]int{} // items of calls that have not returned
-	last := map[seenAt]int{}    // states
+	last := map[seenAt]int{}   // states
 	holders := map[string]string{}
 	for i := range b.run.Events {
 		e := &b.run.Events[i]
@@ -521,7 +527,7 @@ func (b *pageBuilder) laneOf(o *record.Observation) int {
 // kindOf is the look of an observation.
 func kindOf(o *record.Observation) string {
 	switch {
-	case o.Election || o.Point == wire.ControllerWrite && o.ReconcileID == "" && o.Group == "coordination.k8s.io":
+	case o.Election || o.ReconcileID == "" && o.Group == "coordination.k8s.io" && o.Point != wire.ControllerRecv:
 		return "election"
 	case o.Point == wire.ControllerWrite && o.Error != "":
 		return "failed"
@@ -681,9 +687,8 @@ func (b *pageBuilder) holds() {
 }
 
 func (b *pageBuilder) actions() {
-	lane := b.lane(groupPlan, "actions")
 	for _, a := range b.run.Actions {
-		item := moments(lane, "action", a.String())
+		item := moments(b.lane(groupPlan, "actions"), "action", a.String())
 		if a.FiredBy > 0 && a.Cause != "" {
 			item.Detail = append(item.Detail, fmt.Sprintf("fired by %s (event %d)", a.Cause, a.FiredBy))
 		}

@@ -126,7 +126,7 @@ func (b *pageBuilder) sightings() map[int]*sightings {
 	}
 	connected := b.connections()
 	seen := map[string]map[int]bool{} // by API server: the objects that were observed there
-	ended := map[string]time.Time{} // reconciles
+	ended := map[string]time.Time{}   // reconciles
 	for i := range b.run.Events {
 		if o := b.run.Events[i].Observation; o != nil && o.ReconcileID != "" {
 			ended[o.ReconcileID] = b.run.Events[i].Time
@@ -231,7 +231,7 @@ func (b *pageBuilder) connections() func(controller string, at time.Time) string
 			continue
 		}
 		if m := b.plan.Actions[a.Index].Effects().Moves; m != nil {
-			moves = append(moves, move{a.Began, m.Controller, m.APIServer})
+			moves = append(moves, move{a.Done, m.Controller, m.APIServer})
 		}
 	}
 	return func(controller string, at time.Time) string {
@@ -317,8 +317,12 @@ func (b *pageBuilder) seriesOf(object int, s *sightings) objectSeries {
 		slices.SortStableFunc(list, func(x, y sighting) int { return x.at.Compare(y.at) })
 		for _, v := range list {
 			n := index(v)
-			if len(line.Points) > 0 && line.Points[len(line.Points)-1][1] == n {
+			last := len(line.Points) - 1
+			switch {
+			case last >= 0 && line.Points[last][1] == n:
 				continue
+			case last >= 0 && line.Points[last] == versionPoint{b.ms(v.at), unknown}:
+				line.Points = line.Points[:last]
 			}
 			line.Points = append(line.Points, versionPoint{b.ms(v.at), n})
 		}
@@ -357,4 +361,3 @@ func behind(etcd, other []versionPoint, end float64) float64 {
 	}
 	return sum
 }
-

@@ -2,7 +2,7 @@ import {makeAxis, search, ticks} from './axis.js';
 import {offset, duration} from './data.js';
 import {looks, isSpan, colors, drawPoint, drawSpan} from './look.js';
 
-const ROW = 22, GROUP = 24, AXIS = 46;
+const ROW = 22, GROUP = 24, AXIS = 46, NAME = 15;
 
 // timeline draws the lanes on a canvas that is as large as the visible part, whatever the number of lanes and items.
 // app tells it what is chosen, and is told by app.choose and app.moved.
@@ -13,6 +13,7 @@ export function timeline(data, app) {
   const c = canvas.getContext('2d', {alpha: false});
   let palette = colors();
   let width = 0, height = 0, label = 0;
+  let head = 0; // on a narrow screen the names of lanes stand above them, not beside them
   let axis, u0, u1;
   let rows = [], rowOf = new Map();
   let waiting = false;
@@ -88,7 +89,7 @@ export function timeline(data, app) {
         rows.push({y, h: GROUP, group});
         y += GROUP;
       }
-      const h = lane.levels > 1 ? 8 + lane.levels * 9 : ROW;
+      const h = head + (lane.levels > 1 ? 8 + lane.levels * 9 : ROW);
       rowOf.set(lane.i, rows.length);
       rows.push({y, h, lane});
       y += h;
@@ -102,7 +103,13 @@ export function timeline(data, app) {
     const box = chart.getBoundingClientRect(), ratio = window.devicePixelRatio || 1;
     width = box.width;
     height = box.height;
-    label = width < 640 ? 0 : Math.min(300, Math.max(180, width * 0.22));
+    const narrow = width < 640;
+    if (narrow !== (head > 0)) {
+      head = narrow ? NAME : 0;
+      layout();
+      return;
+    }
+    label = narrow ? 0 : Math.min(300, Math.max(180, width * 0.22));
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -141,7 +148,7 @@ export function timeline(data, app) {
         c.fillStyle = palette.band;
         c.fillRect(0, y, width, row.h);
       }
-      drawLane(row, y);
+      drawLane(row.lane, y + head, row.h - head);
     }
     drawFolds();
     drawActions();
@@ -151,7 +158,7 @@ export function timeline(data, app) {
     drawAxis();
   }
 
-  function drawLane({lane, h}, y) {
+  function drawLane(lane, y, h) {
     c.save();
     c.beginPath();
     c.rect(label, y, width - label, h);
@@ -240,14 +247,16 @@ export function timeline(data, app) {
     c.globalAlpha = 1;
   }
 
+  // fitText shortens a text in its middle: names differ at their ends.
   function fitText(text, room) {
     if (c.measureText(text).width <= room) return text;
+    const cut = n => `${text.slice(0, Math.ceil(n * .4))}…${text.slice(text.length - Math.floor(n * .6))}`;
     let low = 0, high = text.length;
     while (low < high) {
       const mid = (low + high + 1) >> 1;
-      if (c.measureText(text.slice(0, mid) + '…').width <= room) low = mid; else high = mid - 1;
+      if (c.measureText(cut(mid)).width <= room) low = mid; else high = mid - 1;
     }
-    return text.slice(0, low) + '…';
+    return cut(low);
   }
 
   function drawLabels(first, scroll) {
@@ -267,14 +276,14 @@ export function timeline(data, app) {
         c.fillStyle = palette.text;
         const text = fitText(row.lane.n, label - 16);
         c.fillText(text, 8, y + row.h / 2 + .5);
-      } else { // on a phone the names stand in the lanes
-        const text = fitText(row.lane.n, width * .55), w = c.measureText(text).width;
-        c.globalAlpha = .8;
-        c.fillStyle = chosen ? palette.select : palette.back;
-        c.fillRect(0, y + 2, w + 8, row.h - 4);
-        c.globalAlpha = 1;
+      } else {
+        const text = fitText(row.lane.n, width - 12);
+        if (chosen) {
+          c.fillStyle = palette.select;
+          c.fillRect(0, y + 1, c.measureText(text).width + 12, NAME);
+        }
         c.fillStyle = palette.text;
-        c.fillText(text, 4, y + row.h / 2 + .5);
+        c.fillText(text, 6, y + NAME / 2 + 1.5);
       }
     }
     if (label) {
@@ -319,8 +328,8 @@ export function timeline(data, app) {
       c.font = '600 12px system-ui, sans-serif';
       const number = a.x.match(/^action (\d+)/)?.[1] ?? '', short = a.x.replace(/^action (\d+) \((.*)\)$/, '$1 $2');
       const room = Math.min(next, width) - px - 14;
-      let text = fitText(short, room);
-      if (text.length < 8 && text !== short) text = number;
+      const type = short.split(' ').slice(0, 2).join(' ');
+      const text = [short, type].find(t => c.measureText(t).width <= room) ?? number;
       const w = c.measureText(text).width + 8;
       const left = Math.min(Math.max(px - 1, end[1] + 2), width - w);
       c.fillStyle = palette[looks[a.k].color];
@@ -346,7 +355,7 @@ export function timeline(data, app) {
     }
     if (best) return best;
     const inside = row.lane.spans.filter(i => x(i.u) - 3 <= px && px <= x(i.v) + 3);
-    const level = row.lane.levels > 1 ? Math.floor((y - row.y - 4) / 9) : 0;
+    const level = row.lane.levels > 1 ? Math.floor((y - row.y - head - 4) / 9) : 0;
     return inside.filter(i => looks[i.k].shape === 'bar' || looks[i.k].shape === 'span')
       .sort((a, b) => Math.abs(a.level - level) - Math.abs(b.level - level))[0] ?? inside[inside.length - 1] ?? {lane: row.lane};
   }

@@ -51,7 +51,7 @@ export function versions(data, app) {
     const x = t => view.left ? view.x(view.u(t)) : left + view.x(view.u(t)) * (width - left) / width;
     const y = v => top + (count - 1 - v) * gap + gap / 2;
     const clip = v => Math.min(Math.max(v, left), width);
-    const picture = svg('svg', {viewBox: `0 0 ${width} ${height}`, height, role: 'img',
+    const picture = svg('svg', {viewBox: `0 0 ${width} ${height}`, width, height, role: 'img',
       'aria-label': `Versions of ${data.objects[series.o].k}. ` + series.l.map(l => `${l.n}: ${duration(l.b)} behind etcd`).join('. ')});
     const every = Math.ceil(14 / gap);
     series.v.forEach((version, i) => {
@@ -83,6 +83,13 @@ export function versions(data, app) {
       }
       picture.append(svg('path', {d: path, fill: 'none', stroke: color, 'stroke-width': i ? 2.5 : 3.5, 'stroke-dasharray': dashes[line.k]},
         svg('title', {}, line.n)));
+      if (line.k !== 'read') return;
+      for (const [t, v] of line.p) { // a reconcile may read only once
+        const at = x(t);
+        if (v > -2 && at >= left && at <= width) {
+          picture.append(svg('circle', {cx: at, cy: y(v) + shift, r: 3.4, fill: color}, svg('title', {}, `${offset(t)} ${line.n}`)));
+        }
+      }
     });
     for (const item of data.items) {
       if (item.k !== 'action' && item.k !== 'actionfailed') continue;
