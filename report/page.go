@@ -108,8 +108,8 @@ type objectState struct {
 	time    time.Time
 	version uint64
 	event   string
+	label   string // the event, and whether it marked the object for deletion
 	state   int
-	item    int
 }
 
 func newPage(r *record.Run, p *plan.Plan, a *record.Account) *pageBuilder {
@@ -273,8 +273,12 @@ func (b *pageBuilder) history() {
 		item := moments(lane, kind, title)
 		item.Object, item.State, item.Before = object, b.state(object, h.Object), before
 		item.Detail = []string{fmt.Sprintf("resource version %d", h.ResourceVersion)}
-		n := b.add(item, at)
-		b.past[object] = append(b.past[object], objectState{at, h.ResourceVersion, h.Event, item.State, n})
+		b.add(item, at)
+		label := h.Event
+		if kind == "marked" {
+			label = "marked for deletion"
+		}
+		b.past[object] = append(b.past[object], objectState{at, h.ResourceVersion, h.Event, label, item.State})
 		if _, alive := lives[object]; !alive {
 			lives[object] = at
 		}

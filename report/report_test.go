@@ -393,6 +393,35 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+func TestIndex(t *testing.T) {
+	bug, pass := runs()[0], runs()[1]
+	other := *bug
+	other.Findings = slices.Clone(bug.Findings)
+	other.Findings[0].Title += ": again, in other words"
+	pass.Meta.Plan, pass.Meta.Variant, pass.Meta.Verdict = bug.Meta.Plan, "", record.Pass
+	pass.Findings = nil
+	entries := []IndexEntry{{Slim(bug), "a.html"}, {Slim(&other), "b.html"}, {Slim(pass), "c.html"}}
+	var b bytes.Buffer
+	if err := Index(&b, "<3 runs>", entries); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"<title>&lt;3 runs&gt;</title>",
+		`<span class="verdict bug">bug</span> 2</span>`, `<span class="verdict pass">pass</span> 1</span>`,
+		"invariant: StatefulSet db was deleted although its Database is alive</b> in 2 runs",
+		`<a href="a.html">stale-deletion</a> (2 of 3 runs)`,
+		`<td class="n">34 %</td>`, // one of three
+		`<a href="c.html" title="pass: `,
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %s in\n%s", want, b.String())
+		}
+	}
+	if got := strings.Count(b.String(), "in other words"); got > 1 { // the title of its run
+		t.Errorf("one finding is listed %d times", got)
+	}
+}
+
 // Regression: times before the workload's start were printed as +-2.9ms, and the page counted from another moment than
 // the text.
 func TestTimesBeforeTheWorkload(t *testing.T) {
@@ -458,7 +487,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 func TestErrorsOfTheWriterAreReturned(t *testing.T) {
 	for name, err := range map[string]error{
 		"text": Text(full{}, runs()[0]), "JSON": JSON(full{}, runs()), "JUnit": JUnit(full{}, runs(), JUnitOptions{}),
-		"HTML": page(full{}, runs()[0]), "Markdown": Markdown(full{}, runs()),
+		"HTML": page(full{}, runs()[0]), "index": Index(full{}, "runs", nil), "Markdown": Markdown(full{}, runs()),
 		"GitHub": GitHub(full{}, "", Annotations(runs())),
 	} {
 		if err == nil {

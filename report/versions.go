@@ -265,7 +265,7 @@ func (b *pageBuilder) seriesOf(object int, s *sightings) objectSeries {
 	label := map[uint64]string{}
 	for _, p := range b.past[object] {
 		state[p.version] = p.state
-		label[p.version] = p.event
+		label[p.version] = p.label
 		if p.event == record.Deleted {
 			gone[p.version] = true
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/report"
 )
@@ -34,43 +34,41 @@ func each(f func(io.Writer, *record.Run) error) func(io.Writer, []*record.Run) e
 	}
 }
 
-// writePage writes a run as a page. What was held and how far triggers came is told by a replay; a record that does not
-// replay, because it is truncated or another version of Trommel wrote it, has a page without that.
-func writePage(w io.Writer, r *record.Run) error {
-	p, err := recordedPlan(r)
-	if err != nil {
-		return report.HTML(w, r, nil, nil)
-	}
-	fires, _, err := coordinator.Replay(p, r.Meta.Controllers, r.Events)
-	if err != nil || coordinator.CompareReplay(fires, r.Actions) != nil {
-		return report.HTML(w, r, p, nil)
-	}
-	account, err := coordinator.Account(p, r.Meta.Controllers, r.Events)
-	if err != nil {
-		return err
-	}
-	return report.HTML(w, r, p, account)
-}
-
 func newReportCommand(s streams) *cobra.Command {
-	var form string
+	var form, to string
 	forms := strings.Join(slices.Sorted(maps.Keys(reports)), "|")
 	c := &cobra.Command{
 		Use:   "report DIR...",
-		Short: "Show run records as text, Markdown, a timeline in HTML, JSON or JUnit XML",
+		Short: "Show run records as text, Markdown, a page in HTML, JSON or JUnit XML",
+		Long: `Report shows runs again, from their records. A directory that is not a record stands for all the records below
+it, such as those of a campaign. With -o html, one run is one page without references to other files: the verdict, a
+timeline, the versions of objects at each place, the plan and the logs. Several runs need --to: a directory that gets a
+page for each run and index.html, which groups what they have found.`,
 		Example: `  trommel report trommel-runs/stale-deletion-20260102-150405.000
-  trommel report -o html trommel-runs/stale-deletion-20260102-150405.000 > timeline.html`,
+  trommel report -o html trommel-runs/stale-deletion-20260102-150405.000 > stale-deletion.html
+  trommel report -o html --to pages trommel-runs`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, dirs []string) error {
 			show, ok := reports[form]
 			if !ok {
 				return &exitError{exitUsage, fmt.Errorf("unknown format %q, want %s", form, forms)}
 			}
-			if form == "html" && len(dirs) > 1 {
-				return &exitError{exitUsage, fmt.Errorf("html shows one run at a time")}
+			if to != "" && form != "html" {
+				return &exitError{exitUsage, errors.New("--to is for -o html")}
+			}
+			records, err := recordsIn(dirs)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			if to != "" {
+				return writePages(s, to, records)
+			}
+			if form == "html" && len(records) > 1 {
+				return &exitError{exitUsage, fmt.Errorf("these are %d runs, and each has a page of its own: --to names "+
+					"the directory for the pages", len(records))}
 			}
 			var runs []*record.Run
-			for _, dir := range dirs {
+			for _, dir := range records {
 				r, err := record.Open(dir)
 				if err != nil {
 					return &exitError{exitUsage, err}
@@ -84,5 +82,6 @@ func newReportCommand(s streams) *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&form, "output", "o", "text", forms)
+	c.Flags().StringVar(&to, "to", "", "with -o html: write a page for each run, and an index of them, to this `directory`")
 	return c
 }
