@@ -247,8 +247,19 @@ export function timeline(data, app) {
     c.globalAlpha = 1;
   }
 
+  const fitted = new Map(); // measuring is slow
+
   // fitText shortens a text in its middle: names differ at their ends.
   function fitText(text, room) {
+    const key = `${Math.round(room)} ${text}`;
+    if (!fitted.has(key)) {
+      if (fitted.size > 5000) fitted.clear();
+      fitted.set(key, shortened(text, room));
+    }
+    return fitted.get(key);
+  }
+
+  function shortened(text, room) {
     if (c.measureText(text).width <= room) return text;
     const cut = n => `${text.slice(0, Math.ceil(n * .4))}…${text.slice(text.length - Math.floor(n * .6))}`;
     let low = 0, high = text.length;
@@ -473,6 +484,8 @@ export function timeline(data, app) {
     fit: () => show(axis.low, axis.high),
     around: t => { const u = axis.u(t), w = u1 - u0; if (u < u0 || u > u1) show(u - w / 2, u + w / 2); },
     view: () => ({x, u: t => axis.u(t), left: label, width, u0, u1}),
-    draw, // at once, for measurements
+    // Where an item is drawn, in pixels from the chart's corner.
+    x: item => x(item.u),
+    y: item => { const row = rows[rowOf.get(item.l)]; return row.y + head + (row.h - head) / 2 - pane.scrollTop + AXIS; },
   };
 }

@@ -43,9 +43,16 @@ export function versions(data, app) {
     }));
   }
 
+  let visible = false; // the timeline moves often while this is out of sight
+  new IntersectionObserver(seen => {
+    visible = seen[seen.length - 1].isIntersecting;
+    draw();
+  }, {rootMargin: '200px'}).observe(section);
+  matchMedia('print').addEventListener('change', e => { if (e.matches) { visible = true; draw(); } });
+
   function draw() {
     const view = app.view();
-    if (!view || !series) return;
+    if (!view || !series || !visible) return;
     const count = series.v.length, gap = Math.max(13, Math.min(30, 420 / (count + 1)));
     const left = view.left || 90, width = Math.max(view.width, 320), top = 14, height = top + (count + 1) * gap + 34;
     const x = t => view.left ? view.x(view.u(t)) : left + view.x(view.u(t)) * (width - left) / width;
