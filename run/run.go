@@ -52,7 +52,7 @@ type Config struct {
 	FindTypes bool                 // see RunOptions
 	Reference *reference.Reference // of the workload; nil: none
 	Functions map[string]workload.Function
-	Version   string               // of Trommel, for the record
+	Version   string // of Trommel, for the record
 	Console   Console
 	Logger    *slog.Logger
 	clusters  clusters

@@ -179,7 +179,7 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
 		Trace: o.Trace, Paced: o.Paced, History: o.History, FindTypes: o.FindTypes, Reference: o.Reference,
 		Functions: o.Functions,
-		Version: s.options.Version, Console: s.options.Console, Logger: s.options.Logger, clusters: s.clusters,
+		Version:   s.options.Version, Console: s.options.Console, Logger: s.options.Logger, clusters: s.clusters,
 	})
 }
 
