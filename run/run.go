@@ -52,7 +52,8 @@ type Config struct {
 	FindTypes bool                 // see RunOptions
 	Reference *reference.Reference // of the workload; nil: none
 	Functions map[string]workload.Function
-	Version   string // of Trommel, for the record
+	Version   string   // of Trommel, for the record
+	Injector  []string // see Options
 	Console   Console
 	Logger    *slog.Logger
 	clusters  clusters
@@ -379,6 +380,9 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.installDisruptions(ctx); err != nil {
+		return err
+	}
 	resolve, err := r.resolveTypes(ctx)
 	if err != nil {
 		return err
@@ -389,6 +393,7 @@ func (r *runner) prepare(ctx context.Context) error {
 		Plan: r.Plan, Monitor: r.monitor, Controllers: r.meta.Controllers,
 		Tools: actions.Tools{
 			Controllers: &controllers{runner: r}, APIServers: &apiServers{runner: r}, Objects: &planWrites{runner: r},
+			Disruptions: &disruptions{runner: r},
 		},
 		Trace:   r.trace(),
 		Resolve: resolve, Lookup: lookup{r.objects}, Hold: r.Suite.Timeouts.Hold,
@@ -413,6 +418,9 @@ func (r *runner) prepare(ctx context.Context) error {
 		keep(ctx)
 	}
 	r.enter("controllers")
+	if err := r.startDisruptions(ctx, config); err != nil {
+		return err
+	}
 	if err := r.startControllers(ctx, own); err != nil {
 		return err
 	}

@@ -36,6 +36,9 @@ type Options struct {
 	Trace bool
 	// Version of Trommel, for the record.
 	Version string
+	// Injector is the command of the injector of disruptions, an executable with arguments; only plans with the action
+	// disrupt need it.
+	Injector []string
 	// Console shows the progress of the session and its runs; default: none.
 	Console Console
 	// Progress, if set, receives the progress of builds.
@@ -178,8 +181,8 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 	return execute(ctx, Config{
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
 		Trace: o.Trace, Paced: o.Paced, History: o.History, FindTypes: o.FindTypes, Reference: o.Reference,
-		Functions: o.Functions,
-		Version:   s.options.Version, Console: s.options.Console, Logger: s.options.Logger, clusters: s.clusters,
+		Functions: o.Functions, Version: s.options.Version, Injector: s.options.Injector,
+		Console: s.options.Console, Logger: s.options.Logger, clusters: s.clusters,
 	})
 }
 

@@ -465,7 +465,7 @@ func (o *testOptions) inSession(
 	}
 	console := report.NewConsole(s.err)
 	console.Title(title + " " + suite.File)
-	options := run.Options{Version: version(), Progress: console.Progress}
+	options := run.Options{Version: version(), Injector: injectorCommand(), Progress: console.Progress}
 	var runners []run.Runner
 	var sessions []*run.Session
 	defer func() {
