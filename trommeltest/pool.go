@@ -122,6 +122,7 @@ func (p *pool) open(
 	console := report.NewConsole(s.relay)
 	s.relay.console = console
 	options.Variant, options.Fresh, options.Version = variant, fresh, run.Version()
+	options.Injector = injector()
 	options.Console, options.Progress = console, s.relay.progress
 	options.Logger = slog.New(slog.NewTextHandler(always{s.relay}, &slog.HandlerOptions{Level: slog.LevelError}))
 	opened, err := run.Open(ctx, suite, options)
