@@ -13,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/kubelet"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/reference"
 )
@@ -34,10 +35,8 @@ type Options struct {
 	Trace bool
 	// Version of Trommel, for the record.
 	Version string
-	// Console shows the progress of the session and its runs; default: none.
-	Console Console
-	// Progress, if set, receives the progress of builds.
-	Progress func(text string)
+	// Progress receives what the session and its runs do; default: nobody.
+	Progress progress.Listener
 	// Logger receives diagnostics; default: none.
 	Logger *slog.Logger
 }
@@ -70,11 +69,8 @@ func Choose(suite *plan.Suite, variant string) (*plan.Suite, error) {
 // Open builds the suite's controllers and, if needed, the control plane, or finds them in the cache. The cluster starts
 // with the first run. A mistake in the suite is a *UserError. The caller closes the session.
 func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, error) {
-	if options.Console == nil {
-		options.Console = nobody{}
-	}
 	if options.Progress == nil {
-		options.Progress = func(string) {}
+		options.Progress = progress.Nobody
 	}
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
@@ -102,7 +98,7 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 		return s, nil
 	}
 	s.clusters = &ownClusters{fresh: options.Fresh, logger: options.Logger,
-		start: func(ctx context.Context, console Console) (cluster.Cluster, error) {
+		start: func(ctx context.Context, console *console) (cluster.Cluster, error) {
 			return kind.Start(ctx, s.clusterConfig(controlPlane, console))
 		}}
 	return s, nil
@@ -149,7 +145,7 @@ func (s *Session) Start(ctx context.Context) error {
 	if !ok || own.fresh || own.cluster != nil {
 		return nil
 	}
-	l, err := own.acquire(ctx, s.options.Console)
+	l, err := own.acquire(ctx, newConsole(s.options.Progress, ""))
 	if err != nil {
 		return err
 	}
@@ -171,7 +167,7 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 	return execute(ctx, Config{
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
 		Trace: o.Trace, Paced: o.Paced, History: o.History, FindTypes: o.FindTypes, Reference: o.Reference,
-		Version: s.options.Version, Console: s.options.Console, Logger: s.options.Logger, clusters: s.clusters,
+		Version: s.options.Version, Progress: s.options.Progress, Logger: s.options.Logger, clusters: s.clusters,
 	})
 }
 
@@ -191,7 +187,7 @@ func (s *Session) Close(ctx context.Context) error {
 }
 
 // clusterConfig returns the configuration of the suite's cluster.
-func (s *Session) clusterConfig(binary string, console Console) cluster.Config {
+func (s *Session) clusterConfig(binary string, console *console) cluster.Config {
 	removed, _ := RemovedAPIs(s.suite, s.binaries)
 	spec := s.suite.Cluster
 	return cluster.Config{
@@ -220,13 +216,3 @@ func answers(list []plan.Answer) []kubelet.Answer {
 	}
 	return all
 }
-
-// nobody is the default console; it ignores everything.
-type nobody struct{}
-
-func (nobody) Fired(int, *plan.Action, string)    {}
-func (nobody) Completed(int, *plan.Action, error) {}
-func (nobody) Held(*record.Observation, string)   {}
-func (nobody) Info(string)                        {}
-func (nobody) Phase(string)                       {}
-func (nobody) Finding(record.Finding)             {}

@@ -42,7 +42,9 @@ type Config struct {
 	Objects    *objects.Client
 	Kubeconfig string // for commands
 	Progress   func(text string)
-	Log        io.Writer // what commands print; nil: nowhere
+	// Step is called when a step begins: number counts from 1. Nil: Progress is called.
+	Step func(number, of int, text string)
+	Log  io.Writer // what commands print; nil: nowhere
 	// Outage is asked about a write that has been failing since the given time because a webhook could not be called.
 	// Nil: the webhook itself is always to blame.
 	Outage func(ctx context.Context, since time.Time, err error) Outage
@@ -171,7 +173,7 @@ func (f *failure) Unwrap() error { return f.err }
 var errStepTimeout = errors.New("step timed out")
 
 func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error) {
-	for _, s := range steps {
+	for i, s := range steps {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
@@ -179,7 +181,11 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 		if s.name != "" {
 			text = s.name + ": " + s.what
 		}
-		r.Progress(text)
+		if r.Step != nil {
+			r.Step(i+1, len(steps), text)
+		} else {
+			r.Progress(text)
+		}
 		timedOut, outage, err := r.attempt(ctx, s)
 		if err == nil {
 			if r.Rest != nil {
