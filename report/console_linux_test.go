@@ -180,7 +180,7 @@ func displayed(rows int) []string {
 	if rows < 6 {
 		return []string{"workload ", "1 of 2 actions done", "more lines\n"}
 	}
-	return []string{"workload ", "1 of 2 actions done", "held ", "by action 1\n"}
+	return []string{"workload ", "1 of 2 actions done", "held ", "action 1\n"}
 }
 
 func TestConsoleOnATerminal(t *testing.T) {
@@ -247,10 +247,10 @@ func TestConsoleIsResized(t *testing.T) {
 	s.waitFor(displayed(24)...)
 	s.resize(40, 24)
 	c.Info("narrower")
-	s.waitFor("narrower\n", "workload", "held ", "by action 1\n")
+	s.waitFor("narrower\n", "workload", "held ", "action 1\n")
 	s.resize(120, 24)
 	c.Info("wider")
-	seen := s.waitFor("wider\n", "workload", "held ", "by action 1\n")
+	seen := s.waitFor("wider\n", "workload", "held ", "action 1\n")
 	if strings.Count(seen, "held ") != 1 || strings.Count(seen, "workload ") != 1 ||
 		!strings.Contains(seen, "update database/default/db: paused by action 1") {
 		t.Errorf("seen:\n%s", seen)
