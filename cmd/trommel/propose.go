@@ -155,6 +155,9 @@ func (o *proposeOptions) put(s streams, suite *plan.Suite, result *propose.Resul
 	if err != nil {
 		return err
 	}
+	if o.out != "" && !bytes.HasPrefix(text, []byte("# yaml-language-server")) {
+		text = append([]byte(plan.EditorLine("Suite", version())), text...)
+	}
 	if now, err := os.ReadFile(suite.File); err != nil {
 		return err
 	} else if o.write && !bytes.Equal(now, suite.Text()) {

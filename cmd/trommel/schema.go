@@ -15,7 +15,8 @@ func newSchemaCommand(s streams) *cobra.Command {
 		Use:   "schema plan|suite|runs|events",
 		Short: "Print the JSON Schema of plans, suites, results or events",
 		Long: `Schema prints a JSON Schema (2020-12) with which editors complete and check plan and suite files. In
-VS Code, for example, save it and begin a plan with the line
+VS Code with the YAML extension, for example, they take the schema from the first line of the files that "trommel init"
+and other commands write. Where the network is not to be used, save the schema and begin a plan with the line
 
   # yaml-language-server: $schema=./plan.schema.json
 

@@ -201,7 +201,7 @@ func writePlan(p *plan.Plan, suite *plan.Suite, file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, data, record.FileMode)
+	return os.WriteFile(file, append([]byte(plan.EditorLine("TestPlan", version())), data...), record.FileMode)
 }
 
 func sameFile(a, b string) bool {

@@ -29,6 +29,7 @@ func subcommands(s streams) []*cobra.Command {
 		newReplayCommand(s),
 		newReportCommand(s),
 		newVersionCommand(s),
+		newManCommand(s),
 	}
 }
 
@@ -39,17 +40,4 @@ func version() string {
 		return "(devel)"
 	}
 	return info.Main.Version
-}
-
-func newVersionCommand(s streams) *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  trommel version",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			c.Println("trommel", version())
-			return nil
-		},
-	}
 }
