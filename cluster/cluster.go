@@ -159,12 +159,25 @@ type ProcessNode interface {
 	// OpenLog opens the log of a process; it may contain several starts of the container. The caller closes it. The
 	// error is fs.ErrNotExist if the process has none.
 	OpenLog(p Process) (io.ReadCloser, error)
-	// Stop ends all pods except those with the given UIDs and waits until their processes have exited. It does not
-	// report this to the API server, and the pods do not start again: the caller deletes their objects.
+	// Stop ends all pods except those with the given UIDs, waits until their processes have exited, and ends all
+	// faults. It does not report this to the API server, and the pods do not start again: the caller deletes their objects.
 	Stop(ctx context.Context, keep []types.UID) error
-	// Reset lets held controllers start and frozen processes go on, undoes every Route and forgets exited processes,
-	// which a killed run may have left.
+	// Faults lists the faults that injectors of disruptions have begun here.
+	Faults(ctx context.Context) ([]Fault, error)
+	// EndFaults ends them and returns when nothing of them is left. Injectors that still run do not begin them again.
+	EndFaults(ctx context.Context) error
+	// Reset ends all faults, lets held controllers start and frozen processes go on, undoes every Route and forgets
+	// exited processes, which a killed run may have left.
 	Reset(ctx context.Context) error
+}
+
+// Fault is one kind of fault of a disruption at one pod.
+type Fault struct {
+	ID             string
+	Disruption     string // its namespace and name, with a slash
+	Kind           string // as in a disruption's spec
+	Namespace, Pod string // the target
+	Began          time.Time
 }
 
 // Process is one start of one container.

@@ -146,7 +146,7 @@ func init() {
 	for _, k := range []ActionKind{
 		restartController, killController, startController, pauseController, resumeController, reconnectController,
 		failCall, restoreCalls, freezeController, thawController, pauseAPIServer, resumeAPIServer, killAPIServer,
-		startAPIServer, applyObject, patchObject, deleteObject,
+		startAPIServer, applyObject, patchObject, deleteObject, disrupt, endDisruption,
 	} {
 		RegisterKind(k)
 	}

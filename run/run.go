@@ -47,6 +47,7 @@ type Config struct {
 	Reference *reference.Reference // of the workload; nil: none
 	Version   string               // of Trommel, for the record
 	Progress  progress.Listener
+	Injector  []string // see Options
 	Logger    *slog.Logger
 	clusters  clusters
 }
@@ -373,6 +374,9 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.installDisruptions(ctx); err != nil {
+		return err
+	}
 	resolve, err := r.resolveTypes(ctx)
 	if err != nil {
 		return err
@@ -383,6 +387,7 @@ func (r *runner) prepare(ctx context.Context) error {
 		Plan: r.Plan, Monitor: r.monitor, Controllers: r.meta.Controllers,
 		Tools: actions.Tools{
 			Controllers: &controllers{runner: r}, APIServers: &apiServers{runner: r}, Objects: &planWrites{runner: r},
+			Disruptions: &disruptions{runner: r},
 		},
 		Trace:   r.trace(),
 		Resolve: resolve, Lookup: lookup{r.objects}, Hold: r.Suite.Timeouts.Hold,
@@ -407,6 +412,9 @@ func (r *runner) prepare(ctx context.Context) error {
 		keep(ctx)
 	}
 	r.enter("controllers")
+	if err := r.startDisruptions(ctx, config); err != nil {
+		return err
+	}
 	if err := r.startControllers(ctx, own); err != nil {
 		return err
 	}

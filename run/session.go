@@ -37,6 +37,9 @@ type Options struct {
 	Version string
 	// Progress receives what the session and its runs do; default: nobody.
 	Progress progress.Listener
+	// Injector is the command of the injector of disruptions, an executable with arguments; only plans with the action
+	// disrupt need it.
+	Injector []string
 	// Logger receives diagnostics; default: none.
 	Logger *slog.Logger
 }
@@ -167,7 +170,8 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 	return execute(ctx, Config{
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
 		Trace: o.Trace, Paced: o.Paced, History: o.History, FindTypes: o.FindTypes, Reference: o.Reference,
-		Version: s.options.Version, Progress: s.options.Progress, Logger: s.options.Logger, clusters: s.clusters,
+		Version: s.options.Version, Injector: s.options.Injector, Progress: s.options.Progress,
+		Logger: s.options.Logger, clusters: s.clusters,
 	})
 }
 

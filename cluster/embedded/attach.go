@@ -234,6 +234,15 @@ func (n attachedNode) Stop(ctx context.Context, keep []types.UID) error {
 	return n.a.call(ctx, "StopPods", Call{Keep: keep})
 }
 
+func (n attachedNode) Faults(ctx context.Context) ([]cluster.Fault, error) {
+	return controlCall[[]cluster.Fault](ctx, n.a.entry, "Faults", None{})
+}
+
+func (n attachedNode) EndFaults(ctx context.Context) error {
+	_, err := controlCall[None](ctx, n.a.entry, "EndFaults", None{})
+	return err
+}
+
 func (n attachedNode) Reset(ctx context.Context) error {
 	_, err := controlCall[None](ctx, n.a.entry, "Reset", None{})
 	return err

@@ -192,6 +192,16 @@ func (s *session) StopPods(call Call, _ *None) error {
 	return s.server.cluster.processes.Stop(s.ctx, call.Keep)
 }
 
+func (s *session) Faults(_ None, answer *[]cluster.Fault) error {
+	var err error
+	*answer, err = s.server.cluster.processes.Faults(s.ctx)
+	return err
+}
+
+func (s *session) EndFaults(_ None, _ *None) error {
+	return s.server.cluster.processes.EndFaults(s.ctx)
+}
+
 func (s *session) Reset(_ None, _ *None) error { return s.server.cluster.processes.Reset(s.ctx) }
 
 func (s *session) State(_ None, answer *State) error {

@@ -9,6 +9,7 @@ package embedded
 
 import (
 	"context"
+	"crypto/tls"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -267,6 +268,14 @@ func (c *Cluster) startProcessNode(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	pair, err := c.ca.server()
+	if err != nil {
+		return err
+	}
+	certificate, err := tls.X509KeyPair(pair.cert, pair.key)
+	if err != nil {
+		return err
+	}
 	servers := map[string]string{}
 	for _, a := range c.apis {
 		servers[a.name] = a.port.addr()
@@ -276,6 +285,7 @@ func (c *Cluster) startProcessNode(ctx context.Context) error {
 		APIServers:  servers,
 		First:       c.apis[0].name,
 		CA:          c.ca.certPEM,
+		Certificate: &certificate,
 		ServiceCIDR: netip.MustParsePrefix(serviceCIDR), PodCIDR: netip.MustParsePrefix(podCIDR),
 		Route:  c.network.Resolve,
 		Dir:    c.dir.file("pods"),

@@ -19,12 +19,16 @@ type Proxy struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 
-	mu    sync.Mutex
-	links map[*link]struct{}
+	mu     sync.Mutex
+	links  map[*link]struct{}
+	divert func(net.Conn) bool
 }
 
 // link is one client's connection and, once dialed, the backend's.
-type link struct{ client, backend net.Conn }
+type link struct {
+	client, backend net.Conn
+	divert          func(net.Conn) bool // instead of forwarding
+}
 
 // New starts a proxy. It calls dial for every accepted connection to connect to the backend; if dial fails, it resets
 // the client's connection.
@@ -53,6 +57,15 @@ func (p *Proxy) Cut() int {
 	return len(p.links)
 }
 
+// Divert passes new connections to handle instead of forwarding them; nil forwards them again. Open connections do not
+// change. handle closes the connection and returns when it is closed, also if Cut or Close has closed it; or it returns
+// false at once, and the connection is forwarded.
+func (p *Proxy) Divert(handle func(client net.Conn) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.divert = handle
+}
+
 // Close stops listening, resets every open connection and waits until all goroutines have finished.
 func (p *Proxy) Close() {
 	p.cancel()
@@ -75,6 +88,7 @@ func (p *Proxy) accept() {
 		}
 		l := &link{client: client}
 		p.mu.Lock()
+		l.divert = p.divert
 		p.links[l] = struct{}{}
 		p.mu.Unlock()
 		p.running.Add(1)
@@ -91,6 +105,9 @@ func (p *Proxy) serve(l *link) {
 	}()
 	if p.ctx.Err() != nil {
 		l.reset()
+		return
+	}
+	if l.divert != nil && l.divert(l.client) {
 		return
 	}
 	backend, err := p.dial(p.ctx)

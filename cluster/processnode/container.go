@@ -333,6 +333,9 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 
 // isHooked reports whether the container's executable has hooks in its standard library.
 func (c *container) isHooked(binary string) (bool, error) {
+	if c.pod.isInjector() {
+		return false, nil // although our own executable mentions them
+	}
 	if binary == "" {
 		if len(c.spec.Command) == 0 || !filepath.IsAbs(c.spec.Command[0]) {
 			return false, nil

@@ -6,14 +6,12 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"net"
 	"os"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/trommel-dev/trommel/cluster"
-	"github.com/trommel-dev/trommel/cluster/passthrough"
 )
 
 // controller is the state shared by all pods of a controller under test. Node.mu guards it.
@@ -27,7 +25,6 @@ type controller struct {
 	// route is the API server to which new connections go, as set by Route; annotated is the one of the newest pod's
 	// annotation, used if route is empty.
 	route, annotated string
-	proxy            *passthrough.Proxy
 	processes        []*cluster.Process // in order of start
 }
 
@@ -39,19 +36,16 @@ func (n *Node) controllerLocked(name string) (*controller, error) {
 		return nil, fmt.Errorf("controller %q: the process node is closed", name)
 	}
 	c := &controller{name: name}
-	proxy, err := passthrough.New(func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, n.routeOf(c)) })
-	if err != nil {
-		return nil, fmt.Errorf("controller %q: create a proxy: %w", name, err)
-	}
-	c.proxy = proxy
 	n.controllers[name] = c
 	return c, nil
 }
 
+// routeOf returns the API server for new connections of a controller's pods, or of a pod without one.
 func (n *Node) routeOf(c *controller) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
+	case c == nil:
 	case c.route != "":
 		return c.route
 	case c.annotated != "":
@@ -263,11 +257,19 @@ func (n *Node) Route(_ context.Context, name, apiServer string) error {
 func (n *Node) CutConnections(_ context.Context, name string) error {
 	n.mu.Lock()
 	c, err := n.controllerLocked(name)
+	var links []*apiLink
+	for _, p := range n.pods {
+		if p.controller == c {
+			links = append(links, p.link)
+		}
+	}
 	n.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	c.proxy.Cut()
+	for _, l := range links {
+		l.proxy.Cut()
+	}
 	return nil
 }
 
@@ -297,9 +299,12 @@ func OpenLog(p cluster.Process) (io.ReadCloser, error) {
 // OpenLog opens the log of a process.
 func (n *Node) OpenLog(p cluster.Process) (io.ReadCloser, error) { return OpenLog(p) }
 
-// Reset lets every held controller start and every frozen process go on, undoes every Route and forgets exited
-// processes.
+// Reset ends every fault, lets every held controller start and every frozen process go on, undoes every Route and
+// forgets exited processes.
 func (n *Node) Reset(ctx context.Context) error {
+	if err := n.EndFaults(ctx); err != nil {
+		return err
+	}
 	n.mu.Lock()
 	names := slices.Collect(maps.Keys(n.controllers))
 	n.mu.Unlock()
@@ -320,8 +325,6 @@ func (n *Node) Reset(ctx context.Context) error {
 		c.processes = slices.DeleteFunc(c.processes, func(p *cluster.Process) bool { return !p.Running() })
 		if !used[c] {
 			delete(n.controllers, name)
-			// It can no longer have connections.
-			go c.proxy.Close()
 		}
 	}
 	n.broadcastLocked()

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trommel-dev/trommel/chaos/fault"
 )
 
 // Environment variables with a process's service account.
@@ -83,6 +85,9 @@ func (c *container) environment(ctx context.Context, home string) (*environment,
 		if !c.hooked {
 			e.set("KUBECONFIG", c.pod.kubeconfigFile())
 		}
+	}
+	if c.pod.isInjector() {
+		e.set(fault.EnvSocket, c.pod.node.faultSocket())
 	}
 	for _, from := range c.spec.EnvFrom {
 		if err := c.pod.envFrom(ctx, e, from); err != nil {
@@ -216,6 +221,9 @@ func (p *pod) annotations() map[string]string {
 	defer p.node.mu.Unlock()
 	return p.object.Annotations
 }
+
+// isInjector reports whether the pod begins and ends faults of other pods.
+func (p *pod) isInjector() bool { return p.annotations()[fault.AnnotationInjector] == "true" }
 
 // field resolves a downward API field path.
 func (p *pod) field(path string) (string, error) {

@@ -9,6 +9,7 @@ package processnode
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,6 +54,9 @@ type Config struct {
 	First string
 	// CA is the PEM certificate with which pods verify API servers.
 	CA []byte
+	// Certificate is an API server's, issued by CA, for a proxy that disturbs pods' requests; without it the node cannot
+	// do that.
+	Certificate *tls.Certificate
 	// ServiceCIDR and PodCIDR contain the addresses of Services and of simulated pods. A process with hooks that dials
 	// one of them is connected to what Route returns: a loopback address, host:port, or the API server that the pod is
 	// connected to. An error of Route says why nothing listens there, and the connection is refused. Without Route the
@@ -79,6 +83,7 @@ type Node struct {
 	hooked  hooked
 
 	addresses addresses
+	faults    faults
 
 	mu          sync.Mutex
 	closed      bool
@@ -126,6 +131,11 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 		n.cancel()
 		return nil, fmt.Errorf("process node: %w", err)
 	}
+	if err := n.serveFaults(); err != nil {
+		n.cancel()
+		n.tasks.Wait()
+		return nil, fmt.Errorf("process node: %w", err)
+	}
 	if err := n.register(ctx); err != nil {
 		n.cancel()
 		n.tasks.Wait()
@@ -161,11 +171,6 @@ func (n *Node) Close(context.Context) error {
 	}
 	n.tasks.Wait()
 	n.addresses.close()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range n.controllers {
-		c.proxy.Close()
-	}
 	return nil
 }
 
@@ -351,8 +356,8 @@ func (n *Node) forget(uid types.UID) {
 	}
 }
 
-// Stop ends all pods except those with the given UIDs and waits until their processes have exited. It does not report
-// this to the API server, and the pods do not start again: the caller must delete their objects.
+// Stop ends all pods except those with the given UIDs and waits until their processes have exited, and then all faults.
+// It does not report this to the API server, and the pods do not start again: the caller must delete their objects.
 func (n *Node) Stop(ctx context.Context, keep []types.UID) error {
 	n.mu.Lock()
 	var ending []*pod
@@ -373,7 +378,8 @@ func (n *Node) Stop(ctx context.Context, keep []types.UID) error {
 			return fmt.Errorf("stop pod %s/%s: %w", p.namespace, p.name, ctx.Err())
 		}
 	}
-	return nil
+	// Their injectors have exited.
+	return n.EndFaults(ctx)
 }
 
 // hostIP is the node's address.

@@ -25,7 +25,8 @@ type pod struct {
 	name       string
 	spec       *corev1.PodSpec // read only
 	controller *controller     // nil if the pod does not belong to a controller under test
-	apiServer  string          // host:port that the pod uses
+	link       *apiLink        // its way to the API server
+	apiServer  string          // host:port that the pod uses: the link's
 	address    address
 	dir        string
 	init       []*container
@@ -61,7 +62,6 @@ func (n *Node) newPodLocked(object *corev1.Pod) (*pod, error) {
 	if p.address, err = n.addresses.take(); err != nil {
 		return nil, err
 	}
-	p.apiServer = n.config.APIServers[n.config.First]
 	if name := object.Annotations[cluster.AnnotationController]; name != "" {
 		c, err := n.controllerLocked(name)
 		if err != nil {
@@ -75,8 +75,12 @@ func (n *Node) newPodLocked(object *corev1.Pod) (*pod, error) {
 			n.log.Warn("unknown API server in annotation", "pod", p.name, "apiServer", server)
 		}
 		p.controller = c
-		p.apiServer = c.proxy.Addr()
 	}
+	if p.link, err = n.newAPILink(p.controller); err != nil {
+		n.addresses.giveBack(p.address)
+		return nil, fmt.Errorf("create a proxy: %w", err)
+	}
+	p.apiServer = p.link.proxy.Addr()
 	for i := range p.spec.InitContainers {
 		p.init = append(p.init, &container{pod: p, spec: &p.spec.InitContainers[i], isInit: true})
 	}
@@ -131,6 +135,8 @@ func (p *pod) run() {
 	delete(n.pods, p.uid)
 	n.broadcastLocked()
 	n.mu.Unlock()
+	n.forgetFaults(p)
+	p.link.close()
 	close(p.ended)
 }
 

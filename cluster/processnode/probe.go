@@ -16,8 +16,11 @@ import (
 	"github.com/trommel-dev/trommel/cluster/child"
 )
 
-// eager is the interval of probes of a container that is not ready: waiting for a whole period would only cost time.
-const eager = 100 * time.Millisecond
+// Intervals of probes of a container that is not ready: waiting for a whole period would only cost time. They double.
+const (
+	firstEager = 5 * time.Millisecond
+	eager      = 100 * time.Millisecond
+)
 
 // probe keeps the container's readiness up to date while the process runs.
 func (c *container) probe(ctx context.Context, r *run) {
@@ -29,6 +32,7 @@ func (c *container) probe(ctx context.Context, r *run) {
 	wait := time.Duration(probe.InitialDelaySeconds) * time.Second
 	period := max(time.Duration(probe.PeriodSeconds)*time.Second, time.Second)
 	successes, failures := 0, 0
+	unready := firstEager
 	for {
 		select {
 		case <-time.After(wait):
@@ -62,7 +66,10 @@ func (c *container) probe(ctx context.Context, r *run) {
 		}
 		wait = period
 		if !ready {
-			wait = min(eager, period)
+			wait = min(unready, period)
+			unready = min(2*unready, eager)
+		} else {
+			unready = firstEager
 		}
 	}
 }
@@ -140,9 +147,11 @@ func (c *container) probeExec(ctx context.Context, command []string) error {
 	if c.hooked {
 		mounts = c.files.moved()
 	}
-	hooked, err := c.pod.node.hooked.has(path)
-	if err != nil {
-		return err
+	hooked := false
+	if !c.pod.isInjector() {
+		if hooked, err = c.pod.node.hooked.has(path); err != nil {
+			return err
+		}
 	}
 	argv := make([]string, len(command))
 	for i, s := range command {

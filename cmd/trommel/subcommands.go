@@ -10,6 +10,7 @@ import (
 func subcommands(s streams) []*cobra.Command {
 	return []*cobra.Command{
 		newInitCommand(s),
+		newInjectorCommand(),
 		newRunCommand(s),
 		newTestCommand(s),
 		newLearnCommand(s),

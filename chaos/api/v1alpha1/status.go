@@ -1,0 +1,156 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Phase summarises the injections of a disruption.
+type Phase string
+
+// The phases, as chaos-controller names them. A paused disruption is between two activations of its pulse; a previous one
+// is over.
+const (
+	NotInjected                 Phase = "NotInjected"
+	PartiallyInjected           Phase = "PartiallyInjected"
+	Injected                    Phase = "Injected"
+	PausedPartiallyInjected     Phase = "PausedPartiallyInjected"
+	PausedInjected              Phase = "PausedInjected"
+	PreviouslyNotInjected       Phase = "PreviouslyNotInjected"
+	PreviouslyPartiallyInjected Phase = "PreviouslyPartiallyInjected"
+	PreviouslyInjected          Phase = "PreviouslyInjected"
+)
+
+// DisruptionStatus is written by the controllers; each writes its own fields.
+type DisruptionStatus struct {
+	// Phase summarises the injections. Written by the injection controller.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+	// Message says in a sentence what the disruption waits for or what a person has to do.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// SpecHash identifies the spec (without count) that the controllers carry out.
+	// +optional
+	SpecHash string `json:"specHash,omitempty"`
+	// Kinds are the kinds of the spec, with commas.
+	// +optional
+	Kinds string `json:"kinds,omitempty"`
+	// Targets are the chosen targets.
+	// +kubebuilder:validation:MaxItems=1000
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	Targets []Target `json:"targets,omitempty"`
+	// Counts of targets.
+	// +optional
+	Counts Counts `json:"counts,omitempty"`
+	// Injections, one for each target and kind.
+	// +optional
+	// +listType=map
+	// +listMapKey=target
+	// +listMapKey=kind
+	Injections []Injection `json:"injections,omitempty"`
+	// Schedule says when the disruption is active.
+	// +optional
+	Schedule Schedule `json:"schedule,omitempty"`
+	// EndsAt is when the duration is over.
+	// +optional
+	EndsAt *metav1.Time `json:"endsAt,omitempty"`
+	// IsStuckOnRemoval is set while something cannot be cleaned without a person. Message says what to do.
+	// +optional
+	IsStuckOnRemoval bool `json:"isStuckOnRemoval,omitempty"`
+	// Conditions: Accepted, SpecUnchanged, TargetsFound, ChaosPods, Removable.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Conditions of a disruption.
+const (
+	// ConditionTargetsFound is false while fewer targets are disrupted than desired, with the reason.
+	ConditionTargetsFound = "TargetsFound"
+	// ConditionSpecUnchanged is false when the spec has changed although it must not; the disruption ends.
+	ConditionSpecUnchanged = "SpecUnchanged"
+	// ConditionRemovable is false while something keeps a deleted disruption from disappearing.
+	ConditionRemovable = "Removable"
+	// ConditionChaosPods is false while chaos pods cannot be created or deleted, with the error.
+	ConditionChaosPods = "ChaosPods"
+	// ConditionAccepted is false if a safety net refuses the disruption.
+	ConditionAccepted = "Accepted"
+)
+
+// Target is a pod or a node.
+type Target struct {
+	UID types.UID `json:"uid"`
+	// Name of the pod or node. The pod's namespace is the disruption's.
+	Name string `json:"name"`
+	// Node that the pod runs on.
+	// +optional
+	Node string `json:"node,omitempty"`
+}
+
+// Counts of targets.
+type Counts struct {
+	// Healthy matches of the selectors.
+	Matching int32 `json:"matching"`
+	// Ignored matches: unhealthy, or disrupted by others.
+	Ignored int32 `json:"ignored"`
+	// Desired by count.
+	Desired int32 `json:"desired"`
+	// Selected targets.
+	Selected int32 `json:"selected"`
+	// Injected targets: those with all kinds injected.
+	Injected int32 `json:"injected"`
+}
+
+// InjectionState is the state of one kind on one target.
+type InjectionState string
+
+// The states of an injection.
+const (
+	InjectionPending     InjectionState = "Pending"     // its chaos pod is not ready yet
+	InjectionInjected    InjectionState = "Injected"    // completely
+	InjectionFailed      InjectionState = "Failed"      // see the error
+	InjectionUnsupported InjectionState = "Unsupported" // the target's node cannot do it; nothing was touched
+	InjectionRemoved     InjectionState = "Removed"     // nothing of it is left
+	InjectionStuck       InjectionState = "Stuck"       // something is left that the injector could not remove
+)
+
+// Injection is one kind of fault on one target.
+type Injection struct {
+	// Target is the target's UID.
+	Target types.UID `json:"target"`
+	// Kind is the kind's field name in the spec, such as apiFault.
+	Kind string `json:"kind"`
+	// State of the injection.
+	State InjectionState `json:"state"`
+	// Pod is the chaos pod's name, in the controllers' namespace.
+	// +optional
+	Pod string `json:"pod,omitempty"`
+	// Error is the last error.
+	// +optional
+	Error string `json:"error,omitempty"`
+	// InjectedAt is when the state was first Injected.
+	// +optional
+	InjectedAt *metav1.MicroTime `json:"injectedAt,omitempty"`
+}
+
+// Schedule says when a disruption is active.
+type Schedule struct {
+	// StartedAt is when its first activation began.
+	// +optional
+	StartedAt *metav1.MicroTime `json:"startedAt,omitempty"`
+	// Active is whether its faults are injected or being injected now.
+	// +optional
+	Active bool `json:"active,omitempty"`
+	// Since is when Active last changed.
+	// +optional
+	Since *metav1.MicroTime `json:"since,omitempty"`
+	// Runs counts the activations, including the present one.
+	// +optional
+	Runs int32 `json:"runs,omitempty"`
+	// Over is whether the disruption has ended: its duration is over, or maxRuns were made.
+	// +optional
+	Over bool `json:"over,omitempty"`
+}

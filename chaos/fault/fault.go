@@ -1,0 +1,59 @@
+// Package fault is the protocol between an injector and the process node: HTTP with JSON over a unix socket that only
+// the node's user can open.
+//
+//	PUT /faults/ID            begins a fault; it is in effect when the answer comes
+//	PUT /faults/ID?dryRun=1   only says whether the node could do it
+//	DELETE /faults/ID         ends it; nothing of it is left when the answer comes
+//	GET /faults               lists them
+//
+// PUT and DELETE are idempotent. An answer that is not 2xx has an Error as its body; status 501 means that the node
+// cannot do it.
+package fault
+
+import (
+	"encoding/json"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// EnvSocket is the environment variable with the socket's path. The process node sets it for containers of pods that
+	// have AnnotationInjector.
+	EnvSocket = "TROMMEL_FAULTS"
+	// AnnotationInjector with the value "true" marks a pod that runs an injector.
+	AnnotationInjector = "chaos.trommel.dev/injector"
+)
+
+// Fault is one kind of fault at one pod.
+type Fault struct {
+	// Disruption is the name of the disruption, for people: NAMESPACE/NAME.
+	Disruption string `json:"disruption"`
+	// Kind is the kind's field name in a disruption's spec, such as apiFault.
+	Kind string `json:"kind"`
+	// Pod is the target.
+	Pod types.UID `json:"pod"`
+	// Containers of the target; empty: all.
+	Containers []string `json:"containers,omitempty"`
+	// Spec is the kind's own struct.
+	Spec json.RawMessage `json:"spec"`
+	// EndsAt is when the node ends the fault by itself, in case no injector does; zero: never.
+	EndsAt time.Time `json:"endsAt,omitzero"`
+}
+
+// Listed is a fault that is in effect.
+type Listed struct {
+	ID string `json:"id"`
+	Fault
+	Began time.Time `json:"began"`
+}
+
+// List is the answer to GET.
+type List struct {
+	Faults []Listed `json:"faults"`
+}
+
+// Error is the body of an answer that is not 2xx.
+type Error struct {
+	Error string `json:"error"`
+}

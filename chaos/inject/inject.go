@@ -1,0 +1,147 @@
+// Package inject injects one kind of fault into one target and removes it again, whatever happens in between.
+//
+// What has to be undone is in a journal on disk before it is done. An injector that is killed leaves its entry, and the
+// next one with the same target, or one clean-up, undoes it.
+package inject
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+)
+
+// AnnotationState on a chaos pod has its State.
+const AnnotationState = "chaos.trommel.dev/state"
+
+// State is what an injector tells about itself.
+type State struct {
+	// State is one of Injected, Failed, Unsupported, Removed and Stuck.
+	State v1alpha1.InjectionState `json:"state"`
+	// Error is why it failed, is unsupported or is stuck.
+	Error string `json:"error,omitempty"`
+	// At is when it came into this state.
+	At time.Time `json:"at"`
+}
+
+// Target is a pod or a node.
+type Target struct {
+	// NodeLevel is set if the node itself is the target.
+	NodeLevel bool `json:"nodeLevel,omitempty"`
+	// Namespace and Pod are empty for a node.
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod,omitempty"`
+	// UID of the pod or the node.
+	UID types.UID `json:"uid"`
+	// Node is the target, or the target's node.
+	Node string `json:"node"`
+	// Containers of the pod; empty: all.
+	Containers []string `json:"containers,omitempty"`
+}
+
+func (t Target) String() string {
+	if t.NodeLevel {
+		return "node " + t.Node
+	}
+	return "pod " + t.Namespace + "/" + t.Pod
+}
+
+// Request is what an injector has to do.
+type Request struct {
+	// Kind is the kind's field name in a disruption's spec, such as apiFault.
+	Kind string `json:"kind"`
+	// Spec is the kind's own struct.
+	Spec json.RawMessage `json:"spec"`
+	// Disruption is NAMESPACE/NAME, for people.
+	Disruption    string    `json:"disruption"`
+	DisruptionUID types.UID `json:"disruptionUID"`
+	Target        Target    `json:"target"`
+	// EndsAt is when the injection ends by itself; zero: never.
+	EndsAt time.Time `json:"endsAt,omitzero"`
+}
+
+// ID identifies an injection: the same for all injectors of this kind, target and disruption.
+func (r Request) ID() string {
+	return fmt.Sprintf("%s.%s.%s", r.DisruptionUID, r.Target.UID, r.Kind)
+}
+
+// Validate reports what is missing.
+func (r Request) Validate() error {
+	var errs []error
+	for _, required := range []struct{ name, value string }{
+		{"a kind", r.Kind}, {"the disruption's UID", string(r.DisruptionUID)}, {"the target's UID", string(r.Target.UID)},
+		{"the target's node", r.Target.Node},
+	} {
+		if required.value == "" {
+			errs = append(errs, fmt.Errorf("%s is required", required.name))
+		}
+	}
+	if !r.Target.NodeLevel && (r.Target.Pod == "" || r.Target.Namespace == "") {
+		errs = append(errs, errors.New("the target pod's namespace and name are required"))
+	}
+	if !json.Valid(r.Spec) {
+		errs = append(errs, fmt.Errorf("the spec is not JSON: %q", r.Spec))
+	}
+	return errors.Join(errs...)
+}
+
+// ErrUnsupported is wrapped, with the reason, by errors of Injection.Check.
+var ErrUnsupported = errors.New("unsupported")
+
+// Unsupported says why something cannot be done.
+func Unsupported(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrUnsupported, fmt.Sprintf(format, args...))
+}
+
+// Injection is one kind of fault at one target.
+type Injection interface {
+	// Check reports whether the injection is possible here; it changes nothing.
+	Check(ctx context.Context) error
+	// Inject injects the fault and returns when it is in effect. It may have done a part of it when it fails.
+	Inject(ctx context.Context) error
+	// Clean removes what Inject has done, completely or in part, in this process or in one that was killed. It returns
+	// when nothing is left. It is idempotent, and needs no more than the journal's entry.
+	Clean(ctx context.Context) error
+}
+
+// Backend makes injections.
+type Backend interface {
+	// Name identifies the backend in the journal.
+	Name() string
+	// New makes an injection. It neither changes anything nor waits.
+	New(request Request, notes *Notes) (Injection, error)
+}
+
+// Notes are what an injection must know to clean up, beside its request.
+type Notes struct {
+	data json.RawMessage
+	save func(json.RawMessage) error
+}
+
+// Save stores a value durably, in place of an earlier one. What it describes may be done when Save has returned.
+func (n *Notes) Save(value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	if n.save != nil {
+		if err := n.save(data); err != nil {
+			return err
+		}
+	}
+	n.data = data
+	return nil
+}
+
+// Load reads the stored value; it reports false if there is none.
+func (n *Notes) Load(into any) (bool, error) {
+	if len(n.data) == 0 {
+		return false, nil
+	}
+	return true, json.Unmarshal(n.data, into)
+}

@@ -1,0 +1,267 @@
+package inject
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+)
+
+// Config configures an injector. Request, Backends, Backend and Journal are required.
+type Config struct {
+	Request Request
+	// Backends are all that the journal may name; Backend is the one for this request.
+	Backends []Backend
+	Backend  string
+	Journal  string // directory
+	// ReadyFile exists while the fault is in effect.
+	ReadyFile string
+	// DryRun does everything but inject.
+	DryRun bool
+	// Report receives the states in their order. It must not block.
+	Report func(State)
+	Logger *slog.Logger
+}
+
+const (
+	// overtime is how long an injector stays when its duration is over: usually somebody ends it.
+	overtime = 2 * time.Second
+	// tries to clean up.
+	tries = 3
+	// cleanTimeout limits one of them.
+	cleanTimeout = 10 * time.Second
+)
+
+// ErrLeft is returned, wrapped, if something that was injected could not be removed. It is still in the journal.
+var ErrLeft = errors.New("something is left")
+
+// injector is the state of Run.
+type injector struct {
+	Config
+	journal *Journal
+}
+
+// Run injects a fault, waits until the context or the request's time is over, and removes the fault. Removing does not
+// depend on the context. It returns nil if nothing is left; errors while injecting are reported.
+func Run(ctx context.Context, config Config) error {
+	i := &injector{Config: config}
+	if i.Logger == nil {
+		i.Logger = slog.New(slog.DiscardHandler)
+	}
+	if i.Report == nil {
+		i.Report = func(State) {}
+	}
+	if err := i.Request.Validate(); err != nil {
+		return err
+	}
+	if err := i.removeReadyFile(); err != nil {
+		return err
+	}
+	i.Logger.Info("start", "kind", i.Request.Kind, "target", i.Request.Target.String(), "disruption", i.Request.Disruption,
+		"backend", i.Backend, "dryRun", i.DryRun)
+	var err error
+	if i.journal, err = OpenJournal(i.Journal); err != nil {
+		return err
+	}
+	unlock, err := i.journal.lock(ctx, i.Request.ID(), true)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	waiting := ctx
+	if !i.Request.EndsAt.IsZero() {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithDeadline(ctx, i.Request.EndsAt.Add(overtime))
+		defer cancel()
+	}
+	if err := i.sweep(ctx); err != nil {
+		// What is there is not what was asked for.
+		i.tell(v1alpha1.InjectionFailed, fmt.Errorf("remove what an earlier injector has left: %w", err))
+		<-waiting.Done()
+		return i.clean(i.sweep)
+	}
+	injection, err := i.inject(ctx)
+	<-waiting.Done()
+	i.Logger.Info("end", "cause", context.Cause(waiting))
+	if injection == nil {
+		if !errors.Is(err, ErrUnsupported) {
+			i.tell(v1alpha1.InjectionRemoved, nil)
+		}
+		return i.removeReadyFile()
+	}
+	return errors.Join(i.clean(injection.Clean), i.removeReadyFile())
+}
+
+// inject injects the fault, and tells how that went. It returns what must be cleaned; nil if nothing was touched.
+func (i *injector) inject(ctx context.Context) (Injection, error) {
+	entry := Entry{Backend: i.Backend, Request: i.Request, Began: time.Now()}
+	injection, err := i.make(entry)
+	if err == nil {
+		err = injection.Check(ctx)
+	}
+	switch {
+	case errors.Is(err, ErrUnsupported):
+		i.tell(v1alpha1.InjectionUnsupported, err)
+		return nil, err
+	case err != nil:
+		i.tell(v1alpha1.InjectionFailed, err)
+		return nil, err
+	case i.DryRun:
+		err = i.ready()
+		i.tellInjected(err)
+		return nil, err
+	}
+	if err := i.journal.write(entry); err != nil {
+		i.tell(v1alpha1.InjectionFailed, err)
+		return nil, err
+	}
+	err = injection.Inject(ctx)
+	if err == nil {
+		err = i.ready()
+	}
+	i.tellInjected(err)
+	return injection, err
+}
+
+func (i *injector) tellInjected(err error) {
+	if err != nil {
+		i.tell(v1alpha1.InjectionFailed, err)
+		return
+	}
+	i.tell(v1alpha1.InjectionInjected, nil)
+}
+
+// make makes the injection of an entry.
+func (i *injector) make(e Entry) (Injection, error) {
+	at := slices.IndexFunc(i.Backends, func(b Backend) bool { return b.Name() == e.Backend })
+	if at < 0 {
+		return nil, fmt.Errorf("no backend %q", e.Backend)
+	}
+	return i.Backends[at].New(e.Request, &Notes{data: e.Notes, save: func(data json.RawMessage) error {
+		e.Notes = data
+		return i.journal.write(e)
+	}})
+}
+
+// sweep removes what an injector with the same ID, which is dead, has left.
+func (i *injector) sweep(ctx context.Context) error {
+	entry, err := i.journal.read(i.Request.ID())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	injection, err := i.make(entry)
+	if err != nil {
+		return err
+	}
+	if err := injection.Clean(ctx); err != nil {
+		return err
+	}
+	return i.journal.remove(i.Request.ID())
+}
+
+// clean removes the fault and its entry.
+func (i *injector) clean(remove func(context.Context) error) error {
+	var err error
+	for n := range tries {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
+		if err = remove(ctx); err == nil {
+			err = i.journal.remove(i.Request.ID())
+		}
+		cancel()
+		if err == nil {
+			i.tell(v1alpha1.InjectionRemoved, nil)
+			return nil
+		}
+		i.Logger.Warn("clean", "try", n+1, "error", err)
+		if n+1 < tries {
+			time.Sleep(100 * time.Millisecond << n) // nothing announces that it would work now
+		}
+	}
+	i.tell(v1alpha1.InjectionStuck, err)
+	return fmt.Errorf("%w: %w", ErrLeft, err)
+}
+
+func (i *injector) tell(state v1alpha1.InjectionState, err error) {
+	s := State{State: state, At: time.Now()}
+	if err != nil {
+		s.Error = err.Error()
+	}
+	i.Logger.Info("state", "state", state, "error", s.Error)
+	i.Report(s)
+}
+
+func (i *injector) ready() error {
+	if i.ReadyFile == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(i.ReadyFile), 0o755); err != nil {
+		return fmt.Errorf("write the readiness file: %w", err)
+	}
+	if err := os.WriteFile(i.ReadyFile, nil, 0o644); err != nil {
+		return fmt.Errorf("write the readiness file: %w", err)
+	}
+	return nil
+}
+
+func (i *injector) removeReadyFile() error {
+	if i.ReadyFile == "" {
+		return nil
+	}
+	if err := os.Remove(i.ReadyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the readiness file: %w", err)
+	}
+	return nil
+}
+
+// CleanAll removes everything that is in the journal and whose injector is dead. It returns how many entries it has
+// removed.
+func CleanAll(ctx context.Context, journal string, backends []Backend, logger *slog.Logger) (int, error) {
+	j, err := OpenJournal(journal)
+	if err != nil {
+		return 0, err
+	}
+	ids, err := j.IDs()
+	if err != nil {
+		return 0, err
+	}
+	removed := 0
+	var errs []error
+	for _, id := range ids {
+		unlock, err := j.lock(ctx, id, false)
+		if errors.Is(err, errLocked) {
+			logger.Info("skip", "id", id, "reason", err)
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		entry, err := j.read(id)
+		switch {
+		case err == nil:
+			i := &injector{Config: Config{Request: entry.Request, Backends: backends}, journal: j}
+			err = i.sweep(ctx)
+		case errors.Is(err, fs.ErrNotExist):
+			// It was killed before it did anything.
+			err = j.remove(id)
+		}
+		unlock()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w: %s: %w", ErrLeft, id, err))
+			continue
+		}
+		removed++
+	}
+	return removed, errors.Join(errs...)
+}

@@ -1,0 +1,154 @@
+package inject
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Reporter writes states into an annotation of the injector's own pod, in the background and as often as it takes. Only
+// the newest state is written.
+type Reporter struct {
+	connect         func() (*rest.Config, error)
+	namespace, name string
+	log             *slog.Logger
+	states          chan State
+	done            chan struct{}
+	ctx             context.Context
+	cancel          context.CancelFunc
+}
+
+// NewReporter starts a reporter. connect is called in the background when there is something to write.
+func NewReporter(connect func() (*rest.Config, error), namespace, pod string, log *slog.Logger) *Reporter {
+	r := &Reporter{
+		connect: connect, namespace: namespace, name: pod, log: log,
+		states: make(chan State, 16), done: make(chan struct{}),
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	go r.run()
+	return r
+}
+
+// Report writes a state soon. It does not block unless there are many.
+func (r *Reporter) Report(s State) { r.states <- s }
+
+// Close waits until the last state is written, but no longer than within.
+func (r *Reporter) Close(within time.Duration) {
+	close(r.states)
+	timer := time.AfterFunc(within, r.cancel)
+	<-r.done
+	timer.Stop()
+	r.cancel()
+}
+
+const (
+	firstRetry     = 20 * time.Millisecond
+	longestRetry   = 2 * time.Second
+	requestTimeout = 5 * time.Second
+)
+
+func (r *Reporter) run() {
+	defer close(r.done)
+	var client *http.Client
+	var host *url.URL
+	delay := firstRetry
+	var newest *State
+	states := r.states
+	for {
+		if newest == nil {
+			s, ok := <-states
+			if !ok {
+				return
+			}
+			newest = &s
+		}
+		err := r.ctx.Err()
+		if err == nil && client == nil {
+			client, host, err = r.open()
+		}
+		if err == nil {
+			err = r.write(client, host, *newest)
+		}
+		if err == nil {
+			newest, delay = nil, firstRetry
+			continue
+		}
+		if r.ctx.Err() != nil {
+			r.log.Warn("the state was not reported", "state", newest.State)
+			return
+		}
+		r.log.Info("report the state again", "error", err)
+		timer := time.NewTimer(delay)
+		delay = min(2*delay, longestRetry)
+		select {
+		case s, ok := <-states:
+			if ok {
+				newest = &s
+			} else {
+				states = nil // the last one is still to be written
+			}
+		case <-timer.C:
+		case <-r.ctx.Done():
+		}
+		timer.Stop()
+		if states == nil && newest == nil {
+			return
+		}
+	}
+}
+
+func (r *Reporter) open() (*http.Client, *url.URL, error) {
+	config, err := r.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	host, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := rest.HTTPClientFor(config)
+	return client, host, err
+}
+
+func (r *Reporter) write(client *http.Client, host *url.URL, s State) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]string{AnnotationState: string(text)},
+	}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, requestTimeout)
+	defer cancel()
+	to := host.JoinPath("api/v1/namespaces", r.namespace, "pods", r.name)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, to.String(), bytes.NewReader(patch))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/merge-patch+json")
+	resp, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	switch {
+	case resp.StatusCode < 300:
+		return nil
+	case resp.StatusCode == http.StatusNotFound:
+		r.log.Info("the injector's pod has gone")
+		return nil
+	}
+	return fmt.Errorf("patch pod %s/%s: %s: %.300s", r.namespace, r.name, resp.Status, body)
+}

@@ -1,0 +1,325 @@
+package processnode
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/fault"
+	"github.com/trommel-dev/trommel/cluster"
+)
+
+// faults are the faults that injectors have begun; see package fault.
+type faults struct {
+	mu     sync.Mutex
+	active map[string]*activeFault // by ID
+}
+
+type activeFault struct {
+	fault.Listed
+	pod   *pod
+	end   func()        // undoes the fault and returns when nothing of it is left
+	timer *time.Timer   // ends it in case no injector does
+	ended chan struct{} // closed at the end of end
+	// ending is set when somebody has begun to end it. Guarded by faults.mu.
+	ending bool
+}
+
+// A fault that cannot begin: errUnsupported because of the node, errNoTarget because of the pod, errInvalid because of
+// its spec.
+var (
+	errUnsupported = errors.New("not supported on the process node")
+	errNoTarget    = errors.New("no such pod on this node")
+	errInvalid     = errors.New("invalid fault")
+)
+
+// unsupported says why the node cannot do something.
+func unsupported(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errUnsupported, fmt.Sprintf(format, args...))
+}
+
+func (n *Node) faultSocket() string { return filepath.Join(n.config.Dir, "faults.sock") }
+
+func (n *Node) serveFaults() error {
+	n.faults.active = map[string]*activeFault{}
+	_ = os.Remove(n.faultSocket())
+	listener, err := net.Listen("unix", n.faultSocket())
+	if err != nil {
+		return fmt.Errorf("listen for injectors: %w", err)
+	}
+	if err := os.Chmod(n.faultSocket(), 0o600); err != nil {
+		_ = listener.Close()
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT /faults/{id}", n.putFault)
+	mux.HandleFunc("DELETE /faults/{id}", func(w http.ResponseWriter, r *http.Request) {
+		if err := n.endFault(r.Context(), r.PathValue("id")); err != nil {
+			answerError(w, http.StatusInternalServerError, err)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) {
+		answerJSON(w, http.StatusOK, fault.List{Faults: n.listFaults()})
+	})
+	server := &http.Server{Handler: mux, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: agentTimeout}
+	n.tasks.Go(func() { _ = server.Serve(listener) })
+	context.AfterFunc(n.ctx, func() { _ = server.Close() })
+	return nil
+}
+
+func answerJSON(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func answerError(w http.ResponseWriter, code int, err error) {
+	answerJSON(w, code, fault.Error{Error: err.Error()})
+}
+
+func (n *Node) putFault(w http.ResponseWriter, r *http.Request) {
+	var f fault.Fault
+	decoder := json.NewDecoder(io.LimitReader(r.Body, 1<<20))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(&f)
+	if err != nil {
+		answerError(w, http.StatusBadRequest, fmt.Errorf("%w: %w", errInvalid, err))
+		return
+	}
+	if r.URL.Query().Get("dryRun") != "" {
+		_, err = n.prepareFault(f)
+	} else {
+		err = n.beginFault(r.Context(), r.PathValue("id"), f)
+	}
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusNoContent)
+	case errors.Is(err, errUnsupported):
+		answerError(w, http.StatusNotImplemented, err)
+	case errors.Is(err, errNoTarget):
+		answerError(w, http.StatusNotFound, err)
+	case errors.Is(err, errInvalid):
+		answerError(w, http.StatusBadRequest, err)
+	default:
+		answerError(w, http.StatusInternalServerError, err)
+	}
+}
+
+// preparedFault is a fault that the node can do.
+type preparedFault struct {
+	pod *pod
+	// begin begins the fault and returns when it is in effect. end ends it and returns when nothing of it is left. They
+	// do not fail: what could is checked before.
+	begin func() (end func())
+}
+
+// prepareFault checks whether the node can do a fault. It changes nothing.
+func (n *Node) prepareFault(f fault.Fault) (preparedFault, error) {
+	n.mu.Lock()
+	p := n.pods[f.Pod]
+	n.mu.Unlock()
+	if p == nil {
+		return preparedFault{}, fmt.Errorf("%w: %s", errNoTarget, f.Pod)
+	}
+	prepare := faultKinds[f.Kind]
+	if prepare == nil {
+		return preparedFault{}, unsupported("%s", cmp.Or(unsupportedKinds[f.Kind], fmt.Sprintf("kind %q is unknown", f.Kind)))
+	}
+	begin, err := prepare(p, f)
+	return preparedFault{pod: p, begin: begin}, err
+}
+
+// faultKinds prepare the kinds that the node can do.
+var faultKinds = map[string]func(*pod, fault.Fault) (begin func() (end func()), err error){
+	"apiFault": prepareAPIFault,
+}
+
+// unsupportedKinds say why the node cannot do the other kinds.
+var unsupportedKinds = map[string]string{
+	"network":          "network faults are not implemented",
+	"dns":              "DNS faults are not implemented",
+	"cpuPressure":      "CPU pressure is not implemented",
+	"containerFailure": "container failures are not implemented",
+	"memoryPressure":   "processes on it have no memory limits",
+	"diskPressure":     "it cannot slow a process's files down without privileges",
+	"diskFailure":      "a process with hooks reads where its files are when it starts, and no later",
+	"nodeFailure":      "it runs the pods of this run and cannot fail; choose a simulated node",
+	"podReplacement":   "there is no other node for a pod that runs as a process",
+	"grpc":             "connections to a pod's own address do not pass it",
+}
+
+// decodeSpec decodes a kind's own struct strictly.
+func decodeSpec(f fault.Fault, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(f.Spec))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("%w: spec of %s: %w", errInvalid, f.Kind, err)
+	}
+	return nil
+}
+
+func prepareAPIFault(p *pod, f fault.Fault) (func() func(), error) {
+	var spec v1alpha1.APIFault
+	if err := decodeSpec(f, &spec); err != nil {
+		return nil, err
+	}
+	if p.node.config.Certificate == nil {
+		return nil, unsupported("it has no certificate for a proxy of API servers")
+	}
+	return func() func() {
+		a := &apiFault{spec: spec, disruption: f.Disruption, ended: make(chan struct{})}
+		p.link.add(a)
+		return func() { p.link.remove(a) }
+	}, nil
+}
+
+// beginFault begins a fault, or replaces the one with this ID if it is another. It returns when the fault is in effect.
+func (n *Node) beginFault(ctx context.Context, id string, f fault.Fault) error {
+	prepared, err := n.prepareFault(f)
+	if err != nil {
+		return err
+	}
+	for {
+		n.faults.mu.Lock()
+		old := n.faults.active[id]
+		if old == nil {
+			break
+		}
+		same := !old.ending && sameFault(old.Fault, f)
+		n.faults.mu.Unlock()
+		if same {
+			return nil
+		}
+		if err := n.endFault(ctx, id); err != nil {
+			return err
+		}
+	}
+	defer n.faults.mu.Unlock()
+	// A pod forgets its faults after it has left the list.
+	n.mu.Lock()
+	live := n.pods[f.Pod] == prepared.pod && !n.closed
+	n.mu.Unlock()
+	if !live {
+		return fmt.Errorf("%w: %s", errNoTarget, f.Pod)
+	}
+	active := &activeFault{
+		Listed: fault.Listed{ID: id, Fault: f, Began: time.Now()}, pod: prepared.pod, ended: make(chan struct{}),
+	}
+	active.end = prepared.begin()
+	if !f.EndsAt.IsZero() {
+		active.timer = time.AfterFunc(time.Until(f.EndsAt), func() {
+			n.log.Warn("end a fault whose injector has not ended it", "disruption", f.Disruption, "kind", f.Kind)
+			n.finishFault(active)
+		})
+	}
+	n.faults.active[id] = active
+	return nil
+}
+
+func sameFault(a, b fault.Fault) bool {
+	return a.Kind == b.Kind && a.Pod == b.Pod && bytes.Equal(a.Spec, b.Spec) && slices.Equal(a.Containers, b.Containers) &&
+		a.EndsAt.Equal(b.EndsAt)
+}
+
+// endFault ends a fault and returns when nothing of it is left.
+func (n *Node) endFault(ctx context.Context, id string) error {
+	n.faults.mu.Lock()
+	f := n.faults.active[id]
+	n.faults.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	go n.finishFault(f)
+	select {
+	case <-f.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("end fault %s: %w", id, ctx.Err())
+	}
+}
+
+// finishFault ends a fault once.
+func (n *Node) finishFault(f *activeFault) {
+	n.faults.mu.Lock()
+	again := f.ending
+	f.ending = true
+	n.faults.mu.Unlock()
+	if again {
+		return
+	}
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	f.end()
+	n.faults.mu.Lock()
+	delete(n.faults.active, f.ID)
+	n.faults.mu.Unlock()
+	close(f.ended)
+}
+
+// forgetFaults ends the faults of a pod that has ended.
+func (n *Node) forgetFaults(p *pod) {
+	n.faults.mu.Lock()
+	var of []*activeFault
+	for _, f := range n.faults.active {
+		if f.pod == p {
+			of = append(of, f)
+		}
+	}
+	n.faults.mu.Unlock()
+	for _, f := range of {
+		n.finishFault(f)
+	}
+}
+
+func (n *Node) listFaults() []fault.Listed {
+	n.faults.mu.Lock()
+	defer n.faults.mu.Unlock()
+	list := make([]fault.Listed, 0, len(n.faults.active))
+	for _, f := range n.faults.active {
+		list = append(list, f.Listed)
+	}
+	slices.SortFunc(list, func(a, b fault.Listed) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Faults lists the faults that injectors have begun and not ended.
+func (n *Node) Faults(context.Context) ([]cluster.Fault, error) {
+	var list []cluster.Fault
+	for _, f := range n.listFaults() {
+		n.mu.Lock()
+		namespace, name := "", ""
+		if p := n.pods[f.Pod]; p != nil {
+			namespace, name = p.namespace, p.name
+		}
+		n.mu.Unlock()
+		list = append(list, cluster.Fault{
+			ID: f.ID, Disruption: f.Disruption, Kind: f.Kind, Namespace: namespace, Pod: name, Began: f.Began,
+		})
+	}
+	return list, nil
+}
+
+// EndFaults ends all faults and returns when nothing of them is left.
+func (n *Node) EndFaults(ctx context.Context) error {
+	var errs []error
+	for _, f := range n.listFaults() {
+		errs = append(errs, n.endFault(ctx, f.ID))
+	}
+	return errors.Join(errs...)
+}

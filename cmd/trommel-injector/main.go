@@ -1,0 +1,11 @@
+// Command trommel-injector injects one kind of fault of a Disruption into one target, and removes it again.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/trommel-dev/trommel/chaos/inject/cli"
+)
+
+func main() { os.Exit(cli.Run(context.Background(), os.Args[1:])) }

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/chaos/inject/cli"
+)
+
+// newInjectorCommand is for chaos pods on the process node, which must not need another program to be built.
+func newInjectorCommand() *cobra.Command {
+	c := cli.NewCommand()
+	c.Hidden = true
+	for _, sub := range c.Commands() {
+		run := sub.RunE
+		sub.RunE = func(c *cobra.Command, args []string) error {
+			if err := run(c, args); err != nil {
+				return &exitError{code: 1, err: err} // as cmd/trommel-injector
+			}
+			return nil
+		}
+	}
+	return c
+}
+
+// injectorCommand runs this program as an injector. It is empty if the program cannot find itself; a plan with a
+// disruption then says that it has no injector.
+func injectorCommand() []string {
+	self, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{self, "injector"}
+}
