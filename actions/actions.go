@@ -77,12 +77,14 @@ type Tools struct {
 	Controllers Controllers
 	APIServers  APIServers
 	Objects     Objects
+	Disruptions Disruptions
 }
 
 // Notes of actions that changed nothing.
 const (
 	notRunning     = "found nothing to kill: %s was not running"
 	alreadyRunning = "found %s running already"
+	noDisruption   = "found nothing to end: the disruption %s had ended"
 	notFrozen      = "found nothing to thaw: no process of %s was frozen"
 )
 

@@ -51,7 +51,9 @@ type Config struct {
 	History   []plan.ResourceKey   // recorded beside what the suite and the plan name
 	FindTypes bool                 // see RunOptions
 	Reference *reference.Reference // of the workload; nil: none
-	Version   string               // of Trommel, for the record
+	Functions map[string]workload.Function
+	Version   string   // of Trommel, for the record
+	Injector  []string // see Options
 	Console   Console
 	Logger    *slog.Logger
 	clusters  clusters
@@ -297,9 +299,11 @@ func (r *runner) writePlan() error {
 	if err := os.WriteFile(filepath.Join(r.RecordDir, record.PlanFile), data, record.FileMode); err != nil {
 		return fmt.Errorf("write run record: %w", err)
 	}
-	suite, err := os.ReadFile(r.Suite.File)
-	if err != nil {
-		return err
+	suite := r.Suite.Text()
+	if suite == nil {
+		if suite, err = os.ReadFile(r.Suite.File); err != nil {
+			return err
+		}
 	}
 	if err := os.WriteFile(filepath.Join(r.RecordDir, record.SuiteFile), suite, record.FileMode); err != nil {
 		return fmt.Errorf("write run record: %w", err)
@@ -376,6 +380,9 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.installDisruptions(ctx); err != nil {
+		return err
+	}
 	resolve, err := r.resolveTypes(ctx)
 	if err != nil {
 		return err
@@ -386,6 +393,7 @@ func (r *runner) prepare(ctx context.Context) error {
 		Plan: r.Plan, Monitor: r.monitor, Controllers: r.meta.Controllers,
 		Tools: actions.Tools{
 			Controllers: &controllers{runner: r}, APIServers: &apiServers{runner: r}, Objects: &planWrites{runner: r},
+			Disruptions: &disruptions{runner: r},
 		},
 		Trace:   r.trace(),
 		Resolve: resolve, Lookup: lookup{r.objects}, Hold: r.Suite.Timeouts.Hold,
@@ -410,6 +418,9 @@ func (r *runner) prepare(ctx context.Context) error {
 		keep(ctx)
 	}
 	r.enter("controllers")
+	if err := r.startDisruptions(ctx, config); err != nil {
+		return err
+	}
 	if err := r.startControllers(ctx, own); err != nil {
 		return err
 	}
@@ -441,8 +452,13 @@ func (r *runner) exercise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	config, err := r.cluster.RESTConfig(r.steadyAPIServer())
+	if err != nil {
+		return err
+	}
 	findings, err := workload.Run(planCtx, workload.Config{
 		Suite: r.Suite, Workload: r.workload, Objects: r.objects, Kubeconfig: kubeconfig,
+		REST: config, Functions: r.Functions,
 		Progress: r.Console.Info, Log: r.workloadLog(), Outage: r.outage,
 		Blocked: r.blocked, LetGo: r.endPlan, Disturbed: r.disturbed, Note: r.note,
 		Rest: r.pause(),
@@ -450,7 +466,8 @@ func (r *runner) exercise(ctx context.Context) error {
 	r.meta.WorkloadEnd = time.Now()
 	timedOut := planCtx.Err() != nil && ctx.Err() == nil
 	if err != nil && !timedOut {
-		if errors.Is(err, objects.ErrNotServed) {
+		misused := new(workload.FunctionError)
+		if errors.Is(err, objects.ErrNotServed) || errors.As(err, &misused) {
 			err = &UserError{err}
 		}
 		return fmt.Errorf("workload: %w", err)

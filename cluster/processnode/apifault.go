@@ -423,7 +423,7 @@ func (t *terminator) disturb(w http.ResponseWriter, r *http.Request, request api
 		}
 	}
 	if spec.Delay != nil {
-		timer := time.NewTimer(spec.Delay.Duration)
+		timer := time.NewTimer(spec.Delay.Duration())
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -528,7 +528,7 @@ func answerStatus(w http.ResponseWriter, r *http.Request, request apiRequest, co
 	message string) {
 	seconds := 0
 	if retryAfter != nil {
-		seconds = int(math.Ceil(retryAfter.Seconds()))
+		seconds = int(math.Ceil(retryAfter.Duration().Seconds()))
 		w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
 	status := apierrors.NewGenericServerResponse(code, r.Method,

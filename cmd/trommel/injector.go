@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/chaos/inject/cli"
@@ -20,4 +22,14 @@ func newInjectorCommand() *cobra.Command {
 		}
 	}
 	return c
+}
+
+// injectorCommand runs this program as an injector. It is empty if the program cannot find itself; a plan with a
+// disruption then says that it has no injector.
+func injectorCommand() []string {
+	self, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{self, "injector"}
 }

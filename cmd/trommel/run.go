@@ -364,7 +364,7 @@ func (o *runOptions) session(s streams, l *loaded, several bool) (*report.Consol
 	console := report.NewConsole(s.err)
 	return console, run.Options{
 		Variant: l.variant, Cluster: o.cluster, Fresh: !several && o.reference == "", Trace: o.trace,
-		Version: version(), Console: console, Progress: console.Progress,
+		Version: version(), Injector: injectorCommand(), Console: console, Progress: console.Progress,
 		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
 	}
 }

@@ -137,7 +137,7 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 	}
 	console := report.NewConsole(s.err)
 	console.Title("shrink " + l.plan.TestName)
-	session, err := run.Open(ctx, suite, run.Options{Version: version(), Progress: console.Progress})
+	session, err := run.Open(ctx, suite, run.Options{Version: version(), Injector: injectorCommand(), Progress: console.Progress})
 	if err != nil {
 		return &exitError{codeOf(err), err}
 	}

@@ -204,9 +204,11 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 			return nil, nil, fmt.Errorf("--shard: %w", err)
 		}
 	}
-	if o.parallel, err = campaign.Parallel(o.parallel); err != nil {
-		return nil, nil, err
+	parallel, err := campaign.Parallel(o.parallel)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--parallel %d: %w", o.parallel, err)
 	}
+	o.parallel = parallel
 	var files []string
 	if o.Plans != "" {
 		if files, err = onlyPlans(o.Plans); err != nil {
@@ -463,7 +465,7 @@ func (o *testOptions) inSession(
 	}
 	console := report.NewConsole(s.err)
 	console.Title(title + " " + suite.File)
-	options := run.Options{Version: version(), Progress: console.Progress}
+	options := run.Options{Version: version(), Injector: injectorCommand(), Progress: console.Progress}
 	var runners []run.Runner
 	var sessions []*run.Session
 	defer func() {

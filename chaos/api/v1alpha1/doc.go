@@ -6,4 +6,4 @@
 package v1alpha1
 
 //go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.21.0 object paths=.
-//go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.21.0 crd paths=. output:crd:dir=../../crd
+//go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.21.0 crd paths=. output:crd:dir=../../config/crd

@@ -1,34 +1,22 @@
 package v1alpha1
 
-import (
-	"encoding/json"
-	"fmt"
-	"time"
-)
+import "time"
 
-// Duration is a time span as text, such as 1h, 2.5s or 300ms. Unlike metav1.Duration it is never negative.
+// Duration is a time span as text, such as 1h, 2.5s or 300ms. It keeps its text: a client that reads 1h and writes 1h0m0s
+// would change a spec that cannot be changed.
 //
-// +kubebuilder:validation:Type=string
 // +kubebuilder:validation:MaxLength=32
 // +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ms|s|m|h))+$`
-type Duration struct{ time.Duration }
+type Duration string
 
-// MarshalJSON writes the duration as text.
-func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.Duration.String()) }
+// DurationOf returns the duration as text.
+func DurationOf(d time.Duration) Duration { return Duration(d.String()) }
 
-// UnmarshalJSON reads the duration from text.
-func (d *Duration) UnmarshalJSON(data []byte) error {
-	var text string
-	if err := json.Unmarshal(data, &text); err != nil {
-		return err
+// Duration returns the time span. It is 0 for a text that the API server would refuse.
+func (d Duration) Duration() time.Duration {
+	parsed, err := time.ParseDuration(string(d))
+	if err != nil || parsed < 0 {
+		return 0
 	}
-	parsed, err := time.ParseDuration(text)
-	if err != nil {
-		return err
-	}
-	if parsed < 0 {
-		return fmt.Errorf("duration %q is negative", text)
-	}
-	d.Duration = parsed
-	return nil
+	return parsed
 }

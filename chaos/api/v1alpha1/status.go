@@ -59,7 +59,7 @@ type DisruptionStatus struct {
 	// IsStuckOnRemoval is set while something cannot be cleaned without a person. Message says what to do.
 	// +optional
 	IsStuckOnRemoval bool `json:"isStuckOnRemoval,omitempty"`
-	// Conditions: TargetsFound, SpecUnchanged, Removable.
+	// Conditions: Accepted, SpecUnchanged, TargetsFound, ChaosPods, Removable.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -74,6 +74,8 @@ const (
 	ConditionSpecUnchanged = "SpecUnchanged"
 	// ConditionRemovable is false while something keeps a deleted disruption from disappearing.
 	ConditionRemovable = "Removable"
+	// ConditionChaosPods is false while chaos pods cannot be created or deleted, with the error.
+	ConditionChaosPods = "ChaosPods"
 	// ConditionAccepted is false if a safety net refuses the disruption.
 	ConditionAccepted = "Accepted"
 )

@@ -1,0 +1,19 @@
+// Package config has the manifests of the controllers of disruptions: kustomize bases, and the same files for programs
+// that install them.
+package config
+
+import "embed"
+
+// Files are the manifests.
+//
+//go:embed crd rbac manager admission
+var Files embed.FS
+
+// Installed lists the files that a cluster needs for controllers which run outside of it, in order.
+var Installed = []string{
+	"rbac/namespace.yaml", DisruptionDefinition, "crd/chaos.trommel.dev_disruptioncrons.yaml", "rbac/manager.yaml",
+	"rbac/injector.yaml",
+}
+
+// DisruptionDefinition is the file with the definition of Disruption.
+const DisruptionDefinition = "crd/chaos.trommel.dev_disruptions.yaml"

@@ -1,0 +1,325 @@
+// Package chaospods keeps one chaos pod for each target and kind while a disruption is active, and deletes the others:
+// also those whose disruption has gone, and those that have ended by themselves, for instance by eviction, which it
+// replaces. A chaos pod's name follows from its target and kind, so that none is created twice. Before it creates one it
+// asks the API server whether the disruption is still there.
+package chaospods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/controller"
+)
+
+// Reconciler is the controller.
+type Reconciler struct{ Env *controller.Env }
+
+// Add adds the controller to a manager.
+func Add(mgr ctrl.Manager, env *controller.Env) error {
+	r := &Reconciler{env}
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-chaospods").For(&chaos.Disruption{}).
+		Watches(&corev1.Pod{}, controller.FromChaosPods()).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.fromTargets)).
+		Complete(r)
+}
+
+// fromTargets wakes the controller when a target's containers have restarted.
+func (r *Reconciler) fromTargets(ctx context.Context, o client.Object) []reconcile.Request {
+	var list chaos.DisruptionList
+	if err := r.Env.Client.List(ctx, &list, client.InNamespace(o.GetNamespace())); err != nil {
+		return nil // the cache is closed
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		d := &list.Items[i]
+		if slices.ContainsFunc(d.Status.Targets, func(t chaos.Target) bool { return t.UID == o.GetUID() }) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
+		}
+	}
+	return requests
+}
+
+// Reconcile creates and deletes chaos pods.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	d, err := controller.Get(ctx, r.Env.Client, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if d == nil {
+		return ctrl.Result{}, r.deleteOrphans(ctx, req.NamespacedName)
+	}
+	pods, err := controller.ChaosPods(ctx, r.Env.Client, r.Env, d.UID)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	wanted, err := r.wanted(ctx, d)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var errs []error
+	for i := range pods {
+		pod := &pods[i]
+		want := wanted[pod.Name]
+		delete(wanted, pod.Name) // if it is being deleted, its end wakes the controller
+		if pod.DeletionTimestamp == nil && (want == nil || ended(pod) ||
+			pod.Annotations[controller.AnnotationContainers] != want.Annotations[controller.AnnotationContainers]) {
+			errs = append(errs, r.delete(ctx, pod))
+		}
+	}
+	if len(wanted) > 0 {
+		errs = append(errs, r.create(ctx, d, wanted))
+	}
+	failed := errors.Join(errs...)
+	return controller.Result(errors.Join(failed, r.tell(ctx, d, failed)))
+}
+
+func condition(s *chaos.DisruptionStatus) metav1.Condition {
+	return controller.Condition(s, chaos.ConditionChaosPods)
+}
+
+// tell says in the disruption what keeps chaos pods from being created or deleted. It is tried again, more and more
+// seldom.
+func (r *Reconciler) tell(ctx context.Context, d *chaos.Disruption, failed error) error {
+	if apierrors.IsConflict(failed) || failed == nil && condition(&d.Status).Status != metav1.ConditionFalse {
+		return nil
+	}
+	return controller.UpdateStatus(ctx, r.Env, d, condition, func(s *chaos.DisruptionStatus) {
+		if failed != nil {
+			controller.SetCondition(s, chaos.ConditionChaosPods, false, "Failed", failed.Error())
+		} else {
+			controller.SetCondition(s, chaos.ConditionChaosPods, true, "Done", "")
+		}
+	})
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func (r *Reconciler) delete(ctx context.Context, pod *corev1.Pod) error {
+	uid := pod.UID
+	return client.IgnoreNotFound(r.Env.Client.Delete(ctx, pod,
+		&client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}))
+}
+
+// deleteOrphans deletes chaos pods whose disruption has gone: they were created while it went.
+func (r *Reconciler) deleteOrphans(ctx context.Context, key types.NamespacedName) error {
+	var pods corev1.PodList
+	if err := r.Env.Client.List(ctx, &pods, client.InNamespace(r.Env.Config.Namespace)); err != nil {
+		return err
+	}
+	latest, err := controller.Get(ctx, r.Env.Reader, key)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		owner, ok := controller.OwnerOf(pod)
+		if ok && owner == key && pod.DeletionTimestamp == nil &&
+			(latest == nil || string(latest.UID) != pod.Labels[controller.LabelDisruption]) {
+			errs = append(errs, r.delete(ctx, pod))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// create creates chaos pods.
+func (r *Reconciler) create(ctx context.Context, d *chaos.Disruption, wanted map[string]*corev1.Pod) error {
+	latest, err := controller.Get(ctx, r.Env.Reader, client.ObjectKeyFromObject(d))
+	if err != nil {
+		return err
+	}
+	if latest == nil || latest.UID != d.UID || controller.Ending(latest) || !latest.Status.Schedule.Active {
+		return nil // the change wakes the controller
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		err := r.Env.Client.Create(ctx, wanted[name])
+		if apierrors.IsAlreadyExists(err) {
+			// Ours, newer than the cache; or one of a disruption that has not quite ended, or that was quicker.
+			existing := &corev1.Pod{}
+			err = r.Env.Reader.Get(ctx, client.ObjectKeyFromObject(wanted[name]), existing)
+			if err == nil && existing.Labels[controller.LabelDisruption] != string(d.UID) {
+				err = fmt.Errorf("target %s has a chaos pod of the same kind of disruption %s",
+					wanted[name].Annotations[controller.AnnotationTarget],
+					existing.Annotations[controller.AnnotationDisruption])
+			}
+		}
+		errs = append(errs, client.IgnoreNotFound(err))
+	}
+	return errors.Join(errs...)
+}
+
+// wanted are the chaos pods that a disruption should have now, by name.
+func (r *Reconciler) wanted(ctx context.Context, d *chaos.Disruption) (map[string]*corev1.Pod, error) {
+	wanted := map[string]*corev1.Pod{}
+	if !controller.Ready(d) || controller.Ending(d) || !d.Status.Schedule.Active {
+		return wanted, nil
+	}
+	for _, t := range d.Status.Targets {
+		node, containers, err := r.place(ctx, d, &t)
+		if err != nil {
+			return nil, err
+		}
+		for _, kind := range controller.Kinds(&d.Spec.Kinds) {
+			pod, err := r.pod(d, &t, kind, node)
+			if err != nil {
+				return nil, err
+			}
+			if kind != kindContainerFailure {
+				pod.Annotations[controller.AnnotationContainers] = containers
+			}
+			wanted[pod.Name] = pod
+		}
+	}
+	return wanted, nil
+}
+
+// kindContainerFailure itself restarts its target's containers.
+const kindContainerFailure = "containerFailure"
+
+// annotationSimulated is KWOK's, on nodes that it simulates.
+const annotationSimulated = "kwok.x-k8s.io/node"
+
+// place returns the node on which the chaos pods of a target run, and the IDs of its containers if a fault ends with
+// them: on real nodes namespaces and cgroups belong to a container.
+func (r *Reconciler) place(ctx context.Context, d *chaos.Disruption, t *chaos.Target) (string, string, error) {
+	simulated := r.Env.Config.Simulated
+	if simulated != "" {
+		node := &corev1.Node{}
+		err := r.Env.Client.Get(ctx, client.ObjectKey{Name: t.Node}, node)
+		if client.IgnoreNotFound(err) != nil {
+			return "", "", err
+		}
+		// The faults of the process node belong to a pod, not to its processes.
+		if t.Node == simulated || err == nil && node.Annotations[annotationSimulated] != "" {
+			return simulated, "", nil
+		}
+	}
+	if d.Spec.Level == chaos.LevelNode {
+		return t.Node, "", nil
+	}
+	target := &corev1.Pod{}
+	err := r.Env.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: t.Name}, target)
+	if err != nil || target.UID != t.UID {
+		return t.Node, "", client.IgnoreNotFound(err)
+	}
+	var ids []string
+	for _, c := range target.Status.ContainerStatuses {
+		if c.State.Running != nil && (len(d.Spec.Containers) == 0 || slices.Contains(d.Spec.Containers, c.Name)) {
+			ids = append(ids, c.ContainerID)
+		}
+	}
+	return t.Node, strings.Join(ids, ","), nil
+}
+
+// Files in chaos pods.
+const (
+	journalDir = "/var/lib/trommel-chaos" // default of Config.Journal
+	readyFile  = "/tmp/readiness_probe"
+)
+
+func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string) (*corev1.Pod, error) {
+	spec, err := controller.KindSpec(&d.Spec.Kinds, kind)
+	if err != nil {
+		return nil, err
+	}
+	config := &r.Env.Config
+	command := config.Command
+	if len(command) == 0 {
+		command = []string{"/trommel-injector"}
+	}
+	journal := config.Journal
+	if journal == "" {
+		journal = journalDir
+	}
+	left := time.Hour
+	if d.Status.Schedule.StartedAt != nil && d.Spec.Duration != nil {
+		left = max(d.Status.Schedule.StartedAt.Add(d.Spec.Duration.Duration()).Sub(r.Env.Clock.Now()), 0)
+	}
+	args := []string{
+		"inject", kind, "--spec", spec,
+		"--disruption", d.Namespace + "/" + d.Name, "--disruption-uid", string(d.UID),
+		"--target-uid", string(t.UID), "--target-node", t.Node,
+		"--duration", left.Round(time.Millisecond).String(), "--journal", journal, "--ready-file", readyFile,
+	}
+	if d.Spec.Level == chaos.LevelNode {
+		args = append(args, "--target-node-level")
+	} else {
+		args = append(args, "--target-namespace", d.Namespace, "--target-pod", t.Name)
+	}
+	for _, c := range d.Spec.Containers {
+		args = append(args, "--container", c)
+	}
+	if d.Spec.DryRun {
+		args = append(args, "--dry-run")
+	}
+	fieldEnv := func(name, path string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{
+			FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+	}
+	directory := corev1.HostPathDirectoryOrCreate
+	grace := int64(60)
+	if config.Grace > 0 {
+		grace = int64(config.Grace.Seconds())
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: config.Namespace, Name: controller.PodName(t.UID, kind),
+			Finalizers: []string{controller.PodFinalizer},
+			Labels: map[string]string{
+				controller.LabelDisruption: string(d.UID), controller.LabelTarget: string(t.UID),
+				controller.LabelKind: kind,
+			},
+			Annotations: map[string]string{
+				controller.AnnotationDisruption: d.Namespace + "/" + d.Name, controller.AnnotationTarget: t.Name,
+				controller.AnnotationLevel: string(d.Spec.Level), controller.AnnotationInjector: "true",
+			},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: node, RestartPolicy: corev1.RestartPolicyOnFailure, ServiceAccountName: config.ServiceAccount,
+			TerminationGracePeriodSeconds: &grace,
+			// A node that fails because of the disruption must not evict what will repair it.
+			Tolerations: append([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, config.PodTolerations...),
+			Containers: []corev1.Container{{
+				Name: "injector", Image: config.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+				Command: command, Args: args,
+				Env: []corev1.EnvVar{
+					fieldEnv("POD_NAMESPACE", "metadata.namespace"), fieldEnv("POD_NAME", "metadata.name"),
+				},
+				ReadinessProbe: &corev1.Probe{
+					ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{
+						Command: append(slices.Clone(command), "ready", "--ready-file", readyFile),
+					}},
+					PeriodSeconds: 1, FailureThreshold: 5,
+				},
+				VolumeMounts: []corev1.VolumeMount{{Name: "journal", MountPath: journal}},
+			}},
+			Volumes: []corev1.Volume{{Name: "journal", VolumeSource: corev1.VolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: journal, Type: &directory}}}},
+		},
+	}
+	maps.Copy(pod.Annotations, config.PodAnnotations)
+	if config.Privileged {
+		privileged := true
+		pod.Spec.HostPID = true
+		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &privileged}
+	}
+	return pod, nil
+}

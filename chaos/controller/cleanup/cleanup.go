@@ -1,0 +1,196 @@
+// Package cleanup decides when a chaos pod that is being deleted may go, and takes its finalizer away: when it has
+// completed, never started, or its target cannot be cleaned any more because it has gone or does not run. A chaos pod
+// that failed although its target can be cleaned stays, since something may be left in the target; the disruption is
+// then stuck on removal and says what a person has to do.
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/controller"
+)
+
+// Reconciler is the controller.
+type Reconciler struct{ Env *controller.Env }
+
+// Add adds the controller to a manager.
+func Add(mgr ctrl.Manager, env *controller.Env) error {
+	r := &Reconciler{env}
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-cleanup").For(&chaos.Disruption{}).
+		Watches(&corev1.Pod{}, controller.FromChaosPods()).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofTarget)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofTarget)).
+		Complete(r)
+}
+
+// ofTarget wakes the controller when a target, or the node of chaos pods, has changed.
+func (r *Reconciler) ofTarget(ctx context.Context, o client.Object) []reconcile.Request {
+	var pods corev1.PodList
+	if err := r.Env.Client.List(ctx, &pods, client.InNamespace(r.Env.Config.Namespace)); err != nil {
+		return nil // the cache is closed
+	}
+	var requests []reconcile.Request
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.DeletionTimestamp == nil ||
+			pod.Labels[controller.LabelTarget] != string(o.GetUID()) && pod.Spec.NodeName != o.GetName() {
+			continue
+		}
+		if owner, ok := controller.OwnerOf(pod); ok {
+			if request := (reconcile.Request{NamespacedName: owner}); !slices.Contains(requests, request) {
+				requests = append(requests, request)
+			}
+		}
+	}
+	return requests
+}
+
+type own struct {
+	Removable metav1.Condition
+	Stuck     bool
+}
+
+func fields(s *chaos.DisruptionStatus) own {
+	return own{controller.Condition(s, chaos.ConditionRemovable), s.IsStuckOnRemoval}
+}
+
+// Reconcile lets chaos pods go.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var pods corev1.PodList
+	if err := r.Env.Client.List(ctx, &pods, client.InNamespace(r.Env.Config.Namespace)); err != nil {
+		return ctrl.Result{}, err
+	}
+	var stuck []string
+	var errs []error
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if owner, ok := controller.OwnerOf(pod); !ok || owner != req.NamespacedName || pod.DeletionTimestamp == nil ||
+			!slices.Contains(pod.Finalizers, controller.PodFinalizer) {
+			continue
+		}
+		switch verdict, err := r.judge(ctx, pod); {
+		case err != nil:
+			errs = append(errs, err)
+		case verdict == goes:
+			errs = append(errs, r.release(ctx, pod))
+		case verdict == stays:
+			stuck = append(stuck, pod.Name)
+		}
+	}
+	errs = append(errs, r.tell(ctx, req.NamespacedName, stuck))
+	return controller.Result(errors.Join(errs...))
+}
+
+type verdict int
+
+const (
+	waits verdict = iota // its end wakes the controller
+	goes
+	stays
+)
+
+// judge decides about a chaos pod that is being deleted.
+func (r *Reconciler) judge(ctx context.Context, pod *corev1.Pod) (verdict, error) {
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded:
+		return goes, nil
+	case corev1.PodFailed:
+	case corev1.PodRunning:
+		node := &corev1.Node{}
+		err := r.Env.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node)
+		if client.IgnoreNotFound(err) != nil || err == nil {
+			return waits, client.IgnoreNotFound(err)
+		}
+		// Nobody will end it.
+	default:
+		if !started(pod) {
+			return goes, nil
+		}
+		return waits, nil
+	}
+	cleanable, err := r.cleanable(ctx, pod)
+	if err != nil {
+		return waits, err
+	}
+	if cleanable {
+		return stays, nil
+	}
+	return goes, nil
+}
+
+func started(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Running != nil || c.State.Terminated != nil || c.RestartCount > 0
+	})
+}
+
+// inAPI are the kinds whose effects are objects: those can be cleaned when the target has gone.
+var inAPI = []string{"nodeFailure", "podReplacement"}
+
+// cleanable reports whether something that a chaos pod left in its target could still be removed.
+func (r *Reconciler) cleanable(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	if slices.Contains(inAPI, pod.Labels[controller.LabelKind]) {
+		return true, nil
+	}
+	name, uid := pod.Annotations[controller.AnnotationTarget], pod.Labels[controller.LabelTarget]
+	if pod.Annotations[controller.AnnotationLevel] == string(chaos.LevelNode) {
+		node := &corev1.Node{}
+		err := r.Env.Reader.Get(ctx, types.NamespacedName{Name: name}, node)
+		return err == nil && string(node.UID) == uid, client.IgnoreNotFound(err)
+	}
+	namespace, _, _ := strings.Cut(pod.Annotations[controller.AnnotationDisruption], "/")
+	target := &corev1.Pod{}
+	err := r.Env.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, target)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return string(target.UID) == uid && target.Status.Phase == corev1.PodRunning, nil
+}
+
+// release takes the finalizer away, on the newest object if another has changed it meanwhile.
+func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) error {
+	object := pod.DeepCopy()
+	controllerutil.RemoveFinalizer(object, controller.PodFinalizer)
+	patch := client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})
+	return client.IgnoreNotFound(r.Env.Client.Patch(ctx, object, patch))
+}
+
+// tell says in the disruption whether it is stuck.
+func (r *Reconciler) tell(ctx context.Context, key types.NamespacedName, stuck []string) error {
+	d, err := controller.Get(ctx, r.Env.Client, key)
+	if d == nil || err != nil || (len(stuck) == 0 && !d.Status.IsStuckOnRemoval) {
+		return err
+	}
+	message := ""
+	if len(stuck) > 0 {
+		message = fmt.Sprintf("%d chaos pods failed while their targets still run, and may have left something in "+
+			"them: see `kubectl logs -n %s %s`. Restart the target, or run `trommel-injector clean` on its node; then "+
+			"remove the pod's finalizer %s", len(stuck), r.Env.Config.Namespace, stuck[0], controller.PodFinalizer)
+	}
+	err = controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
+		s.IsStuckOnRemoval = len(stuck) > 0
+		if len(stuck) > 0 {
+			controller.SetCondition(s, chaos.ConditionRemovable, false, "ChaosPodFailed", message)
+		} else {
+			controller.SetCondition(s, chaos.ConditionRemovable, true, "Removable", "")
+		}
+	})
+	if err == nil && len(stuck) > 0 && !d.Status.IsStuckOnRemoval {
+		r.Env.Events.Eventf(d, nil, corev1.EventTypeWarning, "StuckOnRemoval", "Remove", "%s", message)
+	}
+	return err
+}

@@ -1,0 +1,262 @@
+// Package controller has what the controllers of disruptions share: their configuration, the names and labels of chaos
+// pods, and the way in which each writes its own field. The controllers are the packages below.
+package controller
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+)
+
+// Finalizers.
+const (
+	// Finalizer keeps a disruption until nothing of it is left.
+	Finalizer = "chaos.trommel.dev/disruption"
+	// PodFinalizer keeps a chaos pod until what it injected is known to be removed.
+	PodFinalizer = "chaos.trommel.dev/chaos-pod"
+)
+
+// Labels and annotations of chaos pods.
+const (
+	LabelDisruption      = "chaos.trommel.dev/disruption-uid"
+	LabelTarget          = "chaos.trommel.dev/target-uid"
+	LabelKind            = "chaos.trommel.dev/kind"
+	AnnotationDisruption = "chaos.trommel.dev/disruption" // namespace/name
+	AnnotationTarget     = "chaos.trommel.dev/target"     // name of the pod (in the disruption's namespace) or node
+	AnnotationContainers = "chaos.trommel.dev/containers" // IDs of the target's containers, as they were injected
+	AnnotationLevel      = "chaos.trommel.dev/level"      // of the disruption
+	AnnotationInjector   = "chaos.trommel.dev/injector"   // tells the process node that the pod may inject faults
+	AnnotationIgnore     = "chaos.trommel.dev/ignore"     // "true" on a pod or node: it is never a target
+)
+
+// Config configures the controllers.
+type Config struct {
+	// Namespace in which chaos pods run.
+	Namespace string
+	// Image of the injector.
+	Image string
+	// Command of the injector; default: /trommel-injector.
+	Command []string
+	// PodAnnotations are added to chaos pods.
+	PodAnnotations map[string]string
+	// PodTolerations are added to chaos pods.
+	PodTolerations []corev1.Toleration
+	// ServiceAccount of chaos pods.
+	ServiceAccount string
+	// Simulated is the node on which the chaos pods of targets on simulated nodes run; empty: on the target's own node.
+	Simulated string
+	// Journal is the directory on each node in which injectors write down what they have to undo; default:
+	// /var/lib/trommel-chaos.
+	Journal string
+	// Privileged gives chaos pods the privileges that faults on real nodes need.
+	Privileged bool
+	// Grace is the time that an injector has to clean up, in whole seconds; default: one minute.
+	Grace time.Duration
+	// KeepFor is how long a disruption that is over is kept; default: 15 minutes.
+	KeepFor time.Duration
+	// Nets are the safety nets.
+	Nets Nets
+}
+
+// Env is what a controller works with.
+type Env struct {
+	Client client.Client // reads from the cache
+	Reader client.Reader // reads from the API server
+	Events events.EventRecorder
+	Clock  clock.Clock
+	Config Config
+}
+
+// Kinds lists the kinds of a spec, by their names in the spec, in order.
+func Kinds(kinds *chaos.Kinds) []string {
+	var names []string
+	v := reflect.ValueOf(*kinds)
+	for i := range v.NumField() {
+		if !v.Field(i).IsNil() {
+			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// KindSpec returns the JSON text of a kind's part of the spec.
+func KindSpec(kinds *chaos.Kinds, name string) (string, error) {
+	v := reflect.ValueOf(*kinds)
+	for i := range v.NumField() {
+		if field, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); field == name {
+			data, err := json.Marshal(v.Field(i).Interface())
+			return string(data), err
+		}
+	}
+	return "", fmt.Errorf("unknown kind of disruption %q", name)
+}
+
+// SpecHash identifies a spec without its count.
+func SpecHash(spec *chaos.DisruptionSpec) (string, error) {
+	s := spec.DeepCopy()
+	s.Count = nil
+	data, err := json.Marshal(s)
+	if err != nil {
+		return "", err
+	}
+	return shortHash(string(data)), nil
+}
+
+func shortHash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Rank orders candidates for a disruption.
+func Rank(disruption, candidate types.UID) string {
+	return shortHash(string(disruption) + "/" + string(candidate))
+}
+
+// PodName is the name of the chaos pod for a target and a kind. Only one can exist: so two disruptions of a kind cannot
+// have the same target, and a controller that does not remember its last write does not create a second pod.
+func PodName(target types.UID, kind string) string {
+	return "chaos-" + strings.ToLower(kind) + "-" + shortHash(string(target))
+}
+
+// Ready reports whether controllers may act on the disruption at all: it has its finalizer, its hash, and is accepted.
+func Ready(d *chaos.Disruption) bool {
+	return slices.Contains(d.Finalizers, Finalizer) && d.Status.SpecHash != "" &&
+		!meta.IsStatusConditionFalse(d.Status.Conditions, chaos.ConditionSpecUnchanged) &&
+		!meta.IsStatusConditionFalse(d.Status.Conditions, chaos.ConditionAccepted)
+}
+
+// Ending reports whether the disruption must end: it is deleted, over, or no longer what it was.
+func Ending(d *chaos.Disruption) bool {
+	return d.DeletionTimestamp != nil || d.Status.Schedule.Over ||
+		meta.IsStatusConditionFalse(d.Status.Conditions, chaos.ConditionSpecUnchanged)
+}
+
+// ErrOutdated is returned by UpdateStatus if the controller's own fields have changed since it read them.
+var ErrOutdated = errors.New("the disruption's status was read from an outdated cache")
+
+// UpdateStatus writes a controller's own fields of the status: set sets them, own returns them for comparison. If
+// another controller has written in between, the same fields are set on the new object. If the fields themselves have
+// changed, the controller had decided on an old state; it returns ErrOutdated. It does nothing if nothing changes, or if
+// the disruption has gone.
+func UpdateStatus[T any](
+	ctx context.Context, env *Env, d *chaos.Disruption, own func(*chaos.DisruptionStatus) T,
+	set func(*chaos.DisruptionStatus),
+) error {
+	read := own(&d.Status)
+	object := d.DeepCopy()
+	first := true
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if !first {
+			latest := &chaos.Disruption{}
+			if err := env.Reader.Get(ctx, client.ObjectKeyFromObject(d), latest); err != nil {
+				return err
+			}
+			if latest.UID != d.UID {
+				return nil
+			}
+			if !equality.Semantic.DeepEqual(own(&latest.Status), read) {
+				return ErrOutdated
+			}
+			object = latest
+		}
+		first = false
+		before := object.Status.DeepCopy()
+		set(&object.Status)
+		if equality.Semantic.DeepEqual(before, &object.Status) {
+			return nil
+		}
+		return env.Client.Status().Update(ctx, object)
+	})
+	return client.IgnoreNotFound(err)
+}
+
+// SetCondition sets a condition; it keeps the time of its last transition.
+func SetCondition(status *chaos.DisruptionStatus, kind string, ok bool, reason, message string) {
+	value := metav1.ConditionFalse
+	if ok {
+		value = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: kind, Status: value, Reason: reason, Message: message,
+	})
+}
+
+// Condition returns a condition, for comparison.
+func Condition(status *chaos.DisruptionStatus, kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(status.Conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// ChaosPods lists the chaos pods of a disruption.
+func ChaosPods(ctx context.Context, reader client.Reader, env *Env, uid types.UID) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := reader.List(ctx, &pods, client.InNamespace(env.Config.Namespace),
+		client.MatchingLabels{LabelDisruption: string(uid)})
+	return pods.Items, err
+}
+
+// OwnerOf is the disruption of a chaos pod.
+func OwnerOf(pod client.Object) (types.NamespacedName, bool) {
+	namespace, name, ok := strings.Cut(pod.GetAnnotations()[AnnotationDisruption], "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}, ok && pod.GetLabels()[LabelDisruption] != ""
+}
+
+// FromChaosPods wakes a controller for the disruptions of changed chaos pods.
+func FromChaosPods() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		if owner, ok := OwnerOf(o); ok {
+			return []reconcile.Request{{NamespacedName: owner}}
+		}
+		return nil
+	})
+}
+
+// Get reads a disruption; nil if there is none.
+func Get(ctx context.Context, reader client.Reader, key types.NamespacedName) (*chaos.Disruption, error) {
+	d := &chaos.Disruption{}
+	err := reader.Get(ctx, key, d)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return d, err
+}
+
+// Result turns an error into a result: an outdated cache or a conflict is tried again soon, without being told as an
+// error.
+func Result(err error) (ctrl.Result, error) {
+	if errors.Is(err, ErrOutdated) || apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: 20 * time.Millisecond}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+// After asks for another reconcile at a time.
+func After(now, at time.Time) ctrl.Result {
+	return ctrl.Result{RequeueAfter: max(at.Sub(now), time.Millisecond)}
+}

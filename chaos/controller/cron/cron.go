@@ -1,0 +1,174 @@
+// Package cron creates a disruption at each time of a DisruptionCron's schedule, unless one of its disruptions is still
+// there or the time was missed by too much. A disruption's name follows from the cron's name and the time, so that a
+// controller which has forgotten that it created one does not create a second. It writes only the status of
+// DisruptionCrons; the disruptions belong to the cron, and are deleted with it.
+package cron
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/controller"
+)
+
+// Reconciler is the controller.
+type Reconciler struct{ Env *controller.Env }
+
+// Add adds the controller to a manager.
+func Add(mgr ctrl.Manager, env *controller.Env) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-cron").For(&chaos.DisruptionCron{}).
+		Owns(&chaos.Disruption{}).Complete(&Reconciler{env})
+}
+
+// maxMissed limits the times that are looked through after a long interruption.
+const maxMissed = 1000
+
+// Reconcile handles the newest time of the schedule that has come.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	c := &chaos.DisruptionCron{}
+	if err := r.Env.Client.Get(ctx, req.NamespacedName, c); err != nil || c.DeletionTimestamp != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	schedule, err := cron.ParseStandard(c.Spec.Schedule)
+	if err != nil {
+		err := r.write(ctx, c, func(s *chaos.DisruptionCronStatus) { s.Message = "schedule: " + err.Error() })
+		return ctrl.Result{}, err // a change of the spec wakes it
+	}
+	now := r.Env.Clock.Now().UTC()
+	due, next := latest(schedule, since(c), now)
+	if due.IsZero() || c.Spec.Suspend {
+		return controller.After(now, next), r.write(ctx, c, func(s *chaos.DisruptionCronStatus) { s.Message = "" })
+	}
+	run := chaos.CronRun{Time: metav1.NewTime(due)}
+	if run.Skipped, err = r.skips(ctx, c, due, now); err != nil {
+		return ctrl.Result{}, err
+	}
+	if run.Skipped == "" {
+		d := disruption(c, due)
+		run.Disruption = d.Name
+		err := r.Env.Client.Create(ctx, d)
+		switch {
+		case apierrors.IsAlreadyExists(err): // created before a restart
+		case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+			run.Disruption, run.Skipped = "", err.Error()
+		case err != nil:
+			return ctrl.Result{}, err
+		}
+	}
+	if run.Skipped != "" {
+		r.Env.Events.Eventf(c, nil, corev1.EventTypeWarning, "Skipped", "Schedule", "%s", run.Skipped)
+	}
+	err = r.write(ctx, c, func(s *chaos.DisruptionCronStatus) {
+		s.Message, s.LastScheduleTime = run.Skipped, &run.Time
+		s.History = append([]chaos.CronRun{run}, s.History...)
+		if keep := history(c); len(s.History) > keep {
+			s.History = s.History[:keep]
+		}
+	})
+	if err != nil {
+		return controller.Result(err)
+	}
+	return controller.After(now, next), nil
+}
+
+func history(c *chaos.DisruptionCron) int {
+	if c.Spec.History == nil {
+		return 5
+	}
+	return int(*c.Spec.History)
+}
+
+func since(c *chaos.DisruptionCron) time.Time {
+	if c.Status.LastScheduleTime != nil {
+		return c.Status.LastScheduleTime.UTC()
+	}
+	return c.CreationTimestamp.UTC()
+}
+
+// latest returns the newest time of the schedule after since and not after now (zero: none), and the next one.
+func latest(s cron.Schedule, since, now time.Time) (due, next time.Time) {
+	next = s.Next(since)
+	for range maxMissed {
+		if next.IsZero() || next.After(now) {
+			return due, next
+		}
+		due, next = next, s.Next(next)
+	}
+	// Too many were missed; the newest is near the present.
+	next = s.Next(now)
+	for t := s.Next(now.Add(-next.Sub(now) - time.Second)); !t.IsZero() && !t.After(now); t = s.Next(t) {
+		due = t
+	}
+	return due, next
+}
+
+// skips returns why no disruption is created for a time.
+func (r *Reconciler) skips(ctx context.Context, c *chaos.DisruptionCron, due, now time.Time) (string, error) {
+	if t := c.Spec.DelayedStartTolerance; t != nil && now.Sub(due) > t.Duration() {
+		return fmt.Sprintf("%s late, more than delayedStartTolerance", now.Sub(due).Round(time.Second)), nil
+	}
+	var list chaos.DisruptionList
+	if err := r.Env.Client.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return "", err
+	}
+	for i := range list.Items {
+		d := &list.Items[i]
+		if metav1.IsControlledBy(d, c) && !d.Status.Schedule.Over && d.Name != name(c, due) {
+			return fmt.Sprintf("disruption %s has not ended", d.Name), nil
+		}
+	}
+	return "", nil
+}
+
+func name(c *chaos.DisruptionCron, due time.Time) string {
+	return c.Name + "-" + strconv.FormatInt(due.Unix(), 10)
+}
+
+func disruption(c *chaos.DisruptionCron, due time.Time) *chaos.Disruption {
+	d := &chaos.Disruption{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name(c, due)}}
+	c.Spec.Disruption.DeepCopyInto(&d.Spec)
+	d.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(c, chaos.GroupVersion.WithKind("DisruptionCron")),
+	}
+	return d
+}
+
+// write writes the status; after a conflict on the newest object, unless the time has been handled there.
+func (r *Reconciler) write(
+	ctx context.Context, c *chaos.DisruptionCron, set func(*chaos.DisruptionCronStatus),
+) error {
+	object := c.DeepCopy()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		before := object.Status.DeepCopy()
+		set(&object.Status)
+		if equality.Semantic.DeepEqual(before, &object.Status) {
+			return nil
+		}
+		err := r.Env.Client.Status().Update(ctx, object)
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		latest := &chaos.DisruptionCron{}
+		if err := r.Env.Reader.Get(ctx, client.ObjectKeyFromObject(c), latest); err != nil {
+			return err
+		}
+		if latest.UID != c.UID || !equality.Semantic.DeepEqual(latest.Status, c.Status) {
+			return controller.ErrOutdated
+		}
+		object = latest
+		return err
+	})
+	return client.IgnoreNotFound(err)
+}

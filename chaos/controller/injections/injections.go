@@ -1,0 +1,302 @@
+// Package injections sums up in a disruption's status what its chaos pods have done: the state of each kind on each
+// target, the number of disrupted targets, the phase, and the message for people. It only reads chaos pods. A pause and
+// an end are told when nothing is injected any more, not when they were decided. Changes leave events on the disruption
+// and on the targets.
+package injections
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/controller"
+)
+
+// Reconciler is the controller.
+type Reconciler struct{ Env *controller.Env }
+
+// Add adds the controller to a manager.
+func Add(mgr ctrl.Manager, env *controller.Env) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-injections").For(&chaos.Disruption{}).
+		Watches(&corev1.Pod{}, controller.FromChaosPods()).Complete(&Reconciler{env})
+}
+
+type own struct {
+	Injections []chaos.Injection
+	Phase      chaos.Phase
+	Message    string
+	Injected   int32
+}
+
+func fields(s *chaos.DisruptionStatus) own {
+	return own{s.Injections, s.Phase, s.Message, s.Counts.Injected}
+}
+
+// Reconcile sums up.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	d, err := controller.Get(ctx, r.Env.Client, req.NamespacedName)
+	if d == nil || err != nil || d.Status.SpecHash == "" {
+		return ctrl.Result{}, err
+	}
+	pods, err := controller.ChaosPods(ctx, r.Env.Client, r.Env, d.UID)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	now := metav1.NewMicroTime(r.Env.Clock.Now())
+	next := sum(d, pods, now)
+	err = controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
+		s.Injections, s.Phase, s.Message, s.Counts.Injected = next.Injections, next.Phase, next.Message, next.Injected
+	})
+	if err != nil {
+		return controller.Result(err)
+	}
+	r.tell(d, next)
+	return ctrl.Result{}, nil
+}
+
+// sum computes the controller's fields from the chaos pods.
+func sum(d *chaos.Disruption, pods []corev1.Pod, now metav1.MicroTime) own {
+	s := &d.Status
+	kinds := controller.Kinds(&d.Spec.Kinds)
+	before := map[string]chaos.Injection{}
+	for _, i := range s.Injections {
+		before[i.Pod] = i
+	}
+	byName := map[string]*corev1.Pod{}
+	for i := range pods {
+		byName[pods[i].Name] = &pods[i]
+	}
+	var next own
+	left := 0
+	add := func(target types.UID, kind string) (injected bool) {
+		name := controller.PodName(target, kind)
+		old, known := before[name]
+		pod := byName[name]
+		if pod != nil {
+			left++
+		}
+		i := injection(old, pod, s.Schedule.Active && !controller.Ending(d))
+		if pod == nil && i.State == chaos.InjectionPending && known && old.State != chaos.InjectionPending {
+			i.InjectedAt = nil
+		}
+		i.Target, i.Kind, i.Pod = target, kind, name
+		if i.State == chaos.InjectionInjected && i.InjectedAt == nil {
+			i.InjectedAt = &now
+		}
+		next.Injections = append(next.Injections, i)
+		delete(byName, name)
+		return i.State == chaos.InjectionInjected
+	}
+	some := false
+	for _, t := range s.Targets {
+		all := true
+		for _, k := range kinds {
+			injected := add(t.UID, k)
+			all, some = all && injected, some || injected
+		}
+		if all {
+			next.Injected++
+		}
+	}
+	// Those of former targets.
+	for i := range pods {
+		if pod := &pods[i]; byName[pod.Name] != nil {
+			add(types.UID(pod.Labels[controller.LabelTarget]), pod.Labels[controller.LabelKind])
+		}
+	}
+	slices.SortFunc(next.Injections, func(a, b chaos.Injection) int { return strings.Compare(a.Pod, b.Pod) })
+	complete := next.Injected > 0 && next.Injected >= s.Counts.Desired
+	next.Phase = phase(s.Phase, s.Schedule.Active && !controller.Ending(d), controller.Ending(d), complete, some, left)
+	next.Message = message(d, next.Injections)
+	return next
+}
+
+// State is what an injector tells about itself, in an annotation of its pod.
+type State struct {
+	State chaos.InjectionState `json:"state"`
+	Error string               `json:"error,omitempty"`
+}
+
+// AnnotationState is the annotation.
+const AnnotationState = "chaos.trommel.dev/state"
+
+// injection is the state of an injection by its chaos pod.
+func injection(old chaos.Injection, pod *corev1.Pod, active bool) chaos.Injection {
+	next := old
+	if pod == nil {
+		next.Error = ""
+		switch {
+		case active:
+			next.State = chaos.InjectionPending
+		default:
+			next.State = chaos.InjectionRemoved
+		}
+		return next
+	}
+	var told State
+	_ = json.Unmarshal([]byte(pod.Annotations[AnnotationState]), &told) // none yet
+	next.Error = told.Error
+	switch {
+	case told.State == chaos.InjectionFailed || told.State == chaos.InjectionUnsupported ||
+		told.State == chaos.InjectionStuck || told.State == chaos.InjectionRemoved:
+		next.State = told.State
+	case pod.Status.Phase == corev1.PodFailed:
+		next.State = chaos.InjectionFailed
+		if next.Error == "" {
+			next.Error = "the chaos pod has failed: " + reason(pod)
+		}
+	case pod.Status.Phase == corev1.PodSucceeded:
+		next.State = chaos.InjectionRemoved
+	case ready(pod):
+		next.State = chaos.InjectionInjected
+	case pod.DeletionTimestamp == nil:
+		next.State = chaos.InjectionPending
+		next.Error = waiting(pod)
+	}
+	if next.State == "" {
+		next.State = chaos.InjectionPending
+	}
+	return next
+}
+
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func reason(pod *corev1.Pod) string {
+	for _, c := range pod.Status.ContainerStatuses {
+		if t := c.State.Terminated; t != nil {
+			return strings.TrimSpace(fmt.Sprintf("exit code %d %s", t.ExitCode, t.Message))
+		}
+	}
+	return strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
+}
+
+func waiting(pod *corev1.Pod) string {
+	for _, c := range pod.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil && w.Message != "" {
+			return w.Message
+		}
+	}
+	return ""
+}
+
+// phase is the state machine of phases. left is the number of chaos pods that still exist.
+func phase(old chaos.Phase, active, ending, complete, some bool, left int) chaos.Phase {
+	if old == "" {
+		old = chaos.NotInjected
+	}
+	if active {
+		switch {
+		case complete:
+			return chaos.Injected
+		case some:
+			return chaos.PartiallyInjected
+		case old == chaos.Injected || old == chaos.PartiallyInjected:
+			return chaos.NotInjected
+		}
+		return old // NotInjected, or a pause that is about to end
+	}
+	if left > 0 {
+		return old
+	}
+	table := pauses
+	if ending {
+		table = ends
+	}
+	if next, ok := table[old]; ok {
+		return next
+	}
+	return old
+}
+
+var (
+	pauses = map[chaos.Phase]chaos.Phase{
+		chaos.Injected: chaos.PausedInjected, chaos.PartiallyInjected: chaos.PausedPartiallyInjected,
+	}
+	ends = map[chaos.Phase]chaos.Phase{
+		chaos.NotInjected:       chaos.PreviouslyNotInjected,
+		chaos.PartiallyInjected: chaos.PreviouslyPartiallyInjected,
+		chaos.Injected:          chaos.PreviouslyInjected,
+
+		chaos.PausedPartiallyInjected: chaos.PreviouslyPartiallyInjected,
+		chaos.PausedInjected:          chaos.PreviouslyInjected,
+	}
+)
+
+// message is the most important thing to say about a disruption.
+func message(d *chaos.Disruption, injections []chaos.Injection) string {
+	s := &d.Status
+	for _, kind := range []string{
+		chaos.ConditionRemovable, chaos.ConditionAccepted, chaos.ConditionSpecUnchanged, chaos.ConditionChaosPods,
+	} {
+		if c := controller.Condition(s, kind); c.Status == metav1.ConditionFalse {
+			return c.Message
+		}
+	}
+	for _, i := range injections {
+		if i.Error != "" {
+			return fmt.Sprintf("%s on %s: %s", i.Kind, targetName(s, i.Target), i.Error)
+		}
+	}
+	if c := controller.Condition(s, chaos.ConditionTargetsFound); c.Status == metav1.ConditionFalse &&
+		!controller.Ending(d) {
+		return c.Message
+	}
+	return ""
+}
+
+func targetName(s *chaos.DisruptionStatus, uid types.UID) string {
+	for _, t := range s.Targets {
+		if t.UID == uid {
+			return t.Name
+		}
+	}
+	return string(uid)
+}
+
+// tell leaves events about what has changed.
+func (r *Reconciler) tell(d *chaos.Disruption, next own) {
+	if next.Phase != d.Status.Phase && next.Phase != chaos.NotInjected {
+		r.Env.Events.Eventf(d, nil, corev1.EventTypeNormal, string(next.Phase), "Inject", "%d of %d targets",
+			next.Injected, d.Status.Counts.Desired)
+	}
+	before := map[string]chaos.InjectionState{}
+	for _, i := range d.Status.Injections {
+		before[i.Pod] = i.State
+	}
+	for _, i := range next.Injections {
+		if i.State == before[i.Pod] {
+			continue
+		}
+		target := &corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Pod", Namespace: d.Namespace, Name: targetName(&d.Status, i.Target), UID: i.Target,
+		}
+		if d.Spec.Level == chaos.LevelNode {
+			target.Kind, target.Namespace = "Node", ""
+		}
+		switch i.State {
+		case chaos.InjectionInjected:
+			r.Env.Events.Eventf(target, d, corev1.EventTypeWarning, "Disrupted", "Inject", "%s of disruption %s/%s",
+				i.Kind, d.Namespace, d.Name)
+		case chaos.InjectionFailed, chaos.InjectionUnsupported, chaos.InjectionStuck:
+			r.Env.Events.Eventf(d, target, corev1.EventTypeWarning, string(i.State), "Inject", "%s on %s: %s", i.Kind,
+				targetName(&d.Status, i.Target), i.Error)
+		case chaos.InjectionRemoved:
+			if before[i.Pod] == chaos.InjectionInjected {
+				r.Env.Events.Eventf(target, d, corev1.EventTypeNormal, "NoLongerDisrupted", "Remove",
+					"%s of disruption %s/%s", i.Kind, d.Namespace, d.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,314 @@
+// Package targets chooses the targets of disruptions and keeps them up to date: running pods or ready nodes that match
+// both selectors and the filter, as many as count says, none that another disruption of the same kind has, and not more
+// than the safety nets allow. The choice depends only on the disruption and the candidates, so that a controller which
+// has forgotten its choice makes the same one again.
+package targets
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/controller"
+)
+
+// Reconciler is the controller.
+type Reconciler struct{ Env *controller.Env }
+
+// Add adds the controller to a manager.
+func Add(mgr ctrl.Manager, env *controller.Env) error {
+	r := &Reconciler{env}
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-targets").For(&chaos.Disruption{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.concerned)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.concerned)).
+		Complete(r)
+}
+
+// concerned lists the disruptions whose targets a pod or node is or may become.
+func (r *Reconciler) concerned(ctx context.Context, o client.Object) []reconcile.Request {
+	var list chaos.DisruptionList
+	if err := r.Env.Client.List(ctx, &list, client.InNamespace(o.GetNamespace())); err != nil {
+		return nil // the cache is closed
+	}
+	_, isPod := o.(*corev1.Pod)
+	var requests []reconcile.Request
+	for i := range list.Items {
+		d := &list.Items[i]
+		if isPod != (d.Spec.Level == chaos.LevelPod) || controller.Ending(d) {
+			continue
+		}
+		known := slices.ContainsFunc(d.Status.Targets, func(t chaos.Target) bool { return t.UID == o.GetUID() })
+		if s, err := selector(&d.Spec); known || err == nil && s.Matches(labels.Set(o.GetLabels())) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
+		}
+	}
+	return requests
+}
+
+type own struct {
+	Targets                              []chaos.Target
+	Matching, Ignored, Desired, Selected int32
+	Found, Accepted                      metav1.Condition
+}
+
+func fields(s *chaos.DisruptionStatus) own {
+	return own{
+		s.Targets, s.Counts.Matching, s.Counts.Ignored, s.Counts.Desired, s.Counts.Selected,
+		controller.Condition(s, chaos.ConditionTargetsFound), controller.Condition(s, chaos.ConditionAccepted),
+	}
+}
+
+// Reconcile chooses targets.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	d, err := controller.Get(ctx, r.Env.Client, req.NamespacedName)
+	if d == nil || err != nil || !controller.Ready(d) || controller.Ending(d) {
+		return ctrl.Result{}, err
+	}
+	if at := notBefore(d); !at.IsZero() {
+		if now := r.Env.Clock.Now(); now.Before(at.Time) {
+			return controller.After(now, at.Time), nil
+		}
+	}
+	all, err := r.candidates(ctx, d)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	others, err := r.others(ctx, d)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	choice := choose(d, all, others)
+	refused := r.Env.Config.Nets.TooMany(d, len(choice.targets), all.namespace, all.cluster, others.namespace,
+		others.cluster)
+	if refused != "" {
+		choice.targets = nil
+	}
+	err = controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
+		s.Targets = choice.targets
+		s.Counts.Matching, s.Counts.Ignored = choice.matching, choice.ignored
+		s.Counts.Desired, s.Counts.Selected = choice.desired, int32(len(choice.targets))
+		if refused != "" {
+			controller.SetCondition(s, chaos.ConditionAccepted, false, "SafetyNet", refused)
+		}
+		reason, message := choice.found()
+		controller.SetCondition(s, chaos.ConditionTargetsFound, message == "", reason, message)
+	})
+	if err == nil && refused != "" {
+		r.Env.Events.Eventf(d, nil, corev1.EventTypeWarning, "Refused", "Target", "%s", refused)
+	}
+	return controller.Result(err)
+}
+
+// notBefore is the time at which the targets are chosen; zero: at once.
+func notBefore(d *chaos.Disruption) metav1.Time {
+	switch t := d.Spec.Triggers; {
+	case t == nil:
+	case t.Inject.NotBefore != nil:
+		return *t.Inject.NotBefore
+	case t.Inject.Offset != nil:
+		return metav1.NewTime(d.CreationTimestamp.Add(t.Inject.Offset.Duration()))
+	}
+	return metav1.Time{}
+}
+
+func selector(spec *chaos.DisruptionSpec) (labels.Selector, error) {
+	s := &metav1.LabelSelector{MatchLabels: spec.Selector}
+	for _, e := range spec.AdvancedSelector {
+		s.MatchExpressions = append(s.MatchExpressions,
+			metav1.LabelSelectorRequirement{Key: e.Key, Operator: e.Operator, Values: e.Values})
+	}
+	return metav1.LabelSelectorAsSelector(s)
+}
+
+// candidates are what a disruption can choose from.
+type candidates struct {
+	healthy            []chaos.Target
+	unhealthy          int
+	namespace, cluster int // all pods of the namespace, all pods or nodes of the cluster
+}
+
+func (r *Reconciler) candidates(ctx context.Context, d *chaos.Disruption) (*candidates, error) {
+	s, err := selector(&d.Spec)
+	if err != nil {
+		return nil, err
+	}
+	c := &candidates{}
+	add := func(o client.Object, healthy bool, node string) {
+		for k, v := range filter(&d.Spec) {
+			if o.GetAnnotations()[k] != v {
+				return
+			}
+		}
+		switch {
+		case o.GetLabels()[controller.LabelDisruption] != "" || o.GetAnnotations()[controller.AnnotationIgnore] == "true":
+		case !s.Matches(labels.Set(o.GetLabels())):
+		case !healthy:
+			c.unhealthy++
+		default:
+			c.healthy = append(c.healthy, chaos.Target{UID: o.GetUID(), Name: o.GetName(), Node: node})
+		}
+	}
+	if d.Spec.Level == chaos.LevelNode {
+		var nodes corev1.NodeList
+		if err := r.Env.Client.List(ctx, &nodes); err != nil {
+			return nil, err
+		}
+		c.cluster = len(nodes.Items)
+		for i := range nodes.Items {
+			n := &nodes.Items[i]
+			add(n, nodeReady(n), n.Name)
+		}
+		return c, nil
+	}
+	var pods corev1.PodList
+	if err := r.Env.Client.List(ctx, &pods); err != nil {
+		return nil, err
+	}
+	c.cluster = len(pods.Items)
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if p.Namespace != d.Namespace {
+			continue
+		}
+		c.namespace++
+		add(p, PodRunning(p), p.Spec.NodeName)
+	}
+	return c, nil
+}
+
+func filter(spec *chaos.DisruptionSpec) map[string]string {
+	if spec.Filter == nil {
+		return nil
+	}
+	return spec.Filter.Annotations
+}
+
+// PodRunning reports whether a pod can be a target: it runs and is not being deleted.
+func PodRunning(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil
+}
+
+func nodeReady(n *corev1.Node) bool {
+	return n.DeletionTimestamp == nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// others are the targets of other disruptions.
+type others struct {
+	kinds              map[types.UID][]string
+	namespace, cluster int
+}
+
+func (r *Reconciler) others(ctx context.Context, d *chaos.Disruption) (*others, error) {
+	var list chaos.DisruptionList
+	if err := r.Env.Client.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	o := &others{kinds: map[types.UID][]string{}}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.UID == d.UID || other.Spec.Level != d.Spec.Level || other.Status.Schedule.Over {
+			continue
+		}
+		for _, t := range other.Status.Targets {
+			if o.kinds[t.UID] == nil {
+				o.cluster++
+				if other.Namespace == d.Namespace {
+					o.namespace++
+				}
+			}
+			o.kinds[t.UID] = append(o.kinds[t.UID], controller.Kinds(&other.Spec.Kinds)...)
+		}
+	}
+	return o, nil
+}
+
+// choice is the result of choosing.
+type choice struct {
+	targets                    []chaos.Target
+	matching, ignored, desired int32
+	unhealthy, occupied        int
+}
+
+// choose keeps the targets that are still there and adds others, up to the count.
+func choose(d *chaos.Disruption, c *candidates, o *others) choice {
+	kinds := controller.Kinds(&d.Spec.Kinds)
+	var free []chaos.Target
+	result := choice{matching: int32(len(c.healthy)), unhealthy: c.unhealthy}
+	current := map[types.UID]bool{}
+	for _, t := range d.Status.Targets {
+		current[t.UID] = true
+	}
+	for _, t := range c.healthy {
+		occupied := o.kinds[t.UID]
+		if !current[t.UID] && len(occupied) > 0 && (!d.Spec.AllowDisruptedTargets ||
+			slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(occupied, k) })) {
+			result.occupied++
+			continue
+		}
+		free = append(free, t)
+	}
+	result.ignored = int32(result.unhealthy + result.occupied)
+	desired, _ := intstr.GetScaledValueFromIntOrPercent(count(d), len(c.healthy), true)
+	result.desired = int32(min(desired, len(c.healthy), maxTargets))
+	if d.Spec.StaticTargeting && len(d.Status.Targets) > 0 {
+		// What was chosen stays chosen, although it may have gone; count can still make it fewer.
+		result.targets = slices.DeleteFunc(slices.Clone(d.Status.Targets), func(t chaos.Target) bool {
+			return !slices.ContainsFunc(c.healthy, func(h chaos.Target) bool { return h.UID == t.UID })
+		})
+		result.desired = min(result.desired, int32(len(result.targets)))
+		result.targets = result.targets[:result.desired]
+		return result
+	}
+	// The current ones come first, then an order that depends on the disruption, not on the caller's memory.
+	slices.SortFunc(free, func(a, b chaos.Target) int {
+		if current[a.UID] != current[b.UID] {
+			if current[a.UID] {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(controller.Rank(d.UID, a.UID), controller.Rank(d.UID, b.UID))
+	})
+	result.targets = free[:min(int(result.desired), len(free))]
+	slices.SortFunc(result.targets, func(a, b chaos.Target) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	return result
+}
+
+// maxTargets is the limit of the status's list.
+const maxTargets = 1000
+
+func count(d *chaos.Disruption) *intstr.IntOrString {
+	if d.Spec.Count != nil {
+		return d.Spec.Count
+	}
+	all := intstr.FromString("100%")
+	return &all
+}
+
+// found says why there are fewer targets than desired; an empty message if there are not.
+func (c *choice) found() (reason, message string) {
+	switch {
+	case c.matching == 0 && c.unhealthy > 0:
+		return "NoneHealthy", fmt.Sprintf("none of the %d matches is running", c.unhealthy)
+	case c.matching == 0:
+		return "NoneMatches", "nothing matches the selector"
+	case len(c.targets) < int(c.desired):
+		return "Occupied", fmt.Sprintf("%d of %d targets found; %d matches are targets of other disruptions",
+			len(c.targets), c.desired, c.occupied)
+	}
+	return "Found", ""
+}
