@@ -174,7 +174,7 @@ func suiteOf(t *testing.T) *plan.Suite {
 		Controllers: []plan.Controller{Controller("op", ".")},
 		Workloads:   map[string]plan.Workload{"steps": {Steps: []plan.Step{{Sleep: time.Second}}}},
 		Variants:    map[string]plan.Variant{"fixed": {}},
-	}, "TestX/a b")
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestMistakes(t *testing.T) {
 
 // Mistakes in a suite that was built in Go have no lines.
 func TestMistakesInSuite(t *testing.T) {
-	_, err := completed(&plan.Suite{Controllers: []plan.Controller{{}}}, "TestX")
+	_, err := completed(&plan.Suite{Controllers: []plan.Controller{{}}})
 	const want = "the suite: the controller has no name\ncontroller \"\" has neither build nor binary"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
@@ -276,7 +276,7 @@ func TestMistakesInSuite(t *testing.T) {
 
 func TestSuiteInGo(t *testing.T) {
 	crds := t.TempDir()
-	s, err := completed(FromEnvtest(Controller("op", "example.com/op/cmd"), crds, crds), "TestX/a b")
+	s, err := completed(FromEnvtest(Controller("op", "example.com/op/cmd"), crds, crds))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestSuiteInGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := filepath.Join(wd, "suite-of-TestX_a_b"); s.File != want {
+	if want := filepath.Join(wd, "suite-built-in-go"); s.File != want {
 		t.Errorf("file %s, want %s", s.File, want)
 	}
 	if b := s.Controllers[0].Build; b.Dir != "." || b.Package != "example.com/op/cmd" {
