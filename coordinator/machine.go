@@ -34,11 +34,13 @@ type Machine struct {
 	failed   []int           // by action: how many calls it has made to fail
 	frozen   []pause         // frozen processes: the action and the controller
 	ended    bool
+	wants    int // changes whenever what the plan waits for does
 
 	controllers []record.Controller
 	stale       *staleness
 	reconciles  map[call]*reconcile // running, of the controllers that the plan pauses
 	since       []time.Time         // by action: when it fired
+	witness     *witness            // nil: nobody needs an account
 }
 
 // watch is what one occurrence of a name in a trigger waits for.
@@ -239,6 +241,7 @@ func (m *Machine) judge(e record.Event) []Effect {
 // enable makes the next action's trigger the awaited one. Triggers of type none are satisfied at once, by the event
 // that enabled them (0 if none).
 func (m *Machine) enable(firedBy int) []Effect {
+	m.wants++
 	m.trigger, m.counts, m.misses = nil, nil, nil
 	if m.ended || m.blocked >= 0 || m.next >= len(m.plan.Actions) {
 		return nil
@@ -252,6 +255,9 @@ func (m *Machine) enable(firedBy int) []Effect {
 
 // nodesEnabled starts timers and satisfies nodes that need no event.
 func (m *Machine) nodesEnabled(seq int, nodes []int) []Effect {
+	if m.witness != nil {
+		m.witness.enabled(m.next, nodes)
+	}
 	var effects []Effect
 	var atOnce []int
 	for _, n := range nodes {
@@ -270,7 +276,11 @@ func (m *Machine) nodesEnabled(seq int, nodes []int) []Effect {
 
 // satisfy satisfies nodes of the awaited trigger and fires the action if the trigger is then satisfied.
 func (m *Machine) satisfy(seq int, nodes []int) []Effect {
+	m.wants++
 	enabled, _ := m.trigger.Satisfy(nodes...)
+	if m.witness != nil {
+		m.witness.satisfied(m.next, seq, nodes, m.trigger.Done())
+	}
 	if !m.trigger.Done() {
 		return m.nodesEnabled(seq, enabled)
 	}
@@ -385,6 +395,9 @@ func (m *Machine) matches(node int, l *look) bool {
 
 // missed keeps the nearest miss; of two equally near ones, the later.
 func (m *Machine) missed(node int, this miss) {
+	if m.witness != nil && this.rank != missNone {
+		m.witness.missed(m.next, node, this)
+	}
 	nearest := &m.misses[node]
 	if this.rank == missNone || this.rank < nearest.rank {
 		return
@@ -424,6 +437,19 @@ func (m *Machine) Waiting() []string {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// Next returns the action whose trigger the plan waits for, and what is still missing; -1 if all have fired.
+func (m *Machine) Next() (index int, text string) {
+	switch {
+	case m.ended || m.next >= len(m.plan.Actions):
+		return -1, ""
+	case m.trigger == nil && m.blocked >= 0:
+		return m.next, "after " + m.name(m.blocked)
+	case m.trigger == nil:
+		return m.next, ""
+	}
+	return m.next, "when: " + m.awaited()
 }
 
 // readsEnded puts pauses into force that waited for running reads to end.
@@ -648,6 +674,7 @@ func (m *Machine) letGo(seq int) []Effect {
 // end releases everything; nothing is held or fired afterwards.
 func (m *Machine) end() []Effect {
 	m.ended = true
+	m.wants++
 	m.pauses, m.pending, m.failing, m.frozen = nil, nil, nil, nil
 	var effects []Effect
 	for _, h := range m.held {

@@ -252,6 +252,26 @@ type Observation struct {
 	Election bool `json:"election,omitempty"`
 }
 
+// Place says where the observed call is, such as "after apiServerRecv".
+func (o *Observation) Place() string { return fmt.Sprintf("%s %s", o.Phase, o.Point) }
+
+// Subject says what the observed call does, such as "update pod/default/a".
+func (o *Observation) Subject() string {
+	kind := o.Kind
+	if kind == "" {
+		kind = o.Resource
+	}
+	switch {
+	case o.CallName != "":
+		return o.CallName
+	case kind == "" && o.Request != "":
+		return o.Request
+	case kind == "":
+		return string(o.Op)
+	}
+	return fmt.Sprintf("%s %s/%s/%s", o.Op, kind, o.Namespace, o.Name)
+}
+
 // Done reports whether a call that has returned did what it was made for. That is also true if its caller got an error
 // because the plan made the API server's answer get lost.
 func (o *Observation) Done() bool {

@@ -24,6 +24,7 @@ import (
 	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/oracle"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/reference"
 	"github.com/trommel-dev/trommel/workload"
@@ -31,13 +32,6 @@ import (
 
 // teardownTimeout bounds undo and each part of the teardown; both also run when the run's context has ended.
 const teardownTimeout = 30 * time.Second
-
-// Console shows a run's progress to people. Its methods must not block for long.
-type Console interface {
-	coordinator.Watcher
-	Phase(name string)
-	Finding(f record.Finding)
-}
 
 // Config is what a run needs. All but Variant and Logger are required.
 type Config struct {
@@ -52,9 +46,9 @@ type Config struct {
 	FindTypes bool                 // see RunOptions
 	Reference *reference.Reference // of the workload; nil: none
 	Functions map[string]workload.Function
-	Version   string   // of Trommel, for the record
+	Version   string // of Trommel, for the record
+	Progress  progress.Listener
 	Injector  []string // see Options
-	Console   Console
 	Logger    *slog.Logger
 	clusters  clusters
 }
@@ -75,12 +69,13 @@ func execute(ctx context.Context, config Config) (*record.Meta, error) {
 	}
 	suite, name := config.Plan.Within(config.Suite)
 	config.Suite = suite
-	r := &runner{Config: config, workload: name, writer: writer, types: map[plan.ResourceKey]bool{},
+	r := &runner{Config: config, console: newConsole(config.Progress, config.RecordDir), workload: name, writer: writer, types: map[plan.ResourceKey]bool{},
 		meta: record.Meta{
 			Plan: config.Plan.TestName, PlanFile: config.Plan.File, Suite: config.Suite.File, Variant: config.Variant,
 			Trommel: config.Version, Started: time.Now(), Phases: []record.Phase{},
 			ActionsTotal: len(config.Plan.Actions),
 		}}
+	r.console.started(config.Plan, config.Variant)
 	err = r.run(ctx)
 	if err == nil && r.recordErr != nil {
 		err = r.recordErr
@@ -98,11 +93,13 @@ func execute(ctx context.Context, config Config) (*record.Meta, error) {
 		err = closeErr
 		r.meta.Verdict = record.Error
 	}
+	r.console.ended(&r.meta, config.RecordDir)
 	return &r.meta, err
 }
 
 type runner struct {
 	Config    // with what the plan has of its own merged into the suite
+	console   *console
 	workload  string
 	writer    *record.Writer
 	meta      record.Meta
@@ -151,7 +148,7 @@ func (r *runner) enter(name string) {
 	}
 	r.phase, r.phaseStart = name, time.Now()
 	if name != "" {
-		r.Console.Phase(name)
+		r.console.Phase(name)
 	}
 }
 
@@ -162,7 +159,7 @@ func (r *runner) add(findings ...record.Finding) {
 			r.note(f.Title)
 			continue
 		}
-		r.Console.Finding(f)
+		r.console.Finding(f)
 	}
 }
 
@@ -313,7 +310,7 @@ func (r *runner) writePlan() error {
 
 func (r *runner) startCluster(ctx context.Context) error {
 	r.enter("cluster")
-	l, err := r.clusters.acquire(ctx, r.Console)
+	l, err := r.clusters.acquire(ctx, r.console)
 	if err != nil {
 		return err
 	}
@@ -397,7 +394,7 @@ func (r *runner) prepare(ctx context.Context) error {
 		},
 		Trace:   r.trace(),
 		Resolve: resolve, Lookup: lookup{r.objects}, Hold: r.Suite.Timeouts.Hold,
-		Recorder: r, Watcher: r.Console, Logger: r.Logger,
+		Recorder: r, Watcher: r.console, Logger: r.Logger,
 	})
 	if err != nil {
 		return &UserError{err}
@@ -459,7 +456,7 @@ func (r *runner) exercise(ctx context.Context) error {
 	findings, err := workload.Run(planCtx, workload.Config{
 		Suite: r.Suite, Workload: r.workload, Objects: r.objects, Kubeconfig: kubeconfig,
 		REST: config, Functions: r.Functions,
-		Progress: r.Console.Info, Log: r.workloadLog(), Outage: r.outage,
+		Progress: r.console.Info, Step: r.console.step, Log: r.workloadLog(), Outage: r.outage,
 		Blocked: r.blocked, LetGo: r.endPlan, Disturbed: r.disturbed, Note: r.note,
 		Rest: r.pause(),
 	})
@@ -595,7 +592,7 @@ func ignoreDeadline(ctx context.Context, err error) error {
 
 // note records a note about the whole run.
 func (r *runner) note(text string) {
-	r.Console.Info(text)
+	r.console.Info(text)
 	r.meta.Notes = append(r.meta.Notes, text)
 }
 
@@ -677,7 +674,7 @@ func (r *runner) conclude(s coordinator.Status, stuck string) {
 		r.meta.Reason = r.meta.Unfinished
 	}
 	if text := r.meta.NotHappened(); text != "" {
-		r.Console.Info(text)
+		r.console.Info(text)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/cluster/kubelet"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/reference"
 	"github.com/trommel-dev/trommel/workload"
@@ -36,13 +37,11 @@ type Options struct {
 	Trace bool
 	// Version of Trommel, for the record.
 	Version string
+	// Progress receives what the session and its runs do; default: nobody.
+	Progress progress.Listener
 	// Injector is the command of the injector of disruptions, an executable with arguments; only plans with the action
 	// disrupt need it.
 	Injector []string
-	// Console shows the progress of the session and its runs; default: none.
-	Console Console
-	// Progress, if set, receives the progress of builds.
-	Progress func(text string)
 	// Logger receives diagnostics; default: none.
 	Logger *slog.Logger
 }
@@ -75,11 +74,8 @@ func Choose(suite *plan.Suite, variant string) (*plan.Suite, error) {
 // Open builds the suite's controllers and, if needed, the control plane, or finds them in the cache. The cluster starts
 // with the first run. A mistake in the suite is a *UserError. The caller closes the session.
 func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, error) {
-	if options.Console == nil {
-		options.Console = nobody{}
-	}
 	if options.Progress == nil {
-		options.Progress = func(string) {}
+		options.Progress = progress.Nobody
 	}
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
@@ -107,7 +103,7 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 		return s, nil
 	}
 	s.clusters = &ownClusters{fresh: options.Fresh, logger: options.Logger,
-		start: func(ctx context.Context, console Console) (cluster.Cluster, error) {
+		start: func(ctx context.Context, console *console) (cluster.Cluster, error) {
 			return kind.Start(ctx, s.clusterConfig(controlPlane, console))
 		}}
 	return s, nil
@@ -156,7 +152,7 @@ func (s *Session) Start(ctx context.Context) error {
 	if !ok || own.fresh || own.cluster != nil {
 		return nil
 	}
-	l, err := own.acquire(ctx, s.options.Console)
+	l, err := own.acquire(ctx, newConsole(s.options.Progress, ""))
 	if err != nil {
 		return err
 	}
@@ -182,7 +178,7 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
 		Trace: o.Trace, Paced: o.Paced, History: o.History, FindTypes: o.FindTypes, Reference: o.Reference,
 		Functions: o.Functions, Version: s.options.Version, Injector: s.options.Injector,
-		Console: s.options.Console, Logger: s.options.Logger, clusters: s.clusters,
+		Progress: s.options.Progress, Logger: s.options.Logger, clusters: s.clusters,
 	})
 }
 
@@ -231,7 +227,7 @@ func (s *Session) Close(ctx context.Context) error {
 }
 
 // clusterConfig returns the configuration of the suite's cluster.
-func (s *Session) clusterConfig(binary string, console Console) cluster.Config {
+func (s *Session) clusterConfig(binary string, console *console) cluster.Config {
 	removed, _ := RemovedAPIs(s.suite, s.binaries)
 	spec := s.suite.Cluster
 	return cluster.Config{
@@ -260,13 +256,3 @@ func answers(list []plan.Answer) []kubelet.Answer {
 	}
 	return all
 }
-
-// nobody is the default console; it ignores everything.
-type nobody struct{}
-
-func (nobody) Fired(int, *plan.Action, string)    {}
-func (nobody) Completed(int, *plan.Action, error) {}
-func (nobody) Held(*record.Observation, string)   {}
-func (nobody) Info(string)                        {}
-func (nobody) Phase(string)                       {}
-func (nobody) Finding(record.Finding)             {}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trommel-dev/trommel/campaign"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/report"
 	"github.com/trommel-dev/trommel/run"
 )
@@ -119,11 +120,11 @@ func (p *pool) open(
 	p.mu.Unlock()
 	s.relay = &relay{}
 	s.relay.to(tb)
-	console := report.NewConsole(s.relay)
+	console := report.NewConsole(s.relay, report.ConsoleOptions{})
 	s.relay.console = console
 	options.Variant, options.Fresh, options.Version = variant, fresh, run.Version()
 	options.Injector = injector()
-	options.Console, options.Progress = console, s.relay.progress
+	options.Progress = s.relay
 	options.Logger = slog.New(slog.NewTextHandler(always{s.relay}, &slog.HandlerOptions{Level: slog.LevelError}))
 	opened, err := run.Open(ctx, suite, options)
 	if err != nil {
@@ -207,11 +208,14 @@ func (r *relay) to(tb testing.TB) {
 
 func (r *relay) title(text string) { r.console.Title(text) }
 
-func (r *relay) progress(text string) {
-	r.mu.Lock()
-	r.built = text
-	r.mu.Unlock()
-	r.console.Progress(text)
+// Show implements progress.Listener.
+func (r *relay) Show(e progress.Event) {
+	if e.Type == progress.Build {
+		r.mu.Lock()
+		r.built = e.Text
+		r.mu.Unlock()
+	}
+	r.console.Show(e)
 }
 
 func (r *relay) last() string {

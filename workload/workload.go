@@ -47,7 +47,9 @@ type Config struct {
 	// Functions are what steps of the kind go call, by the names in these steps.
 	Functions map[string]Function
 	Progress  func(text string)
-	Log       io.Writer // what commands print; nil: nowhere
+	// Step is called when a step begins: number counts from 1. Nil: Progress is called.
+	Step func(number, of int, text string)
+	Log  io.Writer // what commands print; nil: nowhere
 	// Outage is asked about a write that has been failing since the given time because a webhook could not be called.
 	// Nil: the webhook itself is always to blame.
 	Outage func(ctx context.Context, since time.Time, err error) Outage
@@ -179,7 +181,7 @@ func (f *failure) Unwrap() error { return f.err }
 var errStepTimeout = errors.New("step timed out")
 
 func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error) {
-	for _, s := range steps {
+	for i, s := range steps {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
@@ -187,7 +189,11 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 		if s.name != "" {
 			text = s.name + ": " + s.what
 		}
-		r.Progress(text)
+		if r.Step != nil {
+			r.Step(i+1, len(steps), text)
+		} else {
+			r.Progress(text)
+		}
 		if s.call != nil {
 			if findings, err := r.callOnce(ctx, s); err != nil || len(findings) > 0 {
 				return findings, err

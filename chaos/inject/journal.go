@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,9 +35,15 @@ type Entry struct {
 	Began   time.Time       `json:"began"`
 }
 
-const entrySuffix = ".json"
+// Files of an entry: itself, while it is written, and its lock.
+const (
+	entrySuffix = ".json"
+	newSuffix   = ".new"
+	lockSuffix  = ".lock"
+)
 
-func (j *Journal) file(id string) string { return filepath.Join(j.dir, id+entrySuffix) }
+func (j *Journal) file(id string) string    { return filepath.Join(j.dir, id+entrySuffix) }
+func (j *Journal) newFile(id string) string { return filepath.Join(j.dir, id+newSuffix) }
 
 // validID reports whether an ID can be part of a file's name.
 func validID(id string) bool {
@@ -51,7 +58,7 @@ func (j *Journal) lock(ctx context.Context, id string, wait bool) (unlock func()
 	if !validID(id) {
 		return nil, fmt.Errorf("invalid ID %q", id)
 	}
-	path := filepath.Join(j.dir, id+".lock")
+	path := filepath.Join(j.dir, id+lockSuffix)
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
@@ -93,11 +100,11 @@ func (j *Journal) write(e Entry) error {
 	if err != nil {
 		return err
 	}
-	path := j.file(e.Request.ID())
-	if err := writeDurably(path+".new", data); err != nil {
+	path, newer := j.file(e.Request.ID()), j.newFile(e.Request.ID())
+	if err := writeDurably(newer, data); err != nil {
 		return fmt.Errorf("write journal entry: %w", err)
 	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := os.Rename(newer, path); err != nil {
 		return fmt.Errorf("write journal entry: %w", err)
 	}
 	return j.sync()
@@ -123,7 +130,7 @@ func (j *Journal) sync() error {
 
 // remove removes an entry; none is not an error.
 func (j *Journal) remove(id string) error {
-	_ = os.Remove(j.file(id) + ".new")
+	_ = os.Remove(j.newFile(id))
 	if err := os.Remove(j.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove journal entry: %w", err)
 	}
@@ -143,7 +150,7 @@ func (j *Journal) read(id string) (Entry, error) {
 	return e, nil
 }
 
-// IDs lists the entries.
+// IDs lists the entries, and what injectors have left that were killed before they wrote one.
 func (j *Journal) IDs() ([]string, error) {
 	files, err := os.ReadDir(j.dir)
 	if err != nil {
@@ -151,8 +158,10 @@ func (j *Journal) IDs() ([]string, error) {
 	}
 	var ids []string
 	for _, f := range files {
-		if id, ok := strings.CutSuffix(f.Name(), entrySuffix); ok {
-			ids = append(ids, id)
+		for _, suffix := range []string{entrySuffix, newSuffix, lockSuffix} {
+			if id, ok := strings.CutSuffix(f.Name(), suffix); ok && !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
 		}
 	}
 	return ids, nil

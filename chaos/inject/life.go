@@ -248,9 +248,13 @@ func CleanAll(ctx context.Context, journal string, backends []Backend, logger *s
 			continue
 		}
 		entry, err := j.read(id)
-		if err == nil {
+		switch {
+		case err == nil:
 			i := &injector{Config: Config{Request: entry.Request, Backends: backends}, journal: j}
 			err = i.sweep(ctx)
+		case errors.Is(err, fs.ErrNotExist):
+			// It was killed before it did anything.
+			err = j.remove(id)
 		}
 		unlock()
 		if err != nil {

@@ -86,7 +86,7 @@ func (c *container) environment(ctx context.Context, home string) (*environment,
 			e.set("KUBECONFIG", c.pod.kubeconfigFile())
 		}
 	}
-	if c.pod.annotations()[fault.AnnotationInjector] == "true" {
+	if c.pod.isInjector() {
 		e.set(fault.EnvSocket, c.pod.node.faultSocket())
 	}
 	for _, from := range c.spec.EnvFrom {
@@ -221,6 +221,9 @@ func (p *pod) annotations() map[string]string {
 	defer p.node.mu.Unlock()
 	return p.object.Annotations
 }
+
+// isInjector reports whether the pod begins and ends faults of other pods.
+func (p *pod) isInjector() bool { return p.annotations()[fault.AnnotationInjector] == "true" }
 
 // field resolves a downward API field path.
 func (p *pod) field(path string) (string, error) {

@@ -11,10 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/trommel-dev/trommel/chaos/inject/cli"
 	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/cluster/clustertest"
 	"github.com/trommel-dev/trommel/cluster/embedded"
 )
+
+// envInjector makes the test's executable an injector.
+const envInjector = "TROMMEL_TEST_INJECTOR"
 
 // shared is for all tests; each uses its own namespace.
 var (
@@ -23,6 +27,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(envInjector) != "" {
+		os.Exit(cli.Run(context.Background(), os.Args[1:]))
+	}
 	os.Exit(clustertest.Run(m, embedded.Config{APIServers: 2, Nodes: 1}, func(c *embedded.Cluster) {
 		shared = c
 		config, err := c.RESTConfig("")

@@ -147,9 +147,11 @@ func (c *container) probeExec(ctx context.Context, command []string) error {
 	if c.hooked {
 		mounts = c.files.moved()
 	}
-	hooked, err := c.pod.node.hooked.has(path)
-	if err != nil {
-		return err
+	hooked := false
+	if !c.pod.isInjector() {
+		if hooked, err = c.pod.node.hooked.has(path); err != nil {
+			return err
+		}
 	}
 	argv := make([]string, len(command))
 	for i, s := range command {

@@ -120,7 +120,8 @@ func convertFile(file, to string) ([]byte, error) {
 			}
 		}
 	}
-	return plan.Marshal(p)
+	text, err := plan.Marshal(p)
+	return append([]byte(plan.EditorLine("TestPlan", version())), text...), err
 }
 
 // seenFrom converts a path that is relative to the file from to one that is relative to the file to.

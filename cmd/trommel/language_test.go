@@ -119,7 +119,7 @@ func TestValidate(t *testing.T) {
 
 func TestConvert(t *testing.T) {
 	code, out, stderr := command(t, newConvertCommand, sievePlans+"/modes/xtradb_stale_1.yaml")
-	if code != exitPass || !strings.HasPrefix(out, "apiVersion: trommel.dev/v1alpha1\nkind: TestPlan\n"+
+	if code != exitPass || !strings.Contains(out, "\napiVersion: trommel.dev/v1alpha1\nkind: TestPlan\n"+
 		"testName: xtradb_stale_1\nactions:\n") {
 		t.Errorf("file: code %d, out %q, err %q", code, out, stderr)
 	}

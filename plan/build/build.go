@@ -231,35 +231,24 @@ func StartAPIServer(name string) *Action { return action(plan.StartAPIServer, na
 func Disrupt(disruption State) *Action {
 	a := action(plan.Disrupt, "")
 	m, err := plan.StateOf(disruption)
-	a.action.Own = &plan.DisruptFields{Disruption: m}
+	if m != nil {
+		a.action.Disruption = m
+	}
 	return a.fail(err)
 }
 
 // EndDisruption ends the disruption of that name.
 func EndDisruption(name string) *Action {
 	a := action(plan.EndDisruption, "")
-	a.action.Own = &plan.EndDisruptionFields{Disruption: name}
+	a.action.Disruption = name
 	return a
 }
 
 // AcceptPartial completes Disrupt when some of the targets are disrupted.
-func (a *Action) AcceptPartial() *Action {
-	return a.disruption("AcceptPartial", func(f *plan.DisruptFields) { f.AcceptPartial = true })
-}
+func (a *Action) AcceptPartial() *Action { a.action.AcceptPartial = true; return a }
 
 // AcceptNoTargets completes Disrupt although nothing is selected.
-func (a *Action) AcceptNoTargets() *Action {
-	return a.disruption("AcceptNoTargets", func(f *plan.DisruptFields) { f.AcceptNoTargets = true })
-}
-
-func (a *Action) disruption(method string, set func(*plan.DisruptFields)) *Action {
-	f, ok := a.action.Own.(*plan.DisruptFields)
-	if !ok {
-		return a.fail(fmt.Errorf("%s is for Disrupt, not for %s", method, a.action.Type))
-	}
-	set(f)
-	return a
-}
+func (a *Action) AcceptNoTargets() *Action { a.action.AcceptNoTargets = true; return a }
 
 // Apply applies an object as another client.
 func Apply(object State) *Action {

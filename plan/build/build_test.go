@@ -303,7 +303,7 @@ func TestErrors(t *testing.T) {
 		{"nil condition", build.RestartAfterWrite("p", "a", nil),
 			`plan "p": actions[0].trigger: the action has no trigger`},
 		{"disruption", build.Plan("p").Then(build.Delete("pod/default/a").AcceptPartial().When(now())),
-			`plan "p": actions[0]: AcceptPartial is for Disrupt, not for delete`},
+			`plan "p": actions[0].acceptPartial: delete has no acceptPartial`},
 		{"history", build.Plan("p").History("pod/default/a", "x"),
 			`plan "p": history[1]: "x" is not a type/namespace/name`},
 		{"nil operations", build.Plan("p").Then(build.PatchJSON("pod/default/a").When(now())), `plan "p": actions[0].patch: `},
