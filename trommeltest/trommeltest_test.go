@@ -140,7 +140,8 @@ func TestResult(t *testing.T) {
 			state("secret", "a", "updated"), state("secret", "b", "created")},
 		Findings: []record.Finding{
 			{Severity: record.SeverityNote, Oracle: record.OracleCrash, Title: "a note"},
-			{Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: "invariant a: no", Subject: "secret/default/a"},
+			{Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: "invariant a: no",
+				Subject: "secret/default/a"},
 		},
 	}}
 	for name, want := range map[string]bool{"a": true, "invariant": true, "secret/default/a": true, "crash": false,
@@ -215,7 +216,8 @@ func TestGoWorkload(t *testing.T) {
 		if j.plan.Workload != "" || len(j.plan.Steps) != 1 || !strings.Contains(j.plan.Steps[0].Go, tt.want) {
 			t.Fatalf("%s: %+v", tt.workload, j.plan)
 		}
-		if err := j.how.Functions[j.plan.Steps[0].Go](t.Context(), &rest.Config{Host: "http://127.0.0.1:1"}); err != nil {
+		config := &rest.Config{Host: "http://127.0.0.1:1"}
+		if err := j.how.Functions[j.plan.Steps[0].Go](t.Context(), config); err != nil {
 			t.Error(err)
 		}
 		text, err := plan.Marshal(j.plan)
