@@ -1,4 +1,8 @@
 // Package report presents runs to users and to other programs.
+//
+// Finished runs are read with [record.Open]: [Text], [JSON], [JUnit], [Markdown], [HTML] and [GitHub] write them in the
+// form that the name says, [Explain] tells a run in plain sentences, and [Compare] says where two runs part. A [Console]
+// shows runs while they go on.
 package report
 
 import (

@@ -1,5 +1,11 @@
-// Package run executes plans, from the build to the verdict. It connects packages that do not import each other. A
-// [Session] runs many plans on one cluster.
+// Package run executes plans, from the build to the verdict. It connects packages that do not import each other.
+//
+// [Open] builds a suite's controllers, and the control plane if it is needed, or takes them from the cache. The [Session]
+// runs plans on one cluster, which it resets between them; [Session.Close] ends the cluster. A run leaves a record
+// (package record) in a directory of its own, also if it failed, and returns its metadata with the verdict: pass, bug or
+// inconclusive. An error means that the run could not be carried out; a [UserError] is a mistake in a plan or a suite.
+//
+// What a session does is told to [Options.Progress] as it happens (package progress).
 package run
 
 import (
