@@ -301,7 +301,9 @@ func (p painter) event(e progress.Event) string {
 			return "  " + p.yellow("note ") + e.Text
 		}
 		return "  " + p.red("found ") + e.Text
-	case progress.Step, progress.Info, progress.PlanDone:
+	case progress.Step:
+		return fmt.Sprintf("  step %d of %d: %s", e.Step.Number, e.Step.Of, e.Text)
+	case progress.Info, progress.PlanDone:
 		return "  " + e.Text
 	case progress.Next:
 		if e.Action == nil {
