@@ -40,6 +40,7 @@ type Machine struct {
 	stale       *staleness
 	reconciles  map[call]*reconcile // running, of the controllers that the plan pauses
 	since       []time.Time         // by action: when it fired
+	witness     *witness            // nil: nobody needs an account
 }
 
 // watch is what one occurrence of a name in a trigger waits for.
@@ -254,6 +255,9 @@ func (m *Machine) enable(firedBy int) []Effect {
 
 // nodesEnabled starts timers and satisfies nodes that need no event.
 func (m *Machine) nodesEnabled(seq int, nodes []int) []Effect {
+	if m.witness != nil {
+		m.witness.enabled(m.next, nodes)
+	}
 	var effects []Effect
 	var atOnce []int
 	for _, n := range nodes {
@@ -274,6 +278,9 @@ func (m *Machine) nodesEnabled(seq int, nodes []int) []Effect {
 func (m *Machine) satisfy(seq int, nodes []int) []Effect {
 	m.wants++
 	enabled, _ := m.trigger.Satisfy(nodes...)
+	if m.witness != nil {
+		m.witness.satisfied(m.next, seq, nodes, m.trigger.Done())
+	}
 	if !m.trigger.Done() {
 		return m.nodesEnabled(seq, enabled)
 	}
@@ -388,6 +395,9 @@ func (m *Machine) matches(node int, l *look) bool {
 
 // missed keeps the nearest miss; of two equally near ones, the later.
 func (m *Machine) missed(node int, this miss) {
+	if m.witness != nil && this.rank != missNone {
+		m.witness.missed(m.next, node, this)
+	}
 	nearest := &m.misses[node]
 	if this.rank == missNone || this.rank < nearest.rank {
 		return

@@ -32,7 +32,7 @@ func Replay(p *plan.Plan, controllers []record.Controller, events []record.Event
 	take(m.Start())
 	for i, e := range events {
 		if e.Seq != i+1 {
-			return nil, nil, fmt.Errorf("event %d of the record has number %d: events are missing", i+1, e.Seq)
+			return nil, nil, missing(i, e)
 		}
 		take(m.Step(e))
 		if o := e.Observation; o != nil && o.Failed != "" {
@@ -43,6 +43,10 @@ func Replay(p *plan.Plan, controllers []record.Controller, events []record.Event
 		}
 	}
 	return fires, m, nil
+}
+
+func missing(i int, e record.Event) error {
+	return fmt.Errorf("event %d of the record has number %d: events are missing", i+1, e.Seq)
 }
 
 // CompareReplay returns an error about the first difference between what a replay fired and what the run did. An action

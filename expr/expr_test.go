@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -545,5 +546,18 @@ func BenchmarkSatisfy(b *testing.B) {
 		}
 		p.Satisfy(i)
 		i++
+	}
+}
+
+func TestTree(t *testing.T) {
+	e, err := Parse("a;(b|c&(d;e));f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := func(n int) Tree { return Tree{Node: n} }
+	join := func(op string, kids ...Tree) Tree { return Tree{Op: op, Node: -1, Kids: kids} }
+	want := join(";", node(0), join("|", node(1), join("&", node(2), join(";", node(3), node(4)))), node(5))
+	if got := e.Graph().Tree(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

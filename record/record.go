@@ -76,6 +76,9 @@ type Meta struct {
 	// Empty if all actions were carried out or if the run has no verdict.
 	Unfinished string `json:"unfinished,omitempty"`
 
+	// Recorded are resource keys such as secret/*/*: of these the history has every state.
+	Recorded []string `json:"recorded,omitempty"`
+
 	Controllers []Controller `json:"controllers,omitempty"`
 	StaleReads  []StaleRead  `json:"staleReads,omitempty"` // the first one of each controller
 	Notes       []string     `json:"notes,omitempty"`      // about the run as a whole

@@ -1,283 +1,349 @@
 package report
 
 import (
-	_ "embed"
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/json"
-
+	"github.com/trommel-dev/trommel/expr"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
-//go:embed timeline.html.tmpl
-var timelineText string
+// The files of the pages. They are written as they are served: the scripts are ES modules, which a page holds joined.
+//
+//go:embed html
+var pageFiles embed.FS
 
-var timelineTemplate = template.Must(template.New("timeline").Parse(timelineText))
+var (
+	runTemplate   = pageTemplate("run.html.tmpl")
+	indexTemplate = pageTemplate("index.html.tmpl")
+)
 
-// page is the data of the timeline's template. Positions are percentages of the time shown.
-type page struct {
+func pageTemplate(name string) *template.Template {
+	return template.Must(template.New(name).Funcs(template.FuncMap{
+		"style": func() template.CSS { return template.CSS(pageFile("page.css")) },
+	}).ParseFS(pageFiles, "html/"+name))
+}
+
+func pageFile(name string) string {
+	data, err := pageFiles.ReadFile("html/" + name)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(data)
+}
+
+// modules are the scripts of a run's page, each after those that it imports.
+var modules = []string{
+	"diff.js", "data.js", "axis.js", "look.js", "timeline.js", "details.js", "versions.js", "list.js", "main.js",
+}
+
+var (
+	importLine = regexp.MustCompile(`(?m)^import .*;\n`)
+	exportWord = regexp.MustCompile(`(?m)^export `)
+)
+
+// script joins the modules to one.
+var script = func() template.JS {
+	var b strings.Builder
+	for _, name := range modules {
+		fmt.Fprintf(&b, "\n// %s\n", name)
+		b.WriteString(exportWord.ReplaceAllString(importLine.ReplaceAllString(pageFile(name), ""), ""))
+	}
+	return template.JS(b.String())
+}()
+
+// statesInBlock is how many states of objects a block holds. Blocks are read when one of their states is shown.
+const statesInBlock = 64
+
+// block is compressed JSON in the page: base64 of gzip, which cannot end the element that it is in.
+type block struct {
+	ID   string
+	Data template.HTML
+}
+
+func newBlock(id string, v any) (block, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return block{}, err
+	}
+	var b bytes.Buffer
+	text := base64.NewEncoder(base64.StdEncoding, &b)
+	zip, err := gzip.NewWriterLevel(text, gzip.BestCompression)
+	if err != nil {
+		return block{}, err
+	}
+	if _, err := zip.Write(data); err != nil {
+		return block{}, err
+	}
+	if err := zip.Close(); err != nil {
+		return block{}, err
+	}
+	if err := text.Close(); err != nil {
+		return block{}, err
+	}
+	return block{id, template.HTML(b.String())}, nil //nolint:gosec // base64
+}
+
+// runPage is the data of the template of a run's page: what a reader sees without scripts.
+type runPage struct {
 	Run      *record.Run
 	Name     string
 	Verdict  record.Verdict
-	Reason   string
-	Took     time.Duration
-	Phases   []string
-	Ticks    []tick
-	Lanes    []lane
-	Workload bar
-	Rows     []row
+	Headline string
+	Missing  []string // why the plan was not carried out, or why the run has no verdict
+	About    string
+	Facts    []string
+	Findings []pageFinding
+	Notes    []string
+	Actions  []pageAction
+	NoPlan   bool
+	Story    []pageMoment
+	Script   template.JS
+	Blocks   []block
 }
 
-type tick struct {
-	At    float64
-	Label string
-}
-
-// lane is a line of the timeline: the actions, a process's observations, an object's states.
-type lane struct {
-	Name  string
-	Kind  string // action, process, object, finding
-	Marks []mark
-}
-
-type mark struct {
-	At    float64
-	Width float64 // of a span; 0: a point
-	Class string
-	Title string
-}
-
-type bar struct{ From, Width float64 }
-
-// row is a line of the list below the timeline.
-type row struct {
-	Offset string
+type pageFinding struct {
 	Class  string
-	Who    string
-	What   string
+	Title  string
+	Times  string
 	Detail string
+	At     string // empty: unknown
+	MS     float64
 }
 
-// HTML writes a run's timeline as one self-contained page: actions, observations, objects' states and findings over the
-// time of the workload.
-func HTML(w io.Writer, r *record.Run) error {
-	b := newTimeline(r)
-	b.actions()
-	b.observations()
-	b.history()
-	b.findings()
-	slices.SortStableFunc(b.rows, func(x, y timedRow) int { return x.time.Compare(y.time) })
-	for _, row := range b.rows {
-		b.page.Rows = append(b.page.Rows, row.row)
-	}
-	return timelineTemplate.Execute(w, b.page)
+type pageMoment struct {
+	At   string
+	MS   float64
+	Text string
 }
 
-type timedRow struct {
-	time time.Time
-	row
+// pageAction is an action of the plan with what became of it.
+type pageAction struct {
+	Number  int
+	What    string // the first line
+	More    string // further lines
+	State   string // done, failed or waiting
+	Outcome string
+	Notes   []string
+	At      string
+	MS      float64
+	Trigger *pageTrigger
 }
 
-type timeline struct {
-	run      *record.Run
-	page     page
-	from     time.Time
-	duration time.Duration
-	rows     []timedRow
+// pageTrigger is a part of an action's trigger graph.
+type pageTrigger struct {
+	Op   string // then, or, and; empty: a node
+	Kids []*pageTrigger
+	// Of a node:
+	Name    string
+	Waits   string
+	State   record.TriggerState
+	Outcome string
+	Event   int
+	MS      float64
+	Misses  []pageMiss
+	Missed  int
 }
 
-func newTimeline(r *record.Run) *timeline {
-	t := &timeline{run: r}
-	from, to := r.Meta.WorkloadStart, r.Meta.WorkloadEnd
-	see := func(at time.Time) {
-		if at.IsZero() {
-			return
-		}
-		if from.IsZero() || at.Before(from) {
-			from = at
-		}
-		if at.After(to) {
-			to = at
-		}
-	}
-	for _, e := range r.Events {
-		see(e.Time)
-	}
-	for _, a := range r.Actions {
-		see(a.Fired)
-		see(a.Done)
-	}
-	for _, h := range r.History {
-		if h.Event != record.Existing {
-			see(h.Time)
-		}
-	}
-	t.from, t.duration = from, max(to.Sub(from), time.Millisecond)
-	t.page = page{
-		Run: r, Name: name(r), Verdict: verdict(r), Reason: reason(r),
-		Took: round(r.Meta.Ended.Sub(r.Meta.Started)),
-	}
-	if r.Meta.Ended.IsZero() {
-		t.page.Took = 0
-	}
-	for _, p := range r.Meta.Phases {
-		t.page.Phases = append(t.page.Phases, fmt.Sprintf("%s %s", p.Name, round(p.Duration)))
-	}
-	if !r.Meta.WorkloadStart.IsZero() {
-		t.page.Workload = bar{t.at(r.Meta.WorkloadStart), t.width(r.Meta.WorkloadStart, r.Meta.WorkloadEnd)}
-	}
-	step := tickStep(t.duration)
-	first := t.from.Sub(zero(r))
-	for d := first.Truncate(step); d <= first+t.duration; d += step {
-		if d >= first {
-			t.page.Ticks = append(t.page.Ticks, tick{t.at(zero(r).Add(d)), signed(d)})
-		}
-	}
-	return t
+type pageMiss struct {
+	Text  string
+	At    string
+	Event int
+	MS    float64
 }
 
-func tickStep(d time.Duration) time.Duration {
-	for _, step := range []time.Duration{
-		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
-		5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
-	} {
-		if d/step <= 12 {
-			return step
-		}
+// HTML writes a run as one self-contained page: the verdict and its cause, the timeline, the versions of objects at each
+// place, the plan with what became of it, and the logs. The plan is the recorded one; nil: it is not known. The account
+// is a replay's; nil: holds and triggers are left out. Logs are read from the record's directory. The error is that of
+// the writer, or of a history that cannot be read.
+func HTML(w io.Writer, r *record.Run, p *plan.Plan, account *record.Account) error {
+	data := newPage(r, p, account)
+	found := byCause(r)
+	page := runPage{
+		Run: r, Name: name(r), Verdict: verdict(r), Headline: headline(r, found), Notes: r.Meta.Notes,
+		NoPlan: p == nil, Script: script,
 	}
-	return max(d/10, time.Minute)
-}
-
-// at returns a moment's position in per cent, with two digits.
-func (t *timeline) at(when time.Time) float64 {
-	share := float64(when.Sub(t.from)) / float64(t.duration) * 100
-	return float64(int(min(max(share, 0), 100)*100+0.5)) / 100
-}
-
-// width returns the time between two moments in per cent.
-func (t *timeline) width(from, to time.Time) float64 {
-	return float64(int((t.at(to)-t.at(from))*100+0.5)) / 100
-}
-
-func (t *timeline) offset(when time.Time) string { return since(t.run, when) }
-
-func (t *timeline) add(when time.Time, class, who, what, detail string) {
-	t.rows = append(t.rows, timedRow{when, row{t.offset(when), class, who, what, detail}})
-}
-
-func (t *timeline) lane(kind, name string) *lane {
-	i := slices.IndexFunc(t.page.Lanes, func(l lane) bool { return l.Kind == kind && l.Name == name })
-	if i < 0 {
-		t.page.Lanes = append(t.page.Lanes, lane{Name: name, Kind: kind})
-		i = len(t.page.Lanes) - 1
+	if p != nil {
+		page.About = strings.TrimSpace(p.Description)
 	}
-	return &t.page.Lanes[i]
-}
-
-func (t *timeline) actions() {
-	for _, a := range t.run.Actions {
-		name := a.String()
-		class, what := "action", fmt.Sprintf("took %s", round(a.Done.Sub(a.Fired)))
-		if a.Error != "" {
-			class, what = "action failed", "failed: "+a.Error
-		}
-		if by := firedBy(a); by != "" {
-			if a.FiredBy > 0 && a.Cause != "" {
-				by += fmt.Sprintf(" (event %d)", a.FiredBy)
+	headlined, rest, _ := strings.Cut(page.Headline, "\n")
+	page.Headline = headlined
+	for _, text := range []string{rest, reason(r), r.Meta.NotHappened()} {
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSpace(line); line != "" && line != headlined && !slices.Contains(page.Missing, line) {
+				page.Missing = append(page.Missing, line)
 			}
-			what = strings.TrimPrefix(by, ", ") + "; " + what
 		}
-		if a.Note != "" {
-			what += "; note: " + a.Note
-		}
-		l := t.lane("action", name)
-		l.Marks = append(l.Marks, mark{t.at(a.Fired), t.width(a.Fired, a.Done), class, t.offset(a.Fired) + " " + what})
-		t.add(a.Fired, class, name, what, "")
 	}
+	if p != nil && account == nil {
+		page.Notes = append(slices.Clone(page.Notes), "What was held and how triggers were satisfied is not shown: "+
+			"the record is incomplete, or another version of Trommel wrote it.")
+	}
+	page.Facts = facts(r)
+	for _, f := range found {
+		one := pageFinding{Class: string(f.Severity), Title: Title(f.Finding), Times: f.times(), Detail: f.Detail}
+		if at := f.cause; !at.IsZero() {
+			one.At, one.MS = since(r, at), data.ms(at)
+		}
+		page.Findings = append(page.Findings, one)
+	}
+	page.Actions = data.tellActions()
+	moments, err := story(r, found)
+	if err != nil {
+		return err
+	}
+	for _, m := range moments {
+		page.Story = append(page.Story, pageMoment{since(r, m.at), data.ms(m.at), m.text})
+	}
+	if page.Blocks, err = data.blocks(); err != nil {
+		return err
+	}
+	return runTemplate.Execute(w, page)
 }
 
-func (t *timeline) observations() {
-	fired := map[int]bool{}
-	for _, a := range t.run.Actions {
-		fired[a.FiredBy] = true
+// facts says when, with what and for how long a run ran.
+func facts(r *record.Run) []string {
+	var all []string
+	add := func(format string, v any, known bool) {
+		if known {
+			all = append(all, fmt.Sprintf(format, v))
+		}
 	}
-	stale := map[int]record.StaleRead{}
-	for _, s := range t.run.Meta.StaleReads {
-		stale[s.Event] = s
+	m := r.Meta
+	add("%s", m.Started.Format("2006-01-02 15:04:05 MST"), !m.Started.IsZero())
+	add("took %s", round(m.Ended.Sub(m.Started)), !m.Ended.IsZero())
+	for _, p := range m.Phases {
+		add("%s", fmt.Sprintf("%s %s", p.Name, round(p.Duration)), true)
 	}
-	for _, e := range t.run.Events {
-		o := e.Observation
+	add("Kubernetes %s", m.Kubernetes, m.Kubernetes != "")
+	add("Trommel %s", m.Trommel, m.Trommel != "")
+	add("run record %s", r.Dir, r.Dir != "")
+	return all
+}
+
+// blocks are the compressed data of the page.
+func (b *pageBuilder) blocks() ([]block, error) {
+	b.data.Chunk = statesInBlock
+	main, err := newBlock("data", b.data)
+	if err != nil {
+		return nil, err
+	}
+	blocks := []block{main}
+	for chunk := range slices.Chunk(b.states, statesInBlock) {
+		next, err := newBlock(fmt.Sprintf("states-%d", len(blocks)-1), chunk)
+		if err != nil {
+			return nil, err
+		}
+		blocks = append(blocks, next)
+	}
+	for i, l := range b.data.Logs {
+		next, err := newBlock(fmt.Sprintf("log-%d", i), l.content)
+		if err != nil {
+			return nil, err
+		}
+		blocks = append(blocks, next)
+	}
+	return blocks, nil
+}
+
+// tellActions says of each action what it was to do, what became of it, and how far its trigger came. Without a plan it
+// tells the actions that were carried out.
+func (b *pageBuilder) tellActions() []pageAction {
+	var all []pageAction
+	if b.plan == nil {
+		for _, a := range b.run.Actions {
+			one := pageAction{Number: a.Index + 1, What: a.String()}
+			b.carriedOut(&one, a)
+			all = append(all, one)
+		}
+		return all
+	}
+	for i := range b.plan.Actions {
+		what, more, _ := strings.Cut(plan.ExplainAction(b.plan, i), "\n")
+		one := pageAction{Number: i + 1, What: what, More: more, State: "waiting", Outcome: "It was not carried out."}
+		at := slices.IndexFunc(b.run.Actions, func(a record.Action) bool { return a.Index == i })
+		if at >= 0 {
+			b.carriedOut(&one, b.run.Actions[at])
+		}
+		graph := b.plan.Actions[i].Trigger.Graph
 		switch {
-		case o != nil:
-			class := "observation"
-			if fired[e.Seq] {
-				class += " fired"
-			}
-			what := fmt.Sprintf("%s %s", describePoint(o), describeObject(o))
-			if o.Failed != "" {
-				class += " refused"
-				what += "; " + failed(o)
-			}
-			if s, ok := stale[e.Seq]; ok {
-				class += " stale"
-				what += "; stale read: " + s.String()
-			}
-			l := t.lane("process", o.By)
-			l.Marks = append(l.Marks, mark{t.at(e.Time), 0, class, t.offset(e.Time) + " " + what})
-			t.add(e.Time, class, o.By, fmt.Sprintf("event %d: %s", e.Seq, what), pretty(o.Object))
-		case e.SessionEnd != nil:
-			l := t.lane("process", e.SessionEnd.By)
-			l.Marks = append(l.Marks, mark{t.at(e.Time), 0, "end", t.offset(e.Time) + " its session ended"})
-			t.add(e.Time, "end", e.SessionEnd.By, fmt.Sprintf("event %d: its session ended", e.Seq), "")
-		case e.Timeout != nil:
-			t.add(e.Time, "timeout", fmt.Sprintf("action %d", e.Timeout.Action+1),
-				fmt.Sprintf("event %d: timeout", e.Seq), "")
-		case e.Expired != nil:
-			t.add(e.Time, "end", "hold", fmt.Sprintf("event %d: the observation of event %d was held too long", e.Seq,
-				*e.Expired), "")
+		case i < len(b.account.Triggers) && graph.Len() <= expr.MaxDrawn:
+			one.Trigger = b.tellTrigger(graph.Tree(), &b.account.Triggers[i])
+		case at < 0:
+			one.Notes = waitedFor(b.run, i)
 		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// carriedOut says how an action was carried out.
+func (b *pageBuilder) carriedOut(one *pageAction, a record.Action) {
+	one.State, one.At, one.MS = "done", since(b.run, a.Fired), b.ms(a.Fired)
+	one.Outcome = fmt.Sprintf("It was carried out at %s%s.", one.At,
+		strings.Replace(firedBy(a), ", fired by ", ", after ", 1))
+	if a.Error != "" {
+		one.State = "failed"
+		one.Notes = append(one.Notes, "It failed: "+a.Error)
+	}
+	if a.Note != "" {
+		one.Notes = append(one.Notes, "But it "+a.Note)
 	}
 }
 
-func (t *timeline) history() {
-	began := map[string]time.Time{}
-	last := map[string]string{}
-	for _, h := range t.run.History {
-		key := h.Type + "/" + h.Namespace + "/" + h.Name
-		l := t.lane("object", key)
-		at := h.Time
-		if h.Event == record.Existing {
-			at = t.from
+func (b *pageBuilder) tellTrigger(t expr.Tree, how *record.Trigger) *pageTrigger {
+	if t.Op != "" {
+		joined := &pageTrigger{Op: map[string]string{";": "then", "|": "or", "&": "and"}[t.Op]}
+		for _, kid := range t.Kids {
+			joined.Kids = append(joined.Kids, b.tellTrigger(kid, how))
 		}
-		if _, alive := began[key]; !alive {
-			began[key] = at
-		}
-		what := fmt.Sprintf("%s at resource version %d%s", h.Event, h.ResourceVersion, writtenBy(h))
-		l.Marks = append(l.Marks, mark{t.at(at), 0, h.Event, t.offset(at) + " " + what})
-		text := pretty(h.Object)
-		if h.Event != record.Existing {
-			t.add(at, h.Event, key, what, difference(last[key], text))
-		}
-		last[key] = text
-		if h.Event == record.Deleted {
-			l.Marks = append(l.Marks, mark{t.at(began[key]), t.width(began[key], at), "life", key})
-			delete(began, key)
-			delete(last, key)
-		}
+		return joined
 	}
-	end := t.from.Add(t.duration)
-	for i := range t.page.Lanes {
-		l := &t.page.Lanes[i]
-		if at, alive := began[l.Name]; alive && l.Kind == "object" {
-			l.Marks = append(l.Marks, mark{t.at(at), t.width(at, end), "life", l.Name})
+	n := &how.Nodes[t.Node]
+	node := &pageTrigger{Name: n.Name, Waits: n.Waits, State: n.State, Missed: n.Missed}
+	switch n.State {
+	case record.TriggerSatisfied:
+		node.Outcome = "satisfied at once"
+		if n.By > 0 {
+			at := b.run.Events[n.By-1].Time
+			node.Event, node.MS = n.By, b.ms(at)
+			node.Outcome = fmt.Sprintf("satisfied at %s by %s", since(b.run, at), b.eventText(n.By))
 		}
+	case record.TriggerWaiting:
+		node.Outcome = "it still waits"
+	case record.TriggerDropped:
+		node.Outcome = "no longer needed: the expression was satisfied another way"
+	default:
+		node.Outcome = "it was never its turn"
 	}
+	for _, m := range n.Misses {
+		at := b.run.Events[m.Event-1].Time
+		node.Misses = append(node.Misses, pageMiss{m.Text, since(b.run, at), m.Event, b.ms(at)})
+	}
+	return node
+}
+
+// eventText tells an event in a few words.
+func (b *pageBuilder) eventText(seq int) string {
+	e := b.run.Events[seq-1]
+	switch {
+	case e.Observation != nil:
+		return fmt.Sprintf("event %d: %s", seq, b.say(e.Observation))
+	case e.Timeout != nil:
+		return "its timeout"
+	}
+	return fmt.Sprintf("event %d", seq)
 }
 
 // writtenBy names the writers of a state, as the end of a sentence.
@@ -290,94 +356,6 @@ func writtenBy(h record.HistoryEntry) string {
 		return ""
 	}
 	return " by " + strings.Join(names, ", ")
-}
-
-func (t *timeline) findings() {
-	for _, f := range t.run.Findings {
-		if f.Time.IsZero() {
-			continue
-		}
-		l := t.lane("finding", "findings")
-		l.Marks = append(l.Marks, mark{t.at(f.Time), 0, "finding", t.offset(f.Time) + " " + f.Title})
-		t.add(f.Time, "finding", f.Oracle, f.Title, f.Detail)
-	}
-}
-
-func pretty(data []byte) string {
-	var v any
-	if len(data) == 0 || json.Unmarshal(data, &v) != nil {
-		return ""
-	}
-	if m, ok := v.(map[string]any); ok {
-		if meta, ok := m["metadata"].(map[string]any); ok {
-			delete(meta, "managedFields")
-		}
-	}
-	return flatten("", v)
-}
-
-// flatten returns a value as sorted lines of path = value, which are easy to compare.
-func flatten(path string, v any) string {
-	switch v := v.(type) {
-	case map[string]any:
-		if len(v) == 0 {
-			return path + " = {}\n"
-		}
-		keys := make([]string, 0, len(v))
-		for k := range v {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		var b strings.Builder
-		for _, k := range keys {
-			b.WriteString(flatten(strings.TrimPrefix(path+"."+k, "."), v[k]))
-		}
-		return b.String()
-	case []any:
-		if len(v) == 0 {
-			return path + " = []\n"
-		}
-		var b strings.Builder
-		for i, item := range v {
-			b.WriteString(flatten(fmt.Sprintf("%s[%d]", path, i), item))
-		}
-		return b.String()
-	case string:
-		return fmt.Sprintf("%s = %q\n", path, v)
-	}
-	return fmt.Sprintf("%s = %v\n", path, v)
-}
-
-// difference returns the removed and the added lines; all lines if there were none before.
-func difference(before, after string) string {
-	if before == "" {
-		return after
-	}
-	old, current := strings.Split(before, "\n"), strings.Split(after, "\n")
-	path := func(line string) string { p, _, _ := strings.Cut(line, " = "); return p }
-	var b strings.Builder
-	i, j := 0, 0
-	for i < len(old) || j < len(current) {
-		switch {
-		case i < len(old) && j < len(current) && old[i] == current[j]:
-			i, j = i+1, j+1
-		case i < len(old) && (j == len(current) || !slices.Contains(current[j:], old[i])) && old[i] != "":
-			b.WriteString("- " + old[i] + "\n")
-			i++
-			if j < len(current) && path(current[j]) == path(old[i-1]) {
-				b.WriteString("+ " + current[j] + "\n")
-				j++
-			}
-		case j < len(current):
-			if current[j] != "" {
-				b.WriteString("+ " + current[j] + "\n")
-			}
-			j++
-		default:
-			i++
-		}
-	}
-	return b.String()
 }
 
 // failed says how the plan made a call fail.

@@ -51,7 +51,8 @@ type Config struct {
 	History   []plan.ResourceKey   // recorded beside what the suite and the plan name
 	FindTypes bool                 // see RunOptions
 	Reference *reference.Reference // of the workload; nil: none
-	Version   string               // of Trommel, for the record
+	Functions map[string]workload.Function
+	Version   string // of Trommel, for the record
 	Progress  progress.Listener
 	Injector  []string // see Options
 	Logger    *slog.Logger
@@ -301,9 +302,11 @@ func (r *runner) writePlan() error {
 	if err := os.WriteFile(filepath.Join(r.RecordDir, record.PlanFile), data, record.FileMode); err != nil {
 		return fmt.Errorf("write run record: %w", err)
 	}
-	suite, err := os.ReadFile(r.Suite.File)
-	if err != nil {
-		return err
+	suite := r.Suite.Text()
+	if suite == nil {
+		if suite, err = os.ReadFile(r.Suite.File); err != nil {
+			return err
+		}
 	}
 	if err := os.WriteFile(filepath.Join(r.RecordDir, record.SuiteFile), suite, record.FileMode); err != nil {
 		return fmt.Errorf("write run record: %w", err)
@@ -452,8 +455,13 @@ func (r *runner) exercise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	config, err := r.cluster.RESTConfig(r.steadyAPIServer())
+	if err != nil {
+		return err
+	}
 	findings, err := workload.Run(planCtx, workload.Config{
 		Suite: r.Suite, Workload: r.workload, Objects: r.objects, Kubeconfig: kubeconfig,
+		REST: config, Functions: r.Functions,
 		Progress: r.console.Info, Step: r.console.step, Log: r.workloadLog(), Outage: r.outage,
 		Blocked: r.blocked, LetGo: r.endPlan, Disturbed: r.disturbed, Note: r.note,
 		Rest: r.pause(),
@@ -461,7 +469,8 @@ func (r *runner) exercise(ctx context.Context) error {
 	r.meta.WorkloadEnd = time.Now()
 	timedOut := planCtx.Err() != nil && ctx.Err() == nil
 	if err != nil && !timedOut {
-		if errors.Is(err, objects.ErrNotServed) {
+		misused := new(workload.FunctionError)
+		if errors.Is(err, objects.ErrNotServed) || errors.As(err, &misused) {
 			err = &UserError{err}
 		}
 		return fmt.Errorf("workload: %w", err)

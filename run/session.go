@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"runtime/debug"
 	"sync"
 
 	"github.com/trommel-dev/trommel/cluster"
@@ -16,6 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/reference"
+	"github.com/trommel-dev/trommel/workload"
 )
 
 // Options configure a session. The zero value builds what is needed and runs plans on the session's own cluster.
@@ -128,6 +130,8 @@ type RunOptions struct {
 	Paced bool
 	// Reference is what the plan's workload does without faults: what the run does otherwise is a bug. Nil: none.
 	Reference *reference.Reference
+	// Functions are what the workload's go steps call, by the names in these steps.
+	Functions map[string]workload.Function
 }
 
 // Runner runs plans, one at a time; a *Session is one.
@@ -167,12 +171,44 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 	if err := checkPoints(p, s.suite, s.binaries); err != nil {
 		return nil, &UserError{err}
 	}
+	if err := checkFunctions(p, s.suite, o.Functions); err != nil {
+		return nil, &UserError{err}
+	}
 	return execute(ctx, Config{
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
 		Trace: o.Trace, Paced: o.Paced, History: o.History, FindTypes: o.FindTypes, Reference: o.Reference,
-		Version: s.options.Version, Injector: s.options.Injector, Progress: s.options.Progress,
-		Logger: s.options.Logger, clusters: s.clusters,
+		Functions: o.Functions, Version: s.options.Version, Injector: s.options.Injector,
+		Progress: s.options.Progress, Logger: s.options.Logger, clusters: s.clusters,
 	})
+}
+
+// checkFunctions refuses a workload that calls Go functions which this program does not have.
+func checkFunctions(p *plan.Plan, suite *plan.Suite, have map[string]workload.Function) error {
+	merged, name := p.Within(suite)
+	names, err := workload.FunctionsOf(merged, name)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if have[name] == nil {
+			return workload.Missing(name)
+		}
+	}
+	return nil
+}
+
+// Version returns the version of Trommel that this program contains, "(devel)" if it is not known.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(devel)"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == "github.com/trommel-dev/trommel" && m.Version != "" {
+			return m.Version
+		}
+	}
+	return "(devel)"
 }
 
 // Built returns what the session runs: the suite's controllers, in order, and the control plane's executable, which is

@@ -39,10 +39,13 @@ func convert(s streams, from, output string) error {
 		if err != nil {
 			return &exitError{exitUsage, err}
 		}
-		if output == "" {
+		switch {
+		case output == "":
 			_, err = s.out.Write(text)
-		} else {
-			err = os.WriteFile(output, text, 0o644)
+		default:
+			if err = os.MkdirAll(filepath.Dir(output), 0o755); err == nil {
+				err = os.WriteFile(output, text, 0o644)
+			}
 		}
 		if err != nil {
 			return &exitError{exitCannotRun, err}

@@ -116,7 +116,7 @@ func attachTimeline(r *record.Run) error {
 		return nil
 	}
 	return writeFile(filepath.Join(r.Dir, report.TimelineFile), os.O_TRUNC,
-		func(w io.Writer) error { return report.HTML(w, r) })
+		func(w io.Writer) error { return writePage(w, r) })
 }
 
 func writeFile(file string, flags int, write func(io.Writer) error) error {

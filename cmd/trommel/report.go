@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -16,7 +17,7 @@ import (
 // reports lists the formats in which run records can be shown.
 var reports = map[string]func(io.Writer, []*record.Run) error{
 	"text":     each(report.Text),
-	"html":     each(report.HTML),
+	"html":     each(writePage),
 	"json":     report.JSON,
 	"junit":    func(w io.Writer, all []*record.Run) error { return report.JUnit(w, all, junitOptions()) },
 	"markdown": report.Markdown,
@@ -34,24 +35,40 @@ func each(f func(io.Writer, *record.Run) error) func(io.Writer, []*record.Run) e
 }
 
 func newReportCommand(s streams) *cobra.Command {
-	var form string
+	var form, to string
 	forms := strings.Join(slices.Sorted(maps.Keys(reports)), "|")
 	c := &cobra.Command{
 		Use:   "report DIR...",
-		Short: "Show run records as text, Markdown, a timeline in HTML, JSON or JUnit XML",
+		Short: "Show run records as text, Markdown, a page in HTML, JSON or JUnit XML",
+		Long: `Report shows runs again, from their records. A directory that is not a record stands for all the records below
+it, such as those of a campaign. With -o html, one run is one page without references to other files: the verdict, a
+timeline, the versions of objects at each place, the plan and the logs. Several runs need --to: a directory that gets a
+page for each run and index.html, which groups what they have found.`,
 		Example: `  trommel report trommel-runs/stale-deletion-20260102-150405.000
-  trommel report -o html trommel-runs/stale-deletion-20260102-150405.000 > timeline.html`,
+  trommel report -o html trommel-runs/stale-deletion-20260102-150405.000 > stale-deletion.html
+  trommel report -o html --to pages trommel-runs`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, dirs []string) error {
 			show, ok := reports[form]
 			if !ok {
 				return &exitError{exitUsage, fmt.Errorf("unknown format %q, want %s", form, forms)}
 			}
-			if form == "html" && len(dirs) > 1 {
-				return &exitError{exitUsage, fmt.Errorf("html shows one run at a time")}
+			if to != "" && form != "html" {
+				return &exitError{exitUsage, errors.New("--to is for -o html")}
+			}
+			records, err := recordsIn(dirs)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			if to != "" {
+				return writePages(s, to, records)
+			}
+			if form == "html" && len(records) > 1 {
+				return &exitError{exitUsage, fmt.Errorf("these are %d runs, and each has a page of its own: --to names "+
+					"the directory for the pages", len(records))}
 			}
 			var runs []*record.Run
-			for _, dir := range dirs {
+			for _, dir := range records {
 				r, err := record.Open(dir)
 				if err != nil {
 					return &exitError{exitUsage, err}
@@ -65,5 +82,6 @@ func newReportCommand(s streams) *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&form, "output", "o", "text", forms)
+	c.Flags().StringVar(&to, "to", "", "with -o html: write a page for each run, and an index of them, to this `directory`")
 	return c
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"runtime/debug"
-
 	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/run"
 )
 
 // subcommands lists the subcommands.
@@ -35,10 +35,4 @@ func subcommands(s streams) []*cobra.Command {
 }
 
 // version returns the module version that `go install` recorded in the binary.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
-}
+func version() string { return run.Version() }

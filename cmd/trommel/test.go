@@ -208,9 +208,11 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 			return nil, nil, fmt.Errorf("--shard: %w", err)
 		}
 	}
-	if o.parallel, err = campaign.Parallel(o.parallel); err != nil {
-		return nil, nil, err
+	parallel, err := campaign.Parallel(o.parallel)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--parallel %d: %w", o.parallel, err)
 	}
+	o.parallel = parallel
 	var files []string
 	if o.Plans != "" {
 		if files, err = onlyPlans(o.Plans); err != nil {

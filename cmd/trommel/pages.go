@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/report"
+)
+
+// indexFile is the name of the page about all runs.
+const indexFile = "index.html"
+
+// writePage writes a run as a page. What was held and how far triggers came is told by a replay; a record that does not
+// replay, because it is truncated or another version of Trommel wrote it, has a page without that.
+func writePage(w io.Writer, r *record.Run) error {
+	p, err := recordedPlan(r)
+	if err != nil {
+		return report.HTML(w, r, nil, nil)
+	}
+	fires, _, err := coordinator.Replay(p, r.Meta.Controllers, r.Events)
+	if err != nil || coordinator.CompareReplay(fires, r.Actions) != nil {
+		return report.HTML(w, r, p, nil)
+	}
+	account, err := coordinator.Account(p, r.Meta.Controllers, r.Events)
+	if err != nil {
+		return err
+	}
+	return report.HTML(w, r, p, account)
+}
+
+// recordsIn lists the run records that the directories are or hold, in the given order and by name.
+func recordsIn(dirs []string) ([]string, error) {
+	var all []string
+	for _, dir := range dirs {
+		if isRecord(dir) {
+			all = append(all, dir)
+			continue
+		}
+		before := len(all)
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.IsDir() || !isRecord(path) {
+				return err
+			}
+			all = append(all, path)
+			return fs.SkipDir
+		})
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			_, err := record.Open(dir)
+			return nil, err
+		case err != nil:
+			return nil, err
+		case len(all) == before:
+			return nil, fmt.Errorf("%s is not a run record, and there is none below it", dir)
+		}
+	}
+	return all, nil
+}
+
+func isRecord(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, record.ObservationsFile))
+	return err == nil
+}
+
+// writePages writes a page for each run, and their index. It holds one record at a time: a campaign has hundreds.
+func writePages(s streams, dir string, records []string) error {
+	if err := os.MkdirAll(dir, record.DirMode); err != nil {
+		return &exitError{exitUsage, fmt.Errorf("--to: %w", err)}
+	}
+	var entries []report.IndexEntry
+	taken := map[string]bool{indexFile: true}
+	for _, path := range records {
+		r, err := record.Open(path)
+		if err != nil {
+			return &exitError{exitUsage, err}
+		}
+		page := pageName(path, taken)
+		err = writeFile(filepath.Join(dir, page), os.O_TRUNC, func(w io.Writer) error { return writePage(w, r) })
+		if err != nil {
+			return &exitError{exitCannotRun, err}
+		}
+		entries = append(entries, report.IndexEntry{Run: report.Slim(r), Page: page})
+	}
+	title := fmt.Sprintf("%d runs", len(entries))
+	if len(entries) == 1 {
+		title = "1 run"
+	}
+	file := filepath.Join(dir, indexFile)
+	err := writeFile(file, os.O_TRUNC, func(w io.Writer) error { return report.Index(w, title, entries) })
+	if err != nil {
+		return &exitError{exitCannotRun, err}
+	}
+	fmt.Fprintln(s.out, file)
+	return nil
+}
+
+// pageName names the page of a record. The record of a plan that was run several times is often a number in the plan's
+// directory.
+func pageName(path string, taken map[string]bool) string {
+	path = filepath.Clean(path)
+	base := filepath.Base(path)
+	if strings.Trim(base, "0123456789") == "" {
+		base = filepath.Base(filepath.Dir(path)) + "-" + base
+	}
+	safe := func(r rune) rune {
+		if strings.ContainsRune(`%?#/\:`, r) {
+			return '-'
+		}
+		return r
+	}
+	base = strings.TrimLeft(strings.Map(safe, base), ".-")
+	name := base + ".html"
+	for n := 2; taken[name]; n++ {
+		name = fmt.Sprintf("%s-%d.html", base, n)
+	}
+	taken[name] = true
+	return name
+}

@@ -1,0 +1,186 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/record"
+)
+
+// IndexEntry is a run in an index. Of its record only the metadata and the findings are needed.
+type IndexEntry struct {
+	Run  *record.Run
+	Page string // the link to its page
+}
+
+// Slim returns a run with what an index and summaries need of it, without observations, history, actions and texts.
+func Slim(r *record.Run) *record.Run {
+	return &record.Run{Dir: r.Dir, Meta: r.Meta, Findings: r.Findings, Processes: r.Processes, Truncated: r.Truncated}
+}
+
+type indexPage struct {
+	Title    string
+	Verdicts []indexCount
+	Took     string
+	Findings []indexFinding
+	Plans    []indexPlan
+}
+
+type indexCount struct {
+	Verdict record.Verdict
+	Count   int
+}
+
+// indexFinding is what several runs have found.
+type indexFinding struct {
+	Class string
+	Title string
+	Count int // of runs
+	Plans []indexFound
+}
+
+// indexFound is a plan whose runs have it.
+type indexFound struct {
+	Name  string
+	Found int
+	Of    int
+	Page  string // of the first such run
+}
+
+type indexPlan struct {
+	Name     string
+	Suite    string
+	Verdicts []indexCount
+	Flakes   string // the share of runs with another verdict than most
+	Fired    string
+	Median   string
+	Longest  string
+	Runs     []indexRun
+	worst    int
+}
+
+type indexRun struct {
+	Number  int
+	Verdict record.Verdict
+	Page    string
+	Title   string
+}
+
+// verdictOrder lists verdicts, those that need attention first.
+var verdictOrder = []record.Verdict{record.Bug, record.Error, record.Inconclusive, unfinished, record.NotRun, record.Pass}
+
+// Index writes a page about several runs, which links to their pages: what they have found, and for each plan its
+// verdicts, how often they differ and how long its runs took. The error is that of the writer.
+func Index(w io.Writer, title string, entries []IndexEntry) error {
+	page := indexPage{Title: title}
+	all := map[record.Verdict]int{}
+	plans := map[string][]IndexEntry{}
+	var total time.Duration
+	for _, e := range entries {
+		all[verdict(e.Run)]++
+		plans[name(e.Run)] = append(plans[name(e.Run)], e)
+		total += took(e.Run)
+	}
+	page.Verdicts = counts(all)
+	page.Took = round(total).String()
+	page.Findings = groupFound(entries, plans)
+	for _, plan := range slices.Sorted(maps.Keys(plans)) {
+		page.Plans = append(page.Plans, aboutPlan(plan, plans[plan]))
+	}
+	slices.SortStableFunc(page.Plans, func(x, y indexPlan) int { return x.worst - y.worst })
+	return indexTemplate.Execute(w, page)
+}
+
+// took is how long a run took; 0: it was killed.
+func took(r *record.Run) time.Duration {
+	if r.Meta.Ended.IsZero() {
+		return 0
+	}
+	return r.Meta.Ended.Sub(r.Meta.Started)
+}
+
+func counts(of map[record.Verdict]int) []indexCount {
+	var all []indexCount
+	for _, v := range verdictOrder {
+		if of[v] > 0 {
+			all = append(all, indexCount{v, of[v]})
+		}
+	}
+	return all
+}
+
+func aboutPlan(plan string, entries []IndexEntry) indexPlan {
+	p := indexPlan{Name: plan, Suite: entries[0].Run.Meta.Suite}
+	verdicts := map[record.Verdict]int{}
+	var durations []time.Duration
+	fired, ofAll := 0, 0
+	for i, e := range entries {
+		v := verdict(e.Run)
+		verdicts[v]++
+		if d := took(e.Run); d > 0 {
+			durations = append(durations, d)
+		}
+		fired += e.Run.Meta.ActionsFired
+		ofAll += e.Run.Meta.ActionsTotal
+		headline, _, _ := strings.Cut(headline(e.Run, byCause(e.Run)), "\n")
+		p.Runs = append(p.Runs, indexRun{i + 1, v, e.Page, headline})
+	}
+	p.Verdicts = counts(verdicts)
+	p.worst = slices.Index(verdictOrder, p.Verdicts[0].Verdict)
+	if most := slices.Max(slices.Collect(maps.Values(verdicts))); len(entries) > 1 {
+		p.Flakes = fmt.Sprintf("%.0f %%", math.Ceil(100*float64(len(entries)-most)/float64(len(entries))))
+	}
+	if ofAll > 0 {
+		p.Fired = fmt.Sprintf("%d of %d", fired, ofAll)
+	}
+	if slices.Sort(durations); len(durations) > 0 {
+		p.Median = round(durations[len(durations)/2]).String()
+		p.Longest = round(durations[len(durations)-1]).String()
+	}
+	return p
+}
+
+// groupFound lists findings that are about the same thing once: those that most runs have first, bugs before others.
+func groupFound(entries []IndexEntry, plans map[string][]IndexEntry) []indexFinding {
+	type group struct {
+		first record.Finding
+		in    map[string][]string // by plan: the pages of its runs
+		runs  int
+	}
+	var groups []*group
+	for _, e := range entries {
+		for _, f := range byCause(e.Run) {
+			if f.Severity == record.SeverityNote {
+				continue
+			}
+			i := slices.IndexFunc(groups, func(g *group) bool {
+				return g.first.Same(f.Finding) && g.first.Severity == f.Severity
+			})
+			if i < 0 {
+				i = len(groups)
+				groups = append(groups, &group{first: f.Finding, in: map[string][]string{}})
+			}
+			groups[i].runs++
+			groups[i].in[name(e.Run)] = append(groups[i].in[name(e.Run)], e.Page)
+		}
+	}
+	slices.SortStableFunc(groups, func(x, y *group) int {
+		rank := func(g *group) int { return map[bool]int{true: 0, false: 1}[g.first.IsBug()] }
+		return cmp.Or(rank(x)-rank(y), y.runs-x.runs)
+	})
+	var all []indexFinding
+	for _, g := range groups {
+		one := indexFinding{Class: string(g.first.Severity), Title: Title(g.first), Count: g.runs}
+		for _, plan := range slices.Sorted(maps.Keys(g.in)) {
+			one.Plans = append(one.Plans, indexFound{plan, len(g.in[plan]), len(plans[plan]), g.in[plan][0]})
+		}
+		all = append(all, one)
+	}
+	return all
+}
