@@ -17,8 +17,8 @@ var (
 	flagIn  = regexp.MustCompile("`(--[a-z][a-z-]+)")
 )
 
-// Each command that the pages show is one that there is, with flags and arguments that it takes. What a command prints is
-// compared by hand, and by the tests of what it does.
+// Each command that the pages show is one that there is, with flags and arguments that it takes. What a command prints
+// is compared by hand, and by the tests of what it does.
 func TestDocumentedCommands(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../examples/*.md", "../../examples/*/*.md"} {
