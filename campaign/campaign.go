@@ -16,6 +16,7 @@ import (
 
 	"github.com/trommel-dev/trommel/generate"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/reference"
 	"github.com/trommel-dev/trommel/run"
@@ -60,26 +61,10 @@ type Config struct {
 	Plans        []*plan.Plan // run these; nil: generate plans
 	// Shrink looks for a smaller plan; see Shrinking. It is called at the end, for the simplest plan of each group of
 	// bugs. Alone: the smaller plan shows the finding without a reference. If nil, plans stay as they are.
-	Shrink  func(ctx context.Context, r run.Runner, s Shrinking) (alone bool, err error)
-	Console Console // default: nobody
+	Shrink func(ctx context.Context, r run.Runner, s Shrinking) (alone bool, err error)
+	// Progress receives how the campaign goes; default: nobody. The runners report their runs themselves.
+	Progress progress.Listener
 }
-
-// Console shows people how a campaign goes. Its methods must not block for long; they may be called concurrently.
-type Console interface {
-	// Info shows a line that stays.
-	Info(text string)
-	// Step shows a line if Status does not show anything.
-	Step(text string)
-	// Status shows a line that the next line replaces, where that is possible.
-	Status(text string)
-}
-
-// nobody is the default console.
-type nobody struct{}
-
-func (nobody) Info(string)   {}
-func (nobody) Step(string)   {}
-func (nobody) Status(string) {}
 
 // Run runs the campaign. The error says what kept it from going on; the result is what it had until then.
 func Run(ctx context.Context, config Config) (*Result, error) {
@@ -129,8 +114,8 @@ func newCampaign(config Config) *campaign {
 	if c.Repeat == 0 {
 		c.Repeat = 3
 	}
-	if c.Console == nil {
-		c.Console = nobody{}
+	if c.Progress == nil {
+		c.Progress = progress.Nobody
 	}
 	c.cold = slices.Clone(c.Runners)
 	return c
@@ -213,7 +198,14 @@ func (c *campaign) workloads() []workload {
 	return all
 }
 
-func (c *campaign) say(format string, args ...any) { c.Console.Info(fmt.Sprintf(format, args...)) }
+func (c *campaign) say(format string, args ...any) {
+	c.show(progress.Event{Type: progress.Info, Text: fmt.Sprintf(format, args...)})
+}
+
+func (c *campaign) show(e progress.Event) {
+	e.Time = time.Now()
+	c.Progress.Show(e)
+}
 
 // partialSuffix marks the record of a run that has not ended.
 const partialSuffix = ".partial"

@@ -746,11 +746,11 @@ func TestCapacity(t *testing.T) {
 		{0, 8, 5e9, "3"},
 		{0, 1, 1, "1"},
 		{0, 2, 0, "2"},
-		{5, 2, 16e9, "--parallel 5: at most 4 fit here: a cluster needs about 1.6 GB of memory and half a core; " +
+		{5, 2, 16e9, "at most 4 fit here: a cluster needs about 1.6 GB of memory and half a core; " +
 			"available: 16.0 GB of memory and 2 cores"},
-		{4, 8, 5e9, "--parallel 4: at most 3 fit here: a cluster needs about 1.6 GB of memory and half a core; " +
+		{4, 8, 5e9, "at most 3 fit here: a cluster needs about 1.6 GB of memory and half a core; " +
 			"available: 5.0 GB of memory and 8 cores"},
-		{3, 1, 0, "--parallel 3: at most 2 fit here: a cluster needs about 1.6 GB of memory and half a core; " +
+		{3, 1, 0, "at most 2 fit here: a cluster needs about 1.6 GB of memory and half a core; " +
 			"available: 1 core"},
 	} {
 		n, err := parallel(tt.n, tt.cores, tt.memory)

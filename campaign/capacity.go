@@ -36,8 +36,8 @@ func parallel(n, cores int, memory int64) (int, error) {
 	case n <= fit:
 		return n, nil
 	}
-	return 0, fmt.Errorf("--parallel %d: at most %d fit here: a cluster needs about %.1f GB of memory and half a "+
-		"core; available: %s", n, fit, float64(ClusterBytes)/1e9, here)
+	return 0, fmt.Errorf("at most %d fit here: a cluster needs about %.1f GB of memory and half a core; available: %s",
+		fit, float64(ClusterBytes)/1e9, here)
 }
 
 // available is how many bytes of memory new processes can use, as far as Linux says so: what the machine has, and what

@@ -13,6 +13,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/run"
 )
@@ -138,14 +139,13 @@ type heard struct {
 	lines []string
 }
 
-func (s *heard) Info(text string) {
+func (s *heard) Show(e progress.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lines = append(s.lines, text)
+	if e.Type != progress.Status {
+		s.lines = append(s.lines, e.Text)
+	}
 }
-
-func (s *heard) Step(text string) { s.Info(text) }
-func (s *heard) Status(string)    {}
 
 func (s *heard) String() string {
 	s.mu.Lock()
@@ -182,6 +182,6 @@ func config(t *testing.T, f *fake, workloads ...string) Config {
 		Settings: Settings{SuiteFile: suite.File, References: filepath.Join(dir, "references")},
 		Runners:  []run.Runner{f}, Suite: suite, Dir: filepath.Join(dir, "campaign"),
 		Binaries: []run.Binary{{Path: filepath.Join(dir, "op"), Manifest: &wire.Manifest{}}}, Version: "v1",
-		Console: &heard{},
+		Progress: &heard{},
 	}
 }

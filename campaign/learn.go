@@ -14,6 +14,7 @@ import (
 
 	"github.com/trommel-dev/trommel/generate"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/reference"
 	"github.com/trommel-dev/trommel/run"
@@ -149,7 +150,10 @@ func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference,
 	if err != nil {
 		return nil, err
 	}
-	learning := func(i int) { c.Console.Status(fmt.Sprintf("%s: learning, run %d of %d", w.name, i, c.Learn+1)) }
+	learning := func(i int) {
+		c.show(progress.Event{Type: progress.Status,
+			Text: fmt.Sprintf("%s: learning, run %d of %d", w.name, i, c.Learn+1)})
+	}
 	learning(1)
 	runs := make([]*record.Run, c.Learn)
 	if runs[0], err = c.fine(ctx, quiet, run.RunOptions{Trace: true, FindTypes: true}); err != nil {

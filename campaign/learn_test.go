@@ -56,7 +56,7 @@ func TestReferencesAreKept(t *testing.T) {
 		t.Run(step.name, func(t *testing.T) {
 			step.change()
 			said := &heard{}
-			c.Console = said
+			c.Progress = said
 			all, err := Learn(t.Context(), c)
 			if err != nil || len(all) != 1 || all[0].Err != nil || all[0].Anew != step.anew {
 				t.Fatalf("%+v, %v", all, err)
@@ -127,8 +127,8 @@ func TestUnstableWorkload(t *testing.T) {
 		t.Fatal(err)
 	}
 	var unstable *reference.UnstableError
-	if !errors.As(all[0].Err, &unstable) || !strings.Contains(c.Console.(*heard).String(), "secret/default/a") {
-		t.Errorf("%v; says %s", all[0].Err, c.Console)
+	if !errors.As(all[0].Err, &unstable) || !strings.Contains(c.Progress.(*heard).String(), "secret/default/a") {
+		t.Errorf("%v; says %s", all[0].Err, c.Progress)
 	}
 	if len(f.all) != 3 {
 		t.Errorf("%d runs", len(f.all))

@@ -5,17 +5,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/trommel-dev/trommel/progress"
 )
 
 // showOutcome shows what became of a plan. The caller holds the lock.
 func (c *campaign) showOutcome(o *Outcome) {
-	text := fmt.Sprintf("[%d/%d] %s (%s): %s", len(c.done), len(c.tasks), o.Plan, roughly(o.Took), describe(o))
-	switch o.Status {
-	case Passed, Inconclusive:
-		c.Console.Step(text)
-	default:
-		c.Console.Info(text)
-	}
+	c.show(progress.Event{
+		Type: progress.PlanDone, Plan: o.Plan, Verdict: string(o.Status), Record: o.Record,
+		Text: fmt.Sprintf("[%d/%d] %s (%s): %s", len(c.done), len(c.tasks), o.Plan, roughly(o.Took), describe(o)),
+	})
 	c.showStatus()
 }
 
@@ -60,7 +59,9 @@ func (c *campaign) showStatus() {
 	if len(c.running) > 0 {
 		text += "; " + strings.Join(c.running, ", ")
 	}
-	c.Console.Status(text)
+	c.show(progress.Event{Type: progress.Status, Text: text, Campaign: &progress.CampaignEvent{
+		Done: len(c.done), Of: len(c.tasks), Bugs: bugs, Left: c.left().Seconds(), Running: slices.Clone(c.running),
+	}})
 }
 
 // enough plans have been measured to estimate how long the others take.

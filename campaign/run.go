@@ -385,7 +385,7 @@ func (c *campaign) write(p *plan.Plan) (file string, err error) {
 	if err := os.MkdirAll(filepath.Dir(file), record.DirMode); err != nil {
 		return "", err
 	}
-	return file, os.WriteFile(file, data, record.FileMode)
+	return file, os.WriteFile(file, append([]byte(plan.EditorLine("TestPlan", c.Version)), data...), record.FileMode)
 }
 
 // relative is a path from a directory, as it is written in files that people read.

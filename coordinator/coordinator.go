@@ -36,7 +36,13 @@ type Recorder interface {
 type Watcher interface {
 	Fired(index int, a *plan.Action, by string)
 	Completed(index int, a *plan.Action, err error)
-	Held(o *record.Observation, why string)
+	// Held is called again when something else holds the same observation.
+	Held(seq int, o *record.Observation, why string)
+	Released(seq int)
+	// Next says which action's trigger the plan waits for, and what is still missing; -1: all actions have fired.
+	Next(index int, text string)
+	// Waiting says who waits for whom, when nothing has happened for a while.
+	Waiting(text string)
 	Info(text string)
 }
 
@@ -121,6 +127,7 @@ type Coordinator struct {
 	wake      []chan struct{}
 	last      time.Time // of the newest event of the plan
 	told      string    // the newest message about who waits for whom, without times
+	shown     int       // the machine.wants that the Watcher was told last
 	work      work
 	err       error
 
@@ -131,6 +138,7 @@ type held struct {
 	event monitor.Event
 	timer *time.Timer
 	by    string
+	told  bool // the Watcher knows about it
 }
 
 // arrival is an observation and what was looked up for it.
@@ -230,7 +238,7 @@ func (c *Coordinator) watch(now time.Time) time.Duration {
 		c.told = state
 		text := c.stuck(now)
 		c.config.Logger.Info("waiting", "chain", text)
-		c.config.Watcher.Info("waiting: " + text)
+		c.config.Watcher.Waiting(text)
 	}
 	return c.config.Watchdog
 }
@@ -442,7 +450,7 @@ func (c *Coordinator) drop(s *monitor.Session) {
 	}
 	o := c.holds[slices.Min(dropped)].event.Observation
 	for _, seq := range dropped {
-		delete(c.holds, seq)
+		c.forget(seq)
 	}
 	if !c.began || c.machine.Down(s.Identity) {
 		return
@@ -682,11 +690,12 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect, cause stri
 					c.config.Watcher.Info(fmt.Sprintf("%s is made to fail: %s",
 						describe(recordObservation(h.event.Session, h.event.Observation)), effect.Fail))
 				}
-				delete(c.holds, effect.Seq)
+				c.forget(effect.Seq)
 			}
 		case Hold:
 			if h := c.holds[effect.Seq]; h != nil {
-				c.config.Watcher.Held(recordObservation(h.event.Session, h.event.Observation), effect.Why)
+				h.told = true
+				c.config.Watcher.Held(effect.Seq, recordObservation(h.event.Session, h.event.Observation), effect.Why)
 			}
 		case Stale:
 			c.config.Watcher.Info("stale read: " + effect.Read.String())
@@ -701,6 +710,7 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect, cause stri
 			}
 		}
 	}
+	c.showNext()
 }
 
 func (c *Coordinator) expire(ctx context.Context, seq int) {
@@ -728,6 +738,22 @@ func (c *Coordinator) finish() {
 	for seq, h := range c.holds {
 		h.timer.Stop()
 		h.event.Release()
-		delete(c.holds, seq)
+		c.forget(seq)
+	}
+}
+
+// forget ends a hold of the coordinator, whose process goes on or has exited.
+func (c *Coordinator) forget(seq int) {
+	if h := c.holds[seq]; h != nil && h.told {
+		c.config.Watcher.Released(seq)
+	}
+	delete(c.holds, seq)
+}
+
+// showNext tells the Watcher what the plan waits for, if that has changed.
+func (c *Coordinator) showNext() {
+	if n := c.machine.wants; n != c.shown {
+		c.shown = n
+		c.config.Watcher.Next(c.machine.Next())
 	}
 }

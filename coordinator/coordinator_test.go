@@ -67,9 +67,12 @@ func (j *journal) Fired(_ int, _ *plan.Action, by string) {
 	defer j.mu.Unlock()
 	j.causes = append(j.causes, by)
 }
-func (j *journal) Completed(int, *plan.Action, error) {}
-func (j *journal) Held(*record.Observation, string)   {}
-func (j *journal) Info(text string)                   { j.add("info %s", text) }
+func (j *journal) Completed(int, *plan.Action, error)    {}
+func (j *journal) Held(int, *record.Observation, string) {}
+func (j *journal) Released(int)                          {}
+func (j *journal) Next(int, string)                      {}
+func (j *journal) Waiting(text string)                   { j.add("waiting %s", text) }
+func (j *journal) Info(text string)                      { j.add("info %s", text) }
 func (j *journal) Kill(_ context.Context, c string) (bool, error) {
 	j.add("kill %s", c)
 	return !j.down, j.fail
@@ -410,7 +413,7 @@ func TestWatchdogTellsOnceWhoWaitsForWhom(t *testing.T) {
 		"(pauseAPIServer apiserver-1), which action 2 (resumeAPIServer apiserver-1) ends when: onObjectCreation of " +
 		"pod/default/a, afterAPIServerRecv at apiserver-1; a deadlock: apiserver-1 waits for itself"
 	timeless := func(text string) string { return regexp.MustCompile(`for \d+s by`).ReplaceAllString(text, "for N by") }
-	if got := timeless(strings.Join(r.list(), "\n")); got != "info waiting: "+chain {
+	if got := timeless(strings.Join(r.list(), "\n")); got != "waiting "+chain {
 		t.Errorf("told %q", got)
 	}
 	s, err := r.Status(context.Background())

@@ -34,6 +34,7 @@ type Machine struct {
 	failed   []int           // by action: how many calls it has made to fail
 	frozen   []pause         // frozen processes: the action and the controller
 	ended    bool
+	wants    int // changes whenever what the plan waits for does
 
 	controllers []record.Controller
 	stale       *staleness
@@ -240,6 +241,7 @@ func (m *Machine) judge(e record.Event) []Effect {
 // enable makes the next action's trigger the awaited one. Triggers of type none are satisfied at once, by the event
 // that enabled them (0 if none).
 func (m *Machine) enable(firedBy int) []Effect {
+	m.wants++
 	m.trigger, m.counts, m.misses = nil, nil, nil
 	if m.ended || m.blocked >= 0 || m.next >= len(m.plan.Actions) {
 		return nil
@@ -274,6 +276,7 @@ func (m *Machine) nodesEnabled(seq int, nodes []int) []Effect {
 
 // satisfy satisfies nodes of the awaited trigger and fires the action if the trigger is then satisfied.
 func (m *Machine) satisfy(seq int, nodes []int) []Effect {
+	m.wants++
 	enabled, _ := m.trigger.Satisfy(nodes...)
 	if m.witness != nil {
 		m.witness.satisfied(m.next, seq, nodes, m.trigger.Done())
@@ -434,6 +437,19 @@ func (m *Machine) Waiting() []string {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// Next returns the action whose trigger the plan waits for, and what is still missing; -1 if all have fired.
+func (m *Machine) Next() (index int, text string) {
+	switch {
+	case m.ended || m.next >= len(m.plan.Actions):
+		return -1, ""
+	case m.trigger == nil && m.blocked >= 0:
+		return m.next, "after " + m.name(m.blocked)
+	case m.trigger == nil:
+		return m.next, ""
+	}
+	return m.next, "when: " + m.awaited()
 }
 
 // readsEnded puts pauses into force that waited for running reads to end.
@@ -658,6 +674,7 @@ func (m *Machine) letGo(seq int) []Effect {
 // end releases everything; nothing is held or fired afterwards.
 func (m *Machine) end() []Effect {
 	m.ended = true
+	m.wants++
 	m.pauses, m.pending, m.failing, m.frozen = nil, nil, nil, nil
 	var effects []Effect
 	for _, h := range m.held {

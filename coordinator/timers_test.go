@@ -154,7 +154,7 @@ func TestAHoldLastsAsLongAsItMay(t *testing.T) {
 		// After 10 s the watchdog reports once who waits for whom.
 		time.Sleep(10 * time.Second)
 		if synctest.Wait(); len(r.list()) != 1 ||
-			!strings.HasPrefix(r.list()[0], "info waiting: apiserver-1's receipt") {
+			!strings.HasPrefix(r.list()[0], "waiting apiserver-1's receipt") {
 			t.Errorf("told after 10 s: %q", r.list())
 		}
 		<-released

@@ -200,7 +200,7 @@ func (w *Workload) check(at *place) {
 // check checks what a step does. Reading the step has reported a second thing already. The name of the suite, beside
 // which files are, may be empty: then they are not looked for.
 func (s *Step) check(whole *place, suite string) {
-	if len(whole.oneOf(stepKinds...)) == 0 {
+	if len(whole.oneOf(everyStepKind...)) == 0 {
 		whole.errorf("the step does nothing; it takes one of: %s", strings.Join(stepKinds, ", "))
 	}
 	if at := whole.field("sleep"); s.Sleep == 0 && at.given() && !at.failed() {

@@ -76,6 +76,15 @@ func actionTypes() []string {
 	return names
 }
 
+// ActionTypes lists the types of all actions.
+func ActionTypes() []ActionType {
+	var all []ActionType
+	for _, k := range kinds {
+		all = append(all, k.Type)
+	}
+	return all
+}
+
 // kindOfAction returns the kind of that type, or nil.
 func kindOfAction(t ActionType) *ActionKind {
 	i := slices.IndexFunc(kinds, func(k *ActionKind) bool { return k.Type == t })

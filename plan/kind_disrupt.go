@@ -17,58 +17,46 @@ const (
 	EndDisruption ActionType = "endDisruption"
 )
 
-// DisruptFields are the fields of the action disrupt.
-type DisruptFields struct {
-	// Disruption is the spec of a Disruption, with its name, its namespace (default: that of the controller, or
-	// "default"), and, in place of a selector, the controller whose pods are disrupted (default: the suite's only one).
-	Disruption map[string]any `yaml:"disruption" called:"a disruption"`
-	// AcceptPartial completes the action when some of the targets are disrupted.
-	AcceptPartial bool `yaml:"acceptPartial"`
-	// AcceptNoTargets completes the action although nothing is selected.
-	AcceptNoTargets bool `yaml:"acceptNoTargets"`
-}
-
-// EndDisruptionFields are the fields of the action endDisruption.
-type EndDisruptionFields struct {
-	// Disruption is the name of the disruption of an earlier action.
-	Disruption string `yaml:"disruption"`
-}
+// Disruption is what the action disrupt begins: the spec of a Disruption, with its name, its namespace (default: that of
+// the controller, or "default"), and, in place of a selector, the controller whose pods are disrupted (default: the
+// suite's only one).
+type Disruption map[string]any
 
 // notInSpec are the fields of a plan's disruption that are not in the spec of the resource.
 var notInSpec = []string{"name", "namespace", "controller"}
 
 // Name of the disruption.
-func (f *DisruptFields) Name() string { return f.text("name") }
+func (d Disruption) Name() string { return d.text("name") }
 
 // Namespace of the disruption; empty: the default.
-func (f *DisruptFields) Namespace() string { return f.text("namespace") }
+func (d Disruption) Namespace() string { return d.text("namespace") }
 
 // Controller whose pods are disrupted; empty if the disruption has a selector, or for the suite's only controller.
-func (f *DisruptFields) Controller() string { return f.text("controller") }
+func (d Disruption) Controller() string { return d.text("controller") }
 
 // Selects reports whether the disruption has a selector of its own.
-func (f *DisruptFields) Selects() bool {
-	return f.Disruption["selector"] != nil || f.Disruption["advancedSelector"] != nil
+func (d Disruption) Selects() bool {
+	return d["selector"] != nil || d["advancedSelector"] != nil
 }
 
-func (f *DisruptFields) text(field string) string {
-	s, _ := f.Disruption[field].(string)
+func (d Disruption) text(field string) string {
+	s, _ := d[field].(string)
 	return s
 }
 
 // Spec is the spec of the Disruption; without a selector if it is a controller's.
-func (f *DisruptFields) Spec() map[string]any {
-	spec := maps.Clone(f.Disruption)
+func (d Disruption) Spec() map[string]any {
+	spec := maps.Clone(d)
 	for _, name := range notInSpec {
 		delete(spec, name)
 	}
 	return spec
 }
 
-// disruptionKinds returns the kinds of a disruption: the fields that have a mapping of their own.
-func (f *DisruptFields) kinds() []string {
+// kinds returns the kinds of a disruption: the fields that have a mapping of their own.
+func (d Disruption) kinds() []string {
 	var kinds []string
-	for name, value := range f.Disruption {
+	for name, value := range d {
 		if _, ok := value.(map[string]any); ok && !slices.Contains([]string{"selector", "filter", "pulse", "triggers"}, name) {
 			kinds = append(kinds, name)
 		}
@@ -77,58 +65,67 @@ func (f *DisruptFields) kinds() []string {
 	return kinds
 }
 
-func disruptFields(a *Action) *DisruptFields {
-	if f, ok := a.Own.(*DisruptFields); ok {
-		return f
+// Begins returns the disruption that an action disrupt begins; nil: none, or it is not a mapping.
+func (a *Action) Begins() Disruption {
+	if m, ok := a.Disruption.(map[string]any); ok && a.Type == Disrupt {
+		return m
 	}
-	return &DisruptFields{}
+	return nil
 }
 
-func endDisruptionFields(a *Action) *EndDisruptionFields {
-	if f, ok := a.Own.(*EndDisruptionFields); ok {
-		return f
+// Ends returns the name of the disruption that an action endDisruption ends.
+func (a *Action) Ends() string {
+	if name, ok := a.Disruption.(string); ok && a.Type == EndDisruption {
+		return name
 	}
-	return &EndDisruptionFields{}
+	return ""
 }
 
 var disrupt = ActionKind{
-	Type: Disrupt,
-	Own:  func() any { return &DisruptFields{} },
+	Type:   Disrupt,
+	Fields: []string{"disruption", "acceptPartial", "acceptNoTargets"},
 	Check: func(c *ActionCheck) {
-		f := disruptFields(c.Action)
+		d := c.Action.Begins()
 		at := c.at.field("disruption")
-		if f.Disruption == nil {
-			c.Missing("disruption", "disrupt has no disruption: its name, and what it does, such as "+
+		if d == nil {
+			report := at.missing
+			if c.Action.Disruption != nil {
+				report = at.errorf
+			}
+			report("disrupt has no disruption: its name, and what it does, such as " +
 				"{name: slow-api, apiFault: {verbs: [update], delay: 3s}}")
 			return
 		}
-		if !dnsLabel(f.Name()) {
+		if !dnsLabel(d.Name()) {
 			at.field("name").errorf("the disruption has no name: lower-case letters, digits and -, at most 63")
 		}
 		for _, name := range notInSpec {
-			if value, given := f.Disruption[name]; given && f.text(name) == "" {
+			if value, given := d[name]; given && d.text(name) == "" {
 				at.field(name).errorf("%s is %v; it is a text", name, value)
 			}
 		}
-		for _, other := range c.checker.plan.Actions {
-			if o, ok := other.Own.(*DisruptFields); ok && o != f && o.Name() == f.Name() {
-				at.field("name").errorf("duplicate disruption %q", f.Name())
+		for i := range c.checker.plan.Actions {
+			other := &c.checker.plan.Actions[i]
+			if other == c.Action {
 				break
 			}
+			if name := other.Begins().Name(); name != "" && name == d.Name() {
+				at.field("name").errorf("duplicate disruption %q", d.Name())
+			}
 		}
-		spec := f.Spec()
+		spec := d.Spec()
 		switch {
-		case f.Selects() && f.Controller() != "":
+		case d.Selects() && d.Controller() != "":
 			at.field("controller").errorf("the disruption has both controller and a selector; it takes one")
-		case !f.Selects():
-			if f.Disruption["level"] == "node" {
+		case !d.Selects():
+			if d["level"] == "node" {
 				at.errorf("a disruption of nodes needs a selector")
 				return
 			}
 			if c.Suite != nil {
 				switch {
-				case f.Controller() != "":
-					c.checker.hooked(at.field("controller"), f.Controller(), "so it cannot be disrupted")
+				case d.Controller() != "":
+					c.checker.hooked(at.field("controller"), d.Controller(), "so it cannot be disrupted")
 				case len(c.Suite.Controllers) != 1:
 					at.errorf("the suite has %d controllers; say which is disrupted (controller: NAME), or give a selector",
 						len(c.Suite.Controllers))
@@ -137,39 +134,39 @@ var disrupt = ActionKind{
 			spec["selector"] = map[string]any{"a": "controller"}
 		}
 		for _, m := range schema.Validate(spec) {
-			place := at
+			place, path := at, "disruption"
 			for _, step := range m.Path {
 				if i, err := strconv.Atoi(step); err == nil {
-					place = place.item(i)
+					place, path = place.item(i), fmt.Sprintf("%s[%d]", path, i)
 				} else {
-					place = place.field(step)
+					place, path = place.field(step), path+"."+step
 				}
 			}
-			place.errorf("%s", strings.Join(append([]string{"disruption"}, m.Path...), ".")+": "+m.Message)
+			place.errorf("%s: %s", path, m.Message)
 		}
 	},
 	Explain: func(a *Action) string {
-		f := disruptFields(a)
+		d := a.Begins()
 		whose := "the selected targets"
-		if !f.Selects() {
-			whose = "the pods of " + controllerName(f.Controller())
+		if !d.Selects() {
+			whose = "the pods of " + controllerName(d.Controller())
 		}
 		text := make([]string, 0, 2)
-		for _, kind := range f.kinds() {
-			text = append(text, kind+" "+compact(f.Disruption[kind]))
+		for _, kind := range d.kinds() {
+			text = append(text, kind+" "+compact(d[kind]))
 		}
-		return fmt.Sprintf("begin the disruption %s of %s: %s", f.Name(), whose, strings.Join(text, ", "))
+		return fmt.Sprintf("begin the disruption %s of %s: %s", d.Name(), whose, strings.Join(text, ", "))
 	},
-	Object: func(a *Action) string { return disruptFields(a).Name() },
+	Object: func(a *Action) string { return a.Begins().Name() },
 }
 
 var endDisruption = ActionKind{
-	Type: EndDisruption,
-	Own:  func() any { return &EndDisruptionFields{} },
+	Type:   EndDisruption,
+	Fields: []string{"disruption"},
 	Check: func(c *ActionCheck) {
-		name := endDisruptionFields(c.Action).Disruption
+		name := c.Action.Ends()
 		if name == "" {
-			c.Missing("disruption", "endDisruption has no disruption: the name of one that an earlier action begins")
+			c.Errorf("disruption", "endDisruption has no disruption: the name of one that an earlier action begins")
 			return
 		}
 		var known []string
@@ -178,8 +175,8 @@ var endDisruption = ActionKind{
 			if a == c.Action {
 				break
 			}
-			if f, ok := a.Own.(*DisruptFields); ok {
-				known = append(known, f.Name())
+			if name := a.Begins().Name(); name != "" {
+				known = append(known, name)
 			}
 		}
 		if !slices.Contains(known, name) {
@@ -187,9 +184,9 @@ var endDisruption = ActionKind{
 		}
 	},
 	Explain: func(a *Action) string {
-		return "end the disruption " + endDisruptionFields(a).Disruption
+		return "end the disruption " + a.Ends()
 	},
-	Object: func(a *Action) string { return endDisruptionFields(a).Disruption },
+	Object: func(a *Action) string { return a.Ends() },
 }
 
 func dnsLabel(s string) bool {

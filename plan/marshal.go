@@ -19,15 +19,35 @@ import (
 func Marshal(p *Plan) ([]byte, error) {
 	q := *p
 	q.APIVersion, q.Kind = APIVersion, "TestPlan"
+	text, err := marshal(reflect.ValueOf(q))
+	if err != nil {
+		return nil, fmt.Errorf("write plan %q: %w", p.TestName, err)
+	}
+	return text, nil
+}
+
+// MarshalSuite writes a suite without its defaults. Parsing it gives an equal suite, complete and checked: this is how
+// a suite that was built in Go becomes one that plans can run with.
+func MarshalSuite(s *Suite) ([]byte, error) {
+	q := *s
+	q.APIVersion, q.Kind = APIVersion, "Suite"
+	text, err := marshal(reflect.ValueOf(q))
+	if err != nil {
+		return nil, fmt.Errorf("write suite: %w", err)
+	}
+	return text, nil
+}
+
+func marshal(v reflect.Value) ([]byte, error) {
+	root, err := encode(v)
+	if err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
-	root, err := encode(reflect.ValueOf(q))
-	if err == nil {
-		err = enc.Encode(root)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("write plan %q: %w", p.TestName, err)
+	if err := enc.Encode(root); err != nil {
+		return nil, err
 	}
 	return b.Bytes(), enc.Close()
 }
@@ -61,7 +81,12 @@ func encode(v reflect.Value) (*yaml.Node, error) {
 			sh := shapeOf(part.Type())
 			for i := range sh.fields {
 				f := &sh.fields[i]
-				if field := part.FieldByIndex(f.index); err == nil && isWritten(part, f, field) {
+				field := part.FieldByIndex(f.index)
+				switch {
+				case err != nil || !isWritten(part, f, field):
+				case f.as == "sources":
+					err = addSources(n, f.name, field)
+				default:
 					n.Content = append(n.Content, textNode(f.name))
 					err = add(field)
 				}
@@ -105,11 +130,34 @@ func encode(v reflect.Value) (*yaml.Node, error) {
 	return n, err
 }
 
+// addSources adds the variables of env that have a source to a struct's mapping, to those that are text.
+func addSources(n *yaml.Node, name string, sources reflect.Value) error {
+	variables, err := encode(sources)
+	if err != nil {
+		return err
+	}
+	for i := 1; i < len(variables.Content); i += 2 {
+		variables.Content[i] = &yaml.Node{
+			Kind: yaml.MappingNode, Content: []*yaml.Node{textNode("valueFrom"), variables.Content[i]},
+		}
+	}
+	if _, text := entry(n, name); text != nil {
+		text.Content = append(text.Content, variables.Content...)
+		return nil
+	}
+	n.Content = append(n.Content, textNode(name), variables)
+	return nil
+}
+
 // isWritten reports whether a field is written: it is neither empty nor its default, or it is required.
 func isWritten(owner reflect.Value, f *shapeField, v reflect.Value) bool {
 	switch owner := owner.Interface().(type) {
 	case Plan:
 		if f.name == "apiVersion" || f.name == "kind" || f.name == "actions" {
+			return true
+		}
+	case Suite:
+		if f.name == "apiVersion" || f.name == "kind" {
 			return true
 		}
 	case Definition:
@@ -127,8 +175,12 @@ func isWritten(owner reflect.Value, f *shapeField, v reflect.Value) bool {
 		return v.Type() == keyType && !v.IsZero() || slices.ContainsFunc(sh.fields, func(f shapeField) bool {
 			return isWritten(v, &f, v.FieldByIndex(f.index))
 		})
-	case reflect.Slice:
+	case reflect.Slice, reflect.Map:
 		return v.Len() > 0
+	}
+	if v.Type() == durationType && f.fallback != "" {
+		fallback, err := time.ParseDuration(f.fallback)
+		return v.Int() != 0 && (err != nil || v.Int() != int64(fallback))
 	}
 	return !v.IsZero() && (f.fallback == "" || fmt.Sprint(v) != f.fallback)
 }

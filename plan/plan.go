@@ -85,6 +85,10 @@ type Action struct {
 	Subresource  string         `yaml:"subresource"`                                            // patch: e.g. status
 	Patch        any            `yaml:"patch"`                                                  // mapping or json list
 
+	Disruption      any  `yaml:"disruption"`      // disrupt: see Begins; endDisruption: a name
+	AcceptPartial   bool `yaml:"acceptPartial"`   // disrupt: it is enough that some targets are disrupted
+	AcceptNoTargets bool `yaml:"acceptNoTargets"` // disrupt: it need not have targets
+
 	WaitBefore time.Duration `yaml:"waitBefore"` // between the trigger and the action
 	WaitAfter  time.Duration `yaml:"waitAfter"`  // between the action and its completion
 	Async      bool          `yaml:"async"`      // the next action's trigger is enabled when this action begins

@@ -189,7 +189,7 @@ type Workload struct {
 	Timeout time.Duration `yaml:"timeout"`              // of the external command; default Timeouts.Workload
 }
 
-// Step is one step of a workload; exactly one of the pointers is set, or Sleep.
+// Step is one step of a workload; exactly one of the pointers is set, or Sleep, or Go.
 type Step struct {
 	Name   string        `yaml:"name"`
 	Apply  *ApplyStep    `yaml:"apply"`
@@ -198,13 +198,20 @@ type Step struct {
 	Wait   *WaitStep     `yaml:"wait"`
 	Sleep  time.Duration `yaml:"sleep"`
 	Exec   *ExecStep     `yaml:"exec"`
+	// Go names the Go function that the step calls, for messages and records. Only the program that runs the plan has
+	// the function, see package trommeltest.
+	Go string `yaml:"go"`
 	// OnTimeout says what happens if the step times out: OnTimeoutFail ends the workload with a finding,
 	// OnTimeoutContinue notes it and continues, as Sieve's workloads do.
 	OnTimeout OnTimeoutAction `yaml:"onTimeout"`
 }
 
-// stepKinds are the fields that say what a step does.
+// stepKinds are the fields that say what a step does, as people write them; a step may also have the field go, which
+// programs write.
 var stepKinds = []string{"apply", "delete", "patch", "wait", "sleep", "exec"}
+
+// everyStepKind are all fields that say what a step does.
+var everyStepKind = append(slices.Clone(stepKinds), "go")
 
 // OnTimeoutAction says what happens if a step of a workload times out.
 type OnTimeoutAction string
@@ -312,7 +319,7 @@ func (w *Workload) long(s *source, n *yaml.Node) *yaml.Node {
 // the step does.
 func (*Step) long(s *source, n *yaml.Node) *yaml.Node {
 	count := 0
-	for _, kind := range stepKinds {
+	for _, kind := range everyStepKind {
 		if _, value := entry(n, kind); value == nil {
 			continue
 		} else if count++; count > 1 {

@@ -76,6 +76,9 @@ type Meta struct {
 	// Empty if all actions were carried out or if the run has no verdict.
 	Unfinished string `json:"unfinished,omitempty"`
 
+	// Recorded are resource keys such as secret/*/*: of these the history has every state.
+	Recorded []string `json:"recorded,omitempty"`
+
 	Controllers []Controller `json:"controllers,omitempty"`
 	StaleReads  []StaleRead  `json:"staleReads,omitempty"` // the first one of each controller
 	Notes       []string     `json:"notes,omitempty"`      // about the run as a whole
@@ -247,6 +250,26 @@ type Observation struct {
 	Aside bool `json:"aside,omitempty"`
 	// Election: a read or write of the controller's leader election lock.
 	Election bool `json:"election,omitempty"`
+}
+
+// Place says where the observed call is, such as "after apiServerRecv".
+func (o *Observation) Place() string { return fmt.Sprintf("%s %s", o.Phase, o.Point) }
+
+// Subject says what the observed call does, such as "update pod/default/a".
+func (o *Observation) Subject() string {
+	kind := o.Kind
+	if kind == "" {
+		kind = o.Resource
+	}
+	switch {
+	case o.CallName != "":
+		return o.CallName
+	case kind == "" && o.Request != "":
+		return o.Request
+	case kind == "":
+		return string(o.Op)
+	}
+	return fmt.Sprintf("%s %s/%s/%s", o.Op, kind, o.Namespace, o.Name)
 }
 
 // Done reports whether a call that has returned did what it was made for. That is also true if its caller got an error

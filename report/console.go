@@ -2,6 +2,8 @@
 package report
 
 import (
+	_ "embed" // the JSON Schema
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,141 +13,312 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Console prints the progress of runs line by line, each with the time since the run's title. It is safe for concurrent
-// use.
+// EventJSONSchema is the JSON Schema of the events that a Console writes.
+//
+//go:embed events.schema.json
+var EventJSONSchema []byte
+
+// ConsoleOptions say how much a Console shows. The zero value shows what most people want.
+type ConsoleOptions struct {
+	// Quiet shows nothing but why a run could not be carried out.
+	Quiet bool
+	// Verbose shows every event in a line of its own, also those of the runs of a campaign.
+	Verbose bool
+	// Events receives each event as JSON, one in a line; see EventJSONSchema. Nil: nobody.
+	Events io.Writer
+}
+
+// Console shows people what Trommel does. On a terminal, one display that is updated in place says what happens now, and
+// only what stays true is printed above it. Elsewhere each event is a line with the time since the title. It is safe for
+// concurrent use.
+//
+// On a terminal whatever else writes there must write through the Console ([Console.Writer]) or while nothing is
+// displayed ([Console.Pause]).
 type Console struct {
-	mu    sync.Mutex
-	w     io.Writer
-	paint painter
-	start time.Time
-	held  map[string]bool // messages about held observations that were printed
-	// progress shows lines that the next line overwrites.
-	progress *ProgressLine
+	options ConsoleOptions
+	w       io.Writer
+	paint   painter
+	events  *json.Encoder // of options.Events
+
+	mu      sync.Mutex // guards what follows, and writing
+	start   time.Time
+	told    map[string]bool      // lines that are printed once for each title
+	builds  map[string]time.Time // when a line about what is built was last printed, by target
+	encoded map[string]time.Time // when a build event was last encoded, by target
+	display display
+	partial string  // line that was written to Writer, without its end
+	screen  *screen // nil: not a terminal
+	ticker  *time.Ticker
+	closed  chan struct{}
+	ticking sync.WaitGroup
 }
 
-// NewConsole writes to w, in colours if w is a terminal and NO_COLOR is not set.
-func NewConsole(w io.Writer) *Console {
-	return &Console{w: w, paint: newPainter(w), start: time.Now(), held: map[string]bool{},
-		progress: NewProgressLine(w, "")}
+const (
+	// plainBuildEvery is how often the progress of a build is printed where lines cannot be overwritten: seldom enough
+	// for the log of a CI system, and often enough that it does not look hung.
+	plainBuildEvery = 30 * time.Second
+	// encodedBuildEvery is how often it is an event for programs.
+	encodedBuildEvery = time.Second
+	// redrawEvery is how often the display is updated. Events do not redraw it: it stays calm.
+	redrawEvery = 200 * time.Millisecond
+)
+
+// NewConsole returns a console that writes to w: a display if w is a terminal, in colours unless NO_COLOR is set. The
+// caller closes it.
+func NewConsole(w io.Writer, o ConsoleOptions) *Console {
+	c := &Console{options: o, w: w, paint: newPainter(w), start: time.Now(), told: map[string]bool{},
+		builds: map[string]time.Time{}, encoded: map[string]time.Time{}, closed: make(chan struct{})}
+	if o.Events != nil {
+		c.events = json.NewEncoder(o.Events)
+		c.events.SetEscapeHTML(false)
+	}
+	if f, ok := w.(*os.File); ok && !o.Quiet && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd())) {
+		c.screen = newScreen(f)
+		c.ticker = time.NewTicker(redrawEvery)
+		c.ticking.Go(c.tick)
+	}
+	return c
 }
 
-// line writes a line; further lines of the text are indented more.
-func (c *Console) line(text string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.progress.End()
-	elapsed := c.elapsed()
-	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+strings.Repeat(" ", len(elapsed)+4))
-	fmt.Fprintf(c.w, "%s%s\n", c.paint.dim(elapsed), text)
-}
-
-func (c *Console) elapsed() string { return fmt.Sprintf("%7.1fs  ", time.Since(c.start).Seconds()) }
-
-// Title begins a run and resets the clock.
-func (c *Console) Title(text string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.start = time.Now()
-	clear(c.held)
-	fmt.Fprintln(c.w, c.paint.bold(text))
-}
-
-// Phase begins a phase of the run.
-func (c *Console) Phase(name string) { c.line(c.paint.bold(name)) }
-
-// Info reports progress within a phase.
-func (c *Console) Info(text string) { c.line("  " + text) }
-
-// Progress reports intermediate progress. On a terminal the next output overwrites it; elsewhere it is printed every
-// few seconds.
-func (c *Console) Progress(text string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.progress.Line(c.elapsed() + "  " + text)
-}
-
-// Step reports a step of many where Status shows nothing.
-func (c *Console) Step(text string) {
-	if !c.progress.terminal {
-		c.Info(text)
+// tick updates the display until the console is closed.
+func (c *Console) tick() {
+	for {
+		select {
+		case <-c.ticker.C:
+			c.mu.Lock()
+			c.redraw("")
+			c.mu.Unlock()
+		case <-c.closed:
+			return
+		}
 	}
 }
 
-// Status shows how far something is, on a terminal: the next output overwrites it.
-func (c *Console) Status(text string) {
-	if c.progress.terminal {
-		c.Progress(text)
-	}
+// redraw prints lines above the display, and the display as it is now. The caller holds the lock.
+func (c *Console) redraw(above string) {
+	width, height := c.screen.size()
+	c.screen.draw(above, c.display.lines(time.Now(), width, height, c.paint))
 }
 
-// Fired reports that an action's trigger is satisfied, and by what.
-func (c *Console) Fired(index int, a *plan.Action, by string) {
-	c.line(fmt.Sprintf("  %s %s", c.paint.cyan(record.ActionName(index, a.String())), "fired by "+by))
-}
-
-// Completed reports that an action was carried out, or failed.
-func (c *Console) Completed(index int, a *plan.Action, err error) {
-	name := record.ActionName(index, a.String())
-	if err != nil {
-		c.line(fmt.Sprintf("  %s %s: %v", c.paint.cyan(name), c.paint.red("failed"), err))
-		return
-	}
-	c.line(fmt.Sprintf("  %s done", c.paint.cyan(name)))
-}
-
-// Held reports that a process is held at an observation. The same thing is reported once per run.
-func (c *Console) Held(o *record.Observation, why string) {
-	text := fmt.Sprintf("%s held %s %s: %s", o.By, describePoint(o), describeObject(o), why)
+// Close removes the display and stops updating it. What is shown later is printed in lines. Further calls do nothing.
+func (c *Console) Close() {
 	c.mu.Lock()
-	told := c.held[text]
-	c.held[text] = true
+	screen := c.screen
+	c.screen = nil
+	if screen != nil {
+		screen.draw("", nil)
+		c.ticker.Stop()
+		close(c.closed)
+	}
+	if c.partial != "" {
+		_ = c.print(c.partial)
+		c.partial = ""
+	}
 	c.mu.Unlock()
-	if !told {
-		c.line("  " + c.paint.yellow(text))
-	}
+	c.ticking.Wait()
 }
 
-// Finding reports a finding.
-func (c *Console) Finding(f record.Finding) {
-	title := c.paint.red("found ") + f.Title
-	if !f.IsBug() {
-		title = c.paint.yellow("note ") + f.Title
+// Pause removes the display, calls f, which may write to the terminal, and shows the display again.
+func (c *Console) Pause(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.screen != nil {
+		c.screen.draw("", nil)
 	}
-	c.line("  " + title)
+	f()
 }
+
+// Writer returns a writer to the same place that does not tear the display. The beginning of a line waits for its
+// end. For programs each line is an event.
+func (c *Console) Writer() io.Writer { return consoleWriter{c} }
+
+type consoleWriter struct{ c *Console }
+
+func (w consoleWriter) Write(text []byte) (int, error) {
+	c := w.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.partial += string(text)
+	end := strings.LastIndexByte(c.partial, '\n') + 1
+	for line := range strings.Lines(c.partial[:end]) {
+		c.encode(progress.Event{Time: time.Now(), Type: progress.Log, Text: strings.TrimRight(line, "\n")})
+	}
+	whole := c.partial[:end]
+	c.partial = c.partial[end:]
+	if whole == "" {
+		return len(text), nil
+	}
+	return len(text), c.print(whole)
+}
+
+// print prints whole lines. The caller holds the lock.
+func (c *Console) print(text string) error {
+	if c.screen != nil {
+		c.redraw(text)
+		return nil
+	}
+	_, err := io.WriteString(c.w, text)
+	return err
+}
+
+// line prints a line with the time; further lines of the text are indented more. The caller holds the lock.
+func (c *Console) line(text string) {
+	elapsed := fmt.Sprintf("%7.1fs  ", time.Since(c.start).Seconds())
+	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+strings.Repeat(" ", len(elapsed)+4))
+	_ = c.print(c.paint.dim(elapsed) + text + "\n")
+}
+
+// Title begins something, such as a run, and resets the clock.
+func (c *Console) Title(text string) { c.now(progress.Event{Type: progress.Title, Text: text}) }
+
+// Info reports something that people should read.
+func (c *Console) Info(text string) { c.now(progress.Event{Type: progress.Info, Text: text}) }
 
 // Failed reports why a run could not be carried out.
-func (c *Console) Failed(err error) { c.line(c.paint.red("could not run: ") + err.Error()) }
+func (c *Console) Failed(err error) { c.now(progress.Event{Type: progress.Failed, Text: err.Error()}) }
 
-func describePoint(o *record.Observation) string {
-	return fmt.Sprintf("%s %s", o.Phase, o.Point)
+// Build reports the progress of a build.
+func (c *Console) Build(target, text string) {
+	c.now(progress.Event{Type: progress.Build, Target: target, Text: text})
 }
 
-func describeObject(o *record.Observation) string {
-	kind := o.Kind
-	if kind == "" {
-		kind = o.Resource
-	}
-	switch {
-	case o.CallName != "":
-		return o.CallName
-	case kind == "" && o.Request != "":
-		return o.Request
-	case kind == "":
-		return string(o.Op)
-	}
-	return fmt.Sprintf("%s %s/%s/%s", o.Op, kind, o.Namespace, o.Name)
+// Built ends the progress of all builds.
+func (c *Console) Built() { c.now(progress.Event{Type: progress.Built}) }
+
+func (c *Console) now(e progress.Event) {
+	e.Time = time.Now()
+	c.Show(e)
 }
+
+// Show shows an event. It implements progress.Listener.
+func (c *Console) Show(e progress.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.encode(e)
+	c.display.take(e)
+	if e.Type == progress.Title {
+		c.start = e.Time
+		clear(c.told)
+		if !c.options.Quiet {
+			_ = c.print(c.paint.bold(e.Text) + "\n")
+		}
+		return
+	}
+	if text := c.paint.event(e); text != "" && c.shown(e, text) {
+		if e.Aside && e.Plan == "" && c.display.plan(e.Run) != "" {
+			text = c.paint.dim(c.display.plan(e.Run)+":") + " " + strings.TrimLeft(text, " ")
+		}
+		c.line(text)
+	}
+}
+
+// encode writes the event for programs. The caller holds the lock.
+func (c *Console) encode(e progress.Event) {
+	if c.events == nil {
+		return
+	}
+	if e.Type == progress.Build {
+		if e.Time.Sub(c.encoded[e.Target]) < encodedBuildEvery {
+			return
+		}
+		c.encoded[e.Target] = e.Time
+	}
+	// A reader that has gone must not end a run.
+	_ = c.events.Encode(e)
+}
+
+// shown reports whether an event is printed. The caller holds the lock.
+func (c *Console) shown(e progress.Event, text string) bool {
+	failed := e.Type == progress.Failed && e.Action == nil
+	if c.options.Quiet {
+		return failed
+	}
+	if e.Aside && !c.options.Verbose {
+		return false // what it finds is in what the campaign says
+	}
+	switch e.Type {
+	case progress.Held:
+		// The same call may be held again and again.
+		again := c.told[e.Run+text]
+		c.told[e.Run+text] = true
+		return !again && (c.screen == nil || c.options.Verbose)
+	case progress.Build:
+		if c.screen != nil || e.Time.Sub(c.builds[e.Target]) < plainBuildEvery {
+			return false
+		}
+		c.builds[e.Target] = e.Time
+		return true
+	case progress.Status:
+		return false
+	case progress.PlanDone:
+		return c.screen == nil || c.options.Verbose || notable(e)
+	case progress.Phase, progress.Step, progress.Fired, progress.Done, progress.Waiting:
+		// The display has them.
+		return c.screen == nil || c.options.Verbose
+	case progress.Next, progress.Released, progress.Started, progress.Ended, progress.Built:
+		return c.options.Verbose
+	}
+	return true
+}
+
+// notable reports whether what became of a plan of a campaign is printed beside the display.
+func notable(e progress.Event) bool { return e.Verdict != "pass" && e.Verdict != "inconclusive" }
+
+// event is an event in a line; empty: it has none.
+func (p painter) event(e progress.Event) string {
+	name := ""
+	if e.Action != nil {
+		name = p.cyan(e.Action.Name)
+	}
+	switch e.Type {
+	case progress.Phase:
+		return p.bold(e.Text)
+	case progress.Build:
+		return "  " + e.Target + ": " + e.Text
+	case progress.Fired:
+		return "  " + name + " fired by " + e.Text
+	case progress.Done:
+		return "  " + name + " done"
+	case progress.Failed:
+		if e.Action == nil {
+			return p.red("could not run: ") + e.Text
+		}
+		return "  " + name + " " + p.red("failed") + ": " + e.Text
+	case progress.Held:
+		return "  " + p.yellow(e.Text)
+	case progress.Waiting:
+		return "  waiting: " + e.Text
+	case progress.Finding:
+		if e.Finding.Severity != string(record.SeverityBug) {
+			return "  " + p.yellow("note ") + e.Text
+		}
+		return "  " + p.red("found ") + e.Text
+	case progress.Step, progress.Info, progress.PlanDone:
+		return "  " + e.Text
+	case progress.Next:
+		if e.Action == nil {
+			return "  all actions have fired"
+		}
+		return fmt.Sprintf("  action %d comes %s", e.Action.Number, e.Text)
+	case progress.Ended:
+		return "  " + e.Plan + ": " + string(e.Verdict)
+	}
+	return ""
+}
+
+func describePoint(o *record.Observation) string { return o.Place() }
+
+func describeObject(o *record.Observation) string { return o.Subject() }
 
 // painter colours text if it is true.
 type painter bool
 
 func newPainter(w io.Writer) painter {
-	f, ok := w.(*os.File)
+	f, ok := w.(interface{ Fd() uintptr }) // also what stands for a file
 	return painter(ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd())))
 }
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -494,28 +493,6 @@ func TestErrorsOfTheWriterAreReturned(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-}
-
-func TestConsole(t *testing.T) {
-	var b bytes.Buffer
-	c := NewConsole(&b)
-	a := &plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-3"}
-	o := runs()[0].Events[0].Observation
-	c.Title("stale-deletion")
-	c.Phase("workload")
-	c.Info("create the database")
-	c.Fired(0, a, "afterAPIServerRecv of database/default/db at apiserver-3")
-	c.Completed(0, a, nil)
-	c.Completed(1, &plan.Action{Type: plan.ApplyObject}, errors.New("refused:\nno"))
-	c.Held(o, "paused by action 1")
-	c.Held(o, "paused by action 1")
-	c.Finding(runs()[0].Findings[0])
-	c.Finding(runs()[0].Findings[1])
-	c.Failed(errors.New("no space"))
-	// A second run starts again.
-	c.Title("stale-deletion (fixed)")
-	c.Held(o, "paused by action 1")
-	golden(t, "console.txt", regexp.MustCompile(`(?m)^ +\d+\.\ds`).ReplaceAll(b.Bytes(), []byte("    0.0s")))
 }
 
 func TestColours(t *testing.T) {

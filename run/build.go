@@ -14,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 )
 
 // Binary is a controller's executable and the points compiled into it.
@@ -26,7 +27,9 @@ type Binary struct {
 // already. A session on a running cluster needs the binary only for controllers that are control plane components. It
 // does not build what options provide.
 func build(ctx context.Context, suite *plan.Suite, options Options) ([]Binary, string, error) {
-	options.Console.Phase("build")
+	c := newConsole(options.Progress, "")
+	c.Phase("build")
+	defer c.built()
 	binaries, controlPlane, err := buildAll(ctx, suite, options)
 	var input *instrumentation.InputError
 	switch {
@@ -56,7 +59,7 @@ func buildAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary
 		var err error
 		controlPlane, err = instrumentation.BuildControlPlane(groupCtx, instrumentation.ControlPlaneConfig{
 			KubernetesVersion: suite.Cluster.KubernetesVersion,
-			Progress:          func(text string) { options.Progress("control plane: " + text) },
+			Progress:          building(options.Progress, "control plane"),
 		})
 		if err != nil {
 			return fmt.Errorf("build control plane: %w", err)
@@ -92,7 +95,7 @@ func buildAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary
 
 // buildController builds a controller's executable; for a control plane component it builds nothing.
 func buildController(
-	ctx context.Context, suite *plan.Suite, c *plan.Controller, progress func(string),
+	ctx context.Context, suite *plan.Suite, c *plan.Controller, listener progress.Listener,
 ) (Binary, error) {
 	if c.Build == nil {
 		abs, err := filepath.Abs(plan.Beside(suite.File, c.Binary))
@@ -109,7 +112,7 @@ func buildController(
 	result, err := instrumentation.Build(ctx, instrumentation.BuildConfig{
 		Dir: plan.Beside(suite.File, c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
 		LDFlags: c.Build.LDFlags, Env: c.Build.Env, AnnotatedCalls: calls,
-		Progress: func(text string) { progress(c.Name + ": " + text) },
+		Progress: building(listener, c.Name),
 	})
 	if err != nil {
 		return Binary{}, fmt.Errorf("build controller %q: %w", c.Name, err)

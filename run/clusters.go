@@ -16,7 +16,7 @@ import (
 // clusters provides runs with clusters, one run at a time.
 type clusters interface {
 	// acquire returns an unmodified cluster for exclusive use. It blocks until the cluster can be used.
-	acquire(ctx context.Context, console Console) (*lease, error)
+	acquire(ctx context.Context, console *console) (*lease, error)
 	// close stops what acquire has started; no lease may be in use.
 	close(ctx context.Context) error
 }
@@ -38,7 +38,7 @@ type lease struct {
 // ownClusters starts clusters that nobody else uses. After a run the cluster is kept for the next run, which resets it
 // first; with fresh, each run gets a new cluster.
 type ownClusters struct {
-	start  func(ctx context.Context, console Console) (cluster.Cluster, error)
+	start  func(ctx context.Context, console *console) (cluster.Cluster, error)
 	fresh  bool
 	logger *slog.Logger
 
@@ -48,7 +48,7 @@ type ownClusters struct {
 	manifests []*unstructured.Unstructured // nil: not read yet
 }
 
-func (o *ownClusters) acquire(ctx context.Context, console Console) (*lease, error) {
+func (o *ownClusters) acquire(ctx context.Context, console *console) (*lease, error) {
 	if o.cluster != nil {
 		err := o.reset(ctx)
 		if err == nil {
@@ -141,7 +141,7 @@ type sharedCluster struct {
 	attach func(ctx context.Context) (cluster.Cluster, error)
 }
 
-func (s *sharedCluster) acquire(ctx context.Context, console Console) (_ *lease, err error) {
+func (s *sharedCluster) acquire(ctx context.Context, console *console) (_ *lease, err error) {
 	c, err := s.attach(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)

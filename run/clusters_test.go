@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -105,12 +106,12 @@ func TestOwnClusters(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var started []*scripted
 			o := &ownClusters{fresh: tt.fresh, logger: slog.New(slog.DiscardHandler),
-				start: func(context.Context, Console) (cluster.Cluster, error) {
+				start: func(context.Context, *console) (cluster.Cluster, error) {
 					started = append(started, &scripted{resetErr: tt.resetErr, noteErr: tt.noteErr})
 					return started[len(started)-1], nil
 				}}
 			for i, want := range tt.states {
-				l, err := o.acquire(t.Context(), nobody{})
+				l, err := o.acquire(t.Context(), newConsole(progress.Nobody, ""))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -151,17 +152,17 @@ func TestStart(t *testing.T) {
 			ctx := t.Context()
 			var started []*scripted
 			o := &ownClusters{fresh: tt.fresh, logger: slog.New(slog.DiscardHandler),
-				start: func(context.Context, Console) (cluster.Cluster, error) {
+				start: func(context.Context, *console) (cluster.Cluster, error) {
 					started = append(started, &scripted{})
 					return started[len(started)-1], nil
 				}}
-			s := &Session{options: Options{Console: nobody{}}, clusters: o}
+			s := &Session{options: Options{Progress: progress.Nobody}, clusters: o}
 			for range 2 {
 				if err := s.Start(ctx); err != nil {
 					t.Fatal(err)
 				}
 			}
-			l, err := o.acquire(ctx, nobody{})
+			l, err := o.acquire(ctx, newConsole(progress.Nobody, ""))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,9 +198,9 @@ func TestOwnClustersArePrepared(t *testing.T) {
 			ctx := t.Context()
 			c := &scripted{certificatesErr: tt.certificatesErr}
 			o := &ownClusters{logger: slog.New(slog.DiscardHandler),
-				start: func(context.Context, Console) (cluster.Cluster, error) { return c, nil }}
+				start: func(context.Context, *console) (cluster.Cluster, error) { return c, nil }}
 			for i := range 2 {
-				l, err := o.acquire(ctx, nobody{})
+				l, err := o.acquire(ctx, newConsole(progress.Nobody, ""))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -247,7 +248,7 @@ func TestSharedCluster(t *testing.T) {
 				c.kept = "left"
 			}
 			s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
-			l, err := s.acquire(t.Context(), nobody{})
+			l, err := s.acquire(t.Context(), newConsole(progress.Nobody, ""))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -269,7 +270,7 @@ func TestSharedCluster(t *testing.T) {
 	t.Run("never at rest", func(t *testing.T) {
 		c := &scripted{noteErr: errors.New("failed")}
 		s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
-		if _, err := s.acquire(t.Context(), nobody{}); !errors.Is(err, c.noteErr) {
+		if _, err := s.acquire(t.Context(), newConsole(progress.Nobody, "")); !errors.Is(err, c.noteErr) {
 			t.Errorf("got %v", err)
 		}
 		if want := []string{"baseline", "unlock", "close"}; !slices.Equal(c.told, want) {

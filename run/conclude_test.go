@@ -5,19 +5,9 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/coordinator"
-	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
 )
-
-// quietConsole is a console that keeps the messages it receives.
-type quietConsole struct{ told []string }
-
-func (c *quietConsole) Fired(int, *plan.Action, string)    {}
-func (c *quietConsole) Completed(int, *plan.Action, error) {}
-func (c *quietConsole) Held(*record.Observation, string)   {}
-func (c *quietConsole) Info(text string)                   { c.told = append(c.told, text) }
-func (c *quietConsole) Phase(string)                       {}
-func (c *quietConsole) Finding(record.Finding)             {}
 
 // Regression: a run with a bug did not say that no action had fired.
 func TestConclude(t *testing.T) {
@@ -67,14 +57,18 @@ func TestConclude(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			console := &quietConsole{}
-			r := &runner{Config: Config{Console: console}, findings: test.findings,
+			var told []string
+			r := &runner{console: &console{listener: progress.Func(func(e progress.Event) {
+				if e.Type == progress.Info {
+					told = append(told, e.Text)
+				}
+			})}, findings: test.findings,
 				meta: record.Meta{ActionsFired: test.status.Fired, ActionsTotal: test.status.Total}}
 			r.conclude(test.status, test.stuck)
 			if r.meta.Verdict != test.verdict || r.meta.Reason != test.reason || r.meta.Unfinished != test.unfinished {
 				t.Errorf("verdict %s, reason %q, unfinished %q", r.meta.Verdict, r.meta.Reason, r.meta.Unfinished)
 			}
-			if got := strings.Join(console.told, "|"); got != test.told {
+			if got := strings.Join(told, "|"); got != test.told {
 				t.Errorf("told %q, want %q", got, test.told)
 			}
 		})

@@ -472,6 +472,9 @@ func (*follower) Event(record.Event) error           { return nil }
 func (*follower) Action(record.Action) error         { return nil }
 func (*follower) Fired(int, *plan.Action, string)    {}
 func (*follower) Completed(int, *plan.Action, error) {}
+func (*follower) Released(int)                       {}
+func (*follower) Next(int, string)                   {}
+func (*follower) Waiting(string)                     {}
 func (*follower) Info(string)                        {}
 
 // holds returns what pauses have held so far.
@@ -481,7 +484,7 @@ func (q *follower) holds() []string {
 	return slices.Clone(q.held)
 }
 
-func (q *follower) Held(o *record.Observation, why string) {
+func (q *follower) Held(_ int, o *record.Observation, why string) {
 	if !strings.HasPrefix(why, "paused by") {
 		return // until an action is complete
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -60,25 +58,16 @@ func (r *runner) installDisruptions(ctx context.Context) error {
 			cluster.ErrNotSupported)}
 	}
 	var all []*unstructured.Unstructured
-	for _, dir := range []string{"crd", "rbac"} {
-		files, err := fs.Glob(chaosconfig.Files, path.Join(dir, "*.yaml"))
+	for _, file := range chaosconfig.Installed {
+		data, err := chaosconfig.Files.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		for _, file := range files {
-			if path.Base(file) == "kustomization.yaml" {
-				continue
-			}
-			data, err := chaosconfig.Files.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			list, err := objects.Decode(data, file)
-			if err != nil {
-				return err
-			}
-			all = append(all, list...)
+		list, err := objects.Decode(data, file)
+		if err != nil {
+			return err
 		}
+		all = append(all, list...)
 	}
 	return r.applyManifests(ctx, all)
 }
@@ -138,7 +127,8 @@ func (r *runner) injector(context.Context) ([]string, error) {
 }
 
 // Begin creates the disruption and waits until it is injected.
-func (d *disruptions) Begin(ctx context.Context, f *plan.DisruptFields) (note string, err error) {
+func (d *disruptions) Begin(ctx context.Context, a *plan.Action) (note string, err error) {
+	f := a.Begins()
 	ctx, cancel := context.WithTimeout(ctx, d.Suite.Timeouts.Step)
 	defer cancel()
 	namespace, spec := f.Namespace(), f.Spec()
@@ -190,7 +180,7 @@ func (d *disruptions) Begin(ctx context.Context, f *plan.DisruptFields) (note st
 			return true, errors.New("somebody has deleted it")
 		}
 		var enough bool
-		if note, enough, err = injected(o, f); err != nil || enough {
+		if note, enough, err = injected(o, a); err != nil || enough {
 			return true, err
 		}
 		last = string(o.Status.Phase) + " " + o.Status.Message
@@ -211,18 +201,18 @@ func why(err error, last string) error {
 }
 
 // injected reports whether the disruption is what the plan waits for, or why it will never be.
-func injected(o *chaos.Disruption, f *plan.DisruptFields) (note string, done bool, err error) {
+func injected(o *chaos.Disruption, a *plan.Action) (note string, done bool, err error) {
 	s := &o.Status
 	switch {
-	case s.Phase == chaos.Injected, s.Phase == chaos.PartiallyInjected && f.AcceptPartial,
+	case s.Phase == chaos.Injected, s.Phase == chaos.PartiallyInjected && a.AcceptPartial,
 		s.Phase == chaos.PausedInjected:
 		return "", true, nil
 	case meta.IsStatusConditionFalse(s.Conditions, chaos.ConditionAccepted):
 		return "", true, errors.New(controller.Condition(s, chaos.ConditionAccepted).Message)
 	}
 	if found := controller.Condition(s, chaos.ConditionTargetsFound); found.Status == metav1.ConditionFalse &&
-		(found.Reason == "NoneMatches" || f.AcceptNoTargets) {
-		if f.AcceptNoTargets {
+		(found.Reason == "NoneMatches" || a.AcceptNoTargets) {
+		if a.AcceptNoTargets {
 			return "without targets: " + found.Message, true, nil
 		}
 		return "", true, fmt.Errorf("%s (acceptNoTargets: true allows that)", found.Message)
@@ -236,7 +226,7 @@ func injected(o *chaos.Disruption, f *plan.DisruptFields) (note string, done boo
 }
 
 // controllerOf is the controller whose pods a disruption without a selector is for.
-func (d *disruptions) controllerOf(f *plan.DisruptFields) string {
+func (d *disruptions) controllerOf(f plan.Disruption) string {
 	if name := f.Controller(); name != "" || len(d.Suite.Controllers) == 0 {
 		return name
 	}

@@ -44,6 +44,9 @@ func (r *runner) startRecorder(ctx context.Context) (*history.Recorder, error) {
 			types = append(types, key)
 		}
 	}
+	for _, key := range types {
+		r.meta.Recorded = append(r.meta.Recorded, key.String())
+	}
 	if r.FindTypes {
 		r.named = types
 		further, err := r.listable(ctx)

@@ -97,7 +97,7 @@ func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructur
 		used = append(used, own[c.Name]...)
 	}
 	for _, u := range objects.MissingNamespaces(used) {
-		r.Console.Info(fmt.Sprintf("creating namespace %s: the manifests use it, but do not contain it", u.GetName()))
+		r.console.Info(fmt.Sprintf("creating namespace %s: the manifests use it, but do not contain it", u.GetName()))
 		all = append(all, u)
 	}
 	if slices.ContainsFunc(all, runsPods) {
@@ -115,7 +115,7 @@ func (r *runner) readManifests() ([]*unstructured.Unstructured, error) {
 			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
 		}
 		for _, note := range notes {
-			r.Console.Info(note)
+			r.console.Info(note)
 		}
 		if all, err = deploy.Certificates(all); err != nil {
 			return nil, &UserError{fmt.Errorf("manifests: %w", err)}

@@ -24,6 +24,7 @@ import (
 	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/oracle"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/reference"
 	"github.com/trommel-dev/trommel/workload"
@@ -31,13 +32,6 @@ import (
 
 // teardownTimeout bounds undo and each part of the teardown; both also run when the run's context has ended.
 const teardownTimeout = 30 * time.Second
-
-// Console shows a run's progress to people. Its methods must not block for long.
-type Console interface {
-	coordinator.Watcher
-	Phase(name string)
-	Finding(f record.Finding)
-}
 
 // Config is what a run needs. All but Variant and Logger are required.
 type Config struct {
@@ -51,9 +45,10 @@ type Config struct {
 	History   []plan.ResourceKey   // recorded beside what the suite and the plan name
 	FindTypes bool                 // see RunOptions
 	Reference *reference.Reference // of the workload; nil: none
-	Version   string               // of Trommel, for the record
-	Injector  []string             // see Options
-	Console   Console
+	Functions map[string]workload.Function
+	Version   string // of Trommel, for the record
+	Progress  progress.Listener
+	Injector  []string // see Options
 	Logger    *slog.Logger
 	clusters  clusters
 }
@@ -74,12 +69,13 @@ func execute(ctx context.Context, config Config) (*record.Meta, error) {
 	}
 	suite, name := config.Plan.Within(config.Suite)
 	config.Suite = suite
-	r := &runner{Config: config, workload: name, writer: writer, types: map[plan.ResourceKey]bool{},
+	r := &runner{Config: config, console: newConsole(config.Progress, config.RecordDir), workload: name, writer: writer, types: map[plan.ResourceKey]bool{},
 		meta: record.Meta{
 			Plan: config.Plan.TestName, PlanFile: config.Plan.File, Suite: config.Suite.File, Variant: config.Variant,
 			Trommel: config.Version, Started: time.Now(), Phases: []record.Phase{},
 			ActionsTotal: len(config.Plan.Actions),
 		}}
+	r.console.started(config.Plan, config.Variant)
 	err = r.run(ctx)
 	if err == nil && r.recordErr != nil {
 		err = r.recordErr
@@ -97,11 +93,13 @@ func execute(ctx context.Context, config Config) (*record.Meta, error) {
 		err = closeErr
 		r.meta.Verdict = record.Error
 	}
+	r.console.ended(&r.meta, config.RecordDir)
 	return &r.meta, err
 }
 
 type runner struct {
 	Config    // with what the plan has of its own merged into the suite
+	console   *console
 	workload  string
 	writer    *record.Writer
 	meta      record.Meta
@@ -150,7 +148,7 @@ func (r *runner) enter(name string) {
 	}
 	r.phase, r.phaseStart = name, time.Now()
 	if name != "" {
-		r.Console.Phase(name)
+		r.console.Phase(name)
 	}
 }
 
@@ -161,7 +159,7 @@ func (r *runner) add(findings ...record.Finding) {
 			r.note(f.Title)
 			continue
 		}
-		r.Console.Finding(f)
+		r.console.Finding(f)
 	}
 }
 
@@ -298,9 +296,11 @@ func (r *runner) writePlan() error {
 	if err := os.WriteFile(filepath.Join(r.RecordDir, record.PlanFile), data, record.FileMode); err != nil {
 		return fmt.Errorf("write run record: %w", err)
 	}
-	suite, err := os.ReadFile(r.Suite.File)
-	if err != nil {
-		return err
+	suite := r.Suite.Text()
+	if suite == nil {
+		if suite, err = os.ReadFile(r.Suite.File); err != nil {
+			return err
+		}
 	}
 	if err := os.WriteFile(filepath.Join(r.RecordDir, record.SuiteFile), suite, record.FileMode); err != nil {
 		return fmt.Errorf("write run record: %w", err)
@@ -310,7 +310,7 @@ func (r *runner) writePlan() error {
 
 func (r *runner) startCluster(ctx context.Context) error {
 	r.enter("cluster")
-	l, err := r.clusters.acquire(ctx, r.Console)
+	l, err := r.clusters.acquire(ctx, r.console)
 	if err != nil {
 		return err
 	}
@@ -394,7 +394,7 @@ func (r *runner) prepare(ctx context.Context) error {
 		},
 		Trace:   r.trace(),
 		Resolve: resolve, Lookup: lookup{r.objects}, Hold: r.Suite.Timeouts.Hold,
-		Recorder: r, Watcher: r.Console, Logger: r.Logger,
+		Recorder: r, Watcher: r.console, Logger: r.Logger,
 	})
 	if err != nil {
 		return &UserError{err}
@@ -449,16 +449,22 @@ func (r *runner) exercise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	config, err := r.cluster.RESTConfig(r.steadyAPIServer())
+	if err != nil {
+		return err
+	}
 	findings, err := workload.Run(planCtx, workload.Config{
 		Suite: r.Suite, Workload: r.workload, Objects: r.objects, Kubeconfig: kubeconfig,
-		Progress: r.Console.Info, Log: r.workloadLog(), Outage: r.outage,
+		REST: config, Functions: r.Functions,
+		Progress: r.console.Info, Step: r.console.step, Log: r.workloadLog(), Outage: r.outage,
 		Blocked: r.blocked, LetGo: r.endPlan, Disturbed: r.disturbed, Note: r.note,
 		Rest: r.pause(),
 	})
 	r.meta.WorkloadEnd = time.Now()
 	timedOut := planCtx.Err() != nil && ctx.Err() == nil
 	if err != nil && !timedOut {
-		if errors.Is(err, objects.ErrNotServed) {
+		misused := new(workload.FunctionError)
+		if errors.Is(err, objects.ErrNotServed) || errors.As(err, &misused) {
 			err = &UserError{err}
 		}
 		return fmt.Errorf("workload: %w", err)
@@ -586,7 +592,7 @@ func ignoreDeadline(ctx context.Context, err error) error {
 
 // note records a note about the whole run.
 func (r *runner) note(text string) {
-	r.Console.Info(text)
+	r.console.Info(text)
 	r.meta.Notes = append(r.meta.Notes, text)
 }
 
@@ -668,7 +674,7 @@ func (r *runner) conclude(s coordinator.Status, stuck string) {
 		r.meta.Reason = r.meta.Unfinished
 	}
 	if text := r.meta.NotHappened(); text != "" {
-		r.Console.Info(text)
+		r.console.Info(text)
 	}
 }
 

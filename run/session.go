@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"runtime/debug"
 	"sync"
 
 	"github.com/trommel-dev/trommel/cluster"
@@ -13,8 +14,10 @@ import (
 	"github.com/trommel-dev/trommel/cluster/kubelet"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/reference"
+	"github.com/trommel-dev/trommel/workload"
 )
 
 // Options configure a session. The zero value builds what is needed and runs plans on the session's own cluster.
@@ -34,13 +37,11 @@ type Options struct {
 	Trace bool
 	// Version of Trommel, for the record.
 	Version string
+	// Progress receives what the session and its runs do; default: nobody.
+	Progress progress.Listener
 	// Injector is the command of the injector of disruptions, an executable with arguments; only plans with the action
 	// disrupt need it.
 	Injector []string
-	// Console shows the progress of the session and its runs; default: none.
-	Console Console
-	// Progress, if set, receives the progress of builds.
-	Progress func(text string)
 	// Logger receives diagnostics; default: none.
 	Logger *slog.Logger
 }
@@ -73,11 +74,8 @@ func Choose(suite *plan.Suite, variant string) (*plan.Suite, error) {
 // Open builds the suite's controllers and, if needed, the control plane, or finds them in the cache. The cluster starts
 // with the first run. A mistake in the suite is a *UserError. The caller closes the session.
 func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, error) {
-	if options.Console == nil {
-		options.Console = nobody{}
-	}
 	if options.Progress == nil {
-		options.Progress = func(string) {}
+		options.Progress = progress.Nobody
 	}
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
@@ -105,7 +103,7 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 		return s, nil
 	}
 	s.clusters = &ownClusters{fresh: options.Fresh, logger: options.Logger,
-		start: func(ctx context.Context, console Console) (cluster.Cluster, error) {
+		start: func(ctx context.Context, console *console) (cluster.Cluster, error) {
 			return kind.Start(ctx, s.clusterConfig(controlPlane, console))
 		}}
 	return s, nil
@@ -132,6 +130,8 @@ type RunOptions struct {
 	Paced bool
 	// Reference is what the plan's workload does without faults: what the run does otherwise is a bug. Nil: none.
 	Reference *reference.Reference
+	// Functions are what the workload's go steps call, by the names in these steps.
+	Functions map[string]workload.Function
 }
 
 // Runner runs plans, one at a time; a *Session is one.
@@ -152,7 +152,7 @@ func (s *Session) Start(ctx context.Context) error {
 	if !ok || own.fresh || own.cluster != nil {
 		return nil
 	}
-	l, err := own.acquire(ctx, s.options.Console)
+	l, err := own.acquire(ctx, newConsole(s.options.Progress, ""))
 	if err != nil {
 		return err
 	}
@@ -171,11 +171,44 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 	if err := checkPoints(p, s.suite, s.binaries); err != nil {
 		return nil, &UserError{err}
 	}
+	if err := checkFunctions(p, s.suite, o.Functions); err != nil {
+		return nil, &UserError{err}
+	}
 	return execute(ctx, Config{
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
 		Trace: o.Trace, Paced: o.Paced, History: o.History, FindTypes: o.FindTypes, Reference: o.Reference,
-		Version: s.options.Version, Injector: s.options.Injector, Console: s.options.Console, Logger: s.options.Logger, clusters: s.clusters,
+		Functions: o.Functions, Version: s.options.Version, Injector: s.options.Injector,
+		Progress: s.options.Progress, Logger: s.options.Logger, clusters: s.clusters,
 	})
+}
+
+// checkFunctions refuses a workload that calls Go functions which this program does not have.
+func checkFunctions(p *plan.Plan, suite *plan.Suite, have map[string]workload.Function) error {
+	merged, name := p.Within(suite)
+	names, err := workload.FunctionsOf(merged, name)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if have[name] == nil {
+			return workload.Missing(name)
+		}
+	}
+	return nil
+}
+
+// Version returns the version of Trommel that this program contains, "(devel)" if it is not known.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(devel)"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == "github.com/trommel-dev/trommel" && m.Version != "" {
+			return m.Version
+		}
+	}
+	return "(devel)"
 }
 
 // Built returns what the session runs: the suite's controllers, in order, and the control plane's executable, which is
@@ -194,7 +227,7 @@ func (s *Session) Close(ctx context.Context) error {
 }
 
 // clusterConfig returns the configuration of the suite's cluster.
-func (s *Session) clusterConfig(binary string, console Console) cluster.Config {
+func (s *Session) clusterConfig(binary string, console *console) cluster.Config {
 	removed, _ := RemovedAPIs(s.suite, s.binaries)
 	spec := s.suite.Cluster
 	return cluster.Config{
@@ -223,13 +256,3 @@ func answers(list []plan.Answer) []kubelet.Answer {
 	}
 	return all
 }
-
-// nobody is the default console; it ignores everything.
-type nobody struct{}
-
-func (nobody) Fired(int, *plan.Action, string)    {}
-func (nobody) Completed(int, *plan.Action, error) {}
-func (nobody) Held(*record.Observation, string)   {}
-func (nobody) Info(string)                        {}
-func (nobody) Phase(string)                       {}
-func (nobody) Finding(record.Finding)             {}

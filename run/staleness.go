@@ -211,10 +211,10 @@ func (r *runner) warnOfStaleness() {
 	}
 	for i, c := range r.meta.Controllers {
 		if !c.Hooks {
-			r.Console.Info(unknownStaleness(c.Name))
+			r.console.Info(unknownStaleness(c.Name))
 		}
 		if c.WatchList && r.Suite.Controllers[i].WatchList == nil {
-			r.Console.Info(WatchListWarning(c))
+			r.console.Info(WatchListWarning(c))
 		}
 	}
 }

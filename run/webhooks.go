@@ -98,7 +98,7 @@ func (r *runner) awaitWebhooks(ctx context.Context) error {
 		if key.Type == definitionType && errors.Is(err, errNoBundle) && time.Since(start) > bundleGrace {
 			// Many projects declare a conversion webhook that they do not use, and leave its configuration
 			// incomplete.
-			r.Console.Info(err.Error() + ": objects of its other versions cannot be read or written")
+			r.console.Info(err.Error() + ": objects of its other versions cannot be read or written")
 			r.webhooks.declared = slices.DeleteFunc(r.webhooks.declared,
 				func(k plan.ResourceKey) bool { return k == key })
 			continue

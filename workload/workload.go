@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/plan"
@@ -41,8 +42,14 @@ type Config struct {
 	Workload   string // of the suite; empty: its only one
 	Objects    *objects.Client
 	Kubeconfig string // for commands
-	Progress   func(text string)
-	Log        io.Writer // what commands print; nil: nowhere
+	// REST is for functions. It may be nil if there are none.
+	REST *rest.Config
+	// Functions are what steps of the kind go call, by the names in these steps.
+	Functions map[string]Function
+	Progress  func(text string)
+	// Step is called when a step begins: number counts from 1. Nil: Progress is called.
+	Step func(number, of int, text string)
+	Log  io.Writer // what commands print; nil: nowhere
 	// Outage is asked about a write that has been failing since the given time because a webhook could not be called.
 	// Nil: the webhook itself is always to blame.
 	Outage func(ctx context.Context, since time.Time, err error) Outage
@@ -70,7 +77,7 @@ type Outage struct {
 
 // Run carries out the steps of a workload one after the other. A step that fails or times out ends the workload and is
 // the finding. An error means that the workload could not be run: ctx ended, or the suite is wrong
-// ([objects.ErrNotServed], a missing file, an invalid expression).
+// ([objects.ErrNotServed], a missing file, an invalid expression), or a function is ([FunctionError]).
 //
 // While an API server is down, or answers that it is unavailable, a step retries until its timeout.
 func Run(ctx context.Context, c Config) ([]record.Finding, error) {
@@ -156,6 +163,9 @@ type step struct {
 	timeout time.Duration
 	goesOn  bool // the workload goes on even if the step times out
 	do      func(ctx context.Context) error
+
+	function string   // its name, and
+	call     Function // what is called instead of do
 }
 
 // failure is an error whose detail is printed below it.
@@ -171,7 +181,7 @@ func (f *failure) Unwrap() error { return f.err }
 var errStepTimeout = errors.New("step timed out")
 
 func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error) {
-	for _, s := range steps {
+	for i, s := range steps {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
@@ -179,7 +189,20 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 		if s.name != "" {
 			text = s.name + ": " + s.what
 		}
-		r.Progress(text)
+		if r.Step != nil {
+			r.Step(i+1, len(steps), text)
+		} else {
+			r.Progress(text)
+		}
+		if s.call != nil {
+			if findings, err := r.callOnce(ctx, s); err != nil || len(findings) > 0 {
+				return findings, err
+			}
+			if r.Rest != nil {
+				r.Rest(ctx)
+			}
+			continue
+		}
 		timedOut, outage, err := r.attempt(ctx, s)
 		if err == nil {
 			if r.Rest != nil {
@@ -317,6 +340,8 @@ func (r *runner) prepare(s *plan.Step) (step, error) {
 		return r.wait(s.Wait)
 	case s.Exec != nil:
 		return step{what: "run " + quote(s.Exec.Command), timeout: s.Exec.Timeout, do: r.command(s.Exec.Command)}, nil
+	case s.Go != "":
+		return r.function(s.Go)
 	case s.Sleep > 0:
 		return step{what: "sleep " + s.Sleep.String(), timeout: s.Sleep + time.Minute,
 			do: func(ctx context.Context) error {

@@ -9,8 +9,11 @@ import "embed"
 //go:embed crd rbac manager admission
 var Files embed.FS
 
-// Definitions is the directory with the CustomResourceDefinitions.
-const Definitions = "crd"
+// Installed lists the files that a cluster needs for controllers which run outside of it, in order.
+var Installed = []string{
+	"rbac/namespace.yaml", DisruptionDefinition, "crd/chaos.trommel.dev_disruptioncrons.yaml", "rbac/manager.yaml",
+	"rbac/injector.yaml",
+}
 
 // DisruptionDefinition is the file with the definition of Disruption.
 const DisruptionDefinition = "crd/chaos.trommel.dev_disruptions.yaml"

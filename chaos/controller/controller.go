@@ -73,6 +73,8 @@ type Config struct {
 	Journal string
 	// Privileged gives chaos pods the privileges that faults on real nodes need.
 	Privileged bool
+	// Grace is the time that an injector has to clean up, in whole seconds; default: one minute.
+	Grace time.Duration
 	// KeepFor is how long a disruption that is over is kept; default: 15 minutes.
 	KeepFor time.Duration
 	// Nets are the safety nets.

@@ -62,6 +62,7 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctrl.SetLogger(o.Logger)
 	metrics := o.Metrics
 	if metrics == "" {
 		metrics = "0"

@@ -19,15 +19,19 @@ type Proxy struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 
-	mu     sync.Mutex
-	links  map[*link]struct{}
-	divert func(net.Conn) bool
+	mu    sync.Mutex
+	links map[*link]struct{}
+	shape func() Shape // for a new connection; nil: none
+	quiet bool         // Retire was called
 }
 
 // link is one client's connection and, once dialed, the backend's.
 type link struct {
 	client, backend net.Conn
-	divert          func(net.Conn) bool // instead of forwarding
+	gone            chan struct{} // closed by reset
+	wasReset        bool
+	shape           Shape
+	changed         chan struct{} // closed and replaced when shape changes
 }
 
 // New starts a proxy. It calls dial for every accepted connection to connect to the backend; if dial fails, it resets
@@ -57,13 +61,16 @@ func (p *Proxy) Cut() int {
 	return len(p.links)
 }
 
-// Divert passes new connections to handle instead of forwarding them; nil forwards them again. Open connections do not
-// change. handle closes the connection and returns when it is closed, also if Cut or Close has closed it; or it returns
-// false at once, and the connection is forwarded.
-func (p *Proxy) Divert(handle func(client net.Conn) bool) {
+// Retire stops listening; open connections stay. A proxy that has retired need not be closed.
+func (p *Proxy) Retire() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.divert = handle
+	p.quiet = true
+	last := len(p.links) == 0
+	p.mu.Unlock()
+	_ = p.listener.Close()
+	if last {
+		p.cancel()
+	}
 }
 
 // Close stops listening, resets every open connection and waits until all goroutines have finished.
@@ -86,9 +93,11 @@ func (p *Proxy) accept() {
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
-		l := &link{client: client}
+		l := &link{client: client, gone: make(chan struct{}), changed: make(chan struct{})}
 		p.mu.Lock()
-		l.divert = p.divert
+		if p.shape != nil {
+			l.shape = p.shape()
+		}
 		p.links[l] = struct{}{}
 		p.mu.Unlock()
 		p.running.Add(1)
@@ -101,24 +110,29 @@ func (p *Proxy) serve(l *link) {
 	defer func() {
 		p.mu.Lock()
 		delete(p.links, l)
+		last := p.quiet && len(p.links) == 0
 		p.mu.Unlock()
+		if last {
+			p.cancel()
+		}
 	}()
-	if p.ctx.Err() != nil {
-		l.reset()
-		return
+	backend, err := net.Conn(nil), p.ctx.Err()
+	if err == nil {
+		backend, err = p.dial(p.ctx)
 	}
-	if l.divert != nil && l.divert(l.client) {
-		return
-	}
-	backend, err := p.dial(p.ctx)
 	if err != nil {
+		p.mu.Lock()
 		l.reset()
+		p.mu.Unlock()
 		return
 	}
 	p.mu.Lock()
 	l.backend = backend
+	if l.wasReset {
+		_ = backend.Close()
+	}
 	p.mu.Unlock()
-	Join(l.client, backend)
+	p.join(l)
 }
 
 // Join copies between two connections, TCP or unix, in both directions. It forwards the end of each direction, and
@@ -137,7 +151,13 @@ func Join(a, b net.Conn) {
 
 // forward copies until the source ends, and then ends the destination's direction.
 func forward(dst, src net.Conn) {
-	switch _, err := io.Copy(dst, src); {
+	_, err := io.Copy(dst, src)
+	finish(dst, src, err)
+}
+
+// finish ends the destination's direction after a copy from the source has ended.
+func finish(dst, src net.Conn, err error) {
+	switch {
 	case errors.Is(err, syscall.EPIPE):
 		// The peer behind dst has closed and no longer reads. What it has sent before may still be on its way to src.
 		if half, ok := src.(interface{ CloseRead() error }); ok {
@@ -159,6 +179,10 @@ func forward(dst, src net.Conn) {
 
 // reset closes both sides so that the peers see an error, not an end. The caller holds Proxy.mu or has sole access.
 func (l *link) reset() {
+	if !l.wasReset {
+		l.wasReset = true
+		close(l.gone)
+	}
 	for _, c := range []net.Conn{l.client, l.backend} {
 		if c == nil {
 			continue

@@ -79,6 +79,9 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 	}
 	switch {
 	case words[1] == "resolve":
+		if answer, ok := p.lies.answer(ctx, p, words[2]); ok {
+			return answer
+		}
 		answer, err := n.resolve(ctx, p, words[2])
 		if err != nil {
 			n.log.Warn("resolve a name for a pod", "namespace", p.namespace, "pod", p.name, "name", words[2],
@@ -88,6 +91,12 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 		return answer
 	case words[1] == "dial" && len(words) == 4:
 		to, err := n.route(ctx, p, words[3])
+		if err == nil {
+			err = p.lies.refuse(words[3])
+		}
+		if err == nil && words[2] == "tcp" && to != p.apiServer {
+			to, err = p.network.divert(words[3], to)
+		}
 		switch {
 		case err != nil:
 			n.log.Info("refuse a pod's connection", "namespace", p.namespace, "pod", p.name, "to", words[3],

@@ -9,13 +9,14 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,7 +51,19 @@ func (n *Node) newAPILink(c *controller) (*apiLink, error) {
 	dial := func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, n.routeOf(c)) }
 	l := &apiLink{}
 	var err error
-	if l.proxy, err = passthrough.New(dial); err != nil {
+	l.proxy, err = passthrough.New(func(ctx context.Context) (net.Conn, error) {
+		l.mu.Lock()
+		server := l.server
+		l.mu.Unlock()
+		if server != nil {
+			if conn, err := server.dial(); err == nil {
+				return conn, nil
+			}
+			// It has stopped meanwhile.
+		}
+		return dial(ctx)
+	})
+	if err != nil {
 		return nil, err
 	}
 	l.start = func(l *apiLink) *terminator {
@@ -68,8 +81,8 @@ func (l *apiLink) add(f *apiFault) {
 	l.faults = append(l.faults[:len(l.faults):len(l.faults)], f)
 	if l.server == nil {
 		l.server = l.start(l)
-		l.proxy.Divert(l.server.handle)
 	}
+	// A connection that is still being opened will see the server.
 	l.proxy.Cut()
 }
 
@@ -91,7 +104,6 @@ func (l *apiLink) remove(f *apiFault) {
 	if len(rest) == 0 && l.server != nil {
 		server := l.server
 		l.server = nil
-		l.proxy.Divert(nil)
 		// add must not wait for requests of before.
 		l.mu.Unlock()
 		server.stop(drain)
@@ -107,7 +119,6 @@ func (l *apiLink) current() []*apiFault {
 
 // close resets all connections.
 func (l *apiLink) close() {
-	l.proxy.Divert(nil)
 	l.mu.Lock()
 	server := l.server
 	l.server = nil
@@ -119,7 +130,7 @@ func (l *apiLink) close() {
 }
 
 type terminatorConfig struct {
-	ctx         context.Context // resets connections that are left after the end
+	ctx         context.Context // closes connections that are left after the end
 	faults      func() []*apiFault
 	dial        func(context.Context) (net.Conn, error) // to the API server
 	certificate tls.Certificate
@@ -146,10 +157,8 @@ type terminator struct {
 // apiConn is a client's connection.
 type apiConn struct {
 	net.Conn
-	server   *terminator
-	accepted atomic.Bool
-	done     chan struct{}
-	once     sync.Once
+	server *terminator
+	once   sync.Once
 
 	mu       sync.Mutex
 	backend  *http.ClientConn // nil before the first request
@@ -201,24 +210,24 @@ func (t *terminator) Close() error {
 // Addr implements net.Listener.
 func (t *terminator) Addr() net.Addr { return &net.TCPAddr{} }
 
-// handle serves a client's connection until it is closed. It returns false if the server has stopped.
-func (t *terminator) handle(client net.Conn) bool {
-	c := &apiConn{Conn: client, server: t, done: make(chan struct{})}
+// dial connects to the server. It fails if the server has stopped.
+func (t *terminator) dial() (net.Conn, error) {
+	client, server, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	c := &apiConn{Conn: server, server: t}
 	t.mu.Lock()
 	t.conns[c] = struct{}{}
 	t.mu.Unlock()
-	ok := true
 	select {
 	case t.accept <- c:
-		c.accepted.Store(true)
-		<-c.done
+		return client, nil
 	case <-t.closing:
-		ok = false
+		_ = c.Close()
+		_ = client.Close()
+		return nil, net.ErrClosed
 	}
-	t.mu.Lock()
-	delete(t.conns, c)
-	t.mu.Unlock()
-	return ok
 }
 
 // stop ends the server. It ends watches, tells clients to open a new connection, and returns when no request is left, or
@@ -253,15 +262,14 @@ func (t *terminator) stop(within time.Duration) {
 	}
 }
 
-// abandon resets all connections, also those that are not the server's any more because they were upgraded.
+// abandon closes all connections, also those that are not the server's any more because they were upgraded.
 func (t *terminator) abandon() {
 	_ = t.server.Close()
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	for c := range t.conns {
-		if c.accepted.Load() {
-			c.reset()
-		}
+	conns := slices.Collect(maps.Keys(t.conns))
+	t.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close()
 	}
 }
 
@@ -286,17 +294,11 @@ func (c *apiConn) Close() error {
 		if backend != nil {
 			go backend.Close() // it may call stateChanged
 		}
-		close(c.done)
+		c.server.mu.Lock()
+		delete(c.server.conns, c)
+		c.server.mu.Unlock()
 	})
 	return err
-}
-
-// reset closes the connection so that the client sees an error.
-func (c *apiConn) reset() {
-	if tcp, ok := c.Conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = c.Close()
 }
 
 // begin counts a request and returns the connection to the API server, which the first request opens.
@@ -343,7 +345,7 @@ func (c *apiConn) lose() {
 	idle := c.requests == 0
 	c.mu.Unlock()
 	if idle {
-		c.reset()
+		_ = c.Close()
 	}
 }
 
@@ -354,14 +356,14 @@ func (c *apiConn) end() {
 	c.mu.Unlock()
 	if last {
 		// After this handler: its answer is not sent yet.
-		time.AfterFunc(10*time.Millisecond, c.reset)
+		time.AfterFunc(10*time.Millisecond, func() { _ = c.Close() })
 	}
 }
 
-// abort ends a request without an answer: by a reset of its stream, or of the whole connection before HTTP/2.
+// abort ends a request without an answer: by a reset of its stream, or the end of the connection before HTTP/2.
 func (c *apiConn) abort(r *http.Request) {
 	if r.ProtoMajor == 1 {
-		c.reset()
+		_ = c.Close()
 	}
 	panic(http.ErrAbortHandler)
 }
@@ -453,7 +455,7 @@ func (t *terminator) forward(w http.ResponseWriter, r *http.Request, c *apiConn,
 	backend, err := c.begin(r)
 	defer c.end()
 	if err != nil {
-		c.reset()
+		_ = c.Close()
 		panic(http.ErrAbortHandler)
 	}
 	proxy := httputil.ReverseProxy{

@@ -44,6 +44,7 @@ type container struct {
 	waiting  string // reason while it neither runs nor is final
 	failure  error  // why the last attempt to start failed
 	failedAt int    // controller.urgent at that time
+	forgiven int    // how often a containerFailure has ended, after which there is no back-off
 }
 
 // run is one start of a container.
@@ -51,6 +52,7 @@ type run struct {
 	process  *child.Process
 	record   *cluster.Process // guarded by Node.mu
 	frozen   bool             // guarded by Node.mu
+	failed   bool             // ended by a containerFailure; guarded by Node.mu
 	recorded chan struct{}    // closed when the end is in record
 }
 
@@ -86,9 +88,9 @@ func (c *container) runLoop(ctx context.Context) {
 		n.mu.Unlock()
 		c.pod.touch()
 	}()
-	crashes := 0
+	crashes, forgiven := 0, 0
 	var delay time.Duration
-	for c.awaitStart(ctx, delay) {
+	for c.awaitStart(ctx, delay, forgiven) {
 		r, err := c.start()
 		if errors.Is(err, errNotNow) {
 			delay = 0
@@ -102,13 +104,16 @@ func (c *container) runLoop(ctx context.Context) {
 		}
 		c.supervise(ctx, r)
 		n.mu.Lock()
-		record := *r.record
+		record, failed := *r.record, r.failed
+		if c.forgiven > forgiven {
+			crashes, forgiven = 0, c.forgiven
+		}
 		n.mu.Unlock()
 		if !c.restarts(record.ExitCode) {
 			return
 		}
 		switch {
-		case record.Planned || record.Ended.Sub(record.Started) >= goodRun:
+		case record.Planned && !failed || record.Ended.Sub(record.Started) >= goodRun:
 			crashes, delay = 0, 0
 		case crashes == 0:
 			crashes, delay = 1, 0
@@ -130,9 +135,9 @@ func (c *container) restarts(exitCode int) bool {
 	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && exitCode != 0
 }
 
-// awaitStart waits until the container may start: it is not held, and the delay is over or Start was called. It returns
-// false when the pod must end.
-func (c *container) awaitStart(ctx context.Context, delay time.Duration) bool {
+// awaitStart waits until the container may start: it is not held, and the delay is over, Start was called, or its
+// container has been forgiven once more. It returns false when the pod must end.
+func (c *container) awaitStart(ctx context.Context, delay time.Duration, forgiven int) bool {
 	n := c.pod.node
 	n.mu.Lock()
 	urgent := 0
@@ -146,9 +151,9 @@ func (c *container) awaitStart(ctx context.Context, delay time.Duration) bool {
 	for {
 		n.mu.Lock()
 		changed := n.changed
-		held, hurry := false, false
+		held, hurry := false, c.forgiven > forgiven
 		if control := c.pod.controller; control != nil {
-			held, hurry = control.held, control.urgent > urgent
+			held, hurry = control.held, hurry || control.urgent > urgent
 		}
 		reason := ""
 		switch {

@@ -102,7 +102,7 @@ func (n *Node) putFault(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Query().Get("dryRun") != "" {
-		_, err = n.prepareFault(f)
+		_, err = n.prepareFault(r.Context(), f)
 	} else {
 		err = n.beginFault(r.Context(), r.PathValue("id"), f)
 	}
@@ -129,7 +129,7 @@ type preparedFault struct {
 }
 
 // prepareFault checks whether the node can do a fault. It changes nothing.
-func (n *Node) prepareFault(f fault.Fault) (preparedFault, error) {
+func (n *Node) prepareFault(ctx context.Context, f fault.Fault) (preparedFault, error) {
 	n.mu.Lock()
 	p := n.pods[f.Pod]
 	n.mu.Unlock()
@@ -140,27 +140,27 @@ func (n *Node) prepareFault(f fault.Fault) (preparedFault, error) {
 	if prepare == nil {
 		return preparedFault{}, unsupported("%s", cmp.Or(unsupportedKinds[f.Kind], fmt.Sprintf("kind %q is unknown", f.Kind)))
 	}
-	begin, err := prepare(p, f)
+	begin, err := prepare(ctx, p, f)
 	return preparedFault{pod: p, begin: begin}, err
 }
 
 // faultKinds prepare the kinds that the node can do.
-var faultKinds = map[string]func(*pod, fault.Fault) (begin func() (end func()), err error){
-	"apiFault": prepareAPIFault,
+var faultKinds = map[string]func(context.Context, *pod, fault.Fault) (begin func() (end func()), err error){
+	"apiFault":         prepareAPIFault,
+	"network":          prepareNetwork,
+	"dns":              prepareDNS,
+	"cpuPressure":      prepareCPUPressure,
+	"containerFailure": prepareContainerFailure,
 }
 
 // unsupportedKinds say why the node cannot do the other kinds.
 var unsupportedKinds = map[string]string{
-	"network":          "network faults are not implemented",
-	"dns":              "DNS faults are not implemented",
-	"cpuPressure":      "CPU pressure is not implemented",
-	"containerFailure": "container failures are not implemented",
-	"memoryPressure":   "processes on it have no memory limits",
-	"diskPressure":     "it cannot slow a process's files down without privileges",
-	"diskFailure":      "a process with hooks reads where its files are when it starts, and no later",
-	"nodeFailure":      "it runs the pods of this run and cannot fail; choose a simulated node",
-	"podReplacement":   "there is no other node for a pod that runs as a process",
-	"grpc":             "connections to a pod's own address do not pass it",
+	"memoryPressure": "processes on it have no memory limits",
+	"diskPressure":   "it cannot slow a process's files down without privileges",
+	"diskFailure":    "a process with hooks reads where its files are when it starts, and no later",
+	"nodeFailure":    "it runs the pods of this run and cannot fail; choose a simulated node",
+	"podReplacement": "there is no other node for a pod that runs as a process",
+	"grpc":           "connections to a pod's own address do not pass it",
 }
 
 // decodeSpec decodes a kind's own struct strictly.
@@ -173,9 +173,66 @@ func decodeSpec(f fault.Fault, into any) error {
 	return nil
 }
 
-func prepareAPIFault(p *pod, f fault.Fault) (func() func(), error) {
+// targets returns the containers that a fault is about.
+func (p *pod) targets(f fault.Fault) ([]*container, error) {
+	all := slices.Clone(p.containers)
+	for _, c := range p.init {
+		if c.isSidecar() {
+			all = append(all, c)
+		}
+	}
+	if len(f.Containers) == 0 {
+		return all, nil
+	}
+	var of []*container
+	for _, name := range f.Containers {
+		i := slices.IndexFunc(all, func(c *container) bool { return c.spec.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("%w: pod %s/%s has no container %q", errInvalid, p.namespace, p.name, name)
+		}
+		of = append(of, all[i])
+	}
+	return of, nil
+}
+
+// wholePod returns an error unless the fault is about all containers of the pod.
+func (p *pod) wholePod(f fault.Fault) error {
+	of, err := p.targets(f)
+	if err != nil {
+		return err
+	}
+	if all, _ := p.targets(fault.Fault{}); len(of) < len(all) {
+		return unsupported("it does not see which container of a pod a connection comes from; leave containers out")
+	}
+	return nil
+}
+
+// asksNode returns an error unless the pod's programs ask the node before they connect and look names up.
+func (p *pod) asksNode() error {
+	if !p.address.own() {
+		return unsupported("this machine has only one loopback address, so pods have none of their own")
+	}
+	containers, _ := p.targets(fault.Fault{})
+	p.node.mu.Lock()
+	defer p.node.mu.Unlock()
+	for _, c := range containers {
+		switch {
+		case c.starts == 0:
+			return fmt.Errorf("container %q has not started", c.spec.Name)
+		case !c.hooked:
+			return unsupported("the program of container %q has no hooks in its standard library, so it does not ask the "+
+				"node for names and addresses: build it with `build:`", c.spec.Name)
+		}
+	}
+	return nil
+}
+
+func prepareAPIFault(_ context.Context, p *pod, f fault.Fault) (func() func(), error) {
 	var spec v1alpha1.APIFault
 	if err := decodeSpec(f, &spec); err != nil {
+		return nil, err
+	}
+	if err := p.wholePod(f); err != nil {
 		return nil, err
 	}
 	if p.node.config.Certificate == nil {
@@ -190,7 +247,7 @@ func prepareAPIFault(p *pod, f fault.Fault) (func() func(), error) {
 
 // beginFault begins a fault, or replaces the one with this ID if it is another. It returns when the fault is in effect.
 func (n *Node) beginFault(ctx context.Context, id string, f fault.Fault) error {
-	prepared, err := n.prepareFault(f)
+	prepared, err := n.prepareFault(ctx, f)
 	if err != nil {
 		return err
 	}

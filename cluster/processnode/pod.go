@@ -38,6 +38,8 @@ type pod struct {
 	ended    chan struct{} // closed when nothing of it is left
 	dirty    chan struct{} // contains a token when the status must be written
 	volumes  volumes
+	lies     lies
+	network  networkFaults
 
 	// guarded
 	object      *corev1.Pod // newest known; read only

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/trommel-dev/trommel/instrumentation"
-	"github.com/trommel-dev/trommel/report"
 )
 
 func newBuildCommand(s streams) *cobra.Command {
@@ -20,6 +19,7 @@ func newBuildCommand(s streams) *cobra.Command {
 		controlPlane bool
 		kubernetes   string
 		explain      bool
+		show         progressOptions
 	)
 	cmd := &cobra.Command{
 		Use:   "build [directory [package]]",
@@ -35,10 +35,13 @@ relative to the directory (default: the directory itself).`,
   trommel build --control-plane --kubernetes-version 1.35`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			show := report.NewProgressLine(s.err, "trommel: ")
-			config.Progress = show.Line
+			console, s, err := show.open(s)
+			if err != nil {
+				return err
+			}
+			defer console.Close()
+			config.Progress = func(text string) { console.Build("controller", text) }
 			var result *instrumentation.Result
-			var err error
 			if controlPlane {
 				if len(args) > 0 {
 					return &exitError{exitUsage, errors.New("--control-plane takes no directory")}
@@ -48,7 +51,8 @@ relative to the directory (default: the directory itself).`,
 						errors.New("--tags and --ldflags are for controllers, not for --control-plane")}
 				}
 				result, err = instrumentation.BuildControlPlane(cmd.Context(), instrumentation.ControlPlaneConfig{
-					KubernetesVersion: kubernetes, Output: config.Output, Progress: show.Line,
+					KubernetesVersion: kubernetes, Output: config.Output,
+					Progress: func(text string) { console.Build("control plane", text) },
 				})
 			} else {
 				if cmd.Flags().Changed("kubernetes-version") {
@@ -62,7 +66,7 @@ relative to the directory (default: the directory itself).`,
 				}
 				result, err = instrumentation.Build(cmd.Context(), config)
 			}
-			show.End()
+			console.Built()
 			if err != nil {
 				var input *instrumentation.InputError
 				if errors.As(err, &input) {
@@ -84,6 +88,7 @@ relative to the directory (default: the directory itself).`,
 	f.StringVar(&config.LDFlags, "ldflags", "", "flags for the linker, passed through")
 	f.BoolVar(&controlPlane, "control-plane", false, "build the control plane instead of a controller")
 	kubernetesVersionFlag(f, &kubernetes)
+	show.register(f)
 	f.BoolVar(&explain, "explain", false, "list the points that were compiled in, with file and line")
 	return cmd
 }

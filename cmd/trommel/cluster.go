@@ -20,7 +20,6 @@ import (
 
 	"github.com/trommel-dev/trommel/cluster/embedded"
 	"github.com/trommel-dev/trommel/instrumentation"
-	"github.com/trommel-dev/trommel/report"
 )
 
 // defaultCluster is the name of a cluster if none is given.
@@ -52,6 +51,7 @@ type clusterUp struct {
 	kubernetes   string
 	featureGates map[string]string
 	foreground   bool
+	progress     progressOptions
 }
 
 func newClusterUpCommand(s streams) *cobra.Command {
@@ -83,6 +83,7 @@ func newClusterUpCommand(s streams) *cobra.Command {
 	f.BoolVar(&up.config.RemovedAPIs, "removed-apis", false, "serve API versions that Kubernetes has removed, "+
 		"for old controllers")
 	f.StringVar(&up.config.LogDir, "log-dir", "", "directory for the logs (default: in the cluster's own directory)")
+	f.BoolVarP(&up.progress.quiet, "quiet", "q", false, "show how to use the cluster, and errors, only")
 	f.BoolVar(&up.foreground, "foreground", false, "stay in the foreground; Ctrl-C stops the cluster")
 	f.StringVar(&up.config.Binary, "control-plane-binary", os.Getenv(envControlPlaneBinary), "")
 	_ = f.MarkHidden("control-plane-binary")
@@ -118,10 +119,15 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 			up.config.Name, nameFlag(up.config.Name))}
 	}
 	if up.config.Binary == "" {
-		show := report.NewProgressLine(s.err, "trommel: ")
-		built, err := instrumentation.BuildControlPlane(ctx,
-			instrumentation.ControlPlaneConfig{KubernetesVersion: up.kubernetes, Progress: show.Line})
-		show.End()
+		console, _, err := up.progress.open(s)
+		if err != nil {
+			return err
+		}
+		built, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{
+			KubernetesVersion: up.kubernetes,
+			Progress:          func(text string) { console.Build("control plane", text) },
+		})
+		console.Close()
 		if err != nil {
 			return &exitError{exitCannotRun, err}
 		}
@@ -141,7 +147,9 @@ func (up *clusterUp) serve(ctx context.Context, s streams) error {
 		return &exitError{exitCannotRun, err}
 	}
 	up.config.Logger = slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	if report == nil {
+	if report == nil && up.progress.quiet {
+		up.config.Progress = nil
+	} else if report == nil {
 		up.config.Progress = func(line string) { fmt.Fprintln(s.err, line) }
 	} else {
 		up.config.Progress = func(line string) { fmt.Fprintln(report, line) }
@@ -212,7 +220,7 @@ func (up *clusterUp) startDaemon(ctx context.Context, s streams) error {
 			failed = true
 		case failed:
 			failure = append(failure, line)
-		default:
+		case !up.progress.quiet:
 			fmt.Fprintln(s.err, line)
 		}
 	}

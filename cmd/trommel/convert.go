@@ -39,10 +39,13 @@ func convert(s streams, from, output string) error {
 		if err != nil {
 			return &exitError{exitUsage, err}
 		}
-		if output == "" {
+		switch {
+		case output == "":
 			_, err = s.out.Write(text)
-		} else {
-			err = os.WriteFile(output, text, 0o644)
+		default:
+			if err = os.MkdirAll(filepath.Dir(output), 0o755); err == nil {
+				err = os.WriteFile(output, text, 0o644)
+			}
 		}
 		if err != nil {
 			return &exitError{exitCannotRun, err}
@@ -117,7 +120,8 @@ func convertFile(file, to string) ([]byte, error) {
 			}
 		}
 	}
-	return plan.Marshal(p)
+	text, err := plan.Marshal(p)
+	return append([]byte(plan.EditorLine("TestPlan", version())), text...), err
 }
 
 // seenFrom converts a path that is relative to the file from to one that is relative to the file to.

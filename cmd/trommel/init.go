@@ -67,7 +67,11 @@ func initialize(s streams, dir string, force bool) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, []byte(files[name]), 0o644); err != nil {
+		kind := "TestPlan"
+		if name == plan.SuiteFile {
+			kind = "Suite"
+		}
+		if err := os.WriteFile(path, []byte(plan.EditorLine(kind, version())+files[name]), 0o644); err != nil {
 			return err
 		}
 		fmt.Fprintln(s.out, path)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/plan"
 )
 
 const sievePlans = "../../testdata/plans/sieve"
@@ -117,7 +119,7 @@ func TestValidate(t *testing.T) {
 
 func TestConvert(t *testing.T) {
 	code, out, stderr := command(t, newConvertCommand, sievePlans+"/modes/xtradb_stale_1.yaml")
-	if code != exitPass || !strings.HasPrefix(out, "apiVersion: trommel.dev/v1alpha1\nkind: TestPlan\n"+
+	if code != exitPass || !strings.Contains(out, "\napiVersion: trommel.dev/v1alpha1\nkind: TestPlan\n"+
 		"testName: xtradb_stale_1\nactions:\n") {
 		t.Errorf("file: code %d, out %q, err %q", code, out, stderr)
 	}
@@ -143,6 +145,23 @@ func TestConvert(t *testing.T) {
 	if code, _, stderr = command(t, newConvertCommand, sievePlans); code != exitUsage ||
 		!strings.Contains(stderr, "name the output directory with -o") {
 		t.Errorf("directory without -o: code %d, err %q", code, stderr)
+	}
+
+	// Paths in a plan are relative to it, wherever it is written.
+	project := t.TempDir()
+	suite := write(t, project, "suites/a.yaml", smallSuite)
+	write(t, project, "plans/object.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+	file := write(t, project, "plans/plan.yaml", "suite: ../suites/a.yaml\n"+smallPlan+"  - actionType: apply\n"+
+		"    manifestFile: object.yaml\n    trigger: {definitions: [{triggerName: c, condition: {triggerType: none}}]}\n")
+	moved := filepath.Join(project, "some", "where", "else.yaml")
+	if code, _, stderr = command(t, newConvertCommand, file, "-o", moved); code != exitPass {
+		t.Fatalf("to another directory: code %d, err %q", code, stderr)
+	}
+	if found, err := plan.FindSuite(moved); err != nil || found != suite {
+		t.Errorf("the converted plan's suite: %s, %v", found, err)
+	}
+	if code, _, stderr = command(t, newValidateCommand, moved); code != exitPass {
+		t.Errorf("converted to another directory: code %d, err %q", code, stderr)
 	}
 
 	// One plan cannot be read: nothing is written.

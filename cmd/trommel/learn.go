@@ -34,7 +34,12 @@ Exit codes: 0 all learned, 2 usage, 4 a workload could not be learned or ends di
 }
 
 func learn(ctx context.Context, s streams, o *testOptions) error {
-	return o.inSession(ctx, s, "learn", func(config campaign.Config) error {
+	console, s, err := o.progress.open(s)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	return o.inSession(ctx, console, "learn", func(config campaign.Config) error {
 		all, err := campaign.Learn(ctx, config)
 		if err != nil {
 			return err

@@ -101,5 +101,6 @@ trommel -p plan.yaml is short for trommel run -p plan.yaml.`,
 	}
 	o.register(root)
 	root.AddCommand(subcommands(s)...)
+	complete(root)
 	return root
 }

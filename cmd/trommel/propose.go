@@ -57,6 +57,7 @@ Exit codes: 0 nothing found, 1 an operation has shown a bug, 2 usage, 4 could no
 		"write a suite that has only the proposed workloads to this `file`, in the directory of the suite")
 	f.BoolVar(&o.explain, "explain", false, "also list the fields without a workload, with the reason of each")
 	f.StringVar(&o.dir, "dir", "", "`directory` for the records of the trial runs (default: trommel-runs/propose-<time>)")
+	o.progress.register(f)
 	c.MarkFlagsMutuallyExclusive("write", "out")
 	return c
 }
@@ -66,11 +67,16 @@ func proposeWorkloads(ctx context.Context, s streams, o *proposeOptions) error {
 	if err := o.check(); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	return o.inSession(ctx, s, "propose", func(c campaign.Config) error {
+	console, s, err := o.progress.open(s)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	return o.inSession(ctx, console, "propose", func(c campaign.Config) error {
 		config := propose.Config{
 			Runner: c.Runners[0], Suite: c.Suite, Dir: c.Dir, Sample: o.sample, Fields: o.fields, Budget: o.Budget,
 			Differential: o.differential, Workload: first(o.Workloads),
-			Progress: func(format string, args ...any) { c.Console.Info(fmt.Sprintf(format, args...)) },
+			Progress: func(format string, args ...any) { console.Info(fmt.Sprintf(format, args...)) },
 		}
 		result, err := propose.Run(ctx, config)
 		if len(result.Workloads) > 0 {
@@ -148,6 +154,9 @@ func (o *proposeOptions) put(s streams, suite *plan.Suite, result *propose.Resul
 	text, err := result.Text(suite, o.out != "")
 	if err != nil {
 		return err
+	}
+	if o.out != "" && !bytes.HasPrefix(text, []byte("# yaml-language-server")) {
+		text = append([]byte(plan.EditorLine("Suite", version())), text...)
 	}
 	if now, err := os.ReadFile(suite.File); err != nil {
 		return err

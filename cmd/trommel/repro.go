@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +24,7 @@ type reproOptions struct {
 	runs      int
 	cluster   string
 	reference string
-	verbose   bool
+	progress  progressOptions
 }
 
 func newReproCommand(s streams) *cobra.Command {
@@ -50,7 +51,7 @@ Exit codes: 0 the same came every time, 1 it did not, 2 usage, 4 could not run.`
 	f.StringVar(&o.cluster, "cluster", "", "run on the cluster of this `name`, started by `trommel cluster up`")
 	f.StringVar(&o.reference, "reference", "", "`directory` with what the workload does without faults "+
 		"(default: where trommel test has it, if the run has a finding that needs it)")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "log what the coordinator does")
+	o.progress.register(f)
 	return c
 }
 
@@ -61,10 +62,15 @@ func recorded(s streams, r *record.Run) (*loaded, error) {
 		return nil, fmt.Errorf("%s: the run was killed before it had recorded what it was run with", r.Dir)
 	}
 	now, err := os.ReadFile(r.Meta.Suite)
-	if err != nil {
+	dir := filepath.Dir(r.Meta.Suite)
+	switch info, dirErr := os.Stat(dir); {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist) && dirErr == nil && info.IsDir():
+		fmt.Fprintf(s.err, "there is no suite %s, such as one that was built in Go; the recorded one is used\n", r.Meta.Suite)
+	default:
 		return nil, fmt.Errorf("the run's suite, whose other files are needed: %w", err)
 	}
-	if !bytes.Equal(now, r.Suite) {
+	if err == nil && !bytes.Equal(now, r.Suite) {
 		fmt.Fprintf(s.err, "the suite %s has changed since the run; the recorded one is used\n", r.Meta.Suite)
 	}
 	suite, err := plan.ParseSuite(r.Suite, r.Meta.Suite)
@@ -119,11 +125,16 @@ func repro(ctx context.Context, s streams, o *reproOptions, dir string) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	as := runOptions{cluster: o.cluster, verbose: o.verbose}
+	as := runOptions{cluster: o.cluster, progress: o.progress}
 	if as.reference, err = o.referencesOf(first, l); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	console, options := as.session(s, l, o.runs > 1)
+	console, s, err := o.progress.open(s)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	options := as.session(s, console, l, o.runs > 1)
 	console.Title("repro " + l.title())
 	session, err := run.Open(ctx, l.suite, options)
 	if err != nil {

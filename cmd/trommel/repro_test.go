@@ -74,6 +74,27 @@ func TestWhatReproRuns(t *testing.T) {
 	}
 }
 
+// A suite that was built in a Go test is in no file; its record has it.
+func TestReproOfASuiteBuiltInGo(t *testing.T) {
+	r := &record.Run{
+		Dir: t.TempDir(), Plan: []byte("testName: a\nworkload: w\nactions: []\n"),
+		Suite: []byte("controllers: [{name: db, build: {dir: .}}]\nworkloads: {w: [{sleep: 1s}]}\n"),
+		Meta:  record.Meta{Suite: filepath.Join(t.TempDir(), "suite-of-TestX"), Trommel: version()},
+	}
+	if err := os.WriteFile(filepath.Join(r.Dir, record.PlanFile), r.Plan, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var told bytes.Buffer
+	l, err := recorded(streams{err: &told}, r)
+	if err != nil || l.suite.File != r.Meta.Suite || !strings.Contains(told.String(), "built in Go") {
+		t.Errorf("%+v, %v, told %q", l, err, told.String())
+	}
+	r.Meta.Suite = filepath.Join(r.Meta.Suite, "gone", "trommel.yaml")
+	if _, err := recorded(streams{err: &told}, r); err == nil || !strings.Contains(err.Error(), "whose other files") {
+		t.Errorf("a suite whose directory is gone: %v", err)
+	}
+}
+
 func TestReproComparesWithReferencesIfTheRunDid(t *testing.T) {
 	l := &loaded{suite: &plan.Suite{File: "db/trommel.yaml"}, variant: "fixed"}
 	bug := func(oracle string) record.Finding {

@@ -28,7 +28,7 @@ type runOptions struct {
 	cluster   string
 	recordDir string
 	reference string
-	verbose   bool
+	progress  progressOptions
 	trace     bool
 	outputs   outputs
 
@@ -55,7 +55,7 @@ func (o *runOptions) register(c *cobra.Command) {
 	f.StringVar(&o.reference, "reference", "", "also compare with what the workload does without faults, which is "+
 		"learned in this `directory` if it is not known (see trommel learn)")
 	f.BoolVar(&o.trace, "trace", false, "record everything that can be observed, not only what the plan needs")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "log what the coordinator does")
+	o.progress.register(f)
 }
 
 func newRunCommand(s streams) *cobra.Command {
@@ -192,13 +192,18 @@ func runPlans(ctx context.Context, s streams, o *runOptions) error {
 	if err := o.outputs.prepare(); err != nil {
 		return &exitError{exitUsage, err}
 	}
+	console, s, err := o.progress.open(s)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
 	r := &results{streams: s, asked: files, runs: make([]*record.Run, len(files))}
 	all, err := o.loadAll(files, r)
 	if err != nil {
 		return &exitError{exitUsage, errors.Join(err, r.write(&o.outputs))}
 	}
 	for _, group := range bySession(all) {
-		r.worst(runGroup(ctx, s, o, group, r))
+		r.worst(runGroup(ctx, s, console, o, group, r))
 		if ctx.Err() != nil {
 			break
 		}
@@ -308,8 +313,10 @@ func (l *loaded) unrun(verdict record.Verdict, reason string) *record.Run {
 
 // runGroup runs plans that share a session and returns the most severe exit code. It adds a result for each plan,
 // unless it is interrupted.
-func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded, r *results) (worst int) {
-	console, options := o.session(s, group[0], len(group) > 1)
+func runGroup(
+	ctx context.Context, s streams, console *console, o *runOptions, group []*loaded, r *results,
+) (worst int) {
+	options := o.session(s, console, group[0], len(group) > 1)
 	console.Title(group[0].title())
 	session, err := run.Open(ctx, group[0].suite, options)
 	if err != nil {
@@ -345,7 +352,7 @@ func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded, r 
 		done, code := runPlan(ctx, s, console, session, l, o.recordFolder(l), how)
 		r.add(l.asked, done)
 		note(code)
-		if done.Dir != "" {
+		if done.Dir != "" && !o.progress.quiet {
 			fmt.Fprintf(s.err, "run record: %s\n", done.Dir)
 		}
 		if ctx.Err() != nil {
@@ -356,15 +363,14 @@ func runGroup(ctx context.Context, s streams, o *runOptions, group []*loaded, r 
 }
 
 // session returns how to open a session for a plan, and others if there are several.
-func (o *runOptions) session(s streams, l *loaded, several bool) (*report.Console, run.Options) {
+func (o *runOptions) session(s streams, console *console, l *loaded, several bool) run.Options {
 	level := slog.LevelError
-	if o.verbose {
+	if o.progress.verbose {
 		level = slog.LevelDebug
 	}
-	console := report.NewConsole(s.err)
-	return console, run.Options{
+	return run.Options{
 		Variant: l.variant, Cluster: o.cluster, Fresh: !several && o.reference == "", Trace: o.trace,
-		Version: version(), Injector: injectorCommand(), Console: console, Progress: console.Progress,
+		Version: version(), Injector: injectorCommand(), Progress: console,
 		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
 	}
 }
@@ -379,7 +385,7 @@ func (l *loaded) title() string {
 
 // howToRun takes or learns the reference of a plan's workload, if runs are to be compared with it.
 func (o *runOptions) howToRun(
-	ctx context.Context, console *report.Console, session *run.Session, l *loaded,
+	ctx context.Context, console *console, session *run.Session, l *loaded,
 ) (run.RunOptions, error) {
 	if o.reference == "" {
 		return run.RunOptions{Trace: o.trace}, nil
@@ -394,7 +400,7 @@ func (o *runOptions) howToRun(
 		Plans:    []*plan.Plan{l.plan},
 		Runners:  []run.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
 		Dir:     filepath.Join("trommel-runs", "learn-"+time.Now().Format("20060102-150405.000")),
-		Version: version(), Console: console,
+		Version: version(), Progress: console,
 	})
 	if err == nil {
 		err = learned[0].Err
@@ -430,7 +436,7 @@ func (o *runOptions) recordFolder(l *loaded) string {
 
 // runPlan runs one plan and returns its record, or what stands for it if there is none, and the exit code.
 func runPlan(
-	ctx context.Context, s streams, console *report.Console, session *run.Session, l *loaded, dir string,
+	ctx context.Context, s streams, console *console, session *run.Session, l *loaded, dir string,
 	how run.RunOptions,
 ) (*record.Run, int) {
 	meta, err := session.RunWith(ctx, l.plan, dir, how)

@@ -12,14 +12,16 @@ import (
 
 func newSchemaCommand(s streams) *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema plan|suite|runs",
-		Short: "Print the JSON Schema of plans, suites or results",
+		Use:   "schema plan|suite|runs|events",
+		Short: "Print the JSON Schema of plans, suites, results or events",
 		Long: `Schema prints a JSON Schema (2020-12) with which editors complete and check plan and suite files. In
-VS Code, for example, save it and begin a plan with the line
+VS Code with the YAML extension, for example, they take the schema from the first line of the files that "trommel init"
+and other commands write. Where the network is not to be used, save the schema and begin a plan with the line
 
   # yaml-language-server: $schema=./plan.schema.json
 
-The schema of runs is that of the JSON which "trommel run --json" and "trommel report -o json" write.`,
+The schema of runs is that of the JSON which "trommel run --json" and "trommel report -o json" write, the schema of
+events that of each line which --events writes.`,
 		Example:   "  trommel schema plan > plan.schema.json",
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: slices.Sorted(maps.Keys(schemas)),
@@ -32,4 +34,5 @@ The schema of runs is that of the JSON which "trommel run --json" and "trommel r
 
 var schemas = map[string][]byte{
 	"plan": plan.PlanJSONSchema, "suite": plan.SuiteJSONSchema, "runs": report.RunsJSONSchema,
+	"events": report.EventJSONSchema,
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/report"
 	"github.com/trommel-dev/trommel/run"
 	"github.com/trommel-dev/trommel/shrink"
 )
@@ -27,6 +27,8 @@ type shrinkOptions struct {
 	runs    int
 	out     string
 	dir     string
+
+	progress progressOptions
 }
 
 func newShrinkCommand(s streams) *cobra.Command {
@@ -57,6 +59,7 @@ Exit codes: 0 a plan was written, 2 usage, 3 the finding does not come every tim
 	f.IntVar(&o.runs, "runs", 2, "how often each plan must show the finding")
 	f.StringVarP(&o.out, "output", "o", "", "plan `file` to write (default: <testName>-small.yaml)")
 	f.StringVar(&o.dir, "dir", "", "`directory` for run records (default: trommel-runs/shrink-<time>)")
+	o.progress.register(f)
 	return c
 }
 
@@ -135,9 +138,15 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 	if o.dir == "" {
 		o.dir = filepath.Join("trommel-runs", "shrink-"+time.Now().Format("20060102-150405"))
 	}
-	console := report.NewConsole(s.err)
+	console, s, err := o.progress.open(s)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
 	console.Title("shrink " + l.plan.TestName)
-	session, err := run.Open(ctx, suite, run.Options{Version: version(), Injector: injectorCommand(), Progress: console.Progress})
+	session, err := run.Open(ctx, suite, run.Options{
+		Version: version(), Injector: injectorCommand(), Progress: progress.AsideOf(console),
+	})
 	if err != nil {
 		return &exitError{codeOf(err), err}
 	}
@@ -194,7 +203,7 @@ func writePlan(p *plan.Plan, suite *plan.Suite, file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, data, record.FileMode)
+	return os.WriteFile(file, append([]byte(plan.EditorLine("TestPlan", version())), data...), record.FileMode)
 }
 
 func sameFile(a, b string) bool {

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"runtime/debug"
-
 	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/run"
 )
 
 // subcommands lists the subcommands.
@@ -30,27 +30,9 @@ func subcommands(s streams) []*cobra.Command {
 		newReplayCommand(s),
 		newReportCommand(s),
 		newVersionCommand(s),
+		newManCommand(s),
 	}
 }
 
 // version returns the module version that `go install` recorded in the binary.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
-}
-
-func newVersionCommand(s streams) *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  trommel version",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			c.Println("trommel", version())
-			return nil
-		},
-	}
-}
+func version() string { return run.Version() }

@@ -17,6 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/campaign"
 	"github.com/trommel-dev/trommel/generate"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/report"
 	"github.com/trommel-dev/trommel/run"
@@ -36,6 +37,7 @@ type testOptions struct {
 	shard     string
 	shrink    time.Duration
 	outputs   outputs
+	progress  progressOptions
 }
 
 func newTestCommand(s streams) *cobra.Command {
@@ -123,6 +125,7 @@ func (o *testOptions) register(c *cobra.Command) {
 	f.StringVar(&o.References, "reference", "",
 		"`directory` of the references (default: "+filepath.Join(referencesDir, "<suite's directory>[-<variant>]")+")")
 	f.StringVar(&o.dir, "dir", "", "`directory` for plans and run records (default: trommel-runs/<command>-<time>)")
+	o.progress.register(f)
 }
 
 // registerPatterns adds the flags of commands that generate plans.
@@ -160,7 +163,8 @@ func patternHelp() string {
 }
 
 // mayChange are the flags that --resume can be combined with.
-var mayChange = append([]string{"resume", "budget", "parallel", "fail-fast", "shrink"}, outputFlags...)
+var mayChange = slices.Concat([]string{"resume", "budget", "parallel", "fail-fast", "shrink"}, outputFlags,
+	progressFlags)
 
 // goOn takes the settings of the campaign that is resumed. A budget that is given counts from now on.
 func (o *testOptions) goOn(c *cobra.Command) error {
@@ -204,9 +208,11 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 			return nil, nil, fmt.Errorf("--shard: %w", err)
 		}
 	}
-	if o.parallel, err = campaign.Parallel(o.parallel); err != nil {
-		return nil, nil, err
+	parallel, err := campaign.Parallel(o.parallel)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--parallel %d: %w", o.parallel, err)
 	}
+	o.parallel = parallel
 	var files []string
 	if o.Plans != "" {
 		if files, err = onlyPlans(o.Plans); err != nil {
@@ -319,7 +325,12 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 	if err := o.outputs.prepare(); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	return o.inSession(ctx, s, "test", func(config campaign.Config) error {
+	console, s, err := o.progress.open(s)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	return o.inSession(ctx, console, "test", func(config campaign.Config) error {
 		result, err := campaign.Run(ctx, config)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("interrupted; `trommel test --resume %s` goes on", o.dir)
@@ -333,7 +344,9 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 			}
 			fmt.Fprintf(s.err, "`trommel test --resume %s%s` goes on\n", o.dir, more)
 		}
-		fmt.Fprintf(s.err, "campaign: %s\n", o.dir)
+		if !o.progress.quiet {
+			fmt.Fprintf(s.err, "campaign: %s\n", o.dir)
+		}
 		err = errors.Join(err, o.writeOutputs(s, result))
 		if err != nil {
 			return err
@@ -427,7 +440,12 @@ func annotationsOf(result *campaign.Result, runs []*record.Run) []report.Annotat
 }
 
 func generatePlans(ctx context.Context, s streams, o *testOptions) error {
-	return o.inSession(ctx, s, "generate", func(config campaign.Config) error {
+	console, s, err := o.progress.open(s)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	return o.inSession(ctx, console, "generate", func(config campaign.Config) error {
 		candidates, result, err := campaign.Generate(ctx, config)
 		for _, c := range candidates {
 			switch {
@@ -452,7 +470,7 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 
 // inSession calls what with sessions for the suite. An error of its own is an exitError already.
 func (o *testOptions) inSession(
-	ctx context.Context, s streams, title string, what func(campaign.Config) error,
+	ctx context.Context, console *console, title string, what func(campaign.Config) error,
 ) (err error) {
 	suite, plans, err := o.suite()
 	if err != nil {
@@ -461,9 +479,8 @@ func (o *testOptions) inSession(
 	if o.dir == "" {
 		o.dir = filepath.Join("trommel-runs", title+"-"+time.Now().Format("20060102-150405"))
 	}
-	console := report.NewConsole(s.err)
 	console.Title(title + " " + suite.File)
-	options := run.Options{Version: version(), Injector: injectorCommand(), Progress: console.Progress}
+	options := run.Options{Version: version(), Injector: injectorCommand(), Progress: progress.AsideOf(console)}
 	var runners []run.Runner
 	var sessions []*run.Session
 	defer func() {
@@ -487,7 +504,7 @@ func (o *testOptions) inSession(
 	}
 	config := campaign.Config{
 		Settings: o.Settings, Runners: runners, Suite: suite, Dir: o.dir, Plans: plans, Anew: o.anew,
-		Binaries: options.Binaries, ControlPlane: options.ControlPlane, Version: version(), Console: console,
+		Binaries: options.Binaries, ControlPlane: options.ControlPlane, Version: version(), Progress: console,
 	}
 	if o.shrink > 0 {
 		config.Shrink = o.smaller(suite)

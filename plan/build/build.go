@@ -12,12 +12,17 @@
 //		Build()
 //
 // Every method returns its receiver, and none fails: Build returns the first mistake. The three usual patterns have
-// their own constructors: [RestartAfterWrite], [StaleRead] and [SkipObservation]. [plan.Marshal] writes a plan as YAML.
+// their own constructors: [RestartAfterWrite], [StaleRead] and [SkipObservation].
+//
+// Package trommeltest runs such plans in Go tests. [plan.Marshal] writes one as YAML, for `trommel run`:
+//
+//	text, err := plan.Marshal(p)
 package build
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +55,29 @@ func (b *PlanBuilder) Workload(name string) *PlanBuilder { b.plan.Workload = nam
 
 // Variant names a variant of the suite. Default: none.
 func (b *PlanBuilder) Variant(name string) *PlanBuilder { b.plan.Variant = name; return b }
+
+// Steps gives the plan a workload of its own, instead of one of the suite. Their paths are relative to the suite.
+func (b *PlanBuilder) Steps(steps ...plan.Step) *PlanBuilder {
+	b.plan.Steps = append(b.plan.Steps, steps...)
+	return b
+}
+
+// Invariants adds invariants to those of the suite.
+func (b *PlanBuilder) Invariants(invariants ...plan.Invariant) *PlanBuilder {
+	b.plan.Invariants = append(b.plan.Invariants, invariants...)
+	return b
+}
+
+// History also records the objects of these resource keys, besides those that the suite, the actions and the invariants
+// name.
+func (b *PlanBuilder) History(keys ...string) *PlanBuilder {
+	for _, key := range keys {
+		k, err := plan.ParseResourceKey(key)
+		b.fail(err, "history[%d]", len(b.plan.History))
+		b.plan.History = append(b.plan.History, k)
+	}
+	return b
+}
 
 // Then appends actions. Each waits for its trigger once the one before it is complete.
 func (b *PlanBuilder) Then(actions ...*Action) *PlanBuilder {
@@ -90,6 +118,8 @@ func (b *PlanBuilder) Build() (*plan.Plan, error) {
 	}
 	p := b.plan
 	p.Actions = append([]plan.Action(nil), p.Actions...)
+	p.Steps = slices.Clone(p.Steps)
+	p.Invariants, p.History = slices.Clone(p.Invariants), slices.Clone(p.History)
 	for i := range p.Actions {
 		p.Actions[i].Trigger.Definitions = append([]plan.Definition(nil), p.Actions[i].Trigger.Definitions...)
 	}
@@ -195,6 +225,30 @@ func KillAPIServer(name string) *Action { return action(plan.KillAPIServer, name
 
 // StartAPIServer starts a killed API server.
 func StartAPIServer(name string) *Action { return action(plan.StartAPIServer, name) }
+
+// Disrupt begins a disruption, a fault that lasts: its name, what it does, and a controller or a selector. It lasts
+// until EndDisruption, or for its duration.
+func Disrupt(disruption State) *Action {
+	a := action(plan.Disrupt, "")
+	m, err := plan.StateOf(disruption)
+	if m != nil {
+		a.action.Disruption = m
+	}
+	return a.fail(err)
+}
+
+// EndDisruption ends the disruption of that name.
+func EndDisruption(name string) *Action {
+	a := action(plan.EndDisruption, "")
+	a.action.Disruption = name
+	return a
+}
+
+// AcceptPartial completes Disrupt when some of the targets are disrupted.
+func (a *Action) AcceptPartial() *Action { a.action.AcceptPartial = true; return a }
+
+// AcceptNoTargets completes Disrupt although nothing is selected.
+func (a *Action) AcceptNoTargets() *Action { a.action.AcceptNoTargets = true; return a }
 
 // Apply applies an object as another client.
 func Apply(object State) *Action {

@@ -276,6 +276,9 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string
 	}
 	directory := corev1.HostPathDirectoryOrCreate
 	grace := int64(60)
+	if config.Grace > 0 {
+		grace = int64(config.Grace.Seconds())
+	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: config.Namespace, Name: controller.PodName(t.UID, kind),

@@ -61,6 +61,7 @@ var questions = map[string]func(ctx context.Context, subject string) (string, er
 		if err != nil {
 			return "", err
 		}
+		request.Close = true // each one dials
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			return "", err

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+func newManCommand(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "man DIR",
+		Short: "Write the manual pages to a directory",
+		Long:  "Man writes a manual page for each command to a directory, which it makes.",
+		Example: `  trommel man ~/.local/share/man/man1
+  man trommel-run`,
+		Args:   cobra.ExactArgs(1),
+		Hidden: true, // for those who package Trommel
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return &exitError{exitUsage, err}
+			}
+			root := c.Root()
+			root.DisableAutoGenTag = true
+			header := &doc.GenManHeader{Section: "1", Source: "Trommel " + version(), Manual: "Trommel"}
+			if err := doc.GenManTree(root, header, args[0]); err != nil {
+				return &exitError{exitCannotRun, err}
+			}
+			fmt.Fprintln(s.out, args[0])
+			return nil
+		},
+	}
+}
