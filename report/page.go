@@ -316,9 +316,9 @@ func marked(object json.RawMessage) bool {
 	return json.Unmarshal(object, &o) == nil && o.Metadata.DeletionTimestamp != nil
 }
 
-// asked returns a function that reports whether somebody asked for an object: the plan, the suite or a finding names it,
-// or a controller under test or the workload wrote it. A history that names some objects of a type is recorded for all
-// of them, and with them come those of the cluster itself.
+// asked returns a function that reports whether somebody asked for an object: the plan, the suite or a finding names
+// it, or a controller under test or the workload wrote it. A history that names some objects of a type is recorded for
+// all of them, and with them come those of the cluster itself.
 func (b *pageBuilder) asked() func(*record.HistoryEntry) bool {
 	var keys []plan.ResourceKey
 	scope := func(text string) {
@@ -662,7 +662,8 @@ func (b *pageBuilder) holds() {
 		item.End = none
 		if !h.To.IsZero() {
 			item.End = b.ms(h.To)
-			item.Detail = append(item.Detail, fmt.Sprintf("held for %s, until %s", round(h.To.Sub(h.From)), ends[h.End]))
+			item.Detail = append(item.Detail,
+				fmt.Sprintf("held for %s, until %s", round(h.To.Sub(h.From)), ends[h.End]))
 		}
 		item.Detail = append(item.Detail, fmt.Sprintf("event %d", h.Event))
 		b.add(item, h.From)
