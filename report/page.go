@@ -675,10 +675,10 @@ func (b *pageBuilder) holds() {
 		}
 		lane := b.lane(group, e.By)
 		if b.plan != nil && e.Action < len(b.plan.Actions) {
-			switch a := &b.plan.Actions[e.Action]; {
-			case a.Type == plan.FailCall:
+			switch does := b.plan.Actions[e.Action].Effects(); {
+			case does.Fails != nil:
 				kind = "failing"
-			case a.Type == plan.FreezeController:
+			case does.Freezes != "":
 				kind = "frozen"
 			}
 		}
