@@ -37,7 +37,6 @@ type pageLane struct {
 	Name  string `json:"n"`
 	// Object is set for an object's lane.
 	Object int `json:"o"`
-	rank   int
 }
 
 type pageObject struct {
@@ -721,6 +720,14 @@ func (b *pageBuilder) workload() {
 		item.End = b.ms(m.WorkloadEnd)
 	}
 	b.add(item, m.WorkloadStart)
+	for i, s := range m.Steps {
+		step := moments(item.Lane, "step", "workload: "+s.Text)
+		step.End = item.End
+		if i+1 < len(m.Steps) {
+			step.End = b.ms(m.Steps[i+1].Started)
+		}
+		b.add(step, s.Started)
+	}
 	if !m.Calm.IsZero() {
 		item := moments(item.Lane, "calm", "nothing disturbs the controllers from here on")
 		b.add(item, m.Calm)

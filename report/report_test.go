@@ -252,6 +252,8 @@ func data(t *testing.T, r *record.Run, p *plan.Plan, a *record.Account) pageData
 
 func TestHTML(t *testing.T) {
 	r := runs()[0]
+	r.Meta.Steps = []record.Step{{Text: "step 1: create it", Started: at(5 * time.Second)},
+		{Text: "it is ready: wait", Started: at(6 * time.Second)}}
 	account := &record.Account{
 		Holds: []record.Hold{
 			{Event: 1, From: at(7 * time.Second), To: at(8 * time.Second), End: record.HoldReleased},
