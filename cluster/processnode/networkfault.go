@@ -50,10 +50,10 @@ func (f *networkFault) shape() passthrough.Shape {
 		return s
 	}
 	if f.spec.Delay != nil {
-		s.Delay = f.spec.Delay.Duration
+		s.Delay = f.spec.Delay.Duration()
 	}
 	if f.spec.DelayJitter != nil {
-		s.Jitter = f.spec.DelayJitter.Duration
+		s.Jitter = f.spec.DelayJitter.Duration()
 	}
 	if f.spec.BandwidthLimit != nil {
 		s.Bandwidth = *f.spec.BandwidthLimit
