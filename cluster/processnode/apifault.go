@@ -292,7 +292,7 @@ func (c *apiConn) Close() error {
 		backend := c.backend
 		c.mu.Unlock()
 		if backend != nil {
-			go backend.Close() // it may call stateChanged
+			go func() { _ = backend.Close() }() // it may call stateChanged
 		}
 		c.server.mu.Lock()
 		delete(c.server.conns, c)
