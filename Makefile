@@ -1,9 +1,9 @@
 # `make help` lists the targets. CI runs the same ones, see .ci/run.
 
 # The modules of this repository. The nested ones keep heavy trees out of the root's go.mod.
-MODULES := . controlplane examples report/browser
+MODULES := . controlplane examples examples/go-test report/browser
 # Not controlplane: vet and linters would load all of Kubernetes for its two files. Every test that starts a control plane tests it.
-CHECKED := . examples report/browser
+CHECKED := . examples examples/go-test report/browser
 # Flags of the tests; CI adds the race detector.
 TESTFLAGS ?= $(if $(CI),-race)
 FUZZTIME ?= 30s

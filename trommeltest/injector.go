@@ -7,8 +7,8 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject/cli"
 )
 
-// injectorArg, as the first argument, makes the executable of the tests an injector. Plans with the action disrupt start
-// one on the process node, and there is no other executable that is sure to be there.
+// injectorArg, as the first argument, makes the executable of the tests an injector. Plans with the action disrupt
+// start one on the process node, and there is no other executable that is sure to be there.
 const injectorArg = "trommeltest-injector"
 
 func init() {

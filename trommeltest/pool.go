@@ -22,8 +22,8 @@ import (
 // clusters are those of this process.
 var clusters pool
 
-// pool has the sessions whose clusters the tests of a package share, at most as many as the machine can serve. A session
-// is used by one run at a time. An idle one is closed when another one needs its place.
+// pool has the sessions whose clusters the tests of a package share, at most as many as the machine can serve. A
+// session is used by one run at a time. An idle one is closed when another one needs its place.
 type pool struct {
 	mu    sync.Mutex
 	limit int // 0: not known yet

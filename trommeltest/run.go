@@ -161,8 +161,8 @@ func untilDeadline(tb testing.TB) (context.Context, context.CancelFunc) {
 		return context.WithCancel(tb.Context())
 	}
 	return context.WithDeadlineCause(tb.Context(), deadline.Add(-reserve(time.Until(deadline))), errors.New(
-		"the time limit of the tests is nearly over: give them more with go test -timeout, and build the control plane "+
-			"before them with `trommel build --control-plane`"))
+		"the time limit of the tests is nearly over: give them more with go test -timeout, and build the control "+
+			"plane before them with `trommel build --control-plane`"))
 }
 
 // reserve is the time that is kept for the teardown of a run.
@@ -280,8 +280,8 @@ func (r *Result) History(key string) []record.HistoryEntry {
 		r.tb.Fatalf("trommeltest: history: %v", err)
 	}
 	if !r.recorded(k) {
-		r.tb.Fatalf("trommeltest: history: %s was not recorded (recorded: %s): name it with trommeltest.History(%q), or in "+
-			"the suite's history", key, strings.Join(r.run.Meta.Recorded, ", "), key)
+		r.tb.Fatalf("trommeltest: history: %s was not recorded (recorded: %s): name it with trommeltest.History(%q), "+
+			"or in the suite's history", key, strings.Join(r.run.Meta.Recorded, ", "), key)
 	}
 	var all []record.HistoryEntry
 	for _, e := range r.run.History {

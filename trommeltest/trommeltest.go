@@ -61,7 +61,7 @@ func Suite(tb testing.TB, file string, options ...Option) *Harness {
 func New(tb testing.TB, suite *plan.Suite, options ...Option) *Harness {
 	tb.Helper()
 	skip(tb)
-	complete, err := completed(suite, tb.Name())
+	complete, err := completed(suite)
 	if err != nil {
 		tb.Fatalf("trommeltest: %v", err)
 	}
@@ -87,9 +87,11 @@ func newHarness(tb testing.TB, suite *plan.Suite, options []Option) *Harness {
 	return h
 }
 
-// completed returns the suite as if it had been read from a file. There is no such file, but its path is in the
-// directory that the suite's paths are relative to.
-func completed(suite *plan.Suite, test string) (*plan.Suite, error) {
+// builtInGo is the name of a suite in no file. Its path is in the directory that the suite's paths are relative to.
+const builtInGo = "suite-built-in-go"
+
+// completed returns the suite as if it had been read from a file.
+func completed(suite *plan.Suite) (*plan.Suite, error) {
 	text, err := plan.MarshalSuite(suite)
 	if err != nil {
 		return nil, err
@@ -98,7 +100,7 @@ func completed(suite *plan.Suite, test string) (*plan.Suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := plan.ParseSuite(text, filepath.Join(dir, "suite-of-"+fileName(test)))
+	parsed, err := plan.ParseSuite(text, filepath.Join(dir, builtInGo))
 	if mistakes := (plan.Errors)(nil); errors.As(err, &mistakes) {
 		var lines []string
 		for _, m := range mistakes {

@@ -140,7 +140,8 @@ func TestResult(t *testing.T) {
 			state("secret", "a", "updated"), state("secret", "b", "created")},
 		Findings: []record.Finding{
 			{Severity: record.SeverityNote, Oracle: record.OracleCrash, Title: "a note"},
-			{Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: "invariant a: no", Subject: "secret/default/a"},
+			{Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: "invariant a: no",
+				Subject: "secret/default/a"},
 		},
 	}}
 	for name, want := range map[string]bool{"a": true, "invariant": true, "secret/default/a": true, "crash": false,
@@ -174,7 +175,7 @@ func suiteOf(t *testing.T) *plan.Suite {
 		Controllers: []plan.Controller{Controller("op", ".")},
 		Workloads:   map[string]plan.Workload{"steps": {Steps: []plan.Step{{Sleep: time.Second}}}},
 		Variants:    map[string]plan.Variant{"fixed": {}},
-	}, "TestX/a b")
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +216,8 @@ func TestGoWorkload(t *testing.T) {
 		if j.plan.Workload != "" || len(j.plan.Steps) != 1 || !strings.Contains(j.plan.Steps[0].Go, tt.want) {
 			t.Fatalf("%s: %+v", tt.workload, j.plan)
 		}
-		if err := j.how.Functions[j.plan.Steps[0].Go](t.Context(), &rest.Config{Host: "http://127.0.0.1:1"}); err != nil {
+		config := &rest.Config{Host: "http://127.0.0.1:1"}
+		if err := j.how.Functions[j.plan.Steps[0].Go](t.Context(), config); err != nil {
 			t.Error(err)
 		}
 		text, err := plan.Marshal(j.plan)
@@ -267,7 +269,7 @@ func TestMistakes(t *testing.T) {
 
 // Mistakes in a suite that was built in Go have no lines.
 func TestMistakesInSuite(t *testing.T) {
-	_, err := completed(&plan.Suite{Controllers: []plan.Controller{{}}}, "TestX")
+	_, err := completed(&plan.Suite{Controllers: []plan.Controller{{}}})
 	const want = "the suite: the controller has no name\ncontroller \"\" has neither build nor binary"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
@@ -276,7 +278,7 @@ func TestMistakesInSuite(t *testing.T) {
 
 func TestSuiteInGo(t *testing.T) {
 	crds := t.TempDir()
-	s, err := completed(FromEnvtest(Controller("op", "example.com/op/cmd"), crds, crds), "TestX/a b")
+	s, err := completed(FromEnvtest(Controller("op", "example.com/op/cmd"), crds, crds))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +286,7 @@ func TestSuiteInGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := filepath.Join(wd, "suite-of-TestX_a_b"); s.File != want {
+	if want := filepath.Join(wd, "suite-built-in-go"); s.File != want {
 		t.Errorf("file %s, want %s", s.File, want)
 	}
 	if b := s.Controllers[0].Build; b.Dir != "." || b.Package != "example.com/op/cmd" {

@@ -31,9 +31,9 @@ type Client struct {
 // its context ends: that is after the suite's timeouts.workload (two minutes), counted from the plan's last action,
 // and longer if the plan holds something up. A time limit of its own may be over while the plan is the cause.
 //
-// An error that it returns is a finding, and the verdict is Bug; so is its end of time. Errors that say nothing about the
-// controllers make the run inconclusive: an API server that could not be reached, a conflict. It must not call t.Fatal
-// or t.FailNow, and it is called once a run. Assertions about the result belong after Run.
+// An error that it returns is a finding, and the verdict is Bug; so is its end of time. Errors that say nothing about
+// the controllers make the run inconclusive: an API server that could not be reached, a conflict. It must not call
+// t.Fatal or t.FailNow, and it is called once a run. Assertions about the result belong after Run.
 func (h *Harness) Workload(name string, f func(ctx context.Context, c Client) error) {
 	h.add(name, f, func(ctx context.Context, config *rest.Config) error {
 		client, err := dynamic.NewForConfig(config)
@@ -52,7 +52,9 @@ func (h *Harness) WorkloadREST(name string, f func(ctx context.Context, config *
 // WorkloadWith is [Harness.Workload] with any client, which connect makes for each run, such as controller-runtime's:
 //
 //	trommeltest.WorkloadWith(suite, "create",
-//		func(config *rest.Config) (client.Client, error) { return client.New(config, client.Options{Scheme: scheme}) },
+//		func(config *rest.Config) (client.Client, error) {
+//			return client.New(config, client.Options{Scheme: scheme})
+//		},
 //		func(ctx context.Context, c client.Client) error { return c.Create(ctx, database()) })
 func WorkloadWith[C any](
 	h *Harness, name string, connect func(config *rest.Config) (C, error),

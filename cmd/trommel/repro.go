@@ -66,7 +66,8 @@ func recorded(s streams, r *record.Run) (*loaded, error) {
 	switch info, dirErr := os.Stat(dir); {
 	case err == nil:
 	case errors.Is(err, fs.ErrNotExist) && dirErr == nil && info.IsDir():
-		fmt.Fprintf(s.err, "there is no suite %s, such as one that was built in Go; the recorded one is used\n", r.Meta.Suite)
+		fmt.Fprintf(s.err, "there is no suite %s, such as one that was built in Go; the recorded one is used\n",
+			r.Meta.Suite)
 	default:
 		return nil, fmt.Errorf("the run's suite, whose other files are needed: %w", err)
 	}

@@ -44,7 +44,8 @@ func everything() *build.PlanBuilder {
 		build.PatchStrategic(key, build.State{"spec": nil}).When(now()),
 		build.Delete(key).When(now()),
 		build.Disrupt(build.State{"name": "slow", "selector": build.State{"app": "a"},
-			"apiFault": build.State{"verbs": []string{"update"}, "delay": "3s"}}).AcceptPartial().AcceptNoTargets().When(now()),
+			"apiFault": build.State{"verbs": []string{"update"}, "delay": "3s"}}).
+			AcceptPartial().AcceptNoTargets().When(now()),
 		build.EndDisruption("slow").When(now()),
 	)
 }
