@@ -75,6 +75,7 @@ var only = []struct {
 		"it is linked into other programs and must not change their dependencies"},
 	{"expr", []string{"github.com/alecthomas/participle/v2"}, "the expression language is usable on its own"},
 	{"plan/sieve", []string{"gopkg.in/yaml.v3"}, "it turns YAML into YAML"},
+	{"progress", nil, "everything that runs has events to tell, and programs that read them need nothing else"},
 }
 
 type listed struct {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -145,6 +146,58 @@ func TestExamplesLoad(t *testing.T) {
 				t.Errorf("variant %q: %v", variant, err)
 			}
 		}
+	}
+}
+
+// Each field of the suite has a section of its own; each field of the types below it is named in it. (The tables of
+// fields are compared by the tests of package plan.)
+func TestFieldsOfTheSuiteAreDescribed(t *testing.T) {
+	text, err := os.ReadFile("suite.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string]string{}
+	for _, section := range strings.Split(string(text), "\n## `")[1:] {
+		name, rest, _ := strings.Cut(section, "`")
+		sections[name] = rest
+	}
+	elsewhere := map[string]string{ // described in the text, or in another section
+		"apiVersion": "the head", "kind": "the head",
+	}
+	fields := 0
+	var named func(section string, typ reflect.Type)
+	named = func(section string, typ reflect.Type) {
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
+			typ = typ.Elem()
+		}
+		if typ.Kind() != reflect.Struct || typ.PkgPath() != reflect.TypeFor[plan.Suite]().PkgPath() ||
+			typ == reflect.TypeFor[plan.ResourceKey]() {
+			return
+		}
+		for _, f := range reflect.VisibleFields(typ) {
+			name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+			if name == "" || name == "-" {
+				continue
+			}
+			fields++
+			if !regexp.MustCompile(`\b` + name + `\b`).MatchString(sections[section]) {
+				t.Errorf("suite.md: the section on %s does not name the field %s of %s", section, name, typ.Name())
+			}
+			named(section, f.Type)
+		}
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[plan.Suite]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case name == "" || name == "-" || elsewhere[name] != "":
+		case sections[name] == "":
+			t.Errorf("suite.md has no section on %s", name)
+		default:
+			named(name, f.Type)
+		}
+	}
+	if fields < 60 {
+		t.Errorf("only %d fields were looked for", fields)
 	}
 }
 

@@ -1,4 +1,8 @@
 // Package report presents runs to users and to other programs.
+//
+// Finished runs are read with [record.Open]: [Text], [JSON], [JUnit], [Markdown], [HTML] and [GitHub] write them in
+// the form that the name says, [Explain] tells a run in plain sentences, and [Compare] says where two runs part. A
+// [Console] shows runs while they go on.
 package report
 
 import (
@@ -32,9 +36,9 @@ type ConsoleOptions struct {
 	Events io.Writer
 }
 
-// Console shows people what Trommel does. On a terminal, one display that is updated in place says what happens now, and
-// only what stays true is printed above it. Elsewhere each event is a line with the time since the title. It is safe for
-// concurrent use.
+// Console shows people what Trommel does. On a terminal, one display that is updated in place says what happens now,
+// and only what stays true is printed above it. Elsewhere each event is a line with the time since the title. It is
+// safe for concurrent use.
 //
 // On a terminal whatever else writes there must write through the Console ([Console.Writer]) or while nothing is
 // displayed ([Console.Pause]).
@@ -297,7 +301,9 @@ func (p painter) event(e progress.Event) string {
 			return "  " + p.yellow("note ") + e.Text
 		}
 		return "  " + p.red("found ") + e.Text
-	case progress.Step, progress.Info, progress.PlanDone:
+	case progress.Step:
+		return fmt.Sprintf("  step %d of %d: %s", e.Step.Number, e.Step.Of, e.Text)
+	case progress.Info, progress.PlanDone:
 		return "  " + e.Text
 	case progress.Next:
 		if e.Action == nil {

@@ -1,5 +1,12 @@
-// Package run executes plans, from the build to the verdict. It connects packages that do not import each other. A
-// [Session] runs many plans on one cluster.
+// Package run executes plans, from the build to the verdict. It connects packages that do not import each other.
+//
+// [Open] builds a suite's controllers, and the control plane if it is needed, or takes them from the cache. The
+// [Session] runs plans on one cluster, which it resets between them; [Session.Close] ends the cluster. A run leaves a
+// record (package record) in a directory of its own, also if it failed, and returns its metadata with the verdict:
+// pass, bug or inconclusive. An error means that the run could not be carried out; a [UserError] is a mistake in a plan
+// or a suite.
+//
+// What a session does is told to [Options.Progress] as it happens (package progress).
 package run
 
 import (
@@ -69,7 +76,8 @@ func execute(ctx context.Context, config Config) (*record.Meta, error) {
 	}
 	suite, name := config.Plan.Within(config.Suite)
 	config.Suite = suite
-	r := &runner{Config: config, console: newConsole(config.Progress, config.RecordDir), workload: name, writer: writer, types: map[plan.ResourceKey]bool{},
+	r := &runner{Config: config, console: newConsole(config.Progress, config.RecordDir), workload: name, writer: writer,
+		types: map[plan.ResourceKey]bool{},
 		meta: record.Meta{
 			Plan: config.Plan.TestName, PlanFile: config.Plan.File, Suite: config.Suite.File, Variant: config.Variant,
 			Trommel: config.Version, Started: time.Now(), Phases: []record.Phase{},

@@ -190,7 +190,8 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 			text = s.name + ": " + s.what
 		}
 		if r.Step != nil {
-			r.Step(i+1, len(steps), text)
+			// The number is not repeated in the text.
+			r.Step(i+1, len(steps), strings.TrimPrefix(text, fmt.Sprintf("step %d: ", i+1)))
 		} else {
 			r.Progress(text)
 		}

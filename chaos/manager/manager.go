@@ -63,6 +63,11 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 		return nil, err
 	}
 	ctrl.SetLogger(o.Logger)
+	if to.QPS == 0 {
+		// The default, 20, would delay disruptions of many targets by seconds. API servers have limits of their own.
+		to = rest.CopyConfig(to)
+		to.QPS, to.Burst = 200, 400
+	}
 	metrics := o.Metrics
 	if metrics == "" {
 		metrics = "0"
