@@ -1,9 +1,9 @@
 # `make help` lists the targets. CI runs the same ones, see .ci/run.
 
 # The modules of this repository. The nested ones keep heavy trees out of the root's go.mod.
-MODULES := . controlplane examples examples/go-test
+MODULES := . controlplane examples examples/go-test report/browser
 # Not controlplane: vet and linters would load all of Kubernetes for its two files. Every test that starts a control plane tests it.
-CHECKED := . examples examples/go-test
+CHECKED := . examples examples/go-test report/browser
 # Flags of the tests; CI adds the race detector.
 TESTFLAGS ?= $(if $(CI),-race)
 FUZZTIME ?= 30s
@@ -19,6 +19,13 @@ help: ## list the targets
 .PHONY: demo
 demo: build ## run the first example's plan against its buggy and its fixed controller
 	@examples/demo bin/trommel
+
+.PHONY: picture
+picture: build ## draw docs/timeline.png from a run of the demo's plan; needs Chromium
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+	{ bin/trommel -p examples/database-operator/plans/stale-deletion.yaml --record "$$dir/stale-deletion" || [ $$? = 1 ]; } && \
+	bin/trommel report -o html "$$dir/stale-deletion" > "$$dir/page.html" && \
+	cd report/browser && go run ./picture "$$dir/page.html" $(CURDIR)/docs/timeline.png
 
 .PHONY: build
 build: ## build bin/trommel

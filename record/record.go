@@ -69,6 +69,8 @@ type Meta struct {
 	// Observed is until when the run has recorded what the controllers did.
 	Observed time.Time `json:"observed,omitzero"`
 	Phases   []Phase   `json:"phases"` // build, cluster, manifests, controllers, workload, …
+	// Steps are those of the workload that began, in their order.
+	Steps []Step `json:"steps,omitempty"`
 
 	ActionsFired int `json:"actionsFired"`
 	ActionsTotal int `json:"actionsTotal"`
@@ -182,6 +184,12 @@ func Noun(op wire.Operation) string {
 		return "deletion"
 	}
 	return string(op)
+}
+
+// Step is a step of the workload. It ends when the next one begins, or with the workload.
+type Step struct {
+	Text    string    `json:"text"` // its name and what it does
+	Started time.Time `json:"started"`
 }
 
 // Phase is a timed part of a run.

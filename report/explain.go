@@ -73,7 +73,13 @@ func Title(f record.Finding) string {
 func headline(r *record.Run, found []toldFinding) string {
 	switch verdict(r) {
 	case record.Pass:
-		return fmt.Sprintf("All %s were carried out, and nothing was found.", actions(r.Meta.ActionsTotal))
+		switch r.Meta.ActionsTotal {
+		case 0:
+			return "Nothing was found. The plan has no actions."
+		case 1:
+			return "The action was carried out, and nothing was found."
+		}
+		return fmt.Sprintf("All %d actions were carried out, and nothing was found.", r.Meta.ActionsTotal)
 	case record.Bug:
 		text := r.Meta.Reason
 		if i := slices.IndexFunc(found, func(f toldFinding) bool { return f.IsBug() }); i >= 0 {
@@ -89,13 +95,6 @@ func headline(r *record.Run, found []toldFinding) string {
 	}
 	first, _, _ := strings.Cut(r.Meta.Reason, "\n")
 	return first
-}
-
-func actions(n int) string {
-	if n == 1 {
-		return "1 action"
-	}
-	return fmt.Sprintf("%d actions", n)
 }
 
 // explainPlan says of each action what it was to do, and what became of it.

@@ -92,7 +92,7 @@ func newBlock(id string, v any) (block, error) {
 	if err := text.Close(); err != nil {
 		return block{}, err
 	}
-	return block{id, template.HTML(b.String())}, nil //nolint:gosec // base64
+	return block{id, template.HTML(b.String())}, nil
 }
 
 // runPage is the data of the template of a run's page: what a reader sees without scripts.
@@ -163,10 +163,10 @@ type pageMiss struct {
 	MS    float64
 }
 
-// HTML writes a run as one self-contained page: the verdict and its cause, the timeline, the versions of objects at each
-// place, the plan with what became of it, and the logs. The plan is the recorded one; nil: it is not known. The account
-// is a replay's; nil: holds and triggers are left out. Logs are read from the record's directory. The error is that of
-// the writer, or of a history that cannot be read.
+// HTML writes a run as one self-contained page: the verdict and its cause, the timeline, the versions of objects at
+// each place, the plan with what became of it, and the logs. The plan is the recorded one; nil: it is not known. The
+// account is a replay's; nil: holds and triggers are left out. Logs are read from the record's directory. The error is
+// that of the writer, or of a history that cannot be read.
 func HTML(w io.Writer, r *record.Run, p *plan.Plan, account *record.Account) error {
 	data := newPage(r, p, account)
 	found := byCause(r)

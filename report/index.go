@@ -73,7 +73,9 @@ type indexRun struct {
 }
 
 // verdictOrder lists verdicts, those that need attention first.
-var verdictOrder = []record.Verdict{record.Bug, record.Error, record.Inconclusive, unfinished, record.NotRun, record.Pass}
+var verdictOrder = []record.Verdict{
+	record.Bug, record.Error, record.Inconclusive, unfinished, record.NotRun, record.Pass,
+}
 
 // Index writes a page about several runs, which links to their pages: what they have found, and for each plan its
 // verdicts, how often they differ and how long its runs took. The error is that of the writer.

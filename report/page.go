@@ -37,7 +37,6 @@ type pageLane struct {
 	Name  string `json:"n"`
 	// Object is set for an object's lane.
 	Object int `json:"o"`
-	rank   int
 }
 
 type pageObject struct {
@@ -316,9 +315,9 @@ func marked(object json.RawMessage) bool {
 	return json.Unmarshal(object, &o) == nil && o.Metadata.DeletionTimestamp != nil
 }
 
-// asked returns a function that reports whether somebody asked for an object: the plan, the suite or a finding names it,
-// or a controller under test or the workload wrote it. A history that names some objects of a type is recorded for all
-// of them, and with them come those of the cluster itself.
+// asked returns a function that reports whether somebody asked for an object: the plan, the suite or a finding names
+// it, or a controller under test or the workload wrote it. A history that names some objects of a type is recorded for
+// all of them, and with them come those of the cluster itself.
 func (b *pageBuilder) asked() func(*record.HistoryEntry) bool {
 	var keys []plan.ResourceKey
 	scope := func(text string) {
@@ -662,7 +661,8 @@ func (b *pageBuilder) holds() {
 		item.End = none
 		if !h.To.IsZero() {
 			item.End = b.ms(h.To)
-			item.Detail = append(item.Detail, fmt.Sprintf("held for %s, until %s", round(h.To.Sub(h.From)), ends[h.End]))
+			item.Detail = append(item.Detail,
+				fmt.Sprintf("held for %s, until %s", round(h.To.Sub(h.From)), ends[h.End]))
 		}
 		item.Detail = append(item.Detail, fmt.Sprintf("event %d", h.Event))
 		b.add(item, h.From)
@@ -674,10 +674,10 @@ func (b *pageBuilder) holds() {
 		}
 		lane := b.lane(group, e.By)
 		if b.plan != nil && e.Action < len(b.plan.Actions) {
-			switch a := &b.plan.Actions[e.Action]; {
-			case a.Type == plan.FailCall:
+			switch does := b.plan.Actions[e.Action].Effects(); {
+			case does.Fails != nil:
 				kind = "failing"
-			case a.Type == plan.FreezeController:
+			case does.Freezes != "":
 				kind = "frozen"
 			}
 		}
@@ -720,6 +720,14 @@ func (b *pageBuilder) workload() {
 		item.End = b.ms(m.WorkloadEnd)
 	}
 	b.add(item, m.WorkloadStart)
+	for i, s := range m.Steps {
+		step := moments(item.Lane, "step", "workload: "+s.Text)
+		step.End = item.End
+		if i+1 < len(m.Steps) {
+			step.End = b.ms(m.Steps[i+1].Started)
+		}
+		b.add(step, s.Started)
+	}
 	if !m.Calm.IsZero() {
 		item := moments(item.Lane, "calm", "nothing disturbs the controllers from here on")
 		b.add(item, m.Calm)

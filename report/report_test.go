@@ -252,6 +252,8 @@ func data(t *testing.T, r *record.Run, p *plan.Plan, a *record.Account) pageData
 
 func TestHTML(t *testing.T) {
 	r := runs()[0]
+	r.Meta.Steps = []record.Step{{Text: "step 1: create it", Started: at(5 * time.Second)},
+		{Text: "it is ready: wait", Started: at(6 * time.Second)}}
 	account := &record.Account{
 		Holds: []record.Hold{
 			{Event: 1, From: at(7 * time.Second), To: at(8 * time.Second), End: record.HoldReleased},
@@ -327,22 +329,23 @@ func TestLogTimes(t *testing.T) {
 			t.Errorf("%s: %v ms, want %s", line, got.Times[0], want)
 		}
 	}
-	c := b.parseLog([]byte("I0102 05:04:06.250000 1 a.go:1] a\n  at b\nI0102 05:34:06.250000 1 a.go:1] half an hour later\n"))
+	c := b.parseLog([]byte("I0102 05:04:06.250000 1 a.go:1] a\n  at b\n" +
+		"I0102 05:34:06.250000 1 a.go:1] half an hour later\n"))
 	if want := []float64{1250, 1250, 1250 + 30*60*1000}; !slices.Equal(c.Times, want) {
 		t.Errorf("%v, want %v", c.Times, want)
 	}
 }
 
-// The lines of an object's versions: etcd has three, the API server is behind while it holds one back, a reconcile reads
-// the older one.
+// The lines of an object's versions: etcd has three, the API server is behind while it holds one back, a reconcile
+// reads the older one.
 func TestVersions(t *testing.T) {
 	object := func(version string) json.RawMessage {
 		return json.RawMessage(`{"metadata":{"name":"db","namespace":"default","resourceVersion":"` + version + `"}}`)
 	}
 	see := func(seq int, after time.Duration, by string, point wire.Point, phase wire.Phase, op wire.Operation,
 		version string) record.Event {
-		o := &record.Observation{By: by, Session: uint64(len(by)), Call: uint64(seq), Point: point, Phase: phase, Op: op,
-			Kind: "database", Namespace: "default", Name: "db"}
+		o := &record.Observation{By: by, Session: uint64(len(by)), Call: uint64(seq), Point: point, Phase: phase,
+			Op: op, Kind: "database", Namespace: "default", Name: "db"}
 		if version != "" {
 			o.Object = object(version)
 		} else {

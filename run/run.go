@@ -464,7 +464,7 @@ func (r *runner) exercise(ctx context.Context) error {
 	findings, err := workload.Run(planCtx, workload.Config{
 		Suite: r.Suite, Workload: r.workload, Objects: r.objects, Kubeconfig: kubeconfig,
 		REST: config, Functions: r.Functions,
-		Progress: r.console.Info, Step: r.console.step, Log: r.workloadLog(), Outage: r.outage,
+		Progress: r.console.Info, Step: r.step, Log: r.workloadLog(), Outage: r.outage,
 		Blocked: r.blocked, LetGo: r.endPlan, Disturbed: r.disturbed, Note: r.note,
 		Rest: r.pause(),
 	})
@@ -499,6 +499,12 @@ func (r *runner) exercise(ctx context.Context) error {
 
 	r.enter("oracles")
 	return r.judge(ctx, recorder, invariants, stuck, len(findings) > 0)
+}
+
+// step notes that a step of the workload begins.
+func (r *runner) step(number, of int, text string) {
+	r.meta.Steps = append(r.meta.Steps, record.Step{Text: text, Started: time.Now()})
+	r.console.step(number, of, text)
 }
 
 // judge gives the controllers time to settle, first as the plan has left things and again after its effects are undone;

@@ -33,6 +33,8 @@ type Fault struct {
 	Kind string `json:"kind"`
 	// Pod is the target.
 	Pod types.UID `json:"pod"`
+	// Node is the target's node; empty: the process node.
+	Node string `json:"node,omitempty"`
 	// Containers of the target; empty: all.
 	Containers []string `json:"containers,omitempty"`
 	// Spec is the kind's own struct.

@@ -78,6 +78,9 @@ func (r *Reporter) run() {
 			err = r.write(client, host, *newest)
 		}
 		if err == nil {
+			if states == nil {
+				return
+			}
 			newest, delay = nil, firstRetry
 			continue
 		}
@@ -99,9 +102,6 @@ func (r *Reporter) run() {
 		case <-r.ctx.Done():
 		}
 		timer.Stop()
-		if states == nil && newest == nil {
-			return
-		}
 	}
 }
 

@@ -23,6 +23,8 @@ type Proxy struct {
 	links map[*link]struct{}
 	shape func() Shape // for a new connection; nil: none
 	quiet bool         // Retire was called
+	// heeded is closed and replaced when a direction of a link has heeded a change of its shape.
+	heeded chan struct{}
 }
 
 // link is one client's connection and, once dialed, the backend's.
@@ -32,6 +34,8 @@ type link struct {
 	wasReset        bool
 	shape           Shape
 	changed         chan struct{} // closed and replaced when shape changes
+	// For each direction: whether data is copied, and whether it still uses an earlier shape.
+	copying, behind [2]bool
 }
 
 // New starts a proxy. It calls dial for every accepted connection to connect to the backend; if dial fails, it resets
@@ -41,7 +45,7 @@ func New(dial func(context.Context) (net.Conn, error)) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{dial: dial, listener: listener, links: map[*link]struct{}{}}
+	p := &Proxy{dial: dial, listener: listener, links: map[*link]struct{}{}, heeded: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.running.Add(1)
 	go p.accept()

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -31,11 +32,34 @@ func (s Shape) Plus(t Shape) Shape {
 	return s
 }
 
+// heedTime limits the time in which Shape waits for connections whose peer does not read.
+const heedTime = 50 * time.Millisecond
+
 // Shape gives every open connection and every new one the shape that choose returns for it; nil ends that. It is in
-// effect when Shape returns. No data is lost or changes its order.
+// effect when Shape returns, except for data that a peer has not read yet. No data is lost or changes its order.
 func (p *Proxy) Shape(choose func() Shape) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	changed := p.changeShapes(choose)
+	heeded := p.heeded
+	p.mu.Unlock()
+	// A read that was interrupted may still return what came at the same time.
+	timer := time.NewTimer(heedTime)
+	defer timer.Stop()
+	for len(changed) > 0 {
+		select {
+		case <-heeded:
+		case <-timer.C:
+			return
+		}
+		p.mu.Lock()
+		changed = slices.DeleteFunc(changed, func(l *link) bool { return !l.behind[0] && !l.behind[1] })
+		heeded = p.heeded
+		p.mu.Unlock()
+	}
+}
+
+// changeShapes returns the connections that must heed a change. The caller holds mu.
+func (p *Proxy) changeShapes(choose func() Shape) (changed []*link) {
 	p.shape = choose
 	for l := range p.links {
 		before := l.shape
@@ -53,7 +77,18 @@ func (p *Proxy) Shape(choose func() Shape) {
 		if l.backend != nil {
 			_ = l.backend.SetReadDeadline(past)
 		}
+		if l.behind = l.copying; l.copying != [2]bool{} {
+			changed = append(changed, l)
+		}
 	}
+	return changed
+}
+
+// heed notes that a direction uses the current shape, or has ended. The caller holds mu.
+func (p *Proxy) heed(l *link, direction int, copying bool) {
+	l.copying[direction], l.behind[direction] = copying, false
+	close(p.heeded)
+	p.heeded = make(chan struct{})
 }
 
 var past = time.Unix(1, 0)
@@ -62,22 +97,28 @@ var past = time.Unix(1, 0)
 func (p *Proxy) join(l *link) {
 	done := make(chan struct{})
 	go func() {
-		finish(l.client, l.backend, p.copyShaped(l, l.client, l.backend))
+		finish(l.client, l.backend, p.copyShaped(l, 0, l.client, l.backend))
 		close(done)
 	}()
-	finish(l.backend, l.client, p.copyShaped(l, l.backend, l.client))
+	finish(l.backend, l.client, p.copyShaped(l, 1, l.backend, l.client))
 	<-done
 	_ = l.client.Close()
 	_ = l.backend.Close()
 }
 
 // copyShaped copies until the source ends.
-func (p *Proxy) copyShaped(l *link, dst, src net.Conn) error {
+func (p *Proxy) copyShaped(l *link, direction int, dst, src net.Conn) error {
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.heed(l, direction, false)
+	}()
 	for {
 		// Shape changes the shape and interrupts reads under the same lock, so no change is missed.
 		p.mu.Lock()
 		shape, changed := l.shape, l.changed
 		_ = src.SetReadDeadline(time.Time{})
+		p.heed(l, direction, true)
 		p.mu.Unlock()
 		var err error
 		if shape == (Shape{}) {

@@ -184,3 +184,17 @@ func TestCutWhileHanging(t *testing.T) {
 		t.Error("the connection is open")
 	}
 }
+
+// A shape is in effect when Shape returns, also just after other data has passed.
+func TestShapeIsInEffectAtOnce(t *testing.T) {
+	proxy, c := shaped(t)
+	for n := range 40 {
+		s := passthrough.Shape{Delay: 10 * time.Millisecond, Jitter: time.Duration(n%2) * time.Millisecond}
+		proxy.Shape(func() passthrough.Shape { return s })
+		if d := roundTrip(t, c); d < 18*time.Millisecond {
+			t.Errorf("round trip %d: %v", n, d)
+		}
+		proxy.Shape(nil)
+		roundTrip(t, c)
+	}
+}

@@ -130,6 +130,10 @@ type preparedFault struct {
 
 // prepareFault checks whether the node can do a fault. It changes nothing.
 func (n *Node) prepareFault(ctx context.Context, f fault.Fault) (preparedFault, error) {
+	if f.Node != "" && f.Node != n.config.Name {
+		return preparedFault{}, unsupported("the pod runs on the simulated node %s, so it has no process and no "+
+			"connections", f.Node)
+	}
 	n.mu.Lock()
 	p := n.pods[f.Pod]
 	n.mu.Unlock()

@@ -133,10 +133,10 @@ func (n *Node) throttle(ctx context.Context, containers []*container, share floa
 			}
 		}
 		n.mu.Unlock()
-		begin := time.Now()
 		for _, r := range runs {
 			r.process.Freeze()
 		}
+		begin := time.Now() // on a busy machine a process takes a while to stop
 		if started != nil {
 			started()
 			started = nil

@@ -40,10 +40,10 @@ func newReportCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report DIR...",
 		Short: "Show run records as text, Markdown, a page in HTML, JSON or JUnit XML",
-		Long: `Report shows runs again, from their records. A directory that is not a record stands for all the records below
-it, such as those of a campaign. With -o html, one run is one page without references to other files: the verdict, a
-timeline, the versions of objects at each place, the plan and the logs. Several runs need --to: a directory that gets a
-page for each run and index.html, which groups what they have found.`,
+		Long: `Report shows runs again, from their records. A directory that is not a record stands for all records
+below it, such as those of a campaign. With -o html, one run is one page without references to other files: the
+verdict, a timeline, the versions of objects at each place, the plan and the logs. Several runs need --to: a directory
+that gets a page for each run and index.html, which groups what they have found.`,
 		Example: `  trommel report trommel-runs/stale-deletion-20260102-150405.000
   trommel report -o html trommel-runs/stale-deletion-20260102-150405.000 > stale-deletion.html
   trommel report -o html --to pages trommel-runs`,
@@ -64,8 +64,8 @@ page for each run and index.html, which groups what they have found.`,
 				return writePages(s, to, records)
 			}
 			if form == "html" && len(records) > 1 {
-				return &exitError{exitUsage, fmt.Errorf("these are %d runs, and each has a page of its own: --to names "+
-					"the directory for the pages", len(records))}
+				return &exitError{exitUsage, fmt.Errorf("these are %d runs, and each has a page of its own: "+
+					"--to names the directory for the pages", len(records))}
 			}
 			var runs []*record.Run
 			for _, dir := range records {
@@ -82,6 +82,7 @@ page for each run and index.html, which groups what they have found.`,
 		},
 	}
 	c.Flags().StringVarP(&form, "output", "o", "text", forms)
-	c.Flags().StringVar(&to, "to", "", "with -o html: write a page for each run, and an index of them, to this `directory`")
+	c.Flags().StringVar(&to, "to", "",
+		"with -o html: write a page for each run, and an index of them, to this `directory`")
 	return c
 }

@@ -11,6 +11,7 @@ export const looks = {
   frozen: {shape: 'band', color: 'blue', fill: 'pause', name: 'a process is frozen'},
   process: {shape: 'area', color: 'process', name: 'a process runs'},
   workload: {shape: 'area', color: 'work', name: 'the workload runs'},
+  step: {shape: 'span', color: 'soft', name: 'a step of the workload'},
   kill: {shape: 'cross', color: 'red', name: 'a process is killed', top: 7},
   exit: {shape: 'cross', color: 'amber', name: 'a process exits on its own', top: 7},
   start: {shape: 'right', color: 'green', name: 'a process starts', top: 6},

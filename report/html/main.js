@@ -63,7 +63,7 @@ async function main() {
 
   function filter() {
     const words = needle.toLowerCase().split(/\s+/).filter(Boolean);
-    const everywhere = new Set(['action', 'actionfailed', 'finding', 'cause', 'workload', 'process', 'kill', 'exit', 'start', 'leader', 'pause', 'calm']);
+    const everywhere = new Set(['action', 'actionfailed', 'finding', 'cause', 'workload', 'step', 'process', 'kill', 'exit', 'start', 'leader', 'pause', 'calm']);
     let found = 0;
     for (const item of data.items) {
       const about = onlyObject < 0 || item.o === onlyObject || everywhere.has(item.k) ||

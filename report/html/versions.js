@@ -63,7 +63,7 @@ export function versions(data, app) {
     const every = Math.ceil(14 / gap);
     series.v.forEach((version, i) => {
       picture.append(svg('path', {d: `M${left} ${y(i)}H${width}`, stroke: 'var(--line)'}));
-      if (i % every === 0 || version.d) picture.append(svg('text', {x: left - 6, y: y(i) + 4, 'text-anchor': 'end'}, version.n));
+      if (i % every === 0 || version.d) picture.append(svg('text', {x: left - 6, y: y(i) + 4, 'text-anchor': 'end'}, view.left ? version.n : version.n.replace(' for deletion', '')));
     });
     picture.append(svg('text', {x: left - 6, y: y(-1) + 4, 'text-anchor': 'end'}, 'not there'));
     const end = data.to;
@@ -98,15 +98,15 @@ export function versions(data, app) {
         }
       }
     });
-    for (const item of data.items) {
-      if (item.k !== 'action' && item.k !== 'actionfailed') continue;
-      const at = x(item.t);
-      if (at < left || at > width) continue;
+    const actions = data.items.filter(i => i.k === 'action' || i.k === 'actionfailed')
+      .map(i => [x(i.t), i]).filter(([at]) => at >= left && at <= width);
+    actions.forEach(([at, item], i) => {
+      const crowded = (actions[i + 1]?.[0] ?? Infinity) - at < 62;
       picture.append(svg('path', {d: `M${at} 0V${height - 18}`, stroke: 'var(--purple)', 'stroke-dasharray': '5 3'},
         svg('title', {}, item.x)));
       picture.append(svg('text', {x: Math.min(at + 3, width - 60), y: height - 22, style: 'fill:var(--purple);font-weight:600'},
-        item.x.replace(/^action (\d+) .*/, 'action $1')));
-    }
+        item.x.replace(/^action (\d+) .*/, crowded ? '$1' : 'action $1')));
+    });
     if (app.time !== null) {
       const at = x(app.time);
       if (at >= left && at <= width) {

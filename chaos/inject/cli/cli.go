@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/fault"
 	"github.com/trommel-dev/trommel/chaos/inject"
 	"github.com/trommel-dev/trommel/chaos/inject/processnode"
+	"github.com/trommel-dev/trommel/chaos/inject/simulated"
 )
 
 const (
@@ -148,11 +150,14 @@ func logger(c *cobra.Command) *slog.Logger {
 
 // backends returns all backends; the journal may name any of them.
 func backends() []inject.Backend {
-	return []inject.Backend{processnode.New(os.Getenv(fault.EnvSocket))}
+	return []inject.Backend{processnode.New(os.Getenv(fault.EnvSocket)), simulated.New(apiServer)}
 }
 
 // choose returns the backend for a request.
-func choose(inject.Request) string {
+func choose(r inject.Request) string {
+	if slices.Contains(simulated.Kinds, r.Kind) {
+		return simulated.Name
+	}
 	return processnode.Name
 }
 

@@ -22,11 +22,15 @@ import (
 const Name = "processnode"
 
 // Backend implements inject.Backend.
-type Backend struct{ client http.Client }
+type Backend struct {
+	socket string
+	client http.Client
+}
 
-// New returns a backend for the node that listens at the socket.
+// New returns a backend for the node that listens at the socket. An empty socket means that this is no process node, and
+// everything is unsupported.
 func New(socket string) *Backend {
-	return &Backend{http.Client{Transport: &http.Transport{
+	return &Backend{socket, http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		},
@@ -38,8 +42,11 @@ func (b *Backend) Name() string { return Name }
 
 // New implements inject.Backend.
 func (b *Backend) New(request inject.Request, _ *inject.Notes) (inject.Injection, error) {
-	if request.Target.NodeLevel {
-		return nil, inject.Unsupported("the process node itself cannot be a target")
+	switch {
+	case b.socket == "":
+		return nil, inject.Unsupported("%s is implemented for pods that run as processes only", request.Kind)
+	case request.Target.NodeLevel:
+		return nil, inject.Unsupported("%s cannot disturb a whole node here: choose pods", request.Kind)
 	}
 	return &injection{b, request}, nil
 }
@@ -55,6 +62,7 @@ const spare = 10 * time.Second
 func (i *injection) fault() fault.Fault {
 	f := fault.Fault{
 		Disruption: i.request.Disruption, Kind: i.request.Kind, Pod: i.request.Target.UID,
+		Node:       i.request.Target.Node,
 		Containers: i.request.Target.Containers, Spec: i.request.Spec,
 	}
 	if !i.request.EndsAt.IsZero() {
