@@ -181,7 +181,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// Only main packages exit the process; all others return errors.
+// Only main packages exit the process; all others return errors. In trommeltest/injector.go the executable of a package's
+// tests is not a test but another program.
 func TestOnlyMainExits(t *testing.T) {
 	fset := token.NewFileSet()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -196,7 +197,7 @@ func TestOnlyMainExits(t *testing.T) {
 			}
 			return nil
 		}
-		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || path == "trommeltest/injector.go" {
 			return nil
 		}
 		f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)

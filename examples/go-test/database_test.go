@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/trommel-dev/trommel/examples/database-operator/api/v1alpha1"
 	"github.com/trommel-dev/trommel/plan/build"
@@ -24,7 +26,10 @@ import (
 
 const operator = "database-operator"
 
-func TestMain(m *testing.M) { trommeltest.Main(m) }
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // otherwise controller-runtime's client complains
+	trommeltest.Main(m)
+}
 
 func database() *v1alpha1.Database {
 	return &v1alpha1.Database{

@@ -7,6 +7,7 @@ replace github.com/trommel-dev/trommel => ../..
 replace github.com/trommel-dev/trommel/examples => ../
 
 require (
+	github.com/go-logr/logr v1.4.3
 	github.com/trommel-dev/trommel v0.0.0-00010101000000-000000000000
 	github.com/trommel-dev/trommel/examples v0.0.0-00010101000000-000000000000
 	k8s.io/apimachinery v0.37.0
@@ -36,7 +37,6 @@ require (
 	github.com/fsnotify/fsnotify v1.9.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-errors/errors v1.4.2 // indirect
-	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/go-openapi/jsonpointer v1.0.0 // indirect
 	github.com/go-openapi/jsonreference v1.0.0 // indirect
 	github.com/go-openapi/swag v0.27.1 // indirect
