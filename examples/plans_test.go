@@ -44,6 +44,9 @@ var plans = []examplePlan{
 	{example: database, plan: "interrupted-create", want: bug,
 		findings: []string{"invariant every-database-has-a-service:"}},
 	{example: database, plan: "interrupted-create", variant: "fixed", want: pass},
+	{example: database, plan: "lost-answer", want: bug,
+		findings: []string{"invariant every-database-has-a-service:"}},
+	{example: database, plan: "lost-answer", variant: "fixed", want: pass},
 	{example: database, plan: "missed-scale", want: bug, findings: []string{"invariant new-members-start-empty:"}},
 	{example: database, plan: "missed-scale", variant: "fixed", want: pass},
 

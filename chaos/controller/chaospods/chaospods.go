@@ -232,7 +232,9 @@ func (r *Reconciler) place(ctx context.Context, d *chaos.Disruption, t *chaos.Ta
 // Files in chaos pods.
 const (
 	journalDir = "/var/lib/trommel-chaos" // default of Config.Journal
-	readyFile  = "/tmp/readiness_probe"
+	// A volume of its own: on the process node all pods have the machine's /tmp.
+	readyDir  = "/run/trommel-injector"
+	readyFile = readyDir + "/readiness_probe"
 )
 
 func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string) (*corev1.Pod, error) {
@@ -309,10 +311,15 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string
 					}},
 					PeriodSeconds: 1, FailureThreshold: 5,
 				},
-				VolumeMounts: []corev1.VolumeMount{{Name: "journal", MountPath: journal}},
+				VolumeMounts: []corev1.VolumeMount{
+					{Name: "journal", MountPath: journal}, {Name: "ready", MountPath: readyDir},
+				},
 			}},
-			Volumes: []corev1.Volume{{Name: "journal", VolumeSource: corev1.VolumeSource{
-				HostPath: &corev1.HostPathVolumeSource{Path: journal, Type: &directory}}}},
+			Volumes: []corev1.Volume{
+				{Name: "journal", VolumeSource: corev1.VolumeSource{
+					HostPath: &corev1.HostPathVolumeSource{Path: journal, Type: &directory}}},
+				{Name: "ready", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			},
 		},
 	}
 	maps.Copy(pod.Annotations, config.PodAnnotations)
