@@ -66,6 +66,7 @@ versions: ## test controllers of all ages on every Kubernetes version, and write
 .PHONY: long
 long: ## run third-party operators' plans, eight runs at once, and runs that are disturbed at random moments
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 120m ./operators
+	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m ./chaos/manager
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestDocumentedCommandsRun$$' -timeout 60m ./cmd/trommel
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestMoments$$' -timeout 300m .
 

@@ -4,6 +4,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -72,11 +73,11 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 	if metrics == "" {
 		metrics = "0"
 	}
-	yes := true
+	yes, grace := true, gracefulShutdown
 	mgr, err := ctrl.NewManager(to, ctrl.Options{
 		Scheme: s, Logger: o.Logger, Metrics: server.Options{BindAddress: metrics}, HealthProbeBindAddress: o.Probes,
 		LeaderElection: o.LeaderElection, LeaderElectionID: "disruptions.chaos.trommel.dev",
-		LeaderElectionNamespace: o.Namespace, LeaderElectionReleaseOnCancel: true,
+		LeaderElectionNamespace: o.Namespace, LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: &grace,
 		Controller: config.Controller{
 			// Several managers may run in one process, in tests and beside a run.
 			SkipNameValidation: &yes, MaxConcurrentReconciles: 4,
@@ -96,6 +97,9 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 	}
 	return mgr, nil
 }
+
+// gracefulShutdown limits the end of a manager: without an API server, events are written again and again.
+const gracefulShutdown = 5 * time.Second
 
 // Run runs the controllers until the context ends.
 func Run(ctx context.Context, to *rest.Config, o Options) error {
