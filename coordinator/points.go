@@ -79,6 +79,8 @@ func describe(o *record.Observation) string {
 func describeDefinition(d *plan.Definition) string {
 	c := d.Condition
 	switch c.Type {
+	case plan.OnNone:
+		return "nothing"
 	case plan.OnTimeout:
 		return "its timeout of " + c.Timeout.String()
 	case plan.OnAnnotatedCall:

@@ -25,6 +25,8 @@ type Effects struct {
 	Starts string
 	// Moves says which controller is connected to another API server; nil: none.
 	Moves *Move
+	// Begins is the disruption that the action begins, Ends the one that it ends, by name.
+	Begins, Ends string
 	// Writes: the action writes or deletes objects, as another client would.
 	Writes bool
 	// Deletes names the object that the action deletes; zero: none.

@@ -157,7 +157,8 @@ var disrupt = ActionKind{
 		}
 		return fmt.Sprintf("begin the disruption %s of %s: %s", d.Name(), whose, strings.Join(text, ", "))
 	},
-	Object: func(a *Action) string { return a.Begins().Name() },
+	Object:  func(a *Action) string { return a.Begins().Name() },
+	Effects: func(a *Action) Effects { return Effects{Begins: a.Begins().Name()} },
 }
 
 var endDisruption = ActionKind{
@@ -186,7 +187,8 @@ var endDisruption = ActionKind{
 	Explain: func(a *Action) string {
 		return "end the disruption " + a.Ends()
 	},
-	Object: func(a *Action) string { return a.Ends() },
+	Object:  func(a *Action) string { return a.Ends() },
+	Effects: func(a *Action) Effects { return Effects{Ends: a.Ends()} },
 }
 
 func dnsLabel(s string) bool {

@@ -132,6 +132,7 @@ func newPage(r *record.Run, p *plan.Plan, a *record.Account) *pageBuilder {
 	b.events()
 	b.reconciles()
 	b.holds()
+	b.disruptions()
 	b.actions()
 	b.workload()
 	b.processes()
@@ -687,6 +688,37 @@ func (b *pageBuilder) holds() {
 			item.End = b.ms(e.To)
 		}
 		b.add(item, e.From)
+	}
+}
+
+// disruptions draws how long each disruption was in force.
+func (b *pageBuilder) disruptions() {
+	if b.plan == nil {
+		return
+	}
+	effects := func(a record.Action) plan.Effects {
+		if a.Index >= len(b.plan.Actions) {
+			return plan.Effects{}
+		}
+		return b.plan.Actions[a.Index].Effects()
+	}
+	for i, a := range b.run.Actions {
+		name := effects(a).Begins
+		if name == "" || a.Error != "" {
+			continue
+		}
+		item := moments(b.lane(groupPlan, "disruptions"), "failing", "disruption "+name+" is in force")
+		item.End = none
+		for _, later := range b.run.Actions[i+1:] {
+			if effects(later).Ends == name {
+				item.End = b.ms(later.Done)
+				break
+			}
+		}
+		if calm := b.run.Meta.Calm; item.End == none && !calm.IsZero() {
+			item.End = b.ms(calm) // all effects of the plan are undone
+		}
+		b.add(item, a.Done)
 	}
 }
 
