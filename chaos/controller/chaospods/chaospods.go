@@ -41,7 +41,8 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 // fromTargets wakes the controller when a target's containers have restarted.
 func (r *Reconciler) fromTargets(ctx context.Context, o client.Object) []reconcile.Request {
 	var list chaos.DisruptionList
-	if err := r.Env.Client.List(ctx, &list, client.InNamespace(o.GetNamespace())); err != nil {
+	if err := r.Env.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the cache is closed
 	}
 	var requests []reconcile.Request

@@ -16,8 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
@@ -33,13 +36,15 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("disruption-targets").For(&chaos.Disruption{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.concerned)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.concerned)).
+		Watches(&chaos.Disruption{}, handler.EnqueueRequestsFromMapFunc(r.waiting), builder.WithPredicates(givesUp)).
 		Complete(r)
 }
 
 // concerned lists the disruptions whose targets a pod or node is or may become.
 func (r *Reconciler) concerned(ctx context.Context, o client.Object) []reconcile.Request {
 	var list chaos.DisruptionList
-	if err := r.Env.Client.List(ctx, &list, client.InNamespace(o.GetNamespace())); err != nil {
+	if err := r.Env.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the cache is closed
 	}
 	_, isPod := o.(*corev1.Pod)
@@ -51,6 +56,36 @@ func (r *Reconciler) concerned(ctx context.Context, o client.Object) []reconcile
 		}
 		known := slices.ContainsFunc(d.Status.Targets, func(t chaos.Target) bool { return t.UID == o.GetUID() })
 		if s, err := selector(&d.Spec); known || err == nil && s.Matches(labels.Set(o.GetLabels())) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
+		}
+	}
+	return requests
+}
+
+// givesUp lets through when a disruption no longer has a target.
+var givesUp = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*chaos.Disruption)
+		after, ok2 := e.ObjectNew.(*chaos.Disruption)
+		return ok && ok2 && (after.Status.Schedule.Over && !before.Status.Schedule.Over ||
+			slices.ContainsFunc(before.Status.Targets, func(t chaos.Target) bool {
+				return !slices.Contains(after.Status.Targets, t)
+			}))
+	},
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// waiting lists the disruptions that have fewer targets than they want, when another one has given some up.
+func (r *Reconciler) waiting(ctx context.Context, o client.Object) []reconcile.Request {
+	var list chaos.DisruptionList
+	if err := r.Env.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the cache is closed
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		d := &list.Items[i]
+		if d.UID != o.GetUID() && d.Status.Counts.Selected < d.Status.Counts.Desired && !controller.Ending(d) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
 		}
 	}
@@ -162,7 +197,7 @@ func (r *Reconciler) candidates(ctx context.Context, d *chaos.Disruption) (*cand
 	}
 	if d.Spec.Level == chaos.LevelNode {
 		var nodes corev1.NodeList
-		if err := r.Env.Client.List(ctx, &nodes); err != nil {
+		if err := r.Env.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
 		c.cluster = len(nodes.Items)
@@ -173,7 +208,7 @@ func (r *Reconciler) candidates(ctx context.Context, d *chaos.Disruption) (*cand
 		return c, nil
 	}
 	var pods corev1.PodList
-	if err := r.Env.Client.List(ctx, &pods); err != nil {
+	if err := r.Env.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	c.cluster = len(pods.Items)
@@ -214,7 +249,7 @@ type others struct {
 
 func (r *Reconciler) others(ctx context.Context, d *chaos.Disruption) (*others, error) {
 	var list chaos.DisruptionList
-	if err := r.Env.Client.List(ctx, &list); err != nil {
+	if err := r.Env.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	o := &others{kinds: map[types.UID][]string{}}
