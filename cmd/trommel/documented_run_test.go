@@ -38,7 +38,7 @@ func TestDocumentedCommandsRun(t *testing.T) {
 					}
 					done = append(done, line)
 					t.Run(line, func(t *testing.T) {
-						t.Chdir(dir)
+						t.Chdir(likeness(t, dir))
 						var out bytes.Buffer
 						code := execute(t.Context(), args, streams{in: &bytes.Buffer{}, out: &out, err: &out})
 						if code != exitPass && code != exitBug {
@@ -52,6 +52,25 @@ func TestDocumentedCommandsRun(t *testing.T) {
 	if len(done) < 4 {
 		t.Errorf("only %d commands were run: %q", len(done), done)
 	}
+}
+
+// likeness returns a directory with links to all that is in dir, for commands that write files where they are called.
+func likeness(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	like := t.TempDir()
+	for _, e := range entries {
+		if e.Name() == "trommel-runs" {
+			continue
+		}
+		if err := os.Symlink(filepath.Join(dir, e.Name()), filepath.Join(like, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return like
 }
 
 // whereRuns returns the directory in which the command finds the files that it names: the repository's root, the page's
