@@ -48,7 +48,6 @@ const (
 	AnnotationTarget     = "chaos.trommel.dev/target"     // name of the pod (in the disruption's namespace) or node
 	AnnotationContainers = "chaos.trommel.dev/containers" // IDs of the target's containers, as they were injected
 	AnnotationLevel      = "chaos.trommel.dev/level"      // of the disruption
-	AnnotationInjector   = "chaos.trommel.dev/injector"   // tells the process node that the pod may inject faults
 	AnnotationIgnore     = "chaos.trommel.dev/ignore"     // "true" on a pod or node: it is never a target
 )
 
@@ -129,6 +128,11 @@ func SpecHash(spec *chaos.DisruptionSpec) (string, error) {
 func shortHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:8])
+}
+
+// HasTarget reports whether a pod or node is a target of the disruption.
+func HasTarget(d *chaos.Disruption, uid types.UID) bool {
+	return slices.ContainsFunc(d.Status.Targets, func(t chaos.Target) bool { return t.UID == uid })
 }
 
 // Rank orders candidates for a disruption.

@@ -23,6 +23,8 @@ const (
 	EnvSocket = "TROMMEL_FAULTS"
 	// AnnotationInjector with the value "true" marks a pod that runs an injector.
 	AnnotationInjector = "chaos.trommel.dev/injector"
+	// AnnotationSimulated marks the nodes that KWOK simulates, and only those. It is KWOK's own.
+	AnnotationSimulated = "kwok.x-k8s.io/node"
 )
 
 // Fault is one kind of fault at one pod.

@@ -11,11 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/trommel-dev/trommel/chaos/fault"
 )
 
 // Marks of the nodes that KWOK manages, and only of those.
 const (
-	simulatedAnnotation = "kwok.x-k8s.io/node"
+	simulatedAnnotation = fault.AnnotationSimulated
 	simulatedValue      = "fake"
 	podCIDR             = "10.128.0.0/16"
 	storageClass        = "standard"

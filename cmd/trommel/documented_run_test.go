@@ -20,32 +20,26 @@ func TestDocumentedCommandsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var done []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*.md", "examples/*/*.md"} {
-		pages, err := filepath.Glob(filepath.Join(root, pattern))
+	for _, page := range documentedPages(t, root) {
+		data, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, page := range pages {
-			data, err := os.ReadFile(page)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, block := range fenced.FindAllStringSubmatch(string(data), -1) {
-				for _, args := range commandsIn(block[1]) {
-					dir, line := whereRuns(root, page, args), strings.Join(args, " ")
-					if dir == "" || slices.Contains(done, line) {
-						continue
-					}
-					done = append(done, line)
-					t.Run(line, func(t *testing.T) {
-						t.Chdir(likeness(t, dir))
-						var out bytes.Buffer
-						code := execute(t.Context(), args, streams{in: &bytes.Buffer{}, out: &out, err: &out})
-						if code != exitPass && code != exitBug {
-							t.Errorf("exit code %d:\n%s", code, out.String())
-						}
-					})
+		for _, block := range fenced.FindAllStringSubmatch(string(data), -1) {
+			for _, args := range commandsIn(block[1]) {
+				dir, line := whereRuns(root, page, args), strings.Join(args, " ")
+				if dir == "" || slices.Contains(done, line) {
+					continue
 				}
+				done = append(done, line)
+				t.Run(line, func(t *testing.T) {
+					t.Chdir(likeness(t, dir))
+					var out bytes.Buffer
+					code := execute(t.Context(), args, streams{in: &bytes.Buffer{}, out: &out, err: &out})
+					if code != exitPass && code != exitBug {
+						t.Errorf("exit code %d:\n%s", code, out.String())
+					}
+				})
 			}
 		}
 	}

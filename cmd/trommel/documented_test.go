@@ -20,14 +20,7 @@ var (
 // Each command that the pages show is one that there is, with flags and arguments that it takes. What a command prints
 // is compared by hand, and by the tests of what it does.
 func TestDocumentedCommands(t *testing.T) {
-	var pages []string
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../examples/*.md", "../../examples/*/*.md"} {
-		list, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages = append(pages, list...)
-	}
+	pages := documentedPages(t, "../..")
 	known := map[string]bool{}
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -64,6 +57,20 @@ func TestDocumentedCommands(t *testing.T) {
 	if commands < 20 {
 		t.Errorf("only %d commands were found", commands)
 	}
+}
+
+// documentedPages lists the pages for users in the repository at root.
+func documentedPages(t *testing.T, root string) []string {
+	t.Helper()
+	var pages []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*.md", "examples/*/*.md"} {
+		list, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, list...)
+	}
+	return pages
 }
 
 // otherFlags are flags of other programs and of controllers that the pages name.

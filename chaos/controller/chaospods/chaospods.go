@@ -24,6 +24,7 @@ import (
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/chaos/fault"
 )
 
 // Reconciler is the controller.
@@ -48,7 +49,7 @@ func (r *Reconciler) fromTargets(ctx context.Context, o client.Object) []reconci
 	var requests []reconcile.Request
 	for i := range list.Items {
 		d := &list.Items[i]
-		if slices.ContainsFunc(d.Status.Targets, func(t chaos.Target) bool { return t.UID == o.GetUID() }) {
+		if controller.HasTarget(d, o.GetUID()) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
 		}
 	}
@@ -195,9 +196,6 @@ func (r *Reconciler) wanted(ctx context.Context, d *chaos.Disruption) (map[strin
 // kindContainerFailure itself restarts its target's containers.
 const kindContainerFailure = "containerFailure"
 
-// annotationSimulated is KWOK's, on nodes that it simulates.
-const annotationSimulated = "kwok.x-k8s.io/node"
-
 // place returns the node on which the chaos pods of a target run, and the IDs of its containers if a fault ends with
 // them: on real nodes namespaces and cgroups belong to a container.
 func (r *Reconciler) place(ctx context.Context, d *chaos.Disruption, t *chaos.Target) (string, string, error) {
@@ -209,7 +207,7 @@ func (r *Reconciler) place(ctx context.Context, d *chaos.Disruption, t *chaos.Ta
 			return "", "", err
 		}
 		// The faults of the process node belong to a pod, not to its processes.
-		if t.Node == simulated || err == nil && node.Annotations[annotationSimulated] != "" {
+		if t.Node == simulated || err == nil && node.Annotations[fault.AnnotationSimulated] != "" {
 			return simulated, "", nil
 		}
 	}
@@ -292,7 +290,7 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string
 			},
 			Annotations: map[string]string{
 				controller.AnnotationDisruption: d.Namespace + "/" + d.Name, controller.AnnotationTarget: t.Name,
-				controller.AnnotationLevel: string(d.Spec.Level), controller.AnnotationInjector: "true",
+				controller.AnnotationLevel: string(d.Spec.Level), fault.AnnotationInjector: "true",
 			},
 		},
 		Spec: corev1.PodSpec{

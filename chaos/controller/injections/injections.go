@@ -18,6 +18,7 @@ import (
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
 // Reconciler is the controller.
@@ -119,15 +120,6 @@ func sum(d *chaos.Disruption, pods []corev1.Pod, now metav1.MicroTime) own {
 	return next
 }
 
-// State is what an injector tells about itself, in an annotation of its pod.
-type State struct {
-	State chaos.InjectionState `json:"state"`
-	Error string               `json:"error,omitempty"`
-}
-
-// AnnotationState is the annotation.
-const AnnotationState = "chaos.trommel.dev/state"
-
 // injection is the state of an injection by its chaos pod.
 func injection(old chaos.Injection, pod *corev1.Pod, active bool) chaos.Injection {
 	next := old
@@ -141,8 +133,8 @@ func injection(old chaos.Injection, pod *corev1.Pod, active bool) chaos.Injectio
 		}
 		return next
 	}
-	var told State
-	_ = json.Unmarshal([]byte(pod.Annotations[AnnotationState]), &told) // none yet
+	var told inject.State
+	_ = json.Unmarshal([]byte(pod.Annotations[inject.AnnotationState]), &told) // none yet
 	next.Error = told.Error
 	switch {
 	case told.State == chaos.InjectionFailed || told.State == chaos.InjectionUnsupported ||

@@ -54,8 +54,7 @@ func (r *Reconciler) concerned(ctx context.Context, o client.Object) []reconcile
 		if isPod != (d.Spec.Level == chaos.LevelPod) || controller.Ending(d) {
 			continue
 		}
-		known := slices.ContainsFunc(d.Status.Targets, func(t chaos.Target) bool { return t.UID == o.GetUID() })
-		if s, err := selector(&d.Spec); known || err == nil && s.Matches(labels.Set(o.GetLabels())) {
+		if s, err := selector(&d.Spec); controller.HasTarget(d, o.GetUID()) || err == nil && s.Matches(labels.Set(o.GetLabels())) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/fault"
 	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
@@ -41,7 +42,7 @@ func (f *nodeFailure) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := node.Annotations[annotationKWOK]; !ok {
+	if _, ok := node.Annotations[fault.AnnotationSimulated]; !ok {
 		return inject.Unsupported("the node %s is not simulated by KWOK", node.Name)
 	}
 	if f.request.Target.NodeLevel && node.UID != f.request.Target.UID {
@@ -63,11 +64,11 @@ func (f *nodeFailure) Inject(ctx context.Context) error {
 		return client.CoreV1().Nodes().Delete(ctx, node.Name,
 			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
 	}
-	if err := f.notes.Save(nodeNotes{KWOK: node.Annotations[annotationKWOK]}); err != nil {
+	if err := f.notes.Save(nodeNotes{KWOK: node.Annotations[fault.AnnotationSimulated]}); err != nil {
 		return err
 	}
 	if err := patchNode(ctx, client, node.Name, object{"metadata": object{
-		"annotations": object{annotationKWOK: nil},
+		"annotations": object{fault.AnnotationSimulated: nil},
 	}}); err != nil {
 		return fmt.Errorf("take the node away from KWOK: %w", err)
 	}
@@ -142,7 +143,7 @@ func (f *nodeFailure) Clean(ctx context.Context) error {
 		return putBack(ctx, client, notes.Node)
 	}
 	name := f.request.Target.Node
-	err = patchNode(ctx, client, name, object{"metadata": object{"annotations": object{annotationKWOK: notes.KWOK}}})
+	err = patchNode(ctx, client, name, object{"metadata": object{"annotations": object{fault.AnnotationSimulated: notes.KWOK}}})
 	if apierrors.IsNotFound(err) {
 		return nil // somebody has deleted it
 	}

@@ -24,9 +24,6 @@ const Name = "simulated"
 // Kinds are the kinds that this backend has.
 var Kinds = []string{"nodeFailure", "podReplacement"}
 
-// annotationKWOK marks the nodes that KWOK manages.
-const annotationKWOK = "kwok.x-k8s.io/node"
-
 // labelProcessNode marks the node whose pods are local processes.
 const labelProcessNode = "trommel.dev/process-node"
 
