@@ -1,9 +1,9 @@
 # `make help` lists the targets. CI runs the same ones, see .ci/run.
 
 # The modules of this repository. The nested ones keep heavy trees out of the root's go.mod.
-MODULES := . controlplane examples examples/go-test report/browser
+MODULES := . chaos/linux controlplane examples examples/go-test images nodes/aws report/browser
 # Not controlplane: vet and linters would load all of Kubernetes for its two files. Every test that starts a control plane tests it.
-CHECKED := . examples examples/go-test report/browser
+CHECKED := . chaos/linux examples examples/go-test images nodes/aws report/browser
 # Flags of the tests; CI adds the race detector.
 TESTFLAGS ?= $(if $(CI),-race)
 FUZZTIME ?= 30s
@@ -30,6 +30,10 @@ picture: build ## draw docs/timeline.png from a run of the demo's plan; needs Ch
 .PHONY: build
 build: ## build bin/trommel
 	go build -o bin/trommel ./cmd/trommel
+
+.PHONY: images
+images: ## build the images of the controllers and the injector into bin/images; IMAGES_FLAGS=--help tells more
+	cd images && go run . --root .. --output $(CURDIR)/bin/images $(IMAGES_FLAGS)
 
 .PHONY: test
 test: ## run all tests of all modules; TESTFLAGS=-short leaves out the long ones
@@ -64,10 +68,13 @@ versions: ## test controllers of all ages on every Kubernetes version, and write
 	TROMMEL_TEST_KUBERNETES=1.35,1.36,1.37 go test -v -run 'TestKubernetesVersions' -count=1 -timeout 60m ./instrumentation
 
 .PHONY: long
-long: ## run third-party operators' plans, eight runs at once, and runs that are disturbed at random moments
+long: ## run third-party operators' plans, eight runs at once, runs that are disturbed at random moments, and generated plans for our own controllers
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 120m ./operators
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m ./chaos/manager
+	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 300m ./nodes/manager
+	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m -run '^TestKilledAtEveryWrite$$' ./nodes/simulated
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestDocumentedCommandsRun$$' -timeout 60m ./cmd/trommel
+	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestDisruptionControllers$$' -timeout 120m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestMoments$$' -timeout 300m .
 
 .PHONY: bench

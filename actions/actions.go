@@ -78,6 +78,7 @@ type Tools struct {
 	APIServers  APIServers
 	Objects     Objects
 	Disruptions Disruptions
+	Cycles      Cycles
 }
 
 // Notes of actions that changed nothing.
@@ -85,6 +86,7 @@ const (
 	notRunning     = "found nothing to kill: %s was not running"
 	alreadyRunning = "found %s running already"
 	noDisruption   = "found nothing to end: the disruption %s had ended"
+	noCycle        = "found nothing to end: the cycle %s had ended"
 	notFrozen      = "found nothing to thaw: no process of %s was frozen"
 )
 

@@ -26,6 +26,8 @@ const (
 const (
 	database    = "database-operator"
 	statefulset = "statefulset-controller"
+	disruptions = "disruptions"
+	nodeCycling = "node-cycling"
 )
 
 // examplePlan is a plan of an example with its expected outcome.
@@ -47,11 +49,16 @@ var plans = []examplePlan{
 	{example: database, plan: "lost-answer", want: bug,
 		findings: []string{"invariant every-database-has-a-service:"}},
 	{example: database, plan: "lost-answer", variant: "fixed", want: pass},
+	{example: database, plan: "lost-answer", variant: "installed", want: bug,
+		findings: []string{"invariant every-database-has-a-service:"}},
 	{example: database, plan: "missed-scale", want: bug, findings: []string{"invariant new-members-start-empty:"}},
 	{example: database, plan: "missed-scale", variant: "fixed", want: pass},
 
 	{example: database, plan: "interrupted-resize", want: pass},
 	{example: database, plan: "interrupted-resize", variant: "fixed", want: pass},
+
+	{example: nodeCycling, plan: "kill-while-cycling", want: pass},
+	{example: nodeCycling, plan: "cycle-without-budget", want: bug, findings: []string{"invariant two-members-are-ready:"}},
 
 	{example: statefulset, plan: "kill-between-creations", want: pass},
 	{example: statefulset, plan: "missed-scale", want: pass},
@@ -69,6 +76,9 @@ var plans = []examplePlan{
 		reason:   "client-go asks for nothing older than what it has seen"},
 	{example: statefulset, plan: "stale-cut", variant: "unmitigated", want: inconclusive,
 		findings: []string{"no controller was shown stale state: statefulset-controller was"}},
+
+	{example: disruptions, plan: "killed-while-injecting", want: pass},
+	{example: disruptions, plan: "killed-while-removing", want: pass},
 }
 
 // name is the example's, the plan's and, if there is one, the variant's.

@@ -22,6 +22,10 @@ const moduleStandard = "std"
 // address and names through its environment.
 const StandardMarker = "trommel.dev/pod-environment=v1"
 
+// FaultsMarker is contained in executables whose standard library is patched so that faults of files and connections
+// reach their processes while they run.
+const FaultsMarker = "trommel.dev/pod-faults=v1"
+
 // oldestGo is the first version of Go that the points in the standard library are known to fit.
 const oldestGo = "go1.21"
 
@@ -47,6 +51,8 @@ type standardHelper struct {
 	system              func(goos, goarch string) bool
 }
 
+func onLinux(goos, _ string) bool { return goos == "linux" }
+
 // inotify describes where an fsnotify watch is redirected to the pod's file.
 func inotify(goos, goarch string) bool {
 	return goos == "linux" && slices.Contains([]string{"amd64", "arm64", "ppc64le", "riscv64", "loong64"}, goarch)
@@ -61,8 +67,27 @@ func podPath(file, call string, arguments ...int) standardPoint {
 	}
 }
 
-// standardPoints have the same form as those of modules. They only give a process its pod's environment; they observe
-// nothing.
+// diskFault lets a method of os.File fail, or wait for a slow disk. Without faults it costs a comparison.
+func diskFault(function, operation, fails, transfer string) standardPoint {
+	enter := "if syscall.TrommelFaults() != 0 { " +
+		"if err := syscall.TrommelFault({{.Receiver}}.name, syscall." + operation + "); err != nil { " + fails + " }"
+	if transfer != "" {
+		enter += "; " + strings.ReplaceAll(transfer, "OPERATION", "syscall."+operation)
+	}
+	return standardPoint{point: point{
+		module: moduleStandard, file: "os/file_posix.go", receiver: "*File", function: function,
+		insert: insertion{enter: enter + " }"},
+	}}
+}
+
+// How diskFault waits: what is read is known afterwards.
+const (
+	afterReading  = "defer func() { {{.Receiver}}.trommelTransfer(OPERATION, {{.Result}}) }()"
+	beforeWriting = "{{.Receiver}}.trommelTransfer(OPERATION, len({{.Param 0}}))"
+)
+
+// standardPoints have the same form as those of modules. They give a process its pod's environment, and faults of its
+// files and connections while there are some; they observe nothing.
 var standardPoints = []standardPoint{
 	podPath("os/", "syscall.Open", 0),
 	podPath("os/", "syscall.Stat", 0),
@@ -86,6 +111,27 @@ var standardPoints = []standardPoint{
 		module: moduleStandard, file: "os/exec_posix.go", function: "startProcess",
 		insert: insertion{do: "attr.Dir", replaces: "syscall.TrommelPath(attr.Dir)"},
 	}},
+	{point: point{
+		module: moduleStandard, file: "os/", function: "open",
+		insert: insertion{enter: "if syscall.TrommelFaults() != 0 { " +
+			"if err := syscall.TrommelFault({{.Param 0}}, syscall.TrommelOpen); err != nil { " +
+			"return -1, poll.SysFile{}, err } }"},
+	}},
+	diskFault("read", "TrommelRead", "return 0, err", afterReading),
+	diskFault("pread", "TrommelRead", "return 0, err", afterReading),
+	diskFault("write", "TrommelWrite", "return 0, err", beforeWriting),
+	diskFault("pwrite", "TrommelWrite", "return 0, err", beforeWriting),
+	diskFault("Sync", "TrommelSync", `return {{.Receiver}}.wrapErr("sync", err)`, ""),
+	// Copies by the kernel pass neither read nor write.
+	{point: point{
+		module: moduleStandard, file: "os/", receiver: "*File", function: "readFrom",
+		insert: insertion{enter: "if syscall.TrommelFaults() != 0 { return 0, false, nil }"},
+	}, system: onLinux},
+	{point: point{
+		module: moduleStandard, file: "net/tcpsock_posix.go", receiver: "*TCPConn", function: "readFrom",
+		insert: insertion{enter: "if syscall.TrommelFaults() != 0 { " +
+			"return genericReadFrom({{.Receiver}}, {{.Param 0}}) }"},
+	}},
 	// It descends from the parent, which may not be one of the pod's directories even if the path is.
 	{point: point{
 		module: moduleStandard, file: "os/removeall_at.go", function: "removeAll",
@@ -94,7 +140,7 @@ var standardPoints = []standardPoint{
 	{point: point{
 		module: moduleStandard, file: "os/sys_linux.go", function: "hostname",
 		insert: insertion{enter: `if host := syscall.TrommelHostname(); host != "" { return host, nil }`},
-	}, system: func(goos, _ string) bool { return goos == "linux" }},
+	}, system: onLinux},
 	{point: point{
 		module: moduleStandard, file: "syscall/syscall_linux.go", function: "Syscall",
 		insert: insertion{enter: "if {{.Param 0}} == SYS_INOTIFY_ADD_WATCH && trommelFiles != nil { " +
@@ -127,6 +173,8 @@ var standardPoints = []standardPoint{
 var standardHelpers = []standardHelper{
 	{dir: "syscall", template: "standard_syscall.go.tmpl", name: "zz_trommel_syscall.go"},
 	{dir: "syscall", template: "standard_inotify.go.tmpl", name: "zz_trommel_inotify.go", system: inotify},
+	{dir: "syscall", template: "standard_faults.go.tmpl", name: "zz_trommel_faults.go"},
+	{dir: "os", template: "standard_os.go.tmpl", name: "zz_trommel_os.go"},
 	{dir: "net", template: "standard_net.go.tmpl", name: "zz_trommel_net.go"},
 }
 

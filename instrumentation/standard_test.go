@@ -86,9 +86,9 @@ func TestStandard(t *testing.T) {
 					}
 				}
 			}
-			want := 2
+			want := 4
 			if inotify(tt.goos, tt.goarch) {
-				want = 3
+				want++
 			}
 			if tt.byGoroutine {
 				want++

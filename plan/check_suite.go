@@ -325,6 +325,9 @@ func (s *Suite) WithVariant(name string) (*Suite, error) {
 	for gate, on := range v.Cluster.FeatureGates {
 		set(&merged.Cluster.FeatureGates, gate, on)
 	}
+	if v.Disruptions != nil {
+		merged.Disruptions = *v.Disruptions
+	}
 	return &merged, nil
 }
 

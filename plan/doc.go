@@ -166,5 +166,6 @@
 //	    controllers: {db-operator: {args: [--fixed], env: {}, watchList: true}}
 //	    cluster: {featureGates: {SomeFeature: false}}
 //	history: [pod/default/*]           # recorded besides what plan, workload and invariants name
+//	disruptions: {install: false}      # whether their controllers run in the cluster, not inside of Trommel
 //	timeouts: {plan: 3m, step: 60s, workload: 2m, hold: 60s, ready: 60s, settle: 15s}
 package plan

@@ -156,6 +156,7 @@ func init() {
 		restartController, killController, startController, pauseController, resumeController, reconnectController,
 		failCall, restoreCalls, freezeController, thawController, pauseAPIServer, resumeAPIServer, killAPIServer,
 		startAPIServer, applyObject, patchObject, deleteObject, disrupt, endDisruption,
+		cycleNodes, endCycle,
 	} {
 		RegisterKind(k)
 	}

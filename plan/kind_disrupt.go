@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/trommel-dev/trommel/chaos/schema"
@@ -133,17 +132,7 @@ var disrupt = ActionKind{
 			}
 			spec["selector"] = map[string]any{"a": "controller"}
 		}
-		for _, m := range schema.Validate(spec) {
-			place, path := at, "disruption"
-			for _, step := range m.Path {
-				if i, err := strconv.Atoi(step); err == nil {
-					place, path = place.item(i), fmt.Sprintf("%s[%d]", path, i)
-				} else {
-					place, path = place.field(step), path+"."+step
-				}
-			}
-			place.errorf("%s: %s", path, m.Message)
-		}
+		at.spec("disruption", spec, schema.Disruption())
 	},
 	Explain: func(a *Action) string {
 		d := a.Begins()

@@ -182,7 +182,7 @@ func isWritten(owner reflect.Value, f *shapeField, v reflect.Value) bool {
 		fallback, err := time.ParseDuration(f.fallback)
 		return v.Int() != 0 && (err != nil || v.Int() != int64(fallback))
 	}
-	return !v.IsZero() && (f.fallback == "" || fmt.Sprint(v) != f.fallback)
+	return !v.IsZero() && (f.fallback == "" || fmt.Sprint(reflect.Indirect(v)) != f.fallback)
 }
 
 func plainNode(tag, value string) *yaml.Node {

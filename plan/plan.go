@@ -89,6 +89,10 @@ type Action struct {
 	AcceptPartial   bool `yaml:"acceptPartial"`   // disrupt: it is enough that some targets are disrupted
 	AcceptNoTargets bool `yaml:"acceptNoTargets"` // disrupt: it need not have targets
 
+	Cycle         any        `yaml:"cycle"`         // cycleNodes: see Cycles; endCycle: a name
+	WaitFor       CyclePhase `yaml:"waitFor"`       // cycleNodes; empty: until the request is accepted
+	AcceptFailure bool       `yaml:"acceptFailure"` // cycleNodes: the cycle may fail
+
 	WaitBefore time.Duration `yaml:"waitBefore"` // between the trigger and the action
 	WaitAfter  time.Duration `yaml:"waitAfter"`  // between the action and its completion
 	Async      bool          `yaml:"async"`      // the next action's trigger is enabled when this action begins

@@ -29,6 +29,7 @@ var vocabulary = map[reflect.Type][]string{
 	reflect.TypeFor[Timing]():          stringsOf(timings),
 	reflect.TypeFor[Reconnect]():       {string(ReconnectRestart), string(ReconnectCut)},
 	reflect.TypeFor[CallAnswer]():      {string(Lost), string(Refused)},
+	reflect.TypeFor[CyclePhase]():      stringsOf(CyclePhases),
 	reflect.TypeFor[OnTimeoutAction](): {string(OnTimeoutFail), string(OnTimeoutContinue)},
 }
 

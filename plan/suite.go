@@ -26,6 +26,8 @@ type Suite struct {
 	// Masks are fields that do not count when runs with faults are compared with runs without.
 	Masks    []Mask   `yaml:"masks" item:"a mask"`
 	Timeouts Timeouts `yaml:"timeouts"`
+	// Disruptions says how the controllers of disruptions run.
+	Disruptions DisruptionControllers `yaml:"disruptions"`
 
 	File string // where it was read from
 
@@ -39,6 +41,13 @@ func (s *Suite) Text() []byte {
 		return nil
 	}
 	return s.source.text
+}
+
+// DisruptionControllers are the controllers of disruptions.
+type DisruptionControllers struct {
+	// Install runs them in the cluster, as a Deployment with the rights of its service account. Otherwise they run inside
+	// of Trommel.
+	Install bool `yaml:"install"`
 }
 
 // Mask is a field of objects that does not count when two runs are compared.
@@ -56,7 +65,7 @@ type ClusterSpec struct {
 	Type                  ClusterType     `yaml:"type" called:"cluster type" default:"embedded"`
 	KubernetesVersion     string          `yaml:"kubernetesVersion"` // v1.36.3 or 1.36; default: Trommel's own choice
 	APIServers            int             `yaml:"apiServers" range:"1 5" default:"3"`
-	Nodes                 int             `yaml:"nodes" range:"0 1000" default:"3"` // simulated nodes
+	Nodes                 *int            `yaml:"nodes" range:"0 1000" default:"3"` // simulated nodes
 	DisableControllers    []string        `yaml:"disableControllers"`               // of kube-controller-manager
 	FeatureGates          map[string]bool `yaml:"featureGates"`
 	APIServerArgs         []string        `yaml:"apiServerArgs"`
@@ -162,10 +171,11 @@ func (a AnnotatedCall) Symbol() string {
 	return a.Package + "." + a.Receiver + "." + a.Function
 }
 
-// Variant changes controllers for a run, e.g. to a fixed or a mitigated version.
+// Variant changes controllers and their surroundings for a run, e.g. to a fixed or a mitigated version.
 type Variant struct {
 	Controllers map[string]VariantController `yaml:"controllers" item:"a variant's controller"`
 	Cluster     VariantCluster               `yaml:"cluster" called:"a variant's cluster"`
+	Disruptions *DisruptionControllers       `yaml:"disruptions"` // instead of the suite's; nil: the suite's
 }
 
 // VariantController is added to the controller with that name.

@@ -80,7 +80,7 @@ timeouts: {plan: 1m, hold: 5s}
 	want := &Suite{
 		APIVersion: APIVersion, Kind: "Suite", File: "testdata/s.yaml",
 		Cluster: ClusterSpec{
-			Type: "embedded", KubernetesVersion: "v1.36.3", APIServers: 2,
+			Type: "embedded", KubernetesVersion: "v1.36.3", APIServers: 2, Nodes: new(0),
 			DisableControllers: []string{"statefulset-controller"},
 			FeatureGates:       map[string]bool{"A": true, "B": false},
 			Answers: []Answer{

@@ -4,6 +4,7 @@ package predicate
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 
@@ -25,11 +26,20 @@ var (
 	// History has object, oldObject, event and objects: for never and always.
 	History = scope(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
 		cel.Variable("event", cel.StringType), cel.Variable("objects", cel.ListType(cel.DynType)))
-	// Self has only self: for the rules in a CustomResourceDefinition.
-	Self = scope(cel.Variable("self", cel.DynType))
+	// Self has only self: for the rules in a CustomResourceDefinition. Of Kubernetes' own functions it has those that our
+	// definitions use.
+	Self = scope(cel.Variable("self", cel.DynType), isIP)
 	// Objects has only objects: for eventually.
 	Objects = scope(cel.Variable("objects", cel.ListType(cel.DynType)))
 )
+
+// isIP is Kubernetes' function: addresses with a zone and IPv4 addresses in the form of IPv6 do not count.
+var isIP = cel.Function("isIP", cel.Overload("is_ip_string", []*cel.Type{cel.StringType}, cel.BoolType,
+	cel.UnaryBinding(func(v ref.Val) ref.Val {
+		text, _ := v.Value().(string)
+		a, err := netip.ParseAddr(text)
+		return types.Bool(err == nil && a.Zone() == "" && !a.Is4In6())
+	})))
 
 // scope returns the CEL environment of plans: numbers of different types compare by value, fields can be optional
 // (object.?status.?phase.orValue("")), and the string and set functions of CEL's extension library are available.

@@ -133,6 +133,7 @@ func newPage(r *record.Run, p *plan.Plan, a *record.Account) *pageBuilder {
 	b.reconciles()
 	b.holds()
 	b.disruptions()
+	b.cycles()
 	b.actions()
 	b.workload()
 	b.processes()
@@ -719,6 +720,55 @@ func (b *pageBuilder) disruptions() {
 			item.End = b.ms(calm) // all effects of the plan are undone
 		}
 		b.add(item, a.Done)
+	}
+}
+
+// cycles draws how long each cycle of nodes was in each phase.
+func (b *pageBuilder) cycles() {
+	if b.plan == nil {
+		return
+	}
+	for i := range b.plan.Actions {
+		c := b.plan.Actions[i].Cycles()
+		if c == nil {
+			continue
+		}
+		key, last := c.Key(), ""
+		var began time.Time
+		end := func(at time.Time) {
+			if last != "" {
+				item := moments(b.lane(groupPlan, "cycles"), "failing", "cycle "+c.Name()+" is "+last)
+				item.End = b.ms(at)
+				b.add(item, began)
+			}
+			last = ""
+		}
+		var seen time.Time
+		for _, h := range b.run.History {
+			if h.Type != key.Type || h.Group != key.Group || h.Namespace != key.Namespace || h.Name != key.Name {
+				continue
+			}
+			var request struct {
+				Status struct{ Phase, Progress string }
+			}
+			seen = h.Time
+			if h.Event == "deleted" || json.Unmarshal(h.Object, &request) != nil {
+				end(h.Time)
+				continue
+			}
+			phase := strings.TrimSpace(request.Status.Phase + " " + request.Status.Progress)
+			if phase == last {
+				continue
+			}
+			end(h.Time)
+			if ended := plan.CyclePhase(request.Status.Phase); ended != plan.CycleSuccessful && ended != plan.CycleFailed {
+				last, began = phase, h.Time
+			}
+		}
+		if calm := b.run.Meta.Calm; calm.After(seen) {
+			seen = calm
+		}
+		end(seen) // it was left behind
 	}
 }
 

@@ -4,30 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	chaosconfig "github.com/trommel-dev/trommel/chaos/config"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/chaos/fault"
 	"github.com/trommel-dev/trommel/chaos/manager"
 	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// disruptions implements actions.Disruptions: the controllers of disruptions run in this process.
+// disruptions implements actions.Disruptions: the controllers of disruptions run in this process, or in the cluster if
+// the suite says so.
 type disruptions struct {
 	*runner
 	mu    sync.Mutex
@@ -57,13 +61,14 @@ func (r *runner) installDisruptions(ctx context.Context) error {
 		return &UserError{fmt.Errorf("%s: disrupt: cluster %q has no process node: %w", r.Plan.File, r.cluster.Name(),
 			cluster.ErrNotSupported)}
 	}
+	return r.applyFiles(ctx, chaosconfig.Files, chaosconfig.Installed)
+}
+
+// applyFiles applies manifests that are a part of this program.
+func (r *runner) applyFiles(ctx context.Context, files fs.FS, names []string) error {
 	var all []*unstructured.Unstructured
-	for _, file := range chaosconfig.Installed {
-		data, err := chaosconfig.Files.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		list, err := objects.Decode(data, file)
+	for _, name := range names {
+		list, err := manifests(files, name)
 		if err != nil {
 			return err
 		}
@@ -72,8 +77,80 @@ func (r *runner) installDisruptions(ctx context.Context) error {
 	return r.applyManifests(ctx, all)
 }
 
-// startDisruptions starts the controllers of disruptions if the plan has some. They end with the run, after its effects
-// are undone.
+// manifests reads manifests that are a part of this program.
+func manifests(files fs.FS, name string) ([]*unstructured.Unstructured, error) {
+	data, err := fs.ReadFile(files, name)
+	if err != nil {
+		return nil, err
+	}
+	return objects.Decode(data, name)
+}
+
+// deployDisruptions runs the controllers of disruptions in the cluster, as a process of this machine, and returns when
+// it has started.
+func (r *runner) deployDisruptions(ctx context.Context, journal string) error {
+	if len(r.DisruptionControllers) == 0 {
+		return errors.New("disruptions: there is no executable to install (Options.DisruptionControllers)")
+	}
+	list, err := manifests(chaosconfig.Files, chaosconfig.Deployment)
+	if err != nil {
+		return err
+	}
+	if len(list) != 1 {
+		return fmt.Errorf("%s has %d objects", chaosconfig.Deployment, len(list))
+	}
+	var d appsv1.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list[0].Object, &d); err != nil {
+		return err
+	}
+	program := r.DisruptionControllers[0]
+	pod := &d.Spec.Template
+	pod.Annotations = map[string]string{
+		cluster.AnnotationBinaryPrefix + pod.Spec.Containers[0].Name: program,
+		fault.AnnotationInjector:                                     "true", // it is the executable of injectors, too
+	}
+	pod.Spec.NodeName = r.node().NodeName()
+	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	c := &pod.Spec.Containers[0]
+	c.Command = []string{program}
+	c.Args = append(slices.Clone(r.DisruptionControllers[1:]),
+		"--kubeconfig=$(KUBECONFIG)", "--injector-here", "--privileged=false", "--journal="+journal,
+		"--pod-annotation="+cluster.AnnotationBinaryPrefix+"injector="+program,
+		"--process-node="+r.node().NodeName(),
+		// There is nothing to protect on a cluster for tests.
+		"--max-namespace-share=0", "--max-cluster-share=0", "--max-duration=0s", "--protected-namespaces=",
+		"--allow-network-without-hosts", "--allow-disk-root")
+	// Several clusters may share this machine, and its ports.
+	c.Ports, c.LivenessProbe, c.ReadinessProbe, c.SecurityContext = nil, nil, nil, nil
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d)
+	if err != nil {
+		return err
+	}
+	if err := r.applyManifests(ctx, []*unstructured.Unstructured{{Object: object}}); err != nil {
+		return err
+	}
+	return r.awaitDisruptionControllers(ctx, d.Namespace, d.Name)
+}
+
+func (r *runner) awaitDisruptionControllers(ctx context.Context, namespace, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Suite.Timeouts.Ready, fmt.Errorf(
+		"the controllers of disruptions have not started within %s (timeouts.ready)", r.Suite.Timeouts.Ready))
+	defer cancel()
+	key, err := plan.ParseResourceKey("deployment/" + namespace + "/" + name)
+	if err != nil {
+		return err
+	}
+	err = objects.FollowOne(ctx, r.objects, key, func(d *appsv1.Deployment) (bool, error) {
+		return d != nil && d.Status.AvailableReplicas > 0, nil
+	})
+	if err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return nil
+}
+
+// startDisruptions starts the controllers of disruptions if the plan has some. They end with the run, or with the
+// cluster's objects, after its effects are undone.
 func (r *runner) startDisruptions(ctx context.Context, to *rest.Config) error {
 	if !r.disrupts() {
 		return nil
@@ -87,6 +164,9 @@ func (r *runner) startDisruptions(ctx context.Context, to *rest.Config) error {
 		return err
 	}
 	r.later(func(context.Context) error { return os.RemoveAll(journal) })
+	if r.Suite.Disruptions.Install {
+		return r.deployDisruptions(ctx, journal)
+	}
 	to = rest.CopyConfig(to)
 	to.UserAgent = "trommel-disruptions"
 	mgr, err := manager.New(to, manager.Options{
@@ -102,6 +182,11 @@ func (r *runner) startDisruptions(ctx context.Context, to *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("controllers of disruptions: %w", err)
 	}
+	return r.serve(ctx, "controllers of disruptions", mgr)
+}
+
+// serve runs a manager until the run ends. It returns when the manager's cache is filled.
+func (r *runner) serve(ctx context.Context, what string, mgr ctrl.Manager) error {
 	serve, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- mgr.Start(serve) }()
@@ -109,12 +194,12 @@ func (r *runner) startDisruptions(ctx context.Context, to *rest.Config) error {
 		stop()
 		// It ends in any case; what was still going on has no effect on the run.
 		if err := <-served; err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("controllers of disruptions: %w", err)
+			return fmt.Errorf("%s: %w", what, err)
 		}
 		return nil
 	})
 	if !mgr.GetCache().WaitForCacheSync(ctx) {
-		return fmt.Errorf("controllers of disruptions: %w", context.Cause(ctx))
+		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 	}
 	return nil
 }
@@ -175,8 +260,12 @@ func (d *disruptions) Begin(ctx context.Context, a *plan.Action) (note string, e
 	if _, err := d.objects.Apply(ctx, object); err != nil {
 		return "", fmt.Errorf("disrupt %s: %w", f.Name(), err)
 	}
+	key, err := disruptionKey(namespace, f.Name())
+	if err != nil {
+		return "", err
+	}
 	last := ""
-	err = d.follow(ctx, namespace, f.Name(), func(o *chaos.Disruption) (done bool, err error) {
+	err = objects.FollowOne(ctx, d.objects, key, func(o *chaos.Disruption) (done bool, err error) {
 		if o == nil {
 			return true, errors.New("somebody has deleted it")
 		}
@@ -265,7 +354,7 @@ func (d *disruptions) End(ctx context.Context, name string) (ended bool, err err
 		return false, fmt.Errorf("end disruption %s: %w", name, err)
 	}
 	last := ""
-	err = d.follow(ctx, namespace, name, func(o *chaos.Disruption) (bool, error) {
+	err = objects.FollowOne(ctx, d.objects, key, func(o *chaos.Disruption) (bool, error) {
 		if o == nil {
 			return true, nil
 		}
@@ -283,55 +372,3 @@ func (d *disruptions) End(ctx context.Context, name string) (ended bool, err err
 	d.mu.Unlock()
 	return true, nil
 }
-
-// follow calls see with each state of the disruption, nil if it does not exist, until it is done.
-func (d *disruptions) follow(
-	ctx context.Context, namespace, name string, see func(*chaos.Disruption) (done bool, err error),
-) error {
-	key, err := disruptionKey(namespace, name)
-	if err != nil {
-		return err
-	}
-	t, err := d.objects.Resolve(ctx, key)
-	if err != nil {
-		return err
-	}
-	f := &disruptionFollower{see: see}
-	if err := d.objects.Follow(ctx, t, namespace, name, f); err != nil {
-		return err
-	}
-	return f.err
-}
-
-type disruptionFollower struct {
-	see func(*chaos.Disruption) (bool, error)
-	err error
-}
-
-func (f *disruptionFollower) show(u *unstructured.Unstructured) (stop bool) {
-	var o *chaos.Disruption
-	if u != nil {
-		o = &chaos.Disruption{}
-		if f.err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o); f.err != nil {
-			return true
-		}
-	}
-	stop, f.err = f.see(o)
-	return stop || f.err != nil
-}
-
-func (f *disruptionFollower) Listed(list []*unstructured.Unstructured, _ string) bool {
-	if len(list) == 0 {
-		return f.show(nil)
-	}
-	return f.show(list[0])
-}
-
-func (f *disruptionFollower) Changed(event watch.EventType, u *unstructured.Unstructured) bool {
-	if event == watch.Deleted {
-		u = nil
-	}
-	return f.show(u)
-}
-
-func (f *disruptionFollower) Broken(error) bool { return false }

@@ -23,12 +23,17 @@ import (
 	"github.com/trommel-dev/trommel/reference"
 )
 
-// watchedKeys lists the keys that the suite wants recorded, and those that its invariants are about.
+// watchedKeys lists the keys that the suite wants recorded, those that its invariants are about, and the plan's cycles.
 func (r *runner) watchedKeys() []plan.ResourceKey {
 	keys := slices.Clone(r.Suite.History)
 	for _, i := range r.Suite.Invariants {
 		if i.On != nil {
 			keys = append(keys, *i.On)
+		}
+	}
+	for i := range r.Plan.Actions {
+		if c := r.Plan.Actions[i].Cycles(); c != nil {
+			keys = append(keys, c.Key()) // reports show its phases
 		}
 	}
 	return keys

@@ -42,22 +42,23 @@ const teardownTimeout = 30 * time.Second
 
 // Config is what a run needs. All but Variant and Logger are required.
 type Config struct {
-	Plan      *plan.Plan           // validated against Suite
-	Suite     *plan.Suite          // with the variant merged in
-	Variant   string               // for the record
-	Binaries  []Binary             // of the suite's controllers, in order
-	RecordDir string               // created; must not hold a record yet
-	Trace     bool                 // see Options
-	Paced     bool                 // see RunOptions
-	History   []plan.ResourceKey   // recorded beside what the suite and the plan name
-	FindTypes bool                 // see RunOptions
-	Reference *reference.Reference // of the workload; nil: none
-	Functions map[string]workload.Function
-	Version   string // of Trommel, for the record
-	Progress  progress.Listener
-	Injector  []string // see Options
-	Logger    *slog.Logger
-	clusters  clusters
+	Plan                  *plan.Plan           // validated against Suite
+	Suite                 *plan.Suite          // with the variant merged in
+	Variant               string               // for the record
+	Binaries              []Binary             // of the suite's controllers, in order
+	RecordDir             string               // created; must not hold a record yet
+	Trace                 bool                 // see Options
+	Paced                 bool                 // see RunOptions
+	History               []plan.ResourceKey   // recorded beside what the suite and the plan name
+	FindTypes             bool                 // see RunOptions
+	Reference             *reference.Reference // of the workload; nil: none
+	Functions             map[string]workload.Function
+	Version               string // of Trommel, for the record
+	Progress              progress.Listener
+	Injector              []string // see Options
+	DisruptionControllers []string // see Options
+	Logger                *slog.Logger
+	clusters              clusters
 }
 
 // UserError is a mistake in the plan or the suite.
@@ -134,6 +135,7 @@ type runner struct {
 	undone      bool                          // its effects are undone
 	judged      bool                          // there is a verdict
 	why         string                        // what the plan blocked when a workload step timed out
+	cycles      *cycles                       // nil: nothing was prepared
 	manifests   map[string]string             // of apply actions: path in the plan to path in the record
 	undo        []func(context.Context) error // teardown, run in reverse order
 	phase       string
@@ -381,6 +383,9 @@ func (r *runner) prepare(ctx context.Context) error {
 	}
 	r.later(r.keepLogs)
 	r.enter("manifests")
+	if err := r.installCycles(ctx); err != nil {
+		return err
+	}
 	own, err := r.installManifests(ctx)
 	if err != nil {
 		return err
@@ -393,12 +398,14 @@ func (r *runner) prepare(ctx context.Context) error {
 		return err
 	}
 	r.meta.Controllers = r.describeControllers(own)
+	r.cycles = &cycles{runner: r}
+	r.later(r.cycles.close)
 	r.warnOfStaleness()
 	r.coordinator, err = coordinator.New(coordinator.Config{
 		Plan: r.Plan, Monitor: r.monitor, Controllers: r.meta.Controllers,
 		Tools: actions.Tools{
 			Controllers: &controllers{runner: r}, APIServers: &apiServers{runner: r}, Objects: &planWrites{runner: r},
-			Disruptions: &disruptions{runner: r},
+			Disruptions: &disruptions{runner: r}, Cycles: r.cycles,
 		},
 		Trace:   r.trace(),
 		Resolve: resolve, Lookup: lookup{r.objects}, Hold: r.Suite.Timeouts.Hold,
@@ -426,7 +433,13 @@ func (r *runner) prepare(ctx context.Context) error {
 	if err := r.startDisruptions(ctx, config); err != nil {
 		return err
 	}
+	if err := r.startCycles(ctx, config); err != nil {
+		return err
+	}
 	if err := r.startControllers(ctx, own); err != nil {
+		return err
+	}
+	if err := r.applyGroups(ctx); err != nil {
 		return err
 	}
 	if keep := r.lease.keepCertificates; keep != nil && len(r.webhooks.declared) > 0 {
@@ -465,7 +478,7 @@ func (r *runner) exercise(ctx context.Context) error {
 		Suite: r.Suite, Workload: r.workload, Objects: r.objects, Kubeconfig: kubeconfig,
 		REST: config, Functions: r.Functions,
 		Progress: r.console.Info, Step: r.step, Log: r.workloadLog(), Outage: r.outage,
-		Blocked: r.blocked, LetGo: r.endPlan, Disturbed: r.disturbed, Note: r.note,
+		Blocked: r.blocked, LetGo: r.letGo, Disturbed: r.disturbed, Note: r.note,
 		Rest: r.pause(),
 	})
 	r.meta.WorkloadEnd = time.Now()
@@ -521,6 +534,11 @@ func (r *runner) judge(
 	status, err := r.coordinator.Status(ctx)
 	troubled(err)
 	r.meta.ActionsFired = status.Fired
+	if !failed && status.Stuck == "" && len(status.Down) == 0 {
+		r.add(r.cycles.conclude(ctx)...) // controllers cannot settle while their nodes go
+		status, err = r.coordinator.Status(ctx)
+		troubled(err)
+	}
 	lasts := status.Stuck != "" || len(status.Down) > 0 || len(status.Lasting) > 0
 	if !failed && !lasts {
 		troubled(r.becalm(ctx))
@@ -534,7 +552,7 @@ func (r *runner) judge(
 		// it.
 		settles = settled || status.Stuck != "" || len(status.Down) > 0
 	}
-	troubled(r.endPlan(ctx))
+	troubled(r.letGo(ctx))
 	if !failed && lasts {
 		troubled(r.becalm(ctx))
 	}
@@ -629,6 +647,9 @@ func (r *runner) blocked(ctx context.Context) string {
 			why = f.Title
 		}
 	}
+	if why == "" {
+		why = r.cycles.blocked()
+	}
 	r.why = why
 	return why
 }
@@ -642,7 +663,19 @@ func (r *runner) disturbed() (last time.Time) {
 			last = a.Done
 		}
 	}
+	if at := r.cycles.disturbed(); at.After(last) {
+		last = at
+	}
 	return last
+}
+
+// letGo is endPlan, and returns when no cycle of nodes goes on any more.
+func (r *runner) letGo(ctx context.Context) error {
+	if err := r.endPlan(ctx); err != nil {
+		return err
+	}
+	r.add(r.cycles.conclude(ctx)...)
+	return nil
 }
 
 // endPlan releases what the plan holds and undoes its effects, once.

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,9 @@ type Options struct {
 	// Injector is the command of the injector of disruptions, an executable with arguments; only plans with the action
 	// disrupt need it.
 	Injector []string
+	// DisruptionControllers is the command of the controllers of disruptions, an executable with arguments, of which
+	// Injector is another command; only suites that install them need it.
+	DisruptionControllers []string
 	// Logger receives diagnostics; default: none.
 	Logger *slog.Logger
 }
@@ -178,7 +182,8 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
 		Trace: o.Trace, Paced: o.Paced, History: o.History, FindTypes: o.FindTypes, Reference: o.Reference,
 		Functions: o.Functions, Version: s.options.Version, Injector: s.options.Injector,
-		Progress: s.options.Progress, Logger: s.options.Logger, clusters: s.clusters,
+		DisruptionControllers: s.options.DisruptionControllers,
+		Progress:              s.options.Progress, Logger: s.options.Logger, clusters: s.clusters,
 	})
 }
 
@@ -230,8 +235,12 @@ func (s *Session) Close(ctx context.Context) error {
 func (s *Session) clusterConfig(binary string, console *console) cluster.Config {
 	removed, _ := RemovedAPIs(s.suite, s.binaries)
 	spec := s.suite.Cluster
+	nodes := 0 // as many as usual
+	if spec.Nodes != nil {
+		nodes = cmp.Or(*spec.Nodes, -1) // none
+	}
 	return cluster.Config{
-		Binary: binary, APIServers: spec.APIServers, Nodes: spec.Nodes, DisableControllers: spec.DisableControllers,
+		Binary: binary, APIServers: spec.APIServers, Nodes: nodes, DisableControllers: spec.DisableControllers,
 		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs,
 		ControllerManagerArgs: spec.ControllerManagerArgs,
 		RemovedAPIs:           removed,

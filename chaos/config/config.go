@@ -15,5 +15,8 @@ var Installed = []string{
 	"rbac/injector.yaml",
 }
 
+// Deployment is the file with the Deployment of the controllers.
+const Deployment = "manager/manager.yaml"
+
 // DisruptionDefinition is the file with the definition of Disruption.
 const DisruptionDefinition = "crd/chaos.trommel.dev_disruptions.yaml"

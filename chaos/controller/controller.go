@@ -15,13 +15,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,6 +100,9 @@ func Kinds(kinds *chaos.Kinds) []string {
 	return names
 }
 
+// InAPI reports whether a kind's effects are objects. It may take its target away, and can be cleaned without it.
+func InAPI(kind string) bool { return kind == "nodeFailure" || kind == "podReplacement" }
+
 // KindSpec returns the JSON text of a kind's part of the spec.
 func KindSpec(kinds *chaos.Kinds, name string) (string, error) {
 	v := reflect.ValueOf(*kinds)
@@ -141,9 +142,17 @@ func Rank(disruption, candidate types.UID) string {
 }
 
 // PodName is the name of the chaos pod for a target and a kind. Only one can exist: so two disruptions of a kind cannot
-// have the same target, and a controller that does not remember its last write does not create a second pod.
-func PodName(target types.UID, kind string) string {
-	return "chaos-" + strings.ToLower(kind) + "-" + shortHash(string(target))
+// have the same target, and a controller that does not remember its last write does not create a second pod. A pod or
+// node that takes the target's name has to wait for the end of its chaos pods. target is the name of a pod in the
+// namespace, or of a node if the level is node.
+func PodName(level chaos.Level, namespace, target, kind string) string {
+	if level == chaos.LevelNode {
+		namespace = ""
+	}
+	const enough = 27 // to recognise it; the name fits into a label
+	short := strings.Trim(strings.ReplaceAll(target[:min(len(target), enough)], ".", "-"), "-")
+	return fmt.Sprintf("chaos-%s-%s-%s", strings.ToLower(kind), short,
+		shortHash(string(level) + "/" + namespace + "/" + target)[:12])
 }
 
 // Ready reports whether controllers may act on the disruption at all: it has its finalizer, its hash, and is accepted.
@@ -157,45 +166,6 @@ func Ready(d *chaos.Disruption) bool {
 func Ending(d *chaos.Disruption) bool {
 	return d.DeletionTimestamp != nil || d.Status.Schedule.Over ||
 		meta.IsStatusConditionFalse(d.Status.Conditions, chaos.ConditionSpecUnchanged)
-}
-
-// ErrOutdated is returned by UpdateStatus if the controller's own fields have changed since it read them.
-var ErrOutdated = errors.New("the disruption's status was read from an outdated cache")
-
-// UpdateStatus writes a controller's own fields of the status: set sets them, own returns them for comparison. If
-// another controller has written in between, the same fields are set on the new object. If the fields themselves have
-// changed, the controller had decided on an old state; it returns ErrOutdated. It does nothing if nothing changes, or if
-// the disruption has gone.
-func UpdateStatus[T any](
-	ctx context.Context, env *Env, d *chaos.Disruption, own func(*chaos.DisruptionStatus) T,
-	set func(*chaos.DisruptionStatus),
-) error {
-	read := own(&d.Status)
-	object := d.DeepCopy()
-	first := true
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		if !first {
-			latest := &chaos.Disruption{}
-			if err := env.Reader.Get(ctx, client.ObjectKeyFromObject(d), latest); err != nil {
-				return err
-			}
-			if latest.UID != d.UID {
-				return nil
-			}
-			if !equality.Semantic.DeepEqual(own(&latest.Status), read) {
-				return ErrOutdated
-			}
-			object = latest
-		}
-		first = false
-		before := object.Status.DeepCopy()
-		set(&object.Status)
-		if equality.Semantic.DeepEqual(before, &object.Status) {
-			return nil
-		}
-		return env.Client.Status().Update(ctx, object)
-	})
-	return client.IgnoreNotFound(err)
 }
 
 // SetCondition sets a condition; it keeps the time of its last transition.
@@ -217,12 +187,10 @@ func Condition(status *chaos.DisruptionStatus, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// ChaosPods lists the chaos pods of a disruption.
-func ChaosPods(ctx context.Context, reader client.Reader, env *Env, uid types.UID) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	err := reader.List(ctx, &pods, client.InNamespace(env.Config.Namespace),
-		client.MatchingLabels{LabelDisruption: string(uid)})
-	return pods.Items, err
+// ChaosPods lists the chaos pods of a disruption. The cache owns them.
+func ChaosPods(ctx context.Context, env *Env, d *chaos.Disruption) ([]corev1.Pod, error) {
+	pods, err := PodsOf(ctx, env, client.ObjectKeyFromObject(d))
+	return slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Labels[LabelDisruption] != string(d.UID) }), err
 }
 
 // OwnerOf is the disruption of a chaos pod.

@@ -21,8 +21,13 @@ const (
 	// EnvSocket is the environment variable with the socket's path. The process node sets it for containers of pods that
 	// have AnnotationInjector.
 	EnvSocket = "TROMMEL_FAULTS"
+	// EnvCgroups is the environment variable with the directory where a chaos pod finds the cgroups of its real node.
+	EnvCgroups = "TROMMEL_CGROUPS"
 	// AnnotationInjector with the value "true" marks a pod that runs an injector.
 	AnnotationInjector = "chaos.trommel.dev/injector"
+	// AnnotationReadyFile on such a pod is the path, in its container, of the file that exists while the fault is in
+	// effect. The process node watches it instead of running the readiness probe, which would start a program.
+	AnnotationReadyFile = "chaos.trommel.dev/ready-file"
 	// AnnotationSimulated marks the nodes that KWOK simulates, and only those. It is KWOK's own.
 	AnnotationSimulated = "kwok.x-k8s.io/node"
 )

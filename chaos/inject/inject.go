@@ -5,6 +5,7 @@
 package inject
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,6 +110,12 @@ type Injection interface {
 	Clean(ctx context.Context) error
 }
 
+// Foresees is an Injection that knows before Inject which notes it will save. They are in the journal's first entry
+// then, and saving them takes no time.
+type Foresees interface {
+	Foresee() (notes any)
+}
+
 // Backend makes injections.
 type Backend interface {
 	// Name identifies the backend in the journal.
@@ -123,11 +130,15 @@ type Notes struct {
 	save func(json.RawMessage) error
 }
 
-// Save stores a value durably, in place of an earlier one. What it describes may be done when Save has returned.
+// Save stores a value durably, in place of an earlier one. What it describes may be done when Save has returned. It
+// takes no time if the value is the one that is stored.
 func (n *Notes) Save(value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return err
+	}
+	if bytes.Equal(data, n.data) {
+		return nil // it is on disk
 	}
 	if n.save != nil {
 		if err := n.save(data); err != nil {

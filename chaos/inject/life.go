@@ -119,7 +119,16 @@ func (i *injector) inject(ctx context.Context) (Injection, error) {
 		i.tellInjected(err)
 		return nil, err
 	}
-	if err := i.journal.write(entry); err != nil {
+	if f, ok := injection.(Foresees); ok {
+		// The injection's own notes are those of the entry from now on.
+		if entry.Notes, err = json.Marshal(f.Foresee()); err == nil {
+			injection, err = i.make(entry)
+		}
+	}
+	if err == nil {
+		err = i.journal.write(entry)
+	}
+	if err != nil {
 		i.tell(v1alpha1.InjectionFailed, err)
 		return nil, err
 	}

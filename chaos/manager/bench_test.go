@@ -1,15 +1,24 @@
 package manager
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/controller"
 )
 
 // BenchmarkBeginAndEnd takes the time from the creation of a disruption of one target until it is injected, and from its
@@ -53,5 +62,178 @@ func BenchmarkBeginAndEnd(b *testing.B) {
 	}
 	b.ReportMetric(float64(begin.Milliseconds())/float64(b.N), "ms/begin")
 	b.ReportMetric(float64(end.Milliseconds())/float64(b.N), "ms/end")
+	b.ReportMetric(0, "ns/op")
+}
+
+// counting counts a manager's requests, without watches and events.
+type counting struct {
+	base          http.RoundTripper
+	reads, writes *atomic.Int64
+}
+
+func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	switch {
+	case strings.Contains(r.URL.Path, "/events"):
+	case r.Method != http.MethodGet:
+		c.writes.Add(1)
+	case r.URL.Query().Get("watch") == "":
+		c.reads.Add(1)
+	}
+	return c.base.RoundTrip(r)
+}
+
+// reconciles is the number of reconciles that all controllers of this process have finished.
+func reconciles(b *testing.B) (n float64) {
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "controller_runtime_reconcile_total" {
+			for _, m := range f.Metric {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
+// follow calls a function with each state of all objects of a type, in order, until the end of the benchmark.
+func follow[T client.Object](b *testing.B, of T, see func(o T, gone bool)) {
+	to := must(shared.RESTConfig(""))
+	to.QPS = -1
+	c, err := cache.New(to, cache.Options{Scheme: must(Scheme())})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Start(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	informer, err := c.GetInformer(ctx, of)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { see(o.(T), false) },
+		UpdateFunc: func(_, o any) { see(o.(T), false) },
+		DeleteFunc: func(o any) {
+			if t, ok := o.(T); ok {
+				see(t, true)
+			}
+		},
+	}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// complete lets simulated chaos pods complete when they are deleted, as injectors do. Nothing else does: KWOK leaves
+// them running.
+func complete(b *testing.B, c client.Client) {
+	todo := make(chan *corev1.Pod, 1<<16)
+	follow(b, &corev1.Pod{}, func(p *corev1.Pod, gone bool) {
+		_, ours := controller.OwnerOf(p)
+		if ours && !gone && p.DeletionTimestamp != nil && p.Status.Phase != corev1.PodSucceeded {
+			todo <- p
+		}
+	})
+	for range 4 {
+		go func() {
+			for {
+				select {
+				case p := <-todo:
+					after := p.DeepCopy()
+					after.Status.Phase = corev1.PodSucceeded
+					err := c.Status().Patch(b.Context(), after, client.MergeFrom(p))
+					if client.IgnoreNotFound(err) != nil && b.Context().Err() == nil {
+						b.Error(err)
+					}
+				case <-b.Context().Done():
+					return
+				}
+			}
+		}()
+	}
+}
+
+// BenchmarkMany takes the time for 1,000 disruptions of a target each, from their creation until all are injected, and
+// from their deletion until none is left. Targets and chaos pods are on simulated nodes: only the controllers work.
+func BenchmarkMany(b *testing.B) {
+	for _, many := range []int{100, 1000} {
+		b.Run(fmt.Sprint(many), func(b *testing.B) { benchmarkMany(b, many) })
+	}
+}
+
+func benchmarkMany(b *testing.B, many int) {
+	to := must(shared.RESTConfig(""))
+	to.QPS = -1
+	count := &counting{reads: &atomic.Int64{}, writes: &atomic.Int64{}}
+	to.Wrap(func(rt http.RoundTripper) http.RoundTripper { count.base = rt; return count })
+	o := options()
+	o.Simulated = ""
+	stop := start(b, to, o)
+	defer stop()
+	f := newFixture(b)
+	free := must(shared.RESTConfig(""))
+	free.QPS = -1
+	f.Client = must(client.New(free, client.Options{Scheme: must(Scheme())}))
+	complete(b, f)
+	var pods []*corev1.Pod
+	for i := range many {
+		pods = append(pods, f.labelled(fmt.Sprintf("p%d", i), []string{"node-1", "node-2"}[i%2], fmt.Sprint(i)))
+	}
+	f.running(pods...)
+	type id struct {
+		uid  types.UID
+		gone bool
+	}
+	seen := make(chan id, 1<<16)
+	follow(b, &chaos.Disruption{}, func(d *chaos.Disruption, gone bool) {
+		if gone || d.Status.Phase == chaos.Injected {
+			seen <- id{d.UID, gone}
+		}
+	})
+	// until waits until all disruptions are injected, or gone.
+	until := func(disruptions []*chaos.Disruption, gone bool) {
+		left := map[types.UID]bool{}
+		for _, d := range disruptions {
+			left[d.UID] = true
+		}
+		for len(left) > 0 {
+			if i := <-seen; i.gone == gone {
+				delete(left, i.uid)
+			}
+		}
+	}
+	reads, writes, before := count.reads.Load(), count.writes.Load(), reconciles(b)
+	var begin, end time.Duration
+	for i := 0; b.Loop(); i++ {
+		began := time.Now()
+		var disruptions []*chaos.Disruption
+		for n := range many {
+			spec := hangs(func(s *chaos.DisruptionSpec) { s.Selector = map[string]string{"app": fmt.Sprint(n)} })
+			disruptions = append(disruptions, f.disrupt(fmt.Sprintf("d%d-%d", i, n), spec))
+		}
+		until(disruptions, false)
+		begin += time.Since(began)
+		began = time.Now()
+		for _, d := range disruptions {
+			if err := f.Delete(b.Context(), d); err != nil {
+				b.Fatal(err)
+			}
+		}
+		until(disruptions, true)
+		end += time.Since(began)
+	}
+	n := float64(b.N)
+	b.ReportMetric(begin.Seconds()/n, "s/begin")
+	b.ReportMetric(end.Seconds()/n, "s/end")
+	b.ReportMetric((reconciles(b)-before)/(begin+end).Seconds(), "reconciles/s")
+	b.ReportMetric((reconciles(b)-before)/n/float64(many), "reconciles/disruption")
+	b.ReportMetric(float64(count.reads.Load()-reads)/n/float64(many), "reads/disruption")
+	b.ReportMetric(float64(count.writes.Load()-writes)/n/float64(many), "writes/disruption")
 	b.ReportMetric(0, "ns/op")
 }

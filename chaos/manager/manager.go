@@ -4,11 +4,9 @@ package manager
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,6 +23,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/controller/lifetime"
 	"github.com/trommel-dev/trommel/chaos/controller/spechash"
 	"github.com/trommel-dev/trommel/chaos/controller/targets"
+	"github.com/trommel-dev/trommel/startup"
 )
 
 // Options of a manager.
@@ -50,11 +49,7 @@ var Controllers = []struct {
 
 // Scheme has the types that the controllers use.
 func Scheme() (*runtime.Scheme, error) {
-	s := runtime.NewScheme()
-	if err := scheme.AddToScheme(s); err != nil {
-		return nil, err
-	}
-	return s, chaos.AddToScheme(s)
+	return startup.Scheme(chaos.AddToScheme)
 }
 
 // New makes a manager with all controllers. Its Start blocks until the context ends.
@@ -63,32 +58,24 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctrl.SetLogger(o.Logger)
-	if to.QPS == 0 {
-		// The default, 20, would delay disruptions of many targets by seconds. API servers have limits of their own.
-		to = rest.CopyConfig(to)
-		to.QPS, to.Burst = 200, 400
-	}
-	metrics := o.Metrics
-	if metrics == "" {
-		metrics = "0"
-	}
-	yes, grace := true, gracefulShutdown
-	mgr, err := ctrl.NewManager(to, ctrl.Options{
-		Scheme: s, Logger: o.Logger, Metrics: server.Options{BindAddress: metrics}, HealthProbeBindAddress: o.Probes,
+	mgr, err := startup.Manager(to, ctrl.Options{
+		Scheme: s, Logger: o.Logger, Metrics: server.Options{BindAddress: o.Metrics}, HealthProbeBindAddress: o.Probes,
 		LeaderElection: o.LeaderElection, LeaderElectionID: "disruptions.chaos.trommel.dev",
-		LeaderElectionNamespace: o.Namespace, LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: &grace,
-		Controller: config.Controller{
-			// Several managers may run in one process, in tests and beside a run.
-			SkipNameValidation: &yes, MaxConcurrentReconciles: 4,
-		},
+		LeaderElectionNamespace: o.Namespace, Controller: config.Controller{MaxConcurrentReconciles: 4},
 	})
 	if err != nil {
 		return nil, err
 	}
+	if err := startup.RegisterMetrics(measures{mgr.GetCache()}); err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
 	env := &controller.Env{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("disruptions"),
 		Clock: clock.RealClock{}, Config: o.Config,
+	}
+	// A cache that has not started adds an index at once.
+	if err := controller.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {
+		return nil, fmt.Errorf("index the cache: %w", err)
 	}
 	for _, c := range Controllers {
 		if err := c.Add(mgr, env); err != nil {
@@ -97,9 +84,6 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 	}
 	return mgr, nil
 }
-
-// gracefulShutdown limits the end of a manager: without an API server, events are written again and again.
-const gracefulShutdown = 5 * time.Second
 
 // Run runs the controllers until the context ends.
 func Run(ctx context.Context, to *rest.Config, o Options) error {

@@ -33,7 +33,7 @@ func TestValidate(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(test.spec), &spec); err != nil {
 			t.Fatal(err)
 		}
-		got := Validate(spec)
+		got := Disruption().Validate(spec)
 		if len(got) != len(test.want) {
 			t.Errorf("%s: %v, want %v", test.spec, got, test.want)
 			continue

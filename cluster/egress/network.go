@@ -25,12 +25,14 @@ import (
 	"github.com/trommel-dev/trommel/cluster/processnode"
 )
 
-// Config configures a network. All fields are required.
+// Config configures a network. All fields without a default are required.
 type Config struct {
 	// Client reads Services, EndpointSlices, Nodes and simulated pods when they are needed.
 	Client kubernetes.Interface
 	// Pods lists the pods whose containers are local processes.
 	Pods func() []processnode.PodInfo
+	// Ingress returns where to connect for an address of such a pod, host:port; default: to that address.
+	Ingress func(address string) (string, error)
 	// APIServer is the ClusterIP of the Service kubernetes; connections to it use DialAPIServer.
 	APIServer     string
 	DialAPIServer func(ctx context.Context) (net.Conn, error)
@@ -79,7 +81,13 @@ func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
 	case to.node != "":
 		return n.config.DialKubelet(ctx, to.node)
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.address)
+	through := to.address
+	if n.config.Ingress != nil {
+		if through, err = n.config.Ingress(to.address); err != nil {
+			return nil, fmt.Errorf("connect to %s (%s): %w", address, to.what, err)
+		}
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", through)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s (%s): %w", address, to.what, err)
 	}

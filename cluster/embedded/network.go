@@ -45,6 +45,12 @@ func (c *Cluster) newNetwork() (*network, error) {
 			}
 			return nil
 		},
+		Ingress: func(address string) (string, error) {
+			if p := n.processes.Load(); p != nil {
+				return p.Ingress(address)
+			}
+			return address, nil
+		},
 		APIServer: serviceIP, DialAPIServer: c.dialAnyAPIServer,
 		DialKubelet: func(ctx context.Context, _ string) (net.Conn, error) { return n.kubelet.Dial(ctx) },
 	})

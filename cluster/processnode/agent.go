@@ -95,7 +95,11 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 			err = p.lies.refuse(words[3])
 		}
 		if err == nil && words[2] == "tcp" && to != p.apiServer {
-			to, err = p.network.divert(words[3], to)
+			p.network.noteDial(words[3], to)
+			// The target's faults, and then those of this pod.
+			if to, err = n.toPod(p.address.ip, to); err == nil {
+				to, err = p.divert(way{wanted: words[3]}, to)
+			}
 		}
 		switch {
 		case err != nil:

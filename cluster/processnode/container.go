@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/trommel-dev/trommel/chaos/fault"
 	"github.com/trommel-dev/trommel/cluster"
 	"github.com/trommel-dev/trommel/cluster/child"
 )
@@ -34,6 +35,9 @@ type container struct {
 	files   *files
 	tmp     string // directory of its /tmp; empty if the pod's spec mounts something there
 	hooked  bool   // its executable has hooks in the standard library
+	page    *page  // faults for its processes; nil without hooks
+
+	readyFile string // on this machine; empty unless it is an injector that names one
 
 	// guarded
 	current  *run // nil while no process runs
@@ -331,8 +335,17 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 	}
 	if c.hooked {
 		env.set(envPodFiles, c.files.environment())
+		if c.page == nil {
+			if c.page, err = p.node.newPage(filepath.Join(p.dir, "faults", c.spec.Name)); err != nil {
+				return err
+			}
+		}
+		env.set(envPodFaults, c.page.path)
 	}
 	c.env = c.formatEnv(env)
+	if file := annotations[fault.AnnotationReadyFile]; file != "" && c.pod.isInjector() {
+		c.readyFile = rewritePaths(file, c.mounts)
+	}
 	return c.findExecutable(binary, argv, env)
 }
 
@@ -376,13 +389,19 @@ func (c *container) findFiles(binary string) error {
 	return nil
 }
 
-// freshFiles creates the files of a new container: an empty /tmp, and the mount points of its volumes.
+// freshFiles creates the files of a new container: an empty /tmp, the mount points of its volumes, no readiness file.
 func (c *container) freshFiles() error {
 	if c.tmp != "" {
 		if err := os.RemoveAll(c.tmp); err != nil {
 			return err
 		}
 		if err := os.MkdirAll(c.tmp, 0o700); err != nil {
+			return err
+		}
+	}
+	if c.readyFile != "" {
+		// That of an injector that was killed says nothing about the next one.
+		if err := os.Remove(c.readyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

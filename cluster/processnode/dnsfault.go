@@ -29,16 +29,12 @@ type dnsFault struct {
 // nobody are addresses that nobody has: they are reserved for benchmarks.
 var nobody = netip.MustParsePrefix("198.18.0.0/15")
 
-func prepareDNS(_ context.Context, p *pod, f fault.Fault) (func() func(), error) {
+func prepareDNS(_ context.Context, p *pod, f fault.Fault) (func() (func(), error), error) {
 	var spec v1alpha1.DNS
 	if err := decodeSpec(f, &spec); err != nil {
 		return nil, err
 	}
 	for _, r := range spec.Records {
-		if r.Fault == "servfail" {
-			return nil, unsupported("programs with hooks know names that exist and names that do not, but no failing " +
-				"server: use nxdomain or drop")
-		}
 		for _, a := range r.Addresses {
 			if _, err := netip.ParseAddr(a); err != nil {
 				return nil, fmt.Errorf("%w: %q is not an IP address", errInvalid, a)
@@ -48,7 +44,14 @@ func prepareDNS(_ context.Context, p *pod, f fault.Fault) (func() func(), error)
 	if err := errors.Join(p.wholePod(f), p.asksNode()); err != nil {
 		return nil, err
 	}
-	return func() func() {
+	if slices.ContainsFunc(spec.Records, func(r v1alpha1.DNSRecord) bool { return r.Fault == "servfail" }) {
+		// Programs that an older Trommel built would take the answer for "no such name".
+		containers, _ := p.targets(f)
+		if err := p.heedsFaults(containers); err != nil {
+			return nil, err
+		}
+	}
+	return func() (func(), error) {
 		d := &dnsFault{records: spec.Records, ended: make(chan struct{})}
 		l := &p.lies
 		l.mu.Lock()
@@ -59,7 +62,7 @@ func prepareDNS(_ context.Context, p *pod, f fault.Fault) (func() func(), error)
 			l.faults = slices.DeleteFunc(slices.Clone(l.faults), func(o *dnsFault) bool { return o == d })
 			l.mu.Unlock()
 			close(d.ended)
-		}
+		}, nil
 	}, nil
 }
 
@@ -83,6 +86,8 @@ func (l *lies) answer(ctx context.Context, p *pod, name string) (answer string, 
 			switch r.Fault {
 			case "nxdomain":
 				return "none", true
+			case "servfail":
+				return "servfail", true
 			case "random":
 				return randomAddress(), true
 			case "drop":

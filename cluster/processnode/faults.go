@@ -123,9 +123,9 @@ func (n *Node) putFault(w http.ResponseWriter, r *http.Request) {
 // preparedFault is a fault that the node can do.
 type preparedFault struct {
 	pod *pod
-	// begin begins the fault and returns when it is in effect. end ends it and returns when nothing of it is left. They
-	// do not fail: what could is checked before.
-	begin func() (end func())
+	// begin begins the fault and returns when it is in effect; after an error nothing of it is left. end ends it and
+	// returns when nothing of it is left. What can fail is checked before, as far as possible.
+	begin func() (end func(), err error)
 }
 
 // prepareFault checks whether the node can do a fault. It changes nothing.
@@ -149,22 +149,22 @@ func (n *Node) prepareFault(ctx context.Context, f fault.Fault) (preparedFault, 
 }
 
 // faultKinds prepare the kinds that the node can do.
-var faultKinds = map[string]func(context.Context, *pod, fault.Fault) (begin func() (end func()), err error){
+var faultKinds = map[string]func(context.Context, *pod, fault.Fault) (begin func() (end func(), err error), err error){
 	"apiFault":         prepareAPIFault,
 	"network":          prepareNetwork,
 	"dns":              prepareDNS,
 	"cpuPressure":      prepareCPUPressure,
 	"containerFailure": prepareContainerFailure,
+	"diskFailure":      prepareDiskFailure,
+	"diskPressure":     prepareDiskPressure,
+	"grpc":             prepareGRPC,
 }
 
 // unsupportedKinds say why the node cannot do the other kinds.
 var unsupportedKinds = map[string]string{
-	"memoryPressure": "processes on it have no memory limits",
-	"diskPressure":   "it cannot slow a process's files down without privileges",
-	"diskFailure":    "a process with hooks reads where its files are when it starts, and no later",
+	"memoryPressure": "processes on it have no memory limits: it puts them into no cgroup",
 	"nodeFailure":    "it runs the pods of this run and cannot fail; choose a simulated node",
 	"podReplacement": "there is no other node for a pod that runs as a process",
-	"grpc":           "connections to a pod's own address do not pass it",
 }
 
 // decodeSpec decodes a kind's own struct strictly.
@@ -231,7 +231,7 @@ func (p *pod) asksNode() error {
 	return nil
 }
 
-func prepareAPIFault(_ context.Context, p *pod, f fault.Fault) (func() func(), error) {
+func prepareAPIFault(_ context.Context, p *pod, f fault.Fault) (func() (func(), error), error) {
 	var spec v1alpha1.APIFault
 	if err := decodeSpec(f, &spec); err != nil {
 		return nil, err
@@ -242,10 +242,10 @@ func prepareAPIFault(_ context.Context, p *pod, f fault.Fault) (func() func(), e
 	if p.node.config.Certificate == nil {
 		return nil, unsupported("it has no certificate for a proxy of API servers")
 	}
-	return func() func() {
+	return func() (func(), error) {
 		a := &apiFault{spec: spec, disruption: f.Disruption, ended: make(chan struct{})}
 		p.link.add(a)
-		return func() { p.link.remove(a) }
+		return func() { p.link.remove(a) }, nil
 	}, nil
 }
 
@@ -281,7 +281,9 @@ func (n *Node) beginFault(ctx context.Context, id string, f fault.Fault) error {
 	active := &activeFault{
 		Listed: fault.Listed{ID: id, Fault: f, Began: time.Now()}, pod: prepared.pod, ended: make(chan struct{}),
 	}
-	active.end = prepared.begin()
+	if active.end, err = prepared.begin(); err != nil {
+		return err
+	}
 	if !f.EndsAt.IsZero() {
 		active.timer = time.AfterFunc(time.Until(f.EndsAt), func() {
 			n.log.Warn("end a fault whose injector has not ended it", "disruption", f.Disruption, "kind", f.Kind)

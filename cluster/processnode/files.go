@@ -39,25 +39,10 @@ func (f *files) local(path string) (string, bool) {
 // path's real name if a parent is a symbolic link on this machine, as /var/run often is.
 func (f *files) mount(path, local string) error {
 	parent := filepath.Dir(path)
-	existing := parent
-	for existing != "/" {
-		if _, err := os.Stat(existing); err == nil {
-			break
-		}
-		if _, ok := f.local(existing); ok {
-			break
-		}
-		existing = filepath.Dir(existing)
-	}
+	existing, names := f.existing(parent)
 	rest, err := filepath.Rel(existing, path)
 	if err != nil {
 		return err
-	}
-	names := []string{existing}
-	if _, moved := f.local(existing); !moved {
-		if real, err := filepath.EvalSymlinks(existing); err == nil && real != existing {
-			names = append(names, real)
-		}
 	}
 	for _, name := range names {
 		if _, moved := f.local(name); !moved && parent != existing {
@@ -68,6 +53,38 @@ func (f *files) mount(path, local string) error {
 		f.add(filepath.Join(name, rest), local)
 	}
 	return nil
+}
+
+// existing returns the longest part of a path that exists, and its names: itself and, if it is a symbolic link on this
+// machine, the real one.
+func (f *files) existing(path string) (existing string, names []string) {
+	existing = path
+	for existing != "/" {
+		if _, err := os.Stat(existing); err == nil {
+			break
+		}
+		if _, ok := f.local(existing); ok {
+			break
+		}
+		existing = filepath.Dir(existing)
+	}
+	names = []string{existing}
+	if _, moved := f.local(existing); !moved {
+		if real, err := filepath.EvalSymlinks(existing); err == nil && real != existing {
+			names = append(names, real)
+		}
+	}
+	return existing, names
+}
+
+// names returns the paths by which a program may open a file: that path and, if a part of it is a symbolic link on this
+// machine, the real one.
+func (f *files) names(path string) []string {
+	existing, names := f.existing(path)
+	for i := range names {
+		names[i] = filepath.Join(names[i], strings.TrimPrefix(path, existing))
+	}
+	return names
 }
 
 // makeMountPoints creates the entries that a listing of a mount's parent shows, if that parent is not the machine's
@@ -131,14 +148,21 @@ const (
 	envPodLoopback = "TROMMEL_POD_LOOPBACK"
 	envPodID       = "TROMMEL_POD_ID"
 	envPodAgent    = "TROMMEL_POD_AGENT"
+	envPodFaults   = "TROMMEL_POD_FAULTS"
 )
 
-// podMarker is in executables with these hooks, see instrumentation.StandardMarker. It is concatenated here, because
-// otherwise this program would contain it too.
-var podMarker = strings.Join([]string{"trommel.dev/pod-environment", "v1"}, "=")
+// podMarker is in executables with these hooks, see instrumentation.StandardMarker, and faultsMarker in those that heed
+// faults, see instrumentation.FaultsMarker. They are concatenated here, because otherwise this program would contain
+// them too.
+var (
+	podMarker    = strings.Join([]string{"trommel.dev/pod-environment", "v1"}, "=")
+	faultsMarker = strings.Join([]string{"trommel.dev/pod-faults", "v1"}, "=")
+)
 
-// hooked caches which executables have hooks in their standard library.
+// hooked caches which executables have hooks in their standard library: those that contain the marker.
 type hooked struct {
+	marker string
+
 	mu    sync.Mutex
 	known map[string]bool // by path, size and time of change
 }
@@ -157,7 +181,7 @@ func (h *hooked) has(path string) (bool, error) {
 	if yes, ok := h.known[id]; ok {
 		return yes, nil
 	}
-	yes, err := contains(path, []byte(podMarker))
+	yes, err := contains(path, []byte(h.marker))
 	if err == nil {
 		h.known[id] = yes
 	}

@@ -80,7 +80,9 @@ type Node struct {
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
 	agent   *agent
-	hooked  hooked
+	hooked  hooked // executables with hooks
+	heeding hooked // executables that heed faults that begin while they run
+	pages   pages
 
 	addresses addresses
 	faults    faults
@@ -124,7 +126,9 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	// client-go logs to standard error unless the context says otherwise.
 	logging := klog.NewContext(context.Background(), logr.FromSlogHandler(config.Logger.Handler()))
 	n.ctx, n.cancel = context.WithCancel(logging)
-	n.hooked.known = map[string]bool{}
+	n.hooked.marker, n.hooked.known = podMarker, map[string]bool{}
+	n.heeding.marker, n.heeding.known = faultsMarker, map[string]bool{}
+	n.pages.all = map[*page]struct{}{}
 	n.addresses.used = map[netip.Addr]bool{}
 	n.logging = logging
 	if err := n.startAgent(); err != nil {

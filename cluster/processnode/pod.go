@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -130,6 +131,9 @@ func (p *pod) run() {
 	cancel()
 	tasks.Wait()
 	p.finish()
+	for _, c := range slices.Concat(p.init, p.containers) {
+		p.node.forgetPage(c.page)
+	}
 	_ = os.RemoveAll(p.dir)
 	n := p.node
 	n.addresses.giveBack(p.address)
@@ -153,10 +157,13 @@ func (p *pod) prepare(ctx context.Context) bool {
 		p.node.mu.Lock()
 		p.preparing = err
 		p.node.mu.Unlock()
-		p.touch()
 		if err == nil {
+			if !p.isInjector() { // see writeStatuses
+				p.touch()
+			}
 			return true
 		}
+		p.touch()
 		p.node.log.Warn("prepare pod", "namespace", p.namespace, "pod", p.name, "error", err)
 		select {
 		case <-time.After(delay):

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -26,6 +29,9 @@ const (
 func (c *container) probe(ctx context.Context, r *run) {
 	probe := c.spec.ReadinessProbe
 	if probe == nil {
+		return
+	}
+	if c.readyFile != "" && c.followReadyFile(ctx, r) == nil {
 		return
 	}
 	n := c.pod.node
@@ -52,18 +58,14 @@ func (c *container) probe(ctx context.Context, r *run) {
 		}
 		n.mu.Lock()
 		ready := c.ready
+		n.mu.Unlock()
 		switch {
 		case successes >= max(int(probe.SuccessThreshold), 1):
 			ready = true
 		case failures >= max(int(probe.FailureThreshold), 1):
 			ready = false
 		}
-		news := ready != c.ready
-		c.ready = ready
-		n.mu.Unlock()
-		if news {
-			c.pod.touch()
-		}
+		c.setReady(ready)
 		wait = period
 		if !ready {
 			wait = min(unready, period)
@@ -71,6 +73,43 @@ func (c *container) probe(ctx context.Context, r *run) {
 		} else {
 			unready = firstEager
 		}
+	}
+}
+
+// followReadyFile makes the container ready while an injector's readiness file exists, until the process or the context
+// ends.
+func (c *container) followReadyFile(ctx context.Context, r *run) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = watcher.Close() }()
+	if err := watcher.Add(filepath.Dir(c.readyFile)); err != nil {
+		return err
+	}
+	for {
+		_, err := os.Stat(c.readyFile)
+		c.setReady(err == nil)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.process.Done():
+			return nil
+		case <-watcher.Events:
+		case err := <-watcher.Errors: // perhaps events were lost
+			c.pod.node.log.Warn("follow the readiness file", "pod", c.pod.name, "error", err)
+		}
+	}
+}
+
+func (c *container) setReady(ready bool) {
+	n := c.pod.node
+	n.mu.Lock()
+	news := ready != c.ready
+	c.ready = ready
+	n.mu.Unlock()
+	if news {
+		c.pod.touch()
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // prepareContainerFailure ends the target's processes, and those that are started in their place. Their exits count as
 // planned, so that no verdict blames the controller, but there is a back-off between them as after crashes.
-func prepareContainerFailure(_ context.Context, p *pod, f fault.Fault) (func() func(), error) {
+func prepareContainerFailure(_ context.Context, p *pod, f fault.Fault) (func() (func(), error), error) {
 	var spec v1alpha1.ContainerFailure
 	if err := decodeSpec(f, &spec); err != nil {
 		return nil, err
@@ -24,10 +24,10 @@ func prepareContainerFailure(_ context.Context, p *pod, f fault.Fault) (func() f
 	if spec.Signal == "TERM" {
 		signal = syscall.SIGTERM
 	}
-	return func() func() {
+	return func() (func(), error) {
 		changed := p.node.fail(containers, signal)
 		if spec.Once {
-			return func() {}
+			return func() {}, nil
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
@@ -52,7 +52,7 @@ func prepareContainerFailure(_ context.Context, p *pod, f fault.Fault) (func() f
 				c.forgiven++
 			}
 			n.broadcastLocked()
-		}
+		}, nil
 	}, nil
 }
 
@@ -74,7 +74,7 @@ func (n *Node) fail(containers []*container, signal syscall.Signal) (changed <-c
 
 // prepareCPUPressure stops the target's processes for a share of the time. A process on this node has no processors of
 // its own that others could take.
-func prepareCPUPressure(_ context.Context, p *pod, f fault.Fault) (func() func(), error) {
+func prepareCPUPressure(_ context.Context, p *pod, f fault.Fault) (func() (func(), error), error) {
 	var spec v1alpha1.CPUPressure
 	if err := decodeSpec(f, &spec); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func prepareCPUPressure(_ context.Context, p *pod, f fault.Fault) (func() func()
 	if spec.Load != nil {
 		share = max(1-float64(*spec.Load)/100, share)
 	}
-	return func() func() {
+	return func() (func(), error) {
 		ctx, cancel := context.WithCancel(context.Background())
 		started, done := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -99,7 +99,7 @@ func prepareCPUPressure(_ context.Context, p *pod, f fault.Fault) (func() func()
 		return func() {
 			cancel()
 			<-done
-		}
+		}, nil
 	}, nil
 }
 

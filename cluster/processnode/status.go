@@ -16,7 +16,9 @@ import (
 
 // writeStatuses writes the pod's status whenever it has changed, until ctx ends.
 func (p *pod) writeStatuses(ctx context.Context) {
-	p.touch()
+	if !p.isInjector() { // somebody waits for its start, which this write would delay
+		p.touch()
+	}
 	for {
 		select {
 		case <-p.dirty:

@@ -2,96 +2,17 @@
 package main
 
 import (
-	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/go-logr/logr"
-	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
-	"github.com/trommel-dev/trommel/chaos/controller"
-	"github.com/trommel-dev/trommel/chaos/manager"
+	inject "github.com/trommel-dev/trommel/chaos/inject/cli"
+	"github.com/trommel-dev/trommel/chaos/manager/cli"
 )
 
 func main() {
-	if err := command().Execute(); err != nil {
+	injector := inject.NewCommand()
+	command := cli.NewCommand(injector.Name())
+	command.AddCommand(injector)
+	if err := command.Execute(); err != nil {
 		os.Exit(1)
 	}
-}
-
-func command() *cobra.Command {
-	o := manager.Options{Config: controller.Config{Nets: controller.DefaultNets()}}
-	var kubeconfig string
-	cmd := &cobra.Command{
-		Use:   "trommel-chaos",
-		Short: "Run the controllers of disruptions (chaos.trommel.dev)",
-		Args:  cobra.NoArgs,
-		Example: `  trommel-chaos --leader-elect --metrics=:8080 --injector-image=registry.example.com/trommel-injector:v1
-  trommel-chaos --kubeconfig ~/.kube/config --delete-only`,
-		SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			to, err := restConfig(kubeconfig)
-			if err != nil {
-				return err
-			}
-			return manager.Run(ctx, to, o)
-		},
-	}
-	o.Logger = newLogger()
-	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
-	f.StringVar(&o.Namespace, "namespace", "trommel-chaos", "namespace in which chaos pods run")
-	f.StringVar(&o.Image, "injector-image", "trommel.dev/trommel-injector:latest", "image of chaos pods")
-	f.StringSliceVar(&o.Command, "injector-command", []string{"/trommel-injector"}, "command of chaos pods")
-	f.StringToStringVar(&o.PodAnnotations, "pod-annotation", nil, "an annotation of chaos pods (may be repeated)")
-	f.StringVar(&o.ServiceAccount, "injector-service-account", "disruption-injector", "service account of chaos pods")
-	f.StringVar(&o.Simulated, "process-node", "", "node that runs the chaos pods of targets on simulated nodes")
-	f.StringVar(&o.Journal, "journal", "", "directory on nodes for the injectors' journals "+
-		"(default /var/lib/trommel-chaos)")
-	f.BoolVar(&o.Privileged, "privileged", true, "give chaos pods the privileges that faults on real nodes need")
-	f.DurationVar(&o.KeepFor, "keep", 0, "how long disruptions are kept that are over (default 15m)")
-	f.StringVar(&o.Metrics, "metrics", "", "address for Prometheus metrics (default: none)")
-	f.StringVar(&o.Probes, "probes", "", "address for health probes (default: none)")
-	f.BoolVar(&o.LeaderElection, "leader-elect", false, "let only one of several replicas work")
-	n := &o.Nets
-	f.IntVar(&n.NamespaceShare, "max-namespace-share", n.NamespaceShare,
-		"largest share in percent of a namespace's pods that disruptions may hit; 0: no limit")
-	f.IntVar(&n.ClusterShare, "max-cluster-share", n.ClusterShare,
-		"largest share in percent of the cluster's pods or nodes that disruptions may hit; 0: no limit")
-	f.BoolVar(&n.NetworkWithoutHosts, "allow-network-without-hosts", false,
-		"accept network disruptions of all traffic")
-	f.BoolVar(&n.DiskRoot, "allow-disk-root", false, "accept disk disruptions of a root directory")
-	f.StringSliceVar(&n.ProtectedNamespaces, "protected-namespaces", n.ProtectedNamespaces,
-		"namespaces without targets")
-	f.DurationVar(&n.MaxDuration, "max-duration", n.MaxDuration, "longest duration; 0: no limit")
-	f.BoolVar(&n.DeleteOnly, "delete-only", false, "accept no new disruptions")
-	return cmd
-}
-
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig != "" {
-		return clientcmd.BuildConfigFromFlags("", kubeconfig)
-	}
-	to, err := rest.InClusterConfig()
-	if err != nil {
-		return nil, fmt.Errorf("%w (outside of a cluster, use --kubeconfig)", err)
-	}
-	return to, nil
-}
-
-func newLogger() logr.Logger {
-	fs := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(fs)
-	_ = fs.Set("logtostderr", "true")
-	l := klog.Background()
-	ctrl.SetLogger(l)
-	return l
 }

@@ -1,4 +1,5 @@
-// Command trommel-injector injects one kind of fault of a Disruption into one target, and removes it again.
+// Command trommel-injector injects one kind of fault of a Disruption into one target, and removes it again. It knows
+// the process node and simulated nodes; the one in the module chaos/linux knows real nodes too.
 package main
 
 import (

@@ -19,8 +19,6 @@ import (
 	"github.com/trommel-dev/trommel/cluster/clustertest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/trommel-dev/trommel/cluster/embedded"
 )
 
 // sharedCluster starts a cluster with `trommel cluster up` for the tests of this package that need one.
@@ -73,6 +71,7 @@ func TestCluster(t *testing.T) {
 	})
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, trommel, name, copier) })
 	t.Run("put back", func(t *testing.T) { testPutBack(t, trommel, name, copier) })
+	t.Run("cycle", func(t *testing.T) { testCycle(t, name) })
 	t.Run("killed in mid-pause", func(t *testing.T) { testKilledInMidPause(t, trommel, name, copier) })
 }
 
@@ -282,16 +281,5 @@ func configMaps(t *testing.T, cluster string) []string {
 
 func clientOf(t *testing.T, cluster string) kubernetes.Interface {
 	t.Helper()
-	c, err := embedded.Attach(t.Context(), cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := c.RESTConfig("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return kubernetes.NewForConfigOrDie(config)
+	return kubernetes.NewForConfigOrDie(adminOf(t, cluster))
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	nodescommand "github.com/trommel-dev/trommel/nodes/command"
 )
 
 var (
@@ -31,6 +33,7 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 	}
 	walk(newRootCommand(streams{}))
+	walk(nodescommand.New(map[string]nodescommand.Provider{"any": {}})) // trommel-nodes
 	commands := 0
 	for _, page := range pages {
 		data, err := os.ReadFile(page)
@@ -45,7 +48,8 @@ func TestDocumentedCommands(t *testing.T) {
 				}
 			}
 		}
-		if name := filepath.Base(page); name == "instrumentation.md" || name == "disruptions.md" {
+		switch filepath.Base(page) {
+		case "instrumentation.md", "disruptions.md", "node-cycling.md", "node-cycling-providers.md":
 			continue // they are about flags of the go command, and of the program in a cluster, too
 		}
 		for _, m := range flagIn.FindAllStringSubmatch(string(data), -1) {
@@ -76,6 +80,7 @@ func documentedPages(t *testing.T, root string) []string {
 // otherFlags are flags of other programs and of controllers that the pages name.
 var otherFlags = map[string]bool{
 	"--feature-gates": true, "--leader-elect": true, "--cascade": true,
+	"--region":             true, // of trommel-nodes in nodes/aws
 	"--fix-stale-deletion": true, "--fix-interrupted-create": true, "--fix-missed-scale": true,
 }
 

@@ -370,7 +370,8 @@ func (o *runOptions) session(s streams, console *console, l *loaded, several boo
 	}
 	return run.Options{
 		Variant: l.variant, Cluster: o.cluster, Fresh: !several && o.reference == "", Trace: o.trace,
-		Version: version(), Injector: injectorCommand(), Progress: console,
+		Version: version(), Injector: injectorCommand(),
+		DisruptionControllers: disruptionControllersCommand(), Progress: console,
 		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
 	}
 }

@@ -145,7 +145,8 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 	defer console.Close()
 	console.Title("shrink " + l.plan.TestName)
 	session, err := run.Open(ctx, suite, run.Options{
-		Version: version(), Injector: injectorCommand(), Progress: progress.AsideOf(console),
+		Version: version(), Injector: injectorCommand(),
+		DisruptionControllers: disruptionControllersCommand(), Progress: progress.AsideOf(console),
 	})
 	if err != nil {
 		return &exitError{codeOf(err), err}

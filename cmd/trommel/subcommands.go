@@ -11,6 +11,7 @@ func subcommands(s streams) []*cobra.Command {
 	return []*cobra.Command{
 		newInitCommand(s),
 		newInjectorCommand(),
+		newDisruptionControllersCommand(),
 		newRunCommand(s),
 		newTestCommand(s),
 		newLearnCommand(s),
@@ -20,6 +21,7 @@ func subcommands(s streams) []*cobra.Command {
 		newBuildCommand(s),
 		newClusterCommand(s),
 		newCacheCommand(s),
+		newCycleCommand(s),
 		newValidateCommand(s),
 		newExplainCommand(s),
 		newGraphCommand(s),

@@ -480,7 +480,8 @@ func (o *testOptions) inSession(
 		o.dir = filepath.Join("trommel-runs", title+"-"+time.Now().Format("20060102-150405"))
 	}
 	console.Title(title + " " + suite.File)
-	options := run.Options{Version: version(), Injector: injectorCommand(), Progress: progress.AsideOf(console)}
+	options := run.Options{Version: version(), Injector: injectorCommand(),
+		DisruptionControllers: disruptionControllersCommand(), Progress: progress.AsideOf(console)}
 	var runners []run.Runner
 	var sessions []*run.Session
 	defer func() {

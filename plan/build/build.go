@@ -250,6 +250,30 @@ func (a *Action) AcceptPartial() *Action { a.action.AcceptPartial = true; return
 // AcceptNoTargets completes Disrupt although nothing is selected.
 func (a *Action) AcceptNoTargets() *Action { a.action.AcceptNoTargets = true; return a }
 
+// CycleNodes begins to replace the nodes of a group: its name and what is in the spec of a CycleNodeRequest; a node group
+// that does not exist yet is described by simulatedGroup. The cycle goes on until it has ended by itself or by EndCycle.
+func CycleNodes(cycle State) *Action {
+	a := action(plan.CycleNodes, "")
+	m, err := plan.StateOf(cycle)
+	if m != nil {
+		a.action.Cycle = m
+	}
+	return a.fail(err)
+}
+
+// EndCycle ends the cycle of that name.
+func EndCycle(name string) *Action {
+	a := action(plan.EndCycle, "")
+	a.action.Cycle = name
+	return a
+}
+
+// WaitFor completes CycleNodes when the cycle is in that phase. Default: when it is accepted.
+func (a *Action) WaitFor(phase plan.CyclePhase) *Action { a.action.WaitFor = phase; return a }
+
+// AcceptFailure allows the cycle of CycleNodes to fail.
+func (a *Action) AcceptFailure() *Action { a.action.AcceptFailure = true; return a }
+
 // Apply applies an object as another client.
 func Apply(object State) *Action {
 	a := action(plan.ApplyObject, "")

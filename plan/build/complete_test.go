@@ -47,6 +47,9 @@ func everything() *build.PlanBuilder {
 			"apiFault": build.State{"verbs": []string{"update"}, "delay": "3s"}}).
 			AcceptPartial().AcceptNoTargets().When(now()),
 		build.EndDisruption("slow").When(now()),
+		build.CycleNodes(build.State{"name": "roll", "simulatedGroup": build.State{"desiredCapacity": 3}}).
+			WaitFor(plan.CycleFailed).AcceptFailure().When(now()),
+		build.EndCycle("roll").When(now()),
 	)
 }
 

@@ -219,7 +219,7 @@ type DiskPressure struct {
 	WriteBytesPerSecond *int64 `json:"writeBytesPerSecond,omitempty"`
 }
 
-// DiskFailure makes opening files fail.
+// DiskFailure makes operations with files fail.
 type DiskFailure struct {
 	// Paths are directories or files in the target; what is below them fails too.
 	// +kubebuilder:validation:MinItems=1
@@ -228,6 +228,12 @@ type DiskFailure struct {
 	// +kubebuilder:validation:items:Pattern=`^/.*$`
 	// +listType=set
 	Paths []string `json:"paths"`
+	// Operations that fail: open (which includes creating files and listing directories), read, write and sync (fsync).
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:Enum=open;read;write;sync
+	// +kubebuilder:default={open}
+	// +listType=set
+	Operations []string `json:"operations,omitempty"`
 	// Error is what the operation returns.
 	// +kubebuilder:validation:Enum=EIO;ENOSPC;EACCES;EROFS;ENOENT;EDQUOT;EMFILE
 	// +kubebuilder:default=EIO

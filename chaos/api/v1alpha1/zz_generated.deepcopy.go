@@ -181,6 +181,11 @@ func (in *DiskFailure) DeepCopyInto(out *DiskFailure) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Operations != nil {
+		in, out := &in.Operations, &out.Operations
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Percentage != nil {
 		in, out := &in.Percentage, &out.Percentage
 		*out = new(Percentage)

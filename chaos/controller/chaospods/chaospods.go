@@ -1,7 +1,7 @@
 // Package chaospods keeps one chaos pod for each target and kind while a disruption is active, and deletes the others:
 // also those whose disruption has gone, and those that have ended by themselves, for instance by eviction, which it
-// replaces. A chaos pod's name follows from its target and kind, so that none is created twice. Before it creates one it
-// asks the API server whether the disruption is still there.
+// replaces. A chaos pod's name follows from its target and kind, so that none is created twice. Before it creates or
+// deletes any it asks the API server what the disruption is now: the cache may have newer pods than disruptions.
 package chaospods
 
 import (
@@ -41,17 +41,13 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 
 // fromTargets wakes the controller when a target's containers have restarted.
 func (r *Reconciler) fromTargets(ctx context.Context, o client.Object) []reconcile.Request {
-	var list chaos.DisruptionList
-	if err := r.Env.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()),
-		client.UnsafeDisableDeepCopy); err != nil {
+	list, err := controller.DisruptionsAt(ctx, r.Env, o.GetUID())
+	if err != nil {
 		return nil // the cache is closed
 	}
 	var requests []reconcile.Request
-	for i := range list.Items {
-		d := &list.Items[i]
-		if controller.HasTarget(d, o.GetUID()) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
-		}
+	for i := range list {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list[i])})
 	}
 	return requests
 }
@@ -65,29 +61,53 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if d == nil {
 		return ctrl.Result{}, r.deleteOrphans(ctx, req.NamespacedName)
 	}
-	pods, err := controller.ChaosPods(ctx, r.Env.Client, r.Env, d.UID)
+	pods, err := controller.ChaosPods(ctx, r.Env, d)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	wanted, err := r.wanted(ctx, d)
+	wanted, unwanted, err := r.differ(ctx, d, pods)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if len(wanted)+len(unwanted) > 0 {
+		latest, err := controller.Get(ctx, r.Env.Reader, req.NamespacedName)
+		if err != nil || latest == nil || latest.UID != d.UID {
+			return ctrl.Result{}, err // the change wakes the controller
+		}
+		if latest.ResourceVersion != d.ResourceVersion {
+			d = latest
+			if wanted, unwanted, err = r.differ(ctx, d, pods); err != nil {
+				return ctrl.Result{}, err
+			}
+		}
 	}
 	var errs []error
+	for _, pod := range unwanted {
+		errs = append(errs, r.delete(ctx, pod))
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		errs = append(errs, r.create(ctx, d, wanted[name]))
+	}
+	failed := errors.Join(errs...)
+	return controller.Result(errors.Join(failed, r.tell(ctx, d, failed)))
+}
+
+// differ returns the chaos pods to create, by name, and those to delete.
+func (r *Reconciler) differ(
+	ctx context.Context, d *chaos.Disruption, pods []corev1.Pod,
+) (wanted map[string]*corev1.Pod, unwanted []*corev1.Pod, err error) {
+	wanted, err = r.wanted(ctx, d)
 	for i := range pods {
 		pod := &pods[i]
 		want := wanted[pod.Name]
 		delete(wanted, pod.Name) // if it is being deleted, its end wakes the controller
 		if pod.DeletionTimestamp == nil && (want == nil || ended(pod) ||
+			pod.Labels[controller.LabelTarget] != want.Labels[controller.LabelTarget] ||
 			pod.Annotations[controller.AnnotationContainers] != want.Annotations[controller.AnnotationContainers]) {
-			errs = append(errs, r.delete(ctx, pod))
+			unwanted = append(unwanted, pod)
 		}
 	}
-	if len(wanted) > 0 {
-		errs = append(errs, r.create(ctx, d, wanted))
-	}
-	failed := errors.Join(errs...)
-	return controller.Result(errors.Join(failed, r.tell(ctx, d, failed)))
+	return wanted, unwanted, err
 }
 
 func condition(s *chaos.DisruptionStatus) metav1.Condition {
@@ -121,8 +141,8 @@ func (r *Reconciler) delete(ctx context.Context, pod *corev1.Pod) error {
 
 // deleteOrphans deletes chaos pods whose disruption has gone: they were created while it went.
 func (r *Reconciler) deleteOrphans(ctx context.Context, key types.NamespacedName) error {
-	var pods corev1.PodList
-	if err := r.Env.Client.List(ctx, &pods, client.InNamespace(r.Env.Config.Namespace)); err != nil {
+	pods, err := controller.PodsOf(ctx, r.Env, key)
+	if len(pods) == 0 || err != nil {
 		return err
 	}
 	latest, err := controller.Get(ctx, r.Env.Reader, key)
@@ -130,10 +150,9 @@ func (r *Reconciler) deleteOrphans(ctx context.Context, key types.NamespacedName
 		return err
 	}
 	var errs []error
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		owner, ok := controller.OwnerOf(pod)
-		if ok && owner == key && pod.DeletionTimestamp == nil &&
+	for i := range pods {
+		pod := &pods[i]
+		if pod.DeletionTimestamp == nil &&
 			(latest == nil || string(latest.UID) != pod.Labels[controller.LabelDisruption]) {
 			errs = append(errs, r.delete(ctx, pod))
 		}
@@ -141,31 +160,20 @@ func (r *Reconciler) deleteOrphans(ctx context.Context, key types.NamespacedName
 	return errors.Join(errs...)
 }
 
-// create creates chaos pods.
-func (r *Reconciler) create(ctx context.Context, d *chaos.Disruption, wanted map[string]*corev1.Pod) error {
-	latest, err := controller.Get(ctx, r.Env.Reader, client.ObjectKeyFromObject(d))
-	if err != nil {
+// create creates a chaos pod.
+func (r *Reconciler) create(ctx context.Context, d *chaos.Disruption, pod *corev1.Pod) error {
+	err := r.Env.Client.Create(ctx, pod)
+	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	if latest == nil || latest.UID != d.UID || controller.Ending(latest) || !latest.Status.Schedule.Active {
-		return nil // the change wakes the controller
+	// Ours, newer than the cache; or one of a disruption that has not quite ended, or that was quicker.
+	existing := &corev1.Pod{}
+	err = r.Env.Reader.Get(ctx, client.ObjectKeyFromObject(pod), existing)
+	if err == nil && existing.Labels[controller.LabelDisruption] != string(d.UID) {
+		return fmt.Errorf("target %s has a chaos pod of the same kind of disruption %s",
+			pod.Annotations[controller.AnnotationTarget], existing.Annotations[controller.AnnotationDisruption])
 	}
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		err := r.Env.Client.Create(ctx, wanted[name])
-		if apierrors.IsAlreadyExists(err) {
-			// Ours, newer than the cache; or one of a disruption that has not quite ended, or that was quicker.
-			existing := &corev1.Pod{}
-			err = r.Env.Reader.Get(ctx, client.ObjectKeyFromObject(wanted[name]), existing)
-			if err == nil && existing.Labels[controller.LabelDisruption] != string(d.UID) {
-				err = fmt.Errorf("target %s has a chaos pod of the same kind of disruption %s",
-					wanted[name].Annotations[controller.AnnotationTarget],
-					existing.Annotations[controller.AnnotationDisruption])
-			}
-		}
-		errs = append(errs, client.IgnoreNotFound(err))
-	}
-	return errors.Join(errs...)
+	return client.IgnoreNotFound(err)
 }
 
 // wanted are the chaos pods that a disruption should have now, by name.
@@ -206,8 +214,9 @@ func (r *Reconciler) place(ctx context.Context, d *chaos.Disruption, t *chaos.Ta
 		if client.IgnoreNotFound(err) != nil {
 			return "", "", err
 		}
-		// The faults of the process node belong to a pod, not to its processes.
-		if t.Node == simulated || err == nil && node.Annotations[fault.AnnotationSimulated] != "" {
+		// The faults of the process node belong to a pod, not to its processes. A node that is gone may be so because of
+		// the disruption.
+		if t.Node == simulated || apierrors.IsNotFound(err) || node.Annotations[fault.AnnotationSimulated] != "" {
 			return simulated, "", nil
 		}
 	}
@@ -234,6 +243,8 @@ const (
 	// A volume of its own: on the process node all pods have the machine's /tmp.
 	readyDir  = "/run/trommel-injector"
 	readyFile = readyDir + "/readiness_probe"
+	// The node's cgroups, where faults on real nodes need them.
+	cgroupsDir = "/host/sys/fs/cgroup"
 )
 
 func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string) (*corev1.Pod, error) {
@@ -282,7 +293,7 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: config.Namespace, Name: controller.PodName(t.UID, kind),
+			Namespace: config.Namespace, Name: controller.PodName(d.Spec.Level, d.Namespace, t.Name, kind),
 			Finalizers: []string{controller.PodFinalizer},
 			Labels: map[string]string{
 				controller.LabelDisruption: string(d.UID), controller.LabelTarget: string(t.UID),
@@ -291,6 +302,7 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string
 			Annotations: map[string]string{
 				controller.AnnotationDisruption: d.Namespace + "/" + d.Name, controller.AnnotationTarget: t.Name,
 				controller.AnnotationLevel: string(d.Spec.Level), fault.AnnotationInjector: "true",
+				fault.AnnotationReadyFile: readyFile,
 			},
 		},
 		Spec: corev1.PodSpec{
@@ -326,6 +338,20 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string
 		privileged := true
 		pod.Spec.HostPID = true
 		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &privileged}
+		if node != config.Simulated {
+			mountCgroups(&pod.Spec)
+		}
 	}
 	return pod, nil
+}
+
+// mountCgroups gives a chaos pod the cgroups of its real node. Its own /sys/fs/cgroup may be only a part of them. Its
+// /proc is the node's, because of hostPID.
+func mountCgroups(spec *corev1.PodSpec) {
+	directory := corev1.HostPathDirectory
+	c := &spec.Containers[0]
+	c.Env = append(c.Env, corev1.EnvVar{Name: fault.EnvCgroups, Value: cgroupsDir})
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "cgroups", MountPath: cgroupsDir})
+	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "cgroups", VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: "/sys/fs/cgroup", Type: &directory}}})
 }

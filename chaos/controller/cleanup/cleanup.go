@@ -12,11 +12,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -39,15 +39,24 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 
 // ofTarget wakes the controller when a target, or the node of chaos pods, has changed.
 func (r *Reconciler) ofTarget(ctx context.Context, o client.Object) []reconcile.Request {
-	var pods corev1.PodList
-	if err := r.Env.Client.List(ctx, &pods, client.InNamespace(r.Env.Config.Namespace)); err != nil {
+	pods, err := controller.PodsAt(ctx, r.Env, o.GetUID())
+	if _, isNode := o.(*corev1.Node); isNode {
+		var all corev1.PodList
+		err = errors.Join(err, r.Env.Client.List(ctx, &all, client.InNamespace(r.Env.Config.Namespace),
+			client.UnsafeDisableDeepCopy))
+		for i := range all.Items {
+			if all.Items[i].Spec.NodeName == o.GetName() {
+				pods = append(pods, all.Items[i])
+			}
+		}
+	}
+	if err != nil {
 		return nil // the cache is closed
 	}
 	var requests []reconcile.Request
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.DeletionTimestamp == nil ||
-			pod.Labels[controller.LabelTarget] != string(o.GetUID()) && pod.Spec.NodeName != o.GetName() {
+	for i := range pods {
+		pod := &pods[i]
+		if pod.DeletionTimestamp == nil {
 			continue
 		}
 		if owner, ok := controller.OwnerOf(pod); ok {
@@ -70,16 +79,15 @@ func fields(s *chaos.DisruptionStatus) own {
 
 // Reconcile lets chaos pods go.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	var pods corev1.PodList
-	if err := r.Env.Client.List(ctx, &pods, client.InNamespace(r.Env.Config.Namespace)); err != nil {
+	pods, err := controller.PodsOf(ctx, r.Env, req.NamespacedName)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	var stuck []string
 	var errs []error
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if owner, ok := controller.OwnerOf(pod); !ok || owner != req.NamespacedName || pod.DeletionTimestamp == nil ||
-			!slices.Contains(pod.Finalizers, controller.PodFinalizer) {
+	for i := range pods {
+		pod := &pods[i]
+		if pod.DeletionTimestamp == nil || !slices.Contains(pod.Finalizers, controller.PodFinalizer) {
 			continue
 		}
 		switch verdict, err := r.judge(ctx, pod); {
@@ -111,7 +119,11 @@ func (r *Reconciler) judge(ctx context.Context, pod *corev1.Pod) (verdict, error
 	case corev1.PodFailed:
 	case corev1.PodRunning:
 		node := &corev1.Node{}
-		err := r.Env.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node)
+		key := types.NamespacedName{Name: pod.Spec.NodeName}
+		err := r.Env.Client.Get(ctx, key, node)
+		if apierrors.IsNotFound(err) { // unless the cache is behind
+			err = r.Env.Reader.Get(ctx, key, node)
+		}
 		if client.IgnoreNotFound(err) != nil || err == nil {
 			return waits, client.IgnoreNotFound(err)
 		}
@@ -138,12 +150,9 @@ func started(pod *corev1.Pod) bool {
 	})
 }
 
-// inAPI are the kinds whose effects are objects: those can be cleaned when the target has gone.
-var inAPI = []string{"nodeFailure", "podReplacement"}
-
 // cleanable reports whether something that a chaos pod left in its target could still be removed.
 func (r *Reconciler) cleanable(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	if slices.Contains(inAPI, pod.Labels[controller.LabelKind]) {
+	if controller.InAPI(pod.Labels[controller.LabelKind]) {
 		return true, nil
 	}
 	name, uid := pod.Annotations[controller.AnnotationTarget], pod.Labels[controller.LabelTarget]
@@ -161,12 +170,13 @@ func (r *Reconciler) cleanable(ctx context.Context, pod *corev1.Pod) (bool, erro
 	return string(target.UID) == uid && target.Status.Phase == corev1.PodRunning, nil
 }
 
-// release takes the finalizer away, on the newest object if another has changed it meanwhile.
+// release takes the finalizer away. If its finalizers have changed meanwhile, it is tried again.
 func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) error {
-	object := pod.DeepCopy()
-	controllerutil.RemoveFinalizer(object, controller.PodFinalizer)
-	patch := client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})
-	return client.IgnoreNotFound(r.Env.Client.Patch(ctx, object, patch))
+	err := controller.SetFinalizer(ctx, r.Env, pod, controller.PodFinalizer, false)
+	if apierrors.IsInvalid(err) {
+		return controller.ErrOutdated
+	}
+	return err
 }
 
 // tell says in the disruption whether it is stuck.

@@ -1,7 +1,8 @@
 // Package cron creates a disruption at each time of a DisruptionCron's schedule, unless one of its disruptions is still
 // there or the time was missed by too much. A disruption's name follows from the cron's name and the time, so that a
-// controller which has forgotten that it created one does not create a second. It writes only the status of
-// DisruptionCrons; the disruptions belong to the cron, and are deleted with it.
+// controller which has forgotten that it created one does not create a second; and before it creates one it asks the API
+// server what the DisruptionCron is now. It writes only the status of DisruptionCrons; the disruptions belong to the
+// cron, and are deleted with it.
 package cron
 
 import (
@@ -37,8 +38,13 @@ const maxMissed = 1000
 
 // Reconcile handles the newest time of the schedule that has come.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	return r.from(ctx, r.Env.Client, req.NamespacedName)
+}
+
+// from handles it as the reader shows the DisruptionCron: the cache, or the API server.
+func (r *Reconciler) from(ctx context.Context, reader client.Reader, key client.ObjectKey) (ctrl.Result, error) {
 	c := &chaos.DisruptionCron{}
-	if err := r.Env.Client.Get(ctx, req.NamespacedName, c); err != nil || c.DeletionTimestamp != nil {
+	if err := reader.Get(ctx, key, c); err != nil || c.DeletionTimestamp != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	schedule, err := cron.ParseStandard(c.Spec.Schedule)
@@ -50,6 +56,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	due, next := latest(schedule, since(c), now)
 	if due.IsZero() || c.Spec.Suspend {
 		return controller.After(now, next), r.write(ctx, c, func(s *chaos.DisruptionCronStatus) { s.Message = "" })
+	}
+	if reader != r.Env.Reader {
+		return r.from(ctx, r.Env.Reader, key)
 	}
 	run := chaos.CronRun{Time: metav1.NewTime(due)}
 	if run.Skipped, err = r.skips(ctx, c, due, now); err != nil {

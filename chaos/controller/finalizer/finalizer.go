@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
@@ -39,36 +38,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	if deleted {
-		pods, err := controller.ChaosPods(ctx, r.Env.Reader, r.Env, d.UID)
+		pods, err := controller.ChaosPods(ctx, r.Env, d)
 		if err != nil || len(pods) > 0 {
 			return ctrl.Result{}, err // a change of the pods wakes it
+		}
+		var left corev1.PodList
+		if err := r.Env.Reader.List(ctx, &left, client.InNamespace(r.Env.Config.Namespace),
+			client.MatchingLabels{controller.LabelDisruption: string(d.UID)}); err != nil || len(left.Items) > 0 {
+			return ctrl.Result{}, err // as above: the cache is behind
 		}
 	}
 	return controller.Result(r.write(ctx, d))
 }
 
-// write adds or removes the finalizer. The patch names only the finalizers, and the version that they were read at, so
-// that those of others are not lost.
+// write adds or removes the finalizer, if the finalizers are those that were read.
 func (r *Reconciler) write(ctx context.Context, d *chaos.Disruption) error {
-	change := controllerutil.AddFinalizer
-	if d.DeletionTimestamp != nil {
-		change = controllerutil.RemoveFinalizer
+	err := controller.SetFinalizer(ctx, r.Env, d, controller.Finalizer, d.DeletionTimestamp == nil)
+	if !apierrors.IsInvalid(err) {
+		return err
 	}
-	patch := func(from *chaos.Disruption) error {
-		object := from.DeepCopy()
-		if !change(object, controller.Finalizer) {
-			return nil
-		}
-		return r.Env.Client.Patch(ctx, object, client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{}))
+	latest := &chaos.Disruption{}
+	if err := r.Env.Reader.Get(ctx, client.ObjectKeyFromObject(d), latest); err != nil || latest.UID != d.UID ||
+		(latest.DeletionTimestamp != nil) != (d.DeletionTimestamp != nil) {
+		return client.IgnoreNotFound(err) // its change wakes the controller
 	}
-	err := patch(d)
-	if apierrors.IsConflict(err) {
-		latest := &chaos.Disruption{}
-		if err := r.Env.Reader.Get(ctx, client.ObjectKeyFromObject(d), latest); err != nil || latest.UID != d.UID ||
-			(latest.DeletionTimestamp != nil) != (d.DeletionTimestamp != nil) {
-			return client.IgnoreNotFound(err) // its change wakes the controller
-		}
-		err = patch(latest)
-	}
-	return client.IgnoreNotFound(err)
+	return controller.SetFinalizer(ctx, r.Env, latest, controller.Finalizer, latest.DeletionTimestamp == nil)
 }

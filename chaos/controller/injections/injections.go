@@ -5,6 +5,7 @@
 package injections
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -47,7 +48,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if d == nil || err != nil || d.Status.SpecHash == "" {
 		return ctrl.Result{}, err
 	}
-	pods, err := controller.ChaosPods(ctx, r.Env.Client, r.Env, d.UID)
+	pods, err := controller.ChaosPods(ctx, r.Env, d)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -63,44 +64,55 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
+// id identifies an injection of a disruption.
+type id struct {
+	target types.UID
+	kind   string
+}
+
+func idOf(pod *corev1.Pod) id {
+	return id{types.UID(pod.Labels[controller.LabelTarget]), pod.Labels[controller.LabelKind]}
+}
+
 // sum computes the controller's fields from the chaos pods.
 func sum(d *chaos.Disruption, pods []corev1.Pod, now metav1.MicroTime) own {
 	s := &d.Status
 	kinds := controller.Kinds(&d.Spec.Kinds)
-	before := map[string]chaos.Injection{}
+	before := map[id]chaos.Injection{}
 	for _, i := range s.Injections {
-		before[i.Pod] = i
+		before[id{i.Target, i.Kind}] = i
 	}
-	byName := map[string]*corev1.Pod{}
+	byID := map[id]*corev1.Pod{}
 	for i := range pods {
-		byName[pods[i].Name] = &pods[i]
+		byID[idOf(&pods[i])] = &pods[i]
 	}
 	var next own
+	active := s.Schedule.Active && !controller.Ending(d)
+	expected := active || s.Schedule.Runs == 0 && !controller.Ending(d)
 	left := 0
-	add := func(target types.UID, kind string) (injected bool) {
-		name := controller.PodName(target, kind)
-		old, known := before[name]
-		pod := byName[name]
+	add := func(of id, name string) (injected bool) {
+		old, known := before[of]
+		pod := byID[of]
 		if pod != nil {
 			left++
 		}
-		i := injection(old, pod, s.Schedule.Active && !controller.Ending(d))
+		i := injection(old, pod, expected)
 		if pod == nil && i.State == chaos.InjectionPending && known && old.State != chaos.InjectionPending {
 			i.InjectedAt = nil
 		}
-		i.Target, i.Kind, i.Pod = target, kind, name
+		i.Target, i.Kind, i.Pod = of.target, of.kind, name
 		if i.State == chaos.InjectionInjected && i.InjectedAt == nil {
 			i.InjectedAt = &now
 		}
 		next.Injections = append(next.Injections, i)
-		delete(byName, name)
+		delete(byID, of)
 		return i.State == chaos.InjectionInjected
 	}
 	some := false
 	for _, t := range s.Targets {
 		all := true
 		for _, k := range kinds {
-			injected := add(t.UID, k)
+			injected := add(id{t.UID, k}, controller.PodName(d.Spec.Level, d.Namespace, t.Name, k))
 			all, some = all && injected, some || injected
 		}
 		if all {
@@ -109,24 +121,26 @@ func sum(d *chaos.Disruption, pods []corev1.Pod, now metav1.MicroTime) own {
 	}
 	// Those of former targets.
 	for i := range pods {
-		if pod := &pods[i]; byName[pod.Name] != nil {
-			add(types.UID(pod.Labels[controller.LabelTarget]), pod.Labels[controller.LabelKind])
+		if former := idOf(&pods[i]); byID[former] != nil {
+			add(former, pods[i].Name)
 		}
 	}
-	slices.SortFunc(next.Injections, func(a, b chaos.Injection) int { return strings.Compare(a.Pod, b.Pod) })
+	slices.SortFunc(next.Injections, func(a, b chaos.Injection) int {
+		return cmp.Or(strings.Compare(a.Pod, b.Pod), strings.Compare(string(a.Target), string(b.Target)))
+	})
 	complete := next.Injected > 0 && next.Injected >= s.Counts.Desired
-	next.Phase = phase(s.Phase, s.Schedule.Active && !controller.Ending(d), controller.Ending(d), complete, some, left)
+	next.Phase = phase(s.Phase, active, controller.Ending(d), complete, some, left)
 	next.Message = message(d, next.Injections)
 	return next
 }
 
 // injection is the state of an injection by its chaos pod.
-func injection(old chaos.Injection, pod *corev1.Pod, active bool) chaos.Injection {
+func injection(old chaos.Injection, pod *corev1.Pod, expected bool) chaos.Injection {
 	next := old
 	if pod == nil {
 		next.Error = ""
 		switch {
-		case active:
+		case expected:
 			next.State = chaos.InjectionPending
 		default:
 			next.State = chaos.InjectionRemoved
@@ -199,7 +213,13 @@ func phase(old chaos.Phase, active, ending, complete, some bool, left int) chaos
 		}
 		return old // NotInjected, or a pause that is about to end
 	}
-	if left > 0 {
+	switch {
+	case left == 0:
+	case complete:
+		return chaos.Injected // still, although this may be seen only now
+	case some && old != chaos.Injected:
+		return chaos.PartiallyInjected
+	default:
 		return old
 	}
 	table := pauses
@@ -263,12 +283,13 @@ func (r *Reconciler) tell(d *chaos.Disruption, next own) {
 		r.Env.Events.Eventf(d, nil, corev1.EventTypeNormal, string(next.Phase), "Inject", "%d of %d targets",
 			next.Injected, d.Status.Counts.Desired)
 	}
-	before := map[string]chaos.InjectionState{}
+	before := map[id]chaos.InjectionState{}
 	for _, i := range d.Status.Injections {
-		before[i.Pod] = i.State
+		before[id{i.Target, i.Kind}] = i.State
 	}
 	for _, i := range next.Injections {
-		if i.State == before[i.Pod] {
+		old := before[id{i.Target, i.Kind}]
+		if i.State == old {
 			continue
 		}
 		target := &corev1.ObjectReference{
@@ -285,7 +306,7 @@ func (r *Reconciler) tell(d *chaos.Disruption, next own) {
 			r.Env.Events.Eventf(d, target, corev1.EventTypeWarning, string(i.State), "Inject", "%s on %s: %s", i.Kind,
 				targetName(&d.Status, i.Target), i.Error)
 		case chaos.InjectionRemoved:
-			if before[i.Pod] == chaos.InjectionInjected {
+			if old == chaos.InjectionInjected {
 				r.Env.Events.Eventf(target, d, corev1.EventTypeNormal, "NoLongerDisrupted", "Remove",
 					"%s of disruption %s/%s", i.Kind, d.Namespace, d.Name)
 			}

@@ -1,7 +1,8 @@
 // Package targets chooses the targets of disruptions and keeps them up to date: running pods or ready nodes that match
 // both selectors and the filter, as many as count says, none that another disruption of the same kind has, and not more
-// than the safety nets allow. The choice depends only on the disruption and the candidates, so that a controller which
-// has forgotten its choice makes the same one again.
+// than the safety nets allow. A target does not cease to be one because of the disruption itself. The choice depends
+// only on the disruption and the candidates, so that a controller which has forgotten its choice makes the same one
+// again.
 package targets
 
 import (
@@ -119,13 +120,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	others, err := r.others(ctx, d)
+	occupied, err := r.occupied(ctx, d, all)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	choice := choose(d, all, others)
-	refused := r.Env.Config.Nets.TooMany(d, len(choice.targets), all.namespace, all.cluster, others.namespace,
-		others.cluster)
+	choice := choose(d, all, occupied)
+	refused := ""
+	if choice.adds(d) { // there may be fewer pods or nodes because of the disruption itself
+		if refused, err = r.tooMany(ctx, d, len(choice.targets)); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	if refused != "" {
 		choice.targets = nil
 	}
@@ -167,11 +172,7 @@ func selector(spec *chaos.DisruptionSpec) (labels.Selector, error) {
 }
 
 // candidates are what a disruption can choose from.
-type candidates struct {
-	healthy            []chaos.Target
-	unhealthy          int
-	namespace, cluster int // all pods of the namespace, all pods or nodes of the cluster
-}
+type candidates struct{ healthy, unhealthy []chaos.Target }
 
 func (r *Reconciler) candidates(ctx context.Context, d *chaos.Disruption) (*candidates, error) {
 	s, err := selector(&d.Spec)
@@ -185,21 +186,21 @@ func (r *Reconciler) candidates(ctx context.Context, d *chaos.Disruption) (*cand
 				return
 			}
 		}
+		target := chaos.Target{UID: o.GetUID(), Name: o.GetName(), Node: node}
 		switch {
 		case o.GetLabels()[controller.LabelDisruption] != "" || o.GetAnnotations()[controller.AnnotationIgnore] == "true":
-		case !s.Matches(labels.Set(o.GetLabels())):
 		case !healthy:
-			c.unhealthy++
+			c.unhealthy = append(c.unhealthy, target)
 		default:
-			c.healthy = append(c.healthy, chaos.Target{UID: o.GetUID(), Name: o.GetName(), Node: node})
+			c.healthy = append(c.healthy, target)
 		}
 	}
+	which := []client.ListOption{client.UnsafeDisableDeepCopy, client.MatchingLabelsSelector{Selector: s}}
 	if d.Spec.Level == chaos.LevelNode {
 		var nodes corev1.NodeList
-		if err := r.Env.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		if err := r.Env.Client.List(ctx, &nodes, which...); err != nil {
 			return nil, err
 		}
-		c.cluster = len(nodes.Items)
 		for i := range nodes.Items {
 			n := &nodes.Items[i]
 			add(n, nodeReady(n), n.Name)
@@ -207,16 +208,11 @@ func (r *Reconciler) candidates(ctx context.Context, d *chaos.Disruption) (*cand
 		return c, nil
 	}
 	var pods corev1.PodList
-	if err := r.Env.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Env.Client.List(ctx, &pods, append(which, client.InNamespace(d.Namespace))...); err != nil {
 		return nil, err
 	}
-	c.cluster = len(pods.Items)
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		if p.Namespace != d.Namespace {
-			continue
-		}
-		c.namespace++
 		add(p, PodRunning(p), p.Spec.NodeName)
 	}
 	return c, nil
@@ -240,34 +236,72 @@ func nodeReady(n *corev1.Node) bool {
 	})
 }
 
-// others are the targets of other disruptions.
-type others struct {
-	kinds              map[types.UID][]string
-	namespace, cluster int
+// occupied lists the kinds with which other disruptions have the candidates as targets.
+func (r *Reconciler) occupied(
+	ctx context.Context, d *chaos.Disruption, c *candidates,
+) (map[types.UID][]string, error) {
+	occupied := map[types.UID][]string{}
+	for _, t := range c.healthy {
+		list, err := controller.DisruptionsAt(ctx, r.Env, t.UID)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			if other := &list[i]; other.UID != d.UID && !other.Status.Schedule.Over {
+				occupied[t.UID] = append(occupied[t.UID], controller.Kinds(&other.Spec.Kinds)...)
+			}
+		}
+	}
+	return occupied, nil
 }
 
-func (r *Reconciler) others(ctx context.Context, d *chaos.Disruption) (*others, error) {
+// tooMany returns why the safety nets refuse a number of targets; empty if they do not.
+func (r *Reconciler) tooMany(ctx context.Context, d *chaos.Disruption, targets int) (string, error) {
+	nets := &r.Env.Config.Nets
+	if nets.NamespaceShare == 0 && nets.ClusterShare == 0 {
+		return "", nil
+	}
+	var namespace, cluster, hitNamespace, hitCluster int
+	if d.Spec.Level == chaos.LevelNode {
+		var nodes corev1.NodeList
+		if err := r.Env.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+			return "", err
+		}
+		cluster = len(nodes.Items)
+	} else {
+		var pods corev1.PodList
+		if err := r.Env.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+			return "", err
+		}
+		cluster = len(pods.Items)
+		for i := range pods.Items {
+			if pods.Items[i].Namespace == d.Namespace {
+				namespace++
+			}
+		}
+	}
 	var list chaos.DisruptionList
 	if err := r.Env.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+		return "", err
 	}
-	o := &others{kinds: map[types.UID][]string{}}
+	hit := map[types.UID]bool{}
 	for i := range list.Items {
 		other := &list.Items[i]
 		if other.UID == d.UID || other.Spec.Level != d.Spec.Level || other.Status.Schedule.Over {
 			continue
 		}
 		for _, t := range other.Status.Targets {
-			if o.kinds[t.UID] == nil {
-				o.cluster++
-				if other.Namespace == d.Namespace {
-					o.namespace++
-				}
+			if hit[t.UID] {
+				continue
 			}
-			o.kinds[t.UID] = append(o.kinds[t.UID], controller.Kinds(&other.Spec.Kinds)...)
+			hit[t.UID] = true
+			hitCluster++
+			if other.Namespace == d.Namespace {
+				hitNamespace++
+			}
 		}
 	}
-	return o, nil
+	return nets.TooMany(d, targets, namespace, cluster, hitNamespace, hitCluster), nil
 }
 
 // choice is the result of choosing.
@@ -277,19 +311,57 @@ type choice struct {
 	unhealthy, occupied        int
 }
 
+func has(list []chaos.Target, uid types.UID) bool {
+	return slices.ContainsFunc(list, func(t chaos.Target) bool { return t.UID == uid })
+}
+
+// hold counts the present targets as healthy that may not be so because of the disruption: nodes that are not ready, and
+// all that a kind takes away. Otherwise the disruption would end on them, and begin again when they have recovered.
+func (c *candidates) hold(d *chaos.Disruption) {
+	if !d.Status.Schedule.Active {
+		return
+	}
+	takesAway := slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), controller.InAPI)
+	for _, t := range d.Status.Targets {
+		there := has(c.unhealthy, t.UID)
+		again := slices.ContainsFunc(c.healthy, func(h chaos.Target) bool { return h.Name == t.Name })
+		switch {
+		case has(c.healthy, t.UID):
+			continue
+		case d.Spec.Level == chaos.LevelNode && (there || takesAway && !again):
+		case d.Spec.Level == chaos.LevelPod && takesAway:
+		default:
+			continue
+		}
+		c.healthy = append(c.healthy, t)
+		c.unhealthy = slices.DeleteFunc(c.unhealthy, func(u chaos.Target) bool { return u.UID == t.UID })
+	}
+}
+
+// static reports whether no targets are added to those that are chosen. What takes the place of a pod that was taken
+// away is not to be taken away, too.
+func static(d *chaos.Disruption) bool {
+	if d.Spec.StaticTargeting {
+		return d.Status.Schedule.StartedAt != nil
+	}
+	return d.Status.Schedule.Active && d.Spec.Level == chaos.LevelPod && len(d.Status.Targets) > 0 &&
+		slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), controller.InAPI)
+}
+
 // choose keeps the targets that are still there and adds others, up to the count.
-func choose(d *chaos.Disruption, c *candidates, o *others) choice {
+func choose(d *chaos.Disruption, c *candidates, occupied map[types.UID][]string) choice {
+	c.hold(d)
 	kinds := controller.Kinds(&d.Spec.Kinds)
 	var free []chaos.Target
-	result := choice{matching: int32(len(c.healthy)), unhealthy: c.unhealthy}
+	result := choice{matching: int32(len(c.healthy)), unhealthy: len(c.unhealthy)}
 	current := map[types.UID]bool{}
 	for _, t := range d.Status.Targets {
 		current[t.UID] = true
 	}
 	for _, t := range c.healthy {
-		occupied := o.kinds[t.UID]
-		if !current[t.UID] && len(occupied) > 0 && (!d.Spec.AllowDisruptedTargets ||
-			slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(occupied, k) })) {
+		by := occupied[t.UID]
+		if !current[t.UID] && len(by) > 0 && (!d.Spec.AllowDisruptedTargets ||
+			slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(by, k) })) {
 			result.occupied++
 			continue
 		}
@@ -298,10 +370,10 @@ func choose(d *chaos.Disruption, c *candidates, o *others) choice {
 	result.ignored = int32(result.unhealthy + result.occupied)
 	desired, _ := intstr.GetScaledValueFromIntOrPercent(count(d), len(c.healthy), true)
 	result.desired = int32(min(desired, len(c.healthy), maxTargets))
-	if d.Spec.StaticTargeting && len(d.Status.Targets) > 0 {
-		// What was chosen stays chosen, although it may have gone; count can still make it fewer.
+	if static(d) {
+		// Count can still make it fewer.
 		result.targets = slices.DeleteFunc(slices.Clone(d.Status.Targets), func(t chaos.Target) bool {
-			return !slices.ContainsFunc(c.healthy, func(h chaos.Target) bool { return h.UID == t.UID })
+			return !has(c.healthy, t.UID)
 		})
 		result.desired = min(result.desired, int32(len(result.targets)))
 		result.targets = result.targets[:result.desired]
@@ -320,6 +392,11 @@ func choose(d *chaos.Disruption, c *candidates, o *others) choice {
 	result.targets = free[:min(int(result.desired), len(free))]
 	slices.SortFunc(result.targets, func(a, b chaos.Target) int { return strings.Compare(string(a.UID), string(b.UID)) })
 	return result
+}
+
+// adds reports whether there are targets that the disruption did not have.
+func (c *choice) adds(d *chaos.Disruption) bool {
+	return slices.ContainsFunc(c.targets, func(t chaos.Target) bool { return !controller.HasTarget(d, t.UID) })
 }
 
 // maxTargets is the limit of the status's list.

@@ -31,8 +31,10 @@ const (
 	reportTime = 3 * time.Second
 )
 
-// NewCommand returns the command injector, to be run by itself or below another one.
-func NewCommand() *cobra.Command {
+// NewCommand returns the command injector, to be run by itself or below another one. real, if there is one, is the
+// backend for real nodes: without it their faults are unsupported.
+func NewCommand(real ...inject.Backend) *cobra.Command {
+	backends := append([]inject.Backend{simulated.New(apiServer), processnode.New(os.Getenv(fault.EnvSocket))}, real...)
 	root := &cobra.Command{
 		Use:   "injector",
 		Short: "Inject one kind of fault into one target, and remove it again",
@@ -41,11 +43,11 @@ node. It removes the fault when it gets SIGTERM or SIGINT, or when the duration 
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newInject(), newClean(), newReady())
+	root.AddCommand(newInject(backends), newClean(backends), newReady())
 	return root
 }
 
-func newInject() *cobra.Command {
+func newInject(backends []inject.Backend) *cobra.Command {
 	var o struct {
 		request                        inject.Request
 		spec, disruptionUID, targetUID string
@@ -69,9 +71,8 @@ func newInject() *cobra.Command {
 				o.request.EndsAt = time.Now().Add(o.duration)
 			}
 			log := logger(c)
-			backends := backends()
 			config := inject.Config{
-				Request: o.request, Backends: backends, Backend: choose(o.request), Journal: o.journal,
+				Request: o.request, Backends: backends, Backend: choose(backends, o.request), Journal: o.journal,
 				ReadyFile: o.ready, DryRun: o.dryRun, Logger: log,
 			}
 			if namespace, pod := os.Getenv("POD_NAMESPACE"), os.Getenv("POD_NAME"); namespace != "" && pod != "" {
@@ -106,7 +107,7 @@ func newInject() *cobra.Command {
 	return c
 }
 
-func newClean() *cobra.Command {
+func newClean(backends []inject.Backend) *cobra.Command {
 	var journal string
 	c := &cobra.Command{
 		Use:     "clean",
@@ -114,7 +115,7 @@ func newClean() *cobra.Command {
 		Example: "  injector clean --journal /var/lib/trommel",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			removed, err := inject.CleanAll(c.Context(), journal, backends(), logger(c))
+			removed, err := inject.CleanAll(c.Context(), journal, backends, logger(c))
 			fmt.Fprintf(c.OutOrStdout(), "removed: %d\n", removed)
 			return err
 		},
@@ -148,17 +149,16 @@ func logger(c *cobra.Command) *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 }
 
-// backends returns all backends; the journal may name any of them.
-func backends() []inject.Backend {
-	return []inject.Backend{processnode.New(os.Getenv(fault.EnvSocket)), simulated.New(apiServer)}
-}
-
-// choose returns the backend for a request.
-func choose(r inject.Request) string {
-	if slices.Contains(simulated.Kinds, r.Kind) {
+// choose returns the backend for a request: the process node's where there is one, which tells its pods where it listens,
+// or else the last, which is the one for real nodes.
+func choose(backends []inject.Backend, r inject.Request) string {
+	switch {
+	case slices.Contains(simulated.Kinds, r.Kind):
 		return simulated.Name
+	case os.Getenv(fault.EnvSocket) != "":
+		return processnode.Name
 	}
-	return processnode.Name
+	return backends[len(backends)-1].Name()
 }
 
 // apiServer returns the way to the API server: KUBECONFIG, which the process node sets, or the pod's service account.
@@ -169,9 +169,9 @@ func apiServer() (*rest.Config, error) {
 	return rest.InClusterConfig()
 }
 
-// Run runs the command as a program and returns its exit code.
-func Run(ctx context.Context, args []string) int {
-	c := NewCommand()
+// Run runs the command of NewCommand as a program and returns its exit code.
+func Run(ctx context.Context, args []string, real ...inject.Backend) int {
+	c := NewCommand(real...)
 	c.SetArgs(args)
 	if err := c.ExecuteContext(ctx); err != nil {
 		fmt.Fprintf(c.ErrOrStderr(), "%s: %v\n", c.Name(), err)

@@ -1,5 +1,6 @@
 // Package processnode injects faults into pods of a process node: it asks the node for them, which undoes them when it
-// is asked to, or when their time is over.
+// is asked to, when their time is over, or when it ends itself. The node's socket is in the journal, so that a clean-up
+// needs nothing else.
 package processnode
 
 import (
@@ -9,9 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
+	"syscall"
 	"time"
 
 	"github.com/trommel-dev/trommel/chaos/fault"
@@ -22,38 +25,29 @@ import (
 const Name = "processnode"
 
 // Backend implements inject.Backend.
-type Backend struct {
-	socket string
-	client http.Client
-}
+type Backend struct{ socket string }
 
-// New returns a backend for the node that listens at the socket. An empty socket means that this is no process node, and
-// everything is unsupported.
-func New(socket string) *Backend {
-	return &Backend{socket, http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-	}}}
-}
+// New returns a backend for the node that listens at the socket. An empty socket means that this is no process node:
+// everything is unsupported but cleaning up.
+func New(socket string) *Backend { return &Backend{socket} }
 
 // Name implements inject.Backend.
 func (b *Backend) Name() string { return Name }
 
 // New implements inject.Backend.
-func (b *Backend) New(request inject.Request, _ *inject.Notes) (inject.Injection, error) {
-	switch {
-	case b.socket == "":
-		return nil, inject.Unsupported("%s is implemented for pods that run as processes only", request.Kind)
-	case request.Target.NodeLevel:
-		return nil, inject.Unsupported("%s cannot disturb a whole node here: choose pods", request.Kind)
-	}
-	return &injection{b, request}, nil
+func (b *Backend) New(request inject.Request, notes *inject.Notes) (inject.Injection, error) {
+	return &injection{b.socket, request, notes}, nil
 }
 
 type injection struct {
-	backend *Backend
+	socket  string
 	request inject.Request
+	notes   *inject.Notes
+}
+
+// noted is what the journal has.
+type noted struct {
+	Socket string `json:"socket"`
 }
 
 // spare is how much later than its injector the node ends a fault.
@@ -72,29 +66,63 @@ func (i *injection) fault() fault.Fault {
 }
 
 // Check asks the node whether it can do it.
-func (i *injection) Check(ctx context.Context) error { return i.put(ctx, "?dryRun=1") }
+func (i *injection) Check(ctx context.Context) error {
+	switch {
+	case i.socket == "":
+		return inject.Unsupported("%s is implemented for pods that run as processes only", i.request.Kind)
+	case i.request.Target.NodeLevel:
+		return inject.Unsupported("%s cannot disturb a whole node here: choose pods", i.request.Kind)
+	}
+	return i.put(ctx, "?dryRun=1")
+}
+
+// Foresee implements inject.Foresees.
+func (i *injection) Foresee() any { return noted{i.socket} }
 
 // Inject returns when the fault is in effect.
-func (i *injection) Inject(ctx context.Context) error { return i.put(ctx, "") }
+func (i *injection) Inject(ctx context.Context) error {
+	if err := i.notes.Save(i.Foresee()); err != nil {
+		return err
+	}
+	return i.put(ctx, "")
+}
 
 func (i *injection) put(ctx context.Context, query string) error {
 	body, err := json.Marshal(i.fault())
 	if err != nil {
 		return err
 	}
-	return i.do(ctx, http.MethodPut, query, body)
+	return do(ctx, i.socket, http.MethodPut, i.path(query), body)
 }
 
 // Clean returns when nothing of the fault is left.
-func (i *injection) Clean(ctx context.Context) error { return i.do(ctx, http.MethodDelete, "", nil) }
+func (i *injection) Clean(ctx context.Context) error {
+	var n noted
+	if saved, err := i.notes.Load(&n); !saved || err != nil {
+		return err // the node was not asked
+	}
+	err := do(ctx, n.Socket, http.MethodDelete, i.path(""), nil)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil // the node has ended, and its faults with it
+	}
+	return err
+}
 
-func (i *injection) do(ctx context.Context, method, query string, body []byte) error {
-	to := "http://node/faults/" + url.PathEscape(i.request.ID()) + query
-	request, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(body))
+func (i *injection) path(query string) string {
+	return "/faults/" + url.PathEscape(i.request.ID()) + query
+}
+
+// do asks the node that listens at the socket.
+func do(ctx context.Context, socket, method, path string, body []byte) error {
+	request, err := http.NewRequestWithContext(ctx, method, "http://node"+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	resp, err := i.backend.client.Do(request)
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return fmt.Errorf("ask the process node: %w", errors.Unwrap(err))
 	}

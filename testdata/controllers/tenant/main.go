@@ -20,6 +20,10 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -32,6 +36,25 @@ var questions = map[string]func(ctx context.Context, subject string) (string, er
 	},
 	// Everything that a program may do to a file, in a folder of its own.
 	"use": func(_ context.Context, dir string) (string, error) { return "", use(dir) },
+	"write": func(_ context.Context, path string) (string, error) {
+		return "", os.WriteFile(path, make([]byte, 64<<10), 0o644)
+	},
+	// What a program does with a file that it has open.
+	"read-open":  func(_ context.Context, path string) (string, error) { return "", opened(path, readAll) },
+	"write-open": func(_ context.Context, path string) (string, error) { return "", opened(path, writeByte) },
+	"sync-open":  func(_ context.Context, path string) (string, error) { return "", opened(path, (*os.File).Sync) },
+	// By a relative path.
+	"read-in": func(_ context.Context, path string) (string, error) {
+		before, err := os.Getwd()
+		if err != nil {
+			return "", err
+		}
+		if err := os.Chdir(filepath.Dir(path)); err != nil {
+			return "", err
+		}
+		text, err := os.ReadFile(filepath.Base(path))
+		return string(text), errors.Join(err, os.Chdir(before))
+	},
 	"leave": func(_ context.Context, dir string) (string, error) {
 		return "", os.WriteFile(filepath.Join(dir, "left"), nil, 0o644)
 	},
@@ -56,19 +79,44 @@ var questions = map[string]func(ctx context.Context, subject string) (string, er
 		defer c.Close()
 		return c.RemoteAddr().String(), nil
 	},
-	"get": func(ctx context.Context, url string) (string, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	"get":  func(ctx context.Context, url string) (string, error) { return request(ctx, http.MethodGet, url, true) },
+	"post": func(ctx context.Context, url string) (string, error) { return request(ctx, http.MethodPost, url, true) },
+	// Over a connection that stays open.
+	"get-again": func(ctx context.Context, url string) (string, error) {
+		return request(ctx, http.MethodGet, url, false)
+	},
+	// The status that a server's gRPC health service answers with, over a new connection or one that stays open.
+	"check": func(ctx context.Context, address string) (string, error) {
+		client, err := dialHealth(address)
 		if err != nil {
 			return "", err
 		}
-		request.Close = true // each one dials
-		response, err := http.DefaultClient.Do(request)
+		defer client.Close()
+		return check(ctx, client)
+	},
+	"check-again": func(ctx context.Context, address string) (string, error) {
+		kept.Lock()
+		client := kept.health[address]
+		if client == nil {
+			var err error
+			if client, err = dialHealth(address); err != nil {
+				kept.Unlock()
+				return "", err
+			}
+			kept.health[address] = client
+		}
+		kept.Unlock()
+		return check(ctx, client)
+	},
+	// The same service's other method: the services that it knows.
+	"checks": func(ctx context.Context, address string) (string, error) {
+		client, err := dialHealth(address)
 		if err != nil {
 			return "", err
 		}
-		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
-		return string(text), err
+		defer client.Close()
+		list, err := healthpb.NewHealthClient(client).List(ctx, &healthpb.HealthListRequest{})
+		return fmt.Sprint(len(list.GetStatuses())), err
 	},
 	"host": func(context.Context, string) (string, error) { return os.Hostname() },
 	"env":  func(_ context.Context, name string) (string, error) { return os.Getenv(name), nil },
@@ -89,6 +137,71 @@ var questions = map[string]func(ctx context.Context, subject string) (string, er
 	},
 	// Answers with the events since the last question.
 	"watch": func(_ context.Context, path string) (string, error) { return watch(path) },
+}
+
+func request(ctx context.Context, method, url string, dials bool) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return "", err
+	}
+	request.Close = dials
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return string(text), err
+}
+
+// kept are connections that stay open.
+var kept = struct {
+	sync.Mutex
+	health map[string]*grpc.ClientConn
+}{health: map[string]*grpc.ClientConn{}}
+
+func dialHealth(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+}
+
+func check(ctx context.Context, client *grpc.ClientConn) (string, error) {
+	answer, err := healthpb.NewHealthClient(client).Check(ctx, &healthpb.HealthCheckRequest{})
+	return answer.GetStatus().String(), err
+}
+
+func serveGRPC() error {
+	listener, err := net.Listen("tcp", ":50051")
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer()
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	return server.Serve(listener)
+}
+
+// files are open files by their paths, so that a question about one opens it only the first time.
+var files sync.Map
+
+func opened(path string, do func(*os.File) error) error {
+	f, ok := files.Load(path)
+	if !ok {
+		opened, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+		if err != nil {
+			return err
+		}
+		f, _ = files.LoadOrStore(path, opened)
+	}
+	return do(f.(*os.File))
+}
+
+func readAll(f *os.File) error {
+	_, err := io.Copy(io.Discard, io.NewSectionReader(f, 0, 1<<30))
+	return err
+}
+
+func writeByte(f *os.File) error {
+	_, err := f.Write([]byte{'x'})
+	return err
 }
 
 func use(dir string) error {
@@ -220,6 +333,9 @@ func main() {
 		}
 		log.Printf("%s is %s", address, listener.Addr())
 		go func() { log.Fatal(http.Serve(listener, mux)) }()
+	}
+	if os.Getenv("LISTEN") == "" {
+		go func() { log.Fatal(serveGRPC()) }()
 	}
 	select {}
 }

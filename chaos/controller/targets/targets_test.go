@@ -1,0 +1,101 @@
+package targets
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+)
+
+// named makes targets whose UIDs are their names; "a2" has the name a.
+func named(names ...string) []chaos.Target {
+	var all []chaos.Target
+	for _, n := range names {
+		t := chaos.Target{Name: n, UID: types.UID(n)}
+		if len(n) > 1 {
+			t.Name, t.UID = n[:1], types.UID(n)
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+func TestTargetsThatTheDisruptionItselfTakesAway(t *testing.T) {
+	nodeFailure := chaos.Kinds{NodeFailure: &chaos.NodeFailure{}}
+	replacement := chaos.Kinds{PodReplacement: &chaos.PodReplacement{}}
+	fault := chaos.Kinds{APIFault: &chaos.APIFault{}}
+	for _, tt := range []struct {
+		name                        string
+		level                       chaos.Level
+		kinds                       chaos.Kinds
+		static, inactive, started   bool
+		count                       *intstr.IntOrString
+		current, healthy, unhealthy []chaos.Target
+		want                        []string
+	}{
+		{name: "a failed node is not ready", level: chaos.LevelNode, kinds: nodeFailure, current: named("a"),
+			healthy: named("b"), unhealthy: named("a"), want: []string{"a", "b"}},
+		{name: "half of the nodes fail, and no other half afterwards", level: chaos.LevelNode, kinds: nodeFailure,
+			count: percent("50%"), current: named("a", "b"), healthy: named("c", "d"), unhealthy: named("a", "b"),
+			want: []string{"a", "b"}},
+		{name: "a failed node is gone", level: chaos.LevelNode, kinds: nodeFailure, count: percent("50%"),
+			current: named("a"), healthy: named("b"), want: []string{"a"}},
+		{name: "a failed node was created again", level: chaos.LevelNode, kinds: nodeFailure, current: named("a"),
+			healthy: named("a2", "b"), want: []string{"a2", "b"}},
+		{name: "a node whose network is disturbed is not ready", level: chaos.LevelNode, kinds: fault,
+			current: named("a"), unhealthy: named("a"), want: []string{"a"}},
+		{name: "a node is gone", level: chaos.LevelNode, kinds: fault, current: named("a"), healthy: named("b"),
+			want: []string{"b"}},
+		{name: "another node is not ready", level: chaos.LevelNode, kinds: nodeFailure, healthy: named("b"),
+			unhealthy: named("a"), want: []string{"b"}},
+		{name: "between two pulses a node is not ready", level: chaos.LevelNode, kinds: nodeFailure, inactive: true,
+			started: true, current: named("a"), healthy: named("b"), unhealthy: named("a"), want: []string{"b"}},
+		{name: "a replaced pod is replaced once", level: chaos.LevelPod, kinds: replacement, current: named("a"),
+			healthy: named("a2"), want: []string{"a"}},
+		{name: "between two pulses the replacement is the target", level: chaos.LevelPod, kinds: replacement,
+			inactive: true, started: true, current: named("a"), healthy: named("a2"), want: []string{"a2"}},
+		{name: "a pod on a failed node is evicted", level: chaos.LevelPod, kinds: nodeFailure, current: named("a"),
+			healthy: named("b"), want: []string{"a"}},
+		{name: "a pod is replaced by somebody else", level: chaos.LevelPod, kinds: fault, current: named("a"),
+			healthy: named("a2"), want: []string{"a2"}},
+		{name: "a pod does not run", level: chaos.LevelPod, kinds: fault, current: named("a"), unhealthy: named("a"),
+			want: nil},
+		{name: "static targets are gone", level: chaos.LevelPod, kinds: fault, static: true, started: true,
+			healthy: named("b"), want: nil},
+		{name: "static targets are chosen once", level: chaos.LevelPod, kinds: fault, static: true, inactive: true,
+			healthy: named("b"), want: []string{"b"}},
+		{name: "count makes them fewer", level: chaos.LevelPod, kinds: replacement, count: percent("0%"),
+			current: named("a"), healthy: named("a2"), want: nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := &chaos.Disruption{}
+			d.UID = "d"
+			d.Spec.Level, d.Spec.Kinds, d.Spec.StaticTargeting, d.Spec.Count = tt.level, tt.kinds, tt.static, tt.count
+			d.Status.Targets, d.Status.Schedule.Active = tt.current, !tt.inactive
+			if tt.started || !tt.inactive {
+				now := metav1.NowMicro()
+				d.Status.Schedule.StartedAt = &now
+			}
+			got := choose(d, &candidates{tt.healthy, tt.unhealthy}, nil)
+			var uids []string
+			for _, target := range got.targets {
+				uids = append(uids, string(target.UID))
+			}
+			if !slices.Equal(uids, tt.want) {
+				t.Errorf("targets %v, want %v", uids, tt.want)
+			}
+			if int(got.desired) != len(tt.want) {
+				t.Errorf("%d desired", got.desired)
+			}
+		})
+	}
+}
+
+func percent(s string) *intstr.IntOrString {
+	p := intstr.FromString(s)
+	return &p
+}

@@ -1,0 +1,17 @@
+// Command trommel-injector is the injector for images: it also injects faults into pods of real nodes.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/trommel-dev/trommel/chaos/inject/cli"
+	"github.com/trommel-dev/trommel/chaos/linux"
+)
+
+func main() {
+	if code, isHelper := linux.Helper(os.Args); isHelper {
+		os.Exit(code)
+	}
+	os.Exit(cli.Run(context.Background(), os.Args[1:], linux.FromEnvironment()))
+}

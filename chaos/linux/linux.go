@@ -1,0 +1,166 @@
+// Package linux injects faults into pods of real nodes, as root: by nftables and queueing disciplines in a pod's
+// network namespace, and by cgroups, processes and signals.
+//
+// An injector runs in a chaos pod on the target's node, with the node's process IDs and the node's cgroups. It finds
+// the target without the Kubernetes API: from the pod's UID to its cgroups, to their processes, to their namespaces.
+// What it makes has a name with the injection's ID, or is noted in the journal before it is made, so that a clean-up
+// finds it.
+package linux
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/fault"
+	"github.com/trommel-dev/trommel/chaos/inject"
+)
+
+// Name is the backend's name.
+const Name = "linux"
+
+// Backend implements inject.Backend for the node that it runs on. Its zero value uses the directories of
+// FromEnvironment.
+type Backend struct{ Node Node }
+
+// FromEnvironment returns the backend for a chaos pod: fault.EnvCgroups names the directory where the node's cgroups
+// are mounted; default: /sys/fs/cgroup.
+func FromEnvironment() *Backend { return &Backend{Node{Cgroups: os.Getenv(fault.EnvCgroups)}} }
+
+// Name implements inject.Backend.
+func (b *Backend) Name() string { return Name }
+
+// New implements inject.Backend.
+func (b *Backend) New(request inject.Request, notes *inject.Notes) (inject.Injection, error) {
+	base := injection{node: b.Node.withDefaults(), request: request, notes: notes}
+	switch request.Kind {
+	case "network":
+		return decode(request, func(spec v1alpha1.Network) inject.Injection {
+			return &network{injection: base, spec: spec}
+		})
+	case "dns":
+		return decode(request, func(spec v1alpha1.DNS) inject.Injection {
+			return &dnsFault{injection: base, spec: spec}
+		})
+	case "cpuPressure":
+		return decode(request, func(spec v1alpha1.CPUPressure) inject.Injection {
+			return &pressure{injection: base, cpu: &spec}
+		})
+	case "memoryPressure":
+		return decode(request, func(spec v1alpha1.MemoryPressure) inject.Injection {
+			return &pressure{injection: base, memory: &spec}
+		})
+	case "diskPressure":
+		return decode(request, func(spec v1alpha1.DiskPressure) inject.Injection {
+			return &diskPressure{injection: base, spec: spec}
+		})
+	case "containerFailure":
+		return decode(request, func(spec v1alpha1.ContainerFailure) inject.Injection {
+			return &containerFailure{injection: base, spec: spec}
+		})
+	case "apiFault":
+		return nil, inject.Unsupported("requests to the API server are encrypted, and real pods have no proxy")
+	case "grpc":
+		return nil, inject.Unsupported("real pods have no proxy that reads gRPC calls")
+	case "diskFailure":
+		return nil, inject.Unsupported("files of real pods can only be throttled (diskPressure), not made to fail")
+	}
+	return nil, inject.Unsupported("%s is not implemented for real nodes", request.Kind)
+}
+
+func decode[T any](request inject.Request, made func(T) inject.Injection) (inject.Injection, error) {
+	var spec T
+	if err := json.Unmarshal(request.Spec, &spec); err != nil {
+		return nil, fmt.Errorf("read the spec of %s: %w", request.Kind, err)
+	}
+	return made(spec), nil
+}
+
+// injection is what all kinds share.
+type injection struct {
+	node    Node
+	request inject.Request
+	notes   *inject.Notes
+}
+
+// privileged reports what an injector needs in any case.
+func privileged() error {
+	if os.Geteuid() != 0 {
+		return inject.Unsupported("faults on real nodes need root: let the controllers create privileged chaos pods")
+	}
+	return nil
+}
+
+// containers returns the target's containers that are running, without the pod's sandbox.
+func (i *injection) containers() ([]container, error) {
+	pod, err := i.node.pod(i.request.Target.UID)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []container
+	for _, c := range pod.containers {
+		if len(i.request.Target.Containers) == 0 || slices.Contains(i.request.Target.Containers, c.name) {
+			chosen = append(chosen, c)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("%w: none of the containers %q runs", errNoProcess, i.request.Target.Containers)
+	}
+	return chosen, nil
+}
+
+// podNetwork returns the pod's network namespace and the process ID of one of its containers. The caller closes the
+// namespace.
+func (i *injection) podNetwork() (*namespace, container, error) {
+	var none container
+	if i.request.Target.NodeLevel {
+		return nil, none, inject.Unsupported(
+			"%s of a whole node would cut off its kubelet and this injector: choose pods", i.request.Kind)
+	}
+	pod, err := i.node.pod(i.request.Target.UID)
+	if err != nil {
+		return nil, none, err
+	}
+	if names := i.request.Target.Containers; len(names) > 0 {
+		for _, c := range pod.containers {
+			if !slices.Contains(names, c.name) {
+				return nil, none, inject.Unsupported(
+					"all containers of a pod share its network: choose all of them, also %s", c.name)
+			}
+		}
+	}
+	ns, err := i.node.networkOf(pod.containers[0].init)
+	if err != nil {
+		return nil, none, err
+	}
+	own, err := i.node.networkOf(i.node.Host)
+	if err != nil {
+		ns.Close()
+		return nil, none, err
+	}
+	defer own.Close()
+	if own.inode == ns.inode {
+		ns.Close()
+		return nil, none, inject.Unsupported("the pod uses the node's own network")
+	}
+	return ns, pod.containers[0], nil
+}
+
+// place is what is noted about a network namespace before anything in it is changed.
+type place struct {
+	// Namespace is the inode of the network namespace.
+	Namespace uint64 `json:"namespace"`
+}
+
+// noted opens the namespace in the notes. It is nil if there is none, or if it has gone with everything in it. The
+// caller closes it.
+func (i *injection) noted(ctx context.Context) (*namespace, error) {
+	var at place
+	if saved, err := i.notes.Load(&at); !saved || err != nil {
+		return nil, err
+	}
+	return i.node.findNamespace(ctx, at.Namespace)
+}

@@ -1,0 +1,423 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/inject"
+)
+
+// network disturbs packets in a pod's network namespace. A table of nftables chooses and drops packets that come and
+// go. A queueing discipline limits those that go, and a delayer holds them back.
+type network struct {
+	injection
+	spec v1alpha1.Network
+
+	able    abilities // set by Check
+	delayer *delayer  // if there is a delay
+
+	stop    context.CancelFunc // of the goroutine that looks names up again
+	stopped sync.WaitGroup
+}
+
+// abilities are what this kernel has.
+type abilities struct {
+	// egress: nftables sees packets when they leave by an interface. What is dropped there has been sent, as far as a
+	// program can see; what is dropped earlier is an error of its send (EPERM).
+	egress bool
+	// shaper: there is the queueing discipline HTB.
+	shaper bool
+}
+
+const (
+	// markDrop is the bit in a packet's mark that says that it does not leave.
+	markDrop = 1 << 28
+	// lookUpAgain is how often names are looked up.
+	lookUpAgain = 10 * time.Second
+)
+
+// endpoint is a peer as packets show it.
+type endpoint struct {
+	name     string       // to be looked up, or
+	prefix   netip.Prefix // the addresses; invalid: any
+	protocol byte         // 0: any
+	port     uint16       // 0: any
+	ingress  bool
+}
+
+// endpoints translates hosts and services. None means all traffic.
+func (i *network) endpoints() ([]endpoint, error) {
+	var all []endpoint
+	for _, h := range i.spec.Hosts {
+		e := endpoint{port: uint16(h.Port), ingress: h.Flow == "ingress"}
+		if prefix, err := netip.ParsePrefix(h.Host); err == nil {
+			e.prefix = prefix
+		} else if ip, err := netip.ParseAddr(h.Host); err == nil {
+			ip = ip.Unmap()
+			e.prefix = netip.PrefixFrom(ip, ip.BitLen())
+		} else if h.Host != "" {
+			e.name = h.Host
+		}
+		switch h.Protocol {
+		case "tcp":
+			e.protocol = unix.IPPROTO_TCP
+		case "udp":
+			e.protocol = unix.IPPROTO_UDP
+		case "":
+		default:
+			return nil, fmt.Errorf("invalid protocol %q", h.Protocol)
+		}
+		all = append(all, withProtocols(e)...)
+	}
+	for _, s := range i.spec.Services {
+		e := endpoint{name: s.Name + "." + s.Namespace + ".svc"}
+		if len(s.Ports) == 0 {
+			all = append(all, e)
+		}
+		for _, p := range s.Ports {
+			e.port = uint16(p)
+			all = append(all, withProtocols(e)...)
+		}
+	}
+	return all, nil
+}
+
+// withProtocols: a port is one of TCP or UDP.
+func withProtocols(e endpoint) []endpoint {
+	if e.port == 0 || e.protocol != 0 {
+		return []endpoint{e}
+	}
+	tcp, udp := e, e
+	tcp.protocol, udp.protocol = unix.IPPROTO_TCP, unix.IPPROTO_UDP
+	return []endpoint{tcp, udp}
+}
+
+// matches lets packets of the endpoint pass, those that leave the target or those that arrive. A port tells who has
+// opened a connection; without one the connection tracking does, which knows connections since it began.
+func (e endpoint) matches(outgoing bool) []expr.Any {
+	var exprs []expr.Any
+	if e.prefix.IsValid() {
+		exprs = append(exprs, address(e.prefix, !outgoing)...)
+	}
+	if e.protocol != 0 {
+		exprs = append(exprs, protocol(e.protocol)...)
+	}
+	if e.port != 0 {
+		// The peer's port (egress) is the destination of what leaves, and the source of what arrives.
+		return append(exprs, port(e.port, outgoing == e.ingress)...)
+	}
+	if outgoing == e.ingress {
+		return append(exprs, direction(reply)...)
+	}
+	return append(exprs, direction(original)...)
+}
+
+// Check implements inject.Injection. It tries all that will be needed in a network namespace of its own.
+func (i *network) Check(ctx context.Context) error {
+	if err := privileged(); err != nil {
+		return err
+	}
+	if i.spec.HTTP != nil {
+		return inject.Unsupported("real pods have no proxy that reads HTTP requests: leave out http")
+	}
+	if _, err := i.endpoints(); err != nil {
+		return err
+	}
+	ns, _, err := i.podNetwork()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	if err := scratch(i.try); err != nil {
+		return err
+	}
+	if !i.shapes() {
+		return nil
+	}
+	// What is there is not replaced by ours.
+	links, err := ns.links()
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		if l.qdisc != "" {
+			i.able.shaper = false // packets beyond the limit are dropped instead
+		}
+	}
+	return nil
+}
+
+// try finds out what the kernel can do.
+func (i *network) try(ns *namespace) error {
+	everything := []endpoint{
+		{prefix: netip.MustParsePrefix("192.0.2.0/24"), protocol: unix.IPPROTO_TCP, port: 1},
+		{prefix: netip.MustParsePrefix("2001:db8::/32")},
+	}
+	lo := []link{{name: "lo", index: 1}}
+	i.able = abilities{egress: true}
+	err := i.apply(ns, everything, lo)
+	if err != nil {
+		i.able.egress = false
+		err = i.apply(ns, everything, lo)
+	}
+	if err != nil {
+		return inject.Unsupported("this kernel's nftables cannot do it: %v", err)
+	}
+	i.able.shaper = i.shape(ns, link{name: "lo", index: 1}) == nil
+	if !i.delays() {
+		return nil
+	}
+	d, err := newDelayer(ns, &i.spec, 1500)
+	if err != nil {
+		return inject.Unsupported("delay, duplicate and corrupt need /dev/net/tun and rules of routing: %v", err)
+	}
+	return d.close()
+}
+
+// Inject implements inject.Injection.
+func (i *network) Inject(ctx context.Context) error {
+	ns, first, err := i.podNetwork()
+	if err != nil {
+		return err
+	}
+	if err := i.notes.Save(place{Namespace: ns.inode}); err != nil {
+		ns.Close()
+		return err
+	}
+	if err := i.begin(ctx, ns, first); err != nil {
+		ns.Close()
+		return err
+	}
+	return nil
+}
+
+// begin injects the fault. It owns the namespace if it succeeds.
+func (i *network) begin(ctx context.Context, ns *namespace, first container) error {
+	links, err := ns.links()
+	if err != nil {
+		return err
+	}
+	wanted, err := i.endpoints()
+	if err != nil {
+		return err
+	}
+	var names *resolver
+	known := map[string][]netip.Addr{}
+	if slices.ContainsFunc(wanted, func(e endpoint) bool { return e.name != "" }) {
+		if names, err = i.node.newResolver(first.init, ns); err != nil {
+			return err
+		}
+		if _, err := names.update(ctx, wanted, known); err != nil {
+			return err
+		}
+	}
+	if i.able.shaper && i.shapes() {
+		for _, l := range links {
+			if err := i.shape(ns, l); err != nil {
+				return err
+			}
+		}
+	}
+	if i.delays() {
+		mtu := 1280
+		for _, l := range links {
+			mtu = max(mtu, l.mtu)
+		}
+		if i.delayer, err = newDelayer(ns, &i.spec, mtu); err != nil {
+			return err
+		}
+		i.delayer.start()
+		// What is lost must not pass there either.
+		all, err := ns.links()
+		if err != nil {
+			return err
+		}
+		links = all
+	}
+	if err := i.apply(ns, resolved(wanted, known), links); err != nil {
+		return err
+	}
+	if names == nil {
+		ns.Close()
+		return nil
+	}
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	i.stop = cancel
+	i.stopped.Go(func() {
+		defer ns.Close()
+		again := time.NewTicker(lookUpAgain)
+		defer again.Stop()
+		for {
+			select {
+			case <-background.Done():
+				return
+			case <-again.C:
+			}
+			// Without an answer the addresses stay as they are.
+			if changed, _ := names.update(background, wanted, known); changed && background.Err() == nil {
+				_ = i.apply(ns, resolved(wanted, known), links) // all or nothing: the old rules stay
+			}
+		}
+	})
+	return nil
+}
+
+// resolved replaces names by their addresses.
+func resolved(wanted []endpoint, known map[string][]netip.Addr) []endpoint {
+	var all []endpoint
+	for _, e := range wanted {
+		if e.name == "" {
+			all = append(all, e)
+			continue
+		}
+		for _, ip := range known[e.name] {
+			e.prefix = netip.PrefixFrom(ip, ip.BitLen())
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// apply replaces the injection's rules at once.
+func (i *network) apply(ns *namespace, endpoints []endpoint, links []link) error {
+	c, err := nftables.New(nftables.WithNetNSFd(int(ns.NsHandle)))
+	if err != nil {
+		return fmt.Errorf("open nftables: %w", err)
+	}
+	name := tableName(i.request.ID())
+	if err := queueDeletion(c, name); err != nil {
+		return err
+	}
+	table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: name})
+	type way struct {
+		name      string
+		hook      *nftables.ChainHook
+		kind      nftables.ChainType
+		priority  *nftables.ChainPriority
+		device    expr.MetaKey
+		outgoing  bool
+		disturbed [][]expr.Any
+	}
+	ways := []way{
+		{"output", nftables.ChainHookOutput, nftables.ChainTypeFilter, nftables.ChainPriorityFilter,
+			expr.MetaKeyOIFNAME, true, i.disturbances(true)},
+		{"input", nftables.ChainHookInput, nftables.ChainTypeFilter, nftables.ChainPriorityFilter,
+			expr.MetaKeyIIFNAME, false, i.disturbances(false)},
+	}
+	if i.delays() {
+		// A mark that such a chain sets changes a packet's way.
+		ways = append(ways, way{"reroute", nftables.ChainHookOutput, nftables.ChainTypeRoute,
+			nftables.ChainPriorityMangle, expr.MetaKeyOIFNAME, true, [][]expr.Any{mark(markDelay)}})
+	}
+	for _, way := range ways {
+		disturbed := c.AddChain(&nftables.Chain{Table: table, Name: way.name + "_disturbed"})
+		chosen := c.AddChain(&nftables.Chain{Table: table, Name: way.name + "_chosen"})
+		all := c.AddChain(&nftables.Chain{
+			Table: table, Name: way.name, Hooknum: way.hook, Type: way.kind, Priority: way.priority,
+		})
+		addRules(c, disturbed, way.disturbed...)
+		addRules(c, chosen, rule(share(percent(i.spec.Percentage, 100)), jump(disturbed.Name)))
+		addRules(c, all, rule(field(way.device), equals(loopback...), verdict(expr.VerdictReturn)))
+		if way.outgoing && i.delays() {
+			// A packet that was delayed comes by again. Only now it gets into the queue of the limit.
+			again := marked(markDelayed)
+			if way.kind == nftables.ChainTypeFilter && i.able.shaper && i.shapes() {
+				again = append(again, set(expr.MetaKeyPRIORITY, shapedClass)...)
+			}
+			addRules(c, all, rule(again, verdict(expr.VerdictReturn)))
+		}
+		if way.kind == nftables.ChainTypeRoute {
+			for _, to := range unrouted {
+				addRules(c, all, rule(address(to, false), verdict(expr.VerdictReturn)))
+			}
+		}
+		if len(i.spec.Hosts) == 0 && len(i.spec.Services) == 0 {
+			addRules(c, all, rule(jump(chosen.Name)))
+		}
+		for _, e := range endpoints {
+			addRules(c, all, rule(e.matches(way.outgoing), jump(chosen.Name)))
+		}
+	}
+	if i.able.egress {
+		table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: name})
+		for _, l := range links {
+			ch := c.AddChain(&nftables.Chain{
+				Table: table, Name: fmt.Sprintf("egress_%d", l.index), Hooknum: nftables.ChainHookEgress,
+				Type: nftables.ChainTypeFilter, Priority: nftables.ChainPriorityFilter, Device: l.name,
+			})
+			addRules(c, ch, rule(marked(markDrop), verdict(expr.VerdictDrop)))
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("write nftables' rules: %w", err)
+	}
+	return nil
+}
+
+// disturbances are the rules for packets that were chosen.
+func (i *network) disturbances(outgoing bool) [][]expr.Any {
+	lost := rule(verdict(expr.VerdictDrop))
+	if outgoing && i.able.egress {
+		lost = mark(markDrop)
+	}
+	var rules [][]expr.Any
+	if i.spec.Drop != nil {
+		rules = append(rules, rule(share(percent(i.spec.Drop, 0)), lost))
+	}
+	if limit := i.spec.BandwidthLimit; limit != nil && (!outgoing || !i.able.shaper) {
+		rules = append(rules, rule(beyond(uint64(*limit)), lost))
+	}
+	if outgoing && i.able.shaper && i.shapes() {
+		rules = append(rules, rule(set(expr.MetaKeyPRIORITY, shapedClass)))
+	}
+	return rules
+}
+
+func percent(p *v1alpha1.Percentage, otherwise uint32) uint32 {
+	if p == nil {
+		return otherwise
+	}
+	return uint32(*p)
+}
+
+// Clean implements inject.Injection.
+func (i *network) Clean(ctx context.Context) error {
+	if i.stop != nil {
+		i.stop()
+		i.stopped.Wait()
+	}
+	ns, err := i.noted(ctx)
+	if ns != nil {
+		defer ns.Close()
+		// First no more packets are led to the delayer.
+		err = errors.Join(deleteTables(ns, tableName(i.request.ID())), ns.unshape(), ns.removeDelay())
+	}
+	if i.delayer != nil {
+		err = errors.Join(err, i.delayer.close())
+		i.delayer = nil
+	}
+	return err
+}
+
+// names lists what must be looked up.
+func names(wanted []endpoint) []string {
+	all := map[string]bool{}
+	for _, e := range wanted {
+		if e.name != "" {
+			all[strings.TrimSuffix(e.name, ".")] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}

@@ -1,0 +1,419 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
+	"github.com/trommel-dev/trommel/nodes/simulated"
+	"github.com/trommel-dev/trommel/objects"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/progress"
+)
+
+type cycleOptions struct {
+	kubeconfig, context, namespace string
+
+	name           string
+	selector       string
+	nodes          []string
+	skipMissing    bool
+	method         string
+	concurrency    int64
+	timeout        time.Duration
+	labelsToRemove []string
+
+	wait   bool
+	dryRun bool
+	output string
+
+	progress progressOptions
+}
+
+func newCycleCommand(s streams) *cobra.Command {
+	o := cycleOptions{}
+	cmd := &cobra.Command{
+		Use:   "cycle GROUP [GROUP...]",
+		Short: "Replace the nodes of a group, some at a time",
+		Long: `Cycle makes a CycleNodeRequest for one or more node groups and follows it until all their nodes are replaced.
+The cluster needs the controllers of node cycling: see docs/node-cycling.md. Ctrl-C asks whether the request stays;
+without a terminal it does.
+
+Exit codes: 0 all nodes are replaced, 1 the request has failed, 2 usage, 3 the request goes on or was ended by hand,
+4 could not run.`,
+		Example: `  trommel cycle workers -l pool=workers
+  trommel cycle workers -l pool=workers --concurrency 2 --node worker-3 --node worker-4
+  trommel cycle workers -l pool=workers --dry-run -o yaml
+  trommel cycle workers-a workers-b -l pool=workers --method Wait --wait=false`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, groups []string) error { return o.run(cmd.Context(), s, groups) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` (default: as kubectl)")
+	f.StringVar(&o.context, "context", "", "`name` of a context of the kubeconfig (default: its current one)")
+	f.StringVarP(&o.namespace, "namespace", "n", "", "`namespace` of the request (default: the context's)")
+	f.StringVar(&o.name, "name", "", "`name` of the request (default: the group's name with a suffix)")
+	f.StringVarP(&o.selector, "selector", "l", "", "`labels` of the groups' nodes, such as pool=workers (default: those of a "+
+		"simulated node group)")
+	f.StringSliceVar(&o.nodes, "node", nil, "replace only the node of this `name` (may be repeated)")
+	f.BoolVar(&o.skipMissing, "skip-missing-nodes", false, "ignore names of --node that are not in the groups")
+	f.StringVar(&o.method, "method", string(nodes.MethodDrain), "Drain evicts pods, Wait waits until they have ended")
+	f.Int64Var(&o.concurrency, "concurrency", 1, "how many nodes are replaced at a time; 0: all")
+	f.DurationVar(&o.timeout, "cycling-timeout", 0, "limit for waiting and draining of one node (default: the controllers', 3h)")
+	f.StringSliceVar(&o.labelsToRemove, "remove-label", nil, "`key` of a label that is removed from pods before they are "+
+		"evicted (may be repeated)")
+	f.BoolVar(&o.wait, "wait", true, "follow the request until it has ended")
+	f.BoolVar(&o.dryRun, "dry-run", false, "let the API server check the request, and list the nodes, without cycling them")
+	f.StringVarP(&o.output, "output", "o", "", "print the request as `yaml`")
+	o.progress.register(f)
+	// They fail only for flags that do not exist.
+	_ = cmd.RegisterFlagCompletionFunc("context", o.completeContexts)
+	_ = cmd.RegisterFlagCompletionFunc("method", cobra.FixedCompletions(
+		[]string{string(nodes.MethodDrain), string(nodes.MethodWait)}, onlyThese))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"yaml"}, onlyThese))
+	cmd.ValidArgsFunction = o.completeGroups
+	return cmd
+}
+
+// completeContexts proposes the contexts of the kubeconfig.
+func (o *cycleOptions) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	config, err := o.clientConfig().RawConfig()
+	if err != nil {
+		return nil, onlyThese
+	}
+	return slices.Sorted(maps.Keys(config.Contexts)), onlyThese
+}
+
+// completionTimeout is how long a shell waits for the cluster's answer.
+const completionTimeout = 3 * time.Second
+
+// completeGroups proposes the simulated node groups of the cluster, and the groups of earlier requests.
+func (o *cycleOptions) completeGroups(
+	cmd *cobra.Command, have []string, _ string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	to, err := o.clientConfig().ClientConfig()
+	if err != nil {
+		return nil, onlyThese
+	}
+	to.Timeout = completionTimeout
+	client, err := objects.New(to)
+	if err != nil {
+		return nil, onlyThese
+	}
+	names := map[string]bool{}
+	groups, _ := client.List(cmd.Context(), groupKey("*"))
+	for _, g := range groups {
+		names[g.GetName()] = true
+	}
+	requests, _ := client.List(cmd.Context(), requestKey("*", "*"))
+	for _, r := range requests {
+		if name, _, _ := unstructured.NestedString(r.Object, "spec", "nodeGroupName"); name != "" {
+			names[name] = true
+		}
+	}
+	maps.DeleteFunc(names, func(name string, _ bool) bool { return slices.Contains(have, name) })
+	return slices.Sorted(maps.Keys(names)), onlyThese
+}
+
+func groupKey(name string) plan.ResourceKey {
+	return plan.ResourceKey{Type: "simulatednodegroup", Group: nodes.GroupVersion.Group, Name: name}
+}
+
+// run makes a request and follows it. The error is an exitError.
+func (o *cycleOptions) run(ctx context.Context, s streams, groups []string) error {
+	switch {
+	case o.output != "" && o.output != "yaml":
+		return &exitError{exitUsage, fmt.Errorf("--output %s: want yaml", o.output)}
+	case o.concurrency < 0:
+		return &exitError{exitUsage, fmt.Errorf("--concurrency %d: want a number of nodes, or 0 for all", o.concurrency)}
+	case o.method != string(nodes.MethodDrain) && o.method != string(nodes.MethodWait):
+		return &exitError{exitUsage, fmt.Errorf("--method %s: want %s or %s", o.method, nodes.MethodDrain, nodes.MethodWait)}
+	}
+	if o.selector != "" {
+		if _, err := metav1.ParseToLabelSelector(o.selector); err != nil {
+			return &exitError{exitUsage, fmt.Errorf("--selector %s: %w", o.selector, err)}
+		}
+	}
+	config := o.clientConfig()
+	to, err := config.ClientConfig()
+	if err != nil {
+		return &exitError{exitCannotRun, err}
+	}
+	if o.namespace == "" {
+		if o.namespace, _, err = config.Namespace(); err != nil {
+			return &exitError{exitCannotRun, err}
+		}
+	}
+	client, err := objects.New(to)
+	if err != nil {
+		return &exitError{exitCannotRun, err}
+	}
+	console, s, err := o.progress.open(s)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	c := &cycling{cycleOptions: o, streams: s, client: client, console: console}
+	request, err := c.create(ctx, groups)
+	if err != nil || o.dryRun {
+		return err
+	}
+	c.key = requestKey(request.GetNamespace(), request.GetName())
+	if !o.wait {
+		console.Info(fmt.Sprintf("the request %s was made; kubectl get cnr -n %s %s shows it", request.GetName(),
+			request.GetNamespace(), request.GetName()))
+		return nil
+	}
+	return c.follow(ctx)
+}
+
+func (o *cycleOptions) clientConfig() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: o.context})
+}
+
+func requestKey(namespace, name string) plan.ResourceKey {
+	return plan.ResourceKey{Type: "cyclenoderequest", Group: nodes.GroupVersion.Group, Namespace: namespace, Name: name}
+}
+
+// cycling makes and follows one request.
+type cycling struct {
+	*cycleOptions
+	streams
+	client  *objects.Client
+	console *console
+	key     plan.ResourceKey
+	told    string // the last phase that was shown
+	waiting string // the last message
+}
+
+// create makes the request, or only lets the API server check it.
+func (c *cycling) create(ctx context.Context, groups []string) (*unstructured.Unstructured, error) {
+	request, err := c.request(ctx, groups)
+	if err != nil {
+		return nil, err
+	}
+	selected, err := c.selected(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(request)
+	if err != nil {
+		return nil, &exitError{exitCannotRun, err}
+	}
+	u := &unstructured.Unstructured{Object: o}
+	unstructured.RemoveNestedField(u.Object, "status")
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	t, err := c.client.Resolve(ctx, requestKey(c.namespace, c.name))
+	if err != nil {
+		return nil, &exitError{exitCannotRun, fmt.Errorf("%w (the controllers of node cycling are not installed: see "+
+			"docs/node-cycling.md)", err)}
+	}
+	options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+	if c.dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	created, err := c.client.Resource(t, c.namespace).Create(ctx, u, options)
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsAlreadyExists(err):
+		return nil, &exitError{exitUsage, err}
+	case err != nil:
+		return nil, &exitError{exitCannotRun, err}
+	}
+	if c.output == "yaml" {
+		if c.dryRun {
+			created = u // to be applied later, without what the API server would add
+		}
+		text, err := yaml.Marshal(created.Object)
+		if err != nil {
+			return nil, &exitError{exitCannotRun, err}
+		}
+		fmt.Fprintf(c.out, "%s", text)
+	}
+	if c.dryRun {
+		c.console.Info(fmt.Sprintf("%d nodes would be replaced: %s", len(selected), strings.Join(selected, ", ")))
+	}
+	return created, nil
+}
+
+// request is the request that the flags describe.
+func (c *cycling) request(ctx context.Context, groups []string) (*nodes.CycleNodeRequest, error) {
+	selector := c.selector
+	if selector == "" {
+		found, err := c.client.Get(ctx, groupKey(groups[0]))
+		if err != nil && !errors.Is(err, objects.ErrNotServed) {
+			return nil, &exitError{exitCannotRun, err}
+		}
+		if found == nil {
+			return nil, &exitError{exitUsage, fmt.Errorf("say which nodes belong to %s by their labels: -l pool=%s",
+				groups[0], groups[0])}
+		}
+		selector = fmt.Sprintf("%s in (%s)", simulated.LabelGroup, strings.Join(groups, ","))
+	}
+	parsed, err := metav1.ParseToLabelSelector(selector)
+	if err != nil {
+		return nil, &exitError{exitUsage, fmt.Errorf("--selector %s: %w", selector, err)}
+	}
+	r := &nodes.CycleNodeRequest{
+		TypeMeta:   metav1.TypeMeta{APIVersion: nodes.GroupVersion.String(), Kind: "CycleNodeRequest"},
+		ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: c.namespace},
+		Spec: nodes.CycleNodeRequestSpec{
+			NodeGroupName: groups[0], NodeGroupsList: groups[1:], Selector: *parsed, NodeNames: c.nodes,
+			CycleSettings: nodes.CycleSettings{
+				Method: nodes.Method(c.method), Concurrency: c.concurrency, LabelsToRemove: c.labelsToRemove,
+			},
+			ValidationOptions: nodes.ValidationOptions{SkipMissingNamedNodes: c.skipMissing},
+		},
+	}
+	if c.timeout != 0 {
+		r.Spec.CycleSettings.CyclingTimeout = chaos.Duration(c.timeout.String())
+	}
+	if c.name == "" {
+		r.GenerateName = prefixOf(groups[0])
+	}
+	return r, nil
+}
+
+// prefixOf is the beginning of a request's name.
+func prefixOf(group string) string {
+	const most = 40 // API servers add five characters; 52 are allowed
+	name := strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
+			return c
+		}
+		return '-'
+	}, strings.ToLower(group))
+	return strings.Trim(name[:min(len(name), most)], "-") + "-"
+}
+
+// selected returns the names of the nodes that the request is about, as far as labels tell.
+func (c *cycling) selected(ctx context.Context, r *nodes.CycleNodeRequest) (names []string, err error) {
+	selector, err := metav1.LabelSelectorAsSelector(&r.Spec.Selector)
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	all, err := c.client.List(ctx, plan.ResourceKey{Type: "node", Name: "*"})
+	if err != nil {
+		return nil, &exitError{exitCannotRun, err}
+	}
+	for _, n := range all {
+		if selector.Matches(labels.Set(n.GetLabels())) && (len(c.nodes) == 0 || slices.Contains(c.nodes, n.GetName())) {
+			names = append(names, n.GetName())
+		}
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		text := "no node has the labels " + selector.String()
+		if len(c.nodes) > 0 {
+			text += " and one of the names " + strings.Join(c.nodes, ", ")
+		}
+		return nil, &exitError{exitUsage, errors.New(text)}
+	}
+	return names, nil
+}
+
+// follow shows the request until it has ended.
+func (c *cycling) follow(ctx context.Context) error {
+	c.console.Show(progress.Event{Type: progress.Title, Text: fmt.Sprintf("cycling nodes: request %s in namespace %s",
+		c.key.Name, c.key.Namespace)})
+	var last nodes.CycleNodeRequestStatus
+	err := objects.FollowOne(ctx, c.client, c.key, func(r *nodes.CycleNodeRequest) (bool, error) {
+		if r == nil {
+			return true, &exitError{exitInconclusive, fmt.Errorf("the request %s was deleted", c.key.Name)}
+		}
+		last = r.Status
+		c.show(&last)
+		return last.Phase == nodes.RequestSuccessful || last.Phase == nodes.RequestFailed, nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return c.interrupted()
+	case errors.As(err, new(*exitError)):
+		return err
+	case err != nil:
+		return &exitError{exitCannotRun, err}
+	case last.Phase == nodes.RequestFailed:
+		return &exitError{exitBug, fmt.Errorf("the request %s has failed: %s", c.key.Name,
+			strings.Trim(last.Reason+": "+last.Message, ": "))}
+	}
+	c.console.Close()
+	fmt.Fprintf(c.out, "%d nodes were replaced\n", last.NumNodesCycled)
+	return nil
+}
+
+// show tells what is new.
+func (c *cycling) show(s *nodes.CycleNodeRequestStatus) {
+	var current []string
+	for _, n := range s.CurrentNodes {
+		current = append(current, n.Name)
+	}
+	done, of := int(s.NumNodesCycled), len(s.NodesToTerminate)
+	text := cmp.Or(string(s.Phase), "New")
+	if of > 0 {
+		text += fmt.Sprintf(": %d of %d nodes replaced", done, of)
+	}
+	if len(current) > 0 {
+		text += "; now " + strings.Join(current, ", ")
+	}
+	if text != c.told {
+		c.told = text
+		c.console.Show(progress.Event{Type: progress.Phase, Text: text})
+		c.console.Show(progress.Event{Type: progress.Status, Text: fmt.Sprintf("%d of %d nodes", done, of),
+			Campaign: &progress.CampaignEvent{Done: done, Of: of, Running: current}})
+	}
+	if s.Message != "" && s.Message != c.waiting {
+		c.console.Show(progress.Event{Type: progress.Waiting, Text: s.Message})
+	}
+	c.waiting = s.Message
+}
+
+// interrupted asks what becomes of the request. A second Ctrl-C ends the program, and the request goes on.
+func (c *cycling) interrupted() error {
+	c.console.Close()
+	name := c.key.Name
+	ends := fmt.Sprintf("kubectl delete cnr -n %s %s", c.key.Namespace, name)
+	if f, ok := c.in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprintf(c.err, "\nThe request %s goes on in the cluster. End it? Nodes that are not drained yet then stay. [y/N] ",
+			name)
+		answer, _ := bufio.NewReader(c.in).ReadString('\n')
+		if slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
+			return c.end()
+		}
+	}
+	return &exitError{exitInconclusive, fmt.Errorf("the request %s goes on in the cluster; %s ends it", name, ends)}
+}
+
+// end deletes the request and waits until it is gone.
+func (c *cycling) end() error {
+	ctx := context.Background() // a signal ends the program now
+	if err := c.client.Delete(ctx, c.key, objects.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return &exitError{exitCannotRun, err}
+	}
+	fmt.Fprintln(c.err, "waiting until the nodes that are being terminated are gone and the others are back …")
+	err := objects.FollowOne(ctx, c.client, c.key, func(r *nodes.CycleNodeRequest) (bool, error) { return r == nil, nil })
+	if err != nil {
+		return &exitError{exitCannotRun, err}
+	}
+	return &exitError{exitInconclusive, fmt.Errorf("the request %s was ended", c.key.Name)}
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trommel-dev/trommel/cluster"
+	"github.com/trommel-dev/trommel/cluster/embedded"
+	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
+	"github.com/trommel-dev/trommel/nodes/config"
+	"github.com/trommel-dev/trommel/nodes/controller"
+	"github.com/trommel-dev/trommel/nodes/manager"
+	"github.com/trommel-dev/trommel/nodes/provider"
+	simulatedprovider "github.com/trommel-dev/trommel/nodes/provider/simulated"
+	"github.com/trommel-dev/trommel/nodes/simulated"
+	"github.com/trommel-dev/trommel/objects"
+)
+
+// cyclingAccount is the service account of the controllers of node cycling.
+const cyclingAccount = "system:serviceaccount:trommel-nodes:node-cycling-controllers"
+
+// testCycle replaces the nodes of a simulated group by the CLI. The controllers run in this process, with the rights of
+// their service account and under the admission policies that the kustomization installs.
+func testCycle(t *testing.T, name string) {
+	ctx := t.Context()
+	to := adminOf(t, name)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cluster.WriteKubeconfig(kubeconfig, name, to); err != nil {
+		t.Fatal(err)
+	}
+	run := func(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		var out, errs bytes.Buffer
+		code = execute(ctx, append([]string{"cycle", "--kubeconfig", kubeconfig, "-n", "default"}, args...),
+			streams{in: strings.NewReader(""), out: &out, err: &errs})
+		return code, out.String(), errs.String()
+	}
+	expect := func(ctx context.Context, want int, text string, args ...string) {
+		t.Helper()
+		code, out, errs := run(ctx, args...)
+		if code != want || !strings.Contains(out+errs, text) {
+			t.Errorf("cycle %v: exit code %d, want %d and %q\n%s%s", args, code, want, text, out, errs)
+		}
+	}
+
+	c, err := objects.New(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := func(text string) {
+		t.Helper()
+		list, err := objects.Decode([]byte(text), "test.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range list {
+			if err := objects.Retry(ctx, func(ctx context.Context) error {
+				_, err := c.Apply(ctx, u)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	expect(ctx, exitUsage, "say which nodes belong to workers by their labels: -l pool=workers", "workers")
+	for _, file := range []string{
+		config.RequestDefinition, config.StatusDefinition, config.GroupDefinition, config.CallDefinition,
+		"rbac/namespace.yaml", "rbac/controllers.yaml", "rbac/simulated.yaml", "admission/policy.yaml",
+	} {
+		data, err := fs.ReadFile(config.Files, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply(string(data))
+	}
+	group := func(more string) string {
+		return "apiVersion: nodes.trommel.dev/v1alpha1\nkind: SimulatedNodeGroup\nmetadata: {name: workers}\n" +
+			"spec: {desiredCapacity: 2" + more + "}\n"
+	}
+	apply(group(""))
+	t.Cleanup(func() { // the nodes go with the group
+		if err := c.Delete(context.WithoutCancel(ctx), groupKey("workers"), objects.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	expect(ctx, exitUsage, "no node has the labels simulated.nodes.trommel.dev/group in (workers)", "workers")
+	startCycling(t, to)
+	bounded, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := objects.FollowOne(bounded, c, groupKey("workers"), func(g *nodes.SimulatedNodeGroup) (bool, error) {
+		return g != nil && g.Status.Ready == 2, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	limits := func(protected string) {
+		t.Helper()
+		apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: node-cycling-limits, namespace: trommel-nodes}\n" +
+			"data: {controllers: '" + cyclingAccount + "', maxConcurrency: '2', protectedGroups: '" + protected +
+			"', checkEndpoints: ''}\n")
+	}
+	// An API server takes policies and their parameters over some time after they are written.
+	eventually := func(want int, text string, args ...string) {
+		t.Helper()
+		var code int
+		var out, errs string
+		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			if code, out, errs = run(ctx, args...); code == want && strings.Contains(out+errs, text) {
+				return
+			}
+		}
+		t.Errorf("cycle %v: exit code %d, want %d and %q\n%s%s", args, code, want, text, out, errs)
+	}
+	limits("a,workers")
+	eventually(exitUsage, "these node groups are protected: a,workers", "workers", "--dry-run")
+	limits("")
+	eventually(exitPass, "2 nodes would be replaced: workers-0001, workers-0002", "workers", "--dry-run")
+	eventually(exitUsage, "cycleSettings.concurrency must be 1 to 2", "workers", "--dry-run", "--concurrency", "0")
+	expect(ctx, exitPass, "generateName: workers-", "workers", "--dry-run", "-o", "yaml")
+
+	expect(ctx, exitPass, "2 of 2 nodes replaced", "workers", "--name", "roll")
+	expect(ctx, exitUsage, "already exists", "workers", "--name", "roll")
+	expect(ctx, exitBug, "the request missing has failed", "workers", "--name", "missing", "--node", "workers-0003",
+		"--node", "none")
+
+	// Interrupted, it goes on: new nodes do not become Ready.
+	apply(group(", faults: [{name: never, type: NeverReady}]"))
+	interrupted, interrupt := context.WithCancel(ctx)
+	seen := make(chan error, 1)
+	go func() {
+		seen <- objects.FollowOne(bounded, c, requestKey("default", "stuck"), func(r *nodes.CycleNodeRequest) (bool, error) {
+			return r != nil && r.Status.Phase != "", nil
+		})
+		interrupt()
+	}()
+	expect(interrupted, exitInconclusive, "kubectl delete cnr -n default stuck ends it", "workers", "--name", "stuck")
+	if err := <-seen; err != nil {
+		t.Error(err)
+	}
+}
+
+// adminOf returns the access of a cluster's administrator.
+func adminOf(t *testing.T, name string) *rest.Config {
+	t.Helper()
+	c, err := embedded.Attach(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := c.RESTConfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// startCycling runs the controllers of node cycling as their service account, until the test ends.
+func startCycling(t *testing.T, to *rest.Config) {
+	t.Helper()
+	to = rest.CopyConfig(to)
+	to.Impersonate = rest.ImpersonationConfig{
+		UserName: cyclingAccount,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:trommel-nodes", "system:authenticated"},
+	}
+	mgr, err := manager.New(to, manager.Options{
+		Provider: func(mgr ctrl.Manager) (provider.Provider, error) {
+			c, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme()})
+			return simulatedprovider.New(c), err
+		},
+		Add:    func(mgr ctrl.Manager) error { return simulated.Add(mgr, simulated.Options{}) },
+		Limits: controller.Limits{Poll: 100 * time.Millisecond},
+		Logger: logr.Discard(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

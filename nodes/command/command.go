@@ -1,0 +1,98 @@
+// Package command is the command that runs the controllers of node cycling, for any set of providers.
+package command
+
+import (
+	"fmt"
+	"maps"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/trommel-dev/trommel/nodes/manager"
+	"github.com/trommel-dev/trommel/nodes/provider"
+	"github.com/trommel-dev/trommel/nodes/provider/calls"
+	"github.com/trommel-dev/trommel/startup"
+)
+
+// Provider is a provider that the command can use.
+type Provider struct {
+	// New makes it. The manager's client can be used once the manager runs.
+	New func(ctrl.Manager) (provider.Provider, error)
+	// Flags adds flags of its own; nil: none.
+	Flags func(*cobra.Command)
+	// Add adds a controller that the provider itself needs; nil: none.
+	Add func(ctrl.Manager) error
+}
+
+// New makes the command. The providers are known by their names; there must be at least one.
+func New(providers map[string]Provider) *cobra.Command {
+	names := slices.Sorted(maps.Keys(providers))
+	var o manager.Options
+	var kubeconfig, name string
+	limits := calls.Options{Registerer: metrics.Registry}
+	cmd := &cobra.Command{
+		Use:   "trommel-nodes",
+		Short: "Run the controllers of node cycling (nodes.trommel.dev)",
+		Args:  cobra.NoArgs,
+		Example: fmt.Sprintf(`  trommel-nodes --provider %[1]s --leader-elect --metrics=:8080
+  trommel-nodes --provider %[1]s --kubeconfig ~/.kube/config`, names[0]),
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, ok := providers[name]
+			if !ok {
+				return fmt.Errorf("unknown provider %q (known: %s)", name, strings.Join(names, ", "))
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			to, err := startup.RESTConfig(kubeconfig)
+			if err != nil {
+				return err
+			}
+			o.Add = p.Add
+			o.Provider = func(mgr ctrl.Manager) (provider.Provider, error) {
+				made, err := p.New(mgr)
+				if err != nil {
+					return nil, err
+				}
+				return calls.Wrap(made, limits)
+			}
+			return manager.Run(ctx, to, o)
+		},
+	}
+	o.Logger = startup.Logger()
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
+	f.StringVar(&name, "provider", names[0], "provider of the nodes: "+strings.Join(names, ", "))
+	f.Float64Var(&limits.QPS, "provider-qps", 10, "largest number of calls of the provider per second")
+	f.IntVar(&limits.Burst, "provider-burst", 20, "calls of the provider that may be made at once")
+	f.DurationVar(&limits.Timeout, "provider-timeout", time.Minute, "limit of one call of the provider")
+	f.StringSliceVar(&o.Namespaces, "namespaces", nil, "namespaces whose requests are carried out (default: all)")
+	f.StringVar(&o.Namespace, "lease-namespace", "", "namespace of the lease (default: the pod's)")
+	f.StringVar(&o.Metrics, "metrics", "", "address for Prometheus metrics (default: none)")
+	f.StringVar(&o.Probes, "probes", "", "address for health probes (default: none)")
+	f.BoolVar(&o.LeaderElection, "leader-elect", false, "let only one of several replicas work")
+	l, d := &o.Limits, o.Limits.WithDefaults()
+	f.DurationVar(&l.Equilibrium, "equilibrium-timeout", d.Equilibrium,
+		"how long the provider's instances and the nodes may differ before a request begins")
+	f.DurationVar(&l.ScaleUp, "scale-up-timeout", d.ScaleUp, "how long the replacements of nodes may take")
+	f.DurationVar(&l.Cycling, "cycling-timeout", d.Cycling,
+		"how long waiting for pods and draining may take, unless the request says it")
+	f.DurationVar(&l.Termination, "termination-timeout", d.Termination,
+		"how long the deletion of a Node and the end of an instance may take")
+	f.DurationVar(&l.Healing, "healing-timeout", d.Healing, "how long healing may fail before a request is Failed")
+	f.DurationVar(&l.Poll, "poll", d.Poll, "time between two looks at what does not tell its changes")
+	f.DurationVar(&l.OrphanAge, "orphan-age", d.OrphanAge, "age from which a Node without an instance is deleted")
+	f.DurationVar(&l.CheckTimeout, "check-timeout", d.CheckTimeout, "limit of one HTTP request of a check")
+	for _, name := range names {
+		if add := providers[name].Flags; add != nil {
+			add(cmd)
+		}
+	}
+	return cmd
+}

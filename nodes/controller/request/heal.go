@@ -1,0 +1,165 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
+	"github.com/trommel-dev/trommel/nodes/controller"
+	"github.com/trommel-dev/trommel/nodes/provider"
+)
+
+// heal undoes what can be undone, and ends the request.
+func (r *Reconciler) heal(ctx context.Context, q *nodes.CycleNodeRequest) (string, error) {
+	states := map[string]nodes.NodeState{}
+	for _, n := range inState(q, nodes.NodeDetaching, nodes.NodeDetached) {
+		states[n.ProviderID] = nodes.NodeAttaching
+	}
+	active := 0
+	for _, n := range inState(q, nodes.NodeCycling) {
+		state, err := r.cyclingNode(ctx, q, &n.NodeRef)
+		if err != nil {
+			return "", err
+		}
+		if state == nodes.NodeCycling {
+			active++
+		} else {
+			states[n.ProviderID] = state
+		}
+	}
+	if len(states) > 0 {
+		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
+			setStates(s, states)
+			s.HealingStarted = r.Env.Now() // the time-out is for what is undone now
+		})
+	}
+	var waits []string
+	for _, n := range inState(q, nodes.NodeAttaching) {
+		state, wait, err := r.undo(ctx, q, &n.NodeRef)
+		if err != nil {
+			wait = fmt.Sprintf("node %s: %v", n.Name, err)
+			if apierrors.IsConflict(err) || errors.Is(err, provider.ErrThrottled) {
+				return "", err
+			}
+		}
+		if wait != "" {
+			waits = append(waits, wait) // the others go on
+		} else {
+			states[n.ProviderID] = state
+		}
+	}
+	switch {
+	case len(states) > 0:
+		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { setStates(s, states) })
+	case active > 0:
+		// They have time-outs of their own.
+		return "", r.say(ctx, q, fmt.Sprintf("%s; waits until %d nodes are drained and terminated", q.Status.Reason, active))
+	case len(waits) > 0:
+		return controller.List(waits), nil
+	}
+	if err := r.releaseAll(ctx, q); err != nil {
+		return "", err
+	}
+	return "", r.to(ctx, q, nodes.RequestFailed, nil)
+}
+
+// give ends a request that cannot be healed in time. The reason tells a person what is left to do.
+func (r *Reconciler) give(ctx context.Context, q *nodes.CycleNodeRequest, reason string) error {
+	if err := r.releaseAll(ctx, q); err != nil {
+		return err
+	}
+	return r.to(ctx, q, nodes.RequestFailed, func(s *nodes.CycleNodeRequestStatus) {
+		s.Reason = fmt.Sprintf("%s; it could not be undone: %s", s.Reason, reason)
+	})
+}
+
+// cyclingNode is the state of a node that has, or may have, a CycleNodeStatus. If the request is deleted, the status is
+// given up; it decides itself whether it still can be.
+func (r *Reconciler) cyclingNode(ctx context.Context, q *nodes.CycleNodeRequest, ref *nodes.NodeRef) (
+	nodes.NodeState, error,
+) {
+	s, err := r.child(ctx, q, ref)
+	if failed := (*failure)(nil); errors.As(err, &failed) {
+		return nodes.NodeAttaching, nil // someone else's
+	} else if err != nil {
+		return "", err
+	}
+	switch {
+	case s != nil && s.Status.Phase == nodes.StatusSuccessful:
+		return nodes.NodeCycled, nil
+	case s == nil || s.Status.Phase == nodes.StatusFailed:
+		return nodes.NodeAttaching, nil
+	case q.DeletionTimestamp != nil:
+		return nodes.NodeCycling, r.abort(ctx, s)
+	}
+	return nodes.NodeCycling, nil
+}
+
+// abort asks for the end of a CycleNodeStatus.
+func (r *Reconciler) abort(ctx context.Context, s *nodes.CycleNodeStatus) error {
+	if s.DeletionTimestamp != nil || !slices.Contains(s.Finalizers, controller.Finalizer) {
+		return nil
+	}
+	return client.IgnoreNotFound(r.Env.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID}))
+}
+
+// undo attaches and uncordons a node. An instance whose Node is gone is terminated: no node would come of it. It returns
+// the state in which the node is in the end, or what is waited for.
+func (r *Reconciler) undo(ctx context.Context, q *nodes.CycleNodeRequest, ref *nodes.NodeRef) (
+	nodes.NodeState, string, error,
+) {
+	// A status that was made while the request went to Healing gives up by itself, or was quicker.
+	s, err := r.child(ctx, q, ref)
+	if failed := (*failure)(nil); err != nil && !errors.As(err, &failed) {
+		return "", "", err
+	}
+	if s != nil && s.Status.Phase != nodes.StatusSuccessful && s.Status.Phase != nodes.StatusFailed {
+		return "", fmt.Sprintf("node %s is still being cycled", ref.Name), r.abort(ctx, s)
+	}
+	node, err := r.Env.NodeOf(ctx, ref)
+	if err != nil {
+		return "", "", err
+	}
+	instance, err := r.Env.Instance(ctx, ref.ProviderID)
+	if err != nil {
+		return "", "", err
+	}
+	if instance == nil {
+		if node == nil {
+			return nodes.NodeCycled, "", nil
+		}
+		return "", fmt.Sprintf("Node %s still exists", ref.Name), r.deleteNode(ctx, node)
+	}
+	if instance.State == provider.Terminating {
+		return "", fmt.Sprintf("the instance of node %s has not ended", ref.Name), nil
+	}
+	group, err := r.Env.Provider.Group(ctx, ref.NodeGroupName)
+	if err != nil {
+		return "", "", err
+	}
+	i := slices.IndexFunc(group.Instances, func(i provider.Instance) bool { return i.ProviderID == ref.ProviderID })
+	in := i >= 0 && group.Instances[i].State != provider.Detaching
+	switch {
+	case !in && (node == nil || node.DeletionTimestamp != nil):
+		return "", fmt.Sprintf("instance %s has no Node any more, and is being terminated", ref.ProviderID),
+			r.Env.Provider.Terminate(ctx, ref.ProviderID)
+	case !in && i >= 0:
+		return "", fmt.Sprintf("node %s is being detached", ref.Name), nil
+	case !in:
+		if err := r.Env.Provider.Attach(ctx, ref.NodeGroupName, ref.ProviderID); err != nil {
+			return "", "", err
+		}
+		return "", fmt.Sprintf("node %s is being attached to %s", ref.Name, ref.NodeGroupName), nil
+	}
+	if node != nil {
+		if err := r.Env.Release(ctx, node, q.UID); err != nil {
+			return "", "", err
+		}
+	}
+	return nodes.NodeAttached, "", nil
+}

@@ -1,0 +1,276 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
+	"github.com/trommel-dev/trommel/nodes/controller"
+	"github.com/trommel-dev/trommel/nodes/provider"
+)
+
+// pending waits for other requests of the groups, claims the groups' Nodes, waits until the provider and Kubernetes agree
+// on them, and records the nodes that are to be cycled.
+func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (string, error) {
+	others, err := r.others(ctx, q)
+	if err != nil {
+		return "", err
+	}
+	for _, o := range others {
+		if begun(o) || earlier(o, q) {
+			if err := r.releaseAll(ctx, q); err != nil {
+				return "", err
+			}
+			return r.waitFor(ctx, q, o)
+		}
+	}
+	if q.Status.EquilibriumWaitStarted == nil {
+		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
+			s.EquilibriumWaitStarted, s.Message = r.Env.Now(), "compares the provider's instances with the nodes"
+		})
+	}
+	v, err := r.look(ctx, q)
+	if errors.Is(err, provider.ErrNotFound) {
+		return "", failf("%v", err)
+	} else if err != nil {
+		return "", err
+	}
+	problems, err := r.disagreements(ctx, q, v)
+	if err != nil {
+		return "", err
+	}
+	if len(problems) > 0 {
+		return controller.List(problems), nil
+	}
+	if len(v.members) == 0 {
+		return "", failf("there are no nodes in %s", strings.Join(groupsOf(q), ", "))
+	}
+	if other, err := r.claim(ctx, q, v); err != nil {
+		return "", err
+	} else if other != nil {
+		return r.waitFor(ctx, q, other)
+	}
+	chosen, err := choose(q, v)
+	if err != nil {
+		return "", err
+	}
+	if done, err := r.oldHealthy(ctx, q, chosen); !done || err != nil {
+		return "", err
+	}
+	err = r.to(ctx, q, nodes.RequestInitialised, func(s *nodes.CycleNodeRequestStatus) {
+		s.NodesToTerminate, s.Groups, s.HealthChecks = chosen, nil, nil
+		for _, name := range groupsOf(q) {
+			s.Groups = append(s.Groups, nodes.GroupRecord{
+				Name: name, DesiredCapacity: int64(v.groups[name].DesiredCapacity)})
+		}
+		for _, id := range sorted(v.members) {
+			s.HealthChecks = append(s.HealthChecks, nodes.HealthCheckStatus{ProviderID: id, Skip: true})
+		}
+		if len(chosen) == 0 {
+			s.Message = "none of the named nodes is in the groups"
+		}
+	})
+	for _, name := range groupsOf(q) {
+		// Attaching increases the desired capacity.
+		if g := v.groups[name]; err == nil && g.MaxSize <= g.DesiredCapacity {
+			r.Env.Events.Eventf(q, nil, corev1.EventTypeWarning, "NoRoomToHeal", "Cycle", "node group %s has its maximal "+
+				"size, %d: if the request fails, detached nodes cannot be attached again", name, g.MaxSize)
+		}
+	}
+	return "", err
+}
+
+// others lists the other requests that have a group in common with this one and have not ended.
+func (r *Reconciler) others(ctx context.Context, q *nodes.CycleNodeRequest) ([]*nodes.CycleNodeRequest, error) {
+	var list nodes.CycleNodeRequestList
+	if err := r.Env.Reader.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	var others []*nodes.CycleNodeRequest
+	mine := groupsOf(q)
+	for i := range list.Items {
+		o := &list.Items[i]
+		if o.UID != q.UID && !controller.Ended(o.Status.Phase) && slices.ContainsFunc(groupsOf(o), func(g string) bool {
+			return slices.Contains(mine, g)
+		}) {
+			others = append(others, o)
+		}
+	}
+	return others, nil
+}
+
+// begun reports whether a request is beyond Pending.
+func begun(q *nodes.CycleNodeRequest) bool {
+	return q.Status.Phase != "" && q.Status.Phase != nodes.RequestPending
+}
+
+// earlier orders requests.
+func earlier(a, b *nodes.CycleNodeRequest) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.UID < b.UID
+}
+
+// waitFor waits for another request. No time-out runs meanwhile.
+func (r *Reconciler) waitFor(ctx context.Context, q, other *nodes.CycleNodeRequest) (string, error) {
+	message := fmt.Sprintf("waits for request %s/%s of the same node group", other.Namespace, other.Name)
+	if q.Status.EquilibriumWaitStarted == nil && q.Status.Message == message {
+		return "", nil
+	}
+	return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
+		s.EquilibriumWaitStarted, s.Message = nil, message
+	})
+}
+
+// disagreements says in what the instances of the groups and the selected nodes differ. It deletes Nodes whose instance
+// does not exist, and attaches instances that were detached.
+func (r *Reconciler) disagreements(ctx context.Context, q *nodes.CycleNodeRequest, v *view) ([]string, error) {
+	var problems []string
+	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	for _, id := range sorted(v.members) {
+		i := v.members[id]
+		switch {
+		case i.State != provider.InService:
+			add("instance %s of %s is %s", id, i.group, i.State)
+		case v.nodes[id] == nil:
+			add("instance %s of %s has no node that the selector selects", id, i.group)
+		}
+	}
+	for _, n := range v.unnamed {
+		add("node %s has no provider ID", n.Name)
+	}
+	var strange []string
+	for _, id := range sorted(v.nodes) {
+		if _, ok := v.members[id]; !ok {
+			strange = append(strange, id)
+		}
+	}
+	found, err := r.existing(ctx, strange)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range strange {
+		node := v.nodes[id]
+		i, exists := found[id]
+		switch {
+		case !exists:
+			add("node %s has no instance", node.Name)
+			if strings.HasPrefix(id, r.Env.Provider.Name()+"://") && node.DeletionTimestamp == nil &&
+				r.Env.Clock.Since(node.CreationTimestamp.Time) >= r.Env.Limits.OrphanAge {
+				err := r.Env.Client.Delete(ctx, node,
+					client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion})
+				if client.IgnoreNotFound(err) != nil {
+					return nil, err
+				}
+			}
+		case i.State != provider.Running:
+			add("node %s is selected, but its instance is in none of the groups, and %s", node.Name, i.State)
+		default:
+			message, err := r.attachAgain(ctx, q, node)
+			if err != nil {
+				return nil, err
+			}
+			add("%s", message)
+		}
+	}
+	return problems, nil
+}
+
+// attachAgain attaches a detached instance, unless another request is at it.
+func (r *Reconciler) attachAgain(ctx context.Context, q *nodes.CycleNodeRequest, node *corev1.Node) (string, error) {
+	if by := types.UID(node.Annotations[controller.AnnotationClaim]); by != "" && by != q.UID {
+		holder, err := r.holder(ctx, by)
+		if err != nil {
+			return "", err
+		}
+		if holder != nil {
+			return fmt.Sprintf("node %s is being cycled by request %s/%s", node.Name, holder.Namespace, holder.Name), nil
+		}
+	}
+	groups := groupsOf(q)
+	group := node.Annotations[controller.AnnotationGroup]
+	if !slices.Contains(groups, group) {
+		if group != "" || len(groups) > 1 {
+			return fmt.Sprintf("node %s is detached, and it is not known from which of the groups", node.Name), nil
+		}
+		group = groups[0]
+	}
+	err := r.Env.Provider.Attach(ctx, group, node.Spec.ProviderID)
+	if errors.Is(err, provider.ErrConflict) {
+		return fmt.Sprintf("node %s is detached: %v", node.Name, err), nil
+	}
+	return fmt.Sprintf("node %s was detached, and is being attached to %s", node.Name, group), err
+}
+
+// holder finds the request of a claim; nil: it has ended, so that the claim is void.
+func (r *Reconciler) holder(ctx context.Context, uid types.UID) (*nodes.CycleNodeRequest, error) {
+	var list nodes.CycleNodeRequestList
+	if err := r.Env.Reader.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if o := &list.Items[i]; o.UID == uid && !controller.Ended(o.Status.Phase) {
+			return o, nil
+		}
+	}
+	return nil, nil
+}
+
+// claim claims all Nodes of the groups. If another request has one, it returns that request. The other one gives its
+// claims back if it is the later of the two.
+func (r *Reconciler) claim(ctx context.Context, q *nodes.CycleNodeRequest, v *view) (*nodes.CycleNodeRequest, error) {
+	for _, id := range sorted(v.members) {
+		// Holders are looked up after the Node was read: a claim's request cannot be younger than the claim.
+		if by := types.UID(v.nodes[id].Annotations[controller.AnnotationClaim]); by != "" && by != q.UID {
+			if other, err := r.holder(ctx, by); other != nil || err != nil {
+				return other, err
+			}
+		}
+		if err := r.Env.Claim(ctx, v.nodes[id], q.UID, v.members[id].group); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// choose lists the nodes that are to be cycled, in the order of their names.
+func choose(q *nodes.CycleNodeRequest, v *view) ([]nodes.CycleNodeRequestNode, error) {
+	missing := slices.Clone(q.Spec.NodeNames)
+	var chosen []nodes.CycleNodeRequestNode
+	for id, i := range v.members {
+		node := v.nodes[id]
+		if len(q.Spec.NodeNames) > 0 && !slices.Contains(q.Spec.NodeNames, node.Name) {
+			continue
+		}
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == node.Name })
+		chosen = append(chosen, nodes.CycleNodeRequestNode{
+			NodeRef: controller.RefOf(node, i.group), State: nodes.NodeAvailable})
+	}
+	if len(missing) > 0 && !q.Spec.ValidationOptions.SkipMissingNamedNodes {
+		return nil, failf("these named nodes are not in the groups: %s", controller.List(missing))
+	}
+	slices.SortFunc(chosen, func(a, b nodes.CycleNodeRequestNode) int { return strings.Compare(a.Name, b.Name) })
+	return chosen, nil
+}
+
+// oldHealthy makes the health checks of the nodes that are to be cycled, and reports whether all have passed.
+func (r *Reconciler) oldHealthy(
+	ctx context.Context, q *nodes.CycleNodeRequest, chosen []nodes.CycleNodeRequestNode,
+) (bool, error) {
+	if len(q.Spec.HealthChecks) == 0 || q.Spec.SkipInitialHealthChecks {
+		return true, nil
+	}
+	var at []nodes.NodeRef
+	for _, n := range chosen {
+		at = append(at, n.NodeRef)
+	}
+	return r.healthy(ctx, q, at)
+}

@@ -1,0 +1,230 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/trommel-dev/trommel/definition"
+	"github.com/trommel-dev/trommel/nodes/schema"
+)
+
+// CycleNodes and EndCycle replace nodes while a plan goes on: the action cycleNodes creates a CycleNodeRequest, a
+// resource with controllers of its own, and endCycle deletes it.
+const (
+	CycleNodes ActionType = "cycleNodes"
+	EndCycle   ActionType = "endCycle"
+)
+
+// CyclePhase is a phase of a CycleNodeRequest.
+type CyclePhase string
+
+// The phases for which an action can wait.
+const (
+	CyclePending            CyclePhase = "Pending"
+	CycleInitialised        CyclePhase = "Initialised"
+	CycleScalingUp          CyclePhase = "ScalingUp"
+	CycleCordoningNode      CyclePhase = "CordoningNode"
+	CycleWaitingTermination CyclePhase = "WaitingTermination"
+	CycleSuccessful         CyclePhase = "Successful"
+	CycleHealing            CyclePhase = "Healing"
+	CycleFailed             CyclePhase = "Failed"
+)
+
+// CyclePhases are all phases, in their order.
+var CyclePhases = []CyclePhase{
+	CyclePending, CycleInitialised, CycleScalingUp, CycleCordoningNode, CycleWaitingTermination, CycleSuccessful,
+	CycleHealing, CycleFailed,
+}
+
+// maxCycleName is the longest name of a CycleNodeRequest: names of other objects begin with it.
+const maxCycleName = 52
+
+// maxGroupName is the longest name of a SimulatedNodeGroup: names of nodes begin with it.
+const maxGroupName = 40
+
+// labelNodeGroup is the label that nodes of a simulated group have, with the group's name.
+const labelNodeGroup = "simulated.nodes.trommel.dev/group"
+
+// Cycle is what the action cycleNodes begins: the spec of a CycleNodeRequest, with its name, its namespace (default:
+// "default"), and, if there is no such node group yet, the spec of a simulated one.
+type Cycle map[string]any
+
+// Name of the request.
+func (c Cycle) Name() string {
+	name, _ := c["name"].(string)
+	return name
+}
+
+// Namespace of the request.
+func (c Cycle) Namespace() string {
+	if namespace, _ := c["namespace"].(string); namespace != "" {
+		return namespace
+	}
+	return "default"
+}
+
+// Key is the resource key of the request.
+func (c Cycle) Key() ResourceKey {
+	return ResourceKey{Type: "cyclenoderequest", Group: "nodes.trommel.dev", Namespace: c.Namespace(), Name: c.Name()}
+}
+
+// Group is the name of the node group.
+func (c Cycle) Group() string {
+	if name, _ := c["nodeGroupName"].(string); name != "" {
+		return name
+	}
+	if c.SimulatedGroup() != nil {
+		return c.Name()
+	}
+	return ""
+}
+
+// SimulatedGroup is the spec of the simulated node group that the plan brings along; nil: none.
+func (c Cycle) SimulatedGroup() map[string]any {
+	group, _ := c["simulatedGroup"].(map[string]any)
+	return group
+}
+
+// Spec is the spec of the CycleNodeRequest. A cycle with a simulated group selects all its nodes, unless it says
+// otherwise.
+func (c Cycle) Spec() map[string]any {
+	spec := maps.Clone(c)
+	for _, name := range []string{"name", "namespace", "simulatedGroup"} {
+		delete(spec, name)
+	}
+	if c.SimulatedGroup() == nil {
+		return spec
+	}
+	if spec["nodeGroupName"] == nil {
+		spec["nodeGroupName"] = c.Group()
+	}
+	if spec["selector"] == nil {
+		spec["selector"] = map[string]any{"matchLabels": map[string]any{labelNodeGroup: c.Group()}}
+	}
+	return spec
+}
+
+// Cycles returns the cycle that an action cycleNodes begins; nil: none, or it is not a mapping.
+func (a *Action) Cycles() Cycle {
+	if m, ok := a.Cycle.(map[string]any); ok && a.Type == CycleNodes {
+		return m
+	}
+	return nil
+}
+
+// EndsCycle returns the name of the cycle that an action endCycle ends.
+func (a *Action) EndsCycle() string {
+	if name, ok := a.Cycle.(string); ok && a.Type == EndCycle {
+		return name
+	}
+	return ""
+}
+
+// cyclesBefore returns the names of the cycles that earlier actions begin.
+func (c *ActionCheck) cyclesBefore() (names []string) {
+	for i := range c.checker.plan.Actions {
+		a := &c.checker.plan.Actions[i]
+		if a == c.Action {
+			break
+		}
+		if name := a.Cycles().Name(); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+var cycleNodes = ActionKind{
+	Type:   CycleNodes,
+	Fields: []string{"cycle", "waitFor", "acceptFailure"},
+	Check: func(c *ActionCheck) {
+		cycle := c.Action.Cycles()
+		at := c.at.field("cycle")
+		if cycle == nil {
+			report := at.missing
+			if c.Action.Cycle != nil {
+				report = at.errorf
+			}
+			report("cycleNodes has no cycle: its name, and which nodes are replaced, such as " +
+				"{name: roll, simulatedGroup: {desiredCapacity: 3}}")
+			return
+		}
+		if !dnsLabel(cycle.Name()) || len(cycle.Name()) > maxCycleName {
+			at.field("name").errorf("the cycle has no name: lower-case letters, digits and -, at most %d", maxCycleName)
+		} else if slices.Contains(c.cyclesBefore(), cycle.Name()) {
+			at.field("name").errorf("duplicate cycle %q", cycle.Name())
+		}
+		if namespace, given := cycle["namespace"]; given && cycle.Namespace() != namespace {
+			at.field("namespace").errorf("namespace is %v; it is a text", namespace)
+		}
+		switch phase := c.Action.WaitFor; {
+		case phase != "" && !slices.Contains(CyclePhases, phase):
+			c.Errorf("waitFor", "unknown waitFor %q%s", phase, didYouMean(string(phase), stringsOf(CyclePhases)))
+		case !c.Action.AcceptFailure && (phase == CycleHealing || phase == CycleFailed):
+			c.Errorf("waitFor", "a cycle that is to fail needs acceptFailure: true")
+		}
+		group, given := cycle["simulatedGroup"]
+		switch {
+		case given && cycle.SimulatedGroup() == nil:
+			at.field("simulatedGroup").errorf("simulatedGroup is %v; it is the spec of a SimulatedNodeGroup", group)
+			return
+		case given:
+			if group := cycle.Group(); !dnsLabel(group) || len(group) > maxGroupName {
+				at.field("nodeGroupName").errorf("the simulated group %q needs a name of lower-case letters, digits and -, at "+
+					"most %d (nodeGroupName; default: the cycle's name)", group, maxGroupName)
+			}
+			at.field("simulatedGroup").spec("cycle.simulatedGroup", cycle.SimulatedGroup(), schema.SimulatedGroup())
+		}
+		at.spec("cycle", cycle.Spec(), schema.Request())
+	},
+	Explain: func(a *Action) string {
+		c := a.Cycles()
+		text := fmt.Sprintf("replace the nodes of the group %s", c.Group())
+		if settings, ok := c["cycleSettings"].(map[string]any); ok {
+			text += ", " + compact(settings)
+		}
+		text += fmt.Sprintf(" (cycle %s)", c.Name())
+		if a.WaitFor != "" {
+			text += ", and wait until it is " + string(a.WaitFor)
+		}
+		return text
+	},
+	Object: func(a *Action) string { return a.Cycles().Name() },
+	// It evicts pods and deletes nodes, as another client would.
+	Effects: func(*Action) Effects { return Effects{Writes: true} },
+}
+
+var endCycle = ActionKind{
+	Type:   EndCycle,
+	Fields: []string{"cycle"},
+	Check: func(c *ActionCheck) {
+		name := c.Action.EndsCycle()
+		if name == "" {
+			c.Errorf("cycle", "endCycle has no cycle: the name of one that an earlier action begins")
+			return
+		}
+		if known := c.cyclesBefore(); !slices.Contains(known, name) {
+			c.Errorf("cycle", "no earlier action begins a cycle %q%s", name, didYouMean(name, known))
+		}
+	},
+	Explain: func(a *Action) string { return "end the cycle " + a.EndsCycle() },
+	Object:  func(a *Action) string { return a.EndsCycle() },
+	Effects: func(*Action) Effects { return Effects{Writes: true} },
+}
+
+// spec reports the mistakes in the spec of a resource, of which p is the place and path the name.
+func (p *place) spec(path string, spec map[string]any, by *definition.Definition) {
+	for _, m := range by.Validate(spec) {
+		at, path := p, path
+		for _, step := range m.Path {
+			if i, err := strconv.Atoi(step); err == nil {
+				at, path = at.item(i), fmt.Sprintf("%s[%d]", path, i)
+			} else {
+				at, path = at.field(step), path+"."+step
+			}
+		}
+		at.errorf("%s: %s", path, m.Message)
+	}
+}

@@ -1,0 +1,25 @@
+package startup
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// RegisterMetrics adds collectors to the metrics that managers serve. Managers of a process share them: a collector takes
+// the place of an earlier one of the same metrics, so that the last manager's are served.
+func RegisterMetrics(collectors ...prometheus.Collector) error {
+	for _, c := range collectors {
+		err := metrics.Registry.Register(c)
+		var again prometheus.AlreadyRegisteredError
+		if errors.As(err, &again) {
+			metrics.Registry.Unregister(again.ExistingCollector)
+			err = metrics.Registry.Register(c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
