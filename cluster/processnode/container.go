@@ -55,6 +55,7 @@ type container struct {
 type run struct {
 	process  *child.Process
 	record   *cluster.Process // guarded by Node.mu
+	message  string           // why it has failed; guarded by Node.mu
 	frozen   bool             // guarded by Node.mu
 	failed   bool             // ended by a containerFailure; guarded by Node.mu
 	recorded chan struct{}    // closed when the end is in record
@@ -274,13 +275,18 @@ func (c *container) supervise(ctx context.Context, r *run) {
 	}
 	stopProbing()
 	<-probed
-	met := ""
+	met, message := "", ""
 	if r.process.ExitCode() != 0 {
-		met = c.metMachine(r.record.LogStart)
+		log := c.logEnd(r.record.LogStart)
+		met = c.metMachine(log)
+		if c.spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
+			message = terminationMessage(log)
+		}
 	}
 	n.mu.Lock()
 	r.record.Ended = time.Now()
 	r.record.ExitCode = r.process.ExitCode()
+	r.message = message
 	if !r.record.Planned {
 		r.record.MetMachine = met
 	}

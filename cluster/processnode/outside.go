@@ -24,10 +24,17 @@ var (
 const tailBytes = 16 << 10
 
 // metMachine explains the exit of a process that used this machine's port, file or name instead of its pod's, or did
-// not find it on this machine, and how to solve that. It is empty if the end of its log, which begins at start,
-// mentions nothing of this kind. A process with hooks is affected by the machine only if a port is in use on all of the
+// not find it on this machine, and how to solve that. It is empty if its log mentions nothing of this kind. A process with hooks is affected by the machine only if a port is in use on all of the
 // machine's addresses, or if the machine has only one loopback address.
-func (c *container) metMachine(start int64) string {
+func (c *container) metMachine(log string) string {
+	if c.hooked {
+		return explainPort(log, c.pod.address)
+	}
+	return explainMachine(log, c.mounts)
+}
+
+// logEnd returns the end of the log from start on, tailBytes at most; empty if it cannot be read.
+func (c *container) logEnd(start int64) string {
 	f, err := os.Open(c.logFile)
 	if err != nil {
 		return ""
@@ -40,10 +47,15 @@ func (c *container) metMachine(start int64) string {
 	if err != nil {
 		return ""
 	}
-	if c.hooked {
-		return explainPort(string(text), c.pod.address)
-	}
-	return explainMachine(string(text), c.mounts)
+	return string(text)
+}
+
+// terminationMessage is what a kubelet makes of a log with the policy FallbackToLogsOnError: its last 80 lines, 2048
+// bytes at most.
+func terminationMessage(log string) string {
+	lines := strings.Split(log, "\n")
+	log = strings.Join(lines[max(len(lines)-80, 0):], "\n")
+	return log[max(len(log)-2048, 0):]
 }
 
 // explainPort is for a process with hooks. It distinguishes a port that the process has opened twice, which is its own

@@ -44,6 +44,23 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+func TestTerminationMessage(t *testing.T) {
+	ns := namespace(t)
+	const script = "seq 1000; echo out of luck >&2; exit 1"
+	create(t, ns, shellPod("log", script, func(p *corev1.Pod) {
+		p.Spec.Containers[0].TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	}))
+	create(t, ns, shellPod("file", script))
+
+	message := awaitPhase(t, ns, "log", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated.Message
+	if len(message) > 2048 || !strings.HasSuffix(message, "\n999\n1000\nout of luck\n") {
+		t.Errorf("the log's end: %d bytes, %q", len(message), message)
+	}
+	if message := awaitPhase(t, ns, "file", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated.Message; message != "" {
+		t.Errorf("without a policy: %q", message)
+	}
+}
+
 func TestRestartPolicy(t *testing.T) {
 	ns := namespace(t)
 	// Fails twice, then succeeds.

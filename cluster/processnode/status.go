@@ -1,6 +1,7 @@
 package processnode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -243,7 +244,7 @@ func (c *container) terminated(r *run) *corev1.ContainerStateTerminated {
 		ContainerID: c.id(r),
 	}
 	if r.record.ExitCode != 0 {
-		t.Reason, t.Message = "Error", r.record.MetMachine
+		t.Reason, t.Message = "Error", cmp.Or(r.record.MetMachine, r.message)
 	}
 	return t
 }

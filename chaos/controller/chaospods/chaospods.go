@@ -316,6 +316,7 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string
 				Env: []corev1.EnvVar{
 					fieldEnv("POD_NAMESPACE", "metadata.namespace"), fieldEnv("POD_NAME", "metadata.name"),
 				},
+				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 				ReadinessProbe: &corev1.Probe{
 					ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{
 						Command: append(slices.Clone(command), "ready", "--ready-file", readyFile),

@@ -182,19 +182,29 @@ func ready(pod *corev1.Pod) bool {
 func reason(pod *corev1.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		if t := c.State.Terminated; t != nil {
-			return strings.TrimSpace(fmt.Sprintf("exit code %d %s", t.ExitCode, t.Message))
+			return exit(t)
 		}
 	}
 	return strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
 }
 
+// waiting is why a pod is not ready yet, as far as it is known.
 func waiting(pod *corev1.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
+		if t := c.LastTerminationState.Terminated; t != nil && t.ExitCode != 0 {
+			return fmt.Sprintf("the injector has failed: %s", exit(t))
+		}
 		if w := c.State.Waiting; w != nil && w.Message != "" {
 			return w.Message
 		}
 	}
 	return ""
+}
+
+// exit describes the end of an injector by the last line of its log.
+func exit(t *corev1.ContainerStateTerminated) string {
+	lines := strings.Split(strings.TrimSpace(t.Message), "\n")
+	return strings.TrimSpace(fmt.Sprintf("exit code %d %s", t.ExitCode, lines[len(lines)-1]))
 }
 
 // phase is the state machine of phases. left is the number of chaos pods that still exist.

@@ -60,6 +60,26 @@ func TestPhase(t *testing.T) {
 	}
 }
 
+// TestFailedInjector: a disruption that waits for an injector says what keeps it.
+func TestFailedInjector(t *testing.T) {
+	d := &chaos.Disruption{}
+	d.Namespace, d.Spec.Level, d.Spec.APIFault = "default", chaos.LevelPod, &chaos.APIFault{}
+	d.Status.Targets = []chaos.Target{{Name: "a", UID: "a-uid"}}
+	d.Status.Schedule.Active = true
+	pod := chaosPod("a", false)
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: "back-off 10s"}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: 1, Message: "level=INFO msg=start\ninjector: open the journal: permission denied\n",
+		}},
+	}}
+	const want = "the injector has failed: exit code 1 injector: open the journal: permission denied"
+	got := sum(d, []corev1.Pod{pod}, metav1.NowMicro())
+	if got.Injections[0].State != chaos.InjectionPending || got.Injections[0].Error != want || got.Message == "" {
+		t.Errorf("%+v, message %q", got.Injections, got.Message)
+	}
+}
+
 // TestStateBeforeTheFirstInjection: what has not begun is not removed.
 func TestStateBeforeTheFirstInjection(t *testing.T) {
 	d := &chaos.Disruption{}

@@ -4,6 +4,8 @@ package cli
 import (
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -35,6 +37,10 @@ func NewCommand(injector string) *cobra.Command {
 					return err
 				}
 				o.Command = []string{self, injector}
+				if o.Journal == "" {
+					// Other users of the machine have directories of their own.
+					o.Journal = filepath.Join("/tmp", "trommel-disruptions-"+strconv.Itoa(os.Getuid()))
+				}
 			}
 			to, err := startup.RESTConfig(kubeconfig)
 			if err != nil {
@@ -56,7 +62,7 @@ func NewCommand(injector string) *cobra.Command {
 	f.StringVar(&o.ServiceAccount, "injector-service-account", "disruption-injector", "service account of chaos pods")
 	f.StringVar(&o.Simulated, "process-node", "", "node that runs the chaos pods of targets on simulated nodes")
 	f.StringVar(&o.Journal, "journal", "", "directory on nodes for the injectors' journals "+
-		"(default /var/lib/trommel-chaos)")
+		"(default /var/lib/trommel-chaos, or, with --injector-here, /tmp/trommel-disruptions-<user ID>)")
 	f.BoolVar(&o.Privileged, "privileged", true, "give chaos pods the privileges that faults on real nodes need")
 	f.DurationVar(&o.KeepFor, "keep", 0, "how long disruptions are kept that are over (default 15m)")
 	f.StringVar(&o.Metrics, "metrics", "", "address for Prometheus metrics (default: none)")
