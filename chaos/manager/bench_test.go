@@ -24,7 +24,7 @@ import (
 // BenchmarkBeginAndEnd takes the time from the creation of a disruption of one target until it is injected, and from its
 // deletion until nothing is left.
 func BenchmarkBeginAndEnd(b *testing.B) {
-	to := must(shared.RESTConfig(""))
+	to := account.Config(b)
 	to.QPS = -1
 	start(b, to, options())
 	f := newFixture(b)
@@ -168,7 +168,7 @@ func BenchmarkMany(b *testing.B) {
 }
 
 func benchmarkMany(b *testing.B, many int) {
-	to := must(shared.RESTConfig(""))
+	to := account.Config(b)
 	to.QPS = -1
 	count := &counting{reads: &atomic.Int64{}, writes: &atomic.Int64{}}
 	to.Wrap(func(rt http.RoundTripper) http.RoundTripper { count.base = rt; return count })
