@@ -29,6 +29,8 @@ func BenchmarkBeginAndEnd(b *testing.B) {
 	start(b, to, options())
 	f := newFixture(b)
 	f.processes(1)
+	// An API server lets creations of a type wait for two seconds if its definition is new.
+	f.end(f.disrupt("first", hangs(nil)))
 	w, err := client.NewWithWatch(must(shared.RESTConfig("")), client.Options{Scheme: must(Scheme())})
 	if err != nil {
 		b.Fatal(err)

@@ -33,10 +33,24 @@ type Reconciler struct{ Env *controller.Env }
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
 	r := &Reconciler{env}
-	return ctrl.NewControllerManagedBy(mgr).Named("disruption-chaospods").For(&chaos.Disruption{}).
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-chaospods").
+		For(&chaos.Disruption{}, controller.WhenChanged(reads)).
 		Watches(&corev1.Pod{}, controller.FromChaosPods()).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.fromTargets)).
 		Complete(r)
+}
+
+type read struct {
+	Ready   controller.Readiness
+	Targets []chaos.Target
+	Started *metav1.MicroTime
+	Active  bool
+	Own     metav1.Condition
+}
+
+func reads(d *chaos.Disruption) read {
+	s := &d.Status
+	return read{controller.ReadinessOf(d), s.Targets, s.Schedule.StartedAt, s.Schedule.Active, condition(s)}
 }
 
 // fromTargets wakes the controller when a target's containers have restarted.

@@ -21,8 +21,8 @@ type Reconciler struct{ Env *controller.Env }
 
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("disruption-lifetime").For(&chaos.Disruption{}).
-		Complete(&Reconciler{env})
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-lifetime").
+		For(&chaos.Disruption{}, controller.WhenChanged(reads)).Complete(&Reconciler{env})
 }
 
 type own struct {
@@ -31,6 +31,16 @@ type own struct {
 }
 
 func fields(s *chaos.DisruptionStatus) own { return own{s.Schedule, s.EndsAt} }
+
+type read struct {
+	Ready      controller.Readiness
+	Own        own
+	HasTargets bool
+}
+
+func reads(d *chaos.Disruption) read {
+	return read{controller.ReadinessOf(d), fields(&d.Status), len(d.Status.Targets) > 0}
+}
 
 const defaultKeepFor = 15 * time.Minute
 

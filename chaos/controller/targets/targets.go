@@ -34,7 +34,8 @@ type Reconciler struct{ Env *controller.Env }
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
 	r := &Reconciler{env}
-	return ctrl.NewControllerManagedBy(mgr).Named("disruption-targets").For(&chaos.Disruption{}).
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-targets").
+		For(&chaos.Disruption{}, controller.WhenChanged(reads)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.concerned)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.concerned)).
 		Watches(&chaos.Disruption{}, handler.EnqueueRequestsFromMapFunc(r.waiting), builder.WithPredicates(givesUp)).
@@ -103,6 +104,18 @@ func fields(s *chaos.DisruptionStatus) own {
 		s.Targets, s.Counts.Matching, s.Counts.Ignored, s.Counts.Desired, s.Counts.Selected,
 		controller.Condition(s, chaos.ConditionTargetsFound), controller.Condition(s, chaos.ConditionAccepted),
 	}
+}
+
+type read struct {
+	Ready   controller.Readiness
+	Own     own
+	Started *metav1.MicroTime
+	Active  bool
+}
+
+func reads(d *chaos.Disruption) read {
+	s := &d.Status
+	return read{controller.ReadinessOf(d), fields(s), s.Schedule.StartedAt, s.Schedule.Active}
 }
 
 // Reconcile chooses targets.
