@@ -1,7 +1,8 @@
 // Package chaospods keeps one chaos pod for each target and kind while a disruption is active, and deletes the others:
 // also those whose disruption has gone, and those that have ended by themselves, for instance by eviction, which it
 // replaces. A chaos pod's name follows from its target and kind, so that none is created twice. Before it creates or
-// deletes any it asks the API server what the disruption is now: the cache may have newer pods than disruptions.
+// deletes any it asks the API server what the disruption is now: the cache may have newer pods than disruptions. It does
+// not wait until the schedule says that the start makes the disruption active, but computes the same.
 package chaospods
 
 import (
@@ -193,7 +194,7 @@ func (r *Reconciler) create(ctx context.Context, d *chaos.Disruption, pod *corev
 // wanted are the chaos pods that a disruption should have now, by name.
 func (r *Reconciler) wanted(ctx context.Context, d *chaos.Disruption) (map[string]*corev1.Pod, error) {
 	wanted := map[string]*corev1.Pod{}
-	if !controller.Ready(d) || controller.Ending(d) || !d.Status.Schedule.Active {
+	if !controller.Ready(d) || controller.Ending(d) || !controller.Active(d, r.Env.Clock.Now()) {
 		return wanted, nil
 	}
 	for _, t := range d.Status.Targets {
