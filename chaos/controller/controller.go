@@ -155,9 +155,12 @@ func PodName(level chaos.Level, namespace, target, kind string) string {
 		shortHash(string(level) + "/" + namespace + "/" + target)[:12])
 }
 
-// Ready reports whether controllers may act on the disruption at all: it has its finalizer, its hash, and is accepted.
-func Ready(d *chaos.Disruption) bool {
-	return slices.Contains(d.Finalizers, Finalizer) && d.Status.SpecHash != "" &&
+// Ready reports whether anything may be done for the disruption: it is checked, and stays until nothing of it is left.
+func Ready(d *chaos.Disruption) bool { return slices.Contains(d.Finalizers, Finalizer) && Checked(d) }
+
+// Checked reports whether controllers may decide about the disruption in its status: it has its hash, and is accepted.
+func Checked(d *chaos.Disruption) bool {
+	return d.Status.SpecHash != "" &&
 		!meta.IsStatusConditionFalse(d.Status.Conditions, chaos.ConditionSpecUnchanged) &&
 		!meta.IsStatusConditionFalse(d.Status.Conditions, chaos.ConditionAccepted)
 }

@@ -11,8 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -208,39 +209,75 @@ func TestCleansWithoutAPIServer(t *testing.T) {
 }
 
 func TestReporter(t *testing.T) {
-	var mu sync.Mutex
-	var states []v1alpha1.InjectionState
-	fails := 2
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		if fails--; fails >= 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		var patch struct {
-			Metadata struct{ Annotations map[string]string }
-		}
-		var state inject.State
-		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil || r.URL.Path != "/api/v1/namespaces/ns/pods/pod" {
-			t.Errorf("%s: %v", r.URL, err)
-		}
-		if err := json.Unmarshal([]byte(patch.Metadata.Annotations[inject.AnnotationState]), &state); err != nil {
-			t.Error(err)
-		}
-		states = append(states, state.State)
-	}))
-	defer server.Close()
-	reporter := inject.NewReporter(func() (*rest.Config, error) { return &rest.Config{Host: server.URL}, nil }, "ns", "pod",
-		slog.New(slog.DiscardHandler))
-	reporter.Report(inject.State{State: v1alpha1.InjectionInjected})
-	reporter.Report(inject.State{State: v1alpha1.InjectionRemoved})
-	reporter.Close(10 * time.Second)
-	mu.Lock()
-	defer mu.Unlock()
-	if len(states) == 0 || states[len(states)-1] != v1alpha1.InjectionRemoved {
-		t.Errorf("states: %v", states)
+	const injected, removed, failed, stuck = v1alpha1.InjectionInjected, v1alpha1.InjectionRemoved,
+		v1alpha1.InjectionFailed, v1alpha1.InjectionStuck
+	for _, tt := range []struct {
+		name   string
+		states []v1alpha1.InjectionState
+		settle bool // after the first state
+	}{
+		{name: "it could not inject", states: []v1alpha1.InjectionState{failed, removed}},
+		{name: "the end follows later", states: []v1alpha1.InjectionState{injected, removed}, settle: true},
+		{name: "it cannot clean up", states: []v1alpha1.InjectionState{injected, stuck}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			states := make(chan v1alpha1.InjectionState, 10)
+			var fails atomic.Int64
+			if !tt.settle {
+				fails.Store(2)
+			}
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if fails.Add(-1) >= 0 {
+					w.WriteHeader(http.StatusServiceUnavailable)
+					return
+				}
+				var patch struct {
+					Metadata struct{ Annotations map[string]string }
+				}
+				var state inject.State
+				err := json.NewDecoder(r.Body).Decode(&patch)
+				if err != nil || r.URL.Path != "/api/v1/namespaces/ns/pods/pod" {
+					t.Errorf("%s: %v", r.URL, err)
+				}
+				if err := json.Unmarshal([]byte(patch.Metadata.Annotations[inject.AnnotationState]), &state); err != nil {
+					t.Error(err)
+				}
+				states <- state.State
+			}))
+			defer server.Close()
+			reporter := inject.NewReporter(func() (*rest.Config, error) { return &rest.Config{Host: server.URL}, nil },
+				"ns", "pod", slog.New(slog.DiscardHandler))
+			var got []v1alpha1.InjectionState
+			for i, s := range tt.states {
+				reporter.Report(inject.State{State: s})
+				if i == 0 && tt.settle {
+					got = append(got, <-states)
+				}
+			}
+			reporter.Close(10 * time.Second)
+			close(states)
+			for s := range states {
+				got = append(got, s)
+			}
+			if len(got) == 0 || got[len(got)-1] != tt.states[1] || tt.settle && !slices.Equal(got, tt.states) {
+				t.Errorf("written: %v, told: %v", got, tt.states)
+			}
+		})
 	}
+}
+
+// The pod's status tells that the fault was in effect and is removed.
+func TestReporterHasNothingToWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reporter := inject.NewReporter(func() (*rest.Config, error) {
+			t.Error("it writes")
+			return nil, errors.New("no API server")
+		}, "ns", "pod", slog.New(slog.DiscardHandler))
+		reporter.Report(inject.State{State: v1alpha1.InjectionInjected})
+		time.Sleep(100 * time.Millisecond)
+		reporter.Report(inject.State{State: v1alpha1.InjectionRemoved})
+		reporter.Close(time.Second)
+	})
 }
 
 func TestValidate(t *testing.T) {

@@ -12,10 +12,13 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 )
 
 // Reporter writes states into an annotation of the injector's own pod, in the background and as often as it takes. Only
-// the newest state is written.
+// the newest state is written. What the pod's status tells as well can wait: readiness tells first that the fault is in
+// effect, so Injected is written a little later; and Removed is not written where nothing else was.
 type Reporter struct {
 	connect         func() (*rest.Config, error)
 	namespace, name string
@@ -53,6 +56,8 @@ const (
 	firstRetry     = 20 * time.Millisecond
 	longestRetry   = 2 * time.Second
 	requestTimeout = 5 * time.Second
+	// settleTime is how much later Injected is written: the node and the controllers are busy with the readiness.
+	settleTime = 300 * time.Millisecond
 )
 
 func (r *Reporter) run() {
@@ -61,15 +66,26 @@ func (r *Reporter) run() {
 	var host *url.URL
 	delay := firstRetry
 	var newest *State
-	states := r.states
+	states, written := r.states, false
 	for {
 		if newest == nil {
 			s, ok := <-states
-			if !ok {
+			for ok && s.State == v1alpha1.InjectionInjected {
+				next, more, waited := r.settle(states)
+				if waited {
+					break
+				}
+				s, ok = next, more
+			}
+			switch {
+			case !ok:
 				return
+			case s.State == v1alpha1.InjectionRemoved && !written:
+				continue // the pod's end says so
 			}
 			newest = &s
 		}
+		written = true
 		err := r.ctx.Err()
 		if err == nil && client == nil {
 			client, host, err = r.open()
@@ -102,6 +118,18 @@ func (r *Reporter) run() {
 		case <-r.ctx.Done():
 		}
 		timer.Stop()
+	}
+}
+
+// settle returns the next state, or false if there will be none; or that none came in a while.
+func (r *Reporter) settle(states <-chan State) (next State, more, waited bool) {
+	timer := time.NewTimer(settleTime)
+	defer timer.Stop()
+	select {
+	case next, more = <-states:
+		return next, more, false
+	case <-timer.C:
+		return State{}, true, true
 	}
 }
 

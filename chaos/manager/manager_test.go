@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,8 +37,9 @@ import (
 
 var (
 	shared   *embedded.Cluster
-	injector string // path
-	journal  string // directory
+	account  *clustertest.Account // of the manifests
+	injector string               // path
+	journal  string               // directory
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -63,7 +65,8 @@ func run(m *testing.M) int {
 
 // install applies the definitions and rights.
 func install() {
-	c, err := objects.New(must(shared.RESTConfig("")))
+	admin := must(shared.RESTConfig(""))
+	c, err := objects.New(admin)
 	if err != nil {
 		panic(err)
 	}
@@ -77,6 +80,9 @@ func install() {
 			}
 		}
 	}
+	account = must(clustertest.NewAccount(context.Background(), admin, "trommel-chaos", "disruption-controllers",
+		authorizationv1.ResourceAttributes{Verb: "list", Group: chaos.GroupVersion.Group, Resource: "disruptions"},
+		authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: "trommel-chaos"}))
 }
 
 func must[T any](v T, err error) T {
@@ -279,7 +285,7 @@ func duration(d time.Duration) *chaos.Duration {
 }
 
 func TestDisruptionOfManyTargets(t *testing.T) {
-	start(t, must(shared.RESTConfig("")), options())
+	start(t, account.Config(t), options())
 	f := newFixture(t)
 	pods := f.processes(16)
 	d := f.disrupt("many", hangs(nil))
@@ -322,7 +328,7 @@ func TestDisruptionOfManyTargets(t *testing.T) {
 }
 
 func TestPhases(t *testing.T) {
-	start(t, must(shared.RESTConfig("")), options())
+	start(t, account.Config(t), options())
 	f := newFixture(t)
 	f.processes(1)
 	watched := func(spec chaos.DisruptionSpec, want ...chaos.Phase) {
@@ -369,7 +375,7 @@ func TestPhases(t *testing.T) {
 func TestWhatIsRefused(t *testing.T) {
 	o := options()
 	o.Nets = controller.DefaultNets()
-	start(t, must(shared.RESTConfig("")), o)
+	start(t, account.Config(t), o)
 	f := newFixture(t)
 	f.processes(3)
 	refused := func(spec chaos.DisruptionSpec, want string) {
@@ -406,7 +412,7 @@ func TestWhatIsRefused(t *testing.T) {
 
 // TestStuckOnRemoval stops an injector so that it cannot clean up, and is killed at the end of its grace period.
 func TestStuckOnRemoval(t *testing.T) {
-	start(t, must(shared.RESTConfig("")), options())
+	start(t, account.Config(t), options())
 	f := newFixture(t)
 	f.processes(1)
 	d := f.disrupt("stuck", hangs(nil))
@@ -513,7 +519,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 	total := 0
 	for n := 1; ; n += step {
 		for _, after := range []bool{false, true} {
-			to := must(shared.RESTConfig(""))
+			to := account.Config(t)
 			c := &crash{left: &atomic.Int64{}, after: after, ended: make(chan struct{}), onEnd: &sync.Once{}, writes: &atomic.Int64{}}
 			c.left.Store(int64(n))
 			to.Wrap(func(rt http.RoundTripper) http.RoundTripper { c.base = rt; return c })
@@ -555,7 +561,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 				}
 			}
 			stop()
-			stop = start(t, must(shared.RESTConfig("")), options())
+			stop = start(t, account.Config(t), options())
 			f.gone(d)
 			stop()
 			total++

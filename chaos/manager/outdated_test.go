@@ -44,7 +44,7 @@ func (o *outdated[T, O]) Get(
 // TestChaosPodIsNewerThanTheDisruptionInTheCache: a controller that has just started may see the pod of a disruption
 // before it sees that the disruption is active.
 func TestChaosPodIsNewerThanTheDisruptionInTheCache(t *testing.T) {
-	to := must(shared.RESTConfig(""))
+	to := account.Config(t)
 	stop := start(t, to, options())
 	f := newFixture(t)
 	f.processes(1)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +40,12 @@ import (
 	"github.com/trommel-dev/trommel/objects"
 )
 
-var shared *embedded.Cluster
+var (
+	shared  *embedded.Cluster
+	account *clustertest.Account // of the manifests
+	// cloudForbidden is what the simulated cloud was forbidden.
+	cloudForbidden *clustertest.Forbidden
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(clustertest.Run(m, embedded.Config{APIServers: 1, Nodes: 1}, func(c *embedded.Cluster) {
@@ -55,10 +61,15 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// install applies the definitions, and starts the simulated cloud: it lives on when controllers die.
+// install applies the definitions and rights, and starts the simulated cloud: it lives on when controllers die.
 func install() {
-	c := must(objects.New(must(shared.RESTConfig(""))))
-	for _, file := range must(filepath.Glob("../config/crd/*.trommel.dev_*.yaml")) {
+	admin := must(shared.RESTConfig(""))
+	c := must(objects.New(admin))
+	files := must(filepath.Glob("../config/crd/*.trommel.dev_*.yaml"))
+	for _, name := range []string{"namespace", "controllers", "simulated"} {
+		files = append(files, "../config/rbac/"+name+".yaml")
+	}
+	for _, file := range files {
 		for _, u := range must(objects.Decode(must(os.ReadFile(file)), file)) {
 			if err := objects.Retry(context.Background(), func(ctx context.Context) error {
 				_, err := c.Apply(ctx, u)
@@ -68,10 +79,17 @@ func install() {
 			}
 		}
 	}
+	account = must(clustertest.NewAccount(context.Background(), admin, "trommel-nodes", "node-cycling-controllers",
+		authorizationv1.ResourceAttributes{Verb: "list", Group: nodes.GroupVersion.Group, Resource: "cyclenodestatuses"},
+		authorizationv1.ResourceAttributes{Verb: "list", Group: nodes.GroupVersion.Group, Resource: "providercalls"},
+		authorizationv1.ResourceAttributes{
+			Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "trommel-nodes",
+		}))
 	yes := true
 	o := ctrl.Options{Scheme: must(Scheme()), Logger: logr.Discard(), Metrics: server.Options{BindAddress: "0"}}
 	o.Controller.SkipNameValidation = &yes
-	to := must(shared.RESTConfig(""))
+	to, forbidden := account.Recorded()
+	cloudForbidden = forbidden
 	to.QPS, to.Burst = 1000, 2000
 	mgr := must(ctrl.NewManager(to, o))
 	if err := simulated.Add(mgr, simulated.Options{}); err != nil {
@@ -154,12 +172,13 @@ type process struct {
 // function says so; nil: never.
 func (f *fixture) start(l controller.Limits, after bool, when func(int, *http.Request, []byte) bool) *process {
 	f.t.Helper()
-	to := must(shared.RESTConfig(""))
+	to := account.Config(f.t)
 	to.QPS, to.Burst = 1000, 2000
 	c := &crash{when: when, after: after, ended: make(chan struct{})}
 	to.Wrap(func(rt http.RoundTripper) http.RoundTripper { c.base = rt; return c })
 	mgr, err := New(to, Options{
 		Namespaces: []string{f.namespace}, Limits: l, Logger: logr.Discard(),
+		LeaderElection: f.elects, Namespace: "trommel-nodes",
 		Provider: func(mgr ctrl.Manager) (provider.Provider, error) { return newProvider(mgr.GetConfig()) },
 	})
 	if err != nil {
@@ -190,6 +209,7 @@ type fixture struct {
 	namespace string // and the group's name
 	size      int
 	seen      *seen
+	elects    bool // the managers elect a leader
 	// What the requests so far could touch, and how many nodes at a time.
 	selected    map[string]bool
 	concurrency int

@@ -138,7 +138,7 @@ type Injection struct {
 
 // Schedule says when a disruption is active.
 type Schedule struct {
-	// StartedAt is when its first activation began.
+	// StartedAt is when the first targets were chosen; the duration begins then.
 	// +optional
 	StartedAt *metav1.MicroTime `json:"startedAt,omitempty"`
 	// Active is whether its faults are injected or being injected now.

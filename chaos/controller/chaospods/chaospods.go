@@ -1,7 +1,8 @@
 // Package chaospods keeps one chaos pod for each target and kind while a disruption is active, and deletes the others:
 // also those whose disruption has gone, and those that have ended by themselves, for instance by eviction, which it
 // replaces. A chaos pod's name follows from its target and kind, so that none is created twice. Before it creates or
-// deletes any it asks the API server what the disruption is now: the cache may have newer pods than disruptions.
+// deletes any it asks the API server what the disruption is now: the cache may have newer pods than disruptions. It does
+// not wait until the schedule says that the start makes the disruption active, but computes the same.
 package chaospods
 
 import (
@@ -33,10 +34,24 @@ type Reconciler struct{ Env *controller.Env }
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
 	r := &Reconciler{env}
-	return ctrl.NewControllerManagedBy(mgr).Named("disruption-chaospods").For(&chaos.Disruption{}).
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-chaospods").
+		For(&chaos.Disruption{}, controller.WhenChanged(reads)).
 		Watches(&corev1.Pod{}, controller.FromChaosPods()).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.fromTargets)).
 		Complete(r)
+}
+
+type read struct {
+	Ready   controller.Readiness
+	Targets []chaos.Target
+	Started *metav1.MicroTime
+	Active  bool
+	Own     metav1.Condition
+}
+
+func reads(d *chaos.Disruption) read {
+	s := &d.Status
+	return read{controller.ReadinessOf(d), s.Targets, s.Schedule.StartedAt, s.Schedule.Active, condition(s)}
 }
 
 // fromTargets wakes the controller when a target's containers have restarted.
@@ -179,7 +194,7 @@ func (r *Reconciler) create(ctx context.Context, d *chaos.Disruption, pod *corev
 // wanted are the chaos pods that a disruption should have now, by name.
 func (r *Reconciler) wanted(ctx context.Context, d *chaos.Disruption) (map[string]*corev1.Pod, error) {
 	wanted := map[string]*corev1.Pod{}
-	if !controller.Ready(d) || controller.Ending(d) || !d.Status.Schedule.Active {
+	if !controller.Ready(d) || controller.Ending(d) || !controller.Active(d, r.Env.Clock.Now()) {
 		return wanted, nil
 	}
 	for _, t := range d.Status.Targets {

@@ -30,7 +30,8 @@ type Reconciler struct{ Env *controller.Env }
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
 	r := &Reconciler{env}
-	return ctrl.NewControllerManagedBy(mgr).Named("disruption-cleanup").For(&chaos.Disruption{}).
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-cleanup").
+		For(&chaos.Disruption{}, controller.WhenChanged(func(d *chaos.Disruption) own { return fields(&d.Status) })).
 		Watches(&corev1.Pod{}, controller.FromChaosPods()).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofTarget)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofTarget)).

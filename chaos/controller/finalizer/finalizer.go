@@ -11,7 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
@@ -22,8 +25,14 @@ type Reconciler struct{ Env *controller.Env }
 
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("disruption-finalizer").For(&chaos.Disruption{}).
-		Watches(&corev1.Pod{}, controller.FromChaosPods()).Complete(&Reconciler{env})
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-finalizer").
+		For(&chaos.Disruption{}, controller.WhenChanged((*chaos.Disruption).GetFinalizers)).
+		Watches(&corev1.Pod{}, controller.FromChaosPods(), builder.WithPredicates(gone)).Complete(&Reconciler{env})
+}
+
+// gone lets the end of a chaos pod through.
+var gone = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
 }
 
 // Reconcile adds or removes the finalizer.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +55,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	now := metav1.NewMicroTime(r.Env.Clock.Now())
 	next := sum(d, pods, now)
+	age := now.Sub(d.CreationTimestamp.Time) // by the clocks of two machines
+	if d.Status.Phase == "" && next.pending() && age >= -soon && age < soon {
+		return ctrl.Result{RequeueAfter: min(soon-age, soon)}, nil
+	}
 	err = controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
 		s.Injections, s.Phase, s.Message, s.Counts.Injected = next.Injections, next.Phase, next.Message, next.Injected
 	})
@@ -62,6 +67,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.tell(d, next)
 	return ctrl.Result{}, nil
+}
+
+// soon is how old a disruption is when it is told that nothing is injected yet, and there is nothing to say about it. Most
+// are injected by then, and each write of the status delays the others.
+const soon = 2 * time.Second
+
+// pending reports whether nothing has happened so far.
+func (o own) pending() bool {
+	return o.Phase == chaos.NotInjected && o.Message == "" &&
+		!slices.ContainsFunc(o.Injections, func(i chaos.Injection) bool { return i.State != chaos.InjectionPending })
 }
 
 // id identifies an injection of a disruption.

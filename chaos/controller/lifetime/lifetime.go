@@ -1,7 +1,7 @@
 // Package lifetime decides when a disruption is active: from its first targets on, or after its initial delay, in pulses
-// if it has some, until its duration is over or all of its runs are made. It writes the schedule and nothing else. When
-// a disruption has been over for long enough, it deletes it. All times are computed from what the schedule says, so that
-// a restart in between makes nothing longer or shorter.
+// if it has some, until its duration is over or all of its runs are made. It writes the schedule and nothing else; the
+// start of it is written with the first targets. When a disruption has been over for long enough, it deletes it. All
+// times are computed from what the schedule says, so that a restart in between makes nothing longer or shorter.
 package lifetime
 
 import (
@@ -21,8 +21,8 @@ type Reconciler struct{ Env *controller.Env }
 
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("disruption-lifetime").For(&chaos.Disruption{}).
-		Complete(&Reconciler{env})
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-lifetime").
+		For(&chaos.Disruption{}, controller.WhenChanged(reads)).Complete(&Reconciler{env})
 }
 
 type own struct {
@@ -32,12 +32,22 @@ type own struct {
 
 func fields(s *chaos.DisruptionStatus) own { return own{s.Schedule, s.EndsAt} }
 
+type read struct {
+	Ready      controller.Readiness
+	Own        own
+	HasTargets bool
+}
+
+func reads(d *chaos.Disruption) read {
+	return read{controller.ReadinessOf(d), fields(&d.Status), len(d.Status.Targets) > 0}
+}
+
 const defaultKeepFor = 15 * time.Minute
 
 // Reconcile moves the schedule on to the present.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	d, err := controller.Get(ctx, r.Env.Client, req.NamespacedName)
-	if d == nil || err != nil || !controller.Ready(d) || d.DeletionTimestamp != nil {
+	if d == nil || err != nil || !controller.Checked(d) || d.DeletionTimestamp != nil {
 		return ctrl.Result{}, err
 	}
 	now := r.Env.Clock.Now()
@@ -56,9 +66,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if d.Status.Schedule.StartedAt == nil && len(d.Status.Targets) == 0 {
 		return ctrl.Result{}, nil // its targets wake it
 	}
-	schedule, next := advance(&d.Spec, d.Status.Schedule, now)
+	schedule, next := controller.Advance(&d.Spec, d.Status.Schedule, now)
 	// The API server keeps whole seconds of this time; rounded up, it is never too early.
-	ends := metav1.NewTime(end(&d.Spec, schedule).Add(time.Second - 1).Truncate(time.Second))
+	ends := metav1.NewTime(controller.End(&d.Spec, schedule).Add(time.Second - 1).Truncate(time.Second))
 	err = controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
 		s.Schedule, s.EndsAt = schedule, &ends
 	})
@@ -66,58 +76,4 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return controller.Result(err)
 	}
 	return controller.After(now, next), nil
-}
-
-func end(spec *chaos.DisruptionSpec, s chaos.Schedule) time.Time {
-	duration := time.Hour
-	if spec.Duration != nil {
-		duration = spec.Duration.Duration()
-	}
-	return s.StartedAt.Add(duration)
-}
-
-// advance returns the schedule at a time, and when it changes next (zero: not any more).
-func advance(spec *chaos.DisruptionSpec, s chaos.Schedule, now time.Time) (chaos.Schedule, time.Time) {
-	// The API server keeps microseconds.
-	now = now.Truncate(time.Microsecond)
-	if s.StartedAt == nil {
-		started := metav1.NewMicroTime(now)
-		s.StartedAt, s.Since = &started, &started
-	}
-	start, end := s.StartedAt.Time, end(spec, s)
-	active, runs, since, next := true, int32(1), start, end
-	if p := spec.Pulse; p != nil {
-		if p.InitialDelay != nil {
-			start = start.Add(p.InitialDelay.Duration())
-		}
-		cycle := p.ActiveDuration.Duration() + p.DormantDuration.Duration()
-		switch elapsed := now.Sub(start); {
-		case elapsed < 0:
-			active, runs, next = false, 0, start
-		default:
-			n := elapsed / cycle
-			runs = int32(n) + 1
-			since = start.Add(n * cycle)
-			next = since.Add(p.ActiveDuration.Duration())
-			if !now.Before(next) {
-				active, since, next = false, next, since.Add(cycle)
-			}
-		}
-		if spec.MaxRuns != nil && (runs > *spec.MaxRuns || runs == *spec.MaxRuns && !active) {
-			runs = *spec.MaxRuns
-			end = start.Add(time.Duration(runs-1)*cycle + p.ActiveDuration.Duration())
-		}
-	}
-	if !now.Before(end) {
-		active, since, next = false, end, time.Time{}
-		s.Over = true
-	} else if next.After(end) {
-		next = end
-	}
-	if s.Active != active || s.Over || s.Runs != runs {
-		at := metav1.NewMicroTime(since)
-		s.Since = &at
-	}
-	s.Active, s.Runs = active, runs
-	return s, next
 }

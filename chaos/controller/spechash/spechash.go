@@ -21,7 +21,8 @@ type Reconciler struct{ Env *controller.Env }
 
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("disruption-spechash").For(&chaos.Disruption{}).
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-spechash").
+		For(&chaos.Disruption{}, controller.WhenChanged(func(d *chaos.Disruption) own { return fields(&d.Status) })).
 		Complete(&Reconciler{env})
 }
 

@@ -1,8 +1,8 @@
 // Package targets chooses the targets of disruptions and keeps them up to date: running pods or ready nodes that match
 // both selectors and the filter, as many as count says, none that another disruption of the same kind has, and not more
-// than the safety nets allow. A target does not cease to be one because of the disruption itself. The choice depends
-// only on the disruption and the candidates, so that a controller which has forgotten its choice makes the same one
-// again.
+// than the safety nets allow. With the first targets it writes when the disruption has started. A target does not cease
+// to be one because of the disruption itself. The choice depends only on the disruption and the candidates, so that a
+// controller which has forgotten its choice makes the same one again.
 package targets
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +35,8 @@ type Reconciler struct{ Env *controller.Env }
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
 	r := &Reconciler{env}
-	return ctrl.NewControllerManagedBy(mgr).Named("disruption-targets").For(&chaos.Disruption{}).
+	return ctrl.NewControllerManagedBy(mgr).Named("disruption-targets").
+		For(&chaos.Disruption{}, controller.WhenChanged(reads)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.concerned)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.concerned)).
 		Watches(&chaos.Disruption{}, handler.EnqueueRequestsFromMapFunc(r.waiting), builder.WithPredicates(givesUp)).
@@ -105,10 +107,22 @@ func fields(s *chaos.DisruptionStatus) own {
 	}
 }
 
+type read struct {
+	Ready   controller.Readiness
+	Own     own
+	Started *metav1.MicroTime
+	Active  bool
+}
+
+func reads(d *chaos.Disruption) read {
+	s := &d.Status
+	return read{controller.ReadinessOf(d), fields(s), s.Schedule.StartedAt, s.Schedule.Active}
+}
+
 // Reconcile chooses targets.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	d, err := controller.Get(ctx, r.Env.Client, req.NamespacedName)
-	if d == nil || err != nil || !controller.Ready(d) || controller.Ending(d) {
+	if d == nil || err != nil || !controller.Checked(d) || controller.Ending(d) {
 		return ctrl.Result{}, err
 	}
 	if at := notBefore(d); !at.IsZero() {
@@ -124,7 +138,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	choice := choose(d, all, occupied)
+	choice := choose(d, controller.Active(d, r.Env.Clock.Now()), all, occupied)
 	refused := ""
 	if choice.adds(d) { // there may be fewer pods or nodes because of the disruption itself
 		if refused, err = r.tooMany(ctx, d, len(choice.targets)); err != nil {
@@ -136,6 +150,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	err = controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
 		s.Targets = choice.targets
+		if len(s.Targets) > 0 && s.Schedule.StartedAt == nil {
+			started := metav1.NewMicroTime(r.Env.Clock.Now().Truncate(time.Microsecond)) // as the API server keeps it
+			s.Schedule.StartedAt = &started
+		}
 		s.Counts.Matching, s.Counts.Ignored = choice.matching, choice.ignored
 		s.Counts.Desired, s.Counts.Selected = choice.desired, int32(len(choice.targets))
 		if refused != "" {
@@ -317,8 +335,8 @@ func has(list []chaos.Target, uid types.UID) bool {
 
 // hold counts the present targets as healthy that may not be so because of the disruption: nodes that are not ready, and
 // all that a kind takes away. Otherwise the disruption would end on them, and begin again when they have recovered.
-func (c *candidates) hold(d *chaos.Disruption) {
-	if !d.Status.Schedule.Active {
+func (c *candidates) hold(d *chaos.Disruption, active bool) {
+	if !active {
 		return
 	}
 	takesAway := slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), controller.InAPI)
@@ -340,17 +358,17 @@ func (c *candidates) hold(d *chaos.Disruption) {
 
 // static reports whether no targets are added to those that are chosen. What takes the place of a pod that was taken
 // away is not to be taken away, too.
-func static(d *chaos.Disruption) bool {
+func static(d *chaos.Disruption, active bool) bool {
 	if d.Spec.StaticTargeting {
 		return d.Status.Schedule.StartedAt != nil
 	}
-	return d.Status.Schedule.Active && d.Spec.Level == chaos.LevelPod && len(d.Status.Targets) > 0 &&
+	return active && d.Spec.Level == chaos.LevelPod && len(d.Status.Targets) > 0 &&
 		slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), controller.InAPI)
 }
 
 // choose keeps the targets that are still there and adds others, up to the count.
-func choose(d *chaos.Disruption, c *candidates, occupied map[types.UID][]string) choice {
-	c.hold(d)
+func choose(d *chaos.Disruption, active bool, c *candidates, occupied map[types.UID][]string) choice {
+	c.hold(d, active)
 	kinds := controller.Kinds(&d.Spec.Kinds)
 	var free []chaos.Target
 	result := choice{matching: int32(len(c.healthy)), unhealthy: len(c.unhealthy)}
@@ -370,7 +388,7 @@ func choose(d *chaos.Disruption, c *candidates, occupied map[types.UID][]string)
 	result.ignored = int32(result.unhealthy + result.occupied)
 	desired, _ := intstr.GetScaledValueFromIntOrPercent(count(d), len(c.healthy), true)
 	result.desired = int32(min(desired, len(c.healthy), maxTargets))
-	if static(d) {
+	if static(d, active) {
 		// Count can still make it fewer.
 		result.targets = slices.DeleteFunc(slices.Clone(d.Status.Targets), func(t chaos.Target) bool {
 			return !has(c.healthy, t.UID)

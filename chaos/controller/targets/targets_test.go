@@ -80,7 +80,7 @@ func TestTargetsThatTheDisruptionItselfTakesAway(t *testing.T) {
 				now := metav1.NowMicro()
 				d.Status.Schedule.StartedAt = &now
 			}
-			got := choose(d, &candidates{tt.healthy, tt.unhealthy}, nil)
+			got := choose(d, !tt.inactive, &candidates{tt.healthy, tt.unhealthy}, nil)
 			var uids []string
 			for _, target := range got.targets {
 				uids = append(uids, string(target.UID))

@@ -1,0 +1,78 @@
+package controller
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+)
+
+// Active reports whether a disruption is active: as its schedule says, or would say if it were not still to be
+// written after the start. Who acts on it need not wait for that.
+func Active(d *chaos.Disruption, now time.Time) bool {
+	s := d.Status.Schedule
+	if s.StartedAt == nil || s.Since != nil {
+		return s.Active
+	}
+	s, _ = Advance(&d.Spec, s, now)
+	return s.Active
+}
+
+// End is when a disruption that has started is over at the latest.
+func End(spec *chaos.DisruptionSpec, s chaos.Schedule) time.Time {
+	duration := time.Hour
+	if spec.Duration != nil {
+		duration = spec.Duration.Duration()
+	}
+	return s.StartedAt.Add(duration)
+}
+
+// Advance returns the schedule at a time, and when it changes next (zero: not any more).
+func Advance(spec *chaos.DisruptionSpec, s chaos.Schedule, now time.Time) (chaos.Schedule, time.Time) {
+	// The API server keeps microseconds.
+	now = now.Truncate(time.Microsecond)
+	if s.StartedAt == nil {
+		started := metav1.NewMicroTime(now)
+		s.StartedAt = &started
+	}
+	if s.Since == nil {
+		s.Since = s.StartedAt
+	}
+	start, end := s.StartedAt.Time, End(spec, s)
+	active, runs, since, next := true, int32(1), start, end
+	if p := spec.Pulse; p != nil {
+		if p.InitialDelay != nil {
+			start = start.Add(p.InitialDelay.Duration())
+		}
+		cycle := p.ActiveDuration.Duration() + p.DormantDuration.Duration()
+		switch elapsed := now.Sub(start); {
+		case elapsed < 0:
+			active, runs, next = false, 0, start
+		default:
+			n := elapsed / cycle
+			runs = int32(n) + 1
+			since = start.Add(n * cycle)
+			next = since.Add(p.ActiveDuration.Duration())
+			if !now.Before(next) {
+				active, since, next = false, next, since.Add(cycle)
+			}
+		}
+		if spec.MaxRuns != nil && (runs > *spec.MaxRuns || runs == *spec.MaxRuns && !active) {
+			runs = *spec.MaxRuns
+			end = start.Add(time.Duration(runs-1)*cycle + p.ActiveDuration.Duration())
+		}
+	}
+	if !now.Before(end) {
+		active, since, next = false, end, time.Time{}
+		s.Over = true
+	} else if next.After(end) {
+		next = end
+	}
+	if s.Active != active || s.Over || s.Runs != runs {
+		at := metav1.NewMicroTime(since)
+		s.Since = &at
+	}
+	s.Active, s.Runs = active, runs
+	return s, next
+}
