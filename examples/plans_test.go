@@ -28,6 +28,7 @@ const (
 	statefulset = "statefulset-controller"
 	disruptions = "disruptions"
 	nodeCycling = "node-cycling"
+	cyclers     = "node-cycling-controllers"
 )
 
 // examplePlan is a plan of an example with its expected outcome.
@@ -59,6 +60,10 @@ var plans = []examplePlan{
 
 	{example: nodeCycling, plan: "kill-while-cycling", want: pass},
 	{example: nodeCycling, plan: "cycle-without-budget", want: bug, findings: []string{"invariant two-members-are-ready:"}},
+
+	{example: cyclers, plan: "killed-before-detach", want: pass},
+	{example: cyclers, plan: "killed-after-detach", want: pass},
+	{example: cyclers, plan: "killed-after-terminate", want: pass},
 
 	{example: statefulset, plan: "kill-between-creations", want: pass},
 	{example: statefulset, plan: "missed-scale", want: pass},
