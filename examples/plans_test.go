@@ -25,6 +25,7 @@ const (
 
 const (
 	database    = "database-operator"
+	tokens      = "token-operator"
 	statefulset = "statefulset-controller"
 	disruptions = "disruptions"
 	nodeCycling = "node-cycling"
@@ -57,6 +58,11 @@ var plans = []examplePlan{
 
 	{example: database, plan: "interrupted-resize", want: pass},
 	{example: database, plan: "interrupted-resize", variant: "fixed", want: pass},
+
+	{example: tokens, plan: "outage", want: bug, findings: []string{"invariant a-token-is-kept:"}},
+	{example: tokens, plan: "killed", want: pass},
+	{example: tokens, plan: "paused", want: pass},
+	{example: tokens, plan: "outage", variant: "fixed", want: pass},
 
 	{example: nodeCycling, plan: "kill-while-cycling", want: pass},
 	{example: nodeCycling, plan: "cycle-without-budget", want: bug, findings: []string{"invariant two-members-are-ready:"}},
