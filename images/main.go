@@ -1,4 +1,4 @@
-// Command images builds the container images that chaos/config and chaos/chart run: a static program in an otherwise
+// Command images builds the container images that our manifests and charts run: a static program in an otherwise
 // empty file system. It needs Go, and neither a container engine nor the network. It is run by `make images`.
 package main
 

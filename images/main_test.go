@@ -132,7 +132,9 @@ func TestPush(t *testing.T) {
 func TestManifests(t *testing.T) {
 	ours := regexp.MustCompile(`trommel\.dev/([a-z-]+):latest`)
 	found := map[string]bool{}
-	for _, pattern := range []string{"chaos/config/manager/*.yaml", "chaos/chart/values.yaml"} {
+	for _, pattern := range []string{
+		"chaos/config/manager/*.yaml", "chaos/chart/values.yaml", "nodes/config/manager/*.yaml", "nodes/chart/values.yaml",
+	} {
 		paths, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: no files, %v", pattern, err)
