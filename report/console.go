@@ -55,6 +55,7 @@ type Console struct {
 	encoded map[string]time.Time // when a build event was last encoded, by target
 	display display
 	partial string  // line that was written to Writer, without its end
+	over    bool    // Close was called
 	screen  *screen // nil: not a terminal
 	ticker  *time.Ticker
 	closed  chan struct{}
@@ -111,17 +112,17 @@ func (c *Console) redraw(above string) {
 // Close removes the display and stops updating it. What is shown later is printed in lines. Further calls do nothing.
 func (c *Console) Close() {
 	c.mu.Lock()
-	screen := c.screen
-	c.screen = nil
+	screen, before := c.screen, c.over
+	c.screen, c.over = nil, true
 	if screen != nil {
 		screen.draw("", nil)
 		c.ticker.Stop()
 		close(c.closed)
 	}
-	if c.partial != "" {
+	if c.partial != "" && !before {
 		_ = c.print(c.partial)
-		c.partial = ""
 	}
+	c.partial = ""
 	c.mu.Unlock()
 	c.ticking.Wait()
 }
@@ -136,8 +137,8 @@ func (c *Console) Pause(f func()) {
 	f()
 }
 
-// Writer returns a writer to the same place that does not tear the display. The beginning of a line waits for its
-// end. For programs each line is an event.
+// Writer returns a writer to the same place that does not tear the display. Until Close, the beginning of a line waits for
+// its end; a question is asked afterwards. For programs each line is an event.
 func (c *Console) Writer() io.Writer { return consoleWriter{c} }
 
 type consoleWriter struct{ c *Console }
@@ -153,6 +154,9 @@ func (w consoleWriter) Write(text []byte) (int, error) {
 	}
 	whole := c.partial[:end]
 	c.partial = c.partial[end:]
+	if c.over {
+		return len(text), c.print(string(text))
+	}
 	if whole == "" {
 		return len(text), nil
 	}

@@ -254,3 +254,24 @@ func TestDisplay(t *testing.T) {
 	show("the run has ended", &over, 80, 24)
 	golden(t, "display.txt", all.Bytes())
 }
+
+// A question has no end of line: it must be seen nevertheless, before its answer is read.
+func TestQuestionAfterClose(t *testing.T) {
+	var out bytes.Buffer
+	c := NewConsole(&out, ConsoleOptions{})
+	w := c.Writer()
+	fmt.Fprint(w, "so far")
+	if out.Len() > 0 {
+		t.Errorf("the beginning of a line is written: %q", out.String())
+	}
+	c.Close()
+	fmt.Fprint(w, "\nend it? ")
+	if want := "so far\nend it? "; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+	fmt.Fprint(w, "yes\n")
+	c.Close()
+	if want := "so far\nend it? yes\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}

@@ -71,7 +71,7 @@ func TestCluster(t *testing.T) {
 	})
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, trommel, name, copier) })
 	t.Run("put back", func(t *testing.T) { testPutBack(t, trommel, name, copier) })
-	t.Run("cycle", func(t *testing.T) { testCycle(t, name) })
+	t.Run("cycle", func(t *testing.T) { testCycle(t, trommel, name) })
 	t.Run("killed in mid-pause", func(t *testing.T) { testKilledInMidPause(t, trommel, name, copier) })
 }
 

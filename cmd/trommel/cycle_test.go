@@ -31,7 +31,7 @@ const cyclingAccount = "system:serviceaccount:trommel-nodes:node-cycling-control
 
 // testCycle replaces the nodes of a simulated group by the CLI. The controllers run in this process, with the rights of
 // their service account and under the admission policies that the kustomization installs.
-func testCycle(t *testing.T, name string) {
+func testCycle(t *testing.T, trommel, name string) {
 	ctx := t.Context()
 	to := adminOf(t, name)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -149,6 +149,7 @@ func testCycle(t *testing.T, name string) {
 	if err := <-seen; err != nil {
 		t.Error(err)
 	}
+	testCycleInterrupted(t, trommel, kubeconfig, c)
 }
 
 // adminOf returns the access of a cluster's administrator.
