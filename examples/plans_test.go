@@ -65,6 +65,7 @@ var plans = []examplePlan{
 	{example: tokens, plan: "outage", variant: "fixed", want: pass},
 
 	{example: nodeCycling, plan: "kill-while-cycling", want: pass},
+	{example: nodeCycling, plan: "cycle-ended-early", want: pass},
 	{example: nodeCycling, plan: "cycle-without-budget", want: bug, findings: []string{"invariant two-members-are-ready:"}},
 
 	{example: cyclers, plan: "killed-before-detach", want: pass},
