@@ -42,7 +42,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 		f.ends(f.request("whole", spec), nodes.RequestSuccessful)
 		p.stop()
 		writes := p.count()
-		if writes < 15*c.size {
+		if writes < 12*c.size { // all at once share some
 			t.Errorf("a cycle of %d nodes has only %d writes", c.size, writes)
 		}
 		var moments []subtest
