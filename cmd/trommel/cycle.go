@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -394,6 +395,8 @@ func (c *cycling) interrupted() error {
 	name := c.key.Name
 	ends := fmt.Sprintf("kubectl delete cnr -n %s %s", c.key.Namespace, name)
 	if f, ok := c.in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		// From here on Ctrl-C ends the program. main makes it so, too, but perhaps only after the question is read.
+		signal.Reset(os.Interrupt)
 		fmt.Fprintf(c.err, "\nThe request %s goes on in the cluster. End it? Nodes that are not drained yet then stay. [y/N] ",
 			name)
 		answer, _ := bufio.NewReader(c.in).ReadString('\n')

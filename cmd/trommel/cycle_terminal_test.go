@@ -32,7 +32,7 @@ func startInTerminal(t *testing.T, program string, args ...string) *inTerminal {
 	p := &inTerminal{t: t, cmd: exec.Command(program, args...), shown: make(chan string)}
 	var err error
 	if p.terminal, err = pty.Start(p.cmd); err != nil {
-		t.Skipf("no pseudo-terminal: %v", err)
+		t.Fatalf("start in a pseudo-terminal: %v", err)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -86,6 +86,8 @@ func (p *inTerminal) write(text string) {
 // end returns the exit code, or the signal that has ended the program.
 func (p *inTerminal) end() string {
 	p.t.Helper()
+	late := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
+	defer late.Stop()
 	for more := range p.shown {
 		p.all.WriteString(more)
 	}
