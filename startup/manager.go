@@ -33,9 +33,12 @@ func Manager(to *rest.Config, o ctrl.Options) (ctrl.Manager, error) {
 	if o.Metrics.BindAddress == "" {
 		o.Metrics.BindAddress = "0"
 	}
-	yes, grace := true, gracefulShutdown
+	yes, no, grace := true, false, gracefulShutdown
 	o.LeaderElectionReleaseOnCancel, o.GracefulShutdownTimeout = true, &grace
 	// Several managers may run in one process, in tests and beside a run.
 	o.Controller.SkipNameValidation = &yes
+	// Before controller-runtime 0.25, a priority queue can block for ever when it is shut down, and its controller with it:
+	// https://github.com/kubernetes-sigs/controller-runtime/issues/3538
+	o.Controller.UsePriorityQueue = &no
 	return ctrl.NewManager(to, o)
 }

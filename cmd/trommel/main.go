@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -55,10 +56,13 @@ func main() {
 	os.Exit(code)
 }
 
+// discardLogs drops log messages of client-go. They are not for the user, above all those while a plan kills API servers.
+// It sets klog's logger only once: klog does not protect it, and requests of other goroutines read it.
+var discardLogs = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
+
 // execute runs the program and returns its exit code.
 func execute(ctx context.Context, args []string, s streams) int {
-	// Log messages of client-go are not for the user, above all those while a plan kills API servers.
-	klog.SetLogger(logr.Discard())
+	discardLogs()
 	root := newRootCommand(s)
 	root.SetArgs(args)
 	root.SetIn(s.in)

@@ -71,10 +71,10 @@ func newScheme() *runtime.Scheme {
 
 // newCloud starts a cloud. Stop may be called more than once.
 func newCloud(o simulated.Options, wrap func(client.WithWatch) client.WithWatch) (stop func() error, err error) {
-	yes, grace := true, time.Second
+	yes, no, grace := true, false, time.Second
 	mgr, err := ctrl.NewManager(shared, ctrl.Options{
 		Scheme: newScheme(), Logger: logr.Discard(), Metrics: server.Options{BindAddress: "0"},
-		GracefulShutdownTimeout: &grace, Controller: config.Controller{SkipNameValidation: &yes},
+		GracefulShutdownTimeout: &grace, Controller: config.Controller{SkipNameValidation: &yes, UsePriorityQueue: &no},
 		NewClient: func(to *rest.Config, o client.Options) (client.Client, error) {
 			c, err := client.NewWithWatch(to, o)
 			if err != nil || wrap == nil {
