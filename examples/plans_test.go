@@ -65,12 +65,14 @@ var plans = []examplePlan{
 	{example: tokens, plan: "outage", variant: "fixed", want: pass},
 
 	{example: nodeCycling, plan: "kill-while-cycling", want: pass},
+	{example: nodeCycling, plan: "killed-at-terminate", want: pass},
 	{example: nodeCycling, plan: "cycle-ended-early", want: pass},
 	{example: nodeCycling, plan: "cycle-without-budget", want: bug, findings: []string{"invariant two-members-are-ready:"}},
 
 	{example: cyclers, plan: "killed-before-detach", want: pass},
 	{example: cyclers, plan: "killed-after-detach", want: pass},
 	{example: cyclers, plan: "killed-after-terminate", want: pass},
+	{example: cyclers, plan: "planned-cycle", want: pass},
 
 	{example: statefulset, plan: "kill-between-creations", want: pass},
 	{example: statefulset, plan: "missed-scale", want: pass},
