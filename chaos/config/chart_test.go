@@ -27,7 +27,7 @@ func TestChartValues(t *testing.T) {
 	}
 	text := fmt.Sprint(deployment.Object)
 	for _, want := range []string{
-		"--delete-only", "--protected-namespaces=prod", "--namespace=elsewhere", "--keep=1h", "registry.example/chaos:v1",
+		"--delete-only", "--protected-namespaces=prod,elsewhere", "--namespace=elsewhere", "--keep=1h", "registry.example/chaos:v1",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)
@@ -37,7 +37,7 @@ func TestChartValues(t *testing.T) {
 		t.Error("there is a role for faults of nodes")
 	}
 	nets := fmt.Sprint(got["ConfigMap elsewhere/disruption-safety-nets"].Object["data"])
-	if !strings.Contains(nets, "deleteOnly:true") || !strings.Contains(nets, "protectedNamespaces:prod") {
+	if !strings.Contains(nets, "deleteOnly:true") || !strings.Contains(nets, "protectedNamespaces:prod,elsewhere") {
 		t.Error(nets)
 	}
 }
