@@ -42,10 +42,10 @@ test: ## run all tests of all modules; TESTFLAGS=-short leaves out the long ones
 	@set -e; for v in $(if $(filter -short,$(TESTFLAGS)),,$(subst $(comma), ,$(TROMMEL_TEST_KUBERNETES))); do \
 		go run ./cmd/trommel build --control-plane --kubernetes-version $$v; \
 	done
-	@# One package at a time: on two cores, several control planes at once exceed each other's timeouts. They are compiled together.
+	@# Two packages at a time: their tests mostly wait, but with more, control planes exceed each other's timeouts on two cores.
 	@failed=; for m in $(CHECKED); do \
 		echo "== go test $(TESTFLAGS) ./... in module $$m"; \
-		(cd $$m && go build $(filter -race,$(TESTFLAGS)) ./... && go test -p 1 $(TESTFLAGS) -timeout 40m ./...) || failed="$$failed $$m"; \
+		(cd $$m && go build $(filter -race,$(TESTFLAGS)) ./... && go test -p 2 $(TESTFLAGS) -timeout 40m ./...) || failed="$$failed $$m"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "tests failed in:$$failed"; exit 1; fi
 

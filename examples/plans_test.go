@@ -160,6 +160,7 @@ func TestPlans(t *testing.T) {
 	}
 	for _, s := range order {
 		t.Run(strings.TrimSuffix(s.example+"/"+s.variant, "/"), func(t *testing.T) {
+			t.Parallel()
 			var args []string
 			for _, p := range groups[s] {
 				args = append(args, "-p", filepath.Join(examples, p.example, "plans", p.plan+".yaml"))
