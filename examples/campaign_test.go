@@ -67,15 +67,21 @@ func TestWithoutPlans(t *testing.T) {
 	}
 }
 
-// TestDisruptionControllers looks for bugs in Trommel's own controllers of disruptions, in all workloads of their suite.
-func TestDisruptionControllers(t *testing.T) {
+// TestOwnControllers looks for bugs in Trommel's own controllers of disruptions and of node cycling, in all workloads of
+// their suites.
+func TestOwnControllers(t *testing.T) {
 	if os.Getenv("TROMMEL_TEST_LONG") == "" {
-		t.Skip("takes about an hour; set TROMMEL_TEST_LONG")
+		t.Skip("takes about two hours; set TROMMEL_TEST_LONG")
 	}
-	dir := t.TempDir()
-	got, out := runTrommel(t, buildTrommel(t), ".", 90*time.Minute, "test", "-c", disruptions, "--budget", "40m",
-		"--dir", filepath.Join(dir, "campaign"), "--reference", filepath.Join(dir, "references"))
-	if got != pass {
-		t.Errorf("exit code %d\n%s", got, out)
+	trommel := buildTrommel(t)
+	for _, example := range []string{disruptions, cyclers} {
+		t.Run(example, func(t *testing.T) {
+			dir := t.TempDir()
+			got, out := runTrommel(t, trommel, ".", 90*time.Minute, "test", "-c", example, "--budget", "40m",
+				"--dir", filepath.Join(dir, "campaign"), "--reference", filepath.Join(dir, "references"))
+			if got != pass {
+				t.Errorf("exit code %d\n%s", got, out)
+			}
+		})
 	}
 }
