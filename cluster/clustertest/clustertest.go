@@ -84,11 +84,17 @@ func Start(t testing.TB, config embedded.Config) *embedded.Cluster {
 	return c
 }
 
-// Eventually fails the test unless the condition succeeds within 30 seconds. The condition's error says what is
+// Eventually fails the test unless the condition succeeds within two minutes. The condition's error says what is
 // missing.
 func Eventually(t testing.TB, condition func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	Within(t, 2*time.Minute, condition)
+}
+
+// Within is Eventually with another limit.
+func Within(t testing.TB, limit time.Duration, condition func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

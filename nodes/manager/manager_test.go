@@ -403,7 +403,7 @@ func (f *fixture) request(name string, change func(*nodes.CycleNodeRequestSpec))
 
 func (f *fixture) await(q *nodes.CycleNodeRequest, what string, ok func(*nodes.CycleNodeRequest) bool) {
 	f.t.Helper()
-	clustertest.Eventually(f.t, func(ctx context.Context) error {
+	clustertest.Within(f.t, f.limit(), func(ctx context.Context) error {
 		if err := f.Get(ctx, client.ObjectKeyFromObject(q), q); err != nil {
 			return err
 		}
@@ -412,6 +412,11 @@ func (f *fixture) await(q *nodes.CycleNodeRequest, what string, ok func(*nodes.C
 		}
 		return nil
 	})
+}
+
+// limit is how long a cycle may take on a loaded machine, where other cycles go on at the same time.
+func (f *fixture) limit() time.Duration {
+	return 2*time.Minute + time.Duration(f.size)*30*time.Second
 }
 
 // ends waits until the request has ended, and checks that what it says is true.

@@ -43,7 +43,7 @@ func writes(resource, phase string) func(int, *http.Request, []byte) bool {
 // diesOrEnds waits until the process dies or the request ends.
 func (f *fixture) diesOrEnds(p *process, q *nodes.CycleNodeRequest) {
 	f.t.Helper()
-	clustertest.Eventually(f.t, func(ctx context.Context) error {
+	clustertest.Within(f.t, f.limit(), func(ctx context.Context) error {
 		select {
 		case <-p.ended:
 			return nil
