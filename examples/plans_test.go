@@ -26,6 +26,7 @@ const (
 const (
 	database    = "database-operator"
 	tokens      = "token-operator"
+	ports       = "port-operator"
 	statefulset = "statefulset-controller"
 	disruptions = "disruptions"
 	nodeCycling = "node-cycling"
@@ -63,6 +64,11 @@ var plans = []examplePlan{
 	{example: tokens, plan: "killed", want: pass},
 	{example: tokens, plan: "paused", want: pass},
 	{example: tokens, plan: "outage", variant: "fixed", want: pass},
+
+	{example: ports, plan: "lost-answers", want: bug, findings: []string{"invariant one-port-each:"}},
+	{example: ports, plan: "killed", want: pass},
+	{example: ports, plan: "paused", want: pass},
+	{example: ports, plan: "lost-answers", variant: "fixed", want: pass},
 
 	{example: nodeCycling, plan: "kill-while-cycling", want: pass},
 	{example: nodeCycling, plan: "killed-at-terminate", want: pass},
