@@ -117,6 +117,10 @@ func (g *generator) deletions(heard bool) {
 		case slices.Contains(records, c.Key.Type()):
 			g.drop(signature, why, "the object is a record: it is made again when it is needed")
 			continue
+		case c.Key.Type() == "node":
+			// A kubelet registers its Node when it starts, and never again.
+			g.drop(signature, why, "a Node stands for a machine, which does not register again")
+			continue
 		case !exact:
 			g.drop(signature, why, "the object's name is generated: no plan can write it")
 			continue

@@ -447,6 +447,8 @@ func TestDriftRules(t *testing.T) {
 		{"a record", []reference.Change{
 			change("op", wire.Create, "controllerrevision.apps/default/db-1", record.Created, nil, object{}),
 		}, "the object is a record: it is made again when it is needed"},
+		{"a machine", []reference.Change{change("op", wire.Create, "node//a", record.Created, nil, object{})},
+			"a Node stands for a machine, which does not register again"},
 		{"revisions", []reference.Change{
 			applied, change("", "", "replicaset.apps/default/db-1", record.Created, nil, object{}),
 		}, "a revision of each template is kept: the end state differs in any case"},

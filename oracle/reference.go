@@ -75,12 +75,16 @@ func Differences(
 
 // AwaitReference returns when the history is as the reference says, or when it is not and has been at rest for the time
 // of quiet, at the earliest after the patience that controllers have which try again; that counts from givenBack, see
-// Await. The error is that of ctx, or of a history that cannot be read.
+// Await. Something else may change for ever, such as a count of failed attempts: it also returns when the same fields
+// have differed for a step's time, and at the latest after that of a plan. The error is that of ctx, or of a history
+// that cannot be read.
 func AwaitReference(
-	ctx context.Context, ref *reference.Reference, p *plan.Plan, g Growing, givenBack time.Time, quiet time.Duration,
+	ctx context.Context, ref *reference.Reference, p *plan.Plan, g Growing, givenBack time.Time, limits plan.Timeouts,
 ) error {
 	const patience = 10 * time.Second
 	read, last := 0, givenBack
+	var same []reference.Difference
+	since := time.Now() // the same fields differ
 	follower := reference.NewFollower()
 	for {
 		entries, changed := g.Since(read)
@@ -91,10 +95,16 @@ func AwaitReference(
 		if err := follower.Add(entries...); err != nil {
 			return err
 		}
-		if len(Differences(ref, p, follower.Objects())) == 0 {
+		differ := Differences(ref, p, follower.Objects())
+		if len(differ) == 0 {
 			return nil
 		}
-		wait := max(time.Until(last.Add(quiet)), time.Until(givenBack.Add(patience)))
+		if !slices.EqualFunc(differ, same, sameField) {
+			same, since = differ, time.Now()
+		}
+		wait := max(time.Until(last.Add(limits.Quiet)), time.Until(givenBack.Add(patience)))
+		wait = min(wait, time.Until(since.Add(max(limits.Step, patience))),
+			time.Until(givenBack.Add(max(limits.Plan, patience))))
 		if wait <= 0 {
 			return nil
 		}
@@ -109,3 +119,5 @@ func AwaitReference(
 		timer.Stop()
 	}
 }
+
+func sameField(a, b reference.Difference) bool { return a.Key == b.Key && a.Field == b.Field }

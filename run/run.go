@@ -566,7 +566,7 @@ func (r *runner) judge(
 		}
 	}
 	if r.Reference != nil && !failed {
-		troubled(oracle.AwaitReference(ctx, r.Reference, r.Plan, recorder, r.meta.GivenBack, r.Suite.Timeouts.Quiet))
+		troubled(oracle.AwaitReference(ctx, r.Reference, r.Plan, recorder, r.meta.GivenBack, r.Suite.Timeouts))
 	}
 	last, err := r.coordinator.Status(ctx)
 	troubled(err)
