@@ -42,7 +42,17 @@ func (d *Difference) Same() bool {
 // between runs without faults, as far as the workload's reference says so; nil: there is none. The error is that of a
 // history that cannot be read.
 func Compare(a, b *record.Run, known *reference.Reference) (*Difference, error) {
-	d := &Difference{Settings: settings(a, b), Actions: actionsDiffer(a, b), Findings: findingsDiffer(a, b)}
+	inA, err := namesIn(a)
+	if err != nil {
+		return nil, err
+	}
+	inB, err := namesIn(b)
+	if err != nil {
+		return nil, err
+	}
+	d := &Difference{
+		Settings: settings(a, b), Actions: actionsDiffer(a, b, inA, inB), Findings: findingsDiffer(a, b, inA, inB),
+	}
 	if va, vb := verdict(a), verdict(b); va != vb {
 		d.Verdicts = fmt.Sprintf("A: %s, B: %s", va, vb)
 	}
@@ -51,9 +61,7 @@ func Compare(a, b *record.Run, known *reference.Reference) (*Difference, error) 
 		return nil, err
 	}
 	d.EndState = end
-	if err := d.observations(a, b); err != nil {
-		return nil, err
-	}
+	d.observations(a, b, inA, inB)
 	return d, nil
 }
 
@@ -148,7 +156,7 @@ func settings(a, b *record.Run) []string {
 }
 
 // actionsDiffer compares what was carried out, action by action.
-func actionsDiffer(a, b *record.Run) []string {
+func actionsDiffer(a, b *record.Run, inA, inB names) []string {
 	var lines []string
 	at := func(r *record.Run, index int) *record.Action {
 		i := slices.IndexFunc(r.Actions, func(x record.Action) bool { return x.Index == index })
@@ -175,7 +183,7 @@ func actionsDiffer(a, b *record.Run) []string {
 			for _, f := range []struct{ what, x, y string }{
 				{"fired by", x.Cause, y.Cause}, {"error", x.Error, y.Error}, {"note", x.Note, y.Note},
 			} {
-				if f.x != f.y {
+				if inA.text(f.x) != inB.text(f.y) {
 					lines = append(lines, fmt.Sprintf("%s: %s:\n  A, at %s: %s\n  B, at %s: %s", x, f.what,
 						since(a, x.Fired), cmp.Or(f.x, "none"), since(b, y.Fired), cmp.Or(f.y, "none")))
 				}
@@ -186,19 +194,19 @@ func actionsDiffer(a, b *record.Run) []string {
 }
 
 // findingsDiffer lists the findings that only one of the runs has, without notes.
-func findingsDiffer(a, b *record.Run) []string {
+func findingsDiffer(a, b *record.Run, inA, inB names) []string {
 	var lines []string
-	only := func(which string, has, lacks *record.Run) {
+	only := func(which string, has, lacks *record.Run, inHas, inLacks names) {
 		for _, f := range byCause(has) {
 			if f.Severity != record.SeverityNote && !slices.ContainsFunc(lacks.Findings, func(g record.Finding) bool {
-				return g.Severity == f.Severity && f.Same(g)
+				return g.Severity == f.Severity && inHas.finding(f.Finding).Same(inLacks.finding(g))
 			}) {
 				lines = append(lines, fmt.Sprintf("only in %s: %s", which, Title(f.Finding)))
 			}
 		}
 	}
-	only("A", a, b)
-	only("B", b, a)
+	only("A", a, b, inA, inB)
+	only("B", b, a, inB, inA)
 	return lines
 }
 
@@ -243,15 +251,8 @@ type seen struct {
 }
 
 // observations finds the places whose observations differ, and tells the one where they differ first.
-func (d *Difference) observations(a, b *record.Run) error {
-	inA, err := places(a)
-	if err != nil {
-		return err
-	}
-	inB, err := places(b)
-	if err != nil {
-		return err
-	}
+func (d *Difference) observations(a, b *record.Run, namesA, namesB names) {
+	inA, inB := places(a, namesA), places(b, namesB)
 	type parting struct {
 		after time.Duration // since the start of the workload, in the run in which it came first
 		place
@@ -288,7 +289,7 @@ func (d *Difference) observations(a, b *record.Run) error {
 		}
 	}
 	if first == nil {
-		return nil
+		return
 	}
 	told := func(which string, r *record.Run, list []seen) string {
 		if first.index >= len(list) {
@@ -309,26 +310,51 @@ func (d *Difference) observations(a, b *record.Run) error {
 		d.Parting = append(d.Parting, fmt.Sprintf("and later in %d other places (an object at a point of a process)",
 			d.Partings-1))
 	}
-	return nil
 }
 
 // generatedName ends a name that the API server or a controller has made, of letters that Kubernetes takes for random
 // names and hashes. The recorded history, which knows such names, does not have all objects.
 var generatedName = regexp.MustCompile(`(-[bcdfghjklmnpqrstvwxz2456789]{5,10}){1,2}$`)
 
-// places sorts a run's observations by place. What goes on for as long as the run does is left out: what a controller
-// does for its leader election, and the heartbeats of nodes and of the control plane.
-func places(r *record.Run) (map[place][]seen, error) {
+// namedObject is an object in a text: type/namespace/name.
+var namedObject = regexp.MustCompile(`[a-z][a-z0-9.]*/[a-z0-9.-]*/[a-z0-9.:-]*[a-z0-9]`)
+
+// names are a run's objects, type/namespace/name without the type's group, with a name that does not differ among runs.
+type names map[string]string
+
+func namesIn(r *record.Run) (names, error) {
 	changes, err := reference.Changes(r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Dir, err)
 	}
-	known := map[string]string{} // kind/namespace/name to the same with a name that does not differ
+	all := names{}
 	for i := range changes {
 		c := &changes[i]
 		key := withoutGroup(string(c.Key))
-		known[key[:strings.LastIndex(key, "/")+1]+c.Name()] = key
+		all[key[:strings.LastIndex(key, "/")+1]+c.Name()] = key
 	}
+	return all, nil
+}
+
+// object names an object in the same way in all runs.
+func (n names) object(name string) string {
+	return cmp.Or(n[name], generatedName.ReplaceAllString(name, "-*"))
+}
+
+// text names objects in a text in the same way in all runs.
+func (n names) text(s string) string {
+	return namedObject.ReplaceAllStringFunc(s, func(name string) string { return n.object(withoutGroup(name)) })
+}
+
+// finding names objects in what tells findings apart in the same way in all runs.
+func (n names) finding(f record.Finding) record.Finding {
+	f.Subject, f.Title = n.text(f.Subject), n.text(f.Title)
+	return f
+}
+
+// places sorts a run's observations by place. What goes on for as long as the run does is left out: what a controller
+// does for its leader election, and the heartbeats of nodes and of the control plane.
+func places(r *record.Run, known names) map[place][]seen {
 	all := map[place][]seen{}
 	for _, e := range r.Events {
 		o := e.Observation
@@ -336,8 +362,7 @@ func places(r *record.Run) (map[place][]seen, error) {
 			strings.HasPrefix(o.Namespace, "kube-") {
 			continue
 		}
-		object := cmp.Or(o.Kind, o.Resource) + "/" + o.Namespace + "/" + o.Name
-		object = cmp.Or(known[object], generatedName.ReplaceAllString(object, "-*"))
+		object := known.object(cmp.Or(o.Kind, o.Resource) + "/" + o.Namespace + "/" + o.Name)
 		switch {
 		case o.CallName != "":
 			object = o.CallName
@@ -356,5 +381,5 @@ func places(r *record.Run) (map[place][]seen, error) {
 		p := place{o.By, describePoint(o), object}
 		all[p] = append(all[p], seen{text, e})
 	}
-	return all, nil
+	return all
 }

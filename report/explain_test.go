@@ -230,6 +230,14 @@ func TestUIDsAndGeneratedNamesDoNotCount(t *testing.T) {
 				By: "apiserver-1", Point: wire.APIServerRecv, Phase: wire.After, Op: wire.Create, Kind: "endpointslice",
 				Namespace: "default", Name: name,
 			}}},
+			Actions: []record.Action{{
+				Type: "restartController", Target: "db",
+				Cause: "create of endpointslice/default/" + name + " (after apiServerRecv at apiserver-1)",
+			}},
+			Findings: []record.Finding{{
+				Severity: record.SeverityBug, Oracle: "invariant", Subject: "endpointslice.discovery.k8s.io/default/" + name,
+				Title: "invariant a: it is",
+			}},
 		}
 	}
 	const one, other = "0e31f64c-92d2-487f-b41a-1f4b993d6adf", "491b204e-5945-4bbd-a0f0-4359f3cfaacd"
@@ -248,6 +256,9 @@ func TestUIDsAndGeneratedNamesDoNotCount(t *testing.T) {
 		}
 		if d.Same() != tt.same {
 			t.Errorf("%s: same is %v: %+v", tt.name, d.Same(), d)
+		}
+		if another := tt.name == "another name"; another == (len(d.Actions) == 0) || another == (len(d.Findings) == 0) {
+			t.Errorf("%s: actions %q, findings %q", tt.name, d.Actions, d.Findings)
 		}
 	}
 	broken := &record.Run{History: []record.HistoryEntry{{Object: []byte("{")}}}
