@@ -233,12 +233,17 @@ func endStates(a, b *record.Run, known *reference.Reference) ([]string, error) {
 			continue
 		}
 		want, _ := d.Want.(string)
-		if got, _ := d.Got.(string); uid.MatchString(want) && uid.MatchString(got) {
+		if got, _ := d.Got.(string); uid.MatchString(want) && uid.MatchString(got) || isTime(want) && isTime(got) {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s: %s: A: %s, B: %s", d.Key, d.Field, value(d.Want), value(d.Got)))
 	}
 	return lines, nil
+}
+
+func isTime(s string) bool {
+	_, err := time.Parse(time.RFC3339Nano, s)
+	return err == nil
 }
 
 // place is where observations are compared in their order: an object at a point of a process.
@@ -313,8 +318,8 @@ func (d *Difference) observations(a, b *record.Run, namesA, namesB names) {
 }
 
 // generatedName ends a name that the API server or a controller has made, of letters that Kubernetes takes for random
-// names and hashes. The recorded history, which knows such names, does not have all objects.
-var generatedName = regexp.MustCompile(`(-[bcdfghjklmnpqrstvwxz2456789]{5,10}){1,2}$`)
+// names and hashes, or as client-go names events. The recorded history, which knows such names, does not have all objects.
+var generatedName = regexp.MustCompile(`((-[bcdfghjklmnpqrstvwxz2456789]{5,10}){1,2}|\.[0-9a-f]{16})$`)
 
 // namedObject is an object in a text: type/namespace/name.
 var namedObject = regexp.MustCompile(`[a-z][a-z0-9.]*/[a-z0-9.-]*/[a-z0-9.:-]*[a-z0-9]`)

@@ -219,9 +219,12 @@ func TestCompareSettings(t *testing.T) {
 	}
 }
 
-func TestUIDsAndGeneratedNamesDoNotCount(t *testing.T) {
+func TestUIDsTimesAndGeneratedNamesDoNotCount(t *testing.T) {
+	times := 0
 	run := func(uid, name string) *record.Run {
-		raw := []byte(`{"metadata":{"name":"a","labels":{"owner":"` + uid + `"}}}`)
+		times++
+		raw := fmt.Appendf(nil, `{"metadata":{"name":"a","labels":{"owner":%q}},"status":{"since":"2026-01-02T03:04:05.%dZ"}}`,
+			uid, times)
 		return &record.Run{
 			History: []record.HistoryEntry{{
 				Event: record.Created, Type: "pod", Namespace: "default", Name: "a", Object: raw,
@@ -260,6 +263,9 @@ func TestUIDsAndGeneratedNamesDoNotCount(t *testing.T) {
 		if another := tt.name == "another name"; another == (len(d.Actions) == 0) || another == (len(d.Findings) == 0) {
 			t.Errorf("%s: actions %q, findings %q", tt.name, d.Actions, d.Findings)
 		}
+	}
+	if d, err := Compare(run(one, "db.18eaae64e8a1032f"), run(one, "db.18eaae65a0b1c2d3"), nil); err != nil || !d.Same() {
+		t.Errorf("events: %+v, %v", d, err)
 	}
 	broken := &record.Run{History: []record.HistoryEntry{{Object: []byte("{")}}}
 	if _, err := Compare(run(one, "a"), broken, nil); err == nil {
