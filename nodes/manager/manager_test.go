@@ -427,6 +427,25 @@ func (f *fixture) ends(q *nodes.CycleNodeRequest, want nodes.RequestPhase) {
 		f.t.Errorf("request %s is %s: %s", q.Name, q.Status.Phase, q.Status.Message)
 	}
 	f.truthful(q)
+	f.letGo(q)
+}
+
+// letGo waits until nothing keeps the request and its statuses from being deleted, also without the controllers.
+func (f *fixture) letGo(q *nodes.CycleNodeRequest) {
+	f.t.Helper()
+	f.await(q, "let go", func(q *nodes.CycleNodeRequest) bool { return len(q.Finalizers) == 0 })
+	clustertest.Eventually(f.t, func(ctx context.Context) error {
+		var list nodes.CycleNodeStatusList
+		if err := f.List(ctx, &list, client.InNamespace(f.namespace)); err != nil {
+			return err
+		}
+		for _, s := range list.Items {
+			if s.Spec.RequestUID == q.UID && len(s.Finalizers) > 0 {
+				return fmt.Errorf("status %s (%s) has finalizers %q", s.Name, s.Status.Phase, s.Finalizers)
+			}
+		}
+		return nil
+	})
 }
 
 // truthful is the oracle: Successful means that each selected instance is terminated, its Node gone, and that there are as

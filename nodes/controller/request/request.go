@@ -299,10 +299,9 @@ func groupsOf(q *nodes.CycleNodeRequest) []string {
 func (r *Reconciler) step(ctx context.Context, q *nodes.CycleNodeRequest) (waits string, err error) {
 	phase, deleted := q.Status.Phase, q.DeletionTimestamp != nil
 	switch {
-	case deleted && (phase == "" || controller.Ended(phase)):
+	case controller.Ended(phase) || deleted && phase == "":
+		// Nothing is left to do. Who uninstalls the controllers can delete what has ended.
 		return "", r.Env.SetFinalizer(ctx, q, false)
-	case controller.Ended(phase):
-		return "", nil
 	case phase == nodes.RequestHealing:
 		return r.heal(ctx, q)
 	case deleted:

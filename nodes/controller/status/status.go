@@ -99,7 +99,8 @@ func (r *Reconciler) matching(ctx context.Context, ok func(*nodes.CycleNodeStatu
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if s := &list.Items[i]; ok(s) && (!controller.StatusEnded(s.Status.Phase) || s.DeletionTimestamp != nil) {
+		s := &list.Items[i]
+		if ok(s) && (!controller.StatusEnded(s.Status.Phase) || slices.Contains(s.Finalizers, controller.Finalizer)) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 		}
 	}
@@ -262,7 +263,7 @@ func (r *Reconciler) unwanted(ctx context.Context, s *nodes.CycleNodeStatus) (st
 
 // release lets an ended status go when its request has taken note.
 func (r *Reconciler) release(ctx context.Context, s *nodes.CycleNodeStatus) (ctrl.Result, error) {
-	if !slices.Contains(s.Finalizers, controller.Finalizer) || s.DeletionTimestamp == nil {
+	if !slices.Contains(s.Finalizers, controller.Finalizer) {
 		return ctrl.Result{}, nil
 	}
 	request, err := r.Env.GetRequest(ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.Spec.Request},
