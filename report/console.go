@@ -181,31 +181,29 @@ func (c *Console) line(text string) {
 }
 
 // Title begins something, such as a run, and resets the clock.
-func (c *Console) Title(text string) { c.now(progress.Event{Type: progress.Title, Text: text}) }
+func (c *Console) Title(text string) { c.Show(progress.Event{Type: progress.Title, Text: text}) }
 
 // Info reports something that people should read.
-func (c *Console) Info(text string) { c.now(progress.Event{Type: progress.Info, Text: text}) }
+func (c *Console) Info(text string) { c.Show(progress.Event{Type: progress.Info, Text: text}) }
 
 // Failed reports why a run could not be carried out.
-func (c *Console) Failed(err error) { c.now(progress.Event{Type: progress.Failed, Text: err.Error()}) }
+func (c *Console) Failed(err error) { c.Show(progress.Event{Type: progress.Failed, Text: err.Error()}) }
 
 // Build reports the progress of a build.
 func (c *Console) Build(target, text string) {
-	c.now(progress.Event{Type: progress.Build, Target: target, Text: text})
+	c.Show(progress.Event{Type: progress.Build, Target: target, Text: text})
 }
 
 // Built ends the progress of all builds.
-func (c *Console) Built() { c.now(progress.Event{Type: progress.Built}) }
+func (c *Console) Built() { c.Show(progress.Event{Type: progress.Built}) }
 
-func (c *Console) now(e progress.Event) {
-	e.Time = time.Now()
-	c.Show(e)
-}
-
-// Show shows an event. It implements progress.Listener.
+// Show shows an event; one without a time happens now. It implements progress.Listener.
 func (c *Console) Show(e progress.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
 	c.encode(e)
 	c.display.take(e)
 	if e.Type == progress.Title {

@@ -86,6 +86,21 @@ func TestConsoleLines(t *testing.T) {
 	golden(t, "console.txt", regexp.MustCompile(`(?m)^ +\d+\.\ds`).ReplaceAll(all.Bytes(), []byte("    0.0s")))
 }
 
+// What has no time happens now.
+func TestLinesBeginWithTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		c := NewConsole(&text, ConsoleOptions{})
+		c.Show(progress.Event{Type: progress.Title, Text: "title"})
+		time.Sleep(1500 * time.Millisecond)
+		c.Show(progress.Event{Type: progress.Phase, Text: "phase"})
+		c.Close()
+		if got, want := text.String(), "title\n    1.5s  phase\n"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
 // A build prints a line now and then where lines cannot be overwritten, and not each package.
 func TestBuildsArePrintedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
