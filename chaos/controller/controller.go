@@ -72,6 +72,9 @@ type Config struct {
 	Privileged bool
 	// Grace is the time that an injector has to clean up, in whole seconds; default: one minute.
 	Grace time.Duration
+	// Overdue is how long after its grace period a chaos pod may still be there before the disruption says that it is
+	// stuck; default: 30 seconds.
+	Overdue time.Duration
 	// KeepFor is how long a disruption that is over is kept; default: 15 minutes.
 	KeepFor time.Duration
 	// Nets are the safety nets.

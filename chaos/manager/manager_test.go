@@ -444,6 +444,33 @@ func TestStuckOnRemoval(t *testing.T) {
 	f.gone(d)
 }
 
+// TestOverdueOnRemoval lets a chaos pod run on a node without a kubelet: nobody ends it.
+func TestOverdueOnRemoval(t *testing.T) {
+	o := options()
+	o.Config.Simulated, o.Config.Overdue = "", time.Second
+	start(t, account.Config(t), o)
+	f := newFixture(t)
+	f.running(f.pod("x", "node-1"))
+	d := f.disrupt("overdue", hangs(func(s *chaos.DisruptionSpec) { s.DryRun = true }))
+	f.phase(d, chaos.Injected)
+	if err := f.Delete(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	f.await(d, "stuck on removal", func(d *chaos.Disruption) bool {
+		return d.Status.IsStuckOnRemoval && strings.Contains(d.Status.Message, "does the kubelet of node node-1 work?")
+	})
+	pods, err := podsOf(t.Context(), f, d)
+	if err != nil || len(pods) != 1 {
+		t.Fatalf("%d chaos pods (%v)", len(pods), err)
+	}
+	patch := client.MergeFrom(pods[0].DeepCopy())
+	pods[0].Finalizers = nil
+	if err := f.Patch(t.Context(), &pods[0], patch); err != nil {
+		t.Fatal(err)
+	}
+	f.gone(d)
+}
+
 func podsOf(ctx context.Context, f *fixture, d *chaos.Disruption) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	err := f.List(ctx, &pods, client.InNamespace("trommel-chaos"),

@@ -1,15 +1,17 @@
 // Package cleanup decides when a chaos pod that is being deleted may go, and takes its finalizer away: when it has
 // completed, never started, or its target cannot be cleaned any more because it has gone or does not run. A chaos pod
 // that failed although its target can be cleaned stays, since something may be left in the target; the disruption is
-// then stuck on removal and says what a person has to do.
+// then stuck on removal and says what a person has to do, and also while a chaos pod runs long after its grace period.
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,7 +86,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	var stuck []string
+	var stuck trouble
+	var again time.Time // when the next chaos pod is overdue; zero: none will be
 	var errs []error
 	for i := range pods {
 		pod := &pods[i]
@@ -97,11 +100,43 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		case verdict == goes:
 			errs = append(errs, r.release(ctx, pod))
 		case verdict == stays:
-			stuck = append(stuck, pod.Name)
+			stuck.failed = append(stuck.failed, pod.Name)
+		default:
+			overdue := pod.DeletionTimestamp.Add(cmp.Or(r.Env.Config.Overdue, 30*time.Second))
+			if !r.Env.Clock.Now().Before(overdue) {
+				stuck.overdue = append(stuck.overdue, pod)
+			} else if again.IsZero() || overdue.Before(again) {
+				again = overdue
+			}
 		}
 	}
 	errs = append(errs, r.tell(ctx, req.NamespacedName, stuck))
-	return controller.Result(errors.Join(errs...))
+	if err := errors.Join(errs...); err != nil || again.IsZero() {
+		return controller.Result(err)
+	}
+	return controller.After(r.Env.Clock.Now(), again), nil
+}
+
+// trouble is what keeps a disruption from being removed.
+type trouble struct {
+	failed  []string      // chaos pods
+	overdue []*corev1.Pod // chaos pods
+}
+
+// message says what a person has to do; empty: nothing.
+func (t *trouble) message(namespace string) (reason, message string) {
+	switch {
+	case len(t.failed) > 0:
+		return "ChaosPodFailed", fmt.Sprintf("%d chaos pods failed while their targets still run, and may have left "+
+			"something in them: see `kubectl logs -n %s %s`. Restart the target, or run `trommel-injector clean` on its "+
+			"node; then remove the pod's finalizer %s", len(t.failed), namespace, t.failed[0], controller.PodFinalizer)
+	case len(t.overdue) > 0:
+		pod := t.overdue[0]
+		return "ChaosPodOverdue", fmt.Sprintf("%d chaos pods still run after their grace period: does the kubelet of node "+
+			"%s work? They may have left something in their targets. If it does not come back, delete the Node, or remove "+
+			"the finalizer %s of pod %s/%s", len(t.overdue), pod.Spec.NodeName, controller.PodFinalizer, namespace, pod.Name)
+	}
+	return "", ""
 }
 
 type verdict int
@@ -181,26 +216,21 @@ func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // tell says in the disruption whether it is stuck.
-func (r *Reconciler) tell(ctx context.Context, key types.NamespacedName, stuck []string) error {
+func (r *Reconciler) tell(ctx context.Context, key types.NamespacedName, stuck trouble) error {
 	d, err := controller.Get(ctx, r.Env.Client, key)
-	if d == nil || err != nil || (len(stuck) == 0 && !d.Status.IsStuckOnRemoval) {
+	reason, message := stuck.message(r.Env.Config.Namespace)
+	if d == nil || err != nil || (message == "" && !d.Status.IsStuckOnRemoval) {
 		return err
 	}
-	message := ""
-	if len(stuck) > 0 {
-		message = fmt.Sprintf("%d chaos pods failed while their targets still run, and may have left something in "+
-			"them: see `kubectl logs -n %s %s`. Restart the target, or run `trommel-injector clean` on its node; then "+
-			"remove the pod's finalizer %s", len(stuck), r.Env.Config.Namespace, stuck[0], controller.PodFinalizer)
-	}
 	err = controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
-		s.IsStuckOnRemoval = len(stuck) > 0
-		if len(stuck) > 0 {
-			controller.SetCondition(s, chaos.ConditionRemovable, false, "ChaosPodFailed", message)
+		s.IsStuckOnRemoval = message != ""
+		if message != "" {
+			controller.SetCondition(s, chaos.ConditionRemovable, false, reason, message)
 		} else {
 			controller.SetCondition(s, chaos.ConditionRemovable, true, "Removable", "")
 		}
 	})
-	if err == nil && len(stuck) > 0 && !d.Status.IsStuckOnRemoval {
+	if err == nil && message != "" && !d.Status.IsStuckOnRemoval {
 		r.Env.Events.Eventf(d, nil, corev1.EventTypeWarning, "StuckOnRemoval", "Remove", "%s", message)
 	}
 	return err
