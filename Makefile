@@ -1,9 +1,9 @@
 # `make help` lists the targets. CI runs the same ones, see .ci/run.
 
 # The modules of this repository. The nested ones keep heavy trees out of the root's go.mod.
-MODULES := . chaos/linux controlplane examples examples/go-test images nodes/aws report/browser
+MODULES := . chaos/linux examples examples/go-test install/images instrumentation/controlplane internal/report/browser nodes/aws
 # Not controlplane: vet and linters would load all of Kubernetes for its two files. Every test that starts a control plane tests it.
-CHECKED := . chaos/linux examples examples/go-test images nodes/aws report/browser
+CHECKED := . chaos/linux examples examples/go-test install/images internal/report/browser nodes/aws
 # Flags of the tests; CI adds the race detector.
 TESTFLAGS ?= $(if $(CI),-race)
 FUZZTIME ?= 30s
@@ -25,7 +25,7 @@ picture: build ## draw docs/timeline.png from a run of the demo's plan; needs Ch
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	{ bin/trommel -p examples/database-operator/plans/stale-deletion.yaml --record "$$dir/stale-deletion" || [ $$? = 1 ]; } && \
 	bin/trommel report -o html "$$dir/stale-deletion" > "$$dir/page.html" && \
-	cd report/browser && go run ./picture "$$dir/page.html" $(CURDIR)/docs/timeline.png
+	cd internal/report/browser && go run ./picture "$$dir/page.html" $(CURDIR)/docs/timeline.png
 
 .PHONY: build
 build: ## build bin/trommel
@@ -33,7 +33,7 @@ build: ## build bin/trommel
 
 .PHONY: images
 images: ## build the images of the controllers and the injector into bin/images; IMAGES_FLAGS=--help tells more
-	cd images && go run . --root .. --output $(CURDIR)/bin/images $(IMAGES_FLAGS)
+	cd install/images && go run . --root ../.. --output $(CURDIR)/bin/images $(IMAGES_FLAGS)
 
 .PHONY: test
 test: ## run all tests of all modules; TESTFLAGS=-short leaves out the long ones
@@ -69,9 +69,9 @@ versions: ## test controllers of all ages on every Kubernetes version, and write
 
 .PHONY: long
 long: ## run third-party operators' plans, eight runs at once, runs that are disturbed at random moments, and generated plans for our own controllers
-	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 120m ./operators
-	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m ./chaos/manager
-	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 300m ./nodes/manager
+	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 120m ./internal/testing/operators
+	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m ./chaos/controller/manager
+	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 300m ./nodes/controller/manager
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m -run '^TestKilledAtEveryWrite$$' ./nodes/simulated
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestDocumentedCommandsRun$$' -timeout 60m ./cmd/trommel
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestOwnControllers$$' -timeout 200m .
@@ -120,7 +120,7 @@ verify: ## check that formatting, go.mod files and generated files are up to dat
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' | grep -v '/testdata/')); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	@set -e; for m in $(MODULES); do echo "== go mod tidy -diff in module $$m"; (cd $$m && go mod tidy -diff); done
-	@set -e; cd controlplane && for m in go-*.mod; do echo "== go mod tidy -diff for $$m"; go mod tidy -diff -modfile=$$m; done
+	@set -e; cd instrumentation/controlplane && for m in go-*.mod; do echo "== go mod tidy -diff for $$m"; go mod tidy -diff -modfile=$$m; done
 	@before=$$(git diff | sha256sum; git status --porcelain); \
 	set -e; for m in $(MODULES); do echo "== go generate in module $$m"; (cd $$m && go generate ./...); done; \
 	after=$$(git diff | sha256sum; git status --porcelain); \

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trommel-dev/trommel/generate"
+	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -229,7 +229,7 @@ func TestPatternsAreDescribed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range generate.Patterns() {
+		for _, p := range pattern.Patterns() {
 			if want := fmt.Sprintf(line, p.Name); !strings.Contains(string(text), want) {
 				t.Errorf("%s: no %q", page, want)
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/trommel-dev/trommel/objects/charttest"
+	"github.com/trommel-dev/trommel/internal/testing/charttest"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -23,7 +23,7 @@ func TestInstallsBoth(t *testing.T) {
 		cycling     plan.Manifest
 	}{
 		{"kustomization", plan.Manifest{Path: "."}, plan.Manifest{Path: "../chaos/config"}, plan.Manifest{Path: "../nodes/config"}},
-		{"chart", chart("chart", nil), chart("../chaos/chart", nil), chart("../nodes/chart", nil)},
+		{"chart", chart("chart", nil), chart("chart/charts/trommel-chaos", nil), chart("chart/charts/trommel-nodes", nil)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			want, cycling := charttest.Render(t, tt.disruptions), charttest.Render(t, tt.cycling)

@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/trommel-dev/trommel/cluster/embedded"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 )
 
 // BenchmarkAPIServerWrites measures the write throughput of an instrumented API server, whose coordinator observes one

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/trommel-dev/trommel/expr"
-	"github.com/trommel-dev/trommel/predicate"
+	"github.com/trommel-dev/trommel/internal/cel"
 )
 
 // Validate checks the plan against its suite, after Complete has filled it in: for instance that the suite has what the
@@ -329,7 +329,7 @@ func orNone(names []string) string {
 // definition checks a condition and its observation point.
 func (c *checker) definition(d *Definition, whole *place) {
 	cond, at := &d.Condition, whole.field("condition")
-	at.field("where").cel(cond.Where, predicate.Transition)
+	at.field("where").cel(cond.Where, cel.Transition)
 	if cond.Repeat < 1 {
 		at.field("repeat").errorf("repeat is %d; it must be at least 1", cond.Repeat)
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trommel-dev/trommel/predicate"
+	"github.com/trommel-dev/trommel/internal/cel"
 )
 
 var kubernetesSemver = regexp.MustCompile(`^v?1\.[0-9]+(\.[0-9]+)?$`)
@@ -230,7 +230,7 @@ func (s *Step) check(whole *place, suite string) {
 	}
 	if at := whole.field("wait"); s.Wait != nil && !at.failed() {
 		at.oneObject(s.Wait.ResourceKey)
-		at.field("condition").cel(s.Wait.Condition, predicate.Object)
+		at.field("condition").cel(s.Wait.Condition, cel.Object)
 		kinds := []string{"condition", "phase", "absent"}
 		if !s.Wait.Absent {
 			kinds = kinds[:2]
@@ -268,9 +268,9 @@ func (i *Invariant) check(at *place) {
 	if !at.field("name").given() {
 		at.errorf("the invariant has no name")
 	}
-	at.field("never").cel(i.Never, predicate.History)
-	at.field("always").cel(i.Always, predicate.History)
-	at.field("eventually").cel(i.Eventually, predicate.Objects)
+	at.field("never").cel(i.Never, cel.History)
+	at.field("always").cel(i.Always, cel.History)
+	at.field("eventually").cel(i.Eventually, cel.Objects)
 	kinds := []string{"never", "always", "eventually"}
 	at.exactlyOne(kinds, "an invariant takes one of never, always and eventually",
 		"the invariant has none of never, always and eventually")

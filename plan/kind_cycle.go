@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/trommel-dev/trommel/definition"
-	"github.com/trommel-dev/trommel/nodes/schema"
+	"github.com/trommel-dev/trommel/plan/internal/crd"
 )
 
 // CycleNodes and EndCycle replace nodes while a plan goes on: the action cycleNodes creates a CycleNodeRequest, a
@@ -175,9 +174,9 @@ var cycleNodes = ActionKind{
 				at.field("nodeGroupName").errorf("the simulated group %q needs a name of lower-case letters, digits and -, at "+
 					"most %d (nodeGroupName; default: the cycle's name)", group, maxGroupName)
 			}
-			at.field("simulatedGroup").spec("cycle.simulatedGroup", cycle.SimulatedGroup(), schema.SimulatedGroup())
+			at.field("simulatedGroup").spec("cycle.simulatedGroup", cycle.SimulatedGroup(), crd.SimulatedGroup())
 		}
-		at.spec("cycle", cycle.Spec(), schema.Request())
+		at.spec("cycle", cycle.Spec(), crd.CycleRequest())
 	},
 	Explain: func(a *Action) string {
 		c := a.Cycles()
@@ -215,7 +214,7 @@ var endCycle = ActionKind{
 }
 
 // spec reports the mistakes in the spec of a resource, of which p is the place and path the name.
-func (p *place) spec(path string, spec map[string]any, by *definition.Definition) {
+func (p *place) spec(path string, spec map[string]any, by *crd.Definition) {
 	for _, m := range by.Validate(spec) {
 		at, path := p, path
 		for _, step := range m.Path {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trommel-dev/trommel/chaos/schema"
+	"github.com/trommel-dev/trommel/plan/internal/crd"
 )
 
 // Disrupt and EndDisruption are faults that last: the action disrupt creates a Disruption, a resource with controllers of
@@ -132,7 +132,7 @@ var disrupt = ActionKind{
 			}
 			spec["selector"] = map[string]any{"a": "controller"}
 		}
-		at.spec("disruption", spec, schema.Disruption())
+		at.spec("disruption", spec, crd.Disruption())
 	},
 	Explain: func(a *Action) string {
 		d := a.Begins()

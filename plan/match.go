@@ -10,9 +10,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/google/cel-go/cel"
+	googlecel "github.com/google/cel-go/cel"
 
-	"github.com/trommel-dev/trommel/predicate"
+	"github.com/trommel-dev/trommel/internal/cel"
 )
 
 // The placeholders for values in prevState and curState.
@@ -91,7 +91,7 @@ type Matcher struct {
 	kind  TriggerType
 	prev  *state
 	cur   *state
-	where cel.Program
+	where googlecel.Program
 }
 
 // whereCost limits one evaluation of a where, to some tens of milliseconds.
@@ -114,7 +114,7 @@ func NewMatcher(c *Condition) (*Matcher, error) {
 		return nil, fmt.Errorf("%s needs prevState with a field in it", c.Type)
 	}
 	if c.Where != "" {
-		if m.where, err = predicate.Transition.Program(c.Where, whereCost); err != nil {
+		if m.where, err = cel.Transition.Program(c.Where, whereCost); err != nil {
 			return nil, fmt.Errorf("where: CEL: %w", err)
 		}
 	}

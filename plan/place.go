@@ -9,7 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/trommel-dev/trommel/expr"
-	"github.com/trommel-dev/trommel/predicate"
+	"github.com/trommel-dev/trommel/internal/cel"
 )
 
 // place is the position of a value of a plan or suite: in its file or, if it was built in Go, its path.
@@ -94,8 +94,8 @@ func (p *place) textError(text string, offset int, message string) {
 }
 
 // cel reports the mistakes in a CEL expression; the empty text has none.
-func (p *place) cel(text string, scope predicate.Scope) {
-	var bad *predicate.SyntaxError
+func (p *place) cel(text string, scope cel.Scope) {
+	var bad *cel.SyntaxError
 	if text != "" && errors.As(scope.Check(text), &bad) {
 		p.textError(text, bad.Offset, p.step+": CEL: "+bad.Message)
 	}

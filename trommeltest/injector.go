@@ -4,7 +4,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/trommel-dev/trommel/chaos/inject/cli"
+	"github.com/trommel-dev/trommel/chaos/command/injector"
 )
 
 // injectorArg, as the first argument, makes the executable of the tests an injector. Plans with the action disrupt
@@ -13,13 +13,13 @@ const injectorArg = "trommeltest-injector"
 
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == injectorArg {
-		os.Exit(cli.Run(context.Background(), os.Args[2:])) //nolint:forbidigo // this process is no test
+		os.Exit(injector.Run(context.Background(), os.Args[2:])) //nolint:forbidigo // this process is no test
 	}
 }
 
-// injector is the command of the injector. It is empty if the program cannot find itself; a plan with a disruption then
+// injectorCommand is the command of the injector. It is empty if the program cannot find itself; a plan with a disruption then
 // says that it has no injector.
-func injector() []string {
+func injectorCommand() []string {
 	self, err := os.Executable()
 	if err != nil {
 		return nil

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trommel-dev/trommel/campaign"
+	"github.com/trommel-dev/trommel/internal/explore"
+	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
-	"github.com/trommel-dev/trommel/progress"
-	"github.com/trommel-dev/trommel/report"
-	"github.com/trommel-dev/trommel/run"
 )
 
 // clusters are those of this process.
@@ -82,7 +82,7 @@ func (p *pool) take(key string) (*session, <-chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.limit == 0 {
-		limit, err := campaign.Parallel(*parallel)
+		limit, err := explore.Parallel(*parallel)
 		if err != nil {
 			return nil, nil, fmt.Errorf("-trommel.parallel=%d: %w", *parallel, err)
 		}
@@ -123,7 +123,7 @@ func (p *pool) open(
 	console := report.NewConsole(s.relay, report.ConsoleOptions{})
 	s.relay.console = console
 	options.Variant, options.Fresh, options.Version = variant, fresh, run.Version()
-	options.Injector = injector()
+	options.Injector = injectorCommand()
 	options.Progress = s.relay
 	options.Logger = slog.New(slog.NewTextHandler(always{s.relay}, &slog.HandlerOptions{Level: slog.LevelError}))
 	opened, err := run.Open(ctx, suite, options)

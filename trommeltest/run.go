@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/report"
-	"github.com/trommel-dev/trommel/run"
 )
 
 // Run runs a plan and returns its result. A bug is reported with Error: then the result says what was found. An

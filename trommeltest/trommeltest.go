@@ -12,10 +12,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/run"
-	"github.com/trommel-dev/trommel/workload"
 )
 
 // Verdict is the outcome of a run.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
-	"github.com/trommel-dev/trommel/workload"
 )
 
 // Client is what a workload talks to the API server with. It is valid until the workload returns.

@@ -5,17 +5,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trommel-dev/trommel/objects/charttest"
+	"github.com/trommel-dev/trommel/internal/testing/charttest"
 	"github.com/trommel-dev/trommel/plan"
 )
 
 // The chart and the kustomization install the same.
-func TestChartIsLikeKustomization(t *testing.T) { charttest.Compare(t, "trommel-chaos", 14) }
+func TestChartIsLikeKustomization(t *testing.T) { charttest.Compare(t, "../../install/chart/charts/trommel-chaos", "trommel-chaos", 14) }
 
 // Its values reach the controllers and the admission policy.
 func TestChartValues(t *testing.T) {
 	got := charttest.Render(t, plan.Manifest{
-		Helm: "../chart", Release: "x", Namespace: "elsewhere",
+		Helm: "../../install/chart/charts/trommel-chaos", Release: "x", Namespace: "elsewhere",
 		Values: map[string]any{
 			"nodeFaults": false, "image": "registry.example/chaos:v1", "args": []any{"--keep=1h"},
 			"safetyNets": map[string]any{"deleteOnly": true, "protectedNamespaces": []any{"prod"}},

@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/trommel-dev/trommel/chaos/inject/cli"
+	"github.com/trommel-dev/trommel/chaos/command/injector"
 )
 
 // Names under which the test's own executable does something else.
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	}
 	switch os.Args[0] {
 	case asInjector:
-		os.Exit(cli.Run(context.Background(), os.Args[1:], backend(os.Getppid())))
+		os.Exit(injector.Run(context.Background(), os.Args[1:], backend(os.Getppid())))
 	case asContainer:
 		if err := beContainer(os.Args[1], os.Args[2], os.Args[3:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)

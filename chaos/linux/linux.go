@@ -15,8 +15,8 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
-	"github.com/trommel-dev/trommel/chaos/fault"
 	"github.com/trommel-dev/trommel/chaos/inject"
+	"github.com/trommel-dev/trommel/chaos/inject/fault"
 )
 
 // Name is the backend's name.

@@ -4,13 +4,13 @@ package main
 import (
 	"os"
 
-	inject "github.com/trommel-dev/trommel/chaos/inject/cli"
-	"github.com/trommel-dev/trommel/chaos/manager/cli"
+	"github.com/trommel-dev/trommel/chaos/command/controllers"
+	inject "github.com/trommel-dev/trommel/chaos/command/injector"
 )
 
 func main() {
 	injector := inject.NewCommand()
-	command := cli.NewCommand(injector.Name())
+	command := controllers.NewCommand(injector.Name())
 	command.AddCommand(injector)
 	if err := command.Execute(); err != nil {
 		os.Exit(1)

@@ -6,7 +6,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/trommel-dev/trommel/chaos/inject/cli"
+	"github.com/trommel-dev/trommel/chaos/command/injector"
 )
 
-func main() { os.Exit(cli.Run(context.Background(), os.Args[1:])) }
+func main() { os.Exit(injector.Run(context.Background(), os.Args[1:])) }

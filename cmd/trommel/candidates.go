@@ -6,11 +6,11 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/trommel-dev/trommel/generate"
+	"github.com/trommel-dev/trommel/internal/explore/pattern"
 )
 
 // tally says, by pattern, how many plans there are and how many candidates each rule has dropped.
-func tally(out io.Writer, candidates []generate.Candidate) {
+func tally(out io.Writer, candidates []pattern.Candidate) {
 	plans, dropped := map[string]int{}, map[string]map[string]int{}
 	for _, c := range candidates {
 		if c.Plan != nil {
@@ -22,7 +22,7 @@ func tally(out io.Writer, candidates []generate.Candidate) {
 		}
 		dropped[c.Pattern][c.Dropped]++
 	}
-	for _, p := range generate.Patterns() {
+	for _, p := range pattern.Patterns() {
 		if plans[p.Name] == 0 && dropped[p.Name] == nil {
 			continue
 		}

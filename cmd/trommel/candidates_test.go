@@ -6,13 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/trommel-dev/trommel/generate"
+	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/plan"
 )
 
 func TestTally(t *testing.T) {
 	var out bytes.Buffer
-	tally(&out, []generate.Candidate{
+	tally(&out, []pattern.Candidate{
 		{Pattern: "drift", Dropped: "others change it"}, {Pattern: "stale", Plan: &plan.Plan{}},
 		{Pattern: "drift", Plan: &plan.Plan{}}, {Pattern: "drift", Dropped: "a record"},
 		{Pattern: "drift", Dropped: "others change it"},

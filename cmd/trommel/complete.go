@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/trommel-dev/trommel/campaign"
-	"github.com/trommel-dev/trommel/cluster/embedded"
-	"github.com/trommel-dev/trommel/generate"
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/explore"
+	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -181,7 +181,7 @@ func completeWorkloads(c *cobra.Command, _ []string, begun string) ([]cobra.Comp
 
 func completePatterns(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var all []string
-	for _, p := range generate.Patterns() {
+	for _, p := range pattern.Patterns() {
 		all = append(all, cobra.CompletionWithDesc(p.Name, p.Finds))
 	}
 	return inList(begun, all), onlyThese
@@ -223,7 +223,7 @@ func completeRecords(_ *cobra.Command, args []string, begun string) ([]cobra.Com
 
 // completeCampaigns proposes directories of campaigns, newest first.
 func completeCampaigns(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return inRuns(begun, nil, campaign.StateFile)
+	return inRuns(begun, nil, explore.StateFile)
 }
 
 // inRuns proposes directories with a file. If there are none below trommel-runs it proposes directories.

@@ -24,11 +24,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/progress"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/simulated"
-	"github.com/trommel-dev/trommel/objects"
 	"github.com/trommel-dev/trommel/plan"
-	"github.com/trommel-dev/trommel/progress"
 )
 
 type cycleOptions struct {

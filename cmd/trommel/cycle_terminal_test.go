@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trommel-dev/trommel/objects"
+	"github.com/trommel-dev/trommel/internal/objects"
 )
 
 // ctrlC is what a terminal turns into SIGINT for the program in its foreground.

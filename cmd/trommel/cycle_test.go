@@ -14,16 +14,16 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trommel-dev/trommel/cluster"
-	"github.com/trommel-dev/trommel/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/objects"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/config"
 	"github.com/trommel-dev/trommel/nodes/controller"
-	"github.com/trommel-dev/trommel/nodes/manager"
+	"github.com/trommel-dev/trommel/nodes/controller/manager"
 	"github.com/trommel-dev/trommel/nodes/provider"
 	simulatedprovider "github.com/trommel-dev/trommel/nodes/provider/simulated"
 	"github.com/trommel-dev/trommel/nodes/simulated"
-	"github.com/trommel-dev/trommel/objects"
 )
 
 // cyclingAccount is the service account of the controllers of node cycling.

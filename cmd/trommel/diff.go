@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/campaign"
+	"github.com/trommel-dev/trommel/internal/explore"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/reference"
-	"github.com/trommel-dev/trommel/report"
 )
 
 func newDiffCommand(s streams) *cobra.Command {
@@ -77,16 +77,16 @@ func referenceOf(dir string, r *record.Run) (*reference.Reference, error) {
 	}
 	workload := p.Workload
 	if len(p.Steps) > 0 {
-		workload = "plan-" + p.TestName // as campaign.Learned has it
+		workload = "plan-" + p.TestName // as explore.Learned has it
 	}
-	ref, err := reference.Read(campaign.ReferenceFile(dir, workload))
+	ref, err := reference.Read(explore.ReferenceFile(dir, workload))
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	edited, err := reference.ReadMasks(campaign.MaskFile(dir, workload))
+	edited, err := reference.ReadMasks(explore.MaskFile(dir, workload))
 	if err != nil {
 		return nil, err
 	}

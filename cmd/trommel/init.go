@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/internal/explore/propose"
+	"github.com/trommel-dev/trommel/internal/scaffold"
 	"github.com/trommel-dev/trommel/plan"
-	"github.com/trommel-dev/trommel/propose"
-	"github.com/trommel-dev/trommel/scaffold"
 )
 
 func newInitCommand(s streams) *cobra.Command {

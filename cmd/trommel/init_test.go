@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/trommel-dev/trommel/operators"
+	"github.com/trommel-dev/trommel/internal/testing/operators"
 	"github.com/trommel-dev/trommel/plan"
 )
 

@@ -5,13 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/chaos/inject/cli"
-	controllers "github.com/trommel-dev/trommel/chaos/manager/cli"
+	controllers "github.com/trommel-dev/trommel/chaos/command/controllers"
+	"github.com/trommel-dev/trommel/chaos/command/injector"
 )
 
 // newInjectorCommand is for chaos pods on the process node, which must not need another program to be built.
 func newInjectorCommand() *cobra.Command {
-	c := cli.NewCommand()
+	c := injector.NewCommand()
 	c.Hidden = true
 	for _, sub := range c.Commands() {
 		run := sub.RunE

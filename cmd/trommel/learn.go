@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/campaign"
+	"github.com/trommel-dev/trommel/internal/explore"
 )
 
 func newLearnCommand(s streams) *cobra.Command {
@@ -39,8 +39,8 @@ func learn(ctx context.Context, s streams, o *testOptions) error {
 		return err
 	}
 	defer console.Close()
-	return o.inSession(ctx, console, "learn", func(config campaign.Config) error {
-		all, err := campaign.Learn(ctx, config)
+	return o.inSession(ctx, console, "learn", func(config explore.Config) error {
+		all, err := explore.Learn(ctx, config)
 		if err != nil {
 			return err
 		}

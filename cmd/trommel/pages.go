@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/report"
 )
 
 // indexFile is the name of the page about all runs.

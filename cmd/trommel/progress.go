@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/report"
 )
 
 // progressOptions are the flags of commands that take long.

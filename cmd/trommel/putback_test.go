@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/trommel-dev/trommel/cluster/clustertest"
-	"github.com/trommel-dev/trommel/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
 // usersDeployment is applied to the cluster by a user before the run; the suite's manifests contain it too.

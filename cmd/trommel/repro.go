@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/report"
-	"github.com/trommel-dev/trommel/run"
 )
 
 // reproOptions are the flags of `trommel repro`.

@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/campaign"
+	"github.com/trommel-dev/trommel/internal/explore"
+	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/report"
-	"github.com/trommel-dev/trommel/run"
 )
 
 // runOptions are the flags of `trommel run`, which `trommel` itself has too.
@@ -396,8 +396,8 @@ func (o *runOptions) howToRun(
 		return run.RunOptions{}, &run.UserError{Err: err}
 	}
 	binaries, controlPlane := session.Built()
-	learned, err := campaign.Learn(ctx, campaign.Config{
-		Settings: campaign.Settings{SuiteFile: suite.File, Variant: l.variant, References: o.reference},
+	learned, err := explore.Learn(ctx, explore.Config{
+		Settings: explore.Settings{SuiteFile: suite.File, Variant: l.variant, References: o.reference},
 		Plans:    []*plan.Plan{l.plan},
 		Runners:  []run.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
 		Dir:     filepath.Join("trommel-runs", "learn-"+time.Now().Format("20060102-150405.000")),

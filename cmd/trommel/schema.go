@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/plan"
-	"github.com/trommel-dev/trommel/report"
 )
 
 func newSchemaCommand(s streams) *cobra.Command {

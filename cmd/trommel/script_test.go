@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/trommel-dev/trommel/cluster/clustertest"
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
 func TestMain(m *testing.M) {

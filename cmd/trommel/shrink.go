@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/internal/explore/shrink"
+	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
-	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/run"
-	"github.com/trommel-dev/trommel/shrink"
 )
 
 type shrinkOptions struct {

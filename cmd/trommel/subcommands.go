@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/run"
+	"github.com/trommel-dev/trommel/internal/run"
 )
 
 // subcommands lists the subcommands.

@@ -14,19 +14,19 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/trommel-dev/trommel/campaign"
-	"github.com/trommel-dev/trommel/generate"
+	"github.com/trommel-dev/trommel/internal/explore"
+	"github.com/trommel-dev/trommel/internal/explore/pattern"
+	"github.com/trommel-dev/trommel/internal/explore/shrink"
+	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
-	"github.com/trommel-dev/trommel/progress"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/report"
-	"github.com/trommel-dev/trommel/run"
-	"github.com/trommel-dev/trommel/shrink"
 )
 
 // testOptions are the flags of the commands that learn workloads.
 type testOptions struct {
-	campaign.Settings
+	explore.Settings
 	dir      string
 	anew     bool
 	explain  bool
@@ -152,7 +152,7 @@ func references(suite *plan.Suite, variant string) (string, error) {
 
 func patternHelp() string {
 	var text strings.Builder
-	for _, p := range generate.Patterns() {
+	for _, p := range pattern.Patterns() {
 		request := ""
 		if p.OnRequest {
 			request = " (only with --pattern)"
@@ -177,7 +177,7 @@ func (o *testOptions) goOn(c *cobra.Command) error {
 	if wrong != nil {
 		return wrong
 	}
-	state, err := campaign.ReadState(o.resume)
+	state, err := explore.ReadState(o.resume)
 	if err != nil {
 		return fmt.Errorf("--resume: %s holds no campaign: %w", o.resume, err)
 	}
@@ -204,11 +204,11 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 		return nil, nil, errors.New("--plans runs all plans of a directory: leave out --workload and --pattern")
 	}
 	if o.shard != "" {
-		if o.Shard, err = campaign.ParseShard(o.shard); err != nil {
+		if o.Shard, err = explore.ParseShard(o.shard); err != nil {
 			return nil, nil, fmt.Errorf("--shard: %w", err)
 		}
 	}
-	parallel, err := campaign.Parallel(o.parallel)
+	parallel, err := explore.Parallel(o.parallel)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--parallel %d: %w", o.parallel, err)
 	}
@@ -257,7 +257,7 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 		o.parallel = min(o.parallel, max(1, n))
 	}
 	for _, p := range o.Patterns {
-		if !slices.ContainsFunc(generate.Patterns(), func(known generate.Pattern) bool { return known.Name == p }) {
+		if !slices.ContainsFunc(pattern.Patterns(), func(known pattern.Pattern) bool { return known.Name == p }) {
 			return nil, nil, fmt.Errorf("unknown pattern %q (known:\n%s)", p, strings.TrimRight(patternHelp(), "\n"))
 		}
 	}
@@ -318,7 +318,7 @@ func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan,
 }
 
 func testSuite(ctx context.Context, s streams, o *testOptions) error {
-	if _, err := campaign.ReadState(o.dir); o.dir != "" && o.resume == "" && err == nil {
+	if _, err := explore.ReadState(o.dir); o.dir != "" && o.resume == "" && err == nil {
 		return &exitError{exitUsage, fmt.Errorf("%s holds a campaign already: go on with `trommel test --resume %s`, "+
 			"or choose another --dir", o.dir, o.dir)}
 	}
@@ -330,8 +330,8 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 		return err
 	}
 	defer console.Close()
-	return o.inSession(ctx, console, "test", func(config campaign.Config) error {
-		result, err := campaign.Run(ctx, config)
+	return o.inSession(ctx, console, "test", func(config explore.Config) error {
+		result, err := explore.Run(ctx, config)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("interrupted; `trommel test --resume %s` goes on", o.dir)
 			result.Stopped = "the campaign was interrupted"
@@ -359,22 +359,22 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 }
 
 // exitCodeOf is the exit code of a campaign that came to its end.
-func exitCodeOf(r *campaign.Result) int {
-	n := func(s campaign.Status) int { return len(r.With(s)) }
+func exitCodeOf(r *explore.Result) int {
+	n := func(s explore.Status) int { return len(r.With(s)) }
 	switch {
-	case n(campaign.Bug) > 0:
+	case n(explore.Bug) > 0:
 		return exitBug
-	case n(campaign.Failed) > 0, r.Plans == "" && len(r.Unlearned) > 0:
+	case n(explore.Failed) > 0, r.Plans == "" && len(r.Unlearned) > 0:
 		return exitCannotRun
-	case r.Plans != "" && n(campaign.Inconclusive)+n(campaign.Unconfirmed)+n(campaign.OfWorkload) > 0,
-		n(campaign.Passed) == 0 && n(campaign.Inconclusive) > 0:
+	case r.Plans != "" && n(explore.Inconclusive)+n(explore.Unconfirmed)+n(explore.OfWorkload) > 0,
+		n(explore.Passed) == 0 && n(explore.Inconclusive) > 0:
 		return exitInconclusive
 	}
 	return exitPass
 }
 
 // writeOutputs writes the files that were asked for.
-func (o *testOptions) writeOutputs(s streams, result *campaign.Result) error {
+func (o *testOptions) writeOutputs(s streams, result *explore.Result) error {
 	runs, err := runsOf(result)
 	return errors.Join(err, o.outputs.write(s, contents{
 		json: result.JSON, markdown: result.Markdown, runs: runs, annotations: annotationsOf(result, runs),
@@ -383,7 +383,7 @@ func (o *testOptions) writeOutputs(s streams, result *campaign.Result) error {
 
 // runsOf returns what the campaign says of each plan, with the first run's record. What was not confirmed is no bug. A
 // record that cannot be read is an error, and its plan could not be run.
-func runsOf(result *campaign.Result) ([]*record.Run, error) {
+func runsOf(result *explore.Result) ([]*record.Run, error) {
 	var runs []*record.Run
 	var errs []error
 	unrun := func(plan, file string, v record.Verdict, reason string) *record.Run {
@@ -402,7 +402,7 @@ func runsOf(result *campaign.Result) ([]*record.Run, error) {
 			runs = append(runs, unrun(o.Plan, o.File, record.Error, err.Error()))
 			continue
 		}
-		if o.Status == campaign.Unconfirmed || o.Status == campaign.OfWorkload {
+		if o.Status == explore.Unconfirmed || o.Status == explore.OfWorkload {
 			r.Meta.Verdict = record.Inconclusive
 			r.Meta.Reason = fmt.Sprintf("%s: found in %d of %d runs", o.Status, o.Came, o.Of)
 		}
@@ -417,15 +417,15 @@ func runsOf(result *campaign.Result) ([]*record.Run, error) {
 // annotationsOf are those of plans with bugs and plans that could not be run, and with --plans those of all that did
 // not pass. Generated plans are no files of the repository: they are annotated at the suite. Of a group of plans that found
 // the same, only the simplest one is.
-func annotationsOf(result *campaign.Result, runs []*record.Run) []report.Annotation {
+func annotationsOf(result *explore.Result, runs []*record.Run) []report.Annotation {
 	told := map[string]bool{}
-	for _, g := range campaign.Groups(result.With(campaign.Bug)) {
+	for _, g := range explore.Groups(result.With(explore.Bug)) {
 		told[g.Plans[0].Plan] = true
 	}
 	var all []report.Annotation
 	for i, o := range result.Outcomes {
-		if o.Status == campaign.Bug && !told[o.Plan] ||
-			o.Status != campaign.Bug && o.Status != campaign.Failed && result.Plans == "" {
+		if o.Status == explore.Bug && !told[o.Plan] ||
+			o.Status != explore.Bug && o.Status != explore.Failed && result.Plans == "" {
 			continue
 		}
 		for _, a := range report.Annotations(runs[i : i+1]) {
@@ -445,8 +445,8 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 		return err
 	}
 	defer console.Close()
-	return o.inSession(ctx, console, "generate", func(config campaign.Config) error {
-		candidates, result, err := campaign.Generate(ctx, config)
+	return o.inSession(ctx, console, "generate", func(config explore.Config) error {
+		candidates, result, err := explore.Generate(ctx, config)
 		for _, c := range candidates {
 			switch {
 			case c.Plan != nil:
@@ -470,7 +470,7 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 
 // inSession calls what with sessions for the suite. An error of its own is an exitError already.
 func (o *testOptions) inSession(
-	ctx context.Context, console *console, title string, what func(campaign.Config) error,
+	ctx context.Context, console *console, title string, what func(explore.Config) error,
 ) (err error) {
 	suite, plans, err := o.suite()
 	if err != nil {
@@ -503,7 +503,7 @@ func (o *testOptions) inSession(
 		sessions = append(sessions, session)
 		runners = append(runners, session)
 	}
-	config := campaign.Config{
+	config := explore.Config{
 		Settings: o.Settings, Runners: runners, Suite: suite, Dir: o.dir, Plans: plans, Anew: o.anew,
 		Binaries: options.Binaries, ControlPlane: options.ControlPlane, Version: version(), Progress: console,
 	}
@@ -516,8 +516,8 @@ func (o *testOptions) inSession(
 // smaller returns what looks for a smaller plan.
 func (o *testOptions) smaller(
 	suite *plan.Suite,
-) func(context.Context, run.Runner, campaign.Shrinking) (bool, error) {
-	return func(ctx context.Context, r run.Runner, s campaign.Shrinking) (bool, error) {
+) func(context.Context, run.Runner, explore.Shrinking) (bool, error) {
+	return func(ctx context.Context, r run.Runner, s explore.Shrinking) (bool, error) {
 		how := s.Learned.Options()
 		if err := os.RemoveAll(s.Dir); err != nil { // of a campaign that was interrupted
 			return false, err

@@ -14,13 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/cluster/embedded"
-	"github.com/trommel-dev/trommel/deploy"
 	"github.com/trommel-dev/trommel/instrumentation"
-	"github.com/trommel-dev/trommel/objects"
+	"github.com/trommel-dev/trommel/internal/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/deploy"
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
-	"github.com/trommel-dev/trommel/run"
 )
 
 // validateOptions are the flags of `trommel validate`.

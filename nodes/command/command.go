@@ -14,10 +14,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/trommel-dev/trommel/nodes/manager"
+	"github.com/trommel-dev/trommel/internal/controllers"
+	"github.com/trommel-dev/trommel/nodes/controller/calls"
+	"github.com/trommel-dev/trommel/nodes/controller/manager"
 	"github.com/trommel-dev/trommel/nodes/provider"
-	"github.com/trommel-dev/trommel/nodes/provider/calls"
-	"github.com/trommel-dev/trommel/startup"
 )
 
 // Provider is a provider that the command can use.
@@ -50,7 +50,7 @@ func New(providers map[string]Provider) *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			to, err := startup.RESTConfig(kubeconfig)
+			to, err := controllers.RESTConfig(kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ func New(providers map[string]Provider) *cobra.Command {
 			return manager.Run(ctx, to, o)
 		},
 	}
-	o.Logger = startup.Logger()
+	o.Logger = controllers.Logger()
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
 	f.StringVar(&name, "provider", names[0], "provider of the nodes: "+strings.Join(names, ", "))

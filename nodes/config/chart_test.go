@@ -5,18 +5,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trommel-dev/trommel/objects/charttest"
+	"github.com/trommel-dev/trommel/internal/testing/charttest"
 	"github.com/trommel-dev/trommel/plan"
 )
 
 // The chart and the kustomization install the same.
-func TestChartIsLikeKustomization(t *testing.T) { charttest.Compare(t, "trommel-nodes", 15) }
+func TestChartIsLikeKustomization(t *testing.T) { charttest.Compare(t, "../../install/chart/charts/trommel-nodes", "trommel-nodes", 15) }
 
 // Its values reach the controllers and the admission policy; another provider has no rights that only simulated groups
 // need.
 func TestChartValues(t *testing.T) {
 	got := charttest.Render(t, plan.Manifest{
-		Helm: "../chart", Release: "x", Namespace: "elsewhere",
+		Helm: "../../install/chart/charts/trommel-nodes", Release: "x", Namespace: "elsewhere",
 		Values: map[string]any{
 			"provider": "aws", "image": "registry.example/nodes:v1", "args": []any{"--cycling-timeout=1h"},
 			"serviceAccountAnnotations": map[string]any{"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/nodes"},

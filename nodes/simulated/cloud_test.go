@@ -24,14 +24,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
-	"github.com/trommel-dev/trommel/cluster/clustertest"
-	"github.com/trommel-dev/trommel/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/provider"
 	"github.com/trommel-dev/trommel/nodes/provider/providertest"
 	simulatedprovider "github.com/trommel-dev/trommel/nodes/provider/simulated"
 	"github.com/trommel-dev/trommel/nodes/simulated"
-	"github.com/trommel-dev/trommel/objects"
 )
 
 var (

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trommel-dev/trommel/chaos/fault"
+	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
-	"github.com/trommel-dev/trommel/chaos/fault"
+	"github.com/trommel-dev/trommel/chaos/inject/fault"
 )
 
 func TestPrivileges(t *testing.T) {

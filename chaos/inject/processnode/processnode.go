@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/trommel-dev/trommel/chaos/fault"
 	"github.com/trommel-dev/trommel/chaos/inject"
+	"github.com/trommel-dev/trommel/chaos/inject/fault"
 )
 
 // Name is the backend's name.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
-	"github.com/trommel-dev/trommel/chaos/fault"
 	"github.com/trommel-dev/trommel/chaos/inject"
+	"github.com/trommel-dev/trommel/chaos/inject/fault"
 )
 
 // nodeFailure makes a simulated node look as if its machine had failed.

@@ -5,7 +5,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/trommel-dev/trommel/chaos/inject/cli"
+	"github.com/trommel-dev/trommel/chaos/command/injector"
 	"github.com/trommel-dev/trommel/chaos/linux"
 )
 
@@ -13,5 +13,5 @@ func main() {
 	if code, isHelper := linux.Helper(os.Args); isHelper {
 		os.Exit(code)
 	}
-	os.Exit(cli.Run(context.Background(), os.Args[1:], linux.FromEnvironment()))
+	os.Exit(injector.Run(context.Background(), os.Args[1:], linux.FromEnvironment()))
 }

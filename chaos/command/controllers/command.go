@@ -1,0 +1,84 @@
+// Package controllers is the command line of the controllers of disruptions.
+package controllers
+
+import (
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/chaos/controller/manager"
+	"github.com/trommel-dev/trommel/internal/controllers"
+)
+
+// NewCommand returns the command trommel-chaos, to be run by itself or below another one. injector is the subcommand of
+// the same executable that is the injector.
+func NewCommand(injector string) *cobra.Command {
+	o := manager.Options{Config: controller.Config{Nets: controller.DefaultNets()}}
+	var kubeconfig string
+	var here bool
+	cmd := &cobra.Command{
+		Use:   "trommel-chaos",
+		Short: "Run the controllers of disruptions (chaos.trommel.dev)",
+		Args:  cobra.NoArgs,
+		Example: `  trommel-chaos --leader-elect --metrics=:8080 --injector-image=registry.example.com/trommel-injector:v1
+  trommel-chaos --kubeconfig ~/.kube/config --delete-only`,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			if here {
+				self, err := os.Executable()
+				if err != nil {
+					return err
+				}
+				o.Command = []string{self, injector}
+				if o.Journal == "" {
+					// Other users of the machine have directories of their own.
+					o.Journal = filepath.Join("/tmp", "trommel-disruptions-"+strconv.Itoa(os.Getuid()))
+				}
+			}
+			to, err := controllers.RESTConfig(kubeconfig)
+			if err != nil {
+				return err
+			}
+			o.Logger = controllers.Logger()
+			return manager.Run(ctx, to, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
+	f.StringVar(&o.Namespace, "namespace", "trommel-chaos", "namespace in which chaos pods run")
+	f.StringVar(&o.Image, "injector-image", "trommel.dev/trommel-injector:latest", "image of chaos pods")
+	f.StringSliceVar(&o.Command, "injector-command", []string{"/trommel-injector"}, "command of chaos pods")
+	f.BoolVar(&here, "injector-here", false, "chaos pods run this executable by its path on this machine, for nodes "+
+		"whose pods are its processes")
+	cmd.MarkFlagsMutuallyExclusive("injector-here", "injector-command")
+	f.StringToStringVar(&o.PodAnnotations, "pod-annotation", nil, "an annotation of chaos pods (may be repeated)")
+	f.StringVar(&o.ServiceAccount, "injector-service-account", "disruption-injector", "service account of chaos pods")
+	f.StringVar(&o.Simulated, "process-node", "", "node that runs the chaos pods of targets on simulated nodes")
+	f.StringVar(&o.Journal, "journal", "", "directory on nodes for the injectors' journals "+
+		"(default /var/lib/trommel-chaos, or, with --injector-here, /tmp/trommel-disruptions-<user ID>)")
+	f.BoolVar(&o.Privileged, "privileged", true, "give chaos pods the privileges that faults on real nodes need")
+	f.DurationVar(&o.KeepFor, "keep", 0, "how long disruptions are kept that are over (default 15m)")
+	f.StringVar(&o.Metrics, "metrics", "", "address for Prometheus metrics (default: none)")
+	f.StringVar(&o.Probes, "probes", "", "address for health probes (default: none)")
+	f.BoolVar(&o.LeaderElection, "leader-elect", false, "let only one of several replicas work")
+	n := &o.Nets
+	f.IntVar(&n.NamespaceShare, "max-namespace-share", n.NamespaceShare,
+		"largest share in percent of a namespace's pods that disruptions may hit; 0: no limit")
+	f.IntVar(&n.ClusterShare, "max-cluster-share", n.ClusterShare,
+		"largest share in percent of the cluster's pods or nodes that disruptions may hit; 0: no limit")
+	f.BoolVar(&n.NetworkWithoutHosts, "allow-network-without-hosts", false,
+		"accept network disruptions of all traffic")
+	f.BoolVar(&n.DiskRoot, "allow-disk-root", false, "accept disk disruptions of a root directory")
+	f.StringSliceVar(&n.ProtectedNamespaces, "protected-namespaces", n.ProtectedNamespaces,
+		"namespaces without targets")
+	f.DurationVar(&n.MaxDuration, "max-duration", n.MaxDuration, "longest duration; 0: no limit")
+	f.BoolVar(&n.DeleteOnly, "delete-only", false, "accept no new disruptions")
+	return cmd
+}

@@ -1,0 +1,181 @@
+// Package injector is the injector's command line.
+package injector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/trommel-dev/trommel/chaos/inject"
+	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/chaos/inject/processnode"
+	"github.com/trommel-dev/trommel/chaos/inject/simulated"
+)
+
+const (
+	// DefaultReadyFile exists while the fault is in effect.
+	DefaultReadyFile = "/tmp/readiness_probe"
+	// reportTime is how long an injector that has cleaned up waits for the API server to take its last state.
+	reportTime = 3 * time.Second
+)
+
+// NewCommand returns the command injector, to be run by itself or below another one. real, if there is one, is the
+// backend for real nodes: without it their faults are unsupported.
+func NewCommand(real ...inject.Backend) *cobra.Command {
+	backends := append([]inject.Backend{simulated.New(apiServer), processnode.New(os.Getenv(fault.EnvSocket))}, real...)
+	root := &cobra.Command{
+		Use:   "injector",
+		Short: "Inject one kind of fault into one target, and remove it again",
+		Long: `An injector injects one kind of fault of a Disruption into one target. It runs in a chaos pod on the target's
+node. It removes the fault when it gets SIGTERM or SIGINT, or when the duration is over.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newInject(backends), newClean(backends), newReady())
+	return root
+}
+
+func newInject(backends []inject.Backend) *cobra.Command {
+	var o struct {
+		request                        inject.Request
+		spec, disruptionUID, targetUID string
+		duration                       time.Duration
+		dryRun                         bool
+		journal, ready                 string
+	}
+	c := &cobra.Command{
+		Use:   "inject KIND",
+		Short: "Inject a fault until a signal comes or the duration is over",
+		Example: `  injector inject apiFault --spec '{"verbs": ["update"], "delay": "3s"}' --disruption default/slow-api \
+    --disruption-uid 1b4e28ba --target-namespace default --target-pod my-operator-0 --target-uid 9f3c7c1e \
+    --target-node process-node --duration 1m --journal /var/lib/trommel`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
+			defer stop()
+			o.request.Kind, o.request.Spec = args[0], json.RawMessage(o.spec)
+			o.request.DisruptionUID, o.request.Target.UID = types.UID(o.disruptionUID), types.UID(o.targetUID)
+			if o.duration > 0 {
+				o.request.EndsAt = time.Now().Add(o.duration)
+			}
+			log := logger(c)
+			config := inject.Config{
+				Request: o.request, Backends: backends, Backend: choose(backends, o.request), Journal: o.journal,
+				ReadyFile: o.ready, DryRun: o.dryRun, Logger: log,
+			}
+			if namespace, pod := os.Getenv("POD_NAMESPACE"), os.Getenv("POD_NAME"); namespace != "" && pod != "" {
+				reporter := inject.NewReporter(apiServer, namespace, pod, log)
+				defer reporter.Close(reportTime)
+				config.Report = reporter.Report
+			}
+			return inject.Run(ctx, config)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.spec, "spec", "{}", "the kind's fields as JSON")
+	f.StringVar(&o.request.Disruption, "disruption", "", "namespace and name of the disruption, with a slash")
+	f.StringVar(&o.disruptionUID, "disruption-uid", "", "UID of the disruption")
+	f.StringVar(&o.request.Target.Namespace, "target-namespace", "", "namespace of the target pod")
+	f.StringVar(&o.request.Target.Pod, "target-pod", "", "name of the target pod")
+	f.BoolVar(&o.request.Target.NodeLevel, "target-node-level", false, "the target is the node itself")
+	f.StringVar(&o.targetUID, "target-uid", "", "UID of the target")
+	f.StringVar(&o.request.Target.Node, "target-node", "", "the target's node")
+	f.StringArrayVar(&o.request.Target.Containers, "container", nil, "a container of the target pod; default: all")
+	f.DurationVar(&o.duration, "duration", 0, "time until the fault ends; 0: no end")
+	f.BoolVar(&o.dryRun, "dry-run", false, "do everything but inject")
+	f.StringVar(&o.journal, "journal", "", "directory with what must be undone")
+	f.StringVar(&o.ready, "ready-file", DefaultReadyFile, "file that exists while the fault is in effect")
+	for _, required := range []string{"disruption", "disruption-uid", "target-uid", "target-node", "journal"} {
+		if err := c.MarkFlagRequired(required); err != nil {
+			panic(err) // a programming error
+		}
+	}
+	c.MarkFlagsOneRequired("target-pod", "target-node-level")
+	c.MarkFlagsMutuallyExclusive("target-pod", "target-node-level")
+	return c
+}
+
+func newClean(backends []inject.Backend) *cobra.Command {
+	var journal string
+	c := &cobra.Command{
+		Use:     "clean",
+		Short:   "Remove what dead injectors have left, according to their journal",
+		Example: "  injector clean --journal /var/lib/trommel",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			removed, err := inject.CleanAll(c.Context(), journal, backends, logger(c))
+			fmt.Fprintf(c.OutOrStdout(), "removed: %d\n", removed)
+			return err
+		},
+	}
+	c.Flags().StringVar(&journal, "journal", "", "directory with what must be undone")
+	if err := c.MarkFlagRequired("journal"); err != nil {
+		panic(err) // a programming error
+	}
+	return c
+}
+
+func newReady() *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:     "ready",
+		Short:   "Succeed if the fault is in effect",
+		Example: "  injector ready",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if _, err := os.Stat(file); err != nil {
+				return errors.New("not ready")
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&file, "ready-file", DefaultReadyFile, "file that exists while the fault is in effect")
+	return c
+}
+
+func logger(c *cobra.Command) *slog.Logger {
+	return slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+}
+
+// choose returns the backend for a request: the process node's where there is one, which tells its pods where it listens,
+// or else the last, which is the one for real nodes.
+func choose(backends []inject.Backend, r inject.Request) string {
+	switch {
+	case slices.Contains(simulated.Kinds, r.Kind):
+		return simulated.Name
+	case os.Getenv(fault.EnvSocket) != "":
+		return processnode.Name
+	}
+	return backends[len(backends)-1].Name()
+}
+
+// apiServer returns the way to the API server: KUBECONFIG, which the process node sets, or the pod's service account.
+func apiServer() (*rest.Config, error) {
+	if file := os.Getenv("KUBECONFIG"); file != "" {
+		return clientcmd.BuildConfigFromFlags("", file)
+	}
+	return rest.InClusterConfig()
+}
+
+// Run runs the command of NewCommand as a program and returns its exit code.
+func Run(ctx context.Context, args []string, real ...inject.Backend) int {
+	c := NewCommand(real...)
+	c.SetArgs(args)
+	if err := c.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(c.ErrOrStderr(), "%s: %v\n", c.Name(), err)
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,95 @@
+// Package manager puts the controllers of disruptions together in one process.
+package manager
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/chaos/controller/chaospods"
+	"github.com/trommel-dev/trommel/chaos/controller/cleanup"
+	"github.com/trommel-dev/trommel/chaos/controller/cron"
+	"github.com/trommel-dev/trommel/chaos/controller/finalizer"
+	"github.com/trommel-dev/trommel/chaos/controller/injections"
+	"github.com/trommel-dev/trommel/chaos/controller/lifetime"
+	"github.com/trommel-dev/trommel/chaos/controller/spechash"
+	"github.com/trommel-dev/trommel/chaos/controller/targets"
+	"github.com/trommel-dev/trommel/internal/controllers"
+)
+
+// Options of a manager.
+type Options struct {
+	controller.Config
+	// Metrics is the address at which Prometheus metrics are served; empty: none.
+	Metrics string
+	// Probes is the address of the health probes; empty: none.
+	Probes string
+	// LeaderElection lets only one of several replicas work.
+	LeaderElection bool
+	Logger         logr.Logger
+}
+
+// Controllers are the names of the controllers, each with the function that adds it.
+var Controllers = []struct {
+	Name string
+	Add  func(ctrl.Manager, *controller.Env) error
+}{
+	{"finalizer", finalizer.Add}, {"spechash", spechash.Add}, {"targets", targets.Add}, {"lifetime", lifetime.Add},
+	{"chaospods", chaospods.Add}, {"injections", injections.Add}, {"cleanup", cleanup.Add}, {"cron", cron.Add},
+}
+
+// Scheme has the types that the controllers use.
+func Scheme() (*runtime.Scheme, error) {
+	return controllers.Scheme(chaos.AddToScheme)
+}
+
+// New makes a manager with all controllers. Its Start blocks until the context ends.
+func New(to *rest.Config, o Options) (ctrl.Manager, error) {
+	s, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := controllers.Manager(to, ctrl.Options{
+		Scheme: s, Logger: o.Logger, Metrics: server.Options{BindAddress: o.Metrics}, HealthProbeBindAddress: o.Probes,
+		LeaderElection: o.LeaderElection, LeaderElectionID: "disruptions.chaos.trommel.dev",
+		LeaderElectionNamespace: o.Namespace, Controller: config.Controller{MaxConcurrentReconciles: 4},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := controllers.RegisterMetrics(measures{mgr.GetCache()}); err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	env := &controller.Env{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("disruptions"),
+		Clock: clock.RealClock{}, Config: o.Config,
+	}
+	// A cache that has not started adds an index at once.
+	if err := controller.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {
+		return nil, fmt.Errorf("index the cache: %w", err)
+	}
+	for _, c := range Controllers {
+		if err := c.Add(mgr, env); err != nil {
+			return nil, fmt.Errorf("controller %s: %w", c.Name, err)
+		}
+	}
+	return mgr, nil
+}
+
+// Run runs the controllers until the context ends.
+func Run(ctx context.Context, to *rest.Config, o Options) error {
+	mgr, err := New(to, o)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}

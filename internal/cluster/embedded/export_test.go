@@ -1,0 +1,35 @@
+package embedded
+
+import (
+	"context"
+
+	"github.com/trommel-dev/trommel/internal/cluster"
+)
+
+// Objects reads from etcd the objects that a reset restores.
+func Objects(ctx context.Context, c *Cluster) (map[string]string, error) {
+	store := newStore(c.etcdSocket())
+	defer store.close()
+	keys, _, err := store.list(ctx, registryPrefix, false)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, kv := range keys {
+		switch roleOf(string(kv.Key)) {
+		case restored:
+			all[string(kv.Key)] = string(kv.Value)
+		case present:
+			all[string(kv.Key)] = ""
+		}
+	}
+	return all, nil
+}
+
+// Reread writes a baseline to a file and reads it back.
+func Reread(b cluster.Baseline, file string) (cluster.Baseline, error) {
+	if err := b.(*baseline).writeFile(file); err != nil {
+		return nil, err
+	}
+	return readBaseline(file)
+}

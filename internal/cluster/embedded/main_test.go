@@ -1,0 +1,87 @@
+package embedded_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/trommel-dev/trommel/internal/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
+)
+
+// shared is for all tests that do not need their own cluster; each uses its own namespace.
+var shared *embedded.Cluster
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(envHelper); what != "" {
+		helper(what)
+	}
+	os.Exit(clustertest.Isolated(func() int {
+		log := "one\ntwo\n"
+		answers := []kubelet.Answer{
+			{Pod: "told", Command: regexp.MustCompile("^pg_isready"), Stdout: "no response", ExitCode: 2},
+			{Pod: "to*", Log: &log},
+		}
+		return clustertest.Run(m, embedded.Config{Answers: answers}, func(c *embedded.Cluster) { shared = c })
+	}))
+}
+
+func clientFor(t testing.TB, c interface {
+	Kubeconfig(string) (string, error)
+}, apiServer string) kubernetes.Interface {
+	t.Helper()
+	config, err := restConfig(c, apiServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// namespace creates a namespace in which pods can be created.
+func namespace(t testing.TB, client kubernetes.Interface) string {
+	t.Helper()
+	ns, err := client.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		_, err := client.CoreV1().ServiceAccounts(ns.Name).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	return ns.Name
+}
+
+// newPod returns a pod for the simulated nodes.
+func newPod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}
+}
+
+func awaitRunningPod(t testing.TB, client kubernetes.Interface, ns, name string) *corev1.Pod {
+	t.Helper()
+	var pod *corev1.Pod
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		var err error
+		pod, err = client.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && pod.Status.Phase != corev1.PodRunning {
+			err = fmt.Errorf("pod %s: status %+v", name, pod.Status)
+		}
+		return err
+	})
+	return pod
+}

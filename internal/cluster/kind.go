@@ -1,0 +1,74 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
+)
+
+// Config configures a cluster. Only Binary is required.
+type Config struct {
+	// Name identifies the cluster on this machine; default: a random one. Letters, digits and dashes, at most 40.
+	Name string
+	// Binary is the control plane executable (module controlplane).
+	Binary string
+	// APIServers is the number of API servers, 1 to 5; default 3.
+	APIServers int
+	// Nodes is the number of simulated nodes; default 3, negative: none.
+	Nodes int
+	// DisableControllers are the controllers that kube-controller-manager does not run.
+	DisableControllers []string
+	// FeatureGates are set in kube-apiserver, kube-controller-manager and kube-scheduler.
+	FeatureGates map[string]bool
+	// Further command line arguments of the components.
+	APIServerArgs         []string
+	ControllerManagerArgs []string
+	SchedulerArgs         []string
+	// RemovedAPIs makes the API servers serve API versions that Kubernetes has removed, if its code still contains
+	// their types.
+	RemovedAPIs bool
+	// Answers are the responses of containers of simulated pods; the default is success and no output.
+	Answers []kubelet.Answer
+	// Dir is the directory in which the cluster creates its own directory for keys, data and sockets. Its path must be
+	// short: the path of a unix socket is limited to about 100 characters. Default: a directory of the user below the
+	// directory for temporary files.
+	Dir string
+	// LogDir is the directory for the logs of all processes; default: in the cluster's own directory, with which it is
+	// deleted.
+	LogDir string
+	// Progress, if set, is called with progress messages.
+	Progress func(string)
+	// Logger receives diagnostics; default: none.
+	Logger *slog.Logger
+}
+
+// Kind starts and finds clusters of one kind.
+type Kind struct {
+	// Start starts a cluster. It outlives ctx; the caller closes it. If Start fails, it leaves nothing behind.
+	Start func(ctx context.Context, config Config) (Cluster, error)
+	// Attach finds a running cluster by its name. Closing it leaves it running.
+	Attach func(ctx context.Context, name string) (Cluster, error)
+}
+
+// kinds are the registered kinds by name.
+var kinds = map[string]Kind{}
+
+// Register adds a kind of cluster under its name in suites. It panics if the name is already registered. It is meant
+// for init functions.
+func Register(name string, k Kind) {
+	if _, ok := kinds[name]; ok {
+		panic(fmt.Sprintf("cluster: duplicate kind %q", name))
+	}
+	kinds[name] = k
+}
+
+// Lookup returns a kind of cluster, or ErrNotSupported (wrapped).
+func Lookup(name string) (Kind, error) {
+	k, ok := kinds[name]
+	if !ok {
+		return Kind{}, fmt.Errorf("clusters of type %q: %w", name, ErrNotSupported)
+	}
+	return k, nil
+}

@@ -1,0 +1,372 @@
+package processnode_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
+)
+
+func TestExitCodes(t *testing.T) {
+	ns := namespace(t)
+	for _, tt := range []struct {
+		name, script string
+		phase        corev1.PodPhase
+		code         int32
+		reason       string
+	}{
+		{"success", "echo done", corev1.PodSucceeded, 0, "Completed"},
+		{"failure", "exit 3", corev1.PodFailed, 3, "Error"},
+		{"signal", "kill -9 $$$$", corev1.PodFailed, 137, "Error"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			create(t, ns, shellPod(tt.name, tt.script))
+			pod := awaitPhase(t, ns, tt.name, tt.phase)
+			s := pod.Status.ContainerStatuses[0].State.Terminated
+			if s == nil || s.ExitCode != tt.code || s.Reason != tt.reason || isReady(pod) {
+				t.Errorf("status %+v, ready %t", pod.Status, isReady(pod))
+			}
+		})
+	}
+}
+
+func TestTerminationMessage(t *testing.T) {
+	ns := namespace(t)
+	const script = "seq 1000; echo out of luck >&2; exit 1"
+	create(t, ns, shellPod("log", script, func(p *corev1.Pod) {
+		p.Spec.Containers[0].TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	}))
+	create(t, ns, shellPod("file", script))
+
+	message := awaitPhase(t, ns, "log", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated.Message
+	if len(message) > 2048 || !strings.HasSuffix(message, "\n999\n1000\nout of luck\n") {
+		t.Errorf("the log's end: %d bytes, %q", len(message), message)
+	}
+	if message := awaitPhase(t, ns, "file", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated.Message; message != "" {
+		t.Errorf("without a policy: %q", message)
+	}
+}
+
+func TestRestartPolicy(t *testing.T) {
+	ns := namespace(t)
+	// Fails twice, then succeeds.
+	script := `n=$(cat "$HOME/n" 2>/dev/null || echo 0); echo $((n+1)) > "$HOME/n"; [ $n -ge 2 ]`
+	create(t, ns, shellPod("on-failure", script,
+		func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }))
+	create(t, ns, shellPod("always", script, func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }))
+	create(t, ns, shellPod("never", script))
+
+	awaitPhase(t, ns, "never", corev1.PodFailed)
+	pod := awaitPhase(t, ns, "on-failure", corev1.PodSucceeded)
+	if n := pod.Status.ContainerStatuses[0].RestartCount; n != 2 {
+		t.Errorf("OnFailure: %d restarts, want 2", n)
+	}
+	awaitPod(t, ns, "always", "3 restarts, the last waiting for its back-off", func(p *corev1.Pod) bool {
+		s := p.Status.ContainerStatuses
+		return len(s) == 1 && s[0].RestartCount >= 3 && s[0].State.Waiting != nil &&
+			s[0].State.Waiting.Reason == "CrashLoopBackOff" && s[0].LastTerminationState.Terminated != nil
+	})
+}
+
+func TestGrace(t *testing.T) {
+	ns := namespace(t)
+	for _, tt := range []struct {
+		name, script string
+		grace        int64
+		atLeast      time.Duration
+		atMost       time.Duration
+	}{
+		{"ends-at-sigterm", "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done", 60, 0, 20 * time.Second},
+		{"ignores-sigterm", "trap '' TERM; echo up; while :; do sleep 0.05; done", 1, time.Second, 20 * time.Second},
+		{"no-grace", "trap '' TERM; echo up; while :; do sleep 0.05; done", 0, 0, 20 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			create(t, ns, shellPod(tt.name, tt.script, controller(tt.name)))
+			awaitPhase(t, ns, tt.name, corev1.PodRunning)
+			awaitOutput(t, ns, tt.name, "up")
+			start := time.Now()
+			err := client.CoreV1().Pods(ns).
+				Delete(t.Context(), tt.name, metav1.DeleteOptions{GracePeriodSeconds: &tt.grace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			clustertest.Eventually(t, func(ctx context.Context) error {
+				_, err := client.CoreV1().Pods(ns).Get(ctx, tt.name, metav1.GetOptions{})
+				if !apierrors.IsNotFound(err) {
+					return fmt.Errorf("pod is still there (%v)", err)
+				}
+				all, err := shared.Processes().Status(ctx, tt.name)
+				if err != nil || len(all) != 1 || all[0].Running() {
+					return fmt.Errorf("process has not ended: %+v, %v", all, err)
+				}
+				return nil
+			})
+			if took := time.Since(start); took < tt.atLeast || took > tt.atMost {
+				t.Errorf("took %s", took)
+			}
+			all, _ := shared.Processes().Status(t.Context(), tt.name)
+			if !all[0].Planned {
+				t.Error("the end of a deleted pod's process is planned")
+			}
+		})
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	ns := namespace(t)
+	ctx := t.Context()
+	if _, err := client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "cm"}, Data: map[string]string{"key": "from-config-map", "OTHER": "other"},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Secrets(ns).Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "secret"}, StringData: map[string]string{"key": "from-secret"},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	yes := true
+	create(t, ns, shellPod("env", "", func(p *corev1.Pod) {
+		p.Labels = map[string]string{"app": "x"}
+		c := &p.Spec.Containers[0]
+		c.Command = []string{"sh", "-c", `
+			echo "$PLAIN|$NESTED|$CM|$SECRET|$NAME|$NS|$LABEL|$NODE|$P_OTHER|$ABSENT|$(ARG)|$1"
+			cat /cfg/renamed "$MOUNT/OTHER"; cat "$TROMMEL_SERVICEACCOUNT_DIR/namespace"; ls "$TROMMEL_SERVICEACCOUNT_DIR"; pwd`, "sh"}
+		c.Args = []string{"--file=/cfg/renamed"}
+		c.Env = []corev1.EnvVar{
+			{Name: "PLAIN", Value: "plain"},
+			{Name: "NESTED", Value: "<$(PLAIN)>"},
+			{Name: "ARG", Value: "argument"},
+			{Name: "MOUNT", Value: "/all"},
+			{Name: "CM", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, Key: "key"}}},
+			{Name: "SECRET", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "secret"}, Key: "key"}}},
+			{Name: "ABSENT", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "secret"}, Key: "none", Optional: &yes}}},
+			{
+				Name:      "NAME",
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+			},
+			{
+				Name:      "NS",
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
+			},
+			{
+				Name: "LABEL",
+				ValueFrom: &corev1.EnvVarSource{
+					FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['app']"},
+				},
+			},
+			{
+				Name:      "NODE",
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
+			},
+		}
+		c.EnvFrom = []corev1.EnvFromSource{{Prefix: "P_", ConfigMapRef: &corev1.ConfigMapEnvSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}}}}
+		c.VolumeMounts = []corev1.VolumeMount{{Name: "cfg", MountPath: "/cfg"}, {Name: "all", MountPath: "/all"}}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "cfg", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+				Items:                []corev1.KeyToPath{{Key: "key", Path: "renamed"}}}}},
+			{Name: "all",
+				VolumeSource: corev1.VolumeSource{
+					Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+						{
+							ConfigMap: &corev1.ConfigMapProjection{
+								LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+							},
+						},
+						{
+							Secret: &corev1.SecretProjection{
+								LocalObjectReference: corev1.LocalObjectReference{Name: "secret"},
+								Items:                []corev1.KeyToPath{{Key: "key", Path: "s"}},
+							},
+						},
+					}}}},
+		}
+	}))
+	awaitPhase(t, ns, "env", corev1.PodSucceeded)
+	got := output(t, ns, "env")
+	lines := strings.Split(got, "\n")
+	want := "plain|<plain>|from-config-map|from-secret|env|" + ns + "|x|process-node|other||argument|--file="
+	if !strings.HasPrefix(lines[0], want) || !strings.HasSuffix(lines[0], "/renamed") ||
+		strings.Contains(lines[0], "--file=/cfg") {
+		t.Errorf("got  %s\nwant %s<directory>/renamed", lines[0], want)
+	}
+	if !strings.Contains(got, "from-config-mapother"+ns) || !strings.Contains(got, "ca.crt\nnamespace\ntoken\n") {
+		t.Errorf("files: %s", got)
+	}
+}
+
+// A pod waits for objects that it refers to, and its status says so.
+func TestMissingConfigMap(t *testing.T) {
+	ns := namespace(t)
+	create(t, ns, shellPod("waits", "echo $V", func(p *corev1.Pod) {
+		p.Spec.Containers[0].Env = []corev1.EnvVar{
+			{Name: "V", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "late"}, Key: "key"}}}}
+	}))
+	pod := awaitPod(t, ns, "waits", "CreateContainerConfigError", func(p *corev1.Pod) bool {
+		s := p.Status.ContainerStatuses
+		return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "CreateContainerConfigError"
+	})
+	if m := pod.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(m, `configmaps "late" not found`) {
+		t.Errorf("message %q", m)
+	}
+	if _, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "late"}, Data: map[string]string{"key": "here"},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitPhase(t, ns, "waits", corev1.PodSucceeded)
+	if got := output(t, ns, "waits"); got != "here\n" {
+		t.Errorf("output %q", got)
+	}
+}
+
+func TestBinaryStandsForImage(t *testing.T) {
+	ns := namespace(t)
+	script := filepath.Join(t.TempDir(), "manager")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho ran \"$@\" in $(pwd)\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		name    string
+		command []string
+	}{
+		{"entrypoint", nil},
+		{"command", []string{"/manager"}},
+	} {
+		create(t, ns, shellPod(tt.name, "", func(p *corev1.Pod) {
+			p.Annotations[cluster.AnnotationBinaryPrefix+"main"] = script
+			p.Annotations[cluster.AnnotationWorkDirPrefix+"main"] = dir
+			p.Spec.Containers[0].Command = tt.command
+			p.Spec.Containers[0].Args = []string{"--leader-elect"}
+		}))
+		awaitPhase(t, ns, tt.name, corev1.PodSucceeded)
+		if got, want := output(t, ns, tt.name), "ran --leader-elect in "+dir+"\n"; got != want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, want)
+		}
+	}
+	create(t, ns, shellPod("neither", "", func(p *corev1.Pod) { p.Spec.Containers[0].Command = nil }))
+	awaitPod(t, ns, "neither", "an explanation", func(p *corev1.Pod) bool {
+		s := p.Status.ContainerStatuses
+		return len(s) == 1 && s[0].State.Waiting != nil &&
+			strings.Contains(s[0].State.Waiting.Message, "no executable is given for image")
+	})
+}
+
+func TestInitContainers(t *testing.T) {
+	ns := namespace(t)
+	always := corev1.ContainerRestartPolicyAlways
+	shared := []corev1.VolumeMount{{Name: "shared", MountPath: "/shared"}}
+	create(t, ns, shellPod("ordered", "cat /shared/file; exit 0", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}
+		p.Spec.InitContainers = []corev1.Container{
+			{Name: "sidecar", Image: "none", Command: []string{"sleep", "1000"}, RestartPolicy: &always},
+			{
+				Name: "one", Image: "none", Command: []string{"sh", "-c", "echo one >> /shared/file"},
+				VolumeMounts: shared,
+			},
+			{
+				Name: "two", Image: "none", Command: []string{"sh", "-c", "echo two >> /shared/file"},
+				VolumeMounts: shared,
+			},
+		}
+		p.Spec.Containers[0].VolumeMounts = shared
+	}))
+	awaitPhase(t, ns, "ordered", corev1.PodSucceeded)
+	if got := output(t, ns, "ordered"); got != "one\ntwo\n" {
+		t.Errorf("output %q", got)
+	}
+	create(t, ns, shellPod("broken", "echo never", func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "none", Command: []string{"false"}}}
+	}))
+	pod := awaitPhase(t, ns, "broken", corev1.PodFailed)
+	if pod.Status.ContainerStatuses[0].State.Waiting == nil {
+		t.Errorf("status %+v", pod.Status.ContainerStatuses)
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	ns := namespace(t)
+	listener, err := net.Listen("tcp4", "0.0.0.0:0") // the probe uses the pod's address
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	probe := func(h corev1.ProbeHandler) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: h, PeriodSeconds: 1, FailureThreshold: 1}
+		}
+	}
+	create(t, ns, shellPod("plain", "exec sleep 1000"))
+	create(t, ns, shellPod("tcp", "exec sleep 1000",
+		probe(corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(port)}})))
+	file := filepath.Join(t.TempDir(), "ready")
+	create(t, ns, shellPod("exec", "exec sleep 1000",
+		probe(corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", file}}})))
+
+	awaitPod(t, ns, "plain", "ready", isReady)
+	awaitPod(t, ns, "tcp", "ready", isReady)
+	pod := awaitPhase(t, ns, "exec", corev1.PodRunning)
+	if isReady(pod) {
+		t.Error("exec: ready too early")
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	awaitPod(t, ns, "exec", "ready", isReady)
+	listener.Close()
+	awaitPod(t, ns, "tcp", "not ready any more", func(p *corev1.Pod) bool { return !isReady(p) })
+}
+
+// The token works, through the address that the pod is given, and has only the permissions of its service account.
+func TestServiceAccount(t *testing.T) {
+	ns := namespace(t)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	create(t, ns,
+		shellPod("account", "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; echo $KUBECONFIG > "+file+
+			"; exec sleep 1000", controller("account")))
+	awaitOutput(t, ns, "account", "127.0.0.1:")
+	var path string
+	clustertest.Eventually(t, func(context.Context) error {
+		text, err := os.ReadFile(file)
+		if path = strings.TrimSpace(string(text)); path == "" {
+			return fmt.Errorf("no kubeconfig yet (%v)", err)
+		}
+		return err
+	})
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.TrimSpace(output(t, ns, "account")); config.Host != "https://"+want {
+		t.Errorf("kubeconfig has server %s, environment %s", config.Host, want)
+	}
+	account := kubernetes.NewForConfigOrDie(config)
+	_, err = account.CoreV1().Secrets(ns).List(t.Context(), metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "system:serviceaccount:"+ns+":default") {
+		t.Errorf("list secrets: %v, want: forbidden for the service account", err)
+	}
+}

@@ -1,0 +1,109 @@
+package explore_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/explore"
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// databaseCampaign returns a campaign with one workload of the database operator, with everything built, on as
+// many clusters as fit. The operator's bugs are fixed, so that no plan is run again to confirm a finding.
+func databaseCampaign(b *testing.B) explore.Config {
+	b.Helper()
+	if testing.Short() {
+		b.Skip("starts control planes")
+	}
+	ctx := context.Background()
+	suite, err := plan.LoadSuite(filepath.Join("..", "..", "examples", "database-operator", plan.SuiteFile))
+	if err == nil {
+		suite, err = run.Choose(suite, "fixed")
+	}
+	n := 0
+	if err == nil {
+		n, err = explore.Parallel(0)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	config := explore.Config{
+		Settings: explore.Settings{SuiteFile: suite.File, Workloads: []string{"create"}, References: b.TempDir()},
+		Suite:    suite, Dir: b.TempDir(),
+	}
+	var options run.Options
+	for range n {
+		session, err := run.Open(ctx, suite, options)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() {
+			if err := session.Close(ctx); err != nil {
+				b.Error(err)
+			}
+		})
+		if err := session.Start(ctx); err != nil {
+			b.Fatal(err)
+		}
+		options.Binaries, options.ControlPlane = session.Built()
+		config.Runners = append(config.Runners, session)
+	}
+	config.Binaries, config.ControlPlane = options.Binaries, options.ControlPlane
+	return config
+}
+
+func mustLearn(b *testing.B, config explore.Config) {
+	b.Helper()
+	if all, err := explore.Learn(context.Background(), config); err != nil || all[0].Err != nil {
+		b.Fatal(err, all)
+	}
+}
+
+// BenchmarkCampaign runs a campaign with everything learned, on as many clusters as fit. It reports how many plans it
+// does in an hour.
+func BenchmarkCampaign(b *testing.B) {
+	config := databaseCampaign(b)
+	mustLearn(b, config)
+	plans := 0
+	var took time.Duration
+	for b.Loop() {
+		config.Dir = b.TempDir()
+		began := time.Now()
+		result, err := explore.Run(context.Background(), config)
+		if err != nil || len(result.With(explore.Failed)) > 0 {
+			b.Fatal(err, result.With(explore.Failed))
+		}
+		if found := result.With(explore.Bug); len(found) > 0 {
+			b.Error(found)
+		}
+		took += time.Since(began)
+		plans += len(result.Outcomes)
+	}
+	b.ReportMetric(float64(plans)/took.Hours(), "plans/h")
+}
+
+// BenchmarkLearn learns a workload on as many clusters as fit. It reports how many times longer that takes than a run of
+// the workload.
+func BenchmarkLearn(b *testing.B) {
+	config := databaseCampaign(b)
+	config.Anew = true
+	mustLearn(b, config) // the clusters get the suite's manifests
+	p := &plan.Plan{TestName: "create", Workload: "create"}
+	p.Complete(config.Suite)
+	var one, all time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if _, err := config.Runners[0].RunWith(context.Background(), p, filepath.Join(b.TempDir(), "run"),
+			run.RunOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		one += time.Since(began)
+		began = time.Now()
+		mustLearn(b, config)
+		all += time.Since(began)
+	}
+	b.ReportMetric(all.Seconds()/one.Seconds(), "runs")
+}

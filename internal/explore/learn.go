@@ -1,0 +1,259 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trommel-dev/trommel/internal/explore/pattern"
+	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Learned is what is known of a workload.
+type Learned struct {
+	Workload string // its name; "plan-<testName>" for that of a plan with steps of its own
+	// Reference is what the workload does without faults; nil with Err.
+	Reference *reference.Reference
+	File      string // of the reference
+	Masks     string // file of the fields that never count; people may edit it
+	Anew      bool   // it was learned now
+	// Err says why there is no reference: the workload ends differently without faults (*reference.UnstableError), or
+	// not well, or a run could not be carried out.
+	Err error
+
+	source     reference.Source    // what a reference is made from now
+	candidates []pattern.Candidate // also those without a plan
+}
+
+// Options are those of a run of the workload that is compared with the reference.
+func (l *Learned) Options() run.RunOptions {
+	if l.Reference == nil {
+		return run.RunOptions{}
+	}
+	return run.RunOptions{History: l.Reference.Types, Reference: l.Reference}
+}
+
+// Learn takes the workloads' references, and learns those that are missing or were made from something else. The
+// error is that of ctx.
+func Learn(ctx context.Context, config Config) ([]Learned, error) {
+	c := newCampaign(config)
+	ctx, end := c.begun(ctx)
+	defer end()
+	return c.learn(ctx)
+}
+
+// learn returns what is known of each workload, in order. The error is that of ctx.
+func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
+	workloads := c.workloads()
+	all := make([]Learned, len(workloads))
+	var group errgroup.Group
+	group.SetLimit(max(1, len(c.Runners)))
+	for i, w := range workloads {
+		group.Go(func() error {
+			all[i] = c.learnOne(ctx, w)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return all, nil
+}
+
+// learnOne takes or learns the reference of one workload, and says which.
+func (c *campaign) learnOne(ctx context.Context, w workload) Learned {
+	workload := w.name
+	l := Learned{Workload: workload, File: ReferenceFile(c.References, workload)}
+	l.Masks = MaskFile(c.References, workload)
+	var why string
+	var err error
+	if l.source, err = c.source(w); err == nil {
+		l.Reference, why, err = c.load(l.File, l.source)
+	}
+	if err == nil && l.Reference == nil {
+		c.say("%s: learning what it does without faults%s", workload, why)
+		l.Anew = true
+		l.Reference, err = c.study(ctx, w)
+		if err == nil {
+			l.Reference.Source = l.source
+			err = errors.Join(l.Reference.Write(l.File), l.Reference.WriteMasks(l.Masks))
+		}
+	}
+	if err == nil {
+		var edited []reference.MaskEntry
+		edited, err = reference.ReadMasks(l.Masks)
+		l.Reference.Override(edited)
+	}
+	if err != nil {
+		l.Reference, l.Err = nil, fmt.Errorf("learn workload %q: %w", workload, err)
+		if ctx.Err() == nil {
+			c.say("%v", l.Err)
+		}
+	}
+	return l
+}
+
+// ReferenceFile is the file of a workload's reference in a directory of references.
+func ReferenceFile(dir, workload string) string {
+	return filepath.Join(dir, workload, "reference.json")
+}
+
+// MaskFile is the file of the fields that never count, beside the reference, for people to edit.
+func MaskFile(dir, workload string) string { return filepath.Join(dir, workload, "masks.yaml") }
+
+// load reads the reference if there is one of this source. Otherwise why says why it is learned, unless there was none.
+func (c *campaign) load(file string, source reference.Source) (ref *reference.Reference, why string, err error) {
+	if c.Anew {
+		return nil, "", nil
+	}
+	ref, err = reference.Read(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, fmt.Sprintf(" again: the reference cannot be read: %v", err), nil
+	}
+	if c.anyRuns {
+		source.Runs = ref.Source.Runs
+	}
+	if differ := source.Differs(ref.Source); len(differ) > 0 {
+		return nil, fmt.Sprintf(" again: %s changed", and(differ)), nil
+	}
+	return ref, "", nil
+}
+
+// and joins words.
+func and(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+}
+
+// study runs a workload without faults. The first run shows which types the controllers have to do with; the others
+// follow it, side by side if there are runners for that. If two runs already differ in more than fields, it begins no
+// others.
+func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference, error) {
+	quiet, err := c.withoutFaults(w)
+	if err != nil {
+		return nil, err
+	}
+	learning := func(i int) {
+		c.show(progress.Event{Type: progress.Status,
+			Text: fmt.Sprintf("%s: learning, run %d of %d", w.name, i, c.Learn+1)})
+	}
+	learning(1)
+	runs := make([]*record.Run, c.Learn)
+	if runs[0], err = c.fine(ctx, quiet, run.RunOptions{Trace: true, FindTypes: true}); err != nil {
+		return nil, err
+	}
+	types := reference.Types(runs[0])
+	options := run.RunOptions{Trace: true, History: types}
+	var mu sync.Mutex // guards runs
+	var ref *reference.Reference
+	group, others := errgroup.WithContext(ctx)
+	group.SetLimit(max(1, len(c.Runners)))
+	for i := 1; i < c.Learn; i++ {
+		group.Go(func() error {
+			if others.Err() != nil {
+				return nil
+			}
+			learning(i + 1)
+			r, err := c.fine(others, quiet, options)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			runs[i] = r
+			there := slices.DeleteFunc(slices.Clone(runs), func(r *record.Run) bool { return r == nil })
+			ref, err = reference.Learn(w.name, there, c.Suite.Masks...)
+			return err
+		})
+	}
+	var paced *record.Run
+	var meta *record.Meta
+	group.Go(func() (err error) {
+		if others.Err() != nil {
+			return nil
+		}
+		learning(c.Learn + 1)
+		slowly := options
+		slowly.Paced = true
+		paced, meta, err = c.once(others, quiet, slowly)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	ref.Types, ref.Reached = types, reference.Reached(runs[0])
+	if meta.Verdict == record.Pass {
+		return ref, ref.Allow(paced)
+	}
+	// The workload may wait for what is there only for a moment.
+	c.say("%s: it does not pass if the controllers get time after each step: %s", w.name, meta.Reason)
+	return ref, nil
+}
+
+// withoutFaults is the plan that runs only a workload.
+func (c *campaign) withoutFaults(w workload) (*plan.Plan, error) {
+	p := &plan.Plan{TestName: w.name + "-without-faults", Steps: w.steps}
+	if w.steps == nil {
+		p.Workload = w.name
+	}
+	p.Complete(c.Suite)
+	return p, p.Validate(c.Suite)
+}
+
+// fine runs a plan that must pass.
+func (c *campaign) fine(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) {
+	r, meta, err := c.once(ctx, p, o)
+	if err != nil {
+		return nil, err
+	}
+	if meta.Verdict != record.Pass {
+		return nil, fmt.Errorf("it does not pass without faults: %s: %s (%s)", meta.Verdict, meta.Reason, r.Dir)
+	}
+	return r, nil
+}
+
+// Text says what is known of a workload, and which fields differ without faults.
+func (l *Learned) Text() string {
+	if l.Err != nil {
+		return fmt.Sprintf("%s: not learned: %v\n", l.Workload, l.Err)
+	}
+	how := "nothing has changed since it was learned"
+	if l.Anew {
+		how = fmt.Sprintf("learned from %d runs", l.Reference.Runs)
+	}
+	ours := 0
+	for i := range l.Reference.Changes {
+		if l.Reference.Changes[i].By != "" {
+			ours++
+		}
+	}
+	text := fmt.Sprintf("%s: %s: %s, %s, %d of them by the controllers\n", l.Workload, how,
+		count(len(l.Reference.Objects), "object"), count(len(l.Reference.Changes), "change"), ours)
+	var fields []string
+	for _, m := range l.Reference.Masks {
+		if m.Reason == reference.Differs {
+			fields = append(fields, m.Type+" "+m.Path)
+		}
+	}
+	if len(fields) > 0 {
+		text += "  never counts, because it differs without faults: " + names(fields, most) + "\n"
+	}
+	return text + fmt.Sprintf("  %s; what never counts can be edited in %s\n", l.File, filepath.Base(l.Masks))
+}

@@ -1,0 +1,143 @@
+package explore
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// A reference is learned once, and again when something changes that it was made from.
+func TestReferencesAreKept(t *testing.T) {
+	f := &fake{}
+	c := config(t, f, "w", "other")
+	c.Workloads = []string{"w"}
+	write := func(file, text string) {
+		if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := filepath.Dir(c.Suite.File)
+	for _, step := range []struct {
+		name   string
+		change func()
+		says   string // why it is learned again; empty: it is kept
+		anew   bool
+	}{
+		{"at first", func() {}, "w: learning what it does without faults", true},
+		{"nothing", func() {}, "", false},
+		{"the executable", func() { write(filepath.Join(dir, "op"), "another") }, "op's executable changed", true},
+		{"its time only", func() { write(filepath.Join(dir, "op"), "another") }, "", false},
+		{
+			"a manifest", func() {
+				write(filepath.Join(dir, "manifests", "a.yaml"),
+					"{apiVersion: v1, kind: ConfigMap, metadata: {name: m}}")
+			}, "the suite changed", true,
+		},
+		{"another workload", func() { c.Suite.Workloads["other"] = plan.Workload{} }, "", false},
+		{
+			"the number of runs and Trommel", func() { c.Learn, c.Version = 2, "v2" },
+			"the version of Trommel and the number of runs changed", true,
+		},
+		{"any number of runs will do", func() { c.Learn = 0 }, "", false},
+		{
+			"a broken file", func() { write(ReferenceFile(c.References, "w"), "{") },
+			"the reference cannot be read", true,
+		},
+		{"it is asked for", func() { c.Anew = true }, "w: learning", true},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			step.change()
+			said := &heard{}
+			c.Progress = said
+			all, err := Learn(t.Context(), c)
+			if err != nil || len(all) != 1 || all[0].Err != nil || all[0].Anew != step.anew {
+				t.Fatalf("%+v, %v", all, err)
+			}
+			if !strings.Contains(said.String(), step.says) || step.says == "" && said.String() != "" {
+				t.Errorf("says %q, want %q", said, step.says)
+			}
+			kept, err := reference.Read(all[0].File)
+			if err != nil || !reflect.DeepEqual(kept, all[0].Reference) {
+				t.Errorf("what is kept is another reference: %v", err)
+			}
+		})
+	}
+	if want := 4 + 4 + 4 + 3 + 4 + 4; len(f.all) != want {
+		t.Errorf("%d runs, want %d", len(f.all), want)
+	}
+}
+
+// What people write to the file of masks counts, also after the workload was learned again. It may change what a plan
+// finds, so that plans are run again.
+func TestEditedMasks(t *testing.T) {
+	f := &fake{}
+	c := config(t, f, "w")
+	first := mustRun(t, c)
+	file := MaskFile(c.References, "w")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := string(text) + "- {type: secret, path: data.token, reason: random}\n"
+	if err := os.WriteFile(file, []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c.Anew = range []bool{false, true} {
+		all, err := Learn(t.Context(), c)
+		if err != nil || all[0].Err != nil || !slices.ContainsFunc(all[0].Reference.Masks, func(m reference.Mask) bool {
+			return m == reference.Mask{Type: "secret", Path: "data.token", Reason: "random"}
+		}) {
+			t.Errorf("%+v, %v", all, err)
+		}
+	}
+	c.Anew = false
+	f.all = nil
+	if mustRun(t, c); len(f.all) != len(first.Outcomes) {
+		t.Errorf("%d runs with other masks, want %d", len(f.all), len(first.Outcomes))
+	}
+	if err := os.WriteFile(file, []byte("- {type: secret}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := Learn(t.Context(), c); err != nil || all[0].Err == nil ||
+		!strings.Contains(all[0].Err.Error(), "masks.yaml:1: path is missing") {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// A workload that cannot be compared is said at once: it is not run more often than it takes to see that.
+func TestUnstableWorkload(t *testing.T) {
+	f := &fake{answer: func(_ *plan.Plan, n int, _ *record.Meta, _ *[]record.Finding, history *[]string) error {
+		if n == 3 {
+			*history = (*history)[:1]
+		}
+		return nil
+	}}
+	c := config(t, f, "w")
+	c.Learn = 5
+	all, err := Learn(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var unstable *reference.UnstableError
+	if !errors.As(all[0].Err, &unstable) || !strings.Contains(c.Progress.(*heard).String(), "secret/default/a") {
+		t.Errorf("%v; says %s", all[0].Err, c.Progress)
+	}
+	if len(f.all) != 3 {
+		t.Errorf("%d runs", len(f.all))
+	}
+	if _, err := os.Stat(all[0].File); err == nil {
+		t.Error("there is a reference")
+	}
+	f.runs = nil
+	if r := mustRun(t, c); len(r.Unlearned) != 1 || len(r.Empty) > 0 {
+		t.Errorf("not learned %v; patterns without a plan %q", r.Unlearned, r.Empty)
+	}
+}

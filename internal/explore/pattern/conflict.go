@@ -1,0 +1,55 @@
+package pattern
+
+import (
+	"fmt"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// conflict changes an object, as another client, between the controller's read of it and the update that rests on the
+// read. The API server refuses the update; the controller must try again. What is changed is an annotation that means
+// nothing to anybody, and that is masked.
+func (g *generator) conflict() {
+	for i := range g.ref.Changes {
+		c := &g.ref.Changes[i]
+		if c.By == "" || c.Event == record.Created || c.Op == wire.Delete {
+			continue
+		}
+		why := fmt.Sprintf("another client changes %s (the annotation %s) when %s is about to write it: %s", c.Key,
+			reference.ConflictAnnotation, c.By, g.describe(i))
+		signature := g.signature(i)
+		if g.full(signature, why) {
+			continue
+		}
+		key, exact := g.object(i)
+		rule := ""
+		switch {
+		case !restsOnVersion(c):
+			rule = "the write does not say which version it rests on: nothing can conflict with it"
+		case !exact:
+			rule = "the object's name is generated: no plan can write it"
+		}
+		var d *build.Condition
+		if rule == "" {
+			d, rule = g.trigger("write", start, i, plan.BeforeControllerWrite, c.By)
+		}
+		if rule != "" {
+			g.drop(signature, why, rule)
+			continue
+		}
+		g.add(signature, why, build.Patch(key, object{"metadata": object{"annotations": object{
+			reference.ConflictAnnotation: "changed by another client",
+		}}}).When(d))
+	}
+}
+
+// restsOnVersion reports whether a write is refused if the object has changed since it was read.
+func restsOnVersion(c *reference.Change) bool {
+	meta, _ := c.Sent["metadata"].(object)
+	version, _ := meta["resourceVersion"].(string)
+	return version != "" && c.Op != wire.Apply
+}

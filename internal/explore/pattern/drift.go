@@ -1,0 +1,191 @@
+package pattern
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// driftAfter is how long after the controller's last write the steady state begins.
+const driftAfter = time.Second
+
+// drift changes, as another client, what the controller keeps up. It deletes objects that the controller has created
+// and whose changes it takes in, and it sets fields that the controller updates back to their previous value. The
+// controller must make it as it was.
+func (g *generator) drift() {
+	g.deletions(true)
+	g.fields(true)
+}
+
+// driftAny changes what the controller has made and may leave to others: objects of types whose changes it does not
+// take in, and fields that it sets only when it creates an object.
+func (g *generator) driftAny() {
+	g.deletions(false)
+	g.fields(false)
+}
+
+// records are types of objects that controllers write down for later, and need not make again at once.
+var records = []string{"controllerrevision.apps", "event", "event.events.k8s.io"}
+
+// steadyState is the label of the moment at which the controller has done its work.
+const steadyState = "steady"
+
+// idleOwner is the rule by which nothing is disturbed that belongs to something finished.
+const idleOwner = "its owner has finished: the controller need not keep it up any more"
+
+// moment is when another client writes.
+type moment struct {
+	change int           // of the controller
+	wait   time.Duration // after that write
+	words  string
+	label  string // in signatures
+}
+
+// steady is the moment at which the controller has done its work. If its last write is not the same in all runs without
+// faults, it is the last one that is, and some time.
+func (g *generator) steady(by string) moment {
+	if m, ok := g.steadies[by]; ok {
+		return m
+	}
+	writes := g.writes[by]
+	m := moment{writes[len(writes)-1], driftAfter, "in the steady state", steadyState}
+	for _, i := range slices.Backward(writes) {
+		if _, rule := g.trigger("moment", start, i, plan.AfterControllerWrite, by); rule != "" {
+			continue
+		}
+		m.change = i
+		for r, at := range g.positions[i] {
+			m.wait = max(m.wait, driftAfter+g.runs[r].untilLastWrite(at, by))
+		}
+		break
+	}
+	g.steadies[by] = m
+	return m
+}
+
+// disturb adds a plan in which another client writes at a moment.
+func (g *generator) disturb(m moment, by, signature, why string, action *build.Action) {
+	signature += " " + m.label
+	why += ", " + m.words
+	if g.full(signature, why) {
+		return
+	}
+	d, rule := g.trigger("moment", start, m.change, plan.AfterControllerWrite, by)
+	if rule != "" {
+		g.drop(signature, why, rule)
+		return
+	}
+	var when build.Trigger = d
+	if m.wait > 0 {
+		when = build.Sequence(d, build.Timeout(m.wait).Named("later"))
+	}
+	g.add(signature, why, action.When(when))
+}
+
+// deletions deletes objects that a controller has created and that exist at the end: right after their creation, and in
+// the steady state. Heard selects the objects whose changes the controller takes in, or the others.
+func (g *generator) deletions(heard bool) {
+	created := map[reference.Key]int{} // for the last time
+	for i := range g.ref.Changes {
+		if c := &g.ref.Changes[i]; c.By != "" && c.Event == record.Created {
+			created[c.Key] = i
+		}
+	}
+	for i := range g.ref.Changes {
+		c := &g.ref.Changes[i]
+		if at, ok := created[c.Key]; !ok || at != i || g.ref.Objects[c.Key].End == nil {
+			continue
+		}
+		why := fmt.Sprintf("another client deletes %s", c.Key)
+		key, exact := g.object(i)
+		signature := c.Key.Type() + " deleted"
+		switch takes := slices.Contains(c.Taken, c.By); {
+		case heard && !takes:
+			g.drop(signature, why,
+				"the controller does not take in changes of the type, and may not notice (see drift-any)")
+			continue
+		case !heard && takes:
+			continue
+		case reference.Finished(g.ref.Objects[c.Key].End):
+			g.drop(signature, why, "the object has done its work at the end: nobody needs it again")
+			continue
+		case slices.Contains(records, c.Key.Type()):
+			g.drop(signature, why, "the object is a record: it is made again when it is needed")
+			continue
+		case c.Key.Type() == "node":
+			// A kubelet registers its Node when it starts, and never again.
+			g.drop(signature, why, "a Node stands for a machine, which does not register again")
+			continue
+		case !exact:
+			g.drop(signature, why, "the object's name is generated: no plan can write it")
+			continue
+		}
+		for _, m := range []moment{{i, 0, "right after " + c.By + " has created it", "made"}, g.steady(c.By)} {
+			if m.label == steadyState && g.ref.OwnerFinished(c.Key) {
+				g.drop(signature+" "+m.label, why+", "+m.words, idleOwner)
+				continue
+			}
+			g.disturb(m, c.By, signature, why, build.Delete(key))
+		}
+	}
+}
+
+// fields changes parts of objects that exist at the end. Managed selects the parts that the controller updates, in this
+// object or in another one of the type, or those that it sets only when it creates an object.
+func (g *generator) fields(managed bool) {
+	for _, p := range g.parts() {
+		why := fmt.Sprintf("another client changes %s of %s", p, p.key)
+		signature := p.key.Type() + " " + p.String()
+		key, exact := g.object(p.at)
+		rule := ""
+		switch {
+		case !managed && p.managed:
+			continue
+		case p.immutable():
+			rule = "the API server lets nobody change the field, or not in this way"
+		case managed && !p.managed:
+			rule = "the controller sets the field only when it creates the object (see drift-any)"
+		case p.others:
+			rule = "others change the field too"
+		case !exact:
+			rule = "the object's name is generated: no plan can write it"
+		case p.String() == "spec.template" && g.keepsRevisions():
+			rule = "a revision of each template is kept: the end state differs in any case"
+		case len(p.drifts()) == 0:
+			rule = "no other valid value of the field is known"
+		}
+		if rule != "" {
+			g.drop(signature, why, rule)
+			continue
+		}
+		moments := []moment{g.steady(p.by)}
+		if p.updated && p.at != moments[0].change {
+			moments = append(moments, moment{p.at, 0, "right after " + p.by + " has set it", "made"})
+		}
+		for _, d := range p.drifts() {
+			for _, m := range moments {
+				if m.label == steadyState && g.ref.OwnerFinished(p.key) {
+					g.drop(signature+" "+d.kind+" "+m.label, why+", "+m.words, idleOwner)
+					continue
+				}
+				g.disturb(m, p.by, signature+" "+d.kind, fmt.Sprintf("another client %s of %s", d.words, p.key),
+					build.PatchJSON(key, d.operation))
+			}
+		}
+	}
+}
+
+// keepsRevisions reports whether objects are compared that workloads make of each template that they have had.
+func (g *generator) keepsRevisions() bool {
+	for key := range g.ref.Objects {
+		if typ := key.Type(); typ == "replicaset.apps" || typ == "controllerrevision.apps" {
+			return true
+		}
+	}
+	return false
+}

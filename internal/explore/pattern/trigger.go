@@ -1,0 +1,297 @@
+package pattern
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// maxFields is how many fields a trigger names at most: as general as the workload allows.
+const maxFields = 2
+
+// start is the moment before the first change.
+const start = -1
+
+// trigger returns the condition that the i-th change satisfies, and no change between the one before and it, if it is
+// observed at a point by a process. The change before is the one that fires the plan's previous action: a trigger
+// counts from then on, and was made of it first. The change satisfies the condition in every run without faults. If
+// there is no such condition, rule says why.
+func (g *generator) trigger(
+	name string, before, i int, timing plan.Timing, by string,
+) (t *build.Condition, rule string) {
+	c := &g.ref.Changes[i]
+	object, _ := g.object(i)
+	key, err := plan.ParseResourceKey(object)
+	if err != nil {
+		return nil, err.Error()
+	}
+	d := plan.Definition{
+		Condition: plan.Condition{ResourceKey: key, Repeat: 1},
+		Observe:   plan.ObservationPoint{Timing: timing, ObserveBy: by},
+	}
+	kind, prev, cur := shown(c, timing)
+	switch kind {
+	case plan.Created:
+		d.Condition.Type, t = plan.OnObjectCreation, build.Created(key.String())
+		rule = g.locate(&d, before, i)
+	case plan.Deleted:
+		d.Condition.Type, t = plan.OnObjectDeletion, build.Deleted(key.String())
+		rule = g.locate(&d, before, i)
+	default:
+		d.Condition.Type, t = plan.OnObjectUpdate, build.Updated(key.String())
+		var told transition
+		if told, rule = g.telling(&d, c, prev, cur, before, i); told.before != nil {
+			t.From(told.before)
+		}
+		if told.after != nil {
+			t.To(told.after)
+		}
+	}
+	if rule != "" {
+		return nil, rule
+	}
+	return t.Named(name).Repeat(d.Condition.Repeat).At(timing, by), ""
+}
+
+// telling completes the definition of an update with the transition that tells it best from others: the one that has to
+// be counted least.
+func (g *generator) telling(
+	d *plan.Definition, c *reference.Change, prev, cur object, before, i int,
+) (best transition, rule string) {
+	rule = "it changes no field that is the same in all runs without faults"
+	var found plan.Condition
+	for n, s := range g.transitions(c, prev, cur) {
+		try := *d
+		try.Condition.PrevState, try.Condition.CurState = nil, nil
+		if s.before != nil {
+			try.Condition.PrevState = s.before
+		}
+		if s.after != nil {
+			try.Condition.CurState = s.after
+		}
+		why := g.locate(&try, before, i)
+		switch {
+		case why == "" && (found.Repeat == 0 || try.Condition.Repeat < found.Repeat):
+			best, found = s, try.Condition
+		case n == 0 && why != "":
+			rule = why
+		}
+	}
+	if found.Repeat == 0 {
+		return best, rule
+	}
+	d.Condition = found
+	return best, g.locate(d, before, i) // for its positions
+}
+
+// object is the resource key of the i-th change's object. If the object's name is generated and differs between the
+// runs without faults, the key has a wildcard and is not exact.
+func (g *generator) object(i int) (key string, exact bool) {
+	c := &g.ref.Changes[i]
+	key = realKey(c)
+	if !c.Generated {
+		return key, true
+	}
+	for _, other := range g.runs[1:] {
+		if same := other.byKey[c.Key]; len(same) == 0 || realKey(&other.changes[same[0]]) != key {
+			beginning, _, _ := strings.Cut(string(c.Key), "#")
+			return beginning + "*", false
+		}
+	}
+	return key, len(g.runs) > 1
+}
+
+// transition is what tells an update from others: parts of the states before and after. Nil: anything.
+type transition struct{ before, after object }
+
+// transitions lists what may tell an update from others.
+func (g *generator) transitions(c *reference.Change, prev, cur object) []transition {
+	switch {
+	case c.Marked():
+		return []transition{{
+			object{"metadata": object{"deletionTimestamp": plan.Absent}},
+			object{"metadata": object{"deletionTimestamp": plan.Present}},
+		}}
+	case c.Event == record.Deleted:
+		return []transition{{nil, object{"metadata": object{"finalizers": plan.Absent}}}}
+	}
+	fields := slices.DeleteFunc(g.ref.Changed(&reference.Change{Key: c.Key, Prev: prev, Cur: cur}),
+		func(f reference.Field) bool { return !g.inAllRuns(c, f) })
+	// Fields in lists are at the same index only as long as the list stays as it is.
+	slices.SortStableFunc(fields, func(a, b reference.Field) int {
+		return cmp.Compare(len(a.PrevIndex)+len(a.CurIndex), len(b.PrevIndex)+len(b.CurIndex))
+	})
+	if len(fields) == 0 {
+		return nil
+	}
+	if fields[0].Path[0] == "status" {
+		// How a status comes to a value depends on what its writer has seen in between.
+		var all []transition
+		for n, f := range fields {
+			after := object{}
+			if setField(after, f.Path, f.CurIndex, f.Cur); len(after) > 0 && n < maxFields {
+				all = append(all, transition{nil, after})
+			}
+		}
+		return all
+	}
+	before, after := object{}, object{}
+	for n, f := range fields {
+		if n == maxFields || n > 0 && (f.InList() || f.Path[0] == "status") {
+			break
+		}
+		setField(before, f.Path, f.PrevIndex, f.Prev)
+		setField(after, f.Path, f.CurIndex, f.Cur)
+	}
+	return []transition{{orNil(before), orNil(after)}}
+}
+
+func orNil(o object) object {
+	if len(o) == 0 {
+		return nil // a state that says nothing
+	}
+	return o
+}
+
+// inAllRuns reports whether an object's field changes in the same way in every run without faults.
+func (g *generator) inAllRuns(c *reference.Change, f reference.Field) bool {
+	for _, other := range g.runs[1:] {
+		if !slices.ContainsFunc(other.byKey[c.Key], func(k int) bool {
+			return slices.ContainsFunc(other.fields(k), func(o reference.Field) bool {
+				return o.Where == f.Where && reflect.DeepEqual(o.Cur, f.Cur) && slices.Equal(o.CurIndex, f.CurIndex) &&
+					(f.Path[0] == "status" ||
+						reflect.DeepEqual(o.Prev, f.Prev) && slices.Equal(o.PrevIndex, f.PrevIndex))
+			})
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+type object = map[string]any
+
+// setField sets a value in nested mappings and lists; index has its places in the lists. No value is $absent; a state
+// says nothing about an item that is not there.
+func setField(m object, path []string, index []int, v any) {
+	if v == nil {
+		v = plan.Absent
+	}
+	if len(index) == 0 && slices.Contains(path, reference.Item) {
+		return
+	}
+	step := path[0]
+	if len(path) == 1 {
+		m[step] = v
+		return
+	}
+	if path[1] != reference.Item {
+		next, ok := m[step].(object)
+		if !ok {
+			next = object{}
+			m[step] = next
+		}
+		setField(next, path[1:], index, v)
+		return
+	}
+	list, _ := m[step].([]any)
+	for len(list) <= index[0] {
+		list = append(list, plan.Present)
+	}
+	if len(path) == 2 {
+		list[index[0]] = v
+	} else {
+		next, ok := list[index[0]].(object)
+		if !ok {
+			next = object{}
+			list[index[0]] = next
+		}
+		setField(next, path[2:], index[1:], v)
+	}
+	m[step] = list
+}
+
+// locate finds in each run the change that satisfies a condition: the i-th of the first run, and its like in the
+// others. It sets how often the condition must be satisfied from the change before on until then. If it is not the
+// same in all runs, rule says why.
+func (g *generator) locate(d *plan.Definition, before, i int) (rule string) {
+	m, err := plan.NewMatcher(&d.Condition)
+	if err != nil {
+		return err.Error()
+	}
+	from := g.positions[before]
+	all, err := g.runs[0].matches(m, d, before)
+	if err != nil {
+		return err.Error()
+	}
+	n := slices.Index(all, i)
+	if n < 0 {
+		return fmt.Sprintf("its own trigger does not match it: %s", d.Condition.Type)
+	}
+	positions := []int{i}
+	for r, other := range g.runs[1:] {
+		since := start
+		if before != start {
+			since = from[r+1]
+		}
+		found, err := other.matches(m, d, since)
+		switch {
+		case err != nil:
+			return err.Error()
+		case len(found) <= n:
+			return "it does not happen in all runs without faults, or not in the same order"
+		case n > 0 && len(found) != len(all):
+			return "the like of it happens before it, and not equally often in all runs without faults"
+		}
+		positions = append(positions, found[n])
+	}
+	d.Condition.Repeat = n + 1
+	g.positions[i] = positions
+	return ""
+}
+
+// seen reports whether a change passes an observation point.
+func seen(c *reference.Change, at plan.ObservationPoint) bool {
+	switch at.Timing {
+	case plan.BeforeControllerWrite, plan.AfterControllerWrite:
+		return c.By == at.ObserveBy
+	case plan.BeforeControllerRecv, plan.AfterControllerRecv:
+		return slices.Contains(c.Taken, at.ObserveBy)
+	}
+	return true
+}
+
+// shown returns what a change looks like at a point. At the controller's own write, a delete call is a deletion even if
+// it only marks the object, and an update that removes the last finalizer is an update.
+func shown(c *reference.Change, timing plan.Timing) (kind plan.EventKind, prev, cur map[string]any) {
+	kind = map[string]plan.EventKind{
+		record.Created: plan.Created, record.Updated: plan.Updated, record.Deleted: plan.Deleted,
+	}[c.Event]
+	switch {
+	case !atWrite(timing):
+	case c.Op == wire.Delete:
+		return plan.Deleted, nil, c.Prev
+	case kind == plan.Deleted:
+		meta := map[string]any{}
+		if m, ok := c.Prev["metadata"].(map[string]any); ok {
+			meta = maps.Clone(m)
+		}
+		delete(meta, "finalizers")
+		cur = maps.Clone(c.Prev)
+		cur["metadata"] = meta
+		return plan.Updated, c.Prev, cur
+	}
+	if kind == plan.Deleted {
+		return kind, nil, c.Prev
+	}
+	return kind, c.Prev, c.Cur
+}

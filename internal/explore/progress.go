@@ -1,0 +1,115 @@
+package explore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/progress"
+)
+
+// showOutcome shows what became of a plan. The caller holds the lock.
+func (c *campaign) showOutcome(o *Outcome) {
+	c.show(progress.Event{
+		Type: progress.PlanDone, Plan: o.Plan, Verdict: string(o.Status), Record: o.Record,
+		Text: fmt.Sprintf("[%d/%d] %s (%s): %s", len(c.done), len(c.tasks), o.Plan, roughly(o.Took), describe(o)),
+	})
+	c.showStatus()
+}
+
+// describe says what became of a plan.
+func describe(o *Outcome) string {
+	first := ""
+	if len(o.Findings) > 0 {
+		first = ": " + o.Findings[0].Title
+	}
+	switch o.Status {
+	case Passed:
+		return "pass"
+	case Bug:
+		return fmt.Sprintf("bug (%d of %d)%s", o.Came, o.Of, first)
+	case Unconfirmed:
+		return fmt.Sprintf("not confirmed (%d of %d)%s", o.Came, o.Of, first)
+	case OfWorkload:
+		return "found without the plan's actions too" + first
+	case Inconclusive:
+		return "inconclusive: " + firstLine(o.Reason)
+	}
+	return "could not be run: " + o.Reason
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// showStatus shows how far the campaign is. The caller holds the lock.
+func (c *campaign) showStatus() {
+	bugs := 0
+	for _, o := range c.done {
+		if o.Status == Bug {
+			bugs++
+		}
+	}
+	text := fmt.Sprintf("%d of %d plans, %s", len(c.done), len(c.tasks), count(bugs, "bug"))
+	if left := c.left(); left > 0 {
+		text += ", about " + roughly(left) + " left"
+	}
+	if len(c.running) > 0 {
+		text += "; " + strings.Join(c.running, ", ")
+	}
+	c.show(progress.Event{Type: progress.Status, Text: text, Campaign: &progress.CampaignEvent{
+		Done: len(c.done), Of: len(c.tasks), Bugs: bugs, Left: c.left().Seconds(), Running: slices.Clone(c.running),
+	}})
+}
+
+// enough plans have been measured to estimate how long the others take.
+const enough = 3
+
+// left estimates how long the campaign will still take: as long for each plan as for those that have ended, and not
+// longer than the budget. Zero: nobody knows.
+func (c *campaign) left() time.Duration {
+	var took time.Duration
+	for _, o := range c.done {
+		took += o.Took
+	}
+	if len(c.done) < enough {
+		return 0
+	}
+	left := took / time.Duration(len(c.done)) * time.Duration(len(c.tasks)-len(c.done)) /
+		time.Duration(max(1, len(c.Runners)))
+	if c.Budget > 0 {
+		left = min(left, max(c.Budget-c.elapsed(), time.Second))
+	}
+	return left
+}
+
+// roughly is a duration as people say it.
+func roughly(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < 100*time.Second:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < 100*time.Minute:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	}
+	return fmt.Sprintf("%.1f h", d.Hours())
+}
+
+// count says how many there are of something.
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// names lists the first of several names.
+func names(all []string, most int) string {
+	if len(all) <= most {
+		return strings.Join(all, ", ")
+	}
+	return strings.Join(slices.Clone(all[:most]), ", ") + fmt.Sprintf(" and %d more", len(all)-most)
+}

@@ -1,0 +1,175 @@
+package explore
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Status is what became of a plan.
+type Status string
+
+// What became of a plan.
+const (
+	Passed       Status = "pass"
+	Bug          Status = "bug"          // the same finding came in every run, and not without the plan's actions
+	Unconfirmed  Status = "unconfirmed"  // findings did not come in every run
+	OfWorkload   Status = "workload"     // the same finding came without the plan's actions
+	Inconclusive Status = "inconclusive" // the plan did not happen, or nothing could be said
+	Failed       Status = "failed"       // it could not be run
+)
+
+// Outcome is what became of a plan. It is complete: there is none of a plan that is still running.
+type Outcome struct {
+	Plan     string `json:"plan"`
+	File     string `json:"file"`
+	Workload string `json:"workload"`
+	Pattern  string `json:"pattern,omitempty"` // empty: the plan was not generated
+	Why      string `json:"why,omitempty"`     // what the plan does, in words
+	Actions  int    `json:"actions"`
+	Triggers int    `json:"triggers"`
+	Status   Status `json:"status"`
+	// Reason says why it is inconclusive, not confirmed, could not be run, or is believed without being confirmed.
+	Reason string `json:"reason,omitempty"`
+	// Came is the number of runs with the finding, and Of the number of runs.
+	Came int `json:"came,omitempty"`
+	Of   int `json:"of,omitempty"`
+	// Findings are those that came in all runs that found something.
+	Findings []record.Finding `json:"findings,omitempty"`
+	Record   string           `json:"record,omitempty"` // directory of the first run's record
+	// Judged: the runs were compared with the workload's reference.
+	Judged bool `json:"judged"`
+	// Smaller is the file of a smaller plan that finds the same, if there is one. Alone: it does so without a
+	// reference.
+	Smaller string        `json:"smaller,omitempty"`
+	Alone   bool          `json:"alone,omitempty"`
+	Took    time.Duration `json:"nanoseconds"` // all runs together
+	// Key changes with whatever could change the outcome.
+	Key string `json:"key"`
+}
+
+// Unlearned is a workload without a reference.
+type Unlearned struct {
+	Workload string `json:"workload"`
+	Reason   string `json:"reason"`
+}
+
+// Result is what a campaign has found.
+type Result struct {
+	Settings
+	// Outcomes are in the order in which plans are begun.
+	Outcomes []Outcome `json:"outcomes"`
+	NotRun   []string  `json:"notRun"` // plans that were not begun, or did not end
+	// Stopped says why there are plans that were not run.
+	Stopped string `json:"stopped,omitempty"`
+	// Elsewhere is the number of plans in other shards.
+	Elsewhere int            `json:"elsewhere,omitempty"`
+	Unlearned []Unlearned    `json:"unlearned"`
+	Dropped   map[string]int `json:"dropped"` // candidates without a plan, by the rule that dropped them
+	// Empty are the patterns without a plan.
+	Empty []string `json:"empty"`
+	// Unreached are the points in each controller that no workload reaches, so that no plan can use them.
+	Unreached map[string][]string `json:"unreached"`
+	Took      time.Duration       `json:"nanoseconds"` // with what it took before it was resumed
+}
+
+// With returns the outcomes of a status.
+func (r *Result) With(s Status) []Outcome {
+	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Status != s })
+}
+
+// Group is a finding that several plans have in common.
+type Group struct {
+	// Finding is what they have in common, as the first plan shows it.
+	Finding record.Finding `json:"finding"`
+	Plans   []Outcome      `json:"plans"` // the simplest one first
+}
+
+// Groups puts plans together that found the same on objects of the same type. Each plan is in one group, and there are
+// few groups: the finding that most plans have comes first.
+func Groups(all []Outcome) []Group {
+	var groups []Group
+	left := slices.Clone(all)
+	for len(left) > 0 {
+		var kinds []string // in the order of their first plans
+		count := map[string]int{}
+		for _, o := range left {
+			for _, k := range kindsOf(o) {
+				if count[k] == 0 {
+					kinds = append(kinds, k)
+				}
+				count[k]++
+			}
+		}
+		most := slices.MaxFunc(kinds, func(a, b string) int {
+			// The first of equals wins: MaxFunc returns the first of them.
+			return cmp.Compare(count[a], count[b])
+		})
+		var g Group
+		left = slices.DeleteFunc(left, func(o Outcome) bool {
+			in := slices.Contains(kindsOf(o), most)
+			if in {
+				g.Plans = append(g.Plans, o)
+			}
+			return in
+		})
+		slices.SortStableFunc(g.Plans, simpler)
+		i := slices.IndexFunc(g.Plans[0].Findings, func(f record.Finding) bool { return kindOf(f) == most })
+		if i >= 0 {
+			g.Finding = g.Plans[0].Findings[i]
+		}
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// simpler orders plans: those that do less come first.
+func simpler(a, b Outcome) int {
+	return cmp.Or(cmp.Compare(a.Actions, b.Actions), cmp.Compare(a.Triggers, b.Triggers), cmp.Compare(a.Took, b.Took))
+}
+
+// kindsOf are the kinds of all findings, each once; there is at least one.
+func kindsOf(o Outcome) []string {
+	var all []string
+	for _, f := range o.Findings {
+		if k := kindOf(f); !slices.Contains(all, k) {
+			all = append(all, k)
+		}
+	}
+	if all == nil {
+		all = []string{""}
+	}
+	return all
+}
+
+var (
+	number = regexp.MustCompile(`\d+`)
+	more   = regexp.MustCompile(` \(and \d+ more\)$`)
+)
+
+// kindOf is what a finding has in common with others: the judge, the type of the object, and what is said of it apart
+// from its name and the values of fields.
+func kindOf(f record.Finding) string {
+	typ, _, isKey := strings.Cut(f.Subject, "/")
+	title := more.ReplaceAllString(f.Title, "")
+	if isKey {
+		title = strings.ReplaceAll(title, f.Subject, typ)
+	}
+	if f.Oracle == record.OracleReference {
+		title, _, _ = strings.Cut(title, " is ") // what follows is the field's value
+	}
+	return f.Oracle + " " + number.ReplaceAllString(title, "#")
+}
+
+// size counts a plan's actions and the definitions of their triggers.
+func size(p *plan.Plan) (actions, triggers int) {
+	for i := range p.Actions {
+		triggers += len(p.Actions[i].Trigger.Definitions)
+	}
+	return len(p.Actions), triggers
+}

@@ -1,0 +1,424 @@
+package explore
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trommel-dev/trommel/internal/explore/pattern"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// task is a plan to run.
+type task struct {
+	plan    *plan.Plan
+	file    string
+	learned *Learned
+	key     string // see Outcome
+	// Of a generated plan.
+	pattern, why string
+	// Of one that was put off: what is known so far, and what its first run says.
+	known *Outcome
+	first *record.Meta
+}
+
+// prepare learns the workloads and generates their plans. It returns those that were learned.
+func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
+	if err := os.MkdirAll(c.Dir, record.DirMode); err != nil {
+		return nil, err
+	}
+	learned, err := c.learn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Learned
+	for _, l := range learned {
+		if l.Err != nil {
+			c.result.Unlearned = append(c.result.Unlearned, Unlearned{l.Workload, l.Err.Error()})
+		} else if c.Plans == nil {
+			l.candidates = pattern.Generate(c.Suite, l.Reference, c.Patterns...)
+			plans := 0
+			for _, candidate := range l.candidates {
+				if candidate.Plan == nil {
+					c.result.Dropped[candidate.Dropped]++
+				} else {
+					plans++
+				}
+			}
+			c.say("%s: %d plans", l.Workload, plans)
+		}
+		all = append(all, l)
+	}
+	c.result.Unreached = c.unreached(all)
+	return all, nil
+}
+
+// run runs the campaign.
+func (c *campaign) run(ctx context.Context) error {
+	if err := c.resume(); err != nil {
+		return err
+	}
+	all, err := c.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Plans != nil {
+		err = c.planTasks(all)
+	} else {
+		err = c.generatedTasks(all)
+	}
+	if err != nil {
+		return err
+	}
+	c.forgetOthers()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var workers errgroup.Group
+	for range max(1, len(c.Runners)) {
+		workers.Go(func() error {
+			err := c.work(ctx)
+			if err != nil {
+				cancel(err)
+			}
+			return err
+		})
+	}
+	if err := workers.Wait(); err != nil {
+		return err
+	}
+	return c.shrinkAll(ctx)
+}
+
+// generatedTasks makes tasks of the generated plans, in the order of inTurn.
+func (c *campaign) generatedTasks(all []Learned) error {
+	used := map[string]bool{}
+	for _, t := range inTurn(all) {
+		used[t.pattern] = true
+		if err := c.add(t); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(all, func(l Learned) bool { return l.Reference != nil }) {
+		return nil // no pattern could have a plan
+	}
+	for _, p := range pattern.Patterns() {
+		if !used[p.Name] && p.In(c.Patterns) {
+			c.result.Empty = append(c.result.Empty, p.Name)
+		}
+	}
+	return nil
+}
+
+// inTurn puts the workloads' plans in the order in which they are run. The workloads take turns, because their own
+// plans that differ most from the others come first. But workloads have much in common: of the plans that are likely to
+// find the same, all over the workloads, first the first ones are run, then the second ones, and so on.
+func inTurn(all []Learned) []*task {
+	type turn struct {
+		*task
+		nth int
+	}
+	var turns []turn
+	seen := map[string]int{} // plans, by pattern and signature
+	for i, more := 0, true; more; i++ {
+		more = false
+		for k := range all {
+			l := &all[k]
+			if i >= len(l.candidates) {
+				continue
+			}
+			more = true
+			candidate := &l.candidates[i]
+			if candidate.Plan == nil {
+				continue
+			}
+			like := candidate.Pattern + " " + candidate.Signature
+			seen[like]++
+			turns = append(turns, turn{
+				&task{plan: candidate.Plan, learned: l, pattern: candidate.Pattern, why: candidate.Why}, seen[like],
+			})
+		}
+	}
+	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.nth, b.nth) })
+	tasks := make([]*task, len(turns))
+	for i, t := range turns {
+		tasks[i] = t.task
+	}
+	return tasks
+}
+
+// planTasks makes tasks of the campaign's own plans.
+func (c *campaign) planTasks(all []Learned) error {
+	for _, p := range c.Plans {
+		l := &all[slices.IndexFunc(all, func(l Learned) bool { return l.Workload == workloadOf(p).name })]
+		if err := c.add(&task{plan: p, file: p.File, learned: l, why: p.Description}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds a task, unless its plan is in another shard. It writes the plan's file if there is none.
+func (c *campaign) add(t *task) error {
+	nameless := *t.plan
+	nameless.TestName, nameless.Description = "", ""
+	content, err := plan.Marshal(&nameless)
+	if err != nil {
+		return err
+	}
+	if !c.Shard.has(content) {
+		c.result.Elsewhere++
+		return nil
+	}
+	judged := struct {
+		Source reference.Source
+		Masks  []reference.MaskEntry
+	}{Source: t.learned.source}
+	if ref := t.learned.Reference; ref != nil {
+		judged.Masks = ref.MaskEntries()
+	}
+	by, err := json.Marshal(judged)
+	if err != nil {
+		return err
+	}
+	hash := sha256.New()
+	hash.Write(content)
+	hash.Write(by)
+	t.key = sum(hash.Sum(nil))
+	if t.file == "" {
+		if t.file, err = c.write(t.plan); err != nil {
+			return err
+		}
+	}
+	c.tasks = append(c.tasks, t)
+	return nil
+}
+
+// work runs plans until there are no more to begin. The error is that of ctx, or says that a campaign makes no sense.
+func (c *campaign) work(ctx context.Context) error {
+	defer context.AfterFunc(ctx, c.wake)()
+	for {
+		t := c.begin(ctx)
+		if t == nil {
+			return context.Cause(ctx)
+		}
+		o, err := c.try(ctx, t)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if errors.Is(err, errPutOff) {
+			continue
+		}
+		if err != nil {
+			o.Status, o.Reason = Failed, err.Error()
+		}
+		if err := c.end(o); err != nil {
+			return err
+		}
+	}
+}
+
+// wake wakes those that wait for plans that were put off.
+func (c *campaign) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed.Broadcast()
+}
+
+// begin returns the next plan to run; nil if there is none. Plans that were put off come first, as soon as they can go
+// on. They have begun: they also go on if no new plan is begun. It waits for them if there is nothing else to do.
+func (c *campaign) begin(ctx context.Context) *task {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if ctx.Err() != nil {
+			return nil
+		}
+		t := c.goOn()
+		if t == nil {
+			t = c.fresh()
+		}
+		if t != nil {
+			c.running = append(c.running, t.plan.TestName)
+			c.showStatus()
+			return t
+		}
+		if len(c.putOff) == 0 {
+			return nil
+		}
+		c.changed.Wait()
+	}
+}
+
+// fresh returns the next plan that has not begun; nil if there is none, or none is to be begun. The caller holds the
+// lock.
+func (c *campaign) fresh() *task {
+	for c.next < len(c.tasks) && c.done[c.tasks[c.next].plan.TestName] != nil {
+		c.next++
+	}
+	switch {
+	case c.next == len(c.tasks):
+		return nil
+	case c.stopped == "" && c.Budget > 0 && c.elapsed() > c.Budget:
+		c.stopped = fmt.Sprintf("the budget of %s was used up", plan.FormatDuration(c.Budget))
+	}
+	if c.stopped != "" {
+		return nil
+	}
+	c.next++
+	return c.tasks[c.next-1]
+}
+
+// goOn returns a plan that was put off and can go on; nil if there is none. The caller holds the lock.
+func (c *campaign) goOn() *task {
+	i := slices.IndexFunc(c.putOff, func(t *task) bool { return !c.inWork(t.known) })
+	if i < 0 {
+		return nil
+	}
+	t := c.putOff[i]
+	c.putOff = slices.Delete(c.putOff, i, i+1)
+	return t
+}
+
+// errPutOff says that a plan waits for another one.
+var errPutOff = errors.New("another plan with the same findings is being confirmed")
+
+// manyFailures in a row say that something else than the plans is wrong.
+const manyFailures = 5
+
+// end takes what became of a plan, and keeps it.
+func (c *campaign) end(o *Outcome) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == o.Plan })
+	delete(c.confirming, o.Plan)
+	c.changed.Broadcast()
+	c.done[o.Plan] = o
+	if err := c.keep(); err != nil {
+		return err
+	}
+	c.showOutcome(o)
+	if o.Status == Bug && c.FailFast && c.stopped == "" {
+		c.stopped = "the campaign stops at the first bug"
+	}
+	if o.Status != Failed {
+		c.failures = 0
+		return nil
+	}
+	if c.failures++; c.failures == manyFailures {
+		c.stopped = fmt.Sprintf("%d plans in a row could not be run", c.failures)
+		return errors.New(c.stopped + ", the last one because: " + o.Reason)
+	}
+	return nil
+}
+
+// elapsed is how long the campaign has taken, also before it was resumed.
+func (c *campaign) elapsed() time.Duration { return c.spent + time.Since(c.began) }
+
+// try runs a plan, and again if it finds something. The outcome is never nil. The error says that the plan could not be
+// run, is errPutOff, or that of ctx.
+func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
+	if t.known != nil {
+		return t.known, c.confirm(ctx, t, t.known, t.first)
+	}
+	o := &Outcome{
+		Plan: t.plan.TestName, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why, Key: t.key,
+		Judged: t.learned.Reference != nil,
+	}
+	o.Actions, o.Triggers = size(t.plan)
+	c.mu.Lock()
+	c.numbers[o.Plan] = 0
+	c.mu.Unlock()
+	if err := os.RemoveAll(filepath.Join(c.Dir, "runs", o.Plan)); err != nil { // of a campaign that was interrupted
+		return o, err
+	}
+	r, meta, err := c.once(ctx, t.plan, c.options(t))
+	o.took(meta)
+	if err != nil {
+		return o, err
+	}
+	o.Record = r.Dir
+	switch meta.Verdict {
+	case record.Pass:
+		o.Status = Passed
+	case record.Bug:
+		o.Findings = bugs(r.Findings)
+		return o, c.confirm(ctx, t, o, meta)
+	default:
+		o.Status, o.Reason = Inconclusive, meta.Reason
+		o.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f record.Finding) bool {
+			return f.Severity == record.SeverityNote
+		})
+	}
+	return o, nil
+}
+
+// took adds a run to what the plan's runs took. It does not count that they waited for a runner. meta may be nil.
+func (o *Outcome) took(meta *record.Meta) {
+	if meta != nil {
+		o.Took += meta.Ended.Sub(meta.Started)
+	}
+}
+
+// write writes a generated plan, so that it can be run by itself.
+func (c *campaign) write(p *plan.Plan) (file string, err error) {
+	file = filepath.Join(c.Dir, "plans", p.TestName+".yaml")
+	own := *p
+	own.Variant = c.Variant
+	if own.Suite, err = relative(filepath.Dir(file), c.SuiteFile); err != nil {
+		return "", err
+	}
+	data, err := plan.Marshal(&own)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), record.DirMode); err != nil {
+		return "", err
+	}
+	return file, os.WriteFile(file, append([]byte(plan.EditorLine("TestPlan", c.Version)), data...), record.FileMode)
+}
+
+// relative is a path from a directory, as it is written in files that people read.
+func relative(dir, file string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if file, err = filepath.Abs(file); err != nil {
+		return "", err
+	}
+	path, err := filepath.Rel(dir, file)
+	return filepath.ToSlash(path), err
+}
+
+// unreached lists the points that each controller has and that none of the workloads reaches.
+func (c *campaign) unreached(all []Learned) map[string][]string {
+	missing := map[string][]string{}
+	for i, b := range c.Binaries {
+		if b.Manifest == nil {
+			continue
+		}
+		name := c.Suite.Controllers[i].Name
+		for _, point := range points(b.Manifest) {
+			known := false
+			reached := slices.ContainsFunc(all, func(l Learned) bool {
+				known = known || l.Reference != nil
+				return l.Reference != nil && slices.Contains(l.Reference.Reached[name], point)
+			})
+			if known && !reached {
+				missing[name] = append(missing[name], point)
+			}
+		}
+	}
+	return missing
+}

@@ -1,0 +1,484 @@
+package shrink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/oracle"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// checker runs plans to see whether they show the finding.
+type checker struct {
+	Config
+	began     time.Time
+	prepared  time.Time
+	confirms  bool // the budget does not count any more
+	runs      int
+	complete  bool                 // the finding counts only if every action was carried out, as in the plan's first runs
+	workloads map[string]*workload // by text
+
+	original *workload // that of the plan itself
+
+	finding  record.Finding // as the last plan that showed it did
+	last     *record.Run    // of that plan
+	lastPlan *plan.Plan
+}
+
+// workload is one of the workloads that the plans run.
+type workload struct {
+	reference *reference.Reference
+	// unfit says why nothing can be found with it; empty: it is fit. Of a workload that is not the plan's own it is known
+	// once quiet is true.
+	unfit string
+	quiet bool // it was run without faults
+}
+
+func newChecker(config Config) *checker {
+	c := &checker{Config: config, began: time.Now(), workloads: map[string]*workload{}}
+	if c.Runs == 0 {
+		c.Runs = 2
+	}
+	if c.Learn == 0 {
+		c.Learn = 2
+	}
+	if c.Progress == nil {
+		c.Progress = func(string, ...any) {}
+	}
+	if c.once == nil {
+		c.once = c.inSession
+	}
+	return c
+}
+
+// fromReference reports whether the finding was judged with a reference, or may have been.
+func (c *checker) fromReference() bool {
+	switch c.Finding.Oracle {
+	case "", record.OracleInvariant, record.OracleWorkload, record.OracleCrash, record.OraclePanic,
+		record.OracleDependent, record.OracleFinalizer: // the last two are judged only without one
+		return false
+	}
+	return true
+}
+
+// inSession runs a plan and reads its record.
+func (c *checker) inSession(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) {
+	dir := filepath.Join(c.Dir, fmt.Sprintf("%04d-%s", c.runs, p.TestName))
+	if _, err := c.Session.RunWith(ctx, p, dir, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", p.TestName, err)
+	}
+	return record.Open(dir)
+}
+
+// run runs a plan if there is time left.
+func (c *checker) run(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if !c.confirms && c.Budget > 0 && time.Since(c.prepared) > c.Budget {
+		return nil, errBudget
+	}
+	c.runs++
+	return c.once(ctx, p, o)
+}
+
+// prepare runs the plan itself, finds out what to keep, and returns a plan of the same meaning to begin with.
+func (c *checker) prepare(ctx context.Context) (*plan.Plan, error) {
+	c.confirms = true // without these runs there is nothing to shrink
+	defer func() { c.confirms, c.prepared = false, time.Now() }()
+	if err := os.MkdirAll(c.Dir, record.DirMode); err != nil {
+		return nil, err
+	}
+	first, err := c.again(c.Plan, func(*plan.Plan) {})
+	if err != nil {
+		return nil, &run.UserError{Err: err}
+	}
+	w := &workload{reference: c.Reference, quiet: true}
+	c.workloads[workloadText(first)], c.original = w, w
+	if c.Finding.Oracle == "" {
+		if err := c.choose(ctx, first, w); err != nil {
+			return nil, err
+		}
+	}
+	if c.fromReference() {
+		if err := c.learnFirst(ctx, first, w); err != nil {
+			return nil, err
+		}
+	}
+	came := 0
+	c.complete = true
+	var shown *record.Run
+	for range c.Runs {
+		r, err := c.run(ctx, first, c.options(w))
+		if err != nil {
+			return nil, err
+		}
+		if f := c.found(r); f != nil {
+			came++
+			c.complete = c.complete && r.Meta.Unfinished == ""
+			c.finding, shown = *f, r
+		}
+	}
+	if came < c.Runs {
+		return nil, &NotShownError{c.Finding.Title, came, c.Runs}
+	}
+	c.last, c.lastPlan = shown, first
+	c.Progress("the plan as it is: %d of %d runs: %s", came, c.Runs, c.finding.Title)
+	return first, nil
+}
+
+// choose runs the plan to find what is to be kept: a bug that is found without a reference, or else with one.
+func (c *checker) choose(ctx context.Context, first *plan.Plan, w *workload) error {
+	r, err := c.run(ctx, first, run.RunOptions{})
+	if err != nil {
+		return err
+	}
+	if c.Finding = firstBug(r.Findings); c.Finding.Oracle != "" {
+		return nil
+	}
+	c.Progress("the plan finds nothing by itself")
+	if err := c.learnFirst(ctx, first, w); err != nil {
+		return err
+	}
+	if r, err = c.run(ctx, first, run.RunOptions{History: c.History, Reference: w.reference}); err != nil {
+		return err
+	}
+	if c.Finding = firstBug(r.Findings); c.Finding.Oracle == "" {
+		return &NotShownError{Came: 0, Of: 2}
+	}
+	return nil
+}
+
+// again returns a plan after a change, as if it had been read from a file.
+func (c *checker) again(p *plan.Plan, change func(p *plan.Plan)) (*plan.Plan, error) {
+	q, err := clone(p)
+	if err != nil {
+		return nil, err
+	}
+	change(q)
+	if q, err = clone(q); err != nil {
+		return nil, err
+	}
+	q.Complete(c.Suite)
+	return q, q.Validate(c.Suite)
+}
+
+// firstBug returns the first bug, preferably one for which no reference is needed; zero: there is none.
+func firstBug(all []record.Finding) record.Finding {
+	var bug record.Finding
+	for _, f := range all {
+		if f.IsBug() && f.Oracle != record.OracleReference {
+			return f
+		}
+		if f.IsBug() && bug.Oracle == "" {
+			bug = f
+		}
+	}
+	return bug
+}
+
+// options are those of the runs of plans with a workload. What is not needed is not recorded: a plan that is committed
+// runs without it too.
+func (c *checker) options(w *workload) run.RunOptions {
+	if c.fromReference() {
+		return run.RunOptions{History: c.History, Reference: w.reference}
+	}
+	return run.RunOptions{}
+}
+
+// found returns the finding of a run that is the one to keep; nil: there is none.
+func (c *checker) found(r *record.Run) *record.Finding {
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.IsBug() && same(c.Finding, *f) {
+			return f
+		}
+	}
+	return nil
+}
+
+var stepNumber = regexp.MustCompile(`^step \d+ ?`)
+
+// same is record.Finding.Same for plans with different workloads: the number of a step differs.
+func same(f, g record.Finding) bool {
+	if f.Same(g) {
+		return true
+	}
+	about := func(f record.Finding) string {
+		parts := strings.SplitN(stepNumber.ReplaceAllString(f.Title, ""), ": ", 3)
+		return strings.Join(parts[:min(2, len(parts))], ": ")
+	}
+	return f.Oracle == record.OracleWorkload && g.Oracle == f.Oracle && about(f) == about(g)
+}
+
+// shows reports whether the plan has the finding in every run.
+func (c *checker) shows(ctx context.Context, p *plan.Plan) (ok bool, seen string, err error) {
+	w, err := c.workloadOf(ctx, p)
+	if err != nil || w.unfit != "" {
+		return false, w.unfit, err
+	}
+	var finding *record.Finding
+	var r *record.Run
+	for i := range c.Runs {
+		if r, err = c.run(ctx, p, c.options(w)); err != nil {
+			var user *run.UserError
+			if errors.As(err, &user) {
+				return false, firstLine(err.Error()), nil
+			}
+			return false, "", err
+		}
+		if finding = c.found(r); finding == nil {
+			return false, fmt.Sprintf("%d of %d runs show it", i, i+1), nil
+		}
+		if c.complete && r.Meta.Unfinished != "" {
+			return false, fmt.Sprintf("%d of %d actions are carried out", r.Meta.ActionsFired, r.Meta.ActionsTotal), nil
+		}
+	}
+	if err := c.withoutFaults(ctx, p, w); err != nil || w.unfit != "" {
+		return false, w.unfit, err
+	}
+	c.finding, c.last, c.lastPlan = *finding, r, p
+	return true, fmt.Sprintf("%d of %d", c.Runs, c.Runs), nil
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// quiet is the plan without its actions.
+func quiet(p *plan.Plan) *plan.Plan {
+	q := *p
+	q.Actions, q.TestName = nil, p.TestName+"-without-faults"
+	return &q
+}
+
+// workloadText tells workloads apart.
+func workloadText(p *plan.Plan) string {
+	return textOf(&plan.Plan{Workload: p.Workload, Steps: p.Steps})
+}
+
+// workloadOf returns what is known of the plan's workload. If it was shortened and the finding is one of the reference,
+// that of the longer one does not apply: this one's end without faults is learned.
+func (c *checker) workloadOf(ctx context.Context, p *plan.Plan) (*workload, error) {
+	text := workloadText(p)
+	if w := c.workloads[text]; w != nil {
+		return w, nil
+	}
+	w := &workload{}
+	if c.fromReference() {
+		if err := c.learn(ctx, p, w, c.original.reference.Masks); err != nil {
+			return w, err
+		}
+	}
+	c.workloads[text] = w
+	return w, nil
+}
+
+// learnFirst learns the reference of the plan's own workload, if there is none. The first run shows which types matter.
+func (c *checker) learnFirst(ctx context.Context, p *plan.Plan, w *workload) error {
+	if w.reference != nil {
+		return nil
+	}
+	c.Progress("learning what the workload does without faults")
+	r, err := c.run(ctx, quiet(p), run.RunOptions{Trace: true})
+	if err != nil {
+		return err
+	}
+	c.History = reference.Types(r)
+	if err := c.learn(ctx, p, w, c.Suite.Masks); err != nil {
+		return err
+	}
+	if w.unfit != "" {
+		return fmt.Errorf("the workload cannot be compared: %s", w.unfit)
+	}
+	return nil
+}
+
+// learn runs the workload without faults. That it is unfit to be compared is no error.
+func (c *checker) learn(ctx context.Context, p *plan.Plan, w *workload, masks []reference.Mask) error {
+	var runs []*record.Run
+	for range c.Learn {
+		r, err := c.run(ctx, quiet(p), run.RunOptions{Trace: true, History: c.History})
+		var user *run.UserError
+		if errors.As(err, &user) {
+			w.unfit = firstLine(err.Error())
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if r.Meta.Verdict != record.Pass {
+			w.unfit = fmt.Sprintf("without faults the workload does not pass: %s", firstLine(r.Meta.Reason))
+			return nil
+		}
+		runs = append(runs, r)
+	}
+	name := p.Workload
+	if name == "" {
+		name = p.TestName
+	}
+	var err error
+	w.reference, err = reference.Learn(name, runs, masks...)
+	var unstable *reference.UnstableError
+	if errors.As(err, &unstable) {
+		w.unfit = "the workload ends differently each time without faults"
+		return nil
+	}
+	w.quiet = true
+	return err
+}
+
+// withoutFaults makes sure that a shortened workload alone does not show the finding: then the plan would prove nothing.
+func (c *checker) withoutFaults(ctx context.Context, p *plan.Plan, w *workload) error {
+	if w.quiet || len(p.Actions) == 0 {
+		return nil
+	}
+	r, err := c.run(ctx, quiet(p), c.options(w))
+	if err != nil {
+		return err
+	}
+	w.quiet = true
+	if c.found(r) != nil {
+		w.unfit = "the workload alone shows it"
+	}
+	return nil
+}
+
+// objects lists the objects that the plan's runs had to do with, without those with generated names.
+func (c *checker) objects() []plan.ResourceKey {
+	var all []plan.ResourceKey
+	changes, err := reference.Changes(c.last)
+	if err != nil {
+		return nil
+	}
+	for _, change := range changes {
+		key, err := plan.ParseResourceKey(string(change.Key))
+		if err == nil && !change.Generated && !slices.Contains(all, key) {
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// conclude names the plan, and makes it show the bug without a reference if that can be done. Only what was seen in runs
+// is claimed.
+func (c *checker) conclude(ctx context.Context, r *Result) error {
+	c.confirms = true
+	p, err := c.again(r.Plan, func(p *plan.Plan) {
+		if !strings.HasSuffix(p.TestName, "-small") && len(p.TestName) < 90 {
+			p.TestName += "-small"
+		}
+		p.Description = strings.TrimSpace(p.Description + "\nThe smallest plan that shows: " + r.Finding.Title)
+	})
+	if err != nil {
+		return err
+	}
+	r.Plan = p
+	if !c.fromReference() {
+		r.Alone = true
+		return nil
+	}
+	// The suite may say itself what is wrong.
+	if ok, err := c.showsAlone(ctx, p, ""); err != nil || ok {
+		r.Alone = ok
+		return err
+	}
+	invariants := c.invariants()
+	if len(invariants) == 0 {
+		r.Note = "no invariant can be derived from the finding: the plan shows it only when it is compared with runs without faults"
+		return nil
+	}
+	for _, i := range invariants {
+		with, err := c.again(p, func(p *plan.Plan) {
+			p.Invariants = append(p.Invariants, i.invariant)
+			for _, k := range i.recorded {
+				if !slices.Contains(p.History, k) && !slices.Contains(c.Suite.History, k) {
+					p.History = append(p.History, k)
+				}
+			}
+		})
+		if err != nil {
+			r.Note = fmt.Sprintf("invariant %s was left out: %v", i.invariant.Name, err)
+			continue
+		}
+		q, err := c.run(ctx, quiet(with), run.RunOptions{})
+		if err != nil {
+			return err
+		}
+		if q.Meta.Verdict != record.Pass {
+			r.Note = fmt.Sprintf("invariant %s was left out: without faults the run does not pass: %s", i.invariant.Name,
+				firstLine(q.Meta.Reason))
+			continue
+		}
+		ok, err := c.showsAlone(ctx, with, i.invariant.Name)
+		if err != nil {
+			return err
+		}
+		if ok {
+			c.Progress("invariant %s: the plan shows the bug without a reference too", i.invariant.Name)
+			r.Plan, r.Alone, r.Invariant, r.Note = with, true, i.invariant.Name, ""
+			return nil
+		}
+		r.Note = fmt.Sprintf("invariant %s was left out: the plan does not violate it every time", i.invariant.Name)
+	}
+	return nil
+}
+
+// showsAlone reports whether the plan has a bug in every run without a reference: one of the invariant, if one is named.
+func (c *checker) showsAlone(ctx context.Context, p *plan.Plan, invariant string) (bool, error) {
+	for range c.Runs {
+		r, err := c.run(ctx, p, run.RunOptions{})
+		if err != nil {
+			return false, err
+		}
+		shown := slices.ContainsFunc(r.Findings, func(f record.Finding) bool {
+			return f.IsBug() && (invariant == "" || strings.HasPrefix(f.Title, "invariant "+invariant+":"))
+		})
+		if r.Meta.Verdict != record.Bug || !shown || c.complete && r.Meta.Unfinished != "" {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+type derived struct {
+	invariant plan.Invariant
+	recorded  []plan.ResourceKey
+}
+
+// invariants derives invariants from what the last run that showed the finding did otherwise.
+func (c *checker) invariants() []derived {
+	ref := c.workloads[workloadText(c.lastPlan)].reference
+	run, err := reference.Follow(c.last)
+	if err != nil {
+		return nil
+	}
+	changes := run.Changes()
+	differ := oracle.Differences(ref, c.lastPlan, run.Objects())
+	var all []derived
+	for _, d := range differ {
+		if string(d.Key) != c.finding.Subject {
+			continue
+		}
+		if i, recorded := ref.Invariant(d, changes); i != nil {
+			all = append(all, derived{*i, recorded})
+		}
+		if len(all) == maxInvariants {
+			break
+		}
+	}
+	return all
+}
+
+// maxInvariants is how many derived invariants are tried; each takes up to three runs.
+const maxInvariants = 2

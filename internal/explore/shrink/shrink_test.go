@@ -1,0 +1,100 @@
+package shrink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// fake runs plans: a plan with an action at an API server loses the Service. Invariants see that, unless they are blind.
+type fake struct {
+	blind bool
+	runs  int
+}
+
+func (f *fake) once(_ context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) {
+	f.runs++
+	r := &record.Run{Dir: fmt.Sprint(f.runs), Meta: record.Meta{Verdict: record.Pass}}
+	lost := strings.Contains(textOf(p), "pauseAPIServer")
+	for i, kind := range []string{"Secret", "Service"} {
+		if lost && i == 1 {
+			continue
+		}
+		r.History = append(r.History, record.HistoryEntry{
+			ResourceVersion: uint64(i + 1), Event: record.Created, Type: strings.ToLower(kind), Namespace: "default", Name: "a",
+			Object: fmt.Appendf(nil, `{"kind": %q, "apiVersion": "v1", "metadata": {"name": "a", "namespace": "default"}}`, kind),
+		})
+	}
+	switch {
+	case lost && o.Reference != nil:
+		r.Findings = []record.Finding{lostService}
+	case lost && len(p.Invariants) > 0 && !f.blind:
+		r.Findings = []record.Finding{{
+			Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: "invariant " + p.Invariants[0].Name + ": gone",
+		}}
+	}
+	if len(r.Findings) > 0 {
+		r.Meta.Verdict = record.Bug
+	}
+	return r, nil
+}
+
+var lostService = record.Finding{
+	Severity: record.SeverityBug, Oracle: record.OracleReference, Subject: "service/default/a",
+	Title: "service/default/a differs from the runs without faults: never created; without faults: exists at the end",
+}
+
+func TestShrink(t *testing.T) {
+	for _, blind := range []bool{false, true} {
+		suite, p := load(t)
+		f := &fake{blind: blind}
+		r, err := Shrink(context.Background(), Config{
+			Suite: suite, Plan: p, Finding: lostService, Dir: t.TempDir(), once: f.once,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !r.Minimal || r.After.Actions != 1 || r.After.Steps != 1 || r.Before.Actions != 5 || r.Runs != f.runs {
+			t.Errorf("%+v, %d runs", r, f.runs)
+		}
+		if err := r.Plan.Validate(suite); err != nil || r.Plan.TestName != "big-small" {
+			t.Errorf("%s: %v", r.Plan.TestName, err)
+		}
+		if blind {
+			if r.Alone || r.Invariant != "" || len(r.Plan.Invariants) > 0 || !strings.Contains(r.Note, "was left out") {
+				t.Errorf("an invariant that finds nothing: %+v", r)
+			}
+			continue
+		}
+		if !r.Alone || r.Invariant != "service-a-exists" || len(r.Plan.Invariants) != 1 || r.Note != "" ||
+			len(r.Plan.History) != 1 || r.Plan.History[0].String() != "service/default/*" {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestNotShown(t *testing.T) {
+	suite, p := load(t)
+	n := 0
+	_, err := Shrink(context.Background(), Config{
+		Suite: suite, Plan: p, Finding: record.Finding{Oracle: record.OracleInvariant, Title: "a"}, Dir: t.TempDir(),
+		once: func(context.Context, *plan.Plan, run.RunOptions) (*record.Run, error) {
+			n++
+			r := &record.Run{}
+			if n == 1 {
+				r.Findings = []record.Finding{{Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: "a"}}
+			}
+			return r, nil
+		},
+	})
+	var notShown *NotShownError
+	if !errors.As(err, &notShown) || notShown.Came != 1 || notShown.Of != 2 {
+		t.Errorf("got %v", err)
+	}
+}

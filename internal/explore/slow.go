@@ -1,0 +1,154 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/oracle"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// pace is how slow controllers are: they read for a time, and then not for a time, again and again. A step of the
+// workload that waits for them ends while they may read; the next steps must come when they may not, so that they see
+// several as one.
+type pace struct {
+	name       string // in that of the plan
+	open, shut time.Duration
+	times      int
+}
+
+var (
+	slowPace = pace{"slow", 50 * time.Millisecond, 500 * time.Millisecond, 50}
+	// slowerPace is for workloads that wait only for a time, and for plans that hold controllers for seconds.
+	slowerPace = pace{"slower", 50 * time.Millisecond, 6 * time.Second, 8}
+)
+
+// paces are those that may show that what a plan has found is a matter of time. The error is that of a record that
+// cannot be read.
+func (c *campaign) paces(t *task, o *Outcome) ([]pace, error) {
+	if t.learned.Reference == nil || len(t.learned.Reference.Controllers) == 0 {
+		return nil, nil
+	}
+	steps := c.stepsOf(t)
+	if waits(steps) {
+		objects, err := objectsOf(o)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(oracle.Differences(t.learned.Reference, t.plan, objects),
+			func(d reference.Difference) bool { return d.Field != "" }) {
+			return nil, nil // only fields could be explained
+		}
+	}
+	if slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Sleep > 0 }) ||
+		slices.ContainsFunc(t.plan.Actions, func(a plan.Action) bool {
+			pause := a.Effects().Pauses
+			return pause != nil && !pause.OfAPIServer()
+		}) {
+		return []pace{slowPace, slowerPace}, nil
+	}
+	return []pace{slowPace}, nil
+}
+
+func (c *campaign) stepsOf(t *task) []plan.Step {
+	return slices.Concat(t.plan.Steps, c.Suite.Workloads[t.plan.Workload].Steps)
+}
+
+// waits reports whether a workload always waits for something between two changes that it makes.
+func waits(steps []plan.Step) bool {
+	changed := false
+	for _, s := range steps {
+		switch {
+		case s.Wait != nil:
+			changed = false
+		case s.Sleep > 0:
+		case changed:
+			return false
+		default:
+			changed = true
+		}
+	}
+	return true
+}
+
+// slowly runs a task's workload once with slow controllers, when a plan with that workload has found something. Many
+// faults delay controllers, and what they write into a status may depend on what they have had the time to see: fields
+// that end like that are no finding. If the workload makes steps without waiting, so may what they do: if it creates an
+// object and changes it at once, there may be pods for the first spec, or not. But an object that is missing although
+// the workload waited is a mistake of the controller, even if it only has to be slow to make it.
+func (c *campaign) slowly(ctx context.Context, t *task, how pace) {
+	name := t.learned.Workload + "-" + how.name
+	c.mu.Lock()
+	once := c.slow[name]
+	if once == nil {
+		once = &sync.Once{}
+		c.slow[name] = once
+	}
+	c.mu.Unlock()
+	once.Do(func() {
+		if err := c.runSlowly(ctx, t, how); err != nil && ctx.Err() == nil {
+			c.say("%s: with slow controllers: %v", t.learned.Workload, err)
+		}
+	})
+}
+
+func (c *campaign) runSlowly(ctx context.Context, t *task, how pace) error {
+	p := *t.plan
+	p.TestName = t.learned.Workload + "-" + how.name
+	p.Description = "The controllers are slow, and otherwise undisturbed."
+	actions, err := how.actions(t.learned.Reference.Controllers)
+	if err != nil {
+		return err
+	}
+	p.Actions = actions
+	p.Complete(c.Suite)
+	r, meta, err := c.once(ctx, &p, run.RunOptions{History: t.learned.Reference.Types})
+	if err != nil {
+		return err
+	}
+	if meta.Verdict != record.Pass {
+		return fmt.Errorf("it does not pass: %s", meta.Reason) // so how it ends says nothing
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	allow := (*reference.Reference).AllowFields
+	if !waits(c.stepsOf(t)) {
+		allow = (*reference.Reference).Allow
+	}
+	c.widen(t, r, allow)
+	return nil
+}
+
+// actions make controllers slow.
+func (how pace) actions(controllers []string) ([]plan.Action, error) {
+	const at = plan.BeforeControllerRead
+	trigger := func(i int, d time.Duration) build.Trigger {
+		if i > 0 {
+			return build.AtOnce()
+		}
+		return build.Timeout(d)
+	}
+	var actions []*build.Action
+	for range how.times {
+		for i, name := range controllers {
+			actions = append(actions, build.PauseController(name, at).When(trigger(i, how.open)))
+		}
+		for i, name := range controllers {
+			actions = append(actions, build.ResumeController(name, at).When(trigger(i, how.shut)))
+		}
+	}
+	// The first pause is in force before the workload begins.
+	actions = slices.Insert(actions[1:], 0, build.PauseController(controllers[0], at).When(build.AtOnce()))
+	p, err := build.Plan("slow").Then(actions...).Build()
+	if err != nil {
+		return nil, err
+	}
+	return p.Actions, nil
+}

@@ -1,0 +1,250 @@
+package explore
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Show is the command that runs an outcome's plan again and judges it as the campaign has.
+func (r *Result) Show(o *Outcome) string {
+	file := o.File
+	if o.Smaller != "" {
+		file = o.Smaller
+	}
+	words := []string{"trommel", "-p", file}
+	if o.Pattern == "" && o.Smaller == "" { // those that are written here name their suite and variant
+		words = append(words, "--suite", r.SuiteFile)
+		if r.Variant != "" {
+			words = append(words, "--variant", r.Variant)
+		}
+	}
+	if o.Judged && !(o.Smaller != "" && o.Alone) {
+		words = append(words, "--reference", r.References)
+	}
+	for i, w := range words {
+		if strings.ContainsAny(w, " \t'\"$&;()*?<>|\\`") {
+			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// most is how many plans of a kind the summary lists.
+const most = 10
+
+// Text writes the summary.
+func (r *Result) Text(w io.Writer) error {
+	var b strings.Builder
+	r.groups(&b, "bugs", Bug)
+	r.groups(&b, "not confirmed", Unconfirmed)
+	r.groups(&b, "found without the plan's actions too", OfWorkload)
+	for _, kind := range []struct {
+		title  string
+		status Status
+	}{{"inconclusive", Inconclusive}, {"could not be run", Failed}} {
+		all := r.With(kind.status)
+		if len(all) == 0 {
+			continue
+		}
+		fmt.Fprintln(&b, kind.title)
+		for i, o := range all {
+			if i == most {
+				fmt.Fprintf(&b, "  and %d more\n", len(all)-most)
+				break
+			}
+			fmt.Fprintf(&b, "  %s: %s\n", o.Plan, indent(shown(o.Reason), "    "))
+		}
+	}
+	if lines := r.notTested(); len(lines) > 0 {
+		fmt.Fprintln(&b, "not tested")
+		for _, line := range lines {
+			fmt.Fprintf(&b, "  %s\n", indent(line, "  "))
+		}
+	}
+	fmt.Fprintln(&b, r.counts())
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// groups lists the outcomes of a status, together where they found the same.
+func (r *Result) groups(b *strings.Builder, title string, s Status) {
+	groups := Groups(r.With(s))
+	if len(groups) == 0 {
+		return
+	}
+	fmt.Fprintln(b, title)
+	for i, g := range groups {
+		first := &g.Plans[0]
+		fmt.Fprintf(b, "  %d. %s\n", i+1, report.Title(g.Finding))
+		for _, f := range first.Findings {
+			if f != g.Finding {
+				fmt.Fprintf(b, "     %s\n", report.Title(f))
+			}
+		}
+		fmt.Fprintf(b, "     %s (%d of %d)", first.Plan, first.Came, first.Of)
+		if first.Why != "" {
+			fmt.Fprintf(b, ": %s", indent(first.Why, "     "))
+		}
+		fmt.Fprintf(b, "\n     %s\n", r.Show(first))
+		if s != Bug && first.Reason != "" {
+			fmt.Fprintf(b, "     %s\n", firstLine(first.Reason))
+		}
+		if also := others(g); also != "" {
+			fmt.Fprintf(b, "     also: %s\n", also)
+		}
+	}
+}
+
+// others names the plans of a group but the first.
+func others(g Group) string {
+	var all []string
+	for _, o := range g.Plans[1:] {
+		all = append(all, fmt.Sprintf("%s (%d of %d)", o.Plan, o.Came, o.Of))
+	}
+	return names(all, most)
+}
+
+// shown is the beginning of a reason: its first line, and what the first trigger that did not fire waited for.
+func shown(reason string) string {
+	lines := strings.SplitN(reason, "\n", 3)
+	return strings.Join(lines[:min(2, len(lines))], "\n")
+}
+
+func indent(text, by string) string {
+	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+by)
+}
+
+// notTested says what the campaign says nothing about, a line each.
+func (r *Result) notTested() []string {
+	var lines []string
+	for _, u := range r.Unlearned {
+		lines = append(lines, u.Reason)
+	}
+	if len(r.NotRun) > 0 {
+		lines = append(lines, fmt.Sprintf("%s, because %s: %s", count(len(r.NotRun), "plan"), r.Stopped,
+			names(r.NotRun, most)))
+	}
+	if r.Elsewhere > 0 {
+		lines = append(lines, fmt.Sprintf("%s in other shards", count(r.Elsewhere, "plan")))
+	}
+	if len(r.Empty) > 0 {
+		lines = append(lines, "there is no plan of the pattern "+strings.Join(r.Empty, ", "))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Unreached)) {
+		lines = append(lines, fmt.Sprintf("no workload reaches these points of %s: %s", name,
+			strings.Join(r.Unreached[name], ", ")))
+	}
+	for _, rule := range slices.Sorted(maps.Keys(r.Dropped)) {
+		lines = append(lines, fmt.Sprintf("%s without a plan: %s", count(r.Dropped[rule], "candidate"), rule))
+	}
+	return lines
+}
+
+// counts says how many plans there are of each status.
+func (r *Result) counts() string {
+	text := fmt.Sprintf("%s in %s", count(len(r.Outcomes), "plan"), roughly(r.Took))
+	sep := ": "
+	for _, kind := range []struct {
+		status Status
+		what   string
+	}{
+		{Passed, "passed"}, {Bug, "with bugs"}, {Unconfirmed, "not confirmed"},
+		{OfWorkload, "with findings that come without their actions too"}, {Inconclusive, "inconclusive"},
+		{Failed, "could not be run"},
+	} {
+		if n := len(r.With(kind.status)); n > 0 {
+			text += fmt.Sprintf("%s%d %s", sep, n, kind.what)
+			sep = ", "
+		}
+	}
+	if len(r.NotRun) > 0 {
+		text += fmt.Sprintf("; %d not run", len(r.NotRun))
+	}
+	return text
+}
+
+// Markdown writes the summary for a page, such as that of a CI job.
+func (r *Result) Markdown(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "## trommel test: %s\n\n", report.EscapeMarkdown(filepath.ToSlash(r.SuiteFile)))
+	fmt.Fprintln(&b, r.counts())
+	for _, kind := range []struct {
+		title  string
+		status Status
+	}{
+		{"Bugs", Bug}, {"Not confirmed", Unconfirmed}, {"Found without the plan's actions too", OfWorkload},
+	} {
+		groups := Groups(r.With(kind.status))
+		if len(groups) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\n### %s\n", kind.title)
+		for i, g := range groups {
+			first := &g.Plans[0]
+			fmt.Fprintf(&b, "\n%d. **%s**\n\n", i+1, report.EscapeMarkdown(report.Title(g.Finding)))
+			fmt.Fprintf(&b, "   %s (%d of %d)", report.EscapeMarkdown(first.Plan), first.Came, first.Of)
+			if first.Why != "" {
+				fmt.Fprintf(&b, ": %s", report.EscapeMarkdown(first.Why))
+			}
+			fmt.Fprintf(&b, "\n\n   ```\n   %s\n   ```\n", r.Show(first))
+			if also := others(g); also != "" {
+				fmt.Fprintf(&b, "\n   Also: %s\n", report.EscapeMarkdown(also))
+			}
+		}
+	}
+	for _, kind := range []struct {
+		title  string
+		status Status
+	}{{"Inconclusive", Inconclusive}, {"Could not be run", Failed}} {
+		all := r.With(kind.status)
+		if len(all) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\n<details><summary>%s: %s</summary>\n\n", kind.title, count(len(all), "plan"))
+		for _, o := range all {
+			fmt.Fprintf(&b, "- %s: %s\n", report.EscapeMarkdown(o.Plan), report.EscapeMarkdown(shown(o.Reason)))
+		}
+		fmt.Fprint(&b, "\n</details>\n")
+	}
+	if lines := r.notTested(); len(lines) > 0 {
+		fmt.Fprint(&b, "\n<details><summary>Not tested</summary>\n\n")
+		for _, line := range lines {
+			fmt.Fprintf(&b, "- %s\n", report.EscapeMarkdown(line))
+		}
+		fmt.Fprint(&b, "\n</details>\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// JSON writes the result for programs. docs/test.md describes it.
+func (r *Result) JSON(w io.Writer) error {
+	type plans struct {
+		Finding record.Finding `json:"finding"`
+		Plans   []string       `json:"plans"`
+		Show    string         `json:"show"`
+	}
+	bugs := []plans{}
+	for _, g := range Groups(r.With(Bug)) {
+		p := plans{Finding: g.Finding, Show: r.Show(&g.Plans[0])}
+		for _, o := range g.Plans {
+			p.Plans = append(p.Plans, o.Plan)
+		}
+		bugs = append(bugs, p)
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(struct {
+		*Result
+		Bugs []plans `json:"bugs"`
+	}{r, bugs})
+}

@@ -1,0 +1,128 @@
+package explore
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trommel-dev/trommel/record"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func golden(t *testing.T, name string, write func(io.Writer) error) {
+	t.Helper()
+	var got bytes.Buffer
+	if err := write(&got); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("%s: %s", path, diff)
+	}
+}
+
+// result has something of everything.
+func result() *Result {
+	never := finding("service/default/db", "never created; without faults: exists at the end")
+	never2 := finding("service/default/db2", "never created; without faults: exists at the end")
+	invariant := record.Finding{
+		Severity: record.SeverityBug, Oracle: record.OracleInvariant, Subject: "every-database-has-a-service",
+		Title: "invariant every-database-has-a-service: a Database has no Service",
+	}
+	field := finding("secret/default/db", `data.user is "a"; without faults: "b"`)
+	plan := func(name string, s Status, actions, came int, findings ...record.Finding) Outcome {
+		return Outcome{
+			Plan: name, File: "trommel-runs/test/plans/" + name + ".yaml", Workload: "create", Pattern: "intermediate",
+			Why: "op is killed right after its own write: " + name, Actions: actions, Triggers: actions, Status: s,
+			Came: came, Of: 3, Findings: findings, Judged: true, Took: 20 * time.Second, Key: "k",
+			Record: "runs/" + name + "/1",
+		}
+	}
+	one := plan("create-stale-1", Bug, 3, 3, invariant, never)
+	two := plan("create-intermediate-2", Bug, 1, 3, never2)
+	three := plan("create-drift-3", Bug, 2, 3, never)
+	alone := plan("create-drift-4", Bug, 1, 3, field)
+	alone.Smaller = "trommel-runs/test/smaller/it's small.yaml"
+	rare := plan("create-drift-5", Unconfirmed, 1, 1, field)
+	own := plan("own", OfWorkload, 1, 3, invariant)
+	own.Pattern, own.File, own.Judged = "", "plans/own.yaml", false
+	idle := plan("create-unobserved-6", Inconclusive, 2, 0)
+	idle.Of, idle.Reason = 0, "1 of 2 actions fired: nothing has happened\naction 2 waits for <pod/default/a>\nand more"
+	failed := plan("create-unobserved-7", Failed, 2, 0)
+	failed.Of, failed.Reason, failed.Record = 0, "could not start the cluster: disk full", ""
+	passed := plan("create-skew-8", Passed, 2, 0)
+	passed.Of = 0
+	return &Result{
+		Settings: Settings{
+			SuiteFile: "db/trommel.yaml", Variant: "fixed", References: "trommel-runs/references/db-fixed", Learn: 3,
+			Repeat: 3,
+		},
+		Outcomes: []Outcome{one, two, three, alone, rare, own, idle, failed, passed},
+		NotRun:   []string{"create-skew-9", "create-skew-10"}, Stopped: "the budget of 10m was used up", Elsewhere: 4,
+		Unlearned: []Unlearned{{"scale", "learn workload \"scale\": it ends differently\n  pod/default/a: gone"}},
+		Dropped:   map[string]int{"there are 3 plans like it": 5, "it changes no field": 1},
+		Empty:     []string{"zombie"}, Unreached: map[string][]string{"op": {"annotatedCall backup", "reconcile"}},
+		Took: 9*time.Minute + 40*time.Second,
+	}
+}
+
+func TestSummary(t *testing.T) {
+	r := result()
+	golden(t, "summary.txt", r.Text)
+	golden(t, "summary.md", r.Markdown)
+	golden(t, "summary.json", r.JSON)
+	golden(t, "nothing.txt", (&Result{}).Text)
+	var back Result
+	data, err := os.ReadFile(filepath.Join("testdata", "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r, &back); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	c := newCampaign(Config{})
+	for _, o := range result().Outcomes {
+		c.tasks = append(c.tasks, &task{})
+		if o.Status == Passed || o.Status == Bug {
+			c.done[o.Plan] = &o
+		}
+	}
+	if got, want := c.left(), 4*20*time.Second; got != want {
+		t.Errorf("%s left, want %s", got, want)
+	}
+	c.Budget = 30 * time.Second
+	if got := c.left(); got > c.Budget {
+		t.Errorf("%s left of a budget of %s", got, c.Budget)
+	}
+	for d, want := range map[time.Duration]string{
+		1540 * time.Millisecond: "1.5 s", 61 * time.Second: "61 s", 9*time.Minute + 40*time.Second: "10 min",
+		150 * time.Minute: "2.5 h",
+	} {
+		if got := roughly(d); got != want {
+			t.Errorf("%s is %s, want %s", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,416 @@
+// Package history follows all objects of given types on a running cluster and records each state, in order. Judges
+// examine the recording, not the cluster.
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+const (
+	// syncTimeout limits Sync, and thereby Stop.
+	syncTimeout = 20 * time.Second
+	// quiet is how long no event must arrive before a watch counts as drained; see Sync.
+	quiet = 150 * time.Millisecond
+	// maxQuiet limits how long Sync waits for quiet, for types that are written continuously.
+	maxQuiet = time.Second
+)
+
+// Config defines what to record.
+type Config struct {
+	// Objects is a client of the API server to watch: one that the plan does not touch. A Recorder survives a restart
+	// of its API server, but states that came and went meanwhile may be missing, see Gaps.
+	Objects *objects.Client
+	Keys    []plan.ResourceKey
+}
+
+// Recorder records every state of the objects that its keys stand for. It replaces their managed fields by who wrote
+// the state. It is safe for concurrent use.
+type Recorder struct {
+	client *objects.Client
+	tracks []*track
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu      sync.Mutex
+	entries []record.HistoryEntry // in the order of arrival; only appended to
+	gaps    []string
+	changed chan struct{} // closed when the next entry is added
+}
+
+// Start starts recording and returns when every type is listed. The recorder outlives ctx; Close or Stop ends it. For a
+// type that the cluster does not serve it returns an [objects.NotServedError].
+func Start(ctx context.Context, c Config) (*Recorder, error) {
+	r := &Recorder{client: c.Objects, changed: make(chan struct{})}
+	var errs []error
+	for _, key := range c.Keys {
+		t, err := resolve(ctx, c.Objects, key)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		i := slices.IndexFunc(r.tracks, func(tr *track) bool { return tr.typ.Resource == t.Resource })
+		if i < 0 {
+			r.tracks = append(r.tracks,
+				&track{recorder: r, typ: t, namespace: key.Namespace, listed: make(chan struct{}),
+					state: map[string]*held{}})
+			i = len(r.tracks) - 1
+		}
+		tr := r.tracks[i]
+		tr.keys = append(tr.keys, key)
+		if tr.namespace != key.Namespace {
+			tr.namespace = ""
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	follow, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r.cancel = cancel
+	for _, t := range r.tracks {
+		r.done.Add(1)
+		go func() {
+			defer r.done.Done()
+			_ = r.client.Follow(follow, t.typ, t.namespace, "", t) // ends only with its context
+		}()
+	}
+	for _, t := range r.tracks {
+		select {
+		case <-t.listed:
+		case <-ctx.Done():
+			err := r.trouble(t)
+			r.Close()
+			return nil, fmt.Errorf("list %s: %w", t.typ.Resource.Resource, errors.Join(context.Cause(ctx), err))
+		}
+	}
+	return r, nil
+}
+
+func resolve(ctx context.Context, client *objects.Client, key plan.ResourceKey) (t objects.Type, err error) {
+	err = objects.Retry(ctx, func(ctx context.Context) error {
+		t, err = client.Resolve(ctx, key)
+		return err
+	})
+	return t, err
+}
+
+func (r *Recorder) trouble(t *track) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return t.broken
+}
+
+// Close ends the recording and keeps what was recorded. Further calls are no-ops.
+func (r *Recorder) Close() {
+	r.cancel()
+	r.done.Wait()
+}
+
+// Stop ends the recording and returns the history, ordered by resource version. It includes everything that was written
+// before the call, see Sync. With an error it returns what was recorded.
+func (r *Recorder) Stop(ctx context.Context) ([]record.HistoryEntry, error) {
+	err := r.Sync(ctx)
+	r.Close()
+	history := r.History()
+	if err != nil {
+		return history, fmt.Errorf("the end of the history may be missing: %w", err)
+	}
+	return history, nil
+}
+
+// History returns what was recorded so far, ordered by resource version.
+func (r *Recorder) History() []record.HistoryEntry {
+	r.mu.Lock()
+	history := slices.Clone(r.entries)
+	r.mu.Unlock()
+	slices.SortStableFunc(history, func(a, b record.HistoryEntry) int {
+		switch {
+		case a.ResourceVersion < b.ResourceVersion:
+			return -1
+		case a.ResourceVersion > b.ResourceVersion:
+			return 1
+		}
+		return 0
+	})
+	return history
+}
+
+// Gaps returns, one line each, where states may be missing because the API server no longer knew what had happened
+// while the recorder was disconnected.
+func (r *Recorder) Gaps() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.gaps)
+}
+
+// Since returns the entries from index n on and a channel that is closed when there are more.
+func (r *Recorder) Since(n int) ([]record.HistoryEntry, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.entries[n:len(r.entries):len(r.entries)], r.changed
+}
+
+// Sync blocks until everything is recorded that was written before the call: it lists the newest state of every type
+// and waits until the watch has delivered all of it. Then it waits until the watch has been quiet for a moment, for
+// objects that were created and deleted meanwhile and are in no list.
+func (r *Recorder) Sync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, syncTimeout, fmt.Errorf("not within %s", syncTimeout))
+	defer cancel()
+	errs := make(chan error)
+	for _, t := range r.tracks {
+		go func() { errs <- t.sync(ctx) }()
+	}
+	var all []error
+	for range r.tracks {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
+
+// add appends an entry. The caller holds the lock.
+func (r *Recorder) add(e record.HistoryEntry) {
+	r.entries = append(r.entries, e)
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// track records one type. The recorder's lock guards its fields from began on.
+type track struct {
+	recorder  *Recorder
+	typ       objects.Type
+	namespace string // of all keys; empty: all namespaces
+	keys      []plan.ResourceKey
+	listed    chan struct{} // closed after the first list
+
+	began     bool
+	state     map[string]*held // by namespace/name
+	version   string           // of the newest list or event
+	lastEvent time.Time
+	broken    error
+}
+
+// held is the newest state of an object.
+type held struct {
+	namespace, name string
+	uid             string
+	version         uint64
+	deleted         bool // kept to recognize a list that is older than the deletion
+	object          []byte
+	managed         []metav1.ManagedFieldsEntry
+	writers         []record.FieldManager
+}
+
+func (t *track) wanted(u *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(t.keys, func(k plan.ResourceKey) bool {
+		return t.typ.Matches(k, u.GetNamespace(), u.GetName())
+	})
+}
+
+func version(s string) uint64 {
+	v, _ := strconv.ParseUint(s, 10, 64)
+	return v
+}
+
+// Listed implements objects.Follower.
+func (t *track) Listed(all []*unstructured.Unstructured, listVersion string) bool {
+	r := t.recorder
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.broken = nil
+	if !t.began {
+		t.began = true
+		for _, u := range all {
+			t.take(record.Existing, u)
+		}
+		t.version = listVersion
+		close(t.listed)
+		return false
+	}
+	r.gaps = append(r.gaps, fmt.Sprintf("%s: states between the resource versions %s and %s", t.typ.Resource.Resource,
+		t.version, listVersion))
+	t.version = listVersion
+	seen := map[string]bool{}
+	for _, u := range all {
+		seen[u.GetNamespace()+"/"+u.GetName()] = true
+	}
+	var ids []string
+	for id, h := range t.state {
+		if !h.deleted && !seen[id] {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		t.gone(t.state[id], version(listVersion))
+	}
+	for _, u := range all {
+		h := t.state[u.GetNamespace()+"/"+u.GetName()]
+		switch {
+		case h == nil || h.deleted:
+			t.take(record.Created, u)
+		case h.uid != string(u.GetUID()):
+			t.gone(h, version(u.GetResourceVersion()))
+			t.take(record.Created, u)
+		case h.version < version(u.GetResourceVersion()):
+			t.take(record.Updated, u)
+		}
+	}
+	return false
+}
+
+// Changed implements objects.Follower.
+func (t *track) Changed(event watch.EventType, u *unstructured.Unstructured) bool {
+	t.recorder.mu.Lock()
+	defer t.recorder.mu.Unlock()
+	t.broken = nil
+	t.version = u.GetResourceVersion()
+	h := t.state[u.GetNamespace()+"/"+u.GetName()]
+	known := h != nil && !h.deleted
+	if h != nil && h.version >= version(u.GetResourceVersion()) {
+		return false
+	}
+	switch {
+	case event == watch.Deleted:
+		t.take(record.Deleted, u)
+	case known && h.uid == string(u.GetUID()):
+		t.take(record.Updated, u)
+	default:
+		t.take(record.Created, u)
+	}
+	return false
+}
+
+// Broken implements objects.Follower.
+func (t *track) Broken(err error) bool {
+	t.recorder.mu.Lock()
+	defer t.recorder.mu.Unlock()
+	t.broken = err
+	return false
+}
+
+// take records a state if a key stands for the object. The caller holds the lock.
+func (t *track) take(event string, u *unstructured.Unstructured) {
+	if !t.wanted(u) {
+		return
+	}
+	managed := u.GetManagedFields()
+	u.SetManagedFields(nil)
+	object, err := u.MarshalJSON()
+	if err != nil {
+		t.broken = err
+		return
+	}
+	id := u.GetNamespace() + "/" + u.GetName()
+	var before held
+	if h := t.state[id]; h != nil && !h.deleted && h.uid == string(u.GetUID()) {
+		before = *h
+	}
+	h := &held{
+		namespace: u.GetNamespace(), name: u.GetName(), uid: string(u.GetUID()),
+		version: version(u.GetResourceVersion()), managed: managed,
+		writers: writers(before.managed, managed, before.object, object), deleted: event == record.Deleted,
+		object: slices.Clip(trimNewline(object)),
+	}
+	t.state[id] = h
+	t.add(event, h)
+}
+
+// gone records a deletion that the watch did not deliver. The caller holds the lock.
+func (t *track) gone(h *held, at uint64) {
+	h.version, h.deleted, h.writers = at, true, nil
+	t.add(record.Deleted, h)
+}
+
+func (t *track) add(event string, h *held) {
+	t.lastEvent = time.Now()
+	t.recorder.add(record.HistoryEntry{
+		Time: t.lastEvent, ResourceVersion: h.version, Event: event, Type: t.typ.Singular, Group: t.typ.Resource.Group,
+		Namespace: h.namespace, Name: h.name, Writers: h.writers, Object: h.object,
+	})
+}
+
+func trimNewline(b []byte) []byte {
+	for len(b) > 0 && b[len(b)-1] == '\n' {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+func (t *track) sync(ctx context.Context) error {
+	r := t.recorder
+	var list *unstructured.UnstructuredList
+	err := objects.Retry(ctx, func(ctx context.Context) error {
+		var err error
+		list, err = r.client.Resource(t.typ, t.namespace).List(ctx, metav1.ListOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("list %s: %w", t.typ.Resource.Resource, err)
+	}
+	listedAt := time.Now()
+	for {
+		r.mu.Lock()
+		changed, missing, broken := r.changed, t.missing(list), t.broken
+		last := t.lastEvent
+		r.mu.Unlock()
+		wait := syncTimeout
+		if missing == "" {
+			if last.Before(listedAt) {
+				last = listedAt
+			}
+			wait = min(time.Until(last.Add(quiet)), time.Until(listedAt.Add(maxQuiet)))
+			if wait <= 0 {
+				return nil
+			}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			if missing == "" {
+				return nil
+			}
+			return errors.Join(fmt.Errorf("the watch of %s has not delivered %s: %w", t.typ.Resource.Resource, missing,
+				context.Cause(ctx)), broken)
+		}
+		timer.Stop()
+	}
+}
+
+// missing describes something that the list shows and the recording lacks, or returns "". The caller holds the lock.
+func (t *track) missing(list *unstructured.UnstructuredList) string {
+	listVersion := version(list.GetResourceVersion())
+	seen := map[string]bool{}
+	for i := range list.Items {
+		u := &list.Items[i]
+		if !t.wanted(u) {
+			continue
+		}
+		id := u.GetNamespace() + "/" + u.GetName()
+		seen[id] = true
+		if h := t.state[id]; h == nil || h.version < version(u.GetResourceVersion()) {
+			return "the state of " + id
+		}
+	}
+	for id, h := range t.state {
+		if !h.deleted && !seen[id] && h.version <= listVersion {
+			return "the deletion of " + id
+		}
+	}
+	return ""
+}

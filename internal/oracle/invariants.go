@@ -1,0 +1,259 @@
+package oracle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/cel"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// defaultWithin is for suites that were not validated.
+const defaultWithin = 30 * time.Second
+
+// maxObjects is the maximum number of objects that one invariant gets findings for.
+const maxObjects = 10
+
+// Invariants are a suite's invariants, compiled. They are immutable and safe for concurrent use.
+//
+// An expression that reads a missing field, or fails in another way, counts as false for never and eventually and as
+// true for always, so that nothing is found by mistake. So that nothing is missed by mistake either, an invariant whose
+// expression failed at every evaluation gives a finding of the oracle [record.OracleInvariantError]. An eventually that
+// fails because of a missing field is only unfulfilled.
+type Invariants struct{ all []invariant }
+
+type invariant struct {
+	plan.Invariant
+	word    string // never, always, eventually
+	expr    *cel.Expression
+	message *cel.Expression // nil: Message is plain text
+}
+
+// CompileError is a mistake in an expression of an invariant.
+type CompileError struct {
+	Invariant string // its name
+	Field     string // never, always, eventually
+	Offset    int    // in the expression; bytes, 0-based
+	Message   string
+}
+
+func (e *CompileError) Error() string {
+	return fmt.Sprintf("invariant %q: %s: column %d: %s", e.Invariant, e.Field, e.Offset+1, e.Message)
+}
+
+// Compile compiles invariants; it reports all mistakes at once, each a [CompileError].
+func Compile(invariants []plan.Invariant) (*Invariants, error) {
+	c := &Invariants{}
+	var errs []error
+	for _, i := range invariants {
+		v := invariant{Invariant: i}
+		scope, text := cel.History, ""
+		switch {
+		case i.Never != "":
+			v.word, text = "never", i.Never
+		case i.Always != "":
+			v.word, text = "always", i.Always
+		case i.Eventually != "":
+			v.word, text, scope = "eventually", i.Eventually, cel.Objects
+		default:
+			errs = append(errs, &CompileError{i.Name, "never", 0,
+				"the invariant has no expression (one of never, always and eventually)"})
+			continue
+		}
+		var err error
+		if v.expr, err = scope.Compile(text); err != nil {
+			e := &CompileError{Invariant: i.Name, Field: v.word, Message: err.Error()}
+			var syntax *cel.SyntaxError
+			if errors.As(err, &syntax) {
+				e.Offset = syntax.Offset
+			}
+			errs = append(errs, e)
+			continue
+		}
+		// A message that is not a valid expression is plain text.
+		if v.message, err = scope.CompileText(i.Message); err != nil {
+			v.message = nil
+		}
+		c.all = append(c.all, v)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// say explains a violation in one line: by the invariant's message, or else by what happened. The expression is in the
+// finding's detail.
+func (v *invariant) say(variables map[string]any, happened string) string {
+	text := v.Message
+	if v.message != nil {
+		said, err := v.message.Text(variables)
+		if err != nil {
+			said = fmt.Sprintf("%s (its message failed: %v)", v.Message, err)
+		}
+		text = said
+	}
+	if text == "" {
+		text = happened
+	}
+	return fmt.Sprintf("invariant %s: %s", v.Name, strings.Join(strings.Fields(text), " "))
+}
+
+// violation describes the event that violated the invariant.
+func (v *invariant) violation(e *record.HistoryEntry) string {
+	how := "it happened"
+	if v.word == "always" {
+		how = "it did not hold"
+	}
+	return fmt.Sprintf("%s when %s was %s", how, objectKey(e), e.Event)
+}
+
+// tally counts the results of an invariant's evaluations.
+type tally struct {
+	clean, failed int
+	err           error          // the first failure
+	errAt         string         // its object
+	violated      map[string]int // by object: index of the finding
+	more          map[int]int    // by index of the finding: further violations
+}
+
+// invariantJudge judges never and always.
+type invariantJudge struct{}
+
+func (invariantJudge) Name() string { return "invariants" }
+
+func (invariantJudge) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
+	return e.Invariants.check(e.History, ownDeletions(e)), nil
+}
+
+// ownDeletions returns the indexes of the history entries that the plan itself has caused by deleting an object: that the
+// object is marked for deletion, and its next deletion, as nothing takes a deletion back. That an invariant does not
+// hold then says nothing about the controllers.
+func ownDeletions(e Evidence) map[int]bool {
+	own := map[int]bool{}
+	for _, a := range e.Actions {
+		key := e.Plan.Actions[a.Index].Effects().Deletes
+		if key.IsZero() || a.Error != "" {
+			continue
+		}
+		before := false // it was marked before
+		for i := range e.History {
+			h := &e.History[i]
+			if !key.Matches(h.Type, h.Group, true, h.Namespace, h.Name) {
+				continue
+			}
+			was := before
+			var now struct {
+				Metadata struct{ DeletionTimestamp any }
+			}
+			before = json.Unmarshal(h.Object, &now) == nil && now.Metadata.DeletionTimestamp != nil
+			if h.Time.Before(a.Fired) {
+				continue
+			}
+			if h.Event == record.Deleted {
+				own[i] = true
+				break
+			}
+			own[i] = own[i] || before && !was
+		}
+	}
+	return own
+}
+
+// Check evaluates never and always over a history, which must be ordered. The first violation of an invariant by an
+// object becomes a finding, which also counts the further ones.
+func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
+	return c.check(history, nil)
+}
+
+// check is Check without violations by the entries with these indexes.
+func (c *Invariants) check(history []record.HistoryEntry, except map[int]bool) []record.Finding {
+	var findings []record.Finding
+	tallies := make([]tally, len(c.all))
+	var w world
+	for n := range history {
+		e := &history[n]
+		object, old, err := w.step(e)
+		if err != nil {
+			findings = append(findings,
+				record.Finding{Severity: record.SeverityInconclusive, Oracle: record.OracleHistory, Title: err.Error(),
+					Time: e.Time})
+			continue
+		}
+		if e.Event == record.Existing {
+			continue // not an event of this run
+		}
+		for i := range c.all {
+			v, t := &c.all[i], &tallies[i]
+			variables := map[string]any{"object": nil, "oldObject": nil, "event": e.Event, "objects": w.objects}
+			subject := ""
+			switch {
+			case v.word == "eventually":
+				continue
+			case v.On != nil:
+				if !v.On.Matches(e.Type, e.Group, true, e.Namespace, e.Name) {
+					continue
+				}
+				variables["object"], variables["oldObject"] = object, old
+				subject = objectKey(e)
+			}
+			holds, err := v.expr.Holds(variables)
+			if err != nil {
+				t.failed++
+				if t.err == nil {
+					t.err, t.errAt = err, objectKey(e)
+				}
+				continue
+			}
+			t.clean++
+			if holds == (v.word == "always") || except[n] {
+				continue
+			}
+			if at, ok := t.violated[subject]; ok {
+				t.more[at]++
+				continue
+			}
+			if t.violated == nil {
+				t.violated, t.more = map[string]int{}, map[int]int{}
+			}
+			if len(t.violated) == maxObjects {
+				continue
+			}
+			t.violated[subject] = len(findings)
+			findings = append(findings, record.Finding{
+				Severity: record.SeverityBug,
+				Oracle:   record.OracleInvariant, Title: v.say(variables, v.violation(e)), Subject: objectKey(e),
+				Time: e.Time, Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event,
+					e.ResourceVersion, v.word, v.expr),
+			})
+		}
+	}
+	for i := range tallies {
+		v, t := &c.all[i], &tallies[i]
+		for at, n := range t.more {
+			findings[at].Detail += fmt.Sprintf("\nand %d more times", n)
+		}
+		if t.clean == 0 && t.failed > 0 {
+			findings = append(findings,
+				v.unevaluated(t.err, fmt.Sprintf("it failed on all of %d events, first on %s", t.failed, t.errAt)))
+		}
+	}
+	return findings
+}
+
+func (v *invariant) unevaluated(err error, detail string) record.Finding {
+	hint := ""
+	if errors.Is(err, cel.ErrMissing) {
+		hint = "\nif a field may be missing, use has(object.a.b) or object.?a.?b.orValue(…)"
+	}
+	return record.Finding{
+		Severity: record.SeverityInconclusive, Oracle: record.OracleInvariantError, Subject: v.Name,
+		Title:  fmt.Sprintf("invariant %s could never be evaluated: %v", v.Name, err),
+		Detail: fmt.Sprintf("%s\n%s: %s%s", detail, v.word, v.expr, hint),
+	}
+}

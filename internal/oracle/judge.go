@@ -1,0 +1,151 @@
+// Package oracle judges a run. Judges examine only the evidence that the run has recorded; the verdict follows from
+// their findings.
+package oracle
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Evidence is what judges examine: what the run was to do, and what it has recorded. It gives no access to a cluster.
+// Judges must not change it.
+type Evidence struct {
+	Plan       *plan.Plan
+	Invariants *Invariants // of the suite
+	Timeouts   plan.Timeouts
+	Dir        string      // of the run record, with the logs
+	Meta       record.Meta // without a verdict
+	Actions    []record.Action
+	History    []record.HistoryEntry // ordered by resource version
+	Gaps       []string              // where the history may lack states, one line each
+	Processes  []record.Process      // of the controllers, oldest first
+	Events     []record.Event        // of the controllers' writes and reconciles, as far as they were observed
+	// Reference is what the workload does without faults; nil: nobody has learned it.
+	Reference *reference.Reference
+
+	// followed has followed the history. Hear sets it, so that judges share the work.
+	followed func() (*reference.Follower, error)
+}
+
+// Judge examines one kind of evidence. An error says that it could not finish; findings returned with it are valid.
+type Judge interface {
+	Name() string
+	Judge(ctx context.Context, e Evidence) ([]record.Finding, error)
+}
+
+// Judges lists all judges in the order in which their findings are reported.
+func Judges() []Judge {
+	return []Judge{
+		eventually{}, gaps{}, invariantJudge{}, exits{}, faultFree{},
+		duplicates{}, dependents{}, finalizers{}, orphans{}, fights{}, reverts{}, loops{}, leases{}, loggedErrors{},
+	}
+}
+
+// Hear runs all judges. If one fails or panics, that becomes a finding, and the others still run.
+func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
+	var all []record.Finding
+	e.followed = sync.OnceValues(e.read)
+	for _, j := range judges {
+		findings, err := hear(ctx, e, j)
+		all = append(all, findings...)
+		if err != nil {
+			all = append(all, Trouble(fmt.Sprintf("judge %q failed: %v", j.Name(), err)))
+		}
+	}
+	return all
+}
+
+func hear(ctx context.Context, e Evidence, j Judge) (findings []record.Finding, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return j.Judge(ctx, e)
+}
+
+// Trouble returns a finding about a failure of Trommel itself that happened when there was already something to judge.
+// The first
+// line of the text is its title. It makes the run inconclusive unless there is a bug.
+func Trouble(text string) record.Finding {
+	title, detail, _ := strings.Cut(text, "\n")
+	return record.Finding{
+		Severity: record.SeverityInconclusive, Oracle: record.OracleRun, Title: title, Detail: detail, Time: time.Now(),
+	}
+}
+
+// gaps judges whether the history is complete.
+type gaps struct{}
+
+func (gaps) Name() string { return "gaps" }
+
+func (gaps) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
+	var findings []record.Finding
+	for _, gap := range e.Gaps {
+		findings = append(findings, record.Finding{
+			Severity: record.SeverityInconclusive, Oracle: record.OracleHistory, Title: gap, Time: e.Meta.WorkloadEnd,
+		})
+	}
+	return findings, nil
+}
+
+// Verdict returns the verdict on a run that could be carried out. Complete says that every action of the plan was
+// carried out. A bug counts even if the plan was not complete; anything else that went wrong makes the run
+// inconclusive. The reason is one line, empty for a pass.
+func Verdict(findings []record.Finding, complete bool) (record.Verdict, string) {
+	var bug, other []string
+	for _, f := range findings {
+		switch f.Severity {
+		case record.SeverityBug:
+			bug = append(bug, f.Title)
+		case record.SeverityNote:
+		default:
+			other = append(other, f.Title)
+		}
+	}
+	switch {
+	case len(bug) > 0:
+		return record.Bug, first(bug)
+	case !complete:
+		return record.Inconclusive, "not every action of the plan was carried out"
+	case len(other) > 0:
+		return record.Inconclusive, first(other)
+	}
+	return record.Pass, ""
+}
+
+func first(titles []string) string {
+	if len(titles) == 1 {
+		return titles[0]
+	}
+	return fmt.Sprintf("%s (and %d more)", titles[0], len(titles)-1)
+}
+
+// NoneStale returns the finding about a run that could not test what its plan is about: an API server was paused, but
+// no controller was shown stale state. The causes must not be empty.
+func NoneStale(causes []string) record.Finding {
+	return record.Finding{
+		Severity: record.SeverityInconclusive, Oracle: record.OracleStaleness,
+		Title: "no controller was shown stale state: " + causes[0], Detail: strings.Join(causes[1:], "\n"),
+	}
+}
+
+// NoneFailed returns the findings about actions that should have made calls fail and made none fail: the run has not
+// tested what they are for.
+func NoneFailed(causes []string) []record.Finding {
+	var findings []record.Finding
+	for _, cause := range causes {
+		findings = append(findings, record.Finding{
+			Severity: record.SeverityInconclusive, Oracle: record.OracleAction, Title: cause,
+		})
+	}
+	return findings
+}

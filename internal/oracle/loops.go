@@ -1,0 +1,43 @@
+package oracle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// loops judges whether a controller writes the same object or reconciles the same request again and again, without
+// pauses that grow, when nothing disturbs it any more. Writing without end is a bug if the controller does not do that
+// without faults; reconciling is a note, as something else may ask for it.
+type loops struct{}
+
+func (loops) Name() string { return "loops" }
+
+func (loops) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
+	var findings []record.Finding
+	for _, l := range reference.Loops(e.Events, e.Meta.Calm, e.Meta.Observed) {
+		if e.Reference != nil && slices.ContainsFunc(e.Reference.Loops, l.Same) {
+			continue
+		}
+		f := record.Finding{
+			Severity: e.severity(), Oracle: record.OracleLoop, Subject: l.Controller, Time: l.Last,
+			Detail: fmt.Sprintf("nothing has disturbed it since %s", e.moment(e.Meta.Calm)),
+		}
+		often := fmt.Sprintf("%d times in the last %s", l.Times, l.Span.Round(100*time.Millisecond))
+		if l.Object == "" {
+			f.Severity = record.SeverityNote
+			f.Title = fmt.Sprintf("%s reconciles %s in %s without end: %s", l.Controller, l.Request, l.Reconciler, often)
+		} else {
+			f.Title = fmt.Sprintf("%s writes %s without end: %s", l.Controller, l.Object, often)
+			if l.Failed > 0 {
+				f.Detail += fmt.Sprintf("\n%d of the writes failed, the last one with: %s", l.Failed, l.Error)
+			}
+		}
+		findings = append(findings, f)
+	}
+	return findings, nil
+}

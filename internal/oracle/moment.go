@@ -1,0 +1,144 @@
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// read follows the history.
+func (e Evidence) read() (*reference.Follower, error) {
+	return reference.Follow(&record.Run{History: e.History, Events: e.Events})
+}
+
+// follower has followed the history.
+func (e Evidence) follower() (*reference.Follower, error) {
+	if e.followed == nil {
+		return e.read()
+	}
+	return e.followed()
+}
+
+// Changes returns the changes of the history, with who made them. The caller must not change them.
+func (e Evidence) Changes() ([]reference.Change, error) {
+	f, err := e.follower()
+	if err != nil {
+		return nil, err
+	}
+	return f.Changes(), nil
+}
+
+// moment says when something happened, and after which of the plan's actions.
+func (e Evidence) moment(at time.Time) string {
+	text := "at +" + at.Sub(e.Meta.WorkloadStart).Round(10*time.Millisecond).String()
+	if after := e.after(at); after != "" {
+		text += " " + after
+	}
+	return text
+}
+
+// after names the last action of the plan that had begun by then. It is empty if the plan has none.
+func (e Evidence) after(at time.Time) string {
+	if e.Plan == nil || len(e.Plan.Actions) == 0 {
+		return ""
+	}
+	var last *record.Action
+	for i := range e.Actions {
+		a := &e.Actions[i]
+		if !a.Began.IsZero() && !a.Began.After(at) && (last == nil || !a.Began.Before(last.Began)) {
+			last = a
+		}
+	}
+	if last == nil {
+		return "before the plan's first action"
+	}
+	return "after " + last.String()
+}
+
+// happened says what a change did, when, and who did it, as far as that is known.
+func (e Evidence) happened(c *reference.Change) string {
+	who := c.By
+	if who == "" {
+		at, found := slices.BinarySearchFunc(e.History, c.Version, func(h record.HistoryEntry, v uint64) int {
+			return cmp.Compare(h.ResourceVersion, v)
+		})
+		if found && c.Event != record.Deleted {
+			var writers []string
+			for _, w := range e.History[at].Writers {
+				writers = append(writers, w.String())
+			}
+			who = strings.Join(writers, ", ")
+		}
+	}
+	if who != "" {
+		who = " by " + who
+	}
+	return fmt.Sprintf("%s%s %s (resource version %d)", c, who, e.moment(c.Time), c.Version)
+}
+
+// writes reports whether the plan itself writes or deletes objects. Controllers then do what they would not do
+// otherwise.
+func (e Evidence) writes() bool {
+	return e.Plan != nil && slices.ContainsFunc(e.Plan.Actions, func(a plan.Action) bool { return a.Effects().Writes })
+}
+
+// severity is that of a finding which is a bug only if runs without faults are known not to do the same, and nothing
+// that the plan has written explains it.
+func (e Evidence) severity() record.Severity {
+	if e.Reference == nil || e.writes() {
+		return record.SeverityNote
+	}
+	return record.SeverityBug
+}
+
+// calm is how long nothing had disturbed the controllers when the recording ended.
+func (e Evidence) calm() time.Duration {
+	if e.Meta.Calm.IsZero() {
+		return 0
+	}
+	return e.Meta.Observed.Sub(e.Meta.Calm)
+}
+
+// nameOf is how an object is called in the run: its key, with the name that was generated.
+func nameOf(c *reference.Change) string {
+	for _, object := range []map[string]any{c.Cur, c.Prev} {
+		meta, _ := object["metadata"].(map[string]any)
+		if name, _ := meta["name"].(string); name != "" {
+			return string(c.Key[:strings.LastIndex(string(c.Key), "/")+1]) + name
+		}
+	}
+	return string(c.Key)
+}
+
+func metadata(object map[string]any) map[string]any {
+	m, _ := object["metadata"].(map[string]any)
+	return m
+}
+
+func uid(object map[string]any) string {
+	s, _ := metadata(object)["uid"].(string)
+	return s
+}
+
+func marked(object map[string]any) bool {
+	_, ok := metadata(object)["deletionTimestamp"]
+	return ok
+}
+
+// owners are an object's owner references.
+func owners(object map[string]any) []map[string]any {
+	var all []map[string]any
+	list, _ := metadata(object)["ownerReferences"].([]any)
+	for _, o := range list {
+		if m, ok := o.(map[string]any); ok {
+			all = append(all, m)
+		}
+	}
+	return all
+}

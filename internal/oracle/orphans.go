@@ -1,0 +1,68 @@
+package oracle
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// orphans judges whether objects are still there although all their owners have been gone for a while. The garbage
+// collector deletes such objects. It is a note: if it does not, that says more about the cluster than about a controller.
+type orphans struct{}
+
+func (orphans) Name() string { return "orphans" }
+
+func (orphans) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
+	if e.calm() < leftFor {
+		return nil, nil
+	}
+	changes, err := e.Changes()
+	if err != nil {
+		return nil, err
+	}
+	gone := map[string]*reference.Change{} // by UID
+	last := map[reference.Key]*reference.Change{}
+	var keys []reference.Key
+	for i := range changes {
+		c := &changes[i]
+		if last[c.Key] == nil {
+			keys = append(keys, c.Key)
+		}
+		last[c.Key] = c
+		if c.Event == record.Deleted {
+			gone[uid(c.Prev)] = c
+		}
+	}
+	var findings []record.Finding
+	for _, key := range keys {
+		c := last[key]
+		refs := owners(c.Cur)
+		if c.Cur == nil || len(refs) == 0 || marked(c.Cur) {
+			continue
+		}
+		var end *reference.Change // of the last owner
+		for _, ref := range refs {
+			id, _ := ref["uid"].(string)
+			g := gone[id]
+			if g == nil {
+				end = nil
+				break
+			}
+			if end == nil || g.Time.After(end.Time) {
+				end = g
+			}
+		}
+		if end == nil || e.Meta.Observed.Sub(later(later(end.Time, c.Time), e.Meta.Calm)) < leftFor {
+			continue
+		}
+		findings = append(findings, record.Finding{
+			Severity: record.SeverityNote, Oracle: record.OracleOrphan, Subject: string(key), Time: end.Time,
+			Title: fmt.Sprintf("%s is still there although its owner %s is gone: the owner was deleted %s", nameOf(c),
+				nameOf(end), e.moment(end.Time)),
+			Detail: "its last change: " + e.happened(c),
+		})
+	}
+	return findings, nil
+}

@@ -1,0 +1,72 @@
+package oracle
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// reverts judges whether a controller under test set a part of a spec back to what it was before, and more often than
+// without faults: it acted on the past. That it has put it right since does not undo what the object's own controller did
+// meanwhile, such as ending the pods of a Job that is suspended and resumed.
+type reverts struct{}
+
+func (reverts) Name() string { return "reverts" }
+
+func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
+	if e.Reference == nil || e.writes() {
+		return nil, nil // a controller that puts back what the plan has written does its work
+	}
+	changes, err := e.Changes()
+	if err != nil {
+		return nil, err
+	}
+	var findings []record.Finding
+	returns := reference.Returns(changes)
+	for _, key := range slices.Sorted(maps.Keys(returns)) {
+		if e.Reference.Objects[key] == nil {
+			continue // its number may be another one in other runs
+		}
+		for _, where := range slices.Sorted(maps.Keys(returns[key])) {
+			r := returns[key][where]
+			ours := slices.DeleteFunc(slices.Clone(r.Times), func(i int) bool { return changes[i].By == "" })
+			most := e.Reference.MostReturned(key, where)
+			if r.Path[0] != "spec" || e.Reference.Ignores(key, r.Path) || len(ours) == 0 || len(r.Times) <= most {
+				continue
+			}
+			var lines []string
+			for _, i := range ours {
+				for _, f := range reference.FieldsOf(&changes[i]) {
+					if f.Where == where {
+						lines = append(lines, fmt.Sprintf("from %s to %s: %s", reference.Value(f.Prev),
+							reference.Value(f.Cur), e.happened(&changes[i])))
+					}
+				}
+			}
+			last := &changes[ours[len(ours)-1]]
+			findings = append(findings, record.Finding{
+				Severity: record.SeverityBug, Oracle: record.OracleRevert, Subject: string(key), Time: last.Time,
+				Title: fmt.Sprintf("%s of %s is set back to what it was before %s by %s; without faults: %s", where, key,
+					times(len(r.Times)), last.By, times(most)),
+				Detail: strings.Join(lines, "\n"),
+			})
+		}
+	}
+	return findings, nil
+}
+
+// times says how often.
+func times(n int) string {
+	switch n {
+	case 0:
+		return "never"
+	case 1:
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}

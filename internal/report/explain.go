@@ -1,0 +1,427 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Limits of what [Explain] tells.
+const (
+	explainedChanges = 60 // if there are more, only those of objects that the plan or a finding names
+	explainedFields  = 6  // of a change
+)
+
+// Explain tells a run in plain sentences: the verdict and its cause, what became of each of the plan's actions, what
+// happened when, and what was found, the cause before its consequences. The plan is the recorded one; nil: it is not
+// known. The error is that of the writer, or of a history that cannot be read.
+func Explain(w io.Writer, r *record.Run, p *plan.Plan) error {
+	found := byCause(r)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", name(r), verdict(r))
+	fmt.Fprintf(&b, "%s\n", indent(headline(r, found), "  "))
+	if p != nil {
+		explainPlan(&b, r, p)
+	}
+	moments, err := story(r, found)
+	if err != nil {
+		return err
+	}
+	if len(moments) > 0 {
+		b.WriteString("\nWhat happened:\n\n")
+		width := 0
+		for _, m := range moments {
+			width = max(width, len(since(r, m.at)))
+		}
+		for _, m := range moments {
+			fmt.Fprintf(&b, "  %*s  %s\n", width, since(r, m.at), indent(m.text, strings.Repeat(" ", width+4)))
+		}
+	}
+	if len(found) > 0 {
+		b.WriteString("\nWhat was found, the earliest cause first:\n")
+		for i, f := range found {
+			fmt.Fprintf(&b, "\n%d. %s%s\n", i+1, Title(f.Finding), f.times())
+			if f.Detail != "" {
+				fmt.Fprintf(&b, "   %s\n", indent(shorten(f.Detail, 20), "   "))
+			}
+		}
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// Title is a finding in one line, with its judge.
+func Title(f record.Finding) string {
+	if strings.HasPrefix(f.Title, f.Oracle) {
+		return f.Title
+	}
+	return f.Oracle + ": " + f.Title
+}
+
+// headline says in a sentence why the run has its verdict.
+func headline(r *record.Run, found []toldFinding) string {
+	switch verdict(r) {
+	case record.Pass:
+		switch r.Meta.ActionsTotal {
+		case 0:
+			return "Nothing was found. The plan has no actions."
+		case 1:
+			return "The action was carried out, and nothing was found."
+		}
+		return fmt.Sprintf("All %d actions were carried out, and nothing was found.", r.Meta.ActionsTotal)
+	case record.Bug:
+		text := r.Meta.Reason
+		if i := slices.IndexFunc(found, func(f toldFinding) bool { return f.IsBug() }); i >= 0 {
+			text = found[i].Title
+		}
+		if did := r.Meta.NotHappened(); did != "" {
+			first, _, _ := strings.Cut(did, "\n")
+			text += "\n" + first
+		}
+		return text
+	case unfinished:
+		return "The run was killed before it had a verdict."
+	}
+	first, _, _ := strings.Cut(r.Meta.Reason, "\n")
+	return first
+}
+
+// explainPlan says of each action what it was to do, and what became of it.
+func explainPlan(b *strings.Builder, r *record.Run, p *plan.Plan) {
+	if len(p.Actions) == 0 {
+		b.WriteString("\nThe plan has no actions: only the workload ran.\n")
+		return
+	}
+	b.WriteString("\nWhat the plan was to do, and what came of it:\n")
+	for i := range p.Actions {
+		fmt.Fprintf(b, "\n%d. %s\n", i+1, plan.ExplainAction(p, i))
+		at := slices.IndexFunc(r.Actions, func(a record.Action) bool { return a.Index == i })
+		if at < 0 {
+			b.WriteString("   -> It was not carried out.\n")
+			for _, line := range waitedFor(r, i) {
+				fmt.Fprintf(b, "      %s\n", line)
+			}
+			continue
+		}
+		a := r.Actions[at]
+		after := strings.Replace(firedBy(a), ", fired by ", ", after ", 1)
+		fmt.Fprintf(b, "   -> It was carried out at %s%s.\n", since(r, a.Fired), after)
+		if a.Error != "" {
+			fmt.Fprintf(b, "      It failed: %s\n", indent(a.Error, "      "))
+		}
+		if a.Note != "" {
+			fmt.Fprintf(b, "      But it %s\n", indent(a.Note, "      "))
+		}
+	}
+}
+
+// waitedFor returns what an action that did not fire waited for, a line for each of its triggers.
+func waitedFor(r *record.Run, index int) []string {
+	text := r.Meta.Unfinished
+	if text == "" {
+		text = r.Meta.Reason
+	}
+	var lines []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, fmt.Sprintf("action %d (", index+1)) {
+			_, rest, _ := strings.Cut(line, "): ")
+			lines = append(lines, strings.TrimSpace(rest))
+		}
+	}
+	return lines
+}
+
+// moment is something that happened.
+type moment struct {
+	at   time.Time
+	text string
+}
+
+// story lists what happened, in order.
+func story(r *record.Run, found []toldFinding) ([]moment, error) {
+	var all []moment
+	add := func(at time.Time, format string, args ...any) {
+		if !at.IsZero() {
+			all = append(all, moment{at, fmt.Sprintf(format, args...)})
+		}
+	}
+	add(r.Meta.WorkloadStart, "The workload begins.")
+	add(r.Meta.WorkloadEnd, "The workload ends.")
+	for _, a := range r.Actions {
+		text := a.String()
+		text = strings.ToUpper(text[:1]) + text[1:] + " is carried out."
+		if a.Error != "" {
+			text = strings.TrimSuffix(text, " is carried out.") + " fails."
+		}
+		add(a.Fired, "%s", text)
+	}
+	for _, p := range r.Processes {
+		if p.Started.After(zero(r)) {
+			add(p.Started, "%s starts (pod %s).", p.Controller, p.Pod)
+		}
+		switch over := r.Meta.Observed; {
+		case p.Running() || !over.IsZero() && p.Ended.After(over):
+		case p.Planned:
+			add(p.Ended, "%s is stopped by the plan, or its pod is deleted.", p.Controller)
+		default:
+			add(p.Ended, "%s exits on its own (exit code %d).", p.Controller, p.ExitCode)
+		}
+	}
+	for _, s := range r.Meta.StaleReads {
+		add(s.Time, "%s.", s)
+	}
+	for _, e := range r.Events {
+		if o := e.Observation; o != nil && o.Failed != "" {
+			add(e.Time, "%s by %s: %s.", describeObject(o), o.By, failed(o))
+		}
+	}
+	changes, err := changesOf(r, found)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, changes...)
+	for i := 0; i < len(found); i++ { // after the changes that they are about
+		first := i
+		for i+1 < len(found) && found[i+1].Time.Equal(found[first].Time) {
+			i++
+		}
+		if i > first {
+			add(found[first].Time, "Findings %d to %d are noticed.", first+1, i+1)
+		} else {
+			add(found[first].Time, "Finding %d is noticed: %s", first+1, found[first].Title)
+		}
+	}
+	slices.SortStableFunc(all, func(x, y moment) int { return x.at.Compare(y.at) })
+	return all, nil
+}
+
+// changesOf tells what happened to the recorded objects. If it is much, only objects that the plan or a finding names
+// are told.
+func changesOf(r *record.Run, found []toldFinding) ([]moment, error) {
+	changes, err := reference.Changes(r)
+	if err != nil {
+		return nil, err
+	}
+	writers := map[uint64][]record.FieldManager{}
+	for _, h := range r.History {
+		writers[h.ResourceVersion] = h.Writers
+	}
+	var all []moment
+	last := map[reference.Key]int{} // index in all of the newest update of an object, by the same client
+	by := map[reference.Key]string{}
+	folded := map[int]int{}
+	left := 0
+	few := len(changes) <= explainedChanges
+	for i := range changes {
+		c := &changes[i]
+		if !few && !named(r, found, c) {
+			left++
+			continue
+		}
+		who := c.By
+		if ws := writers[c.Version]; who == "" && len(ws) > 0 && c.Event != record.Deleted {
+			var names []string
+			for _, w := range ws {
+				if !slices.Contains(names, w.Manager) {
+					names = append(names, w.Manager)
+				}
+			}
+			who = strings.Join(names, ", ")
+		}
+		text := sentence(c, who)
+		at, repeated := last[c.Key]
+		if repeated && c.Event == record.Updated && !c.Marked() && by[c.Key] == who && at == len(all)-1 {
+			folded[at]++
+			continue
+		}
+		delete(last, c.Key)
+		if c.Event == record.Updated && !c.Marked() {
+			last[c.Key], by[c.Key] = len(all), who
+		}
+		all = append(all, moment{c.Time, text})
+	}
+	for i, n := range folded {
+		more := "Another update of it follows."
+		if n > 1 {
+			more = fmt.Sprintf("%d more updates of it follow.", n)
+		}
+		all[i].text += "\n" + more
+	}
+	if left > 0 && len(changes) > 0 {
+		all = append(all, moment{changes[len(changes)-1].Time,
+			fmt.Sprintf("(%d changes of objects that neither the plan nor a finding names are in %s.)", left,
+				record.HistoryFile)})
+	}
+	return all, nil
+}
+
+// named reports whether the plan's actions, a stale read or a finding names the object of a change.
+func named(r *record.Run, found []toldFinding, c *reference.Change) bool {
+	keys := []string{string(c.Key), withoutGroup(string(c.Key))}
+	in := func(text string) bool {
+		return slices.ContainsFunc(keys, func(k string) bool { return contains(text, k) })
+	}
+	for _, a := range r.Actions {
+		if in(a.Cause) || in(a.Target) {
+			return true
+		}
+	}
+	for _, s := range r.Meta.StaleReads {
+		if in(s.Object) {
+			return true
+		}
+	}
+	return in(r.Meta.Unfinished) || slices.ContainsFunc(found, func(f toldFinding) bool {
+		return in(f.Subject) || in(f.Title) || in(f.Detail)
+	})
+}
+
+// contains reports whether a text has a key that does not go on: pod/default/a is not in pod/default/ab.
+func contains(text, key string) bool {
+	for {
+		_, rest, ok := strings.Cut(text, key)
+		if !ok {
+			return false
+		}
+		next, _ := utf8.DecodeRuneInString(rest)
+		if next != '-' && !unicode.IsLetter(next) && !unicode.IsDigit(next) {
+			return true
+		}
+		text = rest
+	}
+}
+
+// withoutGroup shortens a key: statefulset.apps/default/db is statefulset/default/db.
+func withoutGroup(key string) string {
+	typ, rest, _ := strings.Cut(key, "/")
+	typ, _, _ = strings.Cut(typ, ".")
+	return typ + "/" + rest
+}
+
+// sentence says a change.
+func sentence(c *reference.Change, who string) string {
+	key := withoutGroup(string(c.Key))
+	passive := map[string]string{record.Created: "created", record.Deleted: "deleted"}[c.Event]
+	switch {
+	case c.Marked():
+		passive = "marked for deletion"
+	case passive == "":
+		passive = "updated"
+	}
+	var text string
+	switch {
+	case who == "":
+		text = fmt.Sprintf("%s is %s", key, passive)
+	case passive == "marked for deletion":
+		text = fmt.Sprintf("%s marks %s for deletion", who, key)
+	default:
+		text = fmt.Sprintf("%s %s %s", who, strings.TrimSuffix(passive, "d")+"s", key)
+	}
+	if c.Event == record.Updated && !c.Marked() {
+		text += fieldsOf(c)
+	}
+	return text + "."
+}
+
+// fieldsOf says which fields a change has changed.
+func fieldsOf(c *reference.Change) string {
+	counting := reference.Fields(c)
+	var parts []string
+	for _, f := range reference.FieldsOf(c) {
+		if slices.Contains(counting, f.Where) {
+			parts = append(parts, howChanged(f))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	if more := len(parts) - explainedFields; more > 0 {
+		parts = append(parts[:explainedFields], fmt.Sprintf("and %d more fields", more))
+	}
+	return ": " + strings.Join(parts, ", ")
+}
+
+func howChanged(f reference.Field) string {
+	switch {
+	case f.Prev == nil:
+		return fmt.Sprintf("%s is set to %s", f.Where, value(f.Cur))
+	case f.Cur == nil:
+		return fmt.Sprintf("%s is removed (it was %s)", f.Where, value(f.Prev))
+	}
+	return fmt.Sprintf("%s from %s to %s", f.Where, value(f.Prev), value(f.Cur))
+}
+
+// value says a field's value; a long one is shortened.
+func value(v any) string {
+	text := []rune(reference.Value(v))
+	if len(text) > 60 {
+		return string(text[:57]) + "…"
+	}
+	return string(text)
+}
+
+// toldFinding is a finding, with how many others say the same of the same.
+type toldFinding struct {
+	record.Finding
+	cause time.Time // when what it is about happened
+	more  int
+}
+
+func (f toldFinding) times() string {
+	switch {
+	case f.more == 0:
+		return ""
+	case f.more == 1:
+		return " (and once more)"
+	}
+	return fmt.Sprintf(" (and %d more times)", f.more)
+}
+
+var version = regexp.MustCompile(`resource version (\d+)`)
+
+// byCause returns the findings in the order in which what they are about happened, each kind of them once: bugs first,
+// notes last. A judge may notice a cause after its consequences: an invariant that something exists eventually fails
+// long after it was deleted. So a finding that names changes counts from the first of them.
+func byCause(r *record.Run) []toldFinding {
+	times := map[uint64]time.Time{}
+	for _, h := range r.History {
+		if h.Event != record.Existing {
+			times[h.ResourceVersion] = h.Time
+		}
+	}
+	var all []toldFinding
+	for _, f := range r.Findings {
+		same := func(g toldFinding) bool { return f.Same(g.Finding) && f.Severity == g.Severity }
+		if i := slices.IndexFunc(all, same); i >= 0 {
+			all[i].more++
+			continue
+		}
+		told := toldFinding{Finding: f, cause: f.Time}
+		for _, m := range version.FindAllStringSubmatch(f.Title+"\n"+f.Detail, -1) {
+			n, err := strconv.ParseUint(m[1], 10, 64)
+			if at, ok := times[n]; err == nil && ok && (told.cause.IsZero() || at.Before(told.cause)) {
+				told.cause = at
+			}
+		}
+		all = append(all, told)
+	}
+	rank := map[record.Severity]int{record.SeverityBug: 0, record.SeverityInconclusive: 1, record.SeverityNote: 2}
+	slices.SortStableFunc(all, func(x, y toldFinding) int {
+		if x.cause.IsZero() != y.cause.IsZero() { // unknown ones come last
+			return cmp.Or(cmp.Compare(rank[x.Severity], rank[y.Severity]), -x.cause.Compare(y.cause))
+		}
+		return cmp.Or(cmp.Compare(rank[x.Severity], rank[y.Severity]), x.cause.Compare(y.cause))
+	})
+	return all
+}

@@ -1,0 +1,169 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// Binary is a controller's executable and the points compiled into it.
+type Binary struct {
+	Path     string
+	Manifest *wire.Manifest // nil: not instrumented
+}
+
+// build builds the controllers and, if the session needs it, the control plane binary; both may be in the cache
+// already. A session on a running cluster needs the binary only for controllers that are control plane components. It
+// does not build what options provide.
+func build(ctx context.Context, suite *plan.Suite, options Options) ([]Binary, string, error) {
+	c := newConsole(options.Progress, "")
+	c.Phase("build")
+	defer c.built()
+	binaries, controlPlane, err := buildAll(ctx, suite, options)
+	var input *instrumentation.InputError
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, "", errors.New("interrupted")
+	case errors.As(err, &input):
+		return nil, "", &UserError{err}
+	}
+	return binaries, controlPlane, err
+}
+
+func buildAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary, string, error) {
+	if err := checkBinaries(suite); err != nil {
+		return nil, "", err
+	}
+	controlPlane := &instrumentation.Result{Binary: options.ControlPlane}
+	isComponent := func(c plan.Controller) bool { return c.Build != nil && c.Build.ControlPlane != "" }
+	binaries := slices.Clone(options.Binaries)
+	group, groupCtx := errgroup.WithContext(ctx)
+	// Two builds at once can share the Go build cache.
+	group.Go(func() error {
+		if slices.ContainsFunc(suite.Controllers, isComponent) && options.Binaries == nil {
+			// Their points are needed, so its manifest is needed.
+		} else if options.Cluster != "" || options.ControlPlane != "" {
+			return nil
+		}
+		var err error
+		controlPlane, err = instrumentation.BuildControlPlane(groupCtx, instrumentation.ControlPlaneConfig{
+			KubernetesVersion: suite.Cluster.KubernetesVersion,
+			Progress:          building(options.Progress, "control plane"),
+		})
+		if err != nil {
+			return fmt.Errorf("build control plane: %w", err)
+		}
+		return nil
+	})
+	if options.Binaries == nil {
+		binaries = make([]Binary, len(suite.Controllers))
+		for i := range suite.Controllers {
+			group.Go(func() (err error) {
+				binaries[i], err = buildController(groupCtx, suite, &suite.Controllers[i], options.Progress)
+				return err
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil, "", err
+	}
+	for i := range suite.Controllers {
+		c := &suite.Controllers[i]
+		if !isComponent(*c) || options.Binaries != nil {
+			continue
+		}
+		// The multi-call binary runs the component that it is called as.
+		path, err := component(controlPlane.Binary, c.Build.ControlPlane)
+		if err != nil {
+			return nil, "", fmt.Errorf("controller %q: %w", c.Name, err)
+		}
+		binaries[i] = Binary{Path: path, Manifest: &controlPlane.Manifest}
+	}
+	return binaries, controlPlane.Binary, nil
+}
+
+// buildController builds a controller's executable; for a control plane component it builds nothing.
+func buildController(
+	ctx context.Context, suite *plan.Suite, c *plan.Controller, listener progress.Listener,
+) (Binary, error) {
+	if c.Build == nil {
+		abs, err := filepath.Abs(plan.Beside(suite.File, c.Binary))
+		return Binary{Path: abs}, err
+	}
+	if c.Build.ControlPlane != "" {
+		return Binary{}, nil
+	}
+	var calls []instrumentation.AnnotatedCall
+	for _, a := range c.AnnotatedCalls {
+		calls = append(calls, instrumentation.AnnotatedCall{Name: a.Name, Package: a.Package, Receiver: a.Receiver,
+			Function: a.Function})
+	}
+	result, err := instrumentation.Build(ctx, instrumentation.BuildConfig{
+		Dir: plan.Beside(suite.File, c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
+		LDFlags: c.Build.LDFlags, Env: c.Build.Env, AnnotatedCalls: calls,
+		Progress: building(listener, c.Name),
+	})
+	if err != nil {
+		return Binary{}, fmt.Errorf("build controller %q: %w", c.Name, err)
+	}
+	return Binary{Path: result.Binary, Manifest: &result.Manifest}, nil
+}
+
+// component returns a path that runs a component of the multi-call control plane binary, which runs the component that
+// it is called as.
+func component(binary, name string) (string, error) {
+	link := filepath.Join(filepath.Dir(binary), name)
+	// The link is in the cache, beside the binary; an existing one leads to the same binary.
+	if err := os.Symlink(filepath.Base(binary), link); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	return link, nil
+}
+
+// checkBinaries refuses paths that are not executable files, before anything is built.
+func checkBinaries(suite *plan.Suite) error {
+	for _, c := range suite.Controllers {
+		if c.Build != nil {
+			continue
+		}
+		path := plan.Beside(suite.File, c.Binary)
+		info, err := os.Stat(path)
+		if err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0) {
+			err = fmt.Errorf("%s is not an executable file", path)
+		}
+		if err != nil {
+			return &instrumentation.InputError{
+				Reason: fmt.Sprintf("%s: controller %q: binary: %v", suite.File, c.Name, err),
+			}
+		}
+	}
+	return nil
+}
+
+// checkPoints refuses a plan that observes a controller at a point which its binary does not have.
+func checkPoints(p *plan.Plan, suite *plan.Suite, binaries []Binary) error {
+	var errs []error
+	for i := range suite.Controllers {
+		c := &suite.Controllers[i]
+		for _, need := range coordinator.Needs(p, c.Name) {
+			// Validation has already refused controllers without hooks.
+			if binaries[i].Manifest == nil || !need.In(*binaries[i].Manifest) {
+				errs = append(errs, fmt.Errorf("%s: %s needs the point %s in controller %q, which none of the "+
+					"modules it is built from has (trommel build --explain lists them)",
+					p.File, need.Where, need.Point, c.Name))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

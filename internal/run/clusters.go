@@ -1,0 +1,200 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// clusters provides runs with clusters, one run at a time.
+type clusters interface {
+	// acquire returns an unmodified cluster for exclusive use. It blocks until the cluster can be used.
+	acquire(ctx context.Context, console *console) (*lease, error)
+	// close stops what acquire has started; no lease may be in use.
+	close(ctx context.Context) error
+}
+
+// lease is the use of a cluster for one run.
+type lease struct {
+	cluster cluster.Cluster
+	state   string // see record.Meta
+	release func(ctx context.Context) error
+	// manifests are the suite's, once they have been read; the cluster's owner keeps them.
+	manifests *[]*unstructured.Unstructured
+	// prepared: the cluster has the suite's manifests already.
+	prepared bool
+	// keepPrepared tells the cluster's owner that it has the suite's manifests now, and nothing else that is new;
+	// keepCertificates, that the controllers have their certificates now. Nil: the owner does not want to know.
+	keepPrepared, keepCertificates func(ctx context.Context)
+}
+
+// ownClusters starts clusters that nobody else uses. After a run the cluster is kept for the next run, which resets it
+// first; with fresh, each run gets a new cluster.
+type ownClusters struct {
+	start  func(ctx context.Context, console *console) (cluster.Cluster, error)
+	fresh  bool
+	logger *slog.Logger
+
+	cluster   cluster.Cluster              // the one kept; nil: none
+	baseline  cluster.Baseline             // of cluster; nil: it cannot be reset
+	prepared  bool                         // the baseline has the suite's manifests
+	manifests []*unstructured.Unstructured // nil: not read yet
+}
+
+func (o *ownClusters) acquire(ctx context.Context, console *console) (*lease, error) {
+	if o.cluster != nil {
+		err := o.reset(ctx)
+		if err == nil {
+			return o.lease(record.ClusterReset), nil
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		console.Info(fmt.Sprintf("starting a new cluster, because the old one could not be reset: %v", err))
+		if err := o.close(ctx); err != nil {
+			o.logger.Warn("close a cluster that could not be reset", "error", err)
+		}
+	}
+	c, err := o.start(ctx, console)
+	if err != nil {
+		return nil, fmt.Errorf("start cluster: %w", err)
+	}
+	o.cluster, o.baseline, o.prepared, o.manifests = c, nil, false, nil
+	if resettable, ok := c.(cluster.Resettable); ok && !o.fresh {
+		// A cluster without a baseline is used for one run only.
+		if o.baseline, err = resettable.TakeBaseline(ctx); err != nil {
+			o.logger.Warn("take a baseline; the cluster is used for one run only", "error", err)
+		}
+	}
+	return o.lease(record.ClusterFresh), nil
+}
+
+func (o *ownClusters) lease(state string) *lease {
+	l := &lease{
+		cluster: o.cluster, state: state, release: o.release, manifests: &o.manifests, prepared: o.prepared,
+	}
+	if o.baseline != nil && !o.prepared {
+		l.keepPrepared, l.keepCertificates = o.keepPrepared, o.keepCertificates
+	}
+	return l
+}
+
+// keepPrepared makes the cluster's state with the suite's manifests the baseline: applying them takes seconds, since
+// definitions have to be established again.
+func (o *ownClusters) keepPrepared(ctx context.Context) {
+	baseline, err := o.cluster.(cluster.Resettable).TakeBaseline(ctx)
+	if err != nil {
+		o.logger.Warn("take a baseline with the manifests; each run applies them", "error", err)
+		return
+	}
+	o.baseline, o.prepared = baseline, true
+}
+
+// keepCertificates adds the certificates that controllers have created for their webhooks to the baseline: some need
+// seconds for that. They find them as after a restart.
+func (o *ownClusters) keepCertificates(ctx context.Context) {
+	if !o.prepared {
+		return
+	}
+	baseline, err := o.cluster.(cluster.Resettable).WithCertificates(ctx, o.baseline)
+	if err != nil {
+		o.logger.Warn("keep the controllers' certificates; they create them for each run", "error", err)
+		return
+	}
+	o.baseline = baseline
+}
+
+func (o *ownClusters) reset(ctx context.Context) error {
+	return o.cluster.(cluster.Resettable).Reset(ctx, o.baseline)
+}
+
+// release stops the run's processes. The next run, if there is one, resets the rest.
+func (o *ownClusters) release(ctx context.Context) error {
+	if o.baseline == nil {
+		return o.close(ctx)
+	}
+	if c, ok := o.cluster.(cluster.ProcessRunner); ok {
+		return c.Processes().Stop(ctx, nil)
+	}
+	return nil
+}
+
+func (o *ownClusters) close(ctx context.Context) error {
+	if o.cluster == nil {
+		return nil
+	}
+	c := o.cluster
+	o.cluster, o.baseline, o.prepared, o.manifests = nil, nil, false, nil
+	return c.Close(ctx)
+}
+
+// sharedCluster is a cluster that was running before the session and keeps running after it. Each run restores it to
+// its previous state.
+type sharedCluster struct {
+	attach func(ctx context.Context) (cluster.Cluster, error)
+}
+
+func (s *sharedCluster) acquire(ctx context.Context, console *console) (_ *lease, err error) {
+	c, err := s.attach(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("start cluster: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	shared, ok := c.(cluster.Shared)
+	if !ok {
+		return nil, &UserError{fmt.Errorf("cluster %q cannot be restored to its previous state: %w",
+			c.Name(), cluster.ErrNotSupported)}
+	}
+	unlock, err := shared.Lock()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			unlock()
+		}
+	}()
+	// The baseline is stored while a run is in progress, so that the next run finds it if this one is killed.
+	baseline, err := shared.KeptBaseline()
+	switch {
+	case err == nil:
+		console.Info("an earlier run was killed: restoring the cluster to its state before that run")
+		if err := shared.Reset(ctx, baseline); err != nil {
+			return nil, fmt.Errorf("restore the cluster after an earlier run: %w", err)
+		}
+	case errors.Is(err, fs.ErrNotExist):
+		if baseline, err = shared.TakeBaseline(ctx); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, err
+	}
+	if err := shared.KeepBaseline(baseline); err != nil {
+		return nil, err
+	}
+	release := func(ctx context.Context) error {
+		defer unlock()
+		// If the reset fails, the next run needs the baseline.
+		err := shared.Reset(ctx, baseline)
+		if err == nil {
+			err = shared.DropBaseline()
+		}
+		return errors.Join(err, c.Close(ctx))
+	}
+	return &lease{
+		cluster: c, state: record.ClusterShared, release: release, manifests: new([]*unstructured.Unstructured),
+	}, nil
+}
+
+func (s *sharedCluster) close(context.Context) error { return nil }

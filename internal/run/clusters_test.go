@@ -1,0 +1,280 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// scripted is a cluster that records its calls. Package embedded tests resets on a real cluster.
+type scripted struct {
+	cluster.Cluster // nil: no other method is called
+	told            []string
+	resetErr        error
+	noteErr         error
+	certificatesErr error
+	kept            cluster.Baseline
+}
+
+func (s *scripted) Name() string                   { return "scripted" }
+func (s *scripted) Lock() (func(), error)          { return func() { s.told = append(s.told, "unlock") }, nil }
+func (s *scripted) Processes() cluster.ProcessNode { return scriptedNode{s: s} }
+
+func (s *scripted) Close(context.Context) error {
+	s.told = append(s.told, "close")
+	return nil
+}
+
+func (s *scripted) TakeBaseline(context.Context) (cluster.Baseline, error) {
+	s.told = append(s.told, "baseline")
+	if s.noteErr != nil {
+		return nil, s.noteErr
+	}
+	return "taken", nil
+}
+
+func (s *scripted) WithCertificates(_ context.Context, b cluster.Baseline) (cluster.Baseline, error) {
+	s.told = append(s.told, "certificates")
+	return b.(string) + ", with certificates", s.certificatesErr
+}
+
+func (s *scripted) KeepBaseline(b cluster.Baseline) error {
+	s.kept = b
+	return nil
+}
+
+func (s *scripted) KeptBaseline() (cluster.Baseline, error) {
+	if s.kept == nil {
+		return nil, fs.ErrNotExist
+	}
+	return s.kept, nil
+}
+
+func (s *scripted) DropBaseline() error { return s.KeepBaseline(nil) }
+
+func (s *scripted) Reset(_ context.Context, to cluster.Baseline) error {
+	s.told = append(s.told, "reset to "+to.(string))
+	return s.resetErr
+}
+
+type scriptedNode struct {
+	cluster.ProcessNode
+	s *scripted
+}
+
+func (n scriptedNode) Stop(context.Context, []types.UID) error {
+	n.s.told = append(n.s.told, "stop")
+	return nil
+}
+
+func TestOwnClusters(t *testing.T) {
+	failed := errors.New("failed")
+	for _, tt := range []struct {
+		name     string
+		fresh    bool
+		resetErr error
+		noteErr  error
+		states   []string
+		told     [][]string // of each cluster
+	}{
+		{
+			"kept and reset", false, nil, nil, []string{record.ClusterFresh, record.ClusterReset, record.ClusterReset},
+			[][]string{{"baseline", "stop", "reset to taken", "stop", "reset to taken", "stop", "close"}},
+		},
+		{
+			"a reset that fails", false, failed, nil, []string{record.ClusterFresh, record.ClusterFresh},
+			[][]string{{"baseline", "stop", "reset to taken", "close"}, {"baseline", "stop", "close"}},
+		},
+		{
+			"never at rest", false, nil, failed, []string{record.ClusterFresh, record.ClusterFresh},
+			[][]string{{"baseline", "close"}, {"baseline", "close"}},
+		},
+		{
+			"a fresh one each", true, nil, nil, []string{record.ClusterFresh, record.ClusterFresh},
+			[][]string{{"close"}, {"close"}},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var started []*scripted
+			o := &ownClusters{fresh: tt.fresh, logger: slog.New(slog.DiscardHandler),
+				start: func(context.Context, *console) (cluster.Cluster, error) {
+					started = append(started, &scripted{resetErr: tt.resetErr, noteErr: tt.noteErr})
+					return started[len(started)-1], nil
+				}}
+			for i, want := range tt.states {
+				l, err := o.acquire(t.Context(), newConsole(progress.Nobody, ""))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if l.state != want {
+					t.Errorf("run %d: %s, want %s", i+1, l.state, want)
+				}
+				if err := l.release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := o.close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if len(started) != len(tt.told) {
+				t.Fatalf("%d clusters were started, want %d", len(started), len(tt.told))
+			}
+			for i, c := range started {
+				if !slices.Equal(c.told, tt.told[i]) {
+					t.Errorf("cluster %d: %q, want %q", i+1, c.told, tt.told[i])
+				}
+			}
+		})
+	}
+}
+
+// A session starts its cluster once before its first run, if runs share it.
+func TestStart(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		fresh bool
+		state string // of the first run's cluster
+		told  []string
+	}{
+		{"kept", false, record.ClusterReset, []string{"baseline", "stop", "reset to taken", "stop", "close"}},
+		{"a fresh one each", true, record.ClusterFresh, []string{"close"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx := t.Context()
+			var started []*scripted
+			o := &ownClusters{fresh: tt.fresh, logger: slog.New(slog.DiscardHandler),
+				start: func(context.Context, *console) (cluster.Cluster, error) {
+					started = append(started, &scripted{})
+					return started[len(started)-1], nil
+				}}
+			s := &Session{options: Options{Progress: progress.Nobody}, clusters: o}
+			for range 2 {
+				if err := s.Start(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l, err := o.acquire(ctx, newConsole(progress.Nobody, ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.state != tt.state {
+				t.Errorf("%s, want %s", l.state, tt.state)
+			}
+			if err := errors.Join(l.release(ctx), s.Close(ctx)); err != nil {
+				t.Fatal(err)
+			}
+			if len(started) != 1 || !slices.Equal(started[0].told, tt.told) {
+				t.Errorf("%d clusters, the first one %q, want %q", len(started), started[0].told, tt.told)
+			}
+			if err := s.Start(ctx); !errors.Is(err, errClosed) {
+				t.Errorf("after Close: %v", err)
+			}
+		})
+	}
+}
+
+// The first run of a session tells what later runs find.
+func TestOwnClustersArePrepared(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		certificatesErr error
+		told            []string
+	}{
+		{"with certificates", nil, []string{"baseline", "baseline", "certificates", "stop",
+			"reset to taken, with certificates", "stop", "close"}},
+		{"without", errors.New("failed"), []string{"baseline", "baseline", "certificates", "stop", "reset to taken", "stop",
+			"close"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx := t.Context()
+			c := &scripted{certificatesErr: tt.certificatesErr}
+			o := &ownClusters{logger: slog.New(slog.DiscardHandler),
+				start: func(context.Context, *console) (cluster.Cluster, error) { return c, nil }}
+			for i := range 2 {
+				l, err := o.acquire(ctx, newConsole(progress.Nobody, ""))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if l.prepared != (i > 0) {
+					t.Errorf("run %d: prepared: %t", i+1, l.prepared)
+				}
+				if i == 0 {
+					l.keepPrepared(ctx)
+					l.keepCertificates(ctx)
+				} else if l.keepPrepared != nil || l.keepCertificates != nil {
+					t.Error("a later run is asked to prepare the cluster again")
+				}
+				if err := l.release(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := o.close(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(c.told, tt.told) {
+				t.Errorf("%q, want %q", c.told, tt.told)
+			}
+		})
+	}
+}
+
+func TestSharedCluster(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		killed   bool  // the previous run
+		resetErr error // of the reset after the run
+		told     []string
+		left     bool // the baseline stays stored
+	}{
+		{"restored", false, nil, []string{"baseline", "reset to taken", "close", "unlock"}, false},
+		{"after a killed run", true, nil, []string{"reset to left", "reset to left", "close", "unlock"}, false},
+		{
+			"cannot be restored", false, errors.New("failed"),
+			[]string{"baseline", "reset to taken", "close", "unlock"}, true,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &scripted{}
+			if tt.killed {
+				c.kept = "left"
+			}
+			s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
+			l, err := s.acquire(t.Context(), newConsole(progress.Nobody, ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.kept == nil {
+				t.Error("a run that is killed now would leave no baseline")
+			}
+			c.resetErr = tt.resetErr
+			if err := l.release(t.Context()); !errors.Is(err, tt.resetErr) {
+				t.Errorf("got %v", err)
+			}
+			if !slices.Equal(c.told, tt.told) {
+				t.Errorf("%q, want %q", c.told, tt.told)
+			}
+			if left := c.kept != nil; left != tt.left {
+				t.Errorf("the baseline is kept: %t, want %t", left, tt.left)
+			}
+		})
+	}
+	t.Run("never at rest", func(t *testing.T) {
+		c := &scripted{noteErr: errors.New("failed")}
+		s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
+		if _, err := s.acquire(t.Context(), newConsole(progress.Nobody, "")); !errors.Is(err, c.noteErr) {
+			t.Errorf("got %v", err)
+		}
+		if want := []string{"baseline", "unlock", "close"}; !slices.Equal(c.told, want) {
+			t.Errorf("%q, want %q", c.told, want)
+		}
+	})
+}

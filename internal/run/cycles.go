@@ -1,0 +1,441 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/objects"
+	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
+	nodesconfig "github.com/trommel-dev/trommel/nodes/config"
+	"github.com/trommel-dev/trommel/nodes/controller"
+	nodesmanager "github.com/trommel-dev/trommel/nodes/controller/manager"
+	simulatedprovider "github.com/trommel-dev/trommel/nodes/provider/simulated"
+	"github.com/trommel-dev/trommel/nodes/simulated"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// cycles implements actions.Cycles: the controllers of node cycling and the simulated cloud run in this process.
+type cycles struct {
+	*runner
+	mu    sync.Mutex
+	begun map[string]*cycle
+	order []string // the names of those that were begun
+
+	watching sync.WaitGroup
+	stops    []context.CancelFunc
+}
+
+// cycle is a CycleNodeRequest that the plan has created, as far as it was seen.
+type cycle struct {
+	action *plan.Action
+	key    plan.ResourceKey
+	ended  chan struct{} // closed when the request has ended, by itself or by being deleted
+
+	mu      sync.Mutex
+	changed chan struct{} // closed, and replaced, with each change
+	at      time.Time     // of the last change
+	seen    []plan.CyclePhase
+	status  nodes.CycleNodeRequestStatus
+	deleted bool // by endCycle, or because it stood still
+	gone    bool
+	err     error // why nothing more will be seen
+	told    bool  // its end was judged
+}
+
+// cycleDefinitions are the types of node cycling.
+var cycleDefinitions = []string{
+	nodesconfig.RequestDefinition, nodesconfig.StatusDefinition, nodesconfig.GroupDefinition, nodesconfig.CallDefinition,
+}
+
+// cyclesNodes reports whether the plan cycles nodes.
+func (r *runner) cyclesNodes() bool {
+	return slices.ContainsFunc(r.Plan.Actions, func(a plan.Action) bool { return a.Type == plan.CycleNodes })
+}
+
+// cyclesItself reports whether the suite brings the controllers of node cycling along: its manifests define the
+// resources. The run then has none of its own, which would do the same work.
+func (r *runner) cyclesItself() bool {
+	return slices.ContainsFunc(*r.lease.manifests, func(u *unstructured.Unstructured) bool {
+		return u.GetKind() == "CustomResourceDefinition" && u.GetName() == "cyclenoderequests."+nodes.GroupVersion.Group
+	})
+}
+
+// installCycles applies the definitions of node cycling if the plan needs them. The suite's manifests may contain
+// simulated node groups, so it comes first.
+func (r *runner) installCycles(ctx context.Context) error {
+	if !r.cyclesNodes() {
+		return nil
+	}
+	if r.node() == nil {
+		return &UserError{fmt.Errorf("%s: cycleNodes: cluster %q has no simulated nodes: %w", r.Plan.File,
+			r.cluster.Name(), cluster.ErrNotSupported)}
+	}
+	if _, err := r.readManifests(); err != nil {
+		return err
+	}
+	if r.cyclesItself() {
+		return nil
+	}
+	return r.applyFiles(ctx, nodesconfig.Files, cycleDefinitions)
+}
+
+// startCycles starts the controllers of node cycling and the simulated cloud if the plan needs them. They end with the
+// run.
+func (r *runner) startCycles(ctx context.Context, to *rest.Config) error {
+	if !r.cyclesNodes() || r.cyclesItself() {
+		return nil
+	}
+	to = rest.CopyConfig(to)
+	to.UserAgent = "trommel-nodes"
+	mgr, err := nodesmanager.New(to, nodesmanager.Options{
+		Provider: simulatedprovider.For, Add: simulatedCloud,
+		Limits: controller.Limits{Poll: 200 * time.Millisecond},
+		Logger: logr.FromSlogHandler(r.Logger.Handler()),
+	})
+	if err != nil {
+		return fmt.Errorf("controllers of node cycling: %w", err)
+	}
+	return r.serve(ctx, "controllers of node cycling", mgr)
+}
+
+// applyGroups creates the simulated node groups of the plan's cycles, and returns when they have their nodes: a workload
+// may need them at once.
+func (r *runner) applyGroups(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Step)
+	defer cancel()
+	for i := range r.Plan.Actions {
+		c := r.Plan.Actions[i].Cycles()
+		if c.SimulatedGroup() == nil {
+			continue
+		}
+		group, err := objects.FromMap(map[string]any{
+			"apiVersion": nodes.GroupVersion.String(), "kind": "SimulatedNodeGroup",
+			"metadata": map[string]any{"name": c.Group()}, "spec": c.SimulatedGroup(),
+		})
+		if err != nil {
+			return err
+		}
+		if err := r.applyManifest(ctx, group); err != nil {
+			return err
+		}
+		if err := r.awaitGroup(ctx, c.Group()); err != nil {
+			return fmt.Errorf("simulated node group %s: %w", c.Group(), err)
+		}
+	}
+	return nil
+}
+
+// cycle returns the cycle of that name, one that nothing is known of if it has not begun.
+func (c *cycles) cycle(name string) *cycle {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one := c.begun[name]; one != nil {
+		return one
+	}
+	if c.begun == nil {
+		c.begun = map[string]*cycle{}
+	}
+	c.begun[name] = &cycle{ended: make(chan struct{}), changed: make(chan struct{})}
+	return c.begun[name]
+}
+
+// all returns the cycles that were begun, in their order.
+func (c *cycles) all() (all []*cycle) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range c.order {
+		all = append(all, c.begun[name])
+	}
+	return all
+}
+
+// Begin creates the request and waits for the phase that the action names.
+func (c *cycles) Begin(ctx context.Context, a *plan.Action) (note string, err error) {
+	f := a.Cycles()
+	one := c.cycle(f.Name())
+	one.mu.Lock()
+	one.action, one.at, one.key = a, time.Now(), f.Key()
+	one.mu.Unlock()
+	object, err := objects.FromMap(map[string]any{
+		"apiVersion": nodes.GroupVersion.String(), "kind": "CycleNodeRequest",
+		"metadata": map[string]any{"name": f.Name(), "namespace": f.Namespace()}, "spec": f.Spec(),
+	})
+	if err != nil {
+		return "", err
+	}
+	if _, err := c.objects.Apply(ctx, object); err != nil {
+		return "", fmt.Errorf("cycle %s: %w", f.Name(), err)
+	}
+	// It is followed until the run ends, longer than this action takes.
+	seeing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.mu.Lock()
+	c.order, c.stops = append(c.order, f.Name()), append(c.stops, stop)
+	c.watching.Go(func() { one.end(objects.FollowOne(seeing, c.objects, one.key, one.see)) })
+	c.mu.Unlock()
+	if err := one.await(ctx, c.Suite.Timeouts.Step, one.reached); err != nil {
+		return "", fmt.Errorf("cycle %s: %w", f.Name(), err)
+	}
+	return one.note(), nil
+}
+
+// close ends what follows the requests.
+func (c *cycles) close(context.Context) error {
+	c.mu.Lock()
+	for _, stop := range c.stops {
+		stop()
+	}
+	c.mu.Unlock()
+	c.watching.Wait()
+	return nil
+}
+
+// see takes note of a state of the request.
+func (one *cycle) see(o *nodes.CycleNodeRequest) (done bool, err error) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	one.at = time.Now()
+	if o == nil {
+		one.gone = true
+	} else {
+		one.status = o.Status
+		if phase := plan.CyclePhase(o.Status.Phase); phase != "" && (len(one.seen) == 0 ||
+			one.seen[len(one.seen)-1] != phase) {
+			one.seen = append(one.seen, phase)
+		}
+		if controller.Ended(o.Status.Phase) {
+			one.close()
+		}
+	}
+	close(one.changed)
+	one.changed = make(chan struct{})
+	return one.gone, nil
+}
+
+// end takes note that nothing more is seen.
+func (one *cycle) end(err error) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	one.err = err
+	one.close()
+	close(one.changed)
+	one.changed = make(chan struct{})
+}
+
+// close must be called with the lock.
+func (one *cycle) close() {
+	select {
+	case <-one.ended:
+	default:
+		close(one.ended)
+	}
+}
+
+// await returns when enough, which is called with the lock, is true or has an error. It gives up when nothing has changed
+// for so long.
+func (one *cycle) await(ctx context.Context, still time.Duration, enough func() (bool, error)) error {
+	for {
+		one.mu.Lock()
+		done, err := enough()
+		if err == nil && !done {
+			err = one.err
+		}
+		changed, rest, what := one.changed, time.Until(one.at.Add(still)), one.describe()
+		one.mu.Unlock()
+		if done || err != nil {
+			return err
+		}
+		timer := time.NewTimer(rest)
+		select {
+		case <-changed:
+			timer.Stop()
+		case <-timer.C:
+			return fmt.Errorf("nothing has changed for %s (timeouts.step); it is %s", still, what)
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("%w; it is %s", context.Cause(ctx), what)
+		}
+	}
+}
+
+// reached reports whether the request is what its action waits for, or why it never will be.
+func (one *cycle) reached() (bool, error) {
+	phase := one.status.Phase
+	switch {
+	case one.gone && !one.deleted:
+		return true, errors.New("somebody has deleted it")
+	case one.failed() != nil:
+		return true, one.failed()
+	case one.action.WaitFor == "":
+		return phase != "", nil
+	case slices.Contains(one.seen, one.action.WaitFor):
+		return true, nil
+	case phase == nodes.RequestSuccessful:
+		return true, fmt.Errorf("it is Successful and was not seen in the phase %s", one.action.WaitFor)
+	}
+	return phase == nodes.RequestFailed, nil // with acceptFailure
+}
+
+// failed says why the request has failed, if the plan does not accept that.
+func (one *cycle) failed() error {
+	if one.status.Phase != nodes.RequestFailed || one.action.AcceptFailure {
+		return nil
+	}
+	return fmt.Errorf("it failed: %s (acceptFailure: true allows that)", one.why())
+}
+
+// why says why a request failed, or what it waits for.
+func (one *cycle) why() string {
+	return strings.Trim(one.status.Reason+": "+one.status.Message, ": ")
+}
+
+// note is what is worth knowing about the end of the action.
+func (one *cycle) note() string {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if one.status.Phase == nodes.RequestFailed && one.action.WaitFor != plan.CycleFailed {
+		return "began a cycle that has failed already: " + one.why()
+	}
+	return ""
+}
+
+// describe must be called with the lock.
+func (one *cycle) describe() string {
+	switch {
+	case one.gone:
+		return "deleted"
+	case one.status.Phase == "":
+		return "new"
+	}
+	text := string(one.status.Phase)
+	if p := one.status.Progress; p != "" {
+		text += " (" + p + ")"
+	}
+	if m := one.status.Message; m != "" {
+		text += ": " + m
+	}
+	return text
+}
+
+// End deletes the request and waits until it is gone.
+func (c *cycles) End(ctx context.Context, name string) (ended bool, err error) {
+	one := c.cycle(name)
+	present, err := c.objects.Get(ctx, one.key)
+	if err != nil || present == nil {
+		return false, err
+	}
+	one.mu.Lock()
+	failed := one.failed()
+	one.deleted, one.told, one.at = true, true, time.Now()
+	one.mu.Unlock()
+	if err := c.objects.Delete(ctx, one.key, objects.DeleteOptions{}); err != nil {
+		return false, fmt.Errorf("end cycle %s: %w", name, err)
+	}
+	if err := one.await(ctx, c.Suite.Timeouts.Step, func() (bool, error) { return one.gone, nil }); err != nil {
+		return true, fmt.Errorf("end cycle %s: %w", name, err)
+	}
+	if failed != nil {
+		return true, fmt.Errorf("cycle %s: %w", name, failed)
+	}
+	return true, nil
+}
+
+// Status implements actions.Cycles.
+func (c *cycles) Status(name string) string {
+	one := c.cycle(name)
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	return one.describe()
+}
+
+// Ended implements actions.Cycles.
+func (c *cycles) Ended(name string) <-chan struct{} { return c.cycle(name).ended }
+
+// conclude waits for the cycles that the plan has left behind, ends those that stand still, and reports those that did not
+// end as the plan says. The controllers of cycling, the simulated cloud and the plan's own faults may be the cause, so
+// this says nothing about the controllers under test.
+func (c *cycles) conclude(ctx context.Context) (findings []record.Finding) {
+	for _, one := range c.all() {
+		stood := one.await(ctx, c.Suite.Timeouts.Step, func() (bool, error) {
+			return one.gone || controller.Ended(one.status.Phase), nil
+		})
+		one.mu.Lock()
+		told, name := one.told, one.action.Cycles().Name()
+		err := one.failed()
+		switch {
+		case stood != nil:
+			err = fmt.Errorf("it did not end: %w", stood)
+		case one.gone && !one.deleted:
+			err = errors.New("somebody has deleted it")
+		}
+		one.told = true
+		one.mu.Unlock()
+		if told || err == nil {
+			continue
+		}
+		findings = append(findings, record.Finding{
+			Severity: record.SeverityInconclusive, Oracle: record.OracleAction, Subject: one.key.String(), Time: time.Now(),
+			Title: fmt.Sprintf("cycle %s: %v", name, err),
+		})
+		if stood != nil && ctx.Err() == nil {
+			if _, err := c.End(ctx, name); err != nil {
+				findings[len(findings)-1].Detail = err.Error()
+			}
+		}
+	}
+	return findings
+}
+
+// blocked says which cycle goes on, or has not ended as the plan says; empty: none.
+func (c *cycles) blocked() string {
+	for _, one := range c.all() {
+		one.mu.Lock()
+		what, over := one.describe(), one.gone || one.status.Phase == nodes.RequestSuccessful
+		name := one.action.Cycles().Name()
+		one.mu.Unlock()
+		if !over {
+			return fmt.Sprintf("the cycle of nodes %s is %s", name, what)
+		}
+	}
+	return ""
+}
+
+// disturbed returns when a cycle changed last; zero: never.
+func (c *cycles) disturbed() (last time.Time) {
+	for _, one := range c.all() {
+		one.mu.Lock()
+		if one.at.After(last) {
+			last = one.at
+		}
+		one.mu.Unlock()
+	}
+	return last
+}
+
+// awaitGroup returns when all nodes of a simulated group are Ready.
+func (r *runner) awaitGroup(ctx context.Context, name string) error {
+	last := "not known to the simulated cloud"
+	key := plan.ResourceKey{Type: "simulatednodegroup", Group: nodes.GroupVersion.Group, Name: name}
+	err := objects.FollowOne(ctx, r.objects, key, func(g *nodes.SimulatedNodeGroup) (bool, error) {
+		if g == nil {
+			return true, errors.New("somebody has deleted it")
+		}
+		last = fmt.Sprintf("%d of %d nodes are Ready. %s", g.Status.Ready, g.Spec.DesiredCapacity, g.Status.Message)
+		return g.Status.Ready >= g.Spec.DesiredCapacity, nil
+	})
+	return why(err, last)
+}
+
+// simulatedCloud adds the simulated cloud to a manager.
+func simulatedCloud(mgr ctrl.Manager) error { return simulated.Add(mgr, simulated.Options{}) }

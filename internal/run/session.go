@@ -1,0 +1,267 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"runtime/debug"
+	"sync"
+
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/cluster"
+	_ "github.com/trommel-dev/trommel/internal/cluster/embedded" // a kind of cluster
+	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
+	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/workload"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Options configure a session. The zero value builds what is needed and runs plans on the session's own cluster.
+type Options struct {
+	// Variant of the suite; "" for none.
+	Variant string
+	// Cluster is the name of a running cluster (`trommel cluster up`). It is restored to its previous state after each
+	// run. If empty, the session starts its own cluster and resets it between runs.
+	Cluster string
+	// Fresh starts a new cluster for each run. A single run then needs no baseline.
+	Fresh bool
+	// Binaries of the suite's controllers, in order. If nil, Open builds them.
+	Binaries []Binary
+	// ControlPlane is the path of the control plane's executable. If empty, Open builds it if it is needed.
+	ControlPlane string
+	// Trace records everything that can be observed of the API servers and the controllers, not only what a plan needs.
+	Trace bool
+	// Version of Trommel, for the record.
+	Version string
+	// Progress receives what the session and its runs do; default: nobody.
+	Progress progress.Listener
+	// Injector is the command of the injector of disruptions, an executable with arguments; only plans with the action
+	// disrupt need it.
+	Injector []string
+	// DisruptionControllers is the command of the controllers of disruptions, an executable with arguments, of which
+	// Injector is another command; only suites that install them need it.
+	DisruptionControllers []string
+	// Logger receives diagnostics; default: none.
+	Logger *slog.Logger
+}
+
+// Session runs plans of one suite and variant, one after the other. Its methods may be called concurrently; they wait
+// for each other.
+type Session struct {
+	suite   *plan.Suite // with the variant
+	options Options
+
+	mu           sync.Mutex
+	closed       bool
+	binaries     []Binary
+	controlPlane string
+	clusters     clusters
+}
+
+// Choose returns the suite with the variant ("" for none) merged in. It refuses settings that this version of Trommel
+// does not support; every error is the user's.
+func Choose(suite *plan.Suite, variant string) (*plan.Suite, error) {
+	if _, err := instrumentation.ResolveKubernetesVersion(suite.Cluster.KubernetesVersion); err != nil {
+		return nil, fmt.Errorf("%s: kubernetesVersion: %w", suite.File, err)
+	}
+	if variant == "" {
+		return suite, nil
+	}
+	return suite.WithVariant(variant)
+}
+
+// Open builds the suite's controllers and, if needed, the control plane, or finds them in the cache. The cluster starts
+// with the first run. A mistake in the suite is a *UserError. The caller closes the session.
+func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, error) {
+	if options.Progress == nil {
+		options.Progress = progress.Nobody
+	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	suite, err := Choose(suite, options.Variant)
+	if err != nil {
+		return nil, &UserError{err}
+	}
+	s := &Session{suite: suite, options: options, binaries: options.Binaries}
+	controlPlane := options.ControlPlane
+	if s.binaries == nil || controlPlane == "" && options.Cluster == "" {
+		if s.binaries, controlPlane, err = build(ctx, suite, options); err != nil {
+			return nil, err
+		}
+	}
+	s.controlPlane = controlPlane
+	kind, err := cluster.Lookup(string(suite.Cluster.Type))
+	if err != nil {
+		return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
+	}
+	if options.Cluster != "" {
+		s.clusters = &sharedCluster{func(ctx context.Context) (cluster.Cluster, error) {
+			return kind.Attach(ctx, options.Cluster)
+		}}
+		return s, nil
+	}
+	s.clusters = &ownClusters{fresh: options.Fresh, logger: options.Logger,
+		start: func(ctx context.Context, console *console) (cluster.Cluster, error) {
+			return kind.Start(ctx, s.clusterConfig(controlPlane, console))
+		}}
+	return s, nil
+}
+
+// Run runs a plan, which must have been validated against the suite, and returns its record's metadata with the
+// verdict. It creates recordDir, which must not contain a record yet. With an error the run could not be carried out;
+// the record, if there is one, then contains what there is. When Run returns, even with an error or after ctx was
+// cancelled, nothing of the run is still active.
+func (s *Session) Run(ctx context.Context, p *plan.Plan, recordDir string) (*record.Meta, error) {
+	return s.RunWith(ctx, p, recordDir, RunOptions{Trace: s.options.Trace})
+}
+
+// RunOptions are those of one run of a session.
+type RunOptions struct {
+	// Trace is as in Options.
+	Trace bool
+	// History names types whose objects' states are recorded, beside those that the suite and the plan name.
+	History []plan.ResourceKey
+	// FindTypes records, in a traced run, also the states of all objects that the controllers take in, read or write,
+	// although nobody knows their types before.
+	FindTypes bool
+	// Paced gives the controllers time to come to rest after each step of the workload.
+	Paced bool
+	// Reference is what the plan's workload does without faults: what the run does otherwise is a bug. Nil: none.
+	Reference *reference.Reference
+	// Functions are what the workload's go steps call, by the names in these steps.
+	Functions map[string]workload.Function
+}
+
+// Runner runs plans, one at a time; a *Session is one.
+type Runner interface {
+	RunWith(ctx context.Context, p *plan.Plan, recordDir string, o RunOptions) (*record.Meta, error)
+}
+
+// Start starts the session's own cluster if it does not run, so that the first run finds it. It does nothing if each
+// run has a cluster of its own, or if the session uses a running one. When it returns with an error, or after ctx was
+// cancelled, no cluster runs.
+func (s *Session) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	own, ok := s.clusters.(*ownClusters)
+	if !ok || own.fresh || own.cluster != nil {
+		return nil
+	}
+	l, err := own.acquire(ctx, newConsole(s.options.Progress, ""))
+	if err != nil {
+		return err
+	}
+	return l.release(context.WithoutCancel(ctx))
+}
+
+var errClosed = errors.New("run: the session is closed")
+
+// RunWith is Run with options.
+func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o RunOptions) (*record.Meta, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	if err := checkPoints(p, s.suite, s.binaries); err != nil {
+		return nil, &UserError{err}
+	}
+	if err := checkFunctions(p, s.suite, o.Functions); err != nil {
+		return nil, &UserError{err}
+	}
+	return execute(ctx, Config{
+		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
+		Trace: o.Trace, Paced: o.Paced, History: o.History, FindTypes: o.FindTypes, Reference: o.Reference,
+		Functions: o.Functions, Version: s.options.Version, Injector: s.options.Injector,
+		DisruptionControllers: s.options.DisruptionControllers,
+		Progress:              s.options.Progress, Logger: s.options.Logger, clusters: s.clusters,
+	})
+}
+
+// checkFunctions refuses a workload that calls Go functions which this program does not have.
+func checkFunctions(p *plan.Plan, suite *plan.Suite, have map[string]workload.Function) error {
+	merged, name := p.Within(suite)
+	names, err := workload.FunctionsOf(merged, name)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if have[name] == nil {
+			return workload.Missing(name)
+		}
+	}
+	return nil
+}
+
+// Version returns the version of Trommel that this program contains, "(devel)" if it is not known.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(devel)"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == "github.com/trommel-dev/trommel" && m.Version != "" {
+			return m.Version
+		}
+	}
+	return "(devel)"
+}
+
+// Built returns what the session runs: the suite's controllers, in order, and the control plane's executable, which is
+// empty on a running cluster. Another session with these options runs the same.
+func (s *Session) Built() (binaries []Binary, controlPlane string) { return s.binaries, s.controlPlane }
+
+// Close stops the session's cluster if the session started it. Further calls do nothing.
+func (s *Session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	return s.clusters.close(ctx)
+}
+
+// clusterConfig returns the configuration of the suite's cluster.
+func (s *Session) clusterConfig(binary string, console *console) cluster.Config {
+	removed, _ := RemovedAPIs(s.suite, s.binaries)
+	spec := s.suite.Cluster
+	nodes := 0 // as many as usual
+	if spec.Nodes != nil {
+		nodes = cmp.Or(*spec.Nodes, -1) // none
+	}
+	return cluster.Config{
+		Binary: binary, APIServers: spec.APIServers, Nodes: nodes, DisableControllers: spec.DisableControllers,
+		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs,
+		ControllerManagerArgs: spec.ControllerManagerArgs,
+		RemovedAPIs:           removed,
+		Answers:               answers(spec.Answers),
+		Progress:              console.Info,
+		Logger:                s.options.Logger,
+	}
+}
+
+// answers converts the suite's answers, which have been validated.
+func answers(list []plan.Answer) []kubelet.Answer {
+	var all []kubelet.Answer
+	for _, a := range list {
+		answer := kubelet.Answer{
+			Namespace: a.Namespace, Pod: a.Pod, Container: a.Container, Stdout: a.Stdout, Stderr: a.Stderr,
+			ExitCode: a.ExitCode, Log: a.Log,
+		}
+		if a.Command != "" {
+			answer.Command = regexp.MustCompile(a.Command)
+		}
+		all = append(all, answer)
+	}
+	return all
+}

@@ -1,0 +1,230 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/semver"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// WatchListSince is the first client-go that fills its caches with a streaming list by default.
+const WatchListSince = "v0.35.0-0"
+
+const (
+	watchListFeature = "WatchListClient"
+	clientGo         = "k8s.io/client-go"
+)
+
+// describeControllers describes how each controller runs, from its binary's manifest and its Deployment as applied.
+func (r *runner) describeControllers(own map[string][]*unstructured.Unstructured) []record.Controller {
+	var all []record.Controller
+	for i := range r.Suite.Controllers {
+		c := &r.Suite.Controllers[i]
+		d := describe(c, r.Binaries[i].Manifest)
+		for _, u := range own[c.Name] {
+			if template := podTemplate(u); template != nil {
+				env, args := containerOf(template, r.Binaries[i].Path)
+				d.WatchList = watchList(d, env, args)
+				d.Replicas = 1
+				if n, given, _ := unstructured.NestedInt64(u.Object, "spec", "replicas"); given {
+					d.Replicas = int(n)
+				}
+			}
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+func describe(c *plan.Controller, m *wire.Manifest) record.Controller {
+	d := record.Controller{Name: c.Name, APIServer: c.APIServer, Hooks: m != nil}
+	d.FeatureGateArgs = c.Build != nil && c.Build.ControlPlane != ""
+	if d.APIServer == "" {
+		d.APIServer = "apiserver-1"
+	}
+	if m != nil {
+		for _, p := range m.Points {
+			switch p.Module {
+			case clientGo:
+				d.ClientGo = p.Version
+			case "sigs.k8s.io/controller-runtime":
+				d.ControllerRuntime = p.Version
+			}
+		}
+	}
+	return d
+}
+
+// podTemplate returns the pod, or the pod template of a Deployment; nil: the object is neither.
+func podTemplate(u *unstructured.Unstructured) map[string]any {
+	switch u.GetKind() {
+	case "Pod":
+		return u.Object
+	case "Deployment":
+		template, _, _ := unstructured.NestedMap(u.Object, "spec", "template")
+		return template
+	}
+	return nil
+}
+
+// containerOf returns the environment and the arguments of the container that runs the binary.
+func containerOf(template map[string]any, binary string) (env map[string]string, args []string) {
+	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
+	containers, _, _ := unstructured.NestedSlice(template, "spec", "containers")
+	env = map[string]string{}
+	for _, each := range containers {
+		container, _ := each.(map[string]any)
+		name, _ := container["name"].(string)
+		if annotations[cluster.AnnotationBinaryPrefix+name] != binary {
+			continue
+		}
+		variables, _ := container["env"].([]any)
+		for _, v := range variables {
+			variable, _ := v.(map[string]any)
+			key, _ := variable["name"].(string)
+			env[key], _ = variable["value"].(string)
+		}
+		for _, field := range []string{"command", "args"} {
+			list, _, _ := unstructured.NestedStringSlice(container, field)
+			args = append(args, list...)
+		}
+	}
+	return env, args
+}
+
+// watchList reports whether the controller's first sync is a streaming list.
+func watchList(c record.Controller, env map[string]string, args []string) bool {
+	on := c.ClientGo != "" && semver.Compare(c.ClientGo, WatchListSince) >= 0
+	if set, err := strconv.ParseBool(env["KUBE_FEATURE_"+watchListFeature]); err == nil && !c.FeatureGateArgs {
+		on = set
+	}
+	// Kubernetes components, and controllers built like them, take feature gates as arguments; the last one applies.
+	for i, arg := range args {
+		gates, ok := strings.CutPrefix(arg, "--feature-gates=")
+		if arg == "--feature-gates" && i+1 < len(args) {
+			gates, ok = args[i+1], true
+		}
+		if !ok {
+			continue
+		}
+		for _, gate := range strings.Split(gates, ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(gate), "=")
+			if set, err := strconv.ParseBool(strings.TrimSpace(value)); err == nil && name == watchListFeature {
+				on = set
+			}
+		}
+	}
+	return on
+}
+
+// Staleness returns a line for each controller that says whether a plan that pauses an API server can show it stale
+// state by starting it there. It uses the suite, with the variant merged in, and the controllers' go.mod; it builds
+// nothing and does not look at the manifests.
+func Staleness(suite *plan.Suite) []string {
+	var lines []string
+	for i := range suite.Controllers {
+		c := &suite.Controllers[i]
+		d := describe(c, nil)
+		if c.Build == nil {
+			lines = append(lines, unknownStaleness(c.Name))
+			continue
+		}
+		d.ClientGo = clientGoOf(suite, c)
+		env := maps.Clone(c.Env)
+		if c.WatchList != nil {
+			env = map[string]string{"KUBE_FEATURE_" + watchListFeature: strconv.FormatBool(*c.WatchList)}
+		}
+		d.WatchList = watchList(d, env, c.Args)
+		switch {
+		case d.WatchList:
+			lines = append(lines, WatchListWarning(d))
+		case d.ClientGo == "":
+			lines = append(lines, c.Name+": its client-go version is unknown, so it is unknown whether it can be "+
+				"shown stale state")
+		default:
+			lines = append(lines, fmt.Sprintf("%s (client-go %s) can be shown stale state: when it starts on a "+
+				"paused API server, it lists what that server's cache contains", c.Name, d.ClientGo))
+		}
+	}
+	return lines
+}
+
+// clientGoOf returns the version of client-go in a controller's go.mod; "" if unknown.
+func clientGoOf(suite *plan.Suite, c *plan.Controller) string {
+	if c.Build.ControlPlane != "" {
+		version, err := instrumentation.ResolveKubernetesVersion(suite.Cluster.KubernetesVersion)
+		if err != nil {
+			return ""
+		}
+		return strings.Replace(version, "v1.", "v0.", 1)
+	}
+	dir := plan.Beside(suite.File, c.Build.Dir)
+	for {
+		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil {
+			return requiredClientGo(data)
+		}
+		up := filepath.Dir(dir)
+		if up == dir || !errors.Is(err, os.ErrNotExist) {
+			return ""
+		}
+		dir = up
+	}
+}
+
+func requiredClientGo(goMod []byte) string {
+	file, err := modfile.Parse("go.mod", goMod, nil)
+	if err != nil {
+		return ""
+	}
+	for _, r := range file.Replace {
+		if r.Old.Path == clientGo {
+			return r.New.Version // "" for a directory
+		}
+	}
+	for _, r := range file.Require {
+		if r.Mod.Path == clientGo {
+			return r.Mod.Version
+		}
+	}
+	return ""
+}
+
+// warnOfStaleness warns before a run with stale state about controllers that will probably not be shown any, or of
+// which that cannot be determined.
+func (r *runner) warnOfStaleness() {
+	if !r.Plan.PausesAPIServer() {
+		return
+	}
+	for i, c := range r.meta.Controllers {
+		if !c.Hooks {
+			r.console.Info(unknownStaleness(c.Name))
+		}
+		if c.WatchList && r.Suite.Controllers[i].WatchList == nil {
+			r.console.Info(WatchListWarning(c))
+		}
+	}
+}
+
+func unknownStaleness(controller string) string {
+	return controller + " has no hooks: it is unknown whether it is shown stale state"
+}
+
+// WatchListWarning explains what a streaming list means for a plan that pauses an API server.
+func WatchListWarning(c record.Controller) string {
+	return fmt.Sprintf("warning: %s (client-go %s) fills its caches with a streaming list, which waits while an API "+
+		"server is paused: started there, it is shown nothing stale unless the suite says %s", c.Name, c.ClientGo, c.WatchListSwitch())
+}

@@ -1,0 +1,316 @@
+package run
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/workload"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// webhooks holds the webhooks that the manifests declare, and what the plan has done to the controllers that may serve
+// them.
+type webhooks struct {
+	declared []plan.ResourceKey
+
+	mu      sync.Mutex
+	down    map[string]bool      // controllers that the plan has killed or frozen, and that do not go on yet
+	restart map[string]time.Time // controllers restarted since, until their webhooks respond
+	over    time.Time            // when the webhooks were last seen to respond again
+	last    string               // the latest reason for an outage
+}
+
+// declaredWebhooks finds the manifests that declare webhooks: webhook configurations, and definitions with a conversion
+// webhook.
+func declaredWebhooks(manifests []*unstructured.Unstructured) *webhooks {
+	w := &webhooks{down: map[string]bool{}, restart: map[string]time.Time{}}
+	for _, u := range manifests {
+		switch u.GetKind() {
+		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+			w.declared = append(w.declared,
+				plan.ResourceKey{Type: strings.ToLower(u.GetKind()), Group: "admissionregistration.k8s.io",
+					Name: u.GetName()})
+		case "CustomResourceDefinition":
+			strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy")
+			// With one version there is nothing to convert.
+			if versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions"); strategy == "Webhook" &&
+				len(versions) > 1 {
+				w.declared = append(w.declared,
+					plan.ResourceKey{Type: definitionType, Group: "apiextensions.k8s.io", Name: u.GetName()})
+			}
+		}
+	}
+	return w
+}
+
+func (w *webhooks) killed(controller string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down[controller] = true
+	delete(w.restart, controller)
+}
+
+func (w *webhooks) started(controller string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down[controller] {
+		delete(w.down, controller)
+		w.restart[controller] = time.Now()
+	}
+}
+
+// noPod is part of the cluster network's error for a Service that no process pod serves.
+const noPod = "selects no pod that is a process"
+
+// awaitWebhooks waits until all webhooks that the manifests declare respond. Otherwise the workload would test the
+// webhooks' start instead of the controllers.
+func (r *runner) awaitWebhooks(ctx context.Context) error {
+	if len(r.webhooks.declared) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
+	defer cancel()
+	start := time.Now()
+	var last error
+	for {
+		key, err := r.webhooksAnswer(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		if key.Type == definitionType && errors.Is(err, errNoBundle) && time.Since(start) > bundleGrace {
+			// Many projects declare a conversion webhook that they do not use, and leave its configuration
+			// incomplete.
+			r.console.Info(err.Error() + ": objects of its other versions cannot be read or written")
+			r.webhooks.declared = slices.DeleteFunc(r.webhooks.declared,
+				func(k plan.ResourceKey) bool { return k == key })
+			continue
+		}
+		if strings.Contains(err.Error(), noPod) {
+			return &UserError{fmt.Errorf("%w; its Deployment must be one of the suite's controllers, or the webhook "+
+				"must be left out of the manifests", err)}
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("a webhook did not respond within %s (timeouts.ready): %w%s", r.Suite.Timeouts.Ready,
+				last, r.controllerTails(context.WithoutCancel(ctx)))
+		}
+	}
+}
+
+func (r *runner) controllerTails(ctx context.Context) string {
+	var text strings.Builder
+	for _, c := range r.Suite.Controllers {
+		processes, err := r.node().Status(ctx, c.Name)
+		if err == nil && len(processes) > 0 {
+			fmt.Fprintf(&text, "\nthe end of %s's log:\n%s", c.Name, r.logTail(processes[len(processes)-1]))
+		}
+	}
+	return text.String()
+}
+
+// errNoBundle is the error of a webhook that has no caBundle yet.
+var errNoBundle = errors.New("it has no caBundle yet")
+
+// bundleGrace is how long to wait for a controller to put the caBundle into its conversion webhook's configuration.
+const bundleGrace = 5 * time.Second
+
+const definitionType = "customresourcedefinition"
+
+// webhooksAnswer returns the first reason why a declared webhook cannot be called, and the key of the object that
+// declares it.
+func (r *runner) webhooksAnswer(ctx context.Context) (plan.ResourceKey, error) {
+	for _, key := range r.webhooks.declared {
+		u, err := r.objects.Get(ctx, key)
+		if err != nil {
+			return key, fmt.Errorf("%s: %w", key, err)
+		}
+		if key.Type == definitionType {
+			config, _, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig")
+			if err := r.webhookAnswers(ctx, config); err != nil {
+				return key, fmt.Errorf("conversion webhook of %s: %w", u.GetName(), err)
+			}
+			continue
+		}
+		hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+		for _, h := range hooks {
+			hook, _ := h.(map[string]any)
+			config, _, _ := unstructured.NestedMap(hook, "clientConfig")
+			err := r.webhookAnswers(ctx, config)
+			if err != nil && hook["failurePolicy"] == "Ignore" && strings.Contains(err.Error(), noPod) {
+				continue // nothing will serve it, and the API servers ignore that
+			}
+			if err != nil {
+				return key, fmt.Errorf("webhook %v of %s %s: %w", hook["name"], u.GetKind(), u.GetName(), err)
+			}
+		}
+	}
+	return plan.ResourceKey{}, nil
+}
+
+// webhookAnswers connects to a webhook and verifies its certificate as an API server would.
+func (r *runner) webhookAnswers(ctx context.Context, config map[string]any) error {
+	name, address, err := webhookAddress(config)
+	if err != nil {
+		return err
+	}
+	secure := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12}
+	bundle, _ := config["caBundle"].(string)
+	switch {
+	case bundle != "":
+		pem, err := base64.StdEncoding.DecodeString(bundle)
+		secure.RootCAs = x509.NewCertPool()
+		if err != nil || !secure.RootCAs.AppendCertsFromPEM(pem) {
+			return errors.New("its caBundle contains no certificate yet")
+		}
+	case config["service"] != nil:
+		return errNoBundle
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var dial func(ctx context.Context, address string) (net.Conn, error)
+	if c, ok := r.cluster.(cluster.Dialer); ok {
+		dial = c.DialInside
+	}
+	if host, _, _ := net.SplitHostPort(address); isLoopback(host) {
+		dial = func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}
+	}
+	if dial == nil {
+		return nil // this cluster has no way to check it
+	}
+	conn, err := dial(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := tls.Client(conn, secure).HandshakeContext(ctx); err != nil {
+		return fmt.Errorf("%s: %w", address, err)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// webhookAddress returns the name for which a webhook's certificate is verified, and its address.
+func webhookAddress(config map[string]any) (name, address string, err error) {
+	if text, _ := config["url"].(string); text != "" {
+		u, err := url.Parse(text)
+		if err != nil {
+			return "", "", err
+		}
+		port := u.Port()
+		if port == "" {
+			port = "443"
+		}
+		return u.Hostname(), net.JoinHostPort(u.Hostname(), port), nil
+	}
+	service, _ := config["service"].(map[string]any)
+	if service == nil {
+		return "", "", errors.New("its clientConfig names neither a Service nor a URL")
+	}
+	name = fmt.Sprintf("%v.%v.svc", service["name"], service["namespace"])
+	port := "443"
+	if p := service["port"]; p != nil {
+		port = fmt.Sprint(p)
+	}
+	return name, net.JoinHostPort(name, port), nil
+}
+
+// outage implements workload.Config.Outage for a write that failed because a webhook could not be called. While a
+// controller that the plan has killed, frozen, paused or restarted is not available, the outage is the plan's effect.
+func (r *runner) outage(ctx context.Context, since time.Time, err error) (o workload.Outage) {
+	defer func() {
+		if o.Reason != "" {
+			r.webhooks.mu.Lock()
+			defer r.webhooks.mu.Unlock()
+			r.webhooks.last = o.Reason
+		}
+	}()
+	status, statusErr := r.coordinator.Status(ctx)
+	if statusErr != nil {
+		return o
+	}
+	w := r.webhooks
+	w.mu.Lock()
+	down := slices.Sorted(maps.Keys(w.down))
+	restarted := slices.Sorted(maps.Keys(w.restart))
+	newest := time.Time{}
+	for _, at := range w.restart {
+		if at.After(newest) {
+			newest = at
+		}
+	}
+	w.mu.Unlock()
+	switch {
+	case len(down) > 0:
+		// When all actions are complete, the plan will not start it again.
+		return workload.Outage{
+			Reason: fmt.Sprintf("the plan has killed or frozen the controller %s and has not let it go on",
+				strings.Join(down, ", ")),
+			Final: status.Completed == status.Total,
+		}
+	case len(restarted) > 0:
+		_, broken := r.webhooksAnswer(ctx)
+		if broken == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, name := range restarted {
+				delete(w.restart, name)
+			}
+			w.over = time.Now()
+			return workload.Outage{Over: true}
+		}
+		return workload.Outage{
+			Reason: fmt.Sprintf("the plan has restarted or thawed the controller %s, and its webhook does not respond yet: %v",
+				strings.Join(restarted, ", "), broken),
+			Final: time.Since(newest) > r.Suite.Timeouts.Ready,
+		}
+	case status.Stuck != "":
+		return workload.Outage{Reason: "the plan holds something that the webhook may need: " + status.Stuck}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over.After(since) {
+		return workload.Outage{Over: true}
+	}
+	for _, limit := range []string{noPod, "is simulated", "nothing leaves the machine"} {
+		// A pod may still be starting.
+		if strings.Contains(err.Error(), limit) && time.Since(since) > r.Suite.Timeouts.Step/2 {
+			return workload.Outage{Reason: "no process in this cluster serves that webhook", Final: true}
+		}
+	}
+	return workload.Outage{}
+}
+
+// lastOutage returns the latest reason why the workload waited for a webhook; "" if it did not.
+func (r *runner) lastOutage() string {
+	r.webhooks.mu.Lock()
+	defer r.webhooks.mu.Unlock()
+	if r.webhooks.last == "" {
+		return ""
+	}
+	return "it waited for a webhook: " + r.webhooks.last
+}

@@ -1,0 +1,523 @@
+package scaffold
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/konfig"
+
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// file is a YAML file with complete objects.
+type file struct {
+	path    string
+	objects []*unstructured.Unstructured
+	chart   bool // belongs to a chart
+}
+
+// readFiles reads all files that contain objects. It leaves out files that only look like it: patches and settings of
+// kustomizations, templates and values of charts.
+func readFiles(dir string) (*tree, error) {
+	t := &tree{dir: dir}
+	var candidates []string
+	err := walk(dir, func(name string) error {
+		base := path.Base(name)
+		switch {
+		case slices.Contains(konfig.RecognizedKustomizationFileNames(), base):
+			t.kustomizations = append(t.kustomizations, path.Dir(name))
+		case base == "Chart.yaml":
+			t.charts = append(t.charts, path.Dir(name))
+		case path.Ext(name) == ".yaml" || path.Ext(name) == ".yml":
+			candidates = append(candidates, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	notObjects := map[string]bool{}
+	for _, k := range t.kustomizations {
+		for _, f := range patchesOf(filepath.Join(dir, k)) {
+			notObjects[path.Join(k, f)] = true
+		}
+	}
+	for _, name := range candidates {
+		inChart := slices.ContainsFunc(t.charts, func(c string) bool { return within(name, c) })
+		if notObjects[name] || inChart && !strings.Contains(name, "/crds/") || strings.Contains(name, "/templates/") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		if list, err := objects.Decode(text, name); err == nil && len(list) > 0 {
+			if served, _, err := objects.Served(list); err == nil && len(served) > 0 {
+				list = served
+			}
+			t.files = append(t.files, file{name, list, inChart})
+		}
+	}
+	return t, nil
+}
+
+// tree is what the repository contains.
+type tree struct {
+	dir            string
+	files          []file
+	kustomizations []string // directories
+	charts         []string // directories
+}
+
+func within(name, folder string) bool { return folder == "." || strings.HasPrefix(name, folder+"/") }
+
+// kustomization holds the fields that name files that are not objects or are elsewhere.
+type kustomization struct {
+	Kind                  string
+	Resources             []string
+	Bases                 []string
+	Components            []string
+	Configurations        []string
+	Patches               []yaml.Node
+	PatchesStrategicMerge []string                      `yaml:"patchesStrategicMerge"`
+	PatchesJSON6902       []struct{ Path string }       `yaml:"patchesJson6902"`
+	Replacements          []struct{ Path string }       `yaml:"replacements"`
+	Transformers          []string                      `yaml:"transformers"`
+	Generators            []string                      `yaml:"generators"`
+	OpenAPI               struct{ Path string }         `yaml:"openapi"`
+	Charts                []struct{ Name, Repo string } `yaml:"helmCharts"`
+}
+
+// readKustomization returns false for a directory whose file is not a valid kustomization.
+func readKustomization(dir string) (k kustomization, ok bool) {
+	for _, name := range konfig.RecognizedKustomizationFileNames() {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+			return k, yaml.Unmarshal(text, &k) == nil
+		}
+	}
+	return k, false
+}
+
+// patchesOf lists the files of the kustomization that are not objects, relative to it.
+func patchesOf(dir string) []string {
+	k, _ := readKustomization(dir)
+	files := slices.Concat(k.Configurations, k.PatchesStrategicMerge, k.Transformers, k.Generators,
+		[]string{k.OpenAPI.Path})
+	for _, p := range k.PatchesJSON6902 {
+		files = append(files, p.Path)
+	}
+	for _, p := range k.Replacements {
+		files = append(files, p.Path)
+	}
+	for _, p := range k.Patches {
+		var patch struct{ Path string }
+		switch {
+		case p.Kind == yaml.ScalarNode:
+			files = append(files, p.Value)
+		case p.Decode(&patch) == nil:
+			files = append(files, patch.Path)
+		}
+	}
+	return files
+}
+
+// fetches returns something that the kustomization or one of its bases loads from the network; "" if there is nothing.
+func fetches(dir string, depth int) string {
+	k, _ := readKustomization(dir)
+	if len(k.Charts) > 0 && k.Charts[0].Repo != "" {
+		return "chart " + k.Charts[0].Name
+	}
+	for _, r := range slices.Concat(k.Resources, k.Bases, k.Components) {
+		if strings.Contains(r, "://") || strings.Contains(r, "?ref=") || strings.HasPrefix(r, "github.com/") ||
+			strings.HasPrefix(r, "git@") {
+			return r
+		}
+		if info, err := os.Stat(filepath.Join(dir, r)); err == nil && info.IsDir() && depth < 10 {
+			if what := fetches(filepath.Join(dir, r), depth+1); what != "" {
+				return what
+			}
+		}
+	}
+	return ""
+}
+
+// source is a way to install the controller.
+type source struct {
+	manifests  []plan.Manifest
+	objects    []*unstructured.Unstructured
+	match      match
+	preference int
+}
+
+// match is a container that runs one of the programs.
+type match struct {
+	program    program
+	deployment *unstructured.Unstructured
+	image      string // of the container; empty if there is only one
+	score      int
+	unsure     bool // it is unsure which container it is
+}
+
+// choose returns the best way to install the controller: a kustomization that contains its Deployment, or else a chart,
+// or else single files.
+func (r *Repository) choose(dir string, mains []program, t *tree) *source {
+	var sources []*source
+	const usual = "config/default" // if it exists, the others are parts of it
+	if slices.Contains(t.kustomizations, usual) {
+		if s := r.fromKustomization(dir, usual, mains); s != nil {
+			sources = append(sources, s)
+		}
+	}
+	for _, k := range t.kustomizations {
+		if len(sources) > 0 && sources[0].manifests[0].Path == usual {
+			break
+		}
+		if s := r.fromKustomization(dir, k, mains); s != nil {
+			sources = append(sources, s)
+		}
+	}
+	if len(sources) == 0 {
+		for _, c := range t.charts {
+			// A chart in another chart's charts directory is rendered with that one.
+			if slices.ContainsFunc(t.charts, func(other string) bool { return within(c, path.Join(other, "charts")) }) {
+				continue
+			}
+			if s := r.fromChart(dir, c, mains); s != nil {
+				sources = append(sources, s)
+			}
+		}
+	}
+	if len(sources) == 0 {
+		if s := fromFiles(t, mains); s != nil {
+			sources = append(sources, s)
+		}
+	}
+	s := &source{match: match{program: mains[0]}}
+	if len(sources) > 0 {
+		r.Notes = nil // why the others were not chosen does not matter
+		s = slices.MaxFunc(sources, func(a, b *source) int { return a.preference - b.preference })
+		r.takeDeployment(s)
+	} else if len(t.kustomizations)+len(t.charts) > 0 {
+		r.Notes = append(r.Notes, "no kustomization and no chart contains a Deployment of the controller")
+	}
+	r.Manifests = s.manifests
+	r.Package = s.match.program.pkg
+	for _, m := range mains {
+		if m.pkg != r.Package {
+			r.OtherMains = append(r.OtherMains, m.pkg)
+		}
+	}
+	return s
+}
+
+// Words in the names of directories that make them more or less likely.
+var (
+	preferred = []string{"default", "standalone", "production", "prod", "cluster", "release"}
+	otherUses = []string{"dev", "debug", "ci", "openshift", "prometheus", "sample", "example", "scorecard", "local",
+		"kind", "namespaced"}
+)
+
+func (r *Repository) fromKustomization(dir, at string, mains []program) *source {
+	if k, ok := readKustomization(filepath.Join(dir, at)); !ok || k.Kind == "Component" {
+		return nil
+	}
+	if what := fetches(filepath.Join(dir, at), 0); what != "" {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s was skipped: it loads %s from the network", at, what))
+		return nil
+	}
+	list, _, err := objects.ReadServed(filepath.Join(dir, at))
+	if err != nil {
+		if at == "config/default" {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s cannot be built: %s", at, firstLine(err)))
+		}
+		return nil
+	}
+	s := &source{manifests: []plan.Manifest{{Path: at}}, objects: list}
+	if !s.find(mains) {
+		return nil
+	}
+	// Prefer the most complete one.
+	kinds := map[string]bool{}
+	for _, u := range list {
+		kinds[u.GetKind()] = true
+	}
+	for _, kind := range []string{"CustomResourceDefinition", "ClusterRole", "Namespace", "ServiceAccount"} {
+		if kinds[kind] {
+			s.preference += 10
+		}
+	}
+	s.preference += wordScore(at) - strings.Count(at, "/")
+	return s
+}
+
+func wordScore(at string) int {
+	score := 0
+	for _, element := range strings.Split(at, "/") {
+		if slices.Contains(preferred, element) {
+			score += 5
+		}
+		if slices.ContainsFunc(otherUses, func(word string) bool {
+			return element == word || strings.HasPrefix(element, word+"-")
+		}) {
+			score -= 15
+		}
+	}
+	return score
+}
+
+func (r *Repository) fromChart(dir, at string, mains []program) *source {
+	m := plan.Manifest{Helm: at, Namespace: r.Name + "-system"}
+	list, _, err := objects.Manifest(filepath.Join(dir, plan.SuiteFile), m, instrumentation.KubernetesVersion)
+	if err != nil {
+		r.Notes = append(r.Notes, firstLine(err))
+		return nil
+	}
+	s := &source{manifests: []plan.Manifest{m}, objects: list}
+	if !s.find(mains) {
+		return nil
+	}
+	s.preference = wordScore(at) - strings.Count(at, "/")
+	if path.Base(at) == r.Name {
+		s.preference += 10
+	}
+	return s
+}
+
+// fromFiles starts with the file that contains the Deployment and adds what it needs.
+func fromFiles(t *tree, mains []program) *source {
+	s := &source{}
+	var home file
+	for _, f := range t.files {
+		one := &source{objects: f.objects}
+		if !one.find(mains) {
+			continue
+		}
+		// A file that installs everything is better than one of its parts.
+		one.match.score += min(5, len(f.objects)/3) + wordScore(f.path)
+		if s.match.deployment == nil || one.match.score > s.match.score {
+			s.match, home = one.match, f
+		}
+	}
+	if s.match.deployment == nil {
+		return nil
+	}
+	s.take(home)
+	top, _, _ := strings.Cut(home.path, "/")
+	if top == home.path {
+		top = "."
+	}
+	for _, kind := range []string{
+		"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding",
+		"ConfigMap", "Secret", "Service", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
+	} {
+		for _, f := range t.files {
+			near := within(f.path, top)
+			if kind == "ConfigMap" || kind == "Secret" || kind == "Service" ||
+				strings.HasSuffix(kind, "Configuration") {
+				near = path.Dir(f.path) == path.Dir(home.path)
+			}
+			if near && !f.chart && f.has(kind) && !f.has("Deployment") && !f.custom() &&
+				wordScore(path.Dir(f.path)) >= 0 &&
+				!s.holds(f) {
+				s.take(f)
+			}
+		}
+	}
+	return s
+}
+
+func (f file) has(kind string) bool {
+	return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == kind })
+}
+
+// custom reports whether the file holds objects of types that are not Kubernetes' own.
+func (f file) custom() bool {
+	return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
+		group := u.GroupVersionKind().Group
+		return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
+	})
+}
+
+func (s *source) take(f file) {
+	s.manifests = append(s.manifests, plan.Manifest{Path: f.path})
+	s.objects = append(s.objects, f.objects...)
+}
+
+// holds reports whether the source already contains an object of the file, perhaps in another namespace: then the file
+// is a copy.
+func (s *source) holds(f file) bool {
+	return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
+		return slices.ContainsFunc(s.objects, func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == u.GetKind() && o.GetName() == u.GetName()
+		})
+	})
+}
+
+// find returns the container that most likely runs one of the programs; false if there is no Deployment.
+func (s *source) find(mains []program) bool {
+	for _, u := range s.objects {
+		if u.GetKind() != "Deployment" {
+			continue
+		}
+		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+		for _, c := range containers {
+			c, _ := c.(map[string]any)
+			for _, p := range mains {
+				m := match{program: p, deployment: u, score: p.rank + containerScore(u, c, p)}
+				if len(containers) > 1 {
+					m.image, _ = c["image"].(string)
+					m.unsure = m.score-p.rank < 10
+				}
+				if s.match.deployment == nil || m.score > s.match.score {
+					s.match = m
+				}
+			}
+		}
+	}
+	return s.match.deployment != nil
+}
+
+// containerScore returns how likely it is that the container runs the program.
+func containerScore(deployment *unstructured.Unstructured, c map[string]any, p program) int {
+	name, _ := c["name"].(string)
+	image, _ := c["image"].(string)
+	image, _, _ = strings.Cut(path.Base(image), "@")
+	image, _, _ = strings.Cut(image, ":")
+	command, _, _ := unstructured.NestedStringSlice(c, "command")
+	score := 0
+	if len(command) > 0 && path.Base(command[0]) == p.binary {
+		score += 40
+	}
+	if image == p.binary || image == path.Base(p.pkg) {
+		score += 20
+	}
+	switch name {
+	case "manager", "controller", "operator", "controller-manager", p.binary, path.Base(p.pkg):
+		score += 15
+	}
+	for _, word := range []string{"controller", "operator", "manager"} {
+		if strings.Contains(deployment.GetName(), word) {
+			score += 5
+		}
+	}
+	score = min(score, 45) // it certainly runs this program, but the program may not be the controller
+	for _, word := range []string{"proxy", "sidecar", "exporter"} {
+		if strings.Contains(name, word) || strings.Contains(image, word) {
+			score -= 40
+		}
+	}
+	for _, word := range []string{"webhook", "cert", "ui", "dashboard", "agent", "apiserver", "metrics", "cleanup"} {
+		if name != p.binary && slices.Contains(strings.Split(deployment.GetName(), "-"), word) {
+			score -= 10
+		}
+	}
+	return score
+}
+
+// takeDeployment records the Deployment that was found and its intended namespace.
+func (r *Repository) takeDeployment(s *source) {
+	d := s.match.deployment
+	namespace := d.GetNamespace()
+	if namespace == "" {
+		if namespace = meantFor(s); namespace != "" {
+			for i := range s.manifests {
+				s.manifests[i].Namespace = namespace
+			}
+		} else {
+			namespace = "default"
+		}
+	}
+	r.Deployment = namespace + "/" + d.GetName()
+	r.Image = s.match.image
+	if s.match.unsure {
+		r.Notes = append(r.Notes,
+			"the Deployment has several containers; the controller's was guessed: check `image:`")
+	}
+}
+
+// meantFor returns the namespace that manifests without a namespace are intended for: that of the service account that
+// they give roles to, or the only one that they create.
+func meantFor(s *source) string {
+	account, _, _ := unstructured.NestedString(s.match.deployment.Object, "spec", "template", "spec",
+		"serviceAccountName")
+	for _, u := range s.objects {
+		if kind := u.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
+			continue
+		}
+		subjects, _, _ := unstructured.NestedSlice(u.Object, "subjects")
+		for _, subject := range subjects {
+			if m, _ := subject.(map[string]any); m["kind"] == "ServiceAccount" && m["name"] == account &&
+				account != "" {
+				if namespace, _ := m["namespace"].(string); namespace != "" {
+					return namespace
+				}
+			}
+		}
+	}
+	var made []string
+	for _, u := range s.objects {
+		if u.GetKind() == "Namespace" {
+			made = append(made, u.GetName())
+		}
+	}
+	if len(made) == 1 {
+		return made[0]
+	}
+	return ""
+}
+
+// addDefinitions adds the files of definitions that the source lacks.
+func (r *Repository) addDefinitions(s *source, t *tree) {
+	missing := func(f file) bool {
+		return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
+			return u.GetKind() == "CustomResourceDefinition" && !slices.ContainsFunc(s.objects,
+				func(o *unstructured.Unstructured) bool {
+					return o.GetKind() == "CustomResourceDefinition" && o.GetName() == u.GetName()
+				})
+		})
+	}
+	files := slices.Clone(t.files)
+	// The repository may contain the same definition several times, for several purposes and in several versions.
+	slices.SortStableFunc(files, func(a, b file) int { return definitionScore(b) - definitionScore(a) })
+	for _, f := range files {
+		only := !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
+			return u.GetKind() != "CustomResourceDefinition"
+		})
+		if only && missing(f) {
+			s.take(f)
+		}
+	}
+	r.Manifests = s.manifests
+	for _, t := range objects.Defined(s.objects) {
+		if !slices.Contains(r.Definitions, t.Kind.Kind) {
+			r.Definitions = append(r.Definitions, t.Kind.Kind)
+		}
+	}
+	slices.Sort(r.Definitions)
+}
+
+func definitionScore(f file) int {
+	score := wordScore(f.path)
+	if strings.Contains(f.path, "bases/") {
+		score += 3
+	}
+	for _, u := range f.objects {
+		if strings.HasSuffix(u.GetAPIVersion(), "/v1") {
+			score++
+		}
+	}
+	return score
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

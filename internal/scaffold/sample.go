@@ -1,0 +1,179 @@
+package scaffold
+
+import (
+	"encoding/json"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// findSample chooses the likeliest file whose objects the cluster will accept and one of which is of a kind that is
+// defined here. If there is none, it tries an object with an empty spec.
+func (r *Repository) findSample(s *source, t *tree) {
+	checker, err := objects.NewChecker(s.objects, instrumentation.KubernetesVersion)
+	if err != nil {
+		r.Notes = append(r.Notes, firstLine(err))
+	}
+	defined := objects.Defined(s.objects)
+	best := math.MinInt
+	for _, f := range t.files {
+		if f.has("CustomResourceDefinition") {
+			continue
+		}
+		main, score := r.mainObject(s, f, defined)
+		if main == nil || score <= best || slices.ContainsFunc(f.objects,
+			func(u *unstructured.Unstructured) bool { return checker.Check(u) != nil }) {
+			continue
+		}
+		best = score
+		r.takeSample(s, main, f.objects)
+		r.Sample = f.path
+	}
+	if r.Sample != "" {
+		return
+	}
+	for _, kind := range r.kindsByLikeliness(s, defined) {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+		u.SetGroupVersionKind(kind)
+		u.SetName("example")
+		if checker.Check(u) != nil {
+			continue
+		}
+		text, err := json.Marshal(u.Object)
+		if err != nil {
+			continue
+		}
+		r.takeSample(s, u, []*unstructured.Unstructured{u})
+		r.SampleText = string(text)
+		r.Notes = append(r.Notes,
+			"no sample was found whose kind is defined here and that is valid: the workload's object has an empty spec")
+		return
+	}
+}
+
+// takeSample records the key of the object and what it needs.
+func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*unstructured.Unstructured) {
+	key := plan.ResourceKey{Type: strings.ToLower(u.GetKind()), Name: u.GetName()}
+	for _, t := range objects.Defined(s.objects) {
+		if t.Kind.GroupKind() == u.GroupVersionKind().GroupKind() && t.Namespaced {
+			key.Namespace = u.GetNamespace()
+			if key.Namespace == "" {
+				key.Namespace = "default"
+			}
+		}
+	}
+	r.SampleKey = key.String()
+	r.Status = hasStatus(s.objects, u.GroupVersionKind())
+	r.Namespaces = nil
+	made := slices.Concat(s.objects, objects.MissingNamespaces(s.objects))
+	for _, n := range objects.MissingNamespaces(slices.Concat(made, all)) {
+		r.Namespaces = append(r.Namespaces, n.GetName())
+	}
+}
+
+// mainObject returns the file's object of a kind that is defined here, and a score of how good a sample it is.
+func (r *Repository) mainObject(s *source, f file, defined []objects.Type) (*unstructured.Unstructured, int) {
+	var main *unstructured.Unstructured
+	for _, u := range f.objects {
+		if u.GetName() == "" {
+			return nil, 0
+		}
+		is := slices.ContainsFunc(defined, func(t objects.Type) bool { return t.Kind == u.GroupVersionKind() })
+		if is && main == nil {
+			main = u
+		}
+	}
+	if main == nil {
+		return nil, 0
+	}
+	likely := r.kindsByLikeliness(s, defined)
+	score := -10 * slices.Index(likely, main.GroupVersionKind())
+	lower, kind := strings.ToLower(f.path), strings.ToLower(main.GetKind())
+	if strings.Contains(lower, "sample") || strings.Contains(lower, "example") {
+		score += 5
+	}
+	base := strings.TrimSuffix(strings.TrimSuffix(path.Base(lower), ".yaml"), ".yml")
+	if strings.HasSuffix(base, "_"+kind) || base == kind || strings.HasSuffix(base, "_"+kind+"_cr") ||
+		strings.HasSuffix(base, "_cr") ||
+		strings.Contains(base, "simple") || strings.Contains(base, "minimal") || strings.Contains(base, "basic") {
+		score += 4
+	}
+	// Among equally likely samples the smallest is preferred, because it requires the least.
+	text, _ := json.Marshal(main.Object)
+	return main, 1000*(score-len(f.objects)-strings.Count(f.path, "/")) - min(2999, len(text))
+}
+
+// kindsByLikeliness lists the kinds that are defined here, each in its newest version; the kind that the controller is
+// named after comes first.
+func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []schema.GroupVersionKind {
+	score := func(kind schema.GroupVersionKind) int {
+		name := strings.ReplaceAll(strings.TrimSuffix(strings.TrimSuffix(r.Name, "-operator"), "-controller"), "-", "")
+		lower := strings.ToLower(kind.Kind)
+		switch {
+		case lower == name || slices.Contains(shortNames(s.objects, kind.GroupKind()), r.Name):
+			return 3
+		case strings.HasPrefix(lower, name):
+			return 2
+		case strings.Contains(name, lower) || strings.Contains(lower, name):
+			return 1
+		}
+		return 0
+	}
+	var kinds []schema.GroupVersionKind
+	for _, t := range defined {
+		kinds = append(kinds, t.Kind)
+	}
+	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int { return score(b) - score(a) })
+	return kinds
+}
+
+// definition finds the object that defines the kind.
+func definition(list []*unstructured.Unstructured, kind schema.GroupKind) *unstructured.Unstructured {
+	for _, u := range list {
+		for _, t := range objects.Defined([]*unstructured.Unstructured{u}) {
+			if t.Kind.GroupKind() == kind {
+				return u
+			}
+		}
+	}
+	return nil
+}
+
+func shortNames(list []*unstructured.Unstructured, kind schema.GroupKind) []string {
+	if u := definition(list, kind); u != nil {
+		names, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "names", "shortNames")
+		return names
+	}
+	return nil
+}
+
+// hasStatus reports whether objects of the kind have a status, according to their schema.
+func hasStatus(list []*unstructured.Unstructured, kind schema.GroupVersionKind) bool {
+	u := definition(list, kind.GroupKind())
+	if u == nil {
+		return false
+	}
+	status := func(m map[string]any, fields ...string) bool {
+		_, found, _ := unstructured.NestedMap(m, fields...)
+		return found
+	}
+	if status(u.Object, "spec", "validation", "openAPIV3Schema", "properties", "status") {
+		return true
+	}
+	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+	for _, v := range versions {
+		if m, _ := v.(map[string]any); m["name"] == kind.Version &&
+			status(m, "schema", "openAPIV3Schema", "properties", "status") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,46 @@
+// Package charttest compares what a Helm chart and a kustomization install.
+package charttest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// Render reads a kustomization or renders a chart. The keys are "KIND NAMESPACE/NAME".
+func Render(t testing.TB, m plan.Manifest) map[string]*unstructured.Unstructured {
+	t.Helper()
+	list, _, err := objects.Manifest("suite.yaml", m, "1.36.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*unstructured.Unstructured{}
+	for _, u := range list {
+		if strings.HasPrefix(u.GetKind(), "ValidatingAdmissionPolicy") {
+			u.SetNamespace("") // newer than what tells the scopes of types without a cluster
+		}
+		all[fmt.Sprintf("%s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName())] = u
+	}
+	return all
+}
+
+// Compare fails the test if the kustomization in the current directory and the chart do not install the same into that
+// namespace, or fewer objects than that. Helm creates the namespace itself.
+func Compare(t *testing.T, chart, namespace string, least int) {
+	t.Helper()
+	want := Render(t, plan.Manifest{Path: "."})
+	delete(want, "Namespace /"+namespace)
+	got := Render(t, plan.Manifest{Helm: chart, Release: namespace, Namespace: namespace})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-kustomization +chart)\n%s", diff)
+	}
+	if len(got) < least {
+		t.Errorf("only %d objects", len(got))
+	}
+}

@@ -1,0 +1,116 @@
+// Package clustertest provides tests with a real cluster.
+package clustertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/cluster/embedded"
+)
+
+// EnvBinary is the path of a control plane executable to use instead of building one.
+const EnvBinary = "TROMMEL_CONTROLPLANE_BINARY"
+
+// Binary returns the path of a control plane executable. The first call on a machine takes minutes.
+var Binary = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv(EnvBinary); path != "" {
+		return path, nil
+	}
+	built, err := instrumentation.BuildControlPlane(context.Background(), instrumentation.ControlPlaneConfig{
+		Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
+	})
+	if err != nil {
+		return "", err
+	}
+	return built.Binary, nil
+})
+
+// StartTimeout is how long a cluster may take to start on a machine that is also running other tests.
+const StartTimeout = 2 * time.Minute
+
+// Run runs a package's tests with one cluster for all of them, which it first passes to use. Call it in TestMain.
+func Run(m *testing.M, config embedded.Config, use func(*embedded.Cluster)) (code int) {
+	var err error
+	if config.Binary, err = Binary(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
+	defer cancel()
+	c, err := embedded.Start(ctx, config)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := c.Close(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}()
+	use(c)
+	return m.Run()
+}
+
+// Start starts a cluster for one test.
+func Start(t testing.TB, config embedded.Config) *embedded.Cluster {
+	t.Helper()
+	var err error
+	if config.Binary, err = Binary(); err != nil {
+		t.Fatal(err)
+	}
+	if config.LogDir == "" {
+		// Kept with go test -artifacts. A test may have several clusters.
+		if config.LogDir, err = os.MkdirTemp(t.ArtifactDir(), "cluster"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
+	defer cancel()
+	c, err := embedded.Start(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// Eventually fails the test unless the condition succeeds within two minutes. The condition's error says what is
+// missing.
+func Eventually(t testing.TB, condition func(context.Context) error) {
+	t.Helper()
+	Within(t, 2*time.Minute, condition)
+}
+
+// Within is Eventually with another limit.
+func Within(t testing.TB, limit time.Duration, condition func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	var last error
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal(last)
+		}
+	}
+}

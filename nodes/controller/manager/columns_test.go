@@ -1,0 +1,44 @@
+package manager
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
+	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
+)
+
+// TestColumns is about what kubectl get shows of a request that waits for a pod.
+func TestColumns(t *testing.T) {
+	f := newFixture(t, 1, nil)
+	node := f.nodeNames()[0]
+	pod := f.pod("waited", node, nil)
+	f.start(limits(), false, nil)
+	q := f.request("columns", func(s *nodes.CycleNodeRequestSpec) {
+		wait(s)
+		s.CycleSettings.Concurrency = 1
+	})
+	s := f.child(q, "waits until these pods end: "+f.namespace+"/waited")
+	f.await(q, "told", func(q *nodes.CycleNodeRequest) bool {
+		return q.Status.Phase == nodes.RequestWaitingTermination && q.Status.Message != ""
+	})
+	to, list := must(shared.RESTConfig("")), "/apis/"+nodes.GroupVersion.String()+"/namespaces/"+f.namespace+"/"
+	want := [][]string{
+		{"Name", "Phase", "Cycled", "Current nodes", "Node group+", "Method+", "Concurrency+", "Message", "Age"},
+		{"columns", "WaitingTermination", "0/1", node, f.namespace, "Wait", "1", q.Status.Message, "AGE"},
+	}
+	if diff := cmp.Diff(want, clustertest.Table(t, to, list+"cyclenoderequests")); diff != "" {
+		t.Errorf("requests (-want +got)\n%s", diff)
+	}
+	want = [][]string{
+		{"Name", "Node", "Phase", "Provider ID+", "Method+", "Message", "Age"},
+		{s.Name, node, "WaitingPods", s.Spec.Node.ProviderID, "Wait",
+			"waits until these pods end: " + f.namespace + "/waited", "AGE"},
+	}
+	if diff := cmp.Diff(want, clustertest.Table(t, to, list+"cyclenodestatuses")); diff != "" {
+		t.Errorf("statuses (-want +got)\n%s", diff)
+	}
+	f.delete(pod)
+	f.ends(q, nodes.RequestSuccessful)
+}

@@ -1,0 +1,129 @@
+// Package manager puts the controllers of node cycling together in one process.
+package manager
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/trommel-dev/trommel/internal/controllers"
+	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
+	"github.com/trommel-dev/trommel/nodes/controller"
+	"github.com/trommel-dev/trommel/nodes/controller/request"
+	"github.com/trommel-dev/trommel/nodes/controller/status"
+	"github.com/trommel-dev/trommel/nodes/provider"
+)
+
+// Options of a manager.
+type Options struct {
+	// Provider makes the provider of the machines; the manager's client can be used by it once the manager runs.
+	Provider func(ctrl.Manager) (provider.Provider, error)
+	// Limits are how long the controllers wait for what.
+	Limits controller.Limits
+	// Namespaces whose requests the manager carries out; empty: those of all namespaces.
+	Namespaces []string
+	// Namespace of the lease; needed only for LeaderElection outside of a cluster.
+	Namespace string
+	// Metrics is the address at which Prometheus metrics are served; empty: none.
+	Metrics string
+	// Probes is the address of the health probes; empty: none.
+	Probes string
+	// LeaderElection lets only one of several replicas work.
+	LeaderElection bool
+	Logger         logr.Logger
+	// Add adds something else to the manager, such as the simulated provider's own controller.
+	Add func(ctrl.Manager) error
+}
+
+// Scheme has the types that the controllers use.
+func Scheme() (*runtime.Scheme, error) {
+	return controllers.Scheme(nodes.AddToScheme)
+}
+
+// New makes a manager with all controllers. Its Start blocks until the context ends.
+func New(to *rest.Config, o Options) (ctrl.Manager, error) {
+	s, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	requests := cache.ByObject{}
+	for _, namespace := range o.Namespaces {
+		if requests.Namespaces == nil {
+			requests.Namespaces = map[string]cache.Config{}
+		}
+		requests.Namespaces[namespace] = cache.Config{}
+	}
+	mgr, err := controllers.Manager(to, ctrl.Options{
+		Scheme: s, Logger: o.Logger, Metrics: server.Options{BindAddress: o.Metrics}, HealthProbeBindAddress: o.Probes,
+		LeaderElection: o.LeaderElection, LeaderElectionID: "cycling.nodes.trommel.dev",
+		LeaderElectionNamespace: o.Namespace,
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			// Pods only wake the controllers; those of a whole cluster would need much memory.
+			&corev1.Pod{}: {Transform: onlyPlace}, &nodes.CycleNodeRequest{}: requests, &nodes.CycleNodeStatus{}: requests,
+		}},
+		Controller: config.Controller{MaxConcurrentReconciles: 8},
+	})
+	if err != nil {
+		return nil, err
+	}
+	p, err := o.Provider(mgr)
+	if err != nil {
+		return nil, fmt.Errorf("provider: %w", err)
+	}
+	m, err := register(mgr.GetClient())
+	if err != nil {
+		return nil, err
+	}
+	env := &controller.Env{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Provider: p, Events: mgr.GetEventRecorder("node-cycling"),
+		Clock: clock.RealClock{}, Limits: o.Limits.WithDefaults(), Getenv: os.Getenv,
+		PhaseEnded: m.phaseEnded, NodesCycled: m.nodesCycled,
+	}
+	for _, add := range []func(ctrl.Manager, *controller.Env) error{request.Add, status.Add} {
+		if err := add(mgr, env); err != nil {
+			return nil, err
+		}
+	}
+	if o.Add != nil {
+		if err := o.Add(mgr); err != nil {
+			return nil, err
+		}
+	}
+	return mgr, nil
+}
+
+// onlyPlace keeps of a pod what it is and where it is.
+func onlyPlace(o any) (any, error) {
+	if p, ok := o.(*corev1.Pod); ok {
+		return &corev1.Pod{
+			TypeMeta: p.TypeMeta,
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
+				DeletionTimestamp: p.DeletionTimestamp,
+			},
+			Spec: corev1.PodSpec{NodeName: p.Spec.NodeName},
+		}, nil
+	}
+	return o, nil
+}
+
+// Run runs the controllers until the context ends.
+func Run(ctx context.Context, to *rest.Config, o Options) error {
+	mgr, err := New(to, o)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}

@@ -1,0 +1,881 @@
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
+	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
+	"github.com/trommel-dev/trommel/nodes/controller"
+	"github.com/trommel-dev/trommel/nodes/controller/request"
+	"github.com/trommel-dev/trommel/nodes/controller/status"
+)
+
+// writes reports whether a request writes this phase of a request ("cyclenoderequests") or status.
+func writes(resource, phase string) func(int, *http.Request, []byte) bool {
+	return func(_ int, r *http.Request, body []byte) bool {
+		if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/"+resource+"/") {
+			return false
+		}
+		// Objects are sent as JSON: they are not built in.
+		var o struct{ Status struct{ Phase string } }
+		return json.Unmarshal(body, &o) == nil && o.Status.Phase == phase
+	}
+}
+
+// diesOrEnds waits until the process dies or the request ends.
+func (f *fixture) diesOrEnds(p *process, q *nodes.CycleNodeRequest) {
+	f.t.Helper()
+	clustertest.Within(f.t, f.limit(), func(ctx context.Context) error {
+		select {
+		case <-p.ended:
+			return nil
+		default:
+		}
+		err := f.Get(ctx, client.ObjectKeyFromObject(q), q)
+		if apierrors.IsNotFound(err) || err == nil && controller.Ended(q.Status.Phase) {
+			return nil
+		}
+		return fmt.Errorf("neither has the process died, nor has the request ended: %+v, %v", q.Status, err)
+	})
+}
+
+// stopped runs controllers until they have written a phase, and stops them then.
+func (f *fixture) stopped(
+	l controller.Limits, resource, phase string, q func() *nodes.CycleNodeRequest,
+) *nodes.CycleNodeRequest {
+	f.t.Helper()
+	p := f.start(l, true, writes(resource, phase))
+	made := q()
+	clustertest.Eventually(f.t, func(context.Context) error {
+		select {
+		case <-p.ended:
+			return nil
+		default:
+			return fmt.Errorf("no %s has been in phase %s: %+v", resource, phase, f.latest(made).Status)
+		}
+	})
+	p.stop()
+	return f.latest(made)
+}
+
+func (f *fixture) latest(q *nodes.CycleNodeRequest) *nodes.CycleNodeRequest {
+	f.t.Helper()
+	if err := f.Get(f.t.Context(), client.ObjectKeyFromObject(q), q); err != nil {
+		f.t.Fatal(err)
+	}
+	return q
+}
+
+// pod creates a pod on a node of the group and waits until it runs.
+func (f *fixture) pod(name, node string, change func(*corev1.Pod)) *corev1.Pod {
+	f.t.Helper()
+	zero := int64(0)
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name, Labels: map[string]string{"app": "x"}},
+		Spec: corev1.PodSpec{
+			NodeName: node, TerminationGracePeriodSeconds: &zero,
+			Containers: []corev1.Container{{Name: "c", Image: "x"}},
+		},
+	}
+	if change != nil {
+		change(p)
+	}
+	// The service account comes later.
+	clustertest.Eventually(f.t, func(ctx context.Context) error { return f.Create(ctx, p) })
+	clustertest.Eventually(f.t, func(ctx context.Context) error {
+		if err := f.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
+			return err
+		}
+		if p.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("pod %s is %s", p.Name, p.Status.Phase)
+		}
+		return nil
+	})
+	return p
+}
+
+// nodeNames are those of the group, in order.
+func (f *fixture) nodeNames() []string {
+	f.t.Helper()
+	var list corev1.NodeList
+	if err := f.List(f.t.Context(), &list, client.MatchingLabels{"group": f.namespace}); err != nil {
+		f.t.Fatal(err)
+	}
+	var names []string
+	for _, n := range list.Items {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// change changes the group's spec.
+func (f *fixture) change(change func(*nodes.SimulatedNodeGroupSpec)) {
+	f.t.Helper()
+	clustertest.Eventually(f.t, func(ctx context.Context) error {
+		g := &nodes.SimulatedNodeGroup{}
+		if err := f.Get(ctx, client.ObjectKey{Name: f.namespace}, g); err != nil {
+			return err
+		}
+		change(&g.Spec)
+		return f.Update(ctx, g)
+	})
+}
+
+func fault(faults ...nodes.SimulatedFault) func(*nodes.SimulatedNodeGroup) {
+	for i := range faults {
+		faults[i].Name = fmt.Sprintf("f%d", i)
+	}
+	return func(g *nodes.SimulatedNodeGroup) { g.Spec.Faults = faults }
+}
+
+func (f *fixture) gone(o client.Object) {
+	f.t.Helper()
+	clustertest.Eventually(f.t, func(ctx context.Context) error {
+		err := f.Get(ctx, client.ObjectKeyFromObject(o), o)
+		if err == nil {
+			return fmt.Errorf("%s is still there: %+v", o.GetName(), o)
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+func (f *fixture) delete(o client.Object) {
+	f.t.Helper()
+	if err := f.Delete(f.t.Context(), o); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// short makes limits that time out soon.
+func short(change func(*controller.Limits)) controller.Limits {
+	l := limits()
+	change(&l)
+	return l
+}
+
+// drainable is a pod on the first node, so that its draining takes a moment that can be interrupted.
+func (f *fixture) drainable() { f.pod("drainable", f.nodeNames()[0], nil) }
+
+func wait(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.Method = nodes.MethodWait }
+
+func some(names ...string) func(*nodes.CycleNodeRequestSpec) {
+	return func(s *nodes.CycleNodeRequestSpec) { s.NodeNames = names }
+}
+
+const (
+	ofRequest = "cyclenoderequests"
+	ofStatus  = "cyclenodestatuses"
+)
+
+// scenarios are what happens to cycles. Together they go all ways of the tables of phases.
+var scenarios = []struct {
+	name string
+	run  func(*testing.T)
+}{
+	{"two requests at once", func(t *testing.T) {
+		f := newFixture(t, 2, nil)
+		f.start(limits(), false, nil)
+		a := f.request("a", concurrently(1))
+		b := f.request("b", concurrently(1))
+		for _, q := range []*nodes.CycleNodeRequest{a, b} {
+			f.await(q, "ended", func(q *nodes.CycleNodeRequest) bool { return controller.Ended(q.Status.Phase) })
+			for _, n := range q.Status.NodesToTerminate {
+				f.selected[n.ProviderID] = true // in what the other one sees
+			}
+		}
+		f.ends(a, nodes.RequestSuccessful)
+		f.ends(b, nodes.RequestSuccessful)
+		if b.Status.Groups == nil || b.Status.NodesToTerminate[0].ProviderID == a.Status.NodesToTerminate[0].ProviderID {
+			t.Errorf("%+v", b.Status)
+		}
+		first, second := a, b
+		if b.Status.FinishedAt.Before(a.Status.FinishedAt) {
+			first, second = b, a
+		}
+		if !first.Status.FinishedAt.Before(second.Status.EquilibriumWaitStarted) {
+			t.Errorf("the second began at %s, the first ended at %s", second.Status.EquilibriumWaitStarted,
+				first.Status.FinishedAt)
+		}
+	}},
+	{"named nodes", func(t *testing.T) {
+		f := newFixture(t, 3, nil)
+		f.start(limits(), false, nil)
+		names := f.nodeNames()
+		q := f.request("missing", some(names[1], "nobody"))
+		f.ends(q, nodes.RequestFailed)
+		if q.Status.Reason != "these named nodes are not in the groups: nobody" {
+			t.Error(q.Status.Reason)
+		}
+		q = f.request("one", func(s *nodes.CycleNodeRequestSpec) {
+			s.NodeNames, s.ValidationOptions.SkipMissingNamedNodes = []string{names[1], "nobody"}, true
+		})
+		f.ends(q, nodes.RequestSuccessful)
+		if left := f.nodeNames(); q.Status.Progress != "1/1" || len(left) != 3 ||
+			left[0] != names[0] || left[1] != names[2] {
+			t.Errorf("%v, %s", left, q.Status.Progress)
+		}
+		q = f.request("none", func(s *nodes.CycleNodeRequestSpec) {
+			s.NodeNames, s.ValidationOptions.SkipMissingNamedNodes = []string{"nobody"}, true
+		})
+		f.ends(q, nodes.RequestSuccessful)
+	}},
+	{"invalid", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		f.start(limits(), false, nil)
+		q := f.request("invalid", func(s *nodes.CycleNodeRequestSpec) {
+			s.HealthChecks = []nodes.HealthCheck{{Endpoint: "http://{{ .Name }}"}}
+		})
+		f.ends(q, nodes.RequestFailed)
+		q = f.request("unknown", func(s *nodes.CycleNodeRequestSpec) { s.NodeGroupName = "nobody" })
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "not found") {
+			t.Error(q.Status.Reason)
+		}
+		// A node without instance is no reason to wait for ever.
+		f.delete(q)
+		f.gone(q)
+	}},
+	{"method Wait", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		node := f.nodeNames()[0]
+		f.pod("waited", node, nil)
+		f.pod("ignored", node, func(p *corev1.Pod) { p.Labels["ignore"] = "this" })
+		f.pod("daemon", node, func(p *corev1.Pod) {
+			yes := true
+			p.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "00000000-0000-0000-0000-000000000000",
+				Controller: &yes,
+			}}
+			p.Finalizers = []string{"nodes.trommel.dev/test"}
+		})
+		f.start(limits(), false, nil)
+		q := f.request("wait", func(s *nodes.CycleNodeRequestSpec) {
+			wait(s)
+			s.CycleSettings.IgnorePodsLabels = map[string][]string{"ignore": {"that", "this"}}
+		})
+		f.child(q, "waits until these pods end: "+f.namespace+"/waited")
+		waited := f.podNow("waited")
+		if waited == nil || waited.DeletionTimestamp != nil {
+			t.Error("it was evicted")
+		}
+		f.delete(waited)
+		f.ends(q, nodes.RequestSuccessful)
+		// Draining left the DaemonSet's pod alone; the garbage collector may have deleted it since.
+		if daemon := f.podNow("daemon"); daemon != nil {
+			daemon.Finalizers = nil
+			if err := f.Update(t.Context(), daemon); client.IgnoreNotFound(err) != nil {
+				t.Error(err)
+			}
+		}
+
+	}},
+	{"labels are removed before pods are drained", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		f.pod("served", f.nodeNames()[0], func(p *corev1.Pod) {
+			p.Labels["service"], p.Finalizers = "x", []string{"nodes.trommel.dev/test"}
+		})
+		f.start(limits(), false, nil)
+		q := f.request("labels", func(s *nodes.CycleNodeRequestSpec) {
+			s.CycleSettings.LabelsToRemove = []string{"service"}
+		})
+		f.child(q, "waits until these pods end: "+f.namespace+"/served")
+		p := f.podNow("served")
+		if _, ok := p.Labels["service"]; ok || p.Labels["app"] != "x" || p.DeletionTimestamp == nil {
+			t.Errorf("%v, %v", p.Labels, p.DeletionTimestamp)
+		}
+		f.finish("served")
+		f.ends(q, nodes.RequestSuccessful)
+	}},
+	{"a pod that never ends", func(t *testing.T) {
+		f := newFixture(t, 2, nil)
+		f.pod("stuck", f.nodeNames()[0], func(p *corev1.Pod) { p.Finalizers = []string{"nodes.trommel.dev/test"} })
+		f.start(limits(), false, nil)
+		q := f.request("stuck", func(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.CyclingTimeout = "2s" })
+		f.ends(q, nodes.RequestFailed)
+		if r := q.Status.Reason; !strings.Contains(r, "DrainingPods for more than 2s: ") ||
+			!strings.Contains(r, f.namespace+"/stuck") {
+			t.Error(q.Status.Reason)
+		}
+		f.finish("stuck")
+		// The next request cycles what is left, and the failed one does not come back.
+		next := f.request("next", nil)
+		f.ends(next, nodes.RequestSuccessful)
+		if f.latest(q).Status.Phase != nodes.RequestFailed {
+			t.Errorf("%+v", q.Status)
+		}
+	}},
+	{"a pod that is waited for in vain", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		f.pod("busy", f.nodeNames()[0], nil)
+		f.start(short(func(l *controller.Limits) { l.Cycling = time.Second }), false, nil)
+		q := f.request("busy", wait)
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "WaitingPods for more than 1s") {
+			t.Error(q.Status.Reason)
+		}
+	}},
+	{"a PodDisruptionBudget that never allows", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		f.pod("guarded", f.nodeNames()[0], nil)
+		zero := intstr.FromInt32(0)
+		if err := f.Create(t.Context(), &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "never"},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				MaxUnavailable: &zero, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
+			},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		f.start(limits(), false, nil)
+		q := f.request("guarded", func(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.CyclingTimeout = "5s" })
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "DrainingPods for more than 5s: these pods cannot be evicted: "+f.namespace+
+			"/guarded (") {
+			t.Error(q.Status.Reason)
+		}
+		if p := f.podNow("guarded"); p == nil || p.DeletionTimestamp != nil {
+			t.Error("it was deleted")
+		}
+	}},
+	{"instances end while nodes are cycled", func(t *testing.T) {
+		// Two are cycled; one is done, the other is not; the one that is left is ended by someone else.
+		f := newFixture(t, 3, nil)
+		f.pod("slow", f.nodeNames()[0], func(p *corev1.Pod) { p.Finalizers = []string{"nodes.trommel.dev/test"} })
+		q := f.stopped(limits(), ofRequest, string(nodes.RequestWaitingTermination), func() *nodes.CycleNodeRequest {
+			return f.request("ends", concurrently(2))
+		})
+		last := q.Status.NodesToTerminate[2]
+		if last.State != nodes.NodeAvailable {
+			t.Fatalf("%+v", last)
+		}
+		if err := must(newProvider(must(shared.RESTConfig("")))).Terminate(t.Context(), last.ProviderID); err != nil {
+			t.Fatal(err)
+		}
+		f.start(limits(), false, nil)
+		f.await(q, "without the missing node", func(q *nodes.CycleNodeRequest) bool {
+			return q.Status.NodesToTerminate[2].State == nodes.NodeMissing &&
+				q.Status.Phase == nodes.RequestWaitingTermination
+		})
+		f.finish("slow")
+		f.ends(q, nodes.RequestSuccessful)
+		if q.Status.Message != "2 nodes cycled, 1 ended by someone else" {
+			t.Error(q.Status.Message)
+		}
+	}},
+	{"no capacity", func(t *testing.T) {
+		f := newFixture(t, 2, nil)
+		f.change(func(s *nodes.SimulatedNodeGroupSpec) {
+			s.Faults = []nodes.SimulatedFault{{Name: "none", Type: nodes.FaultNoCapacity}}
+		})
+		f.start(short(func(l *controller.Limits) { l.ScaleUp = 2 * time.Second }), false, nil)
+		q := f.request("nothing", nil)
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "ScalingUp for more than 2s: waits for new nodes: node group "+f.namespace+
+			" has 0 of 2 nodes") {
+			t.Error(q.Status.Reason)
+		}
+	}},
+	{"a group without room for healing", func(t *testing.T) {
+		f := newFixture(t, 2, func(g *nodes.SimulatedNodeGroup) { g.Spec.MaxSize = 2 })
+		f.change(func(s *nodes.SimulatedNodeGroupSpec) {
+			s.Faults = []nodes.SimulatedFault{{Name: "none", Type: nodes.FaultNoCapacity}}
+		})
+		p := f.start(short(func(l *controller.Limits) { l.ScaleUp, l.Healing = time.Second, time.Second }), false, nil)
+		q := f.request("full", concurrently(1))
+		f.await(q, "Failed", func(q *nodes.CycleNodeRequest) bool { return q.Status.Phase == nodes.RequestFailed })
+		name := q.Status.NodesToTerminate[0].Name
+		if !strings.Contains(q.Status.Reason, "it could not be undone: Healing for more than 1s: node "+name+": Attach ") {
+			t.Error(q.Status.Reason)
+		}
+		f.selected[q.Status.NodesToTerminate[0].ProviderID] = true
+		p.stop()
+		// The next one attaches what was left.
+		f.change(func(s *nodes.SimulatedNodeGroupSpec) { s.Faults, s.MaxSize = nil, 3 })
+		f.start(limits(), false, nil)
+		next := f.request("next", nil)
+		f.ends(next, nodes.RequestSuccessful)
+		if next.Status.Progress != "3/3" {
+			t.Error(next.Status.Progress)
+		}
+	}},
+	{"a new node is never Ready", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		f.change(func(s *nodes.SimulatedNodeGroupSpec) {
+			s.Faults = []nodes.SimulatedFault{{Name: "never", Type: nodes.FaultNeverReady}}
+		})
+		f.start(short(func(l *controller.Limits) { l.ScaleUp = 2 * time.Second }), false, nil)
+		f.ends(f.request("never", nil), nodes.RequestFailed)
+	}},
+	{"throttled, failing calls and lost answers", func(t *testing.T) {
+		f := newFixture(t, 2, fault(
+			nodes.SimulatedFault{Type: nodes.FaultThrottled, Times: 2, RetryAfter: "200ms"},
+			nodes.SimulatedFault{Type: nodes.FaultError, Times: 2},
+			nodes.SimulatedFault{Type: nodes.FaultAnswerLost, Times: 3},
+		))
+		f.start(limits(), false, nil)
+		f.ends(f.request("faults", nil), nodes.RequestSuccessful)
+	}},
+	{"a detachment that hangs", func(t *testing.T) {
+		f := newFixture(t, 1, fault(nodes.SimulatedFault{Type: nodes.FaultError, Calls: []nodes.Call{nodes.CallDetach}}))
+		f.start(short(func(l *controller.Limits) { l.ScaleUp = time.Second }), false, nil)
+		q := f.request("hangs", nil)
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "Initialised for more than 1s: Detach ") {
+			t.Error(q.Status.Reason)
+		}
+	}},
+	{"a termination that hangs", func(t *testing.T) {
+		f := newFixture(t, 2,
+			fault(nodes.SimulatedFault{Type: nodes.FaultHangs, Calls: []nodes.Call{nodes.CallTerminate}}))
+		p := f.start(short(func(l *controller.Limits) {
+			l.Termination, l.Healing = time.Second, time.Second
+		}), false, nil)
+		q := f.request("hangs", concurrently(1))
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "TerminatingNode for more than 1s: waits until the instance ends; "+
+			"it could not be undone") {
+			t.Error(q.Status.Reason)
+		}
+		p.stop()
+		f.start(limits(), false, nil)
+		f.change(func(s *nodes.SimulatedNodeGroupSpec) { s.Faults = nil })
+		f.ends(f.request("next", nil), nodes.RequestSuccessful)
+	}},
+	{"a Node that cannot be deleted", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		name := f.nodeNames()[0]
+		f.changeNode(name, func(n *corev1.Node) { n.Finalizers = append(n.Finalizers, "nodes.trommel.dev/test") })
+		f.start(short(func(l *controller.Limits) { l.Termination, l.Healing = time.Second, time.Second }), false, nil)
+		q := f.request("kept", nil)
+		f.await(q, "Failed", func(q *nodes.CycleNodeRequest) bool { return q.Status.Phase == nodes.RequestFailed })
+		if !strings.Contains(q.Status.Reason, "DeletingNode for more than 1s: waits until the Node is gone") {
+			t.Error(q.Status.Reason)
+		}
+		f.changeNode(name, func(n *corev1.Node) { n.Finalizers = nil })
+		f.truthful(q)
+	}},
+	{"an orphaned Node, a detached instance, a cordoned node", func(t *testing.T) {
+		f := newFixture(t, 2, nil)
+		names := f.nodeNames()
+		var n corev1.Node
+		if err := f.Get(t.Context(), client.ObjectKey{Name: names[0]}, &n); err != nil {
+			t.Fatal(err)
+		}
+		if err := must(newProvider(must(shared.RESTConfig("")))).Detach(t.Context(), f.namespace, n.Spec.ProviderID); err != nil {
+			t.Fatal(err)
+		}
+		f.selected[n.Spec.ProviderID] = true // it was us
+		orphan := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: f.namespace + "-orphan", Labels: map[string]string{"group": f.namespace}},
+			Spec:       corev1.NodeSpec{ProviderID: "simulated:///" + f.namespace + "/orphan"},
+		}
+		if err := f.Create(t.Context(), orphan); err != nil {
+			t.Fatal(err)
+		}
+		// As a request left it that could not even release it.
+		f.changeNode(names[0], func(n *corev1.Node) {
+			n.Spec.Unschedulable = true
+			n.Annotations[controller.AnnotationCordoned], n.Annotations[controller.AnnotationClaim] = "gone", "gone"
+			n.Annotations[controller.AnnotationGroup] = f.namespace
+		})
+		f.start(limits(), false, nil)
+		q := f.request("tidy", some(names[1]))
+		f.ends(q, nodes.RequestSuccessful)
+		f.gone(orphan)
+		if g, _, _ := f.now(); g.Spec.DesiredCapacity != 3 || g.Status.Detached != 0 {
+			t.Errorf("%+v", g)
+		}
+	}},
+	{"health checks", func(t *testing.T) {
+		var healthy, asked atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			if healthy.Load() == 0 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_, _ = io.WriteString(w, "ready")
+		}))
+		t.Cleanup(server.Close)
+		checks := func(period chaos.Duration) func(*nodes.CycleNodeRequestSpec) {
+			return func(s *nodes.CycleNodeRequestSpec) {
+				s.HealthChecks = []nodes.HealthCheck{{
+					Endpoint:   strings.Replace(server.URL, "127.0.0.1", "{{ .NodeIP }}", 1),
+					RegexMatch: "^ready$",
+				}}
+				s.HealthChecks[0].WaitPeriod = period
+			}
+		}
+		f := newFixture(t, 1, nil)
+		f.start(limits(), false, nil)
+		q := f.request("old", checks("500ms"))
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "health checks did not pass: node "+f.nodeNames()[0]) {
+			t.Error(q.Status.Reason)
+		}
+		q = f.request("new", func(s *nodes.CycleNodeRequestSpec) {
+			checks("500ms")(s)
+			s.SkipInitialHealthChecks = true
+		})
+		f.ends(q, nodes.RequestFailed)
+		if len(q.Status.NodesToTerminate) != 1 || q.Status.NodesToTerminate[0].State != nodes.NodeAttached {
+			t.Errorf("%+v", q.Status)
+		}
+		q = f.request("later", checks("1m"))
+		before := asked.Load()
+		clustertest.Eventually(t, func(context.Context) error {
+			if n := asked.Load(); n < before+3 {
+				return fmt.Errorf("asked %d times", n-before)
+			}
+			return nil
+		})
+		healthy.Store(1)
+		f.ends(q, nodes.RequestSuccessful)
+	}},
+	{"pre-termination checks that pass at different times", func(t *testing.T) {
+		f := newFixture(t, 2, nil)
+		names := f.nodeNames()
+		// Each node has its own address, so that the server knows which one it is.
+		var passes [2]atomic.Bool
+		var posts [2]atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			i := 0
+			if strings.HasPrefix(r.URL.Path, "/127.0.0.2/") {
+				i = 1
+			}
+			switch {
+			case r.Method == http.MethodPost:
+				posts[i].Add(1)
+				w.WriteHeader(http.StatusAccepted)
+			case !passes[i].Load():
+				w.WriteHeader(http.StatusConflict)
+			}
+		}))
+		t.Cleanup(server.Close)
+		f.changeStatus(names[1], func(n *corev1.Node) {
+			n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.2"}}
+		})
+		check := func(s *nodes.CycleNodeRequestSpec) {
+			s.PreTerminationChecks = []nodes.PreTerminationCheck{{
+				Endpoint: server.URL + "/{{ .NodeIP }}/drain", ValidStatusCodes: []int32{http.StatusAccepted},
+				HealthCheck: nodes.HealthCheck{Endpoint: server.URL + "/{{ .NodeIP }}/drained", WaitPeriod: "1m"},
+			}}
+		}
+		f.start(limits(), false, nil)
+		q := f.request("checks", check)
+		f.await(q, "told to the nodes", func(q *nodes.CycleNodeRequest) bool {
+			return posts[0].Load() > 0 && posts[1].Load() > 0 && q.Status.Phase == nodes.RequestCordoningNode
+		})
+		passes[1].Store(true)
+		f.await(q, "cycling one", func(q *nodes.CycleNodeRequest) bool {
+			return len(q.Status.NodesToTerminate) == 2 && q.Status.NodesToTerminate[1].State == nodes.NodeCycled &&
+				q.Status.NodesToTerminate[0].State == nodes.NodeDetached
+		})
+		passes[0].Store(true)
+		f.ends(q, nodes.RequestSuccessful)
+		if a, b := posts[0].Load(), posts[1].Load(); a != 1 || b != 1 {
+			t.Errorf("%d and %d POST requests", a, b)
+		}
+		passes[0].Store(false)
+		q = f.request("in-vain", func(s *nodes.CycleNodeRequestSpec) {
+			check(s)
+			s.PreTerminationChecks[0].HealthCheck.WaitPeriod = "500ms"
+		})
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "pre-termination checks did not pass") {
+			t.Error(q.Status.Reason)
+		}
+	}},
+	{"dead between detaching and writing so", func(t *testing.T) {
+		f := newFixture(t, 2, nil)
+		q := f.stopped(limits(), ofRequest, string(nodes.RequestInitialised), func() *nodes.CycleNodeRequest {
+			return f.request("dead", concurrently(1))
+		})
+		detached := false
+		p := f.start(limits(), false, func(_ int, r *http.Request, body []byte) bool {
+			if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/providercalls") {
+				detached = true
+			}
+			return detached && writes(ofRequest, string(nodes.RequestScalingUp))(0, r, body)
+		})
+		<-p.ended
+		p.stop()
+		if q = f.latest(q); q.Status.Phase != nodes.RequestInitialised ||
+			q.Status.NodesToTerminate[0].State != nodes.NodeDetaching {
+			t.Fatalf("%+v", q.Status)
+		}
+		f.start(limits(), false, nil)
+		f.ends(q, nodes.RequestSuccessful)
+	}},
+	{"dead between creating a CycleNodeStatus and what is written next", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		p := f.start(limits(), true, func(_ int, r *http.Request, _ []byte) bool {
+			return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/"+ofStatus)
+		})
+		q := f.request("dead", nil)
+		<-p.ended
+		p.stop()
+		f.start(limits(), false, nil)
+		f.ends(q, nodes.RequestSuccessful)
+	}},
+	{"a CycleNodeStatus that is someone else's", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		q := f.stopped(limits(), ofRequest, string(nodes.RequestScalingUp), func() *nodes.CycleNodeRequest {
+			return f.request("taken", nil)
+		})
+		if err := f.Create(t.Context(), &nodes.CycleNodeStatus{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: f.namespace, Name: controller.StatusName(q, q.Status.NodesToTerminate[0].ProviderID),
+			},
+			Spec: nodes.CycleNodeStatusSpec{
+				Request: "other", RequestUID: "other", Node: q.Status.NodesToTerminate[0].NodeRef,
+			},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		f.start(limits(), false, nil)
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "belongs to request other (other)") {
+			t.Error(q.Status.Reason)
+		}
+	}},
+	{"a CycleNodeStatus that nobody asked for", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		f.start(limits(), false, nil)
+		_, members, list := f.now()
+		for id := range members {
+			s := &nodes.CycleNodeStatus{
+				ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "unasked"},
+				Spec: nodes.CycleNodeStatusSpec{
+					Request: "none", RequestUID: "none", Node: controller.RefOf(list[id], f.namespace),
+				},
+			}
+			if err := f.Create(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			clustertest.Eventually(t, func(ctx context.Context) error {
+				if err := f.Get(ctx, client.ObjectKeyFromObject(s), s); err != nil {
+					return err
+				}
+				if s.Status.Phase != nodes.StatusFailed || s.Status.Message != "its request does not exist" {
+					return fmt.Errorf("%+v", s.Status)
+				}
+				return nil
+			})
+			f.delete(s)
+			f.gone(s)
+		}
+		if n := f.readyNow(); n != 1 {
+			t.Errorf("%d nodes", n)
+		}
+	}},
+}
+
+// phases at which something happens.
+var phases = []struct {
+	resource, phase string
+}{
+	{ofRequest, "Pending"}, {ofRequest, "Initialised"}, {ofRequest, "ScalingUp"}, {ofRequest, "CordoningNode"},
+	{ofRequest, "WaitingTermination"}, {ofRequest, "Successful"},
+	{ofStatus, "Pending"}, {ofStatus, "WaitingPods"}, {ofStatus, "RemovingLabelsFromPods"}, {ofStatus, "DrainingPods"},
+	{ofStatus, "DeletingNode"}, {ofStatus, "TerminatingNode"}, {ofStatus, "Successful"},
+}
+
+// TestScenarios runs the scenarios, and in each phase those things that can happen in all of them. It checks in the end
+// that all ways of the tables of phases were gone.
+func TestScenarios(t *testing.T) {
+	var tests []subtest
+	for _, s := range scenarios {
+		tests = append(tests, subtest{s.name, s.run})
+	}
+	size := 1
+	if long() {
+		size = 3
+	}
+	for _, p := range phases {
+		name := strings.TrimSuffix(strings.TrimSuffix(p.resource, "s"), "e") + " " + p.phase
+		stopped := func(t *testing.T) (*fixture, *nodes.CycleNodeRequest) {
+			f := newFixture(t, size, nil)
+			return f, f.stopped(limits(), p.resource, p.phase, func() *nodes.CycleNodeRequest {
+				return f.request("q", func(s *nodes.CycleNodeRequestSpec) {
+					s.CycleSettings.Concurrency = 1
+					if p.phase == "WaitingPods" {
+						wait(s)
+					}
+				})
+			})
+		}
+		tests = append(tests, subtest{"the request is deleted, " + name, func(t *testing.T) {
+			f, q := stopped(t)
+			f.delete(q)
+			f.start(limits(), false, nil)
+			f.gone(q)
+			f.whole()
+		}})
+		if p.resource != ofStatus && !long() {
+			continue
+		}
+		tests = append(tests, subtest{"its node is deleted, " + name, func(t *testing.T) {
+			f, q := stopped(t)
+			if len(q.Status.NodesToTerminate) > 0 {
+				f.seen.mu.Lock()
+				f.seen.began = false // it is not us
+				f.seen.mu.Unlock()
+				err := f.Delete(t.Context(), &corev1.Node{
+					ObjectMeta: metav1.ObjectMeta{Name: q.Status.NodesToTerminate[0].Name},
+				})
+				if client.IgnoreNotFound(err) != nil {
+					t.Fatal(err)
+				}
+			}
+			f.start(limits(), false, nil)
+			f.ends(q, nodes.RequestSuccessful)
+		}})
+		if p.resource != ofStatus {
+			continue
+		}
+		tests = append(tests, subtest{"its status is deleted, " + name, func(t *testing.T) {
+			f, q := stopped(t)
+			f.delete(&nodes.CycleNodeStatus{ObjectMeta: metav1.ObjectMeta{
+				Namespace: f.namespace, Name: controller.StatusName(q, q.Status.NodesToTerminate[0].ProviderID)}})
+			f.start(limits(), false, nil)
+			want := nodes.RequestFailed
+			switch p.phase {
+			case "DeletingNode", "TerminatingNode", "Successful":
+				want = nodes.RequestSuccessful
+			}
+			f.ends(q, want)
+		}})
+	}
+	atOnce(t, tests)
+	if t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
+		return
+	}
+	walked.Lock()
+	defer walked.Unlock()
+	check := func(kind string, seen map[string]bool, table map[string][]string) {
+		for from, all := range table {
+			for _, to := range all {
+				if !seen[from+" -> "+to] {
+					t.Errorf("%s: no test goes from phase %q to %q", kind, from, to)
+				}
+			}
+		}
+	}
+	check("CycleNodeRequest", walked.requests, texts(request.Transitions))
+	check("CycleNodeStatus", walked.statuses, texts(status.Transitions))
+}
+
+// whole checks that the group has as many nodes as before, and that nothing is left of a request.
+func (f *fixture) whole() {
+	f.t.Helper()
+	clustertest.Eventually(f.t, func(context.Context) error { // the cloud may be starting a replacement
+		g, members, list := f.now()
+		ready := 0
+		for id, i := range members {
+			if i.State == nodes.InstanceInService && list[id] != nil && controller.IsReady(list[id]) {
+				ready++
+			}
+		}
+		if ready < f.size || int64(ready) != g.Spec.DesiredCapacity {
+			return fmt.Errorf("%d of %d nodes are Ready: %+v", ready, f.size, g.Status)
+		}
+		return nil
+	})
+	g, members, list := f.now()
+	if g.Status.Detached > 0 {
+		f.t.Errorf("%d instances are detached", g.Status.Detached)
+	}
+	for id, n := range list {
+		if _, ok := members[id]; !ok || n.Spec.Unschedulable || n.Annotations[controller.AnnotationClaim] != "" {
+			f.t.Errorf("node %s: instance %t, cordoned %t, claim %q", n.Name, ok, n.Spec.Unschedulable,
+				n.Annotations[controller.AnnotationClaim])
+		}
+	}
+}
+
+// child waits until a status of the request says something.
+func (f *fixture) child(q *nodes.CycleNodeRequest, message string) *nodes.CycleNodeStatus {
+	f.t.Helper()
+	var found *nodes.CycleNodeStatus
+	clustertest.Eventually(f.t, func(ctx context.Context) error {
+		var list nodes.CycleNodeStatusList
+		if err := f.List(ctx, &list, client.InNamespace(f.namespace)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if s := &list.Items[i]; s.Spec.Request == q.Name && strings.Contains(s.Status.Message, message) {
+				found = s
+				return nil
+			}
+		}
+		return fmt.Errorf("no status of request %s says %q: %+v", q.Name, message, list.Items)
+	})
+	return found
+}
+
+func (f *fixture) podNow(name string) *corev1.Pod {
+	f.t.Helper()
+	p := &corev1.Pod{}
+	err := f.Get(f.t.Context(), client.ObjectKey{Namespace: f.namespace, Name: name}, p)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		f.t.Fatal(err)
+	}
+	return p
+}
+
+// finish lets a pod go that finalizers keep.
+func (f *fixture) finish(name string) {
+	f.t.Helper()
+	clustertest.Eventually(f.t, func(ctx context.Context) error {
+		p := f.podNow(name)
+		if p == nil {
+			return nil
+		}
+		p.Finalizers = nil
+		return client.IgnoreNotFound(f.Update(ctx, p))
+	})
+}
+
+func (f *fixture) changeNode(name string, change func(*corev1.Node)) {
+	f.t.Helper()
+	clustertest.Eventually(f.t, func(ctx context.Context) error {
+		n := &corev1.Node{}
+		if err := f.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
+			return err
+		}
+		change(n)
+		return f.Update(ctx, n)
+	})
+}
+
+func (f *fixture) changeStatus(name string, change func(*corev1.Node)) {
+	f.t.Helper()
+	clustertest.Eventually(f.t, func(ctx context.Context) error {
+		n := &corev1.Node{}
+		if err := f.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
+			return err
+		}
+		change(n)
+		return f.Status().Update(ctx, n)
+	})
+}
