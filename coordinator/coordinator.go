@@ -426,7 +426,7 @@ func (c *Coordinator) enrich(ctx context.Context, lookup func() arrival) {
 // troubled adds a finding about a hook that has failed, one for each kind of failure in each process.
 func (c *Coordinator) troubled(e monitor.Event) {
 	f := record.Finding{
-		Severity: record.SeverityInconclusive, Oracle: record.OracleHook, Subject: e.Session.Identity, Time: time.Now(),
+		Severity: record.SeverityInconclusive, Judge: record.JudgeHook, Subject: e.Session.Identity, Time: time.Now(),
 		Title: fmt.Sprintf("a hook in %s failed: %s", e.Session.Identity, e.Trouble.Text),
 		Detail: "This is a bug in Trommel, not in the controller; please report it. The process went on, and what " +
 			"the hook should have reported was not observed.\n" + e.Trouble.Stack,
@@ -491,7 +491,7 @@ func (c *Coordinator) unobserved(e monitor.Event) {
 	}
 	if !slices.ContainsFunc(c.findings, func(have record.Finding) bool { return have.Title == title }) {
 		c.findings = append(c.findings, record.Finding{
-			Severity: record.SeverityInconclusive, Oracle: record.OracleSession, Subject: e.Session.Identity,
+			Severity: record.SeverityInconclusive, Judge: record.JudgeSession, Subject: e.Session.Identity,
 			Time: time.Now(), Title: title,
 			Detail: detail + " From here on the run is not what the plan describes.",
 		})
@@ -724,7 +724,7 @@ func (c *Coordinator) expire(ctx context.Context, seq int) {
 		stuck += "\n"
 	}
 	c.findings = append(c.findings, record.Finding{
-		Severity: record.SeverityInconclusive, Oracle: record.OracleHold, Subject: h.by, Time: time.Now(),
+		Severity: record.SeverityInconclusive, Judge: record.JudgeHold, Subject: h.by, Time: time.Now(),
 		Title: fmt.Sprintf("%s was held for %s and then released: %s", h.by, c.config.Hold, describe(o)),
 		Detail: stuck +
 			"A pause outlasted the suite's timeouts.hold, or an action did not complete. From here on the run is " +

@@ -365,7 +365,7 @@ func TestARunThatWasNotObservedThroughoutIsInconclusive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(s.Findings) != 1 || s.Findings[0].Oracle != record.OracleSession ||
+			if len(s.Findings) != 1 || s.Findings[0].Judge != record.JudgeSession ||
 				s.Findings[0].Title != test.want || s.Findings[0].IsBug() {
 				t.Errorf("findings %+v, want one: %s", s.Findings, test.want)
 			}
@@ -391,7 +391,7 @@ func TestHoldEndsAtItsDeadlineWithAFinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Findings) != 1 || s.Findings[0].Oracle != record.OracleHold ||
+	if len(s.Findings) != 1 || s.Findings[0].Judge != record.JudgeHold ||
 		!strings.Contains(s.Findings[0].Title, "held for 100ms") {
 		t.Errorf("findings %+v", s.Findings)
 	}

@@ -199,7 +199,7 @@ func TestAProcessThatCouldNotBeFrozenIsNotExcused(t *testing.T) {
 		first := r.connect("db")
 		begin(t, r)
 		<-r.observe(first, creation("a", wire.Before, 1))
-		if s := status(t, r); len(s.Findings) != 1 || s.Findings[0].Oracle != record.OracleAction || len(r.frozen) > 0 {
+		if s := status(t, r); len(s.Findings) != 1 || s.Findings[0].Judge != record.JudgeAction || len(r.frozen) > 0 {
 			t.Errorf("frozen %v, findings %+v", r.frozen, s.Findings)
 		}
 	})

@@ -161,7 +161,7 @@ func TestAHoldLastsAsLongAsItMay(t *testing.T) {
 		if held := time.Since(start); held != 30*time.Second {
 			t.Errorf("held for %s", held)
 		}
-		if s := status(t, r); len(s.Findings) != 1 || s.Findings[0].Oracle != record.OracleHold {
+		if s := status(t, r); len(s.Findings) != 1 || s.Findings[0].Judge != record.JudgeHold {
 			t.Errorf("findings %+v", s.Findings)
 		}
 	})

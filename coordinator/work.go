@@ -153,7 +153,7 @@ func (c *Coordinator) complete(ctx context.Context, done completion) {
 	case err != nil:
 		r.Error = err.Error()
 		c.findings = append(c.findings, record.Finding{
-			Severity: record.SeverityInconclusive, Oracle: record.OracleAction, Subject: r.Target, Time: r.Done,
+			Severity: record.SeverityInconclusive, Judge: record.JudgeAction, Subject: r.Target, Time: r.Done,
 			Title: fmt.Sprintf("%s failed: %v", r, err),
 		})
 		fallthrough

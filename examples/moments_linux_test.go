@@ -373,9 +373,9 @@ func stopped(p examplePlan, ended ended) (string, error) {
 	}
 	findings = slices.DeleteFunc(findings, func(f finding) bool {
 		switch {
-		case f.Oracle == "session":
+		case f.Judge == "session":
 			said = append(said, f.Title)
-		case f.Severity == "inconclusive" && f.Oracle != "staleness":
+		case f.Severity == "inconclusive" && f.Judge != "staleness":
 			others = append(others, f.Title)
 		default:
 			return f.Severity == "note"

@@ -353,7 +353,7 @@ const (
 // Finding is a problem that a judge or the run itself reports.
 type Finding struct {
 	Severity Severity  `json:"severity"`
-	Oracle   string    `json:"oracle"` // see the Oracle constants
+	Judge    string    `json:"oracle"` // see the Judge constants
 	Title    string    `json:"title"`  // one line
 	Detail   string    `json:"detail,omitempty"`
 	Subject  string    `json:"subject,omitempty"` // controller, object key or step
@@ -373,34 +373,34 @@ const (
 	SeverityNote Severity = "note"
 )
 
-// Names of oracles. Findings of the first four are usually bugs.
+// Names of judges. Findings of the first four are usually bugs.
 const (
-	OracleWorkload       = "workload"
-	OracleInvariant      = "invariant"
-	OracleCrash          = "crash"
-	OraclePanic          = "panic"
-	OracleRun            = "run" // the run itself failed when there was already something to judge
-	OracleAction         = "action"
-	OracleHold           = "hold"
-	OracleInvariantError = "invariant error" // an invariant that could never be evaluated
-	OracleLeadership     = "leadership"      // a controller lost its leader election and exited
-	OracleHistory        = "history"         // the recorder missed states
-	OracleHook           = "hook"            // a hook failed inside a process
-	OracleSession        = "session"         // a process was not observed, or did not answer, for a time
-	OracleEnvironment    = "environment"     // a controller exited because it did not run in its pod
-	OracleWebhook        = "webhook"         // a write failed because the plan made a webhook unreachable
-	OracleTimeout        = "timeout"         // the workload timed out
-	OracleReference      = "reference"       // the run ended differently from runs without faults
-	OracleStaleness      = "staleness"       // the plan paused an API server, but no controller was shown stale state
-	OracleDependent      = "dependent"       // a controller deleted an object of a living owner, and created it again
-	OracleDuplicate      = "duplicate"       // an owner had more objects at a time than it asks for
-	OracleFight          = "fight"           // a field changed back and forth
-	OracleRevert         = "revert"          // a controller set a spec back to what it was before
-	OracleLoop           = "loop"            // a controller writes or reconciles without end
-	OracleLease          = "lease"           // a controller wrote after it had lost its lease
-	OracleOrphan         = "orphan"          // an object whose owner is gone is still there
-	OracleFinalizer      = "finalizer"       // an object waits for its finalizers without end
-	OracleErrors         = "errors"          // a controller logs an error without end
+	JudgeWorkload       = "workload"
+	JudgeInvariant      = "invariant"
+	JudgeCrash          = "crash"
+	JudgePanic          = "panic"
+	JudgeRun            = "run" // the run itself failed when there was already something to judge
+	JudgeAction         = "action"
+	JudgeHold           = "hold"
+	JudgeInvariantError = "invariant error" // an invariant that could never be evaluated
+	JudgeLeadership     = "leadership"      // a controller lost its leader election and exited
+	JudgeHistory        = "history"         // the recorder missed states
+	JudgeHook           = "hook"            // a hook failed inside a process
+	JudgeSession        = "session"         // a process was not observed, or did not answer, for a time
+	JudgeEnvironment    = "environment"     // a controller exited because it did not run in its pod
+	JudgeWebhook        = "webhook"         // a write failed because the plan made a webhook unreachable
+	JudgeTimeout        = "timeout"         // the workload timed out
+	JudgeReference      = "reference"       // the run ended differently from runs without faults
+	JudgeStaleness      = "staleness"       // the plan paused an API server, but no controller was shown stale state
+	JudgeDependent      = "dependent"       // a controller deleted an object of a living owner, and created it again
+	JudgeDuplicate      = "duplicate"       // an owner had more objects at a time than it asks for
+	JudgeFight          = "fight"           // a field changed back and forth
+	JudgeRevert         = "revert"          // a controller set a spec back to what it was before
+	JudgeLoop           = "loop"            // a controller writes or reconciles without end
+	JudgeLease          = "lease"           // a controller wrote after it had lost its lease
+	JudgeOrphan         = "orphan"          // an object whose owner is gone is still there
+	JudgeFinalizer      = "finalizer"       // an object waits for its finalizers without end
+	JudgeErrors         = "errors"          // a controller logs an error without end
 )
 
 // IsBug reports whether the finding is about the controller, not about the run.
@@ -412,5 +412,5 @@ func (f Finding) Same(g Finding) bool {
 		title, _, _ := strings.Cut(f.Title, ":")
 		return title
 	}
-	return f.Oracle == g.Oracle && f.Subject == g.Subject && about(f) == about(g)
+	return f.Judge == g.Judge && f.Subject == g.Subject && about(f) == about(g)
 }

@@ -79,7 +79,7 @@ func TestWriteAndRead(t *testing.T) {
 		Actions: []Action{{Index: 0, Type: "restartController", FiredBy: 1, Fired: now, Began: now, Done: now}},
 		History: []HistoryEntry{{Time: now, ResourceVersion: 7, Event: Created, Type: "pod", Name: "a",
 			Object: json.RawMessage(`{}`)}},
-		Findings: []Finding{{Oracle: OracleCrash, Title: "it died", Time: now}},
+		Findings: []Finding{{Judge: JudgeCrash, Title: "it died", Time: now}},
 	}
 	for _, e := range want.Events {
 		check(t, w.Event(e))
@@ -214,8 +214,8 @@ func TestFailureIsReportedOnce(t *testing.T) {
 }
 
 func TestSameFinding(t *testing.T) {
-	f := func(oracle, subject, title string) Finding {
-		return Finding{Severity: SeverityBug, Oracle: oracle, Subject: subject, Title: title}
+	f := func(judge, subject, title string) Finding {
+		return Finding{Severity: SeverityBug, Judge: judge, Subject: subject, Title: title}
 	}
 	first := f("reference", "pod/default/a", "pod/default/a differs from the runs without faults: created 3 times")
 	for _, tt := range []struct {

@@ -266,8 +266,8 @@ func (r *Result) Finding(name string) *record.Finding {
 }
 
 func isNamed(f record.Finding, name string) bool {
-	return f.Oracle == name || f.Subject == name ||
-		f.Oracle == record.OracleInvariant && strings.HasPrefix(f.Title, record.OracleInvariant+" "+name+":")
+	return f.Judge == name || f.Subject == name ||
+		f.Judge == record.JudgeInvariant && strings.HasPrefix(f.Title, record.JudgeInvariant+" "+name+":")
 }
 
 // History returns every state of the objects that the resource key stands for, such as "secret/default/*", in the order

@@ -73,7 +73,7 @@ func TestJudge(t *testing.T) {
 	found := func(names ...string) *record.Run {
 		r := &record.Run{Meta: meta(record.Bug, "")}
 		for _, name := range names {
-			r.Findings = append(r.Findings, record.Finding{Severity: record.SeverityBug, Oracle: record.OracleInvariant,
+			r.Findings = append(r.Findings, record.Finding{Severity: record.SeverityBug, Judge: record.JudgeInvariant,
 				Title: "invariant " + name + ": it does not hold", Subject: "secret/default/a", Detail: "- a\n+ b"})
 		}
 		return r
@@ -139,8 +139,8 @@ func TestResult(t *testing.T) {
 		History: []record.HistoryEntry{state("secret", "a", "created"), state("cache", "a", "created"),
 			state("secret", "a", "updated"), state("secret", "b", "created")},
 		Findings: []record.Finding{
-			{Severity: record.SeverityNote, Oracle: record.OracleCrash, Title: "a note"},
-			{Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: "invariant a: no",
+			{Severity: record.SeverityNote, Judge: record.JudgeCrash, Title: "a note"},
+			{Severity: record.SeverityBug, Judge: record.JudgeInvariant, Title: "invariant a: no",
 				Subject: "secret/default/a"},
 		},
 	}}

@@ -10,7 +10,9 @@ import (
 )
 
 // The chart and the kustomization install the same.
-func TestChartIsLikeKustomization(t *testing.T) { charttest.Compare(t, "../../install/chart/charts/trommel-chaos", "trommel-chaos", 14) }
+func TestChartIsLikeKustomization(t *testing.T) {
+	charttest.Compare(t, "../../install/chart/charts/trommel-chaos", "trommel-chaos", 14)
+}
 
 // Its values reach the controllers and the admission policy.
 func TestChartValues(t *testing.T) {

@@ -61,7 +61,7 @@ func TestJUnitOfCampaigns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := []record.Finding{{Severity: record.SeverityBug, Oracle: record.OracleReference, Title: "found it"}}
+		found := []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeReference, Title: "found it"}}
 		for _, err := range []error{
 			w.Findings(found), w.Meta(record.Meta{Plan: name, Verdict: record.Bug}), w.Close(),
 		} {
@@ -102,7 +102,7 @@ func TestJUnitOfCampaigns(t *testing.T) {
 
 // Each group of bugs is annotated once, at the suite if its plan was generated.
 func TestAnnotationsOfCampaigns(t *testing.T) {
-	found := []record.Finding{{Severity: record.SeverityBug, Oracle: record.OracleReference, Title: "found it"}}
+	found := []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeReference, Title: "found it"}}
 	result := &explore.Result{
 		Settings: explore.Settings{SuiteFile: "db/trommel.yaml"},
 		Outcomes: []explore.Outcome{

@@ -98,7 +98,7 @@ func recorded(s streams, r *record.Run) (*loaded, error) {
 
 // needNoReference are the judges that find bugs without comparing a run with runs without faults.
 var needNoReference = []string{
-	record.OracleWorkload, record.OracleInvariant, record.OracleCrash, record.OraclePanic,
+	record.JudgeWorkload, record.JudgeInvariant, record.JudgeCrash, record.JudgePanic,
 }
 
 // referencesOf returns the directory of the references that the run has been compared with, or empty if it was not.
@@ -107,7 +107,7 @@ func (o *reproOptions) referencesOf(r *record.Run, l *loaded) (string, error) {
 		return o.reference, nil
 	}
 	for _, f := range r.Findings {
-		if f.IsBug() && !slices.Contains(needNoReference, f.Oracle) {
+		if f.IsBug() && !slices.Contains(needNoReference, f.Judge) {
 			return references(l.suite, l.variant)
 		}
 	}

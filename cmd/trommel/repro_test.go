@@ -97,8 +97,8 @@ func TestReproOfASuiteBuiltInGo(t *testing.T) {
 
 func TestReproComparesWithReferencesIfTheRunDid(t *testing.T) {
 	l := &loaded{suite: &plan.Suite{File: "db/trommel.yaml"}, variant: "fixed"}
-	bug := func(oracle string) record.Finding {
-		return record.Finding{Severity: record.SeverityBug, Oracle: oracle}
+	bug := func(judge string) record.Finding {
+		return record.Finding{Severity: record.SeverityBug, Judge: judge}
 	}
 	usual := filepath.Join("trommel-runs", "references", "db-fixed")
 	for _, tt := range []struct {
@@ -107,9 +107,9 @@ func TestReproComparesWithReferencesIfTheRunDid(t *testing.T) {
 		want     string
 	}{
 		{"", nil, ""},
-		{"", []record.Finding{bug(record.OracleInvariant), bug(record.OraclePanic)}, ""},
-		{"", []record.Finding{bug(record.OracleInvariant), bug(record.OracleReference)}, usual},
-		{"", []record.Finding{{Severity: record.SeverityNote, Oracle: record.OracleErrors}}, ""},
+		{"", []record.Finding{bug(record.JudgeInvariant), bug(record.JudgePanic)}, ""},
+		{"", []record.Finding{bug(record.JudgeInvariant), bug(record.JudgeReference)}, usual},
+		{"", []record.Finding{{Severity: record.SeverityNote, Judge: record.JudgeErrors}}, ""},
 		{"other", nil, "other"},
 	} {
 		o := &reproOptions{reference: tt.given}

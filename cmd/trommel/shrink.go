@@ -108,14 +108,14 @@ func (o *shrinkOptions) choose(r *record.Run) (record.Finding, error) {
 		titles = append(titles, f.Title)
 		switch {
 		case !strings.Contains(f.Title, o.finding):
-		case chosen.Oracle == "", chosen.Oracle == record.OracleReference && f.Oracle != record.OracleReference:
+		case chosen.Judge == "", chosen.Judge == record.JudgeReference && f.Judge != record.JudgeReference:
 			chosen = f
 		}
 	}
 	switch {
 	case len(titles) == 0:
 		return chosen, fmt.Errorf("%s: the run has found no bug", r.Dir)
-	case chosen.Oracle == "":
+	case chosen.Judge == "":
 		return chosen, fmt.Errorf("%s: no finding contains %q; it has:\n  %s", r.Dir, o.finding,
 			strings.Join(titles, "\n  "))
 	}

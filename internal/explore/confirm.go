@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/trommel-dev/trommel/internal/oracle"
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
@@ -272,7 +272,7 @@ func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 	defer c.mu.Unlock()
 	quietly := c.quietly[t.learned.Workload]
 	return slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
-		if f.Oracle == record.OracleReference && before[f.Subject] {
+		if f.Judge == record.JudgeReference && before[f.Subject] {
 			return !after[f.Subject]
 		}
 		return slices.ContainsFunc(quietly, f.Same)
@@ -297,7 +297,7 @@ func differing(
 	ref *reference.Reference, p *plan.Plan, objects map[reference.Key]*reference.Object,
 ) map[string]bool {
 	keys := map[string]bool{}
-	for _, d := range oracle.Differences(ref, p, objects) {
+	for _, d := range judge.Differences(ref, p, objects) {
 		keys[string(d.Key)] = true
 	}
 	return keys

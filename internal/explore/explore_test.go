@@ -37,7 +37,7 @@ func answers(by map[string]answer) *fake {
 
 func finding(subject, text string) record.Finding {
 	return record.Finding{
-		Severity: record.SeverityBug, Oracle: record.OracleReference, Subject: subject,
+		Severity: record.SeverityBug, Judge: record.JudgeReference, Subject: subject,
 		Title: subject + " differs from the runs without faults: " + text,
 	}
 }

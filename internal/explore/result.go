@@ -160,10 +160,10 @@ func kindOf(f record.Finding) string {
 	if isKey {
 		title = strings.ReplaceAll(title, f.Subject, typ)
 	}
-	if f.Oracle == record.OracleReference {
+	if f.Judge == record.JudgeReference {
 		title, _, _ = strings.Cut(title, " is ") // what follows is the field's value
 	}
-	return f.Oracle + " " + number.ReplaceAllString(title, "#")
+	return f.Judge + " " + number.ReplaceAllString(title, "#")
 }
 
 // size counts a plan's actions and the definitions of their triggers.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/oracle"
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
@@ -42,7 +42,7 @@ func (c *campaign) paces(t *task, o *Outcome) ([]pace, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(oracle.Differences(t.learned.Reference, t.plan, objects),
+		if !slices.ContainsFunc(judge.Differences(t.learned.Reference, t.plan, objects),
 			func(d reference.Difference) bool { return d.Field != "" }) {
 			return nil, nil // only fields could be explained
 		}

@@ -43,7 +43,7 @@ func result() *Result {
 	never := finding("service/default/db", "never created; without faults: exists at the end")
 	never2 := finding("service/default/db2", "never created; without faults: exists at the end")
 	invariant := record.Finding{
-		Severity: record.SeverityBug, Oracle: record.OracleInvariant, Subject: "every-database-has-a-service",
+		Severity: record.SeverityBug, Judge: record.JudgeInvariant, Subject: "every-database-has-a-service",
 		Title: "invariant every-database-has-a-service: a Database has no Service",
 	}
 	field := finding("secret/default/db", `data.user is "a"; without faults: "b"`)

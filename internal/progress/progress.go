@@ -83,7 +83,7 @@ type HoldEvent struct {
 // FindingEvent is a finding of a run.
 type FindingEvent struct {
 	Severity string `json:"severity"`
-	Oracle   string `json:"oracle"`
+	Judge    string `json:"oracle"`
 	Title    string `json:"title"`
 }
 

@@ -32,8 +32,8 @@ func held(id int) progress.Event {
 
 // told are the events of a run that shows every type.
 func told() []progress.Event {
-	bug := &progress.FindingEvent{Severity: "bug", Oracle: "invariant", Title: "StatefulSet db was deleted"}
-	note := &progress.FindingEvent{Severity: "inconclusive", Oracle: "hold", Title: "held too long"}
+	bug := &progress.FindingEvent{Severity: "bug", Judge: "invariant", Title: "StatefulSet db was deleted"}
+	note := &progress.FindingEvent{Severity: "inconclusive", Judge: "hold", Title: "held too long"}
 	return []progress.Event{
 		{Type: progress.Title, Text: "stale-deletion"},
 		{Type: progress.Phase, Text: "build"},

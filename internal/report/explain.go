@@ -63,10 +63,10 @@ func Explain(w io.Writer, r *record.Run, p *plan.Plan) error {
 
 // Title is a finding in one line, with its judge.
 func Title(f record.Finding) string {
-	if strings.HasPrefix(f.Title, f.Oracle) {
+	if strings.HasPrefix(f.Title, f.Judge) {
 		return f.Title
 	}
-	return f.Oracle + ": " + f.Title
+	return f.Judge + ": " + f.Title
 }
 
 // headline says in a sentence why the run has its verdict.

@@ -238,7 +238,7 @@ func TestUIDsTimesAndGeneratedNamesDoNotCount(t *testing.T) {
 				Cause: "create of endpointslice/default/" + name + " (after apiServerRecv at apiserver-1)",
 			}},
 			Findings: []record.Finding{{
-				Severity: record.SeverityBug, Oracle: "invariant", Subject: "endpointslice.discovery.k8s.io/default/" + name,
+				Severity: record.SeverityBug, Judge: "invariant", Subject: "endpointslice.discovery.k8s.io/default/" + name,
 				Title: "invariant a: it is",
 			}},
 		}

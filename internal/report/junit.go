@@ -134,7 +134,7 @@ func junitText(r *record.Run) string {
 		if f.Severity == record.SeverityNote {
 			continue
 		}
-		fmt.Fprintf(&b, "%s: %s\n", f.Oracle, f.Title)
+		fmt.Fprintf(&b, "%s: %s\n", f.Judge, f.Title)
 		if f.Detail != "" {
 			fmt.Fprintf(&b, "  %s\n", indent(f.Detail, "  "))
 		}

@@ -48,7 +48,7 @@ func Markdown(w io.Writer, runs []*record.Run) error {
 			if f.Severity == record.SeverityNote {
 				continue
 			}
-			fmt.Fprintf(&b, "- **%s**\n", EscapeMarkdown(f.Oracle+": "+f.Title))
+			fmt.Fprintf(&b, "- **%s**\n", EscapeMarkdown(f.Judge+": "+f.Title))
 			if f.Detail != "" {
 				b.WriteString("  <details><summary>details</summary>\n\n")
 				code(&b, "  ", f.Detail)

@@ -48,7 +48,7 @@ func Text(w io.Writer, r *record.Run) error {
 		if !f.IsBug() {
 			paint = p.yellow
 		}
-		fmt.Fprintf(&b, "  %s %s\n", paint(f.Oracle+":"), f.Title)
+		fmt.Fprintf(&b, "  %s %s\n", paint(f.Judge+":"), f.Title)
 		if f.Detail != "" {
 			fmt.Fprintf(&b, "      %s\n", p.dim(indent(shorten(f.Detail, 20), "      ")))
 		}

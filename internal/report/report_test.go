@@ -111,10 +111,10 @@ func runs() []*record.Run {
 				Group: "apps", Namespace: "default", Name: "db", Object: object("db", "2")},
 		},
 		Findings: []record.Finding{
-			{Severity: record.SeverityBug, Oracle: record.OracleInvariant,
+			{Severity: record.SeverityBug, Judge: record.JudgeInvariant,
 				Title: "StatefulSet db was deleted although its Database is alive", Subject: "statefulset/default/db",
 				Detail: "first line\nsecond <line>", Time: at(12 * time.Second)},
-			{Severity: record.SeverityInconclusive, Oracle: record.OracleHold, Title: "held too long"},
+			{Severity: record.SeverityInconclusive, Judge: record.JudgeHold, Title: "held too long"},
 		},
 	}
 	return []*record.Run{
@@ -134,7 +134,7 @@ func runs() []*record.Run {
 				Started: start, Ended: at(time.Second), WorkloadStart: at(100 * time.Millisecond),
 				WorkloadEnd: at(900 * time.Millisecond),
 			},
-			Findings: []record.Finding{{Severity: record.SeverityBug, Oracle: record.OracleWorkload,
+			Findings: []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeWorkload,
 				Title: "step 2 failed", Time: at(900 * time.Millisecond)}},
 		},
 		{ // fired before the workload, changed nothing, failed
@@ -155,7 +155,7 @@ func runs() []*record.Run {
 					Fired: at(98 * time.Millisecond), Began: at(98 * time.Millisecond), Done: at(99 * time.Millisecond),
 				},
 			},
-			Findings: []record.Finding{{Severity: record.SeverityInconclusive, Oracle: record.OracleAction,
+			Findings: []record.Finding{{Severity: record.SeverityInconclusive, Judge: record.JudgeAction,
 				Title: "action 2 (patch pod/default/a) failed: no", Time: at(99 * time.Millisecond)}},
 		},
 		{Meta: record.Meta{Plan: "interrupted", Suite: "testdata/trommel.yaml", Verdict: record.NotRun,
@@ -512,7 +512,7 @@ func TestNotesOfJudges(t *testing.T) {
 	r := &record.Run{
 		Meta: record.Meta{Plan: "p", Verdict: record.Pass, Notes: []string{"an orphan"}},
 		Findings: []record.Finding{{
-			Severity: record.SeverityNote, Oracle: record.OracleOrphan, Title: "an orphan", Detail: "its last change",
+			Severity: record.SeverityNote, Judge: record.JudgeOrphan, Title: "an orphan", Detail: "its last change",
 		}},
 	}
 	var text, junit bytes.Buffer

@@ -11,8 +11,8 @@ import (
 
 // Regression: a run with a bug did not say that no action had fired.
 func TestConclude(t *testing.T) {
-	bug := record.Finding{Severity: record.SeverityBug, Oracle: record.OracleWorkload, Title: "step 2 failed"}
-	action := record.Finding{Severity: record.SeverityInconclusive, Oracle: record.OracleAction,
+	bug := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload, Title: "step 2 failed"}
+	action := record.Finding{Severity: record.SeverityInconclusive, Judge: record.JudgeAction,
 		Title: "action 1 (killController db) failed: no"}
 	waiting := []string{`action 1 (killController db): trigger "a" still waits for x`}
 	for _, test := range []struct {

@@ -46,7 +46,7 @@ func (c *console) step(number, of int, text string) {
 
 func (c *console) Finding(f record.Finding) {
 	c.show(progress.Event{Type: progress.Finding, Text: f.Title, Finding: &progress.FindingEvent{
-		Severity: string(f.Severity), Oracle: f.Oracle, Title: f.Title}})
+		Severity: string(f.Severity), Judge: f.Judge, Title: f.Title}})
 }
 
 func action(i int, what string) *progress.ActionEvent {

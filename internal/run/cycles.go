@@ -385,7 +385,7 @@ func (c *cycles) conclude(ctx context.Context) (findings []record.Finding) {
 			continue
 		}
 		findings = append(findings, record.Finding{
-			Severity: record.SeverityInconclusive, Oracle: record.OracleAction, Subject: one.key.String(), Time: time.Now(),
+			Severity: record.SeverityInconclusive, Judge: record.JudgeAction, Subject: one.key.String(), Time: time.Now(),
 			Title: fmt.Sprintf("cycle %s: %v", name, err),
 		})
 		if stood != nil && ctx.Err() == nil {

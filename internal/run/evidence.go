@@ -7,16 +7,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects/history"
-	"github.com/trommel-dev/trommel/internal/oracle"
 	"github.com/trommel-dev/trommel/record"
 )
 
-// evidence gathers what the oracles look at, and writes it into the record. What cannot be gathered becomes a finding;
-// the oracles judge the rest.
+// evidence gathers what the judges look at, and writes it into the record. What cannot be gathered becomes a finding;
+// the judges judge the rest.
 func (r *runner) evidence(
-	ctx context.Context, recorder *history.Recorder, invariants *oracle.Invariants,
-) oracle.Evidence {
+	ctx context.Context, recorder *history.Recorder, invariants *judge.Invariants,
+) judge.Evidence {
 	states, err := recorder.Stop(ctx)
 	if err != nil {
 		r.trouble(fmt.Errorf("record history: %w", err))
@@ -52,7 +52,7 @@ func (r *runner) evidence(
 	r.eventsMu.Lock()
 	events := slices.Clone(r.events)
 	r.eventsMu.Unlock()
-	return oracle.Evidence{
+	return judge.Evidence{
 		Plan: r.Plan, Invariants: invariants, Timeouts: r.Suite.Timeouts, Dir: r.RecordDir, Meta: r.meta,
 		Actions: r.carriedOut(), Events: events,
 		History: states, Gaps: recorder.Gaps(), Processes: processes, Reference: r.Reference,
@@ -73,4 +73,4 @@ func (r *runner) carriedOut() []record.Action {
 }
 
 // trouble records as a finding that a part of the run itself failed after there was something to judge.
-func (r *runner) trouble(err error) { r.add(oracle.Trouble(err.Error())) }
+func (r *runner) trouble(err error) { r.add(judge.Trouble(err.Error())) }

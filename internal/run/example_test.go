@@ -44,7 +44,7 @@ func ExampleOpen() {
 			log.Fatal(err)
 		}
 		for _, f := range r.Findings {
-			fmt.Println(f.Oracle, f.Title)
+			fmt.Println(f.Judge, f.Title)
 		}
 	}
 }

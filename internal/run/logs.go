@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
-	"github.com/trommel-dev/trommel/internal/oracle"
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -140,5 +140,5 @@ func (r *runner) logTail(p cluster.Process) string {
 	if err != nil {
 		return err.Error()
 	}
-	return oracle.LogTail(r.readable(recorded)[0], 20)
+	return judge.LogTail(r.readable(recorded)[0], 20)
 }

@@ -27,9 +27,9 @@ import (
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/history"
-	"github.com/trommel-dev/trommel/internal/oracle"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/workload"
@@ -204,7 +204,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 			}
 		}
 		if r.judged && r.meta.Verdict == record.Pass {
-			r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, true)
+			r.meta.Verdict, r.meta.Reason = judge.Verdict(r.findings, true)
 		}
 		r.enter("")
 	}()
@@ -448,9 +448,9 @@ func (r *runner) prepare(ctx context.Context) error {
 	return nil
 }
 
-// exercise runs the workload with the plan, then the oracles.
+// exercise runs the workload with the plan, then the judges.
 func (r *runner) exercise(ctx context.Context) error {
-	invariants, err := oracle.Compile(r.Suite.Invariants)
+	invariants, err := judge.Compile(r.Suite.Invariants)
 	if err != nil {
 		return &UserError{err}
 	}
@@ -494,7 +494,7 @@ func (r *runner) exercise(ctx context.Context) error {
 	r.add(findings...)
 	if err != nil && timedOut {
 		r.add(record.Finding{
-			Severity: record.SeverityInconclusive, Oracle: record.OracleTimeout,
+			Severity: record.SeverityInconclusive, Judge: record.JudgeTimeout,
 			Title: "the workload did not finish: " + err.Error(), Detail: r.lastOutage(), Time: time.Now(),
 		})
 	}
@@ -521,10 +521,10 @@ func (r *runner) step(number, of int, text string) {
 }
 
 // judge gives the controllers time to settle, first as the plan has left things and again after its effects are undone;
-// then it runs the oracles. stuck says why the plan did not finish; failed, that the workload did. From here on a
+// then it runs the judges. stuck says why the plan did not finish; failed, that the workload did. From here on a
 // failure becomes another finding and cannot discard earlier ones. The error is that of ctx.
 func (r *runner) judge(
-	ctx context.Context, recorder *history.Recorder, invariants *oracle.Invariants, stuck string, failed bool,
+	ctx context.Context, recorder *history.Recorder, invariants *judge.Invariants, stuck string, failed bool,
 ) error {
 	troubled := func(err error) {
 		if err != nil && ctx.Err() == nil {
@@ -566,7 +566,7 @@ func (r *runner) judge(
 		}
 	}
 	if r.Reference != nil && !failed {
-		troubled(oracle.AwaitReference(ctx, r.Reference, r.Plan, recorder, r.meta.GivenBack, r.Suite.Timeouts))
+		troubled(judge.AwaitReference(ctx, r.Reference, r.Plan, recorder, r.meta.GivenBack, r.Suite.Timeouts))
 	}
 	last, err := r.coordinator.Status(ctx)
 	troubled(err)
@@ -576,7 +576,7 @@ func (r *runner) judge(
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	r.add(oracle.Hear(ctx, evidence, oracle.Judges())...)
+	r.add(judge.Hear(ctx, evidence, judge.Judges())...)
 	r.conclude(status, stuck)
 	return nil
 }
@@ -643,7 +643,7 @@ func (r *runner) blocked(ctx context.Context) string {
 	}
 	// A process that was not observed for a while was not under the plan's control.
 	for _, f := range status.Findings {
-		if why == "" && f.Oracle == record.OracleSession {
+		if why == "" && f.Judge == record.JudgeSession {
 			why = f.Title
 		}
 	}
@@ -701,14 +701,14 @@ func (r *runner) conclude(s coordinator.Status, stuck string) {
 	r.judged = true
 	complete := s.Fired == s.Total && s.Completed == s.Total
 	r.meta.StaleReads = s.StaleReads
-	r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, complete)
+	r.meta.Verdict, r.meta.Reason = judge.Verdict(r.findings, complete)
 	if r.meta.Verdict == record.Pass && len(s.NoneStale) > 0 {
-		r.add(oracle.NoneStale(s.NoneStale))
-		r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, complete)
+		r.add(judge.NoneStale(s.NoneStale))
+		r.meta.Verdict, r.meta.Reason = judge.Verdict(r.findings, complete)
 	}
 	if r.meta.Verdict == record.Pass && len(s.NoneFailed) > 0 {
-		r.add(oracle.NoneFailed(s.NoneFailed)...)
-		r.meta.Verdict, r.meta.Reason = oracle.Verdict(r.findings, complete)
+		r.add(judge.NoneFailed(s.NoneFailed)...)
+		r.meta.Verdict, r.meta.Reason = judge.Verdict(r.findings, complete)
 	}
 	if complete {
 		return

@@ -129,7 +129,7 @@ func checkEvidence(tb testing.TB, r *record.Run) {
 	if hooked && !slices.ContainsFunc(changes, func(c reference.Change) bool { return c.By != "" }) {
 		tb.Errorf("%s: no change is known to be a controller's", r.Meta.Plan)
 	}
-	failed := slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Oracle == record.OracleWorkload })
+	failed := slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Judge == record.JudgeWorkload })
 	calm := r.Meta.Calm
 	if calm.IsZero() != failed || r.Meta.Observed.Before(calm) || calm.Before(r.Meta.WorkloadEnd) && !failed {
 		tb.Errorf("%s: the workload ended at %s; calm from %s to %s", r.Meta.Plan, r.Meta.WorkloadEnd, calm,

@@ -20,23 +20,23 @@ func TestBlocked(t *testing.T) {
 		helps   bool // undoing the holds does
 		fails   error
 		goesOn  bool
-		oracle  string // empty: no finding
+		judge   string // empty: no finding
 		title   string
 		detail  string
 		letGo   int
 		noted   string
 		further int // steps that run after it
 	}{
-		{name: "the plan's doing", why: "db is held", helps: true, oracle: record.OracleHold,
+		{name: "the plan's doing", why: "db is held", helps: true, judge: record.JudgeHold,
 			title: "the plan was the cause", detail: "db is held", letGo: 1},
-		{name: "not the plan's doing", why: "db is held", oracle: record.OracleWorkload, title: "not within",
+		{name: "not the plan's doing", why: "db is held", judge: record.JudgeWorkload, title: "not within",
 			detail: "the step failed again", letGo: 1},
-		{name: "nothing is held", oracle: record.OracleWorkload, title: "not within"},
-		{name: "it fails at once", why: "db is held", fails: errors.New("no"), oracle: record.OracleWorkload,
+		{name: "nothing is held", judge: record.JudgeWorkload, title: "not within"},
+		{name: "it fails at once", why: "db is held", fails: errors.New("no"), judge: record.JudgeWorkload,
 			title: "no"},
 		{name: "it goes on", why: "db is held", goesOn: true, noted: "the workload goes on", further: 1},
 		{name: "an error, not a timeout, ends the workload", fails: errors.New("no"), goesOn: true,
-			oracle: record.OracleWorkload, title: "no"},
+			judge: record.JudgeWorkload, title: "no"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			letGo, further := 0, 0
@@ -66,15 +66,15 @@ func TestBlocked(t *testing.T) {
 			if got := strings.Join(notes, "; "); !strings.Contains(got, tt.noted) || (got == "") != (tt.noted == "") {
 				t.Errorf("notes %q, want %q", got, tt.noted)
 			}
-			if tt.oracle == "" {
+			if tt.judge == "" {
 				if len(findings) > 0 {
 					t.Errorf("findings %+v", findings)
 				}
 				return
 			}
-			if len(findings) != 1 || findings[0].Oracle != tt.oracle ||
+			if len(findings) != 1 || findings[0].Judge != tt.judge ||
 				!strings.Contains(findings[0].Title, tt.title) || !strings.Contains(findings[0].Detail, tt.detail) {
-				t.Errorf("findings %+v; want %s %q %q", findings, tt.oracle, tt.title, tt.detail)
+				t.Errorf("findings %+v; want %s %q %q", findings, tt.judge, tt.title, tt.detail)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// The tests of workload, objects and oracle that need a real control plane share one. Each has its own namespace.
+// The tests of workload, objects and judge that need a real control plane share one. Each has its own namespace.
 var shared struct {
 	once    sync.Once
 	cluster *embedded.Cluster

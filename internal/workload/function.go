@@ -95,7 +95,7 @@ func (r *runner) callOnce(ctx context.Context, s step) ([]record.Finding, error)
 	case o.err == nil && o.why == "":
 		return nil, nil
 	case o.err == nil:
-		f.Oracle, f.Detail = record.OracleHold, o.why
+		f.Judge, f.Detail = record.JudgeHold, o.why
 		f.Title = fmt.Sprintf("%s: %s: not within %s, but it succeeded after the plan's holds, pauses and kills were "+
 			"undone: the plan was the cause", s.title, s.what, s.timeout)
 		return []record.Finding{f}, nil
@@ -117,9 +117,9 @@ func (r *runner) callOnce(ctx context.Context, s step) ([]record.Finding, error)
 	if reason == "" {
 		return []record.Finding{failed}, nil
 	}
-	f.Oracle, f.Title, f.Detail = record.OracleRun, failed.Title, lines(reason, failed.Detail)
+	f.Judge, f.Title, f.Detail = record.JudgeRun, failed.Title, lines(reason, failed.Detail)
 	if objects.WebhookFailed(o.err) {
-		f.Oracle = record.OracleWebhook
+		f.Judge = record.JudgeWebhook
 	}
 	return []record.Finding{f}, nil
 }

@@ -42,7 +42,7 @@ func TestFunction(t *testing.T) {
 		call    Function
 		actions []time.Duration // of the plan: when they are complete
 		blocked string          // what the plan blocks until it is undone
-		want    string          // oracle and severity of the finding, and what its text contains; empty: none
+		want    string          // judge and severity of the finding, and what its text contains; empty: none
 		err     string          // that the workload could not be run
 		took    time.Duration
 	}{
@@ -148,7 +148,7 @@ func check(t *testing.T, findings []record.Finding, want string) {
 		t.Fatalf("%d findings, want %s", len(findings), want)
 	}
 	f := findings[0]
-	if got := f.Oracle + " " + string(f.Severity); got != kind || !strings.Contains(f.Title+"\n"+f.Detail, text) {
+	if got := f.Judge + " " + string(f.Severity); got != kind || !strings.Contains(f.Title+"\n"+f.Detail, text) {
 		t.Errorf("found %s: %s\n%s\nwant %s", got, f.Title, f.Detail, want)
 	}
 }

@@ -21,16 +21,16 @@ func TestOutage(t *testing.T) {
 		name     string
 		outages  []Outage // one for each failed attempt; then the webhook is back
 		err      error
-		oracle   string // empty: no finding
+		judge    string // empty: no finding
 		attempts int
 	}{
 		{name: "comes back", outages: []Outage{{Reason: "killed"}, {Reason: "restarted"}, {Over: true}}, err: down,
 			attempts: 4},
 		{name: "never comes back", outages: []Outage{{Reason: "killed"}, {Reason: "killed", Final: true}}, err: down,
-			oracle: record.OracleWebhook, attempts: 2},
-		{name: "not caused by the plan", outages: []Outage{{}}, err: down, oracle: record.OracleWorkload, attempts: 1},
+			judge: record.JudgeWebhook, attempts: 2},
+		{name: "not caused by the plan", outages: []Outage{{}}, err: down, judge: record.JudgeWorkload, attempts: 1},
 		{name: "the webhook denies the request", outages: []Outage{{Reason: "killed"}},
-			err: errors.New("admission webhook denied the request"), oracle: record.OracleWorkload, attempts: 1},
+			err: errors.New("admission webhook denied the request"), judge: record.JudgeWorkload, attempts: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			attempts := 0
@@ -46,12 +46,12 @@ func TestOutage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			oracle := ""
+			judge := ""
 			for _, f := range findings {
-				oracle += f.Oracle
+				judge += f.Judge
 			}
-			if oracle != tt.oracle || attempts != tt.attempts {
-				t.Errorf("findings %+v after %d attempts; want oracle %q after %d", findings, attempts, tt.oracle,
+			if judge != tt.judge || attempts != tt.attempts {
+				t.Errorf("findings %+v after %d attempts; want judge %q after %d", findings, attempts, tt.judge,
 					tt.attempts)
 			}
 		})

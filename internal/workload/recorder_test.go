@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/history"
-	"github.com/trommel-dev/trommel/internal/oracle"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -59,7 +59,7 @@ func start(t *testing.T, c *objects.Client, keys ...plan.ResourceKey) *history.R
 }
 
 // wait waits for the invariants as a run does, then judges the recorded history.
-func wait(ctx context.Context, i *oracle.Invariants, r *history.Recorder, from time.Time) []record.Finding {
+func wait(ctx context.Context, i *judge.Invariants, r *history.Recorder, from time.Time) []record.Finding {
 	givenBack, err := i.Await(ctx, r, from)
 	if err != nil {
 		return nil
@@ -242,7 +242,7 @@ func TestEventually(t *testing.T) {
 				timer := time.AfterFunc(300*time.Millisecond, test.write)
 				defer timer.Stop()
 			}
-			i, err := oracle.Compile([]plan.Invariant{{Name: "i", Eventually: test.expr,
+			i, err := judge.Compile([]plan.Invariant{{Name: "i", Eventually: test.expr,
 				Within: 1500 * time.Millisecond, Message: `string(size(objects)) + " objects"`}})
 			if err != nil {
 				t.Fatal(err)
@@ -264,7 +264,7 @@ func TestEventually(t *testing.T) {
 		r := start(t, writer, key(t, "configmap/"+ns+"/a"))
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		i, err := oracle.Compile([]plan.Invariant{{Name: "i", Eventually: "false", Within: time.Minute}})
+		i, err := judge.Compile([]plan.Invariant{{Name: "i", Eventually: "false", Within: time.Minute}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -224,7 +224,7 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 			continue
 		}
 		if outage != "" {
-			f.Severity, f.Oracle = record.SeverityInconclusive, record.OracleWebhook
+			f.Severity, f.Judge = record.SeverityInconclusive, record.JudgeWebhook
 			f.Detail = strings.Trim(outage+"\n"+f.Detail, "\n")
 			return []record.Finding{f}, nil
 		}
@@ -263,7 +263,7 @@ func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) err
 			f.Detail, "\n")
 		return nil
 	}
-	f.Severity, f.Oracle = record.SeverityInconclusive, record.OracleHold
+	f.Severity, f.Judge = record.SeverityInconclusive, record.JudgeHold
 	f.Title += ", but the step succeeded after the plan's holds, pauses and kills were undone: the plan was the cause"
 	f.Detail = strings.Trim(why+"\n"+f.Detail, "\n")
 	return nil
@@ -306,7 +306,7 @@ func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage str
 }
 
 func finding(s step, err error, timedOut bool) record.Finding {
-	f := record.Finding{Severity: record.SeverityBug, Oracle: record.OracleWorkload, Subject: s.title, Time: time.Now()}
+	f := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload, Subject: s.title, Time: time.Now()}
 	var detailed *failure
 	if errors.As(err, &detailed) {
 		f.Detail = detailed.detail

@@ -245,7 +245,7 @@ func TestSteps(t *testing.T) {
 			var title, detail string
 			if len(findings) > 0 {
 				title, detail = findings[0].Title, findings[0].Detail
-				if findings[0].Oracle != record.OracleWorkload || findings[0].Time.IsZero() {
+				if findings[0].Judge != record.JudgeWorkload || findings[0].Time.IsZero() {
 					t.Errorf("finding %+v", findings[0])
 				}
 			}

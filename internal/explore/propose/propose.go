@@ -232,12 +232,12 @@ func (p *proposer) passes(ctx context.Context, w Workload, field string) (*trial
 func (p *proposer) judge(w Workload, field string, t *trial) {
 	for _, f := range t.findings {
 		p.Progress("%s: %s", w.Name, f.Title)
-		if f.Oracle == record.OracleWorkload {
+		if f.Judge == record.JudgeWorkload {
 			p.drop(field, "%s", f.Title)
 			continue
 		}
 		p.result.Findings = append(p.result.Findings, Finding{
-			What: w.Comment, Title: f.Oracle + ": " + f.Title, Records: []string{t.run.Dir},
+			What: w.Comment, Title: f.Judge + ": " + f.Title, Records: []string{t.run.Dir},
 		})
 		p.drop(field, "it does not pass without faults: %s", f.Title)
 	}

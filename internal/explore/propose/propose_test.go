@@ -89,7 +89,7 @@ func (f *fake) step(s plan.Step) *record.Finding {
 		db := f.copied(f.now["database/"+name])
 		for field, value := range f.copied(s.Patch.Patch.(map[string]any))["spec"].(map[string]any) {
 			if field == "storage" {
-				return &record.Finding{Severity: record.SeverityBug, Oracle: record.OracleWorkload, Title: "storage is immutable"}
+				return &record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload, Title: "storage is immutable"}
 			}
 			db["spec"].(map[string]any)[field] = value
 		}
@@ -123,7 +123,7 @@ func (f *fake) reconcile(name string) *record.Finding {
 	db := f.copied(f.now["database/"+name])
 	replicas := db["spec"].(map[string]any)["replicas"].(float64)
 	if replicas == 0 {
-		return &record.Finding{Severity: record.SeverityBug, Oracle: record.OraclePanic, Title: "division by zero"}
+		return &record.Finding{Severity: record.SeverityBug, Judge: record.JudgePanic, Title: "division by zero"}
 	}
 	set, event := f.copied(f.now["statefulset/"+name]), record.Updated
 	if set == nil {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/oracle"
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
@@ -63,9 +63,9 @@ func newChecker(config Config) *checker {
 
 // fromReference reports whether the finding was judged with a reference, or may have been.
 func (c *checker) fromReference() bool {
-	switch c.Finding.Oracle {
-	case "", record.OracleInvariant, record.OracleWorkload, record.OracleCrash, record.OraclePanic,
-		record.OracleDependent, record.OracleFinalizer: // the last two are judged only without one
+	switch c.Finding.Judge {
+	case "", record.JudgeInvariant, record.JudgeWorkload, record.JudgeCrash, record.JudgePanic,
+		record.JudgeDependent, record.JudgeFinalizer: // the last two are judged only without one
 		return false
 	}
 	return true
@@ -105,7 +105,7 @@ func (c *checker) prepare(ctx context.Context) (*plan.Plan, error) {
 	}
 	w := &workload{reference: c.Reference, quiet: true}
 	c.workloads[workloadText(first)], c.original = w, w
-	if c.Finding.Oracle == "" {
+	if c.Finding.Judge == "" {
 		if err := c.choose(ctx, first, w); err != nil {
 			return nil, err
 		}
@@ -143,7 +143,7 @@ func (c *checker) choose(ctx context.Context, first *plan.Plan, w *workload) err
 	if err != nil {
 		return err
 	}
-	if c.Finding = firstBug(r.Findings); c.Finding.Oracle != "" {
+	if c.Finding = firstBug(r.Findings); c.Finding.Judge != "" {
 		return nil
 	}
 	c.Progress("the plan finds nothing by itself")
@@ -153,7 +153,7 @@ func (c *checker) choose(ctx context.Context, first *plan.Plan, w *workload) err
 	if r, err = c.run(ctx, first, run.RunOptions{History: c.History, Reference: w.reference}); err != nil {
 		return err
 	}
-	if c.Finding = firstBug(r.Findings); c.Finding.Oracle == "" {
+	if c.Finding = firstBug(r.Findings); c.Finding.Judge == "" {
 		return &NotShownError{Came: 0, Of: 2}
 	}
 	return nil
@@ -177,10 +177,10 @@ func (c *checker) again(p *plan.Plan, change func(p *plan.Plan)) (*plan.Plan, er
 func firstBug(all []record.Finding) record.Finding {
 	var bug record.Finding
 	for _, f := range all {
-		if f.IsBug() && f.Oracle != record.OracleReference {
+		if f.IsBug() && f.Judge != record.JudgeReference {
 			return f
 		}
-		if f.IsBug() && bug.Oracle == "" {
+		if f.IsBug() && bug.Judge == "" {
 			bug = f
 		}
 	}
@@ -217,7 +217,7 @@ func same(f, g record.Finding) bool {
 		parts := strings.SplitN(stepNumber.ReplaceAllString(f.Title, ""), ": ", 3)
 		return strings.Join(parts[:min(2, len(parts))], ": ")
 	}
-	return f.Oracle == record.OracleWorkload && g.Oracle == f.Oracle && about(f) == about(g)
+	return f.Judge == record.JudgeWorkload && g.Judge == f.Judge && about(f) == about(g)
 }
 
 // shows reports whether the plan has the finding in every run.
@@ -464,7 +464,7 @@ func (c *checker) invariants() []derived {
 		return nil
 	}
 	changes := run.Changes()
-	differ := oracle.Differences(ref, c.lastPlan, run.Objects())
+	differ := judge.Differences(ref, c.lastPlan, run.Objects())
 	var all []derived
 	for _, d := range differ {
 		if string(d.Key) != c.finding.Subject {

@@ -36,7 +36,7 @@ func (f *fake) once(_ context.Context, p *plan.Plan, o run.RunOptions) (*record.
 		r.Findings = []record.Finding{lostService}
 	case lost && len(p.Invariants) > 0 && !f.blind:
 		r.Findings = []record.Finding{{
-			Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: "invariant " + p.Invariants[0].Name + ": gone",
+			Severity: record.SeverityBug, Judge: record.JudgeInvariant, Title: "invariant " + p.Invariants[0].Name + ": gone",
 		}}
 	}
 	if len(r.Findings) > 0 {
@@ -46,7 +46,7 @@ func (f *fake) once(_ context.Context, p *plan.Plan, o run.RunOptions) (*record.
 }
 
 var lostService = record.Finding{
-	Severity: record.SeverityBug, Oracle: record.OracleReference, Subject: "service/default/a",
+	Severity: record.SeverityBug, Judge: record.JudgeReference, Subject: "service/default/a",
 	Title: "service/default/a differs from the runs without faults: never created; without faults: exists at the end",
 }
 
@@ -83,12 +83,12 @@ func TestNotShown(t *testing.T) {
 	suite, p := load(t)
 	n := 0
 	_, err := Shrink(context.Background(), Config{
-		Suite: suite, Plan: p, Finding: record.Finding{Oracle: record.OracleInvariant, Title: "a"}, Dir: t.TempDir(),
+		Suite: suite, Plan: p, Finding: record.Finding{Judge: record.JudgeInvariant, Title: "a"}, Dir: t.TempDir(),
 		once: func(context.Context, *plan.Plan, run.RunOptions) (*record.Run, error) {
 			n++
 			r := &record.Run{}
 			if n == 1 {
-				r.Findings = []record.Finding{{Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: "a"}}
+				r.Findings = []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeInvariant, Title: "a"}}
 			}
 			return r, nil
 		},

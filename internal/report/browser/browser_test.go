@@ -107,7 +107,7 @@ func run(t *testing.T) (*record.Run, *plan.Plan, *record.Account) {
 			history(299*ms, record.Updated, 12, object("12", "2")),
 			history(449*ms, record.Updated, 13, object("13", "1")),
 		},
-		Findings: []record.Finding{{Severity: record.SeverityBug, Oracle: record.OracleInvariant,
+		Findings: []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeInvariant,
 			Title: "the database has 1 member, want 2", Subject: "database/default/db", Detail: "as said " + end,
 			Time: at(14 * time.Second)}},
 		Processes: []record.Process{{Controller: "db-operator", Pod: "db-1", Started: start}},

@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const maxObjects = 10
 //
 // An expression that reads a missing field, or fails in another way, counts as false for never and eventually and as
 // true for always, so that nothing is found by mistake. So that nothing is missed by mistake either, an invariant whose
-// expression failed at every evaluation gives a finding of the oracle [record.OracleInvariantError]. An eventually that
+// expression failed at every evaluation gives a finding of the judge [record.JudgeInvariantError]. An eventually that
 // fails because of a missing field is only unfulfilled.
 type Invariants struct{ all []invariant }
 
@@ -181,7 +181,7 @@ func (c *Invariants) check(history []record.HistoryEntry, except map[int]bool) [
 		object, old, err := w.step(e)
 		if err != nil {
 			findings = append(findings,
-				record.Finding{Severity: record.SeverityInconclusive, Oracle: record.OracleHistory, Title: err.Error(),
+				record.Finding{Severity: record.SeverityInconclusive, Judge: record.JudgeHistory, Title: err.Error(),
 					Time: e.Time})
 			continue
 		}
@@ -227,7 +227,7 @@ func (c *Invariants) check(history []record.HistoryEntry, except map[int]bool) [
 			t.violated[subject] = len(findings)
 			findings = append(findings, record.Finding{
 				Severity: record.SeverityBug,
-				Oracle:   record.OracleInvariant, Title: v.say(variables, v.violation(e)), Subject: objectKey(e),
+				Judge:    record.JudgeInvariant, Title: v.say(variables, v.violation(e)), Subject: objectKey(e),
 				Time: e.Time, Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event,
 					e.ResourceVersion, v.word, v.expr),
 			})
@@ -252,7 +252,7 @@ func (v *invariant) unevaluated(err error, detail string) record.Finding {
 		hint = "\nif a field may be missing, use has(object.a.b) or object.?a.?b.orValue(…)"
 	}
 	return record.Finding{
-		Severity: record.SeverityInconclusive, Oracle: record.OracleInvariantError, Subject: v.Name,
+		Severity: record.SeverityInconclusive, Judge: record.JudgeInvariantError, Subject: v.Name,
 		Title:  fmt.Sprintf("invariant %s could never be evaluated: %v", v.Name, err),
 		Detail: fmt.Sprintf("%s\n%s: %s%s", detail, v.word, v.expr, hint),
 	}

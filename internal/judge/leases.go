@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"cmp"
@@ -72,7 +72,7 @@ func (leases) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		}
 		first[o.Session] = len(findings)
 		findings = append(findings, record.Finding{
-			Severity: record.SeverityNote, Oracle: record.OracleLease, Subject: o.By, Time: e.Events[i].Time,
+			Severity: record.SeverityNote, Judge: record.JudgeLease, Subject: o.By, Time: e.Events[i].Time,
 			Title: fmt.Sprintf("a process of %s wrote after it had lost its lease: %s %s/%s/%s %s", o.By, o.Op,
 				cmp.Or(o.Kind, o.Resource), o.Namespace, o.Name, e.moment(e.Events[i].Time)),
 			Detail: fmt.Sprintf("%s had taken the lease %s %s", now.name, lock, e.moment(now.event.Time)),

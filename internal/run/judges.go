@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects/history"
-	"github.com/trommel-dev/trommel/internal/oracle"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -171,7 +171,7 @@ func (r *runner) withLastErrors(ctx context.Context, findings []record.Finding) 
 		if err != nil {
 			r.Logger.Warn("read the log of a controller", "controller", c.Name, "error", err)
 		}
-		last, ok := oracle.LastError(r.readable(recorded))
+		last, ok := judge.LastError(r.readable(recorded))
 		if !ok {
 			continue
 		}
@@ -198,7 +198,7 @@ func (r *runner) workloadLog() io.Writer {
 	return f
 }
 
-// serverAway is [oracle.ServerAway] for the actions completed so far.
+// serverAway is [judge.ServerAway] for the actions completed so far.
 func (r *runner) serverAway(controller string, at time.Time) string {
-	return oracle.ServerAway(r.Plan, r.meta.Controllers, r.carriedOut(), r.Suite.Timeouts.Away, controller, at)
+	return judge.ServerAway(r.Plan, r.meta.Controllers, r.carriedOut(), r.Suite.Timeouts.Away, controller, at)
 }

@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"regexp"

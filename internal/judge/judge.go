@@ -1,6 +1,6 @@
-// Package oracle judges a run. Judges examine only the evidence that the run has recorded; the verdict follows from
+// Package judge judges a run. Judges examine only the evidence that the run has recorded; the verdict follows from
 // their findings.
-package oracle
+package judge
 
 import (
 	"context"
@@ -78,7 +78,7 @@ func hear(ctx context.Context, e Evidence, j Judge) (findings []record.Finding, 
 func Trouble(text string) record.Finding {
 	title, detail, _ := strings.Cut(text, "\n")
 	return record.Finding{
-		Severity: record.SeverityInconclusive, Oracle: record.OracleRun, Title: title, Detail: detail, Time: time.Now(),
+		Severity: record.SeverityInconclusive, Judge: record.JudgeRun, Title: title, Detail: detail, Time: time.Now(),
 	}
 }
 
@@ -91,7 +91,7 @@ func (gaps) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var findings []record.Finding
 	for _, gap := range e.Gaps {
 		findings = append(findings, record.Finding{
-			Severity: record.SeverityInconclusive, Oracle: record.OracleHistory, Title: gap, Time: e.Meta.WorkloadEnd,
+			Severity: record.SeverityInconclusive, Judge: record.JudgeHistory, Title: gap, Time: e.Meta.WorkloadEnd,
 		})
 	}
 	return findings, nil
@@ -133,7 +133,7 @@ func first(titles []string) string {
 // no controller was shown stale state. The causes must not be empty.
 func NoneStale(causes []string) record.Finding {
 	return record.Finding{
-		Severity: record.SeverityInconclusive, Oracle: record.OracleStaleness,
+		Severity: record.SeverityInconclusive, Judge: record.JudgeStaleness,
 		Title: "no controller was shown stale state: " + causes[0], Detail: strings.Join(causes[1:], "\n"),
 	}
 }
@@ -144,7 +144,7 @@ func NoneFailed(causes []string) []record.Finding {
 	var findings []record.Finding
 	for _, cause := range causes {
 		findings = append(findings, record.Finding{
-			Severity: record.SeverityInconclusive, Oracle: record.OracleAction, Title: cause,
+			Severity: record.SeverityInconclusive, Judge: record.JudgeAction, Title: cause,
 		})
 	}
 	return findings

@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"context"
@@ -126,7 +126,7 @@ func (h *hopes) take(e *record.HistoryEntry) {
 	}
 	if _, _, err := h.world.step(e); err != nil {
 		h.findings = append(h.findings, record.Finding{
-			Severity: record.SeverityInconclusive, Oracle: record.OracleHistory, Title: err.Error(), Time: e.Time,
+			Severity: record.SeverityInconclusive, Judge: record.JudgeHistory, Title: err.Error(), Time: e.Time,
 		})
 	}
 	if h.began {
@@ -164,7 +164,7 @@ func (v *invariant) unfulfilled(w *world, err error, deadline time.Time) record.
 	}
 	title := v.say(map[string]any{"objects": w.objects}, "it did not become true within "+within.String())
 	return record.Finding{
-		Severity: record.SeverityBug, Oracle: record.OracleInvariant, Title: title, Subject: v.Name, Detail: detail,
+		Severity: record.SeverityBug, Judge: record.JudgeInvariant, Title: title, Subject: v.Name, Detail: detail,
 		Time: deadline,
 	}
 }

@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"encoding/json"
@@ -112,7 +112,7 @@ func judged(t *testing.T, j Judge, e Evidence) []string {
 	}
 	var got []string
 	for _, f := range findings {
-		if f.Time.IsZero() || f.Subject == "" || f.Detail == "" || f.Oracle == "" {
+		if f.Time.IsZero() || f.Subject == "" || f.Detail == "" || f.Judge == "" {
 			t.Errorf("incomplete: %+v", f)
 		}
 		got = append(got, string(f.Severity)+" "+f.Title)

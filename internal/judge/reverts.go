@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"context"
@@ -50,7 +50,7 @@ func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			}
 			last := &changes[ours[len(ours)-1]]
 			findings = append(findings, record.Finding{
-				Severity: record.SeverityBug, Oracle: record.OracleRevert, Subject: string(key), Time: last.Time,
+				Severity: record.SeverityBug, Judge: record.JudgeRevert, Subject: string(key), Time: last.Time,
 				Title: fmt.Sprintf("%s of %s is set back to what it was before %s by %s; without faults: %s", where, key,
 					times(len(r.Times)), last.By, times(most)),
 				Detail: strings.Join(lines, "\n"),

@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func (loops) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			continue
 		}
 		f := record.Finding{
-			Severity: e.severity(), Oracle: record.OracleLoop, Subject: l.Controller, Time: l.Last,
+			Severity: e.severity(), Judge: record.JudgeLoop, Subject: l.Controller, Time: l.Last,
 			Detail: fmt.Sprintf("nothing has disturbed it since %s", e.moment(e.Meta.Calm)),
 		}
 		often := fmt.Sprintf("%d times in the last %s", l.Times, l.Span.Round(100*time.Millisecond))

@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"cmp"
@@ -87,7 +87,7 @@ func (loggedErrors) Judge(_ context.Context, e Evidence) ([]record.Finding, erro
 			continue
 		}
 		findings = append(findings, record.Finding{
-			Severity: record.SeverityNote, Oracle: record.OracleErrors, Subject: k.controller, Time: e.Meta.Observed,
+			Severity: record.SeverityNote, Judge: record.JudgeErrors, Subject: k.controller, Time: e.Meta.Observed,
 			Title: fmt.Sprintf("%s logs an error without end that it does not log without faults: %q, %d times in the last %s",
 				k.controller, k.shape, times, e.calm().Round(100*time.Millisecond)),
 			Detail: fmt.Sprintf("nothing has disturbed it since %s\nthe last one, in %s:\n%s", e.moment(e.Meta.Calm), s.file, s.line),

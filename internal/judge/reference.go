@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"context"
@@ -54,7 +54,7 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 			title += fmt.Sprintf(" (and %d more)", len(lines)-1)
 		}
 		findings = append(findings, record.Finding{
-			Severity: record.SeverityBug, Oracle: record.OracleReference, Subject: string(key),
+			Severity: record.SeverityBug, Judge: record.JudgeReference, Subject: string(key),
 			Title: title, Detail: strings.Join(details, "\n"), Time: at,
 		})
 	}

@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"context"
@@ -37,14 +37,14 @@ func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			}
 		}
 		for _, f := range Exits(processes) {
-			ended := f.Oracle == record.OracleCrash || f.Oracle == record.OracleLeadership
+			ended := f.Judge == record.JudgeCrash || f.Judge == record.JudgeLeadership
 			ever, lately := frozen(e.Plan, e.Actions, e.Timeouts.Away, c.Name, f.Time)
 			server := ServerAway(e.Plan, e.Meta.Controllers, e.Actions, e.Timeouts.Away, c.Name, f.Time)
 			switch {
-			case f.Oracle == record.OracleLeadership && pausesLocks(e.Plan, c):
+			case f.Judge == record.JudgeLeadership && pausesLocks(e.Plan, c):
 				f.Severity = record.SeverityNote
 				f.Title += ", because the plan paused its lock"
-			case f.Oracle == record.OracleLeadership && ever || f.Oracle == record.OracleCrash && lately:
+			case f.Judge == record.JudgeLeadership && ever || f.Judge == record.JudgeCrash && lately:
 				f.Severity = record.SeverityNote
 				f.Title += ", when the plan had frozen a process"
 			case ended && server != "":
@@ -75,7 +75,7 @@ func Exits(processes []record.Process) []record.Finding {
 			}
 		}
 		for _, f := range inspect(processes[i], end) {
-			id := f.Oracle + "\n" + f.Subject + "\n" + f.Title
+			id := f.Judge + "\n" + f.Subject + "\n" + f.Title
 			if first, ok := at[id]; ok {
 				more[first]++
 				continue
@@ -122,7 +122,7 @@ func inspect(p record.Process, end int64) []record.Finding {
 			detail = fmt.Sprintf("exit code %d\n%s", p.ExitCode, detail)
 		}
 		findings = append(findings, record.Finding{
-			Severity: record.SeverityBug, Oracle: record.OraclePanic, Title: title, Subject: p.Controller,
+			Severity: record.SeverityBug, Judge: record.JudgePanic, Title: title, Subject: p.Controller,
 			Detail: detail, Time: when,
 		})
 	}
@@ -130,7 +130,7 @@ func inspect(p record.Process, end int64) []record.Finding {
 		return findings
 	}
 	f := record.Finding{
-		Severity: record.SeverityBug, Oracle: record.OracleCrash, Subject: p.Controller, Time: when,
+		Severity: record.SeverityBug, Judge: record.JudgeCrash, Subject: p.Controller, Time: when,
 		Title:  fmt.Sprintf("controller %s exited on its own: %s", name, describeCode(p.ExitCode)),
 		Detail: strings.Join(log.tail, "\n"),
 	}
@@ -141,13 +141,13 @@ func inspect(p record.Process, end int64) []record.Finding {
 		f.Detail = "it printed nothing"
 	}
 	if p.MetMachine != "" {
-		f.Severity, f.Oracle = record.SeverityInconclusive, record.OracleEnvironment
+		f.Severity, f.Judge = record.SeverityInconclusive, record.JudgeEnvironment
 		f.Title = fmt.Sprintf("controller %s exited because it does not run in its pod: %s", name,
 			describeCode(p.ExitCode))
 		f.Detail = p.MetMachine + "\n" + f.Detail
 	}
 	if slices.ContainsFunc(log.tail, leaderLost.MatchString) {
-		f.Severity, f.Oracle = record.SeverityInconclusive, record.OracleLeadership
+		f.Severity, f.Judge = record.SeverityInconclusive, record.JudgeLeadership
 		f.Title = fmt.Sprintf("controller %s lost its leader election and exited: %s", name, describeCode(p.ExitCode))
 	}
 	return append(findings, f)

@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"fmt"
@@ -62,7 +62,7 @@ func TestExits(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		processes []record.Process
-		want      []string // oracle: title
+		want      []string // judge: title
 		detail    string   // of the first, a part
 	}{
 		{"it runs", []record.Process{running(process(write("a", "x\n"), 0))}, nil, ""},
@@ -155,7 +155,7 @@ func TestExits(t *testing.T) {
 			var got []string
 			findings := Exits(test.processes)
 			for _, f := range findings {
-				got = append(got, f.Oracle+": "+f.Title)
+				got = append(got, f.Judge+": "+f.Title)
 				if f.Subject != "op" || f.Time.IsZero() {
 					t.Errorf("%+v", f)
 				}

@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"context"
@@ -58,7 +58,7 @@ func (orphans) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			continue
 		}
 		findings = append(findings, record.Finding{
-			Severity: record.SeverityNote, Oracle: record.OracleOrphan, Subject: string(key), Time: end.Time,
+			Severity: record.SeverityNote, Judge: record.JudgeOrphan, Subject: string(key), Time: end.Time,
 			Title: fmt.Sprintf("%s is still there although its owner %s is gone: the owner was deleted %s", nameOf(c),
 				nameOf(end), e.moment(end.Time)),
 			Detail: "its last change: " + e.happened(c),

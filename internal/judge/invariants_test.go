@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"encoding/json"
@@ -52,7 +52,7 @@ func TestCheck(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		invariant plan.Invariant
-		want      []string // oracle, subject, resource version's time: title
+		want      []string // judge, subject, resource version's time: title
 		detail    string
 	}{
 		{"never, not met", plan.Invariant{On: database, Never: "object.spec.replicas > 3"}, nil, ""},
@@ -133,7 +133,7 @@ func TestCheck(t *testing.T) {
 			findings := compiled.Check(history(t, threeEvents))
 			var got []string
 			for _, f := range findings {
-				got = append(got, fmt.Sprintf("%s %s %d: %s", f.Oracle, f.Subject, f.Time.Unix(), f.Title))
+				got = append(got, fmt.Sprintf("%s %s %d: %s", f.Judge, f.Subject, f.Time.Unix(), f.Title))
 			}
 			if strings.Join(got, "\n") != strings.Join(test.want, "\n") {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
@@ -217,9 +217,9 @@ func TestExamplesCompile(t *testing.T) {
 }
 
 func TestVerdict(t *testing.T) {
-	bug := record.Finding{Severity: record.SeverityBug, Oracle: record.OracleCrash, Title: "crash"}
-	held := record.Finding{Severity: record.SeverityInconclusive, Oracle: record.OracleHold, Title: "held too long"}
-	note := record.Finding{Severity: record.SeverityNote, Oracle: record.OracleCrash, Title: "as planned"}
+	bug := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeCrash, Title: "crash"}
+	held := record.Finding{Severity: record.SeverityInconclusive, Judge: record.JudgeHold, Title: "held too long"}
+	note := record.Finding{Severity: record.SeverityNote, Judge: record.JudgeCrash, Title: "as planned"}
 	for _, test := range []struct {
 		findings []record.Finding
 		complete bool
