@@ -13,6 +13,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -161,6 +163,35 @@ func TestLinesAreShort(t *testing.T) {
 			if n := utf8.RuneCountInString(line); n > columns {
 				t.Errorf("%s:%d: %d columns, more than %d", page, i+1, n, columns)
 			}
+		}
+	}
+}
+
+// The page on the API lists the packages that `make api` compares, and all of them exist.
+func TestPackagesOfTheAPI(t *testing.T) {
+	page, err := os.ReadFile("api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	variable := regexp.MustCompile(`(?m)^API := ((?:.*\\\n)*.*)$`).FindStringSubmatch(string(makefile))
+	if variable == nil {
+		t.Fatal("the Makefile has no list of the API's packages")
+	}
+	compared := strings.Fields(strings.ReplaceAll(variable[1], "\\\n", " "))
+	var listed []string
+	for _, m := range regexp.MustCompile("(?m)^- `([a-z0-9/]+)`: ").FindAllStringSubmatch(string(page), -1) {
+		listed = append(listed, m[1])
+	}
+	if diff := cmp.Diff(compared, listed); diff != "" {
+		t.Errorf("(-Makefile +api.md)\n%s", diff)
+	}
+	for _, pkg := range compared {
+		if files, err := filepath.Glob(filepath.Join("..", pkg, "*.go")); err != nil || len(files) == 0 {
+			t.Errorf("package %s does not exist", pkg)
 		}
 	}
 }
