@@ -134,8 +134,8 @@ func buildTrommel(t *testing.T) string {
 	return trommel
 }
 
-// runTrommel runs a command in a directory to its end, for no longer than the timeout, and returns its exit code and its
-// output.
+// runTrommel runs a command in a directory to its end, for no longer than the timeout, and returns its exit code and
+// its output.
 func runTrommel(t *testing.T, trommel, dir string, timeout time.Duration, args ...string) (code int, out []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

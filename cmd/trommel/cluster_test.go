@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// sharedCluster starts a cluster with `trommel cluster up` for the tests of this package that need one. Its name ends in
-// the suffix.
+// sharedCluster starts a cluster with `trommel cluster up` for the tests of this package that need one. Its name ends
+// in the suffix.
 func sharedCluster(t *testing.T, trommel, suffix string) string {
 	t.Helper()
 	name := fmt.Sprintf("test-%d%s", os.Getpid(), suffix)
