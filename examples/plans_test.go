@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -123,15 +124,34 @@ func (p examplePlan) args(recordDir string) []string {
 	return args
 }
 
-func buildTrommel(t *testing.T) string {
-	t.Helper()
-	trommel := filepath.Join(t.TempDir(), "trommel")
-	build := exec.Command("go", "build", "-o", trommel, "./cmd/trommel")
+// builtIn is where trommel is built for the tests.
+var builtIn string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(builtIn)
+	os.Exit(code)
+}
+
+var builtOnce = sync.OnceValue(func() (err error) {
+	if builtIn, err = os.MkdirTemp("", "trommel-examples"); err != nil {
+		return err
+	}
+	build := exec.Command("go", "build", "-o", builtIn, "./cmd/trommel")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build trommel: %v\n%s", err, out)
+		return fmt.Errorf("build trommel: %w\n%s", err, out)
 	}
-	return trommel
+	return nil
+})
+
+// buildTrommel builds trommel, once for all tests, and returns its path.
+func buildTrommel(t *testing.T) string {
+	t.Helper()
+	if err := builtOnce(); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(builtIn, "trommel")
 }
 
 // runTrommel runs a command in a directory to its end, for no longer than the timeout, and returns its exit code and

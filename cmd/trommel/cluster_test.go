@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -39,13 +40,26 @@ func sharedCluster(t *testing.T, trommel, suffix string) string {
 	return name
 }
 
+// builtIn is where trommel is built for the tests; TestMain removes it.
+var builtIn string
+
+var builtOnce = sync.OnceValue(func() (err error) {
+	if builtIn, err = os.MkdirTemp("", "trommel-test"); err != nil {
+		return err
+	}
+	if out, err := exec.Command("go", "build", "-o", builtIn, ".").CombinedOutput(); err != nil {
+		return fmt.Errorf("build trommel: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// buildTrommel builds trommel, once for all tests, and returns its path.
 func buildTrommel(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "trommel")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	if err := builtOnce(); err != nil {
+		t.Fatal(err)
 	}
-	return path
+	return filepath.Join(builtIn, "trommel")
 }
 
 // slowScripts are the scripts of testdata/cluster that take longest, the slowest first.
@@ -59,6 +73,7 @@ func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
+	t.Parallel()
 	trommel := buildTrommel(t)
 	copier, err := filepath.Abs("../../testdata/controllers/copier")
 	if err != nil {
