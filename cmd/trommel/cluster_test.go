@@ -23,18 +23,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// sharedCluster starts a cluster with `trommel cluster up` for the tests of this package that need one. Its name ends
-// in the suffix.
-func sharedCluster(t *testing.T, trommel, suffix string) string {
+// sharedCluster starts a cluster with `trommel cluster up`, which runs until the test that shares it among its subtests
+// has ended. The cluster's name ends in the suffix.
+func sharedCluster(t, sharing *testing.T, trommel, suffix string) string {
 	t.Helper()
 	name := fmt.Sprintf("test-%d%s", os.Getpid(), suffix)
 	up := exec.Command(trommel, "cluster", "up", "--name", name)
 	if out, err := up.CombinedOutput(); err != nil {
 		t.Fatalf("trommel cluster up: %v\n%s", err, out)
 	}
-	t.Cleanup(func() {
+	sharing.Cleanup(func() {
 		if out, err := exec.Command(trommel, "cluster", "down", "--name", name).CombinedOutput(); err != nil {
-			t.Errorf("trommel cluster down: %v\n%s", err, out)
+			sharing.Errorf("trommel cluster down: %v\n%s", err, out)
 		}
 	})
 	return name
@@ -64,7 +64,8 @@ func buildTrommel(t testing.TB) string {
 
 // slowScripts are the scripts of testdata/cluster that take longest, the slowest first.
 var slowScripts = []string{
-	"removed", "old_locks", "stale", "leases", "bad_runs", "blocked", "webhooks", "actions", "binary",
+	"leases", "bad_runs", "blocked", "actions", "stale", "manifests", "notes", "old_locks", "own_writes", "removed",
+	"webhooks", "binary",
 }
 
 // TestCluster runs the real CLI on two real control planes, which its subtests share. On each there is one subtest at a
@@ -109,14 +110,16 @@ func TestCluster(t *testing.T) {
 	}
 	close(left)
 	for _, suffix := range []string{"-a", "-b"} {
-		t.Run("on cluster "+suffix[1:], func(t *testing.T) {
-			t.Parallel()
+		t.Run("on cluster "+suffix[1:], func(sharing *testing.T) {
+			sharing.Parallel()
 			var cluster string
 			for s := range left {
-				if cluster == "" {
-					cluster = sharedCluster(t, trommel, suffix)
-				}
-				t.Run(s.name, func(t *testing.T) { s.run(t, cluster) })
+				sharing.Run(s.name, func(t *testing.T) {
+					if cluster == "" {
+						cluster = sharedCluster(t, sharing, trommel, suffix)
+					}
+					s.run(t, cluster)
+				})
 			}
 		})
 	}
@@ -169,7 +172,7 @@ func TestIsolatedRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := clusterParams(sharedCluster(t, buildTrommel(t), ""), copier)
+	p := clusterParams(sharedCluster(t, t, buildTrommel(t), ""), copier)
 	p.Files = []string{filepath.Join("testdata", "cluster", "webhooks.txtar")}
 	testscript.Run(t, p)
 }
