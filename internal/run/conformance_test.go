@@ -29,6 +29,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -394,7 +395,7 @@ func newConformance(t *testing.T) *conformance {
 	if r.objects, err = objects.New(config); err != nil {
 		t.Fatal(err)
 	}
-	definition, err := objects.Read("testdata/widgets.yaml")
+	definition, err := manifests.Read("testdata/widgets.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

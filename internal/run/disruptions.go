@@ -68,7 +68,7 @@ func (r *runner) installDisruptions(ctx context.Context) error {
 func (r *runner) applyFiles(ctx context.Context, files fs.FS, names []string) error {
 	var all []*unstructured.Unstructured
 	for _, name := range names {
-		list, err := manifests(files, name)
+		list, err := builtIn(files, name)
 		if err != nil {
 			return err
 		}
@@ -77,8 +77,8 @@ func (r *runner) applyFiles(ctx context.Context, files fs.FS, names []string) er
 	return r.applyManifests(ctx, all)
 }
 
-// manifests reads manifests that are a part of this program.
-func manifests(files fs.FS, name string) ([]*unstructured.Unstructured, error) {
+// builtIn reads manifests that are a part of this program.
+func builtIn(files fs.FS, name string) ([]*unstructured.Unstructured, error) {
 	data, err := fs.ReadFile(files, name)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (r *runner) deployDisruptions(ctx context.Context, journal string) error {
 	if len(r.DisruptionControllers) == 0 {
 		return errors.New("disruptions: there is no executable to install (Options.DisruptionControllers)")
 	}
-	list, err := manifests(chaosconfig.Files, chaosconfig.Deployment)
+	list, err := builtIn(chaosconfig.Files, chaosconfig.Deployment)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -69,7 +69,7 @@ func TestRecordHoldsTheManifestsOfThePlan(t *testing.T) {
 		{"manifests/1-one.yaml", 1}}
 	for i, w := range want {
 		got := kept.Actions[i].ManifestFile
-		list, err := objects.Read(plan.Beside(kept.File, got))
+		list, err := manifests.Read(plan.Beside(kept.File, got))
 		if err != nil || got != w.file || len(list) != w.objects {
 			t.Errorf("action %d: %s with %d objects (%v), want %s with %d", i+1, got, len(list), err, w.file, w.objects)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -96,7 +97,7 @@ func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructur
 	for _, c := range r.Suite.Controllers {
 		used = append(used, own[c.Name]...)
 	}
-	for _, u := range objects.MissingNamespaces(used) {
+	for _, u := range manifests.MissingNamespaces(used) {
 		r.console.Info(fmt.Sprintf("creating namespace %s: the manifests use it, but do not contain it", u.GetName()))
 		all = append(all, u)
 	}
@@ -110,7 +111,7 @@ func (r *runner) installManifests(ctx context.Context) (map[string][]*unstructur
 // is kept has the certificates of the first run.
 func (r *runner) readManifests() ([]*unstructured.Unstructured, error) {
 	if *r.lease.manifests == nil {
-		all, notes, err := objects.Manifests(r.Suite, r.meta.Kubernetes)
+		all, notes, err := manifests.OfSuite(r.Suite, r.meta.Kubernetes)
 		if err != nil {
 			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/history"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/workload"
@@ -254,7 +255,7 @@ func (r *runner) keepManifests() (*plan.Plan, error) {
 // keepManifest writes a manifest, or all objects of a directory, into the record and returns its path there.
 func (r *runner) keepManifest(file string, number int) (string, error) {
 	path := plan.Beside(r.Plan.File, file)
-	list, err := objects.Read(path)
+	list, err := manifests.Read(path)
 	if err != nil {
 		return "", err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -193,7 +194,7 @@ func (a *apiServers) StartAPIServer(ctx context.Context, name string) (running b
 type planWrites struct{ *runner }
 
 func (w *planWrites) Apply(ctx context.Context, object map[string]any) error {
-	list, _, err := objects.Served([]*unstructured.Unstructured{{Object: object}})
+	list, _, err := manifests.Served([]*unstructured.Unstructured{{Object: object}})
 	if err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ func (w *planWrites) Apply(ctx context.Context, object map[string]any) error {
 }
 
 func (w *planWrites) ApplyFile(ctx context.Context, file string) error {
-	list, _, err := objects.ReadServed(filepath.Join(w.RecordDir, filepath.FromSlash(w.manifests[file])))
+	list, _, err := manifests.ReadServed(filepath.Join(w.RecordDir, filepath.FromSlash(w.manifests[file])))
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package objects
+package manifests
 
 import (
 	"flag"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/internal/objects"
 )
 
 var update = flag.Bool("update", false, "update the golden files")
@@ -35,7 +37,7 @@ func TestServed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text, err := Encode(after)
+			text, err := objects.Encode(after)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package objects
+package manifests
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -52,7 +53,7 @@ spec:
 `
 
 func TestChecker(t *testing.T) {
-	list, err := Decode([]byte(definitions), "definitions.yaml")
+	list, err := objects.Decode([]byte(definitions), "definitions.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestChecker(t *testing.T) {
 			`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: c}, spec: {x: 1}}`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			list, err := Decode([]byte(tt.object), "object.yaml")
+			list, err := objects.Decode([]byte(tt.object), "object.yaml")
 			if err != nil {
 				t.Fatal(err)
 			}

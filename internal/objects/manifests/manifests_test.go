@@ -1,4 +1,4 @@
-package objects
+package manifests
 
 import (
 	"os"
@@ -149,7 +149,7 @@ func TestChart(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			list, notes, err := Manifest(suite, tt.manifest, "v1.36.3")
+			list, notes, err := One(suite, tt.manifest, "v1.36.3")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +189,7 @@ func TestChartThatCannotBeRendered(t *testing.T) {
 		{plan.Manifest{Helm: "foo", Values: map[string]any{"replicas": "x"}},
 			"chart foo: values don't meet the specifications of the schema"},
 	} {
-		_, _, err := Manifest(suite, tt.manifest, "v1.36.3")
+		_, _, err := One(suite, tt.manifest, "v1.36.3")
 		if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("%s:\ngot  %v\nwant %s", tt.manifest, err, tt.want)
 		}
@@ -221,7 +221,7 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: other}
 `)
-	list, _, err := Manifest(filepath.Join(dir, "trommel.yaml"), plan.Manifest{Path: "base", Namespace: "op-system"},
+	list, _, err := One(filepath.Join(dir, "trommel.yaml"), plan.Manifest{Path: "base", Namespace: "op-system"},
 		"1.36")
 	if err != nil {
 		t.Fatal(err)

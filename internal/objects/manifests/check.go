@@ -1,4 +1,4 @@
-package objects
+package manifests
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"golang.org/x/mod/semver"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	beta "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,13 +18,15 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
+
+	"github.com/trommel-dev/trommel/internal/objects"
 )
 
 // Checker checks objects as an API server would, but without a server: objects of Kubernetes' own types for unknown
 // fields, custom objects against the schemas of their definitions. It does not check what needs a running server
 // (webhooks, CEL rules, constraints between fields). It is safe for concurrent use.
 type Checker struct {
-	defined []Type
+	defined []objects.Type
 	schemas map[schema.GroupVersionKind]*structuralschema.Structural // nil if everything is valid
 	newer   bool                                                     // the cluster may know fields that we do not
 }
@@ -41,7 +43,7 @@ var elsewhere = []string{"apiregistration.k8s.io", "cert-manager.io", "acme.cert
 // the other definitions.
 func NewChecker(list []*unstructured.Unstructured, kubernetes string) (*Checker, error) {
 	c := &Checker{
-		defined: slices.DeleteFunc(Defined(list), func(t Type) bool { return t.unserved }),
+		defined: slices.DeleteFunc(objects.Defined(list), func(t objects.Type) bool { return t.Unserved }),
 		schemas: map[schema.GroupVersionKind]*structuralschema.Structural{},
 		newer:   semver.Compare("v"+strings.TrimPrefix(kubernetes, "v"), goVersion+".999") > 0,
 	}
@@ -67,14 +69,14 @@ func (c *Checker) define(u *unstructured.Unstructured) error {
 	case "v1":
 		in := &apiextensionsv1.CustomResourceDefinition{}
 		if err = converter.FromUnstructured(u.Object, in); err == nil {
-			err = apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in, d,
-				nil)
+			convert := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition
+			err = convert(in, d, nil)
 		}
 	case "v1beta1":
-		in := &apiextensionsv1beta1.CustomResourceDefinition{}
+		in := &beta.CustomResourceDefinition{}
 		if err = converter.FromUnstructured(u.Object, in); err == nil {
-			err = apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(in, d,
-				nil)
+			convert := beta.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition
+			err = convert(in, d, nil)
 		}
 	default:
 		return fmt.Errorf("unknown version of CustomResourceDefinition: %s", u.GroupVersionKind().Version)
@@ -120,7 +122,7 @@ func describe(u *unstructured.Unstructured) string {
 }
 
 // Check returns everything that is wrong with the object. For a type that is neither Kubernetes' own nor defined, the
-// error is a [NotServedError].
+// error is a [objects.NotServedError].
 func (c *Checker) Check(u *unstructured.Unstructured) error {
 	var errs []error
 	for _, err := range c.check(u) {
@@ -140,22 +142,22 @@ func (c *Checker) check(u *unstructured.Unstructured) []error {
 	if scheme.Scheme.Recognizes(kind) {
 		return c.checkOwn(u)
 	}
-	_, err := resolveKind(c.types(), kind)
+	_, err := objects.FindKind(c.types(), kind)
 	return []error{err}
 }
 
 // types returns all types that the checker knows.
-func (c *Checker) types() []Type {
+func (c *Checker) types() []objects.Type {
 	all := slices.Clone(c.defined)
 	for kind := range scheme.Scheme.AllKnownTypes() {
 		if kind.Version != runtime.APIVersionInternal && !strings.HasSuffix(kind.Kind, "List") &&
 			!strings.HasSuffix(kind.Kind, "Options") {
-			all = append(all, Type{Kind: kind, Resource: kind.GroupVersion().WithResource(""),
+			all = append(all, objects.Type{Kind: kind, Resource: kind.GroupVersion().WithResource(""),
 				Singular: strings.ToLower(kind.Kind)})
 		}
 	}
 	// Sorted by name, because messages list them.
-	slices.SortStableFunc(all[len(c.defined):], func(a, b Type) int {
+	slices.SortStableFunc(all[len(c.defined):], func(a, b objects.Type) int {
 		return strings.Compare(a.Kind.String(), b.Kind.String())
 	})
 	return all

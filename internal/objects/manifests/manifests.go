@@ -1,4 +1,6 @@
-package objects
+// Package manifests reads the objects that suites apply, from YAML and JSON files, kustomizations and Helm charts, also
+// in API versions that Kubernetes no longer serves. It checks them without a cluster.
+package manifests
 
 import (
 	"encoding/json"
@@ -11,18 +13,19 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/openapi"
 	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
 
+	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
 
 const defaultNamespace = metav1.NamespaceDefault
 
-// Manifests reads all manifests of the suite, in order: files, kustomizations and charts. Objects in API versions that
+// OfSuite reads all manifests of the suite, in order: files, kustomizations and charts. Objects in API versions that
 // Kubernetes no longer serves are converted, see [Served]. Kubernetes is the version that charts are rendered for. The
 // notes tell the user what was left out or converted.
-func Manifests(suite *plan.Suite, kubernetes string) (list []*unstructured.Unstructured, notes []string, err error) {
+func OfSuite(suite *plan.Suite, kubernetes string) (list []*unstructured.Unstructured, notes []string, err error) {
 	var errs []error
 	for _, m := range suite.Manifests {
-		more, n, err := Manifest(suite.File, m, kubernetes)
+		more, n, err := One(suite.File, m, kubernetes)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -34,8 +37,8 @@ func Manifests(suite *plan.Suite, kubernetes string) (list []*unstructured.Unstr
 	return list, onceEach(notes), nil
 }
 
-// Manifest reads one manifest of the suite in suiteFile. See [Manifests].
-func Manifest(suiteFile string, m plan.Manifest, kubernetes string) (list []*unstructured.Unstructured, notes []string,
+// One reads one manifest of the suite in suiteFile. See [OfSuite].
+func One(suiteFile string, m plan.Manifest, kubernetes string) (list []*unstructured.Unstructured, notes []string,
 	err error) {
 	file := func(name string) string { return plan.Beside(suiteFile, name) }
 	if m.Helm != "" {
@@ -56,9 +59,9 @@ func Manifest(suiteFile string, m plan.Manifest, kubernetes string) (list []*uns
 
 // setNamespace sets the namespace of namespaced objects that do not name one.
 func setNamespace(list []*unstructured.Unstructured, namespace string) {
-	defined := Defined(list)
+	defined := objects.Defined(list)
 	for _, u := range list {
-		// An unknown type is a custom resource. Most of these are namespaced; [Client.Apply] finds out.
+		// An unknown type is a custom resource. Most of these are namespaced; [objects.Client.Apply] finds out.
 		if in, known := namespaced(u, defined); u.GetNamespace() == "" && (in || !known) {
 			u.SetNamespace(namespace)
 		}
@@ -66,7 +69,7 @@ func setNamespace(list []*unstructured.Unstructured, namespace string) {
 }
 
 // namespaced reports whether the object is namespaced, as far as that can be determined without a cluster.
-func namespaced(u *unstructured.Unstructured, defined []Type) (in, known bool) {
+func namespaced(u *unstructured.Unstructured, defined []objects.Type) (in, known bool) {
 	kind := u.GroupVersionKind()
 	for _, t := range defined {
 		if t.Kind.GroupKind() == kind.GroupKind() {
@@ -85,7 +88,7 @@ func MissingNamespaces(list []*unstructured.Unstructured) []*unstructured.Unstru
 			seen = append(seen, u.GetName())
 		}
 	}
-	defined := Defined(list)
+	defined := objects.Defined(list)
 	var missing []*unstructured.Unstructured
 	for _, u := range list {
 		name := u.GetNamespace()

@@ -1,4 +1,4 @@
-package objects
+package manifests
 
 import (
 	"fmt"
@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/trommel-dev/trommel/internal/objects"
 )
 
 // isKustomization reports whether the directory must be built by kustomize: not all files in such a directory are
@@ -25,7 +27,7 @@ func isKustomization(dir string) bool {
 }
 
 // kustomize does what `kubectl kustomize DIR` does.
-func kustomize(dir string) ([]located, error) {
+func kustomize(dir string) ([]objects.Located, error) {
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(oldPatches{filesys.MakeFsOnDisk()}, dir)
 	if err != nil {
 		return nil, fmt.Errorf("kustomize %s: %w", dir, err)
@@ -34,7 +36,7 @@ func kustomize(dir string) ([]located, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kustomize %s: %w", dir, err)
 	}
-	return decode(text, dir+" (built by kustomize)")
+	return objects.DecodeLocated(text, dir+" (built by kustomize)")
 }
 
 // oldPatches is a file system in which kustomizations from before kustomize 2 can be read: their `patches` were a list

@@ -5,90 +5,37 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
-
-// Read decodes the objects of a YAML or JSON file, or of all such files (.yaml, .yml, .json) in and below a directory,
-// in the order of their paths. A directory with a kustomization file is built by kustomize instead, as `kubectl apply
-// -k` does. Errors name the file and, if the decoder knows it, the line.
-func Read(path string) ([]*unstructured.Unstructured, error) {
-	all, err := read(path)
-	return bare(all), err
-}
-
-// located is an object and the place that it was read from, as file:line.
-type located struct {
-	*unstructured.Unstructured
-	where string
-}
-
-func bare(all []located) []*unstructured.Unstructured {
-	var list []*unstructured.Unstructured
-	for _, l := range all {
-		list = append(list, l.Unstructured)
-	}
-	return list
-}
-
-func read(path string) ([]located, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	files := []string{path}
-	if info.IsDir() {
-		if isKustomization(path) {
-			return kustomize(path)
-		}
-		files = nil
-		err := filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p)) {
-				files = append(files, p)
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	var all []located
-	var errs []error
-	for _, f := range files {
-		data, err := os.ReadFile(f)
-		if err != nil {
-			return nil, err
-		}
-		list, err := decode(data, f)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		all = append(all, list...)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return all, nil
-}
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
 // Decode decodes the documents of a YAML stream; a List is replaced by its items, an empty document by nothing. The
 // file name is used in messages. All mistakes are reported at once.
 func Decode(data []byte, file string) ([]*unstructured.Unstructured, error) {
-	all, err := decode(data, file)
-	return bare(all), err
+	all, err := DecodeLocated(data, file)
+	var list []*unstructured.Unstructured
+	for _, l := range all {
+		list = append(list, l.Unstructured)
+	}
+	return list, err
 }
 
-func decode(data []byte, file string) ([]located, error) {
-	var all []located
+// Located is an object and the place that it was read from, as file:line.
+type Located struct {
+	*unstructured.Unstructured
+	Where string
+}
+
+// DecodeLocated is [Decode] with the place of each object.
+func DecodeLocated(data []byte, file string) ([]Located, error) {
+	var all []Located
 	var errs []error
 	for _, d := range documents(data) {
 		where := fmt.Sprintf("%s:%d", file, d.first())
@@ -114,15 +61,15 @@ func decode(data []byte, file string) ([]located, error) {
 			continue
 		}
 		if !u.IsList() {
-			all = append(all, located{u, where})
+			all = append(all, Located{u, where})
 			continue
 		}
-		err = u.EachListItem(func(o runtimeObject) error {
+		err = u.EachListItem(func(o runtime.Object) error {
 			item, ok := o.(*unstructured.Unstructured)
 			if !ok {
 				return fmt.Errorf("an item of the list is a %T", o)
 			}
-			all = append(all, located{item, where})
+			all = append(all, Located{item, where})
 			return nil
 		})
 		if err != nil {
@@ -166,7 +113,7 @@ func FromMap(m map[string]any) (*unstructured.Unstructured, error) {
 	return decodeJSON(data)
 }
 
-// Encode writes objects as a YAML stream that Read reads.
+// Encode writes objects as a YAML stream that [Decode] reads.
 func Encode(all []*unstructured.Unstructured) ([]byte, error) {
 	var b bytes.Buffer
 	for _, u := range all {

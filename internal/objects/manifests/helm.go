@@ -1,4 +1,4 @@
-package objects
+package manifests
 
 import (
 	"bytes"
@@ -19,6 +19,7 @@ import (
 	"helm.sh/helm/v3/pkg/releaseutil"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -96,9 +97,9 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 			strings.Join(names, ", ")))
 	}
 	var errs []error
-	var all []located
+	var all []objects.Located
 	add := func(text []byte, name string) {
-		more, err := decode(text, name+" (rendered)")
+		more, err := objects.DecodeLocated(text, name+" (rendered)")
 		if err != nil {
 			errs = append(errs, err)
 		}

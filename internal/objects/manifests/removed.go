@@ -1,4 +1,4 @@
-package objects
+package manifests
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/trommel-dev/trommel/internal/objects"
 )
 
 // removal says how to convert an object in an API version that Kubernetes no longer serves.
@@ -108,9 +110,9 @@ func alike(to string, kinds ...string) map[string]removal {
 // without a successor are left out. The notes say what was done, once for each type. The list's objects are not
 // changed.
 func Served(list []*unstructured.Unstructured) (served []*unstructured.Unstructured, notes []string, err error) {
-	all := make([]located, len(list))
+	all := make([]objects.Located, len(list))
 	for i, u := range list {
-		all[i] = located{u, ""}
+		all[i] = objects.Located{Unstructured: u}
 	}
 	return convertAll(all)
 }
@@ -124,7 +126,7 @@ func ReadServed(path string) (list []*unstructured.Unstructured, notes []string,
 	return convertAll(all)
 }
 
-func convertAll(list []located) (served []*unstructured.Unstructured, notes []string, err error) {
+func convertAll(list []objects.Located) (served []*unstructured.Unstructured, notes []string, err error) {
 	var errs []error
 	for _, l := range list {
 		r, ok := removals[l.GetAPIVersion()][l.GetKind()]
@@ -136,7 +138,7 @@ func convertAll(list []located) (served []*unstructured.Unstructured, notes []st
 			notes = append(notes, fmt.Sprintf("%s is left out: %s", describe(l.Unstructured), r.gone))
 			continue
 		}
-		u, err := FromMap(l.Object) // a copy, with the number types that unstructured objects need
+		u, err := objects.FromMap(l.Object) // a copy, with the number types that unstructured objects need
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -156,8 +158,8 @@ func convertAll(list []located) (served []*unstructured.Unstructured, notes []st
 			if err != nil {
 				err = fmt.Errorf("%s %s cannot be applied as %s: %w", old.GroupVersion(), describe(l.Unstructured), to,
 					err)
-				if l.where != "" {
-					err = fmt.Errorf("%s: %w", l.where, err)
+				if l.Where != "" {
+					err = fmt.Errorf("%s: %w", l.Where, err)
 				}
 				errs = append(errs, err)
 				continue
