@@ -27,7 +27,7 @@ var floors = [][]string{
 	{"internal/explore"},
 	{"internal/run", "chaos/command", "nodes/command"},
 	{"internal/judge", "internal/workload", "internal/report", "internal/scaffold", "coordinator",
-		"chaos/controller", "nodes/controller", "nodes/provider/simulated", "internal/testing"},
+		"chaos/controller", "nodes/controller", "internal/testing"},
 	{"internal/reference", "internal/objects", "actions", "nodes/simulated"},
 	{"internal/cluster", "nodes/provider"},
 	{"plan", "record", "instrumentation", "instrumentation/hook", "chaos/inject", "nodes/api"},
