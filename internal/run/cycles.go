@@ -60,7 +60,7 @@ var cycleDefinitions = []string{
 
 // cyclesNodes reports whether the plan cycles nodes.
 func (r *runner) cyclesNodes() bool {
-	return slices.ContainsFunc(r.Plan.Actions, func(a plan.Action) bool { return a.Type == plan.CycleNodes })
+	return slices.ContainsFunc(r.Plan.Actions, func(a plan.Action) bool { return a.Cycles() != nil })
 }
 
 // cyclesItself reports whether the suite brings the controllers of node cycling along: its manifests define the

@@ -49,7 +49,7 @@ func disruptionKey(namespace, name string) (plan.ResourceKey, error) {
 
 // disrupts reports whether the plan has disruptions.
 func (r *runner) disrupts() bool {
-	return slices.ContainsFunc(r.Plan.Actions, func(a plan.Action) bool { return a.Type == plan.Disrupt })
+	return slices.ContainsFunc(r.Plan.Actions, func(a plan.Action) bool { return a.Begins() != nil })
 }
 
 // installDisruptions applies the definitions, accounts and rights of disruptions if the plan has some.

@@ -1,4 +1,6 @@
-package plan
+// Package yamlfile reads YAML files strictly into Go structs and writes them. Every mistake in a file is found, and each
+// has its position. The tags of the Go types and a [Format] describe the files; what they hold is not known here.
+package yamlfile
 
 import (
 	"bytes"
@@ -6,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,69 +19,88 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Limits of input files. They are far above any real plan, and low enough to keep time and memory small.
+// Limits of input files. They are far above any real file, and low enough to keep time and memory small.
 const (
-	maxFileSize = 8 << 20 // bytes
-	maxNodes    = 200_000 // YAML nodes; an alias counts as the nodes that it repeats
-	maxDepth    = 500     // of nested mappings and lists
+	MaxSize  = 8 << 20 // bytes
+	MaxDepth = 500     // of nested mappings and lists
+	maxNodes = 200_000 // YAML nodes; an alias counts as the nodes that it repeats
 )
 
-// source is a YAML file and the mistakes in it. For a plan that was built in Go it has only the mistakes.
-type source struct {
-	file   string
-	text   []byte
-	root   *yaml.Node // nil: there is no file
-	errs   Errors
+// File is a YAML file and the mistakes in it. For a value that was built in Go it has only the mistakes.
+type File struct {
+	Name   string
+	Format *Format
+	Text   []byte
+	Root   *yaml.Node // nil: there is no file
+	// Mistakes are in the order in which they were found. Fields that are merged into several mappings are read, and
+	// reported, several times.
+	Mistakes []Mistake
+
 	failed map[*yaml.Node]bool // nodes that could not be read: they have been reported, and have no value
 }
 
-// report adds a mistake at a node; a nil node means the start of the file.
-func (s *source) report(n *yaml.Node, format string, args ...any) {
+// Mistake is one mistake in a file, or in a value that was built in Go.
+type Mistake struct {
+	Line    int    // 1-based; 0 where there is no file
+	Col     int    // 1-based, in characters
+	Path    string // without a file: the place in the value, e.g. actions[0].trigger
+	Message string
+}
+
+// Report adds a mistake at a node; a nil node means the start of the file.
+func (f *File) Report(n *yaml.Node, format string, args ...any) {
 	line, col := 1, 1
 	if n != nil && n.Line > 0 {
 		line, col = n.Line, n.Column
 	}
-	s.errs = append(s.errs, &Error{File: s.file, Line: line, Col: col, Message: fmt.Sprintf(format, args...)})
+	f.Mistakes = append(f.Mistakes, Mistake{Line: line, Col: col, Message: fmt.Sprintf(format, args...)})
 }
 
-// errorf reports a node that cannot be read.
-func (s *source) errorf(n *yaml.Node, format string, args ...any) {
-	if s.failed == nil {
-		s.failed = map[*yaml.Node]bool{}
+// Errorf reports a node that cannot be read.
+func (f *File) Errorf(n *yaml.Node, format string, args ...any) {
+	if f.failed == nil {
+		f.failed = map[*yaml.Node]bool{}
 	}
-	s.failed[deref(n)] = true
-	s.report(n, format, args...)
+	f.failed[Deref(n)] = true
+	f.Report(n, format, args...)
+}
+
+// Decode reads the file into a struct, to which v points, and reports every mistake in it. It reports whether the
+// struct was read at all. What messages call the whole is called.
+func (f *File) Decode(v any, called string) bool {
+	f.decode(&f.Root, reflect.ValueOf(v).Elem(), &Field{called: called})
+	return !f.failed[Deref(f.Root)]
 }
 
 var yamlErrorLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)$`)
 
-// parse reads the only document of a file and checks that it can be walked safely. It returns nil if nothing is left to
-// check.
-func (s *source) parse(data []byte, kind string) *yaml.Node {
-	if len(data) > maxFileSize {
-		s.errorf(nil, "the file has more than the allowed %d bytes", maxFileSize)
-		return nil
+// Parse reads the only document of a file and checks that it can be walked safely. What messages call this kind of file
+// is kind. It sets Root, and reports whether anything is left to check.
+func (f *File) Parse(data []byte, kind string) bool {
+	if len(data) > MaxSize {
+		f.Errorf(nil, "the file has more than the allowed %d bytes", MaxSize)
+		return false
 	}
 	data = asUTF8(data)
-	s.text = data
+	f.Text = data
 	// Each node but the first begins with one of these bytes, so their number limits the memory that parsing needs.
 	separators := 0
 	for _, c := range []byte("\n,[{:") {
 		separators += bytes.Count(data, []byte{c})
 	}
 	if separators > 2*maxNodes {
-		s.errorf(nil, "the file has more lines and items than any %s; at most %d are allowed", kind, 2*maxNodes)
-		return nil
+		f.Errorf(nil, "the file has more lines and items than any %s; at most %d are allowed", kind, 2*maxNodes)
+		return false
 	}
 	var doc, second yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	if err := decodeNode(dec, &doc); err != nil {
 		if errors.Is(err, io.EOF) {
-			s.errorf(nil, "the file is empty; a %s is a YAML mapping", kind)
-			return nil
+			f.Errorf(nil, "the file is empty; a %s is a YAML mapping", kind)
+			return false
 		}
-		s.syntaxError(err)
-		return nil
+		f.syntaxError(err)
+		return false
 	}
 	for more := 0; ; more++ {
 		err := decodeNode(dec, &second)
@@ -86,27 +108,28 @@ func (s *source) parse(data []byte, kind string) *yaml.Node {
 			break
 		}
 		if err != nil {
-			s.syntaxError(err)
-			return nil
+			f.syntaxError(err)
+			return false
 		}
 		if n := second.Content[0]; !isNull(n) || n.Value != "" || more > 10 { // a trailing --- has nothing after it
-			s.errorf(n, "a second document; a %s file holds one", kind)
+			f.Errorf(n, "a second document; a %s file holds one", kind)
 			break
 		}
 	}
 	root := doc.Content[0]
 	if isNull(root) {
-		s.errorf(nil, "the file is empty; a %s is a YAML mapping", kind)
-		return nil
+		f.Errorf(nil, "the file is empty; a %s is a YAML mapping", kind)
+		return false
 	}
-	merges, ok := s.walkable(root)
+	merges, ok := f.walkable(root)
 	if !ok {
-		return nil
+		return false
 	}
 	if merges {
-		s.merge(root)
+		f.merge(root)
 	}
-	return root
+	f.Root = root
+	return true
 }
 
 // decodeNode is dec.Decode with the panics of the YAML package turned into errors: its parser is fuzzed less than our
@@ -128,35 +151,35 @@ func decodeNode(dec *yaml.Decoder, n *yaml.Node) (err error) {
 
 var tabIndent = regexp.MustCompile(`(?m)^ *\t`)
 
-func (s *source) syntaxError(err error) {
+func (f *File) syntaxError(err error) {
 	m := yamlErrorLine.FindStringSubmatch(strings.SplitN(err.Error(), "\n", 2)[0])
 	line, _ := strconv.Atoi(m[1])
-	e := &Error{File: s.file, Line: max(line, 1), Col: 1, Message: "not YAML: " + m[2]}
+	e := Mistake{Line: max(line, 1), Col: 1, Message: "not YAML: " + m[2]}
 	if strings.Contains(e.Message, "tab character") {
 		// The reported line is that of the text before the tab.
-		from := max(0, lineStart(s.text, line))
-		if at := tabIndent.FindIndex(s.text[from:]); at != nil {
-			e.Line, e.Col = position(s.text, from+at[1]-1)
+		from := max(0, lineStart(f.Text, line))
+		if at := tabIndent.FindIndex(f.Text[from:]); at != nil {
+			e.Line, e.Col = position(f.Text, from+at[1]-1)
 		}
 	}
 	if line == 0 {
-		e.Line, e.Col = position(s.text, s.suspect(m[2]))
+		e.Line, e.Col = position(f.Text, f.suspect(m[2]))
 	}
-	s.errs = append(s.errs, e)
+	f.Mistakes = append(f.Mistakes, e)
 }
 
 // suspect finds the likely place of an error of the YAML package that has no line. It returns the offset, or 0.
-func (s *source) suspect(message string) int {
+func (f *File) suspect(message string) int {
 	if anchor, ok := strings.CutPrefix(message, "unknown anchor '"); ok {
 		alias := regexp.MustCompile(`\*` + regexp.QuoteMeta(strings.TrimSuffix(anchor, "' referenced")) +
 			`(?:[\s,}\]]|$)`)
-		if at := alias.FindIndex(s.text); at != nil {
+		if at := alias.FindIndex(f.Text); at != nil {
 			return at[0]
 		}
 		return 0
 	}
-	for i := 0; i < len(s.text); {
-		r, size := utf8.DecodeRune(s.text[i:])
+	for i := 0; i < len(f.Text); {
+		r, size := utf8.DecodeRune(f.Text[i:])
 		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) && r != '\t' && r != '\r' && r != '\n' &&
 			r != '\u0085' {
 			return i
@@ -194,7 +217,7 @@ func asUTF8(data []byte) []byte {
 
 // walkable rejects documents that aliases make infinite or huge, and documents that are nested too deeply. It also
 // returns whether there are merge keys.
-func (s *source) walkable(root *yaml.Node) (merges, ok bool) {
+func (f *File) walkable(root *yaml.Node) (merges, ok bool) {
 	var sizes map[*yaml.Node]int // of anchored nodes; -1 while they are being measured
 	ok = true
 	var size func(n *yaml.Node, depth int) int
@@ -202,15 +225,15 @@ func (s *source) walkable(root *yaml.Node) (merges, ok bool) {
 		if !ok {
 			return 0
 		}
-		if depth > maxDepth {
-			s.errorf(n, "nested deeper than %d", maxDepth)
+		if depth > MaxDepth {
+			f.Errorf(n, "nested deeper than %d", MaxDepth)
 			ok = false
 			return 0
 		}
 		if n.Kind == yaml.AliasNode {
 			switch known := sizes[n.Alias]; {
 			case known < 0:
-				s.errorf(n, "alias *%s is inside its own anchor", n.Value)
+				f.Errorf(n, "alias *%s is inside its own anchor", n.Value)
 				ok = false
 				return 0
 			case known > 0:
@@ -229,7 +252,7 @@ func (s *source) walkable(root *yaml.Node) (merges, ok bool) {
 		for _, c := range n.Content {
 			total += size(c, depth+1)
 			if total > maxNodes && ok {
-				s.errorf(n, "with its aliases resolved the file has more than %d nodes", maxNodes)
+				f.Errorf(n, "with its aliases resolved the file has more than %d nodes", maxNodes)
 				ok = false
 			}
 		}
@@ -242,8 +265,8 @@ func (s *source) walkable(root *yaml.Node) (merges, ok bool) {
 	return merges, ok
 }
 
-// deref follows an alias.
-func deref(n *yaml.Node) *yaml.Node {
+// Deref follows an alias.
+func Deref(n *yaml.Node) *yaml.Node {
 	for n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -254,8 +277,8 @@ func isNull(n *yaml.Node) bool {
 	return n == nil || n.Kind == yaml.ScalarNode && n.Tag == "!!null"
 }
 
-// kindOf names the kind of a node in messages.
-func kindOf(n *yaml.Node) string {
+// KindOf names the kind of a node in messages.
+func KindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
 		return "a mapping"
@@ -273,71 +296,24 @@ func kindOf(n *yaml.Node) string {
 	return "text"
 }
 
-const mergeTag = "!!merge"
-
-// merge replaces << by the fields that it merges, in root and below. A mapping's own fields override merged ones, and
-// earlier merged mappings override later ones. Merged fields are the same nodes as in the other mapping, so a mistake
-// is reported where it is written. The document must have been checked to be finite.
-func (s *source) merge(root *yaml.Node) {
-	done := map[*yaml.Node]bool{}
-	var walk func(n *yaml.Node)
-	walk = func(n *yaml.Node) {
-		if n = deref(n); done[n] {
-			return
-		}
-		done[n] = true
-		for _, c := range n.Content {
-			walk(c)
-		}
-		if n.Kind == yaml.MappingNode {
-			s.mergeInto(n)
+// Entry returns the key and the value of a mapping's field, or nil.
+func Entry(n *yaml.Node, name string) (key, value *yaml.Node) {
+	if n = Deref(n); n == nil || n.Kind != yaml.MappingNode {
+		return nil, nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if Deref(n.Content[i]).Value == name {
+			if isNull(Deref(n.Content[i+1])) {
+				return n.Content[i], nil
+			}
+			return n.Content[i], n.Content[i+1]
 		}
 	}
-	walk(root)
+	return nil, nil
 }
 
-func (s *source) mergeInto(n *yaml.Node) {
-	at := -1
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Tag == mergeTag {
-			at = i
-			break
-		}
-	}
-	if at < 0 {
-		return
-	}
-	content := make([]*yaml.Node, 0, len(n.Content))
-	has := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		switch key := n.Content[i]; {
-		case key.Tag != mergeTag:
-			content = append(content, key, n.Content[i+1])
-			has[deref(key).Value] = true
-		case i != at:
-			s.errorf(key, "duplicate <<; first at line %d; to merge several mappings give it a list of them",
-				n.Content[at].Line)
-		}
-	}
-	add := func(from *yaml.Node) {
-		r := deref(from)
-		if r.Kind != yaml.MappingNode {
-			s.errorf(from, "<< merges a mapping or a list of mappings, not %s", kindOf(r))
-			return
-		}
-		for i := 0; i+1 < len(r.Content); i += 2 {
-			if key := deref(r.Content[i]); !has[key.Value] {
-				has[key.Value] = true
-				content = append(content, r.Content[i], r.Content[i+1])
-			}
-		}
-	}
-	if from := n.Content[at+1]; deref(from).Kind == yaml.SequenceNode {
-		for _, item := range deref(from).Content {
-			add(item)
-		}
-	} else {
-		add(from)
-	}
-	n.Content = content
+// IsEmpty reports whether the node is an empty string.
+func IsEmpty(n *yaml.Node) bool {
+	r := Deref(n)
+	return r != nil && r.Kind == yaml.ScalarNode && r.Value == ""
 }

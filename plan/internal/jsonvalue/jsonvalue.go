@@ -1,21 +1,26 @@
-package plan
+// Package jsonvalue holds the values that JSON has as plans hold them: map[string]any, []any, string, int64, float64, bool
+// and nil. JSON does not distinguish 1 and 1.0: both are int64.
+package jsonvalue
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/mailru/easyjson/jlexer"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
-// decodeJSON decodes as Kubernetes does: whole numbers are int64. A duplicate field is an error.
-func decodeJSON(text []byte) (any, error) {
+// Decode decodes as Kubernetes does: whole numbers are int64. A duplicate field is an error.
+func Decode(text []byte) (any, error) {
 	var v any
 	twice, err := kjson.UnmarshalStrict(text, &v)
 	var number *json.UnmarshalTypeError
 	if errors.As(err, &number) {
-		return nil, fmt.Errorf("%s is too large", shorten(number.Value))
+		return nil, fmt.Errorf("%s is too large", wording.Shorten(number.Value))
 	}
 	if err != nil {
 		return nil, err
@@ -26,9 +31,9 @@ func decodeJSON(text []byte) (any, error) {
 	return wholes(v), nil
 }
 
-// decodeObject decodes the state of an object into the same types as decodeJSON, but accepts all JSON, including
+// DecodeObject decodes the state of an object into the same types as Decode, but accepts all JSON, including
 // duplicate fields and numbers that are too large. Observed processes wait for it, so it reads the text only once.
-func decodeObject(text []byte) (any, error) {
+func DecodeObject(text []byte) (any, error) {
 	l := &jlexer.Lexer{Data: text}
 	v := readJSON(l, 0)
 	l.Consumed()
@@ -71,7 +76,7 @@ func readJSON(l *jlexer.Lexer, depth int) any {
 			return i
 		}
 		f, _ := text.Float64() // infinite if it is too large
-		return whole(f)
+		return Whole(f)
 	}
 	l.Null() // or an error
 	return nil
@@ -92,7 +97,15 @@ func wholes(v any) any {
 			v[i] = wholes(w)
 		}
 	case float64:
-		return whole(v)
+		return Whole(v)
 	}
 	return v
+}
+
+// Whole turns a number without a fraction into an int64.
+func Whole(f float64) any {
+	if math.Trunc(f) == f && math.Abs(f) < 1<<53 {
+		return int64(f)
+	}
+	return f
 }

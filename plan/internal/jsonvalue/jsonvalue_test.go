@@ -1,13 +1,15 @@
-package plan
+package jsonvalue
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
-func TestDecodeJSON(t *testing.T) {
+func TestDecode(t *testing.T) {
 	for _, test := range []struct {
 		text string
 		want any
@@ -32,19 +34,19 @@ func TestDecodeJSON(t *testing.T) {
 		{text: `{} {}`, err: "invalid character '{' after top-level value"},
 		{text: ``, err: "unexpected end of JSON input"},
 	} {
-		got, err := decodeJSON([]byte(test.text))
+		got, err := Decode([]byte(test.text))
 		if message := ""; err != nil {
 			if message = err.Error(); message != test.err {
-				t.Errorf("%s: error %q, want %q", shorten(test.text), message, test.err)
+				t.Errorf("%s: error %q, want %q", wording.Shorten(test.text), message, test.err)
 			}
 			continue
 		}
 		if test.err != "" {
-			t.Errorf("%s: no error, want %q", shorten(test.text), test.err)
+			t.Errorf("%s: no error, want %q", wording.Shorten(test.text), test.err)
 		}
 		if test.want != nil {
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("%s: %s", shorten(test.text), diff)
+				t.Errorf("%s: %s", wording.Shorten(test.text), diff)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package plan
+package yamlfile
 
 import (
 	"bytes"
