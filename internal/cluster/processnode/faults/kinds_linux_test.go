@@ -1,4 +1,4 @@
-package processnode_test
+package faults_test
 
 import (
 	"context"
@@ -21,35 +21,35 @@ import (
 )
 
 // victimOf is a tenant as a target.
-func victimOf(t *testing.T, p *tenant) victim {
+func victimOf(t *testing.T, p *clustertest.Tenant) victim {
 	t.Helper()
-	pod, err := client.CoreV1().Pods(p.namespace).Get(t.Context(), p.name, metav1.GetOptions{})
+	pod, err := client.CoreV1().Pods(p.Namespace).Get(t.Context(), p.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return victim{uid: pod.UID, name: p.name}
+	return victim{uid: pod.UID, name: p.Name}
 }
 
 func TestContainerFailure(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	socket := socketOf(t, ns)
 	start := func(name string) victim {
-		create(t, ns, shellPod(name, "exec sleep 1000", controller(name)))
-		awaitRunning(t, name, 1)
-		return victim{uid: awaitPod(t, ns, name, "ready", isReady).UID, name: name}
+		pods.Create(t, ns, clustertest.ShellPod(name, "exec sleep 1000", clustertest.Controller(name)))
+		pods.AwaitRunning(t, name, 1)
+		return victim{uid: pods.Await(t, ns, name, "ready", clustertest.IsReady).UID, name: name}
 	}
 	target, _ := start("fails"), start("stays")
 	end := begin(t, socket, ns, target, "containerFailure", `{"signal":"KILL"}`)
 	clustertest.Eventually(t, func(context.Context) error {
-		if all := status(t, "fails"); len(all) < 3 || all[1].Running() {
+		if all := pods.Processes(t, "fails"); len(all) < 3 || all[1].Running() {
 			return fmt.Errorf("processes: %+v", all)
 		}
 		return nil
 	})
 	end()
-	all := status(t, "fails")
+	all := pods.Processes(t, "fails")
 	ended := time.Now()
-	last := awaitRunning(t, "fails", 1)[0]
+	last := pods.AwaitRunning(t, "fails", 1)[0]
 	if d := time.Since(ended); d > 500*time.Millisecond {
 		t.Errorf("it started %v after the end", d)
 	}
@@ -58,12 +58,12 @@ func TestContainerFailure(t *testing.T) {
 			t.Errorf("a process ended with %+v", p)
 		}
 	}
-	if beside := status(t, "stays"); len(beside) != 1 || !beside[0].Running() {
+	if beside := pods.Processes(t, "stays"); len(beside) != 1 || !beside[0].Running() {
 		t.Errorf("beside the target: %+v", beside)
 	}
 	begin(t, socket, ns, target, "containerFailure", `{"signal":"TERM","once":true}`)()
 	clustertest.Eventually(t, func(context.Context) error {
-		now := awaitRunning(t, "fails", 1)[0]
+		now := pods.AwaitRunning(t, "fails", 1)[0]
 		if now.PID == last.PID {
 			return errors.New("it was not ended")
 		}
@@ -94,12 +94,12 @@ func processState(t *testing.T, pid int) string {
 }
 
 func TestCPUPressure(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	socket := socketOf(t, ns)
 	start := func(name string) (victim, int) {
-		create(t, ns, shellPod(name, "while :; do :; done", controller(name)))
-		pid := awaitRunning(t, name, 1)[0].PID
-		return victim{uid: awaitPod(t, ns, name, "ready", isReady).UID, name: name}, pid
+		pods.Create(t, ns, clustertest.ShellPod(name, "while :; do :; done", clustertest.Controller(name)))
+		pid := pods.AwaitRunning(t, name, 1)[0].PID
+		return victim{uid: pods.Await(t, ns, name, "ready", clustertest.IsReady).UID, name: name}, pid
 	}
 	target, at := start("pressed")
 	_, beside := start("not-pressed")
@@ -165,16 +165,16 @@ func TestCPUPressure(t *testing.T) {
 			t.Fatal(err)
 		}
 		end()
-		if s := processState(t, awaitRunning(t, "pressed", 1)[0].PID); s == "T" {
+		if s := processState(t, pods.AwaitRunning(t, "pressed", 1)[0].PID); s == "T" {
 			t.Error("the process is stopped after the end")
 		}
 	})
 }
 
 func TestDNSFault(t *testing.T) {
-	ns, ctx := namespace(t), t.Context()
+	ns, ctx := pods.Namespace(t), t.Context()
 	socket := socketOf(t, ns)
-	one, two := startTenant(t, ns, "one"), startTenant(t, ns, "two")
+	one, two := pods.StartTenant(t, ns, "one"), pods.StartTenant(t, ns, "two")
 	web, err := client.CoreV1().Services(ns).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "tenant"},
 			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt(8080)}}},
@@ -196,16 +196,16 @@ func TestDNSFault(t *testing.T) {
 			spec = fmt.Sprintf(spec, full)
 		}
 		end := begin(t, socket, ns, victimOf(t, one), "dns", `{"records":[`+spec+`]}`)
-		one.expect(t, "resolve", tt.ask, tt.want)
-		two.expect(t, "resolve", tt.ask, web.Spec.ClusterIP)
+		one.Expect(t, "resolve", tt.ask, tt.want)
+		two.Expect(t, "resolve", tt.ask, web.Spec.ClusterIP)
 		end()
-		one.expect(t, "resolve", tt.ask, web.Spec.ClusterIP)
+		one.Expect(t, "resolve", tt.ask, web.Spec.ClusterIP)
 	}
 	t.Run("random", func(t *testing.T) {
 		begin(t, socket, ns, victimOf(t, one), "dns", `{"records":[{"name":"`+full+`","fault":"random"}]}`)
 		seen := map[string]bool{}
 		for range 5 {
-			answer, err := one.ask(ctx, "resolve", full)
+			answer, err := one.Ask(ctx, "resolve", full)
 			ip, parsed := netip.ParseAddr(answer)
 			if err != nil || parsed != nil || !netip.MustParsePrefix("198.18.0.0/15").Contains(ip) {
 				t.Fatalf("answer %q, %v", answer, err)
@@ -215,18 +215,18 @@ func TestDNSFault(t *testing.T) {
 		if len(seen) < 2 {
 			t.Errorf("answers: %v", seen)
 		}
-		one.expect(t, "dial", full+":80", "error: nobody has the address")
+		one.Expect(t, "dial", full+":80", "error: nobody has the address")
 	})
 	t.Run("drop", func(t *testing.T) {
 		end := begin(t, socket, ns, victimOf(t, one), "dns", `{"records":[{"name":"`+full+`","fault":"drop"}]}`)
 		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
-		if answer, err := one.ask(short, "resolve", full); !errors.Is(err, context.DeadlineExceeded) {
+		if answer, err := one.Ask(short, "resolve", full); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("answer %q, %v", answer, err)
 		}
-		two.expect(t, "resolve", full, web.Spec.ClusterIP)
+		two.Expect(t, "resolve", full, web.Spec.ClusterIP)
 		end()
-		one.expect(t, "resolve", full, web.Spec.ClusterIP)
+		one.Expect(t, "resolve", full, web.Spec.ClusterIP)
 	})
 	t.Run("unsupported", func(t *testing.T) {
 		plain := newVictim(t, ns, "plain")
@@ -245,7 +245,7 @@ func TestDNSFault(t *testing.T) {
 }
 
 func TestDiskFault(t *testing.T) {
-	ns, ctx := namespace(t), t.Context()
+	ns, ctx := pods.Namespace(t), t.Context()
 	socket := socketOf(t, ns)
 	scratch := func(p *corev1.Pod) {
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}}
@@ -253,15 +253,15 @@ func TestDiskFault(t *testing.T) {
 			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		}
 	}
-	one, two := startTenant(t, ns, "one", scratch), startTenant(t, ns, "two", scratch)
-	both := []*tenant{one, two}
+	one, two := pods.StartTenant(t, ns, "one", scratch), pods.StartTenant(t, ns, "two", scratch)
+	both := []*clustertest.Tenant{one, two}
 	for _, p := range both {
 		for _, path := range []string{"/scratch/x", "/scratch/open", "/tmp/y"} {
-			p.expect(t, "write", path, "")
+			p.Expect(t, "write", path, "")
 		}
-		p.expect(t, "write-open", "/scratch/open", "")
+		p.Expect(t, "write-open", "/scratch/open", "")
 	}
-	const token = accountDir + "/token"
+	const token = clustertest.AccountDir + "/token"
 	for _, tt := range []struct{ spec, ask, path, want string }{
 		{`{"paths":["/scratch"]}`, "read", "/scratch/x", "error: open /scratch/x: input/output error"},
 		{`{"paths":["/scratch/"]}`, "read", "/scratch/../scratch/x", "error: input/output error"},
@@ -281,17 +281,17 @@ func TestDiskFault(t *testing.T) {
 			"error: sync /scratch/open: input/output error"},
 		{`{"paths":["/scratch"],"operations":["sync"]}`, "write-open", "/scratch/open", ""},
 		{`{"paths":["/scratch"],"percentage":0}`, "write", "/scratch/x", ""},
-		{`{"paths":["` + accountDir + `"]}`, "read", token, "error: input/output error"},
-		{`{"paths":["/var"]}`, "read", accountDir + "/namespace", ns},
+		{`{"paths":["` + clustertest.AccountDir + `"]}`, "read", token, "error: input/output error"},
+		{`{"paths":["/var"]}`, "read", clustertest.AccountDir + "/namespace", ns},
 		{`{"paths":["/"],"error":"ENOENT"}`, "read", "/etc/hostname", "error: no such file or directory"},
 	} {
 		end := begin(t, socket, ns, victimOf(t, one), "diskFailure", tt.spec)
-		one.expect(t, tt.ask, tt.path, tt.want)
-		if _, err := two.ask(ctx, tt.ask, tt.path); err != nil {
+		one.Expect(t, tt.ask, tt.path, tt.want)
+		if _, err := two.Ask(ctx, tt.ask, tt.path); err != nil {
 			t.Errorf("%s: beside the target: %s %s: %v", tt.spec, tt.ask, tt.path, err)
 		}
 		end()
-		if _, err := one.ask(ctx, tt.ask, tt.path); err != nil {
+		if _, err := one.Ask(ctx, tt.ask, tt.path); err != nil {
 			t.Errorf("%s: after the end: %s %s: %v", tt.spec, tt.ask, tt.path, err)
 		}
 	}
@@ -299,7 +299,7 @@ func TestDiskFault(t *testing.T) {
 		begin(t, socket, ns, victimOf(t, one), "diskFailure", `{"paths":["/scratch"],"percentage":30}`)
 		failed := 0
 		for range 200 {
-			if _, err := one.ask(ctx, "read", "/scratch/x"); err != nil {
+			if _, err := one.Ask(ctx, "read", "/scratch/x"); err != nil {
 				failed++
 			}
 		}
@@ -312,24 +312,24 @@ func TestDiskFault(t *testing.T) {
 		endSecond := begin(t, socket, ns, victimOf(t, one), "diskPressure",
 			`{"path":"/tmp","writeBytesPerSecond":1000000}`)
 		endSecond()
-		one.expect(t, "read", "/scratch/x", "error: input/output error")
+		one.Expect(t, "read", "/scratch/x", "error: input/output error")
 		endFirst()
-		one.expect(t, "write", "/scratch/x", "")
+		one.Expect(t, "write", "/scratch/x", "")
 	})
 	t.Run("a new process", func(t *testing.T) {
-		p := startTenant(t, ns, "restarts", scratch, controller("restarts"))
+		p := pods.StartTenant(t, ns, "restarts", scratch, clustertest.Controller("restarts"))
 		end := begin(t, socket, ns, victimOf(t, p), "diskFailure", `{"paths":["/scratch"]}`)
 		node := shared.Processes()
 		if err := errors.Join(node.Kill(ctx, "restarts"), node.Start(ctx, "restarts")); err != nil {
 			t.Fatal(err)
 		}
 		clustertest.Eventually(t, func(ctx context.Context) error {
-			_, err := p.ask(ctx, "host", "")
+			_, err := p.Ask(ctx, "host", "")
 			return err
 		})
-		p.expect(t, "list", "/scratch", "error: input/output error")
+		p.Expect(t, "list", "/scratch", "error: input/output error")
 		end()
-		p.expect(t, "list", "/scratch", "")
+		p.Expect(t, "list", "/scratch", "")
 	})
 	t.Run("killed injector", func(t *testing.T) {
 		journal, ready := t.TempDir(), filepath.Join(t.TempDir(), "ready")
@@ -341,12 +341,12 @@ func TestDiskFault(t *testing.T) {
 		})
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		one.expect(t, "read", "/scratch/x", "error: input/output error")
+		one.Expect(t, "read", "/scratch/x", "error: input/output error")
 		if err := runInjector(t, socket, []string{"clean", "--journal", journal}).Wait(); err != nil {
 			t.Error(err)
 		}
-		one.expect(t, "read", "/scratch/x", strings.Repeat("\x00", 64<<10))
-		page, err := one.ask(ctx, "env", "TROMMEL_POD_FAULTS")
+		one.Expect(t, "read", "/scratch/x", strings.Repeat("\x00", 64<<10))
+		page, err := one.Ask(ctx, "env", "TROMMEL_POD_FAULTS")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -360,10 +360,10 @@ func TestDiskFault(t *testing.T) {
 	t.Run("pressure", func(t *testing.T) {
 		// 64 KiB take half a second.
 		const slow, quick = 500 * time.Millisecond, 400 * time.Millisecond
-		took := func(p *tenant, ask, path string) time.Duration {
+		took := func(p *clustertest.Tenant, ask, path string) time.Duration {
 			t.Helper()
 			start := time.Now()
-			p.expect(t, ask, path, "")
+			p.Expect(t, ask, path, "")
 			return time.Since(start)
 		}
 		for _, tt := range []struct{ spec, ask, other string }{
@@ -372,7 +372,7 @@ func TestDiskFault(t *testing.T) {
 		} {
 			path := map[string]string{"write": "/scratch/x", "read-open": "/scratch/open"}
 			end := begin(t, socket, ns, victimOf(t, one), "diskPressure", tt.spec)
-			undisturbed := func(p *tenant, ask, path string) time.Duration {
+			undisturbed := func(p *clustertest.Tenant, ask, path string) time.Duration {
 				return quickest(quick, func() time.Duration { return took(p, ask, path) })
 			}
 			at := took(one, tt.ask, path[tt.ask])
@@ -392,7 +392,7 @@ func TestDiskFault(t *testing.T) {
 		end := begin(t, socket, ns, victimOf(t, one), "diskPressure", `{"path":"/scratch","writeBytesPerSecond":100}`)
 		done := make(chan error, 1)
 		go func() {
-			_, err := one.ask(ctx, "write", "/scratch/x")
+			_, err := one.Ask(ctx, "write", "/scratch/x")
 			done <- err
 		}()
 		select {
@@ -430,10 +430,10 @@ func quickest(enough time.Duration, measure func() time.Duration) time.Duration 
 
 // TestFaultsOfRequests checks faults of HTTP requests and gRPC calls, and of connections to pods themselves.
 func TestFaultsOfRequests(t *testing.T) {
-	ns, ctx := namespace(t), t.Context()
+	ns, ctx := pods.Namespace(t), t.Context()
 	socket := socketOf(t, ns)
-	one, two := startTenant(t, ns, "one"), startTenant(t, ns, "two")
-	three := startTenant(t, ns, "three", func(p *corev1.Pod) {
+	one, two := pods.StartTenant(t, ns, "one"), pods.StartTenant(t, ns, "two")
+	three := pods.StartTenant(t, ns, "three", func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": "other"}
 	})
 	service := func(name, clusterIP, app string, port, target int) {
@@ -449,16 +449,16 @@ func TestFaultsOfRequests(t *testing.T) {
 	service("web", "", "other", 80, 8080)
 	service("calls", "", "other", 81, 50051)
 	service("headless", corev1.ClusterIPNone, "other", 80, 8080)
-	web, headless, direct := "http://web."+ns, "http://headless."+ns+":8080", "http://"+three.ip+":8080"
+	web, headless, direct := "http://web."+ns, "http://headless."+ns+":8080", "http://"+three.IP+":8080"
 	clustertest.Eventually(t, func(ctx context.Context) error {
-		_, err := one.ask(ctx, "get", web+"/host")
+		_, err := one.Ask(ctx, "get", web+"/host")
 		return err
 	})
 	const slow, quick = 300 * time.Millisecond, 250 * time.Millisecond
-	took := func(p *tenant, question, subject string) time.Duration {
+	took := func(p *clustertest.Tenant, question, subject string) time.Duration {
 		t.Helper()
 		start := time.Now()
-		if _, err := p.ask(ctx, question, subject); err != nil {
+		if _, err := p.Ask(ctx, question, subject); err != nil {
 			t.Errorf("%s %s: %v", question, subject, err)
 		}
 		return time.Since(start)
@@ -466,36 +466,36 @@ func TestFaultsOfRequests(t *testing.T) {
 	target := victimOf(t, one)
 	for _, tt := range []struct {
 		name, spec string
-		of         *tenant
+		of         *clustertest.Tenant
 		slow       []string // questions of one that are slow with the fault; the first must not be slow for two
 		quick      []string
 		bothSlow   bool
 	}{
 		{"headless", `{"services":[{"name":"headless","namespace":"NS"}],"delay":"150ms"}`, one,
 			[]string{"get " + headless + "/host", "get " + direct + "/host"},
-			[]string{"get http://" + two.ip + ":8080/host"}, false},
+			[]string{"get http://" + two.IP + ":8080/host"}, false},
 		{"headless by name and port", `{"hosts":[{"host":"headless.NS.svc","port":80}],"delay":"150ms"}`, one,
-			[]string{"get " + headless + "/host"}, []string{"dial " + three.ip + ":9443"}, false},
-		{"pod's address", `{"hosts":[{"host":"` + three.ip + `"}],"delay":"150ms"}`, one,
+			[]string{"get " + headless + "/host"}, []string{"dial " + three.IP + ":9443"}, false},
+		{"pod's address", `{"hosts":[{"host":"` + three.IP + `"}],"delay":"150ms"}`, one,
 			[]string{"get " + direct + "/host"},
-			[]string{"get http://" + two.ip + ":8080/host", "get http://127.0.0.1:8080/host"}, false},
+			[]string{"get http://" + two.IP + ":8080/host", "get http://127.0.0.1:8080/host"}, false},
 		{"all traffic", `{"delay":"150ms"}`, one,
 			[]string{"get " + direct + "/host", "get " + web + "/host"}, nil, false},
 		{"ingress", `{"hosts":[{"flow":"ingress","port":8080}],"delay":"150ms"}`, three,
-			[]string{"get " + direct + "/host", "get " + web + "/host"}, []string{"dial " + three.ip + ":9443"}, true},
-		{"ingress from one", `{"hosts":[{"flow":"ingress","host":"` + one.ip + `"}],"delay":"150ms"}`, three,
+			[]string{"get " + direct + "/host", "get " + web + "/host"}, []string{"dial " + three.IP + ":9443"}, true},
+		{"ingress from one", `{"hosts":[{"flow":"ingress","host":"` + one.IP + `"}],"delay":"150ms"}`, three,
 			[]string{"get " + web + "/host"}, nil, false},
 		{"HTTP method", `{"hosts":[{"host":"web.NS.svc"}],"http":{"methods":["POST"]},"delay":"300ms"}`, one,
 			[]string{"post " + web + "/host"}, []string{"get " + web + "/host"}, false},
 		{"HTTP path", `{"hosts":[{"host":"web.NS.svc"}],"http":{"paths":["/ho","/x"]},"delay":"300ms"}`, one,
 			[]string{"post " + web + "/host", "get " + web + "/host"}, []string{"get " + web + "/env"}, false},
 		{"HTTP ingress", `{"hosts":[{"flow":"ingress"}],"http":{"paths":["/host"]},"delay":"300ms"}`, three,
-			[]string{"get " + web + "/host"}, []string{"get " + web + "/env", "dial " + three.ip + ":8080"}, true},
+			[]string{"get " + web + "/host"}, []string{"get " + web + "/env", "dial " + three.IP + ":8080"}, true},
 		{"another client", `{"hosts":[{"flow":"ingress","host":"10.0.0.7"}],"delay":"150ms"}`, three,
 			nil, []string{"get " + web + "/host"}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ask := func(p *tenant, text string) time.Duration {
+			ask := func(p *clustertest.Tenant, text string) time.Duration {
 				t.Helper()
 				question, subject, _ := strings.Cut(text, " ")
 				return took(p, question, subject)
@@ -531,7 +531,7 @@ func TestFaultsOfRequests(t *testing.T) {
 			`{"services":[{"name":"web","namespace":"`+ns+`"}],"http":{"methods":["GET"]},"drop":100}`)
 		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
-		if answer, err := one.ask(short, "get", web+"/host"); !errors.Is(err, context.DeadlineExceeded) {
+		if answer, err := one.Ask(short, "get", web+"/host"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("answer %q, %v", answer, err)
 		}
 		if d := quickest(quick, func() time.Duration { return took(one, "post", web+"/host") }); d > quick {
@@ -547,11 +547,11 @@ func TestFaultsOfRequests(t *testing.T) {
 	})
 	t.Run("open connections", func(t *testing.T) {
 		calls := "calls." + ns + ":81"
-		for _, p := range []*tenant{one, two} {
+		for _, p := range []*clustertest.Tenant{one, two} {
 			for _, url := range []string{web, direct} {
 				took(p, "get-again", url+"/host")
 			}
-			p.expect(t, "check-again", calls, "SERVING")
+			p.Expect(t, "check-again", calls, "SERVING")
 		}
 		end := begin(t, socket, ns, target, "network",
 			`{"services":[{"name":"web","namespace":"`+ns+`"}],"http":{},"delay":"300ms"}`)
@@ -567,13 +567,13 @@ func TestFaultsOfRequests(t *testing.T) {
 		}
 		end = begin(t, socket, ns, victimOf(t, three), "grpc",
 			`{"port":50051,"endpoints":[{"method":"/grpc.health.v1.Health/Check","error":"UNAVAILABLE"}]}`)
-		for _, p := range []*tenant{one, two} {
-			p.expect(t, "check-again", calls, "error: code = Unavailable desc = injected")
+		for _, p := range []*clustertest.Tenant{one, two} {
+			p.Expect(t, "check-again", calls, "error: code = Unavailable desc = injected")
 		}
-		two.expect(t, "get-again", direct+"/host", "three")
+		two.Expect(t, "get-again", direct+"/host", "three")
 		end()
-		for _, p := range []*tenant{one, two} {
-			p.expect(t, "check-again", calls, "SERVING")
+		for _, p := range []*clustertest.Tenant{one, two} {
+			p.Expect(t, "check-again", calls, "SERVING")
 		}
 	})
 	t.Run("gRPC", func(t *testing.T) {
@@ -587,14 +587,14 @@ func TestFaultsOfRequests(t *testing.T) {
 		} {
 			end := begin(t, socket, ns, victimOf(t, three), "grpc", `{"port":50051,"endpoints":[{`+
 				strings.ReplaceAll(tt.endpoint, "HEALTH", "/grpc.health.v1.Health")+`}]}`)
-			for _, address := range []string{calls, three.ip + ":50051"} {
-				one.expect(t, "check", address, tt.check)
-				one.expect(t, "checks", address, tt.checks)
+			for _, address := range []string{calls, three.IP + ":50051"} {
+				one.Expect(t, "check", address, tt.check)
+				one.Expect(t, "checks", address, tt.checks)
 			}
-			one.expect(t, "check", two.ip+":50051", "SERVING") // beside the target
+			one.Expect(t, "check", two.IP+":50051", "SERVING") // beside the target
 			end()
-			one.expect(t, "check", calls, "SERVING")
-			one.expect(t, "check", three.ip+":50051", "SERVING")
+			one.Expect(t, "check", calls, "SERVING")
+			one.Expect(t, "check", three.IP+":50051", "SERVING")
 		}
 	})
 	t.Run("unsupported", func(t *testing.T) {
@@ -614,10 +614,10 @@ func TestFaultsOfRequests(t *testing.T) {
 }
 
 func TestNetworkFault(t *testing.T) {
-	ns, ctx := namespace(t), t.Context()
+	ns, ctx := pods.Namespace(t), t.Context()
 	socket := socketOf(t, ns)
 	allowAll(t, ns)
-	one, two := startTenant(t, ns, "one"), startTenant(t, ns, "two")
+	one, two := pods.StartTenant(t, ns, "one"), pods.StartTenant(t, ns, "two")
 	if _, err := client.CoreV1().Services(ns).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "tenant"},
 			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt(8080)}}},
@@ -625,16 +625,16 @@ func TestNetworkFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := "http://web." + ns + ".svc/host"
-	took := func(p *tenant, question, subject string) time.Duration {
+	took := func(p *clustertest.Tenant, question, subject string) time.Duration {
 		t.Helper()
 		start := time.Now()
-		if _, err := p.ask(ctx, question, subject); err != nil {
+		if _, err := p.Ask(ctx, question, subject); err != nil {
 			t.Error(err)
 		}
 		return time.Since(start)
 	}
 	clustertest.Eventually(t, func(ctx context.Context) error {
-		_, err := one.ask(ctx, "get", url)
+		_, err := one.Ask(ctx, "get", url)
 		return err
 	})
 	const slow, quick = 400 * time.Millisecond, 300 * time.Millisecond // two ways of 200 ms; at most
@@ -667,7 +667,7 @@ func TestNetworkFault(t *testing.T) {
 			`{"hosts":[{"host":"web.`+ns+`.svc.cluster.local","port":80}],"drop":100}`)
 		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
-		if answer, err := one.ask(short, "get", url); !errors.Is(err, context.DeadlineExceeded) {
+		if answer, err := one.Ask(short, "get", url); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("answer %q, %v", answer, err)
 		}
 		if d := took(two, "get", url); d > quick {
@@ -733,11 +733,11 @@ func TestNetworkFault(t *testing.T) {
 			{victimOf(t, one), `{"hosts":[{"host":"10.0.0.1"}],"corrupt":10}`, "no packets"},
 			{victimOf(t, one), `{"hosts":[{"host":"10.0.0.1","protocol":"udp"}],"drop":10}`, "UDP"},
 			{victimOf(t, one), `{"hosts":[{"host":"web","flow":"ingress"}],"drop":10}`, "is a name"},
-			{victimOf(t, one), `{"hosts":[{"host":"` + one.ip + `"}],"drop":10}`, "own loopback"},
+			{victimOf(t, one), `{"hosts":[{"host":"` + one.IP + `"}],"drop":10}`, "own loopback"},
 			{victimOf(t, one), `{"hosts":[{"host":"127.0.0.1"}],"drop":10}`, "own loopback"},
 			{victimOf(t, one), `{"hosts":[{"host":"10.0.0.1"}],"bandwidthLimit":10,"http":{}}`, "bandwidth"},
 			{victimOf(t, one), `{"hosts":[{"host":"kubernetes.default.svc"}],"drop":10,"http":{}}`, "apiFault"},
-			{plain, `{"hosts":[{"host":"` + two.ip + `"}],"drop":10}`, "has no hooks"},
+			{plain, `{"hosts":[{"host":"` + two.IP + `"}],"drop":10}`, "has no hooks"},
 			{plain, `{"hosts":[{"host":"10.0.0.1"}],"drop":10}`, "has no hooks"},
 		} {
 			err := newInjection(t, socket, ns, tt.v, "network", tt.spec).Inject(ctx)

@@ -1,4 +1,4 @@
-package processnode_test
+package faults_test
 
 import (
 	"context"
@@ -24,16 +24,17 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/chaos/inject/processnode"
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
 // socketOf returns the node's socket for injectors.
 func socketOf(t *testing.T, ns string) string {
 	t.Helper()
-	create(t, ns, shellPod("chaos", "echo socket=$TROMMEL_FAULTS.", func(p *corev1.Pod) {
+	pods.Create(t, ns, clustertest.ShellPod("chaos", "echo socket=$TROMMEL_FAULTS.", func(p *corev1.Pod) {
 		p.Annotations[fault.AnnotationInjector] = "true"
 	}))
-	awaitPhase(t, ns, "chaos", corev1.PodSucceeded)
-	socket := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(output(t, ns, "chaos")), "socket="), ".")
+	pods.AwaitPhase(t, ns, "chaos", corev1.PodSucceeded)
+	socket := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(pods.Output(t, ns, "chaos")), "socket="), ".")
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("socket %q: %v, %v", socket, info, err)
 	}
@@ -51,9 +52,9 @@ type victim struct {
 // newVictim creates a pod whose service account may do everything.
 func newVictim(t *testing.T, ns, name string) victim {
 	t.Helper()
-	create(t, ns, shellPod(name, "echo kubeconfig=$KUBECONFIG.; exec sleep 1000"))
-	pod := awaitPod(t, ns, name, "ready", isReady)
-	text := awaitOutput(t, ns, name, ".\n")
+	pods.Create(t, ns, clustertest.ShellPod(name, "echo kubeconfig=$KUBECONFIG.; exec sleep 1000"))
+	pod := pods.Await(t, ns, name, "ready", clustertest.IsReady)
+	text := pods.AwaitOutput(t, ns, name, ".\n")
 	config, err := clientcmd.BuildConfigFromFlags("",
 		strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(text), "kubeconfig="), "."))
 	if err != nil {
@@ -112,7 +113,7 @@ func begin(t *testing.T, socket, ns string, v victim, kind, spec string) (end fu
 }
 
 func TestAPIFault(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	socket := socketOf(t, ns)
 	allowAll(t, ns)
 	target, control := newVictim(t, ns, "target"), newVictim(t, ns, "control")

@@ -1,4 +1,4 @@
-package processnode_test
+package faults_test
 
 import (
 	"encoding/json"
@@ -18,6 +18,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
 // injectorArgs are the arguments of an injector.
@@ -31,13 +32,13 @@ func injectorArgs(ns string, v victim, journal, ready, kind, spec string) []stri
 
 // TestChaosPod runs an injector as the controllers do.
 func TestChaosPod(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	allowAll(t, ns)
 	target := newVictim(t, ns, "target")
 	journal := t.TempDir()
 	ready := filepath.Join(t.TempDir(), "ready")
 	start := time.Now()
-	create(t, ns, shellPod("injector", "", func(p *corev1.Pod) {
+	pods.Create(t, ns, clustertest.ShellPod("injector", "", func(p *corev1.Pod) {
 		p.Annotations[fault.AnnotationInjector] = "true"
 		p.Finalizers = []string{"chaos.trommel.dev/test"}
 		p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
@@ -55,11 +56,11 @@ func TestChaosPod(t *testing.T) {
 			Exec: &corev1.ExecAction{Command: []string{"test", "-e", ready}},
 		}}
 	}))
-	awaitPod(t, ns, "injector", "ready", isReady)
+	pods.Await(t, ns, "injector", "ready", clustertest.IsReady)
 	t.Logf("ready %v after its creation", time.Since(start))
 	awaitState := func(want v1alpha1.InjectionState) {
 		t.Helper()
-		awaitPod(t, ns, "injector", string(want), func(p *corev1.Pod) bool {
+		pods.Await(t, ns, "injector", string(want), func(p *corev1.Pod) bool {
 			var s inject.State
 			_ = json.Unmarshal([]byte(p.Annotations[inject.AnnotationState]), &s)
 			return s.State == want && s.At.After(start)
@@ -77,7 +78,7 @@ func TestChaosPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitState(v1alpha1.InjectionRemoved)
-	awaitPhase(t, ns, "injector", corev1.PodSucceeded)
+	pods.AwaitPhase(t, ns, "injector", corev1.PodSucceeded)
 	if left, _ := os.ReadDir(journal); len(left) > 0 {
 		t.Errorf("journal: %v", left)
 	}
@@ -113,7 +114,7 @@ func runInjector(t *testing.T, socket string, args []string) *exec.Cmd {
 
 // TestKilledInjector kills injectors at random moments: one clean-up afterwards leaves nothing.
 func TestKilledInjector(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	socket := socketOf(t, ns)
 	allowAll(t, ns)
 	target := newVictim(t, ns, "target")
@@ -174,7 +175,7 @@ func TestKilledInjector(t *testing.T) {
 
 // TestInjectorEndsByItself waits for no signal.
 func TestInjectorEndsByItself(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	socket := socketOf(t, ns)
 	target := newVictim(t, ns, "target")
 	journal, ready := t.TempDir(), filepath.Join(t.TempDir(), "ready")

@@ -1,4 +1,4 @@
-package processnode_test
+package faults_test
 
 import (
 	"context"
@@ -73,11 +73,11 @@ func simulatedSet(t *testing.T, ns string) *corev1.Pod {
 	t.Cleanup(func() {
 		_ = client.AppsV1().StatefulSets(ns).Delete(context.Background(), "web", metav1.DeleteOptions{})
 	})
-	return awaitPod(t, ns, "web-0", "ready", isReady)
+	return pods.Await(t, ns, "web-0", "ready", clustertest.IsReady)
 }
 
 func TestNodeFailure(t *testing.T) {
-	ns, ctx := namespace(t), t.Context()
+	ns, ctx := pods.Namespace(t), t.Context()
 	pod := simulatedSet(t, ns)
 	node := awaitNode(t, pod.Spec.NodeName, corev1.ConditionTrue)
 	target := inject.Target{NodeLevel: true, UID: node.UID, Node: node.Name, Namespace: ns}
@@ -106,7 +106,7 @@ func TestNodeFailure(t *testing.T) {
 					t.Error("the node is there")
 				}
 			} else {
-				awaitPod(t, ns, pod.Name, "not ready", func(p *corev1.Pod) bool { return !isReady(p) })
+				pods.Await(t, ns, pod.Name, "not ready", func(p *corev1.Pod) bool { return !clustertest.IsReady(p) })
 				// The node lifecycle controller believes it. KWOK would have repaired it meanwhile.
 				clustertest.Eventually(t, func(ctx context.Context) error {
 					n, err := client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
@@ -142,7 +142,7 @@ func TestNodeFailure(t *testing.T) {
 				return err
 			})
 			if mode != "gone" {
-				awaitPod(t, ns, pod.Name, "ready", isReady)
+				pods.Await(t, ns, pod.Name, "ready", clustertest.IsReady)
 			}
 		})
 	}
@@ -156,7 +156,7 @@ func TestNodeFailure(t *testing.T) {
 }
 
 func TestPodReplacement(t *testing.T) {
-	ns, ctx := namespace(t), t.Context()
+	ns, ctx := pods.Namespace(t), t.Context()
 	pod := simulatedSet(t, ns)
 	target := inject.Target{Namespace: ns, Pod: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
 	i := simulatedInjection(t, &inject.Notes{}, "podReplacement", `{"gracePeriod":"0s"}`, target)
@@ -164,7 +164,7 @@ func TestPodReplacement(t *testing.T) {
 	if err := errors.Join(i.Check(ctx), i.Inject(ctx)); err != nil {
 		t.Fatal(err)
 	}
-	now := awaitPod(t, ns, pod.Name, "ready", isReady)
+	now := pods.Await(t, ns, pod.Name, "ready", clustertest.IsReady)
 	if now.UID == pod.UID || now.Spec.NodeName == pod.Spec.NodeName {
 		t.Errorf("the pod %s on %s was replaced by %s on %s", pod.UID, pod.Spec.NodeName, now.UID, now.Spec.NodeName)
 	}
