@@ -1,10 +1,9 @@
-package run
+package judge
 
 import (
 	"testing"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -38,15 +37,13 @@ func TestServerAway(t *testing.T) {
 			[]record.Action{move, action(3, plan.KillAPIServer, "apiserver-3", 40, 41)}, 45, "apiserver-3",
 		},
 	} {
-		r := &runner{Config: Config{Plan: planOf(test.actions), Suite: graceOfTenSeconds}, completed: test.actions}
-		r.meta.Controllers = []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
-		if got := r.serverAway("db", at(test.exit)); got != test.want {
+		controllers := []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
+		got := ServerAway(planOf(test.actions), controllers, test.actions, 10*time.Second, "db", at(test.exit))
+		if got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
 }
-
-var graceOfTenSeconds = &plan.Suite{Timeouts: plan.Timeouts{Away: 10 * time.Second}}
 
 // planOf returns a plan with these actions; those that reconnect use apiserver-3.
 func planOf(actions []record.Action) *plan.Plan {
@@ -58,34 +55,4 @@ func planOf(actions []record.Action) *plan.Plan {
 		}
 	}
 	return p
-}
-
-// Regression: a controller that exited twice while its API server was killed was taken for one in a crash loop, and was
-// judged before it had settled.
-func TestEndsByItself(t *testing.T) {
-	start := time.Now()
-	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
-	actions := []record.Action{
-		{Index: 0, Type: string(plan.KillAPIServer), Target: "apiserver-1", Began: at(10), Done: at(11)},
-		{Index: 1, Type: string(plan.StartAPIServer), Target: "apiserver-1", Began: at(30), Done: at(33)},
-	}
-	r := &runner{Config: Config{Plan: planOf(actions), Suite: graceOfTenSeconds}, completed: actions}
-	r.meta.WorkloadStart = start
-	r.meta.Controllers = []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
-	for _, test := range []struct {
-		name      string
-		processes []cluster.Process
-		want      int
-	}{
-		{"while its API server was away", []cluster.Process{{Ended: at(20)}, {Ended: at(25)}, {}}, 0},
-		{"with its API server there", []cluster.Process{{Ended: at(20)}, {Ended: at(60)}, {Ended: at(70)}}, 2},
-		{"before the workload, and killed", []cluster.Process{{Ended: at(-1)}, {Ended: at(60), Planned: true}}, 0},
-	} {
-		for i := range test.processes {
-			test.processes[i].Controller = "db"
-		}
-		if got := r.endsByItself(test.processes); got != test.want {
-			t.Errorf("%s: %d, want %d", test.name, got, test.want)
-		}
-	}
 }

@@ -39,11 +39,11 @@ func TestRecordHoldsTheManifestsOfThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{Config: Config{Plan: p, Suite: &plan.Suite{File: suite}, RecordDir: filepath.Join(dir, "record")}}
-	if err := os.MkdirAll(r.RecordDir, 0o755); err != nil {
+	w := &planFiles{dir: filepath.Join(dir, "record"), plan: p, suite: &plan.Suite{File: suite}}
+	if err := os.MkdirAll(w.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.writePlan(); err != nil {
+	if _, err := w.write(); err != nil {
 		t.Fatal(err)
 	}
 	if p.Suite != ".." || p.Actions[0].ManifestFile != "../manifests/one.yaml" {
@@ -55,7 +55,7 @@ func TestRecordHoldsTheManifestsOfThePlan(t *testing.T) {
 		}
 	}
 	moved := filepath.Join(t.TempDir(), "moved")
-	if err := os.Rename(r.RecordDir, moved); err != nil {
+	if err := os.Rename(w.dir, moved); err != nil {
 		t.Fatal(err)
 	}
 	kept, err := plan.Load(filepath.Join(moved, record.PlanFile))

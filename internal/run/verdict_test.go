@@ -58,15 +58,18 @@ func TestConclude(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var told []string
-			r := &runner{console: &console{listener: progress.Func(func(e progress.Event) {
-				if e.Type == progress.Info {
-					told = append(told, e.Text)
-				}
-			})}, findings: test.findings,
-				meta: record.Meta{ActionsFired: test.status.Fired, ActionsTotal: test.status.Total}}
-			r.conclude(test.status, test.stuck)
-			if r.meta.Verdict != test.verdict || r.meta.Reason != test.reason || r.meta.Unfinished != test.unfinished {
-				t.Errorf("verdict %s, reason %q, unfinished %q", r.meta.Verdict, r.meta.Reason, r.meta.Unfinished)
+			j := &journal{
+				console: &console{listener: progress.Func(func(e progress.Event) {
+					if e.Type == progress.Info {
+						told = append(told, e.Text)
+					}
+				})},
+				findings: test.findings,
+				meta:     record.Meta{ActionsFired: test.status.Fired, ActionsTotal: test.status.Total},
+			}
+			j.conclude(decide(j.findings, test.status, test.stuck))
+			if m := &j.meta; m.Verdict != test.verdict || m.Reason != test.reason || m.Unfinished != test.unfinished {
+				t.Errorf("verdict %s, reason %q, unfinished %q", m.Verdict, m.Reason, m.Unfinished)
 			}
 			if got := strings.Join(told, "|"); got != test.told {
 				t.Errorf("told %q, want %q", got, test.told)
