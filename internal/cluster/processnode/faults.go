@@ -149,7 +149,7 @@ func (n *Node) prepareFault(ctx context.Context, f fault.Fault) (preparedFault, 
 }
 
 // faultKinds prepare the kinds that the node can do.
-var faultKinds = map[string]func(context.Context, *pod, fault.Fault) (begin func() (end func(), err error), err error){
+var faultKinds = map[v1alpha1.Kind]func(context.Context, *pod, fault.Fault) (begin func() (end func(), err error), err error){
 	"apiFault":         prepareAPIFault,
 	"network":          prepareNetwork,
 	"dns":              prepareDNS,
@@ -161,7 +161,7 @@ var faultKinds = map[string]func(context.Context, *pod, fault.Fault) (begin func
 }
 
 // unsupportedKinds say why the node cannot do the other kinds.
-var unsupportedKinds = map[string]string{
+var unsupportedKinds = map[v1alpha1.Kind]string{
 	"memoryPressure": "processes on it have no memory limits: it puts them into no cgroup",
 	"nodeFailure":    "it runs the pods of this run and cannot fail; choose a simulated node",
 	"podReplacement": "there is no other node for a pod that runs as a process",
@@ -372,7 +372,7 @@ func (n *Node) Faults(context.Context) ([]cluster.Fault, error) {
 		}
 		n.mu.Unlock()
 		list = append(list, cluster.Fault{
-			ID: f.ID, Disruption: f.Disruption, Kind: f.Kind, Namespace: namespace, Pod: name, Began: f.Began,
+			ID: f.ID, Disruption: f.Disruption, Kind: string(f.Kind), Namespace: namespace, Pod: name, Began: f.Began,
 		})
 	}
 	return list, nil
