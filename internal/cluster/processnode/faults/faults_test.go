@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/chaos/inject/processnode"
@@ -83,7 +84,7 @@ func allowAll(t *testing.T, ns string) {
 func newInjection(t *testing.T, socket, ns string, v victim, kind, spec string) inject.Injection {
 	t.Helper()
 	i, err := processnode.New(socket).New(inject.Request{
-		Kind: kind, Spec: json.RawMessage(spec), Disruption: ns + "/test", DisruptionUID: types.UID(ns),
+		Kind: v1alpha1.Kind(kind), Spec: json.RawMessage(spec), Disruption: ns + "/test", DisruptionUID: types.UID(ns),
 		Target: inject.Target{Namespace: ns, Pod: v.name, UID: v.uid, Node: shared.Processes().NodeName()},
 	}, &inject.Notes{})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject"
 	"github.com/trommel-dev/trommel/chaos/inject/simulated"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
@@ -23,7 +24,8 @@ import (
 func simulatedInjection(t *testing.T, notes *inject.Notes, kind, spec string, target inject.Target) inject.Injection {
 	t.Helper()
 	i, err := simulated.New(func() (*rest.Config, error) { return shared.RESTConfig("") }).New(inject.Request{
-		Kind: kind, Spec: json.RawMessage(spec), Disruption: target.Namespace + "/test", DisruptionUID: "d", Target: target,
+		Kind: v1alpha1.Kind(kind), Spec: json.RawMessage(spec), Disruption: target.Namespace + "/test",
+		DisruptionUID: "d", Target: target,
 	}, notes)
 	if err != nil {
 		t.Fatal(err)

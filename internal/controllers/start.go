@@ -1,4 +1,3 @@
-// Package controllers has what the commands that run controllers do first.
 package controllers
 
 import (
@@ -12,8 +11,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// RESTConfig is the configuration of a client: that of the kubeconfig file, or the pod's own if there is none.
-func RESTConfig(kubeconfig string) (*rest.Config, error) {
+// restConfig is the configuration of a client: that of the kubeconfig file, or the pod's own if there is none.
+func restConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		return clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}
@@ -24,8 +23,8 @@ func RESTConfig(kubeconfig string) (*rest.Config, error) {
 	return to, nil
 }
 
-// Logger is a logger that writes to stderr; controller-runtime uses it too.
-func Logger() logr.Logger {
+// logger is a logger that writes to stderr; controller-runtime uses it too.
+func logger() logr.Logger {
 	klog.ClearLogger() // a command of which this is a part may have set another
 	fs := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(fs)
