@@ -383,7 +383,7 @@ func places(r *record.Run, known names) map[place][]seen {
 		if text == "" {
 			text = "once more"
 		}
-		p := place{o.By, describePoint(o), object}
+		p := place{o.By, o.Place(), object}
 		all[p] = append(all[p], seen{text, e})
 	}
 	return all

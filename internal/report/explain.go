@@ -183,7 +183,7 @@ func story(r *record.Run, found []toldFinding) ([]moment, error) {
 	}
 	for _, e := range r.Events {
 		if o := e.Observation; o != nil && o.Failed != "" {
-			add(e.Time, "%s by %s: %s.", describeObject(o), o.By, failed(o))
+			add(e.Time, "%s by %s: %s.", o.Subject(), o.By, failed(o))
 		}
 	}
 	changes, err := changesOf(r, found)
