@@ -12,6 +12,12 @@ comma := ,
 GOLANGCI_LINT_VERSION := v2.15.0
 GOLANGCI_LINT := $(CURDIR)/bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 
+# The packages that programs outside of this repository may use; docs/api.md says what for.
+API := plan plan/build trommeltest record expr instrumentation/wire chaos/api/v1alpha1 nodes/api/v1alpha1 \
+	nodes/provider nodes/provider/providertest
+APIDIFF_VERSION := v0.0.0-20261014143641-f0251eb4aa3e
+APIDIFF := $(CURDIR)/bin/apidiff-$(APIDIFF_VERSION)
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +116,30 @@ $(GOLANGCI_LINT):
 	@mkdir -p bin
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	mv bin/golangci-lint $@
+
+.PHONY: api
+api: ## compare the packages that are an API with the last release, or with BASE=REF
+	@base="$(BASE)"; [ -n "$$base" ] || base=$$(git tag --list 'v*' --sort=-version:refname | head -n 1); \
+	if [ -z "$$base" ]; then \
+		echo "There is no release yet, so there is nothing to compare with. BASE=HEAD~1 compares with that commit."; \
+		exit; \
+	fi; \
+	set -e; $(MAKE) --no-print-directory $(APIDIFF); dir=$$(mktemp -d); \
+	trap 'git worktree remove --force "$$dir/base" || true; rm -rf "$$dir"' EXIT; \
+	git worktree add --quiet --detach "$$dir/base" "$$base"; \
+	module=$$(go list -m); echo "== changes since $$base"; \
+	for p in $(API); do \
+		if [ ! -d "$$dir/base/$$p" ]; then echo "$$p: new"; continue; fi; \
+		(cd "$$dir/base" && $(APIDIFF) -w "$$dir/old" "$$module/$$p"); \
+		$(APIDIFF) -w "$$dir/new" "$$module/$$p"; \
+		changes=$$($(APIDIFF) "$$dir/old" "$$dir/new"); \
+		if [ -z "$$changes" ]; then echo "$$p: no change"; else printf '%s:\n%s\n' "$$p" "$$changes"; fi; \
+	done
+
+$(APIDIFF):
+	@mkdir -p bin
+	GOBIN=$(CURDIR)/bin go install golang.org/x/exp/cmd/apidiff@$(APIDIFF_VERSION)
+	mv bin/apidiff $@
 
 .PHONY: fmt
 fmt: ## format the sources

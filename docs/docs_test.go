@@ -11,6 +11,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/plan"
@@ -130,6 +133,69 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// Lines have at most 100 columns. What cannot be broken is excepted: a program's output, which stands in fenced blocks
+// without a language (its commands begin with "$ "), and rows of tables that tests write, between comments, or read.
+func TestLinesAreShort(t *testing.T) {
+	const columns = 100
+	read := "| `actionType` |" // the header of the table that a test of package plan compares with the code
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fenced, output, written, table bool
+		for i, line := range strings.Split(string(text), "\n") {
+			mark := strings.TrimSpace(line)
+			switch {
+			case strings.HasPrefix(mark, "```"):
+				fenced = !fenced
+				output = fenced && mark == "```"
+			case strings.HasPrefix(line, "<!-- begin"), strings.HasPrefix(line, "<!-- end"):
+				written = strings.HasPrefix(line, "<!-- begin")
+			case !strings.HasPrefix(line, "|"):
+				table = false
+			case strings.HasPrefix(line, read):
+				table = true
+			}
+			if output && !strings.HasPrefix(mark, "$ ") || (written || table) && strings.HasPrefix(line, "|") {
+				continue
+			}
+			if n := utf8.RuneCountInString(line); n > columns {
+				t.Errorf("%s:%d: %d columns, more than %d", page, i+1, n, columns)
+			}
+		}
+	}
+}
+
+// The page on the API lists the packages that `make api` compares, and all of them exist.
+func TestPackagesOfTheAPI(t *testing.T) {
+	page, err := os.ReadFile("api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	variable := regexp.MustCompile(`(?m)^API := ((?:.*\\\n)*.*)$`).FindStringSubmatch(string(makefile))
+	if variable == nil {
+		t.Fatal("the Makefile has no list of the API's packages")
+	}
+	compared := strings.Fields(strings.ReplaceAll(variable[1], "\\\n", " "))
+	var listed []string
+	for _, m := range regexp.MustCompile("(?m)^- `([a-z0-9/]+)`: ").FindAllStringSubmatch(string(page), -1) {
+		listed = append(listed, m[1])
+	}
+	if diff := cmp.Diff(compared, listed); diff != "" {
+		t.Errorf("(-Makefile +api.md)\n%s", diff)
+	}
+	for _, pkg := range compared {
+		if files, err := filepath.Glob(filepath.Join("..", pkg, "*.go")); err != nil || len(files) == 0 {
+			t.Errorf("package %s does not exist", pkg)
+		}
+	}
+}
+
 func TestExamplesLoad(t *testing.T) {
 	files, err := filepath.Glob("../examples/*/plans/*.yaml")
 	if err != nil {
@@ -222,9 +288,9 @@ func TestFieldsOfTheSuiteAreDescribed(t *testing.T) {
 	}
 }
 
-// Each pattern has a section of its own, and a row in the page on trommel test.
+// Each pattern has a section of its own, and an item in the page on trommel test.
 func TestPatternsAreDescribed(t *testing.T) {
-	for page, line := range map[string]string{"patterns.md": "\n## %s\n", "test.md": "\n| `%s` |"} {
+	for page, line := range map[string]string{"patterns.md": "\n## %s\n", "test.md": "\n- **`%s`** "} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

@@ -20,7 +20,6 @@ import (
 	nodesconfig "github.com/trommel-dev/trommel/nodes/config"
 	"github.com/trommel-dev/trommel/nodes/controller"
 	nodesmanager "github.com/trommel-dev/trommel/nodes/controller/manager"
-	simulatedprovider "github.com/trommel-dev/trommel/nodes/provider/simulated"
 	"github.com/trommel-dev/trommel/nodes/simulated"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -100,7 +99,7 @@ func (r *runner) startCycles(ctx context.Context, to *rest.Config) error {
 	to = rest.CopyConfig(to)
 	to.UserAgent = "trommel-nodes"
 	mgr, err := nodesmanager.New(to, nodesmanager.Options{
-		Provider: simulatedprovider.For, Add: simulatedCloud,
+		Provider: simulated.For, Add: simulatedCloud,
 		Limits: controller.Limits{Poll: 200 * time.Millisecond},
 		Logger: logr.FromSlogHandler(r.Logger.Handler()),
 	})

@@ -33,6 +33,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/run/await"
 	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -562,12 +563,12 @@ func (r *runner) judge(
 		troubled(err)
 	}
 	if !failed {
-		if r.meta.GivenBack, err = invariants.Await(ctx, recorder, r.meta.WorkloadEnd); err != nil {
+		if r.meta.GivenBack, err = await.Invariants(ctx, invariants, recorder, r.meta.WorkloadEnd); err != nil {
 			return err
 		}
 	}
 	if r.Reference != nil && !failed {
-		troubled(judge.AwaitReference(ctx, r.Reference, r.Plan, recorder, r.meta.GivenBack, r.Suite.Timeouts))
+		troubled(await.Reference(ctx, r.Reference, r.Plan, recorder, r.meta.GivenBack, r.Suite.Timeouts))
 	}
 	last, err := r.coordinator.Status(ctx)
 	troubled(err)

@@ -36,7 +36,6 @@ import (
 	"github.com/trommel-dev/trommel/nodes/controller/request"
 	"github.com/trommel-dev/trommel/nodes/controller/status"
 	"github.com/trommel-dev/trommel/nodes/provider"
-	simulatedprovider "github.com/trommel-dev/trommel/nodes/provider/simulated"
 	"github.com/trommel-dev/trommel/nodes/simulated"
 )
 
@@ -582,7 +581,7 @@ func newProvider(to *rest.Config) (provider.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return simulatedprovider.New(c), nil
+	return simulated.New(c), nil
 }
 
 // told checks the metrics and events of a request that was Successful.

@@ -1,44 +1,44 @@
-package processnode
+package faults
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // connection is an open one, as a process of a pod sees it.
 type connection struct{ local, remote netip.AddrPort }
 
 // reopen ends the open connections whose requests a fault disturbs, so that clients connect again and the node sees the
 // requests. It is called when the fault is in effect for new connections.
-func (n *Node) reopen(target *pod, f *networkFault) {
-	n.mu.Lock()
-	pids := map[*pod][]int{}
-	for _, p := range n.pods {
-		for _, c := range append(p.init[:len(p.init):len(p.init)], p.containers...) {
-			if c.current != nil {
-				pids[p] = append(pids[p], c.current.process.PID())
-			}
-		}
-	}
-	n.mu.Unlock()
+func (target *Pod) reopen(f *networkFault) {
+	s := target.set
 	all, err := openConnections()
 	if err != nil {
-		n.log.Warn("connections that are open stay undisturbed", "error", err)
+		s.log.Warn("connections that are open stay undisturbed", "error", err)
 	}
-	for p, of := range pids {
-		err := endConnections(all, of, func(c connection) bool {
+	for _, p := range s.allPods() {
+		var pids []int
+		for _, c := range slices.Concat(p.config.Init, p.config.Containers) {
+			if pid := c.PID(); pid != 0 {
+				pids = append(pids, pid)
+			}
+		}
+		err := endConnections(all, pids, func(c connection) bool {
 			switch to := c.remote.Addr(); {
 			case p != target:
-				return to == target.address.ip && f.concerns(way{p.address.ip, c.remote.String()})
-			case c.local.Addr() == p.address.ip:
+				return to == target.config.IP && f.concerns(way{p.config.IP, c.remote.String()})
+			case c.local.Addr() == p.config.IP:
 				// Opened by somebody else. The client may be an API server.
-				return f.concerns(way{hostAddress.ip, c.local.String()})
-			case to == hostAddress.ip || to == p.address.ip || to == p.address.loopback:
+				return f.concerns(way{s.config.Host, c.local.String()})
+			case to == s.config.Host || to == p.config.IP || to == p.config.Loopback:
 				// To API servers, the coordinator and proxies of the node, and within the pod.
 				return false
 			}
 			return p.wants(c.remote, f)
 		})
 		if err != nil {
-			n.log.Warn("connections that are open stay undisturbed", "namespace", p.namespace, "pod", p.name,
-				"error", err)
+			s.log.Warn("connections that are open stay undisturbed", "namespace", p.config.Namespace,
+				"pod", p.config.Name, "error", err)
 		}
 	}
 	target.network.cutStreams(f)
@@ -46,7 +46,7 @@ func (n *Node) reopen(target *pod, f *networkFault) {
 
 // wants reports whether a fault concerns an address that the pod's programs have wanted when they connected to another
 // one.
-func (p *pod) wants(at netip.AddrPort, f *networkFault) bool {
+func (p *Pod) wants(at netip.AddrPort, f *networkFault) bool {
 	if f.concerns(way{wanted: at.String()}) {
 		return true
 	}
@@ -63,7 +63,7 @@ func (p *pod) wants(at netip.AddrPort, f *networkFault) bool {
 }
 
 // noteDial notes where a program connects that wants an address.
-func (n *networkFaults) noteDial(wanted, to string) {
+func (n *connections) noteDial(wanted, to string) {
 	if wanted == to {
 		return
 	}
@@ -79,7 +79,7 @@ func (n *networkFaults) noteDial(wanted, to string) {
 }
 
 // cutStreams resets connections that pass proxies which do not see requests.
-func (n *networkFaults) cutStreams(f *networkFault) {
+func (n *connections) cutStreams(f *networkFault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for w, d := range n.proxies {

@@ -1,4 +1,4 @@
-package processnode
+package faults
 
 import (
 	"bytes"
@@ -27,12 +27,10 @@ var grpcCodes = []string{
 	"INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 }
 
+var _ = register("grpc", prepareGRPC)
+
 // prepareGRPC disturbs calls of the target's gRPC server.
-func prepareGRPC(ctx context.Context, p *pod, f fault.Fault) (func() (func(), error), error) {
-	var spec v1alpha1.GRPC
-	if err := decodeSpec(f, &spec); err != nil {
-		return nil, err
-	}
+func prepareGRPC(ctx context.Context, p *Pod, f fault.Fault, spec v1alpha1.GRPC) (beginFunc, error) {
 	for _, e := range spec.Endpoints {
 		if e.Error != "" && slices.Index(grpcCodes, e.Error) <= 0 || e.Error == "" && e.Override != "empty" {
 			return nil, fmt.Errorf("%w: endpoint %s: error %q, override %q", errInvalid, e.Method, e.Error, e.Override)
@@ -44,7 +42,7 @@ func prepareGRPC(ctx context.Context, p *pod, f fault.Fault) (func() (func(), er
 		err = p.wholePod(f)
 	}
 	if err == nil {
-		err = speaksHTTP2(ctx, netip.AddrPortFrom(p.address.ip, uint16(spec.Port)).String())
+		err = speaksHTTP2(ctx, netip.AddrPortFrom(p.config.IP, uint16(spec.Port)).String())
 	}
 	return begin, err
 }
@@ -197,9 +195,8 @@ func (h *heard) Read(p []byte) (int, error) {
 
 // requestFaults disturb the requests of connections that a diversion leads.
 type requestFaults struct {
-	faults *networkFaults
+	faults *connections
 	way    way
-	pod    *pod
 }
 
 func (q *requestFaults) disturb(_ *terminator, w http.ResponseWriter, r *http.Request) (consequence, modifyFunc) {

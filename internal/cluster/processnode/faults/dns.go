@@ -1,4 +1,4 @@
-package processnode
+package faults
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
 // lies are the DNS faults of a pod.
@@ -29,11 +30,9 @@ type dnsFault struct {
 // nobody are addresses that nobody has: they are reserved for benchmarks.
 var nobody = netip.MustParsePrefix("198.18.0.0/15")
 
-func prepareDNS(_ context.Context, p *pod, f fault.Fault) (func() (func(), error), error) {
-	var spec v1alpha1.DNS
-	if err := decodeSpec(f, &spec); err != nil {
-		return nil, err
-	}
+var _ = register("dns", prepareDNS)
+
+func prepareDNS(_ context.Context, p *Pod, f fault.Fault, spec v1alpha1.DNS) (beginFunc, error) {
 	for _, r := range spec.Records {
 		for _, a := range r.Addresses {
 			if _, err := netip.ParseAddr(a); err != nil {
@@ -66,11 +65,14 @@ func prepareDNS(_ context.Context, p *pod, f fault.Fault) (func() (func(), error
 	}, nil
 }
 
-// patience is how long a query without an answer hangs. Later the program would ask this machine.
-const patience = agentTimeout - 500*time.Millisecond
+// spare is how much earlier than the program gives up a query without an answer ends. Later the program would ask this
+// machine.
+const spare = 500 * time.Millisecond
 
-// answer returns the answer of the first record that matches; ok is false if there is none.
-func (l *lies) answer(ctx context.Context, p *pod, name string) (answer string, ok bool) {
+// Resolve returns what faults answer to a program that looks up a name: addresses, "none" if there is no such name, or
+// "servfail". ok is false if no fault concerns the name. Resolve may block as long as the context allows.
+func (p *Pod) Resolve(ctx context.Context, name string) (answer string, ok bool) {
+	l := &p.lies
 	l.mu.Lock()
 	faults := l.faults
 	l.mu.Unlock()
@@ -91,7 +93,7 @@ func (l *lies) answer(ctx context.Context, p *pod, name string) (answer string, 
 			case "random":
 				return randomAddress(), true
 			case "drop":
-				timer := time.NewTimer(patience)
+				timer := time.NewTimer(p.set.config.Patience - spare)
 				defer timer.Stop()
 				select {
 				case <-f.ended:
@@ -108,14 +110,14 @@ func (l *lies) answer(ctx context.Context, p *pod, name string) (answer string, 
 }
 
 // absolute lists what a name can mean in the pod, the name itself first.
-func (p *pod) absolute(name string) []string {
+func (p *Pod) absolute(name string) []string {
 	name = strings.ToLower(name)
 	rest, final := strings.CutSuffix(name, ".")
 	if final {
 		return []string{rest}
 	}
-	return []string{name, name + "." + p.namespace + ".svc" + clusterDomain, name + ".svc" + clusterDomain,
-		name + clusterDomain}
+	return []string{name, name + "." + p.config.Namespace + ".svc" + cluster.Domain, name + ".svc" + cluster.Domain,
+		name + cluster.Domain}
 }
 
 // matchesName reports whether a record's name is meant: with the cluster's domain or without, or below it for "*.".
@@ -124,7 +126,7 @@ func matchesName(record, name string) bool {
 	if below, ok := strings.CutPrefix(record, "*."); ok {
 		return strings.HasSuffix(name, "."+below)
 	}
-	return record == name || strings.HasSuffix(record, ".svc") && record+clusterDomain == name
+	return record == name || strings.HasSuffix(record, ".svc") && record+cluster.Domain == name
 }
 
 func randomAddress() string {

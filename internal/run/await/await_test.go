@@ -1,4 +1,4 @@
-package judge
+package await
 
 import (
 	"cmp"
@@ -88,7 +88,7 @@ func TestPatience(t *testing.T) {
 				time.Sleep(tt.since)
 				synctest.Wait()
 				ref := &reference.Reference{Objects: wanted}
-				if err := AwaitReference(t.Context(), ref, &plan.Plan{}, g, givenBack, limits); err != nil {
+				if err := Reference(t.Context(), ref, &plan.Plan{}, g, givenBack, limits); err != nil {
 					t.Fatal(err)
 				}
 				if got := time.Since(givenBack); got != tt.want {

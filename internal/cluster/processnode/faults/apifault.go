@@ -1,4 +1,4 @@
-package processnode
+package faults
 
 import (
 	"context"
@@ -17,8 +17,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
 )
+
+var _ = register("apiFault", prepareAPIFault)
+
+func prepareAPIFault(_ context.Context, p *Pod, f fault.Fault, spec v1alpha1.APIFault) (beginFunc, error) {
+	if err := p.wholePod(f); err != nil {
+		return nil, err
+	}
+	if p.set.config.Certificate == nil {
+		return nil, unsupported("it has no certificate for a proxy of API servers")
+	}
+	return func() (func(), error) {
+		a := &apiFault{spec: spec, disruption: f.Disruption, ended: make(chan struct{})}
+		p.link.add(a)
+		return func() { p.link.remove(a) }, nil
+	}, nil
+}
 
 // apiLink is a pod's way to the API server. Without faults of requests it forwards bytes; with them it is a reverse
 // proxy that sees requests. Open connections cannot change between the two: they are reset when a fault begins; when the
@@ -26,7 +43,7 @@ import (
 // told to open a new connection.
 type apiLink struct {
 	proxy *passthrough.Proxy
-	start func(*apiLink) *terminator
+	start func() *terminator
 
 	mu     sync.Mutex
 	faults []*apiFault
@@ -40,8 +57,8 @@ type apiFault struct {
 	ended      chan struct{} // closed at its end
 }
 
-func (n *Node) newAPILink(c *controller) (*apiLink, error) {
-	dial := func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, n.routeOf(c)) }
+func (p *Pod) newLink() (*apiLink, error) {
+	s, dial := p.set, p.config.DialAPIServer
 	l := &apiLink{}
 	var err error
 	l.proxy, err = passthrough.New(func(ctx context.Context) (net.Conn, error) {
@@ -59,14 +76,14 @@ func (n *Node) newAPILink(c *controller) (*apiLink, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.start = func(l *apiLink) *terminator {
+	l.start = func() *terminator {
 		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(n.config.CA)
+		roots.AppendCertsFromPEM(s.config.CA)
 		return startTerminator(terminatorConfig{
-			ctx: n.ctx, disturb: l.disturb, dial: dial, log: n.log,
+			ctx: s.ctx, disturb: l.disturb, dial: dial, log: s.log,
 			// A client with a certificate must be recognised.
 			tls: &tls.Config{
-				Certificates: []tls.Certificate{*n.config.Certificate}, ClientAuth: tls.RequestClientCert,
+				Certificates: []tls.Certificate{*s.config.Certificate}, ClientAuth: tls.RequestClientCert,
 			},
 			// Certificates of the cluster's API servers have this name.
 			client: &tls.Config{RootCAs: roots, ServerName: "kubernetes.default.svc"},
@@ -82,7 +99,7 @@ func (l *apiLink) add(f *apiFault) {
 	defer l.mu.Unlock()
 	l.faults = append(l.faults[:len(l.faults):len(l.faults)], f)
 	if l.server == nil {
-		l.server = l.start(l)
+		l.server = l.start()
 	}
 	// A connection that is still being opened will see the server.
 	l.proxy.Cut()

@@ -1,4 +1,4 @@
-package processnode
+package faults
 
 import (
 	"encoding/binary"
@@ -31,45 +31,64 @@ type pages struct {
 	dialing int // faults because of which programs ask before they connect to a pod's own address
 }
 
-// newPage writes the page of a container that has not started yet.
-func (n *Node) newPage(path string) (*page, error) {
+// Page returns the path of the file in which the processes of a container with hooks find the page, see page. The first
+// call writes it to that path; no process of the container has been started then.
+func (p *Pod) Page(container, path string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if old := p.pages[container]; old != nil {
+		return old.path, nil
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, err
+		return "", err
 	}
-	p := &page{path: path}
-	n.pages.mu.Lock()
-	defer n.pages.mu.Unlock()
+	fresh, all := &page{path: path}, &p.set.pages
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	if err := os.WriteFile(path, make([]byte, 8), 0o600); err != nil {
-		return nil, err
+		return "", err
 	}
-	if n.pages.dialing > 0 {
-		if err := p.write(1, 1); err != nil {
-			return nil, err
+	if all.dialing > 0 {
+		if err := fresh.write(1, 1); err != nil {
+			return "", err
 		}
 	}
-	n.pages.all[p] = struct{}{}
-	return p, nil
+	all.all[fresh] = struct{}{}
+	p.pages[container] = fresh
+	return path, nil
 }
 
-func (n *Node) forgetPage(p *page) {
-	n.pages.mu.Lock()
-	defer n.pages.mu.Unlock()
-	delete(n.pages.all, p)
+// page returns the page of a container with hooks that has started.
+func (p *Pod) page(c Container) *page {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pages[c.Name()]
 }
 
-// askBeforeDialing makes programs ask before they connect to pods' own addresses, until it is called
-// with -1 as often as with 1.
-func (n *Node) askBeforeDialing(change int) error {
-	n.pages.mu.Lock()
-	defer n.pages.mu.Unlock()
-	before := n.pages.dialing
-	n.pages.dialing += change
-	if (before > 0) == (n.pages.dialing > 0) {
+func (p *Pod) forgetPages() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := &p.set.pages
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, of := range p.pages {
+		delete(all.all, of)
+	}
+}
+
+// askBeforeDialing makes programs ask before they connect to pods' own addresses, until it is called with -1 as often as
+// with 1.
+func (s *Set) askBeforeDialing(change int) error {
+	s.pages.mu.Lock()
+	defer s.pages.mu.Unlock()
+	before := s.pages.dialing
+	s.pages.dialing += change
+	if (before > 0) == (s.pages.dialing > 0) {
 		return nil
 	}
 	var errs []error
-	for p := range n.pages.all {
-		errs = append(errs, p.write(1, min(uint32(n.pages.dialing), 1)))
+	for p := range s.pages.all {
+		errs = append(errs, p.write(1, min(uint32(s.pages.dialing), 1)))
 	}
 	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-package processnode
+package faults
 
 import (
 	"context"
@@ -9,13 +9,16 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 )
 
+var (
+	_ = register("containerFailure", prepareContainerFailure)
+	_ = register("cpuPressure", prepareCPUPressure)
+)
+
 // prepareContainerFailure ends the target's processes, and those that are started in their place. Their exits count as
 // planned, so that no verdict blames the controller, but there is a back-off between them as after crashes.
-func prepareContainerFailure(_ context.Context, p *pod, f fault.Fault) (func() (func(), error), error) {
-	var spec v1alpha1.ContainerFailure
-	if err := decodeSpec(f, &spec); err != nil {
-		return nil, err
-	}
+func prepareContainerFailure(
+	_ context.Context, p *Pod, f fault.Fault, spec v1alpha1.ContainerFailure,
+) (beginFunc, error) {
 	containers, err := p.targets(f)
 	if err != nil {
 		return nil, err
@@ -24,8 +27,16 @@ func prepareContainerFailure(_ context.Context, p *pod, f fault.Fault) (func() (
 	if spec.Signal == "TERM" {
 		signal = syscall.SIGTERM
 	}
+	// fail returns a channel that is closed when there may be other processes.
+	fail := func() <-chan struct{} {
+		changed := p.set.config.Changed()
+		for _, c := range containers {
+			c.End(signal)
+		}
+		return changed
+	}
 	return func() (func(), error) {
-		changed := p.node.fail(containers, signal)
+		changed := fail()
 		if spec.Once {
 			return func() {}, nil
 		}
@@ -39,46 +50,22 @@ func prepareContainerFailure(_ context.Context, p *pod, f fault.Fault) (func() (
 				case <-ctx.Done():
 					return
 				}
-				changed = p.node.fail(containers, signal)
+				changed = fail()
 			}
 		}()
 		return func() {
 			cancel()
 			<-done
-			n := p.node
-			n.mu.Lock()
-			defer n.mu.Unlock()
 			for _, c := range containers {
-				c.forgiven++
+				c.Forgive()
 			}
-			n.broadcastLocked()
 		}, nil
 	}, nil
 }
 
-// fail sends the signal to all processes of the containers that have not got it. It returns a channel that is closed
-// when there may be others.
-func (n *Node) fail(containers []*container, signal syscall.Signal) (changed <-chan struct{}) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range containers {
-		r := c.current
-		if r == nil || r.failed {
-			continue
-		}
-		r.failed, r.record.Planned = true, true
-		r.process.Signal(signal)
-	}
-	return n.changed
-}
-
 // prepareCPUPressure stops the target's processes for a share of the time. A process on this node has no processors of
 // its own that others could take.
-func prepareCPUPressure(_ context.Context, p *pod, f fault.Fault) (func() (func(), error), error) {
-	var spec v1alpha1.CPUPressure
-	if err := decodeSpec(f, &spec); err != nil {
-		return nil, err
-	}
+func prepareCPUPressure(_ context.Context, p *Pod, f fault.Fault, spec v1alpha1.CPUPressure) (beginFunc, error) {
 	containers, err := p.targets(f)
 	if err != nil {
 		return nil, err
@@ -93,7 +80,7 @@ func prepareCPUPressure(_ context.Context, p *pod, f fault.Fault) (func() (func(
 		started, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)
-			p.node.throttle(ctx, containers, share, func() { close(started) })
+			throttle(ctx, containers, share, func() { close(started) })
 		}()
 		<-started
 		return func() {
@@ -108,7 +95,7 @@ const throttlePeriod = 20 * time.Millisecond
 
 // throttle stops and continues the containers' processes so that they run for a share of the time, until the context is
 // done. None is stopped by it then. If this program dies, its children die.
-func (n *Node) throttle(ctx context.Context, containers []*container, share float64, started func()) {
+func throttle(ctx context.Context, containers []Container, share float64, started func()) {
 	running := max(time.Duration(float64(throttlePeriod)*share), time.Millisecond)
 	stopped := time.Duration(float64(running) * (1 - share) / share)
 	timer := time.NewTimer(0)
@@ -125,16 +112,11 @@ func (n *Node) throttle(ctx context.Context, containers []*container, share floa
 	var missing time.Duration // missing of the time in which they should have been stopped
 	cycle := time.Now()
 	for started != nil || ctx.Err() == nil {
-		n.mu.Lock()
-		var runs []*run
+		var resume []func()
 		for _, c := range containers {
-			if r := c.current; r != nil && !r.frozen {
-				runs = append(runs, r)
+			if f := c.Suspend(); f != nil {
+				resume = append(resume, f)
 			}
-		}
-		n.mu.Unlock()
-		for _, r := range runs {
-			r.process.Freeze()
 		}
 		begin := time.Now() // on a busy machine a process takes a while to stop
 		if started != nil {
@@ -142,14 +124,9 @@ func (n *Node) throttle(ctx context.Context, containers []*container, share floa
 			started = nil
 		}
 		sleep(min(max(stopped+missing, stopped/4), 4*stopped))
-		n.mu.Lock()
-		for _, r := range runs {
-			// Freeze sets frozen before it stops a process, under the same lock.
-			if !r.frozen {
-				r.process.Thaw()
-			}
+		for _, f := range resume {
+			f()
 		}
-		n.mu.Unlock()
 		halt := time.Since(begin)
 		sleep(running)
 		total := time.Since(cycle)

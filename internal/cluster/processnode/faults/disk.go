@@ -1,8 +1,7 @@
-package processnode
+package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -39,11 +38,12 @@ var (
 	diskOperations = map[string]uint64{"open": 1, "read": 2, "write": 4, "sync": 8}
 )
 
-func prepareDiskFailure(_ context.Context, p *pod, f fault.Fault) (func() (func(), error), error) {
-	var spec v1alpha1.DiskFailure
-	if err := decodeSpec(f, &spec); err != nil {
-		return nil, err
-	}
+var (
+	_ = register("diskFailure", prepareDiskFailure)
+	_ = register("diskPressure", prepareDiskPressure)
+)
+
+func prepareDiskFailure(_ context.Context, p *Pod, f fault.Fault, spec v1alpha1.DiskFailure) (beginFunc, error) {
 	number, ok := diskErrors[spec.Error]
 	if !ok {
 		return nil, fmt.Errorf("%w: error %q", errInvalid, spec.Error)
@@ -65,11 +65,7 @@ func prepareDiskFailure(_ context.Context, p *pod, f fault.Fault) (func() (func(
 	return prepareDisk(p, f, spec.Paths, "fail", operations, uint64(number), share)
 }
 
-func prepareDiskPressure(_ context.Context, p *pod, f fault.Fault) (func() (func(), error), error) {
-	var spec v1alpha1.DiskPressure
-	if err := decodeSpec(f, &spec); err != nil {
-		return nil, err
-	}
+func prepareDiskPressure(_ context.Context, p *Pod, f fault.Fault, spec v1alpha1.DiskPressure) (beginFunc, error) {
 	var speeds []uint64
 	for _, speed := range []*int64{spec.ReadBytesPerSecond, spec.WriteBytesPerSecond} {
 		if speed == nil {
@@ -81,8 +77,7 @@ func prepareDiskPressure(_ context.Context, p *pod, f fault.Fault) (func() (func
 }
 
 // prepareDisk gives the target's programs a rule for files. They carry it out themselves.
-func prepareDisk(p *pod, f fault.Fault, paths []string, kind string, numbers ...uint64) (func() (func(), error),
-	error) {
+func prepareDisk(p *Pod, f fault.Fault, paths []string, kind string, numbers ...uint64) (beginFunc, error) {
 	containers, err := p.targets(f)
 	if err == nil {
 		err = p.heedsFaults(containers)
@@ -96,60 +91,34 @@ func prepareDisk(p *pod, f fault.Fault, paths []string, kind string, numbers ...
 		}
 	}
 	return func() (func(), error) {
-		ends := map[*container]func() error{}
+		ends := map[Container]func() error{}
 		end := func() {
 			for c, end := range ends {
 				if err := end(); err != nil {
-					p.node.log.Error("end a fault of files", "namespace", p.namespace, "pod", p.name,
-						"container", c.spec.Name, "error", err)
+					p.set.log.Error("end a fault of files", "namespace", p.config.Namespace, "pod", p.config.Name,
+						"container", c.Name(), "error", err)
 				}
 			}
 		}
 		for _, c := range containers {
 			rule := &diskRule{kind: kind, numbers: numbers}
 			for _, path := range paths {
-				rule.paths = append(rule.paths, c.files.names(filepath.Clean(path))...)
+				rule.paths = append(rule.paths, c.Paths(filepath.Clean(path))...)
 			}
 			// These belong to Trommel, or are what it puts into every pod.
-			kept := append(c.files.names(serviceAccountMount), p.node.config.Dir)
-			err := c.page.change(kept, func(rules []*diskRule) []*diskRule { return append(rules, rule) })
+			kept := append(c.Paths(p.set.config.ServiceAccount), p.set.config.Dir)
+			page := p.page(c)
+			err := page.change(kept, func(rules []*diskRule) []*diskRule { return append(rules, rule) })
 			if err != nil {
 				end()
-				return nil, fmt.Errorf("tell container %q of a fault of files: %w", c.spec.Name, err)
+				return nil, fmt.Errorf("tell container %q of a fault of files: %w", c.Name(), err)
 			}
 			ends[c] = func() error {
-				return c.page.change(kept, func(rules []*diskRule) []*diskRule {
+				return page.change(kept, func(rules []*diskRule) []*diskRule {
 					return slices.DeleteFunc(rules, func(r *diskRule) bool { return r == rule })
 				})
 			}
 		}
 		return end, nil
 	}, nil
-}
-
-// heedsFaults returns an error unless the containers' programs heed faults that begin while they run.
-func (p *pod) heedsFaults(containers []*container) error {
-	var errs []error
-	for _, c := range containers {
-		p.node.mu.Lock()
-		started, hooked := c.starts > 0, c.page != nil
-		p.node.mu.Unlock()
-		switch {
-		case !started:
-			errs = append(errs, fmt.Errorf("container %q has not started", c.spec.Name))
-			continue
-		case hooked:
-			heeds, err := p.node.heeding.has(c.path)
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			hooked = heeds
-		}
-		if !hooked {
-			errs = append(errs, unsupported("the program of container %q has no hooks for faults in its standard "+
-				"library: build it with `build:`, by this version of Trommel", c.spec.Name))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-package processnode
+package faults
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,33 +15,9 @@ import (
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
 )
-
-// networkFaults are the faults of a pod's connections, in two places: the pod's link to the API server, and proxies for
-// addresses that a program asks the node for while there is a fault: those that the pod's programs want, and the pod's
-// own that others want.
-type networkFaults struct {
-	mu      sync.Mutex
-	faults  []*networkFault
-	proxies map[way]*diversion
-	wanted  map[string]map[string]struct{} // what programs wanted that have connected to an address
-}
-
-// way is what connections have in common that a diversion is for.
-type way struct {
-	from   netip.Addr // of connections to the pod: the client's address; invalid for those that the pod opens
-	wanted string     // the address that the client wants
-}
-
-// diversion is a proxy in front of an address.
-type diversion struct {
-	proxy *passthrough.Proxy
-	// Guarded by networkFaults.mu: what the address is on this machine, and what disturbs requests, nil until there is
-	// such a fault.
-	to       string
-	requests *terminator
-}
 
 type networkFault struct {
 	spec v1alpha1.Network
@@ -110,13 +85,12 @@ func (f *networkFault) concerns(w way) bool {
 	return slices.ContainsFunc(peers, func(p peer) bool { return p.matches(address, int(at.Port())) })
 }
 
+var _ = register("network", prepareNetwork)
+
 // prepareNetwork disturbs connections that the target opens, or that others open to it. The node sees streams and no
 // packets.
-func prepareNetwork(ctx context.Context, p *pod, f fault.Fault) (func() (func(), error), error) {
-	n := &networkFault{ended: make(chan struct{})}
-	if err := decodeSpec(f, &n.spec); err != nil {
-		return nil, err
-	}
+func prepareNetwork(ctx context.Context, p *Pod, f fault.Fault, spec v1alpha1.Network) (beginFunc, error) {
+	n := &networkFault{spec: spec, ended: make(chan struct{})}
 	switch {
 	case n.spec.Duplicate != nil || n.spec.Corrupt != nil:
 		return nil, unsupported("it sees the data of connections and no packets that could be duplicated or corrupted")
@@ -139,13 +113,13 @@ func prepareNetwork(ctx context.Context, p *pod, f fault.Fault) (func() (func(),
 }
 
 // prepareConnections checks whether the node sees the connections, after the fault's peers are known.
-func (p *pod) prepareConnections(f *networkFault) (func() (func(), error), error) {
+func (p *Pod) prepareConnections(f *networkFault) (beginFunc, error) {
 	if len(f.egress) > 0 {
 		if err := p.asksNode(); err != nil {
 			return nil, err
 		}
 	}
-	if len(f.ingress) > 0 && !p.address.own() {
+	if len(f.ingress) > 0 && !p.hasOwnAddress() {
 		return nil, unsupported("this machine has only one loopback address, so pods have none of their own")
 	}
 	asking := 0
@@ -153,20 +127,21 @@ func (p *pod) prepareConnections(f *networkFault) (func() (func(), error), error
 		asking = 1
 	}
 	return func() (func(), error) {
-		if err := p.node.askBeforeDialing(asking); err != nil {
-			return nil, errors.Join(err, p.node.askBeforeDialing(-asking))
+		if err := p.set.askBeforeDialing(asking); err != nil {
+			return nil, errors.Join(err, p.set.askBeforeDialing(-asking))
 		}
 		p.changeNetwork(func(faults []*networkFault) []*networkFault { return append(faults, f) })
 		if f.ofRequests() {
-			p.node.reopen(p, f)
+			p.reopen(f)
 		}
 		return func() {
 			p.changeNetwork(func(faults []*networkFault) []*networkFault {
 				return slices.DeleteFunc(faults, func(o *networkFault) bool { return o == f })
 			})
 			close(f.ended)
-			if err := p.node.askBeforeDialing(-asking); err != nil {
-				p.node.log.Error("end a fault of connections", "namespace", p.namespace, "pod", p.name, "error", err)
+			if err := p.set.askBeforeDialing(-asking); err != nil {
+				p.set.log.Error("end a fault of connections", "namespace", p.config.Namespace, "pod", p.config.Name,
+					"error", err)
 			}
 		}, nil
 	}, nil
@@ -174,12 +149,12 @@ func (p *pod) prepareConnections(f *networkFault) (func() (func(), error), error
 
 // Names of the Service in front of the API servers.
 var apiServerNames = []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc",
-	"kubernetes.default.svc" + clusterDomain}
+	"kubernetes.default.svc" + cluster.Domain}
 
 const apiServerPort = 443
 
 // findPeers sets the peers and api.
-func (f *networkFault) findPeers(ctx context.Context, p *pod) error {
+func (f *networkFault) findPeers(ctx context.Context, p *Pod) error {
 	if len(f.spec.Hosts) == 0 && len(f.spec.Services) == 0 {
 		f.api = true
 		// A program without hooks has no other connections that the node could see.
@@ -213,7 +188,7 @@ func everybody(port int) []peer {
 	}
 }
 
-func (f *networkFault) addHost(ctx context.Context, p *pod, h v1alpha1.NetworkHost) error {
+func (f *networkFault) addHost(ctx context.Context, p *Pod, h v1alpha1.NetworkHost) error {
 	port, host := int(h.Port), strings.TrimSuffix(strings.ToLower(h.Host), ".")
 	api := port == 0 || port == apiServerPort
 	switch {
@@ -230,7 +205,7 @@ func (f *networkFault) addHost(ctx context.Context, p *pod, h v1alpha1.NetworkHo
 		return nil
 	}
 	if prefix, err := parsePrefix(host); err == nil {
-		service := p.node.apiService()
+		service := p.set.apiService()
 		switch {
 		case prefix.Addr().IsLoopback():
 			return f.addPod(p, prefix, port)
@@ -243,7 +218,7 @@ func (f *networkFault) addHost(ctx context.Context, p *pod, h v1alpha1.NetworkHo
 		f.egress = append(f.egress, peer{net: prefix, port: port})
 		return nil
 	}
-	inCluster, _ := strings.CutSuffix(host, clusterDomain)
+	inCluster, _ := strings.CutSuffix(host, cluster.Domain)
 	inCluster, isService := strings.CutSuffix(inCluster, ".svc")
 	if parts := strings.Split(inCluster, "."); isService {
 		switch len(parts) {
@@ -284,39 +259,26 @@ func (f *networkFault) addClient(host string, port int) error {
 }
 
 // addPod adds other pods' own addresses, which are loopback addresses.
-func (f *networkFault) addPod(p *pod, prefix netip.Prefix, port int) error {
-	isOther := func(o *pod) bool { return o != p && o.address.own() && o.address.ip == prefix.Addr() }
-	if prefix.IsSingleIP() && p.node.findPod(isOther) == nil {
+func (f *networkFault) addPod(p *Pod, prefix netip.Prefix, port int) error {
+	isOther := func(o *Pod) bool { return o != p && o.hasOwnAddress() && o.config.IP == prefix.Addr() }
+	if prefix.IsSingleIP() && p.set.findPod(isOther) == nil {
 		return unsupported("%s is this machine's or the target's own loopback address: connections to it do not pass "+
 			"the node", prefix.Addr())
 	}
-	containers, _ := p.targets(fault.Fault{})
-	if err := p.heedsFaults(containers); err != nil {
+	if err := p.heedsFaults(p.config.Containers); err != nil {
 		return err
 	}
 	f.egress = append(f.egress, peer{net: prefix, port: port})
 	return nil
 }
 
-// findPod returns a pod on this node that satisfies the condition, or nil. The condition is called with Node.mu locked.
-func (n *Node) findPod(is func(*pod) bool) *pod {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, p := range n.pods {
-		if is(p) {
-			return p
-		}
-	}
-	return nil
-}
-
 // addService adds a service or, if a host is given, that host of a headless service.
-func (f *networkFault) addService(ctx context.Context, p *pod, namespace, name, host string, port int) error {
+func (f *networkFault) addService(ctx context.Context, p *Pod, namespace, name, host string, port int) error {
 	if namespace == metav1.NamespaceDefault && name == "kubernetes" {
 		f.api = f.api || port == 0 || port == apiServerPort
 		return nil
 	}
-	service, err := p.node.client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+	service, err := p.set.config.Service(ctx, namespace, name)
 	if err != nil {
 		return fmt.Errorf("service %s/%s: %w", namespace, name, err)
 	}
@@ -328,8 +290,7 @@ func (f *networkFault) addService(ctx context.Context, p *pod, namespace, name, 
 	if service.Spec.ClusterIP != corev1.ClusterIPNone {
 		return fmt.Errorf("%w: service %s/%s is not headless, so it has no host %q", errInvalid, namespace, name, host)
 	}
-	containers, _ := p.targets(fault.Fault{})
-	if err := p.heedsFaults(containers); err != nil {
+	if err := p.heedsFaults(p.config.Containers); err != nil {
 		return err
 	}
 	ports := map[int]bool{port: true} // clients connect to the pods' port
@@ -339,7 +300,7 @@ func (f *networkFault) addService(ctx context.Context, p *pod, namespace, name, 
 		}
 	}
 	if len(service.Spec.Selector) == 0 {
-		ips, err := p.node.headless(ctx, service, host)
+		ips, err := p.set.config.Headless(ctx, service, host)
 		if err != nil {
 			return err
 		}
@@ -355,10 +316,10 @@ func (f *networkFault) addService(ctx context.Context, p *pod, namespace, name, 
 	// The service's pods change while the fault lasts.
 	selector := labels.SelectorFromSet(service.Spec.Selector)
 	pods := func(address netip.Addr) bool {
-		return nil != p.node.findPod(func(o *pod) bool {
-			return o.namespace == namespace && o.address.ip == address &&
-				selector.Matches(labels.Set(o.object.Labels)) &&
-				(host == "" || o.spec.Hostname == host && o.spec.Subdomain == name)
+		return nil != p.set.findPod(func(o *Pod) bool {
+			return o.config.Namespace == namespace && o.config.IP == address &&
+				selector.Matches(labels.Set(o.config.Labels())) &&
+				(host == "" || o.config.Hostname == host && o.config.Subdomain == name)
 		})
 	}
 	for port := range ports {
@@ -380,131 +341,9 @@ func parsePrefix(s string) (netip.Prefix, error) {
 }
 
 // apiService is the address of the Service in front of the API servers: the first one of the range.
-func (n *Node) apiService() netip.Addr {
-	if !n.config.ServiceCIDR.IsValid() {
+func (s *Set) apiService() netip.Addr {
+	if !s.config.ServiceCIDR.IsValid() {
 		return netip.Addr{}
 	}
-	return n.config.ServiceCIDR.Masked().Addr().Next()
-}
-
-// changeNetwork changes the faults. They are in effect when it returns.
-func (p *pod) changeNetwork(change func([]*networkFault) []*networkFault) {
-	n := &p.network
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.faults = change(slices.Clone(n.faults))
-	p.link.proxy.Shape(choose(n.faults, func(f *networkFault) bool { return f.api }))
-	for w, d := range n.proxies {
-		d.proxy.Shape(choose(n.faults, func(f *networkFault) bool { return f.concerns(w) }))
-		if len(n.faults) == 0 {
-			// Its connections stay, undisturbed.
-			d.proxy.Retire()
-			if d.requests != nil {
-				d.requests.retire()
-			}
-		}
-	}
-	if len(n.faults) == 0 {
-		n.proxies = nil
-	}
-}
-
-// choose returns the shape of connections with these faults; nil without any.
-func choose(faults []*networkFault, concerned func(*networkFault) bool) func() passthrough.Shape {
-	var of []*networkFault
-	for _, f := range faults {
-		if concerned(f) && !f.ofRequests() {
-			of = append(of, f)
-		}
-	}
-	if len(of) == 0 {
-		return nil
-	}
-	return func() passthrough.Shape {
-		var s passthrough.Shape
-		for _, f := range of {
-			s = s.Plus(f.shape())
-		}
-		return s
-	}
-}
-
-// toPod returns where a client has to connect that wants an address of a pod on this node: to that address if nothing
-// disturbs the connection, and otherwise to a proxy.
-func (n *Node) toPod(from netip.Addr, to string) (string, error) {
-	at, err := netip.ParseAddrPort(to)
-	if err != nil {
-		return to, nil
-	}
-	of := n.findPod(func(p *pod) bool { return p.address.own() && p.address.ip == at.Addr() })
-	if of == nil {
-		return to, nil
-	}
-	return of.divert(way{from, to}, to)
-}
-
-// Ingress returns where an API server has to connect for an address of a pod on this node, host:port: usually to that
-// address.
-func (n *Node) Ingress(to string) (string, error) { return n.toPod(hostAddress.ip, to) }
-
-// divert returns where a client has to connect: to the address if nothing disturbs that, and otherwise to a proxy.
-func (p *pod) divert(w way, to string) (string, error) {
-	n := &p.network
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var of []*networkFault
-	for _, f := range n.faults {
-		if f.concerns(w) {
-			of = append(of, f)
-		}
-	}
-	if len(of) == 0 {
-		return to, nil
-	}
-	d := n.proxies[w]
-	if d == nil {
-		d = &diversion{to: to}
-		var err error
-		d.proxy, err = passthrough.New(func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, d) })
-		if err != nil {
-			return "", errors.Join(errors.New("the process node has no proxy"), err)
-		}
-		d.proxy.Shape(choose(of, func(*networkFault) bool { return true }))
-		if n.proxies == nil {
-			n.proxies = map[way]*diversion{}
-		}
-		n.proxies[w] = d
-	}
-	d.to = to
-	if d.requests == nil && slices.ContainsFunc(of, (*networkFault).ofRequests) {
-		d.requests = startTerminator(terminatorConfig{
-			ctx: p.node.ctx, host: w.wanted, log: p.node.log, disturb: (&requestFaults{n, w, p}).disturb,
-		})
-	}
-	return d.proxy.Addr(), nil
-}
-
-// dial connects to where a diversion leads.
-func (n *networkFaults) dial(ctx context.Context, d *diversion) (net.Conn, error) {
-	n.mu.Lock()
-	to, requests := d.to, d.requests
-	n.mu.Unlock()
-	backend, err := (&net.Dialer{}).DialContext(ctx, "tcp", to)
-	if err != nil || requests == nil {
-		return backend, err
-	}
-	client, server, err := socketPair()
-	if err != nil {
-		_ = backend.Close()
-		return nil, err
-	}
-	go requests.join(server, backend)
-	return client, nil
-}
-
-// current lists the faults of connections.
-func (n *networkFaults) current(w way) []*networkFault {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(n.faults), func(f *networkFault) bool { return !f.concerns(w) })
+	return s.config.ServiceCIDR.Masked().Addr().Next()
 }

@@ -1,6 +1,3 @@
-// Package simulated is the client of the simulated cloud in nodes/simulated. Calls that change something are
-// ProviderCalls, whose answers it waits for by watching them. If it is killed while it waits, a call is carried out all
-// the same, as a request to a real provider would be.
 package simulated
 
 import (
@@ -21,13 +18,13 @@ import (
 
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/provider"
-	cloud "github.com/trommel-dev/trommel/nodes/simulated"
 )
 
 // Name of the provider.
 const Name = "simulated"
 
-// Provider asks the simulated cloud.
+// Provider is the cloud's client. Calls that change something are ProviderCalls, whose answers it waits for by watching
+// them. If it is killed while it waits, a call is carried out all the same, as a request to a real provider would be.
 type Provider struct{ client client.WithWatch }
 
 var _ provider.Provider = (*Provider)(nil)
@@ -71,7 +68,7 @@ func (p *Provider) Group(ctx context.Context, name string) (*provider.Group, err
 
 // instances returns all instances that a group has started.
 func instances(g *nodes.SimulatedNodeGroup) []provider.Instance {
-	current := cloud.TemplateHash(&g.Spec.Template)
+	current := TemplateHash(&g.Spec.Template)
 	var list []provider.Instance
 	for _, i := range g.Status.Instances {
 		instance := provider.Instance{
@@ -117,7 +114,7 @@ func (p *Provider) Instances(ctx context.Context, providerIDs ...string) ([]prov
 	const call = "Instances"
 	byGroup := map[string][]string{}
 	for _, id := range providerIDs {
-		if group := cloud.GroupOf(id); group != "" && !slices.Contains(byGroup[group], id) {
+		if group := GroupOf(id); group != "" && !slices.Contains(byGroup[group], id) {
 			byGroup[group] = append(byGroup[group], id)
 		}
 	}
@@ -156,7 +153,7 @@ func (p *Provider) Attach(ctx context.Context, group, providerID string) error {
 
 // Terminate implements provider.Provider.
 func (p *Provider) Terminate(ctx context.Context, providerID string) error {
-	group := cloud.GroupOf(providerID)
+	group := GroupOf(providerID)
 	if group == "" {
 		return nil // there is no such instance
 	}

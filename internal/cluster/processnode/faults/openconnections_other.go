@@ -1,6 +1,6 @@
 //go:build !linux
 
-package processnode
+package faults
 
 import "errors"
 
