@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/testing/golden"
 )
-
-var update = flag.Bool("update", false, "update the golden files")
 
 // TestServed converts one object of each type and compares with golden files. TestRemovedAPIs in package embedded
 // checks on a cluster that Kubernetes' own conversions give the same result.
@@ -42,19 +40,7 @@ func TestServed(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := "# " + strings.Join(notes, "\n# ") + "\n" + string(text)
-			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			golden.Compare(t, strings.TrimSuffix(file, ".yaml")+".golden", []byte(got))
 
 			checker, err := NewChecker(after, "v1.36.3")
 			if err != nil {

@@ -1,4 +1,4 @@
-package report
+package display
 
 import (
 	"fmt"
@@ -188,7 +188,7 @@ func TestConsoleOnATerminal(t *testing.T) {
 	for _, size := range [][2]int{{80, 24}, {40, 24}, {80, 4}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			s := newTerminal(t, size[0], size[1])
-			c := NewConsole(s.ours, ConsoleOptions{})
+			c := NewConsole(s.ours, Options{})
 			show := func(e progress.Event) {
 				e.Time = time.Now()
 				c.Show(e)
@@ -238,7 +238,7 @@ func TestConsoleOnATerminal(t *testing.T) {
 func TestConsoleIsResized(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	s := newTerminal(t, 80, 24)
-	c := NewConsole(s.ours, ConsoleOptions{})
+	c := NewConsole(s.ours, Options{})
 	defer c.Close()
 	for _, e := range told()[:12] {
 		e.Time = time.Now()
@@ -267,7 +267,7 @@ func TestConsoleWithoutColours(t *testing.T) {
 		t.Setenv("NO_COLOR", "")
 		t.Setenv(test.variable, test.value)
 		s := newTerminal(t, 80, 24)
-		c := NewConsole(s.ours, ConsoleOptions{})
+		c := NewConsole(s.ours, Options{})
 		for _, e := range told()[:12] {
 			e.Time = time.Now()
 			c.Show(e)
@@ -290,7 +290,7 @@ func TestConsoleWithoutColours(t *testing.T) {
 // A program that is interrupted or killed while the display is up leaves the terminal as it was.
 func TestConsoleInterrupted(t *testing.T) {
 	if os.Getenv("TROMMEL_TEST_DISPLAY") != "" {
-		c := NewConsole(os.Stderr, ConsoleOptions{})
+		c := NewConsole(os.Stderr, Options{})
 		for _, e := range told()[:12] {
 			e.Time = time.Now()
 			c.Show(e)

@@ -1,4 +1,4 @@
-package report
+package display
 
 import (
 	"cmp"
@@ -10,10 +10,11 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/report/colour"
 )
 
-// display is what happens now, as the events tell it. Its zero value is empty.
-type display struct {
+// state is what happens now, as the events tell it. Its zero value is empty.
+type state struct {
 	builds []progress.Event // the newest of each target
 	status progress.Event   // of a campaign
 	lanes  []*liveRun       // runs that have not ended, oldest first; one without a name is the session
@@ -35,36 +36,36 @@ type liveRun struct {
 }
 
 // plan returns the name of a run's plan, or nothing if the run has ended.
-func (d *display) plan(run string) string {
-	if i := slices.IndexFunc(d.lanes, func(l *liveRun) bool { return l.run == run }); i >= 0 {
-		return d.lanes[i].plan
+func (s *state) plan(run string) string {
+	if i := slices.IndexFunc(s.lanes, func(l *liveRun) bool { return l.run == run }); i >= 0 {
+		return s.lanes[i].plan
 	}
 	return ""
 }
 
 // take takes an event in.
-func (d *display) take(e progress.Event) {
+func (s *state) take(e progress.Event) {
 	switch e.Type {
 	case progress.Title:
-		*d = display{}
+		*s = state{}
 		return
 	case progress.Build:
-		i := slices.IndexFunc(d.builds, func(have progress.Event) bool { return have.Target == e.Target })
+		i := slices.IndexFunc(s.builds, func(have progress.Event) bool { return have.Target == e.Target })
 		if i < 0 {
-			d.builds = append(d.builds, e)
+			s.builds = append(s.builds, e)
 		} else {
-			d.builds[i] = e
+			s.builds[i] = e
 		}
 		return
 	case progress.Built:
-		d.builds = nil
-		d.end(e.Run)
+		s.builds = nil
+		s.end(e.Run)
 		return
 	case progress.Status:
-		d.status = e
+		s.status = e
 		return
 	case progress.Ended:
-		d.end(e.Run)
+		s.end(e.Run)
 		return
 	case progress.PlanDone, progress.Info, progress.Finding:
 		return
@@ -72,23 +73,23 @@ func (d *display) take(e progress.Event) {
 	if e.Type == progress.Failed && e.Action == nil {
 		return
 	}
-	d.lane(e).take(e)
+	s.lane(e).take(e)
 }
 
 // end removes a run.
-func (d *display) end(run string) {
-	d.lanes = slices.DeleteFunc(d.lanes, func(l *liveRun) bool { return l.run == run })
+func (s *state) end(run string) {
+	s.lanes = slices.DeleteFunc(s.lanes, func(l *liveRun) bool { return l.run == run })
 }
 
 // lane returns the lane of the event's run.
-func (d *display) lane(e progress.Event) *liveRun {
-	for _, l := range d.lanes {
+func (s *state) lane(e progress.Event) *liveRun {
+	for _, l := range s.lanes {
 		if l.run == e.Run {
 			return l
 		}
 	}
 	l := &liveRun{run: e.Run, aside: e.Aside, since: e.Time}
-	d.lanes = append(d.lanes, l)
+	s.lanes = append(s.lanes, l)
 	return l
 }
 
@@ -126,7 +127,7 @@ func (l *liveRun) take(e progress.Event) {
 	}
 }
 
-// What the display shows at most.
+// These bounds keep the display small.
 const (
 	mostHolds = 4 // of one run
 	mostRows  = 4 // of what one thing says
@@ -134,7 +135,7 @@ const (
 
 // lines is the display for a terminal of this size: every line is narrower than it, and all lines are less than its
 // rows.
-func (d *display) lines(now time.Time, width, height int, p painter) []string {
+func (s *state) lines(now time.Time, width, height int, p colour.Painter) []string {
 	var all []string
 	add := func(format string, args ...any) {
 		all = append(all, ansi.Truncate(fmt.Sprintf(format, args...), width-1, "…"))
@@ -152,72 +153,72 @@ func (d *display) lines(now time.Time, width, height int, p painter) []string {
 			add("%s%s", indent, row)
 		}
 	}
-	if d.status.Text != "" {
-		text := d.status.Text
-		if c := d.status.Campaign; c != nil {
+	if s.status.Text != "" {
+		text := s.status.Text
+		if c := s.status.Campaign; c != nil {
 			// The lanes say which plans are running.
 			text, _, _ = strings.Cut(text, ";")
 			text = fmt.Sprintf("%s %s", gauge(c.Done, c.Of), text)
 		}
 		add("%s", text)
 	}
-	for _, l := range d.lanes {
+	for _, l := range s.lanes {
 		if l.aside {
-			add("  %s  %s", p.bold(cmp.Or(l.plan, "…")), l.short(now, p))
+			add("  %s  %s", p.Bold(cmp.Or(l.plan, "…")), l.short(now, p))
 			continue
 		}
-		add("%s %s%s", p.bold(l.phase), p.dim(ago(now, l.since)), dotted(l.step))
+		add("%s %s%s", p.Bold(l.phase), p.Dim(ago(now, l.since)), dotted(l.step))
 		if l.actions > 0 && l.plan != "" {
 			wrap("  ", l.progress(p), mostRows)
 		}
 		for i, h := range l.holds {
 			if i == mostHolds && len(l.holds) > mostHolds+1 {
-				add("  %s", p.yellow(fmt.Sprintf("and %d more are held", len(l.holds)-i)))
+				add("  %s", p.Yellow(fmt.Sprintf("and %d more are held", len(l.holds)-i)))
 				break
 			}
-			wrap("  ", p.yellow("held "+ago(now, h.Time)+" "+h.Hold.By)+" "+h.Hold.At+" "+h.Hold.What+": "+h.Hold.Why,
+			wrap("  ", p.Yellow("held "+ago(now, h.Time)+" "+h.Hold.By)+" "+h.Hold.At+" "+h.Hold.What+": "+h.Hold.Why,
 				mostRows)
 		}
 		if l.waiting != "" {
 			wrap("  ", "waiting: "+l.waiting, mostRows)
 		}
 	}
-	for _, e := range d.builds {
+	for _, e := range s.builds {
 		add("  %s: %s", e.Target, e.Text)
 	}
 	if most := max(0, height-1); most == 0 {
 		all = nil
 	} else if len(all) > most {
 		hidden := len(all) - most + 1
-		all = append(all[:most-1], ansi.Truncate(p.dim(fmt.Sprintf("  … and %d more lines", hidden)), width-1, ""))
+		all = append(all[:most-1], ansi.Truncate(p.Dim(fmt.Sprintf("  … and %d more lines", hidden)), width-1, ""))
 	}
 	return all
 }
 
 // short is a run in one line.
-func (l *liveRun) short(now time.Time, p painter) string {
-	text := l.phase + " " + p.dim(ago(now, l.since)) + dotted(l.step)
+func (l *liveRun) short(now time.Time, p colour.Painter) string {
+	text := l.phase + " " + p.Dim(ago(now, l.since)) + dotted(l.step)
 	if l.actions > 0 {
 		text += fmt.Sprintf(" · actions %d/%d", l.done, l.actions)
 	}
 	if n := len(l.holds); n > 0 {
 		h := l.holds[0]
-		text += p.yellow(fmt.Sprintf(" · held %s %s %s", ago(now, h.Time), h.Hold.By, h.Hold.What))
+		text += p.Yellow(fmt.Sprintf(" · held %s %s %s", ago(now, h.Time), h.Hold.By, h.Hold.What))
 		if n > 1 {
-			text += p.yellow(fmt.Sprintf(" and %d more", n-1))
+			text += p.Yellow(fmt.Sprintf(" and %d more", n-1))
 		}
 	}
 	return text
 }
 
 // progress is what the plan has done and what it waits for.
-func (l *liveRun) progress(p painter) string {
+func (l *liveRun) progress(p colour.Painter) string {
 	text := fmt.Sprintf("%d of %d actions done", l.done, l.actions)
 	if n := l.fired - l.done; n > 0 {
 		text += fmt.Sprintf(", %d running", n)
 	}
 	if l.next.Action != nil {
-		text += fmt.Sprintf("; %s comes %s", p.cyan(fmt.Sprintf("action %d", l.next.Action.Number)), l.next.Text)
+		text += fmt.Sprintf("; %s comes %s", p.Cyan(fmt.Sprintf("action %d", l.next.Action.Number)), l.next.Text)
 	}
 	return text
 }

@@ -1,9 +1,5 @@
-// Package report presents runs to users and to other programs.
-//
-// Finished runs are read with [record.Open]: [Text], [JSON], [JUnit], [Markdown], [HTML] and [GitHub] write them in
-// the form that the name says, [Explain] tells a run in plain sentences, and [Compare] says where two runs part. A
-// [Console] shows runs while they go on.
-package report
+// Package display shows people and programs what Trommel does while it does it, from the events of package progress.
+package display
 
 import (
 	_ "embed" // the JSON Schema
@@ -18,7 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/trommel-dev/trommel/internal/progress"
-	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/internal/report/colour"
 )
 
 // EventJSONSchema is the JSON Schema of the events that a Console writes.
@@ -26,8 +22,8 @@ import (
 //go:embed events.schema.json
 var EventJSONSchema []byte
 
-// ConsoleOptions say how much a Console shows. The zero value shows what most people want.
-type ConsoleOptions struct {
+// Options say how much a Console shows. The zero value shows what most people want.
+type Options struct {
 	// Quiet shows nothing but why a run could not be carried out.
 	Quiet bool
 	// Verbose shows every event in a line of its own, also those of the runs of a campaign.
@@ -43,9 +39,9 @@ type ConsoleOptions struct {
 // On a terminal whatever else writes there must write through the Console ([Console.Writer]) or while nothing is
 // displayed ([Console.Pause]).
 type Console struct {
-	options ConsoleOptions
+	options Options
 	w       io.Writer
-	paint   painter
+	paint   colour.Painter
 	events  *json.Encoder // of options.Events
 
 	mu      sync.Mutex // guards what follows, and writing
@@ -53,7 +49,7 @@ type Console struct {
 	told    map[string]bool      // lines that are printed once for each title
 	builds  map[string]time.Time // when a line about what is built was last printed, by target
 	encoded map[string]time.Time // when a build event was last encoded, by target
-	display display
+	now     state
 	partial string  // line that was written to Writer, without its end
 	over    bool    // Close was called
 	screen  *screen // nil: not a terminal
@@ -74,8 +70,8 @@ const (
 
 // NewConsole returns a console that writes to w: a display if w is a terminal, in colours unless NO_COLOR is set. The
 // caller closes it.
-func NewConsole(w io.Writer, o ConsoleOptions) *Console {
-	c := &Console{options: o, w: w, paint: newPainter(w), start: time.Now(), told: map[string]bool{},
+func NewConsole(w io.Writer, o Options) *Console {
+	c := &Console{options: o, w: w, paint: colour.For(w), start: time.Now(), told: map[string]bool{},
 		builds: map[string]time.Time{}, encoded: map[string]time.Time{}, closed: make(chan struct{})}
 	if o.Events != nil {
 		c.events = json.NewEncoder(o.Events)
@@ -106,7 +102,7 @@ func (c *Console) tick() {
 // redraw prints lines above the display, and the display as it is now. The caller holds the lock.
 func (c *Console) redraw(above string) {
 	width, height := c.screen.size()
-	c.screen.draw(above, c.display.lines(time.Now(), width, height, c.paint))
+	c.screen.draw(above, c.now.lines(time.Now(), width, height, c.paint))
 }
 
 // Close removes the display and stops updating it. What is shown later is printed in lines. Further calls do nothing.
@@ -137,8 +133,8 @@ func (c *Console) Pause(f func()) {
 	f()
 }
 
-// Writer returns a writer to the same place that does not tear the display. Until Close, the beginning of a line waits for
-// its end; a question is asked afterwards. For programs each line is an event.
+// Writer returns a writer to the same place that does not tear the display. Until Close, the beginning of a line waits
+// for its end; a question is asked afterwards. For programs each line is an event.
 func (c *Console) Writer() io.Writer { return consoleWriter{c} }
 
 type consoleWriter struct{ c *Console }
@@ -177,7 +173,7 @@ func (c *Console) print(text string) error {
 func (c *Console) line(text string) {
 	elapsed := fmt.Sprintf("%7.1fs  ", time.Since(c.start).Seconds())
 	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+strings.Repeat(" ", len(elapsed)+4))
-	_ = c.print(c.paint.dim(elapsed) + text + "\n")
+	_ = c.print(c.paint.Dim(elapsed) + text + "\n")
 }
 
 // Title begins something, such as a run, and resets the clock.
@@ -205,18 +201,18 @@ func (c *Console) Show(e progress.Event) {
 		e.Time = time.Now()
 	}
 	c.encode(e)
-	c.display.take(e)
+	c.now.take(e)
 	if e.Type == progress.Title {
 		c.start = e.Time
 		clear(c.told)
 		if !c.options.Quiet {
-			_ = c.print(c.paint.bold(e.Text) + "\n")
+			_ = c.print(c.paint.Bold(e.Text) + "\n")
 		}
 		return
 	}
-	if text := c.paint.event(e); text != "" && c.shown(e, text) {
-		if e.Aside && e.Plan == "" && c.display.plan(e.Run) != "" {
-			text = c.paint.dim(c.display.plan(e.Run)+":") + " " + strings.TrimLeft(text, " ")
+	if text := line(c.paint, e); text != "" && c.shown(e, text) {
+		if e.Aside && e.Plan == "" && c.now.plan(e.Run) != "" {
+			text = c.paint.Dim(c.now.plan(e.Run)+":") + " " + strings.TrimLeft(text, " ")
 		}
 		c.line(text)
 	}
@@ -273,83 +269,3 @@ func (c *Console) shown(e progress.Event, text string) bool {
 
 // notable reports whether what became of a plan of a campaign is printed beside the display.
 func notable(e progress.Event) bool { return e.Verdict != "pass" && e.Verdict != "inconclusive" }
-
-// event is an event in a line; empty: it has none.
-func (p painter) event(e progress.Event) string {
-	name := ""
-	if e.Action != nil {
-		name = p.cyan(e.Action.Name)
-	}
-	switch e.Type {
-	case progress.Phase:
-		return p.bold(e.Text)
-	case progress.Build:
-		return "  " + e.Target + ": " + e.Text
-	case progress.Fired:
-		return "  " + name + " fired by " + e.Text
-	case progress.Done:
-		return "  " + name + " done"
-	case progress.Failed:
-		if e.Action == nil {
-			return p.red("could not run: ") + e.Text
-		}
-		return "  " + name + " " + p.red("failed") + ": " + e.Text
-	case progress.Held:
-		return "  " + p.yellow(e.Text)
-	case progress.Waiting:
-		return "  waiting: " + e.Text
-	case progress.Finding:
-		if e.Finding.Severity != string(record.SeverityBug) {
-			return "  " + p.yellow("note ") + e.Text
-		}
-		return "  " + p.red("found ") + e.Text
-	case progress.Step:
-		return fmt.Sprintf("  step %d of %d: %s", e.Step.Number, e.Step.Of, e.Text)
-	case progress.Info, progress.PlanDone:
-		return "  " + e.Text
-	case progress.Next:
-		if e.Action == nil {
-			return "  all actions have fired"
-		}
-		return fmt.Sprintf("  action %d comes %s", e.Action.Number, e.Text)
-	case progress.Ended:
-		return "  " + e.Plan + ": " + string(e.Verdict)
-	}
-	return ""
-}
-
-func describePoint(o *record.Observation) string { return o.Place() }
-
-func describeObject(o *record.Observation) string { return o.Subject() }
-
-// painter colours text if it is true.
-type painter bool
-
-func newPainter(w io.Writer) painter {
-	f, ok := w.(interface{ Fd() uintptr }) // also what stands for a file
-	return painter(ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd())))
-}
-
-func (p painter) code(code, text string) string {
-	if !p {
-		return text
-	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
-}
-
-func (p painter) bold(text string) string   { return p.code("1", text) }
-func (p painter) dim(text string) string    { return p.code("2", text) }
-func (p painter) red(text string) string    { return p.code("31", text) }
-func (p painter) yellow(text string) string { return p.code("33", text) }
-func (p painter) cyan(text string) string   { return p.code("36", text) }
-
-// verdict colours a verdict.
-func (p painter) verdict(v record.Verdict) string {
-	switch v {
-	case record.Pass:
-		return p.code("1;32", string(v))
-	case record.Bug:
-		return p.code("1;31", string(v))
-	}
-	return p.code("1;33", string(v))
-}

@@ -1,4 +1,4 @@
-package report
+package display
 
 import (
 	"bytes"
@@ -16,12 +16,15 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/testing/golden"
 )
 
 var (
 	pause = &progress.ActionEvent{Number: 1, Name: "action 1 (pauseAPIServer apiserver-3)"}
 	apply = &progress.ActionEvent{Number: 2, Name: "action 2 (apply)"}
 )
+
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func held(id int) progress.Event {
 	h := &progress.HoldEvent{ID: id, By: "apiserver-3", At: "after apiServerRecv", What: "update database/default/db",
@@ -71,10 +74,10 @@ func TestConsoleLines(t *testing.T) {
 	var all bytes.Buffer
 	for _, o := range []struct {
 		name string
-		ConsoleOptions
-	}{{name: "default"}, {"--quiet", ConsoleOptions{Quiet: true}}, {"--verbose", ConsoleOptions{Verbose: true}}} {
+		Options
+	}{{name: "default"}, {"--quiet", Options{Quiet: true}}, {"--verbose", Options{Verbose: true}}} {
 		fmt.Fprintf(&all, "== %s\n", o.name)
-		c := NewConsole(&all, o.ConsoleOptions)
+		c := NewConsole(&all, o.Options)
 		for _, e := range told() {
 			e.Time = time.Now()
 			c.Show(e)
@@ -83,14 +86,14 @@ func TestConsoleLines(t *testing.T) {
 		fmt.Fprint(c.Writer(), "something else\n")
 		c.Close()
 	}
-	golden(t, "console.txt", regexp.MustCompile(`(?m)^ +\d+\.\ds`).ReplaceAll(all.Bytes(), []byte("    0.0s")))
+	golden.Compare(t, "testdata/console.txt", regexp.MustCompile(`(?m)^ +\d+\.\ds`).ReplaceAll(all.Bytes(), []byte("    0.0s")))
 }
 
 // What has no time happens now.
 func TestLinesBeginWithTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
-		c := NewConsole(&text, ConsoleOptions{})
+		c := NewConsole(&text, Options{})
 		c.Show(progress.Event{Type: progress.Title, Text: "title"})
 		time.Sleep(1500 * time.Millisecond)
 		c.Show(progress.Event{Type: progress.Phase, Text: "phase"})
@@ -105,7 +108,7 @@ func TestLinesBeginWithTheTime(t *testing.T) {
 func TestBuildsArePrintedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
-		c := NewConsole(&text, ConsoleOptions{})
+		c := NewConsole(&text, Options{})
 		for i := range 600 { // ten minutes
 			c.Build("control plane", fmt.Sprintf("compile %d", i))
 			time.Sleep(time.Second)
@@ -132,8 +135,8 @@ func TestEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lines bytes.Buffer
-	c := NewConsole(&bytes.Buffer{}, ConsoleOptions{Quiet: true, Events: &lines})
-	at := start
+	c := NewConsole(&bytes.Buffer{}, Options{Quiet: true, Events: &lines})
+	at := began
 	var want []progress.Event
 	for _, e := range told() {
 		at = at.Add(time.Minute)
@@ -221,8 +224,8 @@ func TestEvents(t *testing.T) {
 // The display as it is at some moments, for several sizes.
 func TestDisplay(t *testing.T) {
 	var all bytes.Buffer
-	show := func(what string, d *display, width, height int) {
-		lines := d.lines(start.Add(75*time.Second), width, height, false)
+	show := func(what string, d *state, width, height int) {
+		lines := d.lines(began.Add(75*time.Second), width, height, false)
 		fmt.Fprintf(&all, "== %s, %dx%d\n%s\n", what, width, height, strings.Join(lines, "\n"))
 		if len(lines) >= height {
 			t.Errorf("%s: %d lines on %d rows", what, len(lines), height)
@@ -233,9 +236,9 @@ func TestDisplay(t *testing.T) {
 			}
 		}
 	}
-	take := func(d *display, events ...progress.Event) {
+	take := func(d *state, events ...progress.Event) {
 		for i, e := range events {
-			e.Time = start.Add(time.Duration(i) * time.Second)
+			e.Time = began.Add(time.Duration(i) * time.Second)
 			d.take(e)
 		}
 	}
@@ -243,7 +246,7 @@ func TestDisplay(t *testing.T) {
 	at := func(typ progress.Type) int {
 		return slices.IndexFunc(events, func(e progress.Event) bool { return e.Type == typ })
 	}
-	var building, waiting, many, campaign, over display
+	var building, waiting, many, campaign, over state
 	take(&building, events[:at(progress.Built)]...)
 	take(&waiting, events[:at(progress.Waiting)+1]...)
 	take(&many, events[:at(progress.Waiting)]...)
@@ -267,13 +270,13 @@ func TestDisplay(t *testing.T) {
 		show("a campaign", &campaign, size[0], size[1])
 	}
 	show("the run has ended", &over, 80, 24)
-	golden(t, "display.txt", all.Bytes())
+	golden.Compare(t, "testdata/display.txt", all.Bytes())
 }
 
 // A question has no end of line: it must be seen nevertheless, before its answer is read.
 func TestQuestionAfterClose(t *testing.T) {
 	var out bytes.Buffer
-	c := NewConsole(&out, ConsoleOptions{})
+	c := NewConsole(&out, Options{})
 	w := c.Writer()
 	fmt.Fprint(w, "so far")
 	if out.Len() > 0 {
