@@ -10,14 +10,35 @@ import (
 	"go/token"
 	"io"
 	"io/fs"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trommel-dev/trommel/plan"
 )
 
 const module = "github.com/trommel-dev/trommel/"
+
+// floors are the rooms of the house from the top to the ground. A package imports packages of its own room and of the
+// floors below its own, so that nothing knows what is built on it. docs/how-it-works.md draws the same house.
+var floors = [][]string{
+	{"cmd", "trommeltest"},
+	{"internal/explore"},
+	{"internal/run", "chaos/command", "nodes/command"},
+	{"internal/judge", "internal/workload", "internal/report", "internal/scaffold", "coordinator",
+		"chaos/controller", "nodes/controller", "internal/testing"},
+	{"internal/reference", "internal/objects", "actions", "nodes/simulated"},
+	{"internal/cluster", "nodes/provider"},
+	{"plan", "record", "instrumentation", "instrumentation/hook", "chaos/inject", "nodes/api"},
+	{"expr", "instrumentation/wire", "internal/cel", "internal/controllers", "internal/errorlog", "internal/progress",
+		"chaos/api", "chaos/config", "nodes/config", "install", "docs"},
+}
+
+// rooms is how many folders there may be at the top. A new subject moves into a room that is there.
+const rooms = 15
 
 // forbidden lists forbidden imports, direct or through other packages. A package includes the packages below it.
 var forbidden = []struct {
@@ -28,11 +49,9 @@ var forbidden = []struct {
 	{"plan/sieve", module, "plan calls it, with YAML nodes, and must not be called back"},
 	{"plan", "k8s.io/", "editors and generators read, check and build plans without a client"},
 	{"plan", module + "instrumentation", "a plan says what is observed, not how"},
-	{"plan", module + "coordinator", "imports run downwards"},
 	{"internal/cel", module, "conditions know JSON, but neither plans nor clusters"},
 	{"record", module + "plan", "programs that do not know plans read records"},
 	{"record", "k8s.io/", "a record is plain files"},
-	{"actions", module + "coordinator", "the coordinator carries actions out; actions do not know the coordinator"},
 	{"actions", module + "internal/cluster", "an action declares the few capabilities that it needs of a cluster"},
 	{"actions", "k8s.io/client-go", "an action declares what it needs and is given a client"},
 	{"coordinator", module + "internal/cluster", "a recorded run is replayed without a cluster"},
@@ -50,7 +69,6 @@ var forbidden = []struct {
 	{"internal/report", module + "internal/cluster", "every report is made only from the run record"},
 	{"internal/report", "k8s.io/client-go", "every report is made only from the run record"},
 	{"internal/cluster", module + "plan", "a cluster is useful without a plan"},
-	{"internal/cluster", module + "coordinator", "imports run downwards"},
 	{"chaos/inject", module + "internal/cluster", "an injector runs on any node, and asks the process node over a socket"},
 	{"chaos/inject", module + "plan", "disruptions are useful without plans"},
 	{"chaos/inject", module + "internal/run", "disruptions are useful without plans"},
@@ -185,6 +203,62 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// room returns the floor and the room of a package: the longest name in floors that the package is within.
+func room(pkg string) (floor int, name string) {
+	for f, names := range floors {
+		for _, n := range names {
+			if within(pkg, n) && len(n) > len(name) {
+				floor, name = f, n
+			}
+		}
+	}
+	return floor, name
+}
+
+func TestImportsRunDownwards(t *testing.T) {
+	for name, p := range packages(t) {
+		pkg, ours := strings.CutPrefix(name, module)
+		if !ours {
+			continue
+		}
+		floor, from := room(pkg)
+		if from == "" {
+			t.Errorf("%s stands in no room: give it one in floors", pkg)
+			continue
+		}
+		for _, i := range p.Imports {
+			imported, ours := strings.CutPrefix(i, module)
+			if !ours {
+				continue
+			}
+			if below, to := room(imported); to != from && below <= floor {
+				t.Errorf("%s imports %s: %s is not below %s", pkg, imported, to, from)
+			}
+		}
+	}
+}
+
+func TestNoMoreRoomsThanDecided(t *testing.T) {
+	out, err := exec.Command("git", "ls-files").Output()
+	if err != nil {
+		t.Skip("not a git checkout: ", err)
+	}
+	top := map[string]bool{}
+	for file := range strings.Lines(string(out)) {
+		if dir, _, below := strings.Cut(file, "/"); below && !strings.HasPrefix(dir, ".") {
+			top[dir] = true
+		}
+	}
+	if len(top) > rooms {
+		t.Errorf("%d folders at the top, at most %d: %v", len(top), rooms, slices.Sorted(maps.Keys(top)))
+	}
+	for _, fixed := range []string{"actions", "cmd", "coordinator", "examples", "expr", "instrumentation", "plan", "testdata"} {
+		if !top[fixed] {
+			t.Errorf("the folder %s is missing: its place is promised", fixed)
+		}
+	}
+}
+
 // Only main packages exit the process; all others return errors. In trommeltest/injector.go the executable of a package's
 // tests is not a test but another program.
 func TestOnlyMainExits(t *testing.T) {
@@ -233,20 +307,31 @@ func TestNobodyElseNamesActionTypes(t *testing.T) {
 	types := map[string]bool{}
 	declared := map[string]bool{"plan": true, "plan/build": true, "actions": true} // where types are declared
 	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, filepath.Join("plan", "plan.go"), nil, 0)
+	files, err := filepath.Glob(filepath.Join("plan", "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Names) == 1 {
-			if typ, ok := spec.Type.(*ast.Ident); ok && typ.Name == "ActionType" {
-				types[spec.Names[0].Name] = true
-			}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
 		}
-		return true
-	})
-	if len(types) < 13 {
-		t.Fatalf("found %d action types: %v", len(types), types)
+		file, err := parser.ParseFile(set, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.ValueSpec); ok {
+				if typ, ok := spec.Type.(*ast.Ident); ok && typ.Name == "ActionType" {
+					for _, name := range spec.Names {
+						types[name.Name] = true
+					}
+				}
+			}
+			return true
+		})
+	}
+	if n := len(plan.ActionTypes()); len(types) != n {
+		t.Fatalf("found %d of %d action types: %v", len(types), n, types)
 	}
 	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && (d.Name() == "testdata" || d.Name() == "examples" || d.Name() == "controlplane") {

@@ -212,35 +212,3 @@ func TestFailureIsReportedOnce(t *testing.T) {
 		t.Error("Close does not return the error")
 	}
 }
-
-func TestSameFinding(t *testing.T) {
-	f := func(judge, subject, title string) Finding {
-		return Finding{Severity: SeverityBug, Judge: judge, Subject: subject, Title: title}
-	}
-	first := f("reference", "pod/default/a", "pod/default/a differs from the runs without faults: created 3 times")
-	for _, tt := range []struct {
-		name   string
-		second Finding
-		want   bool
-	}{
-		{
-			"another value", f("reference", "pod/default/a",
-				"pod/default/a differs from the runs without faults: created 4 times"), true,
-		},
-		{
-			"another object", f("reference", "pod/default/b",
-				"pod/default/b differs from the runs without faults: created 3 times"), false,
-		},
-		{
-			"another judge", f("invariant", "pod/default/a",
-				"pod/default/a differs from the runs without faults: created 3 times"), false,
-		},
-		{"another title", f("reference", "pod/default/a", "panic: created 3 times"), false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := first.Same(tt.second); got != tt.want {
-				t.Errorf("got %t", got)
-			}
-		})
-	}
-}

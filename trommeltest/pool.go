@@ -14,7 +14,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/explore"
 	"github.com/trommel-dev/trommel/internal/progress"
-	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/report/display"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -120,7 +120,7 @@ func (p *pool) open(
 	p.mu.Unlock()
 	s.relay = &relay{}
 	s.relay.to(tb)
-	console := report.NewConsole(s.relay, report.ConsoleOptions{})
+	console := display.NewConsole(s.relay, display.Options{})
 	s.relay.console = console
 	options.Variant, options.Fresh, options.Version = variant, fresh, run.Version()
 	options.Injector = injectorCommand()
@@ -193,7 +193,7 @@ func Main(m *testing.M) {
 
 // relay passes what a session prints on to the test that runs now; with -v people see it.
 type relay struct {
-	console *report.Console
+	console *display.Console
 
 	mu    sync.Mutex
 	tb    testing.TB // nil: none

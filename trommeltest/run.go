@@ -208,12 +208,12 @@ func (j *job) unexpected(r *record.Run) []string {
 	}
 	var wrong []string
 	for _, name := range j.settings.findings {
-		if !slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.IsBug() && isNamed(f, name) }) {
+		if !slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.IsBug() && f.Of(name) }) {
 			wrong = append(wrong, fmt.Sprintf("there is no finding %q", name))
 		}
 	}
 	for _, f := range r.Findings {
-		named := func(name string) bool { return isNamed(f, name) }
+		named := func(name string) bool { return f.Of(name) }
 		if f.IsBug() && !slices.ContainsFunc(j.settings.findings, named) {
 			wrong = append(wrong, "there is also: "+f.Title)
 		}
@@ -258,16 +258,11 @@ func (r *Result) Findings() []record.Finding {
 // see docs/findings.md), or of what it is about, such as "statefulset/default/db".
 func (r *Result) Finding(name string) *record.Finding {
 	for _, f := range r.Findings() {
-		if isNamed(f, name) {
+		if f.Of(name) {
 			return &f
 		}
 	}
 	return nil
-}
-
-func isNamed(f record.Finding, name string) bool {
-	return f.Judge == name || f.Subject == name ||
-		f.Judge == record.JudgeInvariant && strings.HasPrefix(f.Title, record.JudgeInvariant+" "+name+":")
 }
 
 // History returns every state of the objects that the resource key stands for, such as "secret/default/*", in the order

@@ -9,15 +9,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/trommel-dev/trommel/nodes/command"
-	simulatedprovider "github.com/trommel-dev/trommel/nodes/provider/simulated"
 	"github.com/trommel-dev/trommel/nodes/simulated"
 )
 
 func main() {
 	var simulate bool
 	cmd := command.New(map[string]command.Provider{
-		simulatedprovider.Name: {
-			New: simulatedprovider.For,
+		simulated.Name: {
+			New: simulated.For,
 			Flags: func(cmd *cobra.Command) {
 				cmd.Flags().BoolVar(&simulate, "simulate", false, "also run the simulated cloud, whose nodes are KWOK's")
 			},

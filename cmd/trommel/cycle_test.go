@@ -22,7 +22,6 @@ import (
 	"github.com/trommel-dev/trommel/nodes/controller"
 	"github.com/trommel-dev/trommel/nodes/controller/manager"
 	"github.com/trommel-dev/trommel/nodes/provider"
-	simulatedprovider "github.com/trommel-dev/trommel/nodes/provider/simulated"
 	"github.com/trommel-dev/trommel/nodes/simulated"
 )
 
@@ -179,7 +178,7 @@ func startCycling(t *testing.T, to *rest.Config) {
 	mgr, err := manager.New(to, manager.Options{
 		Provider: func(mgr ctrl.Manager) (provider.Provider, error) {
 			c, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme()})
-			return simulatedprovider.New(c), err
+			return simulated.New(c), err
 		},
 		Add:    func(mgr ctrl.Manager) error { return simulated.Add(mgr, simulated.Options{}) },
 		Limits: controller.Limits{Poll: 100 * time.Millisecond},

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
-	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/report/display"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -36,7 +36,7 @@ func (o *progressOptions) open(s streams) (*console, streams, error) {
 		return nil, s, &exitError{exitUsage, errors.New("--quiet and --verbose exclude each other")}
 	}
 	c := &console{}
-	options := report.ConsoleOptions{Quiet: o.quiet, Verbose: o.verbose}
+	options := display.Options{Quiet: o.quiet, Verbose: o.verbose}
 	shown := s.err
 	switch o.events {
 	case "":
@@ -52,7 +52,7 @@ func (o *progressOptions) open(s streams) (*console, streams, error) {
 		}
 		options.Events, c.file = f, f
 	}
-	c.Console = report.NewConsole(shown, options)
+	c.Console = display.NewConsole(shown, options)
 	around := streams{in: s.in, out: s.out, err: c.Writer()}
 	if f, ok := s.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		around.out = &besideDisplay{f, c.Console}
@@ -60,9 +60,9 @@ func (o *progressOptions) open(s streams) (*console, streams, error) {
 	return c, around, nil
 }
 
-// console is a report.Console with the file of its events.
+// console is a display.Console with the file of its events.
 type console struct {
-	*report.Console
+	*display.Console
 	file *os.File // nil: none
 }
 
@@ -77,7 +77,7 @@ func (c *console) Close() {
 // besideDisplay is a terminal that the display may be on. Writing to it removes the display for that time.
 type besideDisplay struct {
 	f *os.File
-	c *report.Console
+	c *display.Console
 }
 
 func (p *besideDisplay) Write(text []byte) (n int, err error) {

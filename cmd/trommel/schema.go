@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/report/display"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -34,5 +35,5 @@ events that of each line which --events writes.`,
 
 var schemas = map[string][]byte{
 	"plan": plan.PlanJSONSchema, "suite": plan.SuiteJSONSchema, "runs": report.RunsJSONSchema,
-	"events": report.EventJSONSchema,
+	"events": display.EventJSONSchema,
 }

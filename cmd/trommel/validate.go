@@ -18,6 +18,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -284,11 +285,11 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 // checkObjects checks the suite's manifests and the objects of its workloads, and that the controllers' Deployments are
 // among the manifests.
 func checkObjects(suite *plan.Suite) (notes []string, err error) {
-	manifests, notes, err := objects.CheckSuite(suite, kubernetesOf(suite))
+	list, notes, err := manifests.CheckSuite(suite, kubernetesOf(suite))
 	errs := []error{err}
-	if manifests != nil || err == nil {
+	if list != nil || err == nil {
 		for i := range suite.Controllers {
-			if _, _, err := deploy.Controller(&suite.Controllers[i], manifests, deploy.Target{}); err != nil {
+			if _, _, err := deploy.Controller(&suite.Controllers[i], list, deploy.Target{}); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", suite.File, err))
 			}
 		}
@@ -327,7 +328,7 @@ func checkResources(ctx context.Context, client *objects.Client, suite *plan.Sui
 	}
 	var later []objects.Type
 	if suite != nil {
-		if list, _, err := objects.Manifests(suite, kubernetesOf(suite)); err == nil { // reported with the suite
+		if list, _, err := manifests.OfSuite(suite, kubernetesOf(suite)); err == nil { // reported with the suite
 			later = objects.Defined(list)
 		}
 	}

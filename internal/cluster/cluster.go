@@ -16,6 +16,9 @@ import (
 // ErrNotSupported is returned (wrapped) if a kind of cluster lacks a required capability.
 var ErrNotSupported = errors.New("not supported by this cluster")
 
+// Domain ends the full names of a cluster's Services: NAME.NAMESPACE.svc.cluster.local.
+const Domain = ".cluster.local"
+
 // Labels and annotations by which Trommel's components find their objects.
 const (
 	// AnnotationController on a pod template: the name of the controller under test that the pod runs. The process node
@@ -160,7 +163,8 @@ type ProcessNode interface {
 	// error is fs.ErrNotExist if the process has none.
 	OpenLog(p Process) (io.ReadCloser, error)
 	// Stop ends all pods except those with the given UIDs, waits until their processes have exited, and ends all
-	// faults. It does not report this to the API server, and the pods do not start again: the caller deletes their objects.
+	// faults. It does not report this to the API server, and the pods do not start again: the caller deletes their
+	// objects.
 	Stop(ctx context.Context, keep []types.UID) error
 	// Faults lists the faults that injectors of disruptions have begun here.
 	Faults(ctx context.Context) ([]Fault, error)

@@ -2,9 +2,7 @@ package explore
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/plan"
@@ -119,7 +117,7 @@ func Groups(all []Outcome) []Group {
 			return in
 		})
 		slices.SortStableFunc(g.Plans, simpler)
-		i := slices.IndexFunc(g.Plans[0].Findings, func(f record.Finding) bool { return kindOf(f) == most })
+		i := slices.IndexFunc(g.Plans[0].Findings, func(f record.Finding) bool { return f.Kind() == most })
 		if i >= 0 {
 			g.Finding = g.Plans[0].Findings[i]
 		}
@@ -137,7 +135,7 @@ func simpler(a, b Outcome) int {
 func kindsOf(o Outcome) []string {
 	var all []string
 	for _, f := range o.Findings {
-		if k := kindOf(f); !slices.Contains(all, k) {
+		if k := f.Kind(); !slices.Contains(all, k) {
 			all = append(all, k)
 		}
 	}
@@ -145,25 +143,6 @@ func kindsOf(o Outcome) []string {
 		all = []string{""}
 	}
 	return all
-}
-
-var (
-	number = regexp.MustCompile(`\d+`)
-	more   = regexp.MustCompile(` \(and \d+ more\)$`)
-)
-
-// kindOf is what a finding has in common with others: the judge, the type of the object, and what is said of it apart
-// from its name and the values of fields.
-func kindOf(f record.Finding) string {
-	typ, _, isKey := strings.Cut(f.Subject, "/")
-	title := more.ReplaceAllString(f.Title, "")
-	if isKey {
-		title = strings.ReplaceAll(title, f.Subject, typ)
-	}
-	if f.Judge == record.JudgeReference {
-		title, _, _ = strings.Cut(title, " is ") // what follows is the field's value
-	}
-	return f.Judge + " " + number.ReplaceAllString(title, "#")
 }
 
 // size counts a plan's actions and the definitions of their triggers.

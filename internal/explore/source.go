@@ -14,6 +14,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -130,7 +131,7 @@ func suiteHash(suite *plan.Suite, w workload, kubernetes string) (string, error)
 // added. A chart can make up values, such as passwords, so that its files are.
 func addManifest(w io.Writer, suiteFile string, m plan.Manifest, kubernetes string) error {
 	if m.Helm == "" {
-		list, _, err := objects.Manifest(suiteFile, m, kubernetes)
+		list, _, err := manifests.One(suiteFile, m, kubernetes)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package explore
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,30 +11,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/testing/golden"
 	"github.com/trommel-dev/trommel/record"
 )
 
-var update = flag.Bool("update", false, "rewrite golden files")
-
-func golden(t *testing.T, name string, write func(io.Writer) error) {
+// compare compares what write writes with a golden file.
+func compare(t *testing.T, name string, write func(io.Writer) error) {
 	t.Helper()
 	var got bytes.Buffer
 	if err := write(&got); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("%s: %s", path, diff)
-	}
+	golden.Compare(t, filepath.Join("testdata", name), got.Bytes())
 }
 
 // result has something of everything.
@@ -85,10 +72,10 @@ func result() *Result {
 
 func TestSummary(t *testing.T) {
 	r := result()
-	golden(t, "summary.txt", r.Text)
-	golden(t, "summary.md", r.Markdown)
-	golden(t, "summary.json", r.JSON)
-	golden(t, "nothing.txt", (&Result{}).Text)
+	compare(t, "summary.txt", r.Text)
+	compare(t, "summary.md", r.Markdown)
+	compare(t, "summary.json", r.JSON)
+	compare(t, "nothing.txt", (&Result{}).Text)
 	var back Result
 	data, err := os.ReadFile(filepath.Join("testdata", "summary.json"))
 	if err != nil {

@@ -28,62 +28,13 @@ func (eventually) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 // which counts from givenBack: the time at which everything was restored that the plan had held, paused or killed. If a
 // plan goes on after its workload, from may be much earlier.
 func (c *Invariants) Eventually(history []record.HistoryEntry, from, givenBack time.Time) []record.Finding {
-	h := c.hopes(from, givenBack)
-	for i := range history {
-		h.take(&history[i])
-	}
+	h := c.Hopes(from, givenBack)
+	h.Take(history...)
 	h.begin()
 	for _, p := range h.pending {
 		h.findings = append(h.findings, p.unfulfilled(&h.world, p.err, p.deadline))
 	}
 	return h.findings
-}
-
-// Growing is a history that is still being recorded.
-type Growing interface {
-	// Since returns the entries from index n on, and a channel that is closed when there are more.
-	Since(n int) ([]record.HistoryEntry, <-chan struct{})
-	// Sync blocks until everything is recorded that was written before the call.
-	Sync(ctx context.Context) error
-}
-
-// Await blocks until the history has what [Invariants.Eventually] needs: every eventually was true at some moment since
-// from, or its within, which counts from the call, is over. It returns the time of the call. The error is that of ctx.
-func (c *Invariants) Await(ctx context.Context, g Growing, from time.Time) (givenBack time.Time, err error) {
-	givenBack = time.Now()
-	h := c.hopes(from, givenBack)
-	read := 0
-	synced := false
-	for {
-		entries, changed := g.Since(read)
-		for i := range entries {
-			h.take(&entries[i])
-		}
-		read += len(entries)
-		h.begin()
-		if len(h.pending) == 0 || ctx.Err() != nil {
-			return givenBack, ctx.Err()
-		}
-		next := slices.MinFunc(h.pending, func(a, b *hope) int { return a.deadline.Compare(b.deadline) }).deadline
-		if wait := time.Until(next); wait > 0 {
-			timer := time.NewTimer(wait)
-			select {
-			case <-changed:
-			case <-timer.C:
-			case <-ctx.Done():
-			}
-			timer.Stop()
-			continue
-		}
-		// Events that happened in time may not have arrived yet.
-		if !synced {
-			synced = true
-			_ = g.Sync(ctx) // on an error, a finding may be wrong because the API server was slow
-			continue
-		}
-		synced = false
-		h.pending = slices.DeleteFunc(h.pending, func(p *hope) bool { return !p.deadline.After(next) })
-	}
 }
 
 // hope is an eventually that has not been true yet.
@@ -93,8 +44,8 @@ type hope struct {
 	err      error // of the newest evaluation
 }
 
-// hopes follows a history and keeps the eventuallys that have not been true yet.
-type hopes struct {
+// Hopes follows a history and keeps the eventuallys that have not been true yet. [Invariants.Hopes] makes one.
+type Hopes struct {
 	from     time.Time
 	began    bool // the state at from was evaluated
 	world    world
@@ -102,14 +53,37 @@ type hopes struct {
 	findings []record.Finding
 }
 
-func (c *Invariants) hopes(from, givenBack time.Time) *hopes {
-	h := &hopes{from: from}
+// Hopes returns the eventuallys of which [Invariants.Eventually] with the same arguments tells whether they were true,
+// for a history that is still being recorded.
+func (c *Invariants) Hopes(from, givenBack time.Time) *Hopes {
+	h := &Hopes{from: from}
 	for i := range c.all {
 		if v := &c.all[i]; v.word == "eventually" {
 			h.pending = append(h.pending, &hope{invariant: v, deadline: givenBack.Add(v.within())})
 		}
 	}
 	return h
+}
+
+// Take goes on with the history's next entries.
+func (h *Hopes) Take(entries ...record.HistoryEntry) {
+	for i := range entries {
+		h.take(&entries[i])
+	}
+}
+
+// Next returns the earliest deadline of the eventuallys that have not been true so far, and false if there are none.
+func (h *Hopes) Next() (deadline time.Time, pending bool) {
+	h.begin()
+	if len(h.pending) == 0 {
+		return time.Time{}, false
+	}
+	return slices.MinFunc(h.pending, func(a, b *hope) int { return a.deadline.Compare(b.deadline) }).deadline, true
+}
+
+// GiveUp drops the eventuallys whose deadline is not after the given time.
+func (h *Hopes) GiveUp(at time.Time) {
+	h.pending = slices.DeleteFunc(h.pending, func(p *hope) bool { return !p.deadline.After(at) })
 }
 
 func (v *invariant) within() time.Duration {
@@ -120,7 +94,7 @@ func (v *invariant) within() time.Duration {
 }
 
 // take applies an entry and evaluates, if the entry is later than from.
-func (h *hopes) take(e *record.HistoryEntry) {
+func (h *Hopes) take(e *record.HistoryEntry) {
 	if e.Time.After(h.from) {
 		h.begin()
 	}
@@ -135,7 +109,7 @@ func (h *hopes) take(e *record.HistoryEntry) {
 }
 
 // begin evaluates the state as of from, once.
-func (h *hopes) begin() {
+func (h *Hopes) begin() {
 	if !h.began {
 		h.began = true
 		h.evaluate(h.from)
@@ -143,7 +117,7 @@ func (h *hopes) begin() {
 }
 
 // evaluate drops what is true now.
-func (h *hopes) evaluate(at time.Time) {
+func (h *Hopes) evaluate(at time.Time) {
 	h.pending = slices.DeleteFunc(h.pending, func(p *hope) bool {
 		holds, err := p.expr.Holds(map[string]any{"objects": h.world.objects})
 		p.err = err

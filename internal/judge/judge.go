@@ -73,28 +73,12 @@ func hear(ctx context.Context, e Evidence, j Judge) (findings []record.Finding, 
 }
 
 // Trouble returns a finding about a failure of Trommel itself that happened when there was already something to judge.
-// The first
-// line of the text is its title. It makes the run inconclusive unless there is a bug.
+// The first line of the text is its title. It makes the run inconclusive unless there is a bug.
 func Trouble(text string) record.Finding {
 	title, detail, _ := strings.Cut(text, "\n")
 	return record.Finding{
 		Severity: record.SeverityInconclusive, Judge: record.JudgeRun, Title: title, Detail: detail, Time: time.Now(),
 	}
-}
-
-// gaps judges whether the history is complete.
-type gaps struct{}
-
-func (gaps) Name() string { return "gaps" }
-
-func (gaps) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
-	var findings []record.Finding
-	for _, gap := range e.Gaps {
-		findings = append(findings, record.Finding{
-			Severity: record.SeverityInconclusive, Judge: record.JudgeHistory, Title: gap, Time: e.Meta.WorkloadEnd,
-		})
-	}
-	return findings, nil
 }
 
 // Verdict returns the verdict on a run that could be carried out. Complete says that every action of the plan was

@@ -1,4 +1,5 @@
 // Package objects reads, writes and follows Kubernetes objects of any type, by the resource keys of plans and suites.
+// Package manifests below it reads what suites apply: files, kustomizations and charts.
 package objects
 
 import (
@@ -12,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
@@ -21,8 +21,6 @@ import (
 
 	"github.com/trommel-dev/trommel/plan"
 )
-
-type runtimeObject = runtime.Object
 
 // DefaultFieldManager owns the fields that a Client applies.
 const DefaultFieldManager = "trommel"
@@ -262,7 +260,7 @@ func (c *Client) awaitDefinition(ctx context.Context, u *unstructured.Unstructur
 func (c *Client) unserved(ctx context.Context, definition *unstructured.Unstructured) (string, error) {
 	var all []Type
 	for _, t := range Defined([]*unstructured.Unstructured{definition}) {
-		if t.unserved {
+		if t.Unserved {
 			continue
 		}
 		list, err := c.served.discovery.ServerResourcesForGroupVersion(t.Kind.GroupVersion().String())

@@ -10,8 +10,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// FollowOne calls see with each state of the object, nil while it does not exist, until see is done or has an error, which
-// it returns, or until ctx ends. T is the object's Go type.
+// FollowOne calls see with each state of the object, nil while it does not exist, until see is done or has an error,
+// which it returns, or until ctx ends. T is the object's Go type.
 func FollowOne[T any](
 	ctx context.Context, c *Client, key plan.ResourceKey, see func(*T) (done bool, err error),
 ) error {

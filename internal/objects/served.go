@@ -41,10 +41,10 @@ type Type struct {
 	Verbs      []string
 	// Subresources of the type: status, scale, …
 	Subresources []string
+	Unserved     bool // a version that a definition has but does not serve
 
 	alias     string // the singular of a definition, if it differs from the kind
 	preferred bool   // the group's preferred version
-	unserved  bool   // a version that a definition has but does not serve
 }
 
 // Matches reports whether the key stands for this object of this type.
@@ -89,7 +89,7 @@ func Defined(list []*unstructured.Unstructured) []Type {
 				Kind: gv.WithKind(text("names", "kind")), Resource: gv.WithResource(text("names", "plural")),
 				Singular: strings.ToLower(text("names", "kind")), Namespaced: text("scope") == "Namespaced",
 				alias:    text("names", "singular"),
-				unserved: !servedVersion,
+				Unserved: !servedVersion,
 			})
 		}
 	}
@@ -98,7 +98,7 @@ func Defined(list []*unstructured.Unstructured) []Type {
 
 // ResolveKind finds the type of a kind in exactly that version.
 func (c *Client) ResolveKind(ctx context.Context, kind schema.GroupVersionKind) (Type, error) {
-	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKind(all, kind) })
+	return c.served.find(ctx, func(all []Type) (Type, error) { return FindKind(all, kind) })
 }
 
 // Watchable reports whether the type's objects can be listed and watched. Those of some types, such as reviews, can
@@ -266,7 +266,9 @@ func resolveKey(all []Type, key plan.ResourceKey) (Type, error) {
 	return hits[0], nil
 }
 
-func resolveKind(all []Type, kind schema.GroupVersionKind) (Type, error) {
+// FindKind finds the type of a kind in exactly that version among the types. If it is not there, the error is a
+// [NotServedError].
+func FindKind(all []Type, kind schema.GroupVersionKind) (Type, error) {
 	what := kind.GroupVersion().String() + " " + kind.Kind
 	for _, t := range all {
 		if t.Kind == kind {

@@ -199,7 +199,7 @@ func findingsDiffer(a, b *record.Run, inA, inB names) []string {
 	only := func(which string, has, lacks *record.Run, inHas, inLacks names) {
 		for _, f := range byCause(has) {
 			if f.Severity != record.SeverityNote && !slices.ContainsFunc(lacks.Findings, func(g record.Finding) bool {
-				return g.Severity == f.Severity && inHas.finding(f.Finding).Same(inLacks.finding(g))
+				return alike(inHas.finding(f.Finding), inLacks.finding(g))
 			}) {
 				lines = append(lines, fmt.Sprintf("only in %s: %s", which, Title(f.Finding)))
 			}
@@ -383,7 +383,7 @@ func places(r *record.Run, known names) map[place][]seen {
 		if text == "" {
 			text = "once more"
 		}
-		p := place{o.By, describePoint(o), object}
+		p := place{o.By, o.Place(), object}
 		all[p] = append(all[p], seen{text, e})
 	}
 	return all

@@ -183,7 +183,7 @@ func story(r *record.Run, found []toldFinding) ([]moment, error) {
 	}
 	for _, e := range r.Events {
 		if o := e.Observation; o != nil && o.Failed != "" {
-			add(e.Time, "%s by %s: %s.", describeObject(o), o.By, failed(o))
+			add(e.Time, "%s by %s: %s.", o.Subject(), o.By, failed(o))
 		}
 	}
 	changes, err := changesOf(r, found)
@@ -390,6 +390,9 @@ func (f toldFinding) times() string {
 
 var version = regexp.MustCompile(`resource version (\d+)`)
 
+// alike reports whether two findings are about the same thing and mean the same for the verdict.
+func alike(f, g record.Finding) bool { return f.Severity == g.Severity && f.Same(g) }
+
 // byCause returns the findings in the order in which what they are about happened, each kind of them once: bugs first,
 // notes last. A judge may notice a cause after its consequences: an invariant that something exists eventually fails
 // long after it was deleted. So a finding that names changes counts from the first of them.
@@ -402,7 +405,7 @@ func byCause(r *record.Run) []toldFinding {
 	}
 	var all []toldFinding
 	for _, f := range r.Findings {
-		same := func(g toldFinding) bool { return f.Same(g.Finding) && f.Severity == g.Severity }
+		same := func(g toldFinding) bool { return alike(f, g.Finding) }
 		if i := slices.IndexFunc(all, same); i >= 0 {
 			all[i].more++
 			continue

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/testing/golden"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -59,7 +60,7 @@ func TestExplain(t *testing.T) {
 	if err := Explain(&b, r, parsed(t, explainedPlan)); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "explained.txt", b.Bytes())
+	golden.Compare(t, "testdata/explained.txt", b.Bytes())
 	for _, r := range runs() { // also those of which little is known
 		if err := Explain(&b, r, nil); err != nil {
 			t.Error(err)
@@ -293,5 +294,5 @@ func TestAgain(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "%v\n\n", d.SameOutcome())
 	}
-	golden(t, "again.txt", b.Bytes())
+	golden.Compare(t, "testdata/again.txt", b.Bytes())
 }

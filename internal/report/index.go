@@ -162,7 +162,7 @@ func groupFound(entries []IndexEntry, plans map[string][]IndexEntry) []indexFind
 				continue
 			}
 			i := slices.IndexFunc(groups, func(g *group) bool {
-				return g.first.Same(f.Finding) && g.first.Severity == f.Severity
+				return alike(g.first, f.Finding)
 			})
 			if i < 0 {
 				i = len(groups)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/testing/golden"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -26,7 +27,9 @@ func junit(t *testing.T, runs []*record.Run, options JUnitOptions) []byte {
 	return b.Bytes()
 }
 
-func TestJUnit(t *testing.T) { golden(t, "runs.xml", junit(t, runs(), JUnitOptions{})) }
+func TestJUnit(t *testing.T) {
+	golden.Compare(t, "testdata/runs.xml", junit(t, runs(), JUnitOptions{}))
+}
 
 // junitElement says what an element may contain.
 type junitElement struct {
@@ -233,7 +236,7 @@ func TestMarkdown(t *testing.T) {
 	if err := Markdown(&b, all); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "runs.md", b.Bytes())
+	golden.Compare(t, "testdata/runs.md", b.Bytes())
 	b.Reset()
 	var many []*record.Run
 	for range 500 {
@@ -259,7 +262,7 @@ func TestAnnotations(t *testing.T) {
 	if err := GitHub(&b, filepath.Dir(here), all); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "annotations.txt", b.Bytes())
+	golden.Compare(t, "testdata/annotations.txt", b.Bytes())
 }
 
 func TestActionThatAVerdictIsAbout(t *testing.T) {

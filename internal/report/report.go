@@ -1,3 +1,8 @@
+// Package report presents runs to users and to other programs.
+//
+// Finished runs are read with [record.Open]: [Text], [JSON], [JUnit], [Markdown], [HTML] and [GitHub] write them in
+// the form that the name says, [Explain] tells a run in plain sentences, and [Compare] says where two runs part. Package
+// display shows runs while they go on.
 package report
 
 import (
@@ -9,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/report/colour"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -30,9 +36,9 @@ func verdict(r *record.Run) record.Verdict { return cmp.Or(r.Meta.Verdict, unfin
 
 // Text writes a run's result: the verdict, the findings and the actions.
 func Text(w io.Writer, r *record.Run) error {
-	p := newPainter(w)
+	p := colour.For(w)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n", p.bold(name(r)), p.verdict(verdict(r)))
+	fmt.Fprintf(&b, "%s: %s\n", p.Bold(name(r)), p.Verdict(verdict(r)))
 	for _, text := range []string{reason(r), r.Meta.NotHappened()} {
 		if text != "" {
 			fmt.Fprintf(&b, "  %s\n", indent(text, "  "))
@@ -44,19 +50,19 @@ func Text(w io.Writer, r *record.Run) error {
 			details[f.Title] = f.Detail
 			continue
 		}
-		paint := p.red
+		paint := p.Red
 		if !f.IsBug() {
-			paint = p.yellow
+			paint = p.Yellow
 		}
 		fmt.Fprintf(&b, "  %s %s\n", paint(f.Judge+":"), f.Title)
 		if f.Detail != "" {
-			fmt.Fprintf(&b, "      %s\n", p.dim(indent(shorten(f.Detail, 20), "      ")))
+			fmt.Fprintf(&b, "      %s\n", p.Dim(indent(shorten(f.Detail, 20), "      ")))
 		}
 	}
 	for _, note := range r.Meta.Notes {
 		fmt.Fprintf(&b, "  note: %s\n", note)
 		if details[note] != "" {
-			fmt.Fprintf(&b, "      %s\n", p.dim(indent(shorten(details[note], 20), "      ")))
+			fmt.Fprintf(&b, "      %s\n", p.Dim(indent(shorten(details[note], 20), "      ")))
 		}
 	}
 	for _, stale := range r.Meta.StaleReads {
@@ -64,7 +70,7 @@ func Text(w io.Writer, r *record.Run) error {
 	}
 	for _, e := range r.Events {
 		if o := e.Observation; o != nil && o.Failed != "" {
-			fmt.Fprintf(&b, "  failed call: %s by %s; %s (%s)\n", describeObject(o), o.By, failed(o), since(r, e.Time))
+			fmt.Fprintf(&b, "  failed call: %s by %s; %s (%s)\n", o.Subject(), o.By, failed(o), since(r, e.Time))
 		}
 	}
 	if len(r.Actions) > 0 {
@@ -73,10 +79,10 @@ func Text(w io.Writer, r *record.Run) error {
 	for _, a := range r.Actions {
 		fmt.Fprintf(&b, "    %s at %s, took %s%s", a, since(r, a.Fired), round(a.Done.Sub(a.Began)), firedBy(a))
 		if a.Note != "" {
-			fmt.Fprintf(&b, "\n      %s %s", p.yellow("note:"), indent(a.Note, "      "))
+			fmt.Fprintf(&b, "\n      %s %s", p.Yellow("note:"), indent(a.Note, "      "))
 		}
 		if a.Error != "" {
-			fmt.Fprintf(&b, "\n      %s %s", p.red("failed:"), indent(a.Error, "      "))
+			fmt.Fprintf(&b, "\n      %s %s", p.Red("failed:"), indent(a.Error, "      "))
 		}
 		b.WriteByte('\n')
 	}

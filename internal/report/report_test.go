@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"maps"
 	"os"
@@ -18,28 +17,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/testing/golden"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", path, got, want)
-	}
-}
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -170,7 +151,7 @@ func TestText(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	golden(t, "runs.txt", b.Bytes())
+	golden.Compare(t, "testdata/runs.txt", b.Bytes())
 }
 
 func TestJSON(t *testing.T) {
@@ -178,7 +159,7 @@ func TestJSON(t *testing.T) {
 	if err := JSON(&b, runs()); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "runs.json", b.Bytes())
+	golden.Compare(t, "testdata/runs.json", b.Bytes())
 }
 
 // The golden file of TestJSON matches the schema, which has exactly the fields that there are.
@@ -265,7 +246,7 @@ func TestHTML(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "page.json", append(text, '\n'))
+	golden.Compare(t, "testdata/page.json", append(text, '\n'))
 	for _, r := range runs() {
 		if err := page(io.Discard, r); err != nil {
 			t.Error(err)
@@ -495,15 +476,6 @@ func TestErrorsOfTheWriterAreReturned(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: no error", name)
 		}
-	}
-}
-
-func TestColours(t *testing.T) {
-	if p := newPainter(&bytes.Buffer{}); p {
-		t.Error("a buffer is not a terminal")
-	}
-	if got := painter(true).verdict(record.Bug); got != "\x1b[1;31mbug\x1b[0m" {
-		t.Errorf("%q", got)
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -394,7 +395,7 @@ func newConformance(t *testing.T) *conformance {
 	if r.objects, err = objects.New(config); err != nil {
 		t.Fatal(err)
 	}
-	definition, err := objects.Read("testdata/widgets.yaml")
+	definition, err := manifests.Read("testdata/widgets.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -563,8 +564,8 @@ func deleting(definitions ...plan.Definition) plan.Action {
 	}
 }
 
-// await waits until the plan waits for none of the named definitions.
-func await(t *testing.T, c *coordinator.Coordinator, names ...string) {
+// awaitNext waits until the plan waits for none of the named definitions.
+func awaitNext(t *testing.T, c *coordinator.Coordinator, names ...string) {
 	t.Helper()
 	clustertest.Eventually(t, func(ctx context.Context) error {
 		s, err := c.Status(ctx)
@@ -629,7 +630,7 @@ func (r *conformance) setUp(t *testing.T, v verb) (name, version string) {
 			t.Fatal(err)
 		}
 		version = made.GetResourceVersion()
-		await(t, c, namesOf(arrivals)...)
+		awaitNext(t, c, namesOf(arrivals)...)
 	})
 	if status, there := u.Object["status"]; there {
 		// A create request does not set the status.
@@ -642,7 +643,7 @@ func (r *conformance) setUp(t *testing.T, v verb) (name, version string) {
 				t.Fatal(err)
 			}
 			version = made.GetResourceVersion()
-			await(t, c, namesOf(arrivals)...)
+			awaitNext(t, c, namesOf(arrivals)...)
 		})
 	}
 	return name, version
@@ -688,7 +689,7 @@ func (r *conformance) barrier(t *testing.T, v verb, c *coordinator.Coordinator, 
 		Patch(t.Context(), v.barrierName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, c, namesOf(definitions)...)
+	awaitNext(t, c, namesOf(definitions)...)
 }
 
 func (v verb) barrierName() string { return "barrier" }
@@ -762,7 +763,7 @@ func (r *conformance) conform(t *testing.T, v verb) (plans int) {
 			if err := r.verbs.do(v.operation, name, version); err != nil && v.does != nowhere {
 				t.Fatal(err)
 			}
-			await(t, c, one.Name)
+			awaitNext(t, c, one.Name)
 		})
 	}
 	r.holds(t, v)
@@ -849,7 +850,7 @@ func (r *conformance) heldBy(
 		}()
 		if want == 0 {
 			<-done
-			await(t, c, namesOf(until)...)
+			awaitNext(t, c, namesOf(until)...)
 			return
 		}
 		clustertest.Eventually(t, func(context.Context) error {
@@ -877,7 +878,7 @@ func (r *conformance) conformReconcile(t *testing.T) {
 			if err := r.verbs.do("reconcile", "one", ""); err != nil {
 				t.Fatal(err)
 			}
-			await(t, c, "there")
+			awaitNext(t, c, "there")
 		})
 		for scope, want := range map[string]int{"": 1, "*": 1, "configmap/default/one": 1, "configmap/*/o*": 1,
 			"configmap/default/two": 0} {

@@ -6,7 +6,7 @@ import (
 	"log"
 	"os"
 
-	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/report/display"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -23,7 +23,7 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	console := report.NewConsole(os.Stderr, report.ConsoleOptions{})
+	console := display.NewConsole(os.Stderr, display.Options{})
 	defer console.Close()
 	session, err := run.Open(ctx, suite, run.Options{Progress: console})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -60,7 +61,7 @@ func readFiles(dir string) (*tree, error) {
 			return nil, err
 		}
 		if list, err := objects.Decode(text, name); err == nil && len(list) > 0 {
-			if served, _, err := objects.Served(list); err == nil && len(served) > 0 {
+			if served, _, err := manifests.Served(list); err == nil && len(served) > 0 {
 				list = served
 			}
 			t.files = append(t.files, file{name, list, inChart})
@@ -233,7 +234,7 @@ func (r *Repository) fromKustomization(dir, at string, mains []program) *source 
 		r.Notes = append(r.Notes, fmt.Sprintf("%s was skipped: it loads %s from the network", at, what))
 		return nil
 	}
-	list, _, err := objects.ReadServed(filepath.Join(dir, at))
+	list, _, err := manifests.ReadServed(filepath.Join(dir, at))
 	if err != nil {
 		if at == "config/default" {
 			r.Notes = append(r.Notes, fmt.Sprintf("%s cannot be built: %s", at, firstLine(err)))
@@ -275,7 +276,7 @@ func wordScore(at string) int {
 
 func (r *Repository) fromChart(dir, at string, mains []program) *source {
 	m := plan.Manifest{Helm: at, Namespace: r.Name + "-system"}
-	list, _, err := objects.Manifest(filepath.Join(dir, plan.SuiteFile), m, instrumentation.KubernetesVersion)
+	list, _, err := manifests.One(filepath.Join(dir, plan.SuiteFile), m, instrumentation.KubernetesVersion)
 	if err != nil {
 		r.Notes = append(r.Notes, firstLine(err))
 		return nil

@@ -12,13 +12,14 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 )
 
 // findSample chooses the likeliest file whose objects the cluster will accept and one of which is of a kind that is
 // defined here. If there is none, it tries an object with an empty spec.
 func (r *Repository) findSample(s *source, t *tree) {
-	checker, err := objects.NewChecker(s.objects, instrumentation.KubernetesVersion)
+	checker, err := manifests.NewChecker(s.objects, instrumentation.KubernetesVersion)
 	if err != nil {
 		r.Notes = append(r.Notes, firstLine(err))
 	}
@@ -73,8 +74,8 @@ func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*
 	r.SampleKey = key.String()
 	r.Status = hasStatus(s.objects, u.GroupVersionKind())
 	r.Namespaces = nil
-	made := slices.Concat(s.objects, objects.MissingNamespaces(s.objects))
-	for _, n := range objects.MissingNamespaces(slices.Concat(made, all)) {
+	made := slices.Concat(s.objects, manifests.MissingNamespaces(s.objects))
+	for _, n := range manifests.MissingNamespaces(slices.Concat(made, all)) {
 		r.Namespaces = append(r.Namespaces, n.GetName())
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/history"
+	"github.com/trommel-dev/trommel/internal/run/await"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -60,7 +61,7 @@ func start(t *testing.T, c *objects.Client, keys ...plan.ResourceKey) *history.R
 
 // wait waits for the invariants as a run does, then judges the recorded history.
 func wait(ctx context.Context, i *judge.Invariants, r *history.Recorder, from time.Time) []record.Finding {
-	givenBack, err := i.Await(ctx, r, from)
+	givenBack, err := await.Invariants(ctx, i, r, from)
 	if err != nil {
 		return nil
 	}

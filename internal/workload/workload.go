@@ -19,6 +19,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/cel"
 	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -368,7 +369,7 @@ func (r *runner) apply(a *plan.ApplyStep) (step, error) {
 			file = filepath.Join(r.dir(), file)
 		}
 		var err error
-		if list, _, err = objects.ReadServed(file); err != nil {
+		if list, _, err = manifests.ReadServed(file); err != nil {
 			return step{}, err
 		}
 	}
@@ -377,7 +378,7 @@ func (r *runner) apply(a *plan.ApplyStep) (step, error) {
 		if err != nil {
 			return step{}, fmt.Errorf("object %d: %w", i+1, err)
 		}
-		served, _, err := objects.Served([]*unstructured.Unstructured{u})
+		served, _, err := manifests.Served([]*unstructured.Unstructured{u})
 		if err != nil {
 			return step{}, fmt.Errorf("object %d: %w", i+1, err)
 		}

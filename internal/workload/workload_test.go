@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -451,7 +451,7 @@ func TestReadAndResolve(t *testing.T) {
 	if got, err := o.Get(ctx, key(t, "configmap/"+ns+"/a")); err != nil || got.GetName() != "a" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if _, err := objects.Read(filepath.Join("testdata", "missing")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := manifests.Read(filepath.Join("testdata", "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,5 +1,5 @@
 // Package simulated is a cloud that exists only in Kubernetes: its groups of instances are SimulatedNodeGroups, its
-// instances are Nodes of KWOK, and its calls are ProviderCalls. The package nodes/provider/simulated is its client.
+// instances are Nodes of KWOK, and its calls are ProviderCalls, which its client, Provider, makes.
 //
 // It promises the following, also if it is killed at any moment, and if a second one runs:
 //   - A call is carried out exactly once. The change of the group and the answer are one write; the answer is then
@@ -62,8 +62,8 @@ func GroupOf(providerID string) string {
 	return group
 }
 
-// TemplateHash identifies a template.
-func TemplateHash(t *nodes.SimulatedTemplate) string {
+// templateHash identifies a template.
+func templateHash(t *nodes.SimulatedTemplate) string {
 	data, err := json.Marshal(t)
 	if err != nil {
 		panic(err) // a struct of texts and quantities

@@ -30,7 +30,6 @@ import (
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/provider"
 	"github.com/trommel-dev/trommel/nodes/provider/providertest"
-	simulatedprovider "github.com/trommel-dev/trommel/nodes/provider/simulated"
 	"github.com/trommel-dev/trommel/nodes/simulated"
 )
 
@@ -185,7 +184,7 @@ func TestContract(t *testing.T) {
 		g, other := newGroup(t, 2, nil), newGroup(t, 1, nil)
 		await(t, other, "ready", allReady)
 		return &providertest.Fixture{
-			Provider: simulatedprovider.New(direct), Group: g.Name, Other: other.Name,
+			Provider: simulated.New(direct), Group: g.Name, Other: other.Name,
 			Unknown: simulated.ProviderID(g.Name, "i-9999"),
 			Throttle: func(t *testing.T, on bool) {
 				change(t, g, func(s *nodes.SimulatedNodeGroupSpec) {
@@ -291,7 +290,7 @@ func TestFaults(t *testing.T) {
 		g := newGroup(t, 1, fault(nodes.FaultHangs, 1))
 		await(t, g, "ready", allReady)
 		id := g.Status.Instances[0].ProviderID
-		if err := simulatedprovider.New(direct).Terminate(t.Context(), id); err != nil {
+		if err := simulated.New(direct).Terminate(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		await(t, g, "larger", func(g *nodes.SimulatedNodeGroup) bool {
@@ -315,7 +314,7 @@ func TestFaults(t *testing.T) {
 		if d := time.Since(g.CreationTimestamp.Time); d < 2*delay {
 			t.Errorf("an instance was started in %v, with delays of %v", d, 2*delay)
 		}
-		p := simulatedprovider.New(direct)
+		p := simulated.New(direct)
 		for _, call := range []func() error{
 			func() error { return p.Detach(t.Context(), g.Name, i.ProviderID) },
 			func() error {
@@ -349,7 +348,7 @@ func TestOldCallsAndGroups(t *testing.T) {
 	start(t, simulated.Options{KeepCalls: time.Millisecond})
 	g := newGroup(t, 1, nil)
 	await(t, g, "ready", allReady)
-	p := simulatedprovider.New(direct)
+	p := simulated.New(direct)
 	if err := p.Detach(t.Context(), g.Name, simulated.ProviderID(g.Name, "i-9")); err != nil {
 		t.Fatal(err)
 	}

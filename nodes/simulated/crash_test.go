@@ -17,7 +17,6 @@ import (
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/provider"
-	simulatedprovider "github.com/trommel-dev/trommel/nodes/provider/simulated"
 	"github.com/trommel-dev/trommel/nodes/simulated"
 )
 
@@ -149,7 +148,7 @@ func scenario(t *testing.T) {
 		}
 	})
 	await(t, g, "ready", allReady)
-	ctx, p := t.Context(), simulatedprovider.New(direct)
+	ctx, p := t.Context(), simulated.New(direct)
 	first, second := simulated.ProviderID(g.Name, "i-0001"), simulated.ProviderID(g.Name, "i-0002")
 	if err := p.Detach(ctx, g.Name, first); !errors.Is(err, provider.ErrThrottled) {
 		t.Fatalf("Detach: %v, want throttled", err)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/processnode"
 )
 
@@ -206,7 +207,7 @@ func (n *Network) findNode(ctx context.Context, host string, port int32) (target
 // findName finds the target of a name of the cluster's DNS: a Service's, with or without the cluster's domain, a pod's
 // below its headless Service, or a node's.
 func (n *Network) findName(ctx context.Context, name string, port int32) (target, error) {
-	parts := strings.Split(strings.TrimSuffix(name, ".cluster.local"), ".")
+	parts := strings.Split(strings.TrimSuffix(name, cluster.Domain), ".")
 	if len(parts) < 3 || parts[len(parts)-1] != "svc" {
 		node, err := n.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {

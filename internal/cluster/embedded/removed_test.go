@@ -2,8 +2,6 @@ package embedded_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -42,7 +40,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
-	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/internal/pki"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
@@ -56,13 +55,13 @@ func removedObjects(t *testing.T) []removedObject {
 	t.Helper()
 	var all []removedObject
 	for _, name := range []string{"rbac", "apps", "networking", "webhooks", "definitions", "others"} {
-		file := filepath.Join("..", "..", "objects", "testdata", "removed", name+".yaml")
-		list, err := objects.Read(file)
+		file := filepath.Join("..", "..", "objects", "manifests", "testdata", "removed", name+".yaml")
+		list, err := manifests.Read(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, u := range list {
-			served, _, err := objects.Served([]*unstructured.Unstructured{u})
+			served, _, err := manifests.Served([]*unstructured.Unstructured{u})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -514,7 +513,7 @@ func testRemovedProtobuf(t *testing.T, config *rest.Config) {
 	if err == nil && event.Message != "a note" {
 		t.Errorf("the Event says %q", event.Message)
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := pki.NewKey("")
 	check("make a key", err)
 	der, err := x509.CreateCertificateRequest(rand.Reader,
 		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "typed"}}, key)
@@ -545,7 +544,7 @@ func testRemovedProtobuf(t *testing.T, config *rest.Config) {
 // and prunes.
 func testRemovedDefinitions(t *testing.T, config *rest.Config) {
 	client := dynamic.NewForConfigOrDie(config)
-	list, err := objects.Read(filepath.Join("..", "..", "objects", "testdata", "removed", "definitions.yaml"))
+	list, err := manifests.Read(filepath.Join("..", "..", "objects", "manifests", "testdata", "removed", "definitions.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
 // agent tells processes with hooks in their standard library what the cluster's names and addresses are on this
@@ -79,7 +81,7 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 	}
 	switch {
 	case words[1] == "resolve":
-		if answer, ok := p.lies.answer(ctx, p, words[2]); ok {
+		if answer, ok := p.faults.Resolve(ctx, words[2]); ok {
 			return answer
 		}
 		answer, err := n.resolve(ctx, p, words[2])
@@ -92,14 +94,7 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 	case words[1] == "dial" && len(words) == 4:
 		to, err := n.route(ctx, p, words[3])
 		if err == nil {
-			err = p.lies.refuse(words[3])
-		}
-		if err == nil && words[2] == "tcp" && to != p.apiServer {
-			p.network.noteDial(words[3], to)
-			// The target's faults, and then those of this pod.
-			if to, err = n.toPod(p.address.ip, to); err == nil {
-				to, err = p.divert(way{wanted: words[3]}, to)
-			}
+			to, err = p.faults.Dial(words[2], words[3], to)
 		}
 		switch {
 		case err != nil:
@@ -118,8 +113,6 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 	return "host"
 }
 
-const clusterDomain = ".cluster.local"
-
 // resolve returns what a name means inside a pod: addresses, "none" if the cluster has no such name, or "host" and the
 // name that must be looked up on the machine.
 func (n *Node) resolve(ctx context.Context, p *pod, name string) (string, error) {
@@ -129,7 +122,7 @@ func (n *Node) resolve(ctx context.Context, p *pod, name string) (string, error)
 	if !absolute && name == p.hostname() {
 		return p.address.ip.String(), nil
 	}
-	inCluster, ours := strings.CutSuffix(name, clusterDomain)
+	inCluster, ours := strings.CutSuffix(name, cluster.Domain)
 	if ours {
 		inCluster, ours = strings.CutSuffix(inCluster, ".svc")
 		if !ours {
@@ -243,7 +236,7 @@ func (n *Node) route(ctx context.Context, p *pod, to string) (string, error) {
 	}
 	address, apiServer, err := n.config.Route(ctx, netip.AddrPortFrom(ip, at.Port()).String())
 	if apiServer {
-		return p.apiServer, nil
+		return p.faults.APIServer(), nil
 	}
 	return address, err
 }

@@ -35,7 +35,6 @@ type container struct {
 	files   *files
 	tmp     string // directory of its /tmp; empty if the pod's spec mounts something there
 	hooked  bool   // its executable has hooks in the standard library
-	page    *page  // faults for its processes; nil without hooks
 
 	readyFile string // on this machine; empty unless it is an injector that names one
 
@@ -48,7 +47,7 @@ type container struct {
 	waiting  string // reason while it neither runs nor is final
 	failure  error  // why the last attempt to start failed
 	failedAt int    // controller.urgent at that time
-	forgiven int    // how often a containerFailure has ended, after which there is no back-off
+	forgiven int    // how often faults that end it have ended, after which there is no back-off
 }
 
 // run is one start of a container.
@@ -57,7 +56,7 @@ type run struct {
 	record   *cluster.Process // guarded by Node.mu
 	message  string           // why it has failed; guarded by Node.mu
 	frozen   bool             // guarded by Node.mu
-	failed   bool             // ended by a containerFailure; guarded by Node.mu
+	failed   bool             // ended by a fault; guarded by Node.mu
 	recorded chan struct{}    // closed when the end is in record
 }
 
@@ -341,12 +340,11 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 	}
 	if c.hooked {
 		env.set(envPodFiles, c.files.environment())
-		if c.page == nil {
-			if c.page, err = p.node.newPage(filepath.Join(p.dir, "faults", c.spec.Name)); err != nil {
-				return err
-			}
+		page, err := p.faults.Page(c.spec.Name, filepath.Join(p.dir, "faults", c.spec.Name))
+		if err != nil {
+			return err
 		}
-		env.set(envPodFaults, c.page.path)
+		env.set(envPodFaults, page)
 	}
 	c.env = c.formatEnv(env)
 	if file := annotations[fault.AnnotationReadyFile]; file != "" && c.pod.isInjector() {

@@ -257,18 +257,18 @@ func (n *Node) Route(_ context.Context, name, apiServer string) error {
 func (n *Node) CutConnections(_ context.Context, name string) error {
 	n.mu.Lock()
 	c, err := n.controllerLocked(name)
-	var links []*apiLink
+	var of []*pod
 	for _, p := range n.pods {
 		if p.controller == c {
-			links = append(links, p.link)
+			of = append(of, p)
 		}
 	}
 	n.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	for _, l := range links {
-		l.proxy.Cut()
+	for _, p := range of {
+		p.faults.Cut()
 	}
 	return nil
 }
@@ -298,6 +298,12 @@ func OpenLog(p cluster.Process) (io.ReadCloser, error) {
 
 // OpenLog opens the log of a process.
 func (n *Node) OpenLog(p cluster.Process) (io.ReadCloser, error) { return OpenLog(p) }
+
+// Faults lists the faults that injectors have begun and not ended.
+func (n *Node) Faults(context.Context) ([]cluster.Fault, error) { return n.faults.List(), nil }
+
+// EndFaults ends all faults and returns when nothing of them is left.
+func (n *Node) EndFaults(ctx context.Context) error { return n.faults.EndAll(ctx) }
 
 // Reset ends every fault, lets every held controller start and every frozen process go on, undoes every Route and
 // forgets exited processes.

@@ -72,7 +72,7 @@ func (c *container) environment(ctx context.Context, home string) (*environment,
 	} else {
 		e.set("TMPDIR", home)
 	}
-	host, port, err := net.SplitHostPort(c.pod.apiServer)
+	host, port, err := net.SplitHostPort(c.pod.faults.APIServer())
 	if err != nil {
 		return nil, err
 	}

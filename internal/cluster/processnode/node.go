@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"net/netip"
 	"os"
 	"runtime"
@@ -37,6 +36,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/cluster/processnode/faults"
 )
 
 // DefaultName is the default of Config.Name.
@@ -82,10 +82,9 @@ type Node struct {
 	agent   *agent
 	hooked  hooked // executables with hooks
 	heeding hooked // executables that heed faults that begin while they run
-	pages   pages
 
 	addresses addresses
-	faults    faults
+	faults    *faults.Set
 
 	mu          sync.Mutex
 	closed      bool
@@ -128,14 +127,13 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	n.ctx, n.cancel = context.WithCancel(logging)
 	n.hooked.marker, n.hooked.known = podMarker, map[string]bool{}
 	n.heeding.marker, n.heeding.known = faultsMarker, map[string]bool{}
-	n.pages.all = map[*page]struct{}{}
 	n.addresses.used = map[netip.Addr]bool{}
 	n.logging = logging
 	if err := n.startAgent(); err != nil {
 		n.cancel()
 		return nil, fmt.Errorf("process node: %w", err)
 	}
-	if err := n.serveFaults(); err != nil {
+	if err := n.startFaults(); err != nil {
 		n.cancel()
 		n.tasks.Wait()
 		return nil, fmt.Errorf("process node: %w", err)
@@ -388,8 +386,3 @@ func (n *Node) Stop(ctx context.Context, keep []types.UID) error {
 
 // hostIP is the node's address.
 const hostIP = "127.0.0.1"
-
-// dial connects to an API server by name.
-func (n *Node) dial(ctx context.Context, apiServer string) (net.Conn, error) {
-	return (&net.Dialer{}).DialContext(ctx, "tcp", n.config.APIServers[apiServer])
-}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/cluster/processnode/faults"
 )
 
 // pod runs one pod. Its fields below "guarded" are guarded by Node.mu; the others are set before it runs.
@@ -26,8 +26,7 @@ type pod struct {
 	name       string
 	spec       *corev1.PodSpec // read only
 	controller *controller     // nil if the pod does not belong to a controller under test
-	link       *apiLink        // its way to the API server
-	apiServer  string          // host:port that the pod uses: the link's
+	faults     *faults.Pod     // its way to the API server and to others
 	address    address
 	dir        string
 	init       []*container
@@ -39,8 +38,6 @@ type pod struct {
 	ended    chan struct{} // closed when nothing of it is left
 	dirty    chan struct{} // contains a token when the status must be written
 	volumes  volumes
-	lies     lies
-	network  networkFaults
 
 	// guarded
 	object      *corev1.Pod // newest known; read only
@@ -79,16 +76,15 @@ func (n *Node) newPodLocked(object *corev1.Pod) (*pod, error) {
 		}
 		p.controller = c
 	}
-	if p.link, err = n.newAPILink(p.controller); err != nil {
-		n.addresses.giveBack(p.address)
-		return nil, fmt.Errorf("create a proxy: %w", err)
-	}
-	p.apiServer = p.link.proxy.Addr()
 	for i := range p.spec.InitContainers {
 		p.init = append(p.init, &container{pod: p, spec: &p.spec.InitContainers[i], isInit: true})
 	}
 	for i := range p.spec.Containers {
 		p.containers = append(p.containers, &container{pod: p, spec: &p.spec.Containers[i]})
+	}
+	if p.faults, err = p.addToFaults(); err != nil {
+		n.addresses.giveBack(p.address)
+		return nil, err
 	}
 	return p, nil
 }
@@ -131,18 +127,14 @@ func (p *pod) run() {
 	cancel()
 	tasks.Wait()
 	p.finish()
-	for _, c := range slices.Concat(p.init, p.containers) {
-		p.node.forgetPage(c.page)
-	}
 	_ = os.RemoveAll(p.dir)
 	n := p.node
-	n.addresses.giveBack(p.address)
 	n.mu.Lock()
 	delete(n.pods, p.uid)
 	n.broadcastLocked()
 	n.mu.Unlock()
-	n.forgetFaults(p)
-	p.link.close()
+	p.faults.Close()
+	n.addresses.giveBack(p.address)
 	close(p.ended)
 }
 

@@ -54,7 +54,7 @@ func (p *pod) writeServiceAccount(ctx context.Context) error {
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["cluster"] = &clientcmdapi.Cluster{
-		Server: "https://" + p.apiServer, CertificateAuthority: filepath.Join(dir, "ca.crt"),
+		Server: "https://" + p.faults.APIServer(), CertificateAuthority: filepath.Join(dir, "ca.crt"),
 	}
 	config.AuthInfos["pod"] = &clientcmdapi.AuthInfo{TokenFile: filepath.Join(dir, "token")}
 	config.Contexts["pod"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: "pod", Namespace: p.namespace}

@@ -3,9 +3,7 @@ package propose
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,11 +14,10 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/testing/golden"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // fake carries out workloads of the database operator's example, with a controller that scales a StatefulSet, ignores
 // the image, keeps a volume too many after the second member was taken away, and panics without members. The API server
@@ -210,7 +207,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "database.yaml", block)
+	golden.Compare(t, "testdata/database.yaml", block)
 
 	var dropped []string
 	for _, d := range result.Dropped {
@@ -285,23 +282,6 @@ func TestRunOfWhatFinishes(t *testing.T) {
 	if last := result.Dropped[len(result.Dropped)-1]; last.Field != "spec.image" ||
 		!strings.Contains(last.Reason, "right after the creation it makes no difference") {
 		t.Errorf("dropped: %v", result.Dropped)
-	}
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got; write it with -update):\n%s", file, diff)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -30,11 +31,11 @@ type sample struct {
 // findSample finds the custom resource in a file, or else the first one that a workload of the suite applies. The
 // definitions are those of the suite's manifests.
 func findSample(suite *plan.Suite, workload, file string) (*sample, error) {
-	manifests, _, err := objects.Manifests(suite, suite.Cluster.KubernetesVersion)
+	installed, _, err := manifests.OfSuite(suite, suite.Cluster.KubernetesVersion)
 	if err != nil {
 		return nil, fmt.Errorf("%s: manifests: %w", suite.File, err)
 	}
-	defined := objects.Defined(manifests)
+	defined := objects.Defined(installed)
 	if len(defined) == 0 {
 		return nil, fmt.Errorf("%s: the manifests contain no CustomResourceDefinition; workloads are derived from its "+
 			"schema", suite.File)
@@ -46,7 +47,7 @@ func findSample(suite *plan.Suite, workload, file string) (*sample, error) {
 			return nil, err
 		}
 		steps = []plan.Step{{Apply: &plan.ApplyStep{File: relative}}}
-		if s, err := sampleOf(suite, steps, defined, manifests); err != nil || s != nil {
+		if s, err := sampleOf(suite, steps, defined, installed); err != nil || s != nil {
 			return s, err
 		}
 		return nil, fmt.Errorf("%s contains no object of a kind that the suite's manifests define", file)
@@ -56,7 +57,7 @@ func findSample(suite *plan.Suite, workload, file string) (*sample, error) {
 		names = []string{workload}
 	}
 	for _, name := range names {
-		if s, err := sampleOf(suite, suite.Workloads[name].Steps, defined, manifests); err != nil || s != nil {
+		if s, err := sampleOf(suite, suite.Workloads[name].Steps, defined, installed); err != nil || s != nil {
 			return s, err
 		}
 	}
@@ -77,7 +78,7 @@ func relativeTo(suiteFile, file string) (string, error) {
 
 // sampleOf finds the first custom resource that the steps apply; nil if there is none.
 func sampleOf(
-	suite *plan.Suite, steps []plan.Step, defined []objects.Type, manifests []*unstructured.Unstructured,
+	suite *plan.Suite, steps []plan.Step, defined []objects.Type, installed []*unstructured.Unstructured,
 ) (*sample, error) {
 	s := &sample{}
 	for i := range steps {
@@ -85,7 +86,7 @@ func sampleOf(
 		if step.Apply == nil {
 			continue
 		}
-		list, err := applied(suite, step.Apply)
+		list, _, err := manifests.OfStep(suite, step.Apply)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +105,7 @@ func sampleOf(
 					s.key.Namespace = "default"
 				}
 			}
-			s.schema, err = schemaOf(manifests, u.GroupVersionKind())
+			s.schema, err = schemaOf(installed, u.GroupVersionKind())
 			return s, err
 		}
 		s.before = append(s.before, &plan.Step{Name: step.Name, Apply: step.Apply})
@@ -112,27 +113,10 @@ func sampleOf(
 	return nil, nil
 }
 
-// applied lists the objects of an apply step.
-func applied(suite *plan.Suite, s *plan.ApplyStep) ([]*unstructured.Unstructured, error) {
-	if s.File != "" {
-		list, _, err := objects.ReadServed(plan.Beside(suite.File, s.File))
-		return list, err
-	}
-	var list []*unstructured.Unstructured
-	for _, o := range s.Objects {
-		u, err := objects.FromMap(o)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, u)
-	}
-	return list, nil
-}
-
 // schemaOf finds the schema of a kind's version.
-func schemaOf(manifests []*unstructured.Unstructured, kind schema.GroupVersionKind) (*apiextensions.JSONSchemaProps,
+func schemaOf(installed []*unstructured.Unstructured, kind schema.GroupVersionKind) (*apiextensions.JSONSchemaProps,
 	error) {
-	for _, u := range manifests {
+	for _, u := range installed {
 		if !slices.ContainsFunc(objects.Defined([]*unstructured.Unstructured{u}),
 			func(t objects.Type) bool { return t.Kind == kind }) {
 			continue
@@ -162,7 +146,7 @@ func (s *sample) second() (*plan.Step, plan.ResourceKey) {
 
 // with is a step that creates the sample with a change, and what the sample needs besides.
 func (s *sample) with(suite *plan.Suite, c Change) (*plan.Step, error) {
-	list, err := applied(suite, s.create.Apply)
+	list, _, err := manifests.OfStep(suite, s.create.Apply)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -199,25 +198,11 @@ func (c *checker) options(w *workload) run.RunOptions {
 // found returns the finding of a run that is the one to keep; nil: there is none.
 func (c *checker) found(r *record.Run) *record.Finding {
 	for i := range r.Findings {
-		if f := &r.Findings[i]; f.IsBug() && same(c.Finding, *f) {
+		if f := &r.Findings[i]; f.IsBug() && c.Finding.SameStep(*f) {
 			return f
 		}
 	}
 	return nil
-}
-
-var stepNumber = regexp.MustCompile(`^step \d+ ?`)
-
-// same is record.Finding.Same for plans with different workloads: the number of a step differs.
-func same(f, g record.Finding) bool {
-	if f.Same(g) {
-		return true
-	}
-	about := func(f record.Finding) string {
-		parts := strings.SplitN(stepNumber.ReplaceAllString(f.Title, ""), ": ", 3)
-		return strings.Join(parts[:min(2, len(parts))], ": ")
-	}
-	return f.Judge == record.JudgeWorkload && g.Judge == f.Judge && about(f) == about(g)
 }
 
 // shows reports whether the plan has the finding in every run.
@@ -442,7 +427,7 @@ func (c *checker) showsAlone(ctx context.Context, p *plan.Plan, invariant string
 			return false, err
 		}
 		shown := slices.ContainsFunc(r.Findings, func(f record.Finding) bool {
-			return f.IsBug() && (invariant == "" || strings.HasPrefix(f.Title, "invariant "+invariant+":"))
+			return f.IsBug() && (invariant == "" || f.OfInvariant(invariant))
 		})
 		if r.Meta.Verdict != record.Bug || !shown || c.complete && r.Meta.Unfinished != "" {
 			return false, nil

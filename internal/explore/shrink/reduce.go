@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/expr"
-	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 )
@@ -113,7 +113,7 @@ func documentsOf(suite *plan.Suite, s *plan.Step) []map[string]any {
 	case s.Apply.File == "":
 		return s.Apply.Objects
 	}
-	list, err := objects.Read(plan.Beside(suite.File, s.Apply.File))
+	list, err := manifests.Read(plan.Beside(suite.File, s.Apply.File))
 	if err != nil {
 		return nil // the run says so
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 )
 
 // Render reads a kustomization or renders a chart. The keys are "KIND NAMESPACE/NAME".
 func Render(t testing.TB, m plan.Manifest) map[string]*unstructured.Unstructured {
 	t.Helper()
-	list, _, err := objects.Manifest("suite.yaml", m, "1.36.3")
+	list, _, err := manifests.One("suite.yaml", m, "1.36.3")
 	if err != nil {
 		t.Fatal(err)
 	}

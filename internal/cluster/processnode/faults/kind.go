@@ -1,0 +1,80 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/inject/fault"
+)
+
+// A fault that cannot begin: errUnsupported because of the node, errNoTarget because of the pod, errInvalid because of
+// its spec.
+var (
+	errUnsupported = errors.New("not supported on the process node")
+	errNoTarget    = errors.New("no such pod on this node")
+	errInvalid     = errors.New("invalid fault")
+)
+
+// unsupported says why the node cannot do something.
+func unsupported(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errUnsupported, fmt.Sprintf(format, args...))
+}
+
+// beginFunc begins a fault and returns when it is in effect; after an error nothing of it is left. end ends it and
+// returns when nothing of it is left.
+type beginFunc func() (end func(), err error)
+
+// prepareFunc checks whether a kind can disturb a pod. It changes nothing, and what can fail it checks, as far as
+// possible, before the fault begins.
+type prepareFunc func(ctx context.Context, p *Pod, f fault.Fault) (beginFunc, error)
+
+// kinds are the kinds that the node knows. Each is one file, which registers it.
+var kinds = map[v1alpha1.Kind]prepareFunc{}
+
+// register makes a kind known, with the struct of its spec, which it decodes strictly.
+func register[Spec any](k v1alpha1.Kind, prepare func(context.Context, *Pod, fault.Fault, Spec) (beginFunc, error)) v1alpha1.Kind {
+	kinds[k] = func(ctx context.Context, p *Pod, f fault.Fault) (beginFunc, error) {
+		var spec Spec
+		decoder := json.NewDecoder(bytes.NewReader(f.Spec))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&spec); err != nil {
+			return nil, fmt.Errorf("%w: spec of %s: %w", errInvalid, f.Kind, err)
+		}
+		return prepare(ctx, p, f, spec)
+	}
+	return k
+}
+
+// refuse makes a kind known that no process node can do, and says why.
+func refuse(k v1alpha1.Kind, reason string) v1alpha1.Kind {
+	kinds[k] = func(context.Context, *Pod, fault.Fault) (beginFunc, error) { return nil, unsupported("%s", reason) }
+	return k
+}
+
+var (
+	_ = refuse(v1alpha1.KindMemoryPressure, "processes on it have no memory limits: it puts them into no cgroup")
+	_ = refuse(v1alpha1.KindNodeFailure, "it runs the pods of this run and cannot fail; choose a simulated node")
+	_ = refuse(v1alpha1.KindPodReplacement, "there is no other node for a pod that runs as a process")
+)
+
+// prepare checks whether the node can do a fault. It changes nothing.
+func (s *Set) prepare(ctx context.Context, f fault.Fault) (*Pod, beginFunc, error) {
+	if f.Node != "" && f.Node != s.config.Node {
+		return nil, nil, unsupported("the pod runs on the simulated node %s, so it has no process and no connections",
+			f.Node)
+	}
+	p := s.pod(f.Pod)
+	if p == nil {
+		return nil, nil, fmt.Errorf("%w: %s", errNoTarget, f.Pod)
+	}
+	prepare := kinds[f.Kind]
+	if prepare == nil {
+		return nil, nil, unsupported("kind %q is unknown", f.Kind)
+	}
+	begin, err := prepare(ctx, p, f)
+	return p, begin, err
+}

@@ -1,0 +1,181 @@
+package manifests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+const definitions = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: databases.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Database, plural: databases, singular: database}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          status: {type: object, required: [phase], properties: {phase: {type: string}}}
+          spec:
+            type: object
+            required: [replicas, storage]
+            properties:
+              replicas: {type: integer, minimum: 1, default: 1}
+              storage: {type: string, pattern: "^[0-9]+Gi$"}
+              mode: {type: string, enum: [fast, safe]}
+              port: {x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}
+              users: {type: array, items: {type: object, required: [name], properties: {name: {type: string}, role: {type: string, default: reader}}}}
+              extra: {type: object, x-kubernetes-preserve-unknown-fields: true}
+  - name: v0
+    served: false
+    storage: false
+    schema: {openAPIV3Schema: {type: object}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: anythings.example.com}
+spec:
+  group: example.com
+  scope: Cluster
+  names: {kind: Anything, plural: anythings, singular: anything}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+`
+
+func TestChecker(t *testing.T) {
+	list, err := objects.Decode([]byte(definitions), "definitions.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checker, err := NewChecker(list, "v1.36.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const db = "apiVersion: example.com/v1\nkind: Database\nmetadata: {name: db, namespace: ns}\nspec: "
+	for _, tt := range []struct {
+		name   string
+		object string
+		want   []string
+	}{
+		{"right", db + "{storage: 1Gi, mode: safe, port: http, users: [{name: a}], extra: {a: {b: 1}}}", nil},
+		{"a number for int-or-string", db + "{storage: 1Gi, port: 80}", nil},
+		{"a status is the controller's", db + "{storage: 1Gi}\nstatus: {}", nil},
+		{
+			"several mistakes", db + "{replicas: 0, mode: slow, users: [{role: x}], replcas: 1, extra: {}}",
+			[]string{
+				"Database ns/db: spec.mode should be one of [fast safe]",
+				"Database ns/db: spec.replicas should be greater than or equal to 1",
+				"Database ns/db: spec.storage is required",
+				"Database ns/db: spec.users[0].name is required",
+				`Database ns/db: unknown field "spec.replcas"`,
+			},
+		},
+		{"another type", db + "{storage: 1}",
+			[]string{`Database ns/db: spec.storage must be of type string: "integer"`}},
+		{"anything goes", "{apiVersion: example.com/v1, kind: Anything, metadata: {name: a}, spec: {a: 1}}", nil},
+		{
+			"a repeated group",
+			"{apiVersion: example.com.example.com/v1, kind: Database, metadata: {name: db}}",
+			[]string{`Database db: the cluster serves no type "example.com.example.com/v1 Database" (it serves a ` +
+				`Database in example.com/v1)`},
+		},
+		{
+			"a version that is not served",
+			"{apiVersion: example.com/v0, kind: Database, metadata: {generateName: db}}",
+			[]string{`Database db*: the cluster serves no type "example.com/v0 Database" (it serves Database in ` +
+				`example.com/v1)`},
+		},
+		{
+			"an unknown kind",
+			"{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {name: a}}",
+			[]string{`ServiceMonitor a: the cluster serves no type "monitoring.coreos.com/v1 ServiceMonitor"; is ` +
+				`its CustomResourceDefinition among the suite's manifests?`},
+		},
+		{
+			"a field that Kubernetes does not have",
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replica: 1, template: {spec: " +
+				"{containers: [{nam: x}]}}}}",
+			[]string{`Deployment d: unknown field "spec.replica"`,
+				`Deployment d: unknown field "spec.template.spec.containers[0].nam"`},
+		},
+		{"a value of another type", `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: 1}}`,
+			[]string{"ConfigMap c: cannot convert int64 to string"}},
+		{"Certificates are handled without a definition",
+			`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: c}, spec: {x: 1}}`, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			list, err := objects.Decode([]byte(tt.object), "object.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			if err := checker.Check(list[0]); err != nil {
+				got = strings.Split(err.Error(), "\n")
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("mistakes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCheckSuite(t *testing.T) {
+	dir := unpack(t, `
+-- trommel.yaml --
+manifests: [crds, {path: base, namespace: op}]
+workloads:
+  a:
+  - apply: {apiVersion: example.com/v1, kind: Database, metadata: {name: a}, spec: {storage: 1Gi}}
+  - apply: [{apiVersion: example.com.example.com/v1, kind: Database, metadata: {name: b}}, {apiVersion: v1, kind: Pod, metadata: {name: p}, specs: {}}]
+  - apply: samples/db.yaml
+-- samples/db.yaml --
+apiVersion: example.com/v1
+kind: Database
+metadata: {name: c}
+spec: {}
+-- base/sa.yaml --
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: op}
+-- crds/wrong.yaml --
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: wrong}
+spec: {group: example.com, names: {kind: Wrong, plural: wrongs}, versions: []}
+-- crds/crds.yaml --
+`+strings.TrimSpace(definitions)+"\n")
+	suite, err := plan.LoadSuite(dir + "/trommel.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, notes, err := CheckSuite(suite, "v1.36.3")
+	if diff := cmp.Diff([]string{"no manifest creates namespace op, which others use; the run creates it"},
+		notes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+	want := []string{
+		`manifests: CustomResourceDefinition wrong: its name must be "wrongs.example.com" ` +
+			`(spec.names.plural.spec.group)`,
+		`workload "a", step 2: Database b: the cluster serves no type "example.com.example.com/v1 Database" (it ` +
+			`serves a Database in example.com/v1)`,
+		`workload "a", step 2: Pod p: unknown field "specs"`,
+		`workload "a", step 3: Database c: spec.storage is required`,
+	}
+	var got []string
+	if err != nil {
+		got = strings.Split(strings.ReplaceAll(err.Error(), suite.File+": ", ""), "\n")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("mistakes (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,117 @@
+// Package manifests reads the objects that suites apply, from YAML and JSON files, kustomizations and Helm charts, also
+// in API versions that Kubernetes no longer serves. It checks them without a cluster.
+package manifests
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/kyaml/openapi"
+	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+const defaultNamespace = metav1.NamespaceDefault
+
+// OfSuite reads all manifests of the suite, in order: files, kustomizations and charts. Objects in API versions that
+// Kubernetes no longer serves are converted, see [Served]. Kubernetes is the version that charts are rendered for. The
+// notes tell the user what was left out or converted.
+func OfSuite(suite *plan.Suite, kubernetes string) (list []*unstructured.Unstructured, notes []string, err error) {
+	var errs []error
+	for _, m := range suite.Manifests {
+		more, n, err := One(suite.File, m, kubernetes)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		list, notes = append(list, more...), append(notes, n...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
+	return list, onceEach(notes), nil
+}
+
+// One reads one manifest of the suite in suiteFile. See [OfSuite].
+func One(suiteFile string, m plan.Manifest, kubernetes string) (list []*unstructured.Unstructured, notes []string,
+	err error) {
+	file := func(name string) string { return plan.Beside(suiteFile, name) }
+	if m.Helm != "" {
+		return helm(m, kubernetes, file)
+	}
+	at := file(m.Path)
+	if isChart(at) {
+		return nil, nil, fmt.Errorf("%s is a Helm chart: write `helm: %s`", m.Path, m.Path)
+	}
+	if list, notes, err = ReadServed(at); err != nil {
+		return nil, nil, err
+	}
+	if m.Namespace != "" {
+		setNamespace(list, m.Namespace)
+	}
+	return list, notes, nil
+}
+
+// setNamespace sets the namespace of namespaced objects that do not name one.
+func setNamespace(list []*unstructured.Unstructured, namespace string) {
+	defined := objects.Defined(list)
+	for _, u := range list {
+		// An unknown type is a custom resource. Most of these are namespaced; [objects.Client.Apply] finds out.
+		if in, known := namespaced(u, defined); u.GetNamespace() == "" && (in || !known) {
+			u.SetNamespace(namespace)
+		}
+	}
+}
+
+// namespaced reports whether the object is namespaced, as far as that can be determined without a cluster.
+func namespaced(u *unstructured.Unstructured, defined []objects.Type) (in, known bool) {
+	kind := u.GroupVersionKind()
+	for _, t := range defined {
+		if t.Kind.GroupKind() == kind.GroupKind() {
+			return t.Namespaced, true
+		}
+	}
+	return openapi.IsNamespaceScoped(kyaml.TypeMeta{APIVersion: u.GetAPIVersion(), Kind: u.GetKind()})
+}
+
+// MissingNamespaces returns Namespace objects for the namespaces that the objects use but do not contain, in the order
+// of their use. Namespaces that every cluster has are left out.
+func MissingNamespaces(list []*unstructured.Unstructured) []*unstructured.Unstructured {
+	seen := []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "kube-node-lease"}
+	for _, u := range list {
+		if u.GetKind() == "Namespace" && u.GetAPIVersion() == "v1" {
+			seen = append(seen, u.GetName())
+		}
+	}
+	defined := objects.Defined(list)
+	var missing []*unstructured.Unstructured
+	for _, u := range list {
+		name := u.GetNamespace()
+		if in, known := namespaced(u, defined); name == "" || known && !in || slices.Contains(seen, name) {
+			continue
+		}
+		seen = append(seen, name)
+		missing = append(missing, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name},
+		}})
+	}
+	return missing
+}
+
+// copyValues copies a decoded mapping and converts its values to JSON's types.
+func copyValues(m map[string]any) (map[string]any, error) {
+	copied := map[string]any{}
+	if m == nil {
+		return copied, nil
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return copied, json.Unmarshal(data, &copied)
+}

@@ -1,0 +1,110 @@
+// Package await waits until the history of a run that is still going on has what its judges need: controllers get the
+// time that they need, and no more. It knows the growing history only, not the cluster.
+package await
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Growing is a history that is still being recorded.
+type Growing interface {
+	// Since returns the entries from index n on, and a channel that is closed when there are more.
+	Since(n int) ([]record.HistoryEntry, <-chan struct{})
+	// Sync blocks until everything is recorded that was written before the call.
+	Sync(ctx context.Context) error
+}
+
+// Invariants blocks until the history has what [judge.Invariants.Eventually] needs: every eventually was true at some
+// moment since from, or its within, which counts from the call, is over. It returns the time of the call. The error is
+// that of ctx.
+func Invariants(
+	ctx context.Context, invariants *judge.Invariants, g Growing, from time.Time,
+) (givenBack time.Time, err error) {
+	givenBack = time.Now()
+	hopes := invariants.Hopes(from, givenBack)
+	read := 0
+	synced := false
+	for {
+		entries, changed := g.Since(read)
+		hopes.Take(entries...)
+		read += len(entries)
+		next, pending := hopes.Next()
+		if !pending || ctx.Err() != nil {
+			return givenBack, ctx.Err()
+		}
+		if wait := time.Until(next); wait > 0 {
+			timer := time.NewTimer(wait)
+			select {
+			case <-changed:
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+			timer.Stop()
+			continue
+		}
+		// Events that happened in time may not have arrived yet.
+		if !synced {
+			synced = true
+			_ = g.Sync(ctx) // on an error, a finding may be wrong because the API server was slow
+			continue
+		}
+		synced = false
+		hopes.GiveUp(next)
+	}
+}
+
+// Reference returns when the history is as the reference says, or when it is not and has been at rest for the time of
+// quiet, at the earliest after the patience that controllers have which try again; that counts from givenBack, see
+// [Invariants]. Something else may change for ever, such as a count of failed attempts: it also returns when the same
+// fields have differed for a step's time, and at the latest after that of a plan. The error is that of ctx, or of a
+// history that cannot be read.
+func Reference(
+	ctx context.Context, ref *reference.Reference, p *plan.Plan, g Growing, givenBack time.Time, limits plan.Timeouts,
+) error {
+	const patience = 10 * time.Second
+	read, last := 0, givenBack
+	var same []reference.Difference
+	since := time.Now() // the same fields differ
+	follower := reference.NewFollower()
+	for {
+		entries, changed := g.Since(read)
+		if len(entries) > 0 {
+			last = entries[len(entries)-1].Time
+		}
+		read += len(entries)
+		if err := follower.Add(entries...); err != nil {
+			return err
+		}
+		differ := judge.Differences(ref, p, follower.Objects())
+		if len(differ) == 0 {
+			return nil
+		}
+		if !slices.EqualFunc(differ, same, sameField) {
+			same, since = differ, time.Now()
+		}
+		wait := max(time.Until(last.Add(limits.Quiet)), time.Until(givenBack.Add(patience)))
+		wait = min(wait, time.Until(since.Add(max(limits.Step, patience))),
+			time.Until(givenBack.Add(max(limits.Plan, patience))))
+		if wait <= 0 {
+			return nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		timer.Stop()
+	}
+}
+
+func sameField(a, b reference.Difference) bool { return a.Key == b.Key && a.Field == b.Field }

@@ -1,0 +1,100 @@
+package await
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// growing is a history that a test adds to.
+type growing struct {
+	mu      sync.Mutex
+	entries []record.HistoryEntry
+	changed chan struct{}
+}
+
+func (g *growing) Since(n int) ([]record.HistoryEntry, <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.entries[n:]), g.changed
+}
+
+func (g *growing) Sync(context.Context) error { return nil }
+
+func (g *growing) add(name string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.entries = append(g.entries, record.HistoryEntry{
+		Time: time.Now(), ResourceVersion: uint64(len(g.entries) + 1), Event: record.Created, Type: "secret",
+		Namespace: "default", Name: name,
+		Object: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"default","name":"` + name + `"}}`),
+	})
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// often are objects that are created each second: the same one, or another one each time if it has no name.
+func often(same string, until time.Duration) map[time.Duration]string {
+	all := map[time.Duration]string{}
+	for at := time.Second; at < until; at += time.Second {
+		all[at] = cmp.Or(same, at.String())
+	}
+	return all
+}
+
+// A difference counts only when the controllers have had the time of patience since everything was given back, and when
+// nothing changes any more.
+func TestPatience(t *testing.T) {
+	limits := plan.Timeouts{Quiet: 2 * time.Second, Step: time.Minute, Plan: 3 * time.Minute}
+	wanted := map[reference.Key]*reference.Object{"secret/default/a": {
+		End: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{
+			"namespace": "default", "name": "a",
+		}}, Made: 1, MostMade: 1,
+	}}
+	for _, tt := range []struct {
+		name  string
+		since time.Duration            // from when everything was given back to the call
+		adds  map[time.Duration]string // objects, by when they are created after everything was given back
+		want  time.Duration            // from when everything was given back to the end
+	}{
+		{"as without faults", 0, map[time.Duration]string{-time.Second: "a"}, 0},
+		{"later", 0, map[time.Duration]string{7 * time.Second: "a"}, 7 * time.Second},
+		{"never", 0, nil, 10 * time.Second},
+		{"never, and others have waited before", 8 * time.Second, nil, 10 * time.Second},
+		{"others have waited longer", 15 * time.Second, nil, 15 * time.Second},
+		{"never at rest before", 0, map[time.Duration]string{9 * time.Second: "b"}, 11 * time.Second},
+		{"not at rest while others waited", 11 * time.Second, map[time.Duration]string{10 * time.Second: "b"},
+			12 * time.Second},
+		{"not at rest meanwhile", 11 * time.Second,
+			map[time.Duration]string{10 * time.Second: "b", 11500 * time.Millisecond: "a"}, 13500 * time.Millisecond},
+		{"never at rest, the same differs", 0, often("b", 10*time.Minute), time.Minute + time.Second},
+		{"never at rest, something else differs each time", 0, often("", 10*time.Minute), 3 * time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &growing{changed: make(chan struct{})}
+				givenBack := time.Now()
+				for at, name := range tt.adds {
+					time.AfterFunc(at, func() { g.add(name) })
+				}
+				time.Sleep(tt.since)
+				synctest.Wait()
+				ref := &reference.Reference{Objects: wanted}
+				if err := Reference(t.Context(), ref, &plan.Plan{}, g, givenBack, limits); err != nil {
+					t.Fatal(err)
+				}
+				if got := time.Since(givenBack); got != tt.want {
+					t.Errorf("waited until %s after everything was given back, want %s", got, tt.want)
+				}
+			})
+		})
+	}
+}
