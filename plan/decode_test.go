@@ -82,12 +82,13 @@ f.yaml:5:32: unknown field "steps" in an action`
 func TestValidateChangesNothing(t *testing.T) {
 	built := func() *Plan {
 		return &Plan{TestName: "scale", Actions: []Action{
-			{Type: ReconnectController, ReconnectAPIServer: "apiserver-2",
+			{Type: ReconnectController, Reconnecting: Reconnecting{ReconnectAPIServer: "apiserver-2"},
 				Trigger: Trigger{Expression: " a ", Definitions: []Definition{
 					{Name: "a", Condition: Condition{Type: OnReconcile},
 						Observe: ObservationPoint{Timing: AfterReconcile}},
 				}}},
-			{Type: PatchObject, ResourceKey: ResourceKey{Type: "node", Name: "a"}, Patch: map[string]any{},
+			{Type: PatchObject,
+				Writing: Writing{ResourceKey: ResourceKey{Type: "node", Name: "a"}, Patch: map[string]any{}},
 				Trigger: Trigger{Definitions: []Definition{
 					{Name: "b", Condition: Condition{Call: "example.com/x.F"},
 						Observe: ObservationPoint{Timing: BeforeAnnotatedCall}},

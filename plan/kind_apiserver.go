@@ -1,5 +1,11 @@
 package plan
 
+// The types of actions that kill and start API servers.
+const (
+	KillAPIServer  ActionType = "killAPIServer"
+	StartAPIServer ActionType = "startAPIServer"
+)
+
 var killAPIServer = ActionKind{
 	Type: KillAPIServer, Target: TargetAPIServer,
 	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + "; it stays down" },

@@ -8,6 +8,29 @@ import (
 	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
+// The types of actions that kill, start and reconnect controllers.
+const (
+	RestartController   ActionType = "restartController"
+	KillController      ActionType = "killController"
+	StartController     ActionType = "startController"
+	ReconnectController ActionType = "reconnectController"
+)
+
+// Reconnecting has the fields of reconnectController.
+type Reconnecting struct {
+	ReconnectAPIServer string    `yaml:"reconnectAPIServer"` // where to
+	ReconnectBy        Reconnect `yaml:"reconnectBy" default:"restart"`
+}
+
+// Reconnect is a way to move a controller to another API server.
+type Reconnect string
+
+// The ways to reconnect.
+const (
+	ReconnectRestart Reconnect = "restart" // SIGKILL, start again at the other API server
+	ReconnectCut     Reconnect = "cut"     // the process keeps running; its connections are redirected
+)
+
 var restartController = ActionKind{
 	Type: RestartController, Target: TargetController,
 	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + " and start it again" },

@@ -18,6 +18,13 @@ const (
 	EndCycle   ActionType = "endCycle"
 )
 
+// Cycling has the fields of cycleNodes and endCycle.
+type Cycling struct {
+	Cycle         any        `yaml:"cycle"`         // cycleNodes: see Cycles; endCycle: a name
+	WaitFor       CyclePhase `yaml:"waitFor"`       // cycleNodes; empty: until the request is accepted
+	AcceptFailure bool       `yaml:"acceptFailure"` // cycleNodes: the cycle may fail
+}
+
 // CyclePhase is a phase of a CycleNodeRequest.
 type CyclePhase string
 

@@ -17,6 +17,13 @@ const (
 	EndDisruption ActionType = "endDisruption"
 )
 
+// Disrupting has the fields of disrupt and endDisruption.
+type Disrupting struct {
+	Disruption      any  `yaml:"disruption"`      // disrupt: see Begins; endDisruption: a name
+	AcceptPartial   bool `yaml:"acceptPartial"`   // disrupt: it is enough that some targets are disrupted
+	AcceptNoTargets bool `yaml:"acceptNoTargets"` // disrupt: it need not have targets
+}
+
 // Disruption is what the action disrupt begins: the spec of a Disruption, with its name, its namespace (default: that of
 // the controller, or "default"), and, in place of a selector, the controller whose pods are disrupted (default: the
 // suite's only one).

@@ -1,5 +1,16 @@
 package plan
 
+// The types of actions that freeze processes.
+const (
+	FreezeController ActionType = "freezeController"
+	ThawController   ActionType = "thawController"
+)
+
+// Thawing has the fields of thawController.
+type Thawing struct {
+	Kill bool `yaml:"kill"` // what is frozen, instead of letting it go on
+}
+
 // A frozen process is stopped by a signal: unlike one that is paused, it does nothing at all, and it does not notice.
 // The other processes of the controller go on.
 var freezeController = ActionKind{

@@ -8,6 +8,21 @@ import (
 	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
+// The types of actions that pause processes.
+const (
+	PauseController  ActionType = "pauseController"
+	ResumeController ActionType = "resumeController"
+	PauseAPIServer   ActionType = "pauseAPIServer"
+	ResumeAPIServer  ActionType = "resumeAPIServer"
+)
+
+// Pausing has the fields of actions that pause and resume; API servers have only PauseScope.
+type Pausing struct {
+	PauseAt          Timing `yaml:"pauseAt"`          // where the controller stops
+	PauseScope       string `yaml:"pauseScope"`       // a resource key; "*" or empty: everything
+	AvoidOngoingRead bool   `yaml:"avoidOngoingRead"` // pauseController: wait until no read is in progress
+}
+
 var pauseController = ActionKind{
 	Type: PauseController, Target: TargetController,
 	Fields: []string{"pauseAt", "pauseScope", "avoidOngoingRead"},

@@ -10,6 +10,23 @@ import (
 	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
+// The types of actions that write objects, as another client.
+const (
+	ApplyObject  ActionType = "apply"
+	PatchObject  ActionType = "patch"
+	DeleteObject ActionType = "delete"
+)
+
+// Writing has the fields of actions that write objects.
+type Writing struct {
+	ResourceKey  ResourceKey    `yaml:"resourceKey"`  // patch, delete
+	Manifest     map[string]any `yaml:"manifest"`     // apply: inline object
+	ManifestFile string         `yaml:"manifestFile"` // apply: its file
+	PatchType    string         `yaml:"patchType" words:"merge json strategic" default:"merge"`
+	Subresource  string         `yaml:"subresource"` // patch: e.g. status
+	Patch        any            `yaml:"patch"`       // mapping or json list
+}
+
 // Writes by another client do not affect any process.
 
 // writes are the effects of a write by another client: it leaves all processes as they are.

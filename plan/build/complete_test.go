@@ -67,9 +67,9 @@ func TestComplete(t *testing.T) {
 			fields = map[string]bool{}
 			used[r.Type()] = fields
 		}
-		for i := range r.NumField() {
-			if name := r.Type().Field(i).Tag.Get("yaml"); name != "" {
-				fields[name] = fields[name] || !r.Field(i).IsZero()
+		for _, f := range reflect.VisibleFields(r.Type()) {
+			if name := f.Tag.Get("yaml"); name != "" {
+				fields[name] = fields[name] || !r.FieldByIndex(f.Index).IsZero()
 			}
 		}
 	}
