@@ -33,25 +33,33 @@ const (
 
 var restartController = ActionKind{
 	Type: RestartController, Target: TargetController,
+	Summary: "Kill the controller (SIGKILL) and start it again.",
+	Doc:     "SIGKILL, then a new process",
 	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + " and start it again" },
 	Effects: func(a *Action) Effects { return Effects{Stops: a.Target, Starts: a.Target} },
 }
 
 var killController = ActionKind{
 	Type: KillController, Target: TargetController,
+	Summary: "Kill the controller; it stays down.",
+	Doc:     "SIGKILL; the controller stays down until `startController`",
 	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + "; it stays down" },
 	Effects: func(a *Action) Effects { return Effects{Stops: a.Target} },
 }
 
 var startController = ActionKind{
 	Type: StartController, Target: TargetController,
+	Summary: "Start a killed controller.",
+	Doc:     "starts a killed controller",
 	Explain: func(a *Action) string { return "start " + controllerName(a.Target) },
 	Effects: func(a *Action) Effects { return Effects{Starts: a.Target} },
 }
 
 var reconnectController = ActionKind{
 	Type: ReconnectController, Target: TargetController,
-	Fields: []string{"reconnectAPIServer", "reconnectBy"},
+	Summary: "Move the controller to another API server.",
+	Doc:     "moves the controller to another API server",
+	Fields:  []string{"reconnectAPIServer", "reconnectBy"},
 	Check: func(c *ActionCheck) {
 		c.APIServer("reconnectAPIServer", c.Action.ReconnectAPIServer)
 		by, known := string(c.Action.ReconnectBy), layout.Words[reflect.TypeFor[Reconnect]()]

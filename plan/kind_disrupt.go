@@ -89,8 +89,10 @@ func (a *Action) Ends() string {
 }
 
 var disrupt = ActionKind{
-	Type:   Disrupt,
-	Fields: []string{"disruption", "acceptPartial", "acceptNoTargets"},
+	Type:    Disrupt,
+	Summary: "Begin a disruption, a fault that lasts.",
+	Doc:     "begins a [disruption](disruptions.md), a fault that lasts, and waits until it is in effect",
+	Fields:  []string{"disruption", "acceptPartial", "acceptNoTargets"},
 	Check: func(c *ActionCheck) {
 		d := c.Action.Begins()
 		at := c.at.Field("disruption")
@@ -159,8 +161,10 @@ var disrupt = ActionKind{
 }
 
 var endDisruption = ActionKind{
-	Type:   EndDisruption,
-	Fields: []string{"disruption"},
+	Type:    EndDisruption,
+	Summary: "End a disruption.",
+	Doc:     "ends it, and waits until nothing of it is left",
+	Fields:  []string{"disruption"},
 	Check: func(c *ActionCheck) {
 		name := c.Action.Ends()
 		if name == "" {

@@ -43,7 +43,9 @@ const (
 
 var failCall = ActionKind{
 	Type: FailCall, Target: TargetController,
-	Fields: []string{"callScope", "callOperations", "answer", "status", "retryAfterSeconds", "times", "untilRestored"},
+	Summary: "Make writes of the controller in callScope fail.",
+	Doc:     "the controller's next writes fail, [see below](#failing-calls)",
+	Fields:  []string{"callScope", "callOperations", "answer", "status", "retryAfterSeconds", "times", "untilRestored"},
 	Check: func(c *ActionCheck) {
 		a := c.Action
 		checkCalls(c)
@@ -130,8 +132,10 @@ func failureOf(a *Action) *CallFailure {
 
 var restoreCalls = ActionKind{
 	Type: RestoreCalls, Target: TargetController,
-	Fields: []string{"callScope"},
-	Check:  checkCalls,
+	Summary: "End what failCall has begun.",
+	Doc:     "ends what `failCall` has begun",
+	Fields:  []string{"callScope"},
+	Check:   checkCalls,
 	Explain: func(a *Action) string {
 		which := "the writes of " + controllerName(a.Target) + toScope(a.CallScope)
 		return "let " + which + " reach the API server again, and their answers the controller"

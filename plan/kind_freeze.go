@@ -15,6 +15,8 @@ type Thawing struct {
 // The other processes of the controller go on.
 var freezeController = ActionKind{
 	Type: FreezeController, Target: TargetController,
+	Summary: "Stop the process of the controller that satisfied the trigger (SIGSTOP).",
+	Doc:     "stops one process of the controller (SIGSTOP), [see below](#freezing-a-process)",
 	Explain: func(a *Action) string {
 		return "stop the process of " + controllerName(a.Target) + " that was observed, or else its leader, with all " +
 			"its threads until it is thawed; its other processes go on"
@@ -24,7 +26,9 @@ var freezeController = ActionKind{
 
 var thawController = ActionKind{
 	Type: ThawController, Target: TargetController,
-	Fields: []string{"kill"},
+	Summary: "Let the controller's frozen processes go on.",
+	Doc:     "lets the frozen processes go on, or kills them",
+	Fields:  []string{"kill"},
 	Explain: func(a *Action) string {
 		if a.Kill {
 			return "kill the frozen processes of " + controllerName(a.Target) + "; they are started again"

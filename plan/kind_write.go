@@ -33,8 +33,10 @@ type Writing struct {
 func writes(*Action) Effects { return Effects{Writes: true} }
 
 var applyObject = ActionKind{
-	Type:   ApplyObject,
-	Fields: []string{"manifest", "manifestFile"},
+	Type:    ApplyObject,
+	Summary: "Apply an object as another client.",
+	Doc:     "another client's server-side apply, of one or the other",
+	Fields:  []string{"manifest", "manifestFile"},
 	Check: func(c *ActionCheck) {
 		switch a, planFile := c.Action, c.checker.plan.File; {
 		case a.ManifestFile != "" && a.Manifest != nil:
@@ -75,8 +77,10 @@ var applyObject = ActionKind{
 }
 
 var patchObject = ActionKind{
-	Type:   PatchObject,
-	Fields: []string{"resourceKey", "patchType", "patch", "subresource"},
+	Type:    PatchObject,
+	Summary: "Patch an object as another client.",
+	Doc:     "another client's patch",
+	Fields:  []string{"resourceKey", "patchType", "patch", "subresource"},
 	Check: func(c *ActionCheck) {
 		checkWrite(c)
 		if message := patchMistake(c.Action.PatchType, c.Action.Patch); message != "" {
@@ -96,6 +100,8 @@ var patchObject = ActionKind{
 
 var deleteObject = ActionKind{
 	Type:    DeleteObject,
+	Summary: "Delete an object as another client.",
+	Doc:     "another client's deletion",
 	Fields:  []string{"resourceKey"},
 	Check:   checkWrite,
 	Explain: func(a *Action) string { return "as another client, delete " + a.ResourceKey.String() },
