@@ -41,7 +41,8 @@ func creates(t *testing.T, name string) plan.Trigger {
 
 func TestFailingCalls(t *testing.T) {
 	fail := func(scope string, change func(*plan.Action)) plan.Action {
-		a := plan.Action{Type: plan.FailCall, Target: "db", CallScope: scope, Answer: plan.Refused,
+		a := plan.Action{Type: plan.FailCall, Target: "db",
+			Failing: plan.Failing{CallScope: scope, Answer: plan.Refused},
 			Trigger: trigger(t, "now", "now@none")}
 		if change != nil {
 			change(&a)
@@ -50,7 +51,8 @@ func TestFailingCalls(t *testing.T) {
 	}
 	until := func(a *plan.Action) { a.UntilRestored = true }
 	restore := func(scope string) plan.Action {
-		return plan.Action{Type: plan.RestoreCalls, Target: "db", CallScope: scope, Trigger: trigger(t, "a", "a")}
+		return plan.Action{Type: plan.RestoreCalls, Target: "db",
+			Failing: plan.Failing{CallScope: scope}, Trigger: trigger(t, "a", "a")}
 	}
 	create := func(name string) record.Event { return writing(wire.Create, name, wire.Before, 1) }
 	for _, test := range []struct {
@@ -163,7 +165,7 @@ func TestFailingCalls(t *testing.T) {
 
 func TestStuckNamesCallsThatFail(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{
-		{Type: plan.FailCall, Target: "db", Answer: plan.Refused, UntilRestored: true,
+		{Type: plan.FailCall, Target: "db", Failing: plan.Failing{Answer: plan.Refused, UntilRestored: true},
 			Trigger: trigger(t, "now", "now@none")},
 		{Type: plan.RestoreCalls, Target: "db", Trigger: trigger(t, "a", "a")},
 	}}
@@ -186,7 +188,8 @@ func TestStuckNamesCallsThatFail(t *testing.T) {
 
 // A replay fails the same calls as the recorded run.
 func TestReplayFailsTheSameCalls(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.FailCall, Target: "db", Answer: plan.Lost, Times: 1,
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.FailCall, Target: "db",
+		Failing: plan.Failing{Answer: plan.Lost, Times: 1},
 		Trigger: creates(t, "x")}}}
 	events := []record.Event{
 		asked(writing(wire.Create, "x", wire.Before, 1)), began(0), completed(0),

@@ -17,6 +17,13 @@ const (
 	EndDisruption ActionType = "endDisruption"
 )
 
+// Disrupting has the fields of disrupt and endDisruption.
+type Disrupting struct {
+	Disruption      any  `yaml:"disruption"`      // disrupt: see Begins; endDisruption: a name
+	AcceptPartial   bool `yaml:"acceptPartial"`   // disrupt: it is enough that some targets are disrupted
+	AcceptNoTargets bool `yaml:"acceptNoTargets"` // disrupt: it need not have targets
+}
+
 // Disruption is what the action disrupt begins: the spec of a Disruption, with its name, its namespace (default: that of
 // the controller, or "default"), and, in place of a selector, the controller whose pods are disrupted (default: the
 // suite's only one).
@@ -82,8 +89,10 @@ func (a *Action) Ends() string {
 }
 
 var disrupt = ActionKind{
-	Type:   Disrupt,
-	Fields: []string{"disruption", "acceptPartial", "acceptNoTargets"},
+	Type:    Disrupt,
+	Summary: "Begin a disruption, a fault that lasts.",
+	Doc:     "begins a [disruption](disruptions.md), a fault that lasts, and waits until it is in effect",
+	Fields:  []string{"disruption", "acceptPartial", "acceptNoTargets"},
 	Check: func(c *ActionCheck) {
 		d := c.Action.Begins()
 		at := c.at.Field("disruption")
@@ -152,8 +161,10 @@ var disrupt = ActionKind{
 }
 
 var endDisruption = ActionKind{
-	Type:   EndDisruption,
-	Fields: []string{"disruption"},
+	Type:    EndDisruption,
+	Summary: "End a disruption.",
+	Doc:     "ends it, and waits until nothing of it is left",
+	Fields:  []string{"disruption"},
 	Check: func(c *ActionCheck) {
 		name := c.Action.Ends()
 		if name == "" {

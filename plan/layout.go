@@ -107,9 +107,7 @@ func hasField(owner any, field string) bool {
 // prepareOwn allocates the struct with the fields that only the action's type has.
 func prepareOwn(v any, n *yaml.Node) {
 	if _, typ := yamlfile.Entry(n, "actionType"); typ != nil {
-		if k := kindOfAction(ActionType(yamlfile.Deref(typ).Value)); k != nil && k.Own != nil {
-			v.(*Action).Own = k.Own()
-		}
+		v.(*Action).Own = OwnFields(ActionType(yamlfile.Deref(typ).Value))
 	}
 }
 

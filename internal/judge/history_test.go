@@ -129,9 +129,11 @@ func expect(t *testing.T, got []string, want ...string) {
 
 // patches is a plan that writes objects, and deletes one that deletes them.
 var (
-	patches = &plan.Plan{Actions: []plan.Action{{Type: plan.PatchObject, ResourceKey: plan.ResourceKey{Type: "pod", Name: "x"}}}}
-	deletes = &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject, ResourceKey: plan.ResourceKey{Type: "pod", Name: "x"}}}}
-	kills   = &plan.Plan{Actions: []plan.Action{{Type: plan.RestartController, Target: "op"}}}
+	patches = &plan.Plan{Actions: []plan.Action{{Type: plan.PatchObject,
+		Writing: plan.Writing{ResourceKey: plan.ResourceKey{Type: "pod", Name: "x"}}}}}
+	deletes = &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject,
+		Writing: plan.Writing{ResourceKey: plan.ResourceKey{Type: "pod", Name: "x"}}}}}
+	kills = &plan.Plan{Actions: []plan.Action{{Type: plan.RestartController, Target: "op"}}}
 )
 
 const (

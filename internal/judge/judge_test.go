@@ -70,10 +70,11 @@ func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 	}
 	kill := plan.Action{Type: plan.KillAPIServer, Target: "apiserver-1"}
 	pause := plan.Action{
-		Type: plan.PauseController, Target: "a", PauseAt: plan.BeforeControllerWrite,
-		PauseScope: "configmap/default/lock",
+		Type: plan.PauseController, Target: "a",
+		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerWrite, PauseScope: "configmap/default/lock"},
 	}
-	refuse := plan.Action{Type: plan.FailCall, Target: "b", Answer: plan.Refused, UntilRestored: true}
+	refuse := plan.Action{Type: plan.FailCall, Target: "b",
+		Failing: plan.Failing{Answer: plan.Refused, UntilRestored: true}}
 	restore := plan.Action{Type: plan.RestoreCalls, Target: "b"}
 	freeze := []plan.Action{{Type: plan.FreezeController, Target: "a"}, {Type: plan.ThawController, Target: "a"}}
 	froze := []record.Action{{Began: at(1), Done: at(1)}, {Index: 1, Began: at(3), Done: at(3)}}

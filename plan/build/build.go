@@ -150,6 +150,10 @@ func action(typ plan.ActionType, target string) *Action {
 	return &Action{action: plan.Action{Type: typ, Target: target}}
 }
 
+// Of makes an action of any kind, also of one without a function here: its type, its target, and the fields that only
+// this kind has in Own, as plan.OwnFields returns them.
+func Of(a plan.Action) *Action { return &Action{action: a} }
+
 // RestartController kills the controller (SIGKILL) and starts it again.
 func RestartController(name string) *Action { return action(plan.RestartController, name) }
 
