@@ -22,6 +22,7 @@ import (
 	"github.com/trommel-dev/trommel/actions"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/effect"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -579,11 +580,10 @@ func (c *Coordinator) fillIn(a arrival, live bool) {
 			o.Object = a.state
 		}
 	}
-	if kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource}); ok &&
-		kind == plan.Deleted {
+	if kind, ok := requested(o); ok && kind == plan.Deleted {
 		// The request contains options, and the answer may be only a Status: the deleted object is the old one.
 		o.Object = nil
-		if !absent(o.OldObject) {
+		if !effect.Absent(o.OldObject) {
 			o.Object = o.OldObject
 		}
 	}
@@ -591,7 +591,7 @@ func (c *Coordinator) fillIn(a arrival, live bool) {
 
 func (f Foresight) old() []byte {
 	if f.Absent {
-		return nothing
+		return effect.Nothing
 	}
 	return f.Old
 }
