@@ -76,7 +76,8 @@ func TestFailedRequests(t *testing.T) {
 	}
 	for _, dir := range versionDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			built, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, Package: "./requests"})
+			built, err := instrumentation.Build(t.Context(),
+				instrumentation.BuildConfig{Dir: dir, Package: "./requests"})
 			if err != nil {
 				t.Fatal(err)
 			}
