@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,20 +26,40 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 )
 
+// shared is a cluster for the tests that need an API server with hooks and do not stop it. Each of them listens at its
+// rendezvous while it runs. TestMain closes it.
+var shared = sync.OnceValues(func() (*embedded.Cluster, error) {
+	ctx := context.Background()
+	built, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{})
+	if err != nil {
+		return nil, err
+	}
+	c, err := embedded.Start(ctx, embedded.Config{Binary: built.Binary, APIServers: 1, Nodes: -1,
+		DisableControllers: []string{"statefulset-controller"}})
+	if err == nil {
+		closeShared = func() { _ = c.Close(ctx) }
+	}
+	return c, err
+})
+
+var closeShared = func() {}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	closeShared()
+	os.Exit(code)
+}
+
 // copier is the controller of testdata/controller beside an API server, both built with hooks.
 type copier struct {
 	r      *recorder
 	client typed.ConfigMapInterface
 }
 
-// startCopier starts a cluster and the controller, which run until the test ends.
+// startCopier starts the controller, which runs until the test ends.
 func startCopier(t *testing.T) *copier {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	t.Cleanup(cancel)
-	controlPlane, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	controller, err := instrumentation.Build(ctx, instrumentation.BuildConfig{
 		Dir:            filepath.Join("testdata", "controller"),
 		AnnotatedCalls: annotated,
@@ -46,11 +67,10 @@ func startCopier(t *testing.T) *copier {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := embedded.Start(ctx, embedded.Config{Binary: controlPlane.Binary, APIServers: 1, Nodes: -1})
+	c, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close(context.WithoutCancel(ctx)) })
 	address, token := c.Rendezvous()
 	r := record(t, address, token)
 	configMaps := wire.Rule{Kind: "configmap", Resource: "configmaps", Namespace: "default"}
@@ -424,12 +444,10 @@ func TestControllerManagerIsObserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := embedded.Start(ctx, embedded.Config{Binary: controlPlane.Binary, APIServers: 1, Nodes: -1,
-		DisableControllers: []string{"statefulset-controller"}})
+	c, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
 	address, token := c.Rendezvous()
 	r := record(t, address, token)
 	var rules []wire.Rule

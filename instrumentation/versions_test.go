@@ -112,6 +112,27 @@ func versionsUnderTest(t *testing.T) []*versioned {
 	return list
 }
 
+// TestVersionsBetweenAreBuilt builds controllers of ages between those that CI runs: their modules are patched as
+// golden files say, and must compile.
+func TestVersionsBetweenAreBuilt(t *testing.T) {
+	if os.Getenv("TROMMEL_TEST_VERSIONS") == "" {
+		t.Skip("builds controllers of several ages: set TROMMEL_TEST_VERSIONS")
+	}
+	run := versionDirs(t)
+	for _, name := range []string{"client-go-0.20.15", "client-go-0.26.15"} {
+		dir := filepath.Join("testdata", "versions", name)
+		if slices.Contains(run, dir) {
+			continue // TestVersions builds and runs it
+		}
+		for _, pkg := range []string{".", "./informers"} {
+			config := instrumentation.BuildConfig{Dir: dir, Package: pkg}
+			if _, err := instrumentation.Build(t.Context(), config); err != nil {
+				t.Errorf("%s, %s: %v", name, pkg, err)
+			}
+		}
+	}
+}
+
 // versionsWorld is the cluster that all versions run on.
 type versionsWorld struct {
 	cluster *embedded.Cluster
