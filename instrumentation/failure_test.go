@@ -68,8 +68,8 @@ func refusal(code int, reason string, retryAfter string) *wire.Failure {
 	return f
 }
 
-// TestFailedRequests makes requests of real clients fail. What matters is what client-go makes of an answer, so the
-// server only counts what reaches it.
+// TestFailedRequests makes requests of real clients fail. It is about how client-go takes an answer, so the server only
+// counts the requests that reach it.
 func TestFailedRequests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a controller")

@@ -106,7 +106,7 @@ func TestAConnectionWithoutATokenIsClosedInTime(t *testing.T) {
 // the monitor accepts.
 func TestAConnectionWithoutATokenSendsLittle(t *testing.T) {
 	m := listenWith(t, Config{})
-	// What the whole process allocates is counted, so others may add to it, but not each time.
+	// Allocations are counted for the whole process: others may add to them, but not each time.
 	least := uint64(math.MaxUint64)
 	for range 3 {
 		var before, after runtime.MemStats

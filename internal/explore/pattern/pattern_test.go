@@ -288,7 +288,7 @@ func TestTriggersHoldInAllRuns(t *testing.T) {
 	}
 }
 
-// What changes in a list only is told by its place there, and a value may take more than one step back.
+// A change in a list only is told by its place there, and a value may take more than one step back.
 func TestListsAndManySteps(t *testing.T) {
 	image := func(tag string) object {
 		return object{"spec": object{"containers": []any{
@@ -473,7 +473,7 @@ func TestDriftRules(t *testing.T) {
 	}
 }
 
-// What the controller applies again and again it keeps up, even if that changes nothing without faults.
+// The controller keeps up the parts that it applies again and again, even if that changes nothing without faults.
 func TestDriftOfWhatIsApplied(t *testing.T) {
 	made := change("op", wire.Apply, set, record.Created, nil, object{
 		"spec": object{"replicas": 2.0, "minReadySeconds": 0.0, "podManagementPolicy": "Parallel"},
@@ -492,7 +492,7 @@ func TestDriftOfWhatIsApplied(t *testing.T) {
 	}
 }
 
-// What somebody asks for is missed first where the controller has just begun to do it.
+// A wish is missed first where the controller has just begun to fulfill it.
 func TestOrderOfUnobserved(t *testing.T) {
 	database := reference.Key("database.example.org/default/db")
 	changes := []reference.Change{
