@@ -72,9 +72,11 @@ func TestFailingCalls(t *testing.T) {
 			want:   []string{"fire 0, hold 1", "", "release 3", "fail 1 (lost)", "release 5"},
 		},
 		{
-			name:    "calls after the number of times, outside of the scope and of other operations succeed",
-			actions: []plan.Action{fail("pod/default/x", func(a *plan.Action) { a.Times, a.CallOperations = 2, []plan.Operation{"create", "delete"} })},
-			start:   "fire 0",
+			name: "calls after the number of times, outside of the scope and of other operations succeed",
+			actions: []plan.Action{fail("pod/default/x", func(a *plan.Action) {
+				a.Times, a.CallOperations = 2, []plan.Operation{"create", "delete"}
+			})},
+			start: "fire 0",
 			events: []record.Event{
 				began(0), completed(0), create("y"), writing(wire.Update, "x", wire.Before, 1), create("x"),
 				writing(wire.Create, "x", wire.After, 1), read("x", wire.Before, 2),
@@ -93,9 +95,11 @@ func TestFailingCalls(t *testing.T) {
 				"release 8", "release 5"},
 		},
 		{
-			name:    "a restore of a scope ends the failure of exactly that scope",
-			actions: []plan.Action{fail("pod/default/x", until), fail("pod/default/*", until), restore("pod/default/*")},
-			start:   "fire 0",
+			name: "a restore of a scope ends the failure of exactly that scope",
+			actions: []plan.Action{
+				fail("pod/default/x", until), fail("pod/default/*", until), restore("pod/default/*"),
+			},
+			start: "fire 0",
 			events: []record.Event{began(0), completed(0), began(1), completed(1), created("a"), began(2), completed(2),
 				create("x"), create("y")},
 			want: []string{"", "fire 1", "", "", "fire 2, hold 5", "", "release 5", "fail 8 (refused)", "release 9"},
@@ -179,8 +183,9 @@ func TestStuckNamesCallsThatFail(t *testing.T) {
 		m.Step(e)
 	}
 	got := m.Stuck(time.Time{}, func(string) bool { return true })
-	want := "the plan has made 1 calls of db fail by action 1 (failCall db), which action 2 (restoreCalls db) ends when: " +
-		"onObjectCreation of pod/default/a, afterAPIServerRecv at apiserver-1"
+	want := "the plan has made 1 calls of db fail by action 1 (failCall db), " +
+		"which action 2 (restoreCalls db) ends when: onObjectCreation of pod/default/a, " +
+		"afterAPIServerRecv at apiserver-1"
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("%s, want %s", got, want)
 	}
