@@ -39,7 +39,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/pki"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
@@ -101,8 +100,7 @@ func dynamicFor(
 
 // TestRemovedAPIs tests all operations on the objects of each removed version, on a cluster that serves them.
 func TestRemovedAPIs(t *testing.T) {
-	c := clustertest.Start(t, embedded.Config{APIServers: 2, Nodes: 1, RemovedAPIs: true})
-	config, err := c.RESTConfig("")
+	config, err := others(t)[0].RESTConfig("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +110,10 @@ func TestRemovedAPIs(t *testing.T) {
 	t.Run("discovery", func(t *testing.T) { testRemovedDiscovery(t, config, all) })
 	t.Run("objects", func(t *testing.T) { testRemovedObjects(t, config, all) })
 	t.Run("protobuf", func(t *testing.T) { testRemovedProtobuf(t, config) })
-	t.Run("definitions", func(t *testing.T) { testRemovedDefinitions(t, config) })
-	t.Run("defaults of deletion", func(t *testing.T) { testRemovedDeletion(t, config) })
-	t.Run("namespace", func(t *testing.T) { testRemovedNamespace(t, config, all) })
+	// These wait for what is not an API server's to hasten, so they wait together.
+	t.Run("definitions", func(t *testing.T) { t.Parallel(); testRemovedDefinitions(t, config) })
+	t.Run("defaults of deletion", func(t *testing.T) { t.Parallel(); testRemovedDeletion(t, config) })
+	t.Run("namespace", func(t *testing.T) { t.Parallel(); testRemovedNamespace(t, config, all) })
 }
 
 // groupVersions returns all versions that an API server lists, and the preferred version of each group.
@@ -553,6 +552,7 @@ func testRemovedDefinitions(t *testing.T, config *rest.Config) {
 	for _, name := range []string{"databases.example.com", "loose.example.com", "anythings.example.com"} {
 		i := slices.IndexFunc(list, func(u *unstructured.Unstructured) bool { return u.GetName() == name })
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d := list[i]
 			// Objects of the previous test may still be being deleted.
 			clustertest.Eventually(t, func(ctx context.Context) error {
@@ -623,7 +623,7 @@ func testRemovedDeletion(t *testing.T, config *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns := namespace(t, client)
+	ns := clustertest.Namespace(t, client)
 	one := int32(1)
 	create := func(name string) {
 		_, err := client.ExtensionsV1beta1().Deployments(ns).Create(t.Context(), &extensionsv1beta1.Deployment{
@@ -701,7 +701,7 @@ func testRemovedNamespace(t *testing.T, config *rest.Config, all []removedObject
 		t.Fatal(err)
 	}
 	client := dynamic.NewForConfigOrDie(config)
-	ns := namespace(t, typed)
+	ns := clustertest.Namespace(t, typed)
 	made := 0
 	for _, o := range all {
 		gvk := o.old.GroupVersionKind()
