@@ -449,8 +449,8 @@ func TestStaleEntry(t *testing.T) {
 	startHelper(t, "serve").end(t)
 }
 
-// testLostLockFile is for a regression: after a cache cleaner had deleted a lock file, List deleted the data of a running
-// cluster.
+// testLostLockFile is for a regression: after a cache cleaner had deleted a lock file, List deleted the data of a
+// running cluster.
 func testLostLockFile(t *testing.T, h *helperProcess) {
 	lock, err := embedded.RegistryFile("helped", ".lock")
 	if err != nil {

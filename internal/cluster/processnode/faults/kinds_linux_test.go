@@ -176,7 +176,8 @@ func TestDNSFault(t *testing.T) {
 	socket := socketOf(t, ns)
 	one, two := pods.StartTenant(t, ns, "one"), pods.StartTenant(t, ns, "two")
 	web, err := client.CoreV1().Services(ns).Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "tenant"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "tenant"},
 			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt(8080)}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -619,7 +620,8 @@ func TestNetworkFault(t *testing.T) {
 	allowAll(t, ns)
 	one, two := pods.StartTenant(t, ns, "one"), pods.StartTenant(t, ns, "two")
 	if _, err := client.CoreV1().Services(ns).Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "tenant"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "tenant"},
 			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt(8080)}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -638,27 +640,31 @@ func TestNetworkFault(t *testing.T) {
 		return err
 	})
 	const slow, quick = 400 * time.Millisecond, 300 * time.Millisecond // two ways of 200 ms; at most
+	undisturbed := func(p *clustertest.Tenant, question, subject string) time.Duration {
+		t.Helper()
+		return quickest(quick, func() time.Duration { return took(p, question, subject) })
+	}
 	t.Run("delay to a service", func(t *testing.T) {
 		end := begin(t, socket, ns, victimOf(t, one), "network",
 			`{"services":[{"name":"web","namespace":"`+ns+`"}],"delay":"200ms"}`)
 		if d := took(one, "get", url); d < slow {
 			t.Errorf("target: %v", d)
 		}
-		if d := took(two, "get", url); d > quick {
+		if d := undisturbed(two, "get", url); d > quick {
 			t.Errorf("beside the target: %v", d)
 		}
-		if d := took(one, "api", ""); d > quick {
+		if d := undisturbed(one, "api", ""); d > quick {
 			t.Errorf("to the API server: %v", d)
 		}
 		end()
-		if d := took(one, "get", url); d > quick {
+		if d := undisturbed(one, "get", url); d > quick {
 			t.Errorf("after the end: %v", d)
 		}
 	})
 	t.Run("another port", func(t *testing.T) {
 		begin(t, socket, ns, victimOf(t, one), "network",
 			`{"services":[{"name":"web","namespace":"`+ns+`","ports":[81]}],"delay":"200ms"}`)
-		if d := took(one, "get", url); d > quick {
+		if d := undisturbed(one, "get", url); d > quick {
 			t.Errorf("target: %v", d)
 		}
 	})
@@ -670,11 +676,11 @@ func TestNetworkFault(t *testing.T) {
 		if answer, err := one.Ask(short, "get", url); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("answer %q, %v", answer, err)
 		}
-		if d := took(two, "get", url); d > quick {
+		if d := undisturbed(two, "get", url); d > quick {
 			t.Errorf("beside the target: %v", d)
 		}
 		end()
-		if d := took(one, "get", url); d > quick {
+		if d := undisturbed(one, "get", url); d > quick {
 			t.Errorf("after the end: %v", d)
 		}
 	})
@@ -696,14 +702,15 @@ func TestNetworkFault(t *testing.T) {
 			`{"delay":"200ms"}`,
 		} {
 			end := begin(t, socket, ns, target, "network", spec)
-			if d := list(target); d < slow || d > 2*slow {
+			d := quickest(2*slow, func() time.Duration { return list(target) })
+			if d < slow || d > 2*slow {
 				t.Errorf("%s: target: %v", spec, d)
 			}
-			if d := list(beside); d > quick {
+			if d := quickest(quick, func() time.Duration { return list(beside) }); d > quick {
 				t.Errorf("%s: beside the target: %v", spec, d)
 			}
 			end()
-			if d := list(target); d > quick {
+			if d := quickest(quick, func() time.Duration { return list(target) }); d > quick {
 				t.Errorf("%s: after the end: %v", spec, d)
 			}
 		}

@@ -23,7 +23,8 @@ import (
 func simulatedInjection(t *testing.T, notes *inject.Notes, kind, spec string, target inject.Target) inject.Injection {
 	t.Helper()
 	i, err := simulated.New(func() (*rest.Config, error) { return shared.RESTConfig("") }).New(inject.Request{
-		Kind: kind, Spec: json.RawMessage(spec), Disruption: target.Namespace + "/test", DisruptionUID: "d", Target: target,
+		Kind: kind, Spec: json.RawMessage(spec), Disruption: target.Namespace + "/test", DisruptionUID: "d",
+		Target: target,
 	}, notes)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +46,8 @@ func awaitNode(t *testing.T, name string, want corev1.ConditionStatus) *corev1.N
 	var node *corev1.Node
 	clustertest.Eventually(t, func(ctx context.Context) error {
 		var err error
-		if node, err = client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err == nil && isNodeReady(node) != want {
+		node, err = client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && isNodeReady(node) != want {
 			err = fmt.Errorf("node %s: Ready is %q, want %q", name, isNodeReady(node), want)
 		}
 		return err
@@ -148,7 +150,8 @@ func TestNodeFailure(t *testing.T) {
 	}
 	t.Run("unsupported", func(t *testing.T) {
 		name := shared.Processes().NodeName()
-		i := simulatedInjection(t, &inject.Notes{}, "nodeFailure", `{}`, inject.Target{NodeLevel: true, UID: "x", Node: name})
+		i := simulatedInjection(t, &inject.Notes{}, "nodeFailure", `{}`,
+			inject.Target{NodeLevel: true, UID: "x", Node: name})
 		if err := i.Check(ctx); !errors.Is(err, inject.ErrUnsupported) {
 			t.Errorf("got %v", err)
 		}
