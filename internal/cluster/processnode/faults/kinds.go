@@ -10,8 +10,8 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 )
 
-// Kind is a kind of fault: the name of its field in a disruption's spec. A kind is one file, which registers it.
-type Kind string
+// kind is a kind of fault: the name of its field in a disruption's spec. A kind is one file, which registers it.
+type kind string
 
 // A fault that cannot begin: errUnsupported because of the node, errNoTarget because of the pod, errInvalid because of
 // its spec.
@@ -35,10 +35,10 @@ type beginFunc func() (end func(), err error)
 type prepareFunc func(ctx context.Context, p *Pod, f fault.Fault) (beginFunc, error)
 
 // kinds are all kinds.
-var kinds = map[Kind]prepareFunc{}
+var kinds = map[kind]prepareFunc{}
 
 // register makes a kind known, with the struct of its spec, which it decodes strictly.
-func register[Spec any](k Kind, prepare func(context.Context, *Pod, fault.Fault, Spec) (beginFunc, error)) Kind {
+func register[Spec any](k kind, prepare func(context.Context, *Pod, fault.Fault, Spec) (beginFunc, error)) kind {
 	kinds[k] = func(ctx context.Context, p *Pod, f fault.Fault) (beginFunc, error) {
 		var spec Spec
 		decoder := json.NewDecoder(bytes.NewReader(f.Spec))
@@ -52,7 +52,7 @@ func register[Spec any](k Kind, prepare func(context.Context, *Pod, fault.Fault,
 }
 
 // refuse makes a kind known that no process node can do, and says why.
-func refuse(k Kind, reason string) Kind {
+func refuse(k kind, reason string) kind {
 	kinds[k] = func(context.Context, *Pod, fault.Fault) (beginFunc, error) { return nil, unsupported("%s", reason) }
 	return k
 }
@@ -73,7 +73,7 @@ func (s *Set) prepare(ctx context.Context, f fault.Fault) (*Pod, beginFunc, erro
 	if p == nil {
 		return nil, nil, fmt.Errorf("%w: %s", errNoTarget, f.Pod)
 	}
-	prepare := kinds[Kind(f.Kind)]
+	prepare := kinds[kind(f.Kind)]
 	if prepare == nil {
 		return nil, nil, unsupported("kind %q is unknown", f.Kind)
 	}
