@@ -34,7 +34,7 @@ type beginFunc func() (end func(), err error)
 // possible, before the fault begins.
 type prepareFunc func(ctx context.Context, p *Pod, f fault.Fault) (beginFunc, error)
 
-// kinds are all kinds.
+// kinds are those that register and refuse have made known.
 var kinds = map[kind]prepareFunc{}
 
 // register makes a kind known, with the struct of its spec, which it decodes strictly.

@@ -38,18 +38,19 @@ func TestContainerFailure(t *testing.T) {
 		pods.AwaitRunning(t, name, 1)
 		return victim{uid: pods.Await(t, ns, name, "ready", clustertest.IsReady).UID, name: name}
 	}
-	target, _ := start("fails"), start("stays")
+	fails, stays := "fails-"+ns, "stays-"+ns
+	target, _ := start(fails), start(stays)
 	end := begin(t, socket, ns, target, "containerFailure", `{"signal":"KILL"}`)
 	clustertest.Eventually(t, func(context.Context) error {
-		if all := pods.Processes(t, "fails"); len(all) < 3 || all[1].Running() {
+		if all := pods.Processes(t, fails); len(all) < 3 || all[1].Running() {
 			return fmt.Errorf("processes: %+v", all)
 		}
 		return nil
 	})
 	end()
-	all := pods.Processes(t, "fails")
+	all := pods.Processes(t, fails)
 	ended := time.Now()
-	last := pods.AwaitRunning(t, "fails", 1)[0]
+	last := pods.AwaitRunning(t, fails, 1)[0]
 	if d := time.Since(ended); d > 500*time.Millisecond {
 		t.Errorf("it started %v after the end", d)
 	}
@@ -58,12 +59,12 @@ func TestContainerFailure(t *testing.T) {
 			t.Errorf("a process ended with %+v", p)
 		}
 	}
-	if beside := pods.Processes(t, "stays"); len(beside) != 1 || !beside[0].Running() {
+	if beside := pods.Processes(t, stays); len(beside) != 1 || !beside[0].Running() {
 		t.Errorf("beside the target: %+v", beside)
 	}
 	begin(t, socket, ns, target, "containerFailure", `{"signal":"TERM","once":true}`)()
 	clustertest.Eventually(t, func(context.Context) error {
-		now := pods.AwaitRunning(t, "fails", 1)[0]
+		now := pods.AwaitRunning(t, fails, 1)[0]
 		if now.PID == last.PID {
 			return errors.New("it was not ended")
 		}
@@ -101,8 +102,9 @@ func TestCPUPressure(t *testing.T) {
 		pid := pods.AwaitRunning(t, name, 1)[0].PID
 		return victim{uid: pods.Await(t, ns, name, "ready", clustertest.IsReady).UID, name: name}, pid
 	}
-	target, at := start("pressed")
-	_, beside := start("not-pressed")
+	pressed := "pressed-" + ns
+	target, at := start(pressed)
+	_, beside := start("not-pressed-" + ns)
 	for _, load := range []int{50, 80} {
 		end := begin(t, socket, ns, target, "cpuPressure", fmt.Sprintf(`{"load":%d}`, load))
 		const samples = 400
@@ -132,7 +134,7 @@ func TestCPUPressure(t *testing.T) {
 	t.Run("with a freeze", func(t *testing.T) {
 		node := shared.Processes()
 		end := begin(t, socket, ns, target, "cpuPressure", `{"load":50}`)
-		if err := node.Freeze(t.Context(), "pressed", 0); err != nil {
+		if err := node.Freeze(t.Context(), pressed, 0); err != nil {
 			t.Fatal(err)
 		}
 		for range 50 {
@@ -145,7 +147,7 @@ func TestCPUPressure(t *testing.T) {
 		if s := processState(t, at); s != "T" {
 			t.Fatalf("a frozen process is in state %s after the end", s)
 		}
-		if _, err := node.Thaw(t.Context(), "pressed", false); err != nil {
+		if _, err := node.Thaw(t.Context(), pressed, false); err != nil {
 			t.Fatal(err)
 		}
 		clustertest.Eventually(t, func(context.Context) error {
@@ -158,14 +160,14 @@ func TestCPUPressure(t *testing.T) {
 	t.Run("with a kill", func(t *testing.T) {
 		node := shared.Processes()
 		end := begin(t, socket, ns, target, "cpuPressure", `{"load":90}`)
-		if err := node.Kill(t.Context(), "pressed"); err != nil {
+		if err := node.Kill(t.Context(), pressed); err != nil {
 			t.Fatal(err)
 		}
-		if err := node.Start(t.Context(), "pressed"); err != nil {
+		if err := node.Start(t.Context(), pressed); err != nil {
 			t.Fatal(err)
 		}
 		end()
-		if s := processState(t, pods.AwaitRunning(t, "pressed", 1)[0].PID); s == "T" {
+		if s := processState(t, pods.AwaitRunning(t, pressed, 1)[0].PID); s == "T" {
 			t.Error("the process is stopped after the end")
 		}
 	})
