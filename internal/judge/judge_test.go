@@ -194,7 +194,7 @@ actions:
 		{name: "the controller marks the next one", want: 1, events: "created secret/default/a {\"metadata\": {}}\n" +
 			`updated secret/default/a {"metadata": {"deletionTimestamp": "now"}}` + "\ndeleted secret/default/a {}\n" +
 			"created secret/default/a {\"metadata\": {}}\n" +
-				`updated secret/default/a {"metadata": {"deletionTimestamp": "now"}}`},
+			`updated secret/default/a {"metadata": {"deletionTimestamp": "now"}}`},
 		{name: "another object", events: "created secret/default/b {}\ndeleted secret/default/b {}", want: 1},
 		{name: "an action that failed", failed: "no", want: 1,
 			events: "created secret/default/a {}\ndeleted secret/default/a {}"},
