@@ -42,9 +42,11 @@ type rolling struct {
 	at   time.Time
 }
 
-func (r rolling) conclude(context.Context) []record.Finding { return []record.Finding{{Title: "cycle"}} }
-func (r rolling) blocked() string                           { return r.what }
-func (r rolling) disturbed() time.Time                      { return r.at }
+func (r rolling) conclude(context.Context) []record.Finding {
+	return []record.Finding{{Title: "cycle"}}
+}
+func (r rolling) blocked() string      { return r.what }
+func (r rolling) disturbed() time.Time { return r.at }
 
 func TestCourseAwait(t *testing.T) {
 	for _, test := range []struct {
