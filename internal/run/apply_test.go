@@ -81,7 +81,8 @@ func TestApplierTriesAgain(t *testing.T) {
 				a := &applier{apply: to.apply, timeout: 10 * time.Second}
 				err := a.one(t.Context(), objectOf("Secret", "s"))
 				var users *UserError
-				if !errors.Is(err, test.want) || errors.As(err, &users) != test.users || (len(to.kinds) == 1) != test.once {
+				if !errors.Is(err, test.want) || errors.As(err, &users) != test.users ||
+					(len(to.kinds) == 1) != test.once {
 					t.Errorf("%v after %d calls", err, len(to.kinds))
 				}
 			})

@@ -24,7 +24,8 @@ func (a answering) ServerVersion() (*version.Info, error) {
 func (a answering) ServerGroups() (*metav1.APIGroupList, error) {
 	list := new(metav1.APIGroupList)
 	for _, g := range a.groups {
-		list.Groups = append(list.Groups, metav1.APIGroup{Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: g}}})
+		versions := []metav1.GroupVersionForDiscovery{{GroupVersion: g}}
+		list.Groups = append(list.Groups, metav1.APIGroup{Versions: versions})
 	}
 	return list, nil
 }
@@ -55,15 +56,17 @@ func TestChecks(t *testing.T) {
 			err: `p.yaml: action 1: actionTarget apiserver-3: cluster "c" has apiserver-1, apiserver-2 only`},
 		{name: "removed versions", answer: answering{groups: []string{"apps/v1", removed}}, note: also},
 		{name: "removed versions, for a controller", answer: answering{groups: []string{removed}}, binaries: old,
-			note: also + ": op has client-go v0.20.0, older than 0.25 (`removedAPIs: false` in the suite's cluster turns this off)"},
+			note: also + ": op has client-go v0.20.0, older than 0.25 (`removedAPIs: false` in the suite's cluster " +
+				"turns this off)"},
 		{name: "removed versions are missing", binaries: old,
-			note: `cluster "c" does not serve API versions that Kubernetes has removed, and op has client-go v0.20.0, ` +
-				`older than 0.25; if it needs them, start the cluster with --removed-apis`},
+			note: `cluster "c" does not serve API versions that Kubernetes has removed, and op has client-go ` +
+				`v0.20.0, older than 0.25; if it needs them, start the cluster with --removed-apis`},
 		{name: "removed versions are missing, and the suite wants them", cluster: plan.ClusterSpec{RemovedAPIs: &yes},
 			err: "s.yaml: removedAPIs is true, but cluster \"c\" does not serve them; " +
 				"`trommel cluster up --removed-apis` starts one that does"},
 		{name: "removed versions, and the suite does not want them", cluster: plan.ClusterSpec{RemovedAPIs: &no},
-			answer: answering{groups: []string{removed}}, err: `s.yaml: removedAPIs is false, but cluster "c" serves them`},
+			answer: answering{groups: []string{removed}},
+			err:    `s.yaml: removedAPIs is false, but cluster "c" serves them`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := &served{cluster: "c", apiServers: []string{"apiserver-1", "apiserver-2"}}

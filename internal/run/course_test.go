@@ -58,7 +58,8 @@ func TestCourseAwait(t *testing.T) {
 		took     time.Duration
 	}{
 		{name: "complete", status: coordinator.Status{Completed: 1, Total: 1}},
-		{name: "complete later", status: coordinator.Status{Total: 1}, complete: 7 * time.Second, took: 7 * time.Second},
+		{name: "complete later", status: coordinator.Status{Total: 1}, complete: 7 * time.Second,
+			took: 7 * time.Second},
 		{name: "nothing happens", status: coordinator.Status{Total: 1}, took: 10 * time.Second,
 			stuck: "the workload is finished and nothing that the plan observes has happened since"},
 		{name: "it waits for a time", status: coordinator.Status{Total: 1, OnItsWay: true}, complete: time.Minute,

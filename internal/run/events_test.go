@@ -26,7 +26,8 @@ func TestEvents(t *testing.T) {
 	for _, o := range []*record.Observation{
 		nil,
 		{Point: wire.APIServerRecv, Phase: wire.After, Kind: "pod"},
-		{Point: wire.ControllerWrite, Phase: wire.After, Kind: "secret", Resource: "secrets", Namespace: "a", Name: "b"},
+		{Point: wire.ControllerWrite, Phase: wire.After, Kind: "secret", Resource: "secrets", Namespace: "a",
+			Name: "b"},
 		{Point: wire.Reconcile, Phase: wire.Before},
 		{Point: wire.ControllerRead, Phase: wire.After, Kind: "configmap", Resource: "configmaps"},
 	} {

@@ -49,11 +49,12 @@ func TestFleet(t *testing.T) {
 			err: "controller \"db\" exits at once (exit code 3, 2 starts); the end of its log:\nlog of db-0\n" +
 				"(no /etc/x)"},
 		{name: "does not connect", instrumented: true, sessions: never, processes: []cluster.Process{running},
-			took: 10 * time.Second, err: "controller \"db\" runs but did not connect within 10s (timeouts.ready); the end of " +
-				"its log:\nlog of db-0"},
+			took: 10 * time.Second, err: "controller \"db\" runs but did not connect within 10s (timeouts.ready); " +
+				"the end of its log:\nlog of db-0"},
 		{name: "exits and does not start again", instrumented: true, sessions: never, took: 10 * time.Second,
 			processes: []cluster.Process{exited},
-			err:       "controller \"db\" exited with code 3 within 10s (timeouts.ready); the end of its log:\nlog of db-0"},
+			err: "controller \"db\" exited with code 3 within 10s (timeouts.ready); the end of its log:\n" +
+				"log of db-0"},
 		{name: "does not start", instrumented: true, sessions: never, took: 10 * time.Second,
 			pods: []*unstructured.Unstructured{objectOf("Pod", "other"), pod},
 			err: "controller \"db\" did not start within 10s (timeouts.ready); its Deployment's pods:\n" +

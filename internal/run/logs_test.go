@@ -31,9 +31,10 @@ func (l *logged) OpenLog(p cluster.Process) (io.ReadCloser, error) {
 }
 
 func (l *logged) Logs(context.Context) ([]cluster.Log, error) {
-	return []cluster.Log{{Name: "etcd.log", Size: int64(len(l.controlPlane)), Open: func(at int64) (io.ReadCloser, error) {
+	open := func(at int64) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(l.controlPlane[at:])), nil
-	}}}, nil
+	}
+	return []cluster.Log{{Name: "etcd.log", Size: int64(len(l.controlPlane)), Open: open}}, nil
 }
 
 func (l *logged) in(t *testing.T) *logs {
@@ -52,7 +53,8 @@ func TestLogs(t *testing.T) {
 	node := &logged{
 		processes: processes{"db": {of("db", "db-0"), of("db", "db-0")}, "web": {of("web", "web-0")}},
 		text: map[string]string{
-			"db-0": "starting\nE0101 00:00:00.000000 1 a.go:1] \"no\" n=1\nE0101 00:00:00.000000 1 a.go:1] \"no\" n=2\n",
+			"db-0": "starting\nE0101 00:00:00.000000 1 a.go:1] \"no\" n=1\n" +
+				"E0101 00:00:00.000000 1 a.go:1] \"no\" n=2\n",
 		},
 		controlPlane: "another run\n",
 	}
@@ -81,7 +83,8 @@ func TestLogs(t *testing.T) {
 			t.Errorf("%s: %q (%v), want %q", name, data, err, want)
 		}
 	}
-	if got := l.tail(node.processes["db"][0]); !strings.HasPrefix(got, "starting\n") || !strings.HasSuffix(got, "the end") {
+	if got := l.tail(node.processes["db"][0]); !strings.HasPrefix(got, "starting\n") ||
+		!strings.HasSuffix(got, "the end") {
 		t.Errorf("tail %q", got)
 	}
 	want := "the last error of db (2 similar ones), in logs/db-db-0-manager.log:\n" +
@@ -99,7 +102,8 @@ func TestLogs(t *testing.T) {
 func TestLogsOfAPlainCluster(t *testing.T) {
 	l := &logs{dir: t.TempDir(), controllers: []string{"db"}}
 	all, err := l.processes(t.Context())
-	if err := errors.Join(err, l.skip(t.Context()), l.becalm(t.Context()), l.keep(t.Context())); err != nil || all != nil {
+	err = errors.Join(err, l.skip(t.Context()), l.becalm(t.Context()), l.keep(t.Context()))
+	if err != nil || all != nil {
 		t.Error(all, err)
 	}
 }

@@ -39,7 +39,8 @@ func typed(kind string, verbs ...string) objects.Type {
 	singular := strings.ToLower(kind)
 	return objects.Type{
 		Kind:     schema.GroupVersionKind{Version: "v1", Kind: kind},
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: singular + "s"}, Singular: singular, Verbs: verbs,
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: singular + "s"}, Singular: singular,
+		Verbs: verbs,
 	}
 }
 

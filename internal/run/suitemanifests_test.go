@@ -15,14 +15,16 @@ import (
 func TestSuiteManifests(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "all.yaml")
-	if err := os.WriteFile(file, []byte(
-		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: other}}\n---\n"+
-			"{apiVersion: v1, kind: Pod, metadata: {name: b, namespace: default}, spec: {containers: []}}\n"), 0o600); err != nil {
+	text := "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: other}}\n---\n" +
+		"{apiVersion: v1, kind: Pod, metadata: {name: b, namespace: default}, spec: {containers: []}}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var told, kinds []string
 	m := &suiteManifests{
-		suite:      &plan.Suite{File: filepath.Join(dir, "trommel.yaml"), Manifests: []plan.Manifest{{Path: "all.yaml"}}},
+		suite: &plan.Suite{
+			File: filepath.Join(dir, "trommel.yaml"), Manifests: []plan.Manifest{{Path: "all.yaml"}},
+		},
 		kubernetes: "v1.36.0", kept: new([]*unstructured.Unstructured),
 		info: func(text string) { told = append(told, text) },
 	}

@@ -57,8 +57,8 @@ func TestDeclaredWebhooks(t *testing.T) {
 	}
 	var got []string
 	for _, key := range declaredWebhooks([]*unstructured.Unstructured{
-		objectOf("ConfigMap", "c"), webhook("Fail", nil), definition("none", "None", 2), definition("one", "Webhook", 1),
-		definition("two", "Webhook", 2),
+		objectOf("ConfigMap", "c"), webhook("Fail", nil), definition("none", "None", 2),
+		definition("one", "Webhook", 1), definition("two", "Webhook", 2),
 	}) {
 		got = append(got, key.Type+" "+key.Name)
 	}
@@ -86,16 +86,16 @@ func TestWebhooksAwait(t *testing.T) {
 			"caBundle": bundle})},
 		{name: "has no certificate yet", ready: 60 * time.Millisecond, inside: server.Listener.Addr().String(),
 			object: webhook("Fail", map[string]any{"service": service}),
-			err: "a webhook did not respond within 60ms (timeouts.ready): webhook v.x of ValidatingWebhookConfiguration v: " +
-				"it has no caBundle yet; tails"},
-		{name: "has another name in its certificate", ready: 60 * time.Millisecond, inside: server.Listener.Addr().String(),
-			object: webhook("Fail", map[string]any{"service": service, "caBundle": bundle}),
-			err: "a webhook did not respond within 60ms (timeouts.ready): webhook v.x of ValidatingWebhookConfiguration v: " +
-				"example.com.svc:443: tls: "},
+			err: "a webhook did not respond within 60ms (timeouts.ready): webhook v.x of " +
+				"ValidatingWebhookConfiguration v: it has no caBundle yet; tails"},
+		{name: "has another name in its certificate", ready: 60 * time.Millisecond,
+			inside: server.Listener.Addr().String(), object: webhook("Fail", map[string]any{"service": service, "caBundle": bundle}),
+			err: "a webhook did not respond within 60ms (timeouts.ready): webhook v.x of " +
+				"ValidatingWebhookConfiguration v: example.com.svc:443: tls: "},
 		{name: "nothing will serve it", ready: time.Minute, users: true,
 			object: webhook("Fail", map[string]any{"service": service, "caBundle": bundle}),
-			err: "webhook v.x of ValidatingWebhookConfiguration v: example.com.svc:443 selects no pod that is a process; its " +
-				"Deployment must be one of the suite's controllers, or the webhook must be left out of the manifests"},
+			err: "webhook v.x of ValidatingWebhookConfiguration v: example.com.svc:443 selects no pod that is a " +
+				"process; its Deployment must be one of the suite's controllers, or the webhook must be left out of the manifests"},
 		{name: "nothing will serve it, which is ignored", ready: time.Minute,
 			object: webhook("Ignore", map[string]any{"service": service, "caBundle": bundle})},
 	} {
