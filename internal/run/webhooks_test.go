@@ -89,13 +89,15 @@ func TestWebhooksAwait(t *testing.T) {
 			err: "a webhook did not respond within 60ms (timeouts.ready): webhook v.x of " +
 				"ValidatingWebhookConfiguration v: it has no caBundle yet; tails"},
 		{name: "has another name in its certificate", ready: 60 * time.Millisecond,
-			inside: server.Listener.Addr().String(), object: webhook("Fail", map[string]any{"service": service, "caBundle": bundle}),
+			inside: server.Listener.Addr().String(),
+			object: webhook("Fail", map[string]any{"service": service, "caBundle": bundle}),
 			err: "a webhook did not respond within 60ms (timeouts.ready): webhook v.x of " +
 				"ValidatingWebhookConfiguration v: example.com.svc:443: tls: "},
 		{name: "nothing will serve it", ready: time.Minute, users: true,
 			object: webhook("Fail", map[string]any{"service": service, "caBundle": bundle}),
 			err: "webhook v.x of ValidatingWebhookConfiguration v: example.com.svc:443 selects no pod that is a " +
-				"process; its Deployment must be one of the suite's controllers, or the webhook must be left out of the manifests"},
+				"process; its Deployment must be one of the suite's controllers, or the webhook " +
+				"must be left out of the manifests"},
 		{name: "nothing will serve it, which is ignored", ready: time.Minute,
 			object: webhook("Ignore", map[string]any{"service": service, "caBundle": bundle})},
 	} {
