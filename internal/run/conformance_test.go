@@ -379,7 +379,7 @@ func (p *process) do(operation, name, version string) error {
 
 func newConformance(t *testing.T) *conformance {
 	built, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{
-		Dir:            "../testdata/controllers/verbs",
+		Dir:            "../../testdata/controllers/verbs",
 		AnnotatedCalls: []instrumentation.AnnotatedCall{{Name: "called", Function: "called"}},
 	})
 	if err != nil {

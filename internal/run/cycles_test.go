@@ -16,8 +16,8 @@ func request(phase nodes.RequestPhase, reason string) *nodes.CycleNodeRequest {
 	return &nodes.CycleNodeRequest{Status: nodes.CycleNodeRequestStatus{Phase: phase, Reason: reason}}
 }
 
-// What an action cycleNodes waits for, by the states of the request that are seen. An error is the plan's or the cycle's
-// fault, never that of a controller under test.
+// TestCycleIsReached shows for which states of the request an action cycleNodes waits. An error is the plan's or the
+// cycle's fault, never that of a controller under test.
 func TestCycleIsReached(t *testing.T) {
 	var (
 		pending    = request(nodes.RequestPending, "")

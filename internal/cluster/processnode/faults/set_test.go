@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 )
 
@@ -166,7 +167,7 @@ func (n *node) request(method, path string, body any) (int, string) {
 // begin begins a fault at the pod and returns what ends it.
 func (n *node) begin(pod, kind, spec string) (end func()) {
 	n.Helper()
-	f := fault.Fault{Kind: kind, Pod: types.UID(pod), Spec: json.RawMessage(spec)}
+	f := fault.Fault{Kind: v1alpha1.Kind(kind), Pod: types.UID(pod), Spec: json.RawMessage(spec)}
 	path := "/faults/" + pod + kind
 	if code, text := n.request(http.MethodPut, path, f); code != http.StatusNoContent {
 		n.Fatalf("%s: %d %s", kind, code, text)
