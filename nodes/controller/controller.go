@@ -16,7 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -28,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/provider"
 )
@@ -118,16 +118,13 @@ func (e *Env) Later() ctrl.Result { return ctrl.Result{RequeueAfter: e.Limits.Po
 // Result turns what a reconcile came to into its result. Conflicts are looked at again soon, a provider that is asked
 // too often when it wants to be; other errors are returned, and are tried again more and more seldom.
 func (e *Env) Result(result ctrl.Result, err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: 20 * time.Millisecond}, nil
-	}
 	if errors.Is(err, provider.ErrThrottled) {
 		if failed := (*provider.Error)(nil); errors.As(err, &failed) && failed.RetryAfter > 0 {
 			return ctrl.Result{RequeueAfter: failed.RetryAfter}, nil
 		}
 	}
 	if err != nil {
-		return ctrl.Result{}, err
+		return controllers.Result(err)
 	}
 	return result, nil
 }

@@ -10,10 +10,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/internal/controllers"
 )
 
 // Reconciler is the controller.
@@ -59,9 +59,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if at := d.Status.Schedule.Since.Add(keep); now.Before(at) {
 			return controller.After(now, at), nil
 		}
-		uid := d.UID
-		err := r.Env.Client.Delete(ctx, d, &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, controllers.Delete(ctx, r.Env.Client, d)
 	}
 	if d.Status.Schedule.StartedAt == nil && len(d.Status.Targets) == 0 {
 		return ctrl.Result{}, nil // its targets wake it

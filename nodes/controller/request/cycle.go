@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
 	"github.com/trommel-dev/trommel/nodes/provider"
@@ -370,5 +371,5 @@ func (r *Reconciler) deleteNode(ctx context.Context, node *corev1.Node) error {
 	if node.DeletionTimestamp != nil {
 		return nil
 	}
-	return client.IgnoreNotFound(r.Env.Client.Delete(ctx, node, client.Preconditions{UID: &node.UID}))
+	return controllers.Delete(ctx, r.Env.Client, node)
 }

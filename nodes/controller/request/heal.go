@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
 	"github.com/trommel-dev/trommel/nodes/provider"
@@ -105,7 +105,7 @@ func (r *Reconciler) abort(ctx context.Context, s *nodes.CycleNodeStatus) error 
 	if s.DeletionTimestamp != nil || !slices.Contains(s.Finalizers, controller.Finalizer) {
 		return nil
 	}
-	return client.IgnoreNotFound(r.Env.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID}))
+	return controllers.Delete(ctx, r.Env.Client, s)
 }
 
 // undo attaches and uncordons a node. An instance whose Node is gone is terminated: no node would come of it. It returns
