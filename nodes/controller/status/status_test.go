@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,6 +27,14 @@ import (
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+var scheme = sync.OnceValue(func() *runtime.Scheme {
+	s, err := controllers.Scheme(nodes.AddToScheme)
+	if err != nil {
+		panic(err)
+	}
+	return s
+})
 
 func ago(d time.Duration) *metav1.MicroTime { return &metav1.MicroTime{Time: now.Add(-d)} }
 
@@ -113,10 +123,6 @@ func deleted(o client.Object) {
 // reconcile makes one step, and reads the objects again. What does not exist any more is nil.
 func (w *world) reconcile(t *testing.T) (ctrl.Result, error) {
 	t.Helper()
-	scheme, err := controllers.Scheme(nodes.AddToScheme)
-	if err != nil {
-		t.Fatal(err)
-	}
 	objects := []client.Object{w.status}
 	if w.request != nil {
 		objects = append(objects, w.request)
@@ -127,7 +133,7 @@ func (w *world) reconcile(t *testing.T) (ctrl.Result, error) {
 	for _, p := range w.pods {
 		objects = append(objects, p)
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(w.status).
+	c := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(objects...).WithStatusSubresource(w.status).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
 			return []string{o.(*corev1.Pod).Spec.NodeName}
 		}).Build()
