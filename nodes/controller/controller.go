@@ -43,7 +43,8 @@ const (
 	AnnotationClaim = "nodes.trommel.dev/claimed-by"
 	// AnnotationGroup has the name of the claimed Node's group. With it, a detached instance finds its way back.
 	AnnotationGroup = "nodes.trommel.dev/node-group"
-	// AnnotationCordoned has the UID of the request that cordoned the Node. It is not on Nodes that were cordoned before.
+	// AnnotationCordoned has the UID of the request that cordoned the Node. It is not on Nodes that were cordoned
+	// before.
 	AnnotationCordoned = "nodes.trommel.dev/cordoned-by"
 )
 
@@ -139,8 +140,8 @@ func StatusEnded(phase nodes.StatusPhase) bool {
 	return phase == nodes.StatusSuccessful || phase == nodes.StatusFailed
 }
 
-// StatusPrefix is what the name of the CycleNodeStatus for an instance begins with: the request's name, and the instance's
-// place among the nodes to be cycled.
+// StatusPrefix is what the name of the CycleNodeStatus for an instance begins with: the request's name, and the
+// instance's place among the nodes to be cycled.
 func StatusPrefix(r *nodes.CycleNodeRequest, providerID string) string {
 	place := slices.IndexFunc(r.Status.NodesToTerminate, func(n nodes.CycleNodeRequestNode) bool {
 		return n.ProviderID == providerID
@@ -148,9 +149,9 @@ func StatusPrefix(r *nodes.CycleNodeRequest, providerID string) string {
 	return fmt.Sprintf("%s-%d-", r.Name, place)
 }
 
-// StatusName is the name of the CycleNodeStatus for an instance. It ends like a generated name, but it is always the same:
-// a controller that does not know that it has made the object does not make another. An earlier request of the same name
-// had other names.
+// StatusName is the name of the CycleNodeStatus for an instance. It ends like a generated name, but it is always the
+// same: a controller that does not know that it has made the object does not make another. An earlier request of the
+// same name had other names.
 func StatusName(r *nodes.CycleNodeRequest, providerID string) string {
 	sum := sha256.Sum256([]byte(string(r.UID) + "/" + providerID))
 	for i := range sum {
@@ -246,7 +247,8 @@ func (e *Env) PatchNode(ctx context.Context, node *corev1.Node, change func(*cor
 	return client.IgnoreNotFound(err)
 }
 
-// Cordon cordons a Node for a request. A Node that is cordoned already is not marked: it stays so when the request fails.
+// Cordon cordons a Node for a request. A Node that is cordoned already is not marked: it stays so when the request
+// fails.
 func (e *Env) Cordon(ctx context.Context, node *corev1.Node, request types.UID) error {
 	return e.PatchNode(ctx, node, func(n *corev1.Node) bool {
 		if n.Spec.Unschedulable {

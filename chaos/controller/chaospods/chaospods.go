@@ -1,8 +1,8 @@
 // Package chaospods keeps one chaos pod for each target and kind while a disruption is active, and deletes the others:
 // also those whose disruption has gone, and those that have ended by themselves, for instance by eviction, which it
 // replaces. A chaos pod's name follows from its target and kind, so that none is created twice. Before it creates or
-// deletes any it asks the API server what the disruption is now: the cache may have newer pods than disruptions. It does
-// not wait until the schedule says that the start makes the disruption active, but computes the same.
+// deletes any it asks the API server what the disruption is now: the cache may have newer pods than disruptions. It
+// does not wait until the schedule says that the start makes the disruption active, but computes the same.
 package chaospods
 
 import (
@@ -221,8 +221,8 @@ func (r *Reconciler) place(ctx context.Context, d *chaos.Disruption, t *chaos.Ta
 		if client.IgnoreNotFound(err) != nil {
 			return "", "", err
 		}
-		// The faults of the process node belong to a pod, not to its processes. A node that is gone may be so because of
-		// the disruption.
+		// The faults of the process node belong to a pod, not to its processes. A node that is gone may be so because
+		// of the disruption.
 		if t.Node == simulated || apierrors.IsNotFound(err) || node.Annotations[fault.AnnotationSimulated] != "" {
 			return simulated, "", nil
 		}

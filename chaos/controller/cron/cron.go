@@ -1,8 +1,8 @@
 // Package cron creates a disruption at each time of a DisruptionCron's schedule, unless one of its disruptions is still
 // there or the time was missed by too much. A disruption's name follows from the cron's name and the time, so that a
-// controller which has forgotten that it created one does not create a second; and before it creates one it asks the API
-// server what the DisruptionCron is now. It writes only the status of DisruptionCrons; the disruptions belong to the
-// cron, and are deleted with it.
+// controller which has forgotten that it created one does not create a second; and before it creates one it asks the
+// API server what the DisruptionCron is now. It writes only the status of DisruptionCrons; the disruptions belong to
+// the cron, and are deleted with it.
 package cron
 
 import (

@@ -1,7 +1,7 @@
-// Package lifetime decides when a disruption is active: from its first targets on, or after its initial delay, in pulses
-// if it has some, until its duration is over or all of its runs are made. It writes the schedule and nothing else; the
-// start of it is written with the first targets. When a disruption has been over for long enough, it deletes it. All
-// times are computed from what the schedule says, so that a restart in between makes nothing longer or shorter.
+// Package lifetime decides when a disruption is active: from its first targets on, or after its initial delay, in
+// pulses if it has some, until its duration is over or all of its runs are made. It writes the schedule and nothing
+// else; the start of it is written with the first targets. When a disruption has been over for long enough, it deletes
+// it. All times are computed from what the schedule says, so that a restart in between makes nothing longer or shorter.
 package lifetime
 
 import (

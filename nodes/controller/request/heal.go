@@ -108,8 +108,8 @@ func (r *Reconciler) abort(ctx context.Context, s *nodes.CycleNodeStatus) error 
 	return controllers.Delete(ctx, r.Env.Client, s)
 }
 
-// undo attaches and uncordons a node. An instance whose Node is gone is terminated: no node would come of it. It returns
-// the state in which the node is in the end, or what is waited for.
+// undo attaches and uncordons a node. An instance whose Node is gone is terminated: no node would come of it. It
+// returns the state in which the node is in the end, or what is waited for.
 func (r *Reconciler) undo(ctx context.Context, q *nodes.CycleNodeRequest, ref *nodes.NodeRef) (
 	nodes.NodeState, string, error,
 ) {

@@ -19,8 +19,8 @@
 //	Failed                 | a time-out, or it was given up     | none                                      | none
 //
 // Cycling is counted from when work on the node began, Termination from when the phase began. A status is given up when
-// it is deleted, or when its request no longer wants its node to be cycled, but only before DeletingNode: from there on it
-// finishes what it began. If someone else deletes the Node, the instance is terminated at once.
+// it is deleted, or when its request no longer wants its node to be cycled, but only before DeletingNode: from there on
+// it finishes what it began. If someone else deletes the Node, the instance is terminated at once.
 //
 // Its finalizer keeps a status until its request has taken note of how it ended.
 package status
