@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/trommel-dev/trommel/internal/metadata"
 )
 
 // filter decides quickly which fields count. It is not safe for concurrent use.
@@ -85,7 +87,7 @@ func (f *filter) counting(key Key, o *Object) map[string]any {
 	if strings.Contains(string(key), "#") {
 		delete(all, "metadata.name")
 	}
-	if path := []string{"metadata", beingDeleted}; has(o.End, "deletionTimestamp") && !f.masked(typ, path) {
+	if path := []string{"metadata", beingDeleted}; metadata.Marked(o.End) && !f.masked(typ, path) {
 		all[join(path)] = true
 	}
 	f.seen[o] = all

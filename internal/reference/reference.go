@@ -202,17 +202,6 @@ func (ref *Reference) Write(file string) error {
 	return nil
 }
 
-// owner is the UID of the object's controller, or empty.
-func owner(object map[string]any) string {
-	owners, _ := metadataOf(object)["ownerReferences"].([]any)
-	for _, o := range owners {
-		if ref, ok := o.(map[string]any); ok && ref["controller"] == true {
-			return text(ref, "uid")
-		}
-	}
-	return ""
-}
-
 // Difference is something in which a run differs from the runs without faults.
 type Difference struct {
 	Key   Key
