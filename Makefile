@@ -6,6 +6,10 @@ MODULES := . chaos/linux examples examples/go-test install/images instrumentatio
 CHECKED := . chaos/linux examples examples/go-test install/images internal/report/browser nodes/aws
 # Flags of the tests; CI adds the race detector.
 TESTFLAGS ?= $(if $(CI),-race)
+# The race detector finds races in a process that has several goroutines, and makes it several times slower. So -race is
+# for the packages whose sources, with their tests, start goroutines, or whose tests serve HTTP or run side by side.
+# In cmd/trommel that is the whole program, as its scripts run it.
+CONCURRENT := ^[[:space:]]*go (func|[A-Za-z_.]+)\(|\.Go\(|errgroup\.|httptest\.|t\.Parallel\(
 FUZZTIME ?= 30s
 comma := ,
 
@@ -50,13 +54,27 @@ test: ## run all tests of all modules; TESTFLAGS=-short leaves out the long ones
 	done
 	@# Two packages at a time: their tests mostly wait, but with more, control planes exceed each other's timeouts on two cores.
 	@failed=; for m in $(CHECKED); do \
-		echo "== go test $(TESTFLAGS) ./... in module $$m"; \
-		(cd $$m && go build $(filter -race,$(TESTFLAGS)) ./... && go test -p 2 $(TESTFLAGS) -timeout 40m ./...) || failed="$$failed $$m"; \
+		packages=./...; rest=; \
+		if [ -n "$(filter -race,$(TESTFLAGS))" ]; then \
+			packages=; \
+			for dir in $$(cd $$m && go list -f '{{.Dir}}' ./...); do \
+				if grep -qE '$(CONCURRENT)' "$$dir"/*.go; then packages="$$packages $$dir"; else rest="$$rest $$dir"; fi; \
+			done; \
+		fi; \
+		(cd $$m && go build ./...) || failed="$$failed $$m"; \
+		if [ -n "$$rest" ]; then \
+			echo "== go test $(filter-out -race,$(TESTFLAGS)) in module $$m, packages without concurrency"; \
+			(cd $$m && go test -p 2 $(filter-out -race,$(TESTFLAGS)) -timeout 40m $$rest) || failed="$$failed $$m"; \
+		fi; \
+		if [ -n "$$packages" ]; then \
+			echo "== go test $(TESTFLAGS) in module $$m"; \
+			(cd $$m && go test -p 2 $(TESTFLAGS) -timeout 40m $$packages) || failed="$$failed $$m"; \
+		fi; \
 	done; \
 	if [ -n "$$failed" ]; then echo "tests failed in:$$failed"; exit 1; fi
 
 .PHONY: race
-race: ## run all tests with the race detector
+race: ## run all tests, with the race detector where there are goroutines
 	@$(MAKE) --no-print-directory test TESTFLAGS="-race $(filter-out -race,$(TESTFLAGS))"
 
 .PHONY: cover
@@ -90,25 +108,27 @@ bench: ## run the benchmarks
 .PHONY: fuzz
 fuzz: ## fuzz each fuzz target for FUZZTIME
 	@# When the time is over, Go 1.26 now and then fails without an input that fails (go.dev/issue/75804, mended in 1.27).
-	@set -e; log=$$(mktemp); trap 'rm -f $$log' EXIT; \
-	grep -rl --include='*_test.go' '^func Fuzz' . | while read -r f; do \
-		for t in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$f); do \
-			echo "== $$t in $$(dirname $$f)"; \
-			go test -run '^$$' -fuzz "^$$t$$" -fuzztime $(FUZZTIME) $$(dirname $$f) 2>&1 | tee $$log; \
-			tail -n 1 $$log | grep -q '^ok' || \
+	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; log=$$dir/log; module=$$(go list -m); \
+	for p in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+		go test -c -fuzz . -o "$$dir/test" $$p; \
+		for t in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$p/*_test.go); do \
+			echo "== $$t in $$p"; \
+			(cd $$p && "$$dir/test" -test.run '^$$' -test.fuzz "^$$t$$" -test.fuzztime $(FUZZTIME) \
+				-test.fuzzcachedir "$$(go env GOCACHE)/fuzz/$$module/$${p#./}") 2>&1 | tee $$log; \
+			tail -n 1 $$log | grep -q '^PASS' || \
 				{ grep -q '^    context deadline exceeded$$' $$log && ! grep -q 'Failing input' $$log; } || exit 1; \
 		done; \
 	done
 
 .PHONY: lint
-lint: vet $(GOLANGCI_LINT) ## go vet and golangci-lint
+lint: $(GOLANGCI_LINT) ## golangci-lint, whose govet has all checks of go vet
 	@set -e; for m in $(CHECKED); do \
 		echo "== golangci-lint in module $$m"; \
 		(cd $$m && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...); \
 	done
 
 .PHONY: vet
-vet:
+vet: ## go vet alone, without building the linter
 	@set -e; for m in $(CHECKED); do echo "== go vet in module $$m"; (cd $$m && go vet ./...); done
 
 # Built from source with the installed Go toolchain: the linter must support the same language version. 80 s without caches.

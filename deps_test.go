@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trommel-dev/trommel/plan"
 )
 
 const module = "github.com/trommel-dev/trommel/"
@@ -305,20 +307,31 @@ func TestNobodyElseNamesActionTypes(t *testing.T) {
 	types := map[string]bool{}
 	declared := map[string]bool{"plan": true, "plan/build": true, "actions": true} // where types are declared
 	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, filepath.Join("plan", "plan.go"), nil, 0)
+	files, err := filepath.Glob(filepath.Join("plan", "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Names) == 1 {
-			if typ, ok := spec.Type.(*ast.Ident); ok && typ.Name == "ActionType" {
-				types[spec.Names[0].Name] = true
-			}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
 		}
-		return true
-	})
-	if len(types) < 13 {
-		t.Fatalf("found %d action types: %v", len(types), types)
+		file, err := parser.ParseFile(set, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.ValueSpec); ok {
+				if typ, ok := spec.Type.(*ast.Ident); ok && typ.Name == "ActionType" {
+					for _, name := range spec.Names {
+						types[name.Name] = true
+					}
+				}
+			}
+			return true
+		})
+	}
+	if n := len(plan.ActionTypes()); len(types) != n {
+		t.Fatalf("found %d of %d action types: %v", len(types), n, types)
 	}
 	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && (d.Name() == "testdata" || d.Name() == "examples" || d.Name() == "controlplane") {

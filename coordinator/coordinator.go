@@ -359,7 +359,7 @@ func (c *Coordinator) push(ctx context.Context) {
 
 // aside reports whether the plan itself has not asked for the observation.
 func (c *Coordinator) aside(s *monitor.Session, o *wire.Observation) bool {
-	return !slices.ContainsFunc(c.own[s.Identity], func(r wire.Rule) bool { return takes(r, o) })
+	return !slices.ContainsFunc(c.own[s.Identity], func(r wire.Rule) bool { return r.Takes(o) })
 }
 
 func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {

@@ -251,7 +251,7 @@ func TestErrorsOfFailedCalls(t *testing.T) {
 		}
 	}
 	if f := failure(&plan.CallFailure{Answer: plan.Lost}, o); f.Code != 0 || f.Body != nil || f.Answer != wire.Lost {
-		t.Errorf("a time-out: %+v", f)
+		t.Errorf("a timeout: %+v", f)
 	}
 }
 

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -818,24 +817,4 @@ func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string
 		}
 	}
 	return rules
-}
-
-// takes reports whether a rule selects the observation, by the same criteria as a hook.
-func takes(r wire.Rule, o *wire.Observation) bool {
-	switch {
-	case r.Point != o.Point || r.Phase != o.Phase || r.Call != "" && r.Call != o.CallName:
-		return false
-	case r.Resource != "" && o.Resource != "":
-		if r.Resource != o.Resource {
-			return false
-		}
-	case (r.Kind != "" || r.Resource != "") && r.Kind != o.Kind:
-		return false
-	}
-	if (r.Kind != "" || r.Resource != "") && !r.AnyGroup && o.GroupKnown && r.Group != o.Group {
-		return false
-	}
-	all := plan.ResourceKey{Namespace: cmp.Or(r.Namespace, "*"), Name: cmp.Or(r.Name, "*")}
-	return all.Matches("", "", false, o.Namespace, o.Name) &&
-		(len(r.Operations) == 0 || slices.Contains(r.Operations, o.Operation))
 }

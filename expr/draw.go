@@ -1,9 +1,13 @@
 package expr
 
-import "strings"
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
 
-// MaxDrawn is the number of nodes up to which [Graph.String] and [SVG] draw a graph: larger pictures are unreadable,
-// and their size is quadratic in the number of nodes. [Graph.DOT] and [Graph.Mermaid] have no such limit.
+// MaxDrawn is the number of nodes up to which [Graph.String] draws a graph: larger pictures are unreadable, and their
+// size is quadratic in the number of nodes. [Graph.Mermaid] has no such limit.
 const MaxDrawn = 500
 
 // String draws the graph as text. The graph of cond1;cond2;(cond3|cond4&(cond5;cond6)):
@@ -18,134 +22,99 @@ func (g *Graph) String() string {
 	if g.Len() > MaxDrawn {
 		return g.Expression() + "\n"
 	}
-	c := &canvas{g: g}
-	ends, _ := c.draw(0, 0, 0, false, true)
-	star := 0
-	for _, e := range ends {
-		star = max(star, e.col+5)
-	}
-	for _, e := range ends {
-		c.arrow(e.row, e.col, star)
-		c.put(e.row, star, "*")
-	}
+	d := draw(g.expr.root, true)
+	d.arrows(d.ends, d.width(d.ends)+4, "*")
 	var b strings.Builder
-	for _, row := range c.rows {
-		b.WriteString(strings.TrimRight(string(row), " "))
-		b.WriteByte('\n')
+	for _, row := range d.rows {
+		b.WriteString(row[lead:] + "\n")
 	}
 	return b.String()
 }
 
-// canvas is a growing grid of characters.
-type canvas struct {
-	g    *Graph
-	rows [][]rune
+// drawing is the picture of a term. Each row begins with the space for the arrow that leads to the term, which begins
+// below the last character of the term before.
+type drawing struct {
+	rows []string
+	ends []int // the rows at whose end the picture can be continued
 }
 
-// end is where a drawn term can be continued: after its last character.
-type end struct{ row, col int }
+const lead = len("|--> ")
 
-// draw puts the term at the given place and returns where it ends and how many rows it took. A term in tail position,
-// which nothing follows, may have several ends; any other term has one, in its first row. preceded says that an arrow
-// leads to col, so that arms below the first row are connected to its start.
-func (c *canvas) draw(at int32, row, col int, preceded, tail bool) (ends []end, height int) {
-	t := c.g.terms[at]
+// draw draws a term. In tail position, which nothing follows, the arms of an either do not meet, so that the picture
+// may have several ends; any other picture has one, in its first row.
+func draw(t *term, tail bool) (d drawing) {
 	switch t.op {
 	case leaf:
-		name := c.g.names[t.node]
-		c.put(row, col, name)
-		return []end{{row, col + len([]rune(name)) - 1}}, 1
+		return drawing{[]string{pad("", lead) + t.name}, []int{0}}
 	case sequence:
-		for kid := t.first; kid >= 0; kid = c.g.terms[kid].next {
-			if kid != t.first {
-				next := ends[0].col + 5
-				c.arrow(row, ends[0].col, next)
-				col, preceded = next, true
-			}
-			var h int
-			ends, h = c.draw(kid, row, col, preceded, tail && c.g.terms[kid].next < 0)
-			height = max(height, h)
+		for i, kid := range t.kids {
+			d.follow(draw(kid, tail && i == len(t.kids)-1))
 		}
-		return ends, height
+		return d
 	}
-	open := tail && t.op == either
-	for kid := t.first; kid >= 0; kid = c.g.terms[kid].next {
-		if kid != t.first && preceded {
-			c.put(row+height, col-5, "|-->")
+	last := 0
+	for _, kid := range t.kids {
+		arm := draw(kid, tail && t.op == either)
+		last = len(d.rows)
+		for _, end := range arm.ends {
+			d.ends = append(d.ends, last+end)
 		}
-		kidEnds, h := c.draw(kid, row+height, col, preceded, open)
-		ends = append(ends, kidEnds...)
-		height += h
+		d.rows = append(d.rows, arm.rows...)
+		d.rows[last] = "|--> " + d.rows[last][lead:]
 	}
-	if preceded {
-		c.fill(row+1, row+height, col-5)
+	for i, row := range d.rows[:last] {
+		d.rows[i] = "|" + row[1:]
 	}
-	if open {
-		return ends, height
+	if tail && t.op == either {
+		return d
 	}
-	join := 0
-	for _, e := range ends {
-		if e.row == row {
-			join = max(join, e.col+5)
+	// The other arms lead to the end of the first from below.
+	join := max(d.width(d.ends[:1])+4, d.width(d.ends[1:])+3)
+	d.arrows(d.ends[:1], join, "("+t.op.String()+")")
+	for i := 1; i <= d.ends[len(d.ends)-1]; i++ {
+		if slices.Contains(d.ends, i) {
+			d.rows[i] += " " + strings.Repeat("-", join-width(d.rows[i])-1) + "^"
 		} else {
-			join = max(join, e.col+4)
+			d.rows[i] = pad(d.rows[i], join) + "|"
 		}
 	}
-	for _, e := range ends {
-		if e.row == row {
-			c.arrow(row, e.col, join)
-			continue
-		}
-		c.put(e.row, e.col+2, strings.Repeat("-", join-e.col-2)+"^")
-	}
-	c.put(row, join, "("+t.op.String()+")")
-	c.fill(row+1, ends[len(ends)-1].row, join)
-	return []end{{row, join + 2}}, height
+	d.ends = d.ends[:1]
+	return d
 }
 
-// arrow draws an arrow from after col to before target.
-func (c *canvas) arrow(row, col, target int) {
-	c.put(row, col+2, strings.Repeat("-", target-col-4)+">")
+// follow draws the next term of a sequence.
+func (d *drawing) follow(next drawing) {
+	if d.rows == nil {
+		*d = next
+		return
+	}
+	below := width(d.rows[0]) - 1
+	d.rows[0] += " -> " + next.rows[0][lead:]
+	for i := 1; i < len(next.rows); i++ {
+		if i == len(d.rows) {
+			d.rows = append(d.rows, "")
+		}
+		d.rows[i] = pad(d.rows[i], below) + next.rows[i]
+	}
+	d.ends = next.ends
 }
 
-// fill closes the gaps in a vertical line: it fills the blanks of the column between a row and the last row that is not
-// blank there.
-func (c *canvas) fill(from, to, col int) {
-	last := from - 1
-	for row := from; row < to; row++ {
-		if c.get(row, col) != ' ' {
-			last = row
-		}
-	}
-	if to < len(c.rows) && c.get(to, col) != ' ' {
-		last = to
-	}
-	for row := from; row < last; row++ {
-		if c.get(row, col) == ' ' {
-			c.put(row, col, "|")
-		}
+// arrows draws arrows from the ends of rows to a column.
+func (d *drawing) arrows(rows []int, to int, target string) {
+	for _, i := range rows {
+		d.rows[i] += " " + strings.Repeat("-", to-width(d.rows[i])-3) + "> " + target
 	}
 }
 
-func (c *canvas) get(row, col int) rune {
-	if row >= len(c.rows) || col >= len(c.rows[row]) {
-		return ' '
+// width is the length of the longest of the rows.
+func (d *drawing) width(rows []int) int {
+	longest := 0
+	for _, i := range rows {
+		longest = max(longest, width(d.rows[i]))
 	}
-	return c.rows[row][col]
+	return longest
 }
 
-func (c *canvas) put(row, col int, text string) {
-	for row >= len(c.rows) {
-		c.rows = append(c.rows, nil)
-	}
-	for len(c.rows[row]) < col {
-		c.rows[row] = append(c.rows[row], ' ')
-	}
-	for i, r := range []rune(text) {
-		if at := col + i; at < len(c.rows[row]) {
-			c.rows[row][at] = r
-		} else {
-			c.rows[row] = append(c.rows[row], r)
-		}
-	}
-}
+func width(row string) int { return utf8.RuneCountInString(row) }
+
+func pad(row string, to int) string { return row + strings.Repeat(" ", to-width(row)) }

@@ -1,7 +1,7 @@
 package expr
 
 import (
-	"math/bits"
+	"maps"
 	"slices"
 )
 
@@ -14,14 +14,13 @@ import (
 //
 // A Progress is not safe for concurrent use.
 type Progress struct {
-	g       *Graph
-	terms   []termProgress
-	enabled []uint64 // one bit for each node
+	g     *Graph
+	terms []termProgress
 }
 
 type termProgress struct {
-	state   state
-	waiting int32 // both: number of kids not yet satisfied; sequence: the active kid
+	state state
+	left  int // number of kids that are not yet satisfied
 }
 
 type state uint8
@@ -35,8 +34,8 @@ const (
 
 // NewProgress starts a walk: the first nodes are enabled.
 func NewProgress(g *Graph) *Progress {
-	p := &Progress{g: g, terms: make([]termProgress, len(g.terms)), enabled: make([]uint64, (len(g.names)+63)/64)}
-	p.enable(0, nil)
+	p := &Progress{g: g, terms: make([]termProgress, g.expr.terms)}
+	p.enable(g.expr.root, changes{})
 	return p
 }
 
@@ -45,24 +44,24 @@ func (p *Progress) Done() bool { return p.terms[0].state == satisfied }
 
 // IsEnabled reports whether the node is enabled.
 func (p *Progress) IsEnabled(node int) bool {
-	return node >= 0 && node < len(p.g.nodes) && p.enabled[node/64]&(1<<(node%64)) != 0
+	return node >= 0 && node < p.g.Len() && p.state(node) == active
 }
+
+func (p *Progress) state(node int) state { return p.terms[p.g.expr.names[node].id].state }
 
 // Enabled returns the enabled nodes in ascending order.
 func (p *Progress) Enabled() []int {
 	var nodes []int
-	for i, word := range p.enabled {
-		for ; word != 0; word &= word - 1 {
-			nodes = append(nodes, i*64+bits.TrailingZeros64(word))
+	for node := range p.g.Len() {
+		if p.IsEnabled(node) {
+			nodes = append(nodes, node)
 		}
 	}
 	return nodes
 }
 
 // Clone returns an independent copy of the walk.
-func (p *Progress) Clone() *Progress {
-	return &Progress{g: p.g, terms: slices.Clone(p.terms), enabled: slices.Clone(p.enabled)}
-}
+func (p *Progress) Clone() *Progress { return &Progress{g: p.g, terms: slices.Clone(p.terms)} }
 
 // Satisfy satisfies all the given nodes at the same moment, for one event that several triggers waited for. Nodes that
 // are not enabled at the call are ignored, so one event never takes two steps of a sequence. It returns, each in
@@ -75,120 +74,79 @@ func (p *Progress) Satisfy(nodes ...int) (enabled, disabled []int) {
 			hits = append(hits, n)
 		}
 	}
-	if len(hits) == 0 {
-		return nil, nil
-	}
 	slices.Sort(hits)
-	hits = slices.Compact(hits)
-	// Arms of an either that fire together: the first decides, the others are dropped on the way. Nodes that an arm
-	// enables before a later arm drops it are not reported.
-	c := &changes{}
+	// Arms of an either that fire together: the first decides, the others are dropped on the way. A node that an arm
+	// enables before a later arm drops it is not reported.
+	before := changes{}
 	for _, n := range hits {
 		if p.IsEnabled(n) {
-			p.satisfy(p.g.nodes[n], c)
+			p.satisfy(p.g.expr.names[n], before)
 		}
 	}
-	for _, n := range c.enabled {
-		if p.IsEnabled(n) {
+	for _, n := range slices.Sorted(maps.Keys(before)) {
+		switch now := p.state(n); {
+		case before[n] == asleep && now == active:
 			enabled = append(enabled, n)
+		case before[n] == active && now == dropped:
+			if _, hit := slices.BinarySearch(hits, n); !hit {
+				disabled = append(disabled, n)
+			}
 		}
 	}
-	slices.Sort(enabled)
-	slices.Sort(c.enabled)
-	for _, n := range c.disabled {
-		_, hit := slices.BinarySearch(hits, n)
-		_, fresh := slices.BinarySearch(c.enabled, n)
-		if !hit && !fresh {
-			disabled = append(disabled, n)
-		}
-	}
-	slices.Sort(disabled)
 	return enabled, disabled
 }
 
-// changes collects what a call of Satisfy enables and disables.
-type changes struct{ enabled, disabled []int }
+// changes are the nodes that a call of Satisfy changes, with their states before it.
+type changes map[int]state
+
+func (p *Progress) set(t *term, to state, before changes) {
+	if _, changed := before[t.node]; t.op == leaf && !changed {
+		before[t.node] = p.terms[t.id].state
+	}
+	p.terms[t.id].state = to
+}
 
 // satisfy marks the term as satisfied, then its parents as far as they are satisfied by it.
-func (p *Progress) satisfy(at int32, c *changes) {
-	for {
-		t := &p.g.terms[at]
-		p.terms[at].state = satisfied
-		if t.op == leaf {
-			p.enabled[t.node/64] &^= 1 << (t.node % 64)
-		}
-		if t.up < 0 {
-			return
-		}
-		up := &p.terms[t.up]
-		switch p.g.terms[t.up].op {
-		case sequence:
-			if t.next >= 0 {
-				up.waiting = t.next
-				p.enable(t.next, c)
-				return
-			}
-		case both:
-			if up.waiting--; up.waiting > 0 {
-				return
-			}
-		case either:
-			for kid := p.g.terms[t.up].first; kid >= 0; kid = p.g.terms[kid].next {
-				if p.terms[kid].state == active {
-					p.drop(kid, c)
-				}
-			}
-		}
-		at = t.up
+func (p *Progress) satisfy(t *term, before changes) {
+	p.set(t, satisfied, before)
+	up := t.up
+	if up == nil {
+		return
 	}
+	p.terms[up.id].left--
+	left := p.terms[up.id].left
+	switch {
+	case up.op == either:
+		for _, kid := range up.kids {
+			p.drop(kid, before)
+		}
+	case left > 0 && up.op == sequence:
+		p.enable(up.kids[len(up.kids)-left], before)
+		return
+	case left > 0:
+		return
+	}
+	p.satisfy(up, before)
 }
 
 // enable marks the term as active, and those of its parts that are enabled with it.
-func (p *Progress) enable(at int32, c *changes) {
-	stack := []int32{at}
-	for len(stack) > 0 {
-		at := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		t := &p.g.terms[at]
-		p.terms[at].state = active
-		switch t.op {
-		case leaf:
-			p.enabled[t.node/64] |= 1 << (t.node % 64)
-			if c != nil {
-				c.enabled = append(c.enabled, int(t.node))
-			}
-		case sequence:
-			p.terms[at].waiting = t.first
-			stack = append(stack, t.first)
-		default:
-			p.terms[at].waiting = t.kids
-			for kid := t.first; kid >= 0; kid = p.g.terms[kid].next {
-				stack = append(stack, kid)
-			}
+func (p *Progress) enable(t *term, before changes) {
+	p.set(t, active, before)
+	p.terms[t.id].left = len(t.kids)
+	for i, kid := range t.kids {
+		if i == 0 || t.op != sequence {
+			p.enable(kid, before)
 		}
 	}
 }
 
-// drop disables everything that is enabled in the term. Each term is dropped at most once in a walk.
-func (p *Progress) drop(at int32, c *changes) {
-	stack := []int32{at}
-	for len(stack) > 0 {
-		at := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		t := &p.g.terms[at]
-		p.terms[at].state = dropped
-		switch t.op {
-		case leaf:
-			p.enabled[t.node/64] &^= 1 << (t.node % 64)
-			c.disabled = append(c.disabled, int(t.node))
-		case sequence:
-			stack = append(stack, p.terms[at].waiting)
-		default:
-			for kid := t.first; kid >= 0; kid = p.g.terms[kid].next {
-				if p.terms[kid].state == active {
-					stack = append(stack, kid)
-				}
-			}
-		}
+// drop disables everything that is enabled in the term.
+func (p *Progress) drop(t *term, before changes) {
+	if p.terms[t.id].state != active {
+		return
+	}
+	p.set(t, dropped, before)
+	for _, kid := range t.kids {
+		p.drop(kid, before)
 	}
 }

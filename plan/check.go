@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/trommel-dev/trommel/expr"
 	"github.com/trommel-dev/trommel/internal/cel"
+	"github.com/trommel-dev/trommel/plan/internal/match"
+	"github.com/trommel-dev/trommel/plan/internal/wording"
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 // Validate checks the plan against its suite, after Complete has filled it in: for instance that the suite has what the
@@ -23,32 +27,32 @@ func (p *Plan) Validate(s *Suite) error {
 	}
 	q.Steps, q.Invariants = cloneSteps(p.Steps), slices.Clone(p.Invariants)
 	q.Complete(s)
-	src := q.whole().in
+	src := q.whole().File()
 	q.check(s, src)
-	return src.errs.err()
+	return mistakes(src)
 }
 
 // check reports the mistakes in a complete plan. The suite may be nil; then it checks what it can without one.
-func (p *Plan) check(s *Suite, src *source) {
+func (p *Plan) check(s *Suite, src *yamlfile.File) {
 	c := &checker{plan: p, suite: s}
-	at := src.whole()
+	at := src.Whole()
 	checkHeader(at, p.APIVersion, p.Kind, "TestPlan")
 	c.names(at)
 	c.own(at)
 	for i := range p.Actions {
-		if at := at.field("actions").item(i); !at.failed() {
+		if at := at.Field("actions").Item(i); !at.Failed() {
 			c.action(&p.Actions[i], at)
 		}
 	}
 }
 
 // checkHeader checks the first two fields of a plan or suite.
-func checkHeader(at *place, version, kind, want string) {
+func checkHeader(at *yamlfile.Place, version, kind, want string) {
 	if version != "" && version != APIVersion {
-		at.field("apiVersion").errorf("unknown apiVersion %q; this Trommel reads %s", version, APIVersion)
+		at.Field("apiVersion").Errorf("unknown apiVersion %q; this Trommel reads %s", version, APIVersion)
 	}
 	if kind != "" && kind != want {
-		at.field("kind").errorf("kind must be %s, not %q", want, kind)
+		at.Field("kind").Errorf("kind must be %s, not %q", want, kind)
 	}
 }
 
@@ -58,18 +62,18 @@ type checker struct {
 }
 
 // names checks the plan's own names.
-func (c *checker) names(at *place) {
+func (c *checker) names(at *yamlfile.Place) {
 	p, s := c.plan, c.suite
-	if name := at.field("testName"); p.TestName != "" {
+	if name := at.Field("testName"); p.TestName != "" {
 		what := "testName"
-		if (!name.given() || isEmpty(name.node)) && p.TestName == nameOfFile(p.File) {
+		if (!name.Given() || name.Empty()) && p.TestName == nameOfFile(p.File) {
 			what = "the plan has no testName, and its file name cannot be used:"
 		}
 		if message := nameMistake(p.TestName); message != "" {
-			name.errorf("%s %q %s", what, p.TestName, message)
+			name.Errorf("%s %q %s", what, p.TestName, message)
 		}
-	} else if p.File != "" && !name.failed() {
-		name.errorf("the plan has no testName, and its file name cannot be used: %q %s", p.TestName, nameMistake(""))
+	} else if p.File != "" && !name.Failed() {
+		name.Errorf("the plan has no testName, and its file name cannot be used: %q %s", p.TestName, nameMistake(""))
 	}
 	if s == nil {
 		return
@@ -78,14 +82,14 @@ func (c *checker) names(at *place) {
 	switch {
 	case len(p.Steps) > 0:
 	case p.Workload == "" && len(workloads) > 1:
-		at.field("workload").missing("the plan names no workload, and the suite has several, "+
+		at.Field("workload").Missing("the plan names no workload, and the suite has several, "+
 			"none with the plan's testName: "+
 			"%s", strings.Join(workloads, ", "))
 	case p.Workload != "" && !slices.Contains(workloads, p.Workload):
-		at.field("workload").errorf("unknown workload %q (%s)", p.Workload, suiteHas(workloads))
+		at.Field("workload").Errorf("unknown workload %q (%s)", p.Workload, suiteHas(workloads))
 	}
 	if variants := sortedKeys(s.Variants); p.Variant != "" && !slices.Contains(variants, p.Variant) {
-		at.field("variant").errorf("unknown variant %q (%s)", p.Variant, suiteHas(variants))
+		at.Field("variant").Errorf("unknown variant %q (%s)", p.Variant, suiteHas(variants))
 	}
 }
 
@@ -164,28 +168,28 @@ func IsAPIServer(name string) bool {
 }
 
 // apiServer checks the name of an API server. In messages, what is the thing that needs it.
-func (c *checker) apiServer(at *place, name, what string) {
+func (c *checker) apiServer(at *yamlfile.Place, name, what string) {
 	if c.suite == nil {
 		if name == "" {
-			at.missing("%s needs the name of an API server such as apiserver-1", what)
+			at.Missing("%s needs the name of an API server such as apiserver-1", what)
 		} else if !IsAPIServer(name) {
-			at.errorf("%s needs an API server such as apiserver-1, not %q", what, name)
+			at.Errorf("%s needs an API server such as apiserver-1, not %q", what, name)
 		}
 		return
 	}
 	names := c.suite.APIServerNames()
 	switch {
 	case name == "":
-		at.missing("%s needs the name of an API server (%s)", what, suiteHas(names))
+		at.Missing("%s needs the name of an API server (%s)", what, suiteHas(names))
 	case !slices.Contains(names, name):
-		at.errorf("unknown API server %q (%s)", name, suiteHas(names))
+		at.Errorf("unknown API server %q (%s)", name, suiteHas(names))
 	}
 }
 
 // controller checks the name of a controller.
-func (c *checker) controller(at *place, name, what string) {
+func (c *checker) controller(at *yamlfile.Place, name, what string) {
 	if IsAPIServer(name) {
-		at.errorf("%s needs a controller, and %s is an API server", what, name)
+		at.Errorf("%s needs a controller, and %s is an API server", what, name)
 		return
 	}
 	if c.suite == nil {
@@ -194,9 +198,9 @@ func (c *checker) controller(at *place, name, what string) {
 	names := c.suite.ControllerNames()
 	switch {
 	case name == "":
-		at.missing("%s needs the name of a controller (%s)", what, suiteHas(names))
+		at.Missing("%s needs the name of a controller (%s)", what, suiteHas(names))
 	case !slices.Contains(names, name):
-		at.errorf("unknown controller %q (%s)", name, suiteHas(names))
+		at.Errorf("unknown controller %q (%s)", name, suiteHas(names))
 	}
 }
 
@@ -214,48 +218,48 @@ func (c *checker) inSuite(name string) *Controller {
 
 // hooked reports a controller that the plan needs hooks in but that is given as an executable, which has none. What
 // says what follows from that.
-func (c *checker) hooked(at *place, name, what string) {
+func (c *checker) hooked(at *yamlfile.Place, name, what string) {
 	if controller := c.inSuite(name); controller != nil && controller.Build == nil {
-		at.errorf("controller %q is given by binary: %s, which has no hooks, %s, or give its source with build:",
+		at.Errorf("controller %q is given by binary: %s, which has no hooks, %s, or give its source with build:",
 			name, controller.Binary, what)
 	}
 }
 
 // fit reports the fields of a struct that are set, or given in the file, but do not belong to its kind.
-func fit(v reflect.Value, at *place, kind string, common, own []string) {
-	sh := shapeOf(v.Type())
-	for _, name := range sh.names {
+func fit(v reflect.Value, at *yamlfile.Place, kind string, common, own []string) {
+	sh := layout.ShapeOf(v.Type())
+	for _, name := range sh.Names {
 		if slices.Contains(common, name) || slices.Contains(own, name) {
 			continue
 		}
-		field := at.field(name)
-		if v.FieldByIndex(sh.field(name).index).IsZero() && !field.given() {
+		field := at.Field(name)
+		if v.FieldByIndex(sh.Field(name).Index).IsZero() && !field.Given() {
 			continue
 		}
 		has := "it has no other field"
 		if len(own) > 0 {
 			has = "it has: " + strings.Join(own, ", ")
 		}
-		field.errorf("%s has no %s; %s", kind, name, has)
+		field.Errorf("%s has no %s; %s", kind, name, has)
 	}
 }
 
-func (c *checker) action(a *Action, at *place) {
+func (c *checker) action(a *Action, at *yamlfile.Place) {
 	if a.WaitBefore < 0 || a.WaitAfter < 0 {
-		at.errorf("a wait must not be negative")
+		at.Errorf("a wait must not be negative")
 	}
-	c.trigger(&a.Trigger, at.field("trigger"))
+	c.trigger(&a.Trigger, at.Field("trigger"))
 	if a.Type == "" {
-		at.field("actionType").missing("the action has no actionType (known: %s)", strings.Join(actionTypes(), ", "))
+		at.Field("actionType").Missing("the action has no actionType (known: %s)", strings.Join(actionTypes(), ", "))
 		return
 	}
 	kind := kindOfAction(a.Type)
 	if kind == nil {
-		at.field("actionType").errorf("unknown actionType %q%s", a.Type, didYouMean(string(a.Type), actionTypes()))
+		at.Field("actionType").Errorf("unknown actionType %q%s", a.Type, wording.Suggest(string(a.Type), actionTypes()))
 		return
 	}
 	fit(reflect.ValueOf(a).Elem(), at, string(a.Type), commonFields, kind.fields())
-	target := at.field("actionTarget")
+	target := at.Field("actionTarget")
 	switch kind.Target {
 	case TargetAPIServer:
 		c.apiServer(target, a.Target, string(a.Type))
@@ -265,55 +269,55 @@ func (c *checker) action(a *Action, at *place) {
 	if kind.Check != nil {
 		kind.Check(&ActionCheck{Action: a, Suite: c.suite, checker: c, at: at})
 	}
-	c.capabilities(a, at.field("actionType"))
+	c.capabilities(a, at.Field("actionType"))
 }
 
-func (c *checker) trigger(t *Trigger, at *place) {
-	if at.failed() {
+func (c *checker) trigger(t *Trigger, at *yamlfile.Place) {
+	if at.Failed() {
 		return
 	}
 	if len(t.Definitions) == 0 && t.Expression == "" {
-		if at.given() {
-			at.field("definitions").missing("the trigger has no definitions")
+		if at.Given() {
+			at.Field("definitions").Missing("the trigger has no definitions")
 		} else {
-			at.errorf("the action has no trigger; to act at once use a definition with triggerType: none")
+			at.Errorf("the action has no trigger; to act at once use a definition with triggerType: none")
 		}
 		return
 	}
 	var names []string
 	for j := range t.Definitions {
-		at := at.field("definitions").item(j)
-		if at.failed() {
+		at := at.Field("definitions").Item(j)
+		if at.Failed() {
 			continue
 		}
 		d := &t.Definitions[j]
-		switch name := at.field("triggerName"); {
+		switch name := at.Field("triggerName"); {
 		case d.Name == "":
-			name.missing("the trigger definition has no triggerName")
+			name.Missing("the trigger definition has no triggerName")
 		case !expr.ValidName(d.Name):
-			name.errorf(`triggerName %q: a name consists of letters, digits, "_", "-" and "."`, d.Name)
+			name.Errorf(`triggerName %q: a name consists of letters, digits, "_", "-" and "."`, d.Name)
 		case slices.Contains(names, d.Name):
-			name.errorf("duplicate triggerName %q in this trigger", d.Name)
+			name.Errorf("duplicate triggerName %q in this trigger", d.Name)
 		}
 		names = append(names, d.Name)
-		if !at.field("condition").failed() {
+		if !at.Field("condition").Failed() {
 			c.definition(d, at)
 		}
 	}
-	text := at.field("expression")
+	text := at.Field("expression")
 	switch {
 	case t.Graph != nil:
-	case t.Expression == "" && isEmpty(text.node):
-		text.errorf("the expression is empty")
+	case t.Expression == "" && text.Empty():
+		text.Errorf("the expression is empty")
 	case t.Expression == "":
 		if len(t.Definitions) > 1 {
-			text.missing("the trigger has several definitions and no expression")
+			text.Missing("the trigger has several definitions and no expression")
 		}
 	default:
-		if e := text.expression(t.Expression); e != nil {
+		if e := expression(text, t.Expression); e != nil {
 			for _, n := range t.unknown(e) {
 				message := fmt.Sprintf("unknown trigger %q (defined: %s)", n.Name, orNone(names))
-				text.textError(t.Expression, n.Offset, message)
+				text.TextError(t.Expression, n.Offset, message)
 			}
 		}
 	}
@@ -327,20 +331,20 @@ func orNone(names []string) string {
 }
 
 // definition checks a condition and its observation point.
-func (c *checker) definition(d *Definition, whole *place) {
-	cond, at := &d.Condition, whole.field("condition")
-	at.field("where").cel(cond.Where, cel.Transition)
+func (c *checker) definition(d *Definition, whole *yamlfile.Place) {
+	cond, at := &d.Condition, whole.Field("condition")
+	checkCEL(at.Field("where"), cond.Where, cel.Transition)
 	if cond.Repeat < 1 {
-		at.field("repeat").errorf("repeat is %d; it must be at least 1", cond.Repeat)
+		at.Field("repeat").Errorf("repeat is %d; it must be at least 1", cond.Repeat)
 	}
-	kind := at.field("triggerType")
+	kind := at.Field("triggerType")
 	if cond.Type == "" {
-		kind.missing("the condition has no triggerType (known: %s)", strings.Join(stringsOf(triggerTypes), ", "))
+		kind.Missing("the condition has no triggerType (known: %s)", strings.Join(stringsOf(triggerTypes), ", "))
 		return
 	}
 	own, ok := conditionFields[cond.Type]
 	if !ok {
-		kind.errorf("unknown triggerType %q%s", cond.Type, didYouMean(string(cond.Type), stringsOf(triggerTypes)))
+		kind.Errorf("unknown triggerType %q%s", cond.Type, wording.Suggest(string(cond.Type), stringsOf(triggerTypes)))
 		return
 	}
 	common := []string{"triggerType"}
@@ -350,27 +354,27 @@ func (c *checker) definition(d *Definition, whole *place) {
 	fit(reflect.ValueOf(cond).Elem(), at, string(cond.Type), common, own)
 	switch cond.Type {
 	case OnTimeout:
-		if timeout := at.field("timeout"); cond.Timeout <= 0 && !timeout.given() {
-			timeout.errorf("onTimeout has no timeout such as 20s")
+		if timeout := at.Field("timeout"); cond.Timeout <= 0 && !timeout.Given() {
+			timeout.Errorf("onTimeout has no timeout such as 20s")
 		} else if cond.Timeout < 0 {
-			timeout.errorf("timeout: a duration must not be negative")
+			timeout.Errorf("timeout: a duration must not be negative")
 		}
 	case OnAnnotatedCall:
-		c.call(cond, at.field("call"))
+		c.call(cond, at.Field("call"))
 	case OnReconcile, OnNone:
 	default:
 		if cond.ResourceKey.IsZero() {
-			at.field("resourceKey").missing("%s has no resourceKey such as pod/default/web-0", cond.Type)
+			at.Field("resourceKey").Missing("%s has no resourceKey such as pod/default/web-0", cond.Type)
 		}
 		c.states(cond, at)
 	}
-	c.observe(d, whole.field("observationPoint"))
+	c.observe(d, whole.Field("observationPoint"))
 	c.meaning(d, whole)
 }
 
-func (c *checker) call(cond *Condition, at *place) {
+func (c *checker) call(cond *Condition, at *yamlfile.Place) {
 	if cond.Call == "" {
-		at.missing("onAnnotatedCall has no call: the name of one of the suite's annotatedCalls")
+		at.Missing("onAnnotatedCall has no call: the name of one of the suite's annotatedCalls")
 		return
 	}
 	if c.suite == nil || c.suite.annotatedCall(cond.Call) != nil {
@@ -382,58 +386,58 @@ func (c *checker) call(cond *Condition, at *place) {
 			names = append(names, call.Name)
 		}
 	}
-	at.errorf("unknown annotated call %q (%s)", cond.Call, suiteHas(names))
+	at.Errorf("unknown annotated call %q (%s)", cond.Call, suiteHas(names))
 }
 
-func (c *checker) states(cond *Condition, at *place) {
+func (c *checker) states(cond *Condition, at *yamlfile.Place) {
 	if cond.Type == OnAnyFieldModified || cond.Type == OnAllFieldsModified {
 		if cond.PrevState == nil {
-			at.field("prevState").missing("%s has no prevState: it names the fields to watch for modification",
+			at.Field("prevState").Missing("%s has no prevState: it names the fields to watch for modification",
 				cond.Type)
 		} else if m, ok := cond.PrevState.(map[string]any); ok && len(m) == 0 {
-			at.field("prevState").errorf("prevState of %s names no field", cond.Type)
+			at.Field("prevState").Errorf("prevState of %s names no field", cond.Type)
 		}
 	}
 	for name, state := range map[string]any{"prevState": cond.PrevState, "curState": cond.CurState} {
 		if state == nil || c.plan.source != nil {
 			continue // values that were read from a file always have a JSON form
 		}
-		if _, err := compileState(state); err != nil {
-			at.field(name).errorf("%s: %v", name, err)
+		if _, err := match.CompileState(state); err != nil {
+			at.Field(name).Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 // observe checks an observation point.
-func (c *checker) observe(d *Definition, at *place) {
-	if at.failed() {
+func (c *checker) observe(d *Definition, at *yamlfile.Place) {
+	if at.Failed() {
 		return
 	}
 	cond, o := &d.Condition, &d.Observe
 	known, observed := points[cond.Type]
 	if !observed {
-		if *o != (ObservationPoint{}) || at.given() {
-			at.errorf("%s is not observed anywhere; it takes no observationPoint", cond.Type)
+		if *o != (ObservationPoint{}) || at.Given() {
+			at.Errorf("%s is not observed anywhere; it takes no observationPoint", cond.Type)
 		}
 		return
 	}
-	timing, by, reconciler := at.field("timing"), at.field("observeBy"), at.field("reconciler")
+	timing, by, reconciler := at.Field("timing"), at.Field("observeBy"), at.Field("reconciler")
 	switch {
-	case *o == ObservationPoint{} && !at.given():
-		at.errorf("%s has no observationPoint: where and when it is observed", cond.Type)
+	case *o == ObservationPoint{} && !at.Given():
+		at.Errorf("%s has no observationPoint: where and when it is observed", cond.Type)
 		return
 	case o.Timing == "":
-		timing.missing("the observation point has no timing (known: %s)", strings.Join(stringsOf(timings), ", "))
+		timing.Missing("the observation point has no timing (known: %s)", strings.Join(stringsOf(timings), ", "))
 		return
 	case !slices.Contains(timings, o.Timing):
-		timing.errorf("unknown timing %q%s", o.Timing, didYouMean(string(o.Timing), stringsOf(timings)))
+		timing.Errorf("unknown timing %q%s", o.Timing, wording.Suggest(string(o.Timing), stringsOf(timings)))
 		return
 	case !slices.Contains(known, o.Timing.point()):
 		var words []string
 		for _, p := range known {
 			words = append(words, "before"+p, "after"+p)
 		}
-		timing.errorf("%s is not observed at %s (but at: %s)", cond.Type, o.Timing, strings.Join(words, ", "))
+		timing.Errorf("%s is not observed at %s (but at: %s)", cond.Type, o.Timing, strings.Join(words, ", "))
 		return
 	}
 	if o.Timing.ofAPIServer() {
@@ -442,13 +446,13 @@ func (c *checker) observe(d *Definition, at *place) {
 			if c.suite != nil {
 				some = suiteHas(c.suite.APIServerNames())
 			}
-			by.errorf("a controller cannot observe %s; observeBy names an API server (%s)", o.Timing, some)
+			by.Errorf("a controller cannot observe %s; observeBy names an API server (%s)", o.Timing, some)
 		} else {
 			c.apiServer(by, o.ObserveBy, "observeBy")
 		}
 		c.needs(timing, ObserveAPIServers, string(o.Timing))
 		if o.Reconciler != "" {
-			reconciler.errorf("an API server has no reconciler")
+			reconciler.Errorf("an API server has no reconciler")
 		}
 		return
 	}
@@ -457,13 +461,13 @@ func (c *checker) observe(d *Definition, at *place) {
 		if c.suite != nil {
 			some = " (" + suiteHas(c.suite.ControllerNames()) + ")"
 		}
-		by.errorf("an API server cannot observe %s; observeBy names a controller%s", o.Timing, some)
+		by.Errorf("an API server cannot observe %s; observeBy names a controller%s", o.Timing, some)
 		return
 	}
 	c.controller(by, o.ObserveBy, "observeBy")
 	c.hooked(by, o.ObserveBy, "so nothing is observed in it: observe an API server (timing: afterAPIServerRecv)")
 	if o.Reconciler != "" && o.Timing.point() == "ControllerRecv" {
-		reconciler.errorf("%s happens in an informer, before any reconciler", o.Timing)
+		reconciler.Errorf("%s happens in an informer, before any reconciler", o.Timing)
 	}
 }
 
@@ -478,12 +482,12 @@ func (p *Plan) CheckResources(resolve func(ResourceKey) error) error {
 		} {
 			if k, err := ParseResourceKey(scope); err == nil {
 				if err := resolve(k); err != nil {
-					at.field("actions").item(i).field(field).errorf("%v", err)
+					at.Field("actions").Item(i).Field(field).Errorf("%v", err)
 				}
 			}
 		}
 	}
-	return at.in.errs.err()
+	return mistakes(at.File())
 }
 
 // CheckResources calls resolve for every resource key of a suite that was read from a file: those of the workloads'
@@ -493,34 +497,53 @@ func (s *Suite) CheckResources(resolve func(ResourceKey) error) error {
 		return nil
 	}
 	src := *s.source
-	checkKeys(reflect.ValueOf(s), src.whole(), resolve)
-	return src.errs.err()
+	checkKeys(reflect.ValueOf(s), src.Whole(), resolve)
+	return mistakes(&src)
 }
 
 // checkKeys reports the resource keys in a struct, and in the structs within it, that cannot be resolved.
-func checkKeys(v reflect.Value, at *place, resolve func(ResourceKey) error) {
-	check := func(k ResourceKey, at *place) {
+func checkKeys(v reflect.Value, at *yamlfile.Place, resolve func(ResourceKey) error) {
+	check := func(k ResourceKey, at *yamlfile.Place) {
 		if k.IsZero() {
 			return
 		}
 		if err := resolve(k); err != nil {
-			at.errorf("%v", err)
+			at.Errorf("%v", err)
 		}
 	}
-	each(v, at, func(_ reflect.Value, at *place, f *shapeField, v reflect.Value) {
+	layout.Each(v, at, func(_ reflect.Value, at *yamlfile.Place, f *yamlfile.Field, v reflect.Value) {
 		switch value := v.Interface().(type) {
 		case ResourceKey:
-			if f.as == "" {
-				check(value, at.field(f.name))
+			if f.As == "" {
+				check(value, at.Field(f.Name))
 			}
 		case *ResourceKey:
 			if value != nil {
-				check(*value, at.field(f.name))
+				check(*value, at.Field(f.Name))
 			}
 		case []ResourceKey:
 			for i, k := range value {
-				check(k, at.field(f.name).item(i))
+				check(k, at.Field(f.Name).Item(i))
 			}
 		}
 	})
+}
+
+// checkCEL reports the mistakes in a CEL expression; the empty text has none.
+func checkCEL(at *yamlfile.Place, text string, scope cel.Scope) {
+	var bad *cel.SyntaxError
+	if text != "" && errors.As(scope.Check(text), &bad) {
+		at.TextError(text, bad.Offset, at.Step()+": CEL: "+bad.Message)
+	}
+}
+
+// expression parses a trigger expression and reports its mistakes.
+func expression(at *yamlfile.Place, text string) *expr.Expr {
+	e, err := expr.Parse(text)
+	var bad *expr.Error
+	if errors.As(err, &bad) {
+		at.TextError(text, bad.Offset, "expression: "+bad.Message)
+		return nil
+	}
+	return e
 }

@@ -11,274 +11,275 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/cel"
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 var kubernetesSemver = regexp.MustCompile(`^v?1\.[0-9]+(\.[0-9]+)?$`)
 
 // check reports the mistakes in a complete suite.
-func (s *Suite) check(at *place) {
+func (s *Suite) check(at *yamlfile.Place) {
 	checkHeader(at, s.APIVersion, s.Kind, "Suite")
 	timeouts := reflect.ValueOf(s.Timeouts)
-	for _, f := range shapeOf(timeouts.Type()).fields {
-		if timeouts.FieldByIndex(f.index).IsZero() {
-			at.field("timeouts").field(f.name).errorf("%s is 0; a timeout must be greater than 0", f.name)
+	for _, f := range layout.ShapeOf(timeouts.Type()).Fields {
+		if timeouts.FieldByIndex(f.Index).IsZero() {
+			at.Field("timeouts").Field(f.Name).Errorf("%s is 0; a timeout must be greater than 0", f.Name)
 		}
 	}
-	s.Cluster.check(at.field("cluster"))
+	s.Cluster.check(at.Field("cluster"))
 	s.capabilities(at)
 	for i := range s.Controllers {
-		if at := at.field("controllers").item(i); !at.failed() {
+		if at := at.Field("controllers").Item(i); !at.Failed() {
 			s.Controllers[i].check(at, s, s.ControllerNames()[:i])
 		}
 	}
 	for i := range s.Manifests {
-		if at := at.field("manifests").item(i); !at.failed() {
+		if at := at.Field("manifests").Item(i); !at.Failed() {
 			s.Manifests[i].check(at)
 		}
 	}
 	for name, w := range s.Workloads {
-		w.check(at.field("workloads").field(name))
+		w.check(at.Field("workloads").Field(name))
 	}
-	checkInvariants(s.Invariants, at.field("invariants"))
+	checkInvariants(s.Invariants, at.Field("invariants"))
 	for i, m := range s.Masks {
-		if at := at.field("masks").item(i); !at.failed() && m.Path == "" {
-			at.field("path").missing("a mask has no path such as status.observedGeneration")
+		if at := at.Field("masks").Item(i); !at.Failed() && m.Path == "" {
+			at.Field("path").Missing("a mask has no path such as status.observedGeneration")
 		}
 	}
 	for name, v := range s.Variants {
-		at := at.field("variants").field(name)
+		at := at.Field("variants").Field(name)
 		if message := nameMistake(name); message != "" {
-			at.name().errorf("variant %q %s", name, message)
+			at.Name().Errorf("variant %q %s", name, message)
 		}
 		for controller := range v.Controllers {
 			if names := s.ControllerNames(); !slices.Contains(names, controller) {
-				name := at.field("controllers").field(controller).name()
-				name.errorf("unknown controller %q (%s)", controller, suiteHas(names))
+				name := at.Field("controllers").Field(controller).Name()
+				name.Errorf("unknown controller %q (%s)", controller, suiteHas(names))
 			}
 		}
 	}
 }
 
-// file reports a file that the suite names but that does not exist.
-func (p *place) file(path string) { p.fileBeside(p.in.file, path) }
+// checkFile reports a file that the suite names but that does not exist.
+func checkFile(at *yamlfile.Place, path string) { checkFileBeside(at, at.File().Name, path) }
 
-// fileBeside reports a file that does not exist beside the suite of that name.
-func (p *place) fileBeside(suite, path string) {
-	if path == "" || !p.given() {
+// checkFileBeside reports a file that does not exist beside the suite of that name.
+func checkFileBeside(at *yamlfile.Place, suite, path string) {
+	if path == "" || !at.Given() {
 		return
 	}
 	if _, err := os.Stat(Beside(suite, path)); err != nil {
-		p.errorf("%s: no such file beside the suite", path)
+		at.Errorf("%s: no such file beside the suite", path)
 	}
 }
 
-func (c *ClusterSpec) check(at *place) {
+func (c *ClusterSpec) check(at *yamlfile.Place) {
 	if v := c.KubernetesVersion; v != "" && !kubernetesSemver.MatchString(v) {
-		at.field("kubernetesVersion").errorf("kubernetesVersion %q: write it like v1.36.3 or 1.36", v)
+		at.Field("kubernetesVersion").Errorf("kubernetesVersion %q: write it like v1.36.3 or 1.36", v)
 	}
 	for i := range c.Answers {
-		a, at := &c.Answers[i], at.field("answers").item(i)
+		a, at := &c.Answers[i], at.Field("answers").Item(i)
 		patterns := map[string]string{"namespace": a.Namespace, "pod": a.Pod, "container": a.Container}
 		for field, pattern := range patterns {
 			if _, err := path.Match(pattern, ""); err != nil {
-				at.field(field).errorf("%s %q is not a pattern: %v", field, pattern, err)
+				at.Field(field).Errorf("%s %q is not a pattern: %v", field, pattern, err)
 			}
 		}
 		if _, err := regexp.Compile(a.Command); err != nil {
-			at.field("command").errorf("command is a regular expression: %v", err)
+			at.Field("command").Errorf("command is a regular expression: %v", err)
 		}
 		if a.Log != nil {
-			for _, f := range at.oneOf("command", "stdout", "stderr", "exitCode") {
-				f.errorf("an answer has either log or the fields for commands: %s does not go with log", f.step)
+			for _, f := range at.OneOf("command", "stdout", "stderr", "exitCode") {
+				f.Errorf("an answer has either log or the fields for commands: %s does not go with log", f.Step())
 			}
 		}
 	}
 }
 
 // check checks a controller; before holds the names of the controllers before it.
-func (c *Controller) check(at *place, s *Suite, before []string) {
-	name := at.field("name")
+func (c *Controller) check(at *yamlfile.Place, s *Suite, before []string) {
+	name := at.Field("name")
 	switch {
 	case c.Name == "":
-		name.missing("the controller has no name")
+		name.Missing("the controller has no name")
 	case !validName(c.Name, true):
-		name.errorf("controller name %q: it becomes a Kubernetes name; use lower case letters, digits, - and .", c.Name)
+		name.Errorf("controller name %q: it becomes a Kubernetes name; use lower case letters, digits, - and .", c.Name)
 	case IsAPIServer(c.Name):
-		name.errorf("controller name %q is the name of an API server", c.Name)
+		name.Errorf("controller name %q is the name of an API server", c.Name)
 	case slices.Contains(before, c.Name):
-		name.errorf("duplicate controller %q", c.Name)
+		name.Errorf("duplicate controller %q", c.Name)
 	}
-	build, binary, image := at.field("build"), at.field("binary"), at.field("image")
+	build, binary, image := at.Field("build"), at.Field("binary"), at.Field("image")
 	switch {
-	case build.given() && binary.given():
-		binary.errorf("controller %q has both build and binary; it takes one", c.Name)
-	case build.given() || binary.given():
-	case image.given():
-		image.errorf("controller %q has only an image, and controllers run as local processes, without a container "+
+	case build.Given() && binary.Given():
+		binary.Errorf("controller %q has both build and binary; it takes one", c.Name)
+	case build.Given() || binary.Given():
+	case image.Given():
+		image.Errorf("controller %q has only an image, and controllers run as local processes, without a container "+
 			"engine: give its source with build:, or the executable that is in the image with binary:", c.Name)
 	default:
-		at.errorf("controller %q has neither build nor binary", c.Name)
+		at.Errorf("controller %q has neither build nor binary", c.Name)
 	}
-	if at.field("deployment").given() {
-		for _, f := range at.oneOf("namespace", "clusterRole") {
-			f.errorf("%s is for a generated Deployment; controller %q has its own", f.step, c.Name)
+	if at.Field("deployment").Given() {
+		for _, f := range at.OneOf("namespace", "clusterRole") {
+			f.Errorf("%s is for a generated Deployment; controller %q has its own", f.Step(), c.Name)
 		}
-	} else if image.given() && (build.given() || binary.given()) {
-		image.errorf("image names the image in the manifests' Deployment that the binary replaces; name that with " +
+	} else if image.Given() && (build.Given() || binary.Given()) {
+		image.Errorf("image names the image in the manifests' Deployment that the binary replaces; name that with " +
 			"deployment: namespace/name")
 	}
 	if names := s.APIServerNames(); !slices.Contains(names, c.APIServer) {
-		at.field("apiServer").errorf("unknown API server %q (%s)", c.APIServer, suiteHas(names))
+		at.Field("apiServer").Errorf("unknown API server %q (%s)", c.APIServer, suiteHas(names))
 	}
 	if c.Build != nil {
-		build.field("dir").file(c.Build.Dir)
-		if build.field("controlPlane").given() {
-			for _, f := range build.oneOf("dir", "package", "tags", "ldflags", "env") {
-				f.errorf("build has controlPlane, which Trommel builds from its own source; it takes no %s", f.step)
+		checkFile(build.Field("dir"), c.Build.Dir)
+		if build.Field("controlPlane").Given() {
+			for _, f := range build.OneOf("dir", "package", "tags", "ldflags", "env") {
+				f.Errorf("build has controlPlane, which Trommel builds from its own source; it takes no %s", f.Step())
 			}
 		}
 	}
-	calls := at.field("annotatedCalls")
-	if calls.given() && !build.given() && binary.given() {
-		calls.errorf("annotatedCalls are compiled in, and controller %q is given by binary:; "+
+	calls := at.Field("annotatedCalls")
+	if calls.Given() && !build.Given() && binary.Given() {
+		calls.Errorf("annotatedCalls are compiled in, and controller %q is given by binary:; "+
 			"give its source with build:",
 			c.Name)
 	}
 	for i, call := range c.AnnotatedCalls {
-		at := calls.item(i)
-		if at.failed() {
+		at := calls.Item(i)
+		if at.Failed() {
 			continue
 		}
 		for _, field := range []string{"package", "function"} {
-			if !at.field(field).given() {
-				at.errorf("the annotated call has no %s", field)
+			if !at.Field(field).Given() {
+				at.Errorf("the annotated call has no %s", field)
 			}
 		}
 		same := func(other AnnotatedCall) bool { return other.Name == call.Name }
 		if slices.ContainsFunc(c.AnnotatedCalls[:i], same) {
-			at.errorf("duplicate annotated call %q", call.Name)
+			at.Errorf("duplicate annotated call %q", call.Name)
 		}
 	}
 }
 
-func (m *Manifest) check(at *place) {
-	path, helm := at.field("path"), at.field("helm")
-	path.file(m.Path)
-	helm.file(m.Helm)
+func (m *Manifest) check(at *yamlfile.Place) {
+	path, helm := at.Field("path"), at.Field("helm")
+	checkFile(path, m.Path)
+	checkFile(helm, m.Helm)
 	switch {
-	case path.given() && helm.given():
-		helm.errorf("an item of manifests has both path and helm; it takes one")
-	case path.given():
-		for _, f := range at.oneOf("release", "values", "valuesFiles") {
-			f.errorf("%s is for a chart: helm: %s", f.step, m.Path)
+	case path.Given() && helm.Given():
+		helm.Errorf("an item of manifests has both path and helm; it takes one")
+	case path.Given():
+		for _, f := range at.OneOf("release", "values", "valuesFiles") {
+			f.Errorf("%s is for a chart: helm: %s", f.Step(), m.Path)
 		}
-	case !helm.given():
-		at.errorf("an item of manifests has neither path nor helm")
+	case !helm.Given():
+		at.Errorf("an item of manifests has neither path nor helm")
 	}
 	if m.Namespace != "" && !validNamespace(m.Namespace) {
-		at.field("namespace").errorf("namespace %q: a namespace has lower case letters, digits and -", m.Namespace)
+		at.Field("namespace").Errorf("namespace %q: a namespace has lower case letters, digits and -", m.Namespace)
 	}
 	if m.Release != "" && (!validName(m.Release, true) || len(m.Release) > 53) {
-		at.field("release").errorf("release %q: a release has up to 53 lower case letters, digits, - and .", m.Release)
+		at.Field("release").Errorf("release %q: a release has up to 53 lower case letters, digits, - and .", m.Release)
 	}
 	for i, file := range m.ValuesFiles {
-		at.field("valuesFiles").item(i).file(file)
+		checkFile(at.Field("valuesFiles").Item(i), file)
 	}
 }
 
-func (w *Workload) check(at *place) {
-	if both := at.oneOf("steps", "command"); len(both) > 1 {
-		both[1].errorf("the workload has both steps and a command; it takes one")
+func (w *Workload) check(at *yamlfile.Place) {
+	if both := at.OneOf("steps", "command"); len(both) > 1 {
+		both[1].Errorf("the workload has both steps and a command; it takes one")
 	}
 	for i := range w.Steps {
-		if at := at.field("steps").item(i); !at.failed() {
-			w.Steps[i].check(at, at.in.file)
+		if at := at.Field("steps").Item(i); !at.Failed() {
+			w.Steps[i].check(at, at.File().Name)
 		}
 	}
 }
 
 // check checks what a step does. Reading the step has reported a second thing already. The name of the suite, beside
 // which files are, may be empty: then they are not looked for.
-func (s *Step) check(whole *place, suite string) {
-	if len(whole.oneOf(everyStepKind...)) == 0 {
-		whole.errorf("the step does nothing; it takes one of: %s", strings.Join(stepKinds, ", "))
+func (s *Step) check(whole *yamlfile.Place, suite string) {
+	if len(whole.OneOf(everyStepKind...)) == 0 {
+		whole.Errorf("the step does nothing; it takes one of: %s", strings.Join(stepKinds, ", "))
 	}
-	if at := whole.field("sleep"); s.Sleep == 0 && at.given() && !at.failed() {
-		at.errorf("sleep is 0")
+	if at := whole.Field("sleep"); s.Sleep == 0 && at.Given() && !at.Failed() {
+		at.Errorf("sleep is 0")
 	}
-	if at := whole.field("apply"); s.Apply != nil && !at.failed() {
+	if at := whole.Field("apply"); s.Apply != nil && !at.Failed() {
 		if suite != "" {
-			at.field("file").fileBeside(suite, s.Apply.File)
+			checkFileBeside(at.Field("file"), suite, s.Apply.File)
 		}
 		for i, object := range s.Apply.Objects {
 			if message := objectMistake(object); object != nil && message != "" {
-				at.field("objects").item(i).errorf("the object %s", message)
+				at.Field("objects").Item(i).Errorf("the object %s", message)
 			}
 		}
-		if both := at.oneOf("file", "objects"); len(both) > 1 {
-			both[1].errorf("apply has both file and objects; it takes one")
+		if both := at.OneOf("file", "objects"); len(both) > 1 {
+			both[1].Errorf("apply has both file and objects; it takes one")
 		}
 	}
-	if at := whole.field("delete"); s.Delete != nil && !at.failed() {
-		at.oneObject(s.Delete.ResourceKey)
+	if at := whole.Field("delete"); s.Delete != nil && !at.Failed() {
+		checkOneObject(at, s.Delete.ResourceKey)
 	}
-	if at := whole.field("patch"); s.Patch != nil && !at.failed() {
-		at.oneObject(s.Patch.ResourceKey)
+	if at := whole.Field("patch"); s.Patch != nil && !at.Failed() {
+		checkOneObject(at, s.Patch.ResourceKey)
 		if message := patchMistake(s.Patch.Type, s.Patch.Patch); message != "" {
-			at.field("patch").errorf("%s", strings.ReplaceAll(message, "patchType", "type"))
+			at.Field("patch").Errorf("%s", strings.ReplaceAll(message, "patchType", "type"))
 		}
 	}
-	if at := whole.field("wait"); s.Wait != nil && !at.failed() {
-		at.oneObject(s.Wait.ResourceKey)
-		at.field("condition").cel(s.Wait.Condition, cel.Object)
+	if at := whole.Field("wait"); s.Wait != nil && !at.Failed() {
+		checkOneObject(at, s.Wait.ResourceKey)
+		checkCEL(at.Field("condition"), s.Wait.Condition, cel.Object)
 		kinds := []string{"condition", "phase", "absent"}
 		if !s.Wait.Absent {
 			kinds = kinds[:2]
 		}
-		at.exactlyOne(kinds, "wait takes one of condition, phase and absent",
+		exactlyOne(at, kinds, "wait takes one of condition, phase and absent",
 			"wait has none of condition, phase and absent")
 	}
-	if at := whole.field("exec"); s.Exec != nil && !at.failed() && !at.field("command").given() {
-		at.errorf("exec has no command")
+	if at := whole.Field("exec"); s.Exec != nil && !at.Failed() && !at.Field("command").Given() {
+		at.Errorf("exec has no command")
 	}
 }
 
 // exactlyOne reports kinds unless exactly one of them is given.
-func (p *place) exactlyOne(fields []string, several, none string) {
-	given := p.oneOf(fields...)
+func exactlyOne(at *yamlfile.Place, fields []string, several, none string) {
+	given := at.OneOf(fields...)
 	if len(given) == 0 {
-		p.errorf("%s", none)
+		at.Errorf("%s", none)
 		return
 	}
 	for _, f := range given[1:] {
-		f.errorf("%s", several)
+		f.Errorf("%s", several)
 	}
 }
 
-// oneObject checks the resourceKey of a step.
-func (p *place) oneObject(k ResourceKey) {
-	if at := p.field("resourceKey"); !at.given() {
-		p.errorf("%s has no resourceKey", p.step)
+// checkOneObject checks the resourceKey of a step.
+func checkOneObject(at *yamlfile.Place, k ResourceKey) {
+	if key := at.Field("resourceKey"); !key.Given() {
+		at.Errorf("%s has no resourceKey", at.Step())
 	} else if k.HasWildcard() {
-		at.errorf("%s takes one object; %q may match several", p.step, k)
+		key.Errorf("%s takes one object; %q may match several", at.Step(), k)
 	}
 }
 
-func (i *Invariant) check(at *place) {
-	if !at.field("name").given() {
-		at.errorf("the invariant has no name")
+func (i *Invariant) check(at *yamlfile.Place) {
+	if !at.Field("name").Given() {
+		at.Errorf("the invariant has no name")
 	}
-	at.field("never").cel(i.Never, cel.History)
-	at.field("always").cel(i.Always, cel.History)
-	at.field("eventually").cel(i.Eventually, cel.Objects)
+	checkCEL(at.Field("never"), i.Never, cel.History)
+	checkCEL(at.Field("always"), i.Always, cel.History)
+	checkCEL(at.Field("eventually"), i.Eventually, cel.Objects)
 	kinds := []string{"never", "always", "eventually"}
-	at.exactlyOne(kinds, "an invariant takes one of never, always and eventually",
+	exactlyOne(at, kinds, "an invariant takes one of never, always and eventually",
 		"the invariant has none of never, always and eventually")
-	switch eventually, on, within := at.field("eventually"), at.field("on"), at.field("within"); {
-	case eventually.given() && on.given():
-		on.errorf("eventually is evaluated over all objects; it takes no on")
-	case !eventually.given() && within.given() && len(at.oneOf(kinds...)) > 0:
-		within.errorf("within is for eventually")
+	switch eventually, on, within := at.Field("eventually"), at.Field("on"), at.Field("within"); {
+	case eventually.Given() && on.Given():
+		on.Errorf("eventually is evaluated over all objects; it takes no on")
+	case !eventually.Given() && within.Given() && len(at.OneOf(kinds...)) > 0:
+		within.Errorf("within is for eventually")
 	}
 }
 

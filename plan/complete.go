@@ -2,42 +2,21 @@ package plan
 
 import (
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/trommel-dev/trommel/expr"
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
-
-// complete sets the defaults of fields that are left out or could not be read, in v and in all structs within it. v
-// must be settable.
-func complete(v reflect.Value, at *place) {
-	each(v, at, func(owner reflect.Value, at *place, f *shapeField, v reflect.Value) {
-		if f.fallback == "" || !v.IsZero() {
-			return
-		}
-		if kind, ok := owner.Addr().Interface().(interface{ has(field string) bool }); ok && !kind.has(f.name) {
-			return
-		}
-		if p := at.field(f.name); p.given() && !p.failed() && !isEmpty(p.node) {
-			return
-		}
-		n := &yaml.Node{Kind: yaml.ScalarNode, Value: f.fallback}
-		n.Tag = n.ShortTag()
-		(&source{}).decode(&n, v, f)
-	})
-}
 
 // Complete fills in what the plan leaves out: defaults, and the trigger graphs of valid expressions. With a suite it
 // also fills in what depends on the suite, such as the only workload and the only controller. Plans that were read from
 // a file lack only the latter. Plans that were built in Go must be completed before they run.
 func (p *Plan) Complete(s *Suite) {
 	whole := p.whole()
-	complete(reflect.ValueOf(p).Elem(), whole)
-	if name := whole.field("testName"); p.TestName == "" && p.File != "" && (!name.given() || isEmpty(name.node)) {
+	setDefaults(p, whole)
+	if name := whole.Field("testName"); p.TestName == "" && p.File != "" && (!name.Given() || name.Empty()) {
 		p.TestName = nameOfFile(p.File)
 	}
 	only := ""
@@ -54,18 +33,18 @@ func (p *Plan) Complete(s *Suite) {
 			only = s.Controllers[0].Name
 		}
 	}
-	actions := whole.field("actions")
+	actions := whole.Field("actions")
 	for i := range p.Actions {
 		a := &p.Actions[i]
 		if a.Target == "" && a.kind().Target == TargetController {
 			a.Target = only
 		}
-		trigger := actions.item(i).field("trigger")
+		trigger := actions.Item(i).Field("trigger")
 		for j := range a.Trigger.Definitions {
 			d := &a.Trigger.Definitions[j]
-			d.complete(s, only, trigger.field("definitions").item(j))
+			d.complete(s, only, trigger.Field("definitions").Item(j))
 		}
-		a.Trigger.complete(trigger.field("expression").given())
+		a.Trigger.complete(trigger.Field("expression").Given())
 	}
 }
 
@@ -73,9 +52,9 @@ func nameOfFile(file string) string {
 	return strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 }
 
-func (d *Definition) complete(s *Suite, only string, at *place) {
+func (d *Definition) complete(s *Suite, only string, at *yamlfile.Place) {
 	c := &d.Condition
-	if c.Type == "" && !at.field("condition").field("triggerType").given() {
+	if c.Type == "" && !at.Field("condition").Field("triggerType").Given() {
 		switch d.Observe.Timing.point() {
 		case "Reconcile":
 			c.Type = OnReconcile
@@ -128,8 +107,8 @@ func (t *Trigger) unknown(e *expr.Expr) []expr.Name {
 
 // complete fills in what the suite leaves out.
 func (s *Suite) complete() {
-	whole := s.source.whole()
-	complete(reflect.ValueOf(s).Elem(), whole)
+	whole := s.source.Whole()
+	setDefaults(s, whole)
 	for i := range s.Controllers {
 		for j := range s.Controllers[i].AnnotatedCalls {
 			if call := &s.Controllers[i].AnnotatedCalls[j]; call.Name == "" {
@@ -138,20 +117,20 @@ func (s *Suite) complete() {
 		}
 	}
 	for name, w := range s.Workloads {
-		at := whole.field("workloads").field(name)
-		unless := func(at *place, timeout *time.Duration, fallback time.Duration) {
-			if p := at.field("timeout"); *timeout == 0 && (!p.given() || p.failed()) {
+		at := whole.Field("workloads").Field(name)
+		unless := func(at *yamlfile.Place, timeout *time.Duration, fallback time.Duration) {
+			if p := at.Field("timeout"); *timeout == 0 && (!p.Given() || p.Failed()) {
 				*timeout = fallback
 			}
 		}
 		unless(at, &w.Timeout, s.Timeouts.Workload)
 		for i, step := range w.Steps {
-			at := at.field("steps").item(i)
+			at := at.Field("steps").Item(i)
 			if step.Wait != nil {
-				unless(at.field("wait"), &step.Wait.Timeout, s.Timeouts.Step)
+				unless(at.Field("wait"), &step.Wait.Timeout, s.Timeouts.Step)
 			}
 			if step.Exec != nil {
-				unless(at.field("exec"), &step.Exec.Timeout, s.Timeouts.Step)
+				unless(at.Field("exec"), &step.Exec.Timeout, s.Timeouts.Step)
 			}
 		}
 		s.Workloads[name] = w

@@ -30,8 +30,7 @@ func registerMarch(t *testing.T) {
 	})
 	t.Cleanup(func() {
 		kinds = kinds[:len(kinds)-1]
-		vocabulary[reflect.TypeFor[ActionType]()] = actionTypes()
-		shapes.Clear()
+		layout.SetWords(reflect.TypeFor[ActionType](), actionTypes())
 	})
 }
 
@@ -179,7 +178,7 @@ func TestDocumentedFields(t *testing.T) {
 		{"suite.md", "| step | |", reflect.TypeFor[Step](), []string{"name"}},
 		{"suite.md", "## `timeouts`\n\n| | default | |", reflect.TypeFor[Timeouts](), nil},
 	} {
-		sh, names := shapeOf(tt.of), slices.Clone(tt.elsewhere)
+		sh, names := layout.ShapeOf(tt.of), slices.Clone(tt.elsewhere)
 		for _, row := range rows(t, tt.page, tt.header) {
 			fields := codes(row[0])
 			defaults := strings.Split(strings.ReplaceAll(row[1], "`", ""), ", ")
@@ -188,13 +187,13 @@ func TestDocumentedFields(t *testing.T) {
 					continue // they belong to the field before
 				}
 				names = append(names, name)
-				if f := sh.field(name); f != nil && f.fallback != "" &&
-					(len(defaults) <= i || defaults[i] != f.fallback) {
-					t.Errorf("%s of %s: the default is %s, documented is %q", name, tt.of.Name(), f.fallback, row[1])
+				if f := sh.Field(name); f != nil && f.Default != "" &&
+					(len(defaults) <= i || defaults[i] != f.Default) {
+					t.Errorf("%s of %s: the default is %s, documented is %q", name, tt.of.Name(), f.Default, row[1])
 				}
 			}
 		}
-		same("fields of "+tt.of.Name(), sh.names, names)
+		same("fields of "+tt.of.Name(), sh.Names, names)
 	}
 	types := []string{}
 	for _, row := range rows(t, "plan-format.md", "| `actionType` | its fields besides `trigger` | effect |") {
@@ -215,11 +214,11 @@ func TestDocumentedFields(t *testing.T) {
 // The defaults in tags agree with the constants.
 func TestDefaultTags(t *testing.T) {
 	for _, of := range []reflect.Type{reflect.TypeFor[Plan](), reflect.TypeFor[Suite]()} {
-		if got := shapeOf(of).field("apiVersion").fallback; got != APIVersion {
+		if got := layout.ShapeOf(of).Field("apiVersion").Default; got != APIVersion {
 			t.Errorf("default apiVersion of %s is %q", of.Name(), got)
 		}
 	}
-	if got := Reconnect(shapeOf(reflect.TypeFor[Action]()).field("reconnectBy").fallback); got != ReconnectRestart {
+	if got := Reconnect(layout.ShapeOf(reflect.TypeFor[Action]()).Field("reconnectBy").Default); got != ReconnectRestart {
 		t.Errorf("default reconnectBy is %q", got)
 	}
 }

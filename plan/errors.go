@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 // Error is one mistake in a plan or suite.
@@ -63,61 +65,11 @@ func (e Errors) err() error {
 	return slices.CompactFunc(e, func(a, b *Error) bool { return a.Line > 0 && *a == *b })
 }
 
-// didYouMean completes a message about an unknown word with the most similar known word, or else with all of them.
-func didYouMean(word string, known []string) string {
-	if best := closest(word, known); best != "" {
-		return fmt.Sprintf("; did you mean %q?", best)
+// mistakes returns what has been reported in a file, or in a value that was built in Go.
+func mistakes(f *yamlfile.File) error {
+	all := make(Errors, len(f.Mistakes))
+	for i, m := range f.Mistakes {
+		all[i] = &Error{File: f.Name, Line: m.Line, Col: m.Col, Path: m.Path, Message: m.Message}
 	}
-	if len(known) == 0 || len(known) > 16 {
-		return ""
-	}
-	return fmt.Sprintf(" (known: %s)", strings.Join(known, ", "))
-}
-
-// closest returns the known word within a few edits of word, or "".
-func closest(word string, known []string) string {
-	if len(word) > 64 {
-		return ""
-	}
-	lower := strings.ToLower(word)
-	limit := 1 + len(word)/4
-	best := ""
-	for _, k := range known {
-		d := distance(lower, strings.ToLower(k))
-		// A prefix or suffix of a known word counts as similar too: onObjectCreate, controllerWrite.
-		if d > limit && len(word) >= 4 && (strings.HasPrefix(strings.ToLower(k), lower) ||
-			strings.HasSuffix(strings.ToLower(k), lower)) {
-			d = limit
-		}
-		if d <= limit && (best == "" || d < distance(lower, strings.ToLower(best))) {
-			best = k
-		}
-	}
-	return best
-}
-
-// distance is the number of letters to insert, delete, replace or swap between a and b.
-func distance(a, b string) int {
-	if diff := len(a) - len(b); diff > 16 || diff < -16 {
-		return 99
-	}
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
+	return all.err()
 }

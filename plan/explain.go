@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/trommel-dev/trommel/plan/internal/match"
+	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
 // Explain says in plain sentences what a plan does: which process is stopped, where, until when.
@@ -183,49 +186,49 @@ func (d *Definition) explain() string {
 }
 
 func (c *Condition) explainStates() string {
-	prev, cur, err := compileStates(c)
+	prev, cur, err := match.Compile(c.PrevState, c.CurState)
 	if err != nil {
 		prev, cur = nil, nil // an invalid state cannot be explained
 	}
-	prev, cur = cmp.Or(prev, &state{}), cmp.Or(cur, &state{})
+	prev, cur = cmp.Or(prev, &match.State{}), cmp.Or(cur, &match.State{})
 	was := map[string]any{}
-	for _, f := range prev.fields {
-		was[f.path] = f.want
+	for _, f := range prev.Fields {
+		was[f.Path] = f.Want
 	}
 	var changes, rest []string
-	for _, f := range cur.fields {
-		old, both := was[f.path]
-		delete(was, f.path)
-		_, isMap := f.want.(map[string]any)
+	for _, f := range cur.Fields {
+		old, both := was[f.Path]
+		delete(was, f.Path)
+		_, isMap := f.Want.(map[string]any)
 		switch {
-		case f.only:
-			changes = append(changes, fmt.Sprintf("%s to %s", f.path, show(f.want)))
-		case both && !sameValue(old, f.want):
-			changes = append(changes, fmt.Sprintf("%s from %s to %s", f.path, show(old), show(f.want)))
+		case f.Only:
+			changes = append(changes, fmt.Sprintf("%s to %s", f.Path, match.Show(f.Want)))
+		case both && !match.Same(old, f.Want):
+			changes = append(changes, fmt.Sprintf("%s from %s to %s", f.Path, match.Show(old), match.Show(f.Want)))
 		case !isMap:
-			rest = append(rest, fmt.Sprintf("%s is %s", f.path, show(f.want)))
+			rest = append(rest, fmt.Sprintf("%s is %s", f.Path, match.Show(f.Want)))
 		}
 	}
-	for _, f := range prev.fields {
-		if want, ok := was[f.path]; ok && f.only {
-			changes = append(changes, fmt.Sprintf("%s from %s", f.path, show(want)))
+	for _, f := range prev.Fields {
+		if want, ok := was[f.Path]; ok && f.Only {
+			changes = append(changes, fmt.Sprintf("%s from %s", f.Path, match.Show(want)))
 		}
 	}
 	var s string
 	switch {
-	case c.Type == OnAnyFieldModified && len(prev.fields) > 1:
-		s = " in which one of these loses its value: " + list(prev.fields)
-	case c.Type == OnAllFieldsModified && len(prev.fields) > 1:
-		s = " in which all of these lose their values: " + list(prev.fields)
+	case c.Type == OnAnyFieldModified && len(prev.Fields) > 1:
+		s = " in which one of these loses its value: " + list(prev.Fields)
+	case c.Type == OnAllFieldsModified && len(prev.Fields) > 1:
+		s = " in which all of these lose their values: " + list(prev.Fields)
 	case c.Type == OnAnyFieldModified || c.Type == OnAllFieldsModified:
-		s = fmt.Sprintf(" after which %s is no longer %s", prev.fields[0].path, show(prev.fields[0].want))
+		s = fmt.Sprintf(" after which %s is no longer %s", prev.Fields[0].Path, match.Show(prev.Fields[0].Want))
 	case c.Type == OnObjectUpdate && len(changes) > 0:
 		s = " that changes " + strings.Join(changes, " and ")
 		if len(rest) > 0 {
 			s += " while " + strings.Join(rest, " and ")
 		}
-	case len(prev.fields)+len(cur.fields) > 0:
-		s = " with " + list(append(prev.fields, cur.fields...))
+	case len(prev.Fields)+len(cur.Fields) > 0:
+		s = " with " + list(append(prev.Fields, cur.Fields...))
 	}
 	if c.Where != "" {
 		s += " where " + strings.Join(strings.Fields(c.Where), " ")
@@ -233,10 +236,10 @@ func (c *Condition) explainStates() string {
 	return s
 }
 
-func list(fields []field) string {
+func list(fields []match.Field) string {
 	parts := make([]string, len(fields))
 	for i, f := range fields {
-		parts[i] = f.path + " " + show(f.want)
+		parts[i] = f.Path + " " + match.Show(f.Want)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -253,7 +256,7 @@ func compact(v any) string {
 func cut(v any) any {
 	switch v := v.(type) {
 	case string:
-		return shorten(v)
+		return wording.Shorten(v)
 	case map[string]any:
 		m := make(map[string]any, len(v))
 		for k, w := range v {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 // ActionKind describes a type of action, except how it is carried out. Each type is declared once, with [RegisterKind];
@@ -48,7 +50,7 @@ func (k *ActionKind) fields() []string {
 	}
 	all = append(all, k.Fields...)
 	if k.Own != nil {
-		all = append(all, shapeOf(reflect.TypeOf(k.Own()).Elem()).names...)
+		all = append(all, layout.ShapeOf(reflect.TypeOf(k.Own()).Elem()).Names...)
 	}
 	return all
 }
@@ -63,8 +65,7 @@ func RegisterKind(k ActionKind) {
 		panic(fmt.Sprintf("plan: there are two kinds of action %q", k.Type))
 	}
 	kinds = append(kinds, &k)
-	vocabulary[reflect.TypeFor[ActionType]()] = actionTypes()
-	shapes.Clear() // they contain the names of the types
+	layout.SetWords(reflect.TypeFor[ActionType](), actionTypes())
 }
 
 // actionTypes returns the names of all types.
@@ -130,22 +131,22 @@ type ActionCheck struct {
 	Suite  *Suite // nil: the plan is checked without one
 
 	checker *checker
-	at      *place
+	at      *yamlfile.Place
 }
 
 // Errorf reports a mistake in a field. The file may leave the field out.
 func (c *ActionCheck) Errorf(field, format string, args ...any) {
-	c.at.field(field).errorf(format, args...)
+	c.at.Field(field).Errorf(format, args...)
 }
 
 // Missing reports a required field that is missing, unless the file has a value there that could not be read.
 func (c *ActionCheck) Missing(field, format string, args ...any) {
-	c.at.field(field).missing(format, args...)
+	c.at.Field(field).Missing(format, args...)
 }
 
 // APIServer checks a field that names an API server.
 func (c *ActionCheck) APIServer(field, name string) {
-	c.checker.apiServer(c.at.field(field), name, field)
+	c.checker.apiServer(c.at.Field(field), name, field)
 }
 
 // controller returns the suite's controller that is the action's target, or nil.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 // ClusterType names a type of cluster.
@@ -53,8 +55,7 @@ func setClusterWords() {
 	for _, k := range clusterKinds {
 		names = append(names, string(k.Type))
 	}
-	vocabulary[reflect.TypeFor[ClusterType]()] = names
-	shapes.Clear() // they hold the words
+	layout.SetWords(reflect.TypeFor[ClusterType](), names)
 }
 
 // LookupClusterKind finds what is known of a type of cluster.
@@ -68,40 +69,40 @@ func LookupClusterKind(t ClusterType) (kind ClusterKind, known bool) {
 
 // needs reports that the suite's type of cluster lacks a capability that what asks for. A type that is not known has
 // been reported where it stands.
-func (s *Suite) needs(at *place, need Capability, what string) {
+func (s *Suite) needs(at *yamlfile.Place, need Capability, what string) {
 	if kind, known := LookupClusterKind(s.Cluster.Type); known && !slices.Contains(kind.Can, need) {
-		at.errorf("%s needs a cluster that can %s; one of type %q cannot", what, need, s.Cluster.Type)
+		at.Errorf("%s needs a cluster that can %s; one of type %q cannot", what, need, s.Cluster.Type)
 	}
 }
 
 // needs reports that the suite's type of cluster lacks a capability; without a suite nothing is known of the cluster.
-func (c *checker) needs(at *place, need Capability, what string) {
+func (c *checker) needs(at *yamlfile.Place, need Capability, what string) {
 	if c.suite != nil {
 		c.suite.needs(at, need, what)
 	}
 }
 
 // capabilities reports what the suite asks for and its type of cluster cannot do.
-func (s *Suite) capabilities(at *place) {
-	spec := at.field("cluster")
-	for _, name := range shapeOf(reflect.TypeFor[ClusterSpec]()).names {
+func (s *Suite) capabilities(at *yamlfile.Place) {
+	spec := at.Field("cluster")
+	for _, name := range layout.ShapeOf(reflect.TypeFor[ClusterSpec]()).Names {
 		// A version is asked for on any cluster: a run refuses another one.
-		if f := spec.field(name); name != "type" && name != "kubernetesVersion" && f.given() {
+		if f := spec.Field(name); name != "type" && name != "kubernetesVersion" && f.Given() {
 			s.needs(f, ConfigureControlPlane, name)
 		}
 	}
 	for i, c := range s.Controllers {
-		s.needs(at.field("controllers").item(i), RunControllers, fmt.Sprintf("controller %q", c.Name))
+		s.needs(at.Field("controllers").Item(i), RunControllers, fmt.Sprintf("controller %q", c.Name))
 	}
 	for name, v := range s.Variants {
-		if f := at.field("variants").field(name).field("cluster"); f.given() || len(v.Cluster.FeatureGates) > 0 {
+		if f := at.Field("variants").Field(name).Field("cluster"); f.Given() || len(v.Cluster.FeatureGates) > 0 {
 			s.needs(f, ConfigureControlPlane, "a variant's cluster")
 		}
 	}
 }
 
 // capabilities reports what the action does and the suite's type of cluster cannot do.
-func (c *checker) capabilities(a *Action, at *place) {
+func (c *checker) capabilities(a *Action, at *yamlfile.Place) {
 	what := string(a.Type)
 	e := a.Effects()
 	for _, name := range []string{e.Stops, e.Starts} {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+
+	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
 var restartController = ActionKind{
@@ -29,9 +31,9 @@ var reconnectController = ActionKind{
 	Fields: []string{"reconnectAPIServer", "reconnectBy"},
 	Check: func(c *ActionCheck) {
 		c.APIServer("reconnectAPIServer", c.Action.ReconnectAPIServer)
-		by, known := string(c.Action.ReconnectBy), vocabulary[reflect.TypeFor[Reconnect]()]
+		by, known := string(c.Action.ReconnectBy), layout.Words[reflect.TypeFor[Reconnect]()]
 		if !slices.Contains(known, by) {
-			c.Errorf("reconnectBy", "unknown reconnectBy %q%s", by, didYouMean(by, known))
+			c.Errorf("reconnectBy", "unknown reconnectBy %q%s", by, wording.Suggest(by, known))
 		}
 	},
 	Explain: func(a *Action) string {

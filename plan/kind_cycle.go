@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/trommel-dev/trommel/plan/internal/crd"
+	"github.com/trommel-dev/trommel/plan/internal/wording"
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 // CycleNodes and EndCycle replace nodes while a plan goes on: the action cycleNodes creates a CycleNodeRequest, a
@@ -140,43 +142,43 @@ var cycleNodes = ActionKind{
 	Fields: []string{"cycle", "waitFor", "acceptFailure"},
 	Check: func(c *ActionCheck) {
 		cycle := c.Action.Cycles()
-		at := c.at.field("cycle")
+		at := c.at.Field("cycle")
 		if cycle == nil {
-			report := at.missing
+			report := at.Missing
 			if c.Action.Cycle != nil {
-				report = at.errorf
+				report = at.Errorf
 			}
 			report("cycleNodes has no cycle: its name, and which nodes are replaced, such as " +
 				"{name: roll, simulatedGroup: {desiredCapacity: 3}}")
 			return
 		}
 		if !dnsLabel(cycle.Name()) || len(cycle.Name()) > maxCycleName {
-			at.field("name").errorf("the cycle has no name: lower-case letters, digits and -, at most %d", maxCycleName)
+			at.Field("name").Errorf("the cycle has no name: lower-case letters, digits and -, at most %d", maxCycleName)
 		} else if slices.Contains(c.cyclesBefore(), cycle.Name()) {
-			at.field("name").errorf("duplicate cycle %q", cycle.Name())
+			at.Field("name").Errorf("duplicate cycle %q", cycle.Name())
 		}
 		if namespace, given := cycle["namespace"]; given && cycle.Namespace() != namespace {
-			at.field("namespace").errorf("namespace is %v; it is a text", namespace)
+			at.Field("namespace").Errorf("namespace is %v; it is a text", namespace)
 		}
 		switch phase := c.Action.WaitFor; {
 		case phase != "" && !slices.Contains(CyclePhases, phase):
-			c.Errorf("waitFor", "unknown waitFor %q%s", phase, didYouMean(string(phase), stringsOf(CyclePhases)))
+			c.Errorf("waitFor", "unknown waitFor %q%s", phase, wording.Suggest(string(phase), stringsOf(CyclePhases)))
 		case !c.Action.AcceptFailure && (phase == CycleHealing || phase == CycleFailed):
 			c.Errorf("waitFor", "a cycle that is to fail needs acceptFailure: true")
 		}
 		group, given := cycle["simulatedGroup"]
 		switch {
 		case given && cycle.SimulatedGroup() == nil:
-			at.field("simulatedGroup").errorf("simulatedGroup is %v; it is the spec of a SimulatedNodeGroup", group)
+			at.Field("simulatedGroup").Errorf("simulatedGroup is %v; it is the spec of a SimulatedNodeGroup", group)
 			return
 		case given:
 			if group := cycle.Group(); !dnsLabel(group) || len(group) > maxGroupName {
-				at.field("nodeGroupName").errorf("the simulated group %q needs a name of lower-case letters, digits and -, at "+
+				at.Field("nodeGroupName").Errorf("the simulated group %q needs a name of lower-case letters, digits and -, at "+
 					"most %d (nodeGroupName; default: the cycle's name)", group, maxGroupName)
 			}
-			at.field("simulatedGroup").spec("cycle.simulatedGroup", cycle.SimulatedGroup(), crd.SimulatedGroup())
+			checkSpec(at.Field("simulatedGroup"), "cycle.simulatedGroup", cycle.SimulatedGroup(), crd.SimulatedGroup())
 		}
-		at.spec("cycle", cycle.Spec(), crd.CycleRequest())
+		checkSpec(at, "cycle", cycle.Spec(), crd.CycleRequest())
 	},
 	Explain: func(a *Action) string {
 		c := a.Cycles()
@@ -205,7 +207,7 @@ var endCycle = ActionKind{
 			return
 		}
 		if known := c.cyclesBefore(); !slices.Contains(known, name) {
-			c.Errorf("cycle", "no earlier action begins a cycle %q%s", name, didYouMean(name, known))
+			c.Errorf("cycle", "no earlier action begins a cycle %q%s", name, wording.Suggest(name, known))
 		}
 	},
 	Explain: func(a *Action) string { return "end the cycle " + a.EndsCycle() },
@@ -213,17 +215,17 @@ var endCycle = ActionKind{
 	Effects: func(*Action) Effects { return Effects{Writes: true} },
 }
 
-// spec reports the mistakes in the spec of a resource, of which p is the place and path the name.
-func (p *place) spec(path string, spec map[string]any, by *crd.Definition) {
+// checkSpec reports the mistakes in the spec of a resource, of which at is the place and path the name.
+func checkSpec(at *yamlfile.Place, path string, spec map[string]any, by *crd.Definition) {
 	for _, m := range by.Validate(spec) {
-		at, path := p, path
+		at, path := at, path
 		for _, step := range m.Path {
 			if i, err := strconv.Atoi(step); err == nil {
-				at, path = at.item(i), fmt.Sprintf("%s[%d]", path, i)
+				at, path = at.Item(i), fmt.Sprintf("%s[%d]", path, i)
 			} else {
-				at, path = at.field(step), path+"."+step
+				at, path = at.Field(step), path+"."+step
 			}
 		}
-		at.errorf("%s: %s", path, m.Message)
+		at.Errorf("%s: %s", path, m.Message)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/plan/internal/crd"
+	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
 // Disrupt and EndDisruption are faults that last: the action disrupt creates a Disruption, a resource with controllers of
@@ -85,22 +86,22 @@ var disrupt = ActionKind{
 	Fields: []string{"disruption", "acceptPartial", "acceptNoTargets"},
 	Check: func(c *ActionCheck) {
 		d := c.Action.Begins()
-		at := c.at.field("disruption")
+		at := c.at.Field("disruption")
 		if d == nil {
-			report := at.missing
+			report := at.Missing
 			if c.Action.Disruption != nil {
-				report = at.errorf
+				report = at.Errorf
 			}
 			report("disrupt has no disruption: its name, and what it does, such as " +
 				"{name: slow-api, apiFault: {verbs: [update], delay: 3s}}")
 			return
 		}
 		if !dnsLabel(d.Name()) {
-			at.field("name").errorf("the disruption has no name: lower-case letters, digits and -, at most 63")
+			at.Field("name").Errorf("the disruption has no name: lower-case letters, digits and -, at most 63")
 		}
 		for _, name := range notInSpec {
 			if value, given := d[name]; given && d.text(name) == "" {
-				at.field(name).errorf("%s is %v; it is a text", name, value)
+				at.Field(name).Errorf("%s is %v; it is a text", name, value)
 			}
 		}
 		for i := range c.checker.plan.Actions {
@@ -109,30 +110,30 @@ var disrupt = ActionKind{
 				break
 			}
 			if name := other.Begins().Name(); name != "" && name == d.Name() {
-				at.field("name").errorf("duplicate disruption %q", d.Name())
+				at.Field("name").Errorf("duplicate disruption %q", d.Name())
 			}
 		}
 		spec := d.Spec()
 		switch {
 		case d.Selects() && d.Controller() != "":
-			at.field("controller").errorf("the disruption has both controller and a selector; it takes one")
+			at.Field("controller").Errorf("the disruption has both controller and a selector; it takes one")
 		case !d.Selects():
 			if d["level"] == "node" {
-				at.errorf("a disruption of nodes needs a selector")
+				at.Errorf("a disruption of nodes needs a selector")
 				return
 			}
 			if c.Suite != nil {
 				switch {
 				case d.Controller() != "":
-					c.checker.hooked(at.field("controller"), d.Controller(), "so it cannot be disrupted")
+					c.checker.hooked(at.Field("controller"), d.Controller(), "so it cannot be disrupted")
 				case len(c.Suite.Controllers) != 1:
-					at.errorf("the suite has %d controllers; say which is disrupted (controller: NAME), or give a selector",
+					at.Errorf("the suite has %d controllers; say which is disrupted (controller: NAME), or give a selector",
 						len(c.Suite.Controllers))
 				}
 			}
 			spec["selector"] = map[string]any{"a": "controller"}
 		}
-		at.spec("disruption", spec, crd.Disruption())
+		checkSpec(at, "disruption", spec, crd.Disruption())
 	},
 	Explain: func(a *Action) string {
 		d := a.Begins()
@@ -170,7 +171,7 @@ var endDisruption = ActionKind{
 			}
 		}
 		if !slices.Contains(known, name) {
-			c.Errorf("disruption", "no earlier action begins a disruption %q%s", name, didYouMean(name, known))
+			c.Errorf("disruption", "no earlier action begins a disruption %q%s", name, wording.Suggest(name, known))
 		}
 	},
 	Explain: func(a *Action) string {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
 var failCall = ActionKind{
@@ -15,12 +17,12 @@ var failCall = ActionKind{
 		checkCalls(c)
 		for _, op := range a.CallOperations {
 			if !slices.Contains(operations, op) {
-				c.Errorf("callOperations", "unknown operation %q%s", op, didYouMean(string(op), stringsOf(operations)))
+				c.Errorf("callOperations", "unknown operation %q%s", op, wording.Suggest(string(op), stringsOf(operations)))
 			}
 		}
 		if a.Answer != Lost && a.Answer != Refused {
 			c.Errorf("answer", "unknown answer %q%s", a.Answer,
-				didYouMean(string(a.Answer), []string{string(Lost), string(Refused)}))
+				wording.Suggest(string(a.Answer), []string{string(Lost), string(Refused)}))
 		}
 		if a.Status != 0 && (a.Status < 400 || a.Status > 599) {
 			c.Errorf("status", "status is %d; the HTTP status of an error is 400 to 599", a.Status)
@@ -107,6 +109,6 @@ var restoreCalls = ActionKind{
 
 // checkCalls checks what failCall and restoreCalls have in common.
 func checkCalls(c *ActionCheck) {
-	c.checker.hooked(c.at.field("actionTarget"), c.Action.Target, "so its calls cannot be made to fail")
+	c.checker.hooked(c.at.Field("actionTarget"), c.Action.Target, "so its calls cannot be made to fail")
 	checkScope(c, "callScope", c.Action.CallScope)
 }

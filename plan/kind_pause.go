@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
 var pauseController = ActionKind{
@@ -88,13 +90,13 @@ var resumeAPIServer = ActionKind{
 
 // checkPauseOfController checks what pauseController and resumeController have in common.
 func checkPauseOfController(c *ActionCheck) {
-	c.checker.hooked(c.at.field("actionTarget"), c.Action.Target,
+	c.checker.hooked(c.at.Field("actionTarget"), c.Action.Target,
 		"so it cannot be paused: pause its API server (pauseAPIServer)")
 	switch at := c.Action.PauseAt; {
 	case at.ofAPIServer():
 		c.Errorf("pauseAt", "a controller has no timing %s; to pause an API server use pauseAPIServer", at)
 	case at != "" && !slices.Contains(timings, at):
-		c.Errorf("pauseAt", "unknown pauseAt %q%s", at, didYouMean(string(at), controllerTimings()))
+		c.Errorf("pauseAt", "unknown pauseAt %q%s", at, wording.Suggest(string(at), controllerTimings()))
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
 // Writes by another client do not affect any process.
@@ -118,9 +120,9 @@ func objectMistake(object map[string]any) string {
 
 // patchMistake says what is wrong with a patch.
 func patchMistake(typ string, patch any) string {
-	if typ != "" && !slices.Contains(shapeOf(reflect.TypeFor[Action]()).field("patchType").words, typ) {
+	if typ != "" && !slices.Contains(layout.ShapeOf(reflect.TypeFor[Action]()).Field("patchType").Words, typ) {
 		return fmt.Sprintf("unknown patchType %q%s", typ,
-			didYouMean(typ, shapeOf(reflect.TypeFor[Action]()).field("patchType").words))
+			wording.Suggest(typ, layout.ShapeOf(reflect.TypeFor[Action]()).Field("patchType").Words))
 	}
 	_, isMap := patch.(map[string]any)
 	_, isList := patch.([]any)

@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 	"github.com/trommel-dev/trommel/plan/sieve"
 )
 
@@ -43,7 +43,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, Errors{{File: path, Message: reason(err)}}
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	data, err := io.ReadAll(io.LimitReader(f, yamlfile.MaxSize+1))
 	if err != nil {
 		return nil, Errors{{File: path, Message: reason(err)}}
 	}
@@ -65,40 +65,40 @@ func reason(err error) string {
 func Parse(data []byte, file string) (*Plan, error) { return parse(data, file, nil) }
 
 func parse(data []byte, file string, s *Suite) (*Plan, error) {
-	p := &Plan{File: file, source: &source{file: file}}
+	p := &Plan{File: file, source: &yamlfile.File{Name: file, Format: layout}}
 	src := p.source
-	if src.root = src.parse(data, "plan"); src.root == nil {
-		return nil, src.errs.err()
+	if !src.Parse(data, "plan") {
+		return nil, mistakes(src)
 	}
-	if format := sieve.Detect(src.root); format != sieve.None {
-		converted, problems := sieve.Convert(src.root, format)
+	if format := sieve.Detect(src.Root); format != sieve.None {
+		converted, problems := sieve.Convert(src.Root, format)
 		for _, p := range problems {
-			src.errs = append(src.errs, &Error{File: file, Line: p.Line, Col: p.Col, Message: p.Message})
+			src.Mistakes = append(src.Mistakes, yamlfile.Mistake{Line: p.Line, Col: p.Col, Message: p.Message})
 		}
 		if converted == nil {
-			return nil, src.errs.err()
+			return nil, mistakes(src)
 		}
-		src.root = converted
+		src.Root = converted
 	}
-	if src.decode(&src.root, reflect.ValueOf(p).Elem(), &shapeField{called: "a plan"}); !src.failed[deref(src.root)] {
+	if src.Decode(p, "a plan") {
 		p.Complete(s)
 		p.check(s, src)
 	}
-	if err := src.errs.err(); err != nil {
+	if err := mistakes(src); err != nil {
 		return nil, err
 	}
-	src.errs = nil
+	src.Mistakes = nil
 	return p, nil
 }
 
 // whole returns the place of the plan, with an empty list of mistakes.
-func (p *Plan) whole() *place {
-	src := source{file: p.File}
+func (p *Plan) whole() *yamlfile.Place {
+	src := yamlfile.File{Name: p.File, Format: layout}
 	if p.source != nil {
 		src = *p.source
-		src.errs = nil
+		src.Mistakes = nil
 	}
-	return src.whole()
+	return src.Whole()
 }
 
 // LoadSuite reads a suite from a file. See [ParseSuite].
@@ -113,16 +113,16 @@ func LoadSuite(path string) (*Suite, error) {
 // ParseSuite reads a suite; file is its name in messages, and files that the suite names are relative to its directory.
 // The suite is complete with its defaults. The error is Errors: every mistake in the file.
 func ParseSuite(data []byte, file string) (*Suite, error) {
-	s := &Suite{File: file, source: &source{file: file}}
+	s := &Suite{File: file, source: &yamlfile.File{Name: file, Format: layout}}
 	src := s.source
-	if src.root = src.parse(data, "suite"); src.root == nil {
-		return nil, src.errs.err()
+	if !src.Parse(data, "suite") {
+		return nil, mistakes(src)
 	}
-	if src.decode(&src.root, reflect.ValueOf(s).Elem(), &shapeField{called: "a suite"}); !src.failed[src.root] {
+	if src.Decode(s, "a suite") {
 		s.complete()
-		s.check(src.whole())
+		s.check(src.Whole())
 	}
-	if err := src.errs.err(); err != nil {
+	if err := mistakes(src); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -140,17 +140,18 @@ func FileKind(path string) (string, error) {
 // Kind says what a YAML file contains, judging by its fields: TestPlan (in any format that [Parse] reads), Suite, or ""
 // for anything else. The file need not be valid.
 func Kind(data []byte) string {
-	root := (&source{}).parse(data, "")
-	if root == nil || root.Kind != yaml.MappingNode {
+	f := &yamlfile.File{}
+	if !f.Parse(data, "") || f.Root.Kind != yaml.MappingNode {
 		return ""
 	}
+	root := f.Root
 	has := func(field string) bool {
-		key, _ := entry(root, field)
+		key, _ := yamlfile.Entry(root, field)
 		return key != nil
 	}
-	switch _, kind := entry(root, "kind"); {
+	switch _, kind := yamlfile.Entry(root, "kind"); {
 	case has("kind"):
-		if kind = deref(kind); kind != nil && (kind.Value == "TestPlan" || kind.Value == "Suite") {
+		if kind = yamlfile.Deref(kind); kind != nil && (kind.Value == "TestPlan" || kind.Value == "Suite") {
 			return kind.Value
 		}
 	case has("actions"), sieve.Detect(root) != sieve.None:
@@ -205,8 +206,10 @@ func Beside(file, path string) string {
 
 // suiteField returns the value of a plan's suite field, or nil.
 func suiteField(data []byte) *yaml.Node {
-	_, n := entry((&source{}).parse(data, "plan"), "suite")
-	if n = deref(n); n != nil && n.Kind == yaml.ScalarNode && n.Tag == "!!str" && n.Value != "" {
+	f := &yamlfile.File{}
+	f.Parse(data, "plan")
+	_, n := yamlfile.Entry(f.Root, "suite")
+	if n = yamlfile.Deref(n); n != nil && n.Kind == yaml.ScalarNode && n.Tag == "!!str" && n.Value != "" {
 		return n
 	}
 	return nil

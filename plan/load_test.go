@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -202,7 +204,7 @@ func TestBadFiles(t *testing.T) {
 	if _, err := Load("testdata"); err == nil || err.Error() != "testdata: read: is a directory" {
 		t.Errorf("directory: %v", err)
 	}
-	if _, err := Parse(make([]byte, maxFileSize+1), "f.yaml"); err == nil ||
+	if _, err := Parse(make([]byte, yamlfile.MaxSize+1), "f.yaml"); err == nil ||
 		!strings.Contains(err.Error(), "the file has more than the allowed 8388608 bytes") {
 		t.Errorf("large file: %v", err)
 	}

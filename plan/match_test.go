@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 // state decodes a state as it is written in a plan; "-" means not given.
@@ -21,9 +23,9 @@ func stateOf(t testing.TB, text string) any {
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
 		t.Fatal(err)
 	}
-	d := &source{file: "state"}
-	v := d.value(n.Content[0])
-	if err := d.errs.err(); err != nil {
+	d := &yamlfile.File{Name: "state"}
+	v := d.Value(n.Content[0])
+	if err := mistakes(d); err != nil {
 		t.Fatal(err)
 	}
 	return v

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 // Meaning says what conditions on an object mean at some points. Meanings decide which plans are valid, and the table
@@ -122,18 +124,18 @@ func MeaningsTable() string {
 }
 
 // meaning rejects a condition on an object at a point where it has no meaning.
-func (c *checker) meaning(d *Definition, whole *place) {
+func (c *checker) meaning(d *Definition, whole *yamlfile.Place) {
 	m := meaningOf(d.Condition.Type, d.Observe.Timing)
 	if m == nil {
 		return // not a condition on an object
 	}
-	at, condition := whole.field("observationPoint").field("timing"), whole.field("condition")
+	at, condition := whole.Field("observationPoint").Field("timing"), whole.Field("condition")
 	without, text := m.NoStatesAfter, m.After
 	if d.Observe.Timing.isBefore() {
 		without, text = m.NoStatesBefore, m.Before
 	}
 	if text == "" {
-		at.errorf("%s has no meaning at %s: %s", d.Condition.Type, d.Observe.Timing, m.Instead)
+		at.Errorf("%s has no meaning at %s: %s", d.Condition.Type, d.Observe.Timing, m.Instead)
 		return
 	}
 	for _, f := range []struct {
@@ -149,14 +151,14 @@ func (c *checker) meaning(d *Definition, whole *place) {
 		}
 		switch {
 		case d.Observe.Timing == BeforeControllerRead:
-			at.errorf("beforeControllerRead comes before the object is known; " +
+			at.Errorf("beforeControllerRead comes before the object is known; " +
 				"a condition on its state needs afterControllerRead")
 			return
 		case d.Condition.Type == OnObjectDeletion:
-			condition.field(f.name).errorf("%s has no %s at %s: what a read does not find has no state",
+			condition.Field(f.name).Errorf("%s has no %s at %s: what a read does not find has no state",
 				d.Condition.Type, f.name, d.Observe.Timing)
 		default:
-			condition.field(f.name).errorf("%s has no %s at %s: a read shows one state; use curState",
+			condition.Field(f.name).Errorf("%s has no %s at %s: a read shows one state; use curState",
 				d.Condition.Type, f.name, d.Observe.Timing)
 		}
 	}

@@ -2,8 +2,9 @@ package plan
 
 import (
 	"maps"
-	"reflect"
 	"slices"
+
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 // Within returns the suite with what the plan has of its own merged in, its steps, invariants and history, and the name
@@ -42,12 +43,12 @@ func cloneSteps(steps []Step) []Step {
 }
 
 // own checks what the plan has of its own that otherwise a suite has.
-func (c *checker) own(at *place) {
+func (c *checker) own(at *yamlfile.Place) {
 	p := c.plan
 	if len(p.Steps) > 0 && p.Workload != "" {
-		at.field("steps").errorf("the plan has both a workload and steps of its own; it takes one")
+		at.Field("steps").Errorf("the plan has both a workload and steps of its own; it takes one")
 	}
-	if at.in.root == nil && len(p.Steps)+len(p.Invariants) > 0 {
+	if at.File().Root == nil && len(p.Steps)+len(p.Invariants) > 0 {
 		c.ownInGo(at)
 		return
 	}
@@ -56,11 +57,11 @@ func (c *checker) own(at *place) {
 		suite = c.suite.File
 	}
 	for i := range p.Steps {
-		if at := at.field("steps").item(i); !at.failed() {
+		if at := at.Field("steps").Item(i); !at.Failed() {
 			p.Steps[i].check(at, suite)
 		}
 	}
-	checkInvariants(p.Invariants, at.field("invariants"))
+	checkInvariants(p.Invariants, at.Field("invariants"))
 	if c.suite == nil {
 		return
 	}
@@ -68,39 +69,39 @@ func (c *checker) own(at *place) {
 		name := p.Invariants[i].Name
 		same := func(other Invariant) bool { return other.Name == name }
 		if name != "" && slices.ContainsFunc(c.suite.Invariants, same) {
-			at.field("invariants").item(i).errorf("duplicate invariant %q; the suite has it", name)
+			at.Field("invariants").Item(i).Errorf("duplicate invariant %q; the suite has it", name)
 		}
 	}
 }
 
 // ownInGo is own for a plan that was built in Go. The rules for steps and invariants are about what a file says, so
 // they are applied to the file that the plan would be written to.
-func (c *checker) ownInGo(at *place) {
+func (c *checker) ownInGo(at *yamlfile.Place) {
 	data, err := Marshal(&Plan{Steps: c.plan.Steps, Invariants: c.plan.Invariants})
 	if err != nil {
-		at.errorf("%v", err)
+		at.Errorf("%v", err)
 		return
 	}
-	file := &Plan{source: &source{}}
+	file := &Plan{source: &yamlfile.File{Format: layout}}
 	src := file.source
-	if src.root = src.parse(data, "plan"); src.root != nil {
-		src.decode(&src.root, reflect.ValueOf(file).Elem(), &shapeField{called: "a plan"})
+	if src.Parse(data, "plan") {
+		src.Decode(file, "a plan")
 		own := &checker{plan: file, suite: c.suite}
-		own.own(src.whole())
+		own.own(src.Whole())
 	}
-	for _, e := range src.errs {
-		at.errorf("%s", e.Message)
+	for _, e := range src.Mistakes {
+		at.Errorf("%s", e.Message)
 	}
 }
 
 // checkInvariants checks a list of invariants.
-func checkInvariants(all []Invariant, at *place) {
+func checkInvariants(all []Invariant, at *yamlfile.Place) {
 	var names []string
 	for i := range all {
-		if at := at.item(i); !at.failed() {
+		if at := at.Item(i); !at.Failed() {
 			all[i].check(at)
 			if name := all[i].Name; name != "" && slices.Contains(names, name) {
-				at.errorf("duplicate invariant %q", name)
+				at.Errorf("duplicate invariant %q", name)
 			}
 			names = append(names, all[i].Name)
 		}

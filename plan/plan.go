@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/expr"
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 // APIVersion is the version of the plan and suite format that this package reads and writes.
@@ -29,7 +30,7 @@ type Plan struct {
 
 	File string // where it was read from; empty for built plans
 
-	source *source // positions of values that were read from a file
+	source *yamlfile.File // positions of values that were read from a file
 }
 
 // ActionType names what an action does.
@@ -98,7 +99,7 @@ type Action struct {
 	Async      bool          `yaml:"async"`      // the next action's trigger is enabled when this action begins
 	Trigger    Trigger       `yaml:"trigger" called:"a trigger"`
 
-	Own any // a pointer to the fields that only this type has, see ActionKind; nil: none
+	Own any `part:""` // a pointer to the fields that only this type has, see ActionKind; nil: none
 }
 
 // String names the action in messages: its type and its object.

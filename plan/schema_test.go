@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
+
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 func compileSchema(t *testing.T, text []byte) *jsonschema.Schema {
@@ -40,7 +42,7 @@ func yamlValue(t *testing.T, text []byte) any {
 	if err := yaml.Unmarshal(text, &n); err != nil {
 		t.Fatal(err)
 	}
-	return (&source{}).value(n.Content[0])
+	return (&yamlfile.File{}).Value(n.Content[0])
 }
 
 // Every valid file in Trommel's own format matches the schema.
@@ -131,7 +133,7 @@ func TestSchemaIsComplete(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &schemaChecker{t: t, defs: root["$defs"].(map[string]any)}
-		c.check(tt.of.Name(), root, tt.of, &shapeField{})
+		c.check(tt.of.Name(), root, tt.of, &yamlfile.Field{})
 		if tt.of == reflect.TypeFor[Suite]() {
 			variable := c.alternative(c.defs["variable"], "object")["properties"].(map[string]any)
 			sources := variable["valueFrom"].(map[string]any)["properties"].(map[string]any)
@@ -182,7 +184,7 @@ func (c *schemaChecker) alternative(node any, typ string) map[string]any {
 	return m
 }
 
-func (c *schemaChecker) check(path string, node any, typ reflect.Type, f *shapeField) {
+func (c *schemaChecker) check(path string, node any, typ reflect.Type, f *yamlfile.Field) {
 	c.t.Helper()
 	if typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()
@@ -200,7 +202,7 @@ func (c *schemaChecker) check(path string, node any, typ reflect.Type, f *shapeF
 		c.t.Errorf("%s is not of type %s in the schema", path, json)
 		return
 	}
-	if f.words != nil {
+	if f.Words != nil {
 		var words []string
 		for _, w := range append(listOf(m["enum"]), listOf(m["oneOf"])...) {
 			if one, ok := w.(map[string]any); ok {
@@ -208,35 +210,35 @@ func (c *schemaChecker) check(path string, node any, typ reflect.Type, f *shapeF
 			}
 			words = append(words, w.(string))
 		}
-		c.same("words of "+path, f.words, words)
+		c.same("words of "+path, f.Words, words)
 	}
-	if len(f.numbers) > 0 {
-		c.same("bounds of "+path, f.numbers, []string{fmt.Sprint(m["minimum"]), fmt.Sprint(m["maximum"])})
+	if len(f.Range) > 0 {
+		c.same("bounds of "+path, f.Range, []string{fmt.Sprint(m["minimum"]), fmt.Sprint(m["maximum"])})
 	}
 	fallback := node.(map[string]any)["default"]
 	if fallback == nil {
 		fallback = m["const"]
 	}
 	switch {
-	case fallback == nil && f.fallback == "":
+	case fallback == nil && f.Default == "":
 	case fallback == false || fallback == 0.0 || fallback == string(OnTimeoutFail): // the same as Go's zero value
 	default:
-		c.same("default of "+path, f.fallback, fmt.Sprint(fallback))
+		c.same("default of "+path, f.Default, fmt.Sprint(fallback))
 	}
 	switch {
-	case f.as != "" && f.as != "command" || typ == keyType || typ == durationType:
+	case f.As != "" && f.As != "command" || typ == keyType || typ == durationType:
 	case typ.Kind() == reflect.Struct:
-		sh := shapeOf(typ)
+		sh := layout.ShapeOf(typ)
 		properties, _ := m["properties"].(map[string]any)
-		c.same("fields of "+path, slices.Sorted(slices.Values(sh.names)), sortedKeys(properties))
-		c.fields += len(sh.names)
-		for _, f := range sh.fields {
-			c.check(path+"."+f.name, properties[f.name], typ.FieldByIndex(f.index).Type, &f)
+		c.same("fields of "+path, slices.Sorted(slices.Values(sh.Names)), sortedKeys(properties))
+		c.fields += len(sh.Names)
+		for _, f := range sh.Fields {
+			c.check(path+"."+f.Name, properties[f.Name], typ.FieldByIndex(f.Index).Type, &f)
 		}
 	case typ.Kind() == reflect.Slice:
-		c.check(path+"[]", m["items"], typ.Elem(), &shapeField{})
+		c.check(path+"[]", m["items"], typ.Elem(), &yamlfile.Field{})
 	case typ.Kind() == reflect.Map && typ.Elem().Kind() != reflect.Interface:
-		c.check(path+"{}", m["additionalProperties"], typ.Elem(), &shapeField{})
+		c.check(path+"{}", m["additionalProperties"], typ.Elem(), &yamlfile.Field{})
 	}
 }
 

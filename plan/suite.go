@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"gopkg.in/yaml.v3"
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 // SuiteFile is the name of the suite file, which is looked for in a plan's directory and its parents.
@@ -31,7 +31,7 @@ type Suite struct {
 
 	File string // where it was read from
 
-	source *source // positions of values that were read from a file
+	source *yamlfile.File // positions of values that were read from a file
 }
 
 // Text returns the text that the suite was read from, without any variant; nil for a suite that was built in Go. The
@@ -40,7 +40,7 @@ func (s *Suite) Text() []byte {
 	if s.source == nil {
 		return nil
 	}
-	return s.source.text
+	return s.source.Text
 }
 
 // DisruptionControllers are the controllers of disruptions.
@@ -287,8 +287,6 @@ type Invariant struct {
 	Message    string        `yaml:"message"`              // CEL string over the same variables, or plain text
 }
 
-func (i *Invariant) has(field string) bool { return field != "within" || i.Eventually != "" }
-
 // Timeouts limit a run.
 type Timeouts struct {
 	Plan     time.Duration `yaml:"plan" default:"3m"`     // the workload and the plan together
@@ -310,66 +308,4 @@ type Timeouts struct {
 	Alive time.Duration `yaml:"alive" default:"300ms"`
 	// Away is how long after its API server is back a controller may still exit because it was gone.
 	Away time.Duration `yaml:"away" default:"10s"`
-}
-
-func (m *Manifest) long(_ *source, n *yaml.Node) *yaml.Node {
-	return longForm(n, "path", yaml.ScalarNode)
-}
-
-func (w *Workload) long(s *source, n *yaml.Node) *yaml.Node {
-	r := deref(n)
-	if r.Kind != yaml.ScalarNode {
-		return longForm(n, "steps", yaml.SequenceNode)
-	}
-	s.errorf(n, "a workload must be a list of steps, or a mapping with a command, not %s", kindOf(r))
-	return &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column}
-}
-
-// long never returns another form: steps have none. It runs before the fields are read, and reports a second thing that
-// the step does.
-func (*Step) long(s *source, n *yaml.Node) *yaml.Node {
-	count := 0
-	for _, kind := range everyStepKind {
-		if _, value := entry(n, kind); value == nil {
-			continue
-		} else if count++; count > 1 {
-			s.report(value, "a step does one thing; this step also has %s", kind)
-		}
-	}
-	return nil
-}
-
-func (*ApplyStep) long(_ *source, n *yaml.Node) *yaml.Node {
-	r := deref(n)
-	if r.Kind == yaml.MappingNode {
-		file, _ := entry(r, "file")
-		objects, _ := entry(r, "objects")
-		if file != nil || objects != nil {
-			return nil
-		}
-		list := &yaml.Node{Kind: yaml.SequenceNode, Line: n.Line, Column: n.Column, Content: []*yaml.Node{n}}
-		return longForm(list, "objects", yaml.SequenceNode)
-	}
-	if r.Kind == yaml.SequenceNode {
-		return longForm(n, "objects", yaml.SequenceNode)
-	}
-	return longForm(n, "file", yaml.ScalarNode)
-}
-
-func (*DeleteStep) long(_ *source, n *yaml.Node) *yaml.Node {
-	return longForm(n, "resourceKey", yaml.ScalarNode)
-}
-
-func (*ExecStep) long(_ *source, n *yaml.Node) *yaml.Node {
-	return longForm(n, "command", yaml.ScalarNode, yaml.SequenceNode)
-}
-
-// longForm returns a mapping with the node as its only field if the node has one of the kinds, otherwise nil.
-func longForm(n *yaml.Node, field string, kinds ...yaml.Kind) *yaml.Node {
-	if !slices.Contains(kinds, deref(n).Kind) {
-		return nil
-	}
-	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: field, Line: n.Line, Column: n.Column}
-	content := []*yaml.Node{key, n}
-	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: n.Line, Column: n.Column, Content: content}
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -90,34 +89,6 @@ type Env struct {
 	Config Config
 }
 
-// Kinds lists the kinds of a spec, by their names in the spec, in order.
-func Kinds(kinds *chaos.Kinds) []string {
-	var names []string
-	v := reflect.ValueOf(*kinds)
-	for i := range v.NumField() {
-		if !v.Field(i).IsNil() {
-			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// InAPI reports whether a kind's effects are objects. It may take its target away, and can be cleaned without it.
-func InAPI(kind string) bool { return kind == "nodeFailure" || kind == "podReplacement" }
-
-// KindSpec returns the JSON text of a kind's part of the spec.
-func KindSpec(kinds *chaos.Kinds, name string) (string, error) {
-	v := reflect.ValueOf(*kinds)
-	for i := range v.NumField() {
-		if field, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); field == name {
-			data, err := json.Marshal(v.Field(i).Interface())
-			return string(data), err
-		}
-	}
-	return "", fmt.Errorf("unknown kind of disruption %q", name)
-}
-
 // SpecHash identifies a spec without its count.
 func SpecHash(spec *chaos.DisruptionSpec) (string, error) {
 	s := spec.DeepCopy()
@@ -148,13 +119,13 @@ func Rank(disruption, candidate types.UID) string {
 // have the same target, and a controller that does not remember its last write does not create a second pod. A pod or
 // node that takes the target's name has to wait for the end of its chaos pods. target is the name of a pod in the
 // namespace, or of a node if the level is node.
-func PodName(level chaos.Level, namespace, target, kind string) string {
+func PodName(level chaos.Level, namespace, target string, kind chaos.Kind) string {
 	if level == chaos.LevelNode {
 		namespace = ""
 	}
 	const enough = 27 // to recognise it; the name fits into a label
 	short := strings.Trim(strings.ReplaceAll(target[:min(len(target), enough)], ".", "-"), "-")
-	return fmt.Sprintf("chaos-%s-%s-%s", strings.ToLower(kind), short,
+	return fmt.Sprintf("chaos-%s-%s-%s", strings.ToLower(string(kind)), short,
 		shortHash(string(level) + "/" + namespace + "/" + target)[:12])
 }
 

@@ -20,7 +20,7 @@ func TestPodName(t *testing.T) {
 		{chaos.LevelPod, "default", long + "1"}, {chaos.LevelPod, "default", long + "2"},
 		{chaos.LevelNode, "default", "ip-10-0-0-1.eu-central-1.compute.internal"},
 	} {
-		for _, kind := range []string{"containerFailure", "dns"} {
+		for _, kind := range []chaos.Kind{chaos.KindContainerFailure, chaos.KindDNS} {
 			name := PodName(target.level, target.namespace, target.name, kind)
 			if problems := validation.IsDNS1123Label(name); len(problems) > 0 || names[name] {
 				t.Errorf("%s for %+v: %v", name, target, problems)

@@ -54,8 +54,7 @@ func (t Target) String() string {
 
 // Request is what an injector has to do.
 type Request struct {
-	// Kind is the kind's field name in a disruption's spec, such as apiFault.
-	Kind string `json:"kind"`
+	Kind v1alpha1.Kind `json:"kind"`
 	// Spec is the kind's own struct.
 	Spec json.RawMessage `json:"spec"`
 	// Disruption is NAMESPACE/NAME, for people.
@@ -64,6 +63,11 @@ type Request struct {
 	Target        Target    `json:"target"`
 	// EndsAt is when the injection ends by itself; zero: never.
 	EndsAt time.Time `json:"endsAt,omitzero"`
+}
+
+// InAPI reports whether a kind's effects are objects. It may take its target away, and can be cleaned without it.
+func InAPI(kind v1alpha1.Kind) bool {
+	return kind == v1alpha1.KindNodeFailure || kind == v1alpha1.KindPodReplacement
 }
 
 // ID identifies an injection: the same for all injectors of this kind, target and disruption.
@@ -75,8 +79,8 @@ func (r Request) ID() string {
 func (r Request) Validate() error {
 	var errs []error
 	for _, required := range []struct{ name, value string }{
-		{"a kind", r.Kind}, {"the disruption's UID", string(r.DisruptionUID)}, {"the target's UID", string(r.Target.UID)},
-		{"the target's node", r.Target.Node},
+		{"a kind", string(r.Kind)}, {"the disruption's UID", string(r.DisruptionUID)},
+		{"the target's UID", string(r.Target.UID)}, {"the target's node", r.Target.Node},
 	} {
 		if required.value == "" {
 			errs = append(errs, fmt.Errorf("%s is required", required.name))

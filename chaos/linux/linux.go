@@ -37,35 +37,35 @@ func (b *Backend) Name() string { return Name }
 func (b *Backend) New(request inject.Request, notes *inject.Notes) (inject.Injection, error) {
 	base := injection{node: b.Node.withDefaults(), request: request, notes: notes}
 	switch request.Kind {
-	case "network":
+	case v1alpha1.KindNetwork:
 		return decode(request, func(spec v1alpha1.Network) inject.Injection {
 			return &network{injection: base, spec: spec}
 		})
-	case "dns":
+	case v1alpha1.KindDNS:
 		return decode(request, func(spec v1alpha1.DNS) inject.Injection {
 			return &dnsFault{injection: base, spec: spec}
 		})
-	case "cpuPressure":
+	case v1alpha1.KindCPUPressure:
 		return decode(request, func(spec v1alpha1.CPUPressure) inject.Injection {
 			return &pressure{injection: base, cpu: &spec}
 		})
-	case "memoryPressure":
+	case v1alpha1.KindMemoryPressure:
 		return decode(request, func(spec v1alpha1.MemoryPressure) inject.Injection {
 			return &pressure{injection: base, memory: &spec}
 		})
-	case "diskPressure":
+	case v1alpha1.KindDiskPressure:
 		return decode(request, func(spec v1alpha1.DiskPressure) inject.Injection {
 			return &diskPressure{injection: base, spec: spec}
 		})
-	case "containerFailure":
+	case v1alpha1.KindContainerFailure:
 		return decode(request, func(spec v1alpha1.ContainerFailure) inject.Injection {
 			return &containerFailure{injection: base, spec: spec}
 		})
-	case "apiFault":
+	case v1alpha1.KindAPIFault:
 		return nil, inject.Unsupported("requests to the API server are encrypted, and real pods have no proxy")
-	case "grpc":
+	case v1alpha1.KindGRPC:
 		return nil, inject.Unsupported("real pods have no proxy that reads gRPC calls")
-	case "diskFailure":
+	case v1alpha1.KindDiskFailure:
 		return nil, inject.Unsupported("files of real pods can only be throttled (diskPressure), not made to fail")
 	}
 	return nil, inject.Unsupported("%s is not implemented for real nodes", request.Kind)

@@ -32,7 +32,8 @@ import (
 
 func request(p *runningPod, kind, spec string) inject.Request {
 	return inject.Request{
-		Kind: kind, Spec: json.RawMessage(spec), Disruption: "default/test", DisruptionUID: "6f1d0a3e-0000-4000-8000-1",
+		Kind: v1alpha1.Kind(kind), Spec: json.RawMessage(spec),
+		Disruption: "default/test", DisruptionUID: "6f1d0a3e-0000-4000-8000-1",
 		Target: inject.Target{Namespace: "default", Pod: "target", UID: p.uid, Node: "worker"},
 	}
 }

@@ -14,16 +14,16 @@ func newGraphCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "graph -p plan.yaml",
 		Short: "Draw the trigger graphs of a plan",
-		Long: `Graph draws, for each action, what must happen in which order before it is carried out: as text, for
-Graphviz (dot), for Mermaid, or as one SVG picture. Text and SVG draw up to 500 triggers of an action. For a larger
-action, text has only the expression and SVG leaves the graph out; Graphviz and Mermaid get the whole graph.`,
+		Long: `Graph draws, for each action, what must happen in which order before it is carried out: as text or for
+Mermaid. Text draws up to 500 triggers of an action; for a larger action it has only the expression. Mermaid gets the
+whole graph.`,
 		Example: `  trommel graph -p plan.yaml
-  trommel graph -p plan.yaml -o svg > plan.svg`,
+  trommel graph -p plan.yaml -o mermaid > plan.mmd`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return graph(s, file, format) },
 	}
 	c.Flags().StringVarP(&file, "plan", "p", "", "plan `file`")
-	c.Flags().StringVarP(&format, "output", "o", "text", "`format`: text, dot, mermaid or svg")
+	c.Flags().StringVarP(&format, "output", "o", "text", "`format`: text or mermaid")
 	return c
 }
 
@@ -32,49 +32,33 @@ func graph(s streams, file, format string) error {
 	if err != nil {
 		return err
 	}
-	var pictures []expr.Picture
+	draw, known := drawings[format]
+	if !known {
+		return &exitError{exitUsage, fmt.Errorf("unknown format %q (known: text, mermaid)", format)}
+	}
 	for i := range p.Actions {
+		if i > 0 {
+			fmt.Fprintln(s.out)
+		}
 		a := &p.Actions[i]
-		pictures = append(pictures, expr.Picture{Caption: caption(i, a), Graph: a.Trigger.Graph})
+		fmt.Fprint(s.out, draw(caption(i, a), a.Trigger.Graph))
 	}
-	switch format {
-	case "text":
-		for i, picture := range pictures {
-			if i > 0 {
-				fmt.Fprintln(s.out)
-			}
-			fmt.Fprintf(s.out, "%s\n%s", picture.Caption, picture.Graph)
-		}
-	case "dot":
-		for _, picture := range pictures {
-			fmt.Fprint(s.out, picture.Graph.DOT(picture.Caption))
-		}
-	case "mermaid":
-		for i, picture := range pictures {
-			if i > 0 {
-				fmt.Fprintln(s.out)
-			}
-			fmt.Fprintf(s.out, "%%%% %s\n%s", picture.Caption, picture.Graph.Mermaid())
-		}
-	case "svg":
-		fmt.Fprint(s.out, expr.SVG(pictures...))
-	default:
-		return &exitError{exitUsage, fmt.Errorf("unknown format %q (known: text, dot, mermaid, svg)", format)}
-	}
-	for i, picture := range pictures {
-		if triggers := picture.Graph.Len(); triggers > expr.MaxDrawn {
-			if note := tooLarge[format]; note != "" {
-				fmt.Fprintf(s.err, "action %d has %d triggers, %s\n", i+1, triggers, note)
-			}
+	for i := range p.Actions {
+		if triggers := p.Actions[i].Trigger.Graph.Len(); triggers > expr.MaxDrawn {
+			fmt.Fprintf(s.err, "action %d has %d triggers, %s\n", i+1, triggers, tooLarge[format])
 		}
 	}
 	return nil
 }
 
+var drawings = map[string]func(caption string, g *expr.Graph) string{
+	"text":    func(caption string, g *expr.Graph) string { return caption + "\n" + g.String() },
+	"mermaid": func(caption string, g *expr.Graph) string { return "%% " + caption + "\n" + g.Mermaid() },
+}
+
 // tooLarge says what each format does with a graph that is too large to draw.
 var tooLarge = map[string]string{
-	"text":    "too many to draw: this is its expression; -o dot writes the whole graph for Graphviz",
-	"svg":     "too many to draw: the picture leaves them out; -o dot writes the whole graph for Graphviz",
+	"text":    "too many to draw: this is its expression; -o mermaid writes the whole graph",
 	"mermaid": "more than Mermaid draws by default; raise its maxEdges",
 }
 

@@ -83,7 +83,7 @@ func (c *Call) Exchange(request *http.Request,
 	}, nil
 }
 
-// timedOut returns the error of [http.Client.Do] when the client's time-out has expired.
+// timedOut returns the error of [http.Client.Do] when the client's timeout has expired.
 func timedOut(request *http.Request) error {
 	method := request.Method
 	if method == "" {

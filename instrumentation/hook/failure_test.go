@@ -111,7 +111,7 @@ func TestLostAnswer(t *testing.T) {
 	c, s := failing(t, wire.Failure{Answer: wire.Lost})
 	api := serveAPI(t)
 	_, _, err := api.exchange(t, c)
-	// The error of a real client whose time-out expires.
+	// The error of a real client whose timeout expires.
 	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer slow.Close()
 	_, want := (&http.Client{Timeout: time.Millisecond}).Post(slow.URL, "", nil)
@@ -120,7 +120,7 @@ func TestLostAnswer(t *testing.T) {
 	}
 	var as *url.Error
 	if !errors.As(err, &as) || !as.Timeout() || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%#v is no time-out", err)
+		t.Errorf("%#v is no timeout", err)
 	}
 	lost := c.Lost()
 	if api.reached != 1 || lost == nil || lost.Code != 201 || lost.ContentType != "application/json" ||
@@ -234,7 +234,8 @@ func TestLostSessionMakesNothingFail(t *testing.T) {
 func TestCallThatNobodyTakesIsMade(t *testing.T) {
 	var c *Call
 	api := serveAPI(t)
-	if response, _, err := api.exchange(t, c); err != nil || response.StatusCode != 201 || c.Fails() || c.Lost() != nil {
+	response, _, err := api.exchange(t, c)
+	if err != nil || response.StatusCode != 201 || c.Fails() || c.Lost() != nil {
 		t.Errorf("the caller got %v (%v)", response, err)
 	}
 }

@@ -197,8 +197,7 @@ func selected(all []interface{}, rules []*wire.Rule) [][]byte {
 	for _, object := range all {
 		namespace, name := nameOf(object)
 		for _, r := range rules {
-			if (r.ItemNamespace == "" || glob(r.ItemNamespace, namespace)) &&
-				(r.ItemName == "" || glob(r.ItemName, name)) {
+			if r.TakesItem(namespace, name) {
 				if data := Encode(object); data != nil {
 					list = append(list, data)
 				}

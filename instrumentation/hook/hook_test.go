@@ -2,6 +2,7 @@ package hook
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -277,7 +278,8 @@ func TestMainDoesNotWaitForAnAbsentCoordinator(t *testing.T) {
 }
 
 func TestManifestIsShownInTheHandshake(t *testing.T) {
-	manifest = "eyJCdWlsZGVyIjoidjEiLCJQb2ludHMiOlt7IlBvaW50IjoicmVjb25jaWxlIiwiRnVuY3Rpb24iOiJSZWNvbmNpbGUiLCJMaW5lIjozfV19"
+	manifest = base64.StdEncoding.EncodeToString(
+		[]byte(`{"Builder":"v1","Points":[{"Point":"reconcile","Function":"Reconcile","Line":3}]}`))
 	defer func() { manifest = "" }()
 	m := listen(t, socket(t))
 	start(t, m.address)
@@ -623,51 +625,6 @@ func TestSilentCoordinatorDoesNotKeepMain(t *testing.T) {
 	}
 	if took := time.Since(began); took < helloTimeout || took > helloTimeout+3*time.Second {
 		t.Errorf("main began after %s", took)
-	}
-}
-
-func TestMatches(t *testing.T) {
-	pod := Observation{Point: ControllerRecv, Operation: Update, Kind: "pod", GroupKnown: true, Namespace: "default",
-		Name: "web-0"}
-	with := func(f func(*Observation)) Observation { o := pod; f(&o); return o }
-	for _, tc := range []struct {
-		name string
-		rule wire.Rule
-		o    Observation
-		want bool
-	}{
-		{"empty rule takes all", wire.Rule{}, pod, true},
-		{"kind", wire.Rule{Kind: "pod", Resource: "pods"}, pod, true},
-		{"other kind", wire.Rule{Kind: "node", Resource: "nodes"}, pod, false},
-		{"resource decides where known", wire.Rule{Kind: "pod", Resource: "pods"},
-			with(func(o *Observation) { o.Kind, o.Resource = "eviction", "pods" }), true},
-		{"neither kind nor resource known", wire.Rule{Kind: "pod"}, with(func(o *Observation) { o.Kind = "" }), false},
-		{"other group", wire.Rule{Kind: "pod", Group: "example.com"}, pod, false},
-		{"any group", wire.Rule{Kind: "pod", Group: "example.com", AnyGroup: true}, pod, true},
-		{"unknown group", wire.Rule{Kind: "pod", Group: "example.com"},
-			with(func(o *Observation) { o.GroupKnown = false }), true},
-		{"group without a type says nothing", wire.Rule{Name: "web-0"}, with(func(o *Observation) { o.Group = "apps" }),
-			true},
-		{"namespace", wire.Rule{Namespace: "kube-system"}, pod, false},
-		{"any namespace", wire.Rule{Namespace: "*"}, pod, true},
-		{"name", wire.Rule{Name: "web-1"}, pod, false},
-		{"name with star", wire.Rule{Name: "w*-*"}, pod, true},
-		{"star at the end", wire.Rule{Name: "web-0*"}, pod, true},
-		{"star does not match less", wire.Rule{Name: "web-0*0"}, pod, false},
-		{"a list names no object", wire.Rule{Name: "web-0"}, with(func(o *Observation) { o.Name = "" }), false},
-		{"operation", wire.Rule{Operations: []wire.Operation{Create, Update}}, pod, true},
-		{"other operation", wire.Rule{Operations: []wire.Operation{Delete}}, pod, false},
-		{"call", wire.Rule{Call: "x"}, pod, false},
-		{"reconciler unknown", wire.Rule{Reconciler: "db"}, pod, false},
-		{"reconciler by name", wire.Rule{Reconciler: "db"}, with(func(o *Observation) { o.Reconciler = "db" }), true},
-		{"reconciler by type", wire.Rule{Reconciler: "(*R)"},
-			with(func(o *Observation) { o.Reconciler, o.ReconcilerType = "db", "a.b/c.(*R)" }), true},
-		{"reconciler by method", wire.Rule{Reconciler: "a.b/c.(*R).Reconcile"},
-			with(func(o *Observation) { o.ReconcilerType = "a.b/c.(*R)" }), true},
-	} {
-		if got := matches(&tc.rule, &tc.o); got != tc.want {
-			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
-		}
 	}
 }
 

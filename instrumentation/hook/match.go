@@ -2,7 +2,6 @@ package hook
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
@@ -67,7 +66,7 @@ func (i *interests) listening(p wire.Point) bool {
 	return n >= 0 && len(i.rules[n][0])+len(i.rules[n][1]) > 0
 }
 
-// wants reports whether a rule takes the call, before or after it.
+// wants reports whether a rule takes the call, whose phase is not set, before or after it.
 func (i *interests) wants(o *wire.Observation) bool {
 	n := index(o.Point)
 	if n < 0 {
@@ -75,7 +74,7 @@ func (i *interests) wants(o *wire.Observation) bool {
 	}
 	for phase := range i.rules[n] {
 		for r := range i.rules[n][phase] {
-			if matches(&i.rules[n][phase][r], o) {
+			if i.rules[n][phase][r].Takes(o) {
 				return true
 			}
 		}
@@ -94,7 +93,7 @@ func (i *interests) complete(o *wire.Observation) (found bool, items []*wire.Rul
 	rules := i.rules[n][phaseIndex(o.Phase)]
 	for r := range rules {
 		rule := &rules[r]
-		if !matches(rule, o) {
+		if !rule.Takes(o) {
 			continue
 		}
 		found = true
@@ -110,75 +109,6 @@ func (i *interests) complete(o *wire.Observation) (found bool, items []*wire.Rul
 		}
 	}
 	return found, items
-}
-
-func matches(r *wire.Rule, o *wire.Observation) bool {
-	switch {
-	case r.Resource != "" && o.Resource != "":
-		// If the resource is known, it decides: the body of pods/eviction is of another kind.
-		if r.Resource != o.Resource {
-			return false
-		}
-	case r.Kind != "" && o.Kind != "":
-		if r.Kind != o.Kind {
-			return false
-		}
-	case r.Kind != "" || r.Resource != "":
-		return false
-	}
-	if (r.Kind != "" || r.Resource != "") && !r.AnyGroup && o.GroupKnown && r.Group != o.Group {
-		return false
-	}
-	if r.Namespace != "" && !glob(r.Namespace, o.Namespace) || r.Name != "" && !glob(r.Name, o.Name) {
-		return false
-	}
-	if r.Call != "" && r.Call != o.CallName {
-		return false
-	}
-	if r.Reconciler != "" && !fromReconciler(r.Reconciler, o) {
-		return false
-	}
-	if len(r.Operations) == 0 {
-		return true
-	}
-	for _, op := range r.Operations {
-		if op == o.Operation {
-			return true
-		}
-	}
-	return false
-}
-
-// fromReconciler compares a rule's reconciler with the controller's name and with the reconciler's type; Sieve writes
-// the full name of the method, package.(*Type).Reconcile.
-func fromReconciler(want string, o *wire.Observation) bool {
-	if o.Reconciler != "" && strings.HasSuffix(o.Reconciler, want) {
-		return true
-	}
-	return o.ReconcilerType != "" && strings.HasSuffix(o.ReconcilerType, strings.TrimSuffix(want, ".Reconcile"))
-}
-
-// glob matches s against a pattern in which '*' stands for any run of characters.
-func glob(pattern, s string) bool {
-	star := strings.IndexByte(pattern, '*')
-	if star < 0 {
-		return pattern == s
-	}
-	if !strings.HasPrefix(s, pattern[:star]) {
-		return false
-	}
-	s, pattern = s[star:], pattern[star+1:]
-	for {
-		star = strings.IndexByte(pattern, '*')
-		if star < 0 {
-			return strings.HasSuffix(s, pattern)
-		}
-		at := strings.Index(s, pattern[:star])
-		if at < 0 {
-			return false
-		}
-		s, pattern = s[at+star:], pattern[star+1:]
-	}
 }
 
 func formatID(n uint64) string { return "trommel-" + strconv.FormatUint(n, 10) }

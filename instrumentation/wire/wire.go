@@ -129,26 +129,6 @@ type Interests struct {
 	Rules      []Rule
 }
 
-// Rule selects observations. An empty field selects all; Namespace and Name may hold '*' for any run of characters.
-type Rule struct {
-	Point      Point
-	Phase      Phase
-	Kind       string // singular, lower case: pod
-	Resource   string // plural, lower case: pods; a process that knows only one of Kind and Resource compares that one
-	Group      string // compared only if the process knows its object's group and AnyGroup is false
-	AnyGroup   bool
-	Namespace  string
-	Name       string
-	Operations []Operation
-	// Items asks for those objects of a list whose namespace and name match ItemNamespace and ItemName, which are
-	// patterns like Namespace and Name.
-	Items         bool
-	ItemNamespace string
-	ItemName      string
-	Reconciler    string // a suffix of Observation.Reconciler or of Observation.ReconcilerType
-	Call          string // annotated function's name in the suite
-}
-
 // Ack answers Configure: from its return on, new calls are judged by that generation of interests.
 type Ack struct{ Generation uint64 }
 
@@ -222,7 +202,7 @@ const (
 // request if the answer says so (Retry-After). The repeated request is reported before it is made, like the first one.
 type Failure struct {
 	Answer Answer
-	Code   int               // HTTP status of the answer that the caller gets; 0: none, the client's time-out expires
+	Code   int               // HTTP status of the answer that the caller gets; 0: none, the client's timeout expires
 	Header map[string]string // of that answer
 	Body   []byte            // of that answer
 }

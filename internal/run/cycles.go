@@ -9,25 +9,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
-
-	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
-	nodesconfig "github.com/trommel-dev/trommel/nodes/config"
 	"github.com/trommel-dev/trommel/nodes/controller"
-	nodesmanager "github.com/trommel-dev/trommel/nodes/controller/manager"
-	"github.com/trommel-dev/trommel/nodes/simulated"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
-// cycles implements actions.Cycles: the controllers of node cycling and the simulated cloud run in this process.
+// cycles implements actions.Cycles: it writes the requests that a plan asks for, and follows them.
 type cycles struct {
-	*runner
+	objects *objects.Client
+	step    time.Duration // for which a request may stand still
+
 	mu    sync.Mutex
 	begun map[string]*cycle
 	order []string // the names of those that were begun
@@ -51,89 +44,6 @@ type cycle struct {
 	gone    bool
 	err     error // why nothing more will be seen
 	told    bool  // its end was judged
-}
-
-// cycleDefinitions are the types of node cycling.
-var cycleDefinitions = []string{
-	nodesconfig.RequestDefinition, nodesconfig.StatusDefinition, nodesconfig.GroupDefinition, nodesconfig.CallDefinition,
-}
-
-// cyclesNodes reports whether the plan cycles nodes.
-func (r *runner) cyclesNodes() bool {
-	return slices.ContainsFunc(r.Plan.Actions, func(a plan.Action) bool { return a.Type == plan.CycleNodes })
-}
-
-// cyclesItself reports whether the suite brings the controllers of node cycling along: its manifests define the
-// resources. The run then has none of its own, which would do the same work.
-func (r *runner) cyclesItself() bool {
-	return slices.ContainsFunc(*r.lease.manifests, func(u *unstructured.Unstructured) bool {
-		return u.GetKind() == "CustomResourceDefinition" && u.GetName() == "cyclenoderequests."+nodes.GroupVersion.Group
-	})
-}
-
-// installCycles applies the definitions of node cycling if the plan needs them. The suite's manifests may contain
-// simulated node groups, so it comes first.
-func (r *runner) installCycles(ctx context.Context) error {
-	if !r.cyclesNodes() {
-		return nil
-	}
-	if r.node() == nil {
-		return &UserError{fmt.Errorf("%s: cycleNodes: cluster %q has no simulated nodes: %w", r.Plan.File,
-			r.cluster.Name(), cluster.ErrNotSupported)}
-	}
-	if _, err := r.readManifests(); err != nil {
-		return err
-	}
-	if r.cyclesItself() {
-		return nil
-	}
-	return r.applyFiles(ctx, nodesconfig.Files, cycleDefinitions)
-}
-
-// startCycles starts the controllers of node cycling and the simulated cloud if the plan needs them. They end with the
-// run.
-func (r *runner) startCycles(ctx context.Context, to *rest.Config) error {
-	if !r.cyclesNodes() || r.cyclesItself() {
-		return nil
-	}
-	to = rest.CopyConfig(to)
-	to.UserAgent = "trommel-nodes"
-	mgr, err := nodesmanager.New(to, nodesmanager.Options{
-		Provider: simulated.For, Add: simulatedCloud,
-		Limits: controller.Limits{Poll: 200 * time.Millisecond},
-		Logger: logr.FromSlogHandler(r.Logger.Handler()),
-	})
-	if err != nil {
-		return fmt.Errorf("controllers of node cycling: %w", err)
-	}
-	return r.serve(ctx, "controllers of node cycling", mgr)
-}
-
-// applyGroups creates the simulated node groups of the plan's cycles, and returns when they have their nodes: a workload
-// may need them at once.
-func (r *runner) applyGroups(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Step)
-	defer cancel()
-	for i := range r.Plan.Actions {
-		c := r.Plan.Actions[i].Cycles()
-		if c.SimulatedGroup() == nil {
-			continue
-		}
-		group, err := objects.FromMap(map[string]any{
-			"apiVersion": nodes.GroupVersion.String(), "kind": "SimulatedNodeGroup",
-			"metadata": map[string]any{"name": c.Group()}, "spec": c.SimulatedGroup(),
-		})
-		if err != nil {
-			return err
-		}
-		if err := r.applyManifest(ctx, group); err != nil {
-			return err
-		}
-		if err := r.awaitGroup(ctx, c.Group()); err != nil {
-			return fmt.Errorf("simulated node group %s: %w", c.Group(), err)
-		}
-	}
-	return nil
 }
 
 // cycle returns the cycle of that name, one that nothing is known of if it has not begun.
@@ -183,7 +93,7 @@ func (c *cycles) Begin(ctx context.Context, a *plan.Action) (note string, err er
 	c.order, c.stops = append(c.order, f.Name()), append(c.stops, stop)
 	c.watching.Go(func() { one.end(objects.FollowOne(seeing, c.objects, one.key, one.see)) })
 	c.mu.Unlock()
-	if err := one.await(ctx, c.Suite.Timeouts.Step, one.reached); err != nil {
+	if err := one.await(ctx, c.step, one.reached); err != nil {
 		return "", fmt.Errorf("cycle %s: %w", f.Name(), err)
 	}
 	return one.note(), nil
@@ -241,8 +151,8 @@ func (one *cycle) close() {
 	}
 }
 
-// await returns when enough, which is called with the lock, is true or has an error. It gives up when nothing has changed
-// for so long.
+// await returns when enough, which is called with the lock, is true or has an error. It gives up when nothing has
+// changed for so long.
 func (one *cycle) await(ctx context.Context, still time.Duration, enough func() (bool, error)) error {
 	for {
 		one.mu.Lock()
@@ -341,7 +251,7 @@ func (c *cycles) End(ctx context.Context, name string) (ended bool, err error) {
 	if err := c.objects.Delete(ctx, one.key, objects.DeleteOptions{}); err != nil {
 		return false, fmt.Errorf("end cycle %s: %w", name, err)
 	}
-	if err := one.await(ctx, c.Suite.Timeouts.Step, func() (bool, error) { return one.gone, nil }); err != nil {
+	if err := one.await(ctx, c.step, func() (bool, error) { return one.gone, nil }); err != nil {
 		return true, fmt.Errorf("end cycle %s: %w", name, err)
 	}
 	if failed != nil {
@@ -361,12 +271,12 @@ func (c *cycles) Status(name string) string {
 // Ended implements actions.Cycles.
 func (c *cycles) Ended(name string) <-chan struct{} { return c.cycle(name).ended }
 
-// conclude waits for the cycles that the plan has left behind, ends those that stand still, and reports those that did not
-// end as the plan says. The controllers of cycling, the simulated cloud and the plan's own faults may be the cause, so
+// conclude waits for the cycles that the plan has left behind, ends those that stand still, and reports those that did
+// not end as the plan says. The controllers of cycling, the simulated cloud and the plan's own faults may be the cause, so
 // this says nothing about the controllers under test.
 func (c *cycles) conclude(ctx context.Context) (findings []record.Finding) {
 	for _, one := range c.all() {
-		stood := one.await(ctx, c.Suite.Timeouts.Step, func() (bool, error) {
+		stood := one.await(ctx, c.step, func() (bool, error) {
 			return one.gone || controller.Ended(one.status.Phase), nil
 		})
 		one.mu.Lock()
@@ -384,8 +294,8 @@ func (c *cycles) conclude(ctx context.Context) (findings []record.Finding) {
 			continue
 		}
 		findings = append(findings, record.Finding{
-			Severity: record.SeverityInconclusive, Judge: record.JudgeAction, Subject: one.key.String(), Time: time.Now(),
-			Title: fmt.Sprintf("cycle %s: %v", name, err),
+			Severity: record.SeverityInconclusive, Judge: record.JudgeAction, Subject: one.key.String(),
+			Time: time.Now(), Title: fmt.Sprintf("cycle %s: %v", name, err),
 		})
 		if stood != nil && ctx.Err() == nil {
 			if _, err := c.End(ctx, name); err != nil {
@@ -421,20 +331,3 @@ func (c *cycles) disturbed() (last time.Time) {
 	}
 	return last
 }
-
-// awaitGroup returns when all nodes of a simulated group are Ready.
-func (r *runner) awaitGroup(ctx context.Context, name string) error {
-	last := "not known to the simulated cloud"
-	key := plan.ResourceKey{Type: "simulatednodegroup", Group: nodes.GroupVersion.Group, Name: name}
-	err := objects.FollowOne(ctx, r.objects, key, func(g *nodes.SimulatedNodeGroup) (bool, error) {
-		if g == nil {
-			return true, errors.New("somebody has deleted it")
-		}
-		last = fmt.Sprintf("%d of %d nodes are Ready. %s", g.Status.Ready, g.Spec.DesiredCapacity, g.Status.Message)
-		return g.Status.Ready >= g.Spec.DesiredCapacity, nil
-	})
-	return why(err, last)
-}
-
-// simulatedCloud adds the simulated cloud to a manager.
-func simulatedCloud(mgr ctrl.Manager) error { return simulated.Add(mgr, simulated.Options{}) }

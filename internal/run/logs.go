@@ -6,51 +6,72 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/record"
 )
 
-// controlPlaneLogs lists the logs of the control plane; nil if the cluster has none.
-func (r *runner) controlPlaneLogs(ctx context.Context) ([]cluster.Log, error) {
-	c, ok := r.cluster.(cluster.Logger)
-	if !ok {
+// statuses tells which processes of a controller there were; a process node does.
+type statuses interface {
+	Status(ctx context.Context, controller string) ([]cluster.Process, error)
+}
+
+// logs copies the logs of the control plane and of the controllers under test into the run record.
+type logs struct {
+	dir          string         // of the record
+	controlPlane cluster.Logger // nil: its logs cannot be read
+	node         interface {    // nil: there are no processes
+		statuses
+		OpenLog(p cluster.Process) (io.ReadCloser, error)
+	}
+	controllers []string
+	logger      *slog.Logger
+
+	start map[string]int64 // offset of the run's part of each log of the control plane; missing: 0
+	calm  map[string]int64 // length of each recorded log at Meta.Calm
+}
+
+// ofControlPlane lists the logs of the control plane; nil if the cluster has none.
+func (l *logs) ofControlPlane(ctx context.Context) ([]cluster.Log, error) {
+	if l.controlPlane == nil {
 		return nil, nil
 	}
-	logs, err := c.Logs(ctx)
+	all, err := l.controlPlane.Logs(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list logs of the control plane: %w", err)
 	}
-	return logs, nil
+	return all, nil
 }
 
-// skipLogs notes the current length of the control plane's logs: what they contain so far belongs to other runs.
-func (r *runner) skipLogs(ctx context.Context) error {
-	logs, err := r.controlPlaneLogs(ctx)
-	r.logStart = map[string]int64{}
-	for _, l := range logs {
-		r.logStart[l.Name] = l.Size
+// skip notes the current length of the control plane's logs: what they contain so far belongs to other runs.
+func (l *logs) skip(ctx context.Context) error {
+	all, err := l.ofControlPlane(ctx)
+	l.start = map[string]int64{}
+	for _, one := range all {
+		l.start[one.Name] = one.Size
 	}
 	return err
 }
 
-// keepLogs copies the logs of the control plane and the controllers into the run record, before the cluster's directory
-// is deleted.
-func (r *runner) keepLogs(ctx context.Context) error {
-	logs, err := r.controlPlaneLogs(ctx)
+// keep copies all logs into the run record, before the cluster's directory is deleted.
+func (l *logs) keep(ctx context.Context) error {
+	all, err := l.ofControlPlane(ctx)
 	errs := []error{err}
-	for _, l := range logs {
-		open := func() (io.ReadCloser, error) { return l.Open(r.logStart[l.Name]) }
-		errs = append(errs, r.keepLog(l.Name, open))
+	for _, one := range all {
+		open := func() (io.ReadCloser, error) { return one.Open(l.start[one.Name]) }
+		errs = append(errs, l.keepOne(one.Name, open))
 	}
-	_, err = r.processes(ctx)
+	_, err = l.processes(ctx)
 	return errors.Join(append(errs, err)...)
 }
 
-// keepLog copies a log into the record. It skips a log that does not exist.
-func (r *runner) keepLog(name string, open func() (io.ReadCloser, error)) error {
+// keepOne copies a log into the record. It skips a log that does not exist.
+func (l *logs) keepOne(name string, open func() (io.ReadCloser, error)) error {
 	in, err := open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -59,7 +80,7 @@ func (r *runner) keepLog(name string, open func() (io.ReadCloser, error)) error 
 		return fmt.Errorf("keep log: %w", err)
 	}
 	defer in.Close()
-	out, err := record.CreateFile(r.writer.LogFile(name))
+	out, err := record.CreateFile(filepath.Join(l.dir, record.LogsDir, name))
 	if err != nil {
 		return fmt.Errorf("keep log: %w", err)
 	}
@@ -70,38 +91,29 @@ func (r *runner) keepLog(name string, open func() (io.ReadCloser, error)) error 
 	return nil
 }
 
-// node returns the process node; nil if the cluster has none.
-func (r *runner) node() cluster.ProcessNode {
-	if c, ok := r.cluster.(cluster.ProcessRunner); ok {
-		return c.Processes()
-	}
-	return nil
-}
-
 // processes returns the controllers' processes in the record's form and copies their logs so far into it. With an error
 // it returns what it could gather.
-func (r *runner) processes(ctx context.Context) ([]record.Process, error) {
-	node := r.node()
-	if node == nil {
+func (l *logs) processes(ctx context.Context) ([]record.Process, error) {
+	if l.node == nil {
 		return nil, nil
 	}
 	var all []record.Process
 	var errs []error
-	for _, c := range r.Suite.Controllers {
-		processes, err := node.Status(ctx, c.Name)
+	for _, name := range l.controllers {
+		processes, err := l.node.Status(ctx, name)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("status of controller %q: %w", c.Name, err))
+			errs = append(errs, fmt.Errorf("status of controller %q: %w", name, err))
 			continue
 		}
-		recorded, err := r.recordProcesses(processes)
+		recorded, err := l.record(processes)
 		all, errs = append(all, recorded...), append(errs, err)
 	}
 	return all, errors.Join(errs...)
 }
 
-// recordProcesses converts processes to the record's form, and copies their logs into it. The result is complete even
-// with an error.
-func (r *runner) recordProcesses(processes []cluster.Process) ([]record.Process, error) {
+// record converts processes to the record's form, and copies their logs into it. The result is complete even with an
+// error.
+func (l *logs) record(processes []cluster.Process) ([]record.Process, error) {
 	var all []record.Process
 	var errs []error
 	kept := map[string]bool{}
@@ -110,12 +122,12 @@ func (r *runner) recordProcesses(processes []cluster.Process) ([]record.Process,
 		all = append(all, record.Process{
 			Controller: p.Controller, Namespace: p.Namespace, Pod: p.Pod, Container: p.Container,
 			Started: p.Started, Ended: p.Ended, ExitCode: p.ExitCode, Planned: p.Planned,
-			LogFile: name, LogStart: p.LogStart, LogCalm: r.logCalm[name], MetMachine: p.MetMachine,
+			LogFile: name, LogStart: p.LogStart, LogCalm: l.calm[name], MetMachine: p.MetMachine,
 		})
 		if !kept[name] {
 			kept[name] = true
-			errs = append(errs, r.keepLog(filepath.Base(name),
-				func() (io.ReadCloser, error) { return r.node().OpenLog(p) }))
+			errs = append(errs, l.keepOne(filepath.Base(name),
+				func() (io.ReadCloser, error) { return l.node.OpenLog(p) }))
 		}
 	}
 	return all, errors.Join(errs...)
@@ -126,19 +138,68 @@ func recordedLog(controller, pod, container string) string {
 	return record.LogsDir + "/" + fmt.Sprintf("%s-%s-%s.log", controller, pod, container)
 }
 
-// readable changes the paths of the processes' logs to full paths.
-func (r *runner) readable(processes []record.Process) []record.Process {
-	for i := range processes {
-		processes[i].LogFile = filepath.Join(r.RecordDir, filepath.FromSlash(processes[i].LogFile))
+// path is the full path of a file that the record names.
+func (l *logs) path(file string) string { return filepath.Join(l.dir, filepath.FromSlash(file)) }
+
+// becalm records how long the logs are when nothing disturbs the controllers any more.
+func (l *logs) becalm(ctx context.Context) error {
+	processes, err := l.processes(ctx)
+	sizes := map[string]int64{}
+	for _, p := range processes {
+		if info, err := os.Stat(l.path(p.LogFile)); err == nil {
+			sizes[p.LogFile] = info.Size()
+		}
 	}
-	return processes
+	l.calm = sizes
+	return err
 }
 
-// logTail returns the last lines of a process's log.
-func (r *runner) logTail(p cluster.Process) string {
-	recorded, err := r.recordProcesses([]cluster.Process{p})
+// tail returns the last lines of a process's log.
+func (l *logs) tail(p cluster.Process) string {
+	recorded, err := l.record([]cluster.Process{p})
 	if err != nil {
 		return err.Error()
 	}
-	return judge.LogTail(r.readable(recorded)[0], 20)
+	recorded[0].LogFile = l.path(recorded[0].LogFile)
+	return judge.LogTail(recorded[0], 20)
+}
+
+// tails returns the last lines of every controller's log.
+func (l *logs) tails(ctx context.Context) string {
+	var text strings.Builder
+	for _, name := range l.controllers {
+		processes, err := l.node.Status(ctx, name)
+		if err == nil && len(processes) > 0 {
+			fmt.Fprintf(&text, "\nthe end of %s's log:\n%s", name, l.tail(processes[len(processes)-1]))
+		}
+	}
+	return text.String()
+}
+
+// lastErrors describes each controller's last logged error, which is often the cause of what a workload finds.
+func (l *logs) lastErrors(ctx context.Context) (lines []string) {
+	for _, name := range l.controllers {
+		processes, err := l.node.Status(ctx, name)
+		if err != nil {
+			continue
+		}
+		recorded, err := l.record(processes)
+		if err != nil {
+			l.logger.Warn("read the log of a controller", "controller", name, "error", err)
+		}
+		for i := range recorded {
+			recorded[i].LogFile = l.path(recorded[i].LogFile)
+		}
+		last, ok := judge.LastError(recorded)
+		if !ok {
+			continue
+		}
+		times := ""
+		if last.Times > 1 {
+			times = fmt.Sprintf(" (%d similar ones)", last.Times)
+		}
+		where := recordedLog(last.Process.Controller, last.Process.Pod, last.Process.Container)
+		lines = append(lines, fmt.Sprintf("the last error of %s%s, in %s:\n  %s", name, times, where, last.Text))
+	}
+	return lines
 }

@@ -7,8 +7,6 @@ import (
 
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -48,42 +46,4 @@ func beforeRemoval(version string) bool {
 		return err == nil && committed.Before(removedAt)
 	}
 	return semver.Compare(version, removedSince) < 0
-}
-
-// checkRemovedAPIs adds a note if removed API versions are served, and refuses a running cluster that differs from what
-// the suite says.
-func (r *runner) checkRemovedAPIs(config *rest.Config) error {
-	client, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return err
-	}
-	groups, err := client.ServerGroups()
-	if err != nil {
-		return fmt.Errorf("get the cluster's API versions: %w", err)
-	}
-	served := false
-	for _, group := range groups.Groups {
-		for _, version := range group.Versions {
-			served = served || version.GroupVersion == "rbac.authorization.k8s.io/v1beta1"
-		}
-	}
-	want, reason := RemovedAPIs(r.Suite, r.Binaries)
-	said := r.Suite.Cluster.RemovedAPIs != nil
-	switch {
-	case said && want != served && want:
-		return &UserError{fmt.Errorf("%s: removedAPIs is true, but cluster %q does not serve them; "+
-			"`trommel cluster up --removed-apis` starts one that does", r.Suite.File, r.cluster.Name())}
-	case said && want != served:
-		return &UserError{fmt.Errorf("%s: removedAPIs is false, but cluster %q serves them",
-			r.Suite.File, r.cluster.Name())}
-	case want && !served:
-		r.note(fmt.Sprintf("cluster %q does not serve API versions that Kubernetes has removed, and %s; if it needs "+
-			"them, start the cluster with --removed-apis", r.cluster.Name(), reason))
-	case served && reason != "":
-		r.note(fmt.Sprintf("the cluster also serves API versions that Kubernetes has removed: %s "+
-			"(`removedAPIs: false` in the suite's cluster turns this off)", reason))
-	case served:
-		r.note("the cluster also serves API versions that Kubernetes has removed")
-	}
-	return nil
 }

@@ -178,12 +178,9 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 	if err := checkFunctions(p, s.suite, o.Functions); err != nil {
 		return nil, &UserError{err}
 	}
-	return execute(ctx, Config{
-		Plan: p, Suite: s.suite, Variant: s.options.Variant, Binaries: s.binaries, RecordDir: recordDir,
-		Trace: o.Trace, Paced: o.Paced, History: o.History, FindTypes: o.FindTypes, Reference: o.Reference,
-		Functions: o.Functions, Version: s.options.Version, Injector: s.options.Injector,
-		DisruptionControllers: s.options.DisruptionControllers,
-		Progress:              s.options.Progress, Logger: s.options.Logger, clusters: s.clusters,
+	return execute(ctx, task{
+		plan: p, suite: s.suite, binaries: s.binaries, recordDir: recordDir, session: s.options, options: o,
+		clusters: s.clusters,
 	})
 }
 

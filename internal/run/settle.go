@@ -3,26 +3,43 @@ package run
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/plan"
 )
 
-// settle waits until the controllers have settled, at most for Timeouts.Settle. It does not wait for one that is in a
+// settling waits until the controllers under test have settled.
+type settling struct {
+	plan interface {
+		Settle(ctx context.Context, quiet time.Duration) (restless string, err error)
+	}
+	node        statuses
+	controllers []string
+	timeouts    plan.Timeouts
+	since       time.Time // the workload began
+	// away names the API server that the plan had taken away from a controller at a time; "": none.
+	away   func(controller string, at time.Time) string
+	note   func(text string)
+	logger *slog.Logger
+}
+
+// await waits until the controllers have settled, at most for Timeouts.Settle. It does not wait for one that is in a
 // crash loop. It reports whether they have settled.
-func (r *runner) settle(ctx context.Context) (settled bool, err error) {
-	bounded, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Settle)
+func (s *settling) await(ctx context.Context) (settled bool, err error) {
+	bounded, cancel := context.WithTimeout(ctx, s.timeouts.Settle)
 	defer cancel()
 	crashes := make(chan string, 1)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		if name := r.crashLoop(bounded); name != "" {
+		if name := s.crashLoop(bounded); name != "" {
 			crashes <- name
 			cancel()
 		}
 	}()
-	restless, err := r.coordinator.Settle(bounded, r.Suite.Timeouts.Quiet)
+	restless, err := s.plan.Settle(bounded, s.timeouts.Quiet)
 	cancel()
 	<-watched
 	switch {
@@ -33,10 +50,10 @@ func (r *runner) settle(ctx context.Context) (settled bool, err error) {
 	}
 	select {
 	case name := <-crashes:
-		r.note(fmt.Sprintf("%s keeps exiting; not waiting any longer for the controllers to settle", name))
+		s.note(fmt.Sprintf("%s keeps exiting; not waiting any longer for the controllers to settle", name))
 	default:
-		r.note(fmt.Sprintf("the controllers did not settle within %s (timeouts.settle): %s",
-			r.Suite.Timeouts.Settle, restless))
+		s.note(fmt.Sprintf("the controllers did not settle within %s (timeouts.settle): %s", s.timeouts.Settle,
+			restless))
 	}
 	return false, nil
 }
@@ -44,28 +61,22 @@ func (r *runner) settle(ctx context.Context) (settled bool, err error) {
 // restQuiet is how long controllers must do nothing in a paced workload to count as at rest.
 const restQuiet = 500 * time.Millisecond
 
-// pause returns what a paced workload does between its steps: it waits until the controllers are at rest, at most for
-// Timeouts.Settle. Nil: the workload is not paced.
-func (r *runner) pause() func(context.Context) {
-	if !r.Paced {
-		return nil
-	}
-	return func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Settle)
-		defer cancel()
-		if restless, err := r.coordinator.Settle(ctx, restQuiet); err != nil || restless != "" {
-			r.Logger.Debug("the next step of the workload does not wait any longer", "restless", restless, "error", err)
-		}
+// pause is what a paced workload does between its steps: it waits until the controllers are at rest, at most for
+// Timeouts.Settle.
+func (s *settling) pause(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeouts.Settle)
+	defer cancel()
+	if restless, err := s.plan.Settle(ctx, restQuiet); err != nil || restless != "" {
+		s.logger.Debug("the next step of the workload does not wait any longer", "restless", restless, "error", err)
 	}
 }
 
 // endsByItself counts how often a controller's processes have exited since the workload began, except exits that the
 // plan caused.
-func (r *runner) endsByItself(processes []cluster.Process) int {
+func (s *settling) endsByItself(processes []cluster.Process) int {
 	ends := 0
 	for _, p := range processes {
-		if !p.Running() && !p.Planned && p.Ended.After(r.meta.WorkloadStart) &&
-			r.serverAway(p.Controller, p.Ended) == "" {
+		if !p.Running() && !p.Planned && p.Ended.After(s.since) && s.away(p.Controller, p.Ended) == "" {
 			ends++
 		}
 	}
@@ -74,17 +85,17 @@ func (r *runner) endsByItself(processes []cluster.Process) int {
 
 // crashLoop returns the name of the first controller that has exited twice since the workload began without being
 // stopped by the plan, or "" when ctx ends.
-func (r *runner) crashLoop(ctx context.Context) string {
+func (s *settling) crashLoop(ctx context.Context) string {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		for _, c := range r.Suite.Controllers {
-			processes, err := r.node().Status(ctx, c.Name)
+		for _, name := range s.controllers {
+			processes, err := s.node.Status(ctx, name)
 			if err != nil {
 				continue // a later check reports the error
 			}
-			if r.endsByItself(processes) > 1 {
-				return c.Name
+			if s.endsByItself(processes) > 1 {
+				return name
 			}
 		}
 		select {

@@ -29,14 +29,16 @@ const (
 )
 
 // describeControllers describes how each controller runs, from its binary's manifest and its Deployment as applied.
-func (r *runner) describeControllers(own map[string][]*unstructured.Unstructured) []record.Controller {
+func describeControllers(
+	suite *plan.Suite, binaries []Binary, own map[string][]*unstructured.Unstructured,
+) []record.Controller {
 	var all []record.Controller
-	for i := range r.Suite.Controllers {
-		c := &r.Suite.Controllers[i]
-		d := describe(c, r.Binaries[i].Manifest)
+	for i := range suite.Controllers {
+		c := &suite.Controllers[i]
+		d := describe(c, binaries[i].Manifest)
 		for _, u := range own[c.Name] {
 			if template := podTemplate(u); template != nil {
-				env, args := containerOf(template, r.Binaries[i].Path)
+				env, args := containerOf(template, binaries[i].Path)
 				d.WatchList = watchList(d, env, args)
 				d.Replicas = 1
 				if n, given, _ := unstructured.NestedInt64(u.Object, "spec", "replicas"); given {
@@ -203,20 +205,21 @@ func requiredClientGo(goMod []byte) string {
 	return ""
 }
 
-// warnOfStaleness warns before a run with stale state about controllers that will probably not be shown any, or of
-// which that cannot be determined.
-func (r *runner) warnOfStaleness() {
-	if !r.Plan.PausesAPIServer() {
-		return
+// stalenessWarnings warns before a run with stale state about controllers that will probably not be shown any, or of
+// which that cannot be determined. The controllers are the suite's, as they run.
+func stalenessWarnings(p *plan.Plan, suite *plan.Suite, controllers []record.Controller) (lines []string) {
+	if !p.PausesAPIServer() {
+		return nil
 	}
-	for i, c := range r.meta.Controllers {
+	for i, c := range controllers {
 		if !c.Hooks {
-			r.console.Info(unknownStaleness(c.Name))
+			lines = append(lines, unknownStaleness(c.Name))
 		}
-		if c.WatchList && r.Suite.Controllers[i].WatchList == nil {
-			r.console.Info(WatchListWarning(c))
+		if c.WatchList && suite.Controllers[i].WatchList == nil {
+			lines = append(lines, WatchListWarning(c))
 		}
 	}
+	return lines
 }
 
 func unknownStaleness(controller string) string {
@@ -226,5 +229,6 @@ func unknownStaleness(controller string) string {
 // WatchListWarning explains what a streaming list means for a plan that pauses an API server.
 func WatchListWarning(c record.Controller) string {
 	return fmt.Sprintf("warning: %s (client-go %s) fills its caches with a streaming list, which waits while an API "+
-		"server is paused: started there, it is shown nothing stale unless the suite says %s", c.Name, c.ClientGo, c.WatchListSwitch())
+		"server is paused: started there, it is shown nothing stale unless the suite says %s", c.Name, c.ClientGo,
+		c.WatchListSwitch())
 }

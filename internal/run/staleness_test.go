@@ -71,21 +71,20 @@ func TestDescribeControllers(t *testing.T) {
 			}},
 		}},
 	}}
-	r := &runner{Config: Config{
-		Suite: &plan.Suite{Controllers: []plan.Controller{{Name: "db", APIServer: "apiserver-2", Build: &plan.Build{}},
-			{Name: "old", Binary: "old"}}},
-		Binaries: []Binary{{Path: "/bin/db", Manifest: &wire.Manifest{Points: []wire.CompiledPoint{
-			{Module: "k8s.io/client-go", Version: "v0.36.3"},
-			{Module: "sigs.k8s.io/controller-runtime", Version: "v0.25.2"},
-		}}}, {Path: "/bin/old"}},
+	suite := &plan.Suite{Controllers: []plan.Controller{
+		{Name: "db", APIServer: "apiserver-2", Build: &plan.Build{}}, {Name: "old", Binary: "old"},
 	}}
+	binaries := []Binary{{Path: "/bin/db", Manifest: &wire.Manifest{Points: []wire.CompiledPoint{
+		{Module: "k8s.io/client-go", Version: "v0.36.3"},
+		{Module: "sigs.k8s.io/controller-runtime", Version: "v0.25.2"},
+	}}}, {Path: "/bin/old"}}
 	want := []record.Controller{
 		{Name: "db", Hooks: true, APIServer: "apiserver-2", Replicas: 1, ClientGo: "v0.36.3",
 			ControllerRuntime: "v0.25.2"},
 		{Name: "old", APIServer: "apiserver-1"},
 	}
-	if diff := cmp.Diff(want,
-		r.describeControllers(map[string][]*unstructured.Unstructured{"db": {deployment}})); diff != "" {
+	own := map[string][]*unstructured.Unstructured{"db": {deployment}}
+	if diff := cmp.Diff(want, describeControllers(suite, binaries, own)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,8 +19,28 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
+// late is the coordinator for those parts of a run that the coordinator itself needs: it is set when there is one, before
+// it carries anything out.
+type late struct{ *coordinator.Coordinator }
+
 // controllers implements actions.Controllers on the process node.
-type controllers struct{ *runner }
+type controllers struct {
+	node     cluster.ProcessNode
+	sessions interface {
+		Connections(ctx context.Context, identity string) (total, live int, err error)
+		Locks(ctx context.Context, controller string) ([]plan.ResourceKey, error)
+	}
+	objects interface {
+		Delete(ctx context.Context, key plan.ResourceKey, o objects.DeleteOptions) error
+		Patch(ctx context.Context, key plan.ResourceKey, patchType string, patch any, subresource string) (
+			*unstructured.Unstructured, error)
+	}
+	keepLeases map[string]bool // controllers whose locks nobody releases
+	// await returns when a controller runs and has more than so many sessions.
+	await func(ctx context.Context, name string, after int) error
+	// Down and up are told that the plan has killed or frozen a controller, and that it goes on.
+	down, up func(name string)
+}
 
 // Kill also releases the killed process's leader election locks, unless the suite keeps them: otherwise a successor
 // waits until they expire, which is not a bug and costs 15 s each time.
@@ -27,8 +48,8 @@ func (c *controllers) Kill(ctx context.Context, name string) (running bool, err 
 	if running, err = c.running(ctx, name); err != nil {
 		return false, err
 	}
-	c.webhooks.killed(name)
-	if err := c.node().Kill(ctx, name); err != nil {
+	c.down(name)
+	if err := c.node.Kill(ctx, name); err != nil {
 		return running, fmt.Errorf("kill controller %q: %w", name, err)
 	}
 	return running, c.releaseLocks(ctx, name)
@@ -36,7 +57,7 @@ func (c *controllers) Kill(ctx context.Context, name string) (running bool, err 
 
 // running reports whether the controller has a running process.
 func (c *controllers) running(ctx context.Context, name string) (bool, error) {
-	processes, err := c.node().Status(ctx, name)
+	processes, err := c.node.Status(ctx, name)
 	if err != nil {
 		return false, fmt.Errorf("status of controller %q: %w", name, err)
 	}
@@ -46,12 +67,10 @@ func (c *controllers) running(ctx context.Context, name string) (bool, error) {
 // releaseLocks releases a killed controller's leader election locks: it deletes leases, and removes the election's
 // annotation from ConfigMaps and Endpoints, which may hold other data.
 func (c *controllers) releaseLocks(ctx context.Context, name string) error {
-	for i := range c.Suite.Controllers {
-		if c.Suite.Controllers[i].Name == name && c.Suite.Controllers[i].KeepLeases {
-			return nil
-		}
+	if c.keepLeases[name] {
+		return nil
 	}
-	locks, err := c.coordinator.Locks(ctx, name)
+	locks, err := c.sessions.Locks(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -71,56 +90,62 @@ func (c *controllers) releaseLocks(ctx context.Context, name string) error {
 	return errors.Join(errs...)
 }
 
+// Start lets a killed controller start, and waits for it.
 func (c *controllers) Start(ctx context.Context, name string) (running bool, err error) {
-	before, _, err := c.coordinator.Connections(ctx, name)
+	before, _, err := c.sessions.Connections(ctx, name)
 	if err != nil {
 		return false, err
 	}
 	if running, err = c.running(ctx, name); err != nil {
 		return false, err
 	}
-	if err := c.node().Start(ctx, name); err != nil {
+	if err := c.node.Start(ctx, name); err != nil {
 		return running, fmt.Errorf("start controller %q: %w", name, err)
 	}
-	for i := range c.Suite.Controllers {
-		if c.Suite.Controllers[i].Name != name {
-			continue
-		}
-		if running {
-			before = 0 // its present session counts
-		}
-		if err := c.awaitController(ctx, name, c.Binaries[i].Manifest != nil, before); err != nil {
-			return running, err
-		}
+	if running {
+		before = 0 // its present session counts
 	}
-	c.webhooks.started(name)
+	if err := c.await(ctx, name, before); err != nil {
+		return running, err
+	}
+	c.up(name)
 	return running, nil
 }
 
+// Freeze stops a process of a controller.
 func (c *controllers) Freeze(ctx context.Context, name string, pid int) error {
-	c.webhooks.killed(name)
-	return c.node().Freeze(ctx, name, pid)
+	c.down(name)
+	return c.node.Freeze(ctx, name, pid)
 }
 
+// Thaw lets a controller's frozen processes go on.
 func (c *controllers) Thaw(ctx context.Context, name string, kill bool) (frozen int, err error) {
-	if frozen, err = c.node().Thaw(ctx, name, kill); err != nil {
+	if frozen, err = c.node.Thaw(ctx, name, kill); err != nil {
 		return frozen, err
 	}
-	c.webhooks.started(name)
+	c.up(name)
 	return frozen, nil
 }
 
+// Route directs new connections of a controller to the API server.
 func (c *controllers) Route(ctx context.Context, name, apiServer string) error {
-	return c.node().Route(ctx, name, apiServer)
+	return c.node.Route(ctx, name, apiServer)
 }
 
+// CutConnections closes a controller's connections.
 func (c *controllers) CutConnections(ctx context.Context, name string) error {
-	return c.node().CutConnections(ctx, name)
+	return c.node.CutConnections(ctx, name)
 }
 
 // apiServers implements actions.APIServers.
 type apiServers struct {
-	*runner
+	cluster  string                  // its name
+	killer   cluster.APIServerKiller // nil: not supported
+	ready    time.Duration           // in which a server has to connect
+	sessions interface {
+		Connections(ctx context.Context, identity string) (total, live int, err error)
+		WaitConnected(ctx context.Context, identity string, after, n int) error
+	}
 
 	mu   sync.Mutex
 	down map[string]bool // killed by the plan; its session may stay live for a moment
@@ -128,7 +153,7 @@ type apiServers struct {
 
 // running reports whether the API server is running, and how many sessions it has had.
 func (a *apiServers) running(ctx context.Context, name string) (running bool, sessions int, err error) {
-	sessions, live, err := a.coordinator.Connections(ctx, name)
+	sessions, live, err := a.sessions.Connections(ctx, name)
 	if err != nil {
 		return false, 0, err
 	}
@@ -137,11 +162,12 @@ func (a *apiServers) running(ctx context.Context, name string) (running bool, se
 	return live > 0 && !a.down[name], sessions, nil
 }
 
-func (a *apiServers) killer() (cluster.APIServerKiller, error) {
-	if k, ok := a.cluster.(cluster.APIServerKiller); ok {
-		return k, nil
+// supported returns an error if the cluster cannot kill API servers.
+func (a *apiServers) supported() error {
+	if a.killer != nil {
+		return nil
 	}
-	return nil, fmt.Errorf("kill or start an API server of cluster %q: %w", a.cluster.Name(), cluster.ErrNotSupported)
+	return fmt.Errorf("kill or start an API server of cluster %q: %w", a.cluster, cluster.ErrNotSupported)
 }
 
 func (a *apiServers) mark(name string, down bool) {
@@ -153,15 +179,15 @@ func (a *apiServers) mark(name string, down bool) {
 	a.down[name] = down
 }
 
+// KillAPIServer kills an API server, which stays down.
 func (a *apiServers) KillAPIServer(ctx context.Context, name string) (running bool, err error) {
 	if running, _, err = a.running(ctx, name); err != nil {
 		return false, err
 	}
-	killer, err := a.killer()
-	if err != nil {
+	if err := a.supported(); err != nil {
 		return running, err
 	}
-	if err := killer.KillAPIServer(ctx, name); err != nil {
+	if err := a.killer.KillAPIServer(ctx, name); err != nil {
 		return running, err
 	}
 	a.mark(name, true)
@@ -174,16 +200,15 @@ func (a *apiServers) StartAPIServer(ctx context.Context, name string) (running b
 	if err != nil {
 		return false, err
 	}
-	killer, err := a.killer()
-	if err != nil {
+	if err := a.supported(); err != nil {
 		return false, err
 	}
-	if err := killer.StartAPIServer(ctx, name); err != nil || running {
+	if err := a.killer.StartAPIServer(ctx, name); err != nil || running {
 		return running, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.Suite.Timeouts.Ready)
+	ctx, cancel := context.WithTimeout(ctx, a.ready)
 	defer cancel()
-	if err := a.coordinator.WaitConnected(ctx, name, sessions, 1); err != nil {
+	if err := a.sessions.WaitConnected(ctx, name, sessions, 1); err != nil {
 		return false, err
 	}
 	a.mark(name, false)
@@ -191,8 +216,18 @@ func (a *apiServers) StartAPIServer(ctx context.Context, name string) (running b
 }
 
 // planWrites implements actions.Objects.
-type planWrites struct{ *runner }
+type planWrites struct {
+	objects interface {
+		Apply(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error)
+		Patch(ctx context.Context, key plan.ResourceKey, patchType string, patch any, subresource string) (
+			*unstructured.Unstructured, error)
+		Delete(ctx context.Context, key plan.ResourceKey, o objects.DeleteOptions) error
+	}
+	dir       string            // of the run record
+	manifests map[string]string // path in the plan to path in the record
+}
 
+// Apply applies an object.
 func (w *planWrites) Apply(ctx context.Context, object map[string]any) error {
 	list, _, err := manifests.Served([]*unstructured.Unstructured{{Object: object}})
 	if err != nil {
@@ -201,8 +236,9 @@ func (w *planWrites) Apply(ctx context.Context, object map[string]any) error {
 	return w.applyAll(ctx, list)
 }
 
+// ApplyFile applies the record's copy of a manifest.
 func (w *planWrites) ApplyFile(ctx context.Context, file string) error {
-	list, _, err := manifests.ReadServed(filepath.Join(w.RecordDir, filepath.FromSlash(w.manifests[file])))
+	list, _, err := manifests.ReadServed(filepath.Join(w.dir, filepath.FromSlash(w.manifests[file])))
 	if err != nil {
 		return err
 	}
@@ -218,11 +254,13 @@ func (w *planWrites) applyAll(ctx context.Context, list []*unstructured.Unstruct
 	return nil
 }
 
+// Patch patches an object.
 func (w *planWrites) Patch(ctx context.Context, key plan.ResourceKey, subresource, patchType string, patch any) error {
 	_, err := w.objects.Patch(ctx, key, patchType, patch, subresource)
 	return err
 }
 
+// Delete deletes an object.
 func (w *planWrites) Delete(ctx context.Context, key plan.ResourceKey) error {
 	return w.objects.Delete(ctx, key, objects.DeleteOptions{})
 }

@@ -18,15 +18,27 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// webhooks holds the webhooks that the manifests declare, and what the plan has done to the controllers that may serve
+// webhooks are the webhooks that the manifests declare, and what the plan has done to the controllers that may serve
 // them.
 type webhooks struct {
-	declared []plan.ResourceKey
+	declared []plan.ResourceKey // see declaredWebhooks
+	ready    time.Duration      // in which controllers have to start
+	step     time.Duration      // that a step of the workload may take
+	objects  interface {
+		Get(ctx context.Context, key plan.ResourceKey) (*unstructured.Unstructured, error)
+	}
+	inside cluster.Dialer // nil: addresses inside the cluster cannot be reached
+	plan   interface {
+		Status(ctx context.Context) (coordinator.Status, error)
+	}
+	tails func(ctx context.Context) string // of the controllers' logs
+	info  func(text string)
 
 	mu      sync.Mutex
 	down    map[string]bool      // controllers that the plan has killed or frozen, and that do not go on yet
@@ -37,12 +49,11 @@ type webhooks struct {
 
 // declaredWebhooks finds the manifests that declare webhooks: webhook configurations, and definitions with a conversion
 // webhook.
-func declaredWebhooks(manifests []*unstructured.Unstructured) *webhooks {
-	w := &webhooks{down: map[string]bool{}, restart: map[string]time.Time{}}
+func declaredWebhooks(manifests []*unstructured.Unstructured) (declared []plan.ResourceKey) {
 	for _, u := range manifests {
 		switch u.GetKind() {
 		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
-			w.declared = append(w.declared,
+			declared = append(declared,
 				plan.ResourceKey{Type: strings.ToLower(u.GetKind()), Group: "admissionregistration.k8s.io",
 					Name: u.GetName()})
 		case "CustomResourceDefinition":
@@ -50,26 +61,34 @@ func declaredWebhooks(manifests []*unstructured.Unstructured) *webhooks {
 			// With one version there is nothing to convert.
 			if versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions"); strategy == "Webhook" &&
 				len(versions) > 1 {
-				w.declared = append(w.declared,
+				declared = append(declared,
 					plan.ResourceKey{Type: definitionType, Group: "apiextensions.k8s.io", Name: u.GetName()})
 			}
 		}
 	}
-	return w
+	return declared
 }
 
+// killed notes that the plan has killed or frozen a controller.
 func (w *webhooks) killed(controller string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.down == nil {
+		w.down = map[string]bool{}
+	}
 	w.down[controller] = true
 	delete(w.restart, controller)
 }
 
+// started notes that a controller goes on.
 func (w *webhooks) started(controller string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.down[controller] {
 		delete(w.down, controller)
+		if w.restart == nil {
+			w.restart = map[string]time.Time{}
+		}
 		w.restart[controller] = time.Now()
 	}
 }
@@ -77,18 +96,18 @@ func (w *webhooks) started(controller string) {
 // noPod is part of the cluster network's error for a Service that no process pod serves.
 const noPod = "selects no pod that is a process"
 
-// awaitWebhooks waits until all webhooks that the manifests declare respond. Otherwise the workload would test the
+// await waits until all webhooks that the manifests declare respond. Otherwise the workload would test the
 // webhooks' start instead of the controllers.
-func (r *runner) awaitWebhooks(ctx context.Context) error {
-	if len(r.webhooks.declared) == 0 {
+func (w *webhooks) await(ctx context.Context) error {
+	if len(w.declared) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.Suite.Timeouts.Ready)
+	ctx, cancel := context.WithTimeout(ctx, w.ready)
 	defer cancel()
 	start := time.Now()
 	var last error
 	for {
-		key, err := r.webhooksAnswer(ctx)
+		key, err := w.answer(ctx)
 		if err == nil {
 			return nil
 		}
@@ -98,9 +117,8 @@ func (r *runner) awaitWebhooks(ctx context.Context) error {
 		if key.Type == definitionType && errors.Is(err, errNoBundle) && time.Since(start) > bundleGrace {
 			// Many projects declare a conversion webhook that they do not use, and leave its configuration
 			// incomplete.
-			r.console.Info(err.Error() + ": objects of its other versions cannot be read or written")
-			r.webhooks.declared = slices.DeleteFunc(r.webhooks.declared,
-				func(k plan.ResourceKey) bool { return k == key })
+			w.info(err.Error() + ": objects of its other versions cannot be read or written")
+			w.declared = slices.DeleteFunc(w.declared, func(k plan.ResourceKey) bool { return k == key })
 			continue
 		}
 		if strings.Contains(err.Error(), noPod) {
@@ -110,21 +128,10 @@ func (r *runner) awaitWebhooks(ctx context.Context) error {
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("a webhook did not respond within %s (timeouts.ready): %w%s", r.Suite.Timeouts.Ready,
-				last, r.controllerTails(context.WithoutCancel(ctx)))
+			return fmt.Errorf("a webhook did not respond within %s (timeouts.ready): %w%s", w.ready,
+				last, w.tails(context.WithoutCancel(ctx)))
 		}
 	}
-}
-
-func (r *runner) controllerTails(ctx context.Context) string {
-	var text strings.Builder
-	for _, c := range r.Suite.Controllers {
-		processes, err := r.node().Status(ctx, c.Name)
-		if err == nil && len(processes) > 0 {
-			fmt.Fprintf(&text, "\nthe end of %s's log:\n%s", c.Name, r.logTail(processes[len(processes)-1]))
-		}
-	}
-	return text.String()
 }
 
 // errNoBundle is the error of a webhook that has no caBundle yet.
@@ -135,17 +142,17 @@ const bundleGrace = 5 * time.Second
 
 const definitionType = "customresourcedefinition"
 
-// webhooksAnswer returns the first reason why a declared webhook cannot be called, and the key of the object that
+// answer returns the first reason why a declared webhook cannot be called, and the key of the object that
 // declares it.
-func (r *runner) webhooksAnswer(ctx context.Context) (plan.ResourceKey, error) {
-	for _, key := range r.webhooks.declared {
-		u, err := r.objects.Get(ctx, key)
+func (w *webhooks) answer(ctx context.Context) (plan.ResourceKey, error) {
+	for _, key := range w.declared {
+		u, err := w.objects.Get(ctx, key)
 		if err != nil {
 			return key, fmt.Errorf("%s: %w", key, err)
 		}
 		if key.Type == definitionType {
 			config, _, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig")
-			if err := r.webhookAnswers(ctx, config); err != nil {
+			if err := w.answers(ctx, config); err != nil {
 				return key, fmt.Errorf("conversion webhook of %s: %w", u.GetName(), err)
 			}
 			continue
@@ -154,7 +161,7 @@ func (r *runner) webhooksAnswer(ctx context.Context) (plan.ResourceKey, error) {
 		for _, h := range hooks {
 			hook, _ := h.(map[string]any)
 			config, _, _ := unstructured.NestedMap(hook, "clientConfig")
-			err := r.webhookAnswers(ctx, config)
+			err := w.answers(ctx, config)
 			if err != nil && hook["failurePolicy"] == "Ignore" && strings.Contains(err.Error(), noPod) {
 				continue // nothing will serve it, and the API servers ignore that
 			}
@@ -166,8 +173,8 @@ func (r *runner) webhooksAnswer(ctx context.Context) (plan.ResourceKey, error) {
 	return plan.ResourceKey{}, nil
 }
 
-// webhookAnswers connects to a webhook and verifies its certificate as an API server would.
-func (r *runner) webhookAnswers(ctx context.Context, config map[string]any) error {
+// answers connects to a webhook and verifies its certificate as an API server would.
+func (w *webhooks) answers(ctx context.Context, config map[string]any) error {
 	name, address, err := webhookAddress(config)
 	if err != nil {
 		return err
@@ -187,8 +194,8 @@ func (r *runner) webhookAnswers(ctx context.Context, config map[string]any) erro
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var dial func(ctx context.Context, address string) (net.Conn, error)
-	if c, ok := r.cluster.(cluster.Dialer); ok {
-		dial = c.DialInside
+	if w.inside != nil {
+		dial = w.inside.DialInside
 	}
 	if host, _, _ := net.SplitHostPort(address); isLoopback(host) {
 		dial = func(ctx context.Context, address string) (net.Conn, error) {
@@ -241,19 +248,18 @@ func webhookAddress(config map[string]any) (name, address string, err error) {
 
 // outage implements workload.Config.Outage for a write that failed because a webhook could not be called. While a
 // controller that the plan has killed, frozen, paused or restarted is not available, the outage is the plan's effect.
-func (r *runner) outage(ctx context.Context, since time.Time, err error) (o workload.Outage) {
+func (w *webhooks) outage(ctx context.Context, since time.Time, err error) (o workload.Outage) {
 	defer func() {
 		if o.Reason != "" {
-			r.webhooks.mu.Lock()
-			defer r.webhooks.mu.Unlock()
-			r.webhooks.last = o.Reason
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.last = o.Reason
 		}
 	}()
-	status, statusErr := r.coordinator.Status(ctx)
+	status, statusErr := w.plan.Status(ctx)
 	if statusErr != nil {
 		return o
 	}
-	w := r.webhooks
 	w.mu.Lock()
 	down := slices.Sorted(maps.Keys(w.down))
 	restarted := slices.Sorted(maps.Keys(w.restart))
@@ -273,7 +279,7 @@ func (r *runner) outage(ctx context.Context, since time.Time, err error) (o work
 			Final: status.Completed == status.Total,
 		}
 	case len(restarted) > 0:
-		_, broken := r.webhooksAnswer(ctx)
+		_, broken := w.answer(ctx)
 		if broken == nil {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -284,9 +290,9 @@ func (r *runner) outage(ctx context.Context, since time.Time, err error) (o work
 			return workload.Outage{Over: true}
 		}
 		return workload.Outage{
-			Reason: fmt.Sprintf("the plan has restarted or thawed the controller %s, and its webhook does not respond yet: %v",
-				strings.Join(restarted, ", "), broken),
-			Final: time.Since(newest) > r.Suite.Timeouts.Ready,
+			Reason: fmt.Sprintf("the plan has restarted or thawed the controller %s, and its webhook does not respond "+
+				"yet: %v", strings.Join(restarted, ", "), broken),
+			Final: time.Since(newest) > w.ready,
 		}
 	case status.Stuck != "":
 		return workload.Outage{Reason: "the plan holds something that the webhook may need: " + status.Stuck}
@@ -298,7 +304,7 @@ func (r *runner) outage(ctx context.Context, since time.Time, err error) (o work
 	}
 	for _, limit := range []string{noPod, "is simulated", "nothing leaves the machine"} {
 		// A pod may still be starting.
-		if strings.Contains(err.Error(), limit) && time.Since(since) > r.Suite.Timeouts.Step/2 {
+		if strings.Contains(err.Error(), limit) && time.Since(since) > w.step/2 {
 			return workload.Outage{Reason: "no process in this cluster serves that webhook", Final: true}
 		}
 	}
@@ -306,11 +312,11 @@ func (r *runner) outage(ctx context.Context, since time.Time, err error) (o work
 }
 
 // lastOutage returns the latest reason why the workload waited for a webhook; "" if it did not.
-func (r *runner) lastOutage() string {
-	r.webhooks.mu.Lock()
-	defer r.webhooks.mu.Unlock()
-	if r.webhooks.last == "" {
+func (w *webhooks) lastOutage() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last == "" {
 		return ""
 	}
-	return "it waited for a webhook: " + r.webhooks.last
+	return "it waited for a webhook: " + w.last
 }

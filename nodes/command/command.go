@@ -4,13 +4,13 @@ package command
 import (
 	"fmt"
 	"maps"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -34,49 +34,37 @@ type Provider struct {
 func New(providers map[string]Provider) *cobra.Command {
 	names := slices.Sorted(maps.Keys(providers))
 	var o manager.Options
-	var kubeconfig, name string
+	var name string
 	limits := calls.Options{Registerer: metrics.Registry}
-	cmd := &cobra.Command{
+	cmd := controllers.Command(&cobra.Command{
 		Use:   "trommel-nodes",
 		Short: "Run the controllers of node cycling (nodes.trommel.dev)",
-		Args:  cobra.NoArgs,
 		Example: fmt.Sprintf(`  trommel-nodes --provider %[1]s --leader-elect --metrics=:8080
   trommel-nodes --provider %[1]s --kubeconfig ~/.kube/config`, names[0]),
-		SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, ok := providers[name]
-			if !ok {
+		PreRunE: func(*cobra.Command, []string) error {
+			if _, ok := providers[name]; !ok {
 				return fmt.Errorf("unknown provider %q (known: %s)", name, strings.Join(names, ", "))
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			to, err := controllers.RESTConfig(kubeconfig)
-			if err != nil {
-				return err
-			}
-			o.Add = p.Add
-			o.Provider = func(mgr ctrl.Manager) (provider.Provider, error) {
-				made, err := p.New(mgr)
-				if err != nil {
-					return nil, err
-				}
-				return calls.Wrap(made, limits)
-			}
-			return manager.Run(ctx, to, o)
+			return nil
 		},
-	}
-	o.Logger = controllers.Logger()
+	}, &o.Options, func(to *rest.Config, log logr.Logger) (ctrl.Manager, error) {
+		o.Logger, o.Add = log, providers[name].Add
+		o.Provider = func(mgr ctrl.Manager) (provider.Provider, error) {
+			made, err := providers[name].New(mgr)
+			if err != nil {
+				return nil, err
+			}
+			return calls.Wrap(made, limits)
+		}
+		return manager.New(to, o)
+	})
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
 	f.StringVar(&name, "provider", names[0], "provider of the nodes: "+strings.Join(names, ", "))
 	f.Float64Var(&limits.QPS, "provider-qps", 10, "largest number of calls of the provider per second")
 	f.IntVar(&limits.Burst, "provider-burst", 20, "calls of the provider that may be made at once")
 	f.DurationVar(&limits.Timeout, "provider-timeout", time.Minute, "limit of one call of the provider")
 	f.StringSliceVar(&o.Namespaces, "namespaces", nil, "namespaces whose requests are carried out (default: all)")
 	f.StringVar(&o.Namespace, "lease-namespace", "", "namespace of the lease (default: the pod's)")
-	f.StringVar(&o.Metrics, "metrics", "", "address for Prometheus metrics (default: none)")
-	f.StringVar(&o.Probes, "probes", "", "address for health probes (default: none)")
-	f.BoolVar(&o.LeaderElection, "leader-elect", false, "let only one of several replicas work")
 	l, d := &o.Limits, o.Limits.WithDefaults()
 	f.DurationVar(&l.Equilibrium, "equilibrium-timeout", d.Equilibrium,
 		"how long the provider's instances and the nodes may differ before a request begins")

@@ -68,7 +68,7 @@ func (p *Provider) Group(ctx context.Context, name string) (*provider.Group, err
 
 // instances returns all instances that a group has started.
 func instances(g *nodes.SimulatedNodeGroup) []provider.Instance {
-	current := TemplateHash(&g.Spec.Template)
+	current := templateHash(&g.Spec.Template)
 	var list []provider.Instance
 	for _, i := range g.Status.Instances {
 		instance := provider.Instance{

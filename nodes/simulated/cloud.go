@@ -62,8 +62,8 @@ func GroupOf(providerID string) string {
 	return group
 }
 
-// TemplateHash identifies a template.
-func TemplateHash(t *nodes.SimulatedTemplate) string {
+// templateHash identifies a template.
+func templateHash(t *nodes.SimulatedTemplate) string {
 	data, err := json.Marshal(t)
 	if err != nil {
 		panic(err) // a struct of texts and quantities

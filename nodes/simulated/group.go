@@ -240,7 +240,7 @@ func (g *group) scale(due func(metav1.MicroTime, time.Duration) bool) {
 			ProviderID: ProviderID(g.Name, fmt.Sprintf("i-%04d", g.Status.Started)),
 			NodeName:   fmt.Sprintf("%s-%04d", g.Name, g.Status.Started),
 			State:      nodes.InstanceStarting, Since: g.at(), Version: g.Spec.Template.Version,
-			TemplateHash: TemplateHash(&g.Spec.Template),
+			TemplateHash: templateHash(&g.Spec.Template),
 		}
 		if f := g.fault("", i.ProviderID, nodes.FaultNeverReady, nodes.FaultNoNode); f != nil {
 			i.Fault = f.Name
@@ -253,7 +253,7 @@ func (g *group) scale(due func(metav1.MicroTime, time.Duration) bool) {
 // surplus is the instance that a group which is too large terminates first: one that is out of date, or else the
 // oldest.
 func (g *group) surplus() *nodes.SimulatedInstance {
-	current := TemplateHash(&g.Spec.Template)
+	current := templateHash(&g.Spec.Template)
 	var members []*nodes.SimulatedInstance
 	for i := range g.Status.Instances {
 		if member(&g.Status.Instances[i]) {

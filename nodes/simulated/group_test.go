@@ -57,7 +57,7 @@ func TestAGroupThatIsTooLargeTerminatesWhatIsOutOfDateFirst(t *testing.T) {
 	}
 	g = settled(t)
 	g.Spec.Template.Version = "v2"
-	g.Status.Instances[0].TemplateHash = TemplateHash(&g.Spec.Template)
+	g.Status.Instances[0].TemplateHash = templateHash(&g.Spec.Template)
 	g.Spec.DesiredCapacity = 1
 	g.advance()
 	if want := []string{"i-0001 InService", "i-0002 Terminating"}; !slices.Equal(g.states(), want) {

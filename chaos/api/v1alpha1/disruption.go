@@ -22,6 +22,8 @@ type Disruption struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Shorter rules such as self.?pulse == oldSelf.?pulse are refused by the API server: it cannot estimate their cost.
+
 	// Spec says what is disrupted, where and for how long. Only count can be changed.
 	// +kubebuilder:validation:XValidation:rule="has(self.level) == has(oldSelf.level) && (!has(self.level) || self.level == oldSelf.level)",message="level is immutable: only count can be changed; create another disruption"
 	// +kubebuilder:validation:XValidation:rule="has(self.selector) == has(oldSelf.selector) && (!has(self.selector) || self.selector == oldSelf.selector)",message="selector is immutable: only count can be changed; create another disruption"

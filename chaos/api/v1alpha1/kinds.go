@@ -1,5 +1,23 @@
 package v1alpha1
 
+// Kind is a kind of fault: the name of its field in Kinds.
+type Kind string
+
+// The kinds, in the order of the fields of Kinds.
+const (
+	KindNetwork          Kind = "network"
+	KindAPIFault         Kind = "apiFault"
+	KindDNS              Kind = "dns"
+	KindCPUPressure      Kind = "cpuPressure"
+	KindMemoryPressure   Kind = "memoryPressure"
+	KindDiskPressure     Kind = "diskPressure"
+	KindDiskFailure      Kind = "diskFailure"
+	KindContainerFailure Kind = "containerFailure"
+	KindNodeFailure      Kind = "nodeFailure"
+	KindPodReplacement   Kind = "podReplacement"
+	KindGRPC             Kind = "grpc"
+)
+
 // Percentage is a probability in percent.
 //
 // +kubebuilder:validation:Minimum=0

@@ -122,7 +122,7 @@ type Injection struct {
 	// Target is the target's UID.
 	Target types.UID `json:"target"`
 	// Kind is the kind's field name in the spec, such as apiFault.
-	Kind string `json:"kind"`
+	Kind Kind `json:"kind"`
 	// State of the injection.
 	State InjectionState `json:"state"`
 	// Pod is the chaos pod's name, in the controllers' namespace.

@@ -3,12 +3,13 @@ package controllers
 
 import (
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
-	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/trommel-dev/trommel/chaos/controller"
 	"github.com/trommel-dev/trommel/chaos/controller/manager"
@@ -19,39 +20,29 @@ import (
 // the same executable that is the injector.
 func NewCommand(injector string) *cobra.Command {
 	o := manager.Options{Config: controller.Config{Nets: controller.DefaultNets()}}
-	var kubeconfig string
 	var here bool
-	cmd := &cobra.Command{
+	cmd := controllers.Command(&cobra.Command{
 		Use:   "trommel-chaos",
 		Short: "Run the controllers of disruptions (chaos.trommel.dev)",
-		Args:  cobra.NoArgs,
-		Example: `  trommel-chaos --leader-elect --metrics=:8080 --injector-image=registry.example.com/trommel-injector:v1
+		Example: `  trommel-chaos --leader-elect --metrics=:8080 ` +
+			`--injector-image=registry.example.com/trommel-injector:v1
   trommel-chaos --kubeconfig ~/.kube/config --delete-only`,
-		SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			if here {
-				self, err := os.Executable()
-				if err != nil {
-					return err
-				}
-				o.Command = []string{self, injector}
-				if o.Journal == "" {
-					// Other users of the machine have directories of their own.
-					o.Journal = filepath.Join("/tmp", "trommel-disruptions-"+strconv.Itoa(os.Getuid()))
-				}
-			}
-			to, err := controllers.RESTConfig(kubeconfig)
+	}, &o.Options, func(to *rest.Config, log logr.Logger) (ctrl.Manager, error) {
+		o.Logger = log
+		if here {
+			self, err := os.Executable()
 			if err != nil {
-				return err
+				return nil, err
 			}
-			o.Logger = controllers.Logger()
-			return manager.Run(ctx, to, o)
-		},
-	}
+			o.Command = []string{self, injector}
+			if o.Journal == "" {
+				// Other users of the machine have directories of their own.
+				o.Journal = filepath.Join("/tmp", "trommel-disruptions-"+strconv.Itoa(os.Getuid()))
+			}
+		}
+		return manager.New(to, o)
+	})
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
 	f.StringVar(&o.Namespace, "namespace", "trommel-chaos", "namespace in which chaos pods run")
 	f.StringVar(&o.Image, "injector-image", "trommel.dev/trommel-injector:latest", "image of chaos pods")
 	f.StringSliceVar(&o.Command, "injector-command", []string{"/trommel-injector"}, "command of chaos pods")
@@ -65,9 +56,6 @@ func NewCommand(injector string) *cobra.Command {
 		"(default /var/lib/trommel-chaos, or, with --injector-here, /tmp/trommel-disruptions-<user ID>)")
 	f.BoolVar(&o.Privileged, "privileged", true, "give chaos pods the privileges that faults on real nodes need")
 	f.DurationVar(&o.KeepFor, "keep", 0, "how long disruptions are kept that are over (default 15m)")
-	f.StringVar(&o.Metrics, "metrics", "", "address for Prometheus metrics (default: none)")
-	f.StringVar(&o.Probes, "probes", "", "address for health probes (default: none)")
-	f.BoolVar(&o.LeaderElection, "leader-elect", false, "let only one of several replicas work")
 	n := &o.Nets
 	f.IntVar(&n.NamespaceShare, "max-namespace-share", n.NamespaceShare,
 		"largest share in percent of a namespace's pods that disruptions may hit; 0: no limit")

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/chaos/inject/processnode"
@@ -65,7 +65,7 @@ func newInject(backends []inject.Backend) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
 			defer stop()
-			o.request.Kind, o.request.Spec = args[0], json.RawMessage(o.spec)
+			o.request.Kind, o.request.Spec = v1alpha1.Kind(args[0]), json.RawMessage(o.spec)
 			o.request.DisruptionUID, o.request.Target.UID = types.UID(o.disruptionUID), types.UID(o.targetUID)
 			if o.duration > 0 {
 				o.request.EndsAt = time.Now().Add(o.duration)
@@ -153,7 +153,7 @@ func logger(c *cobra.Command) *slog.Logger {
 // or else the last, which is the one for real nodes.
 func choose(backends []inject.Backend, r inject.Request) string {
 	switch {
-	case slices.Contains(simulated.Kinds, r.Kind):
+	case inject.InAPI(r.Kind):
 		return simulated.Name
 	case os.Getenv(fault.EnvSocket) != "":
 		return processnode.Name

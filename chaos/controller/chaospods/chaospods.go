@@ -207,7 +207,7 @@ func (r *Reconciler) wanted(ctx context.Context, d *chaos.Disruption) (map[strin
 			if err != nil {
 				return nil, err
 			}
-			if kind != kindContainerFailure {
+			if kind != chaos.KindContainerFailure { // which itself restarts its target's containers
 				pod.Annotations[controller.AnnotationContainers] = containers
 			}
 			wanted[pod.Name] = pod
@@ -215,9 +215,6 @@ func (r *Reconciler) wanted(ctx context.Context, d *chaos.Disruption) (map[strin
 	}
 	return wanted, nil
 }
-
-// kindContainerFailure itself restarts its target's containers.
-const kindContainerFailure = "containerFailure"
 
 // place returns the node on which the chaos pods of a target run, and the IDs of its containers if a fault ends with
 // them: on real nodes namespaces and cgroups belong to a container.
@@ -262,7 +259,7 @@ const (
 	cgroupsDir = "/host/sys/fs/cgroup"
 )
 
-func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string) (*corev1.Pod, error) {
+func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind chaos.Kind, node string) (*corev1.Pod, error) {
 	spec, err := controller.KindSpec(&d.Spec.Kinds, kind)
 	if err != nil {
 		return nil, err
@@ -281,7 +278,7 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string
 		left = max(d.Status.Schedule.StartedAt.Add(d.Spec.Duration.Duration()).Sub(r.Env.Clock.Now()), 0)
 	}
 	args := []string{
-		"inject", kind, "--spec", spec,
+		"inject", string(kind), "--spec", spec,
 		"--disruption", d.Namespace + "/" + d.Name, "--disruption-uid", string(d.UID),
 		"--target-uid", string(t.UID), "--target-node", t.Node,
 		"--duration", left.Round(time.Millisecond).String(), "--journal", journal, "--ready-file", readyFile,
@@ -312,7 +309,7 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind, node string
 			Finalizers: []string{controller.PodFinalizer},
 			Labels: map[string]string{
 				controller.LabelDisruption: string(d.UID), controller.LabelTarget: string(t.UID),
-				controller.LabelKind: kind,
+				controller.LabelKind: string(kind),
 			},
 			Annotations: map[string]string{
 				controller.AnnotationDisruption: d.Namespace + "/" + d.Name, controller.AnnotationTarget: t.Name,

@@ -24,6 +24,7 @@ import (
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
 // Reconciler is the controller.
@@ -188,7 +189,7 @@ func started(pod *corev1.Pod) bool {
 
 // cleanable reports whether something that a chaos pod left in its target could still be removed.
 func (r *Reconciler) cleanable(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	if controller.InAPI(pod.Labels[controller.LabelKind]) {
+	if inject.InAPI(controller.KindOf(pod)) {
 		return true, nil
 	}
 	name, uid := pod.Annotations[controller.AnnotationTarget], pod.Labels[controller.LabelTarget]

@@ -82,11 +82,11 @@ func (o own) pending() bool {
 // id identifies an injection of a disruption.
 type id struct {
 	target types.UID
-	kind   string
+	kind   chaos.Kind
 }
 
 func idOf(pod *corev1.Pod) id {
-	return id{types.UID(pod.Labels[controller.LabelTarget]), pod.Labels[controller.LabelKind]}
+	return id{types.UID(pod.Labels[controller.LabelTarget]), controller.KindOf(pod)}
 }
 
 // sum computes the controller's fields from the chaos pods.

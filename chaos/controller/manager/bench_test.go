@@ -31,7 +31,7 @@ func BenchmarkBeginAndEnd(b *testing.B) {
 	f.processes(1)
 	// An API server lets creations of a type wait for two seconds if its definition is new.
 	f.end(f.disrupt("first", hangs(nil)))
-	w, err := client.NewWithWatch(must(shared.RESTConfig("")), client.Options{Scheme: must(Scheme())})
+	w, err := client.NewWithWatch(must(shared.RESTConfig("")), client.Options{Scheme: newScheme()})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func reconciles(b *testing.B) (n float64) {
 func follow[T client.Object](b *testing.B, of T, see func(o T, gone bool)) {
 	to := must(shared.RESTConfig(""))
 	to.QPS = -1
-	c, err := cache.New(to, cache.Options{Scheme: must(Scheme())})
+	c, err := cache.New(to, cache.Options{Scheme: newScheme()})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func benchmarkMany(b *testing.B, many int) {
 	f := newFixture(b)
 	free := must(shared.RESTConfig(""))
 	free.QPS = -1
-	f.Client = must(client.New(free, client.Options{Scheme: must(Scheme())}))
+	f.Client = must(client.New(free, client.Options{Scheme: newScheme()}))
 	complete(b, f)
 	var pods []*corev1.Pod
 	for i := range many {

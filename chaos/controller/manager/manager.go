@@ -6,12 +6,10 @@ import (
 	"fmt"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
@@ -29,13 +27,8 @@ import (
 // Options of a manager.
 type Options struct {
 	controller.Config
-	// Metrics is the address at which Prometheus metrics are served; empty: none.
-	Metrics string
-	// Probes is the address of the health probes; empty: none.
-	Probes string
-	// LeaderElection lets only one of several replicas work.
-	LeaderElection bool
-	Logger         logr.Logger
+	controllers.Options
+	Logger logr.Logger
 }
 
 // Controllers are the names of the controllers, each with the function that adds it.
@@ -47,49 +40,30 @@ var Controllers = []struct {
 	{"chaospods", chaospods.Add}, {"injections", injections.Add}, {"cleanup", cleanup.Add}, {"cron", cron.Add},
 }
 
-// Scheme has the types that the controllers use.
-func Scheme() (*runtime.Scheme, error) {
-	return controllers.Scheme(chaos.AddToScheme)
-}
-
 // New makes a manager with all controllers. Its Start blocks until the context ends.
 func New(to *rest.Config, o Options) (ctrl.Manager, error) {
-	s, err := Scheme()
-	if err != nil {
-		return nil, err
-	}
-	mgr, err := controllers.Manager(to, ctrl.Options{
-		Scheme: s, Logger: o.Logger, Metrics: server.Options{BindAddress: o.Metrics}, HealthProbeBindAddress: o.Probes,
-		LeaderElection: o.LeaderElection, LeaderElectionID: "disruptions.chaos.trommel.dev",
-		LeaderElectionNamespace: o.Namespace, Controller: config.Controller{MaxConcurrentReconciles: 4},
-	})
-	if err != nil {
-		return nil, err
-	}
+	return controllers.New(to, o.Options, ctrl.Options{
+		Logger: o.Logger, Controller: config.Controller{MaxConcurrentReconciles: 4},
+		LeaderElectionID: "disruptions.chaos.trommel.dev", LeaderElectionNamespace: o.Namespace,
+	}, chaos.AddToScheme, func(mgr ctrl.Manager) error { return add(mgr, o.Config) })
+}
+
+func add(mgr ctrl.Manager, c controller.Config) error {
 	if err := controllers.RegisterMetrics(measures{mgr.GetCache()}); err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
+		return fmt.Errorf("metrics: %w", err)
 	}
 	env := &controller.Env{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("disruptions"),
-		Clock: clock.RealClock{}, Config: o.Config,
+		Clock: clock.RealClock{}, Config: c,
 	}
 	// A cache that has not started adds an index at once.
 	if err := controller.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {
-		return nil, fmt.Errorf("index the cache: %w", err)
+		return fmt.Errorf("index the cache: %w", err)
 	}
 	for _, c := range Controllers {
 		if err := c.Add(mgr, env); err != nil {
-			return nil, fmt.Errorf("controller %s: %w", c.Name, err)
+			return fmt.Errorf("controller %s: %w", c.Name, err)
 		}
 	}
-	return mgr, nil
-}
-
-// Run runs the controllers until the context ends.
-func Run(ctx context.Context, to *rest.Config, o Options) error {
-	mgr, err := New(to, o)
-	if err != nil {
-		return err
-	}
-	return mgr.Start(ctx)
+	return nil
 }

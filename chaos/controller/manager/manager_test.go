@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
@@ -31,6 +32,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/controller"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/controllers"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
@@ -92,6 +94,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+func newScheme() *runtime.Scheme { return must(controllers.Scheme(chaos.AddToScheme)) }
+
 // options are those of the tests' managers.
 func options() Options {
 	return Options{
@@ -139,7 +143,7 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	c, err := client.New(must(shared.RESTConfig("")), client.Options{Scheme: must(Scheme())})
+	c, err := client.New(must(shared.RESTConfig("")), client.Options{Scheme: newScheme()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func (m measures) Collect(ch chan<- prometheus.Metric) {
 		chaos.PreviouslyInjected: 0,
 	}
 	type injection struct {
-		kind  string
+		kind  chaos.Kind
 		state chaos.InjectionState
 	}
 	injections, stuck := map[injection]int{}, 0
@@ -70,6 +70,6 @@ func (m measures) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(stuckDesc, stuck)
 	for i, n := range injections {
-		gauge(injectionsDesc, n, i.kind, string(i.state))
+		gauge(injectionsDesc, n, string(i.kind), string(i.state))
 	}
 }

@@ -52,7 +52,7 @@ func TestChaosPodIsNewerThanTheDisruptionInTheCache(t *testing.T) {
 	created := d.DeepCopy()
 	f.phase(d, chaos.Injected)
 
-	c := must(cache.New(to, cache.Options{Scheme: must(Scheme())}))
+	c := must(cache.New(to, cache.Options{Scheme: newScheme()}))
 	if err := controller.Index(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

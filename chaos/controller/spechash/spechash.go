@@ -48,8 +48,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if d.Status.SpecHash == "" {
 		refused := r.Env.Config.Nets.Refuses(d)
+		var kinds []string
+		for _, kind := range controller.Kinds(&d.Spec.Kinds) {
+			kinds = append(kinds, string(kind))
+		}
 		err := controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
-			s.SpecHash, s.Kinds = hash, strings.Join(controller.Kinds(&d.Spec.Kinds), ",")
+			s.SpecHash, s.Kinds = hash, strings.Join(kinds, ",")
 			if refused != "" {
 				controller.SetCondition(s, chaos.ConditionAccepted, false, "SafetyNet", refused)
 			}

@@ -27,6 +27,7 @@ import (
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
 // Reconciler is the controller.
@@ -257,8 +258,8 @@ func nodeReady(n *corev1.Node) bool {
 // occupied lists the kinds with which other disruptions have the candidates as targets.
 func (r *Reconciler) occupied(
 	ctx context.Context, d *chaos.Disruption, c *candidates,
-) (map[types.UID][]string, error) {
-	occupied := map[types.UID][]string{}
+) (map[types.UID][]chaos.Kind, error) {
+	occupied := map[types.UID][]chaos.Kind{}
 	for _, t := range c.healthy {
 		list, err := controller.DisruptionsAt(ctx, r.Env, t.UID)
 		if err != nil {
@@ -339,7 +340,7 @@ func (c *candidates) hold(d *chaos.Disruption, active bool) {
 	if !active {
 		return
 	}
-	takesAway := slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), controller.InAPI)
+	takesAway := slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), inject.InAPI)
 	for _, t := range d.Status.Targets {
 		there := has(c.unhealthy, t.UID)
 		again := slices.ContainsFunc(c.healthy, func(h chaos.Target) bool { return h.Name == t.Name })
@@ -363,11 +364,11 @@ func static(d *chaos.Disruption, active bool) bool {
 		return d.Status.Schedule.StartedAt != nil
 	}
 	return active && d.Spec.Level == chaos.LevelPod && len(d.Status.Targets) > 0 &&
-		slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), controller.InAPI)
+		slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), inject.InAPI)
 }
 
 // choose keeps the targets that are still there and adds others, up to the count.
-func choose(d *chaos.Disruption, active bool, c *candidates, occupied map[types.UID][]string) choice {
+func choose(d *chaos.Disruption, active bool, c *candidates, occupied map[types.UID][]chaos.Kind) choice {
 	c.hold(d, active)
 	kinds := controller.Kinds(&d.Spec.Kinds)
 	var free []chaos.Target
@@ -379,7 +380,7 @@ func choose(d *chaos.Disruption, active bool, c *candidates, occupied map[types.
 	for _, t := range c.healthy {
 		by := occupied[t.UID]
 		if !current[t.UID] && len(by) > 0 && (!d.Spec.AllowDisruptedTargets ||
-			slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(by, k) })) {
+			slices.ContainsFunc(kinds, func(k chaos.Kind) bool { return slices.Contains(by, k) })) {
 			result.occupied++
 			continue
 		}

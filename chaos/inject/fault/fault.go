@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 )
 
 const (
@@ -35,9 +37,8 @@ const (
 // Fault is one kind of fault at one pod.
 type Fault struct {
 	// Disruption is the name of the disruption, for people: NAMESPACE/NAME.
-	Disruption string `json:"disruption"`
-	// Kind is the kind's field name in a disruption's spec, such as apiFault.
-	Kind string `json:"kind"`
+	Disruption string        `json:"disruption"`
+	Kind       v1alpha1.Kind `json:"kind"`
 	// Pod is the target.
 	Pod types.UID `json:"pod"`
 	// Node is the target's node; empty: the process node.

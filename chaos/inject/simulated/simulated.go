@@ -15,14 +15,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
 // Name is the backend's name.
 const Name = "simulated"
-
-// Kinds are the kinds that this backend has.
-var Kinds = []string{"nodeFailure", "podReplacement"}
 
 // labelProcessNode marks the node whose pods are local processes.
 const labelProcessNode = "trommel.dev/process-node"
@@ -50,14 +48,15 @@ func (b *Backend) Name() string { return Name }
 func (b *Backend) New(request inject.Request, notes *inject.Notes) (inject.Injection, error) {
 	base := injection{backend: b, request: request, notes: notes}
 	switch request.Kind {
-	case "nodeFailure":
+	case v1alpha1.KindNodeFailure:
 		f := &nodeFailure{injection: base}
 		return f, json.Unmarshal(request.Spec, &f.spec)
-	case "podReplacement":
+	case v1alpha1.KindPodReplacement:
 		r := &podReplacement{injection: base}
 		return r, json.Unmarshal(request.Spec, &r.spec)
 	}
-	return nil, inject.Unsupported("the node %s is simulated, and %s needs a process", request.Target.Node, request.Kind)
+	return nil, inject.Unsupported("the node %s is simulated, and %s needs a process", request.Target.Node,
+		request.Kind)
 }
 
 // injection is what both kinds share.

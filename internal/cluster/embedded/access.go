@@ -4,10 +4,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/pki"
 )
 
 func (c *Cluster) writeServerKeys() error {
-	server, err := c.ca.server()
+	server, err := issueServer(c.ca)
 	if err != nil {
 		return err
 	}
@@ -16,9 +17,9 @@ func (c *Cluster) writeServerKeys() error {
 		return err
 	}
 	for name, content := range map[string][]byte{
-		"ca.crt":     c.ca.certPEM,
-		"server.crt": server.cert,
-		"server.key": server.key,
+		"ca.crt":     c.ca.PEM(),
+		"server.crt": server.Cert,
+		"server.key": server.Key,
 		"sa.key":     private,
 		"sa.pub":     public,
 	} {
@@ -35,7 +36,7 @@ func (c *Cluster) kubeconfigFile(user string) string { return c.dir.file(user + 
 // API server.
 func (c *Cluster) writeKubeconfigs() error {
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kwok"} {
-		user, err := c.ca.client("system:"+name, "system:masters")
+		user, err := issueClient(c.ca, "system:"+name, "system:masters")
 		if err != nil {
 			return err
 		}
@@ -52,15 +53,15 @@ func (c *Cluster) writeKubeconfigs() error {
 	return nil
 }
 
-func (c *Cluster) writeKubeconfig(path, addr string, user keyPair) error {
+func (c *Cluster) writeKubeconfig(path, addr string, user pki.Pair) error {
 	return cluster.WriteKubeconfig(path, "trommel-"+c.config.Name, c.restConfig(addr, user))
 }
 
 // restConfig is for use within this process: it does not limit the rate of requests.
-func (c *Cluster) restConfig(addr string, user keyPair) *rest.Config {
+func (c *Cluster) restConfig(addr string, user pki.Pair) *rest.Config {
 	return &rest.Config{
 		Host:            "https://" + addr,
-		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.certPEM, CertData: user.cert, KeyData: user.key},
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.PEM(), CertData: user.Cert, KeyData: user.Key},
 		QPS:             -1,
 		UserAgent:       "trommel",
 	}

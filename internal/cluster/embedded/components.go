@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/trommel-dev/trommel/internal/pki"
 )
 
 // newComponent returns a component that has not been started; name is also its log's.
@@ -55,7 +57,7 @@ func (c *Cluster) etcd() *component {
 type apiServer struct {
 	*component
 	port       *port
-	admin      keyPair
+	admin      pki.Pair
 	kubeconfig string
 	client     *http.Client // as admin
 
@@ -99,7 +101,7 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 	if c.config.RemovedAPIs {
 		a.env = append(a.env, envRemovedAPIs+"=true")
 	}
-	if a.admin, err = c.ca.client("trommel:admin", "system:masters"); err != nil {
+	if a.admin, err = issueClient(c.ca, "trommel:admin", "system:masters"); err != nil {
 		return nil, err
 	}
 	if a.client, err = rest.HTTPClientFor(c.restConfig(port.addr(), a.admin)); err != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster/egress"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
 	"github.com/trommel-dev/trommel/internal/cluster/processnode"
+	"github.com/trommel-dev/trommel/internal/pki"
 )
 
 //go:embed stages.yaml
@@ -57,7 +58,7 @@ type Cluster struct {
 	logDir string
 	token  string
 
-	ca        *authority
+	ca        *pki.Authority
 	apis      []*apiServer
 	others    []*component // etcd, kube-controller-manager, kube-scheduler, kwok
 	infra     *passthrough.Proxy
@@ -200,7 +201,7 @@ func (c *Cluster) start(ctx context.Context) error {
 // prepare creates keys, ports, files and the components.
 func (c *Cluster) prepare() error {
 	var err error
-	if c.ca, err = newAuthority(c.config.Name); err != nil {
+	if c.ca, err = pki.New("trommel " + c.config.Name); err != nil {
 		return fmt.Errorf("create the cluster's keys: %w", err)
 	}
 	if err := c.writeServerKeys(); err != nil {
@@ -264,15 +265,15 @@ func (c *Cluster) startInfrastructure(ctx context.Context) error {
 }
 
 func (c *Cluster) startProcessNode(ctx context.Context) error {
-	user, err := c.ca.client("trommel:process-node", "system:masters")
+	user, err := issueClient(c.ca, "trommel:process-node", "system:masters")
 	if err != nil {
 		return err
 	}
-	pair, err := c.ca.server()
+	pair, err := issueServer(c.ca)
 	if err != nil {
 		return err
 	}
-	certificate, err := tls.X509KeyPair(pair.cert, pair.key)
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
 		return err
 	}
@@ -284,7 +285,7 @@ func (c *Cluster) startProcessNode(ctx context.Context) error {
 		RESTConfig:  c.restConfig(c.infra.Addr(), user),
 		APIServers:  servers,
 		First:       c.apis[0].name,
-		CA:          c.ca.certPEM,
+		CA:          c.ca.PEM(),
 		Certificate: &certificate,
 		ServiceCIDR: netip.MustParsePrefix(serviceCIDR), PodCIDR: netip.MustParsePrefix(podCIDR),
 		Route:  c.network.Resolve,

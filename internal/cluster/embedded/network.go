@@ -62,11 +62,11 @@ func (c *Cluster) newNetwork() (*network, error) {
 }
 
 func (n *network) serve(c *Cluster) error {
-	pair, err := c.ca.server()
+	pair, err := issueServer(c.ca)
 	if err != nil {
 		return err
 	}
-	certificate, err := tls.X509KeyPair(pair.cert, pair.key)
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
 		return err
 	}

@@ -3,18 +3,12 @@ package embedded_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -37,6 +31,7 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/pki"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
@@ -89,8 +84,15 @@ type web struct {
 func startWeb(t *testing.T, client kubernetes.Interface, ns string) *web {
 	t.Helper()
 	w := &web{namespace: ns, port: freePort(t)}
-	cert, key := selfSigned(t, "web."+ns+".svc")
-	w.ca = cert
+	ca, err := pki.New("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.ca = ca.PEM()
+	pair, err := ca.Issue(x509.Certificate{DNSNames: []string{"web." + ns + ".svc"}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +116,7 @@ func startWeb(t *testing.T, client kubernetes.Interface, ns string) *web {
 	c.Ports = []corev1.ContainerPort{{Name: "https", ContainerPort: int32(w.port)}}
 	c.Env = []corev1.EnvVar{
 		{Name: envHelper, Value: "web"}, {Name: envWebAddress, Value: fmt.Sprintf("0.0.0.0:%d", w.port)},
-		{Name: envWebCert, Value: string(cert)}, {Name: envWebKey, Value: string(key)},
+		{Name: envWebCert, Value: string(pair.Cert)}, {Name: envWebKey, Value: string(pair.Key)},
 	}
 	c.ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
 		HTTPGet: &corev1.HTTPGetAction{Scheme: corev1.URISchemeHTTPS, Path: "/hello", Port: intstr.FromString("https")},
@@ -145,29 +147,6 @@ func freePort(t *testing.T) int {
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
-}
-
-func selfSigned(t *testing.T, name string) (cert, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IsCA: true,
-		BasicConstraintsValid: true,
-		NotBefore:             time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
 
 // webhook makes the API servers call the webhook of the client configuration for every ConfigMap in the namespace.

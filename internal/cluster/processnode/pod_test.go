@@ -22,7 +22,7 @@ import (
 )
 
 func TestExitCodes(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	for _, tt := range []struct {
 		name, script string
 		phase        corev1.PodPhase
@@ -34,48 +34,48 @@ func TestExitCodes(t *testing.T) {
 		{"signal", "kill -9 $$$$", corev1.PodFailed, 137, "Error"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			create(t, ns, shellPod(tt.name, tt.script))
-			pod := awaitPhase(t, ns, tt.name, tt.phase)
+			pods.Create(t, ns, clustertest.ShellPod(tt.name, tt.script))
+			pod := pods.AwaitPhase(t, ns, tt.name, tt.phase)
 			s := pod.Status.ContainerStatuses[0].State.Terminated
-			if s == nil || s.ExitCode != tt.code || s.Reason != tt.reason || isReady(pod) {
-				t.Errorf("status %+v, ready %t", pod.Status, isReady(pod))
+			if s == nil || s.ExitCode != tt.code || s.Reason != tt.reason || clustertest.IsReady(pod) {
+				t.Errorf("status %+v, ready %t", pod.Status, clustertest.IsReady(pod))
 			}
 		})
 	}
 }
 
 func TestTerminationMessage(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	const script = "seq 1000; echo out of luck >&2; exit 1"
-	create(t, ns, shellPod("log", script, func(p *corev1.Pod) {
+	pods.Create(t, ns, clustertest.ShellPod("log", script, func(p *corev1.Pod) {
 		p.Spec.Containers[0].TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	}))
-	create(t, ns, shellPod("file", script))
+	pods.Create(t, ns, clustertest.ShellPod("file", script))
 
-	message := awaitPhase(t, ns, "log", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated.Message
+	message := pods.AwaitPhase(t, ns, "log", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated.Message
 	if len(message) > 2048 || !strings.HasSuffix(message, "\n999\n1000\nout of luck\n") {
 		t.Errorf("the log's end: %d bytes, %q", len(message), message)
 	}
-	if message := awaitPhase(t, ns, "file", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated.Message; message != "" {
+	if message := pods.AwaitPhase(t, ns, "file", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated.Message; message != "" {
 		t.Errorf("without a policy: %q", message)
 	}
 }
 
 func TestRestartPolicy(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	// Fails twice, then succeeds.
 	script := `n=$(cat "$HOME/n" 2>/dev/null || echo 0); echo $((n+1)) > "$HOME/n"; [ $n -ge 2 ]`
-	create(t, ns, shellPod("on-failure", script,
+	pods.Create(t, ns, clustertest.ShellPod("on-failure", script,
 		func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }))
-	create(t, ns, shellPod("always", script, func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }))
-	create(t, ns, shellPod("never", script))
+	pods.Create(t, ns, clustertest.ShellPod("always", script, func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }))
+	pods.Create(t, ns, clustertest.ShellPod("never", script))
 
-	awaitPhase(t, ns, "never", corev1.PodFailed)
-	pod := awaitPhase(t, ns, "on-failure", corev1.PodSucceeded)
+	pods.AwaitPhase(t, ns, "never", corev1.PodFailed)
+	pod := pods.AwaitPhase(t, ns, "on-failure", corev1.PodSucceeded)
 	if n := pod.Status.ContainerStatuses[0].RestartCount; n != 2 {
 		t.Errorf("OnFailure: %d restarts, want 2", n)
 	}
-	awaitPod(t, ns, "always", "3 restarts, the last waiting for its back-off", func(p *corev1.Pod) bool {
+	pods.Await(t, ns, "always", "3 restarts, the last waiting for its back-off", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
 		return len(s) == 1 && s[0].RestartCount >= 3 && s[0].State.Waiting != nil &&
 			s[0].State.Waiting.Reason == "CrashLoopBackOff" && s[0].LastTerminationState.Terminated != nil
@@ -83,7 +83,7 @@ func TestRestartPolicy(t *testing.T) {
 }
 
 func TestGrace(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	for _, tt := range []struct {
 		name, script string
 		grace        int64
@@ -96,9 +96,9 @@ func TestGrace(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			create(t, ns, shellPod(tt.name, tt.script, controller(tt.name)))
-			awaitPhase(t, ns, tt.name, corev1.PodRunning)
-			awaitOutput(t, ns, tt.name, "up")
+			pods.Create(t, ns, clustertest.ShellPod(tt.name, tt.script, clustertest.Controller(tt.name)))
+			pods.AwaitPhase(t, ns, tt.name, corev1.PodRunning)
+			pods.AwaitOutput(t, ns, tt.name, "up")
 			start := time.Now()
 			err := client.CoreV1().Pods(ns).
 				Delete(t.Context(), tt.name, metav1.DeleteOptions{GracePeriodSeconds: &tt.grace})
@@ -128,7 +128,7 @@ func TestGrace(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	ctx := t.Context()
 	if _, err := client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "cm"}, Data: map[string]string{"key": "from-config-map", "OTHER": "other"},
@@ -141,7 +141,7 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	yes := true
-	create(t, ns, shellPod("env", "", func(p *corev1.Pod) {
+	pods.Create(t, ns, clustertest.ShellPod("env", "", func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": "x"}
 		c := &p.Spec.Containers[0]
 		c.Command = []string{"sh", "-c", `
@@ -202,8 +202,8 @@ func TestEnvironment(t *testing.T) {
 					}}}},
 		}
 	}))
-	awaitPhase(t, ns, "env", corev1.PodSucceeded)
-	got := output(t, ns, "env")
+	pods.AwaitPhase(t, ns, "env", corev1.PodSucceeded)
+	got := pods.Output(t, ns, "env")
 	lines := strings.Split(got, "\n")
 	want := "plain|<plain>|from-config-map|from-secret|env|" + ns + "|x|process-node|other||argument|--file="
 	if !strings.HasPrefix(lines[0], want) || !strings.HasSuffix(lines[0], "/renamed") ||
@@ -217,13 +217,13 @@ func TestEnvironment(t *testing.T) {
 
 // A pod waits for objects that it refers to, and its status says so.
 func TestMissingConfigMap(t *testing.T) {
-	ns := namespace(t)
-	create(t, ns, shellPod("waits", "echo $V", func(p *corev1.Pod) {
+	ns := pods.Namespace(t)
+	pods.Create(t, ns, clustertest.ShellPod("waits", "echo $V", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Env = []corev1.EnvVar{
 			{Name: "V", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "late"}, Key: "key"}}}}
 	}))
-	pod := awaitPod(t, ns, "waits", "CreateContainerConfigError", func(p *corev1.Pod) bool {
+	pod := pods.Await(t, ns, "waits", "CreateContainerConfigError", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
 		return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "CreateContainerConfigError"
 	})
@@ -235,14 +235,14 @@ func TestMissingConfigMap(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitPhase(t, ns, "waits", corev1.PodSucceeded)
-	if got := output(t, ns, "waits"); got != "here\n" {
+	pods.AwaitPhase(t, ns, "waits", corev1.PodSucceeded)
+	if got := pods.Output(t, ns, "waits"); got != "here\n" {
 		t.Errorf("output %q", got)
 	}
 }
 
 func TestBinaryStandsForImage(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	script := filepath.Join(t.TempDir(), "manager")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\necho ran \"$@\" in $(pwd)\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -255,19 +255,19 @@ func TestBinaryStandsForImage(t *testing.T) {
 		{"entrypoint", nil},
 		{"command", []string{"/manager"}},
 	} {
-		create(t, ns, shellPod(tt.name, "", func(p *corev1.Pod) {
+		pods.Create(t, ns, clustertest.ShellPod(tt.name, "", func(p *corev1.Pod) {
 			p.Annotations[cluster.AnnotationBinaryPrefix+"main"] = script
 			p.Annotations[cluster.AnnotationWorkDirPrefix+"main"] = dir
 			p.Spec.Containers[0].Command = tt.command
 			p.Spec.Containers[0].Args = []string{"--leader-elect"}
 		}))
-		awaitPhase(t, ns, tt.name, corev1.PodSucceeded)
-		if got, want := output(t, ns, tt.name), "ran --leader-elect in "+dir+"\n"; got != want {
+		pods.AwaitPhase(t, ns, tt.name, corev1.PodSucceeded)
+		if got, want := pods.Output(t, ns, tt.name), "ran --leader-elect in "+dir+"\n"; got != want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, want)
 		}
 	}
-	create(t, ns, shellPod("neither", "", func(p *corev1.Pod) { p.Spec.Containers[0].Command = nil }))
-	awaitPod(t, ns, "neither", "an explanation", func(p *corev1.Pod) bool {
+	pods.Create(t, ns, clustertest.ShellPod("neither", "", func(p *corev1.Pod) { p.Spec.Containers[0].Command = nil }))
+	pods.Await(t, ns, "neither", "an explanation", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
 		return len(s) == 1 && s[0].State.Waiting != nil &&
 			strings.Contains(s[0].State.Waiting.Message, "no executable is given for image")
@@ -275,10 +275,10 @@ func TestBinaryStandsForImage(t *testing.T) {
 }
 
 func TestInitContainers(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	always := corev1.ContainerRestartPolicyAlways
 	shared := []corev1.VolumeMount{{Name: "shared", MountPath: "/shared"}}
-	create(t, ns, shellPod("ordered", "cat /shared/file; exit 0", func(p *corev1.Pod) {
+	pods.Create(t, ns, clustertest.ShellPod("ordered", "cat /shared/file; exit 0", func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{
 			{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		}
@@ -295,21 +295,21 @@ func TestInitContainers(t *testing.T) {
 		}
 		p.Spec.Containers[0].VolumeMounts = shared
 	}))
-	awaitPhase(t, ns, "ordered", corev1.PodSucceeded)
-	if got := output(t, ns, "ordered"); got != "one\ntwo\n" {
+	pods.AwaitPhase(t, ns, "ordered", corev1.PodSucceeded)
+	if got := pods.Output(t, ns, "ordered"); got != "one\ntwo\n" {
 		t.Errorf("output %q", got)
 	}
-	create(t, ns, shellPod("broken", "echo never", func(p *corev1.Pod) {
+	pods.Create(t, ns, clustertest.ShellPod("broken", "echo never", func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "none", Command: []string{"false"}}}
 	}))
-	pod := awaitPhase(t, ns, "broken", corev1.PodFailed)
+	pod := pods.AwaitPhase(t, ns, "broken", corev1.PodFailed)
 	if pod.Status.ContainerStatuses[0].State.Waiting == nil {
 		t.Errorf("status %+v", pod.Status.ContainerStatuses)
 	}
 }
 
 func TestReadiness(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	listener, err := net.Listen("tcp4", "0.0.0.0:0") // the probe uses the pod's address
 	if err != nil {
 		t.Fatal(err)
@@ -320,35 +320,35 @@ func TestReadiness(t *testing.T) {
 			p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: h, PeriodSeconds: 1, FailureThreshold: 1}
 		}
 	}
-	create(t, ns, shellPod("plain", "exec sleep 1000"))
-	create(t, ns, shellPod("tcp", "exec sleep 1000",
+	pods.Create(t, ns, clustertest.ShellPod("plain", "exec sleep 1000"))
+	pods.Create(t, ns, clustertest.ShellPod("tcp", "exec sleep 1000",
 		probe(corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(port)}})))
 	file := filepath.Join(t.TempDir(), "ready")
-	create(t, ns, shellPod("exec", "exec sleep 1000",
+	pods.Create(t, ns, clustertest.ShellPod("exec", "exec sleep 1000",
 		probe(corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", file}}})))
 
-	awaitPod(t, ns, "plain", "ready", isReady)
-	awaitPod(t, ns, "tcp", "ready", isReady)
-	pod := awaitPhase(t, ns, "exec", corev1.PodRunning)
-	if isReady(pod) {
+	pods.Await(t, ns, "plain", "ready", clustertest.IsReady)
+	pods.Await(t, ns, "tcp", "ready", clustertest.IsReady)
+	pod := pods.AwaitPhase(t, ns, "exec", corev1.PodRunning)
+	if clustertest.IsReady(pod) {
 		t.Error("exec: ready too early")
 	}
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	awaitPod(t, ns, "exec", "ready", isReady)
+	pods.Await(t, ns, "exec", "ready", clustertest.IsReady)
 	listener.Close()
-	awaitPod(t, ns, "tcp", "not ready any more", func(p *corev1.Pod) bool { return !isReady(p) })
+	pods.Await(t, ns, "tcp", "not ready any more", func(p *corev1.Pod) bool { return !clustertest.IsReady(p) })
 }
 
 // The token works, through the address that the pod is given, and has only the permissions of its service account.
 func TestServiceAccount(t *testing.T) {
-	ns := namespace(t)
+	ns := pods.Namespace(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	create(t, ns,
-		shellPod("account", "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; echo $KUBECONFIG > "+file+
-			"; exec sleep 1000", controller("account")))
-	awaitOutput(t, ns, "account", "127.0.0.1:")
+	pods.Create(t, ns,
+		clustertest.ShellPod("account", "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; echo $KUBECONFIG > "+file+
+			"; exec sleep 1000", clustertest.Controller("account")))
+	pods.AwaitOutput(t, ns, "account", "127.0.0.1:")
 	var path string
 	clustertest.Eventually(t, func(context.Context) error {
 		text, err := os.ReadFile(file)
@@ -361,7 +361,7 @@ func TestServiceAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := strings.TrimSpace(output(t, ns, "account")); config.Host != "https://"+want {
+	if want := strings.TrimSpace(pods.Output(t, ns, "account")); config.Host != "https://"+want {
 		t.Errorf("kubeconfig has server %s, environment %s", config.Host, want)
 	}
 	account := kubernetes.NewForConfigOrDie(config)

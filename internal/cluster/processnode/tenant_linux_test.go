@@ -3,13 +3,9 @@ package processnode_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,85 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/trommel-dev/trommel/instrumentation"
-	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
-
-// tenantBinary is a program with hooks that reports what it finds in its pod.
-var tenantBinary = sync.OnceValues(func() (string, error) {
-	built, err := instrumentation.Build(context.Background(), instrumentation.BuildConfig{
-		Dir:      filepath.Join("..", "..", "..", "testdata", "controllers", "tenant"),
-		Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
-	})
-	if err != nil {
-		return "", err
-	}
-	return built.Binary, nil
-})
-
-// tenant is a pod that runs the program.
-type tenant struct{ namespace, name, ip string }
-
-func startTenant(t *testing.T, ns, name string, with ...func(*corev1.Pod)) *tenant {
-	t.Helper()
-	binary, err := tenantBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	create(t, ns, shellPod(name, "", append([]func(*corev1.Pod){func(p *corev1.Pod) {
-		p.Labels = map[string]string{"app": "tenant"}
-		p.Annotations[cluster.AnnotationBinaryPrefix+"main"] = binary
-		c := &p.Spec.Containers[0]
-		c.Command = nil
-		c.Env = []corev1.EnvVar{{Name: "POD_IP",
-			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
-		c.Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: 8080}}
-		c.ReadinessProbe = &corev1.Probe{
-			ProbeHandler: corev1.ProbeHandler{
-				HTTPGet: &corev1.HTTPGetAction{Path: "/host", Port: intstr.FromString("web")},
-			},
-		}
-	}}, with...)...))
-	pod := awaitPod(t, ns, name, "ready", isReady)
-	return &tenant{ns, name, pod.Status.PodIP}
-}
-
-// ask returns the program's answer.
-func (p *tenant) ask(ctx context.Context, question, subject string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		"http://"+p.ip+":8080/"+question+"?of="+url.QueryEscape(subject), nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s", strings.TrimSpace(string(text)))
-	}
-	return string(text), err
-}
-
-// expect checks answers. An expected answer that begins with "error: " must be part of an error.
-func (p *tenant) expect(t *testing.T, question, subject, want string) {
-	t.Helper()
-	got, err := p.ask(t.Context(), question, subject)
-	part, failing := strings.CutPrefix(want, "error: ")
-	switch {
-	case failing:
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%s %s: got %q, %v, want an error with %q", question, subject, got, err, part)
-		}
-	case err != nil || got != want:
-		t.Errorf("%s %s: got %q, %v, want %q", question, subject, got, err, want)
-	}
-}
-
-const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 func secretVolume(p *corev1.Pod) {
 	no := false
@@ -124,7 +43,7 @@ func secretVolume(p *corev1.Pod) {
 
 // TestPodEnvironment checks what a program with hooks finds in its pod, with two pods side by side.
 func TestPodEnvironment(t *testing.T) {
-	ns, ctx := namespace(t), t.Context()
+	ns, ctx := pods.Namespace(t), t.Context()
 	secrets, configMaps := client.CoreV1().Secrets(ns), client.CoreV1().ConfigMaps(ns)
 	secret, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "certs"},
 		StringData: map[string]string{"tls.crt": "first", "old": "x"}}, metav1.CreateOptions{})
@@ -140,16 +59,16 @@ func TestPodEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Remove(outside) })
-	one, two := startTenant(t, ns, "one", secretVolume), startTenant(t, ns, "two", secretVolume)
-	if one.ip == two.ip || !strings.HasPrefix(one.ip, "127.") || one.ip == "127.0.0.1" {
-		t.Fatalf("addresses %s and %s", one.ip, two.ip)
+	one, two := pods.StartTenant(t, ns, "one", secretVolume), pods.StartTenant(t, ns, "two", secretVolume)
+	if one.IP == two.IP || !strings.HasPrefix(one.IP, "127.") || one.IP == "127.0.0.1" {
+		t.Fatalf("addresses %s and %s", one.IP, two.IP)
 	}
 
 	t.Run("files", func(t *testing.T) {
 		certs := "/tmp/k8s-webhook-server/serving-certs"
 		for _, tt := range [][3]string{
-			{"read", accountDir + "/namespace", ns},
-			{"list", accountDir, "ca.crt namespace token"},
+			{"read", clustertest.AccountDir + "/namespace", ns},
+			{"list", clustertest.AccountDir, "ca.crt namespace token"},
 			{"real", "/var/run/secrets/kubernetes.io", "/run/secrets/kubernetes.io"},
 			{
 				"list", "/var/run/secrets",
@@ -176,7 +95,7 @@ func TestPodEnvironment(t *testing.T) {
 			{"read", outside, "error: no such file or directory"},
 			{"read", "/proc/self/comm", "tenant\n"},
 			{"env", "TMPDIR", ""},
-			{"env", "POD_IP", one.ip},
+			{"env", "POD_IP", one.IP},
 			{"host", "", "one"},
 		} {
 			if tt[0] == "real" {
@@ -185,7 +104,7 @@ func TestPodEnvironment(t *testing.T) {
 					continue
 				}
 			}
-			one.expect(t, tt[0], tt[1], tt[2])
+			one.Expect(t, tt[0], tt[1], tt[2])
 		}
 		entries, err := os.ReadDir(os.TempDir())
 		if err != nil {
@@ -196,7 +115,7 @@ func TestPodEnvironment(t *testing.T) {
 				t.Errorf("the pod wrote %s on the machine", e.Name())
 			}
 		}
-		answer, err := one.ask(ctx, "api", "")
+		answer, err := one.Ask(ctx, "api", "")
 		if err != nil || !strings.Contains(answer, "system:serviceaccount:"+ns+":default") {
 			t.Errorf("in-cluster configuration: %q, %v", answer, err)
 		}
@@ -204,35 +123,35 @@ func TestPodEnvironment(t *testing.T) {
 
 	t.Run("updates", func(t *testing.T) {
 		certs := "/tmp/k8s-webhook-server/serving-certs"
-		one.expect(t, "watch", certs, "")
+		one.Expect(t, "watch", certs, "")
 		secret.StringData, secret.Data = map[string]string{"tls.crt": "second", "tls.key": "new"}, nil
 		if _, err := secrets.Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		clustertest.Eventually(t, func(ctx context.Context) error {
-			text, err := one.ask(ctx, "read", certs+"/tls.crt")
+			text, err := one.Ask(ctx, "read", certs+"/tls.crt")
 			if err == nil && text != "second" {
 				err = fmt.Errorf("tls.crt is %q", text)
 			}
 			if err != nil {
 				return err
 			}
-			events, err := one.ask(ctx, "watch", certs)
+			events, err := one.Ask(ctx, "watch", certs)
 			if err == nil && !strings.Contains(events, `"`+certs+`/..data"`) {
 				err = fmt.Errorf("events %q, want one of %s/..data", events, certs)
 			}
 			return err
 		})
-		one.expect(t, "list", certs, "tls.crt tls.key")
-		one.expect(t, "read", certs+"/tls.key", "new")
-		one.expect(t, "read", "/etc/trommel-tenant/one/tls.crt", "first") // a subPath mount is not updated
+		one.Expect(t, "list", certs, "tls.crt tls.key")
+		one.Expect(t, "read", certs+"/tls.key", "new")
+		one.Expect(t, "read", "/etc/trommel-tenant/one/tls.crt", "first") // a subPath mount is not updated
 		if _, err := client.CoreV1().Pods(ns).
 			Patch(ctx, "one", "application/merge-patch+json", []byte(`{"metadata":{"labels":{"more":"x"}}}`),
 				metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		clustertest.Eventually(t, func(ctx context.Context) error {
-			text, err := one.ask(ctx, "read", "/etc/trommel-tenant/settings/labels")
+			text, err := one.Ask(ctx, "read", "/etc/trommel-tenant/settings/labels")
 			if err == nil && text != "app=\"tenant\"\nmore=\"x\"" {
 				err = fmt.Errorf("labels are %q", text)
 			}
@@ -262,9 +181,9 @@ func TestPodEnvironment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		both := one.ip + " " + two.ip
-		if two.ip < one.ip {
-			both = two.ip + " " + one.ip
+		both := one.IP + " " + two.IP
+		if two.IP < one.IP {
+			both = two.IP + " " + one.IP
 		}
 		for _, tt := range [][3]string{
 			{"resolve", "web", web.Spec.ClusterIP},
@@ -276,12 +195,12 @@ func TestPodEnvironment(t *testing.T) {
 			{"resolve", "kubernetes.default", kubernetes.Spec.ClusterIP},
 			{"resolve", "web.kube-system.svc", "error: lookup web.kube-system.svc: no such host"},
 			{"resolve", "none.cluster.local", "error: lookup none.cluster.local: no such host"},
-			{"resolve", "one", one.ip},
+			{"resolve", "one", one.IP},
 			{"dial", "web:80", ""},
-			{"dial", one.ip + ":9443", one.ip + ":9443"},
-			{"dial", two.ip + ":9443", two.ip + ":9443"},
-			{"dial", "localhost:8080", one.ip + ":8080"},
-			{"dial", two.ip + ":8081", "error: REFUSED"}, // it listens on the pod's own 127.0.0.1
+			{"dial", one.IP + ":9443", one.IP + ":9443"},
+			{"dial", two.IP + ":9443", two.IP + ":9443"},
+			{"dial", "localhost:8080", one.IP + ":8080"},
+			{"dial", two.IP + ":8081", "error: REFUSED"}, // it listens on the pod's own 127.0.0.1
 			{"get", "http://127.0.0.1:8081/host", "one"},
 			{"dial", nobody.Spec.ClusterIP + ":443",
 				"error: REFUSED dial tcp " + nobody.Spec.ClusterIP + ":443: connect: connection refused (connect to " +
@@ -301,19 +220,19 @@ func TestPodEnvironment(t *testing.T) {
 			},
 		} {
 			if tt[0] == "dial" && tt[2] == "" {
-				got, err := one.ask(ctx, tt[0], tt[1])
-				if err != nil || got != one.ip+":8080" && got != two.ip+":8080" {
+				got, err := one.Ask(ctx, tt[0], tt[1])
+				if err != nil || got != one.IP+":8080" && got != two.IP+":8080" {
 					t.Errorf("dial %s: %q, %v", tt[1], got, err)
 				}
 				continue
 			}
-			one.expect(t, tt[0], tt[1], tt[2])
+			one.Expect(t, tt[0], tt[1], tt[2])
 		}
-		answer, err := one.ask(ctx, "api", "https://kubernetes.default.svc")
+		answer, err := one.Ask(ctx, "api", "https://kubernetes.default.svc")
 		if err != nil || !strings.Contains(answer, "system:serviceaccount:"+ns+":default") {
 			t.Errorf("by the API server's name: %q, %v", answer, err)
 		}
-		if ip, err := one.ask(ctx, "resolve", "outside"); err != nil || !strings.Contains(ip, "127.0.0.1") &&
+		if ip, err := one.Ask(ctx, "resolve", "outside"); err != nil || !strings.Contains(ip, "127.0.0.1") &&
 			!strings.Contains(ip, "::1") {
 			t.Errorf("outside: %q, %v", ip, err)
 		}
@@ -322,19 +241,19 @@ func TestPodEnvironment(t *testing.T) {
 
 // A new container has an empty /tmp, and the volumes of its pod.
 func TestContainerStartsAnew(t *testing.T) {
-	ns, ctx := namespace(t), t.Context()
-	p := startTenant(t, ns, "anew", controller("anew"), func(p *corev1.Pod) {
+	ns, ctx := pods.Namespace(t), t.Context()
+	p := pods.StartTenant(t, ns, "anew", clustertest.Controller("anew"), func(p *corev1.Pod) {
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}}
 		p.Spec.Volumes = []corev1.Volume{
 			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		}
 	})
 	for _, dir := range []string{"/tmp", "/scratch"} {
-		if _, err := p.ask(ctx, "leave", dir); err != nil {
+		if _, err := p.Ask(ctx, "leave", dir); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.expect(t, "list", "/tmp", "left")
+	p.Expect(t, "list", "/tmp", "left")
 	if err := shared.Processes().Kill(ctx, "anew"); err != nil {
 		t.Fatal(err)
 	}
@@ -342,11 +261,11 @@ func TestContainerStartsAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	clustertest.Eventually(t, func(ctx context.Context) error {
-		_, err := p.ask(ctx, "host", "")
+		_, err := p.Ask(ctx, "host", "")
 		return err
 	})
-	p.expect(t, "list", "/tmp", "")
-	p.expect(t, "list", "/scratch", "left")
+	p.Expect(t, "list", "/tmp", "")
+	p.Expect(t, "list", "/scratch", "left")
 	if err := client.CoreV1().Pods(ns).Delete(ctx, "anew", metav1.DeleteOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
 		t.Fatal(err)

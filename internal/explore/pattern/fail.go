@@ -11,7 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// lostAnswer lets each effective write of a controller take effect, and tells the controller that its time-out has
+// lostAnswer lets each effective write of a controller take effect, and tells the controller that its timeout has
 // expired. It does not know then whether it has written.
 func (g *generator) lostAnswer() {
 	for i := range g.ref.Changes {

@@ -1,19 +1,11 @@
 package deploy
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/url"
 	"slices"
@@ -21,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/internal/pki"
 )
 
 // Names of cert-manager's objects and annotations.
@@ -39,7 +33,7 @@ func Certificates(manifests []*unstructured.Unstructured) ([]*unstructured.Unstr
 		// Annotations alone mean nothing: they often remain in projects that create their certificates themselves.
 		return manifests, nil
 	}
-	ca, err := newCertAuthority()
+	ca, err := pki.New("trommel: in place of cert-manager")
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +49,7 @@ func Certificates(manifests []*unstructured.Unstructured) ([]*unstructured.Unstr
 		switch {
 		case isCertManagers(u):
 			if u.GetKind() == "Certificate" {
-				secret, err := ca.secret(u)
+				secret, err := secretFor(u, ca)
 				if err != nil {
 					errs = append(errs, fmt.Errorf("%s %s: %w", u.GetKind(), name(u), err))
 					continue
@@ -74,7 +68,7 @@ func Certificates(manifests []*unstructured.Unstructured) ([]*unstructured.Unstr
 		}
 	}
 	for i, u := range all {
-		bundle := ""
+		caBundle := ""
 		if from := u.GetAnnotations()[injectFromAnnotation]; from != "" {
 			if !issued[from] {
 				errs = append(errs,
@@ -82,21 +76,21 @@ func Certificates(manifests []*unstructured.Unstructured) ([]*unstructured.Unstr
 						u.GetKind(), u.GetName(), injectFromAnnotation, from, list(sortedNames(issued))))
 				continue
 			}
-			bundle = ca.bundle()
+			caBundle = bundle(ca)
 		} else if from := u.GetAnnotations()[injectFromSecret]; from != "" {
 			switch {
 			case secrets[from]:
-				bundle = ca.bundle()
+				caBundle = bundle(ca)
 			case given[from] != "":
-				bundle = given[from]
+				caBundle = given[from]
 			default:
 				errs = append(errs, fmt.Errorf("%s %s: %s: no Secret %s with a ca.crt in the manifests",
 					u.GetKind(), u.GetName(), injectFromSecret, from))
 				continue
 			}
 		}
-		if bundle != "" {
-			all[i] = inject(u, bundle)
+		if caBundle != "" {
+			all[i] = inject(u, caBundle)
 		}
 	}
 	return all, errors.Join(errs...)
@@ -140,51 +134,11 @@ func inject(u *unstructured.Unstructured, bundle string) *unstructured.Unstructu
 	return u
 }
 
-// certAuthority issues the certificates of one run.
-type certAuthority struct {
-	cert *x509.Certificate
-	key  crypto.Signer
-	pem  []byte
-}
-
-func newCertAuthority() (*certAuthority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	t, err := certTemplate(365 * 24 * time.Hour)
-	if err != nil {
-		return nil, err
-	}
-	t.Subject = pkix.Name{CommonName: "trommel: in place of cert-manager"}
-	t.IsCA, t.BasicConstraintsValid = true, true
-	t.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	return &certAuthority{cert: cert, key: key,
-		pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
-}
-
 // bundle returns the CA as a caBundle, in base64.
-func (a *certAuthority) bundle() string { return base64.StdEncoding.EncodeToString(a.pem) }
+func bundle(ca *pki.Authority) string { return base64.StdEncoding.EncodeToString(ca.PEM()) }
 
-func certTemplate(lasts time.Duration) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, err
-	}
-	now := time.Now()
-	return &x509.Certificate{SerialNumber: serial, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(lasts)}, nil
-}
-
-// secret creates the Secret that cert-manager would create for a Certificate.
-func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// secretFor creates the Secret that cert-manager would create for a Certificate.
+func secretFor(u *unstructured.Unstructured, ca *pki.Authority) (*unstructured.Unstructured, error) {
 	text := func(path ...string) string {
 		s, _, _ := unstructured.NestedString(u.Object, append([]string{"spec"}, path...)...)
 		return s
@@ -203,12 +157,13 @@ func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unst
 			return nil, fmt.Errorf("spec.duration: %w", err)
 		}
 	}
-	t, err := certTemplate(lasts)
-	if err != nil {
-		return nil, err
+	t := x509.Certificate{
+		NotAfter: time.Now().Add(lasts),
+		Subject:  pkix.Name{CommonName: text("commonName"), Organization: texts("subject", "organizations")},
+		DNSNames: texts("dnsNames"), EmailAddresses: texts("emailAddresses"),
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	t.Subject = pkix.Name{CommonName: text("commonName"), Organization: texts("subject", "organizations")}
-	t.DNSNames, t.EmailAddresses = texts("dnsNames"), texts("emailAddresses")
 	for _, ip := range texts("ipAddresses") {
 		parsed := net.ParseIP(ip)
 		if parsed == nil {
@@ -223,17 +178,19 @@ func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unst
 		}
 		t.URIs = append(t.URIs, parsed)
 	}
-	t.KeyUsage = x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment
-	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	if isCA, _, _ := unstructured.NestedBool(u.Object, "spec", "isCA"); isCA {
 		t.IsCA, t.BasicConstraintsValid = true, true
 		t.KeyUsage |= x509.KeyUsageCertSign
 	}
-	key, keyPEM, err := certKey(text("privateKey", "algorithm"), text("privateKey", "encoding"))
+	key, err := pki.NewKey(text("privateKey", "algorithm"))
+	if err != nil {
+		return nil, fmt.Errorf("spec.privateKey.algorithm: %w", err)
+	}
+	keyPEM, err := pki.EncodeKey(key, text("privateKey", "encoding") == "PKCS8")
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.CreateCertificate(rand.Reader, t, a.cert, key.Public(), a.key)
+	cert, err := ca.Sign(t, key.Public())
 	if err != nil {
 		return nil, err
 	}
@@ -241,9 +198,9 @@ func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unst
 	secret := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
 		"data": map[string]any{
-			"tls.crt": encode(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+			"tls.crt": encode(cert),
 			"tls.key": encode(keyPEM),
-			"ca.crt":  a.bundle(),
+			"ca.crt":  bundle(ca),
 		},
 	}}
 	secret.SetName(text("secretName"))
@@ -257,39 +214,4 @@ func (a *certAuthority) secret(u *unstructured.Unstructured) (*unstructured.Unst
 	annotations["cert-manager.io/certificate-name"] = u.GetName()
 	secret.SetAnnotations(annotations)
 	return secret, nil
-}
-
-// certKey creates a private key according to spec.privateKey; the defaults are fast to generate.
-func certKey(algorithm, encoding string) (crypto.Signer, []byte, error) {
-	var key crypto.Signer
-	var err error
-	switch algorithm {
-	case "", "ECDSA":
-		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	case "RSA":
-		key, err = rsa.GenerateKey(rand.Reader, 2048)
-	case "Ed25519":
-		_, key, err = ed25519.GenerateKey(rand.Reader)
-	default:
-		return nil, nil, fmt.Errorf("spec.privateKey.algorithm: unknown %q (known: RSA, ECDSA, Ed25519)", algorithm)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	block := &pem.Block{Type: "PRIVATE KEY"}
-	switch k := key.(type) {
-	case *ecdsa.PrivateKey:
-		if encoding != "PKCS8" {
-			block.Type = "EC PRIVATE KEY"
-			block.Bytes, err = x509.MarshalECPrivateKey(k)
-		}
-	case *rsa.PrivateKey:
-		if encoding != "PKCS8" {
-			block.Type, block.Bytes = "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(k)
-		}
-	}
-	if block.Bytes == nil && err == nil {
-		block.Bytes, err = x509.MarshalPKCS8PrivateKey(key)
-	}
-	return key, pem.EncodeToMemory(block), err
 }

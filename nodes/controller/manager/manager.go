@@ -2,21 +2,18 @@
 package manager
 
 import (
-	"context"
 	"fmt"
 	"os"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
@@ -36,55 +33,39 @@ type Options struct {
 	Namespaces []string
 	// Namespace of the lease; needed only for LeaderElection outside of a cluster.
 	Namespace string
-	// Metrics is the address at which Prometheus metrics are served; empty: none.
-	Metrics string
-	// Probes is the address of the health probes; empty: none.
-	Probes string
-	// LeaderElection lets only one of several replicas work.
-	LeaderElection bool
-	Logger         logr.Logger
+	controllers.Options
+	Logger logr.Logger
 	// Add adds something else to the manager, such as the simulated provider's own controller.
 	Add func(ctrl.Manager) error
 }
 
-// Scheme has the types that the controllers use.
-func Scheme() (*runtime.Scheme, error) {
-	return controllers.Scheme(nodes.AddToScheme)
-}
-
 // New makes a manager with all controllers. Its Start blocks until the context ends.
 func New(to *rest.Config, o Options) (ctrl.Manager, error) {
-	s, err := Scheme()
-	if err != nil {
-		return nil, err
+	cycles := cache.ByObject{}
+	if len(o.Namespaces) > 0 {
+		cycles.Namespaces = map[string]cache.Config{}
 	}
-	requests := cache.ByObject{}
 	for _, namespace := range o.Namespaces {
-		if requests.Namespaces == nil {
-			requests.Namespaces = map[string]cache.Config{}
-		}
-		requests.Namespaces[namespace] = cache.Config{}
+		cycles.Namespaces[namespace] = cache.Config{}
 	}
-	mgr, err := controllers.Manager(to, ctrl.Options{
-		Scheme: s, Logger: o.Logger, Metrics: server.Options{BindAddress: o.Metrics}, HealthProbeBindAddress: o.Probes,
-		LeaderElection: o.LeaderElection, LeaderElectionID: "cycling.nodes.trommel.dev",
-		LeaderElectionNamespace: o.Namespace,
+	return controllers.New(to, o.Options, ctrl.Options{
+		Logger: o.Logger, Controller: config.Controller{MaxConcurrentReconciles: 8},
+		LeaderElectionID: "cycling.nodes.trommel.dev", LeaderElectionNamespace: o.Namespace,
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			// Pods only wake the controllers; those of a whole cluster would need much memory.
-			&corev1.Pod{}: {Transform: onlyPlace}, &nodes.CycleNodeRequest{}: requests, &nodes.CycleNodeStatus{}: requests,
+			&corev1.Pod{}: {Transform: onlyPlace}, &nodes.CycleNodeRequest{}: cycles, &nodes.CycleNodeStatus{}: cycles,
 		}},
-		Controller: config.Controller{MaxConcurrentReconciles: 8},
-	})
-	if err != nil {
-		return nil, err
-	}
+	}, nodes.AddToScheme, o.add)
+}
+
+func (o *Options) add(mgr ctrl.Manager) error {
 	p, err := o.Provider(mgr)
 	if err != nil {
-		return nil, fmt.Errorf("provider: %w", err)
+		return fmt.Errorf("provider: %w", err)
 	}
 	m, err := register(mgr.GetClient())
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("metrics: %w", err)
 	}
 	env := &controller.Env{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Provider: p, Events: mgr.GetEventRecorder("node-cycling"),
@@ -93,15 +74,13 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 	}
 	for _, add := range []func(ctrl.Manager, *controller.Env) error{request.Add, status.Add} {
 		if err := add(mgr, env); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if o.Add != nil {
-		if err := o.Add(mgr); err != nil {
-			return nil, err
-		}
+	if o.Add == nil {
+		return nil
 	}
-	return mgr, nil
+	return o.Add(mgr)
 }
 
 // onlyPlace keeps of a pod what it is and where it is.
@@ -117,13 +96,4 @@ func onlyPlace(o any) (any, error) {
 		}, nil
 	}
 	return o, nil
-}
-
-// Run runs the controllers until the context ends.
-func Run(ctx context.Context, to *rest.Config, o Options) error {
-	mgr, err := New(to, o)
-	if err != nil {
-		return err
-	}
-	return mgr.Start(ctx)
 }

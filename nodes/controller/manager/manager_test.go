@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/controllers"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
@@ -85,7 +87,7 @@ func install() {
 			Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "trommel-nodes",
 		}))
 	yes := true
-	o := ctrl.Options{Scheme: must(Scheme()), Logger: logr.Discard(), Metrics: server.Options{BindAddress: "0"}}
+	o := ctrl.Options{Scheme: newScheme(), Logger: logr.Discard(), Metrics: server.Options{BindAddress: "0"}}
 	o.Controller.SkipNameValidation = &yes
 	to, forbidden := account.Recorded()
 	cloudForbidden = forbidden
@@ -100,6 +102,8 @@ func install() {
 		}
 	}()
 }
+
+func newScheme() *runtime.Scheme { return must(controllers.Scheme(nodes.AddToScheme)) }
 
 // limits are those of the tests' managers, unless a time-out is what is tested.
 func limits() controller.Limits {
@@ -177,7 +181,7 @@ func (f *fixture) start(l controller.Limits, after bool, when func(int, *http.Re
 	to.Wrap(func(rt http.RoundTripper) http.RoundTripper { c.base = rt; return c })
 	mgr, err := New(to, Options{
 		Namespaces: []string{f.namespace}, Limits: l, Logger: logr.Discard(),
-		LeaderElection: f.elects, Namespace: "trommel-nodes",
+		Options: controllers.Options{LeaderElection: f.elects}, Namespace: "trommel-nodes",
 		Provider: func(mgr ctrl.Manager) (provider.Provider, error) { return newProvider(mgr.GetConfig()) },
 	})
 	if err != nil {
@@ -235,7 +239,7 @@ var walked = struct {
 func newClient() client.Client {
 	to := must(shared.RESTConfig(""))
 	to.QPS, to.Burst = 1000, 2000
-	return must(client.New(to, client.Options{Scheme: must(Scheme())}))
+	return must(client.New(to, client.Options{Scheme: newScheme()}))
 }
 
 func newFixture(t testing.TB, size int, change func(*nodes.SimulatedNodeGroup)) *fixture {
@@ -301,7 +305,7 @@ func (f *fixture) watch() {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	f.t.Cleanup(cancel)
-	c, err := cache.New(must(shared.RESTConfig("")), cache.Options{Scheme: must(Scheme())})
+	c, err := cache.New(must(shared.RESTConfig("")), cache.Options{Scheme: newScheme()})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -573,11 +577,7 @@ func TestCycle(t *testing.T) {
 
 // newProvider makes the simulated provider.
 func newProvider(to *rest.Config) (provider.Provider, error) {
-	s, err := Scheme()
-	if err != nil {
-		return nil, err
-	}
-	c, err := client.NewWithWatch(to, client.Options{Scheme: s})
+	c, err := client.NewWithWatch(to, client.Options{Scheme: newScheme()})
 	if err != nil {
 		return nil, err
 	}

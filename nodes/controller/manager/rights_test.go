@@ -20,7 +20,7 @@ import (
 func TestNothingIsForbidden(t *testing.T) {
 	// What is forbidden is seen.
 	to, forbidden := account.Recorded()
-	c := must(client.New(to, client.Options{Scheme: must(Scheme())}))
+	c := must(client.New(to, client.Options{Scheme: newScheme()}))
 	if err := c.List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) || len(forbidden.List()) != 1 {
 		t.Fatalf("the account may list secrets: %v, %v", err, forbidden.List())
 	}

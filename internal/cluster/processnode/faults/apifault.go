@@ -21,7 +21,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
 )
 
-var _ = register("apiFault", prepareAPIFault)
+var _ = register(v1alpha1.KindAPIFault, prepareAPIFault)
 
 func prepareAPIFault(_ context.Context, p *Pod, f fault.Fault, spec v1alpha1.APIFault) (beginFunc, error) {
 	if err := p.wholePod(f); err != nil {

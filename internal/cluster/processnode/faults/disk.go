@@ -39,8 +39,8 @@ var (
 )
 
 var (
-	_ = register("diskFailure", prepareDiskFailure)
-	_ = register("diskPressure", prepareDiskPressure)
+	_ = register(v1alpha1.KindDiskFailure, prepareDiskFailure)
+	_ = register(v1alpha1.KindDiskPressure, prepareDiskPressure)
 )
 
 func prepareDiskFailure(_ context.Context, p *Pod, f fault.Fault, spec v1alpha1.DiskFailure) (beginFunc, error) {

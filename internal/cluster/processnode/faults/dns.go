@@ -30,7 +30,7 @@ type dnsFault struct {
 // nobody are addresses that nobody has: they are reserved for benchmarks.
 var nobody = netip.MustParsePrefix("198.18.0.0/15")
 
-var _ = register("dns", prepareDNS)
+var _ = register(v1alpha1.KindDNS, prepareDNS)
 
 func prepareDNS(_ context.Context, p *Pod, f fault.Fault, spec v1alpha1.DNS) (beginFunc, error) {
 	for _, r := range spec.Records {

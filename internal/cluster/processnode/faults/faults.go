@@ -206,8 +206,8 @@ func (s *Set) List() []cluster.Fault {
 	var list []cluster.Fault
 	for _, f := range s.list() {
 		list = append(list, cluster.Fault{
-			ID: f.ID, Disruption: f.Disruption, Kind: f.Kind, Namespace: f.pod.config.Namespace, Pod: f.pod.config.Name,
-			Began: f.Began,
+			ID: f.ID, Disruption: f.Disruption, Kind: string(f.Kind),
+			Namespace: f.pod.config.Namespace, Pod: f.pod.config.Name, Began: f.Began,
 		})
 	}
 	return list

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 )
-
-// Kind is a kind of fault: the name of its field in a disruption's spec. A kind is one file, which registers it.
-type Kind string
 
 // A fault that cannot begin: errUnsupported because of the node, errNoTarget because of the pod, errInvalid because of
 // its spec.
@@ -34,11 +32,11 @@ type beginFunc func() (end func(), err error)
 // possible, before the fault begins.
 type prepareFunc func(ctx context.Context, p *Pod, f fault.Fault) (beginFunc, error)
 
-// kinds are all kinds.
-var kinds = map[Kind]prepareFunc{}
+// kinds are the kinds that the node knows. Each is one file, which registers it.
+var kinds = map[v1alpha1.Kind]prepareFunc{}
 
 // register makes a kind known, with the struct of its spec, which it decodes strictly.
-func register[Spec any](k Kind, prepare func(context.Context, *Pod, fault.Fault, Spec) (beginFunc, error)) Kind {
+func register[Spec any](k v1alpha1.Kind, prepare func(context.Context, *Pod, fault.Fault, Spec) (beginFunc, error)) v1alpha1.Kind {
 	kinds[k] = func(ctx context.Context, p *Pod, f fault.Fault) (beginFunc, error) {
 		var spec Spec
 		decoder := json.NewDecoder(bytes.NewReader(f.Spec))
@@ -52,15 +50,15 @@ func register[Spec any](k Kind, prepare func(context.Context, *Pod, fault.Fault,
 }
 
 // refuse makes a kind known that no process node can do, and says why.
-func refuse(k Kind, reason string) Kind {
+func refuse(k v1alpha1.Kind, reason string) v1alpha1.Kind {
 	kinds[k] = func(context.Context, *Pod, fault.Fault) (beginFunc, error) { return nil, unsupported("%s", reason) }
 	return k
 }
 
 var (
-	_ = refuse("memoryPressure", "processes on it have no memory limits: it puts them into no cgroup")
-	_ = refuse("nodeFailure", "it runs the pods of this run and cannot fail; choose a simulated node")
-	_ = refuse("podReplacement", "there is no other node for a pod that runs as a process")
+	_ = refuse(v1alpha1.KindMemoryPressure, "processes on it have no memory limits: it puts them into no cgroup")
+	_ = refuse(v1alpha1.KindNodeFailure, "it runs the pods of this run and cannot fail; choose a simulated node")
+	_ = refuse(v1alpha1.KindPodReplacement, "there is no other node for a pod that runs as a process")
 )
 
 // prepare checks whether the node can do a fault. It changes nothing.
@@ -73,7 +71,7 @@ func (s *Set) prepare(ctx context.Context, f fault.Fault) (*Pod, beginFunc, erro
 	if p == nil {
 		return nil, nil, fmt.Errorf("%w: %s", errNoTarget, f.Pod)
 	}
-	prepare := kinds[Kind(f.Kind)]
+	prepare := kinds[f.Kind]
 	if prepare == nil {
 		return nil, nil, unsupported("kind %q is unknown", f.Kind)
 	}

@@ -85,7 +85,7 @@ func (f *networkFault) concerns(w way) bool {
 	return slices.ContainsFunc(peers, func(p peer) bool { return p.matches(address, int(at.Port())) })
 }
 
-var _ = register("network", prepareNetwork)
+var _ = register(v1alpha1.KindNetwork, prepareNetwork)
 
 // prepareNetwork disturbs connections that the target opens, or that others open to it. The node sees streams and no
 // packets.

@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	_ = register("containerFailure", prepareContainerFailure)
-	_ = register("cpuPressure", prepareCPUPressure)
+	_ = register(v1alpha1.KindContainerFailure, prepareContainerFailure)
+	_ = register(v1alpha1.KindCPUPressure, prepareCPUPressure)
 )
 
 // prepareContainerFailure ends the target's processes, and those that are started in their place. Their exits count as

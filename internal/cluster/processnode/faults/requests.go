@@ -27,7 +27,7 @@ var grpcCodes = []string{
 	"INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 }
 
-var _ = register("grpc", prepareGRPC)
+var _ = register(v1alpha1.KindGRPC, prepareGRPC)
 
 // prepareGRPC disturbs calls of the target's gRPC server.
 func prepareGRPC(ctx context.Context, p *Pod, f fault.Fault, spec v1alpha1.GRPC) (beginFunc, error) {

@@ -1,0 +1,23 @@
+package linux
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/inject"
+)
+
+// A new kind must not be forgotten here: either it is implemented for real nodes, or somebody has said why not.
+func TestEveryKindIsDecidedOn(t *testing.T) {
+	fields := reflect.TypeFor[v1alpha1.Kinds]()
+	for i := range fields.NumField() {
+		name, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ",")
+		kind := v1alpha1.Kind(name)
+		_, err := (&Backend{}).New(inject.Request{Kind: kind, Spec: []byte("{}")}, &inject.Notes{})
+		if forgotten := err != nil && strings.Contains(err.Error(), "is not implemented"); forgotten != inject.InAPI(kind) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package judge
+
+import (
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Regression: a controller that exited because the plan had killed its API server was counted as crashed.
+func TestServerAway(t *testing.T) {
+	start := time.Now()
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	action := func(i int, typ plan.ActionType, target string, began, done int) record.Action {
+		return record.Action{Index: i, Type: string(typ), Target: target, Began: at(began), Done: at(done)}
+	}
+	kill := action(0, plan.KillAPIServer, "apiserver-1", 10, 11)
+	back := action(1, plan.StartAPIServer, "apiserver-1", 30, 33)
+	move := action(2, plan.ReconnectController, "db", 20, 21)
+	for _, test := range []struct {
+		name    string
+		actions []record.Action
+		exit    int
+		want    string
+	}{
+		{"before it was killed", []record.Action{kill, back}, 9, ""},
+		{"while it was down", []record.Action{kill, back}, 25, "apiserver-1"},
+		{"just after it came back", []record.Action{kill, back}, 36, "apiserver-1"},
+		{"long after it came back", []record.Action{kill, back}, 60, ""},
+		{"it never came back", []record.Action{kill}, 60, "apiserver-1"},
+		{"another server was killed", []record.Action{action(0, plan.KillAPIServer, "apiserver-2", 10, 11)}, 25, ""},
+		{"it was moved away before", []record.Action{kill, move}, 25, ""},
+		{"it was moved away later", []record.Action{kill, move}, 15, "apiserver-1"},
+		{
+			"it was moved to one that is killed later",
+			[]record.Action{move, action(3, plan.KillAPIServer, "apiserver-3", 40, 41)}, 45, "apiserver-3",
+		},
+	} {
+		controllers := []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
+		got := ServerAway(planOf(test.actions), controllers, test.actions, 10*time.Second, "db", at(test.exit))
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// planOf returns a plan with these actions; those that reconnect use apiserver-3.
+func planOf(actions []record.Action) *plan.Plan {
+	p := &plan.Plan{Actions: make([]plan.Action, 4)}
+	for _, a := range actions {
+		p.Actions[a.Index] = plan.Action{Type: plan.ActionType(a.Type), Target: a.Target}
+		if p.Actions[a.Index].Type == plan.ReconnectController {
+			p.Actions[a.Index].ReconnectAPIServer = "apiserver-3"
+		}
+	}
+	return p
+}

@@ -1,0 +1,101 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/semver"
+	"k8s.io/client-go/discovery"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// served is what a running cluster is, which may be other than what a plan or a suite needs.
+type served struct {
+	cluster    string // its name
+	apiServers []string
+	kubernetes string // version
+	removed    bool   // it serves API versions that Kubernetes has removed
+}
+
+// askVersion asks a cluster for its version.
+func (s *served) askVersion(c discovery.ServerVersionInterface) error {
+	info, err := c.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("get the cluster's version: %w", err)
+	}
+	s.kubernetes = info.GitVersion
+	return nil
+}
+
+// askRemovedAPIs asks a cluster whether it serves API versions that Kubernetes has removed.
+func (s *served) askRemovedAPIs(c discovery.ServerGroupsInterface) error {
+	groups, err := c.ServerGroups()
+	if err != nil {
+		return fmt.Errorf("get the cluster's API versions: %w", err)
+	}
+	for _, group := range groups.Groups {
+		for _, version := range group.Versions {
+			s.removed = s.removed || version.GroupVersion == "rbac.authorization.k8s.io/v1beta1"
+		}
+	}
+	return nil
+}
+
+// checkServers refuses a plan that names API servers which the cluster does not have: a cluster that was already
+// running may have fewer than the suite says.
+func (s *served) checkServers(p *plan.Plan) error {
+	var errs []error
+	check := func(name string, where string, action int) {
+		if plan.IsAPIServer(name) && !slices.Contains(s.apiServers, name) {
+			errs = append(errs, fmt.Errorf("%s: action %d: %s %s: cluster %q has %s only",
+				p.File, action+1, where, name, s.cluster, strings.Join(s.apiServers, ", ")))
+		}
+	}
+	for i, a := range p.Actions {
+		check(a.Target, "actionTarget", i)
+		check(a.ReconnectAPIServer, "reconnectAPIServer", i)
+		for _, d := range a.Trigger.Definitions {
+			check(d.Observe.ObserveBy, "observeBy", i)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &UserError{err}
+	}
+	return nil
+}
+
+// checkVersion refuses a Kubernetes version other than the suite's.
+func (s *served) checkVersion(suite *plan.Suite) error {
+	want := "v" + strings.TrimPrefix(suite.Cluster.KubernetesVersion, "v")
+	if want != "v" && want != s.kubernetes && want != semver.MajorMinor(s.kubernetes) {
+		return &UserError{fmt.Errorf("%s: cluster %q runs Kubernetes %s; the suite's kubernetesVersion is %s",
+			suite.File, s.cluster, s.kubernetes, suite.Cluster.KubernetesVersion)}
+	}
+	return nil
+}
+
+// checkRemovedAPIs refuses a cluster that serves other API versions than the suite says. The note, if there is one, says
+// that removed ones are served, or that they may be missed.
+func (s *served) checkRemovedAPIs(suite *plan.Suite, binaries []Binary) (note string, err error) {
+	want, reason := RemovedAPIs(suite, binaries)
+	said := suite.Cluster.RemovedAPIs != nil
+	switch {
+	case said && want != s.removed && want:
+		return "", &UserError{fmt.Errorf("%s: removedAPIs is true, but cluster %q does not serve them; "+
+			"`trommel cluster up --removed-apis` starts one that does", suite.File, s.cluster)}
+	case said && want != s.removed:
+		return "", &UserError{fmt.Errorf("%s: removedAPIs is false, but cluster %q serves them", suite.File, s.cluster)}
+	case want && !s.removed:
+		return fmt.Sprintf("cluster %q does not serve API versions that Kubernetes has removed, and %s; if it needs "+
+			"them, start the cluster with --removed-apis", s.cluster, reason), nil
+	case s.removed && reason != "":
+		return fmt.Sprintf("the cluster also serves API versions that Kubernetes has removed: %s "+
+			"(`removedAPIs: false` in the suite's cluster turns this off)", reason), nil
+	case s.removed:
+		return "the cluster also serves API versions that Kubernetes has removed", nil
+	}
+	return "", nil
+}

@@ -1,0 +1,143 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// course follows a plan from the begin of the workload to its end.
+type course struct {
+	plan interface {
+		Status(ctx context.Context) (coordinator.Status, error)
+		Changed(ctx context.Context) (<-chan struct{}, error)
+		End(ctx context.Context) error
+		Undo(ctx context.Context) error
+	}
+	cycles interface { // of nodes
+		conclude(ctx context.Context) []record.Finding
+		blocked() string
+		disturbed() time.Time
+	}
+	lastAction func() time.Time // when the plan's last action completed; zero: none has
+	stuckAfter time.Duration
+	add        func(findings ...record.Finding)
+
+	ended  bool   // the plan has ended
+	undone bool   // its effects are undone
+	why    string // what the plan blocked when a workload step timed out
+}
+
+// fired returns how many actions have fired, and false if that is unknown.
+func (c *course) fired(ctx context.Context) (int, bool) {
+	s, err := c.plan.Status(ctx)
+	return s.Fired, err == nil
+}
+
+// await waits until every action has completed. It gives up, and returns the reason, when nothing that could advance the
+// plan has happened for a while, counted at the earliest from since.
+func (c *course) await(ctx context.Context, since time.Time) (stuck string, err error) {
+	for {
+		changed, err := c.plan.Changed(ctx)
+		if err != nil {
+			return context.Cause(ctx).Error(), ignoreDeadline(ctx, err)
+		}
+		s, err := c.plan.Status(ctx)
+		if err != nil {
+			return context.Cause(ctx).Error(), ignoreDeadline(ctx, err)
+		}
+		if s.Completed == s.Total {
+			return "", nil
+		}
+		idle := min(time.Since(s.LastEvent), time.Since(since))
+		if !s.OnItsWay && idle >= c.stuckAfter {
+			return "the workload is finished and nothing that the plan observes has happened since", nil
+		}
+		wait := c.stuckAfter - idle
+		if s.OnItsWay {
+			wait = c.stuckAfter
+		}
+		select {
+		case <-changed:
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx).Error(), ignoreDeadline(ctx, ctx.Err())
+		}
+	}
+}
+
+// ignoreDeadline drops the error of a plan that ran out of time: that is an outcome, not a failure of the run.
+func ignoreDeadline(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// blocked describes what the plan blocks now, for a workload step that is not satisfied.
+func (c *course) blocked(ctx context.Context) string {
+	status, err := c.plan.Status(ctx)
+	if err != nil {
+		return ""
+	}
+	why := status.Stuck
+	for _, name := range status.Down {
+		if why != "" {
+			why += "; "
+		}
+		why += fmt.Sprintf("the plan has killed %s and not started it again", name)
+	}
+	// A process that was not observed for a while was not under the plan's control.
+	for _, f := range status.Findings {
+		if why == "" && f.Judge == record.JudgeSession {
+			why = f.Title
+		}
+	}
+	if why == "" {
+		why = c.cycles.blocked()
+	}
+	c.why = why
+	return why
+}
+
+// disturbed returns when the plan last did something to the cluster; zero: never.
+func (c *course) disturbed() time.Time {
+	last := c.lastAction()
+	if at := c.cycles.disturbed(); at.After(last) {
+		last = at
+	}
+	return last
+}
+
+// letGo is end, and returns when no cycle of nodes goes on any more.
+func (c *course) letGo(ctx context.Context) error {
+	if err := c.end(ctx); err != nil {
+		return err
+	}
+	c.concludeCycles(ctx)
+	return nil
+}
+
+// concludeCycles returns when no cycle of nodes goes on any more.
+func (c *course) concludeCycles(ctx context.Context) { c.add(c.cycles.conclude(ctx)...) }
+
+// end releases what the plan holds and undoes its effects, once.
+func (c *course) end(ctx context.Context) error {
+	if !c.ended {
+		if err := c.plan.End(ctx); err != nil {
+			return err
+		}
+		c.ended = true
+	}
+	if !c.undone {
+		if err := within(ctx, teardownTimeout, c.plan.Undo); err != nil {
+			return err
+		}
+		c.undone = true
+	}
+	return nil
+}

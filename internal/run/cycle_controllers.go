@@ -1,0 +1,154 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/objects"
+	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
+	nodesconfig "github.com/trommel-dev/trommel/nodes/config"
+	"github.com/trommel-dev/trommel/nodes/controller"
+	nodesmanager "github.com/trommel-dev/trommel/nodes/controller/manager"
+	"github.com/trommel-dev/trommel/nodes/simulated"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// cycleControllers are the controllers of node cycling and the simulated cloud, for plans that cycle nodes. They run in
+// this process.
+type cycleControllers struct {
+	plan      *plan.Plan
+	cluster   string                                       // its name
+	supported bool                                         // it has simulated nodes
+	manifests func() ([]*unstructured.Unstructured, error) // the suite's
+	step      time.Duration                                // that a group may take to have its nodes
+	objects   *objects.Client
+	apply     interface {
+		one(ctx context.Context, u *unstructured.Unstructured) error
+		files(ctx context.Context, files fs.FS, names []string) error
+	}
+	later  later
+	logger *slog.Logger
+
+	own bool // they are needed, and the suite does not bring them along
+}
+
+// cycleDefinitions are the types of node cycling.
+var cycleDefinitions = []string{
+	nodesconfig.RequestDefinition, nodesconfig.StatusDefinition, nodesconfig.GroupDefinition, nodesconfig.CallDefinition,
+}
+
+// cyclesNodes reports whether the plan cycles nodes.
+func cyclesNodes(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Cycles() != nil })
+}
+
+// cyclesItself reports whether a suite brings the controllers of node cycling along: its manifests define the resources.
+// The run then has none of its own, which would do the same work.
+func cyclesItself(manifests []*unstructured.Unstructured) bool {
+	return slices.ContainsFunc(manifests, func(u *unstructured.Unstructured) bool {
+		return u.GetKind() == "CustomResourceDefinition" && u.GetName() == "cyclenoderequests."+nodes.GroupVersion.Group
+	})
+}
+
+// install applies the definitions of node cycling. The suite's manifests may contain simulated node groups, so it comes
+// first.
+func (c *cycleControllers) install(ctx context.Context) error {
+	if !cyclesNodes(c.plan) {
+		return nil
+	}
+	if !c.supported {
+		return &UserError{fmt.Errorf("%s: cycleNodes: cluster %q has no simulated nodes: %w", c.plan.File, c.cluster,
+			cluster.ErrNotSupported)}
+	}
+	manifests, err := c.manifests()
+	if err != nil || cyclesItself(manifests) {
+		return err
+	}
+	c.own = true
+	return c.apply.files(ctx, nodesconfig.Files, cycleDefinitions)
+}
+
+// start starts the controllers of node cycling and the simulated cloud. They end with the run.
+func (c *cycleControllers) start(ctx context.Context, to *rest.Config) error {
+	if !c.own {
+		return nil
+	}
+	to = rest.CopyConfig(to)
+	to.UserAgent = "trommel-nodes"
+	mgr, err := nodesmanager.New(to, nodesmanager.Options{
+		Provider: simulated.For, Add: simulatedCloud,
+		Limits: controller.Limits{Poll: 200 * time.Millisecond},
+		Logger: logr.FromSlogHandler(c.logger.Handler()),
+	})
+	if err != nil {
+		return fmt.Errorf("controllers of node cycling: %w", err)
+	}
+	return serve(ctx, "controllers of node cycling", mgr, c.later)
+}
+
+// simulatedCloud adds the simulated cloud to a manager.
+func simulatedCloud(mgr ctrl.Manager) error { return simulated.Add(mgr, simulated.Options{}) }
+
+// groups returns the simulated node groups of the plan's cycles.
+func (c *cycleControllers) groups() (all []*unstructured.Unstructured, err error) {
+	for i := range c.plan.Actions {
+		cycle := c.plan.Actions[i].Cycles()
+		if cycle.SimulatedGroup() == nil {
+			continue
+		}
+		group, err := objects.FromMap(map[string]any{
+			"apiVersion": nodes.GroupVersion.String(), "kind": "SimulatedNodeGroup",
+			"metadata": map[string]any{"name": cycle.Group()}, "spec": cycle.SimulatedGroup(),
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, group)
+	}
+	return all, nil
+}
+
+// applyGroups creates the simulated node groups of the plan's cycles, and returns when they have their nodes: a workload
+// may need them at once.
+func (c *cycleControllers) applyGroups(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.step)
+	defer cancel()
+	groups, err := c.groups()
+	if err != nil {
+		return err
+	}
+	for _, group := range groups {
+		if err := c.apply.one(ctx, group); err != nil {
+			return err
+		}
+		if err := c.awaitGroup(ctx, group.GetName()); err != nil {
+			return fmt.Errorf("simulated node group %s: %w", group.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// awaitGroup returns when all nodes of a simulated group are Ready.
+func (c *cycleControllers) awaitGroup(ctx context.Context, name string) error {
+	last := "not known to the simulated cloud"
+	key := plan.ResourceKey{Type: "simulatednodegroup", Group: nodes.GroupVersion.Group, Name: name}
+	err := objects.FollowOne(ctx, c.objects, key, func(g *nodes.SimulatedNodeGroup) (bool, error) {
+		if g == nil {
+			return true, errors.New("somebody has deleted it")
+		}
+		last = fmt.Sprintf("%d of %d nodes are Ready. %s", g.Status.Ready, g.Spec.DesiredCapacity, g.Status.Message)
+		return g.Status.Ready >= g.Spec.DesiredCapacity, nil
+	})
+	return why(err, last)
+}

@@ -1,0 +1,171 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	chaosconfig "github.com/trommel-dev/trommel/chaos/config"
+	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/chaos/controller/manager"
+	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// disruptionControllers are the controllers of disruptions, for plans that have some: they run in this process, or in the
+// cluster if the suite says so.
+type disruptionControllers struct {
+	plan     *plan.Plan
+	cluster  string                         // its name
+	node     interface{ NodeName() string } // nil: there is no process node
+	injector []string                       // command of chaos pods on the process node; see Options
+	program  []string                       // command of the controllers, to install them; see Options
+	deployed bool                           // they run in the cluster
+	ready    time.Duration
+	objects  *objects.Client
+	apply    interface {
+		all(ctx context.Context, list []*unstructured.Unstructured) error
+		files(ctx context.Context, files fs.FS, names []string) error
+	}
+	later  later
+	logger *slog.Logger
+}
+
+const chaosNamespace = "trommel-chaos"
+
+// disrupts reports whether the plan has disruptions.
+func disrupts(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Begins() != nil })
+}
+
+// install applies the definitions, accounts and rights of disruptions.
+func (d *disruptionControllers) install(ctx context.Context) error {
+	if !disrupts(d.plan) {
+		return nil
+	}
+	if d.node == nil {
+		return &UserError{fmt.Errorf("%s: disrupt: cluster %q has no process node: %w", d.plan.File, d.cluster,
+			cluster.ErrNotSupported)}
+	}
+	return d.apply.files(ctx, chaosconfig.Files, chaosconfig.Installed)
+}
+
+// deployment returns the Deployment that runs the controllers as a process of this machine.
+func (d *disruptionControllers) deployment(journal string) (*appsv1.Deployment, error) {
+	if len(d.program) == 0 {
+		return nil, errors.New("disruptions: there is no executable to install (Options.DisruptionControllers)")
+	}
+	list, err := manifestsIn(chaosconfig.Files, chaosconfig.Deployment)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) != 1 {
+		return nil, fmt.Errorf("%s has %d objects", chaosconfig.Deployment, len(list))
+	}
+	deployment := new(appsv1.Deployment)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list[0].Object, deployment); err != nil {
+		return nil, err
+	}
+	program := d.program[0]
+	pod := &deployment.Spec.Template
+	pod.Annotations = map[string]string{
+		cluster.AnnotationBinaryPrefix + pod.Spec.Containers[0].Name: program,
+		fault.AnnotationInjector:                                     "true", // it is the executable of injectors, too
+	}
+	pod.Spec.NodeName = d.node.NodeName()
+	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	c := &pod.Spec.Containers[0]
+	c.Command = []string{program}
+	c.Args = append(slices.Clone(d.program[1:]),
+		"--kubeconfig=$(KUBECONFIG)", "--injector-here", "--privileged=false", "--journal="+journal,
+		"--pod-annotation="+cluster.AnnotationBinaryPrefix+"injector="+program,
+		"--process-node="+d.node.NodeName(),
+		// There is nothing to protect on a cluster for tests.
+		"--max-namespace-share=0", "--max-cluster-share=0", "--max-duration=0s", "--protected-namespaces=",
+		"--allow-network-without-hosts", "--allow-disk-root")
+	// Several clusters may share this machine, and its ports.
+	c.Ports, c.LivenessProbe, c.ReadinessProbe, c.SecurityContext = nil, nil, nil, nil
+	return deployment, nil
+}
+
+// deploy runs the controllers in the cluster and returns when they have started.
+func (d *disruptionControllers) deploy(ctx context.Context, journal string) error {
+	deployment, err := d.deployment(journal)
+	if err != nil {
+		return err
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(deployment)
+	if err != nil {
+		return err
+	}
+	if err := d.apply.all(ctx, []*unstructured.Unstructured{{Object: object}}); err != nil {
+		return err
+	}
+	return d.await(ctx, deployment.Namespace, deployment.Name)
+}
+
+// await waits until the controllers in the cluster have started.
+func (d *disruptionControllers) await(ctx context.Context, namespace, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.ready, fmt.Errorf(
+		"the controllers of disruptions have not started within %s (timeouts.ready)", d.ready))
+	defer cancel()
+	key, err := plan.ParseResourceKey("deployment/" + namespace + "/" + name)
+	if err != nil {
+		return err
+	}
+	err = objects.FollowOne(ctx, d.objects, key, func(d *appsv1.Deployment) (bool, error) {
+		return d != nil && d.Status.AvailableReplicas > 0, nil
+	})
+	if err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return nil
+}
+
+// start starts the controllers. They end with the run, or with the cluster's objects, after its effects are undone.
+func (d *disruptionControllers) start(ctx context.Context, to *rest.Config) error {
+	if !disrupts(d.plan) {
+		return nil
+	}
+	if len(d.injector) == 0 {
+		return errors.New("disrupt: there is no injector (Options.Injector)")
+	}
+	journal, err := os.MkdirTemp("", "trommel-journal-")
+	if err != nil {
+		return err
+	}
+	d.later(func(context.Context) error { return os.RemoveAll(journal) })
+	if d.deployed {
+		return d.deploy(ctx, journal)
+	}
+	to = rest.CopyConfig(to)
+	to.UserAgent = "trommel-disruptions"
+	mgr, err := manager.New(to, manager.Options{
+		Config: controller.Config{
+			Namespace: chaosNamespace, Image: "trommel-injector", Command: d.injector, Journal: journal,
+			ServiceAccount: "disruption-injector", Simulated: d.node.NodeName(),
+			PodAnnotations: map[string]string{cluster.AnnotationBinaryPrefix + "injector": d.injector[0]},
+			// There is nothing to protect on a cluster for tests.
+			Nets: controller.Nets{NetworkWithoutHosts: true, DiskRoot: true},
+		},
+		Logger: logr.FromSlogHandler(d.logger.Handler()),
+	})
+	if err != nil {
+		return fmt.Errorf("controllers of disruptions: %w", err)
+	}
+	return serve(ctx, "controllers of disruptions", mgr, d.later)
+}

@@ -1,0 +1,93 @@
+package run
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// events passes what happens in a run on to the record, and keeps what the rest of the run needs to know of it. It is
+// the coordinator's Recorder.
+type events struct {
+	record interface {
+		Event(e record.Event) error
+		Action(a record.Action) error
+	}
+	findTypes bool // keep of which types the controllers know objects
+
+	mu        sync.Mutex
+	completed []record.Action           // in order of completion
+	kept      []record.Event            // writes and reconciles of the controllers
+	types     map[plan.ResourceKey]bool // with findTypes: of reference.Types so far
+}
+
+// Event implements coordinator.Recorder.
+func (e *events) Event(event record.Event) error {
+	e.keep(event)
+	return e.record.Event(event)
+}
+
+// Action implements coordinator.Recorder.
+func (e *events) Action(a record.Action) error {
+	e.mu.Lock()
+	e.completed = append(e.completed, a)
+	e.mu.Unlock()
+	return e.record.Action(a)
+}
+
+// keep keeps what judges need to know of what the controllers did.
+func (e *events) keep(event record.Event) {
+	o := event.Observation
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.findTypes {
+		if key, ok := reference.TypeOf(o); ok {
+			if e.types == nil {
+				e.types = map[plan.ResourceKey]bool{}
+			}
+			e.types[key] = true
+		}
+	}
+	if o != nil && (o.Point == wire.ControllerWrite || o.Point == wire.Reconcile) {
+		e.kept = append(e.kept, event)
+	}
+}
+
+// ofControllers lists the writes and reconciles of the controllers so far.
+func (e *events) ofControllers() []record.Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.kept)
+}
+
+// typesSeen lists the types that the controllers had to do with so far.
+func (e *events) typesSeen() []plan.ResourceKey {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Keys(e.types))
+}
+
+// carriedOut lists the plan's actions that are complete so far.
+func (e *events) carriedOut() []record.Action {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.completed)
+}
+
+// lastAction returns when the plan's last action completed; zero if none has.
+func (e *events) lastAction() (last time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, a := range e.completed {
+		if a.Done.After(last) {
+			last = a.Done
+		}
+	}
+	return last
+}

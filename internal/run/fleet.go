@@ -1,0 +1,181 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// fleet is the controllers under test. It waits for them to start.
+type fleet struct {
+	members  []member
+	ready    time.Duration // in which each has to start
+	alive    time.Duration // for which each has to run
+	node     statuses
+	sessions interface {
+		WaitConnected(ctx context.Context, identity string, after, n int) error
+	}
+	tail func(p cluster.Process) string // of the process's log
+	pods func(ctx context.Context) ([]*unstructured.Unstructured, error)
+}
+
+// member is a controller under test.
+type member struct {
+	name         string
+	instrumented bool
+	replicas     int // how many processes it has
+}
+
+// membersOf lists the controllers under test. The binaries are in the order of the controllers.
+func membersOf(controllers []record.Controller, binaries []Binary) (all []member) {
+	for i, c := range controllers {
+		all = append(all, member{c.Name, binaries[i].Manifest != nil, max(c.Replicas, 1)})
+	}
+	return all
+}
+
+// await waits until each controller runs, has connected if it is instrumented, and keeps running.
+func (f *fleet) await(ctx context.Context) error {
+	for _, m := range f.members {
+		if err := f.awaitStart(ctx, m.name, 0); err != nil {
+			return err
+		}
+	}
+	return f.awaitAlive(ctx)
+}
+
+// awaitAlive waits until every controller has run for the time alive; it returns an error if one keeps exiting. The hook
+// connects before main runs, so a session alone does not show that the controller works.
+func (f *fleet) awaitAlive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, f.ready)
+	defer cancel()
+	for _, m := range f.members {
+		for {
+			processes, err := f.node.Status(ctx, m.name)
+			if err != nil {
+				return fmt.Errorf("status of controller %q: %w", m.name, err)
+			}
+			if err := f.exitsAtOnce(m.name, processes); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(processes, func(p cluster.Process) bool {
+				return p.Running() && time.Since(p.Started) >= f.alive
+			}) {
+				break
+			}
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+				return f.notConnected(ctx, m.name)
+			}
+		}
+	}
+	return nil
+}
+
+// exitsAtOnce returns an error if the controller has exited unplanned more than once. One early exit may be due to a
+// cluster that is not fully ready.
+func (f *fleet) exitsAtOnce(name string, processes []cluster.Process) error {
+	exits := slices.DeleteFunc(slices.Clone(processes),
+		func(p cluster.Process) bool { return p.Running() || p.Planned })
+	if len(exits) < 2 {
+		return nil
+	}
+	p := exits[len(exits)-1]
+	tail := f.tail(p)
+	if p.MetMachine != "" {
+		tail += "\n(" + p.MetMachine + ")"
+	}
+	return fmt.Errorf("controller %q exits at once (exit code %d, %d starts); the end of its log:\n%s",
+		name, p.ExitCode, len(processes), tail)
+}
+
+// awaitStart waits until the controller runs and, if instrumented, each of its processes has a session that is not among
+// the first `after` ones. If the controller keeps exiting instead, the error contains the end of its log. It does not
+// wait for one that is not in the fleet.
+func (f *fleet) awaitStart(ctx context.Context, name string, after int) error {
+	at := slices.IndexFunc(f.members, func(m member) bool { return m.name == name })
+	if at < 0 {
+		return nil
+	}
+	m := f.members[at]
+	ctx, cancel := context.WithTimeout(ctx, f.ready)
+	defer cancel()
+	connected := make(chan error, 1)
+	if m.instrumented {
+		go func() { connected <- f.sessions.WaitConnected(ctx, name, after, m.replicas) }()
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-connected:
+			if err == nil {
+				return nil
+			}
+			return f.notConnected(ctx, name)
+		case <-tick.C:
+		case <-ctx.Done():
+			return f.notConnected(ctx, name)
+		}
+		processes, err := f.node.Status(ctx, name)
+		if err != nil {
+			continue // until the deadline
+		}
+		if !m.instrumented && slices.ContainsFunc(processes, cluster.Process.Running) {
+			return nil
+		}
+		if err := f.exitsAtOnce(name, processes); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *fleet) notConnected(ctx context.Context, name string) error {
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	processes, err := f.node.Status(context.WithoutCancel(ctx), name)
+	if err != nil || len(processes) == 0 {
+		return fmt.Errorf("controller %q did not start within %s (timeouts.ready); its Deployment's pods:\n%s",
+			name, f.ready, f.describePods(context.WithoutCancel(ctx), name))
+	}
+	p := processes[len(processes)-1]
+	state := "runs but did not connect"
+	if !p.Running() {
+		state = fmt.Sprintf("exited with code %d", p.ExitCode)
+	}
+	return fmt.Errorf("controller %q %s within %s (timeouts.ready); the end of its log:\n%s",
+		name, state, f.ready, f.tail(p))
+}
+
+// describePods lists a controller's pods with their status, for a controller that did not start.
+func (f *fleet) describePods(ctx context.Context, name string) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	pods, err := f.pods(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for _, p := range pods {
+		if p.GetAnnotations()[cluster.AnnotationController] != name {
+			continue
+		}
+		phase, _, _ := unstructured.NestedString(p.Object, "status", "phase")
+		message, _, _ := unstructured.NestedString(p.Object, "status", "message")
+		lines = append(lines, fmt.Sprintf("  %s/%s: %s %s", p.GetNamespace(), p.GetName(), phase, message))
+	}
+	if len(lines) == 0 {
+		return "  none (does its service account exist? was the pod rejected at admission?)"
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,97 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/internal/objects/deploy"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// suiteManifests are the manifests of a suite in one run.
+type suiteManifests struct {
+	suite      *plan.Suite
+	binaries   []Binary                      // of the suite's controllers, in order
+	kubernetes string                        // the cluster's version
+	kept       *[]*unstructured.Unstructured // those that the session has read already; nil in it: none yet
+	// Address and token are those with which instrumented processes connect to the coordinator.
+	address, token string
+	info           func(text string)
+}
+
+// installed says what the manifests contain that the run has to know.
+type installed struct {
+	own      map[string][]*unstructured.Unstructured // the controllers' own objects, by controller; not applied yet
+	webhooks []plan.ResourceKey                      // see declaredWebhooks
+	runsPods bool                                    // some of the applied objects are pods or make pods
+}
+
+// install applies the manifests, except the controllers' own objects. A nil apply says that the cluster has them already.
+func (m *suiteManifests) install(
+	ctx context.Context, apply func(ctx context.Context, all []*unstructured.Unstructured) error,
+) (*installed, error) {
+	all, err := m.read()
+	if err != nil {
+		return nil, err
+	}
+	done := &installed{own: map[string][]*unstructured.Unstructured{}, webhooks: declaredWebhooks(all)}
+	for i := range m.suite.Controllers {
+		c := &m.suite.Controllers[i]
+		done.own[c.Name], all, err = deploy.Controller(c, all, deploy.Target{
+			Coordinator: m.address, Token: m.token, Binary: m.binaries[i].Path,
+			Instrumented: m.binaries[i].Manifest != nil,
+		})
+		if err != nil {
+			return nil, &UserError{err}
+		}
+	}
+	if apply == nil {
+		return done, nil
+	}
+	used := slices.Clone(all)
+	for _, c := range m.suite.Controllers {
+		used = append(used, done.own[c.Name]...)
+	}
+	for _, u := range manifests.MissingNamespaces(used) {
+		m.info(fmt.Sprintf("creating namespace %s: the manifests use it, but do not contain it", u.GetName()))
+		all = append(all, u)
+	}
+	done.runsPods = slices.ContainsFunc(all, runsPods)
+	return done, apply(ctx, all)
+}
+
+// read returns the manifests, with certificates. The runs of a session read them once: a cluster that is kept has the
+// certificates of the first run.
+func (m *suiteManifests) read() ([]*unstructured.Unstructured, error) {
+	if *m.kept == nil {
+		all, notes, err := manifests.OfSuite(m.suite, m.kubernetes)
+		if err != nil {
+			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
+		}
+		for _, note := range notes {
+			m.info(note)
+		}
+		if all, err = deploy.Certificates(all); err != nil {
+			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
+		}
+		*m.kept = all
+	}
+	var all []*unstructured.Unstructured
+	for _, u := range *m.kept {
+		all = append(all, u.DeepCopy())
+	}
+	return all, nil
+}
+
+// runsPods reports whether the object is a pod or makes pods.
+func runsPods(u *unstructured.Unstructured) bool {
+	switch u.GetKind() {
+	case "Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,151 @@
+package run
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// parts are the parts of a run that need the coordinator, or that it needs. They do not know each other: this file says
+// who gets what of whom.
+type parts struct {
+	*site
+	coordinator *late
+	logs        *logs
+	fleet       *fleet
+	webhooks    *webhooks
+	cycles      *cycles
+	tools       actions.Tools
+	course      *course
+	settling    *settling
+	states      *states
+	evidence    *evidence
+}
+
+// preparation are the parts that prepare a cluster for the workload.
+type preparation struct {
+	apply       *applier
+	manifests   *suiteManifests
+	disruptions *disruptionControllers
+	cycles      *cycleControllers
+}
+
+// newLogs returns the part that keeps the logs.
+func (r *runner) newLogs(at *site) *logs {
+	controlPlane, _ := at.cluster.(cluster.Logger)
+	return &logs{
+		dir: r.recordDir, controlPlane: controlPlane, node: at.node, controllers: r.controllers(),
+		logger: r.session.Logger,
+	}
+}
+
+// controllers names the controllers under test.
+func (r *runner) controllers() (names []string) {
+	for _, c := range r.suite.Controllers {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// newPreparation puts together what prepares a cluster.
+func (r *runner) newPreparation(at *site) *preparation {
+	apply := &applier{apply: at.objects.Apply, timeout: r.suite.Timeouts.Step}
+	manifests := &suiteManifests{
+		suite: r.suite, binaries: r.binaries, kubernetes: r.journal.meta.Kubernetes, kept: at.lease.manifests,
+		address: at.monitor.Addr(), token: at.token, info: r.journal.console.Info,
+	}
+	disruptions := &disruptionControllers{
+		plan: r.plan, cluster: at.cluster.Name(), node: at.node, injector: r.session.Injector,
+		program: r.session.DisruptionControllers, deployed: r.suite.Disruptions.Install,
+		ready: r.suite.Timeouts.Ready, objects: at.objects, apply: apply, later: r.teardown.later,
+		logger: r.session.Logger,
+	}
+	cycles := &cycleControllers{
+		plan: r.plan, cluster: at.cluster.Name(), supported: at.node != nil, manifests: manifests.read,
+		step: r.suite.Timeouts.Step, objects: at.objects, apply: apply, later: r.teardown.later,
+		logger: r.session.Logger,
+	}
+	return &preparation{apply, manifests, disruptions, cycles}
+}
+
+// newParts puts together what runs and judges a plan on a prepared cluster. Kept are the manifests of the plan's apply
+// actions: path in the plan to path in the record.
+func (r *runner) newParts(at *site, logs *logs, declared []plan.ResourceKey, kept map[string]string) *parts {
+	p := &parts{site: at, coordinator: new(late), logs: logs}
+	timeouts, under := r.suite.Timeouts, r.journal.meta.Controllers
+	p.fleet = &fleet{
+		members: membersOf(under, r.binaries), ready: timeouts.Ready, alive: timeouts.Alive, node: at.node,
+		sessions: p.coordinator, tail: logs.tail,
+		pods: func(ctx context.Context) ([]*unstructured.Unstructured, error) {
+			return at.objects.List(ctx, plan.ResourceKey{Type: "pod", Namespace: "*", Name: "*"})
+		},
+	}
+	inside, _ := at.cluster.(cluster.Dialer)
+	p.webhooks = &webhooks{
+		declared: declared, ready: timeouts.Ready, step: timeouts.Step, objects: at.objects, inside: inside,
+		plan: p.coordinator, tails: logs.tails, info: r.journal.console.Info,
+	}
+	p.cycles = &cycles{objects: at.objects, step: timeouts.Step}
+	p.tools = r.newTools(p, kept)
+	p.course = &course{
+		plan: p.coordinator, cycles: p.cycles, lastAction: r.events.lastAction, stuckAfter: timeouts.Stuck,
+		add: r.journal.add,
+	}
+	p.settling = &settling{
+		plan: p.coordinator, node: at.node, controllers: r.controllers(), timeouts: timeouts,
+		away: func(controller string, at time.Time) string {
+			return judge.ServerAway(r.plan, under, r.events.carriedOut(), timeouts.Away, controller, at)
+		},
+		note: r.journal.note, logger: r.session.Logger,
+	}
+	p.states = &states{
+		types: at.objects, find: r.options.FindTypes, logger: r.session.Logger,
+		list: func(ctx context.Context, t objects.Type) error {
+			_, err := at.objects.Resource(t, "").List(ctx, metav1.ListOptions{Limit: 1})
+			return err
+		},
+	}
+	p.evidence = &evidence{
+		needed: func(ctx context.Context, all []record.HistoryEntry) ([]record.HistoryEntry, error) {
+			return p.states.needed(ctx, all, r.events.typesSeen())
+		},
+		processes: logs.processes,
+		locks: func(ctx context.Context, controller string) ([]plan.ResourceKey, error) {
+			return p.coordinator.Locks(ctx, controller)
+		},
+		record: r.writer, trouble: r.journal.trouble,
+	}
+	return p
+}
+
+// newTools gives each kind of action what it needs of the cluster.
+func (r *runner) newTools(p *parts, kept map[string]string) actions.Tools {
+	keepLeases := map[string]bool{}
+	for _, c := range r.suite.Controllers {
+		keepLeases[c.Name] = c.KeepLeases
+	}
+	killer, _ := p.cluster.(cluster.APIServerKiller)
+	return actions.Tools{
+		Controllers: &controllers{
+			node: p.node, sessions: p.coordinator, objects: p.objects, keepLeases: keepLeases,
+			await: p.fleet.awaitStart, down: p.webhooks.killed, up: p.webhooks.started,
+		},
+		APIServers: &apiServers{
+			cluster: p.cluster.Name(), killer: killer, ready: r.suite.Timeouts.Ready, sessions: p.coordinator,
+		},
+		Objects: &planWrites{objects: p.objects, dir: r.recordDir, manifests: kept},
+		Disruptions: &disruptions{
+			objects: p.objects, node: p.node, controllers: r.controllers(), step: r.suite.Timeouts.Step,
+		},
+		Cycles: p.cycles,
+	}
+}

@@ -1,0 +1,193 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// resolver looks up types; an objects.Client does.
+type resolver interface {
+	Resolve(ctx context.Context, key plan.ResourceKey) (objects.Type, error)
+}
+
+// keysOf lists every resource key in the plan, without duplicates.
+func keysOf(p *plan.Plan) []plan.ResourceKey {
+	var keys []plan.ResourceKey
+	add := func(k plan.ResourceKey) {
+		if k.Type != "" && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	for _, a := range p.Actions {
+		for _, d := range a.Trigger.Definitions {
+			add(d.Condition.ResourceKey)
+		}
+		add(a.ResourceKey)
+		for _, scope := range []string{a.PauseScope, a.CallScope} {
+			if scope != "" && scope != "*" {
+				key, _ := plan.ParseResourceKey(scope) // validated with the plan
+				add(key)
+			}
+		}
+	}
+	return keys
+}
+
+// watchedKeys lists the keys that the suite wants recorded, those that its invariants are about, and the plan's cycles.
+func watchedKeys(p *plan.Plan, suite *plan.Suite) []plan.ResourceKey {
+	keys := slices.Clone(suite.History)
+	for _, i := range suite.Invariants {
+		if i.On != nil {
+			keys = append(keys, *i.On)
+		}
+	}
+	for i := range p.Actions {
+		if c := p.Actions[i].Cycles(); c != nil {
+			keys = append(keys, c.Key()) // reports show its phases
+		}
+	}
+	return keys
+}
+
+// steadyAPIServer returns an API server that the plan does not disturb, for the run's own requests; the first one if
+// there is none.
+func steadyAPIServer(p *plan.Plan, apiServers []string) string {
+	disturbed := map[string]bool{}
+	for _, a := range p.Actions {
+		disturbed[a.Effects().Disturbs()] = true
+	}
+	for _, name := range apiServers {
+		if !disturbed[name] {
+			return name
+		}
+	}
+	return apiServers[0]
+}
+
+// resolveTypes looks up every type in the plan; it reports all that the cluster does not serve at once.
+func resolveTypes(ctx context.Context, c resolver, p *plan.Plan) (func(plan.ResourceKey) wire.Rule, error) {
+	rules := map[plan.ResourceKey]wire.Rule{}
+	var errs []error
+	for _, key := range keysOf(p) {
+		t, err := c.Resolve(ctx, key)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if kind := strings.ToLower(t.Kind.Kind); kind != key.Type {
+			// Observations name an object's kind; its definition may have another singular.
+			right := key
+			right.Type = kind
+			errs = append(errs, &objects.NotServedError{What: key.Type,
+				Hint: fmt.Sprintf(" by that name: its kind is %s; write %s", t.Kind.Kind, right)})
+			continue
+		}
+		rules[key] = wire.Rule{
+			Kind: strings.ToLower(t.Kind.Kind), Resource: t.Resource.Resource, Group: t.Resource.Group,
+			Namespace: key.Namespace, Name: key.Name,
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		if errors.Is(err, objects.ErrNotServed) {
+			return nil, &UserError{fmt.Errorf("%s: %w", p.File, err)}
+		}
+		return nil, err
+	}
+	return func(key plan.ResourceKey) wire.Rule { return rules[key] }, nil
+}
+
+// warmWatchCaches lists every type that the plan or the suite names, on every API server: a server creates the watch
+// cache of a custom resource only at the first request for it, and without a cache nothing can be stale.
+func warmWatchCaches(
+	ctx context.Context, on cluster.Cluster, c resolver, p *plan.Plan, suite *plan.Suite,
+) error {
+	types := map[schema.GroupVersionResource]bool{}
+	for _, key := range keysOf(p) {
+		t, err := c.Resolve(ctx, key)
+		if err != nil {
+			return err
+		}
+		types[t.Resource] = true
+	}
+	for _, key := range watchedKeys(p, suite) {
+		// A pause of everything includes these. The recorder reports types that are not served.
+		if t, err := c.Resolve(ctx, key); err == nil {
+			types[t.Resource] = true
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, name := range on.APIServers() {
+		config, err := on.RESTConfig(name)
+		if err != nil {
+			return err
+		}
+		unthrottle(config)
+		config.Wrap(atOnce)
+		client, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		for gvr := range types {
+			group.Go(func() error { return warm(ctx, client, gvr, name) })
+		}
+	}
+	return group.Wait()
+}
+
+// atOnce makes client-go return a response that it would otherwise retry a second later: a watch cache that is being
+// filled is ready much sooner.
+func atOnce(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err == nil {
+			response.Header.Del("Retry-After")
+		}
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// warm lists until the watch cache responds. Each server serves a new custom resource only once it has seen its
+// definition.
+func warm(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, server string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		_, err := client.Resource(gvr).List(ctx, metav1.ListOptions{ResourceVersion: "0", Limit: 1})
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil || !(apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) ||
+			apierrors.IsServiceUnavailable(err)) {
+			return fmt.Errorf("fill the watch cache of %s on %s: %w", gvr.Resource, server, err)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func unthrottle(config *rest.Config) {
+	config.QPS, config.Burst = -1, 0
+}

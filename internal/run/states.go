@@ -1,0 +1,137 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// states chooses the types whose objects' states a run records.
+type states struct {
+	types interface {
+		resolver
+		AllWatchable() ([]objects.Type, error)
+	}
+	list   func(ctx context.Context, t objects.Type) error // says whether the API server can list it now
+	find   bool                                            // nobody knows all types that matter: record every type
+	logger *slog.Logger
+
+	named  []plan.ResourceKey // recorded in any case
+	listed []plan.ResourceKey // with find: the others that are recorded
+}
+
+// choose returns what to record: the types of the keys, and those of the further keys that anybody can watch; if types
+// are to be found, all.
+func (s *states) choose(ctx context.Context, keys, further []plan.ResourceKey) ([]plan.ResourceKey, error) {
+	s.named = allOf(keys)
+	for _, key := range allOf(further) {
+		// A controller may also work with types that nobody can watch, such as reviews.
+		if t, err := s.types.Resolve(ctx, key); (err != nil || t.Watchable()) && !slices.Contains(s.named, key) {
+			s.named = append(s.named, key)
+		}
+	}
+	if !s.find {
+		return s.named, nil
+	}
+	var err error
+	s.listed, err = s.listable(ctx)
+	return slices.Concat(s.named, s.listed), err
+}
+
+// allOf returns keys of all objects of the keys' types, each once: invariants also refer to objects that belong to the
+// named one and have other names.
+func allOf(keys ...[]plan.ResourceKey) []plan.ResourceKey {
+	var types []plan.ResourceKey
+	for _, k := range slices.Concat(keys...) {
+		t := plan.ResourceKey{Type: k.Type, Group: k.Group, Namespace: "*", Name: "*"}
+		if k.Type != "" && !slices.Contains(types, t) {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
+// listTimeout is how long a type may take to be listed that perhaps nobody needs.
+const listTimeout = 5 * time.Second
+
+// listable lists the types of which anything counts, without those that the API server cannot list now.
+func (s *states) listable(ctx context.Context) ([]plan.ResourceKey, error) {
+	all, err := s.types.AllWatchable()
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	var keys []plan.ResourceKey
+	var group errgroup.Group
+	group.SetLimit(applyAtOnce)
+	for _, t := range all {
+		key := plan.ResourceKey{Type: t.Singular, Group: t.Resource.Group, Namespace: "*", Name: "*"}
+		if !reference.Counts(key) {
+			continue
+		}
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, listTimeout)
+			defer cancel()
+			if err := s.list(ctx, t); err != nil {
+				s.logger.Debug("a type is not recorded", "type", key, "error", err)
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			keys = append(keys, key)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return keys, ctx.Err()
+}
+
+// needed returns the part of a history of all objects that would have been recorded if the types had been known: those
+// that were named, and those that the controllers had to do with, which are seen. The error says that one of them was
+// not recorded.
+func (s *states) needed(
+	ctx context.Context, all []record.HistoryEntry, seen []plan.ResourceKey,
+) ([]record.HistoryEntry, error) {
+	if !s.find {
+		return all, nil
+	}
+	type typ struct{ name, group string }
+	want, recorded := map[typ]bool{}, map[typ]bool{}
+	for _, key := range s.listed {
+		recorded[typ{key.Type, key.Group}] = true
+	}
+	for _, key := range s.named {
+		t, err := s.types.Resolve(ctx, key)
+		if err != nil {
+			return all, err
+		}
+		want[typ{t.Singular, t.Resource.Group}], recorded[typ{t.Singular, t.Resource.Group}] = true, true
+	}
+	var errs []error
+	for _, key := range seen {
+		t, err := s.types.Resolve(ctx, key) // not every observation knows the group
+		if err == nil && !t.Watchable() {
+			continue
+		}
+		if id := (typ{t.Singular, t.Resource.Group}); err != nil || !recorded[id] {
+			errs = append(errs, fmt.Errorf("record history: %s could not be listed when the workload began: %w", key,
+				cmp.Or(err, errors.New("it was not served"))))
+		} else {
+			want[id] = true
+		}
+	}
+	return slices.DeleteFunc(all, func(h record.HistoryEntry) bool { return !want[typ{h.Type, h.Group}] }),
+		errors.Join(errs...)
+}

@@ -1,0 +1,33 @@
+package run
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// teardownTimeout bounds undo and each part of the teardown; both also run when the run's context has ended.
+const teardownTimeout = 30 * time.Second
+
+// teardown is what has to be done when a run ends.
+type teardown struct{ undo []func(context.Context) error }
+
+// later is how a part that has set something up has it torn down.
+type later func(undo func(context.Context) error)
+
+func (t *teardown) later(f func(context.Context) error) { t.undo = append(t.undo, f) }
+
+// run tears down in reverse order, also if something fails, which failed is told. Each step has a timeout of its own.
+func (t *teardown) run(ctx context.Context, failed func(error)) {
+	for _, f := range slices.Backward(t.undo) {
+		if err := within(ctx, teardownTimeout, f); err != nil {
+			failed(err)
+		}
+	}
+}
+
+func within(ctx context.Context, timeout time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return f(ctx)
+}

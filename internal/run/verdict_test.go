@@ -1,0 +1,79 @@
+package run
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Regression: a run with a bug did not say that no action had fired.
+func TestConclude(t *testing.T) {
+	bug := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload, Title: "step 2 failed"}
+	action := record.Finding{Severity: record.SeverityInconclusive, Judge: record.JudgeAction,
+		Title: "action 1 (killController db) failed: no"}
+	waiting := []string{`action 1 (killController db): trigger "a" still waits for x`}
+	for _, test := range []struct {
+		name       string
+		findings   []record.Finding
+		status     coordinator.Status
+		stuck      string
+		verdict    record.Verdict
+		reason     string
+		unfinished string
+		told       string // on the console
+	}{
+		{name: "pass", status: coordinator.Status{Fired: 1, Completed: 1, Total: 1}, verdict: record.Pass},
+		{
+			name: "bug after the plan", findings: []record.Finding{bug},
+			status:  coordinator.Status{Fired: 1, Completed: 1, Total: 1},
+			verdict: record.Bug, reason: "step 2 failed",
+		},
+		{
+			name: "bug without the plan", findings: []record.Finding{bug},
+			status: coordinator.Status{Total: 1, Waiting: waiting}, stuck: "the workload failed",
+			verdict: record.Bug, reason: "step 2 failed",
+			unfinished: "0 of 1 actions fired: the workload failed\n" + waiting[0],
+			told:       "the plan was not carried out: 0 of 1 actions fired: the workload failed\n" + waiting[0],
+		},
+		{
+			name: "bug with a part of the plan", findings: []record.Finding{bug},
+			status: coordinator.Status{Fired: 1, Completed: 1, Total: 2}, stuck: "the workload failed",
+			verdict: record.Bug, reason: "step 2 failed", unfinished: "1 of 2 actions fired: the workload failed",
+			told: "the plan was carried out only in part: 1 of 2 actions fired: the workload failed",
+		},
+		{
+			name: "inconclusive", findings: []record.Finding{action},
+			status:  coordinator.Status{Fired: 1, Completed: 1, Total: 2, Stuck: "who waits for whom"},
+			verdict: record.Inconclusive, reason: "1 of 2 actions fired\nwho waits for whom",
+			unfinished: "1 of 2 actions fired\nwho waits for whom",
+		},
+		{
+			name: "not complete", status: coordinator.Status{Fired: 2, Completed: 1, Total: 2}, stuck: "timed out",
+			verdict: record.Inconclusive, reason: "all actions fired, but 1 of 2 completed: timed out",
+			unfinished: "all actions fired, but 1 of 2 completed: timed out",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var told []string
+			j := &journal{
+				console: &console{listener: progress.Func(func(e progress.Event) {
+					if e.Type == progress.Info {
+						told = append(told, e.Text)
+					}
+				})},
+				findings: test.findings,
+				meta:     record.Meta{ActionsFired: test.status.Fired, ActionsTotal: test.status.Total},
+			}
+			j.conclude(decide(j.findings, test.status, test.stuck))
+			if m := &j.meta; m.Verdict != test.verdict || m.Reason != test.reason || m.Unfinished != test.unfinished {
+				t.Errorf("verdict %s, reason %q, unfinished %q", m.Verdict, m.Reason, m.Unfinished)
+			}
+			if got := strings.Join(told, "|"); got != test.told {
+				t.Errorf("told %q, want %q", got, test.told)
+			}
+		})
+	}
+}
