@@ -188,8 +188,8 @@ func reordered(a, b any, path []string, visit func(path []string)) {
 	}
 }
 
-// untold reports whether a field belongs to a condition that one object says is false and the other does not have, which
-// means the same. Whether a controller has ever had a reason to tell of the condition often depends on time.
+// untold reports whether a field belongs to a condition that one object says is false and the other does not have,
+// which means the same. Whether a controller has ever had a reason to tell of the condition often depends on time.
 func untold(where string, told, other map[string]any) bool {
 	end := strings.Index(where, "].")
 	if end < 0 || !strings.HasPrefix(where, "status.conditions[") {

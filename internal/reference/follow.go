@@ -73,8 +73,8 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 // annotationController is cluster.AnnotationController. Judges do not depend on clusters, so it is repeated here.
 const annotationController = "trommel.dev/controller"
 
-// runsController reports whether the object is a pod of a controller under test, or makes such pods. What becomes of them
-// is Trommel's doing.
+// runsController reports whether the object is a pod of a controller under test, or makes such pods. What becomes of
+// them is Trommel's doing.
 func runsController(object map[string]any) bool {
 	spec, _ := object["spec"].(map[string]any)
 	template, _ := spec["template"].(map[string]any)

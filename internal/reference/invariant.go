@@ -18,9 +18,9 @@ import (
 const within = 10 * time.Second
 
 // Invariant derives an invariant that a run with the difference violates and a run without does not, so that the
-// difference is found without a reference. It also returns the types that must be recorded for it. The changes are those
-// of the run with the difference. It returns nil where it knows none: for objects with generated names, and for some
-// objects that were created more or less often.
+// difference is found without a reference. It also returns the types that must be recorded for it. The changes are
+// those of the run with the difference. It returns nil where it knows none: for objects with generated names, and for
+// some objects that were created more or less often.
 func (ref *Reference) Invariant(d Difference, changes []Change) (*plan.Invariant, []plan.ResourceKey) {
 	key, err := plan.ParseResourceKey(string(d.Key))
 	if err != nil || strings.Contains(key.Name, "#") {

@@ -207,8 +207,8 @@ type Siblings struct {
 	Type  string `json:"type"`
 	Most  int    `json:"most"`
 	// Wanted is the number that the owner asked for then (spec.replicas or spec.parallelism); negative: none. At is the
-	// index of the first change that made them so many, Names the objects. By are the controllers under test that had created
-	// them; Generated: all their names were generated. A Reference has none of these.
+	// index of the first change that made them so many, Names the objects. By are the controllers under test that had
+	// created them; Generated: all their names were generated. A Reference has none of these.
 	Wanted    int      `json:"-"`
 	At        int      `json:"-"`
 	Names     []Key    `json:"-"`

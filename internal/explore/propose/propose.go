@@ -39,8 +39,8 @@ type Config struct {
 	Progress func(format string, args ...any)
 }
 
-// Text is the suite's text with the proposed workloads added at the end of its workloads, or, if alone, instead of them.
-// Names that the suite has already get a number.
+// Text is the suite's text with the proposed workloads added at the end of its workloads, or, if alone, instead of
+// them. Names that the suite has already get a number.
 func (r *Result) Text(suite *plan.Suite, alone bool) ([]byte, error) {
 	all := slices.Clone(r.Workloads)
 	if !alone {

@@ -168,9 +168,9 @@ func looseKey(k plan.ResourceKey) string {
 	return plan.ResourceKey{Type: k.Type, Namespace: cmp.Or(k.Namespace, "default"), Name: k.Name}.String()
 }
 
-// plausible reports whether the steps that are left can succeed, as far as that can be seen: an object that the workload
-// itself applies must be there when a step changes, deletes or waits for it, and gone when one waits for that. Running
-// the others would only take a step's whole timeout.
+// plausible reports whether the steps that are left can succeed, as far as that can be seen: an object that the
+// workload itself applies must be there when a step changes, deletes or waits for it, and gone when one waits for that.
+// Running the others would only take a step's whole timeout.
 func plausible(suite *plan.Suite, all, left []plan.Step) bool {
 	applied := map[string]bool{}
 	for _, s := range all {
