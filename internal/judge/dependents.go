@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -41,16 +42,16 @@ func (dependents) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 	for i := range changes {
 		c := &changes[i]
 		switch {
-		case c.Cur == nil || marked(c.Cur):
-			delete(living, uid(c.Prev))
-			delete(living, uid(c.Cur))
+		case c.Cur == nil || metadata.Marked(c.Cur):
+			delete(living, metadata.UID(c.Prev))
+			delete(living, metadata.UID(c.Cur))
 		default:
-			o, known := living[uid(c.Cur)]
+			o, known := living[metadata.UID(c.Cur)]
 			if !known || !reflect.DeepEqual(o.object["spec"], c.Cur["spec"]) {
 				o.since = i
 			}
 			o.object = c.Cur
-			living[uid(c.Cur)] = o
+			living[metadata.UID(c.Cur)] = o
 		}
 		if c.Event == record.Created {
 			born[c.Key] = i
@@ -66,12 +67,12 @@ func (dependents) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 			delete(lost, c.Key)
 			continue
 		}
-		deletes := c.Event == record.Deleted && !marked(c.Prev) || c.Marked()
+		deletes := c.Event == record.Deleted && !metadata.Marked(c.Prev) || c.Marked()
 		at, known := born[c.Key]
 		if !deletes || c.By == "" || !known || reference.Finished(c.Prev) {
 			continue
 		}
-		for _, ref := range owners(c.Prev) {
+		for _, ref := range metadata.Owners(c.Prev) {
 			id, _ := ref["uid"].(string)
 			if o, alive := living[id]; alive && ref["controller"] == true && o.since < at {
 				lost[c.Key] = loss{c, id}
@@ -83,7 +84,7 @@ func (dependents) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 
 // controls reports whether the owner with the UID is the object's controller.
 func controls(object map[string]any, id string) bool {
-	return slices.ContainsFunc(owners(object), func(ref map[string]any) bool {
+	return slices.ContainsFunc(metadata.Owners(object), func(ref map[string]any) bool {
 		return ref["uid"] == id && ref["controller"] == true
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -75,7 +76,7 @@ func (finalizers) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 }
 
 func finalizersOf(object map[string]any) []string {
-	list, _ := metadata(object)["finalizers"].([]any)
+	list, _ := metadata.Of(object)["finalizers"].([]any)
 	var all []string
 	for _, f := range list {
 		if s, ok := f.(string); ok && !strings.HasPrefix(s, "kubernetes.io/") {
