@@ -62,7 +62,9 @@ func TestOwnFieldsOfAnActionType(t *testing.T) {
 		t.Errorf("written as %s: %v", data, err)
 	}
 
-	built := &Plan{TestName: "t", Actions: []Action{{Type: "march", Own: &march{Steps: 1}, Trigger: p.Actions[0].Trigger}}}
+	built := &Plan{TestName: "t", Actions: []Action{
+		{Type: "march", Own: &march{Steps: 1}, Trigger: p.Actions[0].Trigger},
+	}}
 	if err := built.Validate(nil); err != nil || *built.Actions[0].Own.(*march) != (march{Steps: 1}) {
 		t.Errorf("Validate changed the action to %+v: %v", built.Actions[0].Own, err)
 	}
@@ -219,7 +221,8 @@ func TestDefaultTags(t *testing.T) {
 			t.Errorf("default apiVersion of %s is %q", of.Name(), got)
 		}
 	}
-	if got := Reconnect(layout.ShapeOf(reflect.TypeFor[Action]()).Field("reconnectBy").Default); got != ReconnectRestart {
+	action := layout.ShapeOf(reflect.TypeFor[Action]())
+	if got := Reconnect(action.Field("reconnectBy").Default); got != ReconnectRestart {
 		t.Errorf("default reconnectBy is %q", got)
 	}
 }

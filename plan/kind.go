@@ -23,8 +23,8 @@ type ActionKind struct {
 	Fields []string
 	// Own returns a pointer to a new struct with the fields that this type has and Action does not; nil: there are
 	// none. The struct's tags describe their YAML: yaml, doc (a sentence for editors), and where they apply default,
-	// words (the allowed ones) and range (the least and the greatest number). Reading an action stores the struct in its
-	// field Own.
+	// words (the allowed ones) and range (the least and the greatest number). Reading an action stores the struct in
+	// its field Own.
 	Own func() any
 	// Check reports mistakes that the types of the fields do not rule out; nil: there are none.
 	Check func(c *ActionCheck)

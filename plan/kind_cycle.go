@@ -183,8 +183,8 @@ var cycleNodes = ActionKind{
 			return
 		case given:
 			if group := cycle.Group(); !dnsLabel(group) || len(group) > maxGroupName {
-				at.Field("nodeGroupName").Errorf("the simulated group %q needs a name of lower-case letters, digits and -, at "+
-					"most %d (nodeGroupName; default: the cycle's name)", group, maxGroupName)
+				at.Field("nodeGroupName").Errorf("the simulated group %q needs a name of lower-case letters, digits "+
+					"and -, at most %d (nodeGroupName; default: the cycle's name)", group, maxGroupName)
 			}
 			checkSpec(at.Field("simulatedGroup"), "cycle.simulatedGroup", cycle.SimulatedGroup(), crd.SimulatedGroup())
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
-// Disrupt and EndDisruption are faults that last: the action disrupt creates a Disruption, a resource with controllers of
-// its own, and endDisruption deletes it.
+// Disrupt and EndDisruption are faults that last: the action disrupt creates a Disruption, a resource with controllers
+// of its own, and endDisruption deletes it.
 const (
 	Disrupt       ActionType = "disrupt"
 	EndDisruption ActionType = "endDisruption"
@@ -24,8 +24,8 @@ type Disrupting struct {
 	AcceptNoTargets bool `yaml:"acceptNoTargets"` // disrupt: it need not have targets
 }
 
-// Disruption is what the action disrupt begins: the spec of a Disruption, with its name, its namespace (default: that of
-// the controller, or "default"), and, in place of a selector, the controller whose pods are disrupted (default: the
+// Disruption is what the action disrupt begins: the spec of a Disruption, with its name, its namespace (default: that
+// of the controller, or "default"), and, in place of a selector, the controller whose pods are disrupted (default: the
 // suite's only one).
 type Disruption map[string]any
 
@@ -64,7 +64,8 @@ func (d Disruption) Spec() map[string]any {
 func (d Disruption) kinds() []string {
 	var kinds []string
 	for name, value := range d {
-		if _, ok := value.(map[string]any); ok && !slices.Contains([]string{"selector", "filter", "pulse", "triggers"}, name) {
+		others := []string{"selector", "filter", "pulse", "triggers"}
+		if _, ok := value.(map[string]any); ok && !slices.Contains(others, name) {
 			kinds = append(kinds, name)
 		}
 	}
@@ -136,8 +137,8 @@ var disrupt = ActionKind{
 				case d.Controller() != "":
 					c.checker.hooked(at.Field("controller"), d.Controller(), "so it cannot be disrupted")
 				case len(c.Suite.Controllers) != 1:
-					at.Errorf("the suite has %d controllers; say which is disrupted (controller: NAME), or give a selector",
-						len(c.Suite.Controllers))
+					at.Errorf("the suite has %d controllers; say which is disrupted (controller: NAME), or give a "+
+						"selector", len(c.Suite.Controllers))
 				}
 			}
 			spec["selector"] = map[string]any{"a": "controller"}

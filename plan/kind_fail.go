@@ -51,7 +51,8 @@ var failCall = ActionKind{
 		checkCalls(c)
 		for _, op := range a.CallOperations {
 			if !slices.Contains(operations, op) {
-				c.Errorf("callOperations", "unknown operation %q%s", op, wording.Suggest(string(op), stringsOf(operations)))
+				c.Errorf("callOperations", "unknown operation %q%s", op,
+					wording.Suggest(string(op), stringsOf(operations)))
 			}
 		}
 		if a.Answer != Lost && a.Answer != Refused {

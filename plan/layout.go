@@ -231,7 +231,8 @@ func readState(f *yamlfile.File, n *yaml.Node, v reflect.Value, what string) {
 	v.Set(reflect.ValueOf(state))
 	bad, known := "", []string{Present, Absent}
 	eachValue(state, yamlfile.MaxDepth, func(v any) {
-		if v, _ := v.(string); len(v) > 3 && v[0] == '$' && !slices.Contains(known, v) && wording.Closest(v, known) != "" {
+		if v, _ := v.(string); len(v) > 3 && v[0] == '$' && !slices.Contains(known, v) &&
+			wording.Closest(v, known) != "" {
 			bad = v
 		}
 	})

@@ -1,5 +1,5 @@
-// Package jsonvalue holds the values that JSON has as plans hold them: map[string]any, []any, string, int64, float64, bool
-// and nil. JSON does not distinguish 1 and 1.0: both are int64.
+// Package jsonvalue holds the values that JSON has as plans hold them: map[string]any, []any, string, int64, float64,
+// bool and nil. JSON does not distinguish 1 and 1.0: both are int64.
 package jsonvalue
 
 import (
