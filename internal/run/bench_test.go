@@ -61,12 +61,12 @@ func BenchmarkPlan(b *testing.B) {
 		b.Fatal(err)
 	}
 	controller, err := instrumentation.Build(ctx,
-		instrumentation.BuildConfig{Dir: "../instrumentation/testdata/controller"})
+		instrumentation.BuildConfig{Dir: "../../instrumentation/testdata/controller"})
 	if err != nil {
 		b.Fatal(err)
 	}
 	dir := b.TempDir()
-	source, err := filepath.Abs("../instrumentation/testdata/controller")
+	source, err := filepath.Abs("../../instrumentation/testdata/controller")
 	if err != nil {
 		b.Fatal(err)
 	}
