@@ -78,7 +78,8 @@ func UpdateStatus[T any](
 	err = env.Client.Status().Patch(ctx, object, patch)
 	if apierrors.IsInvalid(err) || apierrors.IsConflict(err) {
 		// It finds out why the patch cannot be applied.
-		return UpdateLatest(ctx, env, d, func(d *chaos.Disruption) *chaos.DisruptionStatus { return &d.Status }, own, set)
+		status := func(d *chaos.Disruption) *chaos.DisruptionStatus { return &d.Status }
+		return UpdateLatest(ctx, env, d, status, own, set)
 	}
 	return client.IgnoreNotFound(err)
 }
@@ -90,7 +91,8 @@ func UpdateLatest[O, S, T any, P interface {
 }](ctx context.Context, env *Env, o P, status func(P) *S, own func(*S) T, set func(*S)) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		latest := P(new(O))
-		if err := env.Reader.Get(ctx, client.ObjectKeyFromObject(o), latest); err != nil || latest.GetUID() != o.GetUID() {
+		if err := env.Reader.Get(ctx, client.ObjectKeyFromObject(o), latest); err != nil ||
+			latest.GetUID() != o.GetUID() {
 			return err
 		}
 		if !equality.Semantic.DeepEqual(own(status(latest)), own(status(o))) {

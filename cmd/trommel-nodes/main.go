@@ -18,7 +18,8 @@ func main() {
 		simulated.Name: {
 			New: simulated.For,
 			Flags: func(cmd *cobra.Command) {
-				cmd.Flags().BoolVar(&simulate, "simulate", false, "also run the simulated cloud, whose nodes are KWOK's")
+				cmd.Flags().BoolVar(&simulate, "simulate", false,
+					"also run the simulated cloud, whose nodes are KWOK's")
 			},
 			Add: func(mgr ctrl.Manager) error {
 				if !simulate {

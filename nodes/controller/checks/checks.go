@@ -133,7 +133,9 @@ func (c Client) do(
 		return err
 	}
 	client := &http.Client{
-		Transport:     &http.Transport{TLSClientConfig: tlsClient, DisableKeepAlives: true, MaxResponseHeaderBytes: maxBody},
+		Transport: &http.Transport{
+			TLSClientConfig: tlsClient, DisableKeepAlives: true, MaxResponseHeaderBytes: maxBody,
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	resp, err := client.Do(r)

@@ -35,7 +35,7 @@ func (r *Reconciler) heal(ctx context.Context, q *nodes.CycleNodeRequest) (strin
 	if len(states) > 0 {
 		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
 			setStates(s, states)
-			s.HealingStarted = r.Env.Now() // the time-out is for what is undone now
+			s.HealingStarted = r.Env.Now() // the timeout is for what is undone now
 		})
 	}
 	var waits []string
@@ -57,8 +57,9 @@ func (r *Reconciler) heal(ctx context.Context, q *nodes.CycleNodeRequest) (strin
 	case len(states) > 0:
 		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { setStates(s, states) })
 	case active > 0:
-		// They have time-outs of their own.
-		return "", r.say(ctx, q, fmt.Sprintf("%s; waits until %d nodes are drained and terminated", q.Status.Reason, active))
+		// They have timeouts of their own.
+		return "", r.say(ctx, q, fmt.Sprintf(
+			"%s; waits until %d nodes are drained and terminated", q.Status.Reason, active))
 	case len(waits) > 0:
 		return controller.List(waits), nil
 	}

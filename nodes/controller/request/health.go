@@ -122,7 +122,8 @@ func (r *Reconciler) mayEnd(
 			passed = append(passed, n.ProviderID)
 			continue
 		}
-		state := &changed.Status.PreTerminationChecks[slices.IndexFunc(changed.Status.PreTerminationChecks, isOf(n.ProviderID))]
+		at := slices.IndexFunc(changed.Status.PreTerminationChecks, isOf(n.ProviderID))
+		state := &changed.Status.PreTerminationChecks[at]
 		for i := range spec {
 			check, s := &spec[i], &state.Checks[i]
 			if s.Check {

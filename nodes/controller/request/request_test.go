@@ -350,7 +350,9 @@ func TestNewRequests(t *testing.T) {
 		{name: "a wrong selector", want: nodes.RequestHealing,
 			message: `selector: "Like" is not a valid label selector operator`,
 			given: func(w *world) {
-				w.request.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}
+				w.request.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{
+					{Key: "a", Operator: "Like"},
+				}
 			}},
 		{name: "a wrong check", want: nodes.RequestHealing,
 			message: `healthChecks[0]: endpoint "http://{{ .X }}": {{ .NodeIP }} is the only template`,
@@ -766,7 +768,8 @@ func TestChildren(t *testing.T) {
 	if err := w.reconcile(t); err != nil {
 		t.Fatal(err)
 	}
-	if s := w.request.Status; s.Phase != nodes.RequestHealing || !strings.Contains(s.Reason, "belongs to request q (another)") {
+	if s := w.request.Status; s.Phase != nodes.RequestHealing ||
+		!strings.Contains(s.Reason, "belongs to request q (another)") {
 		t.Errorf("the status of another request: %s, %s", s.Phase, s.Reason)
 	}
 }

@@ -3,20 +3,20 @@
 //
 // The phases, with what makes a status enter and leave each:
 //
-//	Phase                  | Way in                             | Way out                                   | Time-out
-//	-----------------------|------------------------------------|-------------------------------------------|------------
-//	(none)                 | the request's controller makes it  | Pending                                   | none
-//	Pending                | it was seen                        | WaitingPods, RemovingLabelsFromPods,      | Cycling
-//	                       |                                    | TerminatingNode, Failed                   |
-//	WaitingPods            | the Node is there; method Wait     | RemovingLabelsFromPods, TerminatingNode,  | Cycling
-//	                       |                                    | Failed                                    |
-//	RemovingLabelsFromPods | method Drain, or no pod is waited  | DrainingPods, TerminatingNode, Failed     | Cycling
-//	                       | for                                |                                           |
-//	DrainingPods           | the labels are removed             | DeletingNode, TerminatingNode, Failed     | Cycling
-//	DeletingNode           | no pod is left                     | TerminatingNode, Failed                   | Termination
-//	TerminatingNode        | the Node is gone                   | Successful, Failed                        | Termination
-//	Successful             | instance and Node do not exist     | none                                      | none
-//	Failed                 | a time-out, or it was given up     | none                                      | none
+//	Phase                  | Way in                            | Way out                                  | Timeout
+//	-----------------------|-----------------------------------|------------------------------------------|------------
+//	(none)                 | the request's controller makes it | Pending                                  | none
+//	Pending                | it was seen                       | WaitingPods, RemovingLabelsFromPods,     | Cycling
+//	                       |                                   | TerminatingNode, Failed                  |
+//	WaitingPods            | the Node is there; method Wait    | RemovingLabelsFromPods, TerminatingNode, | Cycling
+//	                       |                                   | Failed                                   |
+//	RemovingLabelsFromPods | method Drain, or no pod is waited | DrainingPods, TerminatingNode, Failed    | Cycling
+//	                       | for                               |                                          |
+//	DrainingPods           | the labels are removed            | DeletingNode, TerminatingNode, Failed    | Cycling
+//	DeletingNode           | no pod is left                    | TerminatingNode, Failed                  | Termination
+//	TerminatingNode        | the Node is gone                  | Successful, Failed                       | Termination
+//	Successful             | instance and Node do not exist    | none                                     | none
+//	Failed                 | a timeout, or it was given up     | none                                     | none
 //
 // Cycling is counted from when work on the node began, Termination from when the phase began. A status is given up when
 // it is deleted, or when its request no longer wants its node to be cycled, but only before DeletingNode: from there on
@@ -116,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	result, err := r.step(ctx, s)
 	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil && !controller.StatusEnded(s.Status.Phase) {
-		// The time-outs hold for what cannot be asked or done, too.
+		// The timeouts hold for what cannot be asked or done, too.
 		if failed, message := r.timedOut(s); failed {
 			return r.Env.Result(ctrl.Result{}, r.to(ctx, s, nodes.StatusFailed, message+": "+err.Error()))
 		}
@@ -314,7 +314,9 @@ func names(pods []corev1.Pod) string {
 }
 
 // waitForPods waits until the pods have ended by themselves.
-func (r *Reconciler) waitForPods(ctx context.Context, s *nodes.CycleNodeStatus, node *corev1.Node) (ctrl.Result, error) {
+func (r *Reconciler) waitForPods(
+	ctx context.Context, s *nodes.CycleNodeStatus, node *corev1.Node,
+) (ctrl.Result, error) {
 	pods, err := r.pods(ctx, node)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -341,7 +343,9 @@ func waitedFor(c *nodes.CycleSettings, p *corev1.Pod) bool {
 }
 
 // removeLabels removes labels from the pods, so that services send nothing more to them.
-func (r *Reconciler) removeLabels(ctx context.Context, s *nodes.CycleNodeStatus, node *corev1.Node) (ctrl.Result, error) {
+func (r *Reconciler) removeLabels(
+	ctx context.Context, s *nodes.CycleNodeStatus, node *corev1.Node,
+) (ctrl.Result, error) {
 	if len(s.Spec.CycleSettings.LabelsToRemove) > 0 {
 		pods, err := r.pods(ctx, node)
 		if err != nil {

@@ -105,9 +105,11 @@ func newWorld(phase nodes.StatusPhase) *world {
 // pod adds a pod to the node.
 func (w *world) pod(name string, change func(*corev1.Pod)) {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: name, UID: "pod-uid", Labels: map[string]string{"app": "x"}},
-		Spec:       corev1.PodSpec{NodeName: "n"},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "apps", Name: name, UID: "pod-uid", Labels: map[string]string{"app": "x"},
+		},
+		Spec:   corev1.PodSpec{NodeName: "n"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 	if change != nil {
 		change(p)
@@ -265,7 +267,8 @@ func TestSteps(t *testing.T) {
 			given:   func(w *world) { w.status.Status.PhaseStarted = ago(20 * time.Minute) }},
 		{name: "the provider does not answer", phase: nodes.StatusTerminatingNode, want: nodes.StatusTerminatingNode,
 			message: "no answer", given: func(w *world) { w.provider.err = errors.New("no answer") }},
-		{name: "the provider does not answer for too long", phase: nodes.StatusTerminatingNode, want: nodes.StatusFailed,
+		{name: "the provider does not answer for too long", phase: nodes.StatusTerminatingNode,
+			want:    nodes.StatusFailed,
 			message: "TerminatingNode for more than 20m0s: no answer", given: func(w *world) {
 				w.provider.err = errors.New("no answer")
 				w.status.Status.PhaseStarted = ago(20 * time.Minute)
@@ -288,7 +291,8 @@ func TestSteps(t *testing.T) {
 			if s.Phase != tt.want || s.Message != tt.message {
 				t.Fatalf("%s (%s), want %s (%s)", s.Phase, s.Message, tt.want, tt.message)
 			}
-			if s.StartedTimestamp == nil || before.StartedTimestamp != nil && !s.StartedTimestamp.Equal(before.StartedTimestamp) {
+			if s.StartedTimestamp == nil ||
+				before.StartedTimestamp != nil && !s.StartedTimestamp.Equal(before.StartedTimestamp) {
 				t.Errorf("work began at %v, want %v", s.StartedTimestamp, before.StartedTimestamp)
 			}
 			if changed := s.Phase != tt.phase; s.PhaseStarted.Time.Equal(now) != changed {
@@ -405,7 +409,8 @@ func TestNoOtherWay(t *testing.T) {
 			}
 			r := &Reconciler{&controller.Env{Clock: clocktesting.NewFakePassiveClock(now)}}
 			err := r.to(t.Context(), newWorld(from).status, to, "")
-			if want := fmt.Sprintf("no way from phase %q to %q", from, to); err == nil || !strings.Contains(err.Error(), want) {
+			if want := fmt.Sprintf("no way from phase %q to %q", from, to); err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		}
