@@ -139,7 +139,8 @@ func testCycle(t *testing.T, trommel, name string) {
 	interrupted, interrupt := context.WithCancel(ctx)
 	seen := make(chan error, 1)
 	go func() {
-		seen <- objects.FollowOne(bounded, c, requestKey("default", "stuck"), func(r *nodes.CycleNodeRequest) (bool, error) {
+		key := requestKey("default", "stuck")
+		seen <- objects.FollowOne(bounded, c, key, func(r *nodes.CycleNodeRequest) (bool, error) {
 			return r != nil && r.Status.Phase != "", nil
 		})
 		interrupt()

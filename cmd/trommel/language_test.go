@@ -152,7 +152,8 @@ func TestConvert(t *testing.T) {
 	suite := write(t, project, "suites/a.yaml", smallSuite)
 	write(t, project, "plans/object.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
 	file := write(t, project, "plans/plan.yaml", "suite: ../suites/a.yaml\n"+smallPlan+"  - actionType: apply\n"+
-		"    manifestFile: object.yaml\n    trigger: {definitions: [{triggerName: c, condition: {triggerType: none}}]}\n")
+		"    manifestFile: object.yaml\n"+
+		"    trigger: {definitions: [{triggerName: c, condition: {triggerType: none}}]}\n")
 	moved := filepath.Join(project, "some", "where", "else.yaml")
 	if code, _, stderr = command(t, newConvertCommand, file, "-o", moved); code != exitPass {
 		t.Fatalf("to another directory: code %d, err %q", code, stderr)

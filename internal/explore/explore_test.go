@@ -276,7 +276,8 @@ func TestTheSameFindingsAgain(t *testing.T) {
 		case o.Status != Bug:
 		case o.Of == 3:
 			confirmed++
-		case o.Came == 1 && o.Of == 1 && o.Reason == "the same findings as those of w-drift-9" && o.Plan == "w-drift-10":
+		case o.Came == 1 && o.Of == 1 && o.Reason == "the same findings as those of w-drift-9" &&
+			o.Plan == "w-drift-10":
 			atOnce++
 		}
 	}

@@ -307,7 +307,8 @@ func (w *walker) quantity(s *apiextensions.JSONSchemaProps, p place) {
 func isCount(name string) bool {
 	lower := strings.ToLower(name)
 	return strings.HasSuffix(lower, "replicas") || strings.HasSuffix(lower, "parallelism") ||
-		slices.Contains([]string{"size", "instances", "members", "count", "nodes", "workers", "shards", "slices"}, lower)
+		slices.Contains([]string{"size", "instances", "members", "count", "nodes", "workers", "shards", "slices"},
+			lower)
 }
 
 func (w *walker) number(s *apiextensions.JSONSchemaProps, p place) {

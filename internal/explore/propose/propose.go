@@ -373,8 +373,9 @@ func (p *proposer) lifecycle(ctx context.Context) error {
 			Steps: slices.Concat(p.start(remove, gone, s.create), p.waits),
 		},
 		{
-			Name: "recreate-later", Comment: "Deletes the " + kind + " and creates it again when everything of it is gone.",
-			Steps: slices.Concat(p.start(remove, gone), rest, []*plan.Step{s.create}, p.waits),
+			Name:    "recreate-later",
+			Comment: "Deletes the " + kind + " and creates it again when everything of it is gone.",
+			Steps:   slices.Concat(p.start(remove, gone), rest, []*plan.Step{s.create}, p.waits),
 		},
 		{
 			Name: "delete-early", Comment: "Deletes the " + kind + " while it is being created.",
@@ -555,8 +556,8 @@ func (p *proposer) early(ctx context.Context, a *accepted) error {
 	differ := slices.DeleteFunc(Differences(p.key, p.masks, t.changes, p.creationChanges),
 		func(d reference.Difference) bool { return d.Key == p.key && strings.HasPrefix(d.Field, "spec.") })
 	if len(differ) == 0 {
-		p.drop(field, "%s: no controller under test writes anything afterwards, and right after the creation it makes no "+
-			"difference in the end", a)
+		p.drop(field, "%s: no controller under test writes anything afterwards, and right after the creation it "+
+			"makes no difference in the end", a)
 		return nil
 	}
 	switch condition := conditionAfter(end, p.ends); {
@@ -667,8 +668,8 @@ func (p *proposer) failing(w Workload, t *trial, after time.Time) {
 		}
 		p.result.Findings = append(p.result.Findings, Finding{
 			What: w.Comment,
-			Title: fmt.Sprintf("%s: the last %d reconciles of %s by %s failed: %s", r.by, times[r], r.name, r.reconciler,
-				last[r]),
+			Title: fmt.Sprintf("%s: the last %d reconciles of %s by %s failed: %s", r.by, times[r], r.name,
+				r.reconciler, last[r]),
 			Records: []string{t.run.Dir},
 		})
 	}
@@ -688,7 +689,8 @@ func (p *proposer) compare(ctx context.Context, a *accepted, first *trial) error
 	}
 	w := Workload{Name: a.name + "-fresh", Comment: "Creates it like that.",
 		Steps: slices.Concat(p.sample.before, []*plan.Step{create})}
-	changing := Workload{Name: a.name, Comment: "Change: " + a.String() + ".", Steps: slices.Concat(p.start(a.patch), a.waits)}
+	changing := Workload{Name: a.name, Comment: "Change: " + a.String() + ".",
+		Steps: slices.Concat(p.start(a.patch), a.waits)}
 	var differ []reference.Difference
 	var records []string
 	for i := range 2 {
