@@ -26,7 +26,7 @@ func TestMarked(t *testing.T) {
 	}
 }
 
-// What differs from run to run does not make another shape.
+// Parts that differ from run to run do not make another shape.
 func TestShape(t *testing.T) {
 	for _, tt := range []struct {
 		name, want string

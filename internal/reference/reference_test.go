@@ -89,7 +89,7 @@ func compare(t *testing.T, ref *Reference, r *record.Run) []string {
 	return lines
 }
 
-// What depends on how much time the workload gives the controllers does not count.
+// Differences that depend on how much time the workload gives the controllers do not count.
 func TestAllow(t *testing.T) {
 	run := func(status string, more ...string) *record.Run {
 		return story(t, append([]string{

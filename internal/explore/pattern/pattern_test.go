@@ -288,7 +288,7 @@ func TestTriggersHoldInAllRuns(t *testing.T) {
 	}
 }
 
-// What changes in a list only is told by its place there, and a value may take more than one step back.
+// A change within a list is told by its place there, and a value may take more than one step back.
 func TestListsAndManySteps(t *testing.T) {
 	image := func(tag string) object {
 		return object{"spec": object{"containers": []any{
@@ -492,7 +492,7 @@ func TestDriftOfWhatIsApplied(t *testing.T) {
 	}
 }
 
-// What somebody asks for is missed first where the controller has just begun to do it.
+// A missing object that somebody asks for is noticed first where the controller has just begun to do it.
 func TestOrderOfUnobserved(t *testing.T) {
 	database := reference.Key("database.example.org/default/db")
 	changes := []reference.Change{

@@ -42,7 +42,7 @@ func (g *generator) skewAt(i int, by string) {
 		g.drop(signature, why, "the controller has written nothing because of it")
 		return
 	}
-	// What the controller writes because of the change, and what that leads to, does not happen while the change is
+	// The controller's writes because of the change, and their consequences, do not happen while the change is
 	// held.
 	follows := map[reference.Key]bool{}
 	if !g.hears(by, i, skewFor, func(o *reference.Change) bool {

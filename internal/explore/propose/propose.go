@@ -57,7 +57,7 @@ func (r *Result) Text(suite *plan.Suite, alone bool) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: add the proposed workloads: %w", suite.File, err)
 	}
-	// What is written must be read as what was tried out.
+	// The written text must be read as the value that was tried out.
 	written, err := plan.ParseSuite(text, suite.File)
 	if err != nil {
 		return nil, fmt.Errorf("the suite with the proposed workloads: %w", err)
@@ -480,7 +480,7 @@ func (p *proposer) change(ctx context.Context, c Change, short string) (*accepte
 	undo.ResourceKey = p.sample.key
 	a.undo = &plan.Step{Name: c.Back(), Patch: undo}
 
-	// What the controllers write after a while in which they have come to rest, they write because of the change.
+	// Controllers that write after they have come to rest do so because of the change.
 	rest := &plan.Step{Name: "the controllers come to rest", Sleep: p.Suite.Timeouts.Quiet}
 	w := Workload{Name: a.name, Comment: "Change: " + c.String() + ".", Steps: p.start(rest, a.patch)}
 	t, ok, err := p.passes(ctx, w, field)
@@ -675,7 +675,7 @@ func (p *proposer) failing(w Workload, t *trial, after time.Time) {
 	}
 }
 
-// compare compares the end of a changed object with that of one that was created like that. What differs is believed
+// compare compares the end of a changed object with that of one that was created like that. A difference is believed
 // if it differs again.
 func (p *proposer) compare(ctx context.Context, a *accepted, first *trial) error {
 	field := strings.Join(a.Path, ".")

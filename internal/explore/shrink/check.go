@@ -186,8 +186,8 @@ func firstBug(all []record.Finding) record.Finding {
 	return bug
 }
 
-// options are those of the runs of plans with a workload. What is not needed is not recorded: a plan that is committed
-// runs without it too.
+// options are those of the runs of plans with a workload. Nothing is recorded that is not needed: a plan that is
+// committed runs without it too.
 func (c *checker) options(w *workload) run.RunOptions {
 	if c.fromReference() {
 		return run.RunOptions{History: c.History, Reference: w.reference}

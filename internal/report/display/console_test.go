@@ -90,7 +90,7 @@ func TestConsoleLines(t *testing.T) {
 		[]byte("    0.0s")))
 }
 
-// What has no time happens now.
+// An event without a time happens now.
 func TestLinesBeginWithTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
