@@ -28,7 +28,7 @@ type Run struct {
 	Truncated bool
 }
 
-// Open reads the run record in the directory. What a killed run could not write is empty. A directory without
+// Open reads the run record in the directory. Parts that a killed run could not write are empty. A directory without
 // observations is not a run record.
 func Open(dir string) (*Run, error) {
 	r := &Run{Dir: dir}

@@ -32,7 +32,7 @@
 // # What has hooks
 //
 // The controllers run as processes of their own, and only these have hooks: Trommel builds them from their unchanged
-// source. The process of the test has none. What the test itself does, as a client, satisfies a plan's triggers only
+// source. The process of the test has none. A request of the test itself, as a client, satisfies a plan's triggers only
 // where an API server or a controller is seen to receive it. A controller that a test starts within its own process, as
 // envtest's users do with a manager, is not seen by plans at all: name its main package instead, see [Controller].
 //

@@ -115,7 +115,7 @@ func (h *Harness) prepare(p *plan.Plan, options []Option) (*job, error) {
 		j.how.History = append(j.how.History, key)
 	}
 	j.how.Trace, j.how.Functions = j.settings.trace, functions
-	// What only this program has becomes a part of the plan, so that the record shows what ran.
+	// Workloads that only this program has become a part of the plan, so that the record shows what ran.
 	copied := *p
 	if w, ok := suite.Workloads[p.Workload]; ok && len(h.suite.Workloads[p.Workload].Steps) == 0 &&
 		len(h.suite.Workloads[p.Workload].Command) == 0 {

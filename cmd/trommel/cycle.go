@@ -55,7 +55,8 @@ func newCycleCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cycle GROUP [GROUP...]",
 		Short: "Replace the nodes of a group, some at a time",
-		Long: `Cycle makes a CycleNodeRequest for one or more node groups and follows it until all their nodes are replaced.
+		Long: "Cycle makes a CycleNodeRequest for one or more node groups and follows it until all their nodes are " +
+			`replaced.
 The cluster needs the controllers of node cycling: see docs/node-cycling.md. Ctrl-C asks whether the request stays;
 without a terminal it does.
 
@@ -73,17 +74,19 @@ Exit codes: 0 all nodes are replaced, 1 the request has failed, 2 usage, 3 the r
 	f.StringVar(&o.context, "context", "", "`name` of a context of the kubeconfig (default: its current one)")
 	f.StringVarP(&o.namespace, "namespace", "n", "", "`namespace` of the request (default: the context's)")
 	f.StringVar(&o.name, "name", "", "`name` of the request (default: the group's name with a suffix)")
-	f.StringVarP(&o.selector, "selector", "l", "", "`labels` of the groups' nodes, such as pool=workers (default: those of a "+
-		"simulated node group)")
+	f.StringVarP(&o.selector, "selector", "l", "",
+		"`labels` of the groups' nodes, such as pool=workers (default: those of a simulated node group)")
 	f.StringSliceVar(&o.nodes, "node", nil, "replace only the node of this `name` (may be repeated)")
 	f.BoolVar(&o.skipMissing, "skip-missing-nodes", false, "ignore names of --node that are not in the groups")
 	f.StringVar(&o.method, "method", string(nodes.MethodDrain), "Drain evicts pods, Wait waits until they have ended")
 	f.Int64Var(&o.concurrency, "concurrency", 1, "how many nodes are replaced at a time; 0: all")
-	f.DurationVar(&o.timeout, "cycling-timeout", 0, "limit for waiting and draining of one node (default: the controllers', 3h)")
-	f.StringSliceVar(&o.labelsToRemove, "remove-label", nil, "`key` of a label that is removed from pods before they are "+
-		"evicted (may be repeated)")
+	f.DurationVar(&o.timeout, "cycling-timeout", 0,
+		"limit for waiting and draining of one node (default: the controllers', 3h)")
+	f.StringSliceVar(&o.labelsToRemove, "remove-label", nil,
+		"`key` of a label that is removed from pods before they are evicted (may be repeated)")
 	f.BoolVar(&o.wait, "wait", true, "follow the request until it has ended")
-	f.BoolVar(&o.dryRun, "dry-run", false, "let the API server check the request, and list the nodes, without cycling them")
+	f.BoolVar(&o.dryRun, "dry-run", false,
+		"let the API server check the request, and list the nodes, without cycling them")
 	f.StringVarP(&o.output, "output", "o", "", "print the request as `yaml`")
 	o.progress.register(f)
 	// They fail only for flags that do not exist.
@@ -96,7 +99,9 @@ Exit codes: 0 all nodes are replaced, 1 the request has failed, 2 usage, 3 the r
 }
 
 // completeContexts proposes the contexts of the kubeconfig.
-func (o *cycleOptions) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (o *cycleOptions) completeContexts(
+	*cobra.Command, []string, string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	config, err := o.clientConfig().RawConfig()
 	if err != nil {
 		return nil, onlyThese
@@ -145,9 +150,11 @@ func (o *cycleOptions) run(ctx context.Context, s streams, groups []string) erro
 	case o.output != "" && o.output != "yaml":
 		return &exitError{exitUsage, fmt.Errorf("--output %s: want yaml", o.output)}
 	case o.concurrency < 0:
-		return &exitError{exitUsage, fmt.Errorf("--concurrency %d: want a number of nodes, or 0 for all", o.concurrency)}
+		return &exitError{exitUsage, fmt.Errorf("--concurrency %d: want a number of nodes, or 0 for all",
+			o.concurrency)}
 	case o.method != string(nodes.MethodDrain) && o.method != string(nodes.MethodWait):
-		return &exitError{exitUsage, fmt.Errorf("--method %s: want %s or %s", o.method, nodes.MethodDrain, nodes.MethodWait)}
+		return &exitError{exitUsage, fmt.Errorf("--method %s: want %s or %s", o.method, nodes.MethodDrain,
+			nodes.MethodWait)}
 	}
 	if o.selector != "" {
 		if _, err := metav1.ParseToLabelSelector(o.selector); err != nil {
@@ -397,7 +404,8 @@ func (c *cycling) interrupted() error {
 	if f, ok := c.in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		// From here on Ctrl-C ends the program. main makes it so, too, but perhaps only after the question is read.
 		signal.Reset(os.Interrupt)
-		fmt.Fprintf(c.err, "\nThe request %s goes on in the cluster. End it? Nodes that are not drained yet then stay. [y/N] ",
+		fmt.Fprintf(c.err, "\nThe request %s goes on in the cluster. "+
+			"End it? Nodes that are not drained yet then stay. [y/N] ",
 			name)
 		answer, _ := bufio.NewReader(c.in).ReadString('\n')
 		if slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
@@ -414,7 +422,8 @@ func (c *cycling) end() error {
 		return &exitError{exitCannotRun, err}
 	}
 	fmt.Fprintln(c.err, "waiting until the nodes that are being terminated are gone and the others are back …")
-	err := objects.FollowOne(ctx, c.client, c.key, func(r *nodes.CycleNodeRequest) (bool, error) { return r == nil, nil })
+	gone := func(r *nodes.CycleNodeRequest) (bool, error) { return r == nil, nil }
+	err := objects.FollowOne(ctx, c.client, c.key, gone)
 	if err != nil {
 		return &exitError{exitCannotRun, err}
 	}

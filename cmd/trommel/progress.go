@@ -26,8 +26,8 @@ var progressFlags = []string{"quiet", "verbose", "events"}
 func (o *progressOptions) register(f *pflag.FlagSet) {
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "show results and errors only")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "show everything that happens, and what the coordinator does")
-	f.StringVar(&o.events, "events", "", "write what happens to this `file`, one JSON object a line (see trommel schema "+
-		"events); - writes it to stderr, instead of text")
+	f.StringVar(&o.events, "events", "", "write what happens to this `file`, one JSON object a line (see trommel "+
+		"schema events); - writes it to stderr, instead of text")
 }
 
 // open returns the console of a command, and streams that do not tear its display. The caller closes the console.

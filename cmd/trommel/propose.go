@@ -46,9 +46,11 @@ Exit codes: 0 nothing found, 1 an operation has shown a bug, 2 usage, 4 could no
 	f.StringVarP(&o.SuiteFile, "controller", "c", "",
 		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
 	f.StringVar(&o.Variant, "variant", "", "`name` of a variant of the suite")
-	f.StringSliceVar(&o.Workloads, "workload", nil, "`name` of the workload that applies the sample (default: the first)")
+	f.StringSliceVar(&o.Workloads, "workload", nil,
+		"`name` of the workload that applies the sample (default: the first)")
 	f.StringVar(&o.sample, "sample", "", "`file` with the sample, instead of one of a workload")
-	f.StringSliceVar(&o.fields, "field", nil, "try only this `field` of the spec, such as spec.replicas, and those below it")
+	f.StringSliceVar(&o.fields, "field", nil,
+		"try only this `field` of the spec, such as spec.replicas, and those below it")
 	f.DurationVar(&o.Budget, "budget", 0, "try no new field after this `time` (default: no limit)")
 	f.BoolVar(&o.differential, "differential", false,
 		"compare the state after each change with that of an object that is created like that")
@@ -56,7 +58,8 @@ Exit codes: 0 nothing found, 1 an operation has shown a bug, 2 usage, 4 could no
 	f.StringVar(&o.out, "out", "",
 		"write a suite that has only the proposed workloads to this `file`, in the directory of the suite")
 	f.BoolVar(&o.explain, "explain", false, "also list the fields without a workload, with the reason of each")
-	f.StringVar(&o.dir, "dir", "", "`directory` for the records of the trial runs (default: trommel-runs/propose-<time>)")
+	f.StringVar(&o.dir, "dir", "",
+		"`directory` for the records of the trial runs (default: trommel-runs/propose-<time>)")
 	o.progress.register(f)
 	c.MarkFlagsMutuallyExclusive("write", "out")
 	return c
@@ -129,8 +132,8 @@ func besideSuite(suite *plan.Suite, file string) (string, error) {
 		path = filepath.Join(there, file)
 	}
 	if filepath.Dir(path) != there || filepath.Base(path) == filepath.Base(suite.File) {
-		return "", fmt.Errorf("--out %s: it must be another file in %s, because the suite's paths are relative to that "+
-			"directory", file, there)
+		return "", fmt.Errorf("--out %s: it must be another file in %s, because the suite's paths are relative to "+
+			"that directory", file, there)
 	}
 	return path, nil
 }

@@ -160,7 +160,8 @@ func repro(ctx context.Context, s streams, o *reproOptions, dir string) error {
 		if code == exitCannotRun || code == exitUsage {
 			return &exitError{code: code} // the reason is on stderr
 		}
-		if err := atomicfile.Write(filepath.Join(again.Dir, record.SuiteFile), first.Suite, record.FileMode); err != nil {
+		file := filepath.Join(again.Dir, record.SuiteFile)
+		if err := atomicfile.Write(file, first.Suite, record.FileMode); err != nil {
 			return &exitError{exitCannotRun, err}
 		}
 		again.Suite = first.Suite

@@ -36,7 +36,8 @@ func newShrinkCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "shrink RECORD",
 		Short: "Find the smallest plan that shows the same bug",
-		Long: `Shrink takes the plan of a run that has found a bug, given by its run record or as a file, and leaves out whatever
+		Long: "Shrink takes the plan of a run that has found a bug, given by its run record or as a file, and leaves " +
+			`out whatever
 is not needed for the same finding: actions, parts of triggers, steps and objects of the workload, waits. It runs each
 smaller plan; one that shows the finding every time is kept. A finding that only a comparison with runs without faults
 shows becomes an invariant of the plan if possible.
@@ -51,10 +52,12 @@ Exit codes: 0 a plan was written, 2 usage, 3 the finding does not come every tim
 	}
 	f := c.Flags()
 	f.StringVarP(&o.plan, "plan", "p", "", "plan `file`, instead of a run record")
-	f.StringVar(&o.suite, "suite", "", "suite `file` (default: that of the run, or the nearest trommel.yaml above the plan)")
+	f.StringVar(&o.suite, "suite", "",
+		"suite `file` (default: that of the run, or the nearest trommel.yaml above the plan)")
 	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite, instead of the plan's")
 	f.StringVar(&o.finding, "finding", "",
-		"a part of the `title` of the finding to keep (default: the first bug, preferably one that needs no comparison)")
+		"a part of the `title` of the finding to keep "+
+			"(default: the first bug, preferably one that needs no comparison)")
 	f.DurationVar(&o.budget, "budget", 5*time.Minute, "try no new plan after this `time`; 0: no limit")
 	f.IntVar(&o.runs, "runs", 2, "how often each plan must show the finding")
 	f.StringVarP(&o.out, "output", "o", "", "plan `file` to write (default: <testName>-small.yaml)")
@@ -194,7 +197,8 @@ func writePlan(p *plan.Plan, suite *plan.Suite, file string) error {
 			a.ManifestFile = beside(plan.Beside(p.File, a.ManifestFile))
 		}
 	}
-	if nearest, err := plan.FindSuite(filepath.Join(filepath.Dir(file), plan.SuiteFile)); err != nil || !sameFile(nearest, suite.File) {
+	nearest, err := plan.FindSuite(filepath.Join(filepath.Dir(file), plan.SuiteFile))
+	if err != nil || !sameFile(nearest, suite.File) {
 		q.Suite = beside(suite.File)
 	}
 	if err := errors.Join(errs...); err != nil {

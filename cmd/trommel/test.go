@@ -381,8 +381,8 @@ func (o *testOptions) writeOutputs(s streams, result *explore.Result) error {
 	}))
 }
 
-// runsOf returns what the campaign says of each plan, with the first run's record. What was not confirmed is no bug. A
-// record that cannot be read is an error, and its plan could not be run.
+// runsOf returns what the campaign says of each plan, with the first run's record. A finding that was not confirmed is
+// no bug. A record that cannot be read is an error, and its plan could not be run.
 func runsOf(result *explore.Result) ([]*record.Run, error) {
 	var runs []*record.Run
 	var errs []error

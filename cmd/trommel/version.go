@@ -14,7 +14,8 @@ func newVersionCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of everything",
-		Long: `Version prints the versions of Trommel and of the Go that it was built with, of the protocol that hooks speak, of
+		Long: "Version prints the versions of Trommel and of the Go that it was built with, of the protocol that " +
+			`hooks speak, of
 the control planes that it can build, and which of them are built already, and of the libraries whose controllers it can
 observe.`,
 		Example: "  trommel version",

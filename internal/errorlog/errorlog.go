@@ -38,7 +38,7 @@ var (
 	klogHead = regexp.MustCompile(`^[EFIW]\d{4} \S+\s+\d+ ([^\]]*)\] `)
 	// A value in logr's text form: key="quoted" or key=value.
 	pair = regexp.MustCompile(`(\s|^)([A-Za-z_][\w./-]*)=("(?:[^"\\]|\\.)*"|\{[^{}]*\}|\S*)`)
-	// What differs between two lines about the same error, in the order in which it is replaced.
+	// Two lines about the same error differ in these parts, which are replaced in this order.
 	variables = []struct {
 		pattern *regexp.Regexp
 		by      string

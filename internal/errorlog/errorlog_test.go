@@ -26,39 +26,47 @@ func TestMarked(t *testing.T) {
 	}
 }
 
-// What differs from run to run does not make another shape.
+// Parts that differ from run to run do not make another shape.
 func TestShape(t *testing.T) {
 	for _, tt := range []struct {
 		name, want string
 		lines      []string
 	}{
 		{
-			"klog, structured", `controller.go: Reconciler error Operation cannot be fulfilled on pods "…": changed # times`,
+			"klog, structured",
+			`controller.go: Reconciler error Operation cannot be fulfilled on pods "…": changed # times`,
 			[]string{
-				`E1122 12:18:20.123456       1 controller.go:324] "Reconciler error" err="Operation cannot be fulfilled on ` +
+				`E1122 12:18:20.123456       1 controller.go:324] "Reconciler error" ` +
+					`err="Operation cannot be fulfilled on ` +
 					`pods \"a-x2bcd\": changed 3 times" controller="db" namespace="default" reconcileID="1b0c"`,
-				`E1122 12:18:29.000001      17 controller.go:399] "Reconciler error" err="Operation cannot be fulfilled on ` +
+				`E1122 12:18:29.000001      17 controller.go:399] "Reconciler error" ` +
+					`err="Operation cannot be fulfilled on ` +
 					`pods \"b-5fghj\": changed 4 times" controller="db" namespace="other" reconcileID="77"`,
 			},
 		},
 		{
 			"klog", "queue.go: sync <name>: <id> is not there",
 			[]string{
-				`E1122 12:18:20.123456       1 queue.go:1] sync default/web: 6f1b0c8e-0f0f-4a51-9d8a-1c2d3e4f5a6b is not there`,
-				`E1123 02:18:20.123456       1 queue.go:22] sync other/db-0: 00000000-0f0f-4a51-9d8a-1c2d3e4f5a6b is not there`,
+				`E1122 12:18:20.123456       1 queue.go:1] sync default/web: ` +
+					`6f1b0c8e-0f0f-4a51-9d8a-1c2d3e4f5a6b is not there`,
+				`E1123 02:18:20.123456       1 queue.go:22] sync other/db-0: ` +
+					`00000000-0f0f-4a51-9d8a-1c2d3e4f5a6b is not there`,
 			},
 		},
 		{
 			"zap console", `database Reconciler error: dial tcp <address>: refused`,
 			[]string{
-				"2026-11-22T09:57:23Z\tERROR\tdatabase\tReconciler error\t{\"name\":\"db\", \"error\": \"dial tcp 127.0.0.1:41891: refused\"}",
-				"2026-11-22T09:59:23Z\tERROR\tdatabase\tReconciler error\t{\"name\":\"x\", \"error\": \"dial tcp 10.0.0.1:6443: refused\"}",
+				"2026-11-22T09:57:23Z\tERROR\tdatabase\tReconciler error\t{\"name\":\"db\", \"error\": \"dial tcp " +
+					"127.0.0.1:41891: refused\"}",
+				"2026-11-22T09:59:23Z\tERROR\tdatabase\tReconciler error\t{\"name\":\"x\", \"error\": \"dial tcp " +
+					"10.0.0.1:6443: refused\"}",
 			},
 		},
 		{
 			"zap JSON", `Reconciler error: waited # s`,
 			[]string{
-				`{"level":"error","ts":1.7e9,"msg":"Reconciler error","name":"a","error":"waited 1.5 s","stacktrace":"a\nb"}`,
+				`{"level":"error","ts":1.7e9,"msg":"Reconciler error","name":"a","error":"waited 1.5 s",` +
+					`"stacktrace":"a\nb"}`,
 				`{"level":"error","ts":1.8e9,"msg":"Reconciler error","name":"b","error":"waited 20 s"}`,
 			},
 		},

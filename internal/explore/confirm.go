@@ -14,7 +14,7 @@ import (
 )
 
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
-// believed. What another plan has found, word for word, is believed at once: most plans find one of a few bugs, and
+// believed. A finding that another plan has, word for word, is believed at once: most plans find one of a few bugs, and
 // each further run takes long, since it waits in vain for the end that it should have. So a plan is put off while
 // another one is being confirmed that has found the same. The error is errPutOff, that of ctx, or of a record that
 // cannot be read.

@@ -146,7 +146,7 @@ func TestWhatIsBelieved(t *testing.T) {
 	}
 }
 
-// What a frozen process leaves undone is no finding about what it does when it is thawed.
+// Work that a frozen process leaves undone is no finding about what it does when it is thawed.
 func TestWhatComesIfTheFrozenProcessIsKilledToo(t *testing.T) {
 	gone := finding("secret/default/a", "never created; without faults: exists at the end")
 	twice := finding("pod/default/a", "created 2 times; without faults: created once")
@@ -243,7 +243,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// What was found with another suite says nothing.
+// Findings with another suite say nothing.
 func TestResumeAfterAChange(t *testing.T) {
 	f := &fake{}
 	c := config(t, f, "w")
@@ -260,7 +260,7 @@ func TestResumeAfterAChange(t *testing.T) {
 	}
 }
 
-// What is known needs no further runs.
+// A known finding needs no further runs.
 func TestTheSameFindingsAgain(t *testing.T) {
 	gone := finding("secret/default/a", "never created; without faults: exists at the end")
 	less := finding("secret/default/a", "data.a is absent; without faults: 1")
@@ -276,7 +276,8 @@ func TestTheSameFindingsAgain(t *testing.T) {
 		case o.Status != Bug:
 		case o.Of == 3:
 			confirmed++
-		case o.Came == 1 && o.Of == 1 && o.Reason == "the same findings as those of w-drift-9" && o.Plan == "w-drift-10":
+		case o.Came == 1 && o.Of == 1 && o.Reason == "the same findings as those of w-drift-9" &&
+			o.Plan == "w-drift-10":
 			atOnce++
 		}
 	}
@@ -390,7 +391,7 @@ func TestTheSameFindingsSideBySide(t *testing.T) {
 	}
 }
 
-// What another plan has found now and then may come by itself: the workload is run more often without actions.
+// A finding that another plan has now and then may come by itself: the workload is run more often without actions.
 func TestDoubtfulFindings(t *testing.T) {
 	rare := finding("pod/default/a", "created 3 times; without faults: created 2 times")
 	f := &fake{answer: func(
@@ -413,7 +414,7 @@ func TestDoubtfulFindings(t *testing.T) {
 	}
 }
 
-// What also ends like that if the controllers are slow is no finding.
+// An end to which slow controllers also come is no finding.
 func TestExplainedBySlowControllers(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

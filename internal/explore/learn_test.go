@@ -75,8 +75,8 @@ func TestReferencesAreKept(t *testing.T) {
 	}
 }
 
-// What people write to the file of masks counts, also after the workload was learned again. It may change what a plan
-// finds, so that plans are run again.
+// The entries that people add to the file of masks count, also after the workload was learned again. It may change what
+// a plan finds, so that plans are run again.
 func TestEditedMasks(t *testing.T) {
 	f := &fake{}
 	c := config(t, f, "w")

@@ -8,7 +8,8 @@ import (
 )
 
 func TestWaits(t *testing.T) {
-	change, wait, sleep := plan.Step{Patch: &plan.PatchStep{}}, plan.Step{Wait: &plan.WaitStep{}}, plan.Step{Sleep: time.Second}
+	change, wait, sleep := plan.Step{Patch: &plan.PatchStep{}}, plan.Step{Wait: &plan.WaitStep{}},
+		plan.Step{Sleep: time.Second}
 	for _, tt := range []struct {
 		name  string
 		steps []plan.Step

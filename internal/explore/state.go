@@ -85,7 +85,7 @@ func (c *campaign) forgetOthers() {
 	}
 }
 
-// keep writes the state. What is there is replaced as a whole.
+// keep writes the state. The file is replaced as a whole.
 func (c *campaign) keep() error {
 	s := State{Settings: c.Settings, Outcomes: []*Outcome{}, Spent: c.elapsed()}
 	var err error

@@ -15,7 +15,8 @@ func TestMetadata(t *testing.T) {
 	}{
 		{"all", `{"metadata": {"uid": "a", "resourceVersion": "12", "deletionTimestamp": "2026-01-02T03:04:05Z",
 			"ownerReferences": [{"uid": "b"}, {"uid": "c", "controller": true}]}}`, "a", "c", 2, true, 12},
-		{"no controller", `{"metadata": {"ownerReferences": [{"uid": "b", "controller": false}]}}`, "", "", 1, false, 0},
+		{"no controller", `{"metadata": {"ownerReferences": [{"uid": "b", "controller": false}]}}`,
+			"", "", 1, false, 0},
 		{"no metadata", `{"spec": {}}`, "", "", 0, false, 0},
 		{"other types", `{"metadata": {"uid": 3, "resourceVersion": 4, "ownerReferences": ["a", {}]}}`,
 			"", "", 1, false, 0},

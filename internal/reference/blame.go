@@ -19,7 +19,8 @@ func (d Difference) Caused(changes []Change) []*Change {
 				all = []*Change{c}
 			}
 		case d.Field != "":
-			if c.Event == record.Created || slices.ContainsFunc(changed(c), func(f Field) bool { return f.Where == d.Field }) {
+			if c.Event == record.Created ||
+				slices.ContainsFunc(changed(c), func(f Field) bool { return f.Where == d.Field }) {
 				all = []*Change{c}
 			}
 		case c.Event == record.Created:

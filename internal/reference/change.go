@@ -267,7 +267,7 @@ func (r *reads) before(reconcile string) []string {
 // slowest is how long a write takes at most if it is not known when it began.
 const slowest = 5 * time.Second
 
-// written is the change that a write has made; nil: none, or none that was recorded. What a write has made has the
+// written is the change that a write has made; nil: none, or none that was recorded. The change has the
 // resource version that it was answered with; a write without effect is answered with an older one. A deletion is
 // answered without one: it is the first deletion, or mark for it, of the object since it was sent that nobody else has
 // made.

@@ -116,7 +116,7 @@ func TestAppliedAgain(t *testing.T) {
 	}
 }
 
-// What a reconcile and the one before it have read is what its writes may rest on.
+// A reconcile's writes may rest on what it and the one before it have read.
 func TestReads(t *testing.T) {
 	r := &tape{t: t}
 	r.reads("old", "r1")

@@ -339,7 +339,7 @@ func (f *filter) assign(wanted, there []Key, objects map[Key]*Object) map[Key]Ke
 			free = free[1:]
 		}
 	}
-	// What is left gets numbers that the reference does not have.
+	// The others get numbers that the reference does not have.
 	beginning, _, _ := strings.Cut(string(there[0]), "#")
 	number := 0
 	for _, from := range there {

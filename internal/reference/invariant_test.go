@@ -13,7 +13,8 @@ func TestInvariant(t *testing.T) {
 	const owned = `"ownerReferences": [{"controller": true, "uid": "u", "kind": "Database", "apiVersion": "e.com/v1"}]`
 	without := []string{
 		`created database/default/db {"metadata": {"uid": "u"}, "spec": {"size": 1}}`,
-		`db: created secret/default/db {"data": {"user": "u"}, "status": {"conditions": [{"type": "Ready", "status": "True"}], "names": ["a", "b"], "in": {"x.y/z": 2}}}`,
+		`db: created secret/default/db {"data": {"user": "u"}, "status": {` +
+			`"conditions": [{"type": "Ready", "status": "True"}], "names": ["a", "b"], "in": {"x.y/z": 2}}}`,
 		`db: created pod/default/old {}`, `db: deleted pod/default/old {}`,
 		`db: created set/default/db {"metadata": {` + owned + `}}`,
 	}
@@ -41,7 +42,8 @@ func TestInvariant(t *testing.T) {
 		{"a named item", secret(`{"user": "u"}`,
 			`{"conditions": [{"type": "Ready", "status": "False"}], "names": ["a", "b"], "in": {"x.y/z": 2}}`),
 			`objects.exists(o, ` + is + ` && has(o.status) && has(o.status.conditions) && ` +
-				`o.status.conditions.exists(x1, has(x1.type) && x1.type == "Ready" && has(x1.status) && x1.status == "True"))`},
+				`o.status.conditions.exists(x1, has(x1.type) && x1.type == "Ready" && ` +
+				`has(x1.status) && x1.status == "True"))`},
 		{"an item", secret(`{"user": "u"}`,
 			`{"conditions": [{"type": "Ready", "status": "True"}], "names": ["a"], "in": {"x.y/z": 2}}`),
 			`objects.exists(o, ` + is + ` && has(o.status) && has(o.status.names) && size(o.status.names) > 1 && ` +
@@ -98,7 +100,8 @@ func TestInvariant(t *testing.T) {
 	}
 	// An object that is made again although its owner lives.
 	again := slices.Concat(without, []string{
-		`db: deleted set/default/db {"metadata": {` + owned + `}}`, `db: created set/default/db {"metadata": {` + owned + `}}`,
+		`db: deleted set/default/db {"metadata": {` + owned + `}}`,
+		`db: created set/default/db {"metadata": {` + owned + `}}`,
 	})
 	changes, err := Changes(story(t, again...))
 	if err != nil {
@@ -109,7 +112,8 @@ func TestInvariant(t *testing.T) {
 		t.Fatalf("differences: %v", differ)
 	}
 	i, recorded := ref.Invariant(differ[0], changes)
-	if i == nil || i.On.String() != "set/default/db" || len(recorded) != 2 || recorded[1].String() != "database.e.com/*/*" {
+	if i == nil || i.On.String() != "set/default/db" || len(recorded) != 2 ||
+		recorded[1].String() != "database.e.com/*/*" {
 		t.Fatalf("%v, %v", i, recorded)
 	}
 	e, err := cel.History.Compile(i.Never)

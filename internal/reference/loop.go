@@ -29,7 +29,8 @@ type Loop struct {
 
 // Same reports whether two loops do the same.
 func (l Loop) Same(m Loop) bool {
-	return l.Controller == m.Controller && l.Object == m.Object && l.Reconciler == m.Reconciler && l.Request == m.Request
+	return l.Controller == m.Controller && l.Object == m.Object && l.Reconciler == m.Reconciler &&
+		l.Request == m.Request
 }
 
 // A loop is judged only if it goes on for so long, so fast and until so shortly before the end. These are far from what

@@ -26,7 +26,8 @@ type MaskEntry struct {
 	Compare bool `yaml:"compare,omitempty"`
 }
 
-const maskFileHead = `# The fields that never count when runs of the workload %s are compared with its runs without faults.
+const maskFileHead = "" +
+	`# The fields that never count when runs of the workload %s are compared with its runs without faults.
 # You may edit this file. To make a field count, set "compare: true" in its entry: an entry that is deleted comes back.
 # To add a mask, add an entry with the type of the object (type[.group], or "*"), the path of the field, and a reason.
 # "order: true" masks only the order of a list.

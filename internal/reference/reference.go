@@ -166,7 +166,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 	return ref, ref.summarize(runs)
 }
 
-// Allow adds the end of another run without faults. What a run does differently does not count if it ended like that
+// Allow adds the end of another run without faults. A difference does not count if a run ended like that
 // there. Faults delay controllers, and some states depend on time: a condition that is only updated and never added
 // later, for example, or an object for a spec that the workload changes at once. A run in which the workload gives the
 // controllers much time shows that, and one in which they are slow.

@@ -89,7 +89,7 @@ func compare(t *testing.T, ref *Reference, r *record.Run) []string {
 	return lines
 }
 
-// What depends on how much time the workload gives the controllers does not count.
+// Differences that depend on how much time the workload gives the controllers do not count.
 func TestAllow(t *testing.T) {
 	run := func(status string, more ...string) *record.Run {
 		return story(t, append([]string{
@@ -165,7 +165,8 @@ func TestFalseConditions(t *testing.T) {
 		{"another reason", ready + "," + resumed, ready + "," + otherwise,
 			[]string{unexpected + `reason is "Otherwise"; without faults: "Resumed"`}},
 		{"true", ready, ready + "," + suspended, []string{
-			unexpected + `reason is "Asked"; without faults: absent`, unexpected + `status is "True"; without faults: absent`,
+			unexpected + `reason is "Asked"; without faults: absent`,
+			unexpected + `status is "True"; without faults: absent`,
 			unexpected + `type is "Suspended"; without faults: absent`}},
 		{"no longer true", ready, resumed, []string{
 			`set/default/a: status.conditions[type=Ready].status is absent; without faults: "True"`,
@@ -204,9 +205,11 @@ func TestCompare(t *testing.T) {
 		return story(t,
 			`created database/default/db {"spec": {"size": 1}}`,
 			`db: created secret/default/db {"data": {"password": "`+random+`", "user": "u"}}`,
-			`db: created pod/default/db-0 {"spec": {"nodeName": "n1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}`,
+			`db: created pod/default/db-0 {"spec": {"nodeName": "n1"}, `+
+				`"status": {"conditions": [{"type": "Ready", "status": "True"}]}}`,
 			`db: deleted pod/default/db-0 {}`,
-			`db: created pod/default/db-0 {"spec": {"nodeName": "n2"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}`)
+			`db: created pod/default/db-0 {"spec": {"nodeName": "n2"}, `+
+				`"status": {"conditions": [{"type": "Ready", "status": "True"}]}}`)
 	}
 	ref := learn(t, run("a"), run("b"))
 	if got := compare(t, ref, run("c")); len(got) > 0 {
@@ -221,7 +224,8 @@ func TestCompare(t *testing.T) {
 			`created database/default/db {"spec": {"size": 1}}`,
 			`created secret/default/db {"data": {"password": "x"}}`,
 			`created pod/default/db-0 {}`, `deleted pod/default/db-0 {}`,
-			`created pod/default/db-0 {"spec": {"nodeName": "n1"}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}`,
+			`created pod/default/db-0 {"spec": {"nodeName": "n1"}, ` +
+				`"status": {"conditions": [{"type": "Ready", "status": "False"}]}}`,
 		}, []string{
 			`pod/default/db-0: status.conditions[type=Ready].status is "False"; without faults: "True"`,
 			`secret/default/db: data.user is absent; without faults: "u"`,
@@ -361,10 +365,12 @@ func TestMaskPaths(t *testing.T) {
 func TestObjectsOfAnOwnerThatIsGone(t *testing.T) {
 	db := func(uid string) string { return `database/default/db {"metadata": {"uid": "` + uid + `"}}` }
 	set := func(owner string) string {
-		return `statefulset/default/db {"metadata": {"ownerReferences": [{"controller": true, "uid": "` + owner + `"}]}}`
+		return `statefulset/default/db {"metadata": {"ownerReferences": [{"controller": true, "uid": "` + owner +
+			`"}]}}`
 	}
 	run := func(extra ...string) *record.Run {
-		lines := append([]string{"created " + db("1"), "db: created " + set("1"), "deleted " + set("1"), "deleted " + db("1")},
+		lines := append([]string{"created " + db("1"), "db: created " + set("1"), "deleted " + set("1"),
+			"deleted " + db("1")},
 			extra...)
 		return story(t, append(lines, "created "+db("2"), "db: created "+set("2"))...)
 	}

@@ -227,7 +227,7 @@ func (ref *Reference) Most(owner Key, typ string) int {
 }
 
 // Most lists, for each owner and type of object, how many objects of the owner there were at a time, if there were ever
-// two. What is being deleted, has finished, or whose owner is being deleted does not count.
+// two. Objects that are being deleted, have finished, or whose owner is being deleted do not count.
 func Most(changes []Change) []Siblings {
 	type group struct{ owner, typ string } // the owner's UID
 	living := map[Key]group{}

@@ -21,7 +21,8 @@ func generated(letter string) string {
 // Which of several equal objects is deleted says nothing.
 func TestWhichOfEqualObjects(t *testing.T) {
 	pod := func(event, name, zone string) string {
-		return event + ` pod/default/web-` + generated(name) + ` {"metadata": {"generateName": "web-", "uid": "` + name + `"},
+		return event + ` pod/default/web-` + generated(name) + ` {"metadata": {"generateName": "web-", "uid": "` +
+			name + `"},
 			"spec": {"zone": "` + zone + `"}}`
 	}
 	run := func(lines ...string) *record.Run { return story(t, lines...) }
@@ -81,7 +82,8 @@ func TestMarkedForDeletion(t *testing.T) {
 	run := story(t, pod("created", ""))
 	ref := learn(t, run, run)
 	got := compare(t, ref, story(t, pod("created", ""), pod("updated", `, "deletionTimestamp": "now"`)))
-	if want := []string{"pod/default/a: metadata.beingDeleted is true; without faults: absent"}; !slices.Equal(got, want) {
+	want := []string{"pod/default/a: metadata.beingDeleted is true; without faults: absent"}
+	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 	marked := func(at string) *record.Run {
@@ -132,7 +134,8 @@ func TestSiblings(t *testing.T) {
 		return event + ` replicaset/default/web {"metadata": {"uid": "u"` + more + `}, "spec": {"replicas": 2}}`
 	}
 	pod := func(event, name, more string) string {
-		return event + ` pod/default/web-` + generated(name) + ` {"metadata": {"generateName": "web-", "uid": "` + name + `",
+		return event + ` pod/default/web-` + generated(name) + ` {"metadata": {"generateName": "web-", "uid": "` +
+			name + `",
 			"ownerReferences": [{"controller": true, "uid": "u"}]}` + more + `}`
 	}
 	for _, tt := range []struct {
@@ -202,7 +205,8 @@ func BenchmarkCompare(b *testing.B) {
 	objects := func() map[Key]*Object {
 		all := map[Key]*Object{}
 		for i := range 1000 {
-			all[Key(fmt.Sprintf("pod/default/web-#%d", i+1))] = &Object{Made: 1, MostMade: 1, Ours: true, End: samplePod(i)}
+			all[Key(fmt.Sprintf("pod/default/web-#%d", i+1))] = &Object{Made: 1, MostMade: 1, Ours: true,
+				End: samplePod(i)}
 		}
 		return all
 	}
@@ -276,7 +280,8 @@ func samplePod(i int) map[string]any {
 	for _, typ := range []string{"Ready", "Initialized", "PodScheduled", "ContainersReady"} {
 		conditions = append(conditions, map[string]any{"type": typ, "status": "True", "lastTransitionTime": "now"})
 	}
-	pod["spec"] = map[string]any{"containers": containers, "volumes": volumes, "nodeName": "n", "restartPolicy": "Always"}
+	pod["spec"] = map[string]any{"containers": containers, "volumes": volumes, "nodeName": "n",
+		"restartPolicy": "Always"}
 	pod["status"] = map[string]any{"conditions": conditions, "phase": "Running", "podIP": "10.0.0.1"}
 	return pod
 }
@@ -291,20 +296,24 @@ func TestFinished(t *testing.T) {
 		{"a failed pod", `{"kind": "Pod", "status": {"phase": "Failed"}}`, true},
 		{"a Job", `{"kind": "Job", "status": {"completionTime": "2026-01-02T03:04:05Z",
 			"conditions": [{"type": "Complete", "status": "True"}]}}`, true},
-		{"a failed Job, without a time", `{"kind": "Job", "status": {"conditions": [{"type": "Failed", "status": "True"}]}}`,
+		{"a failed Job, without a time",
+			`{"kind": "Job", "status": {"conditions": [{"type": "Failed", "status": "True"}]}}`,
 			true},
 		{"a Job that runs", `{"kind": "Job", "status": {"active": 1}}`, false},
 		{"a Job that is about to fail",
 			`{"kind": "Job", "status": {"conditions": [{"type": "FailureTarget", "status": "True"}]}}`, false},
-		{"a suspended Job", `{"kind": "Job", "status": {"conditions": [{"type": "Suspended", "status": "True"}]}}`, false},
+		{"a suspended Job", `{"kind": "Job", "status": {"conditions": [{"type": "Suspended", "status": "True"}]}}`,
+			false},
 		{"a CronJob", `{"kind": "CronJob", "status": {"lastSuccessfulTime": "2026-01-02T03:04:05Z"}}`, false},
 		{"an MPIJob", `{"kind": "MPIJob", "status": {"conditions": [{"type": "Succeeded", "status": "True"}]}}`, true},
 		{"a failed run, which has not succeeded", `{"kind": "PipelineRun", "status": {
-			"completionTime": "2026-01-02T03:04:05Z", "conditions": [{"type": "Succeeded", "status": "False"}]}}`, true},
+			"completionTime": "2026-01-02T03:04:05Z", "conditions": [{"type": "Succeeded", "status": "False"}]}}`,
+			true},
 		{"a run that goes on",
 			`{"kind": "PipelineRun", "status": {"conditions": [{"type": "Succeeded", "status": "Unknown"}]}}`, false},
 		{"a backup", `{"kind": "Backup", "status": {"conditions": [{"type": "Completed", "status": "True"}]}}`, true},
-		{"a database that failed", `{"kind": "Database", "status": {"conditions": [{"type": "Failed", "status": "True"}]}}`,
+		{"a database that failed",
+			`{"kind": "Database", "status": {"conditions": [{"type": "Failed", "status": "True"}]}}`,
 			false},
 		{"a database", `{"kind": "Database", "status": {"conditions": [{"type": "Ready", "status": "True"}]}}`, false},
 		{"no status", `{"kind": "Job"}`, false},

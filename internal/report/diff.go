@@ -358,8 +358,8 @@ func (n names) finding(f record.Finding) record.Finding {
 	return f
 }
 
-// places sorts a run's observations by place. What goes on for as long as the run does is left out: what a controller
-// does for its leader election, and the heartbeats of nodes and of the control plane.
+// places sorts a run's observations by place. Whatever goes on for as long as the run does is left out: what a
+// controller does for its leader election, and the heartbeats of nodes and of the control plane.
 func places(r *record.Run, known names) map[place][]seen {
 	all := map[place][]seen{}
 	for _, e := range r.Events {

@@ -224,7 +224,8 @@ func TestUIDsTimesAndGeneratedNamesDoNotCount(t *testing.T) {
 	times := 0
 	run := func(uid, name string) *record.Run {
 		times++
-		raw := fmt.Appendf(nil, `{"metadata":{"name":"a","labels":{"owner":%q}},"status":{"since":"2026-01-02T03:04:05.%dZ"}}`,
+		raw := fmt.Appendf(nil,
+			`{"metadata":{"name":"a","labels":{"owner":%q}},"status":{"since":"2026-01-02T03:04:05.%dZ"}}`,
 			uid, times)
 		return &record.Run{
 			History: []record.HistoryEntry{{
@@ -239,7 +240,8 @@ func TestUIDsTimesAndGeneratedNamesDoNotCount(t *testing.T) {
 				Cause: "create of endpointslice/default/" + name + " (after apiServerRecv at apiserver-1)",
 			}},
 			Findings: []record.Finding{{
-				Severity: record.SeverityBug, Judge: "invariant", Subject: "endpointslice.discovery.k8s.io/default/" + name,
+				Severity: record.SeverityBug, Judge: "invariant", Subject: "endpointslice.discovery.k8s.io/default/" +
+					name,
 				Title: "invariant a: it is",
 			}},
 		}
@@ -265,7 +267,8 @@ func TestUIDsTimesAndGeneratedNamesDoNotCount(t *testing.T) {
 			t.Errorf("%s: actions %q, findings %q", tt.name, d.Actions, d.Findings)
 		}
 	}
-	if d, err := Compare(run(one, "db.18eaae64e8a1032f"), run(one, "db.18eaae65a0b1c2d3"), nil); err != nil || !d.Same() {
+	if d, err := Compare(run(one, "db.18eaae64e8a1032f"), run(one, "db.18eaae65a0b1c2d3"), nil); err != nil ||
+		!d.Same() {
 		t.Errorf("events: %+v, %v", d, err)
 	}
 	broken := &record.Run{History: []record.HistoryEntry{{Object: []byte("{")}}}

@@ -748,7 +748,8 @@ func (b *pageBuilder) cycles() {
 				continue
 			}
 			end(h.Time)
-			if ended := plan.CyclePhase(request.Status.Phase); ended != plan.CycleSuccessful && ended != plan.CycleFailed {
+			if ended := plan.CyclePhase(request.Status.Phase); ended != plan.CycleSuccessful &&
+				ended != plan.CycleFailed {
 				last, began = phase, h.Time
 			}
 		}

@@ -254,7 +254,7 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// What a run has logged, and what its objects contain, cannot end the script that holds it.
+// Neither the logs of a run nor its objects can end the script that holds them.
 func TestDataStaysInItsElement(t *testing.T) {
 	const bad = "</script><script>alert(1)</script>"
 	dir := t.TempDir()

@@ -49,7 +49,10 @@ spec:
   scope: Namespaced
   names: {kind: Sieve, plural: sieves, singular: sieve}
   versions:
-  - {name: v0, served: false, storage: false, schema: {openAPIV3Schema: &any {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - name: v0
+    served: false
+    storage: false
+    schema: {openAPIV3Schema: &any {type: object, x-kubernetes-preserve-unknown-fields: true}}
   - {name: v1beta1, served: true, storage: false, schema: {openAPIV3Schema: *any}}
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: *any}}
 `), "sieves.yaml")

@@ -153,7 +153,7 @@ func check(t *testing.T, findings []record.Finding, want string) {
 	}
 }
 
-// What a function has left behind cannot disturb the next run.
+// Requests that a function has left behind cannot disturb the next run.
 func TestRequestsAfterTheFunctionsEnd(t *testing.T) {
 	var kept *rest.Config
 	r := &runner{Config: Config{REST: &rest.Config{}, Suite: &plan.Suite{}, Progress: func(string) {},

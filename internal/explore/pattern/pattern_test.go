@@ -492,7 +492,7 @@ func TestDriftOfWhatIsApplied(t *testing.T) {
 	}
 }
 
-// A wish is missed first where the controller has just begun to fulfill it.
+// A missing object that somebody asks for is noticed first where the controller has just begun to make it.
 func TestOrderOfUnobserved(t *testing.T) {
 	database := reference.Key("database.example.org/default/db")
 	changes := []reference.Change{

@@ -25,8 +25,11 @@ var historyMasks = []reference.Mask{
 // Differences lists in what the end of a run in which an object was changed differs from the end of one in which it was
 // created like that. Only the sample and what the controllers under test have made count; masks are those of runs that
 // do the same, and of the history that only a changed object has.
-func Differences(sample reference.Key, masks []reference.Mask, changed, fresh []reference.Change) []reference.Difference {
-	ref := &reference.Reference{Masks: slices.Concat(masks, historyMasks), Objects: reference.Objects(atTheEnd(sample, fresh))}
+func Differences(
+	sample reference.Key, masks []reference.Mask, changed, fresh []reference.Change,
+) []reference.Difference {
+	ref := &reference.Reference{Masks: slices.Concat(masks, historyMasks),
+		Objects: reference.Objects(atTheEnd(sample, fresh))}
 	all := ref.Compare(reference.Objects(atTheEnd(sample, changed)))
 	return slices.DeleteFunc(all, func(d reference.Difference) bool { return hasHistory(d) })
 }

@@ -307,7 +307,8 @@ func (w *walker) quantity(s *apiextensions.JSONSchemaProps, p place) {
 func isCount(name string) bool {
 	lower := strings.ToLower(name)
 	return strings.HasSuffix(lower, "replicas") || strings.HasSuffix(lower, "parallelism") ||
-		slices.Contains([]string{"size", "instances", "members", "count", "nodes", "workers", "shards", "slices"}, lower)
+		slices.Contains([]string{"size", "instances", "members", "count", "nodes", "workers", "shards", "slices"},
+			lower)
 }
 
 func (w *walker) number(s *apiextensions.JSONSchemaProps, p place) {
@@ -457,7 +458,7 @@ func (w *walker) object(s *apiextensions.JSONSchemaProps, p place) {
 		value, present := fields[name]
 		w.walk(&property, p.below(name, value, present, slices.Contains(s.Required, name)))
 	}
-	// What the spec cannot do without is not taken away: the sample would be another one.
+	// Required fields are not taken away: the sample would be another one.
 	if !p.required && len(p.path) > 1 && len(p.path)-1 <= absentDepth && s.Default == nil {
 		w.add(p, rankBlock, Change{Label: "removed", To: nil})
 	}

@@ -43,12 +43,14 @@ func TestFields(t *testing.T) {
 			name:   "replicas",
 			schema: "{type: object, properties: {replicas: {type: integer, minimum: 0}}}", spec: "{replicas: 2}",
 			want: []string{
-				"up: spec.replicas from 2 to 3", "down: spec.replicas from 2 to 1", "to-zero: spec.replicas from 2 to 0",
+				"up: spec.replicas from 2 to 3", "down: spec.replicas from 2 to 1",
+				"to-zero: spec.replicas from 2 to 0",
 			},
 		},
 		{
-			name:   "one replica cannot be taken away",
-			schema: "{type: object, properties: {replicas: {type: integer, minimum: 1, maximum: 1}}}", spec: "{replicas: 1}",
+			name:    "one replica cannot be taken away",
+			schema:  "{type: object, properties: {replicas: {type: integer, minimum: 1, maximum: 1}}}",
+			spec:    "{replicas: 1}",
 			dropped: []string{"spec.replicas: the minimum and the maximum allow no other value"},
 		},
 		{
@@ -58,28 +60,33 @@ func TestFields(t *testing.T) {
 		},
 		{
 			name:   "integer at its maximum",
-			schema: "{type: object, properties: {level: {type: integer, maximum: 9, multipleOf: 3}}}", spec: "{level: 9}",
-			want: []string{"down: spec.level from 9 to 6"},
+			schema: "{type: object, properties: {level: {type: integer, maximum: 9, multipleOf: 3}}}",
+			spec:   "{level: 9}",
+			want:   []string{"down: spec.level from 9 to 6"},
 		},
 		{
 			name: "absent integers", spec: "{}",
-			schema: "{type: object, properties: {ttl: {type: integer, minimum: 0}, port: {type: integer, minimum: 1024}}}",
-			want:   []string{"set: spec.port is set to 1024", "set: spec.ttl is set to 1"},
+			schema: "{type: object, properties: {ttl: {type: integer, minimum: 0}, port: {type: integer, " +
+				"minimum: 1024}}}",
+			want: []string{"set: spec.port is set to 1024", "set: spec.ttl is set to 1"},
 		},
 		{
 			name: "quantities", spec: "{storage: 1Gi, old: 500m, plain: 3, share: 25%, most: 80%}",
 			schema: "{type: object, properties: {storage: {x-kubernetes-int-or-string: true, pattern: 'numkMGTPE'}, " +
-				"old: {type: string, pattern: '([numkMGTPE])'}, plain: {x-kubernetes-int-or-string: true, pattern: numkMGTPE}, " +
+				"old: {type: string, pattern: '([numkMGTPE])'}, plain: {x-kubernetes-int-or-string: true, " +
+				"pattern: numkMGTPE}, " +
 				"share: {x-kubernetes-int-or-string: true}, most: {x-kubernetes-int-or-string: true}}}",
 			want: []string{
-				`grow: spec.old from "500m" to "1000m"`, "grow: spec.plain from 3 to 6", `grow: spec.share from "25%" to "50%"`,
+				`grow: spec.old from "500m" to "1000m"`, "grow: spec.plain from 3 to 6",
+				`grow: spec.share from "25%" to "50%"`,
 				`grow: spec.storage from "1Gi" to "2Gi"`,
 			},
 			dropped: []string{`spec.most: "80%" is neither a quantity nor a percentage that can grow`},
 		},
 		{
 			name: "texts", spec: "{image: 'localhost:5000/db', mode: Fast, who: me, size: small, path: /a}",
-			schema: "{type: object, properties: {image: {type: string}, mode: {type: string, enum: [Fast, Slow, '', Never]}, " +
+			schema: "{type: object, properties: {image: {type: string}, mode: {type: string, " +
+				"enum: [Fast, Slow, '', Never]}, " +
 				"who: {type: string}, size: {type: string, example: large}, path: {type: string, default: /b}}}",
 			want: []string{
 				`other-tag: spec.image from "localhost:5000/db" to "localhost:5000/db:2"`,
@@ -90,18 +97,23 @@ func TestFields(t *testing.T) {
 		},
 		{
 			name: "immutable", spec: "{a: 1, b: {c: true}}",
-			schema: "{type: object, properties: {a: {type: integer, x-kubernetes-validations: [{rule: self == oldSelf}]}, " +
-				"b: {type: object, x-kubernetes-validations: [{rule: 'oldSelf==self'}], properties: {c: {type: boolean}}}}}",
-			dropped: []string{`spec.a: immutable: its rule is "self == oldSelf"`, `spec.b: immutable: its rule is "oldSelf==self"`},
+			schema: "{type: object, properties: {a: {type: integer, " +
+				"x-kubernetes-validations: [{rule: self == oldSelf}]}, " +
+				"b: {type: object, x-kubernetes-validations: [{rule: 'oldSelf==self'}], " +
+				"properties: {c: {type: boolean}}}}}",
+			dropped: []string{`spec.a: immutable: its rule is "self == oldSelf"`,
+				`spec.b: immutable: its rule is "oldSelf==self"`},
 		},
 		{
 			name: "blocks", spec: "{backup: {every: 1}, tls: {}}",
-			schema: "{type: object, required: [tls], properties: {tls: {type: object, properties: {active: {type: boolean}}}, " +
+			schema: "{type: object, required: [tls], properties: {tls: {type: object, " +
+				"properties: {active: {type: boolean}}}, " +
 				"backup: {type: object, properties: {every: {type: integer}}}, " +
 				"pause: {type: object, required: [how], properties: {how: {type: string, enum: [Now, Later]}}}, " +
 				"login: {type: object, required: [user], properties: {user: {type: string}}}}}",
 			want: []string{
-				"on: spec.tls.active is set to true", "up: spec.backup.every from 1 to 2", "removed: spec.backup is removed",
+				"on: spec.tls.active is set to true", "up: spec.backup.every from 1 to 2",
+				"removed: spec.backup is removed",
 				`set: spec.pause is set to {"how":"Now"}`,
 			},
 			dropped: []string{"spec.login: not set in the sample, and cannot be made from the schema: user: " +
@@ -114,11 +126,13 @@ func TestFields(t *testing.T) {
 				"parts: {type: array, items: {type: object, properties: {replicas: {type: integer, minimum: 1}}}}, " +
 				"empty: {type: array, items: {type: object}}, " +
 				"names: {type: array, items: {type: string}}, " +
-				"roles: {type: object, additionalProperties: {type: object, properties: {replicas: {type: integer, minimum: 1}}}}, " +
+				"roles: {type: object, additionalProperties: {type: object, " +
+				"properties: {replicas: {type: integer, minimum: 1}}}}, " +
 				"options: {type: object, additionalProperties: {type: string}}}}",
 			want: []string{"up: spec.parts.0.replicas from 1 to 2", "up: spec.roles.w.replicas from 1 to 2"},
 			dropped: []string{
-				"spec.empty: the sample has no item of it", "spec.names: items of a list are changed only if they are objects",
+				"spec.empty: the sample has no item of it",
+				"spec.names: items of a list are changed only if they are objects",
 				"spec.options: a mapping of texts of unknown meaning",
 			},
 		},

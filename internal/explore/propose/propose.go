@@ -57,7 +57,7 @@ func (r *Result) Text(suite *plan.Suite, alone bool) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: add the proposed workloads: %w", suite.File, err)
 	}
-	// What is written must be read as what was tried out.
+	// The written text must be read as the value that was tried out.
 	written, err := plan.ParseSuite(text, suite.File)
 	if err != nil {
 		return nil, fmt.Errorf("the suite with the proposed workloads: %w", err)
@@ -373,8 +373,9 @@ func (p *proposer) lifecycle(ctx context.Context) error {
 			Steps: slices.Concat(p.start(remove, gone, s.create), p.waits),
 		},
 		{
-			Name: "recreate-later", Comment: "Deletes the " + kind + " and creates it again when everything of it is gone.",
-			Steps: slices.Concat(p.start(remove, gone), rest, []*plan.Step{s.create}, p.waits),
+			Name:    "recreate-later",
+			Comment: "Deletes the " + kind + " and creates it again when everything of it is gone.",
+			Steps:   slices.Concat(p.start(remove, gone), rest, []*plan.Step{s.create}, p.waits),
 		},
 		{
 			Name: "delete-early", Comment: "Deletes the " + kind + " while it is being created.",
@@ -479,7 +480,7 @@ func (p *proposer) change(ctx context.Context, c Change, short string) (*accepte
 	undo.ResourceKey = p.sample.key
 	a.undo = &plan.Step{Name: c.Back(), Patch: undo}
 
-	// What the controllers write after a while in which they have come to rest, they write because of the change.
+	// Controllers that write after they have come to rest do so because of the change.
 	rest := &plan.Step{Name: "the controllers come to rest", Sleep: p.Suite.Timeouts.Quiet}
 	w := Workload{Name: a.name, Comment: "Change: " + c.String() + ".", Steps: p.start(rest, a.patch)}
 	t, ok, err := p.passes(ctx, w, field)
@@ -555,8 +556,8 @@ func (p *proposer) early(ctx context.Context, a *accepted) error {
 	differ := slices.DeleteFunc(Differences(p.key, p.masks, t.changes, p.creationChanges),
 		func(d reference.Difference) bool { return d.Key == p.key && strings.HasPrefix(d.Field, "spec.") })
 	if len(differ) == 0 {
-		p.drop(field, "%s: no controller under test writes anything afterwards, and right after the creation it makes no "+
-			"difference in the end", a)
+		p.drop(field, "%s: no controller under test writes anything afterwards, and right after the creation it "+
+			"makes no difference in the end", a)
 		return nil
 	}
 	switch condition := conditionAfter(end, p.ends); {
@@ -667,14 +668,14 @@ func (p *proposer) failing(w Workload, t *trial, after time.Time) {
 		}
 		p.result.Findings = append(p.result.Findings, Finding{
 			What: w.Comment,
-			Title: fmt.Sprintf("%s: the last %d reconciles of %s by %s failed: %s", r.by, times[r], r.name, r.reconciler,
-				last[r]),
+			Title: fmt.Sprintf("%s: the last %d reconciles of %s by %s failed: %s", r.by, times[r], r.name,
+				r.reconciler, last[r]),
 			Records: []string{t.run.Dir},
 		})
 	}
 }
 
-// compare compares the end of a changed object with that of one that was created like that. What differs is believed
+// compare compares the end of a changed object with that of one that was created like that. A difference is believed
 // if it differs again.
 func (p *proposer) compare(ctx context.Context, a *accepted, first *trial) error {
 	field := strings.Join(a.Path, ".")
@@ -688,7 +689,8 @@ func (p *proposer) compare(ctx context.Context, a *accepted, first *trial) error
 	}
 	w := Workload{Name: a.name + "-fresh", Comment: "Creates it like that.",
 		Steps: slices.Concat(p.sample.before, []*plan.Step{create})}
-	changing := Workload{Name: a.name, Comment: "Change: " + a.String() + ".", Steps: slices.Concat(p.start(a.patch), a.waits)}
+	changing := Workload{Name: a.name, Comment: "Change: " + a.String() + ".",
+		Steps: slices.Concat(p.start(a.patch), a.waits)}
 	var differ []reference.Difference
 	var records []string
 	for i := range 2 {

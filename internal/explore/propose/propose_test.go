@@ -86,7 +86,8 @@ func (f *fake) step(s plan.Step) *record.Finding {
 		db := f.copied(f.now["database/"+name])
 		for field, value := range f.copied(s.Patch.Patch.(map[string]any))["spec"].(map[string]any) {
 			if field == "storage" {
-				return &record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload, Title: "storage is immutable"}
+				return &record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload,
+					Title: "storage is immutable"}
 			}
 			db["spec"].(map[string]any)[field] = value
 		}
@@ -134,7 +135,8 @@ func (f *fake) reconcile(name string) *record.Finding {
 		f.write("db", event, "statefulset", name, set)
 	}
 	db["status"] = map[string]any{
-		"phase": "Ready", "observedGeneration": db["metadata"].(map[string]any)["generation"], "readyReplicas": replicas,
+		"phase": "Ready", "observedGeneration": db["metadata"].(map[string]any)["generation"],
+		"readyReplicas": replicas,
 	}
 	f.write("db", record.Updated, "database", name, db)
 	return nil
@@ -177,8 +179,8 @@ func (f *fake) write(by, event, typ, name string, object map[string]any) {
 		return
 	}
 	o := record.Observation{
-		By: by, Session: 1, Call: f.version, Point: wire.ControllerWrite, Phase: wire.Before, Op: wire.Update, Group: group,
-		Kind: typ, Resource: typ + "s", Namespace: "default", Name: name,
+		By: by, Session: 1, Call: f.version, Point: wire.ControllerWrite, Phase: wire.Before, Op: wire.Update,
+		Group: group, Kind: typ, Resource: typ + "s", Namespace: "default", Name: name,
 	}
 	if event == record.Deleted {
 		o.Op = wire.Delete
@@ -303,9 +305,11 @@ func TestInsert(t *testing.T) {
 		alone             bool
 	}{
 		{
-			name:  "at the end, before the comment of what follows",
-			suite: "kind: Suite\nworkloads: # all\n    x: # one\n    - sleep: 1s # here\n\n# what must hold\ninvariants: []\n",
-			want: "kind: Suite\nworkloads: # all\n    x: # one\n    - sleep: 1s # here\n\n    a:\n      - sleep: 1s\n\n" +
+			name: "at the end, before the comment of what follows",
+			suite: "kind: Suite\nworkloads: # all\n    x: # one\n    - sleep: 1s # here\n\n" +
+				"# what must hold\ninvariants: []\n",
+			want: "kind: Suite\nworkloads: # all\n    x: # one\n    - sleep: 1s # here\n\n    a:\n" +
+				"      - sleep: 1s\n\n" +
 				"    # second\n    b:\n      - sleep: 1s\n\n# what must hold\ninvariants: []\n",
 		},
 		{
@@ -364,7 +368,8 @@ func TestDone(t *testing.T) {
 			other: `{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}`,
 			want:  `object.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`,
 		},
-		{name: "a generation that is not observed", end: `{"metadata": {"generation": 3}, "status": {"observedGeneration": 2}}`},
+		{name: "a generation that is not observed",
+			end: `{"metadata": {"generation": 3}, "status": {"observedGeneration": 2}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var others []map[string]any

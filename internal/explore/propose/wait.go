@@ -77,7 +77,8 @@ func done(end map[string]any, others ...map[string]any) string {
 			clause("status", name)
 		}
 	}
-	if g := status["observedGeneration"]; g != nil && reflect.DeepEqual(g, lookup(end, []string{"metadata", "generation"})) {
+	if g := status["observedGeneration"]; g != nil &&
+		reflect.DeepEqual(g, lookup(end, []string{"metadata", "generation"})) {
 		clauses = append(clauses, "object.status.observedGeneration == object.metadata.generation")
 	}
 	const most = 4
@@ -104,7 +105,8 @@ func conditions(status map[string]any, others []map[string]any) (clauses []strin
 		})
 		// Progress is no result.
 		if everywhere && len(clauses) < most && !strings.Contains(typ, "Progress") {
-			clauses = append(clauses, fmt.Sprintf(`object.status.conditions.exists(c, c.type == %q && c.status == "True")`,
+			clauses = append(clauses, fmt.Sprintf(
+				`object.status.conditions.exists(c, c.type == %q && c.status == "True")`,
 				typ))
 		}
 	}
@@ -161,7 +163,8 @@ func findBarrier(changes []reference.Change, at int, sampleKey reference.Key) *b
 		}
 		path, from, to, ok := differentField(was, is)
 		// The change must be the one that has brought it.
-		if !ok || !reflect.DeepEqual(lookup(c.Cur, path), to) || c.Prev != nil && reflect.DeepEqual(lookup(c.Prev, path), to) {
+		if !ok || !reflect.DeepEqual(lookup(c.Cur, path), to) ||
+			c.Prev != nil && reflect.DeepEqual(lookup(c.Prev, path), to) {
 			continue
 		}
 		value, _ := literal(to)

@@ -57,7 +57,8 @@ func TestFindBarrier(t *testing.T) {
 		{
 			name: "a field of a list", after: []string{
 				`updated statefulset.apps/default/db {"spec": {"replicas": 2, "c": [{"image": "a:2"}]}}`,
-				`updated statefulset.apps/default/db {"spec": {"replicas": 2, "c": [{"image": "a:2"}]}, "status": {"x": 1}}`,
+				`updated statefulset.apps/default/db {"spec": {"replicas": 2, "c": [{"image": "a:2"}]}, ` +
+					`"status": {"x": 1}}`,
 			},
 			wait: `statefulset.apps/default/db has object.spec.c[0].image == "a:2"`,
 			back: `statefulset.apps/default/db has object.spec.c[0].image == "a:1"`,
@@ -69,8 +70,9 @@ func TestFindBarrier(t *testing.T) {
 			},
 		},
 		{
-			name: "a new field cannot be waited to go", after: []string{`updated pod/default/db-1 {"spec": {"node": "n"}}`},
-			wait: `pod/default/db-1 has object.spec.node == "n"`,
+			name:  "a new field cannot be waited to go",
+			after: []string{`updated pod/default/db-1 {"spec": {"node": "n"}}`},
+			wait:  `pod/default/db-1 has object.spec.node == "n"`,
 		},
 		{
 			name: "the last object that goes", after: []string{
@@ -83,8 +85,9 @@ func TestFindBarrier(t *testing.T) {
 			after: []string{"deleted pod/default/db-1", `created pod/default/db-1 {"spec": {}}`},
 		},
 		{
-			name: "a new object", after: []string{`created pod/default/db-2 {"spec": {}}`, `created pod/default/x-#1 {}`},
-			wait: "pod/default/db-2 has has(object.metadata)", back: "pod/default/db-2 is gone",
+			name:  "a new object",
+			after: []string{`created pod/default/db-2 {"spec": {}}`, `created pod/default/x-#1 {}`},
+			wait:  "pod/default/db-2 has has(object.metadata)", back: "pod/default/db-2 is gone",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -117,9 +120,10 @@ func TestReconcilesThatKeepFailing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := &record.Run{}
 			add := func(at int, failed string) {
-				r.Events = append(r.Events, record.Event{Time: time.Unix(int64(at), 0), Observation: &record.Observation{
-					By: "db", Point: wire.Reconcile, Phase: wire.After, Request: "default/db", Error: failed,
-				}})
+				r.Events = append(r.Events, record.Event{Time: time.Unix(int64(at), 0),
+					Observation: &record.Observation{
+						By: "db", Point: wire.Reconcile, Phase: wire.After, Request: "default/db", Error: failed,
+					}})
 			}
 			for i := range 5 {
 				add(i, "before the change")
@@ -148,7 +152,8 @@ func TestReacts(t *testing.T) {
 		{name: "deletion", by: "db", lines: []string{"deleted pod/default/a"}, want: true},
 		{
 			name: "it has seen the change", by: "db",
-			lines: []string{"updated " + sample + ` {"status": {"observedGeneration": 2, "conditions": [{"type": "A"}]}}`},
+			lines: []string{"updated " + sample +
+				` {"status": {"observedGeneration": 2, "conditions": [{"type": "A"}]}}`},
 		},
 		{name: "status", by: "db", lines: []string{"updated " + sample + ` {"status": {"ready": 2}}`}, want: true},
 	} {

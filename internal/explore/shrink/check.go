@@ -24,7 +24,7 @@ type checker struct {
 	prepared  time.Time
 	confirms  bool // the budget does not count any more
 	runs      int
-	complete  bool                 // the finding counts only if every action was carried out, as in the plan's first runs
+	complete  bool                 // the finding counts only if every action is carried out, as in the first runs
 	workloads map[string]*workload // by text
 
 	original *workload // that of the plan itself
@@ -186,8 +186,8 @@ func firstBug(all []record.Finding) record.Finding {
 	return bug
 }
 
-// options are those of the runs of plans with a workload. What is not needed is not recorded: a plan that is committed
-// runs without it too.
+// options are those of the runs of plans with a workload. Nothing is recorded that is not needed: a plan that is
+// committed runs without it too.
 func (c *checker) options(w *workload) run.RunOptions {
 	if c.fromReference() {
 		return run.RunOptions{History: c.History, Reference: w.reference}
@@ -381,7 +381,8 @@ func (c *checker) conclude(ctx context.Context, r *Result) error {
 	}
 	invariants := c.invariants()
 	if len(invariants) == 0 {
-		r.Note = "no invariant can be derived from the finding: the plan shows it only when it is compared with runs without faults"
+		r.Note = "no invariant can be derived from the finding: the plan shows it only when it is compared with runs " +
+			"without faults"
 		return nil
 	}
 	for _, i := range invariants {
@@ -402,8 +403,8 @@ func (c *checker) conclude(ctx context.Context, r *Result) error {
 			return err
 		}
 		if q.Meta.Verdict != record.Pass {
-			r.Note = fmt.Sprintf("invariant %s was left out: without faults the run does not pass: %s", i.invariant.Name,
-				firstLine(q.Meta.Reason))
+			r.Note = fmt.Sprintf("invariant %s was left out: without faults the run does not pass: %s",
+				i.invariant.Name, firstLine(q.Meta.Reason))
 			continue
 		}
 		ok, err := c.showsAlone(ctx, with, i.invariant.Name)

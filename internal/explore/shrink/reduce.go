@@ -341,10 +341,12 @@ func simplifications(p *plan.Plan, scopes []plan.ResourceKey) []edit {
 		here := fmt.Sprintf("action %d (%s)", i+1, a)
 		simplerAction(p, i, here, add)
 		for _, d := range shorter(a.WaitBefore, true) {
-			add(fmt.Sprintf("%s before %s", plan.FormatDuration(d), here), func(p *plan.Plan) { p.Actions[i].WaitBefore = d })
+			add(fmt.Sprintf("%s before %s", plan.FormatDuration(d), here),
+				func(p *plan.Plan) { p.Actions[i].WaitBefore = d })
 		}
 		for _, d := range shorter(a.WaitAfter, true) {
-			add(fmt.Sprintf("%s after %s", plan.FormatDuration(d), here), func(p *plan.Plan) { p.Actions[i].WaitAfter = d })
+			add(fmt.Sprintf("%s after %s", plan.FormatDuration(d), here),
+				func(p *plan.Plan) { p.Actions[i].WaitAfter = d })
 		}
 		if a.Async {
 			add(here+" not async", func(p *plan.Plan) { p.Actions[i].Async = false })
@@ -360,7 +362,8 @@ func simplifications(p *plan.Plan, scopes []plan.ResourceKey) []edit {
 		if len(a.Trigger.Definitions) != 1 || a.Trigger.Definitions[0].Condition.Type != plan.OnNone {
 			add(here+" at once", func(p *plan.Plan) {
 				p.Actions[i].Trigger = plan.Trigger{
-					Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}}, Expression: "now",
+					Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}},
+					Expression:  "now",
 				}
 			})
 		}
@@ -382,7 +385,8 @@ func simplifications(p *plan.Plan, scopes []plan.ResourceKey) []edit {
 // simplerAction puts a restart in the place of what contains one.
 func simplerAction(p *plan.Plan, i int, here string, add func(what string, change func(p *plan.Plan))) {
 	restart := func(controller string) func(p *plan.Plan) {
-		a := build.Plan("restart").Then(build.RestartController(controller).When(build.Timeout(shortest))).MustBuild().Actions[0]
+		a := build.Plan("restart").Then(build.RestartController(controller).
+			When(build.Timeout(shortest))).MustBuild().Actions[0]
 		return func(p *plan.Plan) {
 			old := p.Actions[i]
 			a.Trigger, a.WaitBefore, a.WaitAfter, a.Async = old.Trigger, old.WaitBefore, old.WaitAfter, old.Async
@@ -458,7 +462,8 @@ func narrower(scope string, known []plan.ResourceKey) []string {
 func narrow(p *plan.Plan, i int, scope string) {
 	paused := p.Actions[i].Effects().Pauses
 	for k := i + 1; k < len(p.Actions); k++ {
-		if r := p.Actions[k].Effects().Resumes; r != nil && r.By == paused.By && r.Scope == paused.Scope && r.Scope != "" &&
+		if r := p.Actions[k].Effects().Resumes; r != nil && r.By == paused.By && r.Scope == paused.Scope &&
+			r.Scope != "" &&
 			(r.At == "" || r.At == paused.At) {
 			p.Actions[k].PauseScope = scope
 		}

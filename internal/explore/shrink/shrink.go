@@ -76,8 +76,8 @@ func (e *NotShownError) Error() string {
 	if e.Finding != "" {
 		what = fmt.Sprintf("%q", e.Finding)
 	}
-	return fmt.Sprintf("the plan has found %s in %d of %d runs; it can be shrunk if that comes every time", what, e.Came,
-		e.Of)
+	return fmt.Sprintf("the plan has found %s in %d of %d runs; it can be shrunk if that comes every time",
+		what, e.Came, e.Of)
 }
 
 // errBudget ends the search.

@@ -28,8 +28,10 @@ func (f *fake) once(_ context.Context, p *plan.Plan, o run.RunOptions) (*record.
 			continue
 		}
 		r.History = append(r.History, record.HistoryEntry{
-			ResourceVersion: uint64(i + 1), Event: record.Created, Type: strings.ToLower(kind), Namespace: "default", Name: "a",
-			Object: fmt.Appendf(nil, `{"kind": %q, "apiVersion": "v1", "metadata": {"name": "a", "namespace": "default"}}`, kind),
+			ResourceVersion: uint64(i + 1), Event: record.Created, Type: strings.ToLower(kind), Namespace: "default",
+			Name: "a",
+			Object: fmt.Appendf(nil,
+				`{"kind": %q, "apiVersion": "v1", "metadata": {"name": "a", "namespace": "default"}}`, kind),
 		})
 	}
 	switch {
@@ -37,7 +39,8 @@ func (f *fake) once(_ context.Context, p *plan.Plan, o run.RunOptions) (*record.
 		r.Findings = []record.Finding{lostService}
 	case lost && len(p.Invariants) > 0 && !f.blind:
 		r.Findings = []record.Finding{{
-			Severity: record.SeverityBug, Judge: record.JudgeInvariant, Title: "invariant " + p.Invariants[0].Name + ": gone",
+			Severity: record.SeverityBug, Judge: record.JudgeInvariant, Title: "invariant " +
+				p.Invariants[0].Name + ": gone",
 		}}
 	}
 	if len(r.Findings) > 0 {

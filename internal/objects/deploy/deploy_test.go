@@ -21,7 +21,10 @@ spec:
     metadata: {labels: {app: op}}
     spec:
       serviceAccountName: op
-      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: a, operator: In, values: [b]}]}]}}}
+      affinity:
+        nodeAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms: [{matchFields: [{key: a, operator: In, values: [b]}]}]
       nodeSelector: {kubernetes.io/arch: arm64}
       containers:
       - {name: proxy, image: proxy:1}
@@ -116,7 +119,8 @@ func TestGeneratedController(t *testing.T) {
 // A Deployment of the Deployment controller would wait for itself.
 func TestComponentOfTheControlPlaneRunsInAPod(t *testing.T) {
 	build := &plan.Build{ControlPlane: "kube-controller-manager"}
-	own, _, err := Controller(&plan.Controller{Name: "op", Namespace: "system", Build: build, Args: []string{"--a"}}, nil,
+	own, _, err := Controller(&plan.Controller{Name: "op", Namespace: "system", Build: build, Args: []string{"--a"}},
+		nil,
 		target)
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,12 @@ spec:
               storage: {type: string, pattern: "^[0-9]+Gi$"}
               mode: {type: string, enum: [fast, safe]}
               port: {x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}
-              users: {type: array, items: {type: object, required: [name], properties: {name: {type: string}, role: {type: string, default: reader}}}}
+              users:
+                type: array
+                items:
+                  type: object
+                  required: [name]
+                  properties: {name: {type: string}, role: {type: string, default: reader}}
               extra: {type: object, x-kubernetes-preserve-unknown-fields: true}
   - name: v0
     served: false
@@ -49,7 +54,11 @@ spec:
   group: example.com
   scope: Cluster
   names: {kind: Anything, plural: anythings, singular: anything}
-  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
 func TestChecker(t *testing.T) {
@@ -136,7 +145,9 @@ manifests: [crds, {path: base, namespace: op}]
 workloads:
   a:
   - apply: {apiVersion: example.com/v1, kind: Database, metadata: {name: a}, spec: {storage: 1Gi}}
-  - apply: [{apiVersion: example.com.example.com/v1, kind: Database, metadata: {name: b}}, {apiVersion: v1, kind: Pod, metadata: {name: p}, specs: {}}]
+  - apply:
+    - {apiVersion: example.com.example.com/v1, kind: Database, metadata: {name: b}}
+    - {apiVersion: v1, kind: Pod, metadata: {name: p}, specs: {}}
   - apply: samples/db.yaml
 -- samples/db.yaml --
 apiVersion: example.com/v1

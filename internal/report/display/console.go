@@ -105,7 +105,7 @@ func (c *Console) redraw(above string) {
 	c.screen.draw(above, c.now.lines(time.Now(), width, height, c.paint))
 }
 
-// Close removes the display and stops updating it. What is shown later is printed in lines. Further calls do nothing.
+// Close removes the display and stops updating it. Later events are printed in lines. Further calls do nothing.
 func (c *Console) Close() {
 	c.mu.Lock()
 	screen, before := c.screen, c.over

@@ -86,10 +86,11 @@ func TestConsoleLines(t *testing.T) {
 		fmt.Fprint(c.Writer(), "something else\n")
 		c.Close()
 	}
-	golden.Compare(t, "testdata/console.txt", regexp.MustCompile(`(?m)^ +\d+\.\ds`).ReplaceAll(all.Bytes(), []byte("    0.0s")))
+	golden.Compare(t, "testdata/console.txt", regexp.MustCompile(`(?m)^ +\d+\.\ds`).ReplaceAll(all.Bytes(),
+		[]byte("    0.0s")))
 }
 
-// What has no time happens now.
+// An event without a time happens now.
 func TestLinesBeginWithTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
