@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,13 +15,18 @@ import (
 
 // planned is a plan that a test makes go on.
 type planned struct {
-	status  coordinator.Status
+	mu      sync.Mutex
+	status  coordinator.Status // guarded by mu while time passes
 	changed chan struct{}
 	endErr  error
 	done    []string
 }
 
-func (p *planned) Status(context.Context) (coordinator.Status, error) { return p.status, nil }
+func (p *planned) Status(context.Context) (coordinator.Status, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status, nil
+}
 
 func (p *planned) Changed(context.Context) (<-chan struct{}, error) { return p.changed, nil }
 
@@ -73,6 +79,8 @@ func TestCourseAwait(t *testing.T) {
 				p := &planned{status: test.status, changed: make(chan struct{})}
 				if test.complete > 0 {
 					time.AfterFunc(test.complete, func() {
+						p.mu.Lock()
+						defer p.mu.Unlock()
 						p.status.Completed = p.status.Total
 						close(p.changed)
 					})

@@ -32,7 +32,7 @@ type cycleControllers struct {
 	supported bool                                         // it has simulated nodes
 	manifests func() ([]*unstructured.Unstructured, error) // the suite's
 	step      time.Duration                                // that a group may take to have its nodes
-	objects   *objects.Client
+	follow    follows[nodes.SimulatedNodeGroup]
 	apply     interface {
 		one(ctx context.Context, u *unstructured.Unstructured) error
 		files(ctx context.Context, files fs.FS, names []string) error
@@ -144,7 +144,7 @@ func (c *cycleControllers) applyGroups(ctx context.Context) error {
 func (c *cycleControllers) awaitGroup(ctx context.Context, name string) error {
 	last := "not known to the simulated cloud"
 	key := plan.ResourceKey{Type: "simulatednodegroup", Group: nodes.GroupVersion.Group, Name: name}
-	err := objects.FollowOne(ctx, c.objects, key, func(g *nodes.SimulatedNodeGroup) (bool, error) {
+	err := c.follow(ctx, key, func(g *nodes.SimulatedNodeGroup) (bool, error) {
 		if g == nil {
 			return true, errors.New("somebody has deleted it")
 		}

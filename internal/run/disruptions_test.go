@@ -1,7 +1,11 @@
 package run
 
 import (
+	"context"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,6 +111,82 @@ func TestInjected(t *testing.T) {
 			if note != test.note || done != test.done || text != test.err {
 				t.Errorf("%q, %t, %v", note, done, err)
 			}
+		})
+	}
+}
+
+// shown are the states of an object, one after the other; nil: it does not exist. After the last one nothing changes.
+type shown[T any] []*T
+
+func (s shown[T]) follow(ctx context.Context, _ plan.ResourceKey, see func(*T) (bool, error)) error {
+	for _, o := range s {
+		if done, err := see(o); done || err != nil {
+			return err
+		}
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Get returns an object of which nobody looks at the fields.
+func (c *calls) Get(context.Context, plan.ResourceKey) (*unstructured.Unstructured, error) {
+	return new(unstructured.Unstructured), nil
+}
+
+func inPhase(phase chaos.Phase, message string) *chaos.Disruption {
+	return &chaos.Disruption{Status: chaos.DisruptionStatus{Phase: phase, Message: message}}
+}
+
+func TestDisruptionsTool(t *testing.T) {
+	stuck := inPhase(chaos.Injected, "no answer from the node")
+	stuck.Status.IsStuckOnRemoval = true
+	for _, test := range []struct {
+		name       string
+		begin, end shown[chaos.Disruption]
+		beginErr   string
+		ended      bool
+		endErr     string
+	}{
+		{name: "begins and ends", begin: shown[chaos.Disruption]{inPhase("New", ""), inPhase(chaos.Injected, "")},
+			end: shown[chaos.Disruption]{inPhase(chaos.Injected, ""), nil}, ended: true},
+		{name: "does not begin", begin: shown[chaos.Disruption]{inPhase("New", "waits")},
+			beginErr: "disrupt d: context deadline exceeded; it is New waits", end: shown[chaos.Disruption]{nil},
+			ended: true},
+		{name: "is deleted", begin: shown[chaos.Disruption]{inPhase("New", ""), nil},
+			beginErr: "disrupt d: somebody has deleted it", end: shown[chaos.Disruption]{nil}, ended: true},
+		{name: "does not end", begin: shown[chaos.Disruption]{inPhase(chaos.Injected, "")},
+			end: shown[chaos.Disruption]{stuck}, ended: true,
+			endErr: "end disruption d: no answer from the node"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				to := new(calls)
+				d := &disruptions{objects: to, follow: test.begin.follow, step: time.Minute}
+				text := func(err error) string {
+					if err == nil {
+						return ""
+					}
+					return err.Error()
+				}
+				if ended, err := d.End(t.Context(), "d"); ended || err != nil {
+					t.Errorf("ended %t before it began (%v)", ended, err)
+				}
+				_, err := d.Begin(t.Context(), &plan.Action{Type: plan.Disrupt, Disruption: map[string]any{
+					"name": "d", "selector": map[string]any{"a": "b"},
+				}})
+				if text(err) != test.beginErr {
+					t.Errorf("begin: %v", err)
+				}
+				d.follow = test.end.follow
+				ended, err := d.End(t.Context(), "d")
+				if ended != test.ended || text(err) != test.endErr {
+					t.Errorf("end: %t, %v", ended, err)
+				}
+				want := []string{"apply d", "delete disruption.chaos.trommel.dev/default/d"}
+				if !slices.Equal(to.told, want) {
+					t.Errorf("%q, want %q", to.told, want)
+				}
+			})
 		})
 	}
 }
