@@ -1,13 +1,12 @@
 package coordinator
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -119,7 +118,7 @@ func (s *staleness) note(held []heldObservation) []heldEvent {
 			i = len(s.heldBack)
 			s.heldBack = append(s.heldBack,
 				heldEvent{seq: h.seq, apiServer: h.origin.By, origin: h.origin,
-					version: resourceVersion(h.origin.Object)})
+					version: metadata.ResourceVersion(h.origin.Object)})
 		}
 		now = append(now, s.heldBack[i])
 	}
@@ -147,7 +146,7 @@ func (s *staleness) observe(e record.Event, held []heldEvent) *record.StaleRead 
 		if s.taken[o.Session] == nil {
 			s.taken[o.Session] = map[objectID]version{}
 		}
-		s.taken[o.Session][idOf(o)] = version{resourceVersion(o.Object), o.Op == wire.Delete}
+		s.taken[o.Session][idOf(o)] = version{metadata.ResourceVersion(o.Object), o.Op == wire.Delete}
 	}
 	for _, h := range held {
 		if h.apiServer != server || h.version == 0 {
@@ -187,7 +186,7 @@ func (s *staleness) judge(o *record.Observation, h heldEvent) (state version, ol
 		return version{}, false, false
 	}
 	cached, known := s.taken[o.Session][idOf(h.origin)]
-	// To a reader of the cache, what was never received does not exist; that is older only than the object's creation.
+	// A reader of the cache does not see an object that was never received; that is older only than its creation.
 	absent := version{deleted: true}
 	if known && cached.deleted {
 		absent = cached
@@ -204,7 +203,7 @@ func (s *staleness) judge(o *record.Observation, h heldEvent) (state version, ol
 	case idOf(o) != idOf(h.origin) || o.Subresource != "":
 		return version{}, false, false
 	case len(o.Object) > 0:
-		state = version{resourceVersion(o.Object), o.Op == wire.Delete}
+		state = version{metadata.ResourceVersion(o.Object), o.Op == wire.Delete}
 		return state, state.number > 0 && state.number < h.version, true
 	case o.Point == wire.ControllerRead && o.Op == wire.Get && !o.Live &&
 		(o.Error == "" || strings.Contains(o.Error, "not found")):
@@ -283,24 +282,4 @@ func (h heldEvent) String() string {
 		s += fmt.Sprintf(" (version %d)", h.version)
 	}
 	return s
-}
-
-// resourceVersion returns the resource version of an object in JSON; 0 if it has none.
-func resourceVersion(object []byte) uint64 {
-	if len(object) == 0 {
-		return 0
-	}
-	var o struct {
-		Metadata struct {
-			ResourceVersion string `json:"resourceVersion"`
-		} `json:"metadata"`
-	}
-	if json.Unmarshal(object, &o) != nil {
-		return 0
-	}
-	v, err := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return v
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
+
+	"github.com/trommel-dev/trommel/internal/atomicfile"
 )
 
 //go:generate go test -run TestControlPlaneSource -update .
@@ -345,9 +347,5 @@ func copyBinary(from, to string) error {
 	if err != nil {
 		return err
 	}
-	// Written to another file and renamed, because a running binary cannot be written to.
-	if err := os.WriteFile(to+".new", data, 0o755); err != nil {
-		return err
-	}
-	return os.Rename(to+".new", to)
+	return atomicfile.Write(to, data, 0o755) // a running binary cannot be written to
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/trommel-dev/trommel/internal/atomicfile"
 )
 
 // Writer writes a run record. It is safe for concurrent use; the lines of a file are in the order of the calls.
@@ -110,28 +112,11 @@ func (w *Writer) json(name string, v any) error {
 func (w *Writer) whole(name string, data []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := Replace(filepath.Join(w.dir, name), data); err != nil {
+	if err := atomicfile.Write(filepath.Join(w.dir, name), data, FileMode); err != nil {
 		w.err = errors.Join(w.err, err)
 		return err
 	}
 	return nil
-}
-
-// Replace writes a file atomically: a reader sees the old or the new one. Only the owner can read it.
-func Replace(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(FileMode), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }
 
 // Close closes the files. It returns all errors of earlier calls again.

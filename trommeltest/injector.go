@@ -17,8 +17,8 @@ func init() {
 	}
 }
 
-// injectorCommand is the command of the injector. It is empty if the program cannot find itself; a plan with a disruption then
-// says that it has no injector.
+// injectorCommand is the command of the injector. It is empty if the program cannot find itself; a plan with a
+// disruption then says that it has no injector.
 func injectorCommand() []string {
 	self, err := os.Executable()
 	if err != nil {

@@ -1,5 +1,5 @@
-// The command trommel-nodes runs the controllers of node cycling with the simulated provider. With that of AWS it is in the
-// module nodes/aws.
+// The command trommel-nodes runs the controllers of node cycling with the simulated provider. With that of AWS it is in
+// the module nodes/aws.
 package main
 
 import (

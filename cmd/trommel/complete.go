@@ -132,8 +132,8 @@ func completePaths(begun string, wanted func(file string) bool) ([]cobra.Complet
 	return all, directive
 }
 
-// suiteOf reads the suite that a command line names, or the one that is nearest to its plan or to the working directory;
-// nil if there is none.
+// suiteOf reads the suite that a command line names, or the one that is nearest to its plan or to the working
+// directory; nil if there is none.
 func suiteOf(c *cobra.Command) *plan.Suite {
 	value := func(name string) string {
 		f := c.Flags().Lookup(name)

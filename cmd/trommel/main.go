@@ -56,8 +56,8 @@ func main() {
 	os.Exit(code)
 }
 
-// discardLogs drops log messages of client-go. They are not for the user, above all those while a plan kills API servers.
-// It sets klog's logger only once: klog does not protect it, and requests of other goroutines read it.
+// discardLogs drops log messages of client-go. They are not for the user, above all those while a plan kills API
+// servers. It sets klog's logger only once: klog does not protect it, and requests of other goroutines read it.
 var discardLogs = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
 
 // execute runs the program and returns its exit code.

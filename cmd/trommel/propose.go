@@ -114,7 +114,8 @@ func first(list []string) string {
 	return list[0]
 }
 
-// besideSuite is the path of a file that must be in the suite's directory, because the suite's paths are relative to it.
+// besideSuite is the path of a file that must be in the suite's directory, because the suite's paths are relative to
+// it.
 func besideSuite(suite *plan.Suite, file string) (string, error) {
 	there, err := filepath.Abs(filepath.Dir(suite.File))
 	if err != nil {

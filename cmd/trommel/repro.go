@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/atomicfile"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
@@ -159,7 +160,7 @@ func repro(ctx context.Context, s streams, o *reproOptions, dir string) error {
 		if code == exitCannotRun || code == exitUsage {
 			return &exitError{code: code} // the reason is on stderr
 		}
-		if err := record.Replace(filepath.Join(again.Dir, record.SuiteFile), first.Suite); err != nil {
+		if err := atomicfile.Write(filepath.Join(again.Dir, record.SuiteFile), first.Suite, record.FileMode); err != nil {
 			return &exitError{exitCannotRun, err}
 		}
 		again.Suite = first.Suite

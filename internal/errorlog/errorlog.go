@@ -132,8 +132,8 @@ func unquote(text string) string {
 	return text
 }
 
-// File calls f for every line of a part of a file. Lines longer than MaxLine are truncated. The part begins at an offset
-// in bytes, and ends before another one; a negative end is the file's end.
+// File calls f for every line of a part of a file. Lines longer than MaxLine are truncated. The part begins at an
+// offset in bytes, and ends before another one; a negative end is the file's end.
 func File(file string, start, end int64, f func(line string)) error {
 	in, err := os.Open(file)
 	if err != nil {

@@ -85,8 +85,8 @@ func BenchmarkCampaign(b *testing.B) {
 	b.ReportMetric(float64(plans)/took.Hours(), "plans/h")
 }
 
-// BenchmarkLearn learns a workload on as many clusters as fit. It reports how many times longer that takes than a run of
-// the workload.
+// BenchmarkLearn learns a workload on as many clusters as fit. It reports how many times longer that takes than a run
+// of the workload.
 func BenchmarkLearn(b *testing.B) {
 	config := databaseCampaign(b)
 	config.Anew = true

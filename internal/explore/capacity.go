@@ -17,8 +17,8 @@ const ClusterBytes = 1_600_000_000
 // controllers that are slow do other things.
 const clustersPerCore = 2
 
-// Parallel returns how many clusters run plans side by side: n, or for 0 one for each core, if there is memory for them.
-// The error says that n is more than the machine can serve.
+// Parallel returns how many clusters run plans side by side: n, or for 0 one for each core, if there is memory for
+// them. The error says that n is more than the machine can serve.
 func Parallel(n int) (int, error) { return parallel(n, runtime.GOMAXPROCS(0), available()) }
 
 // parallel is told the cores, and the bytes of memory that are available, which are 0 if that is not known.

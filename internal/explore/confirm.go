@@ -14,9 +14,10 @@ import (
 )
 
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
-// believed. What another plan has found, word for word, is believed at once: most plans find one of a few bugs, and each
-// further run takes long, since it waits in vain for the end that it should have. So a plan is put off while another
-// one is being confirmed that has found the same. The error is errPutOff, that of ctx, or of a record that cannot be read.
+// believed. What another plan has found, word for word, is believed at once: most plans find one of a few bugs, and
+// each further run takes long, since it waits in vain for the end that it should have. So a plan is put off while
+// another one is being confirmed that has found the same. The error is errPutOff, that of ctx, or of a record that
+// cannot be read.
 func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
 	o.Status, o.Came, o.Of = Unconfirmed, 1, 1
 	if idle(t, first) {
@@ -154,8 +155,8 @@ func (c *campaign) ofThawed(ctx context.Context, t *task, found []record.Finding
 	}), nil
 }
 
-// like returns the plan of the outcome of this campaign that is confirmed and has all the same findings; empty: there is
-// none.
+// like returns the plan of the outcome of this campaign that is confirmed and has all the same findings; empty: there
+// is none.
 func (c *campaign) like(o *Outcome) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/atomicfile"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -103,7 +104,7 @@ func (c *campaign) keep() error {
 	}
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err == nil {
-		err = record.Replace(filepath.Join(c.Dir, StateFile), data)
+		err = atomicfile.Write(filepath.Join(c.Dir, StateFile), data, record.FileMode)
 	}
 	if err != nil {
 		return fmt.Errorf("keep the state of the campaign: %w", err)

@@ -6,14 +6,15 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // dependents judges whether a controller under test deletes an object although the object's owner is alive and asks for
 // the same as when the object was created, and creates it again. That costs what the object held, but it may be meant
-// so: some controllers restart things in this way. So it is only a note, and where a reference tells what the controller
-// does without faults, the judge of the reference judges it.
+// so: some controllers restart things in this way. So it is only a note, and where a reference tells what the
+// controller does without faults, the judge of the reference judges it.
 type dependents struct{}
 
 func (dependents) Name() string { return "dependents" }
@@ -41,36 +42,37 @@ func (dependents) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 	for i := range changes {
 		c := &changes[i]
 		switch {
-		case c.Cur == nil || marked(c.Cur):
-			delete(living, uid(c.Prev))
-			delete(living, uid(c.Cur))
+		case c.Cur == nil || metadata.Marked(c.Cur):
+			delete(living, metadata.UID(c.Prev))
+			delete(living, metadata.UID(c.Cur))
 		default:
-			o, known := living[uid(c.Cur)]
+			o, known := living[metadata.UID(c.Cur)]
 			if !known || !reflect.DeepEqual(o.object["spec"], c.Cur["spec"]) {
 				o.since = i
 			}
 			o.object = c.Cur
-			living[uid(c.Cur)] = o
+			living[metadata.UID(c.Cur)] = o
 		}
 		if c.Event == record.Created {
 			born[c.Key] = i
 			if l, ok := lost[c.Key]; ok && controls(c.Cur, l.uid) && c.By != "" {
 				findings = append(findings, record.Finding{
-					Severity: record.SeverityNote, Judge: record.JudgeDependent, Subject: string(c.Key), Time: l.change.Time,
-					Title: fmt.Sprintf("%s was deleted by %s and created again, although its owner was alive and its spec had "+
-						"not changed: deleted %s", nameOf(c), l.change.By, e.moment(l.change.Time)),
+					Severity: record.SeverityNote, Judge: record.JudgeDependent, Subject: string(c.Key),
+					Time: l.change.Time,
+					Title: fmt.Sprintf("%s was deleted by %s and created again, although its owner was alive and its "+
+						"spec had not changed: deleted %s", nameOf(c), l.change.By, e.moment(l.change.Time)),
 					Detail: nameOf(l.change) + ": " + e.happened(l.change) + "\n" + nameOf(c) + ": " + e.happened(c),
 				})
 			}
 			delete(lost, c.Key)
 			continue
 		}
-		deletes := c.Event == record.Deleted && !marked(c.Prev) || c.Marked()
+		deletes := c.Event == record.Deleted && !metadata.Marked(c.Prev) || c.Marked()
 		at, known := born[c.Key]
 		if !deletes || c.By == "" || !known || reference.Finished(c.Prev) {
 			continue
 		}
-		for _, ref := range owners(c.Prev) {
+		for _, ref := range metadata.Owners(c.Prev) {
 			id, _ := ref["uid"].(string)
 			if o, alive := living[id]; alive && ref["controller"] == true && o.since < at {
 				lost[c.Key] = loss{c, id}
@@ -82,7 +84,7 @@ func (dependents) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 
 // controls reports whether the owner with the UID is the object's controller.
 func controls(object map[string]any, id string) bool {
-	return slices.ContainsFunc(owners(object), func(ref map[string]any) bool {
+	return slices.ContainsFunc(metadata.Owners(object), func(ref map[string]any) bool {
 		return ref["uid"] == id && ref["controller"] == true
 	})
 }

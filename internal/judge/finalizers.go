@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -65,8 +66,8 @@ func (finalizers) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 			}
 			findings = append(findings, record.Finding{
 				Severity: record.SeverityNote, Judge: record.JudgeFinalizer, Subject: string(key), Time: mark[key].Time,
-				Title: fmt.Sprintf("%s still waits for the finalizer %s of %s: it was marked for deletion %s", nameOf(c), f, by,
-					e.moment(mark[key].Time)),
+				Title: fmt.Sprintf("%s still waits for the finalizer %s of %s: it was marked for deletion %s",
+					nameOf(c), f, by, e.moment(mark[key].Time)),
 				Detail: "its last change: " + e.happened(c),
 			})
 		}
@@ -75,7 +76,7 @@ func (finalizers) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 }
 
 func finalizersOf(object map[string]any) []string {
-	list, _ := metadata(object)["finalizers"].([]any)
+	list, _ := metadata.Of(object)["finalizers"].([]any)
 	var all []string
 	for _, f := range list {
 		if s, ok := f.(string); ok && !strings.HasPrefix(s, "kubernetes.io/") {

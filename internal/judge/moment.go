@@ -107,38 +107,5 @@ func (e Evidence) calm() time.Duration {
 
 // nameOf is how an object is called in the run: its key, with the name that was generated.
 func nameOf(c *reference.Change) string {
-	for _, object := range []map[string]any{c.Cur, c.Prev} {
-		meta, _ := object["metadata"].(map[string]any)
-		if name, _ := meta["name"].(string); name != "" {
-			return string(c.Key[:strings.LastIndex(string(c.Key), "/")+1]) + name
-		}
-	}
-	return string(c.Key)
-}
-
-func metadata(object map[string]any) map[string]any {
-	m, _ := object["metadata"].(map[string]any)
-	return m
-}
-
-func uid(object map[string]any) string {
-	s, _ := metadata(object)["uid"].(string)
-	return s
-}
-
-func marked(object map[string]any) bool {
-	_, ok := metadata(object)["deletionTimestamp"]
-	return ok
-}
-
-// owners are an object's owner references.
-func owners(object map[string]any) []map[string]any {
-	var all []map[string]any
-	list, _ := metadata(object)["ownerReferences"].([]any)
-	for _, o := range list {
-		if m, ok := o.(map[string]any); ok {
-			all = append(all, m)
-		}
-	}
-	return all
+	return string(c.Key[:strings.LastIndex(string(c.Key), "/")+1]) + c.Name()
 }

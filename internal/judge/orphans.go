@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // orphans judges whether objects are still there although all their owners have been gone for a while. The garbage
-// collector deletes such objects. It is a note: if it does not, that says more about the cluster than about a controller.
+// collector deletes such objects. It is a note: if it does not, that says more about the cluster than about a
+// controller.
 type orphans struct{}
 
 func (orphans) Name() string { return "orphans" }
@@ -32,14 +34,14 @@ func (orphans) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		}
 		last[c.Key] = c
 		if c.Event == record.Deleted {
-			gone[uid(c.Prev)] = c
+			gone[metadata.UID(c.Prev)] = c
 		}
 	}
 	var findings []record.Finding
 	for _, key := range keys {
 		c := last[key]
-		refs := owners(c.Cur)
-		if c.Cur == nil || len(refs) == 0 || marked(c.Cur) {
+		refs := metadata.Owners(c.Cur)
+		if c.Cur == nil || len(refs) == 0 || metadata.Marked(c.Cur) {
 			continue
 		}
 		var end *reference.Change // of the last owner

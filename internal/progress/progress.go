@@ -1,6 +1,6 @@
 // Package progress has the events by which Trommel says what it is doing: a build goes on, a run enters a phase, an
-// action fires, a call is held, a campaign has run a plan. Whoever wants to know implements [Listener]: the live display,
-// the lines on stderr and the JSON lines of --events do.
+// action fires, a call is held, a campaign has run a plan. Whoever wants to know implements [Listener]: the live
+// display, the lines on stderr and the JSON lines of --events do.
 package progress
 
 import "time"

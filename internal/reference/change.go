@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -32,10 +33,12 @@ type Change struct {
 	Prev map[string]any `json:"prev,omitempty"`
 	Cur  map[string]any `json:"cur,omitempty"`
 	// By is the controller under test that wrote the change; empty: somebody else did.
-	By         string         `json:"by,omitempty"`
-	Op         wire.Operation `json:"op,omitempty"` // of that write
-	Reconciler string         `json:"reconciler,omitempty"`
-	Reconcile  string         `json:"reconcile,omitempty"` // the ID of the reconcile that wrote it
+	By string         `json:"by,omitempty"`
+	Op wire.Operation `json:"op,omitempty"` // of that write
+	// Subresource is that of the write: "eviction".
+	Subresource string `json:"subresource,omitempty"`
+	Reconciler  string `json:"reconciler,omitempty"`
+	Reconcile   string `json:"reconcile,omitempty"` // the ID of the reconcile that wrote it
 	// Sent is what the controller has sent: an object, or a patch that is a mapping. Nil: something else, or unknown.
 	Sent map[string]any `json:"sent,omitempty"`
 	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each
@@ -52,7 +55,7 @@ type Change struct {
 
 // Marked reports whether the change marks the object for deletion.
 func (c *Change) Marked() bool {
-	return c.Event == record.Updated && !has(c.Prev, "deletionTimestamp") && has(c.Cur, "deletionTimestamp")
+	return c.Event == record.Updated && !metadata.Marked(c.Prev) && metadata.Marked(c.Cur)
 }
 
 // MayFollowFrom reports whether the write that made the change may follow from another change of an object: the
@@ -77,25 +80,10 @@ func (c *Change) Name() string {
 	if object == nil {
 		object = c.Prev
 	}
-	if name := text(metadataOf(object), "name"); name != "" {
+	if name := metadata.Text(metadata.Of(object), "name"); name != "" {
 		return name
 	}
 	return string(c.Key[strings.LastIndex(string(c.Key), "/")+1:])
-}
-
-func has(object map[string]any, metadata string) bool {
-	_, ok := metadataOf(object)[metadata]
-	return ok
-}
-
-func metadataOf(object map[string]any) map[string]any {
-	m, _ := object["metadata"].(map[string]any)
-	return m
-}
-
-func text(m map[string]any, field string) string {
-	s, _ := m[field].(string)
-	return s
 }
 
 // Changes lists what happened to the objects of a traced run, in the order of resource versions, without what was
@@ -119,25 +107,24 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	if h.Group != "" {
 		typ += "." + h.Group
 	}
-	meta := metadataOf(object)
-	name, beginning := h.Name, text(meta, "generateName")
+	meta := metadata.Of(object)
+	name, beginning := h.Name, metadata.Text(meta, "generateName")
 	if !isGenerated(strings.TrimPrefix(name, beginning)) {
 		beginning = ""
 	}
 	if beginning == "" {
-		beginning = numbered(name, meta)
+		beginning = numbered(name, object)
 	}
 	if beginning == "" || !strings.HasPrefix(name, beginning) {
 		return Key(typ + "/" + h.Namespace + "/" + name), false
 	}
-	uid := text(meta, "uid")
+	uid := metadata.Text(meta, "uid")
 	if k, ok := n.keys[uid]; ok {
 		return k, true
 	}
 	owner := ""
-	if owners, _ := meta["ownerReferences"].([]any); len(owners) > 0 {
-		first, _ := owners[0].(map[string]any)
-		if k, ok := n.keys[text(first, "uid")]; ok {
+	if owners := metadata.Owners(object); len(owners) > 0 {
+		if k, ok := n.keys[metadata.Text(owners[0], "uid")]; ok {
 			owner = string(k)
 		}
 	}
@@ -153,13 +140,12 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 }
 
 // numbered is the beginning of the name of a Job that a CronJob has made: the rest is the time. Empty: it is none.
-func numbered(name string, meta map[string]any) string {
-	owners, _ := meta["ownerReferences"].([]any)
-	for _, o := range owners {
-		if ref, ok := o.(map[string]any); ok && ref["kind"] == "CronJob" {
-			if rest, ok := strings.CutPrefix(name, text(ref, "name")+"-"); ok && strings.Trim(rest, "0123456789") == "" {
-				return text(ref, "name") + "-"
-			}
+func numbered(name string, object map[string]any) string {
+	for _, ref := range metadata.Owners(object) {
+		beginning := metadata.Text(ref, "name") + "-"
+		rest, ok := strings.CutPrefix(name, beginning)
+		if ref["kind"] == "CronJob" && ok && strings.Trim(rest, "0123456789") == "" {
+			return beginning
 		}
 	}
 	return ""
@@ -188,7 +174,7 @@ func attribute(all []Change, r *record.Run) {
 		read.note(o)
 		switch {
 		case o.Point == wire.ControllerRecv && o.Phase == wire.After:
-			for _, i := range byVersion[version(o.Object)] {
+			for _, i := range byVersion[metadata.ResourceVersion(o.Object)] {
 				if c := &all[i]; !slices.Contains(c.Taken, o.By) {
 					c.Taken = append(c.Taken, o.By)
 				}
@@ -205,7 +191,8 @@ func attribute(all []Change, r *record.Run) {
 			}
 			c := written(all, byVersion, o, since)
 			if c != nil {
-				c.By, c.Op, c.Reconciler, c.Reconcile = o.By, o.Op, o.Reconciler, o.ReconcileID
+				c.By, c.Op, c.Subresource = o.By, o.Op, o.Subresource
+				c.Reconciler, c.Reconcile = o.Reconciler, o.ReconcileID
 				c.Sent, c.Read = sent, read.before(o.ReconcileID)
 			}
 			if object := strings.Join([]string{o.By, o.Group, o.Kind, o.Namespace, o.Name}, "/"); o.Op == wire.Apply &&
@@ -286,7 +273,7 @@ const slowest = 5 * time.Second
 // made.
 func written(all []Change, byVersion map[uint64][]int, o *record.Observation, began time.Time) *Change {
 	if o.Op != wire.Delete {
-		for _, i := range byVersion[version(o.Object)] {
+		for _, i := range byVersion[metadata.ResourceVersion(o.Object)] {
 			if all[i].By == "" && !all[i].Time.Before(began) {
 				return &all[i]
 			}
@@ -310,32 +297,20 @@ func (c *Change) names(o *record.Observation) bool {
 	if object == nil {
 		object = c.Prev
 	}
-	meta := metadataOf(object)
-	group, _, found := strings.Cut(text(object, "apiVersion"), "/")
+	meta := metadata.Of(object)
+	group, _, found := strings.Cut(metadata.Text(object, "apiVersion"), "/")
 	if !found {
 		group = ""
 	}
-	if group != o.Group || text(meta, "namespace") != o.Namespace || text(meta, "name") != o.Name {
+	if group != o.Group || metadata.Text(meta, "namespace") != o.Namespace || metadata.Text(meta, "name") != o.Name {
 		return false
 	}
-	kind := strings.ToLower(text(object, "kind"))
+	kind := strings.ToLower(metadata.Text(object, "kind"))
 	if o.Kind != "" {
 		return kind == strings.ToLower(o.Kind)
 	}
 	// As API conventions have it, a resource is its kind's plural.
 	return slices.Contains([]string{kind + "s", kind + "es", strings.TrimSuffix(kind, "y") + "ies"}, o.Resource)
-}
-
-func version(object json.RawMessage) uint64 {
-	var o struct {
-		Metadata struct {
-			ResourceVersion uint64 `json:"resourceVersion,string"`
-		} `json:"metadata"`
-	}
-	if json.Unmarshal(object, &o) != nil {
-		return 0
-	}
-	return o.Metadata.ResourceVersion
 }
 
 // Types lists the types of objects that the controllers under test take in, read or write, and that other runs should

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/trommel-dev/trommel/internal/metadata"
 )
 
 // filter decides quickly which fields count. It is not safe for concurrent use.
@@ -85,7 +87,7 @@ func (f *filter) counting(key Key, o *Object) map[string]any {
 	if strings.Contains(string(key), "#") {
 		delete(all, "metadata.name")
 	}
-	if path := []string{"metadata", beingDeleted}; has(o.End, "deletionTimestamp") && !f.masked(typ, path) {
+	if path := []string{"metadata", beingDeleted}; metadata.Marked(o.End) && !f.masked(typ, path) {
 		all[join(path)] = true
 	}
 	f.seen[o] = all
@@ -186,8 +188,8 @@ func reordered(a, b any, path []string, visit func(path []string)) {
 	}
 }
 
-// untold reports whether a field belongs to a condition that one object says is false and the other does not have, which
-// means the same. Whether a controller has ever had a reason to tell of the condition often depends on time.
+// untold reports whether a field belongs to a condition that one object says is false and the other does not have,
+// which means the same. Whether a controller has ever had a reason to tell of the condition often depends on time.
 func untold(where string, told, other map[string]any) bool {
 	end := strings.Index(where, "].")
 	if end < 0 || !strings.HasPrefix(where, "status.conditions[") {

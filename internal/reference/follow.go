@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -72,13 +73,13 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 // annotationController is cluster.AnnotationController. Judges do not depend on clusters, so it is repeated here.
 const annotationController = "trommel.dev/controller"
 
-// runsController reports whether the object is a pod of a controller under test, or makes such pods. What becomes of them
-// is Trommel's doing.
+// runsController reports whether the object is a pod of a controller under test, or makes such pods. What becomes of
+// them is Trommel's doing.
 func runsController(object map[string]any) bool {
 	spec, _ := object["spec"].(map[string]any)
 	template, _ := spec["template"].(map[string]any)
 	for _, o := range []map[string]any{object, template} {
-		annotations, _ := metadataOf(o)["annotations"].(map[string]any)
+		annotations, _ := metadata.Of(o)["annotations"].(map[string]any)
 		if _, ok := annotations[annotationController]; ok {
 			return true
 		}
@@ -105,9 +106,9 @@ func Objects(changes []Change) map[Key]*Object {
 
 // count adds a change to the sums.
 func (f *Follower) count(c *Change) {
-	if c.Cur == nil || has(c.Cur, "deletionTimestamp") {
+	if c.Cur == nil || metadata.Marked(c.Cur) {
 		for _, object := range []map[string]any{c.Prev, c.Cur} {
-			if uid := text(metadataOf(object), "uid"); uid != "" {
+			if uid := metadata.UID(object); uid != "" {
 				f.dying[uid] = true
 			}
 		}
@@ -122,7 +123,7 @@ func (f *Follower) count(c *Change) {
 	}
 	switch {
 	case c.Event == record.Created:
-		if !f.dying[owner(c.Cur)] {
+		if !f.dying[metadata.Text(metadata.Controller(c.Cur), "uid")] {
 			o.Made++
 		}
 	case c.Event == record.Deleted:

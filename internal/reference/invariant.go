@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -17,9 +18,9 @@ import (
 const within = 10 * time.Second
 
 // Invariant derives an invariant that a run with the difference violates and a run without does not, so that the
-// difference is found without a reference. It also returns the types that must be recorded for it. The changes are those
-// of the run with the difference. It returns nil where it knows none: for objects with generated names, and for some
-// objects that were created more or less often.
+// difference is found without a reference. It also returns the types that must be recorded for it. The changes are
+// those of the run with the difference. It returns nil where it knows none: for objects with generated names, and for
+// some objects that were created more or less often.
 func (ref *Reference) Invariant(d Difference, changes []Change) (*plan.Invariant, []plan.ResourceKey) {
 	key, err := plan.ParseResourceKey(string(d.Key))
 	if err != nil || strings.Contains(key.Name, "#") {
@@ -104,23 +105,19 @@ func created(v any) int {
 // keptWhileOwned is the invariant that an object is not deleted while its controller lives, with the type of that
 // controller; nil: the object has none.
 func (ref *Reference) keptWhileOwned(key plan.ResourceKey, object map[string]any) (*plan.Invariant, plan.ResourceKey) {
-	owners, _ := metadataOf(object)["ownerReferences"].([]any)
-	for _, o := range owners {
-		by, ok := o.(map[string]any)
-		if !ok || by["controller"] != true {
-			continue
-		}
-		group, _, found := strings.Cut(text(by, "apiVersion"), "/")
+	if by := metadata.Controller(object); by != nil {
+		group, _, found := strings.Cut(metadata.Text(by, "apiVersion"), "/")
 		if !found {
 			group = ""
 		}
 		// Namespace: a cluster-scoped owner is recorded with all namespaces too.
-		recorded := plan.ResourceKey{Type: strings.ToLower(text(by, "kind")), Group: group, Namespace: "*", Name: "*"}
+		kind := metadata.Text(by, "kind")
+		recorded := plan.ResourceKey{Type: strings.ToLower(kind), Group: group, Namespace: "*", Name: "*"}
 		return &plan.Invariant{
 			On: &key,
 			Never: `event == "deleted" && objects.exists(o, !has(o.metadata.deletionTimestamp) && ` +
 				`object.metadata.ownerReferences.exists(r, r.uid == o.metadata.uid && r.?controller.orValue(false)))`,
-			Message: fmt.Sprintf("%s was deleted although its owner, a %s, is alive", key, text(by, "kind")),
+			Message: fmt.Sprintf("%s was deleted although its owner, a %s, is alive", key, kind),
 		}, recorded
 	}
 	return nil, plan.ResourceKey{}
@@ -141,15 +138,15 @@ func lastState(key Key, changes []Change) map[string]any {
 
 // identity is the condition that o is the object.
 func identity(object map[string]any) string {
-	meta := metadataOf(object)
-	conditions := []string{"o.kind == " + strconv.Quote(text(object, "kind"))}
-	if group, _, found := strings.Cut(text(object, "apiVersion"), "/"); found {
+	meta := metadata.Of(object)
+	conditions := []string{"o.kind == " + strconv.Quote(metadata.Text(object, "kind"))}
+	if group, _, found := strings.Cut(metadata.Text(object, "apiVersion"), "/"); found {
 		conditions = append(conditions, fmt.Sprintf("o.apiVersion.startsWith(%q)", group+"/"))
 	}
-	if namespace := text(meta, "namespace"); namespace != "" {
+	if namespace := metadata.Text(meta, "namespace"); namespace != "" {
 		conditions = append(conditions, "o.metadata.namespace == "+strconv.Quote(namespace))
 	}
-	return strings.Join(append(conditions, "o.metadata.name == "+strconv.Quote(text(meta, "name"))), " && ")
+	return strings.Join(append(conditions, "o.metadata.name == "+strconv.Quote(metadata.Text(meta, "name"))), " && ")
 }
 
 // fieldHolds is the condition that a field has a value, or is there if the value is nil. Value is what is in the object
@@ -182,7 +179,7 @@ func fieldHolds(value any, at, where, field string, want any, depth int) string 
 			}
 			by, name, ok := strings.Cut(named, "=")
 			m, isMap := item.(map[string]any)
-			if !ok || !isMap || text(m, by) == "" {
+			if !ok || !isMap || metadata.Text(m, by) == "" {
 				next := fmt.Sprintf("%s[%d]", at, i)
 				if rest := fieldHolds(item, next, place, field, want, depth); rest != "" {
 					return join2(fmt.Sprintf("size(%s) > %d", at, i), rest)

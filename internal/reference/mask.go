@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -164,7 +165,7 @@ func leavesAt(v any, at leaf, visit func(leaf)) {
 func itemName(v any, i int) string {
 	if m, ok := v.(map[string]any); ok {
 		for _, field := range []string{"name", "type", "key", "mountPath", "ip"} {
-			if s := text(m, field); s != "" {
+			if s := metadata.Text(m, field); s != "" {
 				// The API server gives a pod's volume with its token a random name.
 				if rest, ok := strings.CutPrefix(s, "kube-api-access-"); ok && len(rest) == 5 {
 					s = "kube-api-access-*"

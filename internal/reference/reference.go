@@ -64,22 +64,23 @@ type Object struct {
 	// End is the object's state at the end; nil: it is gone.
 	End map[string]any `json:"end,omitempty"`
 	// Made is how many objects of the key there were, one after the other, without those that were created for an owner
-	// that was being deleted, or was gone: a controller that sees the past creates such objects, and the garbage collector
-	// deletes them. It is the least of all runs, and MostMade the most.
+	// that was being deleted, or was gone: a controller that sees the past creates such objects, and the garbage
+	// collector deletes them. It is the least of all runs, and MostMade the most.
 	Made     int `json:"made"`
 	MostMade int `json:"mostMade"`
-	// Deleted and Updated are how often it was deleted and updated, at most in a run; to be marked for deletion is neither.
+	// Deleted and Updated are how often it was deleted and updated, at most in a run; to be marked for deletion is
+	// neither.
 	Deleted int `json:"deleted,omitempty"`
 	Updated int `json:"updated,omitempty"`
-	// Fields is how often each field that counts was changed, at most in a run; Returned, how often it changed back to the
-	// value before the last. Only a Reference has them, and of Returned its alternatives.
+	// Fields is how often each field that counts was changed, at most in a run; Returned, how often it changed back to
+	// the value before the last. Only a Reference has them, and of Returned its alternatives.
 	Fields   map[string]int `json:"fields,omitempty"`
 	Returned map[string]int `json:"returned,omitempty"`
 	// Ours: a controller under test has made or deleted it at least once.
 	Ours bool `json:"ours,omitempty"`
 
-	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one that
-	// existed before and has changed.
+	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one
+	// that existed before and has changed.
 	unchanged bool
 	initial   map[string]any
 }
@@ -200,17 +201,6 @@ func (ref *Reference) Write(file string) error {
 		return fmt.Errorf("write reference: %w", err)
 	}
 	return nil
-}
-
-// owner is the UID of the object's controller, or empty.
-func owner(object map[string]any) string {
-	owners, _ := metadataOf(object)["ownerReferences"].([]any)
-	for _, o := range owners {
-		if ref, ok := o.(map[string]any); ok && ref["controller"] == true {
-			return text(ref, "uid")
-		}
-	}
-	return ""
 }
 
 // Difference is something in which a run differs from the runs without faults.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/errorlog"
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -206,8 +207,8 @@ type Siblings struct {
 	Type  string `json:"type"`
 	Most  int    `json:"most"`
 	// Wanted is the number that the owner asked for then (spec.replicas or spec.parallelism); negative: none. At is the
-	// index of the first change that made them so many, Names the objects. By are the controllers under test that had created
-	// them; Generated: all their names were generated. A Reference has none of these.
+	// index of the first change that made them so many, Names the objects. By are the controllers under test that had
+	// created them; Generated: all their names were generated. A Reference has none of these.
 	Wanted    int      `json:"-"`
 	At        int      `json:"-"`
 	Names     []Key    `json:"-"`
@@ -236,11 +237,11 @@ func Most(changes []Change) []Siblings {
 	most := map[group]*Siblings{}
 	for i := range changes {
 		c := &changes[i]
-		if uid := text(metadataOf(c.Cur), "uid"); uid != "" {
+		if uid := metadata.UID(c.Cur); uid != "" {
 			owners[uid] = c
 		}
 		if c.Cur == nil {
-			delete(owners, text(metadataOf(c.Prev), "uid"))
+			delete(owners, metadata.UID(c.Prev))
 		}
 		if c.Event == record.Created {
 			births[c.Key] = c
@@ -249,8 +250,8 @@ func Most(changes []Change) []Siblings {
 			delete(members[old], c.Key)
 			delete(living, c.Key)
 		}
-		g := group{owner(c.Cur), c.Key.Type()}
-		if g.owner == "" || has(c.Cur, "deletionTimestamp") || Finished(c.Cur) {
+		g := group{metadata.Text(metadata.Controller(c.Cur), "uid"), c.Key.Type()}
+		if g.owner == "" || metadata.Marked(c.Cur) || Finished(c.Cur) {
 			continue
 		}
 		if members[g] == nil {
@@ -258,7 +259,7 @@ func Most(changes []Change) []Siblings {
 		}
 		living[c.Key], members[g][c.Key] = g, births[c.Key]
 		own := owners[g.owner]
-		if own == nil || has(own.Cur, "deletionTimestamp") || len(members[g]) < 2 {
+		if own == nil || metadata.Marked(own.Cur) || len(members[g]) < 2 {
 			continue
 		}
 		s := Siblings{Owner: own.Key, Type: g.typ, Most: len(members[g]), Wanted: wanted(own.Cur), At: i}
@@ -287,22 +288,24 @@ func Most(changes []Change) []Siblings {
 	return all
 }
 
-// ended are the conditions by which jobs of all kinds (Job, JobSet, MPIJob) say that they have finished.
-var ended = []string{"Complete", "Completed", "Succeeded", "Finished", "Failed"}
+// ended are the conditions by which objects of all kinds (Job, JobSet, MPIJob, Backup) say that their work is done.
+var ended = []string{"Complete", "Completed", "Succeeded", "Finished"}
 
-// Finished reports whether a pod or a job of any kind has finished.
+// Finished reports whether an object has done what it was created for, as pods and jobs of all kinds do. A failed job
+// may have no sign of its end but the time, as Tekton's runs, or lack the time, as Kubernetes' own Jobs. An object that
+// has failed and is no job is not finished: controllers try again.
 func Finished(object map[string]any) bool {
 	status, _ := object["status"].(map[string]any)
-	if phase := text(status, "phase"); phase == "Succeeded" || phase == "Failed" {
+	phase := metadata.Text(status, "phase")
+	if phase == "Succeeded" || phase == "Failed" || status["completionTime"] != nil {
 		return true
 	}
-	if status["completionTime"] == nil && !strings.Contains(text(object, "kind"), "Job") {
-		return false
-	}
+	job := strings.Contains(metadata.Text(object, "kind"), "Job")
 	conditions, _ := status["conditions"].([]any)
 	return slices.ContainsFunc(conditions, func(c any) bool {
 		m, _ := c.(map[string]any)
-		return slices.Contains(ended, text(m, "type")) && m["status"] == "True"
+		typ := metadata.Text(m, "type")
+		return m["status"] == "True" && (slices.Contains(ended, typ) || job && typ == "Failed")
 	})
 }
 
@@ -316,13 +319,13 @@ func (ref *Reference) OwnerFinished(key Key) bool {
 		if Finished(object.End) {
 			return true
 		}
-		uid := owner(object.End)
+		uid := metadata.Text(metadata.Controller(object.End), "uid")
 		if uid == "" {
 			return false
 		}
 		key = ""
 		for other, o := range ref.Objects {
-			if o.End != nil && text(metadataOf(o.End), "uid") == uid {
+			if o.End != nil && metadata.UID(o.End) == uid {
 				key = other
 			}
 		}

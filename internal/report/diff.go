@@ -318,7 +318,8 @@ func (d *Difference) observations(a, b *record.Run, namesA, namesB names) {
 }
 
 // generatedName ends a name that the API server or a controller has made, of letters that Kubernetes takes for random
-// names and hashes, or as client-go names events. The recorded history, which knows such names, does not have all objects.
+// names and hashes, or as client-go names events. The recorded history, which knows such names, does not have all
+// objects.
 var generatedName = regexp.MustCompile(`((-[bcdfghjklmnpqrstvwxz2456789]{5,10}){1,2}|\.[0-9a-f]{16})$`)
 
 // namedObject is an object in a text: type/namespace/name.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -227,20 +228,6 @@ func (b *pageBuilder) state(object int, raw json.RawMessage) int {
 	return len(b.states) - 1
 }
 
-// versionOf is the resource version in an object's JSON; 0: it has none.
-func versionOf(raw json.RawMessage) uint64 {
-	var o struct {
-		Metadata struct {
-			ResourceVersion string `json:"resourceVersion"`
-		} `json:"metadata"`
-	}
-	if len(raw) == 0 || json.Unmarshal(raw, &o) != nil {
-		return 0
-	}
-	n, _ := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
-	return n
-}
-
 func (b *pageBuilder) history() {
 	r := b.run
 	asked := b.asked()
@@ -451,7 +438,7 @@ func (b *pageBuilder) finish(item *pageItem, e *record.Event, last map[seenAt]in
 		}
 	}
 	item.Detail = nil
-	if v := versionOf(o.Object); v > 0 {
+	if v := metadata.ResourceVersion(o.Object); v > 0 {
 		item.Detail = append(item.Detail, fmt.Sprintf("resource version %d", v))
 		if past, ok := b.inEtcd(item.Object, e.Time); ok && past.version > v && o.Point != wire.ControllerWrite {
 			item.Etcd = past.state

@@ -1,7 +1,7 @@
 // Package report presents runs to users and to other programs.
 //
-// Finished runs are read with [record.Open]: [Text], [JSON], [JUnit], [Markdown], [HTML] and [GitHub] write them in
-// the form that the name says, [Explain] tells a run in plain sentences, and [Compare] says where two runs part. Package
+// Finished runs are read with [record.Open]: [Text], [JSON], [JUnit], [Markdown], [HTML] and [GitHub] write them in the
+// form that the name says, [Explain] tells a run in plain sentences, and [Compare] says where two runs part. Package
 // display shows runs while they go on.
 package report
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -186,10 +187,10 @@ func (b *pageBuilder) sightings() map[int]*sightings {
 		switch {
 		case len(o.Objects) > 0:
 			for _, item := range o.Objects {
-				see(b.listed(o, item), sighting{version: versionOf(item)})
+				see(b.listed(o, item), sighting{version: metadata.ResourceVersion(item)})
 			}
 		case o.Name != "":
-			v := sighting{version: versionOf(o.Object), gone: o.Op == wire.Delete || len(o.Object) == 0}
+			v := sighting{version: metadata.ResourceVersion(o.Object), gone: o.Op == wire.Delete || len(o.Object) == 0}
 			if o.Point == wire.ControllerRead && o.Error != "" && o.Code != 404 {
 				continue // it read nothing
 			}

@@ -272,8 +272,8 @@ func (c *cycles) Status(name string) string {
 func (c *cycles) Ended(name string) <-chan struct{} { return c.cycle(name).ended }
 
 // conclude waits for the cycles that the plan has left behind, ends those that stand still, and reports those that did
-// not end as the plan says. The controllers of cycling, the simulated cloud and the plan's own faults may be the cause, so
-// this says nothing about the controllers under test.
+// not end as the plan says. The controllers of cycling, the simulated cloud and the plan's own faults may be the cause,
+// so this says nothing about the controllers under test.
 func (c *cycles) conclude(ctx context.Context) (findings []record.Finding) {
 	for _, one := range c.all() {
 		stood := one.await(ctx, c.step, func() (bool, error) {

@@ -16,8 +16,8 @@ func request(phase nodes.RequestPhase, reason string) *nodes.CycleNodeRequest {
 	return &nodes.CycleNodeRequest{Status: nodes.CycleNodeRequestStatus{Phase: phase, Reason: reason}}
 }
 
-// What an action cycleNodes waits for, by the states of the request that are seen. An error is the plan's or the cycle's
-// fault, never that of a controller under test.
+// TestCycleIsReached shows for which states of the request an action cycleNodes waits. An error is the plan's or the
+// cycle's fault, never that of a controller under test.
 func TestCycleIsReached(t *testing.T) {
 	var (
 		pending    = request(nodes.RequestPending, "")
@@ -39,15 +39,16 @@ func TestCycleIsReached(t *testing.T) {
 		{name: "a later phase first", seen: []*nodes.CycleNodeRequest{scaling}, done: true},
 		{name: "failed at once", seen: []*nodes.CycleNodeRequest{failed}, done: true,
 			err: "it failed: no group (acceptFailure: true allows that)"},
-		{name: "may fail", action: plan.Action{AcceptFailure: true}, seen: []*nodes.CycleNodeRequest{failed}, done: true,
+		{name: "may fail", action: plan.Action{Cycling: plan.Cycling{AcceptFailure: true}},
+			seen: []*nodes.CycleNodeRequest{failed}, done: true,
 			note: "began a cycle that has failed already: no group"},
-		{name: "to fail", action: plan.Action{AcceptFailure: true, WaitFor: plan.CycleFailed},
+		{name: "to fail", action: plan.Action{Cycling: plan.Cycling{AcceptFailure: true, WaitFor: plan.CycleFailed}},
 			seen: []*nodes.CycleNodeRequest{pending, failed}, done: true},
-		{name: "not in the phase yet", action: plan.Action{WaitFor: plan.CycleScalingUp},
+		{name: "not in the phase yet", action: plan.Action{Cycling: plan.Cycling{WaitFor: plan.CycleScalingUp}},
 			seen: []*nodes.CycleNodeRequest{pending}},
-		{name: "in the phase before", action: plan.Action{WaitFor: plan.CycleScalingUp},
+		{name: "in the phase before", action: plan.Action{Cycling: plan.Cycling{WaitFor: plan.CycleScalingUp}},
 			seen: []*nodes.CycleNodeRequest{scaling, successful}, done: true},
-		{name: "over without the phase", action: plan.Action{WaitFor: plan.CycleScalingUp},
+		{name: "over without the phase", action: plan.Action{Cycling: plan.Cycling{WaitFor: plan.CycleScalingUp}},
 			seen: []*nodes.CycleNodeRequest{pending, successful}, done: true,
 			err: "it is Successful and was not seen in the phase ScalingUp"},
 		{name: "deleted", seen: []*nodes.CycleNodeRequest{pending, nil}, done: true, err: "somebody has deleted it"},

@@ -26,8 +26,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// disruptionControllers are the controllers of disruptions, for plans that have some: they run in this process, or in the
-// cluster if the suite says so.
+// disruptionControllers are the controllers of disruptions, for plans that have some: they run in this process, or in
+// the cluster if the suite says so.
 type disruptionControllers struct {
 	plan     *plan.Plan
 	cluster  string                         // its name

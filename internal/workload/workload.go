@@ -62,8 +62,8 @@ type Config struct {
 	// Disturbed is when the plan's last action so far was complete; zero if no action was completed yet. Until then,
 	// what a step waits for may have been impossible, so its time counts from there. Nil: the plan does nothing.
 	Disturbed func() time.Time
-	// Rest is called after each step that has succeeded; the next step waits for it. It reports its own problems. Nil: the
-	// next step follows at once.
+	// Rest is called after each step that has succeeded; the next step waits for it. It reports its own problems. Nil:
+	// the next step follows at once.
 	Rest func(ctx context.Context)
 	// Note records remarks that are not findings. Nil: notes are dropped.
 	Note func(text string)

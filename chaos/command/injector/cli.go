@@ -149,8 +149,8 @@ func logger(c *cobra.Command) *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 }
 
-// choose returns the backend for a request: the process node's where there is one, which tells its pods where it listens,
-// or else the last, which is the one for real nodes.
+// choose returns the backend for a request: the process node's where there is one, which tells its pods where it
+// listens, or else the last, which is the one for real nodes.
 func choose(backends []inject.Backend, r inject.Request) string {
 	switch {
 	case inject.InAPI(r.Kind):

@@ -334,8 +334,8 @@ func has(list []chaos.Target, uid types.UID) bool {
 	return slices.ContainsFunc(list, func(t chaos.Target) bool { return t.UID == uid })
 }
 
-// hold counts the present targets as healthy that may not be so because of the disruption: nodes that are not ready, and
-// all that a kind takes away. Otherwise the disruption would end on them, and begin again when they have recovered.
+// hold counts the present targets as healthy that may not be so because of the disruption: nodes that are not ready,
+// and all that a kind takes away. Otherwise the disruption would end on them, and begin again when they have recovered.
 func (c *candidates) hold(d *chaos.Disruption, active bool) {
 	if !active {
 		return

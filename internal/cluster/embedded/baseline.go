@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/trommel-dev/trommel/internal/atomicfile"
 )
 
 // registryPrefix is the prefix of all keys of the API servers in etcd.
@@ -245,19 +246,7 @@ func (b *baseline) writeFile(file string) error {
 	if err != nil {
 		return fmt.Errorf("write baseline: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
-	if err != nil {
-		return fmt.Errorf("write baseline: %w", err)
-	}
-	_, err = f.Write(data)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+	if err := atomicfile.Write(file, data, 0o600); err != nil {
 		return fmt.Errorf("write baseline: %w", err)
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trommel-dev/trommel/internal/atomicfile"
 )
 
 // Entry describes a running cluster that other processes can attach to.
@@ -258,10 +260,7 @@ func Serve(ctx context.Context, config Config, ready func(Entry)) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(file+".new", text, 0o600); err != nil {
-		return fmt.Errorf("register cluster %q: %w", config.Name, err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
+	if err := atomicfile.Write(file, text, 0o600); err != nil {
 		return fmt.Errorf("register cluster %q: %w", config.Name, err)
 	}
 	defer os.Remove(file)

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/trommel-dev/trommel/internal/atomicfile"
 )
 
 // mount maps a container's path to a path on this machine.
@@ -428,10 +430,7 @@ func writeFile(folder, name string, content []byte, mode *int32) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(file+".new", content, perm); err != nil {
-		return err
-	}
-	return os.Rename(file+".new", file)
+	return atomicfile.Write(file, content, perm)
 }
 
 // findMounts resolves the container's mounts, the longest paths first.

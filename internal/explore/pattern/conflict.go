@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
@@ -11,7 +12,7 @@ import (
 )
 
 // conflict changes an object, as another client, between the controller's read of it and the update that rests on the
-// read. The API server refuses the update; the controller must try again. What is changed is an annotation that means
+// read. The API server refuses the update; the controller must try again. It changes an annotation that means
 // nothing to anybody, and that is masked.
 func (g *generator) conflict() {
 	for i := range g.ref.Changes {
@@ -49,7 +50,5 @@ func (g *generator) conflict() {
 
 // restsOnVersion reports whether a write is refused if the object has changed since it was read.
 func restsOnVersion(c *reference.Change) bool {
-	meta, _ := c.Sent["metadata"].(object)
-	version, _ := meta["resourceVersion"].(string)
-	return version != "" && c.Op != wire.Apply
+	return metadata.Text(metadata.Of(c.Sent), "resourceVersion") != "" && c.Op != wire.Apply
 }

@@ -43,8 +43,8 @@ var refusals = []int{
 	http.StatusForbidden, http.StatusInternalServerError, http.StatusConflict, http.StatusTooManyRequests,
 }
 
-// denied refuses all writes of a controller of one kind to one type of object for a while, from the first one on. It must
-// try again.
+// denied refuses all writes of a controller of one kind to one type of object for a while, from the first one on. It
+// must try again.
 func (g *generator) denied() {
 	begun := map[string]bool{} // by controller, type and operation
 	for i := range g.ref.Changes {

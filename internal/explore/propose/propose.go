@@ -39,8 +39,8 @@ type Config struct {
 	Progress func(format string, args ...any)
 }
 
-// Text is the suite's text with the proposed workloads added at the end of its workloads, or, if alone, instead of them.
-// Names that the suite has already get a number.
+// Text is the suite's text with the proposed workloads added at the end of its workloads, or, if alone, instead of
+// them. Names that the suite has already get a number.
 func (r *Result) Text(suite *plan.Suite, alone bool) ([]byte, error) {
 	all := slices.Clone(r.Workloads)
 	if !alone {
@@ -494,7 +494,7 @@ func (p *proposer) change(ctx context.Context, c Change, short string) (*accepte
 	case at < 0:
 		p.drop(field, "%s: the API server accepts the change and keeps the old value", c)
 		return nil, nil
-	case !reacts(t.changes[at+1:], p.key) && p.masks != nil && finished(p.ends[1]):
+	case !reacts(t.changes[at+1:], p.key) && p.masks != nil && reference.Finished(p.ends[1]):
 		return nil, p.early(ctx, a)
 	case !reacts(t.changes[at+1:], p.key):
 		p.drop(field, "%s: no controller under test writes anything afterwards", c)
@@ -537,14 +537,6 @@ func (p *proposer) change(ctx context.Context, c Change, short string) (*accepte
 		return a, nil
 	}
 	return a, p.compare(ctx, a, t)
-}
-
-// finished reports whether an object has done what it was created for, as jobs do: controllers ignore most changes then.
-func finished(end map[string]any) bool {
-	status, _ := end["status"].(map[string]any)
-	return status["completionTime"] != nil || slices.ContainsFunc(trueConditions(status), func(typ string) bool {
-		return slices.Contains([]string{"Complete", "Completed", "Succeeded", "Failed", "Finished"}, typ)
-	})
 }
 
 // early tries a change right after the creation, before the sample is finished. Whether controllers react to it shows

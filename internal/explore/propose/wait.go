@@ -140,8 +140,8 @@ type barrier struct {
 	at   int        // index of the change that shows it
 }
 
-// findBarrier finds the last thing that became different after the change with index at, in an object that can be named,
-// other than the sample. Nil: there is none.
+// findBarrier finds the last thing that became different after the change with index at, in an object that can be
+// named, other than the sample. Nil: there is none.
 func findBarrier(changes []reference.Change, at int, sampleKey reference.Key) *barrier {
 	before, end := states(changes[:at+1]), states(changes)
 	for i := len(changes) - 1; i > at; i-- {

@@ -37,8 +37,8 @@ type checker struct {
 // workload is one of the workloads that the plans run.
 type workload struct {
 	reference *reference.Reference
-	// unfit says why nothing can be found with it; empty: it is fit. Of a workload that is not the plan's own it is known
-	// once quiet is true.
+	// unfit says why nothing can be found with it; empty: it is fit. Of a workload that is not the plan's own it is
+	// known once quiet is true.
 	unfit string
 	quiet bool // it was run without faults
 }
@@ -323,7 +323,8 @@ func (c *checker) learn(ctx context.Context, p *plan.Plan, w *workload, masks []
 	return err
 }
 
-// withoutFaults makes sure that a shortened workload alone does not show the finding: then the plan would prove nothing.
+// withoutFaults makes sure that a shortened workload alone does not show the finding: then the plan would prove
+// nothing.
 func (c *checker) withoutFaults(ctx context.Context, p *plan.Plan, w *workload) error {
 	if w.quiet || len(p.Actions) == 0 {
 		return nil
@@ -355,8 +356,8 @@ func (c *checker) objects() []plan.ResourceKey {
 	return all
 }
 
-// conclude names the plan, and makes it show the bug without a reference if that can be done. Only what was seen in runs
-// is claimed.
+// conclude names the plan, and makes it show the bug without a reference if that can be done. Only what was seen in
+// runs is claimed.
 func (c *checker) conclude(ctx context.Context, r *Result) error {
 	c.confirms = true
 	p, err := c.again(r.Plan, func(p *plan.Plan) {
@@ -419,7 +420,8 @@ func (c *checker) conclude(ctx context.Context, r *Result) error {
 	return nil
 }
 
-// showsAlone reports whether the plan has a bug in every run without a reference: one of the invariant, if one is named.
+// showsAlone reports whether the plan has a bug in every run without a reference: one of the invariant, if one is
+// named.
 func (c *checker) showsAlone(ctx context.Context, p *plan.Plan, invariant string) (bool, error) {
 	for range c.Runs {
 		r, err := c.run(ctx, p, run.RunOptions{})

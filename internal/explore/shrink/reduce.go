@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/expr"
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
@@ -158,20 +159,18 @@ func documents(suite *plan.Suite) parts {
 
 // nameOf is the key of an object, as far as it matters here: without group, and without the default namespace.
 func nameOf(object map[string]any) string {
-	kind, _ := object["kind"].(string)
-	meta, _ := object["metadata"].(map[string]any)
-	namespace, _ := meta["namespace"].(string)
-	name, _ := meta["name"].(string)
-	return looseKey(plan.ResourceKey{Type: strings.ToLower(kind), Namespace: namespace, Name: name})
+	meta := metadata.Of(object)
+	return looseKey(plan.ResourceKey{Type: strings.ToLower(metadata.Text(object, "kind")),
+		Namespace: metadata.Text(meta, "namespace"), Name: metadata.Text(meta, "name")})
 }
 
 func looseKey(k plan.ResourceKey) string {
 	return plan.ResourceKey{Type: k.Type, Namespace: cmp.Or(k.Namespace, "default"), Name: k.Name}.String()
 }
 
-// plausible reports whether the steps that are left can succeed, as far as that can be seen: an object that the workload
-// itself applies must be there when a step changes, deletes or waits for it, and gone when one waits for that. Running
-// the others would only take a step's whole timeout.
+// plausible reports whether the steps that are left can succeed, as far as that can be seen: an object that the
+// workload itself applies must be there when a step changes, deletes or waits for it, and gone when one waits for that.
+// Running the others would only take a step's whole timeout.
 func plausible(suite *plan.Suite, all, left []plan.Step) bool {
 	applied := map[string]bool{}
 	for _, s := range all {

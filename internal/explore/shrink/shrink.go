@@ -29,8 +29,8 @@ type Config struct {
 	Runs      int    // how often a plan must show the finding; default 2
 	// Learn is how often a workload is run without faults to make its reference, if there is none; default 2.
 	Learn int
-	// Budget is the time in which smaller plans are tried. The runs of the plan itself, and those that confirm the result,
-	// do not count. 0: no limit.
+	// Budget is the time in which smaller plans are tried. The runs of the plan itself, and those that confirm the
+	// result, do not count. 0: no limit.
 	Budget time.Duration
 	// Progress is told a line for people about each try; default: nobody.
 	Progress func(format string, args ...any)
@@ -45,8 +45,8 @@ type Result struct {
 	Record  string         // that run's directory
 	// Minimal: everything was tried. None of the reductions that are left keeps the finding.
 	Minimal bool
-	// Alone: the plan shows a bug in every run without a reference too: the suite, or the plan's own invariant, says what
-	// is wrong. Note says why not, and what else there is to say; empty: nothing.
+	// Alone: the plan shows a bug in every run without a reference too: the suite, or the plan's own invariant, says
+	// what is wrong. Note says why not, and what else there is to say; empty: nothing.
 	Alone bool
 	Note  string
 	// Invariant is the name of the invariant that was derived from the finding and is in the plan; empty: none.

@@ -12,7 +12,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// fake runs plans: a plan with an action at an API server loses the Service. Invariants see that, unless they are blind.
+// fake runs plans: a plan with an action at an API server loses the Service. Invariants see that, unless they are
+// blind.
 type fake struct {
 	blind bool
 	runs  int

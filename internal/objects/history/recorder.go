@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -219,11 +219,6 @@ func (t *track) wanted(u *unstructured.Unstructured) bool {
 	})
 }
 
-func version(s string) uint64 {
-	v, _ := strconv.ParseUint(s, 10, 64)
-	return v
-}
-
 // Listed implements objects.Follower.
 func (t *track) Listed(all []*unstructured.Unstructured, listVersion string) bool {
 	r := t.recorder
@@ -254,7 +249,7 @@ func (t *track) Listed(all []*unstructured.Unstructured, listVersion string) boo
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		t.gone(t.state[id], version(listVersion))
+		t.gone(t.state[id], metadata.ParseVersion(listVersion))
 	}
 	for _, u := range all {
 		h := t.state[u.GetNamespace()+"/"+u.GetName()]
@@ -262,9 +257,9 @@ func (t *track) Listed(all []*unstructured.Unstructured, listVersion string) boo
 		case h == nil || h.deleted:
 			t.take(record.Created, u)
 		case h.uid != string(u.GetUID()):
-			t.gone(h, version(u.GetResourceVersion()))
+			t.gone(h, metadata.ParseVersion(u.GetResourceVersion()))
 			t.take(record.Created, u)
-		case h.version < version(u.GetResourceVersion()):
+		case h.version < metadata.ParseVersion(u.GetResourceVersion()):
 			t.take(record.Updated, u)
 		}
 	}
@@ -279,7 +274,7 @@ func (t *track) Changed(event watch.EventType, u *unstructured.Unstructured) boo
 	t.version = u.GetResourceVersion()
 	h := t.state[u.GetNamespace()+"/"+u.GetName()]
 	known := h != nil && !h.deleted
-	if h != nil && h.version >= version(u.GetResourceVersion()) {
+	if h != nil && h.version >= metadata.ParseVersion(u.GetResourceVersion()) {
 		return false
 	}
 	switch {
@@ -320,7 +315,7 @@ func (t *track) take(event string, u *unstructured.Unstructured) {
 	}
 	h := &held{
 		namespace: u.GetNamespace(), name: u.GetName(), uid: string(u.GetUID()),
-		version: version(u.GetResourceVersion()), managed: managed,
+		version: metadata.ParseVersion(u.GetResourceVersion()), managed: managed,
 		writers: writers(before.managed, managed, before.object, object), deleted: event == record.Deleted,
 		object: slices.Clip(trimNewline(object)),
 	}
@@ -394,7 +389,7 @@ func (t *track) sync(ctx context.Context) error {
 
 // missing describes something that the list shows and the recording lacks, or returns "". The caller holds the lock.
 func (t *track) missing(list *unstructured.UnstructuredList) string {
-	listVersion := version(list.GetResourceVersion())
+	listVersion := metadata.ParseVersion(list.GetResourceVersion())
 	seen := map[string]bool{}
 	for i := range list.Items {
 		u := &list.Items[i]
@@ -403,7 +398,7 @@ func (t *track) missing(list *unstructured.UnstructuredList) string {
 		}
 		id := u.GetNamespace() + "/" + u.GetName()
 		seen[id] = true
-		if h := t.state[id]; h == nil || h.version < version(u.GetResourceVersion()) {
+		if h := t.state[id]; h == nil || h.version < metadata.ParseVersion(u.GetResourceVersion()) {
 			return "the state of " + id
 		}
 	}

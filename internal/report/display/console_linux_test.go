@@ -20,8 +20,8 @@ import (
 	"github.com/trommel-dev/trommel/internal/progress"
 )
 
-// terminal is what a person sees of a pseudo-terminal. It knows what the display uses, and fails on everything else. Like
-// most terminals it wraps lines again when its width changes.
+// terminal is what a person sees of a pseudo-terminal. It knows what the display uses, and fails on everything else.
+// Like most terminals it wraps lines again when its width changes.
 type terminal struct {
 	t      *testing.T
 	ours   *os.File // the side of the program

@@ -451,9 +451,10 @@ func (f *fixture) letGo(q *nodes.CycleNodeRequest) {
 	})
 }
 
-// truthful checks a cycle: Successful means that each selected instance is terminated, its Node gone, and that there are as
-// many Ready nodes as before; Failed means that the group is whole. In both cases no instance is detached and forgotten,
-// none was terminated that was not selected, and there were never fewer Ready nodes than before minus the concurrency.
+// truthful checks a cycle: Successful means that each selected instance is terminated, its Node gone, and that there
+// are as many Ready nodes as before; Failed means that the group is whole. In both cases no instance is detached and
+// forgotten, none was terminated that was not selected, and there were never fewer Ready nodes than before minus the
+// concurrency.
 func (f *fixture) truthful(q *nodes.CycleNodeRequest) {
 	f.t.Helper()
 	fail := func(format string, args ...any) {

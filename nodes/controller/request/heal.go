@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
 	"github.com/trommel-dev/trommel/nodes/provider"
@@ -105,11 +105,11 @@ func (r *Reconciler) abort(ctx context.Context, s *nodes.CycleNodeStatus) error 
 	if s.DeletionTimestamp != nil || !slices.Contains(s.Finalizers, controller.Finalizer) {
 		return nil
 	}
-	return client.IgnoreNotFound(r.Env.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID}))
+	return controllers.Delete(ctx, r.Env.Client, s)
 }
 
-// undo attaches and uncordons a node. An instance whose Node is gone is terminated: no node would come of it. It returns
-// the state in which the node is in the end, or what is waited for.
+// undo attaches and uncordons a node. An instance whose Node is gone is terminated: no node would come of it. It
+// returns the state in which the node is in the end, or what is waited for.
 func (r *Reconciler) undo(ctx context.Context, q *nodes.CycleNodeRequest, ref *nodes.NodeRef) (
 	nodes.NodeState, string, error,
 ) {

@@ -16,8 +16,8 @@ import (
 	"github.com/trommel-dev/trommel/nodes/provider"
 )
 
-// pending waits for other requests of the groups, claims the groups' Nodes, waits until the provider and Kubernetes agree
-// on them, and records the nodes that are to be cycled.
+// pending waits for other requests of the groups, claims the groups' Nodes, waits until the provider and Kubernetes
+// agree on them, and records the nodes that are to be cycled.
 func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (string, error) {
 	others, err := r.others(ctx, q)
 	if err != nil {

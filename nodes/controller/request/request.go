@@ -1,6 +1,6 @@
-// Package request is the controller of CycleNodeRequests: each replaces the nodes of groups, some at a time. It detaches
-// nodes, so that their groups start others in their place, waits until these are Ready, cordons the old ones, and makes a
-// CycleNodeStatus for each, which drains, deletes and terminates it.
+// Package request is the controller of CycleNodeRequests: each replaces the nodes of groups, some at a time. It
+// detaches nodes, so that their groups start others in their place, waits until these are Ready, cordons the old ones,
+// and makes a CycleNodeStatus for each, which drains, deletes and terminates it.
 //
 // The phases, with what makes a request enter and leave each:
 //
@@ -18,16 +18,17 @@
 //	                   | or it is deleted                                 |                                          |
 //	Failed             | nothing is left to be undone, or the time-out    | none                                     | none
 //
-// Pending: a request waits, without time-out, for others of the same groups: for those that have begun, and for those that
-// were made earlier. It claims all Nodes of its groups. Then the Equilibrium time-out limits how long the groups' instances
-// and the selected Nodes may differ; Nodes without an instance are deleted, and detached instances are attached.
-// Initialised: the ScaleUp time-out begins with detaching, and goes on in ScalingUp; the Equilibrium time-out holds for
-// the last look before Successful. Healing: nodes whose pods may still be there are uncordoned and attached; nodes that
-// are being cycled are waited for, if the request is deleted only those that are beyond draining; instances whose Node is
-// gone are terminated.
+// Pending: a request waits, without time-out, for others of the same groups: for those that have begun, and for those
+// that were made earlier. It claims all Nodes of its groups. Then the Equilibrium time-out limits how long the groups'
+// instances and the selected Nodes may differ; Nodes without an instance are deleted, and detached instances are
+// attached. Initialised: the ScaleUp time-out begins with detaching, and goes on in ScalingUp; the Equilibrium time-out
+// holds for the last look before Successful. Healing: nodes whose pods may still be there are uncordoned and attached;
+// nodes that are being cycled are waited for, if the request is deleted only those that are beyond draining; instances
+// whose Node is gone are terminated.
 //
-// Each step writes first what it is going to do (NodeState), and does it then, so that a controller that begins again does
-// it again; all of it can be done twice. What was done is taken from the provider and the API server, never from memory.
+// Each step writes first what it is going to do (NodeState), and does it then, so that a controller that begins again
+// does it again; all of it can be done twice. What was done is taken from the provider and the API server, never from
+// memory.
 package request
 
 import (

@@ -19,8 +19,8 @@
 //	Failed                 | a time-out, or it was given up     | none                                      | none
 //
 // Cycling is counted from when work on the node began, Termination from when the phase began. A status is given up when
-// it is deleted, or when its request no longer wants its node to be cycled, but only before DeletingNode: from there on it
-// finishes what it began. If someone else deletes the Node, the instance is terminated at once.
+// it is deleted, or when its request no longer wants its node to be cycled, but only before DeletingNode: from there on
+// it finishes what it began. If someone else deletes the Node, the instance is terminated at once.
 //
 // Its finalizer keeps a status until its request has taken note of how it ended.
 package status
@@ -44,6 +44,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
 	"github.com/trommel-dev/trommel/nodes/provider"
@@ -412,7 +413,7 @@ func (r *Reconciler) deleteNode(ctx context.Context, s *nodes.CycleNodeStatus) (
 		return r.Env.Later(), r.to(ctx, s, nodes.StatusTerminatingNode, "")
 	}
 	if node.DeletionTimestamp == nil {
-		if err := r.delete(ctx, node); err != nil {
+		if err := controllers.Delete(ctx, r.Env.Client, node); err != nil {
 			return ctrl.Result{}, err
 		}
 		if node, err = r.Env.NodeOf(ctx, &s.Spec.Node); err != nil {
@@ -423,10 +424,6 @@ func (r *Reconciler) deleteNode(ctx context.Context, s *nodes.CycleNodeStatus) (
 		}
 	}
 	return r.wait(ctx, s, "waits until the Node is gone") // its end wakes the controller
-}
-
-func (r *Reconciler) delete(ctx context.Context, node *corev1.Node) error {
-	return client.IgnoreNotFound(r.Env.Client.Delete(ctx, node, client.Preconditions{UID: &node.UID}))
 }
 
 // terminate terminates the instance and waits until it does not exist.
@@ -452,7 +449,7 @@ func (r *Reconciler) terminate(ctx context.Context, s *nodes.CycleNodeStatus) (c
 	if node == nil {
 		return ctrl.Result{}, r.to(ctx, s, nodes.StatusSuccessful, "")
 	}
-	if err := r.delete(ctx, node); err != nil {
+	if err := controllers.Delete(ctx, r.Env.Client, node); err != nil {
 		return ctrl.Result{}, err
 	}
 	return r.wait(ctx, s, "waits until the Node is gone")

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/trommel-dev/trommel/internal/atomicfile"
 )
 
 // page is how faults of files and connections reach a container's processes while they run. It is a file that processes
@@ -76,8 +78,8 @@ func (p *Pod) forgetPages() {
 	}
 }
 
-// askBeforeDialing makes programs ask before they connect to pods' own addresses, until it is called with -1 as often as
-// with 1.
+// askBeforeDialing makes programs ask before they connect to pods' own addresses, until it is called with -1 as often
+// as with 1.
 func (s *Set) askBeforeDialing(change int) error {
 	s.pages.mu.Lock()
 	defer s.pages.mu.Unlock()
@@ -132,11 +134,7 @@ func (p *page) change(kept []string, change func([]*diskRule) []*diskRule) error
 	for _, r := range rules {
 		b.WriteString(r.String())
 	}
-	fresh := p.rulesFile() + ".new"
-	if err := os.WriteFile(fresh, []byte(b.String()), 0o600); err != nil {
-		return err
-	}
-	if err := os.Rename(fresh, p.rulesFile()); err != nil {
+	if err := atomicfile.Write(p.rulesFile(), []byte(b.String()), 0o600); err != nil {
 		return err
 	}
 	if p.changes++; p.changes == 0 {
