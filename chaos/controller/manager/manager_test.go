@@ -435,7 +435,7 @@ func TestStuckOnRemoval(t *testing.T) {
 	f.await(d, "stuck on removal", func(d *chaos.Disruption) bool {
 		return d.Status.IsStuckOnRemoval && strings.Contains(d.Status.Message, "trommel-injector clean")
 	})
-	// What a person does.
+	// A person does this.
 	clean := exec.Command(injector, "clean", "--journal", journal)
 	if out, err := clean.CombinedOutput(); err != nil || string(out) != "removed: 1\n" {
 		t.Errorf("clean: %v: %s", err, out)
