@@ -39,7 +39,7 @@ func TestActive(t *testing.T) {
 			if tt.schedule.StartedAt == nil || tt.schedule.Since != nil {
 				return
 			}
-			// What is written then says the same.
+			// The schedule that is written then says the same.
 			if s, _ := Advance(&d.Spec, d.Status.Schedule, start.Add(tt.after)); s.Active != tt.want || s.Since == nil {
 				t.Errorf("written: %+v", s)
 			}

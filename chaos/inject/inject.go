@@ -1,7 +1,7 @@
 // Package inject injects one kind of fault into one target and removes it again, whatever happens in between.
 //
-// What has to be undone is in a journal on disk before it is done. An injector that is killed leaves its entry, and the
-// next one with the same target, or one clean-up, undoes it.
+// Before it does something, it writes into a journal on disk how to undo it. An injector that is killed leaves its
+// entry, and the next one with the same target, or one clean-up, undoes it.
 package inject
 
 import (

@@ -84,7 +84,7 @@ func Run(ctx context.Context, config Config) error {
 		defer cancel()
 	}
 	if err := i.sweep(ctx); err != nil {
-		// What is there is not what was asked for.
+		// The earlier fault is not the one that was asked for.
 		i.tell(v1alpha1.InjectionFailed, fmt.Errorf("remove what an earlier injector has left: %w", err))
 		<-waiting.Done()
 		return i.clean(i.sweep)

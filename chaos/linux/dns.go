@@ -373,7 +373,7 @@ func (i *dnsFault) Clean(ctx context.Context) error {
 	}
 	if ns != nil {
 		defer ns.Close()
-		// What was redirected stays so, even without the rules, as long as its connection is known.
+		// A redirected connection stays so, even without the rules, for as long as the kernel knows it.
 		err = errors.Join(deleteTables(ns, tableName(i.request.ID())), forget(ns, func(f *netlink.ConntrackFlow) bool {
 			return f.Forward.DstPort == dnsPort && f.Reverse.SrcPort != dnsPort && f.Reverse.SrcIP.IsLoopback()
 		}))

@@ -3,8 +3,8 @@
 //
 // An injector runs in a chaos pod on the target's node, with the node's process IDs and the node's cgroups. It finds
 // the target without the Kubernetes API: from the pod's UID to its cgroups, to their processes, to their namespaces.
-// What it makes has a name with the injection's ID, or is noted in the journal before it is made, so that a clean-up
-// finds it.
+// All that it makes has a name with the injection's ID, or is noted in the journal before it is made, so that a
+// clean-up finds it.
 package linux
 
 import (

@@ -356,7 +356,7 @@ func TestNetworkIngress(t *testing.T) {
 func (s *servers) throughput(p *runningPod, to string, mode byte) int {
 	t := p.n.t
 	t.Helper()
-	// What may be saved up is not counted.
+	// The first bytes, which may have been saved up, do not count.
 	const ignored, measured = 500 * time.Millisecond, time.Second
 	c := must(p.dial(t.Context(), "tcp", to))(t)
 	defer c.Close()
@@ -400,7 +400,7 @@ func TestNetworkBandwidth(t *testing.T) {
 		all.Go(func() {
 			got := s.throughput(target, host1+":7000", mode)
 			t.Logf("%c: %d bytes per second, limit %d", mode, got, limit)
-			// What arrives beyond the limit is dropped, so that TCP may send much less for a while.
+			// Packets beyond the limit are dropped, so that TCP may send much less for a while.
 			if least := map[byte]int{'w': limit / 2, 'r': limit / 50}[mode]; got > limit*5/4 || got < least {
 				t.Errorf("%c: %d bytes per second, limit %d", mode, got, limit)
 			}
@@ -730,7 +730,7 @@ func TestDiskPressure(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	// What was there is put back.
+	// An earlier limit is put back.
 	before := filepath.Join(a.cgroups["blkio"], "blkio.throttle.read_bps_device")
 	n.check(os.WriteFile(before, []byte(device+" 900000000"), 0))
 	was := target.dump()

@@ -152,7 +152,7 @@ func (i *network) Check(ctx context.Context) error {
 	if !i.shapes() {
 		return nil
 	}
-	// What is there is not replaced by ours.
+	// Ours must not replace what others have made.
 	links, err := ns.links()
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func (i *network) begin(ctx context.Context, ns *namespace, first container) err
 			return err
 		}
 		i.delayer.start()
-		// What is lost must not pass there either.
+		// Packets that are lost must not pass there either.
 		all, err := ns.links()
 		if err != nil {
 			return err

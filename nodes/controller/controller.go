@@ -104,7 +104,7 @@ type Env struct {
 
 // Now is the time as it is written into statuses.
 func (e *Env) Now() *metav1.MicroTime {
-	// What is read back has no more precision.
+	// A time that is read back has no more precision.
 	return &metav1.MicroTime{Time: e.Clock.Now().Truncate(time.Microsecond)}
 }
 

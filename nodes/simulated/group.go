@@ -14,7 +14,7 @@ import (
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 )
 
-// What happens to a group is decided here, without I/O: by calls, and by time.
+// This file decides what happens to a group, by calls and by time, without I/O.
 
 // group is a group at a time.
 type group struct {

@@ -336,47 +336,60 @@ func TestDisruptionOfManyTargets(t *testing.T) {
 
 func TestPhases(t *testing.T) {
 	start(t, account.Config(t), options())
-	f := newFixture(t)
-	f.processes(1)
-	watched := func(spec chaos.DisruptionSpec, want ...chaos.Phase) {
-		t.Helper()
-		d := f.disrupt("phases", spec)
-		var seen []chaos.Phase
-		clustertest.Eventually(t, func(ctx context.Context) error {
-			err := f.Get(ctx, client.ObjectKeyFromObject(d), d)
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			if p := d.Status.Phase; p != "" && (len(seen) == 0 || seen[len(seen)-1] != p) {
-				seen = append(seen, p)
-			}
-			return errors.Join(err, fmt.Errorf("it has been %v: %+v", seen, d.Status))
-		})
-		if len(seen) > 0 && seen[0] == chaos.NotInjected && (len(want) == 0 || want[0] != chaos.NotInjected) {
-			seen = seen[1:] // may be too short to be seen
-		}
-		if !slices.Equal(seen, want) {
-			t.Errorf("phases %v, want %v", seen, want)
-		}
-		f.gone(d)
-	}
-	watched(hangs(func(s *chaos.DisruptionSpec) { s.Duration = duration(2 * time.Second) }),
-		chaos.Injected, chaos.PreviouslyInjected)
-	pulse := &chaos.Pulse{ActiveDuration: *duration(2 * time.Second), DormantDuration: *duration(2 * time.Second)}
+	const moment = 2 * time.Second
+	pulse := &chaos.Pulse{ActiveDuration: *duration(moment), DormantDuration: *duration(moment)}
 	two := int32(2)
-	watched(hangs(func(s *chaos.DisruptionSpec) { s.Pulse, s.MaxRuns = pulse, &two }),
-		chaos.Injected, chaos.PausedInjected, chaos.Injected, chaos.PreviouslyInjected)
-	// One of two targets cannot be disrupted: it has no process.
-	f.running(f.pod("simulated", "node-1"))
-	watched(hangs(func(s *chaos.DisruptionSpec) { s.Duration = duration(2 * time.Second) }),
-		chaos.PartiallyInjected, chaos.PreviouslyPartiallyInjected)
-	pulse = &chaos.Pulse{ActiveDuration: *duration(2 * time.Second), DormantDuration: *duration(2 * time.Second)}
-	watched(hangs(func(s *chaos.DisruptionSpec) { s.Pulse, s.Duration = pulse, duration(4*time.Second) }),
-		chaos.PartiallyInjected, chaos.PausedPartiallyInjected, chaos.PreviouslyPartiallyInjected)
-	f.running(f.labelled("alone", "node-2", "alone"))
-	watched(hangs(func(s *chaos.DisruptionSpec) {
-		s.Selector, s.Duration = map[string]string{"app": "alone"}, duration(time.Second)
-	}), chaos.NotInjected, chaos.PreviouslyNotInjected)
+	short := func(s *chaos.DisruptionSpec) { s.Duration = duration(moment) }
+	for _, tt := range []struct {
+		name      string
+		simulated bool // one of two targets cannot be disrupted: it has no process
+		spec      chaos.DisruptionSpec
+		want      []chaos.Phase
+	}{
+		{name: "once", spec: hangs(short), want: []chaos.Phase{chaos.Injected, chaos.PreviouslyInjected}},
+		{name: "pulses", spec: hangs(func(s *chaos.DisruptionSpec) { s.Pulse, s.MaxRuns = pulse, &two }),
+			want: []chaos.Phase{chaos.Injected, chaos.PausedInjected, chaos.Injected, chaos.PreviouslyInjected}},
+		{name: "in part", simulated: true, spec: hangs(short),
+			want: []chaos.Phase{chaos.PartiallyInjected, chaos.PreviouslyPartiallyInjected}},
+		{name: "a pulse in part", simulated: true,
+			spec: hangs(func(s *chaos.DisruptionSpec) { s.Pulse, s.Duration = pulse, duration(2*moment) }),
+			want: []chaos.Phase{
+				chaos.PartiallyInjected, chaos.PausedPartiallyInjected, chaos.PreviouslyPartiallyInjected,
+			}},
+		{name: "nowhere", want: []chaos.Phase{chaos.NotInjected, chaos.PreviouslyNotInjected},
+			spec: hangs(func(s *chaos.DisruptionSpec) {
+				s.Selector, s.Duration = map[string]string{"app": "alone"}, duration(time.Second)
+			})},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.processes(1)
+			if tt.simulated {
+				f.running(f.pod("simulated", "node-1"))
+			}
+			f.running(f.labelled("alone", "node-2", "alone"))
+			d := f.disrupt("phases", tt.spec)
+			var seen []chaos.Phase
+			clustertest.Eventually(t, func(ctx context.Context) error {
+				err := f.Get(ctx, client.ObjectKeyFromObject(d), d)
+				if apierrors.IsNotFound(err) {
+					return nil
+				}
+				if p := d.Status.Phase; p != "" && (len(seen) == 0 || seen[len(seen)-1] != p) {
+					seen = append(seen, p)
+				}
+				return errors.Join(err, fmt.Errorf("it has been %v: %+v", seen, d.Status))
+			})
+			if len(seen) > 0 && seen[0] == chaos.NotInjected && tt.want[0] != chaos.NotInjected {
+				seen = seen[1:] // may be too short to be seen
+			}
+			if !slices.Equal(seen, tt.want) {
+				t.Errorf("phases %v, want %v", seen, tt.want)
+			}
+			f.gone(d)
+		})
+	}
 }
 
 func TestWhatIsRefused(t *testing.T) {
@@ -435,7 +448,7 @@ func TestStuckOnRemoval(t *testing.T) {
 	f.await(d, "stuck on removal", func(d *chaos.Disruption) bool {
 		return d.Status.IsStuckOnRemoval && strings.Contains(d.Status.Message, "trommel-injector clean")
 	})
-	// What a person does.
+	// A person does this.
 	clean := exec.Command(injector, "clean", "--journal", journal)
 	if out, err := clean.CombinedOutput(); err != nil || string(out) != "removed: 1\n" {
 		t.Errorf("clean: %v: %s", err, out)

@@ -23,7 +23,7 @@ import (
 // TestNothingIsForbidden lets the controllers do what they do with no other rights than those of the manifests: two
 // replicas that elect a leader, disruptions that begin, change, pause, expire and end, and a DisruptionCron.
 func TestNothingIsForbidden(t *testing.T) {
-	// What is forbidden is seen.
+	// A request that is forbidden is seen.
 	to, forbidden := account.Recorded()
 	c := must(client.New(to, client.Options{Scheme: newScheme()}))
 	if err := c.List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) || len(forbidden.List()) != 1 {

@@ -18,7 +18,7 @@ import (
 // TestNothingIsForbidden lets replicas that elect a leader carry out a cycle with no other rights than those of the
 // manifests, which the managers of all tests have. The simulated cloud has them, too.
 func TestNothingIsForbidden(t *testing.T) {
-	// What is forbidden is seen.
+	// A request that is forbidden is seen.
 	to, forbidden := account.Recorded()
 	c := must(client.New(to, client.Options{Scheme: newScheme()}))
 	if err := c.List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) || len(forbidden.List()) != 1 {
