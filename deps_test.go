@@ -30,10 +30,11 @@ var floors = [][]string{
 	{"internal/run", "chaos/command", "nodes/command"},
 	{"internal/judge", "internal/workload", "internal/report", "internal/scaffold", "coordinator",
 		"chaos/controller", "nodes/controller", "internal/testing"},
-	{"internal/reference", "internal/objects", "actions", "nodes/simulated"},
+	{"internal/reference", "internal/objects", "internal/effect", "actions", "nodes/simulated"},
 	{"internal/cluster", "nodes/provider"},
 	{"plan", "record", "instrumentation", "instrumentation/hook", "chaos/inject", "nodes/api"},
-	{"expr", "instrumentation/wire", "internal/cel", "internal/controllers", "internal/errorlog", "internal/progress",
+	{"expr", "instrumentation/wire", "internal/atomicfile", "internal/cel", "internal/controllers", "internal/errorlog",
+		"internal/metadata", "internal/pki", "internal/progress",
 		"chaos/api", "chaos/config", "nodes/config", "install", "docs"},
 }
 

@@ -8,8 +8,8 @@ import (
 
 // Cycles replaces the nodes of groups.
 type Cycles interface {
-	// Begin creates the request of an action cycleNodes, and returns when it is accepted or in the phase that the action
-	// waits for. The note is as that of Action.Do.
+	// Begin creates the request of an action cycleNodes, and returns when it is accepted or in the phase that the
+	// action waits for. The note is as that of Action.Do.
 	Begin(ctx context.Context, a *plan.Action) (note string, err error)
 	// End deletes the request and returns when it is gone. It reports whether there was one that had not ended.
 	End(ctx context.Context, name string) (ended bool, err error)

@@ -9,7 +9,8 @@ import (
 
 // Disruptions begins and ends disruptions.
 type Disruptions interface {
-	// Begin creates the disruption of an action disrupt and returns when it is injected. The note is as that of Action.Do.
+	// Begin creates the disruption of an action disrupt and returns when it is injected. The note is as that of
+	// Action.Do.
 	Begin(ctx context.Context, a *plan.Action) (note string, err error)
 	// End deletes the disruption and returns when nothing of it is left. It reports whether there was one.
 	End(ctx context.Context, name string) (ended bool, err error)

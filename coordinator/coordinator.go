@@ -22,6 +22,7 @@ import (
 	"github.com/trommel-dev/trommel/actions"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/effect"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -82,7 +83,7 @@ type Config struct {
 // Lookup asks the cluster about a controller's write. Its methods block until the API server has answered and may be
 // called concurrently.
 type Lookup interface {
-	// Foresee returns what a write would do. What is unknown is left out, and the error says why.
+	// Foresee returns what a write would do. It leaves out unknown parts, and the error says why.
 	Foresee(ctx context.Context, o *wire.Observation) (Foresight, error)
 	// State reads the object after a write, as JSON; nil if it does not exist.
 	State(ctx context.Context, o *wire.Observation) ([]byte, error)
@@ -250,8 +251,8 @@ func (c *Coordinator) stuck(now time.Time) string {
 // errStopped is returned after Run has ended.
 var errStopped = errors.New("the coordinator has stopped")
 
-// do runs f in the owner's goroutine and waits for it. What f starts must use the context of Run, which f receives, and
-// not the caller's.
+// do runs f in the owner's goroutine and waits for it. Work that f starts must use the context of Run, which f
+// receives, and not the caller's.
 func (c *Coordinator) do(ctx context.Context, f func(run context.Context)) error {
 	done := make(chan struct{})
 	select {
@@ -552,8 +553,8 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 	}
 }
 
-// fillIn adds to the observation of a write what was looked up for it, now or before the write. What was looked up
-// before the write is kept for the observation after it, if the process is still connected.
+// fillIn adds to the observation of a write the results of lookups, now or before the write. It keeps those of before
+// the write for the observation after it, if the process is still connected.
 func (c *Coordinator) fillIn(a arrival, live bool) {
 	o := a.event.Observation
 	id := call{a.event.Session.ID, o.Call}
@@ -579,11 +580,10 @@ func (c *Coordinator) fillIn(a arrival, live bool) {
 			o.Object = a.state
 		}
 	}
-	if kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource}); ok &&
-		kind == plan.Deleted {
+	if kind, ok := requested(o); ok && kind == plan.Deleted {
 		// The request contains options, and the answer may be only a Status: the deleted object is the old one.
 		o.Object = nil
-		if !absent(o.OldObject) {
+		if !effect.Absent(o.OldObject) {
 			o.Object = o.OldObject
 		}
 	}
@@ -591,7 +591,7 @@ func (c *Coordinator) fillIn(a arrival, live bool) {
 
 func (f Foresight) old() []byte {
 	if f.Absent {
-		return nothing
+		return effect.Nothing
 	}
 	return f.Old
 }

@@ -189,8 +189,9 @@ func (r *rig) observe(t testing.TB, o wire.Observation) {
 
 func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a")), {
-		Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectCut,
-		Trigger: trigger(t, "b", "b"),
+		Type: plan.ReconnectController, Target: "db",
+		Reconnecting: plan.Reconnecting{ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectCut},
+		Trigger:      trigger(t, "b", "b"),
 	}}}
 	r := newRig(t, p, time.Minute)
 	ctx := context.Background()
@@ -240,8 +241,10 @@ func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 
 func TestPausePutsRulesIntoForceBeforeItCompletes(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{
-		{Type: plan.PauseAPIServer, Target: "apiserver-1", PauseScope: "pod/default/x", Trigger: trigger(t, "a", "a")},
-		{Type: plan.ResumeAPIServer, Target: "apiserver-1", PauseScope: "pod/default/x", Trigger: trigger(t, "b", "b")},
+		{Type: plan.PauseAPIServer, Target: "apiserver-1",
+			Pausing: plan.Pausing{PauseScope: "pod/default/x"}, Trigger: trigger(t, "a", "a")},
+		{Type: plan.ResumeAPIServer, Target: "apiserver-1",
+			Pausing: plan.Pausing{PauseScope: "pod/default/x"}, Trigger: trigger(t, "b", "b")},
 	}}
 	r := newRig(t, p, time.Minute)
 	ctx := context.Background()
@@ -431,7 +434,7 @@ func TestWatchdogTellsOnceWhoWaitsForWhom(t *testing.T) {
 // An observation that only a side rule asks for is not progress, and nothing is looked up for it.
 func TestObservationsBesideThePlan(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
-		PauseScope: "pod/default/x", Trigger: trigger(t, "a", "a")}}}
+		Pausing: plan.Pausing{PauseScope: "pod/default/x"}, Trigger: trigger(t, "a", "a")}}}
 	r := newRig(t, p, time.Minute)
 	api := r.process
 	db := r.connect(t, "db")
@@ -668,7 +671,8 @@ func TestNoteOfAnActionThatChangedNothing(t *testing.T) {
 // Regression: a finding did not name the action's object: "action 1 (patch ) failed".
 func TestFindingNamesTheObjectOfTheAction(t *testing.T) {
 	key := plan.ResourceKey{Type: "pod", Namespace: "default", Name: "x"}
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject, ResourceKey: key, Trigger: trigger(t, "a", "a")}}}
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject,
+		Writing: plan.Writing{ResourceKey: key}, Trigger: trigger(t, "a", "a")}}}
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(t.Context()); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,8 @@ func TestPauseOfEverythingLeavesKnownLocks(t *testing.T) {
 	now := plan.Trigger{Expression: "now", Graph: mustGraph(t, "now"),
 		Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}}}
 	r := newRig(t, &plan.Plan{Actions: []plan.Action{
-		{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerRead, Trigger: now},
+		{Type: plan.PauseController, Target: "db",
+			Pausing: plan.Pausing{PauseAt: plan.BeforeControllerRead}, Trigger: now},
 	}}, time.Minute)
 	r.process = r.connect(t, "db")
 	lock := wire.Observation{

@@ -17,9 +17,8 @@ type failing struct {
 }
 
 func failingOf(i int, f *plan.CallFailure) failing {
-	return failing{
-		pause: pauseOf(i, &plan.Pause{By: f.By, At: plan.BeforeControllerWrite, Scope: f.Scope}), what: f, left: f.Times,
-	}
+	held := pauseOf(i, &plan.Pause{By: f.By, At: plan.BeforeControllerWrite, Scope: f.Scope})
+	return failing{pause: held, what: f, left: f.Times}
 }
 
 // fail returns how a call that is released must fail; nil: it must not. A call that is repeated by its client is

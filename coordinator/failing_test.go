@@ -41,7 +41,8 @@ func creates(t *testing.T, name string) plan.Trigger {
 
 func TestFailingCalls(t *testing.T) {
 	fail := func(scope string, change func(*plan.Action)) plan.Action {
-		a := plan.Action{Type: plan.FailCall, Target: "db", CallScope: scope, Answer: plan.Refused,
+		a := plan.Action{Type: plan.FailCall, Target: "db",
+			Failing: plan.Failing{CallScope: scope, Answer: plan.Refused},
 			Trigger: trigger(t, "now", "now@none")}
 		if change != nil {
 			change(&a)
@@ -50,7 +51,8 @@ func TestFailingCalls(t *testing.T) {
 	}
 	until := func(a *plan.Action) { a.UntilRestored = true }
 	restore := func(scope string) plan.Action {
-		return plan.Action{Type: plan.RestoreCalls, Target: "db", CallScope: scope, Trigger: trigger(t, "a", "a")}
+		return plan.Action{Type: plan.RestoreCalls, Target: "db",
+			Failing: plan.Failing{CallScope: scope}, Trigger: trigger(t, "a", "a")}
 	}
 	create := func(name string) record.Event { return writing(wire.Create, name, wire.Before, 1) }
 	for _, test := range []struct {
@@ -70,9 +72,11 @@ func TestFailingCalls(t *testing.T) {
 			want:   []string{"fire 0, hold 1", "", "release 3", "fail 1 (lost)", "release 5"},
 		},
 		{
-			name:    "calls after the number of times, outside of the scope and of other operations succeed",
-			actions: []plan.Action{fail("pod/default/x", func(a *plan.Action) { a.Times, a.CallOperations = 2, []plan.Operation{"create", "delete"} })},
-			start:   "fire 0",
+			name: "calls after the number of times, outside of the scope and of other operations succeed",
+			actions: []plan.Action{fail("pod/default/x", func(a *plan.Action) {
+				a.Times, a.CallOperations = 2, []plan.Operation{"create", "delete"}
+			})},
+			start: "fire 0",
 			events: []record.Event{
 				began(0), completed(0), create("y"), writing(wire.Update, "x", wire.Before, 1), create("x"),
 				writing(wire.Create, "x", wire.After, 1), read("x", wire.Before, 2),
@@ -91,9 +95,11 @@ func TestFailingCalls(t *testing.T) {
 				"release 8", "release 5"},
 		},
 		{
-			name:    "a restore of a scope ends the failure of exactly that scope",
-			actions: []plan.Action{fail("pod/default/x", until), fail("pod/default/*", until), restore("pod/default/*")},
-			start:   "fire 0",
+			name: "a restore of a scope ends the failure of exactly that scope",
+			actions: []plan.Action{
+				fail("pod/default/x", until), fail("pod/default/*", until), restore("pod/default/*"),
+			},
+			start: "fire 0",
 			events: []record.Event{began(0), completed(0), began(1), completed(1), created("a"), began(2), completed(2),
 				create("x"), create("y")},
 			want: []string{"", "fire 1", "", "", "fire 2, hold 5", "", "release 5", "fail 8 (refused)", "release 9"},
@@ -163,7 +169,7 @@ func TestFailingCalls(t *testing.T) {
 
 func TestStuckNamesCallsThatFail(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{
-		{Type: plan.FailCall, Target: "db", Answer: plan.Refused, UntilRestored: true,
+		{Type: plan.FailCall, Target: "db", Failing: plan.Failing{Answer: plan.Refused, UntilRestored: true},
 			Trigger: trigger(t, "now", "now@none")},
 		{Type: plan.RestoreCalls, Target: "db", Trigger: trigger(t, "a", "a")},
 	}}
@@ -177,8 +183,9 @@ func TestStuckNamesCallsThatFail(t *testing.T) {
 		m.Step(e)
 	}
 	got := m.Stuck(time.Time{}, func(string) bool { return true })
-	want := "the plan has made 1 calls of db fail by action 1 (failCall db), which action 2 (restoreCalls db) ends when: " +
-		"onObjectCreation of pod/default/a, afterAPIServerRecv at apiserver-1"
+	want := "the plan has made 1 calls of db fail by action 1 (failCall db), " +
+		"which action 2 (restoreCalls db) ends when: onObjectCreation of pod/default/a, " +
+		"afterAPIServerRecv at apiserver-1"
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -186,7 +193,8 @@ func TestStuckNamesCallsThatFail(t *testing.T) {
 
 // A replay fails the same calls as the recorded run.
 func TestReplayFailsTheSameCalls(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.FailCall, Target: "db", Answer: plan.Lost, Times: 1,
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.FailCall, Target: "db",
+		Failing: plan.Failing{Answer: plan.Lost, Times: 1},
 		Trigger: creates(t, "x")}}}
 	events := []record.Event{
 		asked(writing(wire.Create, "x", wire.Before, 1)), began(0), completed(0),

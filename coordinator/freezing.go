@@ -110,7 +110,7 @@ func (c *Coordinator) melt(ctx context.Context, i int, failed, undone bool) erro
 				continue
 			}
 			f.until = time.Now()
-			// What was looked up for its writes before it was frozen is too old for what they do now.
+			// Lookups from before it was frozen are too old for what its writes do now.
 			maps.DeleteFunc(c.before, func(id call, _ Foresight) bool { return id.session == f.session.ID })
 		}
 		c.stir()

@@ -628,8 +628,8 @@ func (m *Machine) completed(i int) []Effect {
 		m.blocked = -1
 		effects = append(effects, m.enable(0)...)
 		// An action with trigger type none happens at the same moment as the action before it: the observation that
-		// fired that action waits for this one too. What a resume has released does not wait; between two pauses a
-		// process goes on.
+		// fired that action waits for this one too. Observations that a resume has released do not wait; between two
+		// pauses a process goes on.
 		next = m.firedNow(effects)
 	}
 	for n := range m.held {

@@ -59,12 +59,15 @@ func randomPlan(t *testing.T, random *rand.Rand) *plan.Plan {
 		case 3:
 			a = resumeReads(tr)
 		case 4:
-			a = plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-1", PauseScope: scope, Trigger: tr}
+			a = plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-1",
+				Pausing: plan.Pausing{PauseScope: scope}, Trigger: tr}
 		case 5:
-			a = plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-1", PauseScope: scope, Trigger: tr}
+			a = plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-1",
+				Pausing: plan.Pausing{PauseScope: scope}, Trigger: tr}
 		case 6:
-			a = plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2",
-				Trigger: tr}
+			a = plan.Action{Type: plan.ReconnectController, Target: "db",
+				Reconnecting: plan.Reconnecting{ReconnectAPIServer: "apiserver-2"},
+				Trigger:      tr}
 		case 7:
 			a = plan.Action{Type: plan.FreezeController, Target: "db", Trigger: tr}
 		case 8:

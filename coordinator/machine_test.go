@@ -55,12 +55,14 @@ func restart(tr plan.Trigger) plan.Action {
 func async(a plan.Action) plan.Action { a.Async = true; return a }
 
 func pauseReads(tr plan.Trigger, scope string, avoid bool) plan.Action {
-	return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerRead, PauseScope: scope,
-		AvoidOngoingRead: avoid, Trigger: tr}
+	return plan.Action{Type: plan.PauseController, Target: "db",
+		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerRead, PauseScope: scope, AvoidOngoingRead: avoid},
+		Trigger: tr}
 }
 
 func resumeReads(tr plan.Trigger) plan.Action {
-	return plan.Action{Type: plan.ResumeController, Target: "db", PauseAt: plan.BeforeControllerRead, Trigger: tr}
+	return plan.Action{Type: plan.ResumeController, Target: "db",
+		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerRead}, Trigger: tr}
 }
 
 // Events for the tables.
@@ -80,7 +82,8 @@ func read(name string, phase wire.Phase, call uint64) record.Event {
 }
 
 func pauseWrites(tr plan.Trigger, scope string) plan.Action {
-	return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerWrite, PauseScope: scope,
+	return plan.Action{Type: plan.PauseController, Target: "db",
+		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerWrite, PauseScope: scope},
 		Trigger: tr}
 }
 
@@ -89,7 +92,8 @@ func scoped(a plan.Action, scope string) plan.Action { a.PauseScope = scope; ret
 func waiting(a plan.Action) plan.Action { a.WaitBefore = time.Second; return a }
 
 func pauseReconciles(tr plan.Trigger, scope string) plan.Action {
-	return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeReconcile, PauseScope: scope,
+	return plan.Action{Type: plan.PauseController, Target: "db",
+		Pausing: plan.Pausing{PauseAt: plan.BeforeReconcile, PauseScope: scope},
 		Trigger: tr}
 }
 
@@ -314,7 +318,8 @@ func TestMachine(t *testing.T) {
 		},
 		{
 			name: "a pause holds the observation that fired it, if it is in its scope",
-			actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1", PauseScope: "pod/default/a",
+			actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
+				Pausing: plan.Pausing{PauseScope: "pod/default/a"},
 				Trigger: trigger(t, "a", "a")}},
 			events: []record.Event{
 				created("a"), began(0), completed(0), before(created("a")), before(created("b")),

@@ -16,7 +16,7 @@ func TestNeeds(t *testing.T) {
 		}}})
 	}
 	pause := func(at plan.Timing) plan.Action {
-		return plan.Action{Type: plan.PauseController, Target: "db", PauseAt: at}
+		return plan.Action{Type: plan.PauseController, Target: "db", Pausing: plan.Pausing{PauseAt: at}}
 	}
 	for _, test := range []struct {
 		name     string

@@ -37,8 +37,8 @@ func Replay(p *plan.Plan, controllers []record.Controller, events []record.Event
 		take(m.Step(e))
 		if o := e.Observation; o != nil && o.Failed != "" {
 			if answer := failed[call{o.Session, o.Call}]; string(answer) != string(o.Failed) {
-				return nil, nil, fmt.Errorf("event %d says that the plan made a call fail (%s), but in the replay it does not",
-					i+1, o.Failed)
+				return nil, nil, fmt.Errorf(
+					"event %d says that the plan made a call fail (%s), but in the replay it does not", i+1, o.Failed)
 			}
 		}
 	}

@@ -112,7 +112,7 @@ func TestSettleDoesNotWaitForWhatThePlanHasKilled(t *testing.T) {
 	}
 }
 
-// What the end of the plan releases takes effect only then: the quiet time starts again.
+// Calls that the end of the plan releases take effect only then: the quiet time starts again.
 func TestSettleBeginsAnewWhenTheEndLetsSomethingGo(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
 		Trigger: trigger(t, "now", "now@none")}}}

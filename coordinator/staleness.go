@@ -186,7 +186,7 @@ func (s *staleness) judge(o *record.Observation, h heldEvent) (state version, ol
 		return version{}, false, false
 	}
 	cached, known := s.taken[o.Session][idOf(h.origin)]
-	// To a reader of the cache, what was never received does not exist; that is older only than the object's creation.
+	// A reader of the cache does not see an object that was never received; that is older only than its creation.
 	absent := version{deleted: true}
 	if known && cached.deleted {
 		absent = cached

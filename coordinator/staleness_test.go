@@ -31,13 +31,16 @@ func observed(by string, session uint64, point wire.Point, phase wire.Phase, op 
 }
 
 func TestStaleness(t *testing.T) {
-	pauseAPI := plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-2", PauseScope: "pod/default/a",
+	pauseAPI := plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-2",
+		Pausing: plan.Pausing{PauseScope: "pod/default/a"},
 		Trigger: trigger(t, "now", "now@none")}
 	reconnect := func(by plan.Reconnect) plan.Action {
-		return plan.Action{Type: plan.ReconnectController, Target: "db", ReconnectAPIServer: "apiserver-2",
-			ReconnectBy: by, Trigger: trigger(t, "now", "now@none")}
+		return plan.Action{Type: plan.ReconnectController, Target: "db",
+			Reconnecting: plan.Reconnecting{ReconnectAPIServer: "apiserver-2", ReconnectBy: by},
+			Trigger:      trigger(t, "now", "now@none")}
 	}
-	resume := plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-2", PauseScope: "pod/default/a",
+	resume := plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-2",
+		Pausing: plan.Pausing{PauseScope: "pod/default/a"},
 		Trigger: trigger(t, "now", "now@none")}
 
 	paused := []record.Event{began(0), completed(0)}
@@ -293,7 +296,7 @@ func TestSideRules(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m, err := NewMachine(&plan.Plan{Actions: []plan.Action{
-				{Type: plan.PauseAPIServer, Target: "apiserver-2", PauseScope: test.scope,
+				{Type: plan.PauseAPIServer, Target: "apiserver-2", Pausing: plan.Pausing{PauseScope: test.scope},
 					Trigger: trigger(t, "a", "a")},
 			}}, []record.Controller{{Name: "db", Hooks: true}, {Name: "binary"}})
 			if err != nil {

@@ -25,7 +25,8 @@ func both(t *testing.T, a, b plan.Trigger) plan.Trigger {
 func TestStuck(t *testing.T) {
 	now := func() plan.Trigger { return trigger(t, "now", "now@none") }
 	pauseAt := func(target string, at plan.Timing) plan.Action {
-		return plan.Action{Type: plan.PauseController, Target: target, PauseAt: at, Trigger: now()}
+		return plan.Action{Type: plan.PauseController, Target: target,
+			Pausing: plan.Pausing{PauseAt: at}, Trigger: now()}
 	}
 	resume := func(target string, tr plan.Trigger) plan.Action {
 		return plan.Action{Type: plan.ResumeController, Target: target, Trigger: tr}
@@ -151,7 +152,8 @@ func TestStuck(t *testing.T) {
 		{
 			name: "an API server waits for an event that it does not receive",
 			actions: []plan.Action{
-				{Type: plan.PauseAPIServer, Target: "apiserver-1", PauseScope: "pod/default/a", Trigger: now()},
+				{Type: plan.PauseAPIServer, Target: "apiserver-1",
+					Pausing: plan.Pausing{PauseScope: "pod/default/a"}, Trigger: now()},
 				{Type: plan.ResumeAPIServer, Target: "apiserver-1", Trigger: trigger(t, "b", "b")},
 			},
 			events: append(append([]record.Event{}, started...),

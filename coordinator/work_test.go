@@ -277,7 +277,7 @@ func (c *slowCluster) Foresee(ctx context.Context, o *wire.Observation) (Foresig
 // Regression: when a process died while its write was looked up, the write was held until the deadline.
 func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{
-		Type: plan.PauseController, Target: "db", PauseAt: plan.BeforeControllerWrite,
+		Type: plan.PauseController, Target: "db", Pausing: plan.Pausing{PauseAt: plan.BeforeControllerWrite},
 		Trigger: trigger(t, "now", "now@none"),
 	}}}
 	slow := &slowCluster{asked: make(chan struct{}), answer: make(chan struct{})}

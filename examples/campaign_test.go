@@ -67,8 +67,8 @@ func TestWithoutPlans(t *testing.T) {
 	}
 }
 
-// TestOwnControllers looks for bugs in Trommel's own controllers of disruptions and of node cycling, in all workloads of
-// their suites.
+// TestOwnControllers looks for bugs in Trommel's own controllers of disruptions and of node cycling, in all workloads
+// of their suites.
 func TestOwnControllers(t *testing.T) {
 	if os.Getenv("TROMMEL_TEST_LONG") == "" {
 		t.Skip("takes about two hours; set TROMMEL_TEST_LONG")

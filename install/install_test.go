@@ -22,8 +22,10 @@ func TestInstallsBoth(t *testing.T) {
 		disruptions plan.Manifest
 		cycling     plan.Manifest
 	}{
-		{"kustomization", plan.Manifest{Path: "."}, plan.Manifest{Path: "../chaos/config"}, plan.Manifest{Path: "../nodes/config"}},
-		{"chart", chart("chart", nil), chart("chart/charts/trommel-chaos", nil), chart("chart/charts/trommel-nodes", nil)},
+		{"kustomization", plan.Manifest{Path: "."}, plan.Manifest{Path: "../chaos/config"},
+			plan.Manifest{Path: "../nodes/config"}},
+		{"chart", chart("chart", nil), chart("chart/charts/trommel-chaos", nil),
+			chart("chart/charts/trommel-nodes", nil)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			want, cycling := charttest.Render(t, tt.disruptions), charttest.Render(t, tt.cycling)
@@ -46,7 +48,8 @@ func TestInstallsBoth(t *testing.T) {
 // Each can be left out, and its values have a part of their own.
 func TestChartValues(t *testing.T) {
 	got := charttest.Render(t, chart("chart", map[string]any{
-		"disruptions": map[string]any{"enabled": false}, "cycling": map[string]any{"image": "registry.example/nodes:v1"},
+		"disruptions": map[string]any{"enabled": false},
+		"cycling":     map[string]any{"image": "registry.example/nodes:v1"},
 	}))
 	names := slices.Sorted(maps.Keys(got))
 	if slices.ContainsFunc(names, func(name string) bool {

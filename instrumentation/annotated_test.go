@@ -29,13 +29,17 @@ func (g *G[T]) Baz() {}
 		{"", "Bar", ""},
 		{"*G", "Baz", ""},
 		{"R", "Foo",
-			`annotated call "x": package example.com/p has no function (R).Foo; Foo has another receiver there: write receiver: "*R" or receiver: "S"`},
+			`annotated call "x": package example.com/p has no function (R).Foo; ` +
+				`Foo has another receiver there: write receiver: "*R" or receiver: "S"`},
 		{"G", "Baz",
-			`annotated call "x": package example.com/p has no function (G).Baz; Baz has another receiver there: write receiver: "*G"`},
+			`annotated call "x": package example.com/p has no function (G).Baz; ` +
+				`Baz has another receiver there: write receiver: "*G"`},
 		{"", "Baz",
-			`annotated call "x": package example.com/p has no function Baz; Baz has another receiver there: write receiver: "*G"`},
+			`annotated call "x": package example.com/p has no function Baz; ` +
+				`Baz has another receiver there: write receiver: "*G"`},
 		{"*R", "Bar",
-			`annotated call "x": package example.com/p has no function (*R).Bar; Bar has another receiver there: write no receiver`},
+			`annotated call "x": package example.com/p has no function (*R).Bar; ` +
+				`Bar has another receiver there: write no receiver`},
 		{"*R", "Fuu", `annotated call "x": package example.com/p has no function (*R).Fuu`},
 	} {
 		_, _, err := annotateIn(map[string]*source{}, dir, []string{"p.go"}, AnnotatedCall{

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,17 +26,40 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 )
 
-// TestEveryPointFiresHoldsAndReleases runs a controller and an API server that were built with hooks.
-func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a control plane")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
-	defer cancel()
-	controlPlane, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{})
+// shared is a cluster for the tests that need an API server with hooks and do not stop it. Each of them listens at its
+// rendezvous while it runs. TestMain closes it.
+var shared = sync.OnceValues(func() (*embedded.Cluster, error) {
+	ctx := context.Background()
+	built, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
+	c, err := embedded.Start(ctx, embedded.Config{Binary: built.Binary, APIServers: 1, Nodes: -1,
+		DisableControllers: []string{"statefulset-controller"}})
+	if err == nil {
+		closeShared = func() { _ = c.Close(ctx) }
+	}
+	return c, err
+})
+
+var closeShared = func() {}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	closeShared()
+	os.Exit(code)
+}
+
+// copier is the controller of testdata/controller beside an API server, both built with hooks.
+type copier struct {
+	r      *recorder
+	client typed.ConfigMapInterface
+}
+
+// startCopier starts the controller, which runs until the test ends.
+func startCopier(t *testing.T) *copier {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	t.Cleanup(cancel)
 	controller, err := instrumentation.Build(ctx, instrumentation.BuildConfig{
 		Dir:            filepath.Join("testdata", "controller"),
 		AnnotatedCalls: annotated,
@@ -43,11 +67,10 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := embedded.Start(ctx, embedded.Config{Binary: controlPlane.Binary, APIServers: 1, Nodes: -1})
+	c, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
 	address, token := c.Rendezvous()
 	r := record(t, address, token)
 	configMaps := wire.Rule{Kind: "configmap", Resource: "configmaps", Namespace: "default"}
@@ -66,7 +89,7 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 		}
 		return rules
 	}
-	r.monitor.SetRules(ctx, map[string][]wire.Rule{
+	r.setRules(ctx, map[string][]wire.Rule{
 		"apiserver-1": at(wire.APIServerRecv),
 		"copier": at(wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile,
 			wire.AnnotatedCall),
@@ -85,13 +108,13 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		_ = cmd.Wait()
 		if t.Failed() {
 			t.Logf("controller:\n%s", log.String())
 		}
-	}()
+	})
 	r.wait("the controller's hook is there", func() bool { return r.sessions["copier"] != nil })
 	if got := len(r.sessions["copier"].Manifest.Points); got != len(controller.Manifest.Points) {
 		t.Errorf("the controller shows %d points, was built with %d", got, len(controller.Manifest.Points))
@@ -101,76 +124,130 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
-	create := func(name string) {
-		t.Helper()
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"copy": "true"}},
-			Data: map[string]string{"a": "1"}}
-		if _, err := client.Create(ctx, o, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+	return &copier{r: r, client: kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")}
+}
+
+func (c *copier) create(t *testing.T, name string) {
+	t.Helper()
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"copy": "true"}},
+		Data: map[string]string{"a": "1"}}
+	if _, err := c.client.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	create("first")
-	is := func(p wire.Point, phase wire.Phase, op wire.Operation, name string) func(*wire.Observation) bool {
-		return func(o *wire.Observation) bool {
-			return o.Point == p && o.Phase == phase && o.Operation == op && o.Name == name
-		}
+}
+
+// cached reports whether the API server's watch cache has the object.
+func (c *copier) cached(t *testing.T, name string) bool {
+	t.Helper()
+	_, err := c.client.Get(t.Context(), name, metav1.GetOptions{ResourceVersion: "0"})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
 	}
-	seen := func(by string, p wire.Point, op wire.Operation, name string) *wire.Observation {
-		t.Helper()
-		var before, after *wire.Observation
-		r.wait(fmt.Sprintf("%s %s %s at %s", p, op, name, by), func() bool {
-			before, after = r.find(by, is(p, wire.Before, op, name)), r.find(by, is(p, wire.After, op, name))
-			return before != nil && after != nil
+	return err == nil
+}
+
+// observed is a match for an observation of an object.
+func observed(p wire.Point, phase wire.Phase, op wire.Operation, name string) func(*wire.Observation) bool {
+	return func(o *wire.Observation) bool {
+		return o.Point == p && o.Phase == phase && o.Operation == op && o.Name == name
+	}
+}
+
+// seen waits until an operation was observed before and after, and returns the latter.
+func (c *copier) seen(t *testing.T, by string, p wire.Point, op wire.Operation, name string) *wire.Observation {
+	t.Helper()
+	var before, after *wire.Observation
+	c.r.wait(fmt.Sprintf("%s %s %s at %s", p, op, name, by), func() bool {
+		before = c.r.find(by, observed(p, wire.Before, op, name))
+		after = c.r.find(by, observed(p, wire.After, op, name))
+		return before != nil && after != nil
+	})
+	if before.Call != after.Call {
+		t.Errorf("%s %s %s: before is call %d, after is call %d", p, op, name, before.Call, after.Call)
+	}
+	return after
+}
+
+// called waits until an annotated call was observed after it, and returns the observation.
+func (c *copier) called(name string) (o *wire.Observation) {
+	c.r.t.Helper()
+	c.r.wait("call of "+name, func() bool {
+		o = c.r.find("copier", func(o *wire.Observation) bool { return o.CallName == name && o.Phase == wire.After })
+		return o != nil
+	})
+	return o
+}
+
+// content is an object's type and the value of its key "a".
+func content(raw []byte) string {
+	var o struct {
+		APIVersion, Kind string
+		Data             map[string]string
+	}
+	_ = json.Unmarshal(raw, &o)
+	return o.APIVersion + " " + o.Kind + " " + o.Data["a"]
+}
+
+// TestEveryPointFiresHoldsAndReleases runs a controller and an API server that were built with hooks.
+func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	c := startCopier(t)
+	run := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			c.r.during(t)
+			f(t)
 		})
-		if before.Call != after.Call {
-			t.Errorf("%s %s %s: before is call %d, after is call %d", p, op, name, before.Call, after.Call)
-		}
-		return after
-	}
-	data := func(raw []byte) string {
-		var o struct {
-			APIVersion, Kind string
-			Data             map[string]string
-		}
-		_ = json.Unmarshal(raw, &o)
-		return o.APIVersion + " " + o.Kind + " " + o.Data["a"]
 	}
 
-	o := seen("apiserver-1", wire.APIServerRecv, wire.Create, "first")
-	if o.Kind != "configmap" || o.Resource != "configmaps" || !o.GroupKnown || data(o.Object) != "v1 ConfigMap 1" ||
-		o.OldObject != nil {
-		t.Errorf("API server: %+v, object %s", o, o.Object)
-	}
-	o = seen("copier", wire.ControllerRecv, wire.Create, "first")
-	if o.Kind != "configmap" || !o.GroupKnown || data(o.Object) != "  1" {
-		t.Errorf("received: %+v, object %s", o, o.Object)
-	}
-	seen("copier", wire.Reconcile, "", "first")
-	o = seen("copier", wire.ControllerRead, wire.Get, "first")
-	if o.Live || o.Reconciler != "copier" || o.ReconcilerType != "example.com/controller/reconciler.(*Copier)" ||
-		o.Request != "default/first" || o.ReconcileID == "" {
-		t.Errorf("cache read: %+v", o)
-	}
-	o = seen("copier", wire.ControllerRead, wire.Get, "first-copy")
-	if !o.Live || o.Reconciler != "copier" || o.Code != 404 || o.Error == "" {
-		t.Errorf("live read: %+v", o)
-	}
-	o = seen("copier", wire.ControllerWrite, wire.Create, "first-copy")
-	if o.Reconciler != "copier" || o.Request != "default/first" || o.Code != 201 ||
-		data(o.Object) != "v1 ConfigMap 1" || o.Resource != "configmaps" || o.Kind != "configmap" {
-		t.Errorf("write: %+v, object %s", o, o.Object)
-	}
-	seen("copier", wire.AnnotatedCall, "", "")
-	called := func(name string) *wire.Observation {
-		return r.find("copier", func(o *wire.Observation) bool { return o.CallName == name && o.Phase == wire.After })
-	}
-	r.wait("call of the logger", func() bool { return called("logger") != nil })
-	r.wait("call of copy", func() bool { o = called("copy"); return o != nil })
-	if o.CallName != "copy" || o.Reconciler != "copier" || o.Request != "default/first" {
-		t.Errorf("annotated call: %+v", o)
-	}
-	if _, err := client.Patch(ctx, "first", types.MergePatchType, []byte(`{"data":{"a":"2"}}`),
+	c.create(t, "first")
+	run("the API server receives a creation", func(t *testing.T) {
+		o := c.seen(t, "apiserver-1", wire.APIServerRecv, wire.Create, "first")
+		if o.Kind != "configmap" || o.Resource != "configmaps" || !o.GroupKnown ||
+			content(o.Object) != "v1 ConfigMap 1" || o.OldObject != nil {
+			t.Errorf("%+v, object %s", o, o.Object)
+		}
+	})
+	run("the controller receives a creation", func(t *testing.T) {
+		o := c.seen(t, "copier", wire.ControllerRecv, wire.Create, "first")
+		if o.Kind != "configmap" || !o.GroupKnown || content(o.Object) != "  1" {
+			t.Errorf("%+v, object %s", o, o.Object)
+		}
+	})
+	run("reconcile", func(t *testing.T) { c.seen(t, "copier", wire.Reconcile, "", "first") })
+	run("cache read", func(t *testing.T) {
+		o := c.seen(t, "copier", wire.ControllerRead, wire.Get, "first")
+		if o.Live || o.Reconciler != "copier" || o.ReconcilerType != "example.com/controller/reconciler.(*Copier)" ||
+			o.Request != "default/first" || o.ReconcileID == "" {
+			t.Errorf("%+v", o)
+		}
+	})
+	run("live read", func(t *testing.T) {
+		o := c.seen(t, "copier", wire.ControllerRead, wire.Get, "first-copy")
+		if !o.Live || o.Reconciler != "copier" || o.Code != 404 || o.Error == "" {
+			t.Errorf("%+v", o)
+		}
+	})
+	run("creation by the controller", func(t *testing.T) {
+		o := c.seen(t, "copier", wire.ControllerWrite, wire.Create, "first-copy")
+		if o.Reconciler != "copier" || o.Request != "default/first" || o.Code != 201 ||
+			content(o.Object) != "v1 ConfigMap 1" || o.Resource != "configmaps" || o.Kind != "configmap" {
+			t.Errorf("%+v, object %s", o, o.Object)
+		}
+	})
+	run("annotated call", func(t *testing.T) {
+		c.seen(t, "copier", wire.AnnotatedCall, "", "")
+		c.called("logger")
+		o := c.called("copy")
+		if o.CallName != "copy" || o.Reconciler != "copier" || o.Request != "default/first" {
+			t.Errorf("%+v", o)
+		}
+	})
+
+	// The controller must be done with the creation, or the update might join it.
+	c.seen(t, "copier", wire.ControllerWrite, wire.Create, "first-copy")
+	if _, err := c.client.Patch(t.Context(), "first", types.MergePatchType, []byte(`{"data":{"a":"2"}}`),
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -178,85 +255,89 @@ func TestEveryPointFiresHoldsAndReleases(t *testing.T) {
 		identity string
 		point    wire.Point
 	}{{"apiserver-1", wire.APIServerRecv}, {"copier", wire.ControllerRecv}} {
-		o = seen(by.identity, by.point, wire.Update, "first")
-		if data(o.Object)[len(data(o.Object))-1] != '2' || data(o.OldObject)[len(data(o.OldObject))-1] != '1' {
-			t.Errorf("update at %s: %s from %s", by.identity, o.Object, o.OldObject)
+		run(by.identity+" receives an update", func(t *testing.T) {
+			o := c.seen(t, by.identity, by.point, wire.Update, "first")
+			if !strings.HasSuffix(content(o.Object), "2") || !strings.HasSuffix(content(o.OldObject), "1") {
+				t.Errorf("%s from %s", o.Object, o.OldObject)
+			}
+		})
+	}
+	run("update by the controller", func(t *testing.T) {
+		o := c.seen(t, "copier", wire.ControllerWrite, wire.Update, "first-copy")
+		if content(o.Object) != "v1 ConfigMap 2" || o.Code != 200 {
+			t.Errorf("%+v, object %s", o, o.Object)
 		}
-	}
-	o = seen("copier", wire.ControllerWrite, wire.Update, "first-copy")
-	if data(o.Object) != "v1 ConfigMap 2" || o.Code != 200 {
-		t.Errorf("update by the controller: %+v, object %s", o, o.Object)
-	}
-	if err := client.Delete(ctx, "first", metav1.DeleteOptions{}); err != nil {
+	})
+
+	if err := c.client.Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	o = seen("apiserver-1", wire.APIServerRecv, wire.Delete, "first")
-	if data(o.Object) != "v1 ConfigMap 2" {
-		t.Errorf("deletion at the API server: %s", o.Object)
-	}
-	seen("copier", wire.ControllerRecv, wire.Delete, "first")
-	r.mu.Lock()
-	o = r.find("copier", is(wire.ControllerWrite, wire.Before, wire.Create, "first"))
-	r.mu.Unlock()
-	if o != nil {
-		t.Errorf("another client's write is attributed to the controller: %+v", o)
-	}
-
-	verbs(t, ctx, r, client)
+	run("the API server receives a deletion", func(t *testing.T) {
+		o := c.seen(t, "apiserver-1", wire.APIServerRecv, wire.Delete, "first")
+		if content(o.Object) != "v1 ConfigMap 2" {
+			t.Errorf("%s", o.Object)
+		}
+	})
+	run("the controller receives a deletion", func(t *testing.T) {
+		c.seen(t, "copier", wire.ControllerRecv, wire.Delete, "first")
+	})
+	run("another client's write is not the controller's", func(t *testing.T) {
+		if o := c.r.observed("copier", observed(wire.ControllerWrite, wire.Before, wire.Create, "first")); o != nil {
+			t.Errorf("%+v", o)
+		}
+	})
+	run("kinds of writes", func(t *testing.T) { verbs(t, t.Context(), c.r, c.client) })
 
 	// While the object is held before a point, nothing after that point happens.
-	cached := func(name string) bool {
-		_, err := client.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Fatal(err)
-		}
-		return err == nil
-	}
 	for i, stage := range []struct {
 		by    string
-		match func(name string) func(*wire.Observation) bool
-		then  func(name string) bool // must be false until the release
+		point wire.Point
+		phase wire.Phase
+		op    wire.Operation
+		copy  bool                                 // the copy is held
+		then  func(t *testing.T, name string) bool // must be false until the release
+		now   func(t *testing.T, name string) bool // must be true before the release
 	}{
-		{"apiserver-1", func(n string) func(*wire.Observation) bool {
-			return is(wire.APIServerRecv, wire.Before, wire.Create, n)
-		}, cached},
-		{"apiserver-1", func(n string) func(*wire.Observation) bool {
-			return is(wire.APIServerRecv, wire.After, wire.Create, n)
-		}, nil},
-		{"copier", func(n string) func(*wire.Observation) bool {
-			return is(wire.ControllerRecv, wire.Before, wire.Create, n)
-		},
-			func(n string) bool { return r.find("copier", is(wire.Reconcile, wire.Before, "", n)) != nil }},
-		{"copier", func(n string) func(*wire.Observation) bool { return is(wire.Reconcile, wire.Before, "", n) },
-			func(n string) bool { return r.find("copier", is(wire.ControllerRead, wire.Before, wire.Get, n)) != nil }},
-		{"copier",
-			func(n string) func(*wire.Observation) bool { return is(wire.ControllerRead, wire.After, wire.Get, n) },
-			func(n string) bool {
-				return r.find("copier", is(wire.ControllerRead, wire.Before, wire.Get, n+"-copy")) != nil
+		{by: "apiserver-1", point: wire.APIServerRecv, phase: wire.Before, op: wire.Create, then: c.cached},
+		{by: "apiserver-1", point: wire.APIServerRecv, phase: wire.After, op: wire.Create, now: c.cached},
+		{by: "copier", point: wire.ControllerRecv, phase: wire.Before, op: wire.Create,
+			then: c.goesOn(wire.Reconcile, "", "")},
+		{by: "copier", point: wire.Reconcile, phase: wire.Before, then: c.goesOn(wire.ControllerRead, wire.Get, "")},
+		{by: "copier", point: wire.ControllerRead, phase: wire.After, op: wire.Get,
+			then: c.goesOn(wire.ControllerRead, wire.Get, "-copy")},
+		{by: "copier", point: wire.ControllerWrite, phase: wire.Before, op: wire.Create, copy: true,
+			then: func(t *testing.T, name string) bool {
+				_, err := c.client.Get(t.Context(), name+"-copy", metav1.GetOptions{})
+				return err == nil
 			}},
-		{"copier", func(n string) func(*wire.Observation) bool {
-			return is(wire.ControllerWrite, wire.Before, wire.Create, n+"-copy")
-		}, func(n string) bool {
-			_, err := client.Get(ctx, n+"-copy", metav1.GetOptions{})
-			return err == nil
-		}},
 	} {
-		name := fmt.Sprintf("held-%d", i)
-		r.holding(stage.match(name))
-		create(name)
-		r.wait(name+" is held", func() bool { return len(r.held) > 0 })
-		time.Sleep(100 * time.Millisecond)
-		r.mu.Lock()
-		early := stage.then != nil && stage.then(name)
-		r.mu.Unlock()
-		if early {
-			t.Errorf("%s: %s continued although it was held", name, stage.by)
-		}
-		if i == 1 && !cached(name) {
-			t.Error("held after it was received, the object is not in the API server's cache")
-		}
-		r.release()
-		seen("copier", wire.ControllerWrite, wire.Create, name+"-copy")
+		run(fmt.Sprintf("%s is held %s %s", stage.by, stage.phase, stage.point), func(t *testing.T) {
+			name := fmt.Sprintf("held-%d", i)
+			held := name
+			if stage.copy {
+				held += "-copy"
+			}
+			c.r.holding(observed(stage.point, stage.phase, stage.op, held))
+			t.Cleanup(c.r.release)
+			c.create(t, name)
+			c.r.wait(name+" is held", func() bool { return len(c.r.held) > 0 })
+			c.r.chance(t.Context())
+			if stage.then != nil && stage.then(t, name) {
+				t.Errorf("%s continued although it was held", stage.by)
+			}
+			if stage.now != nil && !stage.now(t, name) {
+				t.Error("held after it was received, the object is not in the API server's cache")
+			}
+			c.r.release()
+			c.seen(t, "copier", wire.ControllerWrite, wire.Create, name+"-copy")
+		})
+	}
+}
+
+// goesOn reports whether the controller has come to its next step.
+func (c *copier) goesOn(p wire.Point, op wire.Operation, suffix string) func(t *testing.T, name string) bool {
+	return func(_ *testing.T, name string) bool {
+		return c.r.observed("copier", observed(p, wire.Before, op, name+suffix)) != nil
 	}
 }
 
@@ -363,12 +444,10 @@ func TestControllerManagerIsObserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := embedded.Start(ctx, embedded.Config{Binary: controlPlane.Binary, APIServers: 1, Nodes: -1,
-		DisableControllers: []string{"statefulset-controller"}})
+	c, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
 	address, token := c.Rendezvous()
 	r := record(t, address, token)
 	var rules []wire.Rule
@@ -377,7 +456,7 @@ func TestControllerManagerIsObserved(t *testing.T) {
 			Group: "apps", Name: "web"})...)
 		rules = append(rules, bothPhases(wire.Rule{Point: p, Kind: "pod", Resource: "pods", Name: "web-*"})...)
 	}
-	r.monitor.SetRules(ctx, map[string][]wire.Rule{"manager": rules})
+	r.setRules(ctx, map[string][]wire.Rule{"manager": rules})
 	kubeconfig, err := c.Kubeconfig("")
 	if err != nil {
 		t.Fatal(err)

@@ -68,15 +68,16 @@ func refusal(code int, reason string, retryAfter string) *wire.Failure {
 	return f
 }
 
-// TestFailedRequests makes requests of real clients fail. What matters is what client-go makes of an answer, so the
-// server only counts what reaches it.
+// TestFailedRequests makes requests of real clients fail. It is about how client-go takes an answer, so the server only
+// counts the requests that reach it.
 func TestFailedRequests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a controller")
 	}
 	for _, dir := range versionDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			built, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir, Package: "./requests"})
+			built, err := instrumentation.Build(t.Context(),
+				instrumentation.BuildConfig{Dir: dir, Package: "./requests"})
 			if err != nil {
 				t.Fatal(err)
 			}

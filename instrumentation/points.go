@@ -155,7 +155,9 @@ var points = concat(
 	observing(point{
 		module: moduleClientGo, from: "v0.24.0-0", file: "tools/cache/controller.go", function: "processDeltas",
 		insert: insertion{
-			enter: `if trommelSplit(deltas) { for i := range deltas { if err := processDeltas({{.Arg "deltas" "deltas[i : i+1]"}}); err != nil { return err } }; return nil }; ` +
+			enter: `if trommelSplit(deltas) { for i := range deltas { ` +
+				`if err := processDeltas({{.Arg "deltas" "deltas[i : i+1]"}}); err != nil { return err } }; ` +
+				"return nil }; " +
 				"defer trommelReceive(clientState, deltas)()"},
 	}, wire.ControllerRecv),
 	observing(point{

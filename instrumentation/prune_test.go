@@ -104,7 +104,7 @@ func TestPruneKeepsWhatWasUsedLately(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What remains of a module's path is an empty directory.
+	// An empty directory remains of a module's path.
 	want := []string{filepath.Join(c.dir, five[1]), filepath.Join(c.dir, five[1]+usedSuffix),
 		filepath.Join(c.dir, "modules", "k8s.io")}
 	if !slices.Equal(left, want) {

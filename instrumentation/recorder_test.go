@@ -1,6 +1,7 @@
 package instrumentation_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -12,9 +13,10 @@ import (
 
 // recorder releases every observation except those that a test holds.
 type recorder struct {
-	t       *testing.T
+	t       *testing.T // see during
 	monitor *monitor.Monitor
 	changed chan struct{}
+	rules   map[string][]wire.Rule
 
 	mu       sync.Mutex
 	all      []monitor.Event
@@ -52,6 +54,32 @@ func hear(m *monitor.Monitor, take func(monitor.Event)) (end func()) {
 		_ = m.Close()
 		close(stop)
 		<-done
+	}
+}
+
+// during makes a subtest the one that fails, until it ends.
+func (r *recorder) during(t *testing.T) {
+	before := r.t
+	set := func(t *testing.T) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.t = t
+	}
+	set(t)
+	t.Cleanup(func() { set(before) })
+}
+
+func (r *recorder) setRules(ctx context.Context, rules map[string][]wire.Rule) {
+	r.rules = rules
+	r.monitor.SetRules(ctx, rules)
+}
+
+// chance gives everyone who is not held the time to go on and to be observed, before a test says that nobody did. It is
+// measured in answers of the processes, so that a loaded machine, which is slow to run them, gives them longer.
+func (r *recorder) chance(ctx context.Context) {
+	for range 5 {
+		time.Sleep(20 * time.Millisecond)
+		r.monitor.SetRules(ctx, r.rules) // returns when they have answered
 	}
 }
 
@@ -130,6 +158,13 @@ func (r *recorder) length() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.all)
+}
+
+// observed returns the first observation that matches; nil: there was none.
+func (r *recorder) observed(by string, match func(*wire.Observation) bool) *wire.Observation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.find(by, match)
 }
 
 // find is called under the lock.

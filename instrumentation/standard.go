@@ -164,7 +164,9 @@ var standardPoints = []standardPoint{
 	{point: point{
 		module: moduleStandard, file: "net/lookup.go", receiver: "*Resolver", function: "LookupHost",
 		insert: insertion{
-			enter: `if trommelOutside({{.Param 0}}) { ips, name, err := trommelLookup({{.Param 0}}, "ip", {{.Param 1}}); if err != nil { return nil, err }; ` +
+			enter: `if trommelOutside({{.Param 0}}) { ` +
+				`ips, name, err := trommelLookup({{.Param 0}}, "ip", {{.Param 1}}); ` +
+				"if err != nil { return nil, err }; " +
 				"if ips != nil { for _, ip := range ips { {{.Result}} = append({{.Result}}, ip.String()) }; " +
 				"return {{.Result}}, nil }; {{.Param 1}} = name }"},
 	}},

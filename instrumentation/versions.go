@@ -57,8 +57,8 @@ func ControlPlanes() ([]ControlPlane, error) {
 // ProtocolVersion is that of the protocol between instrumented processes and the coordinator.
 const ProtocolVersion = wire.ProtocolVersion
 
-// Observable returns the oldest version of a module (client-go or controller-runtime) whose controllers can be observed,
-// and the newest minor version of client-go that was tested.
+// Observable returns the oldest version of a module (client-go or controller-runtime) whose controllers can be
+// observed, and the newest minor version of client-go that was tested.
 func Observable() (clientGo, controllerRuntime, newestClientGo string) {
 	newest := semver.MajorMinor(KubernetesVersions()[0])
 	return oldest["k8s.io/client-go"], oldest["sigs.k8s.io/controller-runtime"], "v0" + newest[len("v1"):]

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
@@ -113,6 +112,24 @@ func versionsUnderTest(t *testing.T) []*versioned {
 	return list
 }
 
+// TestVersionsBetweenAreBuilt builds controllers of ages between those that CI runs: their modules are patched as
+// golden files say, and must compile.
+func TestVersionsBetweenAreBuilt(t *testing.T) {
+	if os.Getenv("TROMMEL_TEST_VERSIONS") == "" {
+		t.Skip("builds controllers of several ages: set TROMMEL_TEST_VERSIONS")
+	}
+	run := versionDirs(t)
+	for _, name := range []string{"client-go-0.20.15", "client-go-0.26.15"} {
+		dir := filepath.Join("testdata", "versions", name)
+		if slices.Contains(run, dir) {
+			continue // TestVersions builds and runs it
+		}
+		if _, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{Dir: dir}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // versionsWorld is the cluster that all versions run on.
 type versionsWorld struct {
 	cluster *embedded.Cluster
@@ -163,11 +180,11 @@ func TestVersions(t *testing.T) {
 		rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: wire.Reconcile})...)
 		rules[v.name] = append(rules[v.name], bothPhases(wire.Rule{Point: wire.AnnotatedCall})...)
 	}
-	w.r.monitor.SetRules(t.Context(), rules)
+	w.r.setRules(t.Context(), rules)
 	for _, v := range versions {
 		w.start(t, v)
 		t.Run(v.name, func(t *testing.T) {
-			w.r.t = t
+			w.r.during(t)
 			w.points(t, v)
 			w.changes(t, v)
 			w.batch(t, v)
@@ -180,10 +197,9 @@ func TestVersions(t *testing.T) {
 		})
 	}
 	t.Run("relist", func(t *testing.T) {
-		w.r.t = t
+		w.r.during(t)
 		w.relist(t, versions)
 	})
-	w.r.t = t
 	for _, v := range versions {
 		w.check(t, v)
 	}
@@ -314,7 +330,7 @@ func (w *versionsWorld) points(t *testing.T, v *versioned) {
 		w.r.holdingOf(v.name, func(o *wire.Observation) bool { return o.Phase == s.phase && s.match(o, name) })
 		w.create(t, v, name)
 		w.r.wait(fmt.Sprintf("%s %s of %s is held", s.phase, s.column, name), func() bool { return len(w.r.held) == 1 })
-		time.Sleep(50 * time.Millisecond)
+		w.r.chance(t.Context())
 		w.r.mu.Lock()
 		for _, e := range w.r.all[from:] {
 			if e.Session.Identity != v.name {
@@ -374,7 +390,7 @@ func (w *versionsWorld) changes(t *testing.T, v *versioned) {
 			t.Fatal(err)
 		}
 		w.r.wait(fmt.Sprintf("%s of %s is held", c.op, name), func() bool { return len(w.r.held) == 1 })
-		time.Sleep(50 * time.Millisecond)
+		w.r.chance(t.Context())
 		w.r.mu.Lock()
 		if read() != before {
 			t.Errorf("the %s was held before the informer, but the controller reacted to it", c.op)
@@ -464,7 +480,7 @@ func (w *versionsWorld) atOnce(t *testing.T, v *versioned) {
 	two.name += "-two"
 	rules := slices.Clone(w.rules[v.name])
 	w.rules[two.name] = rules
-	w.r.monitor.SetRules(t.Context(), w.rules)
+	w.r.setRules(t.Context(), w.rules)
 	w.start(t, &two, "WORKERS=2")
 	for i, s := range two.steps()[2:] {
 		slow, fast := fmt.Sprintf("%s-slow-%d", two.name, i), fmt.Sprintf("%s-fast-%d", two.name, i)

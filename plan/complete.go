@@ -2,6 +2,7 @@ package plan
 
 import (
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,9 @@ import (
 // a file lack only the latter. Plans that were built in Go must be completed before they run.
 func (p *Plan) Complete(s *Suite) {
 	whole := p.whole()
+	for i := range p.Actions {
+		p.Actions[i].detach()
+	}
 	setDefaults(p, whole)
 	if name := whole.Field("testName"); p.TestName == "" && p.File != "" && (!name.Given() || name.Empty()) {
 		p.TestName = nameOfFile(p.File)
@@ -45,6 +49,15 @@ func (p *Plan) Complete(s *Suite) {
 			d.complete(s, only, trigger.Field("definitions").Item(j))
 		}
 		a.Trigger.complete(trigger.Field("expression").Given())
+	}
+}
+
+// detach gives the action a copy of its own fields: actions are copied as values, which share them.
+func (a *Action) detach() {
+	if a.Own != nil {
+		own := reflect.New(reflect.TypeOf(a.Own).Elem())
+		own.Elem().Set(reflect.ValueOf(a.Own).Elem())
+		a.Own = own.Interface()
 	}
 }
 

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -61,6 +62,13 @@ func TestOwnFieldsOfAnActionType(t *testing.T) {
 		t.Errorf("written as %s: %v", data, err)
 	}
 
+	built := &Plan{TestName: "t", Actions: []Action{
+		{Type: "march", Own: &march{Steps: 1}, Trigger: p.Actions[0].Trigger},
+	}}
+	if err := built.Validate(nil); err != nil || *built.Actions[0].Own.(*march) != (march{Steps: 1}) {
+		t.Errorf("Validate changed the action to %+v: %v", built.Actions[0].Own, err)
+	}
+
 	_, err = Parse([]byte("testName: t\nactions:\n- {actionType: march, steps: 11, foot: lef, fot: left, "+now+"}\n"+
 		"- {actionType: march, steps: 7, pauseAt: beforeControllerRead, "+now+
 		"}\n- {actionType: killController, steps: 1, "+now+"}\n"), "f.yaml")
@@ -82,12 +90,13 @@ f.yaml:5:32: unknown field "steps" in an action`
 func TestValidateChangesNothing(t *testing.T) {
 	built := func() *Plan {
 		return &Plan{TestName: "scale", Actions: []Action{
-			{Type: ReconnectController, ReconnectAPIServer: "apiserver-2",
+			{Type: ReconnectController, Reconnecting: Reconnecting{ReconnectAPIServer: "apiserver-2"},
 				Trigger: Trigger{Expression: " a ", Definitions: []Definition{
 					{Name: "a", Condition: Condition{Type: OnReconcile},
 						Observe: ObservationPoint{Timing: AfterReconcile}},
 				}}},
-			{Type: PatchObject, ResourceKey: ResourceKey{Type: "node", Name: "a"}, Patch: map[string]any{},
+			{Type: PatchObject,
+				Writing: Writing{ResourceKey: ResourceKey{Type: "node", Name: "a"}, Patch: map[string]any{}},
 				Trigger: Trigger{Definitions: []Definition{
 					{Name: "b", Condition: Condition{Call: "example.com/x.F"},
 						Observe: ObservationPoint{Timing: BeforeAnnotatedCall}},
@@ -196,12 +205,6 @@ func TestDocumentedFields(t *testing.T) {
 		same("fields of "+tt.of.Name(), sh.Names, names)
 	}
 	types := []string{}
-	for _, row := range rows(t, "plan-format.md", "| `actionType` | its fields besides `trigger` | effect |") {
-		types = append(types, codes(row[0])...)
-		same("fields of "+row[0], kindOfAction(ActionType(codes(row[0])[0])).fields(), codes(row[1]))
-	}
-	same("action types", actionTypes(), types)
-	types = nil
 	for _, row := range rows(t, "plan-format.md", "| `triggerType` | its fields | satisfied by |") {
 		types = append(types, codes(row[0])...)
 		want := slices.DeleteFunc(slices.Clone(conditionFields[TriggerType(codes(row[0])[0])]),
@@ -218,7 +221,62 @@ func TestDefaultTags(t *testing.T) {
 			t.Errorf("default apiVersion of %s is %q", of.Name(), got)
 		}
 	}
-	if got := Reconnect(layout.ShapeOf(reflect.TypeFor[Action]()).Field("reconnectBy").Default); got != ReconnectRestart {
+	action := layout.ShapeOf(reflect.TypeFor[Action]())
+	if got := Reconnect(action.Field("reconnectBy").Default); got != ReconnectRestart {
 		t.Errorf("default reconnectBy is %q", got)
+	}
+}
+
+// Messages name the types of actions in this order; further ones follow.
+func TestOrderOfActionTypes(t *testing.T) {
+	first := []string{
+		"restartController", "killController", "startController", "pauseController", "resumeController",
+		"reconnectController", "failCall", "restoreCalls", "freezeController", "thawController",
+		"pauseAPIServer", "resumeAPIServer", "killAPIServer", "startAPIServer", "apply", "patch", "delete",
+		"disrupt", "endDisruption", "cycleNodes", "endCycle",
+	}
+	all := actionTypes()
+	if diff := cmp.Diff(first, all[:min(len(first), len(all))]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The table of actions is generated from their kinds.
+func TestTableOfActions(t *testing.T) {
+	const page, begin, end = "../docs/plan-format.md", "<!-- begin: actions -->\n", "<!-- end: actions -->"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(text), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table", page)
+	}
+	table := "| `actionType` | its fields besides `trigger` | effect |\n| --- | --- | --- |\n"
+	for _, k := range kinds {
+		if k.Summary == "" || k.Doc == "" {
+			t.Errorf("%s has no Summary or no Doc", k.Type)
+		}
+		fields := ""
+		if names := k.fields(); len(names) > 0 {
+			fields = "`" + strings.Join(names, "`, `") + "`"
+		}
+		table += fmt.Sprintf("| `%s` | %s | %s |\n", k.Type, fields, k.Doc)
+	}
+	generated(t, page, string(text), head+begin+table+end+tail)
+}
+
+// generated checks a file that is generated, or writes it.
+func generated(t *testing.T, file, is, want string) {
+	t.Helper()
+	if is == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s is out of date; write it with go test ./plan -update", file)
+	}
+	if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -63,7 +63,7 @@
 //	    callScope: secret/default/*        # as pauseScope
 //	    callOperations: [create, update]   # default: all writes
 //	    answer: refused                    # or lost: the call takes effect
-//	    status: 409                        # default: 500, for a lost call the client's time-out expires
+//	    status: 409                        # default: 500, for a lost call the client's timeout expires
 //	    retryAfterSeconds: 0
 //	    times: 1                           # or untilRestored: true
 //	    trigger: *soon

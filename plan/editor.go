@@ -8,8 +8,8 @@ import (
 )
 
 // EditorLine is the first line of a file with which editors complete and check it, for a file that Trommel of this
-// version writes: a comment with the URL of the schema. The kind is TestPlan or Suite. A schema beside the file would be
-// one more file to commit, and out of date after the next upgrade.
+// version writes: a comment with the URL of the schema. The kind is TestPlan or Suite. A schema beside the file would
+// be one more file to commit, and out of date after the next upgrade.
 func EditorLine(kind, trommel string) string {
 	name := "plan"
 	if kind == "Suite" {

@@ -2,8 +2,8 @@ package plan
 
 import "fmt"
 
-// Effects says what an action does to the processes of a run, the controllers and the API servers, and whether it writes
-// objects.
+// Effects says what an action does to the processes of a run, the controllers and the API servers, and whether it
+// writes objects.
 type Effects struct {
 	// Pauses says what is held once the action has begun; nil: nothing.
 	Pauses *Pause
@@ -51,7 +51,7 @@ type CallFailure struct {
 	Scope      string      // a resource key, "*" for everything; empty: everything, in a restore any scope
 	Operations []Operation // empty: all
 	Answer     CallAnswer
-	Status     int // HTTP status of the error; 0: the client's time-out expires
+	Status     int // HTTP status of the error; 0: the client's timeout expires
 	RetryAfter int // in seconds, for the client; 0: the answer does not say
 	Times      int // how many calls fail; 0: all until they are restored
 }

@@ -78,9 +78,12 @@ func FuzzMarshalText(f *testing.F) {
 			return
 		}
 		p := &Plan{APIVersion: APIVersion, Kind: "TestPlan", TestName: "built", Description: s, Actions: []Action{{
-			Type: PatchObject, ResourceKey: ResourceKey{Type: "pod", Namespace: "default", Name: "a"},
-			PatchType: "merge",
-			Patch:     map[string]any{s: s, "list": []any{s, map[string]any{s: []any{}}}},
+			Type: PatchObject,
+			Writing: Writing{
+				ResourceKey: ResourceKey{Type: "pod", Namespace: "default", Name: "a"},
+				PatchType:   "merge",
+				Patch:       map[string]any{s: s, "list": []any{s, map[string]any{s: []any{}}}},
+			},
 			Trigger: Trigger{Definitions: []Definition{{Name: "now", Condition: Condition{Type: OnNone, Repeat: 1}}},
 				Expression: "now"},
 		}}}

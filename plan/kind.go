@@ -11,13 +11,20 @@ import (
 // ActionKind describes a type of action, except how it is carried out. Each type is declared once, with [RegisterKind];
 // code that needs to know something about an action asks its kind instead of comparing type names. Package actions
 // carries actions out and undoes them; it is separate so that reading a plan does not need a cluster.
+//
+// A new kind is one file here, whose function init registers it, and one in package actions. The JSON Schema of plans
+// and the table of actions in docs/plan-format.md are generated from it, by go test ./plan -update.
 type ActionKind struct {
 	Type   ActionType
 	Target ActionTarget
+	// Summary says in one sentence what the action does, for editors; Doc says it in Markdown, for the documentation.
+	Summary, Doc string
 	// Fields names the fields of [Action] that this type has, besides its target and those that all types have.
 	Fields []string
 	// Own returns a pointer to a new struct with the fields that this type has and Action does not; nil: there are
-	// none. The struct's tags describe their YAML. Reading an action stores the struct in its field Own.
+	// none. The struct's tags describe their YAML: yaml, doc (a sentence for editors), and where they apply default,
+	// words (the allowed ones) and range (the least and the greatest number). Reading an action stores the struct in
+	// its field Own.
 	Own func() any
 	// Check reports mistakes that the types of the fields do not rule out; nil: there are none.
 	Check func(c *ActionCheck)
@@ -75,6 +82,15 @@ func actionTypes() []string {
 		names = append(names, string(k.Type))
 	}
 	return names
+}
+
+// OwnFields returns a pointer to a new struct with the fields that only actions of this type have, for their field Own;
+// nil: they have none.
+func OwnFields(t ActionType) any {
+	if k := kindOfAction(t); k != nil && k.Own != nil {
+		return k.Own()
+	}
+	return nil
 }
 
 // ActionTypes lists the types of all actions.
@@ -152,6 +168,7 @@ func (c *ActionCheck) APIServer(field, name string) {
 // controller returns the suite's controller that is the action's target, or nil.
 func (c *ActionCheck) controller() *Controller { return c.checker.inSuite(c.Action.Target) }
 
+// The first kinds, in the order in which messages name them. Other kinds follow: each registers itself.
 func init() {
 	for _, k := range []ActionKind{
 		restartController, killController, startController, pauseController, resumeController, reconnectController,

@@ -1,13 +1,23 @@
 package plan
 
+// The types of actions that kill and start API servers.
+const (
+	KillAPIServer  ActionType = "killAPIServer"
+	StartAPIServer ActionType = "startAPIServer"
+)
+
 var killAPIServer = ActionKind{
 	Type: KillAPIServer, Target: TargetAPIServer,
+	Summary: "Kill an API server; it stays down.",
+	Doc:     "SIGKILL; it stays down until `startAPIServer`",
 	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + "; it stays down" },
 	Effects: func(a *Action) Effects { return Effects{Stops: a.Target} },
 }
 
 var startAPIServer = ActionKind{
 	Type: StartAPIServer, Target: TargetAPIServer,
+	Summary: "Start a killed API server.",
+	Doc:     "starts a killed API server and waits until it is ready",
 	Explain: func(a *Action) string { return "start " + controllerName(a.Target) },
 	Effects: func(a *Action) Effects { return Effects{Starts: a.Target} },
 }

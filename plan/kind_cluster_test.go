@@ -25,7 +25,7 @@ func TestTypeOfClusterThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// What a type of cluster lacks is refused where it is asked for, in the suite and in its plans.
+// A suite and its plans cannot ask for something that the type of cluster lacks.
 func TestClusterThatLacksSomething(t *testing.T) {
 	registerClusterKind(t, ClusterKind{Type: "plain"})
 	registerClusterKind(t, ClusterKind{Type: "observed", Can: []Capability{ObserveAPIServers, RunControllers}})
@@ -41,9 +41,12 @@ variants:
 `
 	_, err := ParseSuite([]byte(strings.ReplaceAll(suite, "TYPE", "plain")), "trommel.yaml")
 	wantErrors(t, err,
-		`trommel.yaml:3:15: apiServers needs a cluster that can configure its control plane; one of type "plain" cannot`,
-		`trommel.yaml:5:3: controller "db" needs a cluster that can run controllers under test; one of type "plain" cannot`,
-		`trommel.yaml:8:20: a variant's cluster needs a cluster that can configure its control plane; one of type "plain" cannot`)
+		`trommel.yaml:3:15: apiServers needs a cluster that can configure its control plane; `+
+			`one of type "plain" cannot`,
+		`trommel.yaml:5:3: controller "db" needs a cluster that can run controllers under test; `+
+			`one of type "plain" cannot`,
+		`trommel.yaml:8:20: a variant's cluster needs a cluster that can configure its control plane; `+
+			`one of type "plain" cannot`)
 
 	dir := t.TempDir()
 	file := filepath.Join(dir, SuiteFile)
@@ -67,7 +70,8 @@ actions:
     - triggerName: seen
       condition: {triggerType: onObjectCreation, resourceKey: pod/default/a}
       observationPoint: {timing: afterAPIServerRecv, observeBy: apiserver-1}
-- {actionType: pauseAPIServer, actionTarget: apiserver-1, trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}}
+- {actionType: pauseAPIServer, actionTarget: apiserver-1,
+   trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}}
 - {actionType: killController, trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}}
 `
 	planFile := filepath.Join(dir, "p.yaml")
@@ -76,14 +80,17 @@ actions:
 	}
 	_, err = LoadWith(planFile, s)
 	wantErrors(t, err,
-		planFile+`:4:15: killAPIServer needs a cluster that can kill and start API servers; one of type "observed" cannot`)
+		planFile+`:4:15: killAPIServer needs a cluster that can kill and start API servers; `+
+			`one of type "observed" cannot`)
 
 	s.Cluster.Type = "plain"
 	_, err = LoadWith(planFile, s)
 	wantErrors(t, err,
 		planFile+`:4:15: killAPIServer needs a cluster that can kill and start API servers; one of type "plain" cannot`,
-		planFile+`:10:34: afterAPIServerRecv needs a cluster that can observe and pause API servers; one of type "plain" cannot`,
-		planFile+`:11:16: pauseAPIServer needs a cluster that can observe and pause API servers; one of type "plain" cannot`)
+		planFile+`:10:34: afterAPIServerRecv needs a cluster that can observe and pause API servers; `+
+			`one of type "plain" cannot`,
+		planFile+`:11:16: pauseAPIServer needs a cluster that can observe and pause API servers; `+
+			`one of type "plain" cannot`)
 }
 
 // wantErrors compares the lines of an error, in any order.

@@ -8,27 +8,58 @@ import (
 	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
+// The types of actions that kill, start and reconnect controllers.
+const (
+	RestartController   ActionType = "restartController"
+	KillController      ActionType = "killController"
+	StartController     ActionType = "startController"
+	ReconnectController ActionType = "reconnectController"
+)
+
+// Reconnecting has the fields of reconnectController.
+type Reconnecting struct {
+	ReconnectAPIServer string    `yaml:"reconnectAPIServer"` // where to
+	ReconnectBy        Reconnect `yaml:"reconnectBy" default:"restart"`
+}
+
+// Reconnect is a way to move a controller to another API server.
+type Reconnect string
+
+// The ways to reconnect.
+const (
+	ReconnectRestart Reconnect = "restart" // SIGKILL, start again at the other API server
+	ReconnectCut     Reconnect = "cut"     // the process keeps running; its connections are redirected
+)
+
 var restartController = ActionKind{
 	Type: RestartController, Target: TargetController,
+	Summary: "Kill the controller (SIGKILL) and start it again.",
+	Doc:     "SIGKILL, then a new process",
 	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + " and start it again" },
 	Effects: func(a *Action) Effects { return Effects{Stops: a.Target, Starts: a.Target} },
 }
 
 var killController = ActionKind{
 	Type: KillController, Target: TargetController,
+	Summary: "Kill the controller; it stays down.",
+	Doc:     "SIGKILL; the controller stays down until `startController`",
 	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + "; it stays down" },
 	Effects: func(a *Action) Effects { return Effects{Stops: a.Target} },
 }
 
 var startController = ActionKind{
 	Type: StartController, Target: TargetController,
+	Summary: "Start a killed controller.",
+	Doc:     "starts a killed controller",
 	Explain: func(a *Action) string { return "start " + controllerName(a.Target) },
 	Effects: func(a *Action) Effects { return Effects{Starts: a.Target} },
 }
 
 var reconnectController = ActionKind{
 	Type: ReconnectController, Target: TargetController,
-	Fields: []string{"reconnectAPIServer", "reconnectBy"},
+	Summary: "Move the controller to another API server.",
+	Doc:     "moves the controller to another API server",
+	Fields:  []string{"reconnectAPIServer", "reconnectBy"},
 	Check: func(c *ActionCheck) {
 		c.APIServer("reconnectAPIServer", c.Action.ReconnectAPIServer)
 		by, known := string(c.Action.ReconnectBy), layout.Words[reflect.TypeFor[Reconnect]()]

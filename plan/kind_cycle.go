@@ -18,6 +18,13 @@ const (
 	EndCycle   ActionType = "endCycle"
 )
 
+// Cycling has the fields of cycleNodes and endCycle.
+type Cycling struct {
+	Cycle         any        `yaml:"cycle"`         // cycleNodes: see Cycles; endCycle: a name
+	WaitFor       CyclePhase `yaml:"waitFor"`       // cycleNodes; empty: until the request is accepted
+	AcceptFailure bool       `yaml:"acceptFailure"` // cycleNodes: the cycle may fail
+}
+
 // CyclePhase is a phase of a CycleNodeRequest.
 type CyclePhase string
 
@@ -138,7 +145,10 @@ func (c *ActionCheck) cyclesBefore() (names []string) {
 }
 
 var cycleNodes = ActionKind{
-	Type:   CycleNodes,
+	Type:    CycleNodes,
+	Summary: "Begin to replace the nodes of a group.",
+	Doc: "begins to [replace the nodes](node-cycling.md) of a group, and waits until the request is " +
+		"accepted or in the phase `waitFor`",
 	Fields: []string{"cycle", "waitFor", "acceptFailure"},
 	Check: func(c *ActionCheck) {
 		cycle := c.Action.Cycles()
@@ -173,8 +183,8 @@ var cycleNodes = ActionKind{
 			return
 		case given:
 			if group := cycle.Group(); !dnsLabel(group) || len(group) > maxGroupName {
-				at.Field("nodeGroupName").Errorf("the simulated group %q needs a name of lower-case letters, digits and -, at "+
-					"most %d (nodeGroupName; default: the cycle's name)", group, maxGroupName)
+				at.Field("nodeGroupName").Errorf("the simulated group %q needs a name of lower-case letters, digits "+
+					"and -, at most %d (nodeGroupName; default: the cycle's name)", group, maxGroupName)
 			}
 			checkSpec(at.Field("simulatedGroup"), "cycle.simulatedGroup", cycle.SimulatedGroup(), crd.SimulatedGroup())
 		}
@@ -198,8 +208,10 @@ var cycleNodes = ActionKind{
 }
 
 var endCycle = ActionKind{
-	Type:   EndCycle,
-	Fields: []string{"cycle"},
+	Type:    EndCycle,
+	Summary: "End a cycle of nodes: what is not drained yet stays.",
+	Doc:     "ends it, and waits until it is gone",
+	Fields:  []string{"cycle"},
 	Check: func(c *ActionCheck) {
 		name := c.Action.EndsCycle()
 		if name == "" {

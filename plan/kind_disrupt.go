@@ -10,15 +10,22 @@ import (
 	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
-// Disrupt and EndDisruption are faults that last: the action disrupt creates a Disruption, a resource with controllers of
-// its own, and endDisruption deletes it.
+// Disrupt and EndDisruption are faults that last: the action disrupt creates a Disruption, a resource with controllers
+// of its own, and endDisruption deletes it.
 const (
 	Disrupt       ActionType = "disrupt"
 	EndDisruption ActionType = "endDisruption"
 )
 
-// Disruption is what the action disrupt begins: the spec of a Disruption, with its name, its namespace (default: that of
-// the controller, or "default"), and, in place of a selector, the controller whose pods are disrupted (default: the
+// Disrupting has the fields of disrupt and endDisruption.
+type Disrupting struct {
+	Disruption      any  `yaml:"disruption"`      // disrupt: see Begins; endDisruption: a name
+	AcceptPartial   bool `yaml:"acceptPartial"`   // disrupt: it is enough that some targets are disrupted
+	AcceptNoTargets bool `yaml:"acceptNoTargets"` // disrupt: it need not have targets
+}
+
+// Disruption is what the action disrupt begins: the spec of a Disruption, with its name, its namespace (default: that
+// of the controller, or "default"), and, in place of a selector, the controller whose pods are disrupted (default: the
 // suite's only one).
 type Disruption map[string]any
 
@@ -57,7 +64,8 @@ func (d Disruption) Spec() map[string]any {
 func (d Disruption) kinds() []string {
 	var kinds []string
 	for name, value := range d {
-		if _, ok := value.(map[string]any); ok && !slices.Contains([]string{"selector", "filter", "pulse", "triggers"}, name) {
+		others := []string{"selector", "filter", "pulse", "triggers"}
+		if _, ok := value.(map[string]any); ok && !slices.Contains(others, name) {
 			kinds = append(kinds, name)
 		}
 	}
@@ -82,8 +90,10 @@ func (a *Action) Ends() string {
 }
 
 var disrupt = ActionKind{
-	Type:   Disrupt,
-	Fields: []string{"disruption", "acceptPartial", "acceptNoTargets"},
+	Type:    Disrupt,
+	Summary: "Begin a disruption, a fault that lasts.",
+	Doc:     "begins a [disruption](disruptions.md), a fault that lasts, and waits until it is in effect",
+	Fields:  []string{"disruption", "acceptPartial", "acceptNoTargets"},
 	Check: func(c *ActionCheck) {
 		d := c.Action.Begins()
 		at := c.at.Field("disruption")
@@ -127,8 +137,8 @@ var disrupt = ActionKind{
 				case d.Controller() != "":
 					c.checker.hooked(at.Field("controller"), d.Controller(), "so it cannot be disrupted")
 				case len(c.Suite.Controllers) != 1:
-					at.Errorf("the suite has %d controllers; say which is disrupted (controller: NAME), or give a selector",
-						len(c.Suite.Controllers))
+					at.Errorf("the suite has %d controllers; say which is disrupted (controller: NAME), or give a "+
+						"selector", len(c.Suite.Controllers))
 				}
 			}
 			spec["selector"] = map[string]any{"a": "controller"}
@@ -152,8 +162,10 @@ var disrupt = ActionKind{
 }
 
 var endDisruption = ActionKind{
-	Type:   EndDisruption,
-	Fields: []string{"disruption"},
+	Type:    EndDisruption,
+	Summary: "End a disruption.",
+	Doc:     "ends it, and waits until nothing of it is left",
+	Fields:  []string{"disruption"},
 	Check: func(c *ActionCheck) {
 		name := c.Action.Ends()
 		if name == "" {

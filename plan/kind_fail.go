@@ -9,15 +9,50 @@ import (
 	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
+// The types of actions that make calls fail.
+const (
+	FailCall     ActionType = "failCall" // by default with status 500, a lost call with the client's timeout
+	RestoreCalls ActionType = "restoreCalls"
+)
+
+// Failing has the fields of failCall and restoreCalls; restoreCalls has only CallScope.
+type Failing struct {
+	CallScope      string      `yaml:"callScope"`      // as PauseScope
+	CallOperations []Operation `yaml:"callOperations"` // empty: all writes
+	Answer         CallAnswer  `yaml:"answer" default:"refused"`
+	Status         int         `yaml:"status"`                         // HTTP status; 0: see FailCall
+	RetryAfter     int         `yaml:"retryAfterSeconds" range:"0 60"` // for the client of a refused call
+	Times          int         `yaml:"times" range:"0 1000"`           // how many calls; 0: one
+	UntilRestored  bool        `yaml:"untilRestored"`                  // all calls until restoreCalls
+}
+
+// Operation is a write to the API server.
+type Operation string
+
+// operations are the writes that can be made to fail.
+var operations = []Operation{"create", "update", "patch", "apply", "delete", "deleteCollection"}
+
+// CallAnswer is what becomes of a call to the API server that is made to fail.
+type CallAnswer string
+
+// The answers.
+const (
+	Lost    CallAnswer = "lost"    // the call takes effect, and its caller gets an error
+	Refused CallAnswer = "refused" // the call does not reach the API server
+)
+
 var failCall = ActionKind{
 	Type: FailCall, Target: TargetController,
-	Fields: []string{"callScope", "callOperations", "answer", "status", "retryAfterSeconds", "times", "untilRestored"},
+	Summary: "Make writes of the controller in callScope fail.",
+	Doc:     "the controller's next writes fail, [see below](#failing-calls)",
+	Fields:  []string{"callScope", "callOperations", "answer", "status", "retryAfterSeconds", "times", "untilRestored"},
 	Check: func(c *ActionCheck) {
 		a := c.Action
 		checkCalls(c)
 		for _, op := range a.CallOperations {
 			if !slices.Contains(operations, op) {
-				c.Errorf("callOperations", "unknown operation %q%s", op, wording.Suggest(string(op), stringsOf(operations)))
+				c.Errorf("callOperations", "unknown operation %q%s", op,
+					wording.Suggest(string(op), stringsOf(operations)))
 			}
 		}
 		if a.Answer != Lost && a.Answer != Refused {
@@ -98,8 +133,10 @@ func failureOf(a *Action) *CallFailure {
 
 var restoreCalls = ActionKind{
 	Type: RestoreCalls, Target: TargetController,
-	Fields: []string{"callScope"},
-	Check:  checkCalls,
+	Summary: "End what failCall has begun.",
+	Doc:     "ends what `failCall` has begun",
+	Fields:  []string{"callScope"},
+	Check:   checkCalls,
 	Explain: func(a *Action) string {
 		which := "the writes of " + controllerName(a.Target) + toScope(a.CallScope)
 		return "let " + which + " reach the API server again, and their answers the controller"

@@ -8,9 +8,26 @@ import (
 	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
+// The types of actions that pause processes.
+const (
+	PauseController  ActionType = "pauseController"
+	ResumeController ActionType = "resumeController"
+	PauseAPIServer   ActionType = "pauseAPIServer"
+	ResumeAPIServer  ActionType = "resumeAPIServer"
+)
+
+// Pausing has the fields of actions that pause and resume; API servers have only PauseScope.
+type Pausing struct {
+	PauseAt          Timing `yaml:"pauseAt"`          // where the controller stops
+	PauseScope       string `yaml:"pauseScope"`       // a resource key; "*" or empty: everything
+	AvoidOngoingRead bool   `yaml:"avoidOngoingRead"` // pauseController: wait until no read is in progress
+}
+
 var pauseController = ActionKind{
 	Type: PauseController, Target: TargetController,
-	Fields: []string{"pauseAt", "pauseScope", "avoidOngoingRead"},
+	Summary: "Stop the controller at pauseAt, for pauseScope.",
+	Doc:     "from then on, holds what the controller does at that point",
+	Fields:  []string{"pauseAt", "pauseScope", "avoidOngoingRead"},
 	Check: func(c *ActionCheck) {
 		a := c.Action
 		if a.PauseAt == "" {
@@ -45,7 +62,9 @@ var pauseController = ActionKind{
 
 var resumeController = ActionKind{
 	Type: ResumeController, Target: TargetController,
-	Fields: []string{"pauseAt", "pauseScope"},
+	Summary: "Release what pauseController holds.",
+	Doc:     "ends such pauses, [see below](#pauses)",
+	Fields:  []string{"pauseAt", "pauseScope"},
 	Check: func(c *ActionCheck) {
 		checkPauseOfController(c)
 		checkPauseScope(c)
@@ -65,8 +84,10 @@ var resumeController = ActionKind{
 // An API server is paused before it receives an event: its watch cache stays as it is.
 var pauseAPIServer = ActionKind{
 	Type: PauseAPIServer, Target: TargetAPIServer,
-	Fields: []string{"pauseScope"},
-	Check:  checkPauseScope,
+	Summary: "Keep an API server from seeing changes of pauseScope.",
+	Doc:     "the API server's watch cache stops receiving events",
+	Fields:  []string{"pauseScope"},
+	Check:   checkPauseScope,
 	Explain: func(a *Action) string {
 		return fmt.Sprintf("stop %s from seeing changes of %s: reads from its cache return the old state",
 			controllerName(a.Target), scopeOf(a.PauseScope))
@@ -78,8 +99,10 @@ var pauseAPIServer = ActionKind{
 
 var resumeAPIServer = ActionKind{
 	Type: ResumeAPIServer, Target: TargetAPIServer,
-	Fields: []string{"pauseScope"},
-	Check:  checkPauseScope,
+	Summary: "Let the API server see changes again.",
+	Doc:     "ends such a pause",
+	Fields:  []string{"pauseScope"},
+	Check:   checkPauseScope,
 	Explain: func(a *Action) string {
 		return fmt.Sprintf("let %s see the changes of %s again", controllerName(a.Target), scopeOf(a.PauseScope))
 	},

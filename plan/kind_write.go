@@ -10,14 +10,33 @@ import (
 	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
+// The types of actions that write objects, as another client.
+const (
+	ApplyObject  ActionType = "apply"
+	PatchObject  ActionType = "patch"
+	DeleteObject ActionType = "delete"
+)
+
+// Writing has the fields of actions that write objects.
+type Writing struct {
+	ResourceKey  ResourceKey    `yaml:"resourceKey"`  // patch, delete
+	Manifest     map[string]any `yaml:"manifest"`     // apply: inline object
+	ManifestFile string         `yaml:"manifestFile"` // apply: its file
+	PatchType    string         `yaml:"patchType" words:"merge json strategic" default:"merge"`
+	Subresource  string         `yaml:"subresource"` // patch: e.g. status
+	Patch        any            `yaml:"patch"`       // mapping or json list
+}
+
 // Writes by another client do not affect any process.
 
 // writes are the effects of a write by another client: it leaves all processes as they are.
 func writes(*Action) Effects { return Effects{Writes: true} }
 
 var applyObject = ActionKind{
-	Type:   ApplyObject,
-	Fields: []string{"manifest", "manifestFile"},
+	Type:    ApplyObject,
+	Summary: "Apply an object as another client.",
+	Doc:     "another client's server-side apply, of one or the other",
+	Fields:  []string{"manifest", "manifestFile"},
 	Check: func(c *ActionCheck) {
 		switch a, planFile := c.Action, c.checker.plan.File; {
 		case a.ManifestFile != "" && a.Manifest != nil:
@@ -58,8 +77,10 @@ var applyObject = ActionKind{
 }
 
 var patchObject = ActionKind{
-	Type:   PatchObject,
-	Fields: []string{"resourceKey", "patchType", "patch", "subresource"},
+	Type:    PatchObject,
+	Summary: "Patch an object as another client.",
+	Doc:     "another client's patch",
+	Fields:  []string{"resourceKey", "patchType", "patch", "subresource"},
 	Check: func(c *ActionCheck) {
 		checkWrite(c)
 		if message := patchMistake(c.Action.PatchType, c.Action.Patch); message != "" {
@@ -79,6 +100,8 @@ var patchObject = ActionKind{
 
 var deleteObject = ActionKind{
 	Type:    DeleteObject,
+	Summary: "Delete an object as another client.",
+	Doc:     "another client's deletion",
 	Fields:  []string{"resourceKey"},
 	Check:   checkWrite,
 	Explain: func(a *Action) string { return "as another client, delete " + a.ResourceKey.String() },

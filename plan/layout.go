@@ -107,9 +107,7 @@ func hasField(owner any, field string) bool {
 // prepareOwn allocates the struct with the fields that only the action's type has.
 func prepareOwn(v any, n *yaml.Node) {
 	if _, typ := yamlfile.Entry(n, "actionType"); typ != nil {
-		if k := kindOfAction(ActionType(yamlfile.Deref(typ).Value)); k != nil && k.Own != nil {
-			v.(*Action).Own = k.Own()
-		}
+		v.(*Action).Own = OwnFields(ActionType(yamlfile.Deref(typ).Value))
 	}
 }
 
@@ -233,7 +231,8 @@ func readState(f *yamlfile.File, n *yaml.Node, v reflect.Value, what string) {
 	v.Set(reflect.ValueOf(state))
 	bad, known := "", []string{Present, Absent}
 	eachValue(state, yamlfile.MaxDepth, func(v any) {
-		if v, _ := v.(string); len(v) > 3 && v[0] == '$' && !slices.Contains(known, v) && wording.Closest(v, known) != "" {
+		if v, _ := v.(string); len(v) > 3 && v[0] == '$' && !slices.Contains(known, v) &&
+			wording.Closest(v, known) != "" {
 			bad = v
 		}
 	})

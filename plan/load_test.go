@@ -111,8 +111,9 @@ func checkRoundTrip(t testing.TB, p *Plan) {
 	}
 }
 
-// Each invalid file ends with comments that list its errors: "# want line:col: message". A plan without mistakes of its
-// own is checked against the suite.
+// Each invalid file ends with comments that list its errors: "# want line:col: message". $actionTypes stands for the
+// names of all types of actions, see TestOrderOfActionTypes. A plan without mistakes of its own is checked against the
+// suite.
 func TestInvalidPlans(t *testing.T) {
 	for _, file := range files(t, "testdata/invalid-*.yaml") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -134,7 +135,7 @@ func checkWanted(t *testing.T, file string, err error) {
 	var want []string
 	for _, line := range strings.Split(string(data), "\n") {
 		if w, ok := strings.CutPrefix(line, "# want "); ok {
-			want = append(want, file+":"+w)
+			want = append(want, file+":"+strings.ReplaceAll(w, "$actionTypes", strings.Join(actionTypes(), ", ")))
 		}
 	}
 	var list Errors

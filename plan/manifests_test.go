@@ -11,7 +11,8 @@ func TestManifests(t *testing.T) {
 controllers:
   - name: a
     binary: x
-    env: {A: a, NS: {valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}, B: {valueFrom: {secretKeyRef: {name: s, key: k}}}}
+    env: {A: a, NS: {valueFrom: {fieldRef: {fieldPath: metadata.namespace}}},
+      B: {valueFrom: {secretKeyRef: {name: s, key: k}}}}
 manifests:
   - trommel.yaml
   - {path: ., namespace: foo-system}

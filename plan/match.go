@@ -105,10 +105,23 @@ func NewMatcher(c *Condition) (*Matcher, error) {
 
 // Object is the state of an object as an observation shows it: JSON that is decoded once, when a condition first needs
 // it. A nil Object is an unknown state. It is not safe for concurrent use.
-type Object match.Object
+type Object struct{ state *match.Object }
 
 // NewObject returns the state in the JSON; for empty JSON it returns nil.
-func NewObject(json []byte) *Object { return (*Object)(match.NewObject(json)) }
+func NewObject(json []byte) *Object {
+	if state := match.NewObject(json); state != nil {
+		return &Object{state}
+	}
+	return nil
+}
+
+// known returns the state; nil if it is unknown.
+func (o *Object) known() *match.Object {
+	if o == nil {
+		return nil
+	}
+	return o.state
+}
 
 // Match reports whether the event matches. Old and new are the object's states in JSON: old is nil for a creation or if
 // unknown; new is the last state for a deletion, and nil for a read that found nothing or if unknown. If the event does
@@ -119,7 +132,7 @@ func (m *Matcher) Match(kind EventKind, old, new []byte) (ok bool, miss Miss, er
 
 // MatchObjects is Match for states that several matchers share: each state is decoded only once.
 func (m *Matcher) MatchObjects(kind EventKind, old, new *Object) (ok bool, miss Miss, err error) {
-	ok, why, err := m.m.Match(match.Event(kind), (*match.Object)(old), (*match.Object)(new))
+	ok, why, err := m.m.Match(match.Event(kind), old.known(), new.known())
 	return ok, Miss(why), err
 }
 

@@ -44,13 +44,16 @@ actions:
     trigger:
       definitions: &definitions
         - triggerName: first
-          condition: {triggerType: onObjectUpdate, resourceKey: pod/default/a, curState: {spec: {nodeName: $present}, status: {phase: Running}}}
+          condition: {triggerType: onObjectUpdate, resourceKey: pod/default/a,
+            curState: {spec: {nodeName: $present}, status: {phase: Running}}}
           observationPoint: {timing: afterControllerRecv, observeBy: op}
         - triggerName: second
-          condition: {triggerType: onObjectUpdate, resourceKey: pod/default/a, repeat: 2, curState: {spec: {nodeName: $present}, status: {phase: Failed}}}
+          condition: {triggerType: onObjectUpdate, resourceKey: pod/default/a, repeat: 2,
+            curState: {spec: {nodeName: $present}, status: {phase: Failed}}}
           observationPoint: {timing: afterControllerRecv, observeBy: op}
         - triggerName: third
-          condition: {triggerType: onObjectCreation, resourceKey: pod/default/c, curState: {spec: {nodeName: $present}, status: {phase: Running}}}
+          condition: {triggerType: onObjectCreation, resourceKey: pod/default/c,
+            curState: {spec: {nodeName: $present}, status: {phase: Running}}}
           observationPoint: {timing: beforeControllerRecv, observeBy: op}
       expression: first;second|third
   - actionType: startController
@@ -90,7 +93,8 @@ func TestMergeKeyMistakes(t *testing.T) {
 			head + "    - &a {triggerName: t, color: red, condition: {triggerType: onTimeout, timeout: soon}}\n" +
 				"    - {<<: *a, triggerName: u}\n    - {<<: *a, triggerName: v}\n    expression: t;u;v\n",
 			[]string{
-				`f.yaml:5:27: unknown field "color" in a trigger definition (known: triggerName, condition, observationPoint)`,
+				`f.yaml:5:27: unknown field "color" in a trigger definition ` +
+					`(known: triggerName, condition, observationPoint)`,
 				`f.yaml:5:84: timeout: "soon" is not a duration; write it like 20s, 1m30s or 500ms`,
 			},
 		},

@@ -137,13 +137,16 @@ func TestActionNames(t *testing.T) {
 	}{
 		{Action{Type: KillController, Target: "db"}, "killController db"},
 		{Action{Type: KillController}, "killController"},
-		{Action{Type: PatchObject, ResourceKey: pod}, "patch pod/default/a"},
-		{Action{Type: PatchObject, ResourceKey: pod, Subresource: "status"}, "patch pod/default/a (status)"},
-		{Action{Type: DeleteObject, ResourceKey: pod}, "delete pod/default/a"},
-		{Action{Type: ApplyObject, ManifestFile: "pod.yaml"}, "apply pod.yaml"},
-		{Action{Type: ApplyObject, Manifest: object("Pod", map[string]any{"name": "a", "namespace": "default"})},
+		{Action{Type: PatchObject, Writing: Writing{ResourceKey: pod}}, "patch pod/default/a"},
+		{Action{Type: PatchObject,
+			Writing: Writing{ResourceKey: pod, Subresource: "status"}}, "patch pod/default/a (status)"},
+		{Action{Type: DeleteObject, Writing: Writing{ResourceKey: pod}}, "delete pod/default/a"},
+		{Action{Type: ApplyObject, Writing: Writing{ManifestFile: "pod.yaml"}}, "apply pod.yaml"},
+		{Action{Type: ApplyObject,
+			Writing: Writing{Manifest: object("Pod", map[string]any{"name": "a", "namespace": "default"})}},
 			"apply pod/default/a"},
-		{Action{Type: ApplyObject, Manifest: object("Node", map[string]any{"name": "a"})}, "apply node//a"},
+		{Action{Type: ApplyObject,
+			Writing: Writing{Manifest: object("Node", map[string]any{"name": "a"})}}, "apply node//a"},
 		{Action{Type: ApplyObject}, "apply"},
 	} {
 		if got := test.action.String(); got != test.want {

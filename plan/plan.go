@@ -33,66 +33,22 @@ type Plan struct {
 	source *yamlfile.File // positions of values that were read from a file
 }
 
-// ActionType names what an action does.
+// ActionType names what an action does. The types are declared beside their kinds.
 type ActionType string
-
-// The action types.
-const (
-	RestartController   ActionType = "restartController"
-	KillController      ActionType = "killController"
-	StartController     ActionType = "startController"
-	PauseController     ActionType = "pauseController"
-	ResumeController    ActionType = "resumeController"
-	ReconnectController ActionType = "reconnectController"
-	PauseAPIServer      ActionType = "pauseAPIServer"
-	ResumeAPIServer     ActionType = "resumeAPIServer"
-	FailCall            ActionType = "failCall" // by default with status 500, a lost call with the client's time-out
-	RestoreCalls        ActionType = "restoreCalls"
-	FreezeController    ActionType = "freezeController"
-	ThawController      ActionType = "thawController"
-	KillAPIServer       ActionType = "killAPIServer"
-	StartAPIServer      ActionType = "startAPIServer"
-	ApplyObject         ActionType = "apply"
-	PatchObject         ActionType = "patch"
-	DeleteObject        ActionType = "delete"
-)
 
 // Action is one step of a plan. Its Type decides which fields it has; Validate rejects the others.
 type Action struct {
 	Type   ActionType `yaml:"actionType"`
 	Target string     `yaml:"actionTarget"` // a controller (empty: the suite's only one) or an API server
 
-	PauseAt          Timing `yaml:"pauseAt"`          // pauseController, resumeController: where it stops
-	PauseScope       string `yaml:"pauseScope"`       // pause…, resume…: a resource key; "*" or empty: everything
-	AvoidOngoingRead bool   `yaml:"avoidOngoingRead"` // pauseController: wait until no read is in progress
-
-	CallScope      string      `yaml:"callScope"`                      // failCall, restoreCalls: as pauseScope
-	CallOperations []Operation `yaml:"callOperations"`                 // failCall; empty: all writes
-	Answer         CallAnswer  `yaml:"answer" default:"refused"`       // failCall
-	Status         int         `yaml:"status"`                         // failCall: HTTP status; 0: see FailCall
-	RetryAfter     int         `yaml:"retryAfterSeconds" range:"0 60"` // failCall: for the client of a refused call
-	Times          int         `yaml:"times" range:"0 1000"`           // failCall: how many calls; 0: one
-	UntilRestored  bool        `yaml:"untilRestored"`                  // failCall: all calls until restoreCalls
-
-	Kill bool `yaml:"kill"` // thawController: kill what is frozen instead
-
-	ReconnectAPIServer string    `yaml:"reconnectAPIServer"`            // reconnectController: where to
-	ReconnectBy        Reconnect `yaml:"reconnectBy" default:"restart"` // reconnectController
-
-	ResourceKey  ResourceKey    `yaml:"resourceKey"`                                            // patch, delete
-	Manifest     map[string]any `yaml:"manifest"`                                               // apply: inline object
-	ManifestFile string         `yaml:"manifestFile"`                                           // apply: its file
-	PatchType    string         `yaml:"patchType" words:"merge json strategic" default:"merge"` // patch
-	Subresource  string         `yaml:"subresource"`                                            // patch: e.g. status
-	Patch        any            `yaml:"patch"`                                                  // mapping or json list
-
-	Disruption      any  `yaml:"disruption"`      // disrupt: see Begins; endDisruption: a name
-	AcceptPartial   bool `yaml:"acceptPartial"`   // disrupt: it is enough that some targets are disrupted
-	AcceptNoTargets bool `yaml:"acceptNoTargets"` // disrupt: it need not have targets
-
-	Cycle         any        `yaml:"cycle"`         // cycleNodes: see Cycles; endCycle: a name
-	WaitFor       CyclePhase `yaml:"waitFor"`       // cycleNodes; empty: until the request is accepted
-	AcceptFailure bool       `yaml:"acceptFailure"` // cycleNodes: the cycle may fail
+	// The fields of the kinds, each declared beside its kind. A new kind has them in Own.
+	Pausing
+	Failing
+	Thawing
+	Reconnecting
+	Writing
+	Disrupting
+	Cycling
 
 	WaitBefore time.Duration `yaml:"waitBefore"` // between the trigger and the action
 	WaitAfter  time.Duration `yaml:"waitAfter"`  // between the action and its completion
@@ -109,30 +65,6 @@ func (a *Action) String() string {
 	}
 	return string(a.Type)
 }
-
-// Reconnect is a way to move a controller to another API server.
-type Reconnect string
-
-// The ways to reconnect.
-const (
-	ReconnectRestart Reconnect = "restart" // SIGKILL, start again at the other API server
-	ReconnectCut     Reconnect = "cut"     // the process keeps running; its connections are redirected
-)
-
-// Operation is a write to the API server.
-type Operation string
-
-// operations are the writes that can be made to fail.
-var operations = []Operation{"create", "update", "patch", "apply", "delete", "deleteCollection"}
-
-// CallAnswer is what becomes of a call to the API server that is made to fail.
-type CallAnswer string
-
-// The answers.
-const (
-	Lost    CallAnswer = "lost"    // the call takes effect, and its caller gets an error
-	Refused CallAnswer = "refused" // the call does not reach the API server
-)
 
 // Trigger says when an action is carried out.
 type Trigger struct {

@@ -230,7 +230,14 @@ func (c *schemaChecker) check(path string, node any, typ reflect.Type, f *yamlfi
 	case typ.Kind() == reflect.Struct:
 		sh := layout.ShapeOf(typ)
 		properties, _ := m["properties"].(map[string]any)
-		c.same("fields of "+path, slices.Sorted(slices.Values(sh.Names)), sortedKeys(properties))
+		names := slices.Clone(sh.Names)
+		for _, k := range kinds {
+			if typ == reflect.TypeFor[Action]() && k.Own != nil { // TestSchemaOfActions compares these fields
+				names = append(names, layout.ShapeOf(reflect.TypeOf(k.Own()).Elem()).Names...)
+			}
+		}
+		slices.Sort(names)
+		c.same("fields of "+path, slices.Compact(names), sortedKeys(properties))
 		c.fields += len(sh.Names)
 		for _, f := range sh.Fields {
 			c.check(path+"."+f.Name, properties[f.Name], typ.FieldByIndex(f.Index).Type, &f)
@@ -245,4 +252,111 @@ func (c *schemaChecker) check(path string, node any, typ reflect.Type, f *yamlfi
 func listOf(v any) []any {
 	list, _ := v.([]any)
 	return list
+}
+
+// What the schema of plans says of the types of actions, and of the fields that only one type has, is generated from
+// their kinds.
+func TestSchemaOfActions(t *testing.T) {
+	const file = "plan.schema.json"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	type word struct {
+		Const       ActionType `json:"const"`
+		Description string     `json:"description"`
+	}
+	var words []word
+	own := ""
+	for _, k := range kinds {
+		words = append(words, word{k.Type, k.Summary})
+		if k.Own == nil {
+			continue
+		}
+		typ := reflect.TypeOf(k.Own()).Elem()
+		for _, f := range layout.ShapeOf(typ).Fields {
+			field := typ.FieldByIndex(f.Index)
+			if field.Tag.Get("doc") == "" {
+				t.Errorf("the field %s of %s has no tag doc", f.Name, k.Type)
+			}
+			own += fmt.Sprintf(",\n        %q: %s", f.Name, indentedJSON(t, "        ", property(k.Type, field, &f)))
+		}
+	}
+	want := between(t, text, `"description": "What the action does.",
+          "oneOf": `, `
+        },
+        "actionTarget": {`, indentedJSON(t, "          ", words))
+	want = between(t, want, `"description": "patch: a subresource, e.g. status.",
+          "type": "string"
+        }`, `
+      },
+      "required": [
+        "actionType",`, own)
+	generated(t, file, text, want)
+}
+
+// between replaces what is between two parts of a text.
+func between(t *testing.T, text, before, after, by string) string {
+	t.Helper()
+	head, rest, ok := strings.Cut(text, before)
+	_, tail, ok2 := strings.Cut(rest, after)
+	if !ok || !ok2 {
+		t.Fatalf("there is no %s before %s", before, after)
+	}
+	return head + before + by + after + tail
+}
+
+func indentedJSON(t *testing.T, by string, v any) string {
+	t.Helper()
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent(by, "  ")
+	if err := e.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// property is the schema of a field that only one type of action has.
+func property(of ActionType, field reflect.StructField, f *yamlfile.Field) any {
+	p := struct {
+		Description string      `json:"description"`
+		Ref         string      `json:"$ref,omitempty"`
+		Type        string      `json:"type,omitempty"`
+		Enum        []string    `json:"enum,omitempty"`
+		Minimum     json.Number `json:"minimum,omitempty"`
+		Maximum     json.Number `json:"maximum,omitempty"`
+		Default     any         `json:"default,omitempty"`
+	}{Description: string(of) + ": " + field.Tag.Get("doc"), Enum: f.Words}
+	switch field.Type {
+	case durationType:
+		p.Ref = "#/$defs/duration"
+	case keyType:
+		p.Ref = "#/$defs/resourceKey"
+	}
+	switch kind := field.Type.Kind(); {
+	case p.Ref != "":
+	case kind == reflect.String:
+		p.Type = "string"
+	case kind == reflect.Bool:
+		p.Type, p.Default = "boolean", false
+	case kind == reflect.Int:
+		p.Type, p.Default = "integer", 0
+	case kind == reflect.Slice:
+		p.Type = "array"
+	case kind == reflect.Map, kind == reflect.Struct:
+		p.Type = "object"
+	}
+	if f.Default != "" {
+		p.Default = f.Default
+		if p.Type != "string" && p.Type != "" {
+			p.Default = json.RawMessage(f.Default)
+		}
+	}
+	if len(f.Range) == 2 {
+		p.Minimum, p.Maximum = json.Number(f.Range[0]), json.Number(f.Range[1])
+	}
+	return p
 }

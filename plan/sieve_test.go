@@ -220,7 +220,7 @@ func TestSieveConversion(t *testing.T) {
 	}
 }
 
-// What an alias repeats is converted each time.
+// The fields that an alias repeats are converted each time.
 func TestSieveAliases(t *testing.T) {
 	action := func(first, second string) string {
 		return "actions:\n- actionType: pauseAPIServer\n  apiServerName: kind-control-plane2\n  trigger:" + first +

@@ -45,8 +45,8 @@ func (s *Suite) Text() []byte {
 
 // DisruptionControllers are the controllers of disruptions.
 type DisruptionControllers struct {
-	// Install runs them in the cluster, as a Deployment with the rights of its service account. Otherwise they run inside
-	// of Trommel.
+	// Install runs them in the cluster, as a Deployment with the rights of its service account. Otherwise they run
+	// inside of Trommel.
 	Install bool `yaml:"install"`
 }
 
@@ -54,8 +54,8 @@ type DisruptionControllers struct {
 type Mask struct {
 	// Type of the objects, type[.group]; "*" is all.
 	Type string `yaml:"type" json:"type" default:"*"`
-	// Path of the field from the object's root, with dots; "*" is one step of any name, "[]" an item of a list, and "**"
-	// at the beginning any number of steps. Fields below it are masked too.
+	// Path of the field from the object's root, with dots; "*" is one step of any name, "[]" an item of a list, and
+	// "**" at the beginning any number of steps. Fields below it are masked too.
 	Path   string `yaml:"path" json:"path"`
 	Reason string `yaml:"reason" json:"reason"` // for people
 }

@@ -29,7 +29,8 @@ func TestChartValues(t *testing.T) {
 	}
 	text := fmt.Sprint(deployment.Object)
 	for _, want := range []string{
-		"--delete-only", "--protected-namespaces=prod,elsewhere", "--namespace=elsewhere", "--keep=1h", "registry.example/chaos:v1",
+		"--delete-only", "--protected-namespaces=prod,elsewhere", "--namespace=elsewhere", "--keep=1h",
+		"registry.example/chaos:v1",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/internal/controllers"
 )
 
 // Finalizers.
@@ -199,10 +199,7 @@ func Get(ctx context.Context, reader client.Reader, key types.NamespacedName) (*
 // Result turns an error into a result: an outdated cache or a conflict is tried again soon, without being told as an
 // error.
 func Result(err error) (ctrl.Result, error) {
-	if errors.Is(err, ErrOutdated) || apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: 20 * time.Millisecond}, nil
-	}
-	return ctrl.Result{}, err
+	return controllers.Result(err, ErrOutdated)
 }
 
 // After asks for another reconcile at a time.

@@ -11,8 +11,8 @@ import (
 
 // Nets are the safety nets: what the controllers refuse. All are on by default; see DefaultNets.
 type Nets struct {
-	// NamespaceShare and ClusterShare are the largest shares, in percent, of the pods of a namespace, and of the pods or
-	// nodes of the cluster, that disruptions may hit. 0: no limit. A single target is always allowed.
+	// NamespaceShare and ClusterShare are the largest shares, in percent, of the pods of a namespace, and of the pods
+	// or nodes of the cluster, that disruptions may hit. 0: no limit. A single target is always allowed.
 	NamespaceShare, ClusterShare int
 	// NetworkWithoutHosts allows network disruptions of all traffic.
 	NetworkWithoutHosts bool

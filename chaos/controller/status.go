@@ -77,32 +77,35 @@ func UpdateStatus[T any](
 	}
 	err = env.Client.Status().Patch(ctx, object, patch)
 	if apierrors.IsInvalid(err) || apierrors.IsConflict(err) {
-		err = updateLatest(ctx, env, d, own, set)
+		// It finds out why the patch cannot be applied.
+		status := func(d *chaos.Disruption) *chaos.DisruptionStatus { return &d.Status }
+		return UpdateLatest(ctx, env, d, status, own, set)
 	}
 	return client.IgnoreNotFound(err)
 }
 
-// updateLatest sets the fields on the newest object. It says what the reason is if the patch cannot be applied.
-func updateLatest[T any](
-	ctx context.Context, env *Env, d *chaos.Disruption, own func(*chaos.DisruptionStatus) T,
-	set func(*chaos.DisruptionStatus),
-) error {
-	read := own(&d.Status)
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		latest := &chaos.Disruption{}
-		if err := env.Reader.Get(ctx, client.ObjectKeyFromObject(d), latest); err != nil || latest.UID != d.UID {
+// UpdateLatest is UpdateStatus without a patch, for any object: it reads the newest one, and writes its whole status.
+func UpdateLatest[O, S, T any, P interface {
+	*O
+	client.Object
+}](ctx context.Context, env *Env, o P, status func(P) *S, own func(*S) T, set func(*S)) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		latest := P(new(O))
+		if err := env.Reader.Get(ctx, client.ObjectKeyFromObject(o), latest); err != nil ||
+			latest.GetUID() != o.GetUID() {
 			return err
 		}
-		if !equality.Semantic.DeepEqual(own(&latest.Status), read) {
+		if !equality.Semantic.DeepEqual(own(status(latest)), own(status(o))) {
 			return ErrOutdated
 		}
-		before := latest.Status.DeepCopy()
-		set(&latest.Status)
-		if equality.Semantic.DeepEqual(before, &latest.Status) {
+		before := latest.DeepCopyObject().(P)
+		set(status(latest))
+		if equality.Semantic.DeepEqual(status(before), status(latest)) {
 			return nil
 		}
 		return env.Client.Status().Update(ctx, latest)
 	})
+	return client.IgnoreNotFound(err)
 }
 
 // changes are the operations that make one status of another, if the fields that change and the controller's own ones

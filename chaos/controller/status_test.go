@@ -54,8 +54,9 @@ func TestChanges(t *testing.T) {
 			meanwhile: func(s *chaos.DisruptionStatus) {
 				s.Schedule.Runs = 2
 			}},
-		{name: "a field is taken away", read: chaos.DisruptionStatus{EndsAt: &end, Schedule: chaos.Schedule{Active: true}},
-			set: func(s *chaos.DisruptionStatus) { s.EndsAt, s.Schedule.Active = nil, false }},
+		{name: "a field is taken away",
+			read: chaos.DisruptionStatus{EndsAt: &end, Schedule: chaos.Schedule{Active: true}},
+			set:  func(s *chaos.DisruptionStatus) { s.EndsAt, s.Schedule.Active = nil, false }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stored, want := *tt.read.DeepCopy(), *tt.read.DeepCopy()

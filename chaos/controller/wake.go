@@ -10,9 +10,9 @@ import (
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 )
 
-// WhenChanged lets an update of a disruption wake a controller only if what it reads has changed: its spec, whether it is
-// deleted, and what reads returns. What a controller was not woken for is often not in the cache yet: it would only find
-// out that it has nothing to do, or write what was written.
+// WhenChanged lets an update of a disruption wake a controller only if what it reads has changed: its spec, whether it
+// is deleted, and what reads returns. What a controller was not woken for is often not in the cache yet: it would only
+// find out that it has nothing to do, or write what was written.
 func WhenChanged[T any](reads func(*chaos.Disruption) T) builder.Predicates {
 	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*chaos.Disruption)

@@ -65,7 +65,8 @@ func Run(ctx context.Context, config Config) error {
 	if err := i.removeReadyFile(); err != nil {
 		return err
 	}
-	i.Logger.Info("start", "kind", i.Request.Kind, "target", i.Request.Target.String(), "disruption", i.Request.Disruption,
+	i.Logger.Info("start", "kind", i.Request.Kind, "target", i.Request.Target.String(),
+		"disruption", i.Request.Disruption,
 		"backend", i.Backend, "dryRun", i.DryRun)
 	var err error
 	if i.journal, err = OpenJournal(i.Journal); err != nil {

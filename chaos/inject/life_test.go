@@ -141,8 +141,8 @@ func TestRun(t *testing.T) {
 			var states []v1alpha1.InjectionState
 			wasReady, reported := false, ""
 			err := inject.Run(ctx, inject.Config{
-				Request: request(), Backends: []inject.Backend{s}, Backend: "script", Journal: journal, ReadyFile: ready,
-				DryRun: tt.dryRun, Report: func(state inject.State) {
+				Request: request(), Backends: []inject.Backend{s}, Backend: "script", Journal: journal,
+				ReadyFile: ready, DryRun: tt.dryRun, Report: func(state inject.State) {
 					states = append(states, state.State)
 					reported += state.Error
 					_, err := os.Stat(ready)
@@ -239,7 +239,8 @@ func TestReporter(t *testing.T) {
 				if err != nil || r.URL.Path != "/api/v1/namespaces/ns/pods/pod" {
 					t.Errorf("%s: %v", r.URL, err)
 				}
-				if err := json.Unmarshal([]byte(patch.Metadata.Annotations[inject.AnnotationState]), &state); err != nil {
+				told := patch.Metadata.Annotations[inject.AnnotationState]
+				if err := json.Unmarshal([]byte(told), &state); err != nil {
 					t.Error(err)
 				}
 				states <- state.State

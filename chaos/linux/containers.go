@@ -13,6 +13,12 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
+func init() {
+	register(v1alpha1.KindContainerFailure, func(base injection, spec v1alpha1.ContainerFailure) inject.Injection {
+		return &containerFailure{injection: base, spec: spec}
+	})
+}
+
 // containerFailure sends a signal to the first process of each container.
 type containerFailure struct {
 	injection

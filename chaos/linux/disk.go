@@ -18,6 +18,12 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
+func init() {
+	register(v1alpha1.KindDiskPressure, func(base injection, spec v1alpha1.DiskPressure) inject.Injection {
+		return &diskPressure{injection: base, spec: spec}
+	})
+}
+
 // diskPressure limits the throughput of a block device in the containers' cgroups.
 type diskPressure struct {
 	injection

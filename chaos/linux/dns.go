@@ -25,6 +25,12 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
+func init() {
+	register(v1alpha1.KindDNS, func(base injection, spec v1alpha1.DNS) inject.Injection {
+		return &dnsFault{injection: base, spec: spec}
+	})
+}
+
 // dnsFault answers a pod's DNS queries. nftables leads them to a server of ours in the pod's network namespace, which
 // asks the pod's own server what no record is for.
 type dnsFault struct {

@@ -16,7 +16,8 @@ func TestEveryKindIsDecidedOn(t *testing.T) {
 		name, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ",")
 		kind := v1alpha1.Kind(name)
 		_, err := (&Backend{}).New(inject.Request{Kind: kind, Spec: []byte("{}")}, &inject.Notes{})
-		if forgotten := err != nil && strings.Contains(err.Error(), "is not implemented"); forgotten != inject.InAPI(kind) {
+		forgotten := err != nil && strings.Contains(err.Error(), "is not implemented")
+		if forgotten != inject.InAPI(kind) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

@@ -150,7 +150,8 @@ func newNode(t *testing.T) *node {
 	n.server = n.newNamespace()
 	h := n.handle(n.server)
 	lo := must(h.LinkByName("lo"))(t)
-	for _, a := range []string{host1 + "/32", host2 + "/32", nameserver + "/32", otherNameserver + "/32", host6 + "/128"} {
+	for _, a := range []string{host1 + "/32", host2 + "/32", nameserver + "/32", otherNameserver + "/32",
+		host6 + "/128"} {
 		n.check(h.AddrAdd(lo, &netlink.Addr{IPNet: must(netlink.ParseIPNet(a))(t), Flags: unix.IFA_F_NODAD}))
 	}
 	n.serveDNS()
@@ -430,7 +431,8 @@ func (p *runningPod) dump() string {
 		fmt.Fprintf(&b, "table %d %s\n", table.Family, table.Name)
 	}
 	for _, chain := range must(c.ListChains())(t) {
-		fmt.Fprintf(&b, "chain %s %s: %d rules\n", chain.Table.Name, chain.Name, len(must(c.GetRules(chain.Table, chain))(t)))
+		fmt.Fprintf(&b, "chain %s %s: %d rules\n", chain.Table.Name, chain.Name,
+			len(must(c.GetRules(chain.Table, chain))(t)))
 	}
 	h := must(netlink.NewHandleAt(p.ns.NsHandle, unix.NETLINK_ROUTE))(t)
 	defer h.Close()
@@ -447,7 +449,8 @@ func (p *runningPod) dump() string {
 		for _, r := range must(h.RuleList(family))(t) {
 			fmt.Fprintf(&b, "rule %s\n", r)
 		}
-		for _, r := range must(h.RouteListFiltered(family, &netlink.Route{Table: delayTable}, netlink.RT_FILTER_TABLE))(t) {
+		for _, r := range must(h.RouteListFiltered(family, &netlink.Route{Table: delayTable},
+			netlink.RT_FILTER_TABLE))(t) {
 			fmt.Fprintf(&b, "route %s\n", r)
 		}
 	}

@@ -36,47 +36,34 @@ func (b *Backend) Name() string { return Name }
 // New implements inject.Backend.
 func (b *Backend) New(request inject.Request, notes *inject.Notes) (inject.Injection, error) {
 	base := injection{node: b.Node.withDefaults(), request: request, notes: notes}
-	switch request.Kind {
-	case v1alpha1.KindNetwork:
-		return decode(request, func(spec v1alpha1.Network) inject.Injection {
-			return &network{injection: base, spec: spec}
-		})
-	case v1alpha1.KindDNS:
-		return decode(request, func(spec v1alpha1.DNS) inject.Injection {
-			return &dnsFault{injection: base, spec: spec}
-		})
-	case v1alpha1.KindCPUPressure:
-		return decode(request, func(spec v1alpha1.CPUPressure) inject.Injection {
-			return &pressure{injection: base, cpu: &spec}
-		})
-	case v1alpha1.KindMemoryPressure:
-		return decode(request, func(spec v1alpha1.MemoryPressure) inject.Injection {
-			return &pressure{injection: base, memory: &spec}
-		})
-	case v1alpha1.KindDiskPressure:
-		return decode(request, func(spec v1alpha1.DiskPressure) inject.Injection {
-			return &diskPressure{injection: base, spec: spec}
-		})
-	case v1alpha1.KindContainerFailure:
-		return decode(request, func(spec v1alpha1.ContainerFailure) inject.Injection {
-			return &containerFailure{injection: base, spec: spec}
-		})
-	case v1alpha1.KindAPIFault:
-		return nil, inject.Unsupported("requests to the API server are encrypted, and real pods have no proxy")
-	case v1alpha1.KindGRPC:
-		return nil, inject.Unsupported("real pods have no proxy that reads gRPC calls")
-	case v1alpha1.KindDiskFailure:
-		return nil, inject.Unsupported("files of real pods can only be throttled (diskPressure), not made to fail")
+	if made, ok := kinds[request.Kind]; ok {
+		return made(base)
+	}
+	if reason, ok := unsupportedKinds[request.Kind]; ok {
+		return nil, inject.Unsupported("%s", reason)
 	}
 	return nil, inject.Unsupported("%s is not implemented for real nodes", request.Kind)
 }
 
-func decode[T any](request inject.Request, made func(T) inject.Injection) (inject.Injection, error) {
-	var spec T
-	if err := json.Unmarshal(request.Spec, &spec); err != nil {
-		return nil, fmt.Errorf("read the spec of %s: %w", request.Kind, err)
+// kinds make injections of the kinds that real nodes can do. Each kind is registered by its file.
+var kinds = map[v1alpha1.Kind]func(injection) (inject.Injection, error){}
+
+// unsupportedKinds say why real nodes cannot do the other kinds.
+var unsupportedKinds = map[v1alpha1.Kind]string{
+	v1alpha1.KindAPIFault:    "requests to the API server are encrypted, and real pods have no proxy",
+	v1alpha1.KindGRPC:        "real pods have no proxy that reads gRPC calls",
+	v1alpha1.KindDiskFailure: "files of real pods can only be throttled (diskPressure), not made to fail",
+}
+
+// register adds a kind, with the function that makes an injection of its spec.
+func register[T any](kind v1alpha1.Kind, made func(injection, T) inject.Injection) {
+	kinds[kind] = func(base injection) (inject.Injection, error) {
+		var spec T
+		if err := json.Unmarshal(base.request.Spec, &spec); err != nil {
+			return nil, fmt.Errorf("read the spec of %s: %w", kind, err)
+		}
+		return made(base, spec), nil
 	}
-	return made(spec), nil
 }
 
 // injection is what all kinds share.

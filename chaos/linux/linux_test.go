@@ -256,7 +256,8 @@ func TestNetworkLoss(t *testing.T) {
 			lost: map[string]int{one: 0, two: 100}, tcp: map[string]bool{host2 + ":7001": true, two: false},
 		},
 		{
-			name: "a name", spec: `{"hosts": [{"host": "example.org"}], "drop": 100}`, lost: map[string]int{one: 100, two: 0},
+			name: "a name", spec: `{"hosts": [{"host": "example.org"}], "drop": 100}`,
+			lost: map[string]int{one: 100, two: 0},
 		},
 		{
 			name: "everything", spec: `{"drop": 100}`, lost: map[string]int{one: 100, six: 100},
@@ -454,7 +455,8 @@ func TestNetworkDelay(t *testing.T) {
 			150 * time.Millisecond, 150*time.Millisecond + slack},
 		{"jitter", `{"hosts": [{"host": "10.77.9.1"}, {"host": "fd77:9::1"}], "delay": "150ms", "delayJitter": "50ms"}`,
 			100 * time.Millisecond, 200*time.Millisecond + slack},
-		{"by port, with a limit", `{"hosts": [{"port": 7000, "host": "10.77.9.1"}, {"port": 7000, "host": "fd77:9::/64"}],
+		{"by port, with a limit",
+			`{"hosts": [{"port": 7000, "host": "10.77.9.1"}, {"port": 7000, "host": "fd77:9::/64"}],
 			"delay": "150ms", "bandwidthLimit": 100000}`, 150 * time.Millisecond, 150*time.Millisecond + slack},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -615,7 +617,8 @@ func TestCPUPressure(t *testing.T) {
 	n := newNode(t)
 	target, control := n.newPod(false), n.newPod(true)
 	// A part of one processor each: as much as a busy machine has.
-	few := limits{"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "20000", "cpu.shares": "200000", "cpuset.cpus": "0"}
+	few := limits{"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "20000", "cpu.shares": "200000",
+		"cpuset.cpus": "0"}
 	a, b := target.start("app", []string{"burn"}, few), control.start("app", []string{"burn"}, few)
 	n.check(os.WriteFile(filepath.Join(control.cgroups["cpu"], "cpu.shares"), []byte("200000"), 0))
 	n.check(os.WriteFile(filepath.Join(target.cgroups["cpu"], "cpu.shares"), []byte("200000"), 0))
@@ -625,7 +628,8 @@ func TestCPUPressure(t *testing.T) {
 		time.Sleep(2 * time.Second) // the measurement
 		later := must(os.ReadFile(filepath.Join(a.cgroups["cpuacct"], "cpuacct.usage")))(t)
 		target, control = cpuTime(t, a.cmd.Process.Pid)-began[0], cpuTime(t, b.cmd.Process.Pid)-began[1]
-		from, to := must(strconv.Atoi(strings.TrimSpace(string(at))))(t), must(strconv.Atoi(strings.TrimSpace(string(later))))(t)
+		from, to := must(strconv.Atoi(strings.TrimSpace(string(at))))(t),
+			must(strconv.Atoi(strings.TrimSpace(string(later))))(t)
 		return target, control, (to-from)/10_000_000 - target
 	}
 	before := target.dump()
@@ -800,9 +804,11 @@ func TestUnsupported(t *testing.T) {
 	}{
 		{kind: "network", spec: `{"drop": 1, "http": {}}`, reason: "HTTP", want: inject.ErrUnsupported},
 		{kind: "network", spec: `{"drop": 1}`, reason: "choose pods", node: true, want: inject.ErrUnsupported},
-		{kind: "network", spec: `{"drop": 1}`, reason: "also sidecar", containers: []string{"app"}, want: inject.ErrUnsupported},
+		{kind: "network", spec: `{"drop": 1}`, reason: "also sidecar", containers: []string{"app"},
+			want: inject.ErrUnsupported},
 		{kind: "dns", spec: `{}`, reason: "choose pods", node: true, want: inject.ErrUnsupported},
-		{kind: "diskPressure", spec: `{"path": "/proc", "readBytesPerSecond": 1}`, reason: "no disk", want: inject.ErrUnsupported},
+		{kind: "diskPressure", spec: `{"path": "/proc", "readBytesPerSecond": 1}`, reason: "no disk",
+			want: inject.ErrUnsupported},
 		{kind: "apiFault", spec: `{}`, reason: "encrypted", want: inject.ErrUnsupported},
 		{kind: "grpc", spec: `{}`, reason: "gRPC", want: inject.ErrUnsupported},
 		{kind: "diskFailure", spec: `{}`, reason: "throttled", want: inject.ErrUnsupported},
@@ -866,11 +872,13 @@ func TestKilledInjectorLeavesNothing(t *testing.T) {
 	file := filepath.Join(n.dir, "data")
 	n.check(os.WriteFile(file, make([]byte, 1<<20), 0o600))
 	for kind, spec := range map[string]string{
-		"network":        `{"hosts": [{"host": "example.org", "port": 7000}], "drop": 50, "bandwidthLimit": 1000000, "delay": "5ms"}`,
+		"network": `{"hosts": [{"host": "example.org", "port": 7000}], "drop": 50, "bandwidthLimit": 1000000,
+			"delay": "5ms"}`,
 		"dns":            `{"records": [{"name": "example.org", "fault": "nxdomain"}]}`,
 		"cpuPressure":    `{"load": 10}`,
 		"memoryPressure": `{"target": 30}`,
-		"diskPressure":   fmt.Sprintf(`{"path": %q, "readBytesPerSecond": 1000000, "writeBytesPerSecond": 1000000}`, file),
+		"diskPressure": fmt.Sprintf(`{"path": %q, "readBytesPerSecond": 1000000, "writeBytesPerSecond": 1000000}`,
+			file),
 	} {
 		target := n.newPod(false)
 		target.start("app", limits{"memory.limit_in_bytes": strconv.Itoa(100 << 20)})
@@ -894,7 +902,8 @@ func killed(t *testing.T, target *runningPod, kind, spec string) {
 		r := request(target, kind, spec)
 		entry := filepath.Join(journal, r.ID()+".json")
 		c := exec.Command("/proc/self/exe", "inject", kind, "--spec", spec, "--disruption", r.Disruption,
-			"--disruption-uid", string(r.DisruptionUID), "--target-uid", string(r.Target.UID), "--target-node", "worker",
+			"--disruption-uid", string(r.DisruptionUID), "--target-uid", string(r.Target.UID),
+			"--target-node", "worker",
 			"--target-namespace", "default", "--target-pod", "target", "--journal", journal, "--ready-file", ready)
 		c.Args[0] = asInjector
 		log := &strings.Builder{}
@@ -941,7 +950,8 @@ func killed(t *testing.T, target *runningPod, kind, spec string) {
 			t.Fatalf("left in the journal: %v", left)
 		}
 	}
-	t.Logf("%d of %d kills left something to clean up; ready after %s, of which %s to inject", dirty, times, whole, deed)
+	t.Logf("%d of %d kills left something to clean up; ready after %s, of which %s to inject", dirty, times, whole,
+		deed)
 }
 
 // A kubelet with systemd, cgroups of version 2.
@@ -984,7 +994,8 @@ func TestVersion2(t *testing.T) {
 	node := Node{Cgroups: root, Proc: proc, Host: 1}
 	pod := must(node.pod(uid))(t)
 	want := container{
-		name: "app", id: "abc", init: 42, cgroups: []string{filepath.Join(scope, "container")}, podCgroups: []string{slice},
+		name: "app", id: "abc", init: 42, cgroups: []string{filepath.Join(scope, "container")},
+		podCgroups: []string{slice},
 	}
 	if diff := cmp.Diff([]container{want}, pod.containers, cmp.AllowUnexported(container{})); diff != "" {
 		t.Error(diff)
@@ -1026,8 +1037,9 @@ func stat(start int) string {
 func TestNames(t *testing.T) {
 	const uid = types.UID("1b4e28ba-2fa1")
 	for name, want := range map[string]bool{
-		"pod1b4e28ba-2fa1": true, "kubepods-burstable-pod1b4e28ba_2fa1.slice": true, "kubepods-pod1b4e28ba_2fa1.slice": true,
-		"pod1b4e28ba-2fa11": false, "kubepods-burstable.slice": false, "xpod1b4e28ba-2fa1": false,
+		"pod1b4e28ba-2fa1": true, "kubepods-burstable-pod1b4e28ba_2fa1.slice": true,
+		"kubepods-pod1b4e28ba_2fa1.slice": true, "pod1b4e28ba-2fa11": false,
+		"kubepods-burstable.slice": false, "xpod1b4e28ba-2fa1": false,
 	} {
 		if got := isPodCgroup(name, uid); got != want {
 			t.Errorf("%s: %t", name, got)

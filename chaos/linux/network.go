@@ -19,6 +19,12 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
+func init() {
+	register(v1alpha1.KindNetwork, func(base injection, spec v1alpha1.Network) inject.Injection {
+		return &network{injection: base, spec: spec}
+	})
+}
+
 // network disturbs packets in a pod's network namespace. A table of nftables chooses and drops packets that come and
 // go. A queueing discipline limits those that go, and a delayer holds them back.
 type network struct {

@@ -25,6 +25,15 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
+func init() {
+	register(v1alpha1.KindCPUPressure, func(base injection, spec v1alpha1.CPUPressure) inject.Injection {
+		return &pressure{injection: base, cpu: &spec}
+	})
+	register(v1alpha1.KindMemoryPressure, func(base injection, spec v1alpha1.MemoryPressure) inject.Injection {
+		return &pressure{injection: base, memory: &spec}
+	})
+}
+
 // pressure takes processor time or memory with processes of ours in the target's cgroups. Exactly one of cpu and memory
 // is set.
 type pressure struct {

@@ -1,5 +1,5 @@
-// The command trommel-nodes runs the controllers of node cycling with the simulated provider. With that of AWS it is in the
-// module nodes/aws.
+// The command trommel-nodes runs the controllers of node cycling with the simulated provider. With that of AWS it is in
+// the module nodes/aws.
 package main
 
 import (
@@ -18,7 +18,8 @@ func main() {
 		simulated.Name: {
 			New: simulated.For,
 			Flags: func(cmd *cobra.Command) {
-				cmd.Flags().BoolVar(&simulate, "simulate", false, "also run the simulated cloud, whose nodes are KWOK's")
+				cmd.Flags().BoolVar(&simulate, "simulate", false,
+					"also run the simulated cloud, whose nodes are KWOK's")
 			},
 			Add: func(mgr ctrl.Manager) error {
 				if !simulate {

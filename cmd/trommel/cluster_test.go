@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,58 +23,115 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// sharedCluster starts a cluster with `trommel cluster up` for the tests of this package that need one.
-func sharedCluster(t *testing.T, trommel string) string {
+// sharedCluster starts a cluster with `trommel cluster up`, which runs until the test that shares it among its subtests
+// has ended. The cluster's name ends in the suffix.
+func sharedCluster(t, sharing *testing.T, trommel, suffix string) string {
 	t.Helper()
-	name := fmt.Sprintf("test-%d", os.Getpid())
+	name := fmt.Sprintf("test-%d%s", os.Getpid(), suffix)
 	up := exec.Command(trommel, "cluster", "up", "--name", name)
 	if out, err := up.CombinedOutput(); err != nil {
 		t.Fatalf("trommel cluster up: %v\n%s", err, out)
 	}
-	t.Cleanup(func() {
+	sharing.Cleanup(func() {
 		if out, err := exec.Command(trommel, "cluster", "down", "--name", name).CombinedOutput(); err != nil {
-			t.Errorf("trommel cluster down: %v\n%s", err, out)
+			sharing.Errorf("trommel cluster down: %v\n%s", err, out)
 		}
 	})
 	return name
 }
 
+// builtIn is where trommel is built for the tests; TestMain removes it.
+var builtIn string
+
+var builtOnce = sync.OnceValue(func() (err error) {
+	if builtIn, err = os.MkdirTemp("", "trommel-test"); err != nil {
+		return err
+	}
+	if out, err := exec.Command("go", "build", "-o", builtIn, ".").CombinedOutput(); err != nil {
+		return fmt.Errorf("build trommel: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// buildTrommel builds trommel, once for all tests, and returns its path.
 func buildTrommel(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "trommel")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	if err := builtOnce(); err != nil {
+		t.Fatal(err)
 	}
-	return path
+	return filepath.Join(builtIn, "trommel")
 }
 
-// TestCluster runs the real CLI on a real control plane, which its subtests share.
+// slowScripts are the scripts of testdata/cluster that take longest, the slowest first.
+var slowScripts = []string{
+	"leases", "bad_runs", "blocked", "actions", "stale", "manifests", "notes", "old_locks", "own_writes", "removed",
+	"webhooks", "binary",
+}
+
+// TestCluster runs the real CLI on two real control planes, which its subtests share. On each there is one subtest at a
+// time, because a cluster has one coordinator at a time; each takes the next one that is left.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts a control plane")
+		t.Skip("starts control planes")
 	}
+	t.Parallel()
 	trommel := buildTrommel(t)
-	name := sharedCluster(t, trommel)
 	copier, err := filepath.Abs("../../testdata/controllers/copier")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("script", func(t *testing.T) {
-		p := clusterParams(name, copier)
-		files, err := filepath.Glob(filepath.Join("testdata", "cluster", "*.txtar"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		// One after the other: a cluster has one coordinator at a time. testscript itself would run them in parallel.
-		for _, file := range files {
+	files, err := filepath.Glob(filepath.Join("testdata", "cluster", "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(slowness(a), slowness(b)) })
+	type subtest struct {
+		name string
+		run  func(t *testing.T, cluster string)
+	}
+	subtests := []subtest{
+		{"put back", func(t *testing.T, cluster string) { testPutBack(t, trommel, cluster, copier) }},
+		{"interrupted", func(t *testing.T, cluster string) { testInterrupted(t, trommel, cluster, copier) }},
+	}
+	for _, file := range files {
+		subtests = append(subtests, subtest{filepath.Base(file), func(t *testing.T, cluster string) {
+			p := clusterParams(cluster, copier)
 			p.Files = []string{file}
-			t.Run(filepath.Base(file), func(t *testing.T) { testscript.Run(t, p) })
-		}
-	})
-	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, trommel, name, copier) })
-	t.Run("put back", func(t *testing.T) { testPutBack(t, trommel, name, copier) })
-	t.Run("cycle", func(t *testing.T) { testCycle(t, trommel, name) })
-	t.Run("killed in mid-pause", func(t *testing.T) { testKilledInMidPause(t, trommel, name, copier) })
+			testscript.Run(t, p)
+		}})
+	}
+	// Last: it leaves definitions and policies in its cluster.
+	subtests = append(subtests,
+		subtest{"killed in mid-pause", func(t *testing.T, c string) { testKilledInMidPause(t, trommel, c, copier) }},
+		subtest{"cycle", func(t *testing.T, c string) { testCycle(t, trommel, c) }})
+	left := make(chan subtest, len(subtests))
+	for _, s := range subtests {
+		left <- s
+	}
+	close(left)
+	for _, suffix := range []string{"-a", "-b"} {
+		t.Run("on cluster "+suffix[1:], func(sharing *testing.T) {
+			sharing.Parallel()
+			var cluster string
+			for s := range left {
+				sharing.Run(s.name, func(t *testing.T) {
+					if cluster == "" {
+						cluster = sharedCluster(t, sharing, trommel, suffix)
+					}
+					s.run(t, cluster)
+				})
+			}
+		})
+	}
+}
+
+// slowness is the place of a script among the slow ones, or behind them.
+func slowness(file string) int {
+	i := slices.Index(slowScripts, strings.TrimSuffix(filepath.Base(file), ".txtar"))
+	if i < 0 {
+		return len(slowScripts)
+	}
+	return i
 }
 
 // clusterParams returns the parameters of a script that uses a cluster; the caller adds the file.
@@ -113,7 +172,7 @@ func TestIsolatedRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := clusterParams(sharedCluster(t, buildTrommel(t)), copier)
+	p := clusterParams(sharedCluster(t, t, buildTrommel(t), ""), copier)
 	p.Files = []string{filepath.Join("testdata", "cluster", "webhooks.txtar")}
 	testscript.Run(t, p)
 }

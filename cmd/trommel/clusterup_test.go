@@ -14,6 +14,7 @@ func TestClusterUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
+	t.Parallel()
 	p := params(filepath.Join("testdata", "up"))
 	p.Setup = func(e *testscript.Env) error {
 		shareCaches(e)

@@ -106,8 +106,8 @@ func testCycleInterrupted(t *testing.T, trommel, kubeconfig string, c *objects.C
 		{"yes", "y\n", "3", "the request yes was ended", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := startInTerminal(t, trommel, "cycle", "--kubeconfig", kubeconfig, "-n", "default", "workers", "--name",
-				tt.name)
+			p := startInTerminal(t, trommel, "cycle", "--kubeconfig", kubeconfig, "-n", "default", "workers",
+				"--name", tt.name)
 			p.await("cycling nodes: request " + tt.name)
 			p.write(ctrlC)
 			p.await("End it? Nodes that are not drained yet then stay. [y/N] ")

@@ -139,10 +139,8 @@ func testCycle(t *testing.T, trommel, name string) {
 	interrupted, interrupt := context.WithCancel(ctx)
 	seen := make(chan error, 1)
 	go func() {
-		key := requestKey("default", "stuck")
-		seen <- objects.FollowOne(bounded, c, key, func(r *nodes.CycleNodeRequest) (bool, error) {
-			return r != nil && r.Status.Phase != "", nil
-		})
+		begun := func(r *nodes.CycleNodeRequest) (bool, error) { return r != nil && r.Status.Phase != "", nil }
+		seen <- objects.FollowOne(bounded, c, requestKey("default", "stuck"), begun)
 		interrupt()
 	}()
 	expect(interrupted, exitInconclusive, "kubectl delete cnr -n default stuck ends it", "workers", "--name", "stuck")

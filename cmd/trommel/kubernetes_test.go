@@ -17,6 +17,7 @@ func TestKubernetesVersionOfSuite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
+	t.Parallel()
 	trommel := buildTrommel(t)
 	copier, err := filepath.Abs("../../testdata/controllers/copier")
 	if err != nil {

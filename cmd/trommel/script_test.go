@@ -67,4 +67,7 @@ func shareCaches(e *testscript.Env) {
 // isolated returns the command with which an isolating test runs tests.
 type isolated struct{ m *testing.M }
 
-func (i isolated) Run() int { return clustertest.Isolated(i.m.Run) }
+func (i isolated) Run() int {
+	defer func() { _ = os.RemoveAll(builtIn) }()
+	return clustertest.Isolated(i.m.Run)
+}

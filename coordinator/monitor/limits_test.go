@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"runtime"
 	"strings"
@@ -105,8 +106,23 @@ func TestAConnectionWithoutATokenIsClosedInTime(t *testing.T) {
 // the monitor accepts.
 func TestAConnectionWithoutATokenSendsLittle(t *testing.T) {
 	m := listenWith(t, Config{})
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
+	// Allocations are counted for the whole process: others may add to them, but not each time.
+	least := uint64(math.MaxUint64)
+	for range 3 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		sendMuch(t, m)
+		runtime.ReadMemStats(&after)
+		least = min(least, after.TotalAlloc-before.TotalAlloc)
+	}
+	if least > 16*maxHello {
+		t.Errorf("%d MB allocated for a stranger", least>>20)
+	}
+}
+
+// sendMuch sends the message as a stranger.
+func sendMuch(t *testing.T, m *Monitor) {
+	t.Helper()
 	_, stream := stranger(t, m)
 	const length = 1<<30 - 1
 	head := binary.BigEndian.AppendUint32([]byte{0xfc}, length) // gob: the negated number of bytes, then the bytes
@@ -126,10 +142,6 @@ func TestAConnectionWithoutATokenSendsLittle(t *testing.T) {
 	}
 	if sent > 2*maxHello {
 		t.Errorf("the monitor took %d bytes, want at most %d plus what is in transit", sent, maxHello)
-	}
-	runtime.ReadMemStats(&after)
-	if took := after.TotalAlloc - before.TotalAlloc; took > 16*maxHello {
-		t.Errorf("%d MB allocated for a stranger", took>>20)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Command port-operator is an example's operator: it gives each Service that asks for one by an annotation a port of a load
-// balancer outside of the cluster. A ConfigMap says which ports are taken, and by whom.
+// Command port-operator is an example's operator: it gives each Service that asks for one by an annotation a port of a
+// load balancer outside of the cluster. A ConfigMap says which ports are taken, and by whom.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command token-operator is an example's operator: it keeps a Secret with a token for each Service that asks for one by an
-// annotation.
+// Command token-operator is an example's operator: it keeps a Secret with a token for each Service that asks for one by
+// an annotation.
 package main
 
 import (
@@ -70,7 +70,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	owner := metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Service").WithName(service.Name).WithUID(service.UID)
+	owner := metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Service").
+		WithName(service.Name).WithUID(service.UID)
 	secret := corev1ac.Secret(key.Name, key.Namespace).WithOwnerReferences(owner).
 		WithAnnotations(map[string]string{audience: service.Annotations[audience]}).
 		WithStringData(map[string]string{"token": token})

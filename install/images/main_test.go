@@ -100,7 +100,8 @@ func checkImage(t *testing.T, i image, built v1.Image) {
 			t.Error("the program is not static")
 		}
 	}
-	if said, err := exec.Command(program, "--help").CombinedOutput(); err != nil || !strings.Contains(string(said), "Usage:") {
+	if said, err := exec.Command(program, "--help").CombinedOutput(); err != nil ||
+		!strings.Contains(string(said), "Usage:") {
 		t.Errorf("--help: %v\n%s", err, said)
 	}
 }
@@ -133,7 +134,8 @@ func TestManifests(t *testing.T) {
 	ours := regexp.MustCompile(`trommel\.dev/([a-z-]+):latest`)
 	found := map[string]bool{}
 	for _, pattern := range []string{
-		"chaos/config/manager/*.yaml", "install/chart/charts/trommel-chaos/values.yaml", "nodes/config/manager/*.yaml", "install/chart/charts/trommel-nodes/values.yaml",
+		"chaos/config/manager/*.yaml", "install/chart/charts/trommel-chaos/values.yaml", "nodes/config/manager/*.yaml",
+		"install/chart/charts/trommel-nodes/values.yaml",
 	} {
 		paths, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(paths) == 0 {

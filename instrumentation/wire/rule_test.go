@@ -54,7 +54,8 @@ func TestRuleTakes(t *testing.T) {
 		{name: "other phase", rule: Rule{Phase: Before}, o: pod,
 			reason: "the answer does not depend on whether the caller has sorted its rules by phase"},
 		{name: "a call that has yet to begin", rule: Rule{Phase: Before},
-			o: with(func(o *Observation) { o.Phase = "" }), want: true, reason: "a hook asks before the call whether it must be reported at all"},
+			o: with(func(o *Observation) { o.Phase = "" }), want: true,
+			reason: "a hook asks before the call whether it must be reported at all"},
 	} {
 		if tt.rule.Point == "" {
 			tt.rule.Point = pod.Point

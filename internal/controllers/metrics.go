@@ -12,8 +12,8 @@ import (
 // own.
 var registering sync.Mutex
 
-// RegisterMetrics adds collectors to the metrics that managers serve. Managers of a process share them: a collector takes
-// the place of an earlier one of the same metrics, so that the last manager's are served. It may be called
+// RegisterMetrics adds collectors to the metrics that managers serve. Managers of a process share them: a collector
+// takes the place of an earlier one of the same metrics, so that the last manager's are served. It may be called
 // concurrently.
 func RegisterMetrics(collectors ...prometheus.Collector) error {
 	registering.Lock()

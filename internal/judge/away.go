@@ -74,7 +74,7 @@ func pausesLocks(p *plan.Plan, c record.Controller) bool {
 }
 
 // frozen reports whether the plan had frozen a process of the controller by then, and whether it was frozen at that
-// time or less than grace before it. A process that was frozen finds its lease taken and its time-outs expired, and may
+// time or less than grace before it. A process that was frozen finds its lease taken and its timeouts expired, and may
 // exit because of that; the kubelet restarts it.
 func frozen(
 	p *plan.Plan, actions []record.Action, grace time.Duration, controller string, at time.Time,
@@ -110,7 +110,8 @@ func callsFailed(
 			end = at // unless they were restored
 			for _, b := range actions {
 				r := p.Actions[b.Index].Effects().Restores
-				if r != nil && r.By == controller && (r.Scope == "" || r.Scope == fails.Scope) && !b.Began.Before(a.Began) {
+				if r != nil && r.By == controller && (r.Scope == "" || r.Scope == fails.Scope) &&
+					!b.Began.Before(a.Began) {
 					end = b.Done
 				}
 			}

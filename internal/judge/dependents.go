@@ -13,8 +13,8 @@ import (
 
 // dependents judges whether a controller under test deletes an object although the object's owner is alive and asks for
 // the same as when the object was created, and creates it again. That costs what the object held, but it may be meant
-// so: some controllers restart things in this way. So it is only a note, and where a reference tells what the controller
-// does without faults, the judge of the reference judges it.
+// so: some controllers restart things in this way. So it is only a note, and where a reference tells what the
+// controller does without faults, the judge of the reference judges it.
 type dependents struct{}
 
 func (dependents) Name() string { return "dependents" }
@@ -57,9 +57,10 @@ func (dependents) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 			born[c.Key] = i
 			if l, ok := lost[c.Key]; ok && controls(c.Cur, l.uid) && c.By != "" {
 				findings = append(findings, record.Finding{
-					Severity: record.SeverityNote, Judge: record.JudgeDependent, Subject: string(c.Key), Time: l.change.Time,
-					Title: fmt.Sprintf("%s was deleted by %s and created again, although its owner was alive and its spec had "+
-						"not changed: deleted %s", nameOf(c), l.change.By, e.moment(l.change.Time)),
+					Severity: record.SeverityNote, Judge: record.JudgeDependent, Subject: string(c.Key),
+					Time: l.change.Time,
+					Title: fmt.Sprintf("%s was deleted by %s and created again, although its owner was alive and its "+
+						"spec had not changed: deleted %s", nameOf(c), l.change.By, e.moment(l.change.Time)),
 					Detail: nameOf(l.change) + ": " + e.happened(l.change) + "\n" + nameOf(c) + ": " + e.happened(c),
 				})
 			}

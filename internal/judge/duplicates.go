@@ -15,8 +15,8 @@ import (
 // without faults. It looks only at objects with generated names: others have a purpose of their own each. A controller
 // under test must have created some of them.
 //
-// It is a bug only where both are known, as fewer objects may be wanted than before, and rolling updates make more for a
-// time.
+// It is a bug only where both are known, as fewer objects may be wanted than before, and rolling updates make more for
+// a time.
 type duplicates struct{}
 
 func (duplicates) Name() string { return "duplicates" }

@@ -16,16 +16,17 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// An error counts as logged without end if it is logged so often, and still so shortly before the end, and not much less
-// often in the second half of the time than in the first. Controllers that try again after growing pauses log less.
+// An error counts as logged without end if it is logged so often, and still so shortly before the end, and not much
+// less often in the second half of the time than in the first. Controllers that try again after growing pauses log
+// less.
 const (
 	errorsPerSecond = 1.0
 	errorsEnd       = 3 * time.Second // logs may have times in whole seconds
 	errorsSteady    = 0.6
 )
 
-// loggedErrors judges whether a controller logs an error without end when nothing disturbs it any more, and does not log
-// it without faults. What a log says is not what a controller does, so it is a note.
+// loggedErrors judges whether a controller logs an error without end when nothing disturbs it any more, and does not
+// log it without faults. It is a note, since a controller may log one thing and do another.
 type loggedErrors struct{}
 
 func (loggedErrors) Name() string { return "errors" }
@@ -88,9 +89,10 @@ func (loggedErrors) Judge(_ context.Context, e Evidence) ([]record.Finding, erro
 		}
 		findings = append(findings, record.Finding{
 			Severity: record.SeverityNote, Judge: record.JudgeErrors, Subject: k.controller, Time: e.Meta.Observed,
-			Title: fmt.Sprintf("%s logs an error without end that it does not log without faults: %q, %d times in the last %s",
-				k.controller, k.shape, times, e.calm().Round(100*time.Millisecond)),
-			Detail: fmt.Sprintf("nothing has disturbed it since %s\nthe last one, in %s:\n%s", e.moment(e.Meta.Calm), s.file, s.line),
+			Title: fmt.Sprintf("%s logs an error without end that it does not log without faults: %q, %d times in "+
+				"the last %s", k.controller, k.shape, times, e.calm().Round(100*time.Millisecond)),
+			Detail: fmt.Sprintf("nothing has disturbed it since %s\nthe last one, in %s:\n%s", e.moment(e.Meta.Calm),
+				s.file, s.line),
 		})
 	}
 	return findings, errors.Join(errs...)

@@ -25,7 +25,7 @@ type exits struct{}
 func (exits) Name() string { return "exits" }
 
 // Judge returns the findings of [Exits] about processes that exited after the workload began: earlier exits belong to
-// the cluster's start, and the controller has come up since. What the plan itself has caused becomes a note.
+// the cluster's start, and the controller has come up since. An exit that the plan itself has caused becomes a note.
 func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var findings []record.Finding
 	for _, c := range e.Meta.Controllers {

@@ -27,14 +27,16 @@ main.reconcile(...)
 `
 
 const klogPanic = `I0101 00:00:00.000000 1 main.go:1] starting
-E0101 00:00:00.000000 1 panic.go:115] "Observed a panic" controller="database" panic="runtime error: index out of range [1] with length 1" panicGoValue="x" stacktrace=<
+E0101 00:00:00.000000 1 panic.go:115] "Observed a panic" controller="database" ` +
+	`panic="runtime error: index out of range [1] with length 1" panicGoValue="x" stacktrace=<
 	goroutine 7 [running]:
 	main.(*reconciler).Reconcile()
  >
 I0101 00:00:00.000000 1 main.go:1] goes on
 `
 
-const zapPanic = `{"level":"error","ts":"2026","msg":"Observed a panic","controller":"database","panic":"boom \"x\"","stacktrace":"goroutine 7 [running]:\nmain.f()\n\t/src/a.go:1"}
+const zapPanic = `{"level":"error","ts":"2026","msg":"Observed a panic","controller":"database",` +
+	`"panic":"boom \"x\"","stacktrace":"goroutine 7 [running]:\nmain.f()\n\t/src/a.go:1"}
 {"level":"info","msg":"goes on"}
 `
 

@@ -20,7 +20,8 @@ const (
 )
 
 // fights judges whether a field changes back and forth between two values without end when nothing disturbs the
-// controllers any more, and a controller under test takes part. It is a bug if the field does not do that without faults.
+// controllers any more, and a controller under test takes part. It is a bug if the field does not do that without
+// faults.
 type fights struct{}
 
 func (fights) Name() string { return "fights" }
@@ -41,7 +42,9 @@ func (fights) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			if e.Reference.Ignores(key, r.Path) {
 				continue
 			}
-			calm := slices.DeleteFunc(slices.Clone(r.Times), func(i int) bool { return changes[i].Time.Before(e.Meta.Calm) })
+			calm := slices.DeleteFunc(slices.Clone(r.Times), func(i int) bool {
+				return changes[i].Time.Before(e.Meta.Calm)
+			})
 			if len(calm) < fightReturns || e.Meta.Observed.Sub(changes[calm[len(calm)-1]].Time) > fightEnd {
 				continue
 			}
@@ -68,8 +71,8 @@ func (fights) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			}
 			findings = append(findings, record.Finding{
 				Severity: e.severity(), Judge: record.JudgeFight, Subject: string(key), Time: changes[calm[0]].Time,
-				Title: fmt.Sprintf("%s of %s changes back and forth, and %s takes part: %d times in the last %s", where, key,
-					strings.Join(who, ", "), len(calm), e.calm().Round(100*time.Millisecond)),
+				Title: fmt.Sprintf("%s of %s changes back and forth, and %s takes part: %d times in the last %s", where,
+					key, strings.Join(who, ", "), len(calm), e.calm().Round(100*time.Millisecond)),
 				Detail: strings.Join(lines, "\n"),
 			})
 		}

@@ -66,8 +66,8 @@ func (finalizers) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 			}
 			findings = append(findings, record.Finding{
 				Severity: record.SeverityNote, Judge: record.JudgeFinalizer, Subject: string(key), Time: mark[key].Time,
-				Title: fmt.Sprintf("%s still waits for the finalizer %s of %s: it was marked for deletion %s", nameOf(c), f, by,
-					e.moment(mark[key].Time)),
+				Title: fmt.Sprintf("%s still waits for the finalizer %s of %s: it was marked for deletion %s",
+					nameOf(c), f, by, e.moment(mark[key].Time)),
 				Detail: "its last change: " + e.happened(c),
 			})
 		}

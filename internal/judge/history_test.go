@@ -129,8 +129,9 @@ func expect(t *testing.T, got []string, want ...string) {
 
 // patches is a plan that writes objects, and deletes one that deletes them.
 var (
-	patches = &plan.Plan{Actions: []plan.Action{{Type: plan.PatchObject, ResourceKey: plan.ResourceKey{Type: "pod", Name: "x"}}}}
-	deletes = &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject, ResourceKey: plan.ResourceKey{Type: "pod", Name: "x"}}}}
+	pod     = plan.Writing{ResourceKey: plan.ResourceKey{Type: "pod", Name: "x"}}
+	patches = &plan.Plan{Actions: []plan.Action{{Type: plan.PatchObject, Writing: pod}}}
+	deletes = &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject, Writing: pod}}}
 	kills   = &plan.Plan{Actions: []plan.Action{{Type: plan.RestartController, Target: "op"}}}
 )
 
@@ -151,7 +152,8 @@ func TestDuplicates(t *testing.T) {
 	two := []string{"1 created " + set, "2 op: created " + member("a", ""), "2 op: created " + member("b", "")}
 	three := slices.Concat(two, []string{"3 op: created " + member("c", ""), "4 op: deleted " + member("c", "")})
 	others := []string{
-		"1 created " + set, "2 created " + member("a", ""), "2 created " + member("b", ""), "2 created " + member("c", ""),
+		"1 created " + set,
+		"2 created " + member("a", ""), "2 created " + member("b", ""), "2 created " + member("c", ""),
 	}
 	anyTwo, anyThree := slices.Clone(two), slices.Clone(three)
 	anyTwo[0], anyThree[0] = "1 created "+anySet, "1 created "+anySet
@@ -208,8 +210,8 @@ func TestDependents(t *testing.T) {
 		"1 created " + set, "2 op: created " + pod + "}", "5 op: deleted " + pod + "}", "6 op: created " + pod + "}",
 	}
 	with := func(at int, line string) []string { return slices.Insert(slices.Clone(again), at, line) }
-	const finding = "note pod/default/web-0 was deleted by op and created again, although its owner was alive and its " +
-		"spec had not changed: deleted at +5s"
+	const finding = "note pod/default/web-0 was deleted by op and created again, although its owner was alive and " +
+		"its spec had not changed: deleted at +5s"
 	for _, tt := range []struct {
 		name  string
 		lines []string
@@ -229,8 +231,8 @@ func TestDependents(t *testing.T) {
 			`4 updated set/default/web {"metadata": {"uid": "u"}, "spec": {"replicas": 2}, "status": {"x": 1}}`)},
 		{name: "the spec has changed",
 			lines: with(2, `4 updated set/default/web {"metadata": {"uid": "u"}, "spec": {"replicas": 3}}`)},
-		{name: "the owner is being deleted", lines: with(2,
-			`4 updated set/default/web {"metadata": {"uid": "u", "deletionTimestamp": "now"}, "spec": {"replicas": 2}}`)},
+		{name: "the owner is being deleted", lines: with(2, `4 updated set/default/web `+
+			`{"metadata": {"uid": "u", "deletionTimestamp": "now"}, "spec": {"replicas": 2}}`)},
 		{name: "it is not created again", lines: again[:3]},
 		{name: "somebody else has deleted it", lines: []string{
 			again[0], again[1], "5 deleted " + pod + "}", again[3],
@@ -308,7 +310,8 @@ func TestOrphans(t *testing.T) {
 		want  []string
 	}{
 		{name: "left", lines: []string{"1 created " + set, "2 created " + child, "3 deleted " + set}, want: []string{
-			"note secret/default/s is still there although its owner set/default/web is gone: the owner was deleted at +3s",
+			"note secret/default/s is still there although its owner set/default/web is gone: " +
+				"the owner was deleted at +3s",
 		}},
 		{name: "collected", lines: []string{
 			"1 created " + set, "2 created " + child, "3 deleted " + set, "4 deleted " + child,
@@ -587,7 +590,8 @@ func TestLoggedErrors(t *testing.T) {
 // A finding says what, where, when and after which of the plan's actions.
 func TestWhatAReferenceFindingSays(t *testing.T) {
 	run := func(lines ...string) *record.Run { return tale(t, lines...) }
-	const before, after = `secret/default/a {"data": {"user": "u", "size": 1}}`, `secret/default/a {"data": {"size": 2}}`
+	const before = `secret/default/a {"data": {"user": "u", "size": 1}}`
+	const after = `secret/default/a {"data": {"size": 2}}`
 	ref := usual(t, run("1 created "+before, "1 op: created pod/default/p {}"))
 	e := evidence(run("1 created "+before, "1 op: created pod/default/p {}", "5 op: updated "+after,
 		"6 op: deleted pod/default/p {}", "7 op: created pod/default/p {}"))

@@ -131,9 +131,9 @@ func (invariantJudge) Judge(_ context.Context, e Evidence) ([]record.Finding, er
 	return e.Invariants.check(e.History, ownDeletions(e)), nil
 }
 
-// ownDeletions returns the indexes of the history entries that the plan itself has caused by deleting an object: that the
-// object is marked for deletion, and its next deletion, as nothing takes a deletion back. That an invariant does not
-// hold then says nothing about the controllers.
+// ownDeletions returns the indexes of the history entries that the plan itself has caused by deleting an object: that
+// the object is marked for deletion, and its next deletion, as nothing takes a deletion back. That an invariant does
+// not hold then says nothing about the controllers.
 func ownDeletions(e Evidence) map[int]bool {
 	own := map[int]bool{}
 	for _, a := range e.Actions {

@@ -82,7 +82,8 @@ func TestCheck(t *testing.T) {
 			plan.Invariant{On: database,
 				Never: `event == "deleted" && objects.exists(o, o.kind == "StatefulSet") && objects.filter(o, ` +
 					`o.kind == "Database").size() == 1`},
-			[]string{"invariant database/default/db 5: invariant i: it happened when database/default/db was deleted"}, "",
+			[]string{"invariant database/default/db 5: invariant i: it happened when database/default/db was deleted"},
+			"",
 		},
 		{"always, holds", plan.Invariant{On: sets, Always: "object.spec.replicas >= 1"}, nil, ""},
 		{

@@ -70,10 +70,11 @@ func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 	}
 	kill := plan.Action{Type: plan.KillAPIServer, Target: "apiserver-1"}
 	pause := plan.Action{
-		Type: plan.PauseController, Target: "a", PauseAt: plan.BeforeControllerWrite,
-		PauseScope: "configmap/default/lock",
+		Type: plan.PauseController, Target: "a",
+		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerWrite, PauseScope: "configmap/default/lock"},
 	}
-	refuse := plan.Action{Type: plan.FailCall, Target: "b", Answer: plan.Refused, UntilRestored: true}
+	refuse := plan.Action{Type: plan.FailCall, Target: "b",
+		Failing: plan.Failing{Answer: plan.Refused, UntilRestored: true}}
 	restore := plan.Action{Type: plan.RestoreCalls, Target: "b"}
 	freeze := []plan.Action{{Type: plan.FreezeController, Target: "a"}, {Type: plan.ThawController, Target: "a"}}
 	froze := []record.Action{{Began: at(1), Done: at(1)}, {Index: 1, Began: at(3), Done: at(3)}}
@@ -162,7 +163,9 @@ func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 func TestWhatThePlanDeletesIsNoBug(t *testing.T) {
 	p, err := plan.Parse([]byte(`testName: t
 actions:
-- {actionType: delete, resourceKey: secret/default/a, trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}}
+- actionType: delete
+  resourceKey: secret/default/a
+  trigger: {definitions: [{triggerName: now, condition: {triggerType: none}}]}
 `), "p.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +173,8 @@ actions:
 	p.Complete(nil)
 	invariants, err := Compile([]plan.Invariant{{
 		Name: "kept", On: &plan.ResourceKey{Type: "secret", Namespace: "*", Name: "*"},
-		Never: `event == "deleted" || has(object.metadata.deletionTimestamp) && !has(oldObject.metadata.deletionTimestamp)`,
+		Never: `event == "deleted" || has(object.metadata.deletionTimestamp) && ` +
+			`!has(oldObject.metadata.deletionTimestamp)`,
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -182,14 +186,16 @@ actions:
 		want         int
 	}{
 		{name: "the plan", events: "created secret/default/a {}\ndeleted secret/default/a {}", want: 0},
-		{name: "the controller, before", events: "created secret/default/a {}\ndeleted secret/default/a {}", fired: 5, want: 1},
+		{name: "the controller, before", events: "created secret/default/a {}\ndeleted secret/default/a {}", fired: 5,
+			want: 1},
 		{name: "the controller, after", want: 1, events: "created secret/default/a {}\ndeleted secret/default/a {}\n" +
 			"created secret/default/a {}\ndeleted secret/default/a {}"},
 		{name: "the plan marks it", want: 0, events: "created secret/default/a {\"metadata\": {}}\n" +
 			`updated secret/default/a {"metadata": {"deletionTimestamp": "now"}}` + "\ndeleted secret/default/a {}"},
 		{name: "the controller marks the next one", want: 1, events: "created secret/default/a {\"metadata\": {}}\n" +
 			`updated secret/default/a {"metadata": {"deletionTimestamp": "now"}}` + "\ndeleted secret/default/a {}\n" +
-			"created secret/default/a {\"metadata\": {}}\n" + `updated secret/default/a {"metadata": {"deletionTimestamp": "now"}}`},
+			"created secret/default/a {\"metadata\": {}}\n" +
+			`updated secret/default/a {"metadata": {"deletionTimestamp": "now"}}`},
 		{name: "another object", events: "created secret/default/b {}\ndeleted secret/default/b {}", want: 1},
 		{name: "an action that failed", failed: "no", want: 1,
 			events: "created secret/default/a {}\ndeleted secret/default/a {}"},

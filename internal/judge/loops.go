@@ -30,7 +30,8 @@ func (loops) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		often := fmt.Sprintf("%d times in the last %s", l.Times, l.Span.Round(100*time.Millisecond))
 		if l.Object == "" {
 			f.Severity = record.SeverityNote
-			f.Title = fmt.Sprintf("%s reconciles %s in %s without end: %s", l.Controller, l.Request, l.Reconciler, often)
+			f.Title = fmt.Sprintf("%s reconciles %s in %s without end: %s", l.Controller, l.Request, l.Reconciler,
+				often)
 		} else {
 			f.Title = fmt.Sprintf("%s writes %s without end: %s", l.Controller, l.Object, often)
 			if l.Failed > 0 {

@@ -10,7 +10,8 @@ import (
 )
 
 // orphans judges whether objects are still there although all their owners have been gone for a while. The garbage
-// collector deletes such objects. It is a note: if it does not, that says more about the cluster than about a controller.
+// collector deletes such objects. It is a note: if it does not, that says more about the cluster than about a
+// controller.
 type orphans struct{}
 
 func (orphans) Name() string { return "orphans" }

@@ -47,7 +47,8 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 			if a.Began.IsZero() {
 				continue // the plan ended before it began
 			}
-			details = append(details, fmt.Sprintf("%s: at +%s", a, a.Began.Sub(e.Meta.WorkloadStart).Round(10*time.Millisecond)))
+			since := a.Began.Sub(e.Meta.WorkloadStart).Round(10 * time.Millisecond)
+			details = append(details, fmt.Sprintf("%s: at +%s", a, since))
 		}
 		title := fmt.Sprintf("%s differs from the runs without faults: %s", key, lines[0])
 		if len(lines) > 1 {
@@ -61,8 +62,8 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	return findings, nil
 }
 
-// Differences lists how a run's objects differ from the reference. If the plan itself writes or deletes objects, it does
-// not count how often objects were created: the plan has made some of them be created again.
+// Differences lists how a run's objects differ from the reference. If the plan itself writes or deletes objects, it
+// does not count how often objects were created: the plan has made some of them be created again.
 func Differences(
 	ref *reference.Reference, p *plan.Plan, objects map[reference.Key]*reference.Object,
 ) []reference.Difference {

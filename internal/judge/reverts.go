@@ -12,8 +12,8 @@ import (
 )
 
 // reverts judges whether a controller under test set a part of a spec back to what it was before, and more often than
-// without faults: it acted on the past. That it has put it right since does not undo what the object's own controller did
-// meanwhile, such as ending the pods of a Job that is suspended and resumed.
+// without faults: it acted on the past. That it has put it right since does not undo what the object's own controller
+// did meanwhile, such as ending the pods of a Job that is suspended and resumed.
 type reverts struct{}
 
 func (reverts) Name() string { return "reverts" }
@@ -51,8 +51,8 @@ func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			last := &changes[ours[len(ours)-1]]
 			findings = append(findings, record.Finding{
 				Severity: record.SeverityBug, Judge: record.JudgeRevert, Subject: string(key), Time: last.Time,
-				Title: fmt.Sprintf("%s of %s is set back to what it was before %s by %s; without faults: %s", where, key,
-					times(len(r.Times)), last.By, times(most)),
+				Title: fmt.Sprintf("%s of %s is set back to what it was before %s by %s; without faults: %s", where,
+					key, times(len(r.Times)), last.By, times(most)),
 				Detail: strings.Join(lines, "\n"),
 			})
 		}

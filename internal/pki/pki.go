@@ -66,8 +66,8 @@ func (a *Authority) Issue(template x509.Certificate) (Pair, error) {
 	return Pair{Cert: cert, Key: encoded}, err
 }
 
-// Sign issues a certificate, PEM, for a key. Defaults of the template: a random serial number, valid for Validity, and a
-// key for digital signatures.
+// Sign issues a certificate, PEM, for a key. Defaults of the template: a random serial number, valid for Validity, and
+// a key for digital signatures.
 func (a *Authority) Sign(template x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	if template.KeyUsage == 0 {
 		template.KeyUsage = x509.KeyUsageDigitalSignature

@@ -33,10 +33,12 @@ type Change struct {
 	Prev map[string]any `json:"prev,omitempty"`
 	Cur  map[string]any `json:"cur,omitempty"`
 	// By is the controller under test that wrote the change; empty: somebody else did.
-	By         string         `json:"by,omitempty"`
-	Op         wire.Operation `json:"op,omitempty"` // of that write
-	Reconciler string         `json:"reconciler,omitempty"`
-	Reconcile  string         `json:"reconcile,omitempty"` // the ID of the reconcile that wrote it
+	By string         `json:"by,omitempty"`
+	Op wire.Operation `json:"op,omitempty"` // of that write
+	// Subresource is that of the write: "eviction".
+	Subresource string `json:"subresource,omitempty"`
+	Reconciler  string `json:"reconciler,omitempty"`
+	Reconcile   string `json:"reconcile,omitempty"` // the ID of the reconcile that wrote it
 	// Sent is what the controller has sent: an object, or a patch that is a mapping. Nil: something else, or unknown.
 	Sent map[string]any `json:"sent,omitempty"`
 	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each
@@ -189,7 +191,8 @@ func attribute(all []Change, r *record.Run) {
 			}
 			c := written(all, byVersion, o, since)
 			if c != nil {
-				c.By, c.Op, c.Reconciler, c.Reconcile = o.By, o.Op, o.Reconciler, o.ReconcileID
+				c.By, c.Op, c.Subresource = o.By, o.Op, o.Subresource
+				c.Reconciler, c.Reconcile = o.Reconciler, o.ReconcileID
 				c.Sent, c.Read = sent, read.before(o.ReconcileID)
 			}
 			if object := strings.Join([]string{o.By, o.Group, o.Kind, o.Namespace, o.Name}, "/"); o.Op == wire.Apply &&

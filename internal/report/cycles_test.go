@@ -13,7 +13,8 @@ import (
 
 // A cycle of nodes has a bar for each phase, with how far it was, until it ends.
 func TestPageShowsPhasesOfCycles(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.CycleNodes, Cycle: map[string]any{"name": "roll"}}}}
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.CycleNodes,
+		Cycling: plan.Cycling{Cycle: map[string]any{"name": "roll"}}}}}
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	run := &record.Run{}
 	run.Meta.WorkloadStart = start

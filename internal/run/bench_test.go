@@ -45,7 +45,10 @@ controllers:
 workloads:
   create:
   - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: first, namespace: default}}
-  - wait: {resourceKey: configmap/default/first, condition: 'has(object.data) && object.data.seen == "true"', timeout: 30s}
+  - wait:
+      resourceKey: configmap/default/first
+      condition: 'has(object.data) && object.data.seen == "true"'
+      timeout: 30s
 `
 
 // BenchmarkPlan runs a whole plan on its own cluster, with everything built. It reports the run's overhead outside the
@@ -58,12 +61,12 @@ func BenchmarkPlan(b *testing.B) {
 		b.Fatal(err)
 	}
 	controller, err := instrumentation.Build(ctx,
-		instrumentation.BuildConfig{Dir: "../instrumentation/testdata/controller"})
+		instrumentation.BuildConfig{Dir: "../../instrumentation/testdata/controller"})
 	if err != nil {
 		b.Fatal(err)
 	}
 	dir := b.TempDir()
-	source, err := filepath.Abs("../instrumentation/testdata/controller")
+	source, err := filepath.Abs("../../instrumentation/testdata/controller")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -77,8 +77,8 @@ func (s *served) checkVersion(suite *plan.Suite) error {
 	return nil
 }
 
-// checkRemovedAPIs refuses a cluster that serves other API versions than the suite says. The note, if there is one, says
-// that removed ones are served, or that they may be missed.
+// checkRemovedAPIs refuses a cluster that serves other API versions than the suite says. The note, if there is one,
+// says that removed ones are served, or that they may be missed.
 func (s *served) checkRemovedAPIs(suite *plan.Suite, binaries []Binary) (note string, err error) {
 	want, reason := RemovedAPIs(suite, binaries)
 	said := suite.Cluster.RemovedAPIs != nil

@@ -191,8 +191,8 @@ func TestOwnClustersArePrepared(t *testing.T) {
 	}{
 		{"with certificates", nil, []string{"baseline", "baseline", "certificates", "stop",
 			"reset to taken, with certificates", "stop", "close"}},
-		{"without", errors.New("failed"), []string{"baseline", "baseline", "certificates", "stop", "reset to taken", "stop",
-			"close"}},
+		{"without", errors.New("failed"), []string{"baseline", "baseline", "certificates", "stop",
+			"reset to taken", "stop", "close"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx := t.Context()

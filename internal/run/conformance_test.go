@@ -379,7 +379,7 @@ func (p *process) do(operation, name, version string) error {
 
 func newConformance(t *testing.T) *conformance {
 	built, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{
-		Dir:            "../testdata/controllers/verbs",
+		Dir:            "../../testdata/controllers/verbs",
 		AnnotatedCalls: []instrumentation.AnnotatedCall{{Name: "called", Function: "called"}},
 	})
 	if err != nil {
@@ -559,7 +559,8 @@ func deleting(definitions ...plan.Definition) plan.Action {
 		names = append(names, d.Name)
 	}
 	return plan.Action{
-		Type: plan.DeleteObject, ResourceKey: plan.ResourceKey{Type: "configmap", Namespace: "default", Name: "none"},
+		Type:    plan.DeleteObject,
+		Writing: plan.Writing{ResourceKey: plan.ResourceKey{Type: "configmap", Namespace: "default", Name: "none"}},
 		Trigger: plan.Trigger{Definitions: definitions, Expression: strings.Join(names, "&")},
 	}
 }
@@ -838,7 +839,8 @@ func (r *conformance) heldBy(
 ) []string {
 	t.Helper()
 	now := plan.Trigger{Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}}}
-	acts := []plan.Action{{Type: plan.PauseController, Target: "verbs", PauseAt: at, PauseScope: scope, Trigger: now}}
+	acts := []plan.Action{{Type: plan.PauseController, Target: "verbs",
+		Pausing: plan.Pausing{PauseAt: at, PauseScope: scope}, Trigger: now}}
 	if len(until) > 0 {
 		acts = append(acts, deleting(until...))
 	}

@@ -38,8 +38,8 @@ func (c *course) fired(ctx context.Context) (int, bool) {
 	return s.Fired, err == nil
 }
 
-// await waits until every action has completed. It gives up, and returns the reason, when nothing that could advance the
-// plan has happened for a while, counted at the earliest from since.
+// await waits until every action has completed. It gives up, and returns the reason, when nothing that could advance
+// the plan has happened for a while, counted at the earliest from since.
 func (c *course) await(ctx context.Context, since time.Time) (stuck string, err error) {
 	for {
 		changed, err := c.plan.Changed(ctx)

@@ -32,7 +32,7 @@ type cycleControllers struct {
 	supported bool                                         // it has simulated nodes
 	manifests func() ([]*unstructured.Unstructured, error) // the suite's
 	step      time.Duration                                // that a group may take to have its nodes
-	objects   *objects.Client
+	follow    follows[nodes.SimulatedNodeGroup]
 	apply     interface {
 		one(ctx context.Context, u *unstructured.Unstructured) error
 		files(ctx context.Context, files fs.FS, names []string) error
@@ -45,7 +45,8 @@ type cycleControllers struct {
 
 // cycleDefinitions are the types of node cycling.
 var cycleDefinitions = []string{
-	nodesconfig.RequestDefinition, nodesconfig.StatusDefinition, nodesconfig.GroupDefinition, nodesconfig.CallDefinition,
+	nodesconfig.RequestDefinition, nodesconfig.StatusDefinition, nodesconfig.GroupDefinition,
+	nodesconfig.CallDefinition,
 }
 
 // cyclesNodes reports whether the plan cycles nodes.
@@ -53,8 +54,8 @@ func cyclesNodes(p *plan.Plan) bool {
 	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Cycles() != nil })
 }
 
-// cyclesItself reports whether a suite brings the controllers of node cycling along: its manifests define the resources.
-// The run then has none of its own, which would do the same work.
+// cyclesItself reports whether a suite brings the controllers of node cycling along: its manifests define the
+// resources. The run then has none of its own, which would do the same work.
 func cyclesItself(manifests []*unstructured.Unstructured) bool {
 	return slices.ContainsFunc(manifests, func(u *unstructured.Unstructured) bool {
 		return u.GetKind() == "CustomResourceDefinition" && u.GetName() == "cyclenoderequests."+nodes.GroupVersion.Group
@@ -119,8 +120,8 @@ func (c *cycleControllers) groups() (all []*unstructured.Unstructured, err error
 	return all, nil
 }
 
-// applyGroups creates the simulated node groups of the plan's cycles, and returns when they have their nodes: a workload
-// may need them at once.
+// applyGroups creates the simulated node groups of the plan's cycles, and returns when they have their nodes: a
+// workload may need them at once.
 func (c *cycleControllers) applyGroups(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.step)
 	defer cancel()
@@ -143,7 +144,7 @@ func (c *cycleControllers) applyGroups(ctx context.Context) error {
 func (c *cycleControllers) awaitGroup(ctx context.Context, name string) error {
 	last := "not known to the simulated cloud"
 	key := plan.ResourceKey{Type: "simulatednodegroup", Group: nodes.GroupVersion.Group, Name: name}
-	err := objects.FollowOne(ctx, c.objects, key, func(g *nodes.SimulatedNodeGroup) (bool, error) {
+	err := c.follow(ctx, key, func(g *nodes.SimulatedNodeGroup) (bool, error) {
 		if g == nil {
 			return true, errors.New("somebody has deleted it")
 		}

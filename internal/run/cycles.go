@@ -18,7 +18,8 @@ import (
 
 // cycles implements actions.Cycles: it writes the requests that a plan asks for, and follows them.
 type cycles struct {
-	objects *objects.Client
+	objects ownObjects
+	follow  follows[nodes.CycleNodeRequest]
 	step    time.Duration // for which a request may stand still
 
 	mu    sync.Mutex
@@ -91,7 +92,7 @@ func (c *cycles) Begin(ctx context.Context, a *plan.Action) (note string, err er
 	seeing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.mu.Lock()
 	c.order, c.stops = append(c.order, f.Name()), append(c.stops, stop)
-	c.watching.Go(func() { one.end(objects.FollowOne(seeing, c.objects, one.key, one.see)) })
+	c.watching.Go(func() { one.end(c.follow(seeing, one.key, one.see)) })
 	c.mu.Unlock()
 	if err := one.await(ctx, c.step, one.reached); err != nil {
 		return "", fmt.Errorf("cycle %s: %w", f.Name(), err)
@@ -272,8 +273,8 @@ func (c *cycles) Status(name string) string {
 func (c *cycles) Ended(name string) <-chan struct{} { return c.cycle(name).ended }
 
 // conclude waits for the cycles that the plan has left behind, ends those that stand still, and reports those that did
-// not end as the plan says. The controllers of cycling, the simulated cloud and the plan's own faults may be the cause, so
-// this says nothing about the controllers under test.
+// not end as the plan says. The controllers of cycling, the simulated cloud and the plan's own faults may be the cause,
+// so this says nothing about the controllers under test.
 func (c *cycles) conclude(ctx context.Context) (findings []record.Finding) {
 	for _, one := range c.all() {
 		stood := one.await(ctx, c.step, func() (bool, error) {

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,8 +17,8 @@ func request(phase nodes.RequestPhase, reason string) *nodes.CycleNodeRequest {
 	return &nodes.CycleNodeRequest{Status: nodes.CycleNodeRequestStatus{Phase: phase, Reason: reason}}
 }
 
-// What an action cycleNodes waits for, by the states of the request that are seen. An error is the plan's or the cycle's
-// fault, never that of a controller under test.
+// TestCycleIsReached shows for which states of the request an action cycleNodes waits. An error is the plan's or the
+// cycle's fault, never that of a controller under test.
 func TestCycleIsReached(t *testing.T) {
 	var (
 		pending    = request(nodes.RequestPending, "")
@@ -39,15 +40,16 @@ func TestCycleIsReached(t *testing.T) {
 		{name: "a later phase first", seen: []*nodes.CycleNodeRequest{scaling}, done: true},
 		{name: "failed at once", seen: []*nodes.CycleNodeRequest{failed}, done: true,
 			err: "it failed: no group (acceptFailure: true allows that)"},
-		{name: "may fail", action: plan.Action{AcceptFailure: true}, seen: []*nodes.CycleNodeRequest{failed}, done: true,
+		{name: "may fail", action: plan.Action{Cycling: plan.Cycling{AcceptFailure: true}},
+			seen: []*nodes.CycleNodeRequest{failed}, done: true,
 			note: "began a cycle that has failed already: no group"},
-		{name: "to fail", action: plan.Action{AcceptFailure: true, WaitFor: plan.CycleFailed},
+		{name: "to fail", action: plan.Action{Cycling: plan.Cycling{AcceptFailure: true, WaitFor: plan.CycleFailed}},
 			seen: []*nodes.CycleNodeRequest{pending, failed}, done: true},
-		{name: "not in the phase yet", action: plan.Action{WaitFor: plan.CycleScalingUp},
+		{name: "not in the phase yet", action: plan.Action{Cycling: plan.Cycling{WaitFor: plan.CycleScalingUp}},
 			seen: []*nodes.CycleNodeRequest{pending}},
-		{name: "in the phase before", action: plan.Action{WaitFor: plan.CycleScalingUp},
+		{name: "in the phase before", action: plan.Action{Cycling: plan.Cycling{WaitFor: plan.CycleScalingUp}},
 			seen: []*nodes.CycleNodeRequest{scaling, successful}, done: true},
-		{name: "over without the phase", action: plan.Action{WaitFor: plan.CycleScalingUp},
+		{name: "over without the phase", action: plan.Action{Cycling: plan.Cycling{WaitFor: plan.CycleScalingUp}},
 			seen: []*nodes.CycleNodeRequest{pending, successful}, done: true,
 			err: "it is Successful and was not seen in the phase ScalingUp"},
 		{name: "deleted", seen: []*nodes.CycleNodeRequest{pending, nil}, done: true, err: "somebody has deleted it"},
@@ -113,5 +115,71 @@ func TestPlansKnowTheLabelOfSimulatedNodes(t *testing.T) {
 	labels, _ := selector["matchLabels"].(map[string]any)
 	if labels[simulated.LabelGroup] != "roll" {
 		t.Errorf("selector %v", selector)
+	}
+}
+
+// What the plan leaves behind is waited for; what stands still or did not end as the plan says is a finding, which says
+// nothing about the controllers under test.
+func TestCyclesConclude(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		states shown[nodes.CycleNodeRequest]
+		begin  string // the error of the action
+		want   string // the finding
+		told   []string
+	}{
+		{name: "successful", states: shown[nodes.CycleNodeRequest]{
+			request(nodes.RequestPending, ""), request(nodes.RequestSuccessful, ""),
+		}, told: []string{"apply roll"}},
+		{name: "failed later", states: shown[nodes.CycleNodeRequest]{
+			request(nodes.RequestPending, ""), request(nodes.RequestFailed, "no group"),
+		}, want: "cycle roll: it failed: no group (acceptFailure: true allows that)", told: []string{"apply roll"}},
+		{name: "stands still", states: shown[nodes.CycleNodeRequest]{request(nodes.RequestScalingUp, "")},
+			want: "cycle roll: it did not end: nothing has changed for 1m0s (timeouts.step); it is ScalingUp",
+			told: []string{"apply roll", "delete cyclenoderequest.nodes.trommel.dev/default/roll"}},
+		{name: "somebody has deleted it", states: shown[nodes.CycleNodeRequest]{request(nodes.RequestPending, ""), nil},
+			want: "cycle roll: somebody has deleted it", told: []string{"apply roll"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				to := new(calls)
+				c := &cycles{objects: to, step: time.Minute, follow: slowly(test.states)}
+				if c.blocked() != "" || !c.disturbed().IsZero() || c.conclude(t.Context()) != nil {
+					t.Error("there is a cycle before there was one")
+				}
+				_, err := c.Begin(t.Context(), &plan.Action{Type: plan.CycleNodes, Cycle: map[string]any{
+					"name": "roll", "namespace": "default", "simulatedGroup": map[string]any{},
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				findings := c.conclude(t.Context())
+				title := ""
+				for _, f := range findings {
+					title += f.Title
+				}
+				if title != test.want || !slices.Equal(to.told, test.told) {
+					t.Errorf("found %q, want %q; %q", title, test.want, to.told)
+				}
+				if again := c.conclude(t.Context()); again != nil {
+					t.Errorf("told again: %v", again)
+				}
+				if err := c.close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// slowly shows a state each second.
+func slowly(states shown[nodes.CycleNodeRequest]) follows[nodes.CycleNodeRequest] {
+	return func(
+		ctx context.Context, key plan.ResourceKey, see func(*nodes.CycleNodeRequest) (bool, error),
+	) error {
+		return states.follow(ctx, key, func(o *nodes.CycleNodeRequest) (bool, error) {
+			time.Sleep(time.Second)
+			return see(o)
+		})
 	}
 }

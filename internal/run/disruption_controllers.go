@@ -22,12 +22,11 @@ import (
 	"github.com/trommel-dev/trommel/chaos/controller/manager"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/internal/cluster"
-	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// disruptionControllers are the controllers of disruptions, for plans that have some: they run in this process, or in the
-// cluster if the suite says so.
+// disruptionControllers are the controllers of disruptions, for plans that have some: they run in this process, or in
+// the cluster if the suite says so.
 type disruptionControllers struct {
 	plan     *plan.Plan
 	cluster  string                         // its name
@@ -36,7 +35,7 @@ type disruptionControllers struct {
 	program  []string                       // command of the controllers, to install them; see Options
 	deployed bool                           // they run in the cluster
 	ready    time.Duration
-	objects  *objects.Client
+	follow   follows[appsv1.Deployment]
 	apply    interface {
 		all(ctx context.Context, list []*unstructured.Unstructured) error
 		files(ctx context.Context, files fs.FS, names []string) error
@@ -127,7 +126,7 @@ func (d *disruptionControllers) await(ctx context.Context, namespace, name strin
 	if err != nil {
 		return err
 	}
-	err = objects.FollowOne(ctx, d.objects, key, func(d *appsv1.Deployment) (bool, error) {
+	err = d.follow(ctx, key, func(d *appsv1.Deployment) (bool, error) {
 		return d != nil && d.Status.AvailableReplicas > 0, nil
 	})
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 
 // disruptions implements actions.Disruptions: it writes the Disruptions that a plan asks for, and follows them.
 type disruptions struct {
-	objects     *objects.Client
+	objects     ownObjects
+	follow      follows[chaos.Disruption]
 	node        statuses
 	controllers []string      // under test
 	step        time.Duration // that a disruption may take to begin
@@ -60,7 +61,7 @@ func (d *disruptions) Begin(ctx context.Context, a *plan.Action) (note string, e
 		return "", err
 	}
 	last := ""
-	err = objects.FollowOne(ctx, d.objects, key, func(o *chaos.Disruption) (done bool, err error) {
+	err = d.follow(ctx, key, func(o *chaos.Disruption) (done bool, err error) {
 		if o == nil {
 			return true, errors.New("somebody has deleted it")
 		}
@@ -113,14 +114,6 @@ func (d *disruptions) disruptionOf(
 		"metadata": map[string]any{"name": f.Name(), "namespace": namespace}, "spec": spec,
 	})
 	return object, namespace, err
-}
-
-// why adds the last state to a timeout.
-func why(err error, last string) error {
-	if last = strings.TrimSpace(last); last != "" && errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w; it is %s", err, last)
-	}
-	return err
 }
 
 // injected reports whether the disruption is what the plan waits for, or why it will never be.
@@ -187,7 +180,7 @@ func (d *disruptions) End(ctx context.Context, name string) (ended bool, err err
 		return false, fmt.Errorf("end disruption %s: %w", name, err)
 	}
 	last := ""
-	err = objects.FollowOne(ctx, d.objects, key, func(o *chaos.Disruption) (bool, error) {
+	err = d.follow(ctx, key, func(o *chaos.Disruption) (bool, error) {
 		if o == nil {
 			return true, nil
 		}

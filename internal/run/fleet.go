@@ -52,8 +52,8 @@ func (f *fleet) await(ctx context.Context) error {
 	return f.awaitAlive(ctx)
 }
 
-// awaitAlive waits until every controller has run for the time alive; it returns an error if one keeps exiting. The hook
-// connects before main runs, so a session alone does not show that the controller works.
+// awaitAlive waits until every controller has run for the time alive; it returns an error if one keeps exiting. The
+// hook connects before main runs, so a session alone does not show that the controller works.
 func (f *fleet) awaitAlive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, f.ready)
 	defer cancel()
@@ -98,9 +98,9 @@ func (f *fleet) exitsAtOnce(name string, processes []cluster.Process) error {
 		name, p.ExitCode, len(processes), tail)
 }
 
-// awaitStart waits until the controller runs and, if instrumented, each of its processes has a session that is not among
-// the first `after` ones. If the controller keeps exiting instead, the error contains the end of its log. It does not
-// wait for one that is not in the fleet.
+// awaitStart waits until the controller runs and, if instrumented, each of its processes has a session that is not
+// among the first `after` ones. If the controller keeps exiting instead, the error contains the end of its log. It does
+// not wait for one that is not in the fleet.
 func (f *fleet) awaitStart(ctx context.Context, name string, after int) error {
 	at := slices.IndexFunc(f.members, func(m member) bool { return m.name == name })
 	if at < 0 {

@@ -30,7 +30,8 @@ type installed struct {
 	runsPods bool                                    // some of the applied objects are pods or make pods
 }
 
-// install applies the manifests, except the controllers' own objects. A nil apply says that the cluster has them already.
+// install applies the manifests, except the controllers' own objects. A nil apply says that the cluster has them
+// already.
 func (m *suiteManifests) install(
 	ctx context.Context, apply func(ctx context.Context, all []*unstructured.Unstructured) error,
 ) (*installed, error) {

@@ -4,13 +4,16 @@ import (
 	"context"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/actions"
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects"
+	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -66,13 +69,13 @@ func (r *runner) newPreparation(at *site) *preparation {
 	disruptions := &disruptionControllers{
 		plan: r.plan, cluster: at.cluster.Name(), node: at.node, injector: r.session.Injector,
 		program: r.session.DisruptionControllers, deployed: r.suite.Disruptions.Install,
-		ready: r.suite.Timeouts.Ready, objects: at.objects, apply: apply, later: r.teardown.later,
-		logger: r.session.Logger,
+		ready: r.suite.Timeouts.Ready, follow: followOn[appsv1.Deployment](at.objects), apply: apply,
+		later: r.teardown.later, logger: r.session.Logger,
 	}
 	cycles := &cycleControllers{
 		plan: r.plan, cluster: at.cluster.Name(), supported: at.node != nil, manifests: manifests.read,
-		step: r.suite.Timeouts.Step, objects: at.objects, apply: apply, later: r.teardown.later,
-		logger: r.session.Logger,
+		step: r.suite.Timeouts.Step, follow: followOn[nodes.SimulatedNodeGroup](at.objects), apply: apply,
+		later: r.teardown.later, logger: r.session.Logger,
 	}
 	return &preparation{apply, manifests, disruptions, cycles}
 }
@@ -94,7 +97,9 @@ func (r *runner) newParts(at *site, logs *logs, declared []plan.ResourceKey, kep
 		declared: declared, ready: timeouts.Ready, step: timeouts.Step, objects: at.objects, inside: inside,
 		plan: p.coordinator, tails: logs.tails, info: r.journal.console.Info,
 	}
-	p.cycles = &cycles{objects: at.objects, step: timeouts.Step}
+	p.cycles = &cycles{
+		objects: at.objects, follow: followOn[nodes.CycleNodeRequest](at.objects), step: timeouts.Step,
+	}
 	p.tools = r.newTools(p, kept)
 	p.course = &course{
 		plan: p.coordinator, cycles: p.cycles, lastAction: r.events.lastAction, stuckAfter: timeouts.Stuck,
@@ -144,7 +149,8 @@ func (r *runner) newTools(p *parts, kept map[string]string) actions.Tools {
 		},
 		Objects: &planWrites{objects: p.objects, dir: r.recordDir, manifests: kept},
 		Disruptions: &disruptions{
-			objects: p.objects, node: p.node, controllers: r.controllers(), step: r.suite.Timeouts.Step,
+			objects: p.objects, follow: followOn[chaos.Disruption](p.objects), node: p.node,
+			controllers: r.controllers(), step: r.suite.Timeouts.Step,
 		},
 		Cycles: p.cycles,
 	}

@@ -77,7 +77,8 @@ func awaitAPIServers(ctx context.Context, c cluster.Cluster, ready time.Duration
 	}
 	for _, name := range with.InstrumentedAPIServers() {
 		if err := sessions.WaitConnected(ctx, name, 0, 1); err != nil {
-			return fmt.Errorf("%s did not connect to the coordinator within %s: is its binary instrumented?", name, ready)
+			return fmt.Errorf("%s did not connect to the coordinator within %s: is its binary instrumented?",
+				name, ready)
 		}
 	}
 	return nil

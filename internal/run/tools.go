@@ -19,8 +19,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// late is the coordinator for those parts of a run that the coordinator itself needs: it is set when there is one, before
-// it carries anything out.
+// late is the coordinator for those parts of a run that the coordinator itself needs: it is set when there is one,
+// before it carries anything out.
 type late struct{ *coordinator.Coordinator }
 
 // controllers implements actions.Controllers on the process node.

@@ -5,9 +5,9 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// traceRules returns the rules for what processes report beside what the plan needs. That is always what the controllers
-// have written: it shows judges who did what. In a traced run it is also the events that API servers and controllers
-// receive, and the controllers' reconciles, reads, writes and annotated calls.
+// traceRules returns the rules for what processes report beside what the plan needs. That is always what the
+// controllers have written: it shows judges who did what. In a traced run it is also the events that API servers and
+// controllers receive, and the controllers' reconciles, reads, writes and annotated calls.
 func traceRules(traced bool, apiServers []string, controllers []record.Controller) map[string][]wire.Rule {
 	rules := map[string][]wire.Rule{}
 	add := func(by string, phase wire.Phase, points ...wire.Point) {

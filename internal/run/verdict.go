@@ -17,8 +17,8 @@ type decision struct {
 	further    []record.Finding // why a run that found nothing does not pass
 }
 
-// decide gives the verdict on a run with these findings. The status is that of the plan; stuck says why the plan did not
-// finish.
+// decide gives the verdict on a run with these findings. The status is that of the plan; stuck says why the plan did
+// not finish.
 func decide(findings []record.Finding, s coordinator.Status, stuck string) (d decision) {
 	complete := s.Fired == s.Total && s.Completed == s.Total
 	again := func(further ...record.Finding) {

@@ -243,8 +243,13 @@ func TestEventually(t *testing.T) {
 				timer := time.AfterFunc(300*time.Millisecond, test.write)
 				defer timer.Stop()
 			}
-			i, err := judge.Compile([]plan.Invariant{{Name: "i", Eventually: test.expr,
-				Within: 1500 * time.Millisecond, Message: `string(size(objects)) + " objects"`}})
+			// What comes to hold has time enough on any machine, and what does not is waited for to the end.
+			within := time.Minute
+			if test.want != nil {
+				within = 500 * time.Millisecond
+			}
+			i, err := judge.Compile([]plan.Invariant{{Name: "i", Eventually: test.expr, Within: within,
+				Message: `string(size(objects)) + " objects"`}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -256,8 +261,8 @@ func TestEventually(t *testing.T) {
 			if !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if took := time.Since(called); (took > 1400*time.Millisecond) != (test.want != nil) {
-				t.Errorf("took %s", took)
+			if took := time.Since(called); (took >= within) != (test.want != nil) {
+				t.Errorf("took %s of %s", took, within)
 			}
 		})
 	}

@@ -23,7 +23,8 @@ func TestChartValues(t *testing.T) {
 			"provider": "aws", "image": "registry.example/nodes:v1", "args": []any{"--cycling-timeout=1h"},
 			"serviceAccountAnnotations": map[string]any{"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/nodes"},
 			"limits": map[string]any{
-				"maxConcurrency": 2, "protectedGroups": []any{"a", "b"}, "checkEndpoints": []any{"https://checks.example/"},
+				"maxConcurrency": 2, "protectedGroups": []any{"a", "b"},
+				"checkEndpoints": []any{"https://checks.example/"},
 			},
 		},
 	})

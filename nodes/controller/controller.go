@@ -16,7 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -28,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/provider"
 )
@@ -43,7 +43,8 @@ const (
 	AnnotationClaim = "nodes.trommel.dev/claimed-by"
 	// AnnotationGroup has the name of the claimed Node's group. With it, a detached instance finds its way back.
 	AnnotationGroup = "nodes.trommel.dev/node-group"
-	// AnnotationCordoned has the UID of the request that cordoned the Node. It is not on Nodes that were cordoned before.
+	// AnnotationCordoned has the UID of the request that cordoned the Node. It is not on Nodes that were cordoned
+	// before.
 	AnnotationCordoned = "nodes.trommel.dev/cordoned-by"
 )
 
@@ -118,16 +119,13 @@ func (e *Env) Later() ctrl.Result { return ctrl.Result{RequeueAfter: e.Limits.Po
 // Result turns what a reconcile came to into its result. Conflicts are looked at again soon, a provider that is asked
 // too often when it wants to be; other errors are returned, and are tried again more and more seldom.
 func (e *Env) Result(result ctrl.Result, err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: 20 * time.Millisecond}, nil
-	}
 	if errors.Is(err, provider.ErrThrottled) {
 		if failed := (*provider.Error)(nil); errors.As(err, &failed) && failed.RetryAfter > 0 {
 			return ctrl.Result{RequeueAfter: failed.RetryAfter}, nil
 		}
 	}
 	if err != nil {
-		return ctrl.Result{}, err
+		return controllers.Result(err)
 	}
 	return result, nil
 }
@@ -142,8 +140,8 @@ func StatusEnded(phase nodes.StatusPhase) bool {
 	return phase == nodes.StatusSuccessful || phase == nodes.StatusFailed
 }
 
-// StatusPrefix is what the name of the CycleNodeStatus for an instance begins with: the request's name, and the instance's
-// place among the nodes to be cycled.
+// StatusPrefix is what the name of the CycleNodeStatus for an instance begins with: the request's name, and the
+// instance's place among the nodes to be cycled.
 func StatusPrefix(r *nodes.CycleNodeRequest, providerID string) string {
 	place := slices.IndexFunc(r.Status.NodesToTerminate, func(n nodes.CycleNodeRequestNode) bool {
 		return n.ProviderID == providerID
@@ -151,9 +149,9 @@ func StatusPrefix(r *nodes.CycleNodeRequest, providerID string) string {
 	return fmt.Sprintf("%s-%d-", r.Name, place)
 }
 
-// StatusName is the name of the CycleNodeStatus for an instance. It ends like a generated name, but it is always the same:
-// a controller that does not know that it has made the object does not make another. An earlier request of the same name
-// had other names.
+// StatusName is the name of the CycleNodeStatus for an instance. It ends like a generated name, but it is always the
+// same: a controller that does not know that it has made the object does not make another. An earlier request of the
+// same name had other names.
 func StatusName(r *nodes.CycleNodeRequest, providerID string) string {
 	sum := sha256.Sum256([]byte(string(r.UID) + "/" + providerID))
 	for i := range sum {
@@ -249,7 +247,8 @@ func (e *Env) PatchNode(ctx context.Context, node *corev1.Node, change func(*cor
 	return client.IgnoreNotFound(err)
 }
 
-// Cordon cordons a Node for a request. A Node that is cordoned already is not marked: it stays so when the request fails.
+// Cordon cordons a Node for a request. A Node that is cordoned already is not marked: it stays so when the request
+// fails.
 func (e *Env) Cordon(ctx context.Context, node *corev1.Node, request types.UID) error {
 	return e.PatchNode(ctx, node, func(n *corev1.Node) bool {
 		if n.Spec.Unschedulable {

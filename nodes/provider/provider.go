@@ -1,5 +1,5 @@
-// Package provider is what node cycling needs of a provider of machines: groups of instances that keep their number, such as
-// AWS' Auto Scaling groups.
+// Package provider is what node cycling needs of a provider of machines: groups of instances that keep their number,
+// such as AWS' Auto Scaling groups.
 package provider
 
 import (

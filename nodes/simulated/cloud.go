@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 )
 
@@ -155,7 +156,7 @@ func (c *cloud) reconcile(ctx context.Context, name string) (ctrl.Result, error)
 	for i := range list.Items {
 		node := &list.Items[i]
 		if metav1.IsControlledBy(node, g) && g.instance(node.Spec.ProviderID) == nil && node.DeletionTimestamp == nil {
-			problems = errors.Join(problems, c.deleteNode(ctx, node))
+			problems = errors.Join(problems, controllers.Delete(ctx, c, node))
 		}
 	}
 	g.count()
@@ -247,7 +248,7 @@ func (c *cloud) end(ctx context.Context, g *group, providerID string) error {
 		return err
 	}
 	if node != nil && node.DeletionTimestamp == nil {
-		if err := c.deleteNode(ctx, node); err != nil {
+		if err := controllers.Delete(ctx, c, node); err != nil {
 			return err
 		}
 	}
@@ -313,7 +314,7 @@ func (c *cloud) pending(
 			}
 			continue
 		}
-		if err := client.IgnoreNotFound(c.Delete(ctx, &call, client.Preconditions{UID: &call.UID})); err != nil {
+		if err := controllers.Delete(ctx, c, &call); err != nil {
 			return nil, prune, err
 		}
 	}

@@ -120,11 +120,6 @@ func (c *cloud) node(ctx context.Context, i *nodes.SimulatedInstance) (*corev1.N
 	return node, err
 }
 
-func (c *cloud) deleteNode(ctx context.Context, node *corev1.Node) error {
-	uid := node.UID
-	return client.IgnoreNotFound(c.Delete(ctx, node, client.Preconditions{UID: &uid}))
-}
-
 func ready(node *corev1.Node) bool {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -150,6 +150,10 @@ func action(typ plan.ActionType, target string) *Action {
 	return &Action{action: plan.Action{Type: typ, Target: target}}
 }
 
+// Of makes an action of any kind, also of one without a function here: its type, its target, and the fields that only
+// this kind has in Own, as plan.OwnFields returns them.
+func Of(a plan.Action) *Action { return &Action{action: a} }
+
 // RestartController kills the controller (SIGKILL) and starts it again.
 func RestartController(name string) *Action { return action(plan.RestartController, name) }
 
@@ -188,7 +192,7 @@ func ResumeAPIServer(name string) *Action { return action(plan.ResumeAPIServer, 
 
 // FailCall makes the controller's next write fail; see [Action.Times], [Action.UntilRestored], [Action.Scope] and
 // [Action.Operations]. Refused writes do not reach the API server, lost ones take effect. The status is that of the
-// error; 0: 500 for a refused write, and for a lost one no answer within the client's time-out.
+// error; 0: 500 for a refused write, and for a lost one no answer within the client's timeout.
 func FailCall(name string, answer plan.CallAnswer, status int) *Action {
 	a := action(plan.FailCall, name)
 	a.action.Answer, a.action.Status = answer, status
@@ -250,8 +254,9 @@ func (a *Action) AcceptPartial() *Action { a.action.AcceptPartial = true; return
 // AcceptNoTargets completes Disrupt although nothing is selected.
 func (a *Action) AcceptNoTargets() *Action { a.action.AcceptNoTargets = true; return a }
 
-// CycleNodes begins to replace the nodes of a group: its name and what is in the spec of a CycleNodeRequest; a node group
-// that does not exist yet is described by simulatedGroup. The cycle goes on until it has ended by itself or by EndCycle.
+// CycleNodes begins to replace the nodes of a group: its name and what is in the spec of a CycleNodeRequest; a node
+// group that does not exist yet is described by simulatedGroup. The cycle goes on until it has ended by itself or by
+// EndCycle.
 func CycleNodes(cycle State) *Action {
 	a := action(plan.CycleNodes, "")
 	m, err := plan.StateOf(cycle)

@@ -287,7 +287,8 @@ func TestErrors(t *testing.T) {
 			`plan "p": actions[0]: "pods/default/a": a type must be singular; write pod/default/a`},
 		{"condition's key",
 			build.Plan("p").Then(build.KillController("a").When(build.Sequence(now(), build.Created("x")))),
-			`plan "p": actions[0].trigger: trigger2: "x" is not a type/namespace/name such as pod/default/web-0 or node//n1`},
+			`plan "p": actions[0].trigger: trigger2: "x" is not a type/namespace/name such as pod/default/web-0 ` +
+				`or node//n1`},
 		{"the first", build.Plan("p").Then(build.KillController("a").When(build.Updated("pod/default/a").Repeat(0)),
 			build.Delete("x")), `plan "p": actions[0].trigger: trigger1: repeat is 0; it must be at least 1`},
 		{"value", build.Plan("p").Then(build.Apply(build.State{"a": func() {}}).When(now())),
@@ -324,7 +325,8 @@ func TestErrors(t *testing.T) {
 			build.Plan("p").Then(
 				build.KillController("a").When(build.Created("pod/default/a").Where("a").At(plan.AfterControllerRecv,
 					""))),
-			`plan "p": actions[0].trigger.definitions[0].condition.where: at 0 of "a": where: CEL: undeclared reference to 'a'`},
+			`plan "p": actions[0].trigger.definitions[0].condition.where: at 0 of "a": where: CEL: ` +
+				`undeclared reference to 'a'`},
 	}
 	for _, tt := range tests {
 		_, err := tt.plan.Build()

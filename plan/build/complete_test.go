@@ -3,6 +3,7 @@ package build_test
 import (
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,9 +68,9 @@ func TestComplete(t *testing.T) {
 			fields = map[string]bool{}
 			used[r.Type()] = fields
 		}
-		for i := range r.NumField() {
-			if name := r.Type().Field(i).Tag.Get("yaml"); name != "" {
-				fields[name] = fields[name] || !r.Field(i).IsZero()
+		for _, f := range reflect.VisibleFields(r.Type()) {
+			if name := f.Tag.Get("yaml"); name != "" {
+				fields[name] = fields[name] || !r.FieldByIndex(f.Index).IsZero()
 			}
 		}
 	}
@@ -92,7 +93,7 @@ func TestComplete(t *testing.T) {
 		}
 	}
 	for _, typ := range plan.ActionTypes() {
-		if !slices.Contains(actions, typ) {
+		if !slices.Contains(actions, typ) && plan.OwnFields(typ) == nil { // with fields of its own: see TestOf
 			t.Errorf("the builder has no action %s", typ)
 		}
 	}
@@ -117,5 +118,32 @@ func TestComplete(t *testing.T) {
 	}
 	if _, err := plan.Parse(text, "p.yaml"); err != nil {
 		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// hop has the fields of a type of action that the builder has no function for.
+type hop struct {
+	Height int `yaml:"height"`
+}
+
+var registerHop = sync.OnceFunc(func() {
+	plan.RegisterKind(plan.ActionKind{
+		Type: "hop", Target: plan.TargetController, Own: func() any { return &hop{} },
+	})
+})
+
+// Of makes actions of types that the builder has no function for.
+func TestOf(t *testing.T) {
+	registerHop()
+	own := plan.OwnFields("hop").(*hop)
+	own.Height = 2
+	p, err := build.Plan("hops").Then(
+		build.Of(plan.Action{Type: "hop", Target: "op", Own: own}).Async().When(build.AtOnce())).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Height = 3 // the plan shares nothing with the builder
+	if a := p.Actions[0]; !a.Async || a.Own.(*hop).Height != 2 {
+		t.Errorf("%+v", a)
 	}
 }

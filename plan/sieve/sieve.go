@@ -5,7 +5,8 @@
 // converted plan have the positions in Sieve's file.
 //
 // Fields that Sieve's coordinator ignores are left out: ce-is-cr, convertStateToAPIForm and the like say how Sieve's
-// hooks encode objects, and Trommel's hooks always report JSON. What Trommel's format cannot express is a [Problem].
+// hooks encode objects, and Trommel's hooks always report JSON. A [Problem] is something that Trommel's format cannot
+// express.
 package sieve
 
 import (

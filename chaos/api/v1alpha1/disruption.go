@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Disruption is a fault with a life cycle: its controllers choose targets, start a chaos pod for each target and kind of
-// fault, and remove everything when it is deleted or its duration is over.
+// Disruption is a fault with a life cycle: its controllers choose targets, start a chaos pod for each target and kind
+// of fault, and remove everything when it is deleted or its duration is over.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

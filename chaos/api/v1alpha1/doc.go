@@ -1,5 +1,5 @@
-// Package v1alpha1 has the resources Disruption and DisruptionCron of the group chaos.trommel.dev: faults that last, with
-// a beginning, an end and a state.
+// Package v1alpha1 has the resources Disruption and DisruptionCron of the group chaos.trommel.dev: faults that last,
+// with a beginning, an end and a state.
 //
 // +kubebuilder:object:generate=true
 // +groupName=chaos.trommel.dev

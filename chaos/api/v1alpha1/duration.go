@@ -2,8 +2,8 @@ package v1alpha1
 
 import "time"
 
-// Duration is a time span as text, such as 1h, 2.5s or 300ms. It keeps its text: a client that reads 1h and writes 1h0m0s
-// would change a spec that cannot be changed.
+// Duration is a time span as text, such as 1h, 2.5s or 300ms. It keeps its text: a client that reads 1h and writes
+// 1h0m0s would change a spec that cannot be changed.
 //
 // +kubebuilder:validation:MaxLength=32
 // +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ms|s|m|h))+$`

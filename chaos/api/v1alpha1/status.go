@@ -8,8 +8,8 @@ import (
 // Phase summarises the injections of a disruption.
 type Phase string
 
-// The phases, as chaos-controller names them. A paused disruption is between two activations of its pulse; a previous one
-// is over.
+// The phases, as chaos-controller names them. A paused disruption is between two activations of its pulse; a previous
+// one is over.
 const (
 	NotInjected                 Phase = "NotInjected"
 	PartiallyInjected           Phase = "PartiallyInjected"

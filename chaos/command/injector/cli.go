@@ -38,7 +38,8 @@ func NewCommand(real ...inject.Backend) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "injector",
 		Short: "Inject one kind of fault into one target, and remove it again",
-		Long: `An injector injects one kind of fault of a Disruption into one target. It runs in a chaos pod on the target's
+		Long: "An injector injects one kind of fault of a Disruption into one target. It runs in a chaos pod on the " +
+			`target's
 node. It removes the fault when it gets SIGTERM or SIGINT, or when the duration is over.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -58,7 +59,8 @@ func newInject(backends []inject.Backend) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inject KIND",
 		Short: "Inject a fault until a signal comes or the duration is over",
-		Example: `  injector inject apiFault --spec '{"verbs": ["update"], "delay": "3s"}' --disruption default/slow-api \
+		Example: `  injector inject apiFault --spec '{"verbs": ["update"], "delay": "3s"}' ` +
+			`--disruption default/slow-api \
     --disruption-uid 1b4e28ba --target-namespace default --target-pod my-operator-0 --target-uid 9f3c7c1e \
     --target-node process-node --duration 1m --journal /var/lib/trommel`,
 		Args: cobra.ExactArgs(1),
@@ -149,8 +151,8 @@ func logger(c *cobra.Command) *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 }
 
-// choose returns the backend for a request: the process node's where there is one, which tells its pods where it listens,
-// or else the last, which is the one for real nodes.
+// choose returns the backend for a request: the process node's where there is one, which tells its pods where it
+// listens, or else the last, which is the one for real nodes.
 func choose(backends []inject.Backend, r inject.Request) string {
 	switch {
 	case inject.InAPI(r.Kind):

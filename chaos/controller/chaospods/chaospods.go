@@ -1,8 +1,8 @@
 // Package chaospods keeps one chaos pod for each target and kind while a disruption is active, and deletes the others:
 // also those whose disruption has gone, and those that have ended by themselves, for instance by eviction, which it
 // replaces. A chaos pod's name follows from its target and kind, so that none is created twice. Before it creates or
-// deletes any it asks the API server what the disruption is now: the cache may have newer pods than disruptions. It does
-// not wait until the schedule says that the start makes the disruption active, but computes the same.
+// deletes any it asks the API server what the disruption is now: the cache may have newer pods than disruptions. It
+// does not wait until the schedule says that the start makes the disruption active, but computes the same.
 package chaospods
 
 import (
@@ -26,6 +26,7 @@ import (
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/controllers"
 )
 
 // Reconciler is the controller.
@@ -98,7 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	var errs []error
 	for _, pod := range unwanted {
-		errs = append(errs, r.delete(ctx, pod))
+		errs = append(errs, controllers.Delete(ctx, r.Env.Client, pod))
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		errs = append(errs, r.create(ctx, d, wanted[name]))
@@ -148,12 +149,6 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func (r *Reconciler) delete(ctx context.Context, pod *corev1.Pod) error {
-	uid := pod.UID
-	return client.IgnoreNotFound(r.Env.Client.Delete(ctx, pod,
-		&client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}))
-}
-
 // deleteOrphans deletes chaos pods whose disruption has gone: they were created while it went.
 func (r *Reconciler) deleteOrphans(ctx context.Context, key types.NamespacedName) error {
 	pods, err := controller.PodsOf(ctx, r.Env, key)
@@ -169,7 +164,7 @@ func (r *Reconciler) deleteOrphans(ctx context.Context, key types.NamespacedName
 		pod := &pods[i]
 		if pod.DeletionTimestamp == nil &&
 			(latest == nil || string(latest.UID) != pod.Labels[controller.LabelDisruption]) {
-			errs = append(errs, r.delete(ctx, pod))
+			errs = append(errs, controllers.Delete(ctx, r.Env.Client, pod))
 		}
 	}
 	return errors.Join(errs...)
@@ -226,8 +221,8 @@ func (r *Reconciler) place(ctx context.Context, d *chaos.Disruption, t *chaos.Ta
 		if client.IgnoreNotFound(err) != nil {
 			return "", "", err
 		}
-		// The faults of the process node belong to a pod, not to its processes. A node that is gone may be so because of
-		// the disruption.
+		// The faults of the process node belong to a pod, not to its processes. A node that is gone may be so because
+		// of the disruption.
 		if t.Node == simulated || apierrors.IsNotFound(err) || node.Annotations[fault.AnnotationSimulated] != "" {
 			return simulated, "", nil
 		}

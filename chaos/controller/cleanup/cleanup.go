@@ -129,13 +129,16 @@ func (t *trouble) message(namespace string) (reason, message string) {
 	switch {
 	case len(t.failed) > 0:
 		return "ChaosPodFailed", fmt.Sprintf("%d chaos pods failed while their targets still run, and may have left "+
-			"something in them: see `kubectl logs -n %s %s`. Restart the target, or run `trommel-injector clean` on its "+
+			"something in them: see `kubectl logs -n %s %s`. Restart the target, or run "+
+			"`trommel-injector clean` on its "+
 			"node; then remove the pod's finalizer %s", len(t.failed), namespace, t.failed[0], controller.PodFinalizer)
 	case len(t.overdue) > 0:
 		pod := t.overdue[0]
-		return "ChaosPodOverdue", fmt.Sprintf("%d chaos pods still run after their grace period: does the kubelet of node "+
-			"%s work? They may have left something in their targets. If it does not come back, delete the Node, or remove "+
-			"the finalizer %s of pod %s/%s", len(t.overdue), pod.Spec.NodeName, controller.PodFinalizer, namespace, pod.Name)
+		return "ChaosPodOverdue", fmt.Sprintf("%d chaos pods still run after their grace period: does the kubelet of "+
+			"node %s work? They may have left something in their targets. If it does not come back, delete the Node, "+
+			"or remove "+
+			"the finalizer %s of pod %s/%s", len(t.overdue), pod.Spec.NodeName, controller.PodFinalizer, namespace,
+			pod.Name)
 	}
 	return "", ""
 }

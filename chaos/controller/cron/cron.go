@@ -1,8 +1,8 @@
 // Package cron creates a disruption at each time of a DisruptionCron's schedule, unless one of its disruptions is still
 // there or the time was missed by too much. A disruption's name follows from the cron's name and the time, so that a
-// controller which has forgotten that it created one does not create a second; and before it creates one it asks the API
-// server what the DisruptionCron is now. It writes only the status of DisruptionCrons; the disruptions belong to the
-// cron, and are deleted with it.
+// controller which has forgotten that it created one does not create a second; and before it creates one it asks the
+// API server what the DisruptionCron is now. It writes only the status of DisruptionCrons; the disruptions belong to
+// the cron, and are deleted with it.
 package cron
 
 import (
@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -154,30 +153,15 @@ func disruption(c *chaos.DisruptionCron, due time.Time) *chaos.Disruption {
 	return d
 }
 
-// write writes the status; after a conflict on the newest object, unless the time has been handled there.
+// write writes the status, unless it is no longer what was read: then the time may have been handled.
 func (r *Reconciler) write(
 	ctx context.Context, c *chaos.DisruptionCron, set func(*chaos.DisruptionCronStatus),
 ) error {
-	object := c.DeepCopy()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		before := object.Status.DeepCopy()
-		set(&object.Status)
-		if equality.Semantic.DeepEqual(before, &object.Status) {
-			return nil
-		}
-		err := r.Env.Client.Status().Update(ctx, object)
-		if !apierrors.IsConflict(err) {
-			return err
-		}
-		latest := &chaos.DisruptionCron{}
-		if err := r.Env.Reader.Get(ctx, client.ObjectKeyFromObject(c), latest); err != nil {
-			return err
-		}
-		if latest.UID != c.UID || !equality.Semantic.DeepEqual(latest.Status, c.Status) {
-			return controller.ErrOutdated
-		}
-		object = latest
-		return err
-	})
-	return client.IgnoreNotFound(err)
+	changed := c.DeepCopy()
+	if set(&changed.Status); equality.Semantic.DeepEqual(&c.Status, &changed.Status) {
+		return nil
+	}
+	return controller.UpdateLatest(ctx, r.Env, c,
+		func(c *chaos.DisruptionCron) *chaos.DisruptionCronStatus { return &c.Status },
+		func(s *chaos.DisruptionCronStatus) chaos.DisruptionCronStatus { return *s }, set)
 }

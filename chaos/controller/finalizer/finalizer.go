@@ -32,7 +32,8 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 
 // gone lets the end of a chaos pod through.
 var gone = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
 }
 
 // Reconcile adds or removes the finalizer.

@@ -69,8 +69,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// soon is how old a disruption is when it is told that nothing is injected yet, and there is nothing to say about it. Most
-// are injected by then, and each write of the status delays the others.
+// soon is how old a disruption is when it is told that nothing is injected yet, and there is nothing to say about it.
+// Most are injected by then, and each write of the status delays the others.
 const soon = 2 * time.Second
 
 // pending reports whether nothing has happened so far.

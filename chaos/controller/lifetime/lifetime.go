@@ -1,7 +1,7 @@
-// Package lifetime decides when a disruption is active: from its first targets on, or after its initial delay, in pulses
-// if it has some, until its duration is over or all of its runs are made. It writes the schedule and nothing else; the
-// start of it is written with the first targets. When a disruption has been over for long enough, it deletes it. All
-// times are computed from what the schedule says, so that a restart in between makes nothing longer or shorter.
+// Package lifetime decides when a disruption is active: from its first targets on, or after its initial delay, in
+// pulses if it has some, until its duration is over or all of its runs are made. It writes the schedule and nothing
+// else; the start of it is written with the first targets. When a disruption has been over for long enough, it deletes
+// it. All times are computed from what the schedule says, so that a restart in between makes nothing longer or shorter.
 package lifetime
 
 import (
@@ -10,10 +10,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/internal/controllers"
 )
 
 // Reconciler is the controller.
@@ -59,9 +59,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if at := d.Status.Schedule.Since.Add(keep); now.Before(at) {
 			return controller.After(now, at), nil
 		}
-		uid := d.UID
-		err := r.Env.Client.Delete(ctx, d, &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, controllers.Delete(ctx, r.Env.Client, d)
 	}
 	if d.Status.Schedule.StartedAt == nil && len(d.Status.Targets) == 0 {
 		return ctrl.Result{}, nil // its targets wake it

@@ -21,8 +21,8 @@ import (
 	"github.com/trommel-dev/trommel/chaos/controller"
 )
 
-// BenchmarkBeginAndEnd takes the time from the creation of a disruption of one target until it is injected, and from its
-// deletion until nothing is left.
+// BenchmarkBeginAndEnd takes the time from the creation of a disruption of one target until it is injected, and from
+// its deletion until nothing is left.
 func BenchmarkBeginAndEnd(b *testing.B) {
 	to := account.Config(b)
 	to.QPS = -1

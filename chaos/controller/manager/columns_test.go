@@ -23,14 +23,17 @@ func TestColumns(t *testing.T) {
 	f.running(f.pod("simulated", "node-1"))
 	d := f.disrupt("columns", hangs(func(s *chaos.DisruptionSpec) { s.CPUPressure = &chaos.CPUPressure{} }))
 	f.await(d, "in part", func(d *chaos.Disruption) bool {
-		return d.Status.Phase == chaos.PartiallyInjected && d.Status.Counts.Injected == 1 && len(d.Status.Injections) == 4 &&
-			d.Status.Injections[1].State == chaos.InjectionUnsupported && d.Status.Injections[3].State == chaos.InjectionUnsupported
+		return d.Status.Phase == chaos.PartiallyInjected && d.Status.Counts.Injected == 1 &&
+			len(d.Status.Injections) == 4 &&
+			d.Status.Injections[1].State == chaos.InjectionUnsupported &&
+			d.Status.Injections[3].State == chaos.InjectionUnsupported
 	})
 	to, list := must(shared.RESTConfig("")), "/apis/"+chaos.GroupVersion.String()+"/namespaces/"+f.namespace+"/"
 	want := [][]string{
 		{"Name", "Status", "Kinds", "Injected", "Desired", "Ends", "Message", "Age"},
 		{"columns", "PartiallyInjected", "apiFault,cpuPressure", "1", "2", d.Status.EndsAt.UTC().Format(time.RFC3339),
-			"apiFault on simulated: unsupported: not supported on the process node: the pod runs on the simulated node " +
+			"apiFault on simulated: unsupported: not supported on the process node: the pod runs on the simulated " +
+				"node " +
 				"node-1, so it has no process and no connections", "AGE"},
 	}
 	if diff := cmp.Diff(want, clustertest.Table(t, to, list+"disruptions")); diff != "" {

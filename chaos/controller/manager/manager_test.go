@@ -56,7 +56,8 @@ func run(m *testing.M) int {
 	if err := os.Mkdir(journal, 0o700); err != nil {
 		panic(err)
 	}
-	if out, err := exec.Command("go", "build", "-o", injector, "../../../cmd/trommel-injector").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", injector, "../../../cmd/trommel-injector")
+	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("%v: %s", err, out))
 	}
 	return clustertest.Run(m, embedded.Config{APIServers: 1, Nodes: 2}, func(c *embedded.Cluster) {
@@ -170,7 +171,9 @@ func (f *fixture) labelled(name, node, app string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			NodeName: node, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			TerminationGracePeriodSeconds: &zero,
-			Containers:                    []corev1.Container{{Name: "c", Image: "sleep", Command: []string{"sleep", "100000"}}},
+			Containers: []corev1.Container{
+				{Name: "c", Image: "sleep", Command: []string{"sleep", "100000"}},
+			},
 		},
 	}
 	if err := f.Create(f.t.Context(), p); err != nil {
@@ -398,7 +401,8 @@ func TestWhatIsRefused(t *testing.T) {
 		Selector: map[string]string{"app": "x"}, Kinds: chaos.Kinds{Network: &chaos.Network{Drop: &ten}},
 	}, "network needs hosts or services")
 	refused(chaos.DisruptionSpec{
-		Selector: map[string]string{"app": "x"}, Kinds: chaos.Kinds{DiskFailure: &chaos.DiskFailure{Paths: []string{"//"}}},
+		Selector: map[string]string{"app": "x"},
+		Kinds:    chaos.Kinds{DiskFailure: &chaos.DiskFailure{Paths: []string{"//"}}},
 	}, "root directory is protected")
 	d := f.disrupt("none", hangs(func(s *chaos.DisruptionSpec) { s.Selector = map[string]string{"app": "nobody"} }))
 	f.await(d, "without targets", func(d *chaos.Disruption) bool {
@@ -551,7 +555,10 @@ func TestKilledAtEveryWrite(t *testing.T) {
 	for n := 1; ; n += step {
 		for _, after := range []bool{false, true} {
 			to := account.Config(t)
-			c := &crash{left: &atomic.Int64{}, after: after, ended: make(chan struct{}), onEnd: &sync.Once{}, writes: &atomic.Int64{}}
+			c := &crash{
+				left: &atomic.Int64{}, after: after, ended: make(chan struct{}), onEnd: &sync.Once{},
+				writes: &atomic.Int64{},
+			}
 			c.left.Store(int64(n))
 			to.Wrap(func(rt http.RoundTripper) http.RoundTripper { c.base = rt; return c })
 			stop := start(t, to, options())

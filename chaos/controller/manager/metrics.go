@@ -21,8 +21,10 @@ type measures struct {
 
 var (
 	disruptionsDesc = prometheus.NewDesc("trommel_disruptions", "Disruptions by phase.", []string{"phase"}, nil)
-	stuckDesc       = prometheus.NewDesc("trommel_disruptions_stuck", "Disruptions that need a person to be removed.", nil, nil)
-	injectionsDesc  = prometheus.NewDesc("trommel_injections", "Injections by kind and state.", []string{"kind", "state"}, nil)
+	stuckDesc       = prometheus.NewDesc("trommel_disruptions_stuck",
+		"Disruptions that need a person to be removed.", nil, nil)
+	injectionsDesc = prometheus.NewDesc("trommel_injections", "Injections by kind and state.",
+		[]string{"kind", "state"}, nil)
 )
 
 // Describe is part of prometheus.Collector.

@@ -27,7 +27,9 @@ func (l list) List(_ context.Context, into client.ObjectList, _ ...client.ListOp
 
 func TestMetrics(t *testing.T) {
 	with := func(phase chaos.Phase, stuck bool, injections ...chaos.Injection) chaos.Disruption {
-		return chaos.Disruption{Status: chaos.DisruptionStatus{Phase: phase, IsStuckOnRemoval: stuck, Injections: injections}}
+		return chaos.Disruption{Status: chaos.DisruptionStatus{
+			Phase: phase, IsStuckOnRemoval: stuck, Injections: injections,
+		}}
 	}
 	m := measures{list{items: []chaos.Disruption{
 		with("", false),

@@ -58,7 +58,8 @@ func (r *Reconciler) concerned(ctx context.Context, o client.Object) []reconcile
 		if isPod != (d.Spec.Level == chaos.LevelPod) || controller.Ending(d) {
 			continue
 		}
-		if s, err := selector(&d.Spec); controller.HasTarget(d, o.GetUID()) || err == nil && s.Matches(labels.Set(o.GetLabels())) {
+		s, err := selector(&d.Spec)
+		if controller.HasTarget(d, o.GetUID()) || err == nil && s.Matches(labels.Set(o.GetLabels())) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
 		}
 	}
@@ -207,7 +208,8 @@ func (r *Reconciler) candidates(ctx context.Context, d *chaos.Disruption) (*cand
 		}
 		target := chaos.Target{UID: o.GetUID(), Name: o.GetName(), Node: node}
 		switch {
-		case o.GetLabels()[controller.LabelDisruption] != "" || o.GetAnnotations()[controller.AnnotationIgnore] == "true":
+		case o.GetLabels()[controller.LabelDisruption] != "" ||
+			o.GetAnnotations()[controller.AnnotationIgnore] == "true":
 		case !healthy:
 			c.unhealthy = append(c.unhealthy, target)
 		default:
@@ -334,8 +336,8 @@ func has(list []chaos.Target, uid types.UID) bool {
 	return slices.ContainsFunc(list, func(t chaos.Target) bool { return t.UID == uid })
 }
 
-// hold counts the present targets as healthy that may not be so because of the disruption: nodes that are not ready, and
-// all that a kind takes away. Otherwise the disruption would end on them, and begin again when they have recovered.
+// hold counts the present targets as healthy that may not be so because of the disruption: nodes that are not ready,
+// and all that a kind takes away. Otherwise the disruption would end on them, and begin again when they have recovered.
 func (c *candidates) hold(d *chaos.Disruption, active bool) {
 	if !active {
 		return
@@ -409,7 +411,9 @@ func choose(d *chaos.Disruption, active bool, c *candidates, occupied map[types.
 		return strings.Compare(controller.Rank(d.UID, a.UID), controller.Rank(d.UID, b.UID))
 	})
 	result.targets = free[:min(int(result.desired), len(free))]
-	slices.SortFunc(result.targets, func(a, b chaos.Target) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	slices.SortFunc(result.targets, func(a, b chaos.Target) int {
+		return strings.Compare(string(a.UID), string(b.UID))
+	})
 	return result
 }
 

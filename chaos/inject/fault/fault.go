@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// EnvSocket is the environment variable with the socket's path. The process node sets it for containers of pods that
-	// have AnnotationInjector.
+	// EnvSocket is the environment variable with the socket's path. The process node sets it for containers of pods
+	// that have AnnotationInjector.
 	EnvSocket = "TROMMEL_FAULTS"
 	// EnvCgroups is the environment variable with the directory where a chaos pod finds the cgroups of its real node.
 	EnvCgroups = "TROMMEL_CGROUPS"

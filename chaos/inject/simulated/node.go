@@ -143,7 +143,9 @@ func (f *nodeFailure) Clean(ctx context.Context) error {
 		return putBack(ctx, client, notes.Node)
 	}
 	name := f.request.Target.Node
-	err = patchNode(ctx, client, name, object{"metadata": object{"annotations": object{fault.AnnotationSimulated: notes.KWOK}}})
+	err = patchNode(ctx, client, name, object{
+		"metadata": object{"annotations": object{fault.AnnotationSimulated: notes.KWOK}},
+	})
 	if apierrors.IsNotFound(err) {
 		return nil // somebody has deleted it
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
-// podReplacement moves a pod to another node: cordon, delete its claims and the pod, wait for its replacement, uncordon.
+// podReplacement moves a pod to another node: cordon, delete its claims and the pod, wait for its replacement,
+// uncordon.
 type podReplacement struct {
 	injection
 	spec v1alpha1.PodReplacement

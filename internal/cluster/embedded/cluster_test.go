@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -60,7 +59,7 @@ func TestEveryAPIServerServes(t *testing.T) {
 		if !strings.HasPrefix(version.GitVersion, "v1.36.") || version.Major != "1" || version.Minor != "36" {
 			t.Errorf("%s: version %+v", name, version)
 		}
-		ns := namespace(t, client)
+		ns := clustertest.Namespace(t, client)
 		// What one server writes, the others read.
 		for _, other := range shared.APIServers() {
 			if _, err := clientFor(t, shared, other).CoreV1().Namespaces().
@@ -79,7 +78,7 @@ func TestEveryAPIServerServes(t *testing.T) {
 }
 
 func TestRBACDeniesPlainServiceAccount(t *testing.T) {
-	ns := namespace(t, clientFor(t, shared, ""))
+	ns := clustertest.Namespace(t, clientFor(t, shared, ""))
 	config, err := shared.RESTConfig("")
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +120,7 @@ func TestAnonymousIsNobody(t *testing.T) {
 
 func TestVolumeIsBoundAndDeleted(t *testing.T) {
 	client := clientFor(t, shared, "")
-	ns := namespace(t, client)
+	ns := clustertest.Namespace(t, client)
 	claims := client.CoreV1().PersistentVolumeClaims(ns)
 	_, err := claims.Create(t.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "data"},
@@ -203,7 +202,7 @@ func newStatefulSet(name string, replicas int32) *appsv1.StatefulSet {
 
 func TestStatefulSetScales(t *testing.T) {
 	client := clientFor(t, shared, "")
-	ns := namespace(t, client)
+	ns := clustertest.Namespace(t, client)
 	sets := client.AppsV1().StatefulSets(ns)
 	if _, err := sets.Create(t.Context(), newStatefulSet("web", 3), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -241,7 +240,7 @@ func TestStatefulSetScales(t *testing.T) {
 // The rest of the cluster keeps working while any API server is up.
 func TestKillAndStartAPIServer(t *testing.T) {
 	ctx := t.Context()
-	ns := namespace(t, clientFor(t, shared, ""))
+	ns := clustertest.Namespace(t, clientFor(t, shared, ""))
 	if err := shared.KillAPIServer(ctx, "apiserver-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -279,27 +278,19 @@ func TestKillAndStartAPIServer(t *testing.T) {
 }
 
 func TestTwoClustersAtOnce(t *testing.T) {
-	clusters := make([]*embedded.Cluster, 2)
-	var wg sync.WaitGroup
-	for i := range clusters {
-		wg.Go(func() { clusters[i] = clustertest.Start(t, embedded.Config{APIServers: 1, Nodes: 1}) })
-	}
-	wg.Wait()
-	if t.Failed() {
-		return
-	}
+	clusters := others(t)
 	if clusters[0].Name() == clusters[1].Name() || clusters[0].Dir() == clusters[1].Dir() {
 		t.Errorf("clusters share %s, %s", clusters[0].Name(), clusters[0].Dir())
 	}
 	for i, c := range clusters {
 		client := clientFor(t, c, "")
-		name := fmt.Sprintf("only-in-%d", i)
-		if _, err := client.CoreV1().Pods("default").
-			Create(t.Context(), newPod(name), metav1.CreateOptions{}); err != nil {
+		pod := newPod(fmt.Sprintf("only-in-%d", i))
+		pod.Labels = map[string]string{"test": "two-at-once"}
+		if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		awaitRunningPod(t, client, "default", name)
-		pods, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+		awaitRunningPod(t, client, "default", pod.Name)
+		pods, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{LabelSelector: "test=two-at-once"})
 		if err != nil || len(pods.Items) != 1 {
 			t.Errorf("cluster %d has %d pods, %v", i, len(pods.Items), err)
 		}
@@ -404,7 +395,7 @@ func runDirs(t *testing.T, dir string) []string {
 
 // Regression: a cluster without its controller manager would silently do nothing.
 func TestInfrastructureIsStartedAgain(t *testing.T) {
-	c := clustertest.Start(t, embedded.Config{APIServers: 1, Nodes: 1})
+	c := others(t)[1]
 	for _, pid := range processesWith(t, c.Dir()+"/") {
 		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if name, _, _ := strings.Cut(string(command), "\x00"); name != "kube-apiserver" {
@@ -446,7 +437,7 @@ func TestCloseEndsEveryGoroutine(t *testing.T) {
 
 // StartAPIServer returns early if the API server is killed.
 func TestKillWhileStarting(t *testing.T) {
-	c := clustertest.Start(t, embedded.Config{APIServers: 2, Nodes: 1})
+	c := shared
 	if err := c.KillAPIServer(t.Context(), "apiserver-2"); err != nil {
 		t.Fatal(err)
 	}

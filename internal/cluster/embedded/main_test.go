@@ -19,6 +19,11 @@ import (
 // shared is for all tests that do not need their own cluster; each uses its own namespace.
 var shared *embedded.Cluster
 
+// others are two more clusters: one that serves removed APIs, and a small one whose components may be killed. Tests of
+// them use their own namespaces and types, too.
+var others = clustertest.Once(
+	embedded.Config{APIServers: 2, Nodes: 1, RemovedAPIs: true}, embedded.Config{APIServers: 1, Nodes: 1})
+
 func TestMain(m *testing.M) {
 	if what := os.Getenv(envHelper); what != "" {
 		helper(what)
@@ -46,22 +51,6 @@ func clientFor(t testing.TB, c interface {
 		t.Fatal(err)
 	}
 	return client
-}
-
-// namespace creates a namespace in which pods can be created.
-func namespace(t testing.TB, client kubernetes.Interface) string {
-	t.Helper()
-	ns, err := client.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	clustertest.Eventually(t, func(ctx context.Context) error {
-		_, err := client.CoreV1().ServiceAccounts(ns.Name).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
-	return ns.Name
 }
 
 // newPod returns a pod for the simulated nodes.

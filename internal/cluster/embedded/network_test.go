@@ -192,7 +192,7 @@ func createRefused(t *testing.T, client kubernetes.Interface, ns string) (refusa
 // Every API server can call a webhook in a process pod through its Service.
 func TestNetworkWebhook(t *testing.T) {
 	client := clientFor(t, shared, "")
-	ns := namespace(t, client)
+	ns := clustertest.Namespace(t, client)
 	w := startWeb(t, client, ns)
 	path := "/validate"
 	webhook(t, client, ns, admissionregistrationv1.WebhookClientConfig{
@@ -259,7 +259,7 @@ func TestNetworkRefuses(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ns := namespace(t, client)
+			ns := clustertest.Namespace(t, client)
 			config, ip := tt.config(t, ns)
 			webhook(t, client, ns, config)
 			start := time.Now()
@@ -278,7 +278,7 @@ func TestNetworkRefuses(t *testing.T) {
 // Endpoints contain the loopback addresses of process pods, and the proxies of pods and Services connect to them.
 func TestNetworkProxies(t *testing.T) {
 	client := clientFor(t, shared, "")
-	ns := namespace(t, client)
+	ns := clustertest.Namespace(t, client)
 	startWeb(t, client, ns)
 	for _, resource := range []struct{ kind, name string }{{"pods", "https:web-0:"}, {"services", "https:web:443"}} {
 		clustertest.Eventually(t, func(ctx context.Context) error {
@@ -310,7 +310,7 @@ func TestNetworkProxies(t *testing.T) {
 
 func TestNetworkAggregatedAPI(t *testing.T) {
 	client := clientFor(t, shared, "")
-	ns := namespace(t, client)
+	ns := clustertest.Namespace(t, client)
 	w := startWeb(t, client, ns)
 	config, err := shared.RESTConfig("")
 	if err != nil {
@@ -346,7 +346,7 @@ func TestNetworkAggregatedAPI(t *testing.T) {
 // Connections to the addresses and names of the cluster.
 func TestNetworkDialInside(t *testing.T) {
 	client := clientFor(t, shared, "")
-	ns := namespace(t, client)
+	ns := clustertest.Namespace(t, client)
 	w := startWeb(t, client, ns)
 	service := func(name string, spec corev1.ServiceSpec) {
 		if _, err := client.CoreV1().Services(ns).
@@ -439,7 +439,7 @@ func pool(pem []byte) *x509.CertPool {
 // Exec in simulated pods succeeds; process pods have logs.
 func TestNetworkKubelet(t *testing.T) {
 	client := clientFor(t, shared, "")
-	ns := namespace(t, client)
+	ns := clustertest.Namespace(t, client)
 	for _, name := range []string{"simulated", "told"} {
 		if _, err := client.CoreV1().Pods(ns).Create(t.Context(), newPod(name), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

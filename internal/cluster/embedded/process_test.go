@@ -238,18 +238,28 @@ func TestComponentWatchesParent(t *testing.T) {
 	}
 }
 
+// An ordinary user needs no privileges, and nothing is left when the cluster closes.
 func TestCloseLeavesNothing(t *testing.T) {
-	h := startHelper(t, "own")
+	user := os.Getuid()
+	var as []func(*exec.Cmd)
+	if user == 0 {
+		user = 65534 // nobody
+		as = append(as, asUser(t, user))
+	}
+	h := startHelper(t, "own", as...)
+	for _, pid := range processesWith(t, h.dir+"/") {
+		if info, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil &&
+			info.Sys().(*syscall.Stat_t).Uid != uint32(user) {
+			t.Errorf("process %d runs as user %d", pid, info.Sys().(*syscall.Stat_t).Uid)
+		}
+	}
 	h.end(t)
 	checkNothingLeft(t, h.dir)
 }
 
-// An ordinary user needs no privileges.
-func TestOrdinaryUser(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("all tests run as an ordinary user")
-	}
-	const nobody = 65534
+// asUser makes a helper run as another user, from copies of the programs that every user can read.
+func asUser(t *testing.T, user int) func(*exec.Cmd) {
+	t.Helper()
 	binary, err := clustertest.Binary()
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +268,6 @@ func TestOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// In a place that every user can read.
 	programs := shortDir(t)
 	if err := os.Chmod(programs, 0o755); err != nil {
 		t.Fatal(err)
@@ -268,9 +277,9 @@ func TestOrdinaryUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := startHelper(t, "own", func(cmd *exec.Cmd) {
+	return func(cmd *exec.Cmd) {
 		dir := dirOf(cmd)
-		if err := os.Chown(dir, nobody, nobody); err != nil {
+		if err := os.Chown(dir, user, user); err != nil {
 			t.Fatal(err)
 		}
 		cmd.Path = filepath.Join(programs, "test")
@@ -279,16 +288,10 @@ func TestOrdinaryUser(t *testing.T) {
 			"PATH=" + os.Getenv("PATH"), envHelper + "=own", envHelperDir + "=" + dir,
 			clustertest.EnvBinary + "=" + filepath.Join(programs, "controlplane"),
 		}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	})
-	for _, pid := range processesWith(t, h.dir+"/") {
-		if info, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil &&
-			info.Sys().(*syscall.Stat_t).Uid != nobody {
-			t.Errorf("process %d runs as user %d", pid, info.Sys().(*syscall.Stat_t).Uid)
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(user)},
 		}
 	}
-	h.end(t)
-	checkNothingLeft(t, h.dir)
 }
 
 func dirOf(cmd *exec.Cmd) string {
@@ -411,6 +414,10 @@ func TestAttach(t *testing.T) {
 		t.Errorf("rendezvous %q, %q", address, token)
 	}
 
+	t.Run("a lock file is lost", func(t *testing.T) { testLostLockFile(t, h) })
+	if c, err = embedded.Attach(ctx, "helped"); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.Close(ctx); err != nil {
 		t.Error(err)
 	}
@@ -430,15 +437,7 @@ func TestAttach(t *testing.T) {
 func TestStaleEntry(t *testing.T) {
 	t.Setenv("TROMMEL_CACHE", t.TempDir())
 	h := startHelper(t, "serve")
-	binary, err := clustertest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = embedded.Serve(t.Context(), embedded.Config{Name: "helped", Binary: binary}, func(embedded.Entry) {})
-	if want := fmt.Sprintf(`a cluster named "helped" is running already (process %d)`, h.Process.Pid); err == nil ||
-		err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
+	refuseSecond(t, h)
 	if err := h.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -450,10 +449,9 @@ func TestStaleEntry(t *testing.T) {
 	startHelper(t, "serve").end(t)
 }
 
-// Regression: after a cache cleaner had deleted a lock file, List deleted the data of a running cluster.
-func TestListKeepsClusterWithoutLockFile(t *testing.T) {
-	t.Setenv("TROMMEL_CACHE", t.TempDir())
-	h := startHelper(t, "serve")
+// testLostLockFile is for a regression: after a cache cleaner had deleted a lock file, List deleted the data of a
+// running cluster.
+func testLostLockFile(t *testing.T, h *helperProcess) {
 	lock, err := embedded.RegistryFile("helped", ".lock")
 	if err != nil {
 		t.Fatal(err)
@@ -464,6 +462,15 @@ func TestListKeepsClusterWithoutLockFile(t *testing.T) {
 	if entries, err := embedded.List(); err != nil || len(entries) != 1 {
 		t.Fatalf("running %v, %v", entries, err)
 	}
+	refuseSecond(t, h)
+	if _, err := embedded.Attach(t.Context(), "helped"); err != nil {
+		t.Error(err)
+	}
+}
+
+// refuseSecond checks that no other cluster of the helper's name can start.
+func refuseSecond(t *testing.T, h *helperProcess) {
+	t.Helper()
 	binary, err := clustertest.Binary()
 	if err != nil {
 		t.Fatal(err)
@@ -473,15 +480,6 @@ func TestListKeepsClusterWithoutLockFile(t *testing.T) {
 		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	c, err := embedded.Attach(t.Context(), "helped")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	_ = h.Wait()
-	checkNothingLeft(t, h.dir)
 }
 
 // BenchmarkStart measures the time until three API servers are ready and the cluster can be used.

@@ -21,8 +21,7 @@ import (
 // Regression: the garbage collector looked for new types every 30 s, so dependents of an object of a type from the
 // manifests remained for up to 40 s after their owner.
 func TestDependentsOfANewTypeAreCollectedSoon(t *testing.T) {
-	c := clustertest.Start(t, embedded.Config{APIServers: 1, Nodes: 1})
-	config, err := c.RESTConfig("")
+	config, err := others(t)[1].RESTConfig("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +97,7 @@ func defineType(t *testing.T, client dynamic.Interface, kind string) schema.Grou
 // three was delayed.
 func TestClaimsAreBoundSoon(t *testing.T) {
 	client := clientFor(t, shared, "")
-	ns := namespace(t, client)
+	ns := clustertest.Namespace(t, client)
 	claims := client.CoreV1().PersistentVolumeClaims(ns)
 	var longest time.Duration
 	for round := range 12 {
@@ -137,8 +136,23 @@ func TestClaimsAreBoundSoon(t *testing.T) {
 	}
 }
 
-// A workload is as fast on a new cluster, with newly defined types, as it is later: nothing waits for a resync.
+// A workload is as fast on a new cluster, with newly defined types, as it is later: nothing waits for a resync. That
+// would delay it on each new cluster, but other work on the machine only on some.
 func TestFreshClusterIsAsQuickAsAWarmOne(t *testing.T) {
+	var fresh, warm time.Duration
+	for range 3 {
+		// The limit of half a second allows for the first connections and for filling caches.
+		if fresh, warm = freshAndWarm(t); fresh <= warm*13/10+500*time.Millisecond {
+			return
+		}
+		t.Logf("it took %s on a fresh cluster, and %s on a warm one", fresh, warm)
+	}
+	t.Errorf("it took %s on a fresh cluster, and %s on a warm one", fresh, warm)
+}
+
+// freshAndWarm measures a workload on a new cluster, and how long it takes there later.
+func freshAndWarm(t *testing.T) (fresh, warm time.Duration) {
+	t.Helper()
 	c := clustertest.Start(t, embedded.Config{})
 	config, err := c.RESTConfig("")
 	if err != nil {
@@ -254,10 +268,7 @@ func TestFreshClusterIsAsQuickAsAWarmOne(t *testing.T) {
 	for i, s := range steps {
 		t.Logf("%-32s %v", s.name, took[i])
 	}
-	warm := (whole[1] + whole[2] + whole[3]) / 3
+	warm = (whole[1] + whole[2] + whole[3]) / 3
 	t.Logf("%-32s %v, fresh to warm %.2f", "all", whole, float64(whole[0])/float64(warm))
-	// The limit of half a second allows for the first connections and for filling caches.
-	if whole[0] > warm*13/10+500*time.Millisecond {
-		t.Errorf("it took %s on a fresh cluster, and %s on a warm one", whole[0], warm)
-	}
+	return whole[0], warm
 }

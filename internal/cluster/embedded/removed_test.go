@@ -39,7 +39,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/pki"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
@@ -101,8 +100,7 @@ func dynamicFor(
 
 // TestRemovedAPIs tests all operations on the objects of each removed version, on a cluster that serves them.
 func TestRemovedAPIs(t *testing.T) {
-	c := clustertest.Start(t, embedded.Config{APIServers: 2, Nodes: 1, RemovedAPIs: true})
-	config, err := c.RESTConfig("")
+	config, err := others(t)[0].RESTConfig("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +108,25 @@ func TestRemovedAPIs(t *testing.T) {
 	config.WarningHandlerWithContext = rest.NoWarnings{} // every response has a deprecation warning
 	all := removedObjects(t)
 	t.Run("discovery", func(t *testing.T) { testRemovedDiscovery(t, config, all) })
+	// Deleting a namespace takes more than 5 s, during which the other tests run.
+	var deleted []string
+	t.Run("defaults of deletion", func(t *testing.T) { deleted = append(deleted, testRemovedDeletion(t, config)) })
+	t.Run("namespace", func(t *testing.T) { deleted = append(deleted, testRemovedNamespace(t, config, all)) })
 	t.Run("objects", func(t *testing.T) { testRemovedObjects(t, config, all) })
 	t.Run("protobuf", func(t *testing.T) { testRemovedProtobuf(t, config) })
 	t.Run("definitions", func(t *testing.T) { testRemovedDefinitions(t, config) })
-	t.Run("defaults of deletion", func(t *testing.T) { testRemovedDeletion(t, config) })
-	t.Run("namespace", func(t *testing.T) { testRemovedNamespace(t, config, all) })
+	t.Run("namespaces are gone", func(t *testing.T) {
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(deleted) != 2 {
+			t.Errorf("deleted %v", deleted)
+		}
+		for _, ns := range deleted {
+			awaitNamespaceGone(t, client, ns)
+		}
+	})
 }
 
 // groupVersions returns all versions that an API server lists, and the preferred version of each group.
@@ -550,16 +562,22 @@ func testRemovedDefinitions(t *testing.T, config *rest.Config) {
 	}
 	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1beta1",
 		Resource: "customresourcedefinitions"})
-	for _, name := range []string{"databases.example.com", "loose.example.com", "anythings.example.com"} {
+	// An API server waits 2 s before it creates the first object of a new type: for all of them at once.
+	found := map[string]*unstructured.Unstructured{}
+	names := []string{"databases.example.com", "loose.example.com", "anythings.example.com"}
+	for _, name := range names {
 		i := slices.IndexFunc(list, func(u *unstructured.Unstructured) bool { return u.GetName() == name })
+		found[name] = list[i]
+		// Objects of the previous test may still be being deleted.
+		clustertest.Eventually(t, func(ctx context.Context) error {
+			_, err := definitions.Create(ctx, list[i], metav1.CreateOptions{})
+			return err
+		})
+		defer func() { _ = definitions.Delete(context.Background(), name, metav1.DeleteOptions{}) }()
+	}
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			d := list[i]
-			// Objects of the previous test may still be being deleted.
-			clustertest.Eventually(t, func(ctx context.Context) error {
-				_, err := definitions.Create(ctx, d, metav1.CreateOptions{})
-				return err
-			})
-			defer func() { _ = definitions.Delete(context.Background(), name, metav1.DeleteOptions{}) }()
+			d := found[name]
 			kind, _, _ := unstructured.NestedString(d.Object, "spec", "names", "kind")
 			plural, _, _ := unstructured.NestedString(d.Object, "spec", "names", "plural")
 			scope, _, _ := unstructured.NestedString(d.Object, "spec", "scope")
@@ -618,12 +636,13 @@ func testRemovedDefinitions(t *testing.T, config *rest.Config) {
 }
 
 // The garbage collector works, and a deletion in a removed version orphans the dependents, which was the default then.
-func testRemovedDeletion(t *testing.T, config *rest.Config) {
+// testRemovedDeletion returns the namespace, which is being deleted.
+func testRemovedDeletion(t *testing.T, config *rest.Config) string {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns := namespace(t, client)
+	ns := clustertest.Namespace(t, client)
 	one := int32(1)
 	create := func(name string) {
 		_, err := client.ExtensionsV1beta1().Deployments(ns).Create(t.Context(), &extensionsv1beta1.Deployment{
@@ -680,7 +699,7 @@ func testRemovedDeletion(t *testing.T, config *rest.Config) {
 	if err := client.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitNamespaceGone(t, client, ns)
+	return ns
 }
 
 func awaitNamespaceGone(t *testing.T, client kubernetes.Interface, ns string) {
@@ -694,14 +713,15 @@ func awaitNamespaceGone(t *testing.T, client kubernetes.Interface, ns string) {
 	})
 }
 
-// Deleting a namespace deletes everything in it, in whatever version it was created.
-func testRemovedNamespace(t *testing.T, config *rest.Config, all []removedObject) {
+// Deleting a namespace deletes everything in it, in whatever version it was created. testRemovedNamespace returns the
+// namespace, which is being deleted.
+func testRemovedNamespace(t *testing.T, config *rest.Config, all []removedObject) string {
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	client := dynamic.NewForConfigOrDie(config)
-	ns := namespace(t, typed)
+	ns := clustertest.Namespace(t, typed)
 	made := 0
 	for _, o := range all {
 		gvk := o.old.GroupVersionKind()
@@ -723,5 +743,5 @@ func testRemovedNamespace(t *testing.T, config *rest.Config, all []removedObject
 	if err := typed.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitNamespaceGone(t, typed, ns)
+	return ns
 }

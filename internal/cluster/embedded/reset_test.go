@@ -25,7 +25,10 @@ const resetBefore = `
 ---
 {apiVersion: v1, kind: Namespace, metadata: {name: kept}}
 ---
-{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: kept, finalizers: [example.com/never]}, data: {a: "1"}}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: kept, finalizers: [example.com/never]}
+data: {a: "1"}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -44,7 +47,11 @@ spec:
   group: example.com
   names: {kind: Keeper, plural: keepers, singular: keeper, listKind: KeeperList}
   scope: Namespaced
-  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 ---
 {apiVersion: example.com/v1, kind: Keeper, metadata: {name: one, namespace: default}, spec: {a: 1}}
 `
@@ -55,7 +62,10 @@ const resetNew = `
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: stuck, namespace: new, finalizers: [example.com/never]}}
 ---
-{apiVersion: v1, kind: Service, metadata: {name: open, namespace: default}, spec: {type: NodePort, ports: [{port: 80, nodePort: 30080}], selector: {app: set}}}
+apiVersion: v1
+kind: Service
+metadata: {name: open, namespace: default}
+spec: {type: NodePort, ports: [{port: 80, nodePort: 30080}], selector: {app: set}}
 ---
 apiVersion: apps/v1
 kind: StatefulSet
@@ -91,13 +101,25 @@ spec:
   group: new.example.com
   names: {kind: Thing, plural: things, singular: thing, listKind: ThingList}
   scope: Namespaced
-  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 ---
-{apiVersion: new.example.com/v1, kind: Thing, metadata: {name: one, namespace: default, finalizers: [example.com/never]}}
+apiVersion: new.example.com/v1
+kind: Thing
+metadata: {name: one, namespace: default, finalizers: [example.com/never]}
 ---
-{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: new}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: new}
+rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
 ---
-{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: leader, namespace: default}, spec: {holderIdentity: somebody}}
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: leader, namespace: default}
+spec: {holderIdentity: somebody}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
@@ -203,7 +225,10 @@ func BenchmarkReset(b *testing.B) {
 }
 
 const resetPods = `
-{apiVersion: v1, kind: Service, metadata: {name: many, namespace: default}, spec: {ports: [{port: 80}], selector: {app: many}}}
+apiVersion: v1
+kind: Service
+metadata: {name: many, namespace: default}
+spec: {ports: [{port: 80}], selector: {app: many}}
 ---
 apiVersion: apps/v1
 kind: Deployment

@@ -144,7 +144,7 @@ const (
 	backlog   = 256
 )
 
-// copy copies until the source ends or a read is interrupted. What has been read then is sent at once.
+// copy copies until the source ends or a read is interrupted. Then it sends at once all that it has read.
 func (s Shape) copy(dst, src net.Conn, changed, gone <-chan struct{}) error {
 	if s.Hang {
 		select {

@@ -41,8 +41,8 @@ func TestKillAndStart(t *testing.T) {
 	}
 	pods.Await(t, ns, "ks", "held", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
-		return !clustertest.IsReady(p) && len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "Held" &&
-			s[0].LastTerminationState.Terminated.ExitCode == 137
+		return !clustertest.IsReady(p) && len(s) == 1 && s[0].State.Waiting != nil &&
+			s[0].State.Waiting.Reason == "Held" && s[0].LastTerminationState.Terminated.ExitCode == 137
 	})
 	if err := node.Kill(ctx, "ks"); err != nil {
 		t.Errorf("second Kill: %v", err)
@@ -148,6 +148,7 @@ func TestFreezeAndThaw(t *testing.T) {
 
 // Start does not wait for the back-off of a controller that crashes.
 func TestStartSkipsBackoff(t *testing.T) {
+	t.Parallel() // it waits for delays
 	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
 	pods.Create(t, ns, clustertest.ShellPod("crashes", "exit 1", clustertest.Controller("crashes")))
 	pods.Await(t, ns, "crashes", "a longer back-off", func(p *corev1.Pod) bool {
@@ -231,8 +232,8 @@ func TestReset(t *testing.T) {
 
 func TestRouteAndCut(t *testing.T) {
 	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
-	pods.Create(t, ns, clustertest.ShellPod("routed", "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; exec sleep 1000",
-		clustertest.Controller("routed"),
+	pods.Create(t, ns, clustertest.ShellPod("routed",
+		"echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; exec sleep 1000", clustertest.Controller("routed"),
 		func(p *corev1.Pod) { p.Annotations[cluster.AnnotationAPIServer] = "apiserver-2" }))
 	pods.AwaitRunning(t, "routed", 1)
 	addr := strings.TrimSpace(pods.AwaitOutput(t, ns, "routed", "127.0.0.1:"))

@@ -54,8 +54,8 @@ type Config struct {
 	First string
 	// CA is the PEM certificate with which pods verify API servers.
 	CA []byte
-	// Certificate is an API server's, issued by CA, for a proxy that disturbs pods' requests; without it the node cannot
-	// do that.
+	// Certificate is an API server's, issued by CA, for a proxy that disturbs pods' requests; without it the node
+	// cannot do that.
 	Certificate *tls.Certificate
 	// ServiceCIDR and PodCIDR contain the addresses of Services and of simulated pods. A process with hooks that dials
 	// one of them is connected to what Route returns: a loopback address, host:port, or the API server that the pod is

@@ -24,8 +24,9 @@ var (
 const tailBytes = 16 << 10
 
 // metMachine explains the exit of a process that used this machine's port, file or name instead of its pod's, or did
-// not find it on this machine, and how to solve that. It is empty if its log mentions nothing of this kind. A process with hooks is affected by the machine only if a port is in use on all of the
-// machine's addresses, or if the machine has only one loopback address.
+// not find it on this machine, and how to solve that. It is empty if its log mentions nothing of this kind. A process
+// with hooks is affected by the machine only if a port is in use on all of the machine's addresses, or if the machine
+// has only one loopback address.
 func (c *container) metMachine(log string) string {
 	if c.hooked {
 		return explainPort(log, c.pod.address)

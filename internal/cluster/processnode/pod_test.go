@@ -56,18 +56,22 @@ func TestTerminationMessage(t *testing.T) {
 	if len(message) > 2048 || !strings.HasSuffix(message, "\n999\n1000\nout of luck\n") {
 		t.Errorf("the log's end: %d bytes, %q", len(message), message)
 	}
-	if message := pods.AwaitPhase(t, ns, "file", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated.Message; message != "" {
+	message = pods.AwaitPhase(t, ns, "file", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated.Message
+	if message != "" {
 		t.Errorf("without a policy: %q", message)
 	}
 }
 
 func TestRestartPolicy(t *testing.T) {
+	t.Parallel() // it waits for delays
 	ns := pods.Namespace(t)
 	// Fails twice, then succeeds.
 	script := `n=$(cat "$HOME/n" 2>/dev/null || echo 0); echo $((n+1)) > "$HOME/n"; [ $n -ge 2 ]`
 	pods.Create(t, ns, clustertest.ShellPod("on-failure", script,
 		func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }))
-	pods.Create(t, ns, clustertest.ShellPod("always", script, func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }))
+	pods.Create(t, ns, clustertest.ShellPod("always", script, func(p *corev1.Pod) {
+		p.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	}))
 	pods.Create(t, ns, clustertest.ShellPod("never", script))
 
 	pods.AwaitPhase(t, ns, "never", corev1.PodFailed)
@@ -146,7 +150,8 @@ func TestEnvironment(t *testing.T) {
 		c := &p.Spec.Containers[0]
 		c.Command = []string{"sh", "-c", `
 			echo "$PLAIN|$NESTED|$CM|$SECRET|$NAME|$NS|$LABEL|$NODE|$P_OTHER|$ABSENT|$(ARG)|$1"
-			cat /cfg/renamed "$MOUNT/OTHER"; cat "$TROMMEL_SERVICEACCOUNT_DIR/namespace"; ls "$TROMMEL_SERVICEACCOUNT_DIR"; pwd`, "sh"}
+			cat /cfg/renamed "$MOUNT/OTHER"; cat "$TROMMEL_SERVICEACCOUNT_DIR/namespace"
+			ls "$TROMMEL_SERVICEACCOUNT_DIR"; pwd`, "sh"}
 		c.Args = []string{"--file=/cfg/renamed"}
 		c.Env = []corev1.EnvVar{
 			{Name: "PLAIN", Value: "plain"},
@@ -309,6 +314,7 @@ func TestInitContainers(t *testing.T) {
 }
 
 func TestReadiness(t *testing.T) {
+	t.Parallel() // it waits for delays
 	ns := pods.Namespace(t)
 	listener, err := net.Listen("tcp4", "0.0.0.0:0") // the probe uses the pod's address
 	if err != nil {
@@ -345,9 +351,9 @@ func TestReadiness(t *testing.T) {
 func TestServiceAccount(t *testing.T) {
 	ns := pods.Namespace(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	pods.Create(t, ns,
-		clustertest.ShellPod("account", "echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; echo $KUBECONFIG > "+file+
-			"; exec sleep 1000", clustertest.Controller("account")))
+	pods.Create(t, ns, clustertest.ShellPod("account",
+		"echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; echo $KUBECONFIG > "+file+"; exec sleep 1000",
+		clustertest.Controller("account")))
 	pods.AwaitOutput(t, ns, "account", "127.0.0.1:")
 	var path string
 	clustertest.Eventually(t, func(context.Context) error {

@@ -12,7 +12,7 @@ import (
 )
 
 // conflict changes an object, as another client, between the controller's read of it and the update that rests on the
-// read. The API server refuses the update; the controller must try again. The change is an annotation that means
+// read. The API server refuses the update; the controller must try again. It changes an annotation that means
 // nothing to anybody, and that is masked.
 func (g *generator) conflict() {
 	for i := range g.ref.Changes {

@@ -32,8 +32,8 @@ type part struct {
 func (p *part) String() string { return strings.Join(p.path, ".") }
 
 // parts lists the parts that controllers have set and that exist at the end: of objects that they have created, the
-// fields of the spec, the data, labels, owner references and finalizers; of other objects, the finalizers. What they
-// write there otherwise is an answer to others, who may change it.
+// fields of the spec, the data, labels, owner references and finalizers; of other objects, the finalizers. Their
+// other writes there are answers to others, who may change them.
 func (g *generator) parts() []*part {
 	all := map[string]*part{}        // by object and path
 	managed := map[string]bool{}     // by controller, type and path
@@ -123,8 +123,8 @@ func valueAt(o object, path []string) any {
 	return v
 }
 
-// sends reports whether a write contains a part. What the API server adds by default is not sent. If it is not known
-// what was sent, everything that is there counts.
+// sends reports whether a write contains a part, and not only the API server's default for it. If it is not known what
+// was sent, everything that is there counts.
 func sends(c *reference.Change, path []string) bool {
 	if c.Sent == nil {
 		return valueAt(c.Cur, path) != nil

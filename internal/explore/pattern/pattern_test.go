@@ -288,7 +288,7 @@ func TestTriggersHoldInAllRuns(t *testing.T) {
 	}
 }
 
-// A change within a list is told by its place there, and a value may take more than one step back.
+// A change in a list only is told by its place there, and a value may take more than one step back.
 func TestListsAndManySteps(t *testing.T) {
 	image := func(tag string) object {
 		return object{"spec": object{"containers": []any{
@@ -473,7 +473,7 @@ func TestDriftRules(t *testing.T) {
 	}
 }
 
-// What the controller applies again and again it keeps up, even if that changes nothing without faults.
+// The controller keeps up the parts that it applies again and again, even if that changes nothing without faults.
 func TestDriftOfWhatIsApplied(t *testing.T) {
 	made := change("op", wire.Apply, set, record.Created, nil, object{
 		"spec": object{"replicas": 2.0, "minReadySeconds": 0.0, "podManagementPolicy": "Parallel"},
@@ -492,7 +492,7 @@ func TestDriftOfWhatIsApplied(t *testing.T) {
 	}
 }
 
-// A missing object that somebody asks for is noticed first where the controller has just begun to do it.
+// A missing object that somebody asks for is noticed first where the controller has just begun to make it.
 func TestOrderOfUnobserved(t *testing.T) {
 	database := reference.Key("database.example.org/default/db")
 	changes := []reference.Change{
@@ -540,5 +540,43 @@ func TestOrder(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A trigger must wait for what the coordinator will see; these were once told apart in two places.
+func TestShownAtAWrite(t *testing.T) {
+	before := map[string]any{"metadata": map[string]any{"name": "a", "finalizers": []any{"x"}}}
+	after := map[string]any{"metadata": map[string]any{"name": "a"}}
+	for _, tt := range []struct {
+		name   string
+		change reference.Change
+		timing plan.Timing
+		kind   plan.EventKind
+		prev   map[string]any
+		cur    map[string]any
+	}{
+		{"the last finalizer, at the write",
+			reference.Change{Event: record.Deleted, Op: wire.Update, Prev: before},
+			plan.AfterControllerWrite, plan.Updated, before, after},
+		{"the last finalizer, elsewhere",
+			reference.Change{Event: record.Deleted, Op: wire.Update, Prev: before},
+			plan.AfterAPIServerRecv, plan.Deleted, nil, before},
+		{"a deletion that marks, at the write",
+			reference.Change{Event: record.Updated, Op: wire.Delete, Prev: before, Cur: after},
+			plan.BeforeControllerWrite, plan.Deleted, nil, before},
+		{"an eviction, at the write",
+			reference.Change{Event: record.Deleted, Op: wire.Create, Subresource: "eviction", Prev: before},
+			plan.BeforeControllerWrite, plan.Deleted, nil, before},
+		{"an apply that creates, at the write",
+			reference.Change{Event: record.Created, Op: wire.Apply, Cur: after},
+			plan.BeforeControllerWrite, plan.Created, nil, after},
+		{"before an update that creates",
+			reference.Change{Event: record.Created, Op: wire.Update, Cur: after},
+			plan.BeforeControllerWrite, plan.Updated, nil, after},
+	} {
+		kind, prev, cur := shown(&tt.change, tt.timing)
+		if kind != tt.kind || !cmp.Equal(prev, tt.prev) || !cmp.Equal(cur, tt.cur) {
+			t.Errorf("%s: %s from %v to %v, want %s from %v to %v", tt.name, kind, prev, cur, tt.kind, tt.prev, tt.cur)
+		}
 	}
 }

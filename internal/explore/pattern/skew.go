@@ -42,8 +42,7 @@ func (g *generator) skewAt(i int, by string) {
 		g.drop(signature, why, "the controller has written nothing because of it")
 		return
 	}
-	// The controller's writes because of the change, and their consequences, do not happen while the change is
-	// held.
+	// While the change is held, the controller does not write because of it, and nothing follows from such writes.
 	follows := map[reference.Key]bool{}
 	if !g.hears(by, i, skewFor, func(o *reference.Change) bool {
 		if o.By == by || o.Event == record.Created {

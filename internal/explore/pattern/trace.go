@@ -16,8 +16,8 @@ type trace struct {
 	byKey   map[reference.Key][]int
 	byName  map[string][]int    // by type and real name, as in plans
 	changed [][]reference.Field // nil: not computed yet
-	// States as matchers take them, in general and at the controller's own write; see shown.
-	states, written []states
+	// The states as matchers take them, in general, before and after the controller's own write; see shown.
+	states, writing, written []states
 }
 
 type states struct {
@@ -30,7 +30,8 @@ func newTrace(changes []reference.Change) *trace {
 	t := &trace{
 		changes: changes, byKey: map[reference.Key][]int{}, byName: map[string][]int{},
 		changed: make([][]reference.Field, len(changes)),
-		states:  make([]states, len(changes)), written: make([]states, len(changes)),
+		states:  make([]states, len(changes)),
+		writing: make([]states, len(changes)), written: make([]states, len(changes)),
 	}
 	for i := range changes {
 		t.byKey[changes[i].Key] = append(t.byKey[changes[i].Key], i)
@@ -91,7 +92,10 @@ func (t *trace) matches(m *plan.Matcher, d *plan.Definition, after int) ([]int, 
 // state is what a change looks like at a point. Each state is encoded and decoded only once.
 func (t *trace) state(i int, timing plan.Timing) *states {
 	s := &t.states[i]
-	if atWrite(timing) {
+	switch timing {
+	case plan.BeforeControllerWrite:
+		s = &t.writing[i]
+	case plan.AfterControllerWrite:
 		s = &t.written[i]
 	}
 	if !s.known {

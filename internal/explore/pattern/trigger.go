@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/effect"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
@@ -273,25 +274,37 @@ func seen(c *reference.Change, at plan.ObservationPoint) bool {
 // shown returns what a change looks like at a point. At the controller's own write, a delete call is a deletion even if
 // it only marks the object, and an update that removes the last finalizer is an update.
 func shown(c *reference.Change, timing plan.Timing) (kind plan.EventKind, prev, cur map[string]any) {
-	kind = map[string]plan.EventKind{
-		record.Created: plan.Created, record.Updated: plan.Updated, record.Deleted: plan.Deleted,
-	}[c.Event]
+	kind, _ = effect.Of(observation(c, timing))
 	switch {
-	case !atWrite(timing):
-	case c.Op == wire.Delete:
-		return plan.Deleted, nil, c.Prev
 	case kind == plan.Deleted:
-		meta := map[string]any{}
-		if m, ok := c.Prev["metadata"].(map[string]any); ok {
-			meta = maps.Clone(m)
-		}
-		delete(meta, "finalizers")
-		cur = maps.Clone(c.Prev)
-		cur["metadata"] = meta
-		return plan.Updated, c.Prev, cur
-	}
-	if kind == plan.Deleted {
 		return kind, nil, c.Prev
+	case c.Cur != nil:
+		return kind, c.Prev, c.Cur
 	}
-	return kind, c.Prev, c.Cur
+	meta := map[string]any{}
+	if m, ok := c.Prev["metadata"].(map[string]any); ok {
+		meta = maps.Clone(m)
+	}
+	delete(meta, "finalizers")
+	cur = maps.Clone(c.Prev)
+	cur["metadata"] = meta
+	return kind, c.Prev, cur
+}
+
+// observation returns what is observed of a change at a point, except for the object.
+func observation(c *reference.Change, timing plan.Timing) *record.Observation {
+	if !atWrite(timing) || c.Op == "" {
+		received := map[string]wire.Operation{
+			record.Created: wire.Create, record.Updated: wire.Update, record.Deleted: wire.Delete,
+		}
+		return &record.Observation{Point: wire.APIServerRecv, Op: received[c.Event]}
+	}
+	o := &record.Observation{Point: wire.ControllerWrite, Phase: wire.After, Op: c.Op, Subresource: c.Subresource}
+	if timing == plan.BeforeControllerWrite {
+		o.Phase = wire.Before
+	}
+	if c.Prev == nil {
+		o.OldObject = effect.Nothing
+	}
+	return o
 }

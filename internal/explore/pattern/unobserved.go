@@ -47,8 +47,8 @@ func (g *generator) unobserved() {
 // missed is how likely it is that a controller errs that does not see the i-th change: more so if it is told to do
 // something else.
 func (g *generator) missed(i int) float64 {
-	if slices.ContainsFunc(reference.Paths(g.changed[i]),
-		func(p string) bool { return strings.HasPrefix(p, "spec.") }) {
+	inSpec := func(path string) bool { return strings.HasPrefix(path, "spec.") }
+	if slices.ContainsFunc(reference.Paths(g.changed[i]), inSpec) {
 		return 2
 	}
 	return 1

@@ -51,7 +51,8 @@ func NewAccount(
 						Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
 					}, metav1.CreateOptions{})
 				if err != nil {
-					return fmt.Errorf("service account %s/%s: %s %s: %w", namespace, name, right.Verb, right.Resource, err)
+					return fmt.Errorf("service account %s/%s: %s %s: %w", namespace, name, right.Verb, right.Resource,
+						err)
 				}
 				granted = review.Status.Allowed
 			}
@@ -73,7 +74,8 @@ func (a *Account) Config(t testing.TB) *rest.Config {
 	return config
 }
 
-// Recorded returns a configuration of a client that the caller may change, and what the API server forbids such a client.
+// Recorded returns a configuration of a client that the caller may change, and what the API server forbids such a
+// client.
 func (a *Account) Recorded() (*rest.Config, *Forbidden) {
 	config, forbidden := rest.CopyConfig(a.config), &Forbidden{}
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return &recorder{base, forbidden} })

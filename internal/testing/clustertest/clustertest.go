@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 )
@@ -48,13 +50,59 @@ func Run(m *testing.M, config embedded.Config, use func(*embedded.Cluster)) (cod
 		return 1
 	}
 	defer func() {
-		if err := c.Close(context.Background()); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = max(code, 1)
+		for _, c := range append(once.clusters, c) {
+			if err := c.Close(context.Background()); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				code = max(code, 1)
+			}
 		}
 	}()
 	use(c)
 	return m.Run()
+}
+
+// once are the clusters that the functions of Once have started.
+var once struct {
+	sync.Mutex
+	clusters []*embedded.Cluster
+}
+
+// Once returns a function that returns clusters for several tests of a package. Its first call starts them, all at the
+// same time; Run closes them.
+func Once(configs ...embedded.Config) func(testing.TB) []*embedded.Cluster {
+	start := sync.OnceValues(func() ([]*embedded.Cluster, error) {
+		binary, err := Binary()
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
+		defer cancel()
+		clusters := make([]*embedded.Cluster, len(configs))
+		var starting errgroup.Group
+		for i, config := range configs {
+			starting.Go(func() error {
+				config.Binary = binary
+				c, err := embedded.Start(ctx, config)
+				if err != nil {
+					return err
+				}
+				clusters[i] = c
+				once.Lock()
+				defer once.Unlock()
+				once.clusters = append(once.clusters, c)
+				return nil
+			})
+		}
+		return clusters, starting.Wait()
+	})
+	return func(t testing.TB) []*embedded.Cluster {
+		t.Helper()
+		clusters, err := start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return clusters
+	}
 }
 
 // Start starts a cluster for one test.

@@ -15,8 +15,8 @@ import (
 var age = regexp.MustCompile(`^(\d+[smhdy])+$`)
 
 // Table asks the API server for what kubectl get shows of a list of objects: a line of column names, those that only
-// -o wide shows with a +, and the cells of each object. A valid age is shown as AGE, no value as nil. path is that of the
-// list, such as /api/v1/pods.
+// -o wide shows with a +, and the cells of each object. A valid age is shown as AGE, no value as nil. The path is the
+// list's, such as /api/v1/pods.
 func Table(t testing.TB, config *rest.Config, path string) [][]string {
 	t.Helper()
 	c, err := rest.HTTPClientFor(config)

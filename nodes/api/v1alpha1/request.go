@@ -48,8 +48,8 @@ type CycleNodeRequestSpec struct {
 	// NodeGroupName is the provider's name of the node group.
 	// +kubebuilder:validation:MinLength=1
 	NodeGroupName string `json:"nodeGroupName"`
-	// NodeGroupsList are more groups whose nodes the selector selects. Duplicates are ignored. The concurrency is that of
-	// all groups together.
+	// NodeGroupsList are more groups whose nodes the selector selects. Duplicates are ignored. The concurrency is that
+	// of all groups together.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MinLength=1
@@ -66,7 +66,8 @@ type CycleNodeRequestSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	CycleSettings CycleSettings `json:"cycleSettings,omitempty"`
-	// HealthChecks must pass for each new node before old ones are drained, and for the old ones before the first is cycled.
+	// HealthChecks must pass for each new node before old ones are drained, and for the old ones before the first is
+	// cycled.
 	// +optional
 	// +kubebuilder:validation:MaxItems=20
 	HealthChecks []HealthCheck `json:"healthChecks,omitempty"`
@@ -115,8 +116,8 @@ type CycleSettings struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Concurrency int64 `json:"concurrency,omitempty"`
-	// LabelsToRemove are the keys of labels that are removed from a node's pods before they are drained, so that services
-	// send nothing more to them.
+	// LabelsToRemove are the keys of labels that are removed from a node's pods before they are drained, so that
+	// services send nothing more to them.
 	// +optional
 	// +kubebuilder:validation:MaxItems=50
 	LabelsToRemove []string `json:"labelsToRemove,omitempty"`
@@ -153,7 +154,8 @@ type HealthCheck struct {
 	TLSConfig TLSConfig `json:"tlsConfig,omitempty"`
 }
 
-// PreTerminationCheck tells something by a POST request that a node is going to be terminated, and waits until it agrees.
+// PreTerminationCheck tells something by a POST request that a node is going to be terminated, and waits until it
+// agrees.
 type PreTerminationCheck struct {
 	// Endpoint is a URL, in which {{ .NodeIP }} is the node's internal address. The request may be sent more than once.
 	// +kubebuilder:validation:Pattern=`^https?://`
@@ -197,8 +199,8 @@ const (
 	RequestFailed             RequestPhase = "Failed"
 )
 
-// CycleNodeRequestStatus is what the controller knows and intends. Before it does something at the provider, it writes here
-// that it is going to.
+// CycleNodeRequestStatus is what the controller knows and intends. Before it does something at the provider, it writes
+// here that it is going to.
 type CycleNodeRequestStatus struct {
 	// Phase is empty for a new request.
 	// +optional
@@ -216,8 +218,8 @@ type CycleNodeRequestStatus struct {
 	// Progress is the number of nodes cycled and of those to be cycled, such as 2/5.
 	// +optional
 	Progress string `json:"progress,omitempty"`
-	// NodesToTerminate are all nodes that are to be cycled, as they were when the request began, each with how far it has
-	// come.
+	// NodesToTerminate are all nodes that are to be cycled, as they were when the request began, each with how far it
+	// has come.
 	// +optional
 	// +listType=map
 	// +listMapKey=providerId

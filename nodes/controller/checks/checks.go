@@ -1,7 +1,7 @@
 // Package checks makes the HTTP requests of health checks and of pre-termination checks. An endpoint belongs to whoever
-// wrote the request, so an answer is believed in little: redirections are not followed, of the body only the first 64 KiB
-// are read, each request has a limit of time, proxies are not used, and of what was answered a message says no more than
-// the status code.
+// wrote the request, so an answer is believed in little: redirections are not followed, of the body only the first 64
+// KiB are read, each request has a limit of time, proxies are not used, and of what was answered a message says no more
+// than the status code.
 package checks
 
 import (
@@ -133,7 +133,9 @@ func (c Client) do(
 		return err
 	}
 	client := &http.Client{
-		Transport:     &http.Transport{TLSClientConfig: tlsClient, DisableKeepAlives: true, MaxResponseHeaderBytes: maxBody},
+		Transport: &http.Transport{
+			TLSClientConfig: tlsClient, DisableKeepAlives: true, MaxResponseHeaderBytes: maxBody,
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	resp, err := client.Do(r)

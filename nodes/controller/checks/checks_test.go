@@ -36,15 +36,18 @@ func TestValidate(t *testing.T) {
 	err := Validate(&nodes.CycleNodeRequestSpec{
 		HealthChecks: []nodes.HealthCheck{{Endpoint: "http://{{ .X }}", RegexMatch: "("}},
 		PreTerminationChecks: []nodes.PreTerminationCheck{{
-			Endpoint:    "http://x",
-			TLSConfig:   nodes.TLSConfig{RootCA: "CA"},
-			HealthCheck: nodes.HealthCheck{Endpoint: "http://x", TLSConfig: nodes.TLSConfig{Certificate: "C", Key: "K"}},
+			Endpoint:  "http://x",
+			TLSConfig: nodes.TLSConfig{RootCA: "CA"},
+			HealthCheck: nodes.HealthCheck{
+				Endpoint: "http://x", TLSConfig: nodes.TLSConfig{Certificate: "C", Key: "K"},
+			},
 		}},
 	}, func(string) string { return "" })
 	const want = `healthChecks[0]: endpoint "http://{{ .X }}": {{ .NodeIP }} is the only template
 healthChecks[0]: error parsing regexp: missing closing ): ` + "`(`" + `
 preTerminationChecks[0]: environment variable CA has no certificate
-preTerminationChecks[0].healthCheck: environment variables C and K: tls: failed to find any PEM data in certificate input`
+preTerminationChecks[0].healthCheck: environment variables C and K: ` +
+		"tls: failed to find any PEM data in certificate input"
 	if err == nil || err.Error() != want {
 		t.Error(err)
 	}
@@ -53,7 +56,9 @@ preTerminationChecks[0].healthCheck: environment variables C and K: tls: failed 
 func TestChecks(t *testing.T) {
 	hang := make(chan struct{})
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /ok", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "status: ready") })
+	mux.HandleFunc("GET /ok", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "status: ready")
+	})
 	mux.HandleFunc("POST /drain", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 	mux.HandleFunc("GET /moved", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/ok", http.StatusFound)
@@ -83,8 +88,10 @@ func TestChecks(t *testing.T) {
 		{"other status", health(nodes.HealthCheck{Endpoint: plain.URL + "/none", ValidStatusCodes: []int32{200, 204}}),
 			"status 404, expected 200 204"},
 		{"redirection", health(nodes.HealthCheck{Endpoint: plain.URL + "/moved"}), "status 302, expected 200"},
-		{"behind the limit", health(nodes.HealthCheck{Endpoint: plain.URL + "/long", RegexMatch: "ready"}), "does not match"},
-		{"unknown authority", health(nodes.HealthCheck{Endpoint: secure.URL + "/ok"}), "certificate signed by unknown authority"},
+		{"behind the limit", health(nodes.HealthCheck{Endpoint: plain.URL + "/long", RegexMatch: "ready"}),
+			"does not match"},
+		{"unknown authority", health(nodes.HealthCheck{Endpoint: secure.URL + "/ok"}),
+			"certificate signed by unknown authority"},
 		{"known authority", health(nodes.HealthCheck{
 			Endpoint: secure.URL + "/ok", TLSConfig: nodes.TLSConfig{RootCA: "CA"}}), ""},
 		{"trigger", c.Trigger(t.Context(), &nodes.PreTerminationCheck{

@@ -12,11 +12,11 @@ import (
 
 func long() bool { return os.Getenv("TROMMEL_TEST_LONG") != "" }
 
-// TestKilledAtEveryWrite lets the controllers die at each write and each provider call of a cycle (which is a write of the
-// simulated provider), before it is sent and after it was answered; then others go on. Unless the long tests run, it does
-// so with two nodes, at each seventh moment. A cycle of 20 nodes has 300 to 450 writes: they take half a day, so the long
-// tests do each thirteenth (a prime, so that these are different writes of the nodes' cycles, which are alike).
-// TROMMEL_TEST_STEP=1 does all of them.
+// TestKilledAtEveryWrite lets the controllers die at each write and each provider call of a cycle (which is a write of
+// the simulated provider), before it is sent and after it was answered; then others go on. Unless the long tests run,
+// it does so with two nodes, at each seventh moment. A cycle of 20 nodes has 300 to 450 writes: they take half a day,
+// so the long tests do each thirteenth (a prime, so that these are different writes of the nodes' cycles, which are
+// alike). TROMMEL_TEST_STEP=1 does all of them.
 func TestKilledAtEveryWrite(t *testing.T) {
 	type cycle struct {
 		size        int

@@ -81,7 +81,9 @@ func install() {
 		}
 	}
 	account = must(clustertest.NewAccount(context.Background(), admin, "trommel-nodes", "node-cycling-controllers",
-		authorizationv1.ResourceAttributes{Verb: "list", Group: nodes.GroupVersion.Group, Resource: "cyclenodestatuses"},
+		authorizationv1.ResourceAttributes{
+			Verb: "list", Group: nodes.GroupVersion.Group, Resource: "cyclenodestatuses",
+		},
 		authorizationv1.ResourceAttributes{Verb: "list", Group: nodes.GroupVersion.Group, Resource: "providercalls"},
 		authorizationv1.ResourceAttributes{
 			Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "trommel-nodes",
@@ -105,7 +107,7 @@ func install() {
 
 func newScheme() *runtime.Scheme { return must(controllers.Scheme(nodes.AddToScheme)) }
 
-// limits are those of the tests' managers, unless a time-out is what is tested.
+// limits are those of the tests' managers, unless a timeout is what is tested.
 func limits() controller.Limits {
 	return controller.Limits{Poll: 100 * time.Millisecond, OrphanAge: time.Millisecond, CheckTimeout: 2 * time.Second}
 }
@@ -451,9 +453,10 @@ func (f *fixture) letGo(q *nodes.CycleNodeRequest) {
 	})
 }
 
-// truthful checks a cycle: Successful means that each selected instance is terminated, its Node gone, and that there are as
-// many Ready nodes as before; Failed means that the group is whole. In both cases no instance is detached and forgotten,
-// none was terminated that was not selected, and there were never fewer Ready nodes than before minus the concurrency.
+// truthful checks a cycle: Successful means that each selected instance is terminated, its Node gone, and that there
+// are as many Ready nodes as before; Failed means that the group is whole. In both cases no instance is detached and
+// forgotten, none was terminated that was not selected, and there were never fewer Ready nodes than before minus the
+// concurrency.
 func (f *fixture) truthful(q *nodes.CycleNodeRequest) {
 	f.t.Helper()
 	fail := func(format string, args ...any) {
@@ -598,8 +601,8 @@ func (f *fixture) told(q *nodes.CycleNodeRequest) {
 			for _, l := range m.GetLabel() {
 				labels = append(labels, l.GetValue())
 			}
-			values[family.GetName()+" "+strings.Join(labels, " ")] = m.GetCounter().GetValue() + m.GetGauge().GetValue() +
-				float64(m.GetHistogram().GetSampleCount())
+			values[family.GetName()+" "+strings.Join(labels, " ")] = m.GetCounter().GetValue() +
+				m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	for name, want := range map[string]float64{

@@ -203,7 +203,8 @@ var scenarios = []struct {
 		}
 		f.ends(a, nodes.RequestSuccessful)
 		f.ends(b, nodes.RequestSuccessful)
-		if b.Status.Groups == nil || b.Status.NodesToTerminate[0].ProviderID == a.Status.NodesToTerminate[0].ProviderID {
+		if b.Status.Groups == nil ||
+			b.Status.NodesToTerminate[0].ProviderID == a.Status.NodesToTerminate[0].ProviderID {
 			t.Errorf("%+v", b.Status)
 		}
 		first, second := a, b
@@ -347,8 +348,8 @@ var scenarios = []struct {
 		f.start(limits(), false, nil)
 		q := f.request("guarded", func(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.CyclingTimeout = "5s" })
 		f.ends(q, nodes.RequestFailed)
-		if !strings.Contains(q.Status.Reason, "DrainingPods for more than 5s: these pods cannot be evicted: "+f.namespace+
-			"/guarded (") {
+		if !strings.Contains(q.Status.Reason,
+			"DrainingPods for more than 5s: these pods cannot be evicted: "+f.namespace+"/guarded (") {
 			t.Error(q.Status.Reason)
 		}
 		if p := f.podNow("guarded"); p == nil || p.DeletionTimestamp != nil {
@@ -388,8 +389,8 @@ var scenarios = []struct {
 		f.start(short(func(l *controller.Limits) { l.ScaleUp = 2 * time.Second }), false, nil)
 		q := f.request("nothing", nil)
 		f.ends(q, nodes.RequestFailed)
-		if !strings.Contains(q.Status.Reason, "ScalingUp for more than 2s: waits for new nodes: node group "+f.namespace+
-			" has 0 of 2 nodes") {
+		if !strings.Contains(q.Status.Reason,
+			"ScalingUp for more than 2s: waits for new nodes: node group "+f.namespace+" has 0 of 2 nodes") {
 			t.Error(q.Status.Reason)
 		}
 	}},
@@ -402,7 +403,8 @@ var scenarios = []struct {
 		q := f.request("full", concurrently(1))
 		f.await(q, "Failed", func(q *nodes.CycleNodeRequest) bool { return q.Status.Phase == nodes.RequestFailed })
 		name := q.Status.NodesToTerminate[0].Name
-		if !strings.Contains(q.Status.Reason, "it could not be undone: Healing for more than 1s: node "+name+": Attach ") {
+		if !strings.Contains(q.Status.Reason,
+			"it could not be undone: Healing for more than 1s: node "+name+": Attach ") {
 			t.Error(q.Status.Reason)
 		}
 		f.selected[q.Status.NodesToTerminate[0].ProviderID] = true
@@ -434,7 +436,9 @@ var scenarios = []struct {
 		f.ends(f.request("faults", nil), nodes.RequestSuccessful)
 	}},
 	{"a detachment that hangs", func(t *testing.T) {
-		f := newFixture(t, 1, fault(nodes.SimulatedFault{Type: nodes.FaultError, Calls: []nodes.Call{nodes.CallDetach}}))
+		f := newFixture(t, 1, fault(nodes.SimulatedFault{
+			Type: nodes.FaultError, Calls: []nodes.Call{nodes.CallDetach},
+		}))
 		f.start(short(func(l *controller.Limits) { l.ScaleUp = time.Second }), false, nil)
 		q := f.request("hangs", nil)
 		f.ends(q, nodes.RequestFailed)
@@ -479,13 +483,16 @@ var scenarios = []struct {
 		if err := f.Get(t.Context(), client.ObjectKey{Name: names[0]}, &n); err != nil {
 			t.Fatal(err)
 		}
-		if err := must(newProvider(must(shared.RESTConfig("")))).Detach(t.Context(), f.namespace, n.Spec.ProviderID); err != nil {
+		cloud := must(newProvider(must(shared.RESTConfig(""))))
+		if err := cloud.Detach(t.Context(), f.namespace, n.Spec.ProviderID); err != nil {
 			t.Fatal(err)
 		}
 		f.selected[n.Spec.ProviderID] = true // it was us
 		orphan := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: f.namespace + "-orphan", Labels: map[string]string{"group": f.namespace}},
-			Spec:       corev1.NodeSpec{ProviderID: "simulated:///" + f.namespace + "/orphan"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: f.namespace + "-orphan", Labels: map[string]string{"group": f.namespace},
+			},
+			Spec: corev1.NodeSpec{ProviderID: "simulated:///" + f.namespace + "/orphan"},
 		}
 		if err := f.Create(t.Context(), orphan); err != nil {
 			t.Fatal(err)

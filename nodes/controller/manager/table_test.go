@@ -23,7 +23,8 @@ func tableOf(t *testing.T, file string) map[string][]string {
 	table, phase := map[string][]string{}, ""
 	for line := range strings.Lines(f.Doc.Text()) {
 		cells := strings.Split(line, "|")
-		if len(cells) != 4 || strings.TrimSpace(cells[0]) == "Phase" || strings.HasPrefix(strings.TrimSpace(cells[0]), "--") {
+		if len(cells) != 4 || strings.TrimSpace(cells[0]) == "Phase" ||
+			strings.HasPrefix(strings.TrimSpace(cells[0]), "--") {
 			continue
 		}
 		for i := range cells {
@@ -35,7 +36,7 @@ func tableOf(t *testing.T, file string) map[string][]string {
 			}
 			table[phase] = nil
 			if cells[1] == "" || cells[3] == "" {
-				t.Errorf("%s: phase %q has no way in, or no time-out (nor \"none\")", file, phase)
+				t.Errorf("%s: phase %q has no way in, or no timeout (nor \"none\")", file, phase)
 			}
 		}
 		for next := range strings.SplitSeq(cells[2], ",") {
@@ -68,11 +69,13 @@ func TestTableOfPhases(t *testing.T) {
 	}{
 		{"../request/request.go", texts(request.Transitions), []string{
 			"", string(nodes.RequestPending), string(nodes.RequestInitialised), string(nodes.RequestScalingUp),
-			string(nodes.RequestCordoningNode), string(nodes.RequestWaitingTermination), string(nodes.RequestSuccessful),
+			string(nodes.RequestCordoningNode), string(nodes.RequestWaitingTermination),
+			string(nodes.RequestSuccessful),
 			string(nodes.RequestHealing), string(nodes.RequestFailed),
 		}},
 		{"../status/status.go", texts(status.Transitions), []string{
-			"", string(nodes.StatusPending), string(nodes.StatusWaitingPods), string(nodes.StatusRemovingLabelsFromPods),
+			"", string(nodes.StatusPending), string(nodes.StatusWaitingPods),
+			string(nodes.StatusRemovingLabelsFromPods),
 			string(nodes.StatusDrainingPods), string(nodes.StatusDeletingNode), string(nodes.StatusTerminatingNode),
 			string(nodes.StatusSuccessful), string(nodes.StatusFailed),
 		}},

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
 	"github.com/trommel-dev/trommel/nodes/provider"
@@ -33,8 +34,8 @@ func (r *Reconciler) child(ctx context.Context, q *nodes.CycleNodeRequest, ref *
 	return s, nil
 }
 
-// children makes the CycleNodeStatuses of nodes that are to be cycled, and takes note of those that have ended. It reports
-// whether it has written something.
+// children makes the CycleNodeStatuses of nodes that are to be cycled, and takes note of those that have ended. It
+// reports whether it has written something.
 func (r *Reconciler) children(ctx context.Context, q *nodes.CycleNodeRequest) (bool, error) {
 	states := map[string]nodes.NodeState{}
 	var failed []string
@@ -219,8 +220,8 @@ func (r *Reconciler) claimOne(ctx context.Context, q *nodes.CycleNodeRequest, no
 }
 
 // full says what a group lacks: each needs as many instances in service as it strives for, but no more than when the
-// request began, of which those that are new are Ready; they are returned. Nodes that are to be cycled do not count once
-// they are being detached.
+// request began, of which those that are new are Ready; they are returned. Nodes that are to be cycled do not count
+// once they are being detached.
 func full(q *nodes.CycleNodeRequest, v *view) (fresh []nodes.NodeRef, lacks []string) {
 	for _, record := range q.Status.Groups {
 		g, serving := v.groups[record.Name], 0
@@ -324,7 +325,8 @@ func (r *Reconciler) waitingTermination(ctx context.Context, q *nodes.CycleNodeR
 	return fmt.Sprintf("waits until %d nodes are drained and terminated", active), nil
 }
 
-// finish looks whether the request is Successful: each instance is terminated, its Node is gone, and the groups are full.
+// finish looks whether the request is Successful: each instance is terminated, its Node is gone, and the groups are
+// full.
 func (r *Reconciler) finish(ctx context.Context, q *nodes.CycleNodeRequest, v *view) (string, error) {
 	var problems []string
 	found, err := r.existing(ctx, ids(q.Status.NodesToTerminate))
@@ -370,5 +372,5 @@ func (r *Reconciler) deleteNode(ctx context.Context, node *corev1.Node) error {
 	if node.DeletionTimestamp != nil {
 		return nil
 	}
-	return client.IgnoreNotFound(r.Env.Client.Delete(ctx, node, client.Preconditions{UID: &node.UID}))
+	return controllers.Delete(ctx, r.Env.Client, node)
 }

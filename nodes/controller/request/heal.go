@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
 	"github.com/trommel-dev/trommel/nodes/provider"
@@ -35,7 +35,7 @@ func (r *Reconciler) heal(ctx context.Context, q *nodes.CycleNodeRequest) (strin
 	if len(states) > 0 {
 		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
 			setStates(s, states)
-			s.HealingStarted = r.Env.Now() // the time-out is for what is undone now
+			s.HealingStarted = r.Env.Now() // the timeout is for what is undone now
 		})
 	}
 	var waits []string
@@ -57,8 +57,9 @@ func (r *Reconciler) heal(ctx context.Context, q *nodes.CycleNodeRequest) (strin
 	case len(states) > 0:
 		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { setStates(s, states) })
 	case active > 0:
-		// They have time-outs of their own.
-		return "", r.say(ctx, q, fmt.Sprintf("%s; waits until %d nodes are drained and terminated", q.Status.Reason, active))
+		// They have timeouts of their own.
+		return "", r.say(ctx, q, fmt.Sprintf(
+			"%s; waits until %d nodes are drained and terminated", q.Status.Reason, active))
 	case len(waits) > 0:
 		return controller.List(waits), nil
 	}
@@ -105,11 +106,11 @@ func (r *Reconciler) abort(ctx context.Context, s *nodes.CycleNodeStatus) error 
 	if s.DeletionTimestamp != nil || !slices.Contains(s.Finalizers, controller.Finalizer) {
 		return nil
 	}
-	return client.IgnoreNotFound(r.Env.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID}))
+	return controllers.Delete(ctx, r.Env.Client, s)
 }
 
-// undo attaches and uncordons a node. An instance whose Node is gone is terminated: no node would come of it. It returns
-// the state in which the node is in the end, or what is waited for.
+// undo attaches and uncordons a node. An instance whose Node is gone is terminated: no node would come of it. It
+// returns the state in which the node is in the end, or what is waited for.
 func (r *Reconciler) undo(ctx context.Context, q *nodes.CycleNodeRequest, ref *nodes.NodeRef) (
 	nodes.NodeState, string, error,
 ) {

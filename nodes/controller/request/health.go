@@ -28,8 +28,8 @@ func waitPeriod(c *nodes.HealthCheck) time.Duration {
 	return 5 * time.Minute
 }
 
-// healthy makes the health checks of nodes that have not passed yet, and records those that do: a check that has passed is
-// not made again. It reports whether all have passed; one that has not within its wait period is a failure.
+// healthy makes the health checks of nodes that have not passed yet, and records those that do: a check that has passed
+// is not made again. It reports whether all have passed; one that has not within its wait period is a failure.
 func (r *Reconciler) healthy(ctx context.Context, q *nodes.CycleNodeRequest, at []nodes.NodeRef) (bool, error) {
 	changed := q.DeepCopy()
 	var (
@@ -122,7 +122,8 @@ func (r *Reconciler) mayEnd(
 			passed = append(passed, n.ProviderID)
 			continue
 		}
-		state := &changed.Status.PreTerminationChecks[slices.IndexFunc(changed.Status.PreTerminationChecks, isOf(n.ProviderID))]
+		at := slices.IndexFunc(changed.Status.PreTerminationChecks, isOf(n.ProviderID))
+		state := &changed.Status.PreTerminationChecks[at]
 		for i := range spec {
 			check, s := &spec[i], &state.Checks[i]
 			if s.Check {

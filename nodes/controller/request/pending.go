@@ -16,8 +16,8 @@ import (
 	"github.com/trommel-dev/trommel/nodes/provider"
 )
 
-// pending waits for other requests of the groups, claims the groups' Nodes, waits until the provider and Kubernetes agree
-// on them, and records the nodes that are to be cycled.
+// pending waits for other requests of the groups, claims the groups' Nodes, waits until the provider and Kubernetes
+// agree on them, and records the nodes that are to be cycled.
 func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (string, error) {
 	others, err := r.others(ctx, q)
 	if err != nil {
@@ -80,8 +80,9 @@ func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (st
 	for _, name := range groupsOf(q) {
 		// Attaching increases the desired capacity.
 		if g := v.groups[name]; err == nil && g.MaxSize <= g.DesiredCapacity {
-			r.Env.Events.Eventf(q, nil, corev1.EventTypeWarning, "NoRoomToHeal", "Cycle", "node group %s has its maximal "+
-				"size, %d: if the request fails, detached nodes cannot be attached again", name, g.MaxSize)
+			r.Env.Events.Eventf(q, nil, corev1.EventTypeWarning, "NoRoomToHeal", "Cycle",
+				"node group %s has its maximal size, %d: if the request fails, detached nodes cannot be attached again",
+				name, g.MaxSize)
 		}
 	}
 	return "", err
@@ -119,7 +120,7 @@ func earlier(a, b *nodes.CycleNodeRequest) bool {
 	return a.UID < b.UID
 }
 
-// waitFor waits for another request. No time-out runs meanwhile.
+// waitFor waits for another request. No timeout runs meanwhile.
 func (r *Reconciler) waitFor(ctx context.Context, q, other *nodes.CycleNodeRequest) (string, error) {
 	message := fmt.Sprintf("waits for request %s/%s of the same node group", other.Namespace, other.Name)
 	if q.Status.EquilibriumWaitStarted == nil && q.Status.Message == message {
@@ -192,7 +193,8 @@ func (r *Reconciler) attachAgain(ctx context.Context, q *nodes.CycleNodeRequest,
 			return "", err
 		}
 		if holder != nil {
-			return fmt.Sprintf("node %s is being cycled by request %s/%s", node.Name, holder.Namespace, holder.Name), nil
+			return fmt.Sprintf(
+				"node %s is being cycled by request %s/%s", node.Name, holder.Namespace, holder.Name), nil
 		}
 	}
 	groups := groupsOf(q)

@@ -1,33 +1,38 @@
-// Package request is the controller of CycleNodeRequests: each replaces the nodes of groups, some at a time. It detaches
-// nodes, so that their groups start others in their place, waits until these are Ready, cordons the old ones, and makes a
-// CycleNodeStatus for each, which drains, deletes and terminates it.
+// Package request is the controller of CycleNodeRequests: each replaces the nodes of groups, some at a time. It
+// detaches nodes, so that their groups start others in their place, waits until these are Ready, cordons the old ones,
+// and makes a CycleNodeStatus for each, which drains, deletes and terminates it.
 //
 // The phases, with what makes a request enter and leave each:
 //
-//	Phase              | Way in                                           | Way out                                  | Time-out
-//	-------------------|--------------------------------------------------|------------------------------------------|------------------------
-//	(none)             | a user makes it                                  | Pending, Healing                         | none
-//	Pending            | it is valid                                      | Initialised, Healing                     | Equilibrium, waitPeriod
-//	Initialised        | nodes are recorded; or few are cycled now        | ScalingUp, WaitingTermination,           | ScaleUp, Equilibrium
-//	                   |                                                  | Successful, Healing                      |
-//	ScalingUp          | nodes are detached                               | CordoningNode, Healing                   | ScaleUp, waitPeriod
-//	CordoningNode      | their replacements are Ready and healthy         | WaitingTermination, Healing              | waitPeriod
-//	WaitingTermination | each has passed its pre-termination checks       | Initialised, Healing                     | those of the statuses
-//	Successful         | all instances and Nodes are gone, the groups full | none                                    | none
-//	Healing            | a time-out, a failed status, an invalid request, | Failed                                   | Healing
-//	                   | or it is deleted                                 |                                          |
-//	Failed             | nothing is left to be undone, or the time-out    | none                                     | none
+//	Phase              | Way in                               | Way out                        | Timeout
+//	-------------------|--------------------------------------|--------------------------------|------------------------
+//	(none)             | a user makes it                      | Pending, Healing               | none
+//	Pending            | it is valid                          | Initialised, Healing           | Equilibrium, waitPeriod
+//	Initialised        | nodes are recorded; or few are       | ScalingUp, WaitingTermination, | ScaleUp, Equilibrium
+//	                   | cycled now                           | Successful, Healing            |
+//	ScalingUp          | nodes are detached                   | CordoningNode, Healing         | ScaleUp, waitPeriod
+//	CordoningNode      | their replacements are Ready and     | WaitingTermination, Healing    | waitPeriod
+//	                   | healthy                              |                                |
+//	WaitingTermination | each has passed its pre-termination  | Initialised, Healing           | those of the statuses
+//	                   | checks                               |                                |
+//	Successful         | all instances and Nodes are gone,    | none                           | none
+//	                   | the groups full                      |                                |
+//	Healing            | a timeout, a failed status, an       | Failed                         | Healing
+//	                   | invalid request, or it is deleted    |                                |
+//	Failed             | nothing is left to be undone, or the | none                           | none
+//	                   | timeout                              |                                |
 //
-// Pending: a request waits, without time-out, for others of the same groups: for those that have begun, and for those that
-// were made earlier. It claims all Nodes of its groups. Then the Equilibrium time-out limits how long the groups' instances
-// and the selected Nodes may differ; Nodes without an instance are deleted, and detached instances are attached.
-// Initialised: the ScaleUp time-out begins with detaching, and goes on in ScalingUp; the Equilibrium time-out holds for
-// the last look before Successful. Healing: nodes whose pods may still be there are uncordoned and attached; nodes that
-// are being cycled are waited for, if the request is deleted only those that are beyond draining; instances whose Node is
-// gone are terminated.
+// Pending: a request waits, without timeout, for others of the same groups: for those that have begun, and for those
+// that were made earlier. It claims all Nodes of its groups. Then the Equilibrium timeout limits how long the groups'
+// instances and the selected Nodes may differ; Nodes without an instance are deleted, and detached instances are
+// attached. Initialised: the ScaleUp timeout begins with detaching, and goes on in ScalingUp; the Equilibrium timeout
+// holds for the last look before Successful. Healing: nodes whose pods may still be there are uncordoned and attached;
+// nodes that are being cycled are waited for, if the request is deleted only those that are beyond draining; instances
+// whose Node is gone are terminated.
 //
-// Each step writes first what it is going to do (NodeState), and does it then, so that a controller that begins again does
-// it again; all of it can be done twice. What was done is taken from the provider and the API server, never from memory.
+// Each step writes first what it is going to do (NodeState), and does it then, so that a controller that begins again
+// does it again; all of it can be done twice. What was done is taken from the provider and the API server, never from
+// memory.
 package request
 
 import (
@@ -54,10 +59,11 @@ import (
 
 // Transitions are the phases that can follow each phase.
 var Transitions = map[nodes.RequestPhase][]nodes.RequestPhase{
-	"":                       {nodes.RequestPending, nodes.RequestHealing},
-	nodes.RequestPending:     {nodes.RequestInitialised, nodes.RequestHealing},
-	nodes.RequestInitialised: {nodes.RequestScalingUp, nodes.RequestWaitingTermination, nodes.RequestSuccessful, nodes.RequestHealing},
-	nodes.RequestScalingUp:   {nodes.RequestCordoningNode, nodes.RequestHealing},
+	"":                   {nodes.RequestPending, nodes.RequestHealing},
+	nodes.RequestPending: {nodes.RequestInitialised, nodes.RequestHealing},
+	nodes.RequestInitialised: {
+		nodes.RequestScalingUp, nodes.RequestWaitingTermination, nodes.RequestSuccessful, nodes.RequestHealing},
+	nodes.RequestScalingUp: {nodes.RequestCordoningNode, nodes.RequestHealing},
 	nodes.RequestCordoningNode: {
 		nodes.RequestWaitingTermination, nodes.RequestHealing},
 	nodes.RequestWaitingTermination: {nodes.RequestInitialised, nodes.RequestHealing},
@@ -80,7 +86,8 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 		Owns(&nodes.CycleNodeStatus{}, builder.WithPredicates(controller.MoreThanMessages)).
 		Watches(&nodes.CycleNodeRequest{}, handler.EnqueueRequestsFromMapFunc(r.waiting),
 			builder.WithPredicates(controller.MoreThanMessages)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(controller.NodeChanges)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all),
+			builder.WithPredicates(controller.NodeChanges)).
 		Complete(r)
 }
 
@@ -131,7 +138,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case errors.As(err, &failed):
 		return r.Env.Result(r.Env.Later(), r.fail(ctx, q, failed.reason))
 	case err != nil:
-		message = err.Error() // the time-outs hold for what cannot be asked or done, too
+		message = err.Error() // the timeouts hold for what cannot be asked or done, too
 	}
 	if message != "" {
 		if reason := r.timedOut(q); reason != "" {
@@ -220,7 +227,8 @@ func (r *Reconciler) write(
 
 // to writes the next phase, and what else changes with it.
 func (r *Reconciler) to(
-	ctx context.Context, q *nodes.CycleNodeRequest, phase nodes.RequestPhase, change func(*nodes.CycleNodeRequestStatus),
+	ctx context.Context, q *nodes.CycleNodeRequest, phase nodes.RequestPhase,
+	change func(*nodes.CycleNodeRequestStatus),
 ) error {
 	from, began, now, note := q.Status.Phase, q.Status.PhaseStarted, r.Env.Now(), ""
 	if !slices.Contains(Transitions[from], phase) {

@@ -3,24 +3,24 @@
 //
 // The phases, with what makes a status enter and leave each:
 //
-//	Phase                  | Way in                             | Way out                                   | Time-out
-//	-----------------------|------------------------------------|-------------------------------------------|------------
-//	(none)                 | the request's controller makes it  | Pending                                   | none
-//	Pending                | it was seen                        | WaitingPods, RemovingLabelsFromPods,      | Cycling
-//	                       |                                    | TerminatingNode, Failed                   |
-//	WaitingPods            | the Node is there; method Wait     | RemovingLabelsFromPods, TerminatingNode,  | Cycling
-//	                       |                                    | Failed                                    |
-//	RemovingLabelsFromPods | method Drain, or no pod is waited  | DrainingPods, TerminatingNode, Failed     | Cycling
-//	                       | for                                |                                           |
-//	DrainingPods           | the labels are removed             | DeletingNode, TerminatingNode, Failed     | Cycling
-//	DeletingNode           | no pod is left                     | TerminatingNode, Failed                   | Termination
-//	TerminatingNode        | the Node is gone                   | Successful, Failed                        | Termination
-//	Successful             | instance and Node do not exist     | none                                      | none
-//	Failed                 | a time-out, or it was given up     | none                                      | none
+//	Phase                  | Way in                            | Way out                                  | Timeout
+//	-----------------------|-----------------------------------|------------------------------------------|------------
+//	(none)                 | the request's controller makes it | Pending                                  | none
+//	Pending                | it was seen                       | WaitingPods, RemovingLabelsFromPods,     | Cycling
+//	                       |                                   | TerminatingNode, Failed                  |
+//	WaitingPods            | the Node is there; method Wait    | RemovingLabelsFromPods, TerminatingNode, | Cycling
+//	                       |                                   | Failed                                   |
+//	RemovingLabelsFromPods | method Drain, or no pod is waited | DrainingPods, TerminatingNode, Failed    | Cycling
+//	                       | for                               |                                          |
+//	DrainingPods           | the labels are removed            | DeletingNode, TerminatingNode, Failed    | Cycling
+//	DeletingNode           | no pod is left                    | TerminatingNode, Failed                  | Termination
+//	TerminatingNode        | the Node is gone                  | Successful, Failed                       | Termination
+//	Successful             | instance and Node do not exist    | none                                     | none
+//	Failed                 | a timeout, or it was given up     | none                                     | none
 //
 // Cycling is counted from when work on the node began, Termination from when the phase began. A status is given up when
-// it is deleted, or when its request no longer wants its node to be cycled, but only before DeletingNode: from there on it
-// finishes what it began. If someone else deletes the Node, the instance is terminated at once.
+// it is deleted, or when its request no longer wants its node to be cycled, but only before DeletingNode: from there on
+// it finishes what it began. If someone else deletes the Node, the instance is terminated at once.
 //
 // Its finalizer keeps a status until its request has taken note of how it ended.
 package status
@@ -44,6 +44,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
 	"github.com/trommel-dev/trommel/nodes/provider"
@@ -115,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	result, err := r.step(ctx, s)
 	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil && !controller.StatusEnded(s.Status.Phase) {
-		// The time-outs hold for what cannot be asked or done, too.
+		// The timeouts hold for what cannot be asked or done, too.
 		if failed, message := r.timedOut(s); failed {
 			return r.Env.Result(ctrl.Result{}, r.to(ctx, s, nodes.StatusFailed, message+": "+err.Error()))
 		}
@@ -313,7 +314,9 @@ func names(pods []corev1.Pod) string {
 }
 
 // waitForPods waits until the pods have ended by themselves.
-func (r *Reconciler) waitForPods(ctx context.Context, s *nodes.CycleNodeStatus, node *corev1.Node) (ctrl.Result, error) {
+func (r *Reconciler) waitForPods(
+	ctx context.Context, s *nodes.CycleNodeStatus, node *corev1.Node,
+) (ctrl.Result, error) {
 	pods, err := r.pods(ctx, node)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -340,7 +343,9 @@ func waitedFor(c *nodes.CycleSettings, p *corev1.Pod) bool {
 }
 
 // removeLabels removes labels from the pods, so that services send nothing more to them.
-func (r *Reconciler) removeLabels(ctx context.Context, s *nodes.CycleNodeStatus, node *corev1.Node) (ctrl.Result, error) {
+func (r *Reconciler) removeLabels(
+	ctx context.Context, s *nodes.CycleNodeStatus, node *corev1.Node,
+) (ctrl.Result, error) {
 	if len(s.Spec.CycleSettings.LabelsToRemove) > 0 {
 		pods, err := r.pods(ctx, node)
 		if err != nil {
@@ -412,7 +417,7 @@ func (r *Reconciler) deleteNode(ctx context.Context, s *nodes.CycleNodeStatus) (
 		return r.Env.Later(), r.to(ctx, s, nodes.StatusTerminatingNode, "")
 	}
 	if node.DeletionTimestamp == nil {
-		if err := r.delete(ctx, node); err != nil {
+		if err := controllers.Delete(ctx, r.Env.Client, node); err != nil {
 			return ctrl.Result{}, err
 		}
 		if node, err = r.Env.NodeOf(ctx, &s.Spec.Node); err != nil {
@@ -423,10 +428,6 @@ func (r *Reconciler) deleteNode(ctx context.Context, s *nodes.CycleNodeStatus) (
 		}
 	}
 	return r.wait(ctx, s, "waits until the Node is gone") // its end wakes the controller
-}
-
-func (r *Reconciler) delete(ctx context.Context, node *corev1.Node) error {
-	return client.IgnoreNotFound(r.Env.Client.Delete(ctx, node, client.Preconditions{UID: &node.UID}))
 }
 
 // terminate terminates the instance and waits until it does not exist.
@@ -452,7 +453,7 @@ func (r *Reconciler) terminate(ctx context.Context, s *nodes.CycleNodeStatus) (c
 	if node == nil {
 		return ctrl.Result{}, r.to(ctx, s, nodes.StatusSuccessful, "")
 	}
-	if err := r.delete(ctx, node); err != nil {
+	if err := controllers.Delete(ctx, r.Env.Client, node); err != nil {
 		return ctrl.Result{}, err
 	}
 	return r.wait(ctx, s, "waits until the Node is gone")

@@ -1,5 +1,5 @@
-// Package jsonvalue holds the values that JSON has as plans hold them: map[string]any, []any, string, int64, float64, bool
-// and nil. JSON does not distinguish 1 and 1.0: both are int64.
+// Package jsonvalue holds the values that JSON has as plans hold them: map[string]any, []any, string, int64, float64,
+// bool and nil. JSON does not distinguish 1 and 1.0: both are int64.
 package jsonvalue
 
 import (
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/mailru/easyjson/jlexer"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/trommel-dev/trommel/plan/internal/wording"
@@ -31,55 +30,16 @@ func Decode(text []byte) (any, error) {
 	return wholes(v), nil
 }
 
-// DecodeObject decodes the state of an object into the same types as Decode, but accepts all JSON, including
-// duplicate fields and numbers that are too large. Observed processes wait for it, so it reads the text only once.
+// DecodeObject decodes the state of an object into the same types as Decode, but accepts all JSON, including duplicate
+// fields. A number that is too large has no value; an API server has no such numbers.
 func DecodeObject(text []byte) (any, error) {
-	l := &jlexer.Lexer{Data: text}
-	v := readJSON(l, 0)
-	l.Consumed()
-	return v, l.Error()
-}
-
-// maxJSONDepth is the limit of encoding/json.
-const maxJSONDepth = 10_000
-
-func readJSON(l *jlexer.Lexer, depth int) any {
-	switch {
-	case depth > maxJSONDepth:
-		l.AddError(errors.New("nested too deeply"))
-		return nil
-	case l.IsDelim('{'):
-		m := map[string]any{}
-		for l.Delim('{'); !l.IsDelim('}'); l.WantComma() {
-			key := l.String()
-			l.WantColon()
-			m[key] = readJSON(l, depth+1)
-		}
-		l.Delim('}')
-		return m
-	case l.IsDelim('['):
-		list := []any{}
-		for l.Delim('['); !l.IsDelim(']'); l.WantComma() {
-			list = append(list, readJSON(l, depth+1))
-		}
-		l.Delim(']')
-		return list
+	var v any
+	err := kjson.UnmarshalCaseSensitivePreserveInts(text, &v)
+	var number *json.UnmarshalTypeError
+	if errors.As(err, &number) {
+		err = nil
 	}
-	switch l.CurrentToken() {
-	case jlexer.TokenString:
-		return l.String()
-	case jlexer.TokenBool:
-		return l.Bool()
-	case jlexer.TokenNumber:
-		text := l.JsonNumber()
-		if i, err := text.Int64(); err == nil {
-			return i
-		}
-		f, _ := text.Float64() // infinite if it is too large
-		return Whole(f)
-	}
-	l.Null() // or an error
-	return nil
+	return wholes(v), err
 }
 
 // wholes also turns whole numbers that were written with a fraction or an exponent (1.0, 1e3) into int64.

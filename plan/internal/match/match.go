@@ -1,5 +1,5 @@
-// Package match decides whether an event satisfies a condition on an object. What prevState, curState, $present, $absent
-// and where mean is documented at plan.Matcher, and given its meaning only here.
+// Package match decides whether an event satisfies a condition on an object. What prevState, curState, $present,
+// $absent and where mean is documented at plan.Matcher, and given its meaning only here.
 package match
 
 import (
@@ -122,9 +122,9 @@ func (o *Object) known() (value any, known bool, err error) {
 	return o.value, true, o.err
 }
 
-// Match reports whether the event matches. Old and new are the object's states: old is nil for a creation or if unknown;
-// new is the last state for a deletion, and nil for a read that found nothing or if unknown. If the event does not match,
-// miss says why. The error is about invalid JSON.
+// Match reports whether the event matches. Old and new are the object's states: old is nil for a creation or if
+// unknown; new is the last state for a deletion, and nil for a read that found nothing or if unknown. If the event does
+// not match, miss says why. The error is about invalid JSON.
 func (m *Matcher) Match(kind Event, old, new *Object) (ok bool, miss Miss, err error) {
 	if miss := m.kindMiss(kind, new != nil); miss != "" {
 		return false, Miss{miss, otherKind}, nil

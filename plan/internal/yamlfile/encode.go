@@ -69,7 +69,8 @@ func (format *Format) encode(v reflect.Value) (*yaml.Node, error) {
 					return nil, err
 				}
 				if _, same := Entry(n, f.Name); same != nil {
-					same.Content = append(same.Content, item.Content...) // two Go fields have the entries of one mapping
+					// Two Go fields have the entries of one mapping.
+					same.Content = append(same.Content, item.Content...)
 				} else {
 					n.Content = append(n.Content, TextNode(f.Name), item)
 				}

@@ -1,5 +1,5 @@
-// Package yamlfile reads YAML files strictly into Go structs and writes them. Every mistake in a file is found, and each
-// has its position. The tags of the Go types and a [Format] describe the files; what they hold is not known here.
+// Package yamlfile reads YAML files strictly into Go structs and writes them. Every mistake in a file is found, and
+// each has its position. The tags of the Go types and a [Format] describe the files; what they hold is not known here.
 package yamlfile
 
 import (
@@ -65,8 +65,8 @@ func (f *File) Errorf(n *yaml.Node, format string, args ...any) {
 	f.Report(n, format, args...)
 }
 
-// Decode reads the file into a struct, to which v points, and reports every mistake in it. It reports whether the
-// struct was read at all. What messages call the whole is called.
+// Decode reads the file into a struct, to which v points, and reports every mistake in it. Messages call the whole by
+// the name called. Decode reports whether the struct was read at all.
 func (f *File) Decode(v any, called string) bool {
 	f.decode(&f.Root, reflect.ValueOf(v).Elem(), &Field{called: called})
 	return !f.failed[Deref(f.Root)]
@@ -74,8 +74,8 @@ func (f *File) Decode(v any, called string) bool {
 
 var yamlErrorLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)$`)
 
-// Parse reads the only document of a file and checks that it can be walked safely. What messages call this kind of file
-// is kind. It sets Root, and reports whether anything is left to check.
+// Parse reads the only document of a file and checks that it can be walked safely. Messages name the kind of file.
+// Parse sets Root, and reports whether anything is left to check.
 func (f *File) Parse(data []byte, kind string) bool {
 	if len(data) > MaxSize {
 		f.Errorf(nil, "the file has more than the allowed %d bytes", MaxSize)

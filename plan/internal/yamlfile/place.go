@@ -149,8 +149,8 @@ func (format *Format) hasFields(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && len(format.ShapeOf(t).Fields) > 0
 }
 
-// Complete sets the defaults of fields that are left out or could not be read, in v and in all structs within it. v must
-// be settable.
+// Complete sets the defaults of fields that are left out or could not be read, in v and in all structs within it. v
+// must be settable.
 func (format *Format) Complete(v reflect.Value, at *Place) {
 	format.Each(v, at, func(owner reflect.Value, at *Place, f *Field, v reflect.Value) {
 		if f.Default == "" || !v.IsZero() || format.Has != nil && !format.Has(owner.Addr().Interface(), f.Name) {

@@ -38,9 +38,9 @@ func prepareAPIFault(_ context.Context, p *Pod, f fault.Fault, spec v1alpha1.API
 }
 
 // apiLink is a pod's way to the API server. Without faults of requests it forwards bytes; with them it is a reverse
-// proxy that sees requests. Open connections cannot change between the two: they are reset when a fault begins; when the
-// last one ends, watches end as after a timeout of the API server's, other requests are completed, and the client is
-// told to open a new connection.
+// proxy that sees requests. Open connections cannot change between the two: they are reset when a fault begins; when
+// the last one ends, watches end as after a timeout of the API server's, other requests are completed, and the client
+// is told to open a new connection.
 type apiLink struct {
 	proxy *passthrough.Proxy
 	start func() *terminator
@@ -151,8 +151,8 @@ func (l *apiLink) close() {
 // disturb carries out the faults.
 func (l *apiLink) disturb(t *terminator, w http.ResponseWriter, r *http.Request) (consequence, modifyFunc) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		const message = "the client authenticates by a certificate, which cannot be forwarded while an apiFault lasts; " +
-			"use a token of a service account"
+		const message = "the client authenticates by a certificate, which cannot be forwarded while an apiFault " +
+			"lasts; use a token of a service account"
 		t.config.log.Warn("refuse a request", "path", r.URL.Path, "reason", message)
 		answerStatus(w, r, apiRequest{}, http.StatusServiceUnavailable, nil, message)
 		return answered, nil
@@ -230,8 +230,9 @@ func answerStatus(w http.ResponseWriter, r *http.Request, request apiRequest, co
 		seconds = int(math.Ceil(retryAfter.Duration().Seconds()))
 		w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
-	status := apierrors.NewGenericServerResponse(code, r.Method,
-		schema.GroupResource{Group: request.group, Resource: request.resource}, request.name, message, seconds, false).ErrStatus
+	resource := schema.GroupResource{Group: request.group, Resource: request.resource}
+	status := apierrors.NewGenericServerResponse(code, r.Method, resource, request.name, message, seconds, false).
+		ErrStatus
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	if status.Reason == "" || status.Reason == metav1.StatusReasonUnknown {
 		status.Message = message

@@ -11,9 +11,9 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
 )
 
-// connections are a pod's connections and their faults, in two places: the pod's link to the API server, and proxies for
-// addresses that a program asks the node for while there is a fault: those that the pod's programs want, and the pod's
-// own that others want.
+// connections are a pod's connections and their faults, in two places: the pod's link to the API server, and proxies
+// for addresses that a program asks the node for while there is a fault: those that the pod's programs want, and the
+// pod's own that others want.
 type connections struct {
 	mu      sync.Mutex
 	faults  []*networkFault
@@ -78,8 +78,8 @@ func choose(faults []*networkFault, concerned func(*networkFault) bool) func() p
 	}
 }
 
-// Dial returns where a program of the pod has to connect that wants an address: usually to the address to, where that is
-// on this machine. An error says why nothing listens there.
+// Dial returns where a program of the pod has to connect that wants an address: usually to the address to, where that
+// is on this machine. An error says why nothing listens there.
 func (p *Pod) Dial(network, wanted, to string) (string, error) {
 	if err := p.lies.refuse(wanted); err != nil {
 		return "", err

@@ -1,7 +1,7 @@
 // Package faults disturbs pods that run as processes of this machine: their connections and requests, the names that
 // they look up, their files and the processes themselves. Injectors begin and end faults over a socket, see package
-// fault. Whoever runs the pods knows no kind of fault: it makes its pods known (Set.Add), gives each of them the address
-// of its link as its API server (Pod.APIServer), and passes on what their programs ask (Pod.Resolve, Pod.Dial).
+// fault. Whoever runs the pods knows no kind of fault: it makes its pods known (Set.Add), gives each of them the
+// address of its link as its API server (Pod.APIServer), and passes on what their programs ask (Pod.Resolve, Pod.Dial).
 package faults
 
 import (
@@ -42,8 +42,8 @@ type Config struct {
 	Certificate *tls.Certificate
 	// ServiceCIDR contains the addresses of Services. The first one is the API servers'.
 	ServiceCIDR netip.Prefix
-	// Service gets a Service, and Headless lists the addresses of the pods of a headless one, or only that of the pod with
-	// the given host name.
+	// Service gets a Service, and Headless lists the addresses of the pods of a headless one, or only that of the pod
+	// with the given host name.
 	Service  func(ctx context.Context, namespace, name string) (*corev1.Service, error)
 	Headless func(ctx context.Context, service *corev1.Service, host string) ([]string, error)
 	// Changed returns a channel that is closed when a process has started or exited.

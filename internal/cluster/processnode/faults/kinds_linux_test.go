@@ -38,18 +38,19 @@ func TestContainerFailure(t *testing.T) {
 		pods.AwaitRunning(t, name, 1)
 		return victim{uid: pods.Await(t, ns, name, "ready", clustertest.IsReady).UID, name: name}
 	}
-	target, _ := start("fails"), start("stays")
+	fails, stays := "fails-"+ns, "stays-"+ns
+	target, _ := start(fails), start(stays)
 	end := begin(t, socket, ns, target, "containerFailure", `{"signal":"KILL"}`)
 	clustertest.Eventually(t, func(context.Context) error {
-		if all := pods.Processes(t, "fails"); len(all) < 3 || all[1].Running() {
+		if all := pods.Processes(t, fails); len(all) < 3 || all[1].Running() {
 			return fmt.Errorf("processes: %+v", all)
 		}
 		return nil
 	})
 	end()
-	all := pods.Processes(t, "fails")
+	all := pods.Processes(t, fails)
 	ended := time.Now()
-	last := pods.AwaitRunning(t, "fails", 1)[0]
+	last := pods.AwaitRunning(t, fails, 1)[0]
 	if d := time.Since(ended); d > 500*time.Millisecond {
 		t.Errorf("it started %v after the end", d)
 	}
@@ -58,12 +59,12 @@ func TestContainerFailure(t *testing.T) {
 			t.Errorf("a process ended with %+v", p)
 		}
 	}
-	if beside := pods.Processes(t, "stays"); len(beside) != 1 || !beside[0].Running() {
+	if beside := pods.Processes(t, stays); len(beside) != 1 || !beside[0].Running() {
 		t.Errorf("beside the target: %+v", beside)
 	}
 	begin(t, socket, ns, target, "containerFailure", `{"signal":"TERM","once":true}`)()
 	clustertest.Eventually(t, func(context.Context) error {
-		now := pods.AwaitRunning(t, "fails", 1)[0]
+		now := pods.AwaitRunning(t, fails, 1)[0]
 		if now.PID == last.PID {
 			return errors.New("it was not ended")
 		}
@@ -101,8 +102,9 @@ func TestCPUPressure(t *testing.T) {
 		pid := pods.AwaitRunning(t, name, 1)[0].PID
 		return victim{uid: pods.Await(t, ns, name, "ready", clustertest.IsReady).UID, name: name}, pid
 	}
-	target, at := start("pressed")
-	_, beside := start("not-pressed")
+	pressed := "pressed-" + ns
+	target, at := start(pressed)
+	_, beside := start("not-pressed-" + ns)
 	for _, load := range []int{50, 80} {
 		end := begin(t, socket, ns, target, "cpuPressure", fmt.Sprintf(`{"load":%d}`, load))
 		const samples = 400
@@ -132,7 +134,7 @@ func TestCPUPressure(t *testing.T) {
 	t.Run("with a freeze", func(t *testing.T) {
 		node := shared.Processes()
 		end := begin(t, socket, ns, target, "cpuPressure", `{"load":50}`)
-		if err := node.Freeze(t.Context(), "pressed", 0); err != nil {
+		if err := node.Freeze(t.Context(), pressed, 0); err != nil {
 			t.Fatal(err)
 		}
 		for range 50 {
@@ -145,7 +147,7 @@ func TestCPUPressure(t *testing.T) {
 		if s := processState(t, at); s != "T" {
 			t.Fatalf("a frozen process is in state %s after the end", s)
 		}
-		if _, err := node.Thaw(t.Context(), "pressed", false); err != nil {
+		if _, err := node.Thaw(t.Context(), pressed, false); err != nil {
 			t.Fatal(err)
 		}
 		clustertest.Eventually(t, func(context.Context) error {
@@ -158,14 +160,14 @@ func TestCPUPressure(t *testing.T) {
 	t.Run("with a kill", func(t *testing.T) {
 		node := shared.Processes()
 		end := begin(t, socket, ns, target, "cpuPressure", `{"load":90}`)
-		if err := node.Kill(t.Context(), "pressed"); err != nil {
+		if err := node.Kill(t.Context(), pressed); err != nil {
 			t.Fatal(err)
 		}
-		if err := node.Start(t.Context(), "pressed"); err != nil {
+		if err := node.Start(t.Context(), pressed); err != nil {
 			t.Fatal(err)
 		}
 		end()
-		if s := processState(t, pods.AwaitRunning(t, "pressed", 1)[0].PID); s == "T" {
+		if s := processState(t, pods.AwaitRunning(t, pressed, 1)[0].PID); s == "T" {
 			t.Error("the process is stopped after the end")
 		}
 	})
@@ -176,7 +178,8 @@ func TestDNSFault(t *testing.T) {
 	socket := socketOf(t, ns)
 	one, two := pods.StartTenant(t, ns, "one"), pods.StartTenant(t, ns, "two")
 	web, err := client.CoreV1().Services(ns).Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "tenant"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "tenant"},
 			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt(8080)}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -619,7 +622,8 @@ func TestNetworkFault(t *testing.T) {
 	allowAll(t, ns)
 	one, two := pods.StartTenant(t, ns, "one"), pods.StartTenant(t, ns, "two")
 	if _, err := client.CoreV1().Services(ns).Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "tenant"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "tenant"},
 			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt(8080)}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -638,27 +642,31 @@ func TestNetworkFault(t *testing.T) {
 		return err
 	})
 	const slow, quick = 400 * time.Millisecond, 300 * time.Millisecond // two ways of 200 ms; at most
+	undisturbed := func(p *clustertest.Tenant, question, subject string) time.Duration {
+		t.Helper()
+		return quickest(quick, func() time.Duration { return took(p, question, subject) })
+	}
 	t.Run("delay to a service", func(t *testing.T) {
 		end := begin(t, socket, ns, victimOf(t, one), "network",
 			`{"services":[{"name":"web","namespace":"`+ns+`"}],"delay":"200ms"}`)
 		if d := took(one, "get", url); d < slow {
 			t.Errorf("target: %v", d)
 		}
-		if d := took(two, "get", url); d > quick {
+		if d := undisturbed(two, "get", url); d > quick {
 			t.Errorf("beside the target: %v", d)
 		}
-		if d := took(one, "api", ""); d > quick {
+		if d := undisturbed(one, "api", ""); d > quick {
 			t.Errorf("to the API server: %v", d)
 		}
 		end()
-		if d := took(one, "get", url); d > quick {
+		if d := undisturbed(one, "get", url); d > quick {
 			t.Errorf("after the end: %v", d)
 		}
 	})
 	t.Run("another port", func(t *testing.T) {
 		begin(t, socket, ns, victimOf(t, one), "network",
 			`{"services":[{"name":"web","namespace":"`+ns+`","ports":[81]}],"delay":"200ms"}`)
-		if d := took(one, "get", url); d > quick {
+		if d := undisturbed(one, "get", url); d > quick {
 			t.Errorf("target: %v", d)
 		}
 	})
@@ -670,11 +678,11 @@ func TestNetworkFault(t *testing.T) {
 		if answer, err := one.Ask(short, "get", url); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("answer %q, %v", answer, err)
 		}
-		if d := took(two, "get", url); d > quick {
+		if d := undisturbed(two, "get", url); d > quick {
 			t.Errorf("beside the target: %v", d)
 		}
 		end()
-		if d := took(one, "get", url); d > quick {
+		if d := undisturbed(one, "get", url); d > quick {
 			t.Errorf("after the end: %v", d)
 		}
 	})
@@ -696,14 +704,15 @@ func TestNetworkFault(t *testing.T) {
 			`{"delay":"200ms"}`,
 		} {
 			end := begin(t, socket, ns, target, "network", spec)
-			if d := list(target); d < slow || d > 2*slow {
+			d := quickest(2*slow, func() time.Duration { return list(target) })
+			if d < slow || d > 2*slow {
 				t.Errorf("%s: target: %v", spec, d)
 			}
-			if d := list(beside); d > quick {
+			if d := quickest(quick, func() time.Duration { return list(beside) }); d > quick {
 				t.Errorf("%s: beside the target: %v", spec, d)
 			}
 			end()
-			if d := list(target); d > quick {
+			if d := quickest(quick, func() time.Duration { return list(target) }); d > quick {
 				t.Errorf("%s: after the end: %v", spec, d)
 			}
 		}

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envInjector) != "" {
 		os.Exit(injector.Run(context.Background(), os.Args[1:]))
 	}
-	os.Exit(clustertest.Run(m, embedded.Config{APIServers: 2, Nodes: 2}, func(c *embedded.Cluster) {
+	os.Exit(clustertest.Run(m, embedded.Config{APIServers: 1, Nodes: 2}, func(c *embedded.Cluster) {
 		shared = c
 		config, err := c.RESTConfig("")
 		if err != nil {

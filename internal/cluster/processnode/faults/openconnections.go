@@ -10,23 +10,23 @@ type connection struct{ local, remote netip.AddrPort }
 
 // reopen ends the open connections whose requests a fault disturbs, so that clients connect again and the node sees the
 // requests. It is called when the fault is in effect for new connections.
-func (target *Pod) reopen(f *networkFault) {
-	s := target.set
+func (p *Pod) reopen(f *networkFault) {
+	s := p.set
 	all, err := openConnections()
 	if err != nil {
 		s.log.Warn("connections that are open stay undisturbed", "error", err)
 	}
-	for _, p := range s.allPods() {
+	for _, of := range s.allPods() {
 		var pids []int
-		for _, c := range slices.Concat(p.config.Init, p.config.Containers) {
+		for _, c := range slices.Concat(of.config.Init, of.config.Containers) {
 			if pid := c.PID(); pid != 0 {
 				pids = append(pids, pid)
 			}
 		}
 		err := endConnections(all, pids, func(c connection) bool {
 			switch to := c.remote.Addr(); {
-			case p != target:
-				return to == target.config.IP && f.concerns(way{p.config.IP, c.remote.String()})
+			case of != p:
+				return to == p.config.IP && f.concerns(way{of.config.IP, c.remote.String()})
 			case c.local.Addr() == p.config.IP:
 				// Opened by somebody else. The client may be an API server.
 				return f.concerns(way{s.config.Host, c.local.String()})
@@ -37,11 +37,11 @@ func (target *Pod) reopen(f *networkFault) {
 			return p.wants(c.remote, f)
 		})
 		if err != nil {
-			s.log.Warn("connections that are open stay undisturbed", "namespace", p.config.Namespace,
-				"pod", p.config.Name, "error", err)
+			s.log.Warn("connections that are open stay undisturbed", "namespace", of.config.Namespace,
+				"pod", of.config.Name, "error", err)
 		}
 	}
-	target.network.cutStreams(f)
+	p.network.cutStreams(f)
 }
 
 // wants reports whether a fault concerns an address that the pod's programs have wanted when they connected to another

@@ -78,8 +78,8 @@ func (p *Pod) forgetPages() {
 	}
 }
 
-// askBeforeDialing makes programs ask before they connect to pods' own addresses, until it is called with -1 as often as
-// with 1.
+// askBeforeDialing makes programs ask before they connect to pods' own addresses, until it is called with -1 as often
+// as with 1.
 func (s *Set) askBeforeDialing(change int) error {
 	s.pages.mu.Lock()
 	defer s.pages.mu.Unlock()

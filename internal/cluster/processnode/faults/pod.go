@@ -56,8 +56,8 @@ type Container interface {
 	Suspend() (resume func())
 }
 
-// Pod is a pod that can be disturbed: its way to the API server leads through its link, and it asks where to connect and
-// what names mean.
+// Pod is a pod that can be disturbed: its way to the API server leads through its link, and it asks where to connect
+// and what names mean.
 type Pod struct {
 	set     *Set
 	config  PodConfig
@@ -167,8 +167,8 @@ func (p *Pod) asksNode() error {
 		case !c.Started():
 			return fmt.Errorf("container %q has not started", c.Name())
 		case !c.Hooked():
-			return unsupported("the program of container %q has no hooks in its standard library, so it does not ask the "+
-				"node for names and addresses: build it with `build:`", c.Name())
+			return unsupported("the program of container %q has no hooks in its standard library, so it does not ask "+
+				"the node for names and addresses: build it with `build:`", c.Name())
 		}
 	}
 	return nil

@@ -108,7 +108,7 @@ func throttle(ctx context.Context, containers []Container, share float64, starte
 		case <-ctx.Done():
 		}
 	}
-	// A timer of a busy machine is late. What counts is the share, so the next stop is longer or shorter.
+	// A timer of a busy machine is late. The share counts, so the next stop is longer or shorter.
 	var missing time.Duration // missing of the time in which they should have been stopped
 	cycle := time.Now()
 	for started != nil || ctx.Err() == nil {

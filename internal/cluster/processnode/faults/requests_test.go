@@ -89,7 +89,7 @@ func TestHear(t *testing.T) {
 				_ = client.Close()
 			}
 			got := <-done
-			// What has not been read yet is still in the connections.
+			// The rest is still in the connections.
 			rest := func(conn net.Conn, have, all string) string {
 				buffer := make([]byte, len(all)-len(have))
 				n, _ := conn.Read(buffer)

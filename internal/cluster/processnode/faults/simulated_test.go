@@ -47,7 +47,8 @@ func awaitNode(t *testing.T, name string, want corev1.ConditionStatus) *corev1.N
 	var node *corev1.Node
 	clustertest.Eventually(t, func(ctx context.Context) error {
 		var err error
-		if node, err = client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err == nil && isNodeReady(node) != want {
+		node, err = client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && isNodeReady(node) != want {
 			err = fmt.Errorf("node %s: Ready is %q, want %q", name, isNodeReady(node), want)
 		}
 		return err
@@ -150,7 +151,8 @@ func TestNodeFailure(t *testing.T) {
 	}
 	t.Run("unsupported", func(t *testing.T) {
 		name := shared.Processes().NodeName()
-		i := simulatedInjection(t, &inject.Notes{}, "nodeFailure", `{}`, inject.Target{NodeLevel: true, UID: "x", Node: name})
+		i := simulatedInjection(t, &inject.Notes{}, "nodeFailure", `{}`,
+			inject.Target{NodeLevel: true, UID: "x", Node: name})
 		if err := i.Check(ctx); !errors.Is(err, inject.ErrUnsupported) {
 			t.Errorf("got %v", err)
 		}

@@ -1,86 +1,19 @@
 package coordinator
 
 import (
-	"bytes"
 	"encoding/json"
-	"net/http"
 	"strings"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/effect"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
-// effectOf returns what an observation does to the object that it names, or shows of it. The second result is false if
-// it does neither: a call of a subresource that does not change the object, or a watch.
-//
-// The table in docs/plan-format.md ("What counts as what") says the same for users; the conformance test in package run
-// holds both against real controllers.
-func effectOf(o *record.Observation) (plan.EventKind, bool) {
-	switch o.Point {
-	case wire.ControllerRead:
-		return readEffect(o)
-	case wire.ControllerWrite:
-		return writeEffect(o)
-	}
-	switch o.Op {
-	case wire.Create:
-		return plan.Created, true
-	case wire.Update:
-		return plan.Updated, true
-	case wire.Delete:
-		return plan.Deleted, true
-	}
-	return "", false
-}
-
-func readEffect(o *record.Observation) (plan.EventKind, bool) {
-	if o.Op == wire.Watch || o.Subresource != "" && o.Subresource != "status" {
-		return "", false // a Scale is another object, and a log is not an object
-	}
-	if o.Phase == wire.Before {
-		return plan.Looking, true
-	}
-	return plan.Read, true
-}
-
-func writeEffect(o *record.Observation) (plan.EventKind, bool) {
-	switch o.Op {
-	case wire.Create:
-		switch o.Subresource {
-		case "":
-			return plan.Created, true
-		case "eviction":
-			return plan.Deleted, true
-		case "binding":
-			return plan.Updated, true
-		}
-		return "", false // a token, exec, a proxied request
-	case wire.Delete, wire.DeleteCollection:
-		return plan.Deleted, o.Subresource == ""
-	case wire.Update, wire.Patch, wire.Apply:
-		if o.Subresource == "proxy" {
-			return "", false
-		}
-		created := o.Phase == wire.After && (o.Code == http.StatusCreated || absent(o.OldObject)) ||
-			o.Phase == wire.Before && o.Op == wire.Apply && absent(o.OldObject)
-		if created && o.Subresource == "" {
-			return plan.Created, true
-		}
-		return plan.Updated, true
-	}
-	return "", false
-}
-
-// nothing is the OldObject of a write whose object is known not to exist.
-var nothing = []byte("null")
-
-// absent reports whether a state says that the object does not exist. An empty state is unknown.
-func absent(state []byte) bool { return bytes.Equal(state, nothing) }
-
-// foundNothing reports whether a read returned no object because it does not exist.
-func foundNothing(o *record.Observation) bool {
-	return o.Code == http.StatusNotFound || o.Error == "" && o.Op == wire.Get && len(o.Object) == 0
+// requested returns what a write does, as far as its request alone tells.
+func requested(o *wire.Observation) (plan.EventKind, bool) {
+	return effect.Of(&record.Observation{Point: wire.ControllerWrite, Phase: o.Phase, Op: o.Operation,
+		Subresource: o.Subresource})
 }
 
 // needsForesight reports whether the coordinator must look up what a write would do before the machine can judge it.
@@ -88,7 +21,7 @@ func needsForesight(o *wire.Observation) bool {
 	if o.Point != wire.ControllerWrite || o.Phase != wire.Before {
 		return false
 	}
-	kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource})
+	kind, ok := requested(o)
 	return ok && kind != plan.Created && (o.Name != "" || o.Operation == wire.DeleteCollection)
 }
 
@@ -99,8 +32,7 @@ func needsState(o *wire.Observation) bool {
 		!(&record.Observation{Error: o.Error, Failed: o.Failed, Code: o.Code}).Done() {
 		return false
 	}
-	kind, ok := writeEffect(&record.Observation{Phase: o.Phase, Op: o.Operation, Subresource: o.Subresource,
-		Code: o.Code})
+	kind, ok := requested(o)
 	if !ok || kind == plan.Deleted {
 		return false
 	}
@@ -168,11 +100,11 @@ func (w *watch) judgeObject(l *look) (bool, miss) {
 	far := func(text string) (bool, miss) {
 		return false, miss{rank: missObject, distance: farAway, text: describe(o) + text}
 	}
-	kind, ok := effectOf(o)
+	kind, ok := effect.Of(o)
 	if !ok {
 		return far(" neither changes nor shows the object")
 	}
-	if o.Phase == wire.After && !o.Done() && (kind != plan.Read || !foundNothing(o)) {
+	if o.Phase == wire.After && !o.Done() && (kind != plan.Read || !effect.FoundNothing(o)) {
 		return far(" failed: " + o.Error)
 	}
 	if !isCollection(o) || kind == plan.Looking {

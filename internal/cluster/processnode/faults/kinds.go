@@ -36,7 +36,9 @@ type prepareFunc func(ctx context.Context, p *Pod, f fault.Fault) (beginFunc, er
 var kinds = map[v1alpha1.Kind]prepareFunc{}
 
 // register makes a kind known, with the struct of its spec, which it decodes strictly.
-func register[Spec any](k v1alpha1.Kind, prepare func(context.Context, *Pod, fault.Fault, Spec) (beginFunc, error)) v1alpha1.Kind {
+func register[Spec any](
+	k v1alpha1.Kind, prepare func(context.Context, *Pod, fault.Fault, Spec) (beginFunc, error),
+) v1alpha1.Kind {
 	kinds[k] = func(ctx context.Context, p *Pod, f fault.Fault) (beginFunc, error) {
 		var spec Spec
 		decoder := json.NewDecoder(bytes.NewReader(f.Spec))

@@ -1,0 +1,44 @@
+package run
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+func TestCycleControllers(t *testing.T) {
+	cycle := &plan.Plan{File: "p.yaml", Actions: []plan.Action{{Type: plan.CycleNodes, Cycling: plan.Cycling{
+		Cycle: map[string]any{"name": "roll", "simulatedGroup": map[string]any{"desiredCapacity": 3}},
+	}}}}
+	var manifests []*unstructured.Unstructured
+	read := func() ([]*unstructured.Unstructured, error) { return manifests, nil }
+	to := new(fileList)
+	c := &cycleControllers{plan: new(plan.Plan), apply: to}
+	if err := errors.Join(c.install(t.Context()), c.start(t.Context(), nil), c.applyGroups(t.Context())); err != nil ||
+		to.names != nil {
+		t.Errorf("a plan without cycles: %v, applied %q", err, to.names)
+	}
+	c = &cycleControllers{plan: cycle, cluster: "c", manifests: read, apply: to}
+	if err := c.install(t.Context()); err == nil ||
+		err.Error() != `p.yaml: cycleNodes: cluster "c" has no simulated nodes: not supported by this cluster` {
+		t.Error(err)
+	}
+	c.supported = true
+	manifests = append(manifests, objectOf("CustomResourceDefinition", "cyclenoderequests."+nodes.GroupVersion.Group))
+	if err := errors.Join(c.install(t.Context()), c.start(t.Context(), nil)); err != nil || to.names != nil {
+		t.Errorf("the suite brings the controllers along: %v, applied %q", err, to.names)
+	}
+	manifests = nil
+	if err := c.install(t.Context()); err != nil || !slices.Equal(to.names, cycleDefinitions) || !c.own {
+		t.Errorf("%v, applied %q", err, to.names)
+	}
+	groups, err := c.groups()
+	if err != nil || len(groups) != 1 || groups[0].GetKind() != "SimulatedNodeGroup" || groups[0].GetName() != "roll" {
+		t.Errorf("%v (%v)", groups, err)
+	}
+}

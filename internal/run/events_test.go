@@ -1,0 +1,56 @@
+package run
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// recorded is a record that keeps only numbers.
+type recorded struct{ events, actions int }
+
+func (r *recorded) Event(record.Event) error   { r.events++; return nil }
+func (r *recorded) Action(record.Action) error { r.actions++; return nil }
+
+func TestEvents(t *testing.T) {
+	to := new(recorded)
+	e := &events{record: to, findTypes: true}
+	if !e.lastAction().IsZero() {
+		t.Error("an action has completed before there was one")
+	}
+	start := time.Unix(1000, 0)
+	for _, o := range []*record.Observation{
+		nil,
+		{Point: wire.APIServerRecv, Phase: wire.After, Kind: "pod"},
+		{Point: wire.ControllerWrite, Phase: wire.After, Kind: "secret", Resource: "secrets", Namespace: "a",
+			Name: "b"},
+		{Point: wire.Reconcile, Phase: wire.Before},
+		{Point: wire.ControllerRead, Phase: wire.After, Kind: "configmap", Resource: "configmaps"},
+	} {
+		if err := e.Event(record.Event{Observation: o}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, done := range []int{5, 9, 7} { // in order of completion, but their times are those of another goroutine
+		if err := e.Action(record.Action{Done: start.Add(time.Duration(done) * time.Second)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if to.events != 5 || to.actions != 3 {
+		t.Errorf("the record has %+v", to)
+	}
+	if got := e.ofControllers(); len(got) != 2 || got[0].Observation.Kind != "secret" {
+		t.Errorf("kept %+v", got)
+	}
+	if got := e.lastAction(); !got.Equal(start.Add(9*time.Second)) || len(e.carriedOut()) != 3 {
+		t.Errorf("last action at %s of %d", got, len(e.carriedOut()))
+	}
+	types := e.typesSeen()
+	if !slices.ContainsFunc(types, func(k plan.ResourceKey) bool { return k.Type == "secret" }) {
+		t.Errorf("types %v", types)
+	}
+}

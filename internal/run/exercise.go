@@ -1,0 +1,135 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/history"
+	"github.com/trommel-dev/trommel/internal/workload"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// exercise runs the workload with the plan, then the judges.
+func (r *runner) exercise(ctx context.Context, p *parts) error {
+	invariants, err := judge.Compile(r.suite.Invariants)
+	if err != nil {
+		return &UserError{err}
+	}
+	recorder, err := r.startRecorder(ctx, p)
+	if err != nil {
+		return err
+	}
+	r.journal.enter("workload")
+	meta := &r.journal.meta
+	planCtx, cancel := context.WithTimeoutCause(ctx, r.suite.Timeouts.Plan,
+		fmt.Errorf("workload and plan took longer than the suite's timeouts.plan (%s)", r.suite.Timeouts.Plan))
+	defer cancel()
+	if err := p.coordinator.Begin(planCtx); err != nil {
+		return err
+	}
+	meta.WorkloadStart = time.Now()
+	p.settling.since = meta.WorkloadStart
+	config, err := r.workloadConfig(p)
+	if err != nil {
+		return err
+	}
+	findings, err := workload.Run(planCtx, config)
+	meta.WorkloadEnd = time.Now()
+	timedOut := planCtx.Err() != nil && ctx.Err() == nil
+	if err != nil && !timedOut {
+		misused := new(workload.FunctionError)
+		if errors.Is(err, objects.ErrNotServed) || errors.As(err, &misused) {
+			err = &UserError{err}
+		}
+		return fmt.Errorf("workload: %w", err)
+	}
+	if len(findings) > 0 {
+		r.journal.add(withCauses(findings, r.causes(ctx, p))...)
+	}
+	if err != nil && timedOut {
+		r.journal.add(record.Finding{
+			Severity: record.SeverityInconclusive, Judge: record.JudgeTimeout,
+			Title: "the workload did not finish: " + err.Error(), Detail: p.webhooks.lastOutage(), Time: time.Now(),
+		})
+	}
+	var stuck string
+	switch {
+	case timedOut:
+		stuck = context.Cause(planCtx).Error()
+	case len(findings) > 0:
+		stuck = "the workload failed" // what the plan still waits for may never happen
+	default:
+		if stuck, err = p.course.await(planCtx, meta.WorkloadEnd); err != nil {
+			return err
+		}
+	}
+
+	r.journal.enter("oracles")
+	return r.judge(ctx, p, recorder, invariants, stuck, len(findings) > 0)
+}
+
+// startRecorder starts recording the history of the objects that the suite and the plan name; if types are to be found,
+// of all objects.
+func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder, error) {
+	keys := slices.Concat(watchedKeys(r.plan, r.suite), keysOf(r.plan))
+	types, err := p.states.choose(ctx, keys, r.options.History)
+	for _, key := range p.states.named {
+		r.journal.meta.Recorded = append(r.journal.meta.Recorded, key.String())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record history: %w", err)
+	}
+	recorder, err := history.Start(ctx, history.Config{Objects: p.objects, Keys: types})
+	if err != nil {
+		return nil, fmt.Errorf("record history: %w", err)
+	}
+	r.teardown.later(func(context.Context) error { recorder.Close(); return nil })
+	return recorder, nil
+}
+
+// workloadConfig tells the workload what it needs of the run.
+func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
+	kubeconfig, err := kubeconfig(p.cluster, p.steady, r.teardown.later)
+	if err != nil {
+		return workload.Config{}, err
+	}
+	config, err := p.cluster.RESTConfig(p.steady)
+	if err != nil {
+		return workload.Config{}, err
+	}
+	c := workload.Config{
+		Suite: r.suite, Workload: r.workload, Objects: p.objects, Kubeconfig: kubeconfig,
+		REST: config, Functions: r.options.Functions,
+		Progress: r.journal.console.Info, Step: r.journal.step,
+		Log:    workloadLog(r.recordDir, r.teardown.later, r.session.Logger),
+		Outage: p.webhooks.outage, Blocked: p.course.blocked, LetGo: p.course.letGo, Disturbed: p.course.disturbed,
+		Note: r.journal.note,
+	}
+	if r.options.Paced {
+		c.Rest = p.settling.pause
+	}
+	return c, nil
+}
+
+// causes lists which controllers wait for leader election, and each controller's last logged error, which is often the
+// cause of what a workload finds.
+func (r *runner) causes(ctx context.Context, p *parts) (lines []string) {
+	if status, err := p.coordinator.Status(ctx); err == nil {
+		lines = status.Electing
+	}
+	return append(lines, p.logs.lastErrors(ctx)...)
+}
+
+// withCauses adds possible causes to findings.
+func withCauses(findings []record.Finding, causes []string) []record.Finding {
+	for i := range findings {
+		findings[i].Detail = strings.Trim(strings.Join(append(slices.Clone(causes), findings[i].Detail), "\n"), "\n")
+	}
+	return findings
+}

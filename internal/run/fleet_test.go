@@ -1,0 +1,106 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/internal/cluster"
+)
+
+// connecting are sessions that connect after a time.
+type connecting time.Duration
+
+func (c connecting) WaitConnected(ctx context.Context, _ string, _, _ int) error {
+	select {
+	case <-time.After(time.Duration(c)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestFleet(t *testing.T) {
+	const never = connecting(time.Hour)
+	running := cluster.Process{Pod: "db-0"}
+	exited := cluster.Process{Pod: "db-0", Ended: time.Unix(1, 0), ExitCode: 3, MetMachine: "no /etc/x"}
+	pod := objectOf("Pod", "db-0")
+	pod.SetAnnotations(map[string]string{cluster.AnnotationController: "db"})
+	pod.Object["status"] = map[string]any{"phase": "Pending", "message": "no image"}
+	for _, test := range []struct {
+		name         string
+		instrumented bool
+		sessions     connecting
+		processes    []cluster.Process
+		pods         []*unstructured.Unstructured
+		took         time.Duration
+		err          string
+	}{
+		{name: "connects, and has run for a while", instrumented: true, sessions: connecting(time.Second),
+			processes: []cluster.Process{running}, took: 2 * time.Second},
+		{name: "has no hooks", sessions: never, processes: []cluster.Process{running}, took: 2 * time.Second},
+		{name: "one early exit", sessions: never, processes: []cluster.Process{exited, running}, took: 2 * time.Second},
+		{name: "keeps exiting", instrumented: true, sessions: never, processes: []cluster.Process{exited, exited},
+			took: 100 * time.Millisecond,
+			err: "controller \"db\" exits at once (exit code 3, 2 starts); the end of its log:\nlog of db-0\n" +
+				"(no /etc/x)"},
+		{name: "does not connect", instrumented: true, sessions: never, processes: []cluster.Process{running},
+			took: 10 * time.Second, err: "controller \"db\" runs but did not connect within 10s (timeouts.ready); " +
+				"the end of its log:\nlog of db-0"},
+		{name: "exits and does not start again", instrumented: true, sessions: never, took: 10 * time.Second,
+			processes: []cluster.Process{exited},
+			err: "controller \"db\" exited with code 3 within 10s (timeouts.ready); the end of its log:\n" +
+				"log of db-0"},
+		{name: "does not start", instrumented: true, sessions: never, took: 10 * time.Second,
+			pods: []*unstructured.Unstructured{objectOf("Pod", "other"), pod},
+			err: "controller \"db\" did not start within 10s (timeouts.ready); its Deployment's pods:\n" +
+				"  /db-0: Pending no image"},
+		{name: "has no pods", instrumented: true, sessions: never, took: 10 * time.Second,
+			err: "controller \"db\" did not start within 10s (timeouts.ready); its Deployment's pods:\n" +
+				"  none (does its service account exist? was the pod rejected at admission?)"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				for i := range test.processes {
+					test.processes[i].Started = start
+				}
+				f := &fleet{
+					members: []member{{name: "db", instrumented: test.instrumented, replicas: 1}},
+					ready:   10 * time.Second, alive: 2 * time.Second,
+					node: processes{"db": test.processes}, sessions: test.sessions,
+					tail: func(p cluster.Process) string { return "log of " + p.Pod },
+					pods: func(context.Context) ([]*unstructured.Unstructured, error) { return test.pods, nil },
+				}
+				text := ""
+				if err := f.await(t.Context()); err != nil {
+					text = err.Error()
+				}
+				if took := time.Since(start); text != test.err || took != test.took {
+					t.Errorf("%q after %s, want %q after %s", text, took, test.err, test.took)
+				}
+			})
+		})
+	}
+}
+
+// The end of the run ends the wait. Nobody waits for a controller that is not under test.
+func TestFleetIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	over := errors.New("over")
+	cancel(over)
+	f := &fleet{
+		members: []member{{name: "db", instrumented: true}}, ready: time.Minute, node: processes{},
+		sessions: connecting(time.Hour),
+	}
+	if err := f.awaitStart(ctx, "db", 0); !errors.Is(err, over) {
+		t.Error(err)
+	}
+	if err := f.awaitStart(ctx, "another", 0); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,97 @@
+package run
+
+import (
+	"context"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/objects/history"
+	"github.com/trommel-dev/trommel/internal/run/await"
+)
+
+// judge gives the controllers time to settle, first as the plan has left things and again after its effects are undone;
+// then it runs the judges. stuck says why the plan did not finish; failed, that the workload did. From here on a
+// failure becomes another finding and cannot discard earlier ones. The error is that of ctx.
+func (r *runner) judge(
+	ctx context.Context, p *parts, recorder *history.Recorder, invariants *judge.Invariants, stuck string, failed bool,
+) error {
+	meta := &r.journal.meta
+	troubled := func(err error) {
+		if err != nil && ctx.Err() == nil {
+			r.journal.trouble(err)
+		}
+	}
+	// From now on nothing disturbs the controllers.
+	becalm := func() {
+		meta.Calm = time.Now()
+		troubled(p.logs.becalm(ctx))
+	}
+	status, err := p.coordinator.Status(ctx)
+	troubled(err)
+	meta.ActionsFired = status.Fired
+	if !failed && status.Stuck == "" && len(status.Down) == 0 {
+		p.course.concludeCycles(ctx) // controllers cannot settle while their nodes go
+		status, err = p.coordinator.Status(ctx)
+		troubled(err)
+	}
+	lasts := status.Stuck != "" || len(status.Down) > 0 || len(status.Lasting) > 0
+	if !failed && !lasts {
+		becalm()
+	}
+	// A controller that is still paused or killed cannot bring about what "eventually" asks for.
+	settles := stuck == "" && !failed
+	if settles {
+		settled, err := p.settling.await(ctx)
+		troubled(err)
+		// A controller that did not settle will not settle later either, unless undoing the plan changes something for
+		// it.
+		settles = settled || status.Stuck != "" || len(status.Down) > 0
+	}
+	troubled(p.course.letGo(ctx))
+	if !failed && lasts {
+		becalm()
+	}
+	if settles {
+		_, err := p.settling.await(ctx)
+		troubled(err)
+	}
+	if !failed {
+		if meta.GivenBack, err = await.Invariants(ctx, invariants, recorder, meta.WorkloadEnd); err != nil {
+			return err
+		}
+	}
+	if ref := r.options.Reference; ref != nil && !failed {
+		troubled(await.Reference(ctx, ref, r.plan, recorder, meta.GivenBack, r.suite.Timeouts))
+	}
+	last, err := p.coordinator.Status(ctx)
+	troubled(err)
+	r.journal.add(last.Findings...)
+	status.StaleReads, status.NoneStale, status.NoneFailed = last.StaleReads, last.NoneStale, last.NoneFailed
+	evidence := r.gather(ctx, p, recorder, invariants)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.journal.add(judge.Hear(ctx, evidence, judge.Judges())...)
+	if status.Stuck == "" {
+		status.Stuck = p.course.why
+	}
+	meta.StaleReads = status.StaleReads
+	r.journal.conclude(decide(r.journal.findings, status, stuck))
+	return nil
+}
+
+// gather ends the recording and returns what the judges look at.
+func (r *runner) gather(
+	ctx context.Context, p *parts, recorder *history.Recorder, invariants *judge.Invariants,
+) judge.Evidence {
+	meta := &r.journal.meta
+	states := p.evidence.history(ctx, recorder)
+	processes := p.evidence.ofProcesses(ctx)
+	p.evidence.fillInLocks(ctx, meta.Controllers)
+	meta.Observed = time.Now()
+	return judge.Evidence{
+		Plan: r.plan, Invariants: invariants, Timeouts: r.suite.Timeouts, Dir: r.recordDir, Meta: *meta,
+		Actions: r.events.carriedOut(), Events: r.events.ofControllers(),
+		History: states, Gaps: recorder.Gaps(), Processes: processes, Reference: r.options.Reference,
+	}
+}

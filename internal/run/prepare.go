@@ -1,0 +1,151 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/discovery"
+
+	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// prepare sets up everything that the workload needs. Kept are the manifests of the plan's apply actions: path in the
+// plan to path in the record.
+func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[string]string) (*parts, error) {
+	if err := at.connect(steadyAPIServer(r.plan, at.cluster.APIServers())); err != nil {
+		return nil, err
+	}
+	if err := r.check(at); err != nil {
+		return nil, err
+	}
+	r.teardown.later(logs.keep)
+	r.journal.enter("manifests")
+	set := r.newPreparation(at)
+	if err := set.cycles.install(ctx); err != nil {
+		return nil, err
+	}
+	apply := set.apply.all
+	if at.lease.prepared {
+		apply = nil
+	}
+	found, err := set.manifests.install(ctx, apply)
+	if err != nil {
+		return nil, err
+	}
+	if found.runsPods {
+		at.lease.keepPrepared = nil // the pods would be part of the baseline, and run on after the run
+	}
+	if err := set.disruptions.install(ctx); err != nil {
+		return nil, err
+	}
+	resolve, err := resolveTypes(ctx, at.objects, r.plan)
+	if err != nil {
+		return nil, err
+	}
+	r.journal.meta.Controllers = describeControllers(r.suite, r.binaries, found.own)
+	p := r.newParts(at, logs, found.webhooks, kept)
+	r.teardown.later(p.cycles.close)
+	for _, line := range stalenessWarnings(r.plan, r.suite, r.journal.meta.Controllers) {
+		r.journal.console.Info(line)
+	}
+	if err := r.startCoordinator(ctx, p, resolve); err != nil {
+		return nil, err
+	}
+	if err := awaitAPIServers(ctx, at.cluster, r.suite.Timeouts.Ready, p.coordinator); err != nil {
+		return nil, err
+	}
+	if err := warmWatchCaches(ctx, at.cluster, at.objects, r.plan, r.suite); err != nil {
+		return nil, err
+	}
+	if keep := at.lease.keepPrepared; keep != nil {
+		keep(ctx)
+	}
+	r.journal.enter("controllers")
+	return p, r.startControllers(ctx, p, set, found)
+}
+
+// check refuses a cluster that is not what the plan and the suite need.
+func (r *runner) check(at *site) error {
+	s := &served{cluster: at.cluster.Name(), apiServers: at.cluster.APIServers()}
+	if err := s.checkServers(r.plan); err != nil {
+		return err
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(at.config)
+	if err != nil {
+		return err
+	}
+	if err := s.askVersion(client); err != nil {
+		return err
+	}
+	r.journal.meta.Kubernetes = s.kubernetes
+	if err := s.checkVersion(r.suite); err != nil {
+		return err
+	}
+	if err := s.askRemovedAPIs(client); err != nil {
+		return err
+	}
+	note, err := s.checkRemovedAPIs(r.suite, r.binaries)
+	if note != "" {
+		r.journal.note(note)
+	}
+	return err
+}
+
+// startCoordinator starts the coordinator of the plan.
+func (r *runner) startCoordinator(
+	ctx context.Context, p *parts, resolve func(plan.ResourceKey) wire.Rule,
+) error {
+	under := r.journal.meta.Controllers
+	c, err := coordinator.New(coordinator.Config{
+		Plan: r.plan, Monitor: p.monitor, Controllers: under, Tools: p.tools,
+		Trace:   traceRules(r.options.Trace, p.cluster.APIServers(), under),
+		Resolve: resolve, Lookup: lookup{p.objects}, Hold: r.suite.Timeouts.Hold,
+		Recorder: r.events, Watcher: r.journal.console, Logger: r.session.Logger,
+	})
+	if err != nil {
+		return &UserError{err}
+	}
+	p.coordinator.Coordinator, r.course = c, p.course
+	// The coordinator outlives ctx: the teardown needs it.
+	serve, stop := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- c.Run(serve) }()
+	r.teardown.later(func(context.Context) error { stop(); return <-served })
+	return nil
+}
+
+// startControllers starts all controllers, those under test last, and waits until they and their webhooks work.
+func (r *runner) startControllers(ctx context.Context, p *parts, set *preparation, found *installed) error {
+	if err := set.disruptions.start(ctx, p.config); err != nil {
+		return err
+	}
+	if err := set.cycles.start(ctx, p.config); err != nil {
+		return err
+	}
+	if p.node == nil && len(r.suite.Controllers) > 0 {
+		return fmt.Errorf("run controllers: %w", cluster.ErrNotSupported)
+	}
+	for _, c := range r.suite.Controllers {
+		for _, u := range found.own[c.Name] {
+			if err := set.apply.one(ctx, u); err != nil {
+				return err
+			}
+		}
+	}
+	if err := p.fleet.await(ctx); err != nil {
+		return err
+	}
+	if err := p.webhooks.await(ctx); err != nil {
+		return err
+	}
+	if err := set.cycles.applyGroups(ctx); err != nil {
+		return err
+	}
+	if keep := p.lease.keepCertificates; keep != nil && len(p.webhooks.declared) > 0 {
+		keep(ctx)
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// kinds are the types of a cluster, by singular.
+type kinds map[string]objects.Type
+
+func (k kinds) Resolve(_ context.Context, key plan.ResourceKey) (objects.Type, error) {
+	if t, ok := k[key.Type]; ok {
+		return t, nil
+	}
+	return objects.Type{}, &objects.NotServedError{What: key.Type}
+}
+
+func (k kinds) AllWatchable() (all []objects.Type, err error) {
+	for _, t := range k {
+		if t.Watchable() {
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}
+
+// typed returns a type of the core group.
+func typed(kind string, verbs ...string) objects.Type {
+	singular := strings.ToLower(kind)
+	return objects.Type{
+		Kind:     schema.GroupVersionKind{Version: "v1", Kind: kind},
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: singular + "s"}, Singular: singular,
+		Verbs: verbs,
+	}
+}
+
+func keyOf(typ string) plan.ResourceKey {
+	return plan.ResourceKey{Type: typ, Namespace: "*", Name: "*"}
+}
+
+func TestStates(t *testing.T) {
+	types := kinds{
+		"secret": typed("Secret", "list", "watch"), "pod": typed("Pod", "list", "watch"),
+		"configmap": typed("ConfigMap", "list", "watch"), "review": typed("Review", "create"),
+		"database": typed("Database", "list", "watch"),
+	}
+	own := []plan.ResourceKey{{Type: "pod", Namespace: "default", Name: "a"}, {Type: "pod", Name: "b"}, {}}
+	further := []plan.ResourceKey{keyOf("secret"), keyOf("pod"), keyOf("review"), keyOf("unknown")}
+	named := []plan.ResourceKey{keyOf("pod"), keyOf("secret"), keyOf("unknown")}
+	list := func(_ context.Context, t objects.Type) error {
+		if t.Singular == "database" {
+			return errors.New("its webhook is down")
+		}
+		return nil
+	}
+	s := &states{types: types, list: list, logger: slog.New(slog.DiscardHandler)}
+	if got, err := s.choose(t.Context(), own, further); err != nil || !slices.Equal(got, named) {
+		t.Errorf("%v (%v), want %v", got, err, named)
+	}
+	all := []record.HistoryEntry{{Type: "pod"}, {Type: "configmap"}, {Type: "secret"}}
+	if got, err := s.needed(t.Context(), all, nil); err != nil || len(got) != 3 {
+		t.Errorf("%v (%v)", got, err)
+	}
+
+	s.find = true
+	got, err := s.choose(t.Context(), own, nil)
+	if err != nil || !slices.Contains(got, keyOf("configmap")) || slices.Contains(got, keyOf("database")) ||
+		slices.Contains(got, keyOf("review")) {
+		t.Errorf("%v (%v)", got, err)
+	}
+	// The controllers had to do with these.
+	seen := []plan.ResourceKey{keyOf("secret"), keyOf("review"), keyOf("database")}
+	left, err := s.needed(t.Context(), all, seen)
+	want := "record history: database/*/* could not be listed when the workload began: it was not served"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if len(left) != 2 || left[0].Type != "pod" || left[1].Type != "secret" {
+		t.Errorf("left %v", left)
+	}
+}
+
+func TestResolveTypes(t *testing.T) {
+	definition := func(typ string) plan.Action {
+		return plan.Action{Writing: plan.Writing{
+			ResourceKey: plan.ResourceKey{Type: typ, Namespace: "default", Name: "a"},
+		}}
+	}
+	types := kinds{"secret": typed("Secret"), "box": typed("Crate")}
+	p := &plan.Plan{File: "p.yaml", Actions: []plan.Action{definition("secret"), definition("secret")}}
+	resolve, err := resolveTypes(t.Context(), types, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := resolve(p.Actions[0].ResourceKey); got.Kind != "secret" || got.Resource != "secrets" || got.Name != "a" {
+		t.Errorf("%+v", got)
+	}
+	p.Actions = append(p.Actions, definition("box"), definition("none"))
+	_, err = resolveTypes(t.Context(), types, p)
+	var users *UserError
+	if !errors.As(err, &users) {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"p.yaml: ", "its kind is Crate; write crate/default/a", "none"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not contain %q", err, want)
+		}
+	}
+}
+
+func TestSteadyAPIServer(t *testing.T) {
+	pauses := func(targets ...string) *plan.Plan {
+		p := new(plan.Plan)
+		for _, target := range targets {
+			p.Actions = append(p.Actions, plan.Action{Type: plan.PauseAPIServer, Target: target})
+		}
+		return p
+	}
+	servers := []string{"apiserver-1", "apiserver-2"}
+	for _, test := range []struct {
+		plan *plan.Plan
+		want string
+	}{
+		{pauses(), "apiserver-1"}, {pauses("apiserver-2"), "apiserver-1"}, {pauses("apiserver-1"), "apiserver-2"},
+		{pauses(servers...), "apiserver-1"},
+	} {
+		if got := steadyAPIServer(test.plan, servers); got != test.want {
+			t.Errorf("%s, want %s", got, test.want)
+		}
+	}
+}
