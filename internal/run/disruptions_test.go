@@ -171,9 +171,9 @@ func TestDisruptionsTool(t *testing.T) {
 				if ended, err := d.End(t.Context(), "d"); ended || err != nil {
 					t.Errorf("ended %t before it began (%v)", ended, err)
 				}
-				_, err := d.Begin(t.Context(), &plan.Action{Type: plan.Disrupt, Disruption: map[string]any{
+				_, err := d.Begin(t.Context(), &plan.Action{Type: plan.Disrupt, Disrupting: plan.Disrupting{Disruption: map[string]any{
 					"name": "d", "selector": map[string]any{"a": "b"},
-				}})
+				}}})
 				if text(err) != test.beginErr {
 					t.Errorf("begin: %v", err)
 				}
