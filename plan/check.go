@@ -11,8 +11,8 @@ import (
 
 	"github.com/trommel-dev/trommel/expr"
 	"github.com/trommel-dev/trommel/internal/cel"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan/internal/match"
-	"github.com/trommel-dev/trommel/plan/internal/wording"
 	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 

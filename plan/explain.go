@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan/internal/match"
-	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
 // Explain says in plain sentences what a plan does: which process is stopped, where, until when.

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/trommel-dev/trommel/plan/internal/wording"
+	"github.com/trommel-dev/trommel/internal/wording"
 )
 
 // The types of actions that kill, start and reconnect controllers.

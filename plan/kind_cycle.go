@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan/internal/crd"
-	"github.com/trommel-dev/trommel/plan/internal/wording"
 	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan/internal/crd"
-	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
 // Disrupt and EndDisruption are faults that last: the action disrupt creates a Disruption, a resource with controllers

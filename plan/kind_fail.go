@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trommel-dev/trommel/plan/internal/wording"
+	"github.com/trommel-dev/trommel/internal/wording"
 )
 
 // The types of actions that make calls fail.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trommel-dev/trommel/plan/internal/wording"
+	"github.com/trommel-dev/trommel/internal/wording"
 )
 
 // The types of actions that write objects, as another client.

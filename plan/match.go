@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan/internal/jsonvalue"
 	"github.com/trommel-dev/trommel/plan/internal/match"
-	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
 // The placeholders for values in prevState and curState.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/explore"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -246,7 +246,7 @@ func (r *results) add(asked int, done *record.Run) {
 	shown := *done
 	if done.Dir == "" {
 		// The whole reason was on stderr.
-		shown.Meta.Reason, _, _ = strings.Cut(done.Meta.Reason, "\n")
+		shown.Meta.Reason = wording.FirstLine(done.Meta.Reason)
 	}
 	if err := report.Text(r.streams.out, &shown); err != nil {
 		fmt.Fprintf(r.streams.err, "trommel: %v\n", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -236,8 +237,8 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 		if err = errors.Join(err, checkResources(ctx, client, suite, suite.CheckResources)); err != nil {
 			return "", err
 		}
-		what := fmt.Sprintf("suite, %s, %s", count(len(suite.Controllers), "controller"),
-			count(len(suite.Workloads), "workload"))
+		what := fmt.Sprintf("suite, %s, %s", wording.Count(len(suite.Controllers), "controller"),
+			wording.Count(len(suite.Workloads), "workload"))
 		for _, note := range notes {
 			what += "\n  " + note
 		}
@@ -269,7 +270,7 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 	if err != nil {
 		return "", err
 	}
-	what := "plan, " + count(len(p.Actions), "action")
+	what := "plan, " + wording.Count(len(p.Actions), "action")
 	if suite == nil {
 		what += "; no suite to check it against"
 	}
@@ -310,13 +311,6 @@ func staleness(p *plan.Plan, suite *plan.Suite) []string {
 		suite = varied
 	}
 	return run.Staleness(suite)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // checkResources checks the resource types of a plan or suite against the cluster and the types that the suite's own

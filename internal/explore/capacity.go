@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/trommel-dev/trommel/internal/wording"
 )
 
 // ClusterBytes is about how much memory a cluster needs: three API servers, etcd, and what belongs to them.
@@ -24,7 +26,7 @@ func Parallel(n int) (int, error) { return parallel(n, runtime.GOMAXPROCS(0), av
 // parallel is told the cores, and the bytes of memory that are available, which are 0 if that is not known.
 func parallel(n, cores int, memory int64) (int, error) {
 	fit := clustersPerCore * cores
-	here := count(cores, "core")
+	here := wording.Count(cores, "core")
 	if memory > 0 {
 		fit = min(fit, int(memory/ClusterBytes))
 		here = fmt.Sprintf("%.1f GB of memory and %s", float64(memory)/1e9, here)

@@ -16,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -245,7 +246,7 @@ func (l *Learned) Text() string {
 		}
 	}
 	text := fmt.Sprintf("%s: %s: %s, %s, %d of them by the controllers\n", l.Workload, how,
-		count(len(l.Reference.Objects), "object"), count(len(l.Reference.Changes), "change"), ours)
+		wording.Count(len(l.Reference.Objects), "object"), wording.Count(len(l.Reference.Changes), "change"), ours)
 	var fields []string
 	for _, m := range l.Reference.Masks {
 		if m.Reason == reference.Differs {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/wording"
 )
 
 // showOutcome shows what became of a plan. The caller holds the lock.
@@ -34,14 +35,9 @@ func describe(o *Outcome) string {
 	case OfWorkload:
 		return "found without the plan's actions too" + first
 	case Inconclusive:
-		return "inconclusive: " + firstLine(o.Reason)
+		return "inconclusive: " + wording.FirstLine(o.Reason)
 	}
 	return "could not be run: " + o.Reason
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
 }
 
 // showStatus shows how far the campaign is. The caller holds the lock.
@@ -52,7 +48,7 @@ func (c *campaign) showStatus() {
 			bugs++
 		}
 	}
-	text := fmt.Sprintf("%d of %d plans, %s", len(c.done), len(c.tasks), count(bugs, "bug"))
+	text := fmt.Sprintf("%d of %d plans, %s", len(c.done), len(c.tasks), wording.Count(bugs, "bug"))
 	if left := c.left(); left > 0 {
 		text += ", about " + roughly(left) + " left"
 	}
@@ -96,14 +92,6 @@ func roughly(d time.Duration) string {
 		return fmt.Sprintf("%.0f min", d.Minutes())
 	}
 	return fmt.Sprintf("%.1f h", d.Hours())
-}
-
-// count says how many there are of something.
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 // names lists the first of several names.

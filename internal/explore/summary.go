@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -95,7 +96,7 @@ func (r *Result) groups(b *strings.Builder, title string, s Status) {
 		}
 		fmt.Fprintf(b, "\n     %s\n", r.Show(first))
 		if s != Bug && first.Reason != "" {
-			fmt.Fprintf(b, "     %s\n", firstLine(first.Reason))
+			fmt.Fprintf(b, "     %s\n", wording.FirstLine(first.Reason))
 		}
 		if also := others(g); also != "" {
 			fmt.Fprintf(b, "     also: %s\n", also)
@@ -129,11 +130,11 @@ func (r *Result) notTested() []string {
 		lines = append(lines, u.Reason)
 	}
 	if len(r.NotRun) > 0 {
-		lines = append(lines, fmt.Sprintf("%s, because %s: %s", count(len(r.NotRun), "plan"), r.Stopped,
+		lines = append(lines, fmt.Sprintf("%s, because %s: %s", wording.Count(len(r.NotRun), "plan"), r.Stopped,
 			names(r.NotRun, most)))
 	}
 	if r.Elsewhere > 0 {
-		lines = append(lines, fmt.Sprintf("%s in other shards", count(r.Elsewhere, "plan")))
+		lines = append(lines, fmt.Sprintf("%s in other shards", wording.Count(r.Elsewhere, "plan")))
 	}
 	if len(r.Empty) > 0 {
 		lines = append(lines, "there is no plan of the pattern "+strings.Join(r.Empty, ", "))
@@ -143,14 +144,14 @@ func (r *Result) notTested() []string {
 			strings.Join(r.Unreached[name], ", ")))
 	}
 	for _, rule := range slices.Sorted(maps.Keys(r.Dropped)) {
-		lines = append(lines, fmt.Sprintf("%s without a plan: %s", count(r.Dropped[rule], "candidate"), rule))
+		lines = append(lines, fmt.Sprintf("%s without a plan: %s", wording.Count(r.Dropped[rule], "candidate"), rule))
 	}
 	return lines
 }
 
 // counts says how many plans there are of each status.
 func (r *Result) counts() string {
-	text := fmt.Sprintf("%s in %s", count(len(r.Outcomes), "plan"), roughly(r.Took))
+	text := fmt.Sprintf("%s in %s", wording.Count(len(r.Outcomes), "plan"), roughly(r.Took))
 	sep := ": "
 	for _, kind := range []struct {
 		status Status
@@ -208,7 +209,7 @@ func (r *Result) Markdown(w io.Writer) error {
 		if len(all) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "\n<details><summary>%s: %s</summary>\n\n", kind.title, count(len(all), "plan"))
+		fmt.Fprintf(&b, "\n<details><summary>%s: %s</summary>\n\n", kind.title, wording.Count(len(all), "plan"))
 		for _, o := range all {
 			fmt.Fprintf(&b, "- %s: %s\n", report.EscapeMarkdown(o.Plan), report.EscapeMarkdown(shown(o.Reason)))
 		}

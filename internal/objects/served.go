@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -306,7 +307,7 @@ func suggest(all []Type, key plan.ResourceKey) string {
 	var near []candidate
 	limit := 1 + len(key.Type)/4
 	for _, t := range all {
-		d := min(distance(key.Type, t.Singular), distance(key.Type, t.Resource.Resource))
+		d := min(wording.Distance(key.Type, t.Singular), wording.Distance(key.Type, t.Resource.Resource))
 		if d > limit && len(key.Type) >= 4 && strings.Contains(t.Singular, key.Type) {
 			d = limit
 		}
@@ -330,25 +331,4 @@ func suggest(all []Type, key plan.ResourceKey) string {
 		names = append(names, fmt.Sprintf("%q", c.name))
 	}
 	return "; did you mean " + strings.Join(names, " or ") + "?"
-}
-
-// distance is the Levenshtein distance.
-func distance(a, b string) int {
-	last := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
-		}
-		last = row
-	}
-	return last[len(b)]
 }

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -86,15 +87,13 @@ func headline(r *record.Run, found []toldFinding) string {
 			text = found[i].Title
 		}
 		if did := r.Meta.NotHappened(); did != "" {
-			first, _, _ := strings.Cut(did, "\n")
-			text += "\n" + first
+			text += "\n" + wording.FirstLine(did)
 		}
 		return text
 	case unfinished:
 		return "The run was killed before it had a verdict."
 	}
-	first, _, _ := strings.Cut(r.Meta.Reason, "\n")
-	return first
+	return wording.FirstLine(r.Meta.Reason)
 }
 
 // explainPlan says of each action what it was to do, and what became of it.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -105,7 +106,7 @@ func junitOf(r *record.Run, options JUnitOptions) (s junitSuite, took time.Durat
 	if !r.Meta.Started.IsZero() {
 		s.Stamp = r.Meta.Started.UTC().Format("2006-01-02T15:04:05")
 	}
-	message, _, _ := strings.Cut(r.Meta.Reason, "\n")
+	message := wording.FirstLine(r.Meta.Reason)
 	fault := &junitFault{Type: string(verdict(r)), Message: message, Text: junitText(r)}
 	switch verdict(r) {
 	case record.Pass:

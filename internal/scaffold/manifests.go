@@ -15,6 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -237,7 +238,7 @@ func (r *Repository) fromKustomization(dir, at string, mains []program) *source 
 	list, _, err := manifests.ReadServed(filepath.Join(dir, at))
 	if err != nil {
 		if at == "config/default" {
-			r.Notes = append(r.Notes, fmt.Sprintf("%s cannot be built: %s", at, firstLine(err)))
+			r.Notes = append(r.Notes, fmt.Sprintf("%s cannot be built: %s", at, wording.FirstLine(err.Error())))
 		}
 		return nil
 	}
@@ -278,7 +279,7 @@ func (r *Repository) fromChart(dir, at string, mains []program) *source {
 	m := plan.Manifest{Helm: at, Namespace: r.Name + "-system"}
 	list, _, err := manifests.One(filepath.Join(dir, plan.SuiteFile), m, instrumentation.KubernetesVersion)
 	if err != nil {
-		r.Notes = append(r.Notes, firstLine(err))
+		r.Notes = append(r.Notes, wording.FirstLine(err.Error()))
 		return nil
 	}
 	s := &source{manifests: []plan.Manifest{m}, objects: list}
@@ -516,9 +517,4 @@ func definitionScore(f file) int {
 		}
 	}
 	return score
-}
-
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -21,7 +22,7 @@ import (
 func (r *Repository) findSample(s *source, t *tree) {
 	checker, err := manifests.NewChecker(s.objects, instrumentation.KubernetesVersion)
 	if err != nil {
-		r.Notes = append(r.Notes, firstLine(err))
+		r.Notes = append(r.Notes, wording.FirstLine(err.Error()))
 	}
 	defined := objects.Defined(s.objects)
 	best := math.MinInt

@@ -13,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -217,7 +218,7 @@ func (c *checker) shows(ctx context.Context, p *plan.Plan) (ok bool, seen string
 		if r, err = c.run(ctx, p, c.options(w)); err != nil {
 			var user *run.UserError
 			if errors.As(err, &user) {
-				return false, firstLine(err.Error()), nil
+				return false, wording.FirstLine(err.Error()), nil
 			}
 			return false, "", err
 		}
@@ -233,11 +234,6 @@ func (c *checker) shows(ctx context.Context, p *plan.Plan) (ok bool, seen string
 	}
 	c.finding, c.last, c.lastPlan = *finding, r, p
 	return true, fmt.Sprintf("%d of %d", c.Runs, c.Runs), nil
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
 }
 
 // quiet is the plan without its actions.
@@ -296,14 +292,14 @@ func (c *checker) learn(ctx context.Context, p *plan.Plan, w *workload, masks []
 		r, err := c.run(ctx, quiet(p), run.RunOptions{Trace: true, History: c.History})
 		var user *run.UserError
 		if errors.As(err, &user) {
-			w.unfit = firstLine(err.Error())
+			w.unfit = wording.FirstLine(err.Error())
 			return nil
 		}
 		if err != nil {
 			return err
 		}
 		if r.Meta.Verdict != record.Pass {
-			w.unfit = fmt.Sprintf("without faults the workload does not pass: %s", firstLine(r.Meta.Reason))
+			w.unfit = fmt.Sprintf("without faults the workload does not pass: %s", wording.FirstLine(r.Meta.Reason))
 			return nil
 		}
 		runs = append(runs, r)
@@ -404,7 +400,7 @@ func (c *checker) conclude(ctx context.Context, r *Result) error {
 		}
 		if q.Meta.Verdict != record.Pass {
 			r.Note = fmt.Sprintf("invariant %s was left out: without faults the run does not pass: %s",
-				i.invariant.Name, firstLine(q.Meta.Reason))
+				i.invariant.Name, wording.FirstLine(q.Meta.Reason))
 			continue
 		}
 		ok, err := c.showsAlone(ctx, with, i.invariant.Name)

@@ -10,7 +10,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
-	"github.com/trommel-dev/trommel/plan/internal/wording"
+	"github.com/trommel-dev/trommel/internal/wording"
 )
 
 // Decode decodes as Kubernetes does: whole numbers are int64. A duplicate field is an error.

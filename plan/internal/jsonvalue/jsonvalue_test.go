@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/trommel-dev/trommel/plan/internal/wording"
+	"github.com/trommel-dev/trommel/internal/wording"
 )
 
 func TestDecode(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	googlecel "github.com/google/cel-go/cel"
 
 	"github.com/trommel-dev/trommel/internal/cel"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan/internal/jsonvalue"
-	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
 // The placeholders for values in states.

@@ -12,8 +12,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan/internal/jsonvalue"
-	"github.com/trommel-dev/trommel/plan/internal/wording"
 )
 
 var durationType = reflect.TypeFor[time.Duration]()

@@ -7,7 +7,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/trommel-dev/trommel/plan/internal/wording"
+	"github.com/trommel-dev/trommel/internal/wording"
 )
 
 // Place is the position of a value: in its file or, if it was built in Go, its path.

@@ -1,4 +1,3 @@
-// Package wording has what messages to people need: the word that somebody meant, and short texts.
 package wording
 
 import (
@@ -39,21 +38,21 @@ func Closest(word string, known []string) string {
 	limit := 1 + len(word)/4
 	best := ""
 	for _, k := range known {
-		d := distance(lower, strings.ToLower(k))
+		d := Distance(lower, strings.ToLower(k))
 		// A prefix or suffix of a known word counts as similar too: onObjectCreate, controllerWrite.
 		if d > limit && len(word) >= 4 && (strings.HasPrefix(strings.ToLower(k), lower) ||
 			strings.HasSuffix(strings.ToLower(k), lower)) {
 			d = limit
 		}
-		if d <= limit && (best == "" || d < distance(lower, strings.ToLower(best))) {
+		if d <= limit && (best == "" || d < Distance(lower, strings.ToLower(best))) {
 			best = k
 		}
 	}
 	return best
 }
 
-// distance is the number of letters to insert, delete, replace or swap between a and b.
-func distance(a, b string) int {
+// Distance is the number of letters to insert, delete, replace or swap between a and b.
+func Distance(a, b string) int {
 	if diff := len(a) - len(b); diff > 16 || diff < -16 {
 		return 99
 	}
