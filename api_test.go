@@ -51,7 +51,8 @@ func TestPublicPackagesShowNothingInternal(t *testing.T) {
 				ast.Inspect(n, func(n ast.Node) bool {
 					if s, ok := n.(*ast.SelectorExpr); ok {
 						if x, ok := s.X.(*ast.Ident); ok && hidden[x.Name] {
-							t.Errorf("%s: the API shows %s.%s, which is internal", set.Position(s.Pos()), x.Name, s.Sel.Name)
+							t.Errorf("%s: the API shows %s.%s, which is internal",
+								set.Position(s.Pos()), x.Name, s.Sel.Name)
 						}
 					}
 					return true

@@ -147,9 +147,9 @@ func TestCyclesConclude(t *testing.T) {
 				if c.blocked() != "" || !c.disturbed().IsZero() || c.conclude(t.Context()) != nil {
 					t.Error("there is a cycle before there was one")
 				}
-				_, err := c.Begin(t.Context(), &plan.Action{Type: plan.CycleNodes, Cycling: plan.Cycling{Cycle: map[string]any{
-					"name": "roll", "namespace": "default", "simulatedGroup": map[string]any{},
-				}}})
+				_, err := c.Begin(t.Context(), &plan.Action{Type: plan.CycleNodes, Cycling: plan.Cycling{
+					Cycle: map[string]any{"name": "roll", "namespace": "default", "simulatedGroup": map[string]any{}},
+				}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -96,9 +96,9 @@ func TestInjected(t *testing.T) {
 		{name: "no targets yet", status: condition(chaos.ConditionTargetsFound, "Waiting", metav1.ConditionFalse)},
 		{name: "no targets", status: condition(chaos.ConditionTargetsFound, "NoneMatches", metav1.ConditionFalse),
 			done: true, err: "because (acceptNoTargets: true allows that)"},
-		{name: "no targets, which is enough", action: plan.Action{Disrupting: plan.Disrupting{AcceptNoTargets: true}}, done: true,
-			status: condition(chaos.ConditionTargetsFound, "Waiting", metav1.ConditionFalse),
-			note:   "without targets: because"},
+		{name: "no targets, which is enough", action: plan.Action{Disrupting: plan.Disrupting{AcceptNoTargets: true}},
+			done: true, status: condition(chaos.ConditionTargetsFound, "Waiting", metav1.ConditionFalse),
+			note: "without targets: because"},
 		{name: "failed", done: true, err: "failed: no such disk", status: chaos.DisruptionStatus{
 			Message: "no such disk", Injections: []chaos.Injection{{State: chaos.InjectionFailed}}}},
 	} {
@@ -171,9 +171,9 @@ func TestDisruptionsTool(t *testing.T) {
 				if ended, err := d.End(t.Context(), "d"); ended || err != nil {
 					t.Errorf("ended %t before it began (%v)", ended, err)
 				}
-				_, err := d.Begin(t.Context(), &plan.Action{Type: plan.Disrupt, Disrupting: plan.Disrupting{Disruption: map[string]any{
-					"name": "d", "selector": map[string]any{"a": "b"},
-				}}})
+				_, err := d.Begin(t.Context(), &plan.Action{Type: plan.Disrupt, Disrupting: plan.Disrupting{
+					Disruption: map[string]any{"name": "d", "selector": map[string]any{"a": "b"}},
+				}})
 				if text(err) != test.beginErr {
 					t.Errorf("begin: %v", err)
 				}

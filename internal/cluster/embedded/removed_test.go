@@ -556,7 +556,8 @@ func testRemovedProtobuf(t *testing.T, config *rest.Config) {
 // and prunes.
 func testRemovedDefinitions(t *testing.T, config *rest.Config) {
 	client := dynamic.NewForConfigOrDie(config)
-	list, err := manifests.Read(filepath.Join("..", "..", "objects", "manifests", "testdata", "removed", "definitions.yaml"))
+	removed := filepath.Join("..", "..", "objects", "manifests", "testdata", "removed")
+	list, err := manifests.Read(filepath.Join(removed, "definitions.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

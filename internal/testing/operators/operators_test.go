@@ -54,7 +54,8 @@ type operator struct {
 	plans []expected
 }
 
-const leaderElectionLost = "lost its leader election and exited: exit code 1, while the plan had killed its API server apiserver-1"
+const leaderElectionLost = "lost its leader election and exited: exit code 1, " +
+	"while the plan had killed its API server apiserver-1"
 
 var operators = []operator{
 	{
