@@ -34,7 +34,7 @@ var floors = [][]string{
 	{"internal/cluster", "nodes/provider"},
 	{"plan", "record", "instrumentation", "instrumentation/hook", "chaos/inject", "nodes/api"},
 	{"expr", "instrumentation/wire", "internal/atomicfile", "internal/cel", "internal/controllers", "internal/errorlog",
-		"internal/metadata", "internal/pki", "internal/progress",
+		"internal/metadata", "internal/pki", "internal/progress", "internal/wording",
 		"chaos/api", "chaos/config", "nodes/config", "install", "docs"},
 }
 
