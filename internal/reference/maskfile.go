@@ -12,6 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -101,7 +102,7 @@ func (ref *Reference) WriteMasks(file string) error {
 }
 
 // ReadMasks reads a file of masks; a file that does not exist has none. The error says what is wrong in the file, and
-// in which line.
+// where, as a [plan.Error] does.
 func ReadMasks(file string) ([]MaskEntry, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,11 +127,14 @@ func ReadMasks(file string) ([]MaskEntry, error) {
 		if e.Type == "" {
 			e.Type = "*"
 		}
-		if e.Path == "" {
-			return nil, fmt.Errorf("%s:%d: path is missing: which field is masked?", file, nodes[i].Line)
-		}
-		if e.Compare && e.Order {
-			return nil, fmt.Errorf("%s:%d: compare and order exclude each other", file, nodes[i].Line)
+		mistake := &plan.Error{File: file, Line: nodes[i].Line, Col: nodes[i].Column}
+		switch {
+		case e.Path == "":
+			mistake.Message = "path is missing: which field is masked?"
+			return nil, mistake
+		case e.Compare && e.Order:
+			mistake.Message = "compare and order exclude each other"
+			return nil, mistake
 		}
 	}
 	return entries, nil

@@ -69,9 +69,9 @@ func TestMaskFile(t *testing.T) {
 
 func TestMistakesInMaskFile(t *testing.T) {
 	for text, want := range map[string]string{
-		"- {type: a, path: b}\n- {type: pod}\n":     ":2: path is missing: which field is masked?",
+		"- {type: a, path: b}\n- {type: pod}\n":     ":2:3: path is missing: which field is masked?",
 		"- {type: a, pth: b}\n":                     "line 1: field pth not found",
-		"- {path: b, compare: true, order: true}\n": ":1: compare and order exclude each other",
+		"- {path: b, compare: true, order: true}\n": ":1:3: compare and order exclude each other",
 		"masks: []\n": "cannot unmarshal",
 	} {
 		file := filepath.Join(t.TempDir(), "masks.yaml")
