@@ -70,7 +70,7 @@ var forbidden = []struct {
 	{"internal/report", module + "internal/cluster", "every report is made only from the run record"},
 	{"internal/report", "k8s.io/client-go", "every report is made only from the run record"},
 	{"internal/cluster", module + "plan", "a cluster is useful without a plan"},
-	{"chaos/inject", module + "internal/cluster", "an injector runs on any node; it asks the process node over a socket"},
+	{"chaos/inject", module + "internal/cluster", "an injector runs on any node; a socket leads to the process node"},
 	{"chaos/inject", module + "plan", "disruptions are useful without plans"},
 	{"chaos/inject", module + "internal/run", "disruptions are useful without plans"},
 	{"chaos/inject", module + "coordinator", "disruptions are useful without plans"},

@@ -26,8 +26,8 @@ var (
 	// History has object, oldObject, event and objects: for never and always.
 	History = scope(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
 		cel.Variable("event", cel.StringType), cel.Variable("objects", cel.ListType(cel.DynType)))
-	// Self has only self: for the rules in a CustomResourceDefinition. Of Kubernetes' own functions it has those that our
-	// definitions use.
+	// Self has only self: for the rules in a CustomResourceDefinition. Of Kubernetes' own functions it has those that
+	// our definitions use.
 	Self = scope(cel.Variable("self", cel.DynType), isIP)
 	// Objects has only objects: for eventually.
 	Objects = scope(cel.Variable("objects", cel.ListType(cel.DynType)))

@@ -1,5 +1,5 @@
-// Package judge judges a run: evidence in, findings out, one file a judge. Judges examine only the evidence that the run
-// has recorded, so they judge an old record like a new one, and wait for nothing; the verdict follows from their
+// Package judge judges a run: evidence in, findings out, one file a judge. Judges examine only the evidence that the
+// run has recorded, so they judge an old record like a new one, and wait for nothing; the verdict follows from their
 // findings.
 package judge
 

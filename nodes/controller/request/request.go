@@ -4,23 +4,23 @@
 //
 // The phases, with what makes a request enter and leave each:
 //
-//	Phase              | Way in                               | Way out                        | Timeout
-//	-------------------|--------------------------------------|--------------------------------|------------------------
-//	(none)             | a user makes it                      | Pending, Healing               | none
-//	Pending            | it is valid                          | Initialised, Healing           | Equilibrium, waitPeriod
-//	Initialised        | nodes are recorded; or few are       | ScalingUp, WaitingTermination, | ScaleUp, Equilibrium
-//	                   | cycled now                           | Successful, Healing            |
-//	ScalingUp          | nodes are detached                   | CordoningNode, Healing         | ScaleUp, waitPeriod
-//	CordoningNode      | their replacements are Ready and     | WaitingTermination, Healing    | waitPeriod
-//	                   | healthy                              |                                |
-//	WaitingTermination | each has passed its pre-termination  | Initialised, Healing           | those of the statuses
-//	                   | checks                               |                                |
-//	Successful         | all instances and Nodes are gone,    | none                           | none
-//	                   | the groups full                      |                                |
-//	Healing            | a timeout, a failed status, an       | Failed                         | Healing
-//	                   | invalid request, or it is deleted    |                                |
-//	Failed             | nothing is left to be undone, or the | none                           | none
-//	                   | timeout                              |                                |
+//	Phase              | Way in                             | Way out                        | Timeout
+//	-------------------|------------------------------------|--------------------------------|------------------------
+//	(none)             | a user makes it                    | Pending, Healing               | none
+//	Pending            | it is valid                        | Initialised, Healing           | Equilibrium, waitPeriod
+//	Initialised        | nodes are recorded; or few are     | ScalingUp, WaitingTermination, | ScaleUp, Equilibrium
+//	                   | cycled now                         | Successful, Healing            |
+//	ScalingUp          | nodes are detached                 | CordoningNode, Healing         | ScaleUp, waitPeriod
+//	CordoningNode      | their replacements are Ready and   | WaitingTermination, Healing    | waitPeriod
+//	                   | healthy                            |                                |
+//	WaitingTermination | the pre-termination checks of each | Initialised, Healing           | those of the statuses
+//	                   | are passed                         |                                |
+//	Successful         | all instances and Nodes are gone,  | none                           | none
+//	                   | the groups full                    |                                |
+//	Healing            | a timeout, a failed status, an     | Failed                         | Healing
+//	                   | invalid request, or it is deleted  |                                |
+//	Failed             | nothing is left to be undone, or   | none                           | none
+//	                   | the timeout                        |                                |
 //
 // Pending: a request waits, without timeout, for others of the same groups: for those that have begun, and for those
 // that were made earlier. It claims all Nodes of its groups. Then the Equilibrium timeout limits how long the groups'

@@ -3,20 +3,20 @@
 //
 // The phases, with what makes a status enter and leave each:
 //
-//	Phase                  | Way in                            | Way out                                  | Timeout
-//	-----------------------|-----------------------------------|------------------------------------------|------------
-//	(none)                 | the request's controller makes it | Pending                                  | none
-//	Pending                | it was seen                       | WaitingPods, RemovingLabelsFromPods,     | Cycling
-//	                       |                                   | TerminatingNode, Failed                  |
-//	WaitingPods            | the Node is there; method Wait    | RemovingLabelsFromPods, TerminatingNode, | Cycling
-//	                       |                                   | Failed                                   |
-//	RemovingLabelsFromPods | method Drain, or no pod is waited | DrainingPods, TerminatingNode, Failed    | Cycling
-//	                       | for                               |                                          |
-//	DrainingPods           | the labels are removed            | DeletingNode, TerminatingNode, Failed    | Cycling
-//	DeletingNode           | no pod is left                    | TerminatingNode, Failed                  | Termination
-//	TerminatingNode        | the Node is gone                  | Successful, Failed                       | Termination
-//	Successful             | instance and Node do not exist    | none                                     | none
-//	Failed                 | a timeout, or it was given up     | none                                     | none
+//	Phase                 | Way in                            | Way out                                  | Timeout
+//	----------------------|-----------------------------------|------------------------------------------|------------
+//	(none)                | the request's controller makes it | Pending                                  | none
+//	Pending               | it was seen                       | WaitingPods, RemovingLabelsFromPods,     | Cycling
+//	                      |                                   | TerminatingNode, Failed                  |
+//	WaitingPods           | the Node is there; method Wait    | RemovingLabelsFromPods, TerminatingNode, | Cycling
+//	                      |                                   | Failed                                   |
+//	RemovingLabelsFromPods| method Drain, or no pod is waited | DrainingPods, TerminatingNode, Failed    | Cycling
+//	                      | for                               |                                          |
+//	DrainingPods          | the labels are removed            | DeletingNode, TerminatingNode, Failed    | Cycling
+//	DeletingNode          | no pod is left                    | TerminatingNode, Failed                  | Termination
+//	TerminatingNode       | the Node is gone                  | Successful, Failed                       | Termination
+//	Successful            | instance and Node do not exist    | none                                     | none
+//	Failed                | a timeout, or it was given up     | none                                     | none
 //
 // Cycling is counted from when work on the node began, Termination from when the phase began. A status is given up when
 // it is deleted, or when its request no longer wants its node to be cycled, but only before DeletingNode: from there on

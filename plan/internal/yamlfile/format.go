@@ -55,8 +55,8 @@ type Shape struct {
 //
 //	yaml     its name; a Go field without this tag is not in the file. Two Go fields with the same name read the
 //	         same value
-//	part     (without yaml) the field is an interface with a pointer to a struct, or nil. The struct's fields belong to
-//	         the mapping
+//	part     (without yaml) the field is an interface with a pointer to a struct, or nil. The struct's fields belong
+//	         to the mapping
 //	also     another accepted name
 //	called   what messages call the value; default: its name
 //	item     what messages call an item of the list or mapping

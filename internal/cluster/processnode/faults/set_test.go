@@ -321,7 +321,8 @@ func TestResolve(t *testing.T) {
 	p, _ := n.add("web", "127.9.9.2")
 	beside, _ := n.add("beside", "127.9.9.4")
 	end := n.begin("web", "dns", `{"records":[
-		{"name":"gone.default.svc","fault":"nxdomain"}, {"name":"*.kube-system.svc","addresses":["10.0.0.1","10.0.0.2"]},
+		{"name":"gone.default.svc","fault":"nxdomain"},
+		{"name":"*.kube-system.svc","addresses":["10.0.0.1","10.0.0.2"]},
 		{"name":"broken.example","fault":"servfail"}]}`)
 	for _, tt := range []struct{ name, want, reason string }{
 		{"gone", "none", "by the search domain of its namespace"},
