@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -236,6 +237,44 @@ func TestImportsRunDownwards(t *testing.T) {
 				t.Errorf("%s imports %s: %s is not below %s", pkg, imported, to, from)
 			}
 		}
+	}
+}
+
+// The page that shows the house shows the same floors.
+func TestFloorsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("docs/how-it-works.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, drawn, ok := strings.Cut(string(page), "```\ncmd, trommeltest\n")
+	if !ok {
+		t.Fatal("docs/how-it-works.md has no list of floors")
+	}
+	drawn, _, _ = strings.Cut("cmd, trommeltest\n"+drawn, "\n```")
+	// A floor that ends with a semicolon goes on in the next line; a name without a folder is in that of the name before.
+	var got []string
+	for line := range strings.SplitSeq(strings.ReplaceAll(drawn, ";\n", "; "), "\n") {
+		var names []string
+		for part := range strings.SplitSeq(line, "; ") {
+			folder := ""
+			for name := range strings.SplitSeq(part, ", ") {
+				if f, _, below := strings.Cut(name, "/"); below {
+					folder = f + "/"
+				} else {
+					name = folder + name
+				}
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		got = append(got, strings.Join(names, ", "))
+	}
+	var want []string
+	for _, floor := range floors {
+		want = append(want, strings.Join(slices.Sorted(slices.Values(floor)), ", "))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the page has the floors\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

@@ -59,7 +59,7 @@ type CallFailure struct {
 // String says what becomes of a call.
 func (f *CallFailure) String() string {
 	if f.Status == 0 {
-		return "its answer is lost, and its time-out expires"
+		return "its answer is lost, and its timeout expires"
 	}
 	if f.Answer == Lost {
 		return fmt.Sprintf("its answer is lost, and it gets the error %d", f.Status)

@@ -90,7 +90,7 @@ var failCall = ActionKind{
 			which += " (" + strings.Join(stringsOf(f.Operations), ", ") + ")"
 		}
 		which += toScope(f.Scope)
-		what := "a time-out"
+		what := "a timeout"
 		if f.Status != 0 {
 			what = strings.TrimSpace(fmt.Sprintf("the error %d %s", f.Status, http.StatusText(f.Status)))
 		}
