@@ -107,7 +107,7 @@ func TestEditedMasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all, err := Learn(t.Context(), c); err != nil || all[0].Err == nil ||
-		!strings.Contains(all[0].Err.Error(), "masks.yaml:1: path is missing") {
+		!strings.Contains(all[0].Err.Error(), "masks.yaml:1:3: path is missing") {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
