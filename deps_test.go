@@ -251,7 +251,8 @@ func TestFloorsAreDocumented(t *testing.T) {
 		t.Fatal("docs/how-it-works.md has no list of floors")
 	}
 	drawn, _, _ = strings.Cut("cmd, trommeltest\n"+drawn, "\n```")
-	// A floor that ends with a semicolon goes on in the next line; a name without a folder is in that of the name before.
+	// A floor that ends with a semicolon goes on in the next line; a name without a folder is in the folder of the name
+	// before it.
 	var got []string
 	for line := range strings.SplitSeq(strings.ReplaceAll(drawn, ";\n", "; "), "\n") {
 		var names []string
