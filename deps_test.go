@@ -2,6 +2,7 @@
 package trommel
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/trommel-dev/trommel/plan"
@@ -112,23 +114,31 @@ type listed struct {
 // packages lists the module's packages and all their imports.
 func packages(t *testing.T) map[string]listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Imports,Standard,ForTest", "./...")
-	out, err := cmd.Output()
+	all, err := listing()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
+	return all
+}
+
+// listing asks Go once for all tests.
+var listing = sync.OnceValues(func() (map[string]listed, error) {
+	out, err := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Imports,Standard,ForTest", "./...").Output()
+	if err != nil {
+		return nil, err
+	}
 	all := map[string]listed{}
-	dec := json.NewDecoder(strings.NewReader(string(out)))
+	dec := json.NewDecoder(bytes.NewReader(out))
 	for {
 		var p listed
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			return all
+			return all, nil
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		all[p.ImportPath] = p
 	}
-}
+})
 
 // within reports whether a package is the root or below it; a root "x/" means everything with that prefix.
 func within(pkg, root string) bool {
