@@ -1,0 +1,287 @@
+// Package clock tells the time of a run, which need not be this machine's: while nothing happens in any process of a
+// run, its clock may move ahead.
+//
+// A context says by which clock its users wait. Code that belongs to a run therefore uses this package in place of
+// time.Now, time.After, context.WithTimeout and their like; without a clock in its context it waits in real time.
+package clock
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Clock is ahead of this machine's clock by an offset that grows. The nil *Clock is this machine's own. Its methods may
+// be called concurrently.
+type Clock struct {
+	offset atomic.Int64
+	holds  atomic.Int64
+
+	mu     sync.Mutex
+	timers timerHeap
+	alarm  *time.Timer // for the first of them
+}
+
+// New returns a clock that agrees with this machine's until it is advanced.
+func New() *Clock { return &Clock{} }
+
+type key struct{}
+
+// With returns a context whose users wait by the clock.
+func With(ctx context.Context, c *Clock) context.Context { return context.WithValue(ctx, key{}, c) }
+
+// Of returns the clock of a context, or nil, which is the machine's.
+func Of(ctx context.Context) *Clock {
+	c, _ := ctx.Value(key{}).(*Clock)
+	return c
+}
+
+// Offset is how far the clock is ahead.
+func (c *Clock) Offset() time.Duration {
+	if c == nil {
+		return 0
+	}
+	return time.Duration(c.offset.Load())
+}
+
+// Now is the clock's time.
+func (c *Clock) Now() time.Time {
+	now := time.Now()
+	if c == nil {
+		return now
+	}
+	return now.Add(c.Offset())
+}
+
+// Since is the time that has passed since t by this clock.
+func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// Until is the time that will pass until t by this clock.
+func (c *Clock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
+
+// Advance moves the clock, and fires the timers that are then due. It does not move back.
+func (c *Clock) Advance(by time.Duration) {
+	if by <= 0 {
+		return
+	}
+	c.offset.Add(int64(by))
+	c.fire()
+}
+
+// Hold keeps the clock's keeper from advancing it, because something happens that is not seen in the run's processes.
+// The clock then goes as this machine's. It ends with release; further calls of release do nothing.
+func (c *Clock) Hold() (release func()) {
+	if c == nil {
+		return func() {}
+	}
+	c.holds.Add(1)
+	return sync.OnceFunc(func() { c.holds.Add(-1) })
+}
+
+// Held tells whether something holds the clock.
+func (c *Clock) Held() bool { return c.holds.Load() > 0 }
+
+// Next returns when the clock's first timer is due; false without any.
+func (c *Clock) Next() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.timers) == 0 {
+		return time.Time{}, false
+	}
+	return c.timers[0].due, true
+}
+
+// entry is a timer in the heap.
+type entry struct {
+	due    time.Time
+	fire   func(now time.Time) // must not block; the clock is locked
+	period time.Duration       // 0: once
+	index  int                 // -1: not in the heap
+}
+
+// fire fires what is due, and sets the alarm for what is first then.
+func (c *Clock) fire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Now()
+	for len(c.timers) > 0 && !c.timers[0].due.After(now) {
+		e := c.timers[0]
+		if e.period > 0 {
+			// Like a time.Ticker it drops ticks that nobody has taken in time.
+			e.due = e.due.Add(e.period * (1 + now.Sub(e.due)/e.period))
+			heap.Fix(&c.timers, 0)
+		} else {
+			heap.Pop(&c.timers)
+		}
+		e.fire(now)
+	}
+	c.setAlarm(now)
+}
+
+// setAlarm is called with the clock locked.
+func (c *Clock) setAlarm(now time.Time) {
+	if len(c.timers) == 0 {
+		if c.alarm != nil {
+			c.alarm.Stop()
+		}
+		return
+	}
+	wait := max(c.timers[0].due.Sub(now), 0)
+	if c.alarm == nil {
+		c.alarm = time.AfterFunc(wait, c.fire)
+	} else {
+		c.alarm.Reset(wait)
+	}
+}
+
+func (c *Clock) add(e *entry, d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Now()
+	e.due = now.Add(max(d, 0))
+	heap.Push(&c.timers, e)
+	if c.timers[0] == e {
+		c.setAlarm(now)
+	}
+}
+
+func (c *Clock) remove(e *entry) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.index < 0 {
+		return false
+	}
+	first := e.index == 0
+	heap.Remove(&c.timers, e.index)
+	if first {
+		c.setAlarm(c.Now())
+	}
+	return true
+}
+
+// Timer is like time.Timer.
+type Timer struct {
+	C     <-chan time.Time // nil for AfterFunc
+	real  *time.Timer
+	clock *Clock
+	entry *entry
+	drain chan time.Time
+}
+
+// NewTimer is time.NewTimer by this clock.
+func (c *Clock) NewTimer(d time.Duration) *Timer {
+	if c == nil {
+		t := time.NewTimer(d)
+		return &Timer{C: t.C, real: t}
+	}
+	tick := make(chan time.Time, 1)
+	t := &Timer{C: tick, clock: c, drain: tick, entry: &entry{index: -1, fire: func(now time.Time) {
+		select {
+		case tick <- now:
+		default:
+		}
+	}}}
+	c.add(t.entry, d)
+	return t
+}
+
+// AfterFunc is time.AfterFunc by this clock.
+func (c *Clock) AfterFunc(d time.Duration, f func()) *Timer {
+	if c == nil {
+		return &Timer{real: time.AfterFunc(d, f)}
+	}
+	t := &Timer{clock: c, entry: &entry{index: -1, fire: func(time.Time) { go f() }}}
+	c.add(t.entry, d)
+	return t
+}
+
+// Stop is like time.Timer's: after it, nothing is received from C.
+func (t *Timer) Stop() bool {
+	if t.real != nil {
+		return t.real.Stop()
+	}
+	stopped := t.clock.remove(t.entry)
+	if !stopped && t.drain != nil {
+		select {
+		case <-t.drain:
+			stopped = true
+		default:
+		}
+	}
+	return stopped
+}
+
+// Reset is like time.Timer's.
+func (t *Timer) Reset(d time.Duration) bool {
+	if t.real != nil {
+		return t.real.Reset(d)
+	}
+	was := t.Stop()
+	t.clock.add(t.entry, d)
+	return was
+}
+
+// Ticker is like time.Ticker.
+type Ticker struct {
+	C     <-chan time.Time
+	real  *time.Ticker
+	clock *Clock
+	entry *entry
+}
+
+// NewTicker is time.NewTicker by this clock.
+func (c *Clock) NewTicker(d time.Duration) *Ticker {
+	if c == nil {
+		t := time.NewTicker(d)
+		return &Ticker{C: t.C, real: t}
+	}
+	if d <= 0 {
+		panic("clock: an interval that is not positive")
+	}
+	tick := make(chan time.Time, 1)
+	t := &Ticker{C: tick, clock: c, entry: &entry{index: -1, period: d, fire: func(now time.Time) {
+		select {
+		case tick <- now:
+		default:
+		}
+	}}}
+	c.add(t.entry, d)
+	return t
+}
+
+// Stop is like time.Ticker's.
+func (t *Ticker) Stop() {
+	if t.real != nil {
+		t.real.Stop()
+		return
+	}
+	t.clock.remove(t.entry)
+}
+
+// After is time.After by this clock.
+func (c *Clock) After(d time.Duration) <-chan time.Time { return c.NewTimer(d).C }
+
+type timerHeap []*entry
+
+func (h timerHeap) Len() int           { return len(h) }
+func (h timerHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h timerHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *timerHeap) Push(x any) {
+	e := x.(*entry)
+	e.index = len(*h)
+	*h = append(*h, e)
+}
+
+func (h *timerHeap) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last], *h = nil, (*h)[:last]
+	e.index = -1
+	return e
+}

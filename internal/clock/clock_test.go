@@ -1,0 +1,102 @@
+package clock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestTimersFireInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New()
+		ctx := With(t.Context(), c)
+		second, first := NewTimer(ctx, 2*time.Hour), NewTimer(ctx, time.Hour)
+		called := make(chan struct{})
+		AfterFunc(ctx, 30*time.Minute, func() { close(called) })
+		ticker := NewTicker(ctx, 45*time.Minute)
+		defer ticker.Stop()
+		if next, ok := c.Next(); !ok || Until(ctx, next) != 30*time.Minute {
+			t.Errorf("next in %s (%t)", Until(ctx, next), ok)
+		}
+		began := Now(ctx)
+		c.Advance(time.Hour)
+		<-called
+		<-first.C
+		<-ticker.C
+		if second.Stop() != true || second.Reset(time.Hour) {
+			t.Error("the second timer has fired")
+		}
+		if passed := Since(ctx, began); passed != time.Hour {
+			t.Errorf("%s have passed", passed)
+		}
+		// Without being advanced it runs with the machine's clock.
+		<-ticker.C
+		if passed := Since(ctx, began); passed != 90*time.Minute {
+			t.Errorf("%s have passed", passed)
+		}
+		<-second.C
+	})
+}
+
+func TestDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New()
+		ctx := With(t.Context(), c)
+		why := errors.New("why")
+		for _, tt := range []struct {
+			name   string
+			end    func(cancel context.CancelFunc)
+			err    error
+			cause  error
+			within time.Duration
+		}{
+			{"expired", func(context.CancelFunc) { c.Advance(time.Hour) }, context.DeadlineExceeded, why, time.Hour},
+			{"canceled", func(cancel context.CancelFunc) { cancel() }, context.Canceled, context.Canceled, time.Hour},
+			{"at once", func(context.CancelFunc) {}, context.DeadlineExceeded, why, -1},
+		} {
+			parent, cancel := WithTimeoutCause(ctx, tt.within, why)
+			child, cancelChild := context.WithCancel(parent)
+			grandchild, cancelGrandchild := WithTimeout(child, 2*time.Hour)
+			if at, ok := grandchild.Deadline(); !ok || Until(ctx, at) > tt.within {
+				t.Errorf("%s: the grandchild's deadline is in %s (%t)", tt.name, Until(ctx, at), ok)
+			}
+			tt.end(cancel)
+			for i, of := range []context.Context{parent, child, grandchild} {
+				<-of.Done()
+				if of.Err() != tt.err || !errors.Is(context.Cause(of), tt.cause) {
+					t.Errorf("%s, %d: %v (%v)", tt.name, i, of.Err(), context.Cause(of))
+				}
+			}
+			cancelGrandchild()
+			cancelChild()
+			cancel()
+		}
+		synctest.Wait()
+		if _, ok := c.Next(); ok {
+			t.Error("a timer is left")
+		}
+	})
+}
+
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New()
+		ctx, cancel := context.WithCancel(With(t.Context(), c))
+		done := make(chan error)
+		go func() { done <- Sleep(ctx, time.Hour) }()
+		synctest.Wait()
+		c.Advance(time.Hour)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if err := Sleep(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if err := Sleep(context.Background(), time.Millisecond); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package clock
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// Now is the time by the context's clock.
+func Now(ctx context.Context) time.Time { return Of(ctx).Now() }
+
+// Since is the time that has passed since t by the context's clock.
+func Since(ctx context.Context, t time.Time) time.Duration { return Of(ctx).Since(t) }
+
+// Until is the time that will pass until t by the context's clock.
+func Until(ctx context.Context, t time.Time) time.Duration { return Of(ctx).Until(t) }
+
+// After is time.After by the context's clock.
+func After(ctx context.Context, d time.Duration) <-chan time.Time { return Of(ctx).After(d) }
+
+// NewTimer is time.NewTimer by the context's clock.
+func NewTimer(ctx context.Context, d time.Duration) *Timer { return Of(ctx).NewTimer(d) }
+
+// NewTicker is time.NewTicker by the context's clock.
+func NewTicker(ctx context.Context, d time.Duration) *Ticker { return Of(ctx).NewTicker(d) }
+
+// AfterFunc is time.AfterFunc by the context's clock.
+func AfterFunc(ctx context.Context, d time.Duration, f func()) *Timer { return Of(ctx).AfterFunc(d, f) }
+
+// Hold keeps the context's clock from being advanced until release is called; further calls of release do nothing.
+func Hold(ctx context.Context) (release func()) { return Of(ctx).Hold() }
+
+// Sleep waits, and returns the cause if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := NewTimer(ctx, d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// WithTimeout is context.WithTimeout by the context's clock.
+func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return WithTimeoutCause(ctx, d, nil)
+}
+
+// WithTimeoutCause is context.WithTimeoutCause by the context's clock.
+func WithTimeoutCause(ctx context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
+	if Of(ctx) == nil {
+		return context.WithTimeoutCause(ctx, d, cause)
+	}
+	return WithDeadlineCause(ctx, Now(ctx).Add(d), cause)
+}
+
+// WithDeadline is context.WithDeadline by the context's clock.
+func WithDeadline(ctx context.Context, t time.Time) (context.Context, context.CancelFunc) {
+	return WithDeadlineCause(ctx, t, nil)
+}
+
+// WithDeadlineCause is context.WithDeadlineCause by the context's clock: t is a time of that clock.
+func WithDeadlineCause(ctx context.Context, t time.Time, cause error) (context.Context, context.CancelFunc) {
+	c := Of(ctx)
+	if c == nil {
+		return context.WithDeadlineCause(ctx, t, cause)
+	}
+	if cause == nil {
+		cause = context.DeadlineExceeded
+	}
+	inner, cancel := context.WithCancelCause(ctx)
+	d := &deadline{Context: inner, at: t, done: make(chan struct{})}
+	timer := c.AfterFunc(c.Until(t), func() {
+		d.expired.Store(inner.Err() == nil)
+		cancel(cause)
+	})
+	context.AfterFunc(inner, func() {
+		timer.Stop()
+		close(d.done)
+	})
+	return d, func() { cancel(context.Canceled) }
+}
+
+// deadline is a context that ends at a time of a clock. Its Done is closed after the inner context's, and its Err
+// follows Done, so that the contexts made from it take their error from here: the inner one would say Canceled.
+type deadline struct {
+	context.Context
+	at      time.Time
+	done    chan struct{}
+	expired atomic.Bool // by its own deadline
+}
+
+// Deadline is a time of the clock, too.
+func (d *deadline) Deadline() (time.Time, bool) {
+	if outer, ok := d.Context.Deadline(); ok && outer.Before(d.at) {
+		return outer, true
+	}
+	return d.at, true
+}
+
+func (d *deadline) Done() <-chan struct{} { return d.done }
+
+func (d *deadline) Err() error {
+	select {
+	case <-d.done:
+	default:
+		return nil
+	}
+	if d.expired.Load() {
+		return context.DeadlineExceeded
+	}
+	return d.Context.Err()
+}
