@@ -101,9 +101,17 @@ func (s *source) patched() []byte {
 
 // function finds a function by receiver, as written in the table of points, and name.
 func (s *source) function(receiver, name string) *ast.FuncDecl {
+	if f := s.declaration(receiver, name); f != nil && f.Body != nil {
+		return f
+	}
+	return nil
+}
+
+// declaration also finds a function that has no body.
+func (s *source) declaration(receiver, name string) *ast.FuncDecl {
 	for _, d := range s.file.Decls {
 		f, ok := d.(*ast.FuncDecl)
-		if ok && f.Name.Name == name && f.Body != nil && receiverOf(f) == receiver {
+		if ok && f.Name.Name == name && receiverOf(f) == receiver {
 			return f
 		}
 	}
@@ -225,8 +233,8 @@ func (s *source) apply(p *point) (line int, err error) {
 		s.insert(st.Fields.Opening+1, " "+in.field+";")
 		return s.line(t.Pos()), nil
 	}
-	f := s.function(p.receiver, p.function)
-	if f == nil {
+	f := s.declaration(p.receiver, p.function)
+	if f == nil || (f.Body == nil) != (p.insert.body != "") {
 		return 0, fmt.Errorf("no such function")
 	}
 	switch in := p.insert; {
@@ -251,6 +259,8 @@ func (s *source) apply(p *point) (line int, err error) {
 			return 0, err
 		}
 		s.insert(body.Lbrace+1, " "+text+";")
+	case in.body != "":
+		s.insert(f.End(), " { "+in.body+" }")
 	case in.do != "":
 		g, err := s.signature(f.Recv, f.Type.Params)
 		if err != nil {
@@ -262,7 +272,7 @@ func (s *source) apply(p *point) (line int, err error) {
 		}
 		found := false
 		ast.Inspect(f.Body, func(n ast.Node) bool {
-			if e, ok := n.(*ast.SelectorExpr); ok && string(s.text[s.offset(e.Pos()):s.offset(e.End())]) == in.do {
+			if e, ok := n.(ast.Expr); ok && string(s.text[s.offset(e.Pos()):s.offset(e.End())]) == in.do {
 				s.replace(e.Pos(), e.End(), text)
 				found = true
 				return false

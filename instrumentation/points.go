@@ -52,6 +52,7 @@ type insertion struct {
 	wrap     string // function that is put around every string literal below the service account's directory
 	replaces string // template: replaces the expression do in the function
 	do       string // expression as go/printer writes it
+	body     string // of a function that is declared without one
 	result   string // template: replaces the first result of the function's return statements, .Result
 }
 

@@ -206,17 +206,25 @@ type goRoot struct {
 }
 
 func (g *goRoot) points() []standardPoint {
+	list := slices.Clone(standardPoints)
 	if g.byGoroutine {
-		return slices.Concat(standardPoints, goroutineStandardPoints)
+		list = append(list, goroutineStandardPoints...)
 	}
-	return standardPoints
+	if g.hasClock() {
+		list = append(list, clockPoints...)
+	}
+	return list
 }
 
 func (g *goRoot) helpers() []standardHelper {
+	list := slices.Clone(standardHelpers)
 	if g.byGoroutine {
-		return slices.Concat(standardHelpers, goroutineStandardHelpers)
+		list = append(list, goroutineStandardHelpers...)
 	}
-	return standardHelpers
+	if g.hasClock() {
+		list = append(list, clockHelpers...)
+	}
+	return list
 }
 
 // known reports whether the points fit this version. A version that is not a release is treated as the newest.
@@ -301,6 +309,13 @@ func (c *cache) standard(g *goRoot) (map[string]string, []PatchedPoint, error) {
 			key = append(key, name, string(text))
 		}
 	}
+	assembly, err := g.assembly()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the standard library: %w", err)
+	}
+	for _, name := range sortedKeys(assembly) {
+		key = append(key, name, string(assembly[name]))
+	}
 	dir, err := c.make("std/"+g.version+"-"+digest(key...), g.patch)
 	if err != nil {
 		return nil, nil, err
@@ -355,6 +370,15 @@ func (g *goRoot) patch(dir string) error {
 			continue
 		}
 		if err := write(name, s.patched()); err != nil {
+			return err
+		}
+	}
+	assembly, err := g.assembly()
+	if err != nil {
+		return err
+	}
+	for name, text := range assembly {
+		if err := write(name, text); err != nil {
 			return err
 		}
 	}

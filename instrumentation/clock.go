@@ -1,0 +1,100 @@
+package instrumentation
+
+import (
+	"bytes"
+	goversion "go/version"
+	"os"
+	"path/filepath"
+)
+
+// ClockMarker is contained in executables whose runtime is patched: such a process takes the time from its run's clock,
+// and tells the clock's keeper when it is idle (package internal/clock).
+const ClockMarker = "trommel.dev/clock=v1"
+
+// oldestClockGo is the first version of Go whose runtime the points of the clock are known to fit.
+const oldestClockGo = "go1.26"
+
+// replace is the point that replaces an expression in a function.
+func replaces(file, receiver, function, expression, by string) standardPoint {
+	return standardPoint{point: point{
+		module: moduleStandard, file: file, receiver: receiver, function: function,
+		insert: insertion{do: expression, replaces: by},
+	}}
+}
+
+func onAMD64(_, goarch string) bool { return goarch == "amd64" }
+func onARM64(_, goarch string) bool { return goarch == "arm64" }
+
+// clockPoints are the points of the run's clock. What they call is in the template standard_clock.
+var clockPoints = []standardPoint{
+	replaces("runtime/time_nofake.go", "", "nanotime", "nanotime1()", "nanotime1() + *trommelOffset"),
+	{point: point{
+		module: moduleStandard, file: "runtime/timeasm.go", function: "time_now",
+		insert: insertion{body: "sec, nsec, mono = " + realNow + "(); sec, nsec = trommelWall(sec, nsec); " +
+			"return sec, nsec, mono + *trommelOffset"},
+	}, system: onAMD64},
+	{point: replaces("runtime/timestub.go", "", "time_now", "walltime()", "trommelWall(walltime())").point,
+		system: onARM64},
+	{point: point{
+		module: moduleStandard, file: "runtime/proc.go", function: "main", insert: insertion{enter: "trommelStart()"},
+	}},
+	replaces("runtime/proc.go", "", "pidleput", "sched.npidle.Add(1)", "trommelIdle(sched.npidle.Add(1))"),
+	replaces("runtime/proc.go", "", "pidleget", "sched.npidle.Add(-1)", "trommelBusy(sched.npidle.Add(-1))"),
+	{point: point{
+		module: moduleStandard, file: "runtime/netpoll_epoll.go", function: "netpoll",
+		insert: insertion{enter: "if epfd != -1 { {{.Param 0}} = trommelPoll({{.Param 0}}) }"},
+	}},
+	{point: point{
+		module: moduleStandard, file: "runtime/mgcscavenge.go", receiver: "*scavengerState", function: "ready",
+		insert: insertion{enter: "if trommelOwn != nil { return }"},
+	}},
+	replaces("runtime/cgocall.go", "", "cgocall", "entersyscall()", "trommelCall(1); entersyscall()"),
+	replaces("runtime/cgocall.go", "", "cgocall", "exitsyscall()", "exitsyscall(); trommelCall(-1)"),
+	replaces("syscall/syscall_linux.go", "", "Syscall", "runtime_entersyscall()",
+		"trommelEnterSyscall({{.Param 0}}); runtime_entersyscall()"),
+	replaces("syscall/syscall_linux.go", "", "Syscall", "runtime_exitsyscall()",
+		"runtime_exitsyscall(); trommelExitSyscall({{.Param 0}})"),
+	replaces("syscall/syscall_linux.go", "", "Syscall6", "runtime_entersyscall()",
+		"trommelEnterSyscall({{.Param 0}}); runtime_entersyscall()"),
+	replaces("syscall/syscall_linux.go", "", "Syscall6", "runtime_exitsyscall()",
+		"runtime_exitsyscall(); trommelExitSyscall({{.Param 0}})"),
+}
+
+var clockHelpers = []standardHelper{
+	{dir: "runtime", template: "standard_clock.go.tmpl", name: "zz_trommel_clock.go", needs: []string{
+		"allp", "sched", "gomaxprocs", "maxWhen", "forcegcperiod", "netpollGenericInit", "netpollEventFd", "epfd", "mmap",
+		"gogetenv", "nanotime",
+	}},
+	{dir: "runtime", template: "standard_realnow.go.tmpl", name: "zz_trommel_realnow.go", system: onAMD64},
+	{dir: "syscall", template: "standard_clockcalls.go.tmpl", name: "zz_trommel_clock.go"},
+}
+
+// On amd64 the function time.now is written in assembly. It gets another name, so that it can be called.
+const (
+	realNow     = "trommelRealNow"
+	nowAssembly = "runtime/time_linux_amd64.s"
+	nowSymbol   = "TEXT time·now<ABIInternal>"
+)
+
+// hasClock reports whether the runtime of this Go installation can be given the run's clock.
+func (g *goRoot) hasClock() bool {
+	return g.goos == "linux" && (g.goarch == "amd64" || g.goarch == "arm64") &&
+		(!goversion.IsValid(g.version) || goversion.Compare(g.version, oldestClockGo) >= 0)
+}
+
+// assembly returns the patched files that are not Go's, by name.
+func (g *goRoot) assembly() (map[string][]byte, error) {
+	if !g.hasClock() || g.goarch != "amd64" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(filepath.Join(g.dir, "src", filepath.FromSlash(nowAssembly)))
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Count(text, []byte(nowSymbol)) != 1 {
+		return nil, &NotFoundError{Module: moduleStandard, Version: g.version, File: nowAssembly, Function: "time·now",
+			Reason: "no such function", Dir: g.dir}
+	}
+	return map[string][]byte{nowAssembly: bytes.Replace(text, []byte(nowSymbol),
+		[]byte("TEXT ·"+realNow+"<ABIInternal>"), 1)}, nil
+}

@@ -1,0 +1,559 @@
+//go:build amd64 || arm64
+
+package keeper
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trommel-dev/trommel/internal/clock"
+)
+
+const pageSize = 4096
+
+// slot is what a process writes about itself; the template standard_clock.go.tmpl has the same layout and says what the
+// fields mean.
+type slot struct {
+	changes uint64
+	next    int64
+	skew    int64
+	busy    uint32
+	polling uint32
+	calls   int32
+}
+
+type process struct {
+	pid   int
+	conn  *net.UnixConn
+	page  []byte
+	slot  *slot
+	epoll int // its epoll instance
+	wake  int // its eventfd
+
+	seen    uint64    // changes at the last look
+	same    uint64    // changes since when it does the same, which is not waiting
+	since   time.Time // zero: it waits
+	told    time.Time // when it was last told that a timer is due; zero: not since then
+	stopped bool      // by a signal: it takes no part
+}
+
+// keeper is the part of Keeper that exists on this system.
+type keeper struct {
+	dir      string
+	page     []byte
+	offset   *int64
+	listener *net.UnixListener
+	done     chan struct{}
+	ended    sync.WaitGroup
+
+	mu        sync.Mutex
+	processes map[int]*process
+	expected  map[int]func() // by process ID: releases the clock
+	moved     time.Duration
+	steps     int
+
+	running atomic.Bool
+	start   chan struct{} // capacity 1: running has become true
+}
+
+// Start starts a keeper whose files are in dir, which must exist and belong to the user alone; its path must be short
+// enough for unix sockets. The clock goes as the machine's until Run.
+func Start(dir string) (*Keeper, error) {
+	page, err := newPage(filepath.Join(dir, "clock"))
+	if err != nil {
+		return nil, fmt.Errorf("create the clock: %w", err)
+	}
+	path := filepath.Join(dir, "keeper")
+	_ = os.Remove(path)
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		_ = unix.Munmap(page)
+		return nil, fmt.Errorf("listen for processes: %w", err)
+	}
+	k := &Keeper{clock: clock.New(), keeper: &keeper{
+		dir: dir, page: page, offset: (*int64)(unsafe.Pointer(&page[0])), listener: listener, done: make(chan struct{}),
+		processes: map[int]*process{}, expected: map[int]func(){}, start: make(chan struct{}, 1),
+	}}
+	k.ended.Go(k.accept)
+	k.ended.Go(k.loop)
+	return k, nil
+}
+
+func newPage(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if err := file.Truncate(pageSize); err != nil {
+		return nil, err
+	}
+	return unix.Mmap(int(file.Fd()), 0, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}
+
+// Environ returns the environment variables of processes that shall have the clock.
+func (k *Keeper) Environ() []string { return []string{Env + "=" + k.dir} }
+
+// Run lets the clock move while nothing happens.
+func (k *Keeper) Run() {
+	k.running.Store(true)
+	select {
+	case k.start <- struct{}{}:
+	default:
+	}
+}
+
+// Rest lets the clock go as the machine's, until Run.
+func (k *Keeper) Rest() { k.running.Store(false) }
+
+// Expect keeps the clock from moving until the process with this ID has joined it; the caller calls Gone when the
+// process has ended, whether it had joined or not. So a process that does not have the clock, because it was not built
+// with it, lives in real time, and everything else with it.
+func (k *Keeper) Expect(pid int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.processes[pid] == nil && k.expected[pid] == nil {
+		k.expected[pid] = k.clock.Hold()
+	}
+}
+
+// Gone tells that the process has ended.
+func (k *Keeper) Gone(pid int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.arrived(pid)
+	if p := k.processes[pid]; p != nil {
+		k.remove(p)
+	}
+}
+
+// arrived is called with the lock.
+func (k *keeper) arrived(pid int) {
+	if release := k.expected[pid]; release != nil {
+		release()
+		delete(k.expected, pid)
+	}
+}
+
+// Skew puts the wall clock of one process ahead of the others', or behind; its timers are not concerned.
+func (k *Keeper) Skew(pid int, by time.Duration) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p := k.processes[pid]
+	if p == nil {
+		return fmt.Errorf("process %d does not have the run's clock", pid)
+	}
+	atomic.StoreInt64(&p.slot.skew, int64(by))
+	return nil
+}
+
+// Advance moves the clock, whatever the processes do, and tells those whose timers are then due.
+func (k *Keeper) Advance(by time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.advance(by)
+}
+
+// advance is called with the lock.
+func (k *Keeper) advance(by time.Duration) {
+	if by <= 0 {
+		return
+	}
+	atomic.AddInt64(k.offset, int64(by))
+	k.moved += by
+	k.steps++
+	k.clock.Advance(by)
+	k.tell(k.monotonic())
+}
+
+// Close ends the keeper. The processes go on in real time, with the offset that they have.
+func (k *Keeper) Close() {
+	k.running.Store(false)
+	close(k.done)
+	_ = k.listener.Close()
+	k.mu.Lock()
+	for _, p := range k.processes {
+		_ = p.conn.Close()
+	}
+	k.mu.Unlock()
+	k.ended.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, release := range k.expected {
+		release()
+	}
+	_ = unix.Munmap(k.page)
+}
+
+func (k *Keeper) accept() {
+	for {
+		conn, err := k.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		p, err := join(conn)
+		if err != nil {
+			_ = conn.Close()
+			continue
+		}
+		k.mu.Lock()
+		if old := k.processes[p.pid]; old != nil {
+			k.remove(old) // it has executed another program
+		}
+		k.processes[p.pid] = p
+		k.arrived(p.pid)
+		k.mu.Unlock()
+		k.ended.Go(func() {
+			_, _ = conn.Read(make([]byte, 1)) // until its end
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			if k.processes[p.pid] == p {
+				k.remove(p)
+			}
+		})
+	}
+}
+
+// join takes what a process sends when it starts.
+func join(conn *net.UnixConn) (*process, error) {
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	data, control := make([]byte, 1), make([]byte, unix.CmsgSpace(3*4))
+	n, cn, _, _, err := conn.ReadMsgUnix(data, control)
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.SetDeadline(time.Time{})
+	messages, err := unix.ParseSocketControlMessage(control[:cn])
+	if err != nil || n != 1 || len(messages) != 1 {
+		return nil, errors.Join(errors.New("not a process of the run"), err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return nil, err
+	}
+	closeAll := func() {
+		for _, fd := range fds {
+			_ = unix.Close(fd)
+		}
+	}
+	if len(fds) != 3 || data[0] != 1 {
+		closeAll()
+		return nil, errors.New("not a process of the run")
+	}
+	var peer *unix.Ucred
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		controlErr := raw.Control(func(fd uintptr) {
+			peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		})
+		err = errors.Join(err, controlErr)
+	}
+	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	page, err := unix.Mmap(fds[0], 0, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	_ = unix.Close(fds[0])
+	fds = fds[1:]
+	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	return &process{
+		pid: int(peer.Pid), conn: conn, page: page, slot: (*slot)(unsafe.Pointer(&page[0])), epoll: fds[0], wake: fds[1],
+	}, nil
+}
+
+// remove is called with the lock.
+func (k *keeper) remove(p *process) {
+	delete(k.processes, p.pid)
+	_ = p.conn.Close()
+	_ = unix.Close(p.epoll)
+	_ = unix.Close(p.wake)
+	_ = unix.Munmap(p.page)
+}
+
+// monotonic is the run's monotonic time, in which processes tell when their timers are due.
+func (k *Keeper) monotonic() int64 {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	return now.Nano() + int64(k.clock.Offset())
+}
+
+// How long the keeper waits between looks: after a move the processes need some 100 µs, and a busy process often needs
+// much longer.
+const (
+	shortPause = 50 * time.Microsecond
+	longPause  = time.Millisecond
+)
+
+// loop has a thread of its own, so that its pauses may be short: the runtime's timers are not precise enough.
+func (k *Keeper) loop() {
+	runtime.LockOSThread() // ends with the goroutine
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0)
+	own := newSelf()
+	pause, moving := shortPause, false
+	for {
+		if !k.running.Load() || k.clock.Held() {
+			if moving {
+				// From now on they wait in real time, for what is left of their time.
+				k.mu.Lock()
+				for _, p := range k.processes {
+					p.rouse()
+				}
+				k.mu.Unlock()
+				moving = false
+			}
+			var held <-chan time.Time
+			if k.running.Load() {
+				held = time.After(longPause)
+			}
+			select {
+			case <-k.done:
+				return
+			case <-k.start:
+			case <-held:
+			}
+			continue
+		}
+		moving = true
+		select {
+		case <-k.done:
+			return
+		default:
+		}
+		if k.step(own) {
+			pause = shortPause
+		} else {
+			pause = min(pause*5/4, longPause)
+		}
+		sleep(pause)
+	}
+}
+
+func sleep(d time.Duration) {
+	ts := unix.NsecToTimespec(int64(d))
+	_ = unix.Nanosleep(&ts, nil)
+}
+
+// step looks twice, and moves the clock if nothing happens.
+func (k *Keeper) step(own *self) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.monotonic()
+	k.tell(now)
+	if k.busy(own, now, true) != "" {
+		return false
+	}
+	// What is on its way from one process to another has arrived by then, also what the kernel has put off.
+	sleep(shortPause)
+	if k.clock.Held() || k.busy(own, now, false) != "" {
+		return false
+	}
+	now = k.monotonic()
+	next := k.next(now)
+	if next == math.MaxInt64 || next <= now {
+		return false
+	}
+	k.advance(time.Duration(next - now))
+	return true
+}
+
+// next is when the first timer of any process is due. It is called with the lock.
+func (k *Keeper) next(now int64) int64 {
+	next := int64(math.MaxInt64)
+	for _, p := range k.processes {
+		if !p.stopped {
+			next = min(next, atomic.LoadInt64(&p.slot.next))
+		}
+	}
+	if due, ok := k.clock.Next(); ok {
+		next = min(next, now+int64(k.clock.Until(due)))
+	}
+	return next
+}
+
+// busy says what happens in the run, or "" if nothing does. It is called with the lock. The first look remembers what it
+// has seen, and the second is true only if that has not changed.
+func (k *Keeper) busy(own *self, now int64, first bool) string {
+	for _, p := range k.processes {
+		changes := atomic.LoadUint64(&p.slot.changes)
+		if p.stopped {
+			continue
+		}
+		if first {
+			p.seen = changes
+		}
+		if changes != p.seen || !p.idle() || atomic.LoadInt64(&p.slot.next) <= now {
+			return fmt.Sprintf("process %d works", p.pid)
+		}
+	}
+	if why := own.busy(k.processes, first); why != "" {
+		return why
+	}
+	for _, p := range k.processes {
+		if !p.stopped && (!p.idle() || atomic.LoadUint64(&p.slot.changes) != p.seen) {
+			return fmt.Sprintf("process %d works", p.pid)
+		}
+	}
+	return ""
+}
+
+func (p *process) idle() bool {
+	return atomic.LoadUint32(&p.slot.busy) == 0 && atomic.LoadUint32(&p.slot.polling) == 1 &&
+		atomic.LoadInt32(&p.slot.calls) == 0
+}
+
+// How often a process is told that a timer is due, and after what time one that works on, or does nothing about a timer,
+// is looked at.
+const (
+	toldAgain   = 5 * time.Millisecond
+	perhapsHalt = 20 * time.Millisecond
+)
+
+// tell wakes the processes whose timers are due: they wait as long as was right before the clock moved. A process that
+// was stopped by a signal does not wake; the clock does not wait for it. It is called with the lock.
+func (k *keeper) tell(now int64) {
+	for _, p := range k.processes {
+		changes, idle := atomic.LoadUint64(&p.slot.changes), p.idle()
+		due := idle && atomic.LoadInt64(&p.slot.next) <= now
+		if idle && !due && !p.stopped {
+			p.since = time.Time{}
+			continue
+		}
+		if p.since.IsZero() || p.same != changes {
+			p.same, p.since, p.told, p.stopped = changes, time.Now(), time.Time{}, false
+		} else if time.Since(p.since) > perhapsHalt {
+			p.since, p.stopped = time.Now(), halted(p.pid)
+		}
+		if due && time.Since(p.told) > toldAgain {
+			p.told = time.Now()
+			p.rouse()
+		}
+	}
+}
+
+// rouse makes the process look at its timers.
+func (p *process) rouse() {
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	_, _ = unix.Write(p.wake, one[:])
+}
+
+// halted tells whether a process is stopped by a signal.
+func halted(pid int) bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	text := string(data)
+	_, text, _ = strings.Cut(text[max(strings.LastIndex(text, ")"), 0):], " ")
+	return strings.HasPrefix(text, "T")
+}
+
+// State tells what the keeper sees now.
+func (k *Keeper) State() State {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := State{Moved: k.moved, Steps: k.steps, Processes: len(k.processes)}
+	now := k.monotonic()
+	if next := k.next(now); next != math.MaxInt64 {
+		s.Next = k.clock.Now().Add(time.Duration(next - now))
+	}
+	if k.clock.Held() {
+		s.Busy = "the clock is held"
+		if len(k.expected) > 0 {
+			s.Busy = "a process that does not have the clock runs"
+		}
+		return s
+	}
+	for _, p := range k.processes {
+		if !p.stopped && !p.idle() {
+			s.Busy = fmt.Sprintf("process %d works", p.pid)
+			return s
+		}
+	}
+	s.Idle = true
+	return s
+}
+
+// self is what the keeper's own process does. It has Go's own runtime, so this is less exact than what others tell: what
+// the poller has just taken from its epoll instance is not seen for a microsecond.
+type self struct {
+	samples []metrics.Sample
+	created uint64
+	polls   []unix.PollFd
+	own     []unix.PollFd
+}
+
+func newSelf() *self {
+	s := &self{samples: []metrics.Sample{
+		{Name: "/sched/goroutines/running:goroutines"},
+		{Name: "/sched/goroutines/runnable:goroutines"},
+		{Name: "/sched/goroutines-created:goroutines"},
+	}}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return s
+	}
+	for _, e := range entries {
+		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && target == "anon_inode:[eventpoll]" {
+			var fd int
+			if _, err := fmt.Sscan(e.Name(), &fd); err == nil {
+				s.own = append(s.own, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+			}
+		}
+	}
+	return s
+}
+
+// busy looks at this process, and at what has arrived for any process and was not yet taken.
+func (s *self) busy(processes map[int]*process, first bool) string {
+	metrics.Read(s.samples)
+	if s.samples[0].Value.Uint64() > 1 || s.samples[1].Value.Uint64() > 0 {
+		return "trommel itself works"
+	}
+	created := s.samples[2].Value.Uint64()
+	if first {
+		s.created = created
+	} else if s.created != created {
+		return "trommel itself works"
+	}
+	s.polls = append(s.polls[:0], s.own...)
+	for _, p := range processes {
+		if !p.stopped {
+			s.polls = append(s.polls, unix.PollFd{Fd: int32(p.epoll), Events: unix.POLLIN})
+		}
+	}
+	for {
+		n, err := unix.Poll(s.polls, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return "poll: " + err.Error()
+		}
+		if n > 0 {
+			return "something is on its way"
+		}
+		return ""
+	}
+}

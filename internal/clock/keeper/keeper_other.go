@@ -1,0 +1,37 @@
+//go:build !linux || !(amd64 || arm64)
+
+package keeper
+
+import "time"
+
+type keeper struct{}
+
+// Start is not possible on this system.
+func Start(string) (*Keeper, error) { return nil, ErrUnsupported }
+
+// Environ returns nothing.
+func (k *Keeper) Environ() []string { return nil }
+
+// Run does nothing.
+func (k *Keeper) Run() {}
+
+// Rest does nothing.
+func (k *Keeper) Rest() {}
+
+// Expect does nothing.
+func (k *Keeper) Expect(int) {}
+
+// Gone does nothing.
+func (k *Keeper) Gone(int) {}
+
+// Skew is not possible on this system.
+func (k *Keeper) Skew(int, time.Duration) error { return ErrUnsupported }
+
+// Advance does nothing.
+func (k *Keeper) Advance(time.Duration) {}
+
+// Close does nothing.
+func (k *Keeper) Close() {}
+
+// State is empty.
+func (k *Keeper) State() State { return State{} }
