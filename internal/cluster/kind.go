@@ -29,6 +29,9 @@ type Config struct {
 	// RemovedAPIs makes the API servers serve API versions that Kubernetes has removed, if its code still contains
 	// their types.
 	RemovedAPIs bool
+	// OwnTime gives the cluster a clock of its own, which moves ahead while nothing happens (see Timekeeper), if this
+	// system can do that.
+	OwnTime bool
 	// Answers are the responses of containers of simulated pods; the default is success and no output.
 	Answers []kubelet.Answer
 	// Dir is the directory in which the cluster creates its own directory for keys, data and sockets. Its path must be

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -50,6 +51,7 @@ type ownClusters struct {
 
 func (o *ownClusters) acquire(ctx context.Context, console *console) (*lease, error) {
 	if o.cluster != nil {
+		hurry(o.cluster, true)
 		err := o.reset(ctx)
 		if err == nil {
 			return o.lease(record.ClusterReset), nil
@@ -69,7 +71,7 @@ func (o *ownClusters) acquire(ctx context.Context, console *console) (*lease, er
 	o.cluster, o.baseline, o.prepared, o.manifests = c, nil, false, nil
 	if resettable, ok := c.(cluster.Resettable); ok && !o.fresh {
 		// A cluster without a baseline is used for one run only.
-		if o.baseline, err = resettable.TakeBaseline(ctx); err != nil {
+		if o.baseline, err = resettable.TakeBaseline(inTimeOf(ctx, c)); err != nil {
 			o.logger.Warn("take a baseline; the cluster is used for one run only", "error", err)
 		}
 	}
@@ -112,7 +114,22 @@ func (o *ownClusters) keepCertificates(ctx context.Context) {
 }
 
 func (o *ownClusters) reset(ctx context.Context) error {
-	return o.cluster.(cluster.Resettable).Reset(ctx, o.baseline)
+	return o.cluster.(cluster.Resettable).Reset(inTimeOf(ctx, o.cluster), o.baseline)
+}
+
+// inTimeOf returns the context for what waits for the cluster: it waits by the cluster's clock.
+func inTimeOf(ctx context.Context, c cluster.Cluster) context.Context {
+	if t, ok := c.(cluster.Timekeeper); ok && t.Clock() != nil {
+		return clock.With(ctx, t.Clock())
+	}
+	return ctx
+}
+
+// hurry lets the cluster's own clock move ahead while nothing happens, or not: between runs that would only cost CPU time.
+func hurry(c cluster.Cluster, on bool) {
+	if t, ok := c.(cluster.Timekeeper); ok {
+		t.Hurry(on)
+	}
 }
 
 // release stops the run's processes. The next run, if there is one, resets the rest.
@@ -120,8 +137,9 @@ func (o *ownClusters) release(ctx context.Context) error {
 	if o.baseline == nil {
 		return o.close(ctx)
 	}
+	defer hurry(o.cluster, false)
 	if c, ok := o.cluster.(cluster.ProcessRunner); ok {
-		return c.Processes().Stop(ctx, nil)
+		return c.Processes().Stop(inTimeOf(ctx, o.cluster), nil)
 	}
 	return nil
 }

@@ -34,6 +34,8 @@ type Options struct {
 	Binaries []Binary
 	// ControlPlane is the path of the control plane's executable. If empty, Open builds it if it is needed.
 	ControlPlane string
+	// RealTime lets the session's own clusters run in real time; otherwise their time moves ahead while nothing happens.
+	RealTime bool
 	// Trace records everything that can be observed of the API servers and the controllers, not only what a plan needs.
 	Trace bool
 	// Version of Trommel, for the record.
@@ -241,6 +243,7 @@ func (s *Session) clusterConfig(binary string, console *console) cluster.Config 
 		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs,
 		ControllerManagerArgs: spec.ControllerManagerArgs,
 		RemovedAPIs:           removed,
+		OwnTime:               !s.options.RealTime,
 		Answers:               answers(spec.Answers),
 		Progress:              console.Info,
 		Logger:                s.options.Logger,

@@ -38,8 +38,45 @@ type State struct {
 // Keeper is made by Start, and ended by Close.
 type Keeper struct {
 	clock *clock.Clock
+	dir   string
 	*keeper
 }
 
-// Clock is the clock that it keeps.
-func (k *Keeper) Clock() *clock.Clock { return k.clock }
+// Clock is the clock that it keeps; a nil Keeper keeps the machine's.
+func (k *Keeper) Clock() *clock.Clock {
+	if k == nil {
+		return nil
+	}
+	return k.clock
+}
+
+// Environ returns the environment variables of processes that shall have the clock; none if the keeper is nil.
+func (k *Keeper) Environ() []string {
+	if k == nil {
+		return nil
+	}
+	return []string{Env + "=" + k.dir}
+}
+
+// Adopt starts a process that lives by the keeper's clock, if its executable was built for that and Environ is in its
+// environment. Until the process has joined the clock, and for as long as it lives if it does not, everything goes in
+// real time. A nil keeper only starts it.
+func Adopt[P interface {
+	PID() int
+	Done() <-chan struct{}
+}](k *Keeper, start func() (P, error)) (P, error) {
+	if k == nil {
+		return start()
+	}
+	defer k.clock.Hold()()
+	p, err := start()
+	if err != nil {
+		return p, err
+	}
+	k.Expect(p.PID())
+	go func() {
+		<-p.Done()
+		k.Gone(p.PID())
+	}()
+	return p, nil
+}

@@ -53,7 +53,6 @@ type process struct {
 
 // keeper is the part of Keeper that exists on this system.
 type keeper struct {
-	dir      string
 	page     []byte
 	offset   *int64
 	listener *net.UnixListener
@@ -84,8 +83,8 @@ func Start(dir string) (*Keeper, error) {
 		_ = unix.Munmap(page)
 		return nil, fmt.Errorf("listen for processes: %w", err)
 	}
-	k := &Keeper{clock: clock.New(), keeper: &keeper{
-		dir: dir, page: page, offset: (*int64)(unsafe.Pointer(&page[0])), listener: listener, done: make(chan struct{}),
+	k := &Keeper{clock: clock.New(), dir: dir, keeper: &keeper{
+		page: page, offset: (*int64)(unsafe.Pointer(&page[0])), listener: listener, done: make(chan struct{}),
 		processes: map[int]*process{}, expected: map[int]func(){}, start: make(chan struct{}, 1),
 	}}
 	k.ended.Go(k.accept)
@@ -104,9 +103,6 @@ func newPage(path string) ([]byte, error) {
 	}
 	return unix.Mmap(int(file.Fd()), 0, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
-
-// Environ returns the environment variables of processes that shall have the clock.
-func (k *Keeper) Environ() []string { return []string{Env + "=" + k.dir} }
 
 // Run lets the clock move while nothing happens.
 func (k *Keeper) Run() {

@@ -9,9 +9,6 @@ type keeper struct{}
 // Start is not possible on this system.
 func Start(string) (*Keeper, error) { return nil, ErrUnsupported }
 
-// Environ returns nothing.
-func (k *Keeper) Environ() []string { return nil }
-
 // Run does nothing.
 func (k *Keeper) Run() {}
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster/child"
 )
 
@@ -24,6 +25,7 @@ type component struct {
 	args    []string
 	env     []string
 	logFile string
+	keeper  *keeper.Keeper // nil: real time
 
 	mu       sync.Mutex
 	process  *child.Process
@@ -52,7 +54,7 @@ func (c *component) start() (*child.Process, error) {
 	if err := child.WatchParent(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.name, err)
 	}
-	p, err := child.Start(cmd)
+	p, err := keeper.Adopt(c.keeper, func() (*child.Process, error) { return child.Start(cmd) })
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.name, err)
 	}

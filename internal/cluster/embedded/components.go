@@ -22,8 +22,9 @@ func (c *Cluster) newComponent(name, program string, args ...string) *component 
 		program: program,
 		binary:  c.config.Binary,
 		args:    args,
-		env:     baseEnv(c.dir.path),
+		env:     append(baseEnv(c.dir.path), c.keeper.Environ()...),
 		logFile: filepath.Join(c.logDir, name+".log"),
+		keeper:  c.keeper,
 	}
 }
 

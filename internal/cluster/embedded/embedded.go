@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
+	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/egress"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
@@ -57,6 +58,7 @@ type Cluster struct {
 	dir    *runDir
 	logDir string
 	token  string
+	keeper *keeper.Keeper // of its clock; nil: real time
 
 	ca        *pki.Authority
 	apis      []*apiServer
@@ -170,6 +172,9 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 
+	if err := c.startClock(); err != nil {
+		return err
+	}
 	c.config.Progress(fmt.Sprintf("starting etcd and %d API servers", c.config.APIServers))
 	etcd := c.etcd()
 	c.others = append(c.others, etcd)
@@ -292,6 +297,7 @@ func (c *Cluster) startProcessNode(ctx context.Context) error {
 		Dir:    c.dir.file("pods"),
 		LogDir: filepath.Join(c.logDir, "pods"),
 		Logger: c.config.Logger,
+		Keeper: c.keeper,
 	})
 	if err == nil {
 		c.network.processes.Store(c.processes)
@@ -438,6 +444,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 		for _, a := range c.apis {
 			a.port.release()
 		}
+		c.closeClock()
 		c.closeErr = errors.Join(c.closeErr, c.dir.remove())
 	})
 	return c.closeErr

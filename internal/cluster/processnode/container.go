@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"slices"
 	"syscall"
 	"time"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/child"
 )
@@ -213,7 +215,7 @@ func (c *container) start() (*run, error) {
 		return nil, errNotNow
 	}
 	now := time.Now()
-	process, err := child.Start(cmd)
+	process, err := keeper.Adopt(n.config.Keeper, func() (*child.Process, error) { return child.Start(cmd) })
 	if err != nil {
 		return nil, c.failLocked(err)
 	}
@@ -345,6 +347,10 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 			return err
 		}
 		env.set(envPodFaults, page)
+		for _, variable := range c.pod.node.config.Keeper.Environ() {
+			name, value, _ := strings.Cut(variable, "=")
+			env.set(name, value)
+		}
 	}
 	c.env = c.formatEnv(env)
 	if file := annotations[fault.AnnotationReadyFile]; file != "" && c.pod.isInjector() {

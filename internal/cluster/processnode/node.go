@@ -35,6 +35,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/processnode/faults"
 )
@@ -66,6 +67,8 @@ type Config struct {
 	// Dir is the directory for the pods' files, LogDir for their output.
 	Dir, LogDir string
 	// Logger receives errors that no method returns; default: none.
+	// Keeper keeps the clock of the pods' processes; nil: they run in real time.
+	Keeper *keeper.Keeper
 	Logger *slog.Logger
 }
 

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster/child"
 )
 
@@ -199,7 +200,9 @@ func (c *container) probeExec(ctx context.Context, command []string) error {
 			argv[i] = rewritePaths(s, mounts)
 		}
 	}
-	p, err := child.Start(&exec.Cmd{Path: path, Args: argv, Env: c.env, Dir: c.workDir})
+	p, err := keeper.Adopt(c.pod.node.config.Keeper, func() (*child.Process, error) {
+		return child.Start(&exec.Cmd{Path: path, Args: argv, Env: c.env, Dir: c.workDir})
+	})
 	if err != nil {
 		return err
 	}

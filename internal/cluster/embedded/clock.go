@@ -1,0 +1,67 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/clock/keeper"
+)
+
+// startClock starts the keeper of the cluster's clock, before any of its processes, and lets the clock move.
+func (c *Cluster) startClock() error {
+	if !c.config.OwnTime {
+		return nil
+	}
+	k, err := keeper.Start(c.dir.path)
+	if errors.Is(err, keeper.ErrUnsupported) {
+		c.config.Logger.Info("time is real", "reason", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("start the cluster's clock: %w", err)
+	}
+	c.keeper = k
+	k.Run()
+	return nil
+}
+
+func (c *Cluster) closeClock() {
+	if c.keeper != nil {
+		c.keeper.Close()
+	}
+}
+
+// Clock is the clock of the cluster's processes; nil is this machine's.
+func (c *Cluster) Clock() *clock.Clock { return c.keeper.Clock() }
+
+// Hurry lets the clock move ahead whenever nothing happens in the cluster, or go as the machine's does.
+func (c *Cluster) Hurry(on bool) {
+	switch {
+	case c.keeper == nil:
+	case on:
+		c.keeper.Run()
+	default:
+		c.keeper.Rest()
+	}
+}
+
+// Advance moves the clock at once.
+func (c *Cluster) Advance(by time.Duration) error {
+	if c.keeper == nil {
+		return errRealTime
+	}
+	c.keeper.Advance(by)
+	return nil
+}
+
+// Skew moves the wall clock of one process; its timers are not concerned.
+func (c *Cluster) Skew(pid int, by time.Duration) error {
+	if c.keeper == nil {
+		return errRealTime
+	}
+	return c.keeper.Skew(pid, by)
+}
+
+var errRealTime = errors.New("the cluster runs in real time")
