@@ -371,24 +371,29 @@ func (b *build) tellReconcilesApart() error {
 	return nil
 }
 
-// findGoRoot determines which Go installation the controller is built with. The go command does not replace files in
-// the module cache, where its downloaded toolchains are. So such a toolchain is copied.
-func (b *build) findGoRoot() error {
-	settings := &b.repo.goFlags
-	b.goRoot = settings.goRoot()
-	if modules := settings.GOMODCACHE; modules == "" || !strings.HasPrefix(b.goRoot.dir,
-		modules+string(filepath.Separator)) {
-		return nil
+// findGoRoot determines which Go installation the controller is built with.
+func (b *build) findGoRoot() (err error) {
+	b.goRoot, b.command.root, err = b.cache.goRootFor(&b.repo.goFlags)
+	return err
+}
+
+// goRootFor returns the Go installation of a build, with files that may be replaced. The go command does not replace
+// files in the module cache, where its downloaded toolchains are. So such a toolchain is copied, and root is the
+// GOROOT of the copy.
+func (c *cache) goRootFor(settings *settings) (g *goRoot, root string, err error) {
+	g = settings.goRoot()
+	if modules := settings.GOMODCACHE; modules == "" || !strings.HasPrefix(g.dir, modules+string(filepath.Separator)) {
+		return g, "", nil
 	}
-	if !b.goRoot.known() {
-		return nil
+	if !g.known() {
+		return g, "", nil
 	}
-	copied, err := b.cache.goRootCopy(b.goRoot)
+	copied, err := c.goRootCopy(g)
 	if err != nil {
-		return fmt.Errorf("copy the toolchain %s: %w", b.goRoot.version, err)
+		return nil, "", fmt.Errorf("copy the toolchain %s: %w", g.version, err)
 	}
-	b.goRoot.dir, b.command.root = copied, copied
-	return nil
+	g.dir = copied
+	return g, copied, nil
 }
 
 // patchStandard replaces files of the standard library with patched ones.

@@ -2,6 +2,7 @@ package instrumentation
 
 import (
 	"bytes"
+	"fmt"
 	goversion "go/version"
 	"os"
 	"path/filepath"
@@ -97,4 +98,20 @@ func (g *goRoot) assembly() (map[string][]byte, error) {
 	}
 	return map[string][]byte{nowAssembly: bytes.Replace(text, []byte(nowSymbol),
 		[]byte("TEXT ·"+realNow+"<ABIInternal>"), 1)}, nil
+}
+
+// insertedClock is everything that gives programs the run's clock, whatever Go they are built with.
+func insertedClock() (string, error) {
+	var parts []string
+	for _, p := range clockPoints {
+		parts = append(parts, fmt.Sprintf("%#v", p.point))
+	}
+	for _, h := range clockHelpers {
+		text, err := templates.ReadFile("points/" + h.template)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, h.dir, h.name, string(text))
+	}
+	return digest(append(parts, nowSymbol, realNow)...), nil
 }

@@ -167,7 +167,11 @@ func (b *controlPlaneBuild) digest() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return digest(append(parts, hook, inserted, string(encoder))...), nil
+	clock, err := insertedClock()
+	if err != nil {
+		return "", err
+	}
+	return digest(append(parts, hook, inserted, string(encoder), clock)...), nil
 }
 
 // versionFlags returns linker flags that stamp the binary like Kubernetes' own release build.
@@ -226,7 +230,15 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 		}
 		ldflags += " " + stamp
 	}
-	if err := b.compile(ctx, command, append(generated.flags(), "-ldflags", ldflags), binary+".new"); err != nil {
+	flags := append(generated.flags(), "-ldflags", ldflags)
+	if !b.plain {
+		overlay, err := b.clock(ctx, command, dir)
+		if err != nil {
+			return nil, err
+		}
+		flags = append(flags, "-overlay", overlay)
+	}
+	if err := b.compile(ctx, command, flags, binary+".new"); err != nil {
 		return nil, err
 	}
 	if err := writeResult(dir, result); err != nil {
@@ -291,6 +303,31 @@ func (b *controlPlaneBuild) patch(ctx context.Context, src string, generated *ge
 		points = append(points, found...)
 	}
 	return points, generated.replaceWith(src, hookDir, copies)
+}
+
+// clock writes the overlay that gives the components the run's clock, and returns its path. On systems where they cannot
+// have it, it is empty.
+func (b *controlPlaneBuild) clock(ctx context.Context, command *goCommand, dir string) (string, error) {
+	settings, err := command.settings(ctx)
+	if err != nil {
+		return "", err
+	}
+	g, root, err := b.cache.goRootFor(settings)
+	if err != nil {
+		return "", err
+	}
+	command.root = root
+	g.clockOnly = true
+	overlay, _, err := b.cache.standard(g)
+	if err != nil {
+		return "", err
+	}
+	data, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	return file, os.WriteFile(file, data, 0o644)
 }
 
 // compile builds the module that command works in.

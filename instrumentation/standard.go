@@ -203,10 +203,14 @@ type goRoot struct {
 	goos, goarch string
 	cgo          bool
 	byGoroutine  bool // see moduleCopy
+	clockOnly    bool // the program has no pod: it gets the run's clock and nothing else
 }
 
 func (g *goRoot) points() []standardPoint {
-	list := slices.Clone(standardPoints)
+	var list []standardPoint
+	if !g.clockOnly {
+		list = append(list, standardPoints...)
+	}
 	if g.byGoroutine {
 		list = append(list, goroutineStandardPoints...)
 	}
@@ -217,7 +221,10 @@ func (g *goRoot) points() []standardPoint {
 }
 
 func (g *goRoot) helpers() []standardHelper {
-	list := slices.Clone(standardHelpers)
+	var list []standardHelper
+	if !g.clockOnly {
+		list = append(list, standardHelpers...)
+	}
 	if g.byGoroutine {
 		list = append(list, goroutineStandardHelpers...)
 	}

@@ -18,6 +18,7 @@ import (
 type Clock struct {
 	offset atomic.Int64
 	holds  atomic.Int64
+	freed  chan struct{} // capacity 1: nothing holds the clock any more
 
 	mu     sync.Mutex
 	timers timerHeap
@@ -25,7 +26,7 @@ type Clock struct {
 }
 
 // New returns a clock that agrees with this machine's until it is advanced.
-func New() *Clock { return &Clock{} }
+func New() *Clock { return &Clock{freed: make(chan struct{}, 1)} }
 
 type key struct{}
 
@@ -77,8 +78,19 @@ func (c *Clock) Hold() (release func()) {
 		return func() {}
 	}
 	c.holds.Add(1)
-	return sync.OnceFunc(func() { c.holds.Add(-1) })
+	return sync.OnceFunc(func() {
+		if c.holds.Add(-1) > 0 {
+			return
+		}
+		select {
+		case c.freed <- struct{}{}:
+		default:
+		}
+	})
 }
+
+// Freed returns a channel that receives when nothing holds the clock any more. It is for one receiver, the keeper.
+func (c *Clock) Freed() <-chan struct{} { return c.freed }
 
 // Held tells whether something holds the clock.
 func (c *Clock) Held() bool { return c.holds.Load() > 0 }

@@ -318,15 +318,11 @@ func (k *Keeper) loop() {
 				k.mu.Unlock()
 				moving = false
 			}
-			var held <-chan time.Time
-			if k.running.Load() {
-				held = time.After(longPause)
-			}
 			select {
 			case <-k.done:
 				return
 			case <-k.start:
-			case <-held:
+			case <-k.clock.Freed():
 			}
 			continue
 		}

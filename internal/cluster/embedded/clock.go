@@ -65,3 +65,11 @@ func (c *Cluster) Skew(pid int, by time.Duration) error {
 }
 
 var errRealTime = errors.New("the cluster runs in real time")
+
+// TimeState tells what the keeper of the clock sees.
+func (c *Cluster) TimeState() keeper.State {
+	if c.keeper == nil {
+		return keeper.State{}
+	}
+	return c.keeper.State()
+}

@@ -1,0 +1,270 @@
+package instrumentation
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/clock/keeper"
+)
+
+// clockProgram builds testdata/clock, with a flag of go build or without, so that it has the run's clock.
+func clockProgram(t *testing.T, flags ...string) string {
+	t.Helper()
+	g := testGoRoot(t, runtime.GOOS, runtime.GOARCH)
+	if !g.hasClock() {
+		t.Skipf("%s on %s/%s cannot have the run's clock", g.version, g.goos, g.goarch)
+	}
+	g.clockOnly = true
+	c, err := openCache("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, _, err := c.standard(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "clock")
+	cmd := exec.Command("go", append(append([]string{"build", "-overlay", file}, flags...), "-o", binary, ".")...)
+	cmd.Dir = "testdata/clock"
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
+// timedRun is a set of processes that have one clock.
+type timedRun struct {
+	*testing.T
+	binary string
+	keeper *keeper.Keeper
+	dir    string
+}
+
+func newTimedRun(t *testing.T, binary string) *timedRun {
+	dir, err := os.MkdirTemp("", "clock") // short enough for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := keeper.Start(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		k.Close()
+		os.RemoveAll(dir)
+	})
+	return &timedRun{t, binary, k, dir}
+}
+
+// timedProcess is one of them.
+type timedProcess struct {
+	*exec.Cmd
+	out  bytes.Buffer
+	done chan struct{}
+	err  error
+}
+
+func (p *timedProcess) PID() int              { return p.Process.Pid }
+func (p *timedProcess) Done() <-chan struct{} { return p.done }
+
+func (r *timedRun) start(args ...string) *timedProcess {
+	r.Helper()
+	p, err := keeper.Adopt(r.keeper, func() (*timedProcess, error) {
+		p := &timedProcess{Cmd: exec.Command(r.binary, args...), done: make(chan struct{})}
+		p.Env = append(os.Environ(), r.keeper.Environ()...)
+		p.Stdout, p.Stderr = &p.out, &p.out
+		if err := p.Start(); err != nil {
+			return nil, err
+		}
+		go func() {
+			p.err = p.Wait()
+			close(p.done)
+		}()
+		return p, nil
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		_ = p.Process.Kill()
+		<-p.done
+	})
+	return p
+}
+
+// end waits for the end of processes; a long time would be real time.
+func (r *timedRun) end(processes ...*timedProcess) {
+	r.Helper()
+	deadline := time.After(30 * time.Second)
+	for _, p := range processes {
+		select {
+		case <-p.done:
+			if p.err != nil {
+				r.Fatalf("%s: %v\n%s", p.Args[1:], p.err, p.out.String())
+			}
+		case <-deadline:
+			r.Fatalf("%s does not end; the keeper sees %+v\n%s", p.Args[1:], r.keeper.State(), p.out.String())
+		}
+	}
+}
+
+func TestClock(t *testing.T) {
+	t.Parallel()
+	binary := clockProgram(t)
+	run := func(name string, f func(r *timedRun)) {
+		t.Run(name, func(t *testing.T) {
+			r := newTimedRun(t, binary)
+			f(r)
+		})
+	}
+
+	// Timers of several processes fire in their order, and none is late.
+	run("order", func(r *timedRun) {
+		begin := r.keeper.Clock().Now()
+		r.keeper.Rest() // so that they begin together
+		all := []*timedProcess{
+			r.start("sleep", "1h", "1h", "1h"), r.start("sleep", "90m", "20m"), r.start("sleep", "61m", "2h", "720h"),
+		}
+		r.keeper.Run()
+		r.end(all...)
+		for _, p := range all {
+			due := begin
+			for line := range strings.Lines(p.out.String()) {
+				var text string
+				var at int64
+				if _, err := fmt.Sscan(line, &text, &at); err != nil {
+					t.Fatal(err)
+				}
+				d, err := time.ParseDuration(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				due = due.Add(d)
+				if late := time.Unix(0, at).Sub(due); late < 0 || late > 5*time.Second {
+					t.Errorf("%s: %s late after %s", p.Args[1:], late, text)
+				}
+			}
+		}
+	})
+
+	// A request in flight, and work for it, is not overtaken by the clock.
+	run("requests", func(r *timedRun) {
+		socket := filepath.Join(r.dir, "server")
+		server := r.start("serve", socket)
+		for _, err := os.Stat(socket); err != nil; _, err = os.Stat(socket) {
+			time.Sleep(time.Millisecond)
+		}
+		r.keeper.Run()
+		r.end(r.start("ask", socket), r.start("ask", socket), r.start("ask", socket))
+		_ = server.Process.Kill()
+	})
+
+	run("a blocking read", func(r *timedRun) {
+		r.keeper.Run()
+		r.end(r.start("wait"))
+	})
+
+	// A program that does not have the clock lives in real time, and so does everything else meanwhile.
+	run("a child without the clock", func(r *timedRun) {
+		r.keeper.Run()
+		begin := time.Now()
+		r.end(r.start("child"))
+		if took := time.Since(begin); took < 300*time.Millisecond {
+			t.Errorf("the child had %s", took)
+		}
+		if moved := r.keeper.State().Moved; moved > time.Minute {
+			t.Errorf("the clock has moved by %s beside the child", moved)
+		}
+	})
+
+	run("another program in the process", func(r *timedRun) {
+		r.keeper.Run()
+		r.end(r.start("exec"))
+	})
+
+	// The clock does not wait for a process that was stopped by a signal. When it goes on, its time is the others'.
+	run("a stopped process", func(r *timedRun) {
+		stopped := r.start("sleep", "1h")
+		for r.keeper.State().Processes < 1 {
+			time.Sleep(time.Millisecond)
+		}
+		if err := syscall.Kill(stopped.PID(), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		r.keeper.Run()
+		r.end(r.start("sleep", "2h", "10m"))
+		if err := syscall.Kill(stopped.PID(), syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		r.end(stopped)
+	})
+
+	run("our own timers", func(r *timedRun) {
+		p := r.start("sleep", "720h")
+		c := r.keeper.Clock()
+		begin := c.Now()
+		r.keeper.Run()
+		<-c.After(time.Hour)
+		if passed := c.Since(begin); passed < time.Hour || passed > time.Hour+5*time.Second {
+			t.Errorf("an hour took %s", passed)
+		}
+		r.end(p)
+		release := c.Hold()
+		begin = c.Now()
+		real := time.Now()
+		<-c.After(100 * time.Millisecond)
+		if took := time.Since(real); took < 100*time.Millisecond {
+			t.Errorf("while the clock was held, 100 ms took %s", took)
+		}
+		release()
+	})
+
+	// Without the keeper, processes go on in real time.
+	run("the keeper ends", func(r *timedRun) {
+		p := r.start("sleep", "50ms", "50ms")
+		r.keeper.Advance(time.Hour)
+		r.keeper.Rest()
+		r.end(p)
+	})
+
+	run("many at once", func(r *timedRun) {
+		r.keeper.Run()
+		var all sync.WaitGroup
+		for range 8 {
+			p := r.start("tick")
+			all.Go(func() { <-p.done })
+		}
+		all.Wait()
+	})
+}
+
+// Race detector and cgo add calls to the functions that are patched.
+func TestClockBuildsWithRaceDetector(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds the standard library once more")
+	}
+	r := newTimedRun(t, clockProgram(t, "-race"))
+	r.keeper.Run()
+	r.end(r.start("sleep", "1h"), r.start("wait"), r.start("child"))
+}

@@ -1,0 +1,3 @@
+module clock
+
+go 1.26

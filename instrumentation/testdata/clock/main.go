@@ -1,0 +1,122 @@
+// Command clock does what its first argument says, and writes what it has seen to its standard output.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+func main() {
+	var err error
+	switch os.Args[1] {
+	case "sleep":
+		err = sleep(os.Args[2:])
+	case "serve":
+		err = serve(os.Args[2])
+	case "ask":
+		err = ask(os.Args[2])
+	case "wait":
+		err = wait()
+	case "tick":
+		err = tick()
+	case "child":
+		err = exec.Command("sleep", "0.3").Run()
+	case "exec":
+		err = syscall.Exec("/proc/self/exe", []string{"clock", "sleep", "1h"}, os.Environ())
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// sleep sleeps for each of the durations, one after the other, and tells when it wakes up.
+func sleep(durations []string) error {
+	for _, text := range durations {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return err
+		}
+		time.Sleep(d)
+		fmt.Println(text, time.Now().UnixNano())
+	}
+	return nil
+}
+
+// serve answers requests; each costs CPU time and then a second of the run's time.
+func serve(socket string) error {
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := 0
+		for i := range 2_000_000 {
+			n += i
+		}
+		time.Sleep(time.Second)
+		fmt.Fprintln(w, n)
+	}))
+}
+
+// ask sends requests that must be answered within two seconds, while a ticker makes the clock move in small steps.
+func ask(socket string) error {
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", socket) },
+	}}
+	go func() {
+		for range time.Tick(7 * time.Millisecond) {
+		}
+	}()
+	begin := time.Now()
+	for range 50 {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		cancel()
+	}
+	if took := time.Since(begin); took < 50*time.Second || took > 60*time.Second {
+		return fmt.Errorf("50 requests took %s", took)
+	}
+	return nil
+}
+
+// wait blocks in a read of a pipe until a timer, an hour later, writes to it.
+func wait() error {
+	var p [2]int
+	if err := syscall.Pipe(p[:]); err != nil {
+		return err
+	}
+	time.AfterFunc(time.Hour, func() { _, _ = syscall.Write(p[1], []byte("x")) })
+	n, err := syscall.Read(p[0], make([]byte, 1))
+	if n != 1 {
+		return errors.Join(errors.New("nothing read"), err)
+	}
+	return nil
+}
+
+// tick ticks each 10 ms for 100 s.
+func tick() error {
+	t := time.NewTicker(10 * time.Millisecond)
+	for range 10_000 {
+		<-t.C
+	}
+	return nil
+}
