@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 const (
@@ -100,13 +102,11 @@ func (p *pod) renewToken(ctx context.Context) {
 	}
 	wait := tokenSeconds * time.Second * 4 / 5
 	for {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, wait) != nil {
 			return
 		}
 		expires, err := p.writeToken(ctx)
-		wait = time.Until(expires) * 4 / 5
+		wait = clock.Until(ctx, expires) * 4 / 5
 		if err != nil {
 			p.node.log.Warn("renew token", "namespace", p.namespace, "pod", p.name, "error", err)
 			wait = 10 * time.Second
