@@ -474,8 +474,8 @@ func awaitSocket(ctx context.Context, path string) error {
 	})
 }
 
-// poll calls f until it returns nil, at intervals by the context's clock. If ctx ends first, the error contains f's last
-// one.
+// poll calls f until it returns nil, at intervals by the context's clock. If ctx ends first, the error contains the last
+// one of f.
 func poll(ctx context.Context, f func(context.Context) error) error {
 	tick := clock.NewTicker(ctx, pollInterval)
 	defer tick.Stop()

@@ -290,9 +290,9 @@ func (n *Node) renewLease() error {
 	return err
 }
 
-// watchOn lets a watch last. A reflector of client-go asks the API server to end it after five to ten minutes. Where the
-// cluster's time moves ahead they may be over at once; the reflector, which waits in real time, would take that for a
-// failure, and pause before it lists everything again.
+// watchOn lets a watch last. A reflector of client-go asks the API server to end it after five to ten minutes. If the
+// cluster's clock moves ahead, they may be over at once; the reflector, which waits in real time, would take that for
+// a failure, and pause before it lists everything again.
 func watchOn(o *metav1.ListOptions) {
 	if o.TimeoutSeconds != nil { // only a watch has one
 		o.TimeoutSeconds = new(int64(watchSeconds))

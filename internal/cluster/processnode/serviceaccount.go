@@ -95,6 +95,9 @@ func (p *pod) requestToken(ctx context.Context, audience string) (token string, 
 	return answer.Status.Token, answer.Status.ExpirationTimestamp.Time, nil
 }
 
+// tokenRetry is the time until a token is requested again after a failure.
+const tokenRetry = 10 * time.Second
+
 // renewToken writes a new token after four fifths of the old one's lifetime.
 func (p *pod) renewToken(ctx context.Context) {
 	if !p.usesServiceAccount() {
@@ -106,10 +109,10 @@ func (p *pod) renewToken(ctx context.Context) {
 			return
 		}
 		expires, err := p.writeToken(ctx)
-		wait = clock.Until(ctx, expires) * 4 / 5
+		wait = max(clock.Until(ctx, expires)*4/5, tokenRetry)
 		if err != nil {
 			p.node.log.Warn("renew token", "namespace", p.namespace, "pod", p.name, "error", err)
-			wait = 10 * time.Second
+			wait = tokenRetry
 		}
 	}
 }

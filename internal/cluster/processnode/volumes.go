@@ -439,7 +439,7 @@ func (p *pod) awaitTokens(ctx context.Context, timer *clock.Timer) {
 		}
 	}
 	if !first.IsZero() {
-		timer.Reset(clock.Until(ctx, first))
+		timer.Reset(max(clock.Until(ctx, first), volumeRetry))
 	}
 }
 
