@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
 )
 
@@ -31,15 +32,16 @@ type Proxy struct {
 	running  sync.WaitGroup
 }
 
-// Listen starts a proxy on a unix socket. It calls dial for each connection.
-func Listen(socket string, dial func(ctx context.Context, address string) (net.Conn, error),
+// Listen starts a proxy on a unix socket. It calls dial for each connection, with a context that carries the clock; nil
+// is this machine's.
+func Listen(clk *clock.Clock, socket string, dial func(ctx context.Context, address string) (net.Conn, error),
 	log *slog.Logger) (*Proxy, error) {
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the API servers' connections into the cluster: %w", err)
 	}
 	p := &Proxy{dial: dial, listener: listener, log: log}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.ctx, p.cancel = context.WithCancel(clock.With(context.Background(), clk))
 	p.running.Go(p.accept)
 	return p, nil
 }
@@ -69,6 +71,7 @@ func (p *Proxy) accept() {
 func (p *Proxy) serve(client net.Conn) {
 	defer client.Close()
 	defer context.AfterFunc(p.ctx, func() { _ = client.Close() })()
+	// Deadlines of connections are in real time.
 	_ = client.SetDeadline(time.Now().Add(connectTimeout))
 	in := bufio.NewReader(client)
 	request, err := http.ReadRequest(in)
@@ -103,7 +106,7 @@ func (p *Proxy) serve(client net.Conn) {
 
 // connect connects to the address or sends the client the reason why it cannot.
 func (p *Proxy) connect(client net.Conn, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(p.ctx, connectTimeout)
+	ctx, cancel := clock.WithTimeout(p.ctx, connectTimeout)
 	defer cancel()
 	backend, err := p.dial(ctx, address)
 	if err == nil {

@@ -45,7 +45,7 @@ func echo(t *testing.T) string {
 func listen(t *testing.T, dial func(context.Context, string) (net.Conn, error)) (*Proxy, string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
-	p, err := Listen(socket, dial, slog.New(slog.DiscardHandler))
+	p, err := Listen(nil, socket, dial, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

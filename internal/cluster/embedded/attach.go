@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/egress"
 	"github.com/trommel-dev/trommel/internal/cluster/processnode"
@@ -60,7 +61,8 @@ func (a *Attached) State(ctx context.Context) (State, error) {
 func (a *Attached) Stop(ctx context.Context) error {
 	// The cluster may exit before it responds; only its exit matters.
 	_, callErr := controlCall[None](ctx, a.entry, "Stop", None{})
-	err := poll(ctx, func(context.Context) error {
+	// The process that runs the cluster is no part of it.
+	err := poll(clock.With(ctx, nil), func(context.Context) error {
 		live, err := a.entry.live()
 		if live {
 			err = fmt.Errorf("process %d is still running", a.entry.PID)

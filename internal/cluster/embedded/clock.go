@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
 )
 
@@ -22,7 +21,7 @@ func (c *Cluster) startClock() error {
 	if err != nil {
 		return fmt.Errorf("start the cluster's clock: %w", err)
 	}
-	c.keeper = k
+	c.keeper, c.clock = k, k.Clock()
 	k.Run()
 	return nil
 }
@@ -32,9 +31,6 @@ func (c *Cluster) closeClock() {
 		c.keeper.Close()
 	}
 }
-
-// Clock is the clock of the cluster's processes; nil is this machine's.
-func (c *Cluster) Clock() *clock.Clock { return c.keeper.Clock() }
 
 // Hurry lets the clock move ahead whenever nothing happens in the cluster, or go as the machine's does.
 func (c *Cluster) Hurry(on bool) {

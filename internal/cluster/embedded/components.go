@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/pki"
 )
 
@@ -125,11 +126,11 @@ const readyTimeout = 2 * time.Minute
 // awaitReady waits until the API server's /readyz succeeds.
 func (a *apiServer) awaitReady(ctx context.Context) error {
 	defer a.client.CloseIdleConnections()
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %s", readyTimeout))
+	ctx, cancel := clock.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %s", readyTimeout))
 	defer cancel()
 	err := a.whileRunning(ctx, func(ctx context.Context) error {
 		return poll(ctx, func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			ctx, cancel := clock.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
 			return a.readyz(ctx)
 		})

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
@@ -57,7 +58,7 @@ func serveControl(c *Cluster) (*controlServer, error) {
 		return nil, fmt.Errorf("listen for commands: %w", err)
 	}
 	s := &controlServer{cluster: c, listener: listener, stop: make(chan struct{})}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancel(clock.With(context.Background(), c.clock))
 	s.tasks.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -96,7 +97,7 @@ func (s *controlServer) serve(conn net.Conn) {
 func (s *controlServer) abandon() {
 	store := newStore(s.cluster.etcdSocket())
 	defer store.close()
-	ctx, cancel := context.WithTimeout(s.ctx, abandonTimeout)
+	ctx, cancel := clock.WithTimeout(s.ctx, abandonTimeout)
 	defer cancel()
 	revision, err := store.revision(ctx)
 	if err != nil {

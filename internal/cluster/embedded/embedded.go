@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/egress"
@@ -58,6 +59,7 @@ type Cluster struct {
 	dir    *runDir
 	logDir string
 	token  string
+	clock  *clock.Clock // nil: this machine's
 	keeper *keeper.Keeper // of its clock; nil: real time
 
 	ca        *pki.Authority
@@ -121,7 +123,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if c.dir, err = newRunDir(config.Dir); err != nil {
 		return nil, err
 	}
-	startCtx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not up after %s", startTimeout))
+	startCtx, cancel := clock.WithTimeoutCause(clock.With(ctx, c.clock), startTimeout,
+		fmt.Errorf("not up after %s", startTimeout))
 	defer cancel()
 	if err := c.start(startCtx); err != nil {
 		_ = c.Close(context.WithoutCancel(ctx))
@@ -147,9 +150,11 @@ func (c *Cluster) supervise(component *component) {
 			return
 		}
 		c.config.Logger.Warn("restarting a control plane component that exited", "error", component.died())
+		timer := c.clock.NewTimer(delay)
 		select {
-		case <-time.After(delay):
+		case <-timer.C:
 		case <-c.closing:
+			timer.Stop()
 			return
 		}
 		delay = min(2*delay, 10*time.Second)
@@ -222,7 +227,7 @@ func (c *Cluster) prepare() error {
 		}
 		c.apis = append(c.apis, a)
 	}
-	if c.infra, err = passthrough.New(c.dialAnyAPIServer); err != nil {
+	if c.infra, err = passthrough.New(c.clock, c.dialAnyAPIServer); err != nil {
 		return fmt.Errorf("listen for the infrastructure: %w", err)
 	}
 	if err := c.writeKubeconfigs(); err != nil {
@@ -297,6 +302,7 @@ func (c *Cluster) startProcessNode(ctx context.Context) error {
 		Dir:    c.dir.file("pods"),
 		LogDir: filepath.Join(c.logDir, "pods"),
 		Logger: c.config.Logger,
+		Clock:  c.clock,
 		Keeper: c.keeper,
 	})
 	if err == nil {
@@ -322,6 +328,9 @@ func (c *Cluster) dialAnyAPIServer(ctx context.Context) (net.Conn, error) {
 
 // Name identifies the cluster on this machine.
 func (c *Cluster) Name() string { return c.config.Name }
+
+// Clock is the clock of the cluster's processes; nil is this machine's.
+func (c *Cluster) Clock() *clock.Clock { return c.clock }
 
 // APIServers returns the names of the API servers, apiserver-1 first.
 func (c *Cluster) APIServers() []string {
@@ -415,7 +424,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context, name string) error {
 	if _, err := a.start(); err != nil {
 		return err
 	}
-	return a.awaitReady(ctx)
+	return a.awaitReady(clock.With(ctx, c.clock))
 }
 
 // Close kills every process, waits until they have exited and deletes the cluster's directory. Further calls do
@@ -472,9 +481,10 @@ func awaitSocket(ctx context.Context, path string) error {
 	})
 }
 
-// poll calls f until it returns nil. If ctx ends first, the error contains f's last one.
+// poll calls f until it returns nil, at intervals by the context's clock. If ctx ends first, the error contains the last
+// one of f.
 func poll(ctx context.Context, f func(context.Context) error) error {
-	tick := time.NewTicker(pollInterval)
+	tick := clock.NewTicker(ctx, pollInterval)
 	defer tick.Stop()
 	var last error
 	for {

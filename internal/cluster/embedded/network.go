@@ -91,7 +91,7 @@ func (n *network) serve(c *Cluster) error {
 		{"controlplane", "egress-url.sock", egress.OrLoopback(n.Dial)},
 	} {
 		socket := c.dir.file(s.socket)
-		p, err := egress.Listen(socket, s.dial, c.config.Logger)
+		p, err := egress.Listen(c.clock, socket, s.dial, c.config.Logger)
 		if err != nil {
 			return err
 		}

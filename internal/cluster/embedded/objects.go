@@ -41,7 +41,8 @@ func (c *Cluster) createObjects(ctx context.Context) error {
 	for i := range c.config.Nodes {
 		group.Go(func() error {
 			name := fmt.Sprintf("node-%d", i+1)
-			_, err := client.CoreV1().Nodes().Create(ctx, newNode(name, nodeIP(i)), metav1.CreateOptions{})
+			node := newNode(name, nodeIP(i), metav1.NewTime(c.clock.Now()))
+			_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 			if err != nil {
 				return fmt.Errorf("create node %s: %w", name, err)
 			}
@@ -78,15 +79,14 @@ func newStorageClass() *storagev1.StorageClass {
 // nodeIP returns the address of the i-th simulated node, from 0. Nothing listens there; see network.
 func nodeIP(i int) string { return fmt.Sprintf("10.127.%d.%d", (i+1)/256, (i+1)%256) }
 
-// newNode returns a node that is ready from the start.
-func newNode(name, ip string) *corev1.Node {
+// newNode returns a node that is ready from the start, which is now.
+func newNode(name, ip string, now metav1.Time) *corev1.Node {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("1k"),
 		corev1.ResourceMemory:           resource.MustParse("1Ti"),
 		corev1.ResourcePods:             resource.MustParse("10k"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
 	}
-	now := metav1.Now()
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
@@ -49,17 +50,17 @@ type resetter struct {
 
 // TakeBaseline waits until the cluster has settled and records its state.
 func (c *Cluster) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
-	return c.resetter().takeBaseline(ctx)
+	return c.resetter().takeBaseline(clock.With(ctx, c.clock))
 }
 
 // WithCertificates returns the baseline with the certificates that the cluster has now.
 func (c *Cluster) WithCertificates(ctx context.Context, b cluster.Baseline) (cluster.Baseline, error) {
-	return c.resetter().withCertificates(ctx, b)
+	return c.resetter().withCertificates(clock.With(ctx, c.clock), b)
 }
 
 // Reset resets the cluster to the baseline.
 func (c *Cluster) Reset(ctx context.Context, to cluster.Baseline) error {
-	return c.resetter().reset(ctx, to)
+	return c.resetter().reset(clock.With(ctx, c.clock), to)
 }
 
 func (c *Cluster) resetter() resetter { return resetter{c, c.etcdSocket(), quietOwn} }
@@ -98,7 +99,7 @@ func (a *Attached) resetter() resetter { return resetter{a, etcdSocket(a.entry.D
 func (r resetter) takeBaseline(ctx context.Context) (cluster.Baseline, error) {
 	store := newStore(r.socket)
 	defer store.close()
-	ctx, cancel := context.WithTimeout(ctx, restTimeout)
+	ctx, cancel := clock.WithTimeout(ctx, restTimeout)
 	defer cancel()
 	var before map[string]int64
 	var changing []string
@@ -116,9 +117,7 @@ func (r resetter) takeBaseline(ctx context.Context) (cluster.Baseline, error) {
 			changing = differ
 		}
 		before = now
-		select {
-		case <-time.After(calm):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, calm) != nil {
 			return nil, restless(r.cluster.Name(), changing, ctx.Err())
 		}
 	}
@@ -241,7 +240,7 @@ func (r resetter) reset(ctx context.Context, to cluster.Baseline) error {
 	if !ok {
 		return fmt.Errorf("reset cluster %q: its baseline is of another kind of cluster", r.cluster.Name())
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, resetTimeout, fmt.Errorf("not complete after %s", resetTimeout))
+	ctx, cancel := clock.WithTimeoutCause(ctx, resetTimeout, fmt.Errorf("not complete after %s", resetTimeout))
 	defer cancel()
 	if err := r.carryOut(ctx, b); err != nil {
 		if ctx.Err() != nil {
@@ -265,13 +264,13 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 	var differs []string
 	var slowest time.Duration // list
 	var first, last time.Time // write; zero: none
-	for start := time.Now(); ; {
-		began := time.Now()
+	for start := clock.Now(ctx); ; {
+		began := clock.Now(ctx)
 		now, _, err := store.list(ctx, registryPrefix, true)
 		if err != nil {
 			return differing(err, differs)
 		}
-		slowest = max(slowest, time.Since(began))
+		slowest = max(slowest, clock.Since(ctx, began))
 		changes, events := b.diff(now)
 		for _, c := range changes {
 			if name, ok := strings.CutPrefix(c.key, definitionsPrefix); ok {
@@ -282,7 +281,7 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 			return differing(err, differs)
 		}
 		if len(changes) > 0 {
-			last = time.Now()
+			last = clock.Now(ctx)
 			if first.IsZero() {
 				first = last
 			}
@@ -290,12 +289,10 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 			for _, c := range changes {
 				differs = append(differs, c.key)
 			}
-		} else if time.Since(later(start, last)) >= quietFor(r.quiet, slowest, last.Sub(first)) {
+		} else if clock.Since(ctx, later(start, last)) >= quietFor(r.quiet, slowest, last.Sub(first)) {
 			break
 		}
-		select {
-		case <-time.After(lookEvery):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, lookEvery) != nil {
 			return differing(ctx.Err(), differs)
 		}
 	}

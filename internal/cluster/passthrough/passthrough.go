@@ -9,10 +9,13 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 // Proxy listens on its own loopback port.
 type Proxy struct {
+	clock    *clock.Clock // for shapes
 	dial     func(context.Context) (net.Conn, error)
 	listener net.Listener
 	ctx      context.Context
@@ -39,13 +42,15 @@ type link struct {
 }
 
 // New starts a proxy. It calls dial for every accepted connection to connect to the backend; if dial fails, it resets
-// the client's connection.
-func New(dial func(context.Context) (net.Conn, error)) (*Proxy, error) {
+// the client's connection. The delays of shapes pass by the clock; nil is this machine's.
+func New(clock *clock.Clock, dial func(context.Context) (net.Conn, error)) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{dial: dial, listener: listener, links: map[*link]struct{}{}, heeded: make(chan struct{})}
+	p := &Proxy{
+		clock: clock, dial: dial, listener: listener, links: map[*link]struct{}{}, heeded: make(chan struct{}),
+	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.running.Add(1)
 	go p.accept()

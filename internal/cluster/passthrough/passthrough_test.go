@@ -46,7 +46,7 @@ func greeter(t *testing.T, name string) string {
 // proxyTo starts a proxy whose backend is the address in target.
 func proxyTo(t *testing.T, target *atomic.Value) *Proxy {
 	t.Helper()
-	p, err := New(func(ctx context.Context) (net.Conn, error) {
+	p, err := New(nil, func(ctx context.Context) (net.Conn, error) {
 		addr := target.Load().(string)
 		if addr == "" {
 			return nil, errors.New("nowhere")

@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 // Shape disturbs a connection's data, in each direction by itself. The zero value does nothing.
@@ -42,8 +44,10 @@ func (p *Proxy) Shape(choose func() Shape) {
 	changed := p.changeShapes(choose)
 	heeded := p.heeded
 	p.mu.Unlock()
-	// A read that was interrupted may still return what came at the same time.
-	timer := time.NewTimer(heedTime)
+	// A read that was interrupted may still return what came at the same time. Connections heed the change in this
+	// program, which takes real time.
+	defer p.clock.Hold()()
+	timer := p.clock.NewTimer(heedTime)
 	defer timer.Stop()
 	for len(changed) > 0 {
 		select {
@@ -124,7 +128,7 @@ func (p *Proxy) copyShaped(l *link, direction int, dst, src net.Conn) error {
 		if shape == (Shape{}) {
 			_, err = io.Copy(dst, src)
 		} else {
-			err = shape.copy(dst, src, changed, l.gone)
+			err = shape.copy(p.clock, dst, src, changed, l.gone)
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
@@ -145,7 +149,7 @@ const (
 )
 
 // copy copies until the source ends or a read is interrupted. Then it sends at once all that it has read.
-func (s Shape) copy(dst, src net.Conn, changed, gone <-chan struct{}) error {
+func (s Shape) copy(clock *clock.Clock, dst, src net.Conn, changed, gone <-chan struct{}) error {
 	if s.Hang {
 		select {
 		case <-changed:
@@ -162,7 +166,7 @@ func (s Shape) copy(dst, src net.Conn, changed, gone <-chan struct{}) error {
 			buffer := make([]byte, pieceSize)
 			n, err := src.Read(buffer)
 			if n > 0 {
-				pieces <- piece{buffer[:n], time.Now()}
+				pieces <- piece{buffer[:n], clock.Now()}
 			}
 			if err != nil {
 				if !errors.Is(err, io.EOF) {
@@ -174,13 +178,13 @@ func (s Shape) copy(dst, src net.Conn, changed, gone <-chan struct{}) error {
 	}()
 	var free time.Time // when the bandwidth allows the next byte
 	for p := range pieces {
-		wait(p.at.Add(s.delay()), changed, gone)
+		wait(clock, p.at.Add(s.delay()), changed, gone)
 		for len(p.data) > 0 {
 			n := len(p.data)
 			if s.Bandwidth > 0 {
-				wait(free, changed, gone)
+				wait(clock, free, changed, gone)
 				n = min(n, max(int(s.Bandwidth/50), 64))
-				if now := time.Now(); free.Before(now) {
+				if now := clock.Now(); free.Before(now) {
 					free = now
 				}
 				free = free.Add(time.Duration(float64(n) / float64(s.Bandwidth) * float64(time.Second)))
@@ -205,13 +209,13 @@ func (s Shape) delay() time.Duration {
 	return max(s.Delay-s.Jitter+rand.N(2*s.Jitter), 0)
 }
 
-// wait waits until the time has come or one of the channels is closed.
-func wait(until time.Time, changed, gone <-chan struct{}) {
-	d := time.Until(until)
+// wait waits until the clock's time has come or one of the channels is closed.
+func wait(clock *clock.Clock, until time.Time, changed, gone <-chan struct{}) {
+	d := clock.Until(until)
 	if d <= 0 {
 		return
 	}
-	timer := time.NewTimer(d)
+	timer := clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -33,7 +33,7 @@ func shaped(t *testing.T) (*passthrough.Proxy, net.Conn) {
 			}()
 		}
 	}()
-	proxy, err := passthrough.New(func(ctx context.Context) (net.Conn, error) {
+	proxy, err := passthrough.New(nil, func(ctx context.Context) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", server.Addr().String())
 	})
 	if err != nil {

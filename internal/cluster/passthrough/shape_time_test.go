@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 // inBubble runs a test of a proxy's connection to a server that sends back what it gets, in the time of a bubble: what
@@ -13,7 +15,7 @@ import (
 func inBubble(t *testing.T, test func(t *testing.T, p *Proxy, c net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := &Proxy{links: map[*link]struct{}{}, heeded: make(chan struct{})}
+		p := &Proxy{clock: clock.New(), links: map[*link]struct{}{}, heeded: make(chan struct{})}
 		c, client := net.Pipe()
 		backend, server := net.Pipe()
 		l := &link{client: client, backend: backend, gone: make(chan struct{}), changed: make(chan struct{})}
@@ -84,6 +86,29 @@ func TestShapeEndsDelay(t *testing.T) {
 		exchange(t, c, 1)
 		if d := time.Since(start); d != time.Second {
 			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// A delay passes by the cluster's clock.
+func TestShapeByClock(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *Proxy, c net.Conn) {
+		p.Shape(func() Shape { return Shape{Delay: time.Hour} })
+		start, back := time.Now(), make(chan struct{})
+		go func() {
+			defer close(back)
+			exchange(t, c, 1)
+		}()
+		for range 2 { // there and back
+			synctest.Wait()
+			if next, ok := p.clock.Next(); !ok || p.clock.Until(next) != time.Hour {
+				t.Errorf("the next timer is due in %s (%t)", p.clock.Until(next), ok)
+			}
+			p.clock.Advance(time.Hour)
+		}
+		<-back
+		if d := time.Since(start); d != 0 {
+			t.Errorf("it took %s of real time", d)
 		}
 	})
 }

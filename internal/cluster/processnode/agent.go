@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
@@ -56,7 +57,7 @@ func (a *agent) serve() {
 		}
 		a.node.tasks.Go(func() {
 			defer conn.Close()
-			ctx, cancel := context.WithTimeout(a.node.ctx, agentTimeout)
+			ctx, cancel := clock.WithTimeout(a.node.ctx, agentTimeout)
 			defer cancel()
 			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 			line, err := bufio.NewReader(conn).ReadString('\n')

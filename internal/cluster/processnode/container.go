@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/child"
@@ -151,7 +152,7 @@ func (c *container) awaitStart(ctx context.Context, delay time.Duration, forgive
 		urgent = c.pod.controller.urgent
 	}
 	n.mu.Unlock()
-	timer := time.NewTimer(delay)
+	timer := clock.NewTimer(ctx, delay)
 	defer timer.Stop()
 	over := delay <= 0
 	for {
@@ -214,7 +215,7 @@ func (c *container) start() (*run, error) {
 	if control := c.pod.controller; c.pod.terminating || control != nil && control.held {
 		return nil, errNotNow
 	}
-	now := time.Now()
+	now := n.now()
 	process, err := keeper.Adopt(n.config.Keeper, func() (*child.Process, error) { return child.Start(cmd) })
 	if err != nil {
 		return nil, c.failLocked(err)
@@ -285,7 +286,7 @@ func (c *container) supervise(ctx context.Context, r *run) {
 		}
 	}
 	n.mu.Lock()
-	r.record.Ended = time.Now()
+	r.record.Ended = n.now()
 	r.record.ExitCode = r.process.ExitCode()
 	r.message = message
 	if !r.record.Planned {

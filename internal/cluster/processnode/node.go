@@ -35,6 +35,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/processnode/faults"
@@ -67,9 +68,11 @@ type Config struct {
 	// Dir is the directory for the pods' files, LogDir for their output.
 	Dir, LogDir string
 	// Logger receives errors that no method returns; default: none.
+	Logger *slog.Logger
 	// Keeper keeps the clock of the pods' processes; nil: they run in real time.
 	Keeper *keeper.Keeper
-	Logger *slog.Logger
+	// Clock is the cluster's, by which the node's and its pods' times pass; nil is this machine's.
+	Clock *clock.Clock
 }
 
 // Node is a running process node. It implements cluster.ProcessNode.
@@ -78,7 +81,7 @@ type Node struct {
 	client kubernetes.Interface
 	log    *slog.Logger
 	ctx    context.Context // cancelled by Close
-	// logging is a context without deadline that carries the logger.
+	// logging is a context without deadline that carries the logger and the clock; ctx does, too.
 	logging context.Context
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
@@ -126,7 +129,8 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 		changed: make(chan struct{}),
 	}
 	// client-go logs to standard error unless the context says otherwise.
-	logging := klog.NewContext(context.Background(), logr.FromSlogHandler(config.Logger.Handler()))
+	logging := klog.NewContext(clock.With(context.Background(), config.Clock),
+		logr.FromSlogHandler(config.Logger.Handler()))
 	n.ctx, n.cancel = context.WithCancel(logging)
 	n.hooked.marker, n.hooked.known = podMarker, map[string]bool{}
 	n.heeding.marker, n.heeding.known = faultsMarker, map[string]bool{}
@@ -155,6 +159,9 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 
 // NodeName returns the Node object's name.
 func (n *Node) NodeName() string { return n.config.Name }
+
+// now is the cluster's time.
+func (n *Node) now() time.Time { return n.config.Clock.Now() }
 
 // closeGrace is the time between SIGTERM and SIGKILL when the node closes.
 const closeGrace = 300 * time.Millisecond
@@ -226,7 +233,7 @@ func (n *Node) object() *corev1.Node {
 				{Type: corev1.NodeInternalIP, Address: hostIP},
 				{Type: corev1.NodeHostName, Address: n.config.Name},
 			},
-			Conditions: []corev1.NodeCondition{n.readyCondition(metav1.Now())},
+			Conditions: []corev1.NodeCondition{n.readyCondition(metav1.NewTime(n.now()))},
 			NodeInfo: corev1.NodeSystemInfo{
 				KubeletVersion: "trommel", OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,
 				ContainerRuntimeVersion: "process://1",
@@ -243,32 +250,33 @@ func (n *Node) readyCondition(now metav1.Time) corev1.NodeCondition {
 	}
 }
 
+// A kubelet's lease is valid for 40 s, and renewed every 10 s. This node ends with its cluster, so nobody has to notice
+// that soon, and each renewal costs an idle cluster whose clock moves ahead some time.
 const (
-	leaseSeconds      = 40
-	heartbeatInterval = 10 * time.Second
+	leaseSeconds      = 3600
+	heartbeatInterval = 15 * time.Minute
+	heartbeatRetry    = 10 * time.Second // after a failure
 )
 
 // heartbeat renews the node's lease until the node closes.
 func (n *Node) heartbeat() {
-	tick := time.NewTicker(heartbeatInterval)
-	defer tick.Stop()
 	for {
+		wait := heartbeatInterval
 		if err := n.renewLease(); err != nil && n.ctx.Err() == nil {
 			n.log.Warn("renew node lease", "node", n.config.Name, "error", err)
+			wait = heartbeatRetry
 		}
-		select {
-		case <-tick.C:
-		case <-n.ctx.Done():
+		if clock.Sleep(n.ctx, wait) != nil {
 			return
 		}
 	}
 }
 
 func (n *Node) renewLease() error {
-	ctx, cancel := context.WithTimeout(n.ctx, heartbeatInterval)
+	ctx, cancel := clock.WithTimeout(n.ctx, heartbeatRetry)
 	defer cancel()
 	leases := n.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	seconds, now := int32(leaseSeconds), metav1.NowMicro()
+	seconds, now := int32(leaseSeconds), metav1.NewMicroTime(n.now())
 	lease, err := leases.Get(ctx, n.config.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
@@ -285,11 +293,23 @@ func (n *Node) renewLease() error {
 	return err
 }
 
+// watchOn lets a watch last. A reflector of client-go asks the API server to end it after five to ten minutes. If the
+// cluster's clock moves ahead, they may be over at once; the reflector, which waits in real time, would take that for
+// a failure, and pause before it lists everything again.
+func watchOn(o *metav1.ListOptions) {
+	if o.TimeoutSeconds != nil { // only a watch has one
+		o.TimeoutSeconds = new(int64(watchSeconds))
+	}
+}
+
+const watchSeconds = 10 * 365 * 24 * 60 * 60
+
 // watchPods watches the pods that are bound to this node.
 func (n *Node) watchPods(ctx context.Context) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(n.client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", n.config.Name).String()
+			watchOn(o)
 		}))
 	informer := factory.Core().V1().Pods().Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/processnode/faults"
 )
@@ -42,7 +43,8 @@ type pod struct {
 	// guarded
 	object      *corev1.Pod // newest known; read only
 	terminating bool
-	gone        bool // the object has been deleted
+	graces      []*clock.Timer // close kill
+	gone        bool           // the object has been deleted
 	started     metav1.Time
 	preparing   error // why the pod cannot start yet
 	initialized bool
@@ -56,7 +58,7 @@ func (n *Node) newPodLocked(object *corev1.Pod) (*pod, error) {
 		stopping: make(chan struct{}), kill: make(chan struct{}), ended: make(chan struct{}),
 		dirty:   make(chan struct{}, 1),
 		volumes: volumes{outdated: make(chan struct{}, 1), tokens: map[string]*volumeToken{}},
-		started: metav1.Now(), transitions: map[corev1.PodConditionType]corev1.PodCondition{},
+		started: metav1.NewTime(n.now()), transitions: map[corev1.PodConditionType]corev1.PodCondition{},
 	}
 	var err error
 	if p.address, err = n.addresses.take(); err != nil {
@@ -100,7 +102,7 @@ func (p *pod) terminateLocked(grace time.Duration) {
 		p.killOnce.Do(func() { close(p.kill) })
 		return
 	}
-	time.AfterFunc(grace, func() { p.killOnce.Do(func() { close(p.kill) }) })
+	p.graces = append(p.graces, clock.AfterFunc(p.node.ctx, grace, func() { p.killOnce.Do(func() { close(p.kill) }) }))
 }
 
 // run runs the pod until it has ended.
@@ -131,6 +133,9 @@ func (p *pod) run() {
 	n := p.node
 	n.mu.Lock()
 	delete(n.pods, p.uid)
+	for _, t := range p.graces {
+		t.Stop()
+	}
 	n.broadcastLocked()
 	n.mu.Unlock()
 	p.faults.Close()
@@ -157,9 +162,7 @@ func (p *pod) prepare(ctx context.Context) bool {
 		}
 		p.touch()
 		p.node.log.Warn("prepare pod", "namespace", p.namespace, "pod", p.name, "error", err)
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, delay) != nil {
 			return false
 		}
 		delay = min(2*delay, 5*time.Second)
@@ -222,7 +225,7 @@ func (p *pod) finish() {
 		if skip {
 			return
 		}
-		ctx, cancel := context.WithTimeout(n.ctx, 10*time.Second)
+		ctx, cancel := clock.WithTimeout(n.ctx, 10*time.Second)
 		err := p.writeStatus(ctx)
 		if err == nil || !apierrors.IsNotFound(err) {
 			zero := int64(0)
@@ -237,9 +240,7 @@ func (p *pod) finish() {
 		if !errors.Is(err, context.Canceled) {
 			n.log.Warn("delete pod", "namespace", p.namespace, "pod", p.name, "error", err)
 		}
-		select {
-		case <-time.After(delay):
-		case <-n.ctx.Done():
+		if clock.Sleep(n.ctx, delay) != nil {
 			return
 		}
 		delay = min(2*delay, 5*time.Second)

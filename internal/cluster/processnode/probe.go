@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster/child"
 )
@@ -26,7 +27,7 @@ const (
 	eager      = 100 * time.Millisecond
 )
 
-// probe keeps the container's readiness up to date while the process runs.
+// probe keeps the container's readiness up to date while the process runs, until the context ends.
 func (c *container) probe(ctx context.Context, r *run) {
 	probe := c.spec.ReadinessProbe
 	if probe == nil {
@@ -41,11 +42,7 @@ func (c *container) probe(ctx context.Context, r *run) {
 	successes, failures := 0, 0
 	unready := firstEager
 	for {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		case <-r.process.Done():
+		if clock.Sleep(ctx, wait) != nil {
 			return
 		}
 		err := c.probeOnce(ctx, probe)
@@ -115,7 +112,7 @@ func (c *container) setReady(ready bool) {
 }
 
 func (c *container) probeOnce(ctx context.Context, probe *corev1.Probe) error {
-	ctx, cancel := context.WithTimeout(ctx, max(time.Duration(probe.TimeoutSeconds)*time.Second, time.Second))
+	ctx, cancel := clock.WithTimeout(ctx, max(time.Duration(probe.TimeoutSeconds)*time.Second, time.Second))
 	defer cancel()
 	switch {
 	case probe.HTTPGet != nil:

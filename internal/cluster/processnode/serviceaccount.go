@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 const (
@@ -93,6 +95,9 @@ func (p *pod) requestToken(ctx context.Context, audience string) (token string, 
 	return answer.Status.Token, answer.Status.ExpirationTimestamp.Time, nil
 }
 
+// tokenRetry is the time until a token is requested again after a failure.
+const tokenRetry = 10 * time.Second
+
 // renewToken writes a new token after four fifths of the old one's lifetime.
 func (p *pod) renewToken(ctx context.Context) {
 	if !p.usesServiceAccount() {
@@ -100,16 +105,14 @@ func (p *pod) renewToken(ctx context.Context) {
 	}
 	wait := tokenSeconds * time.Second * 4 / 5
 	for {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, wait) != nil {
 			return
 		}
 		expires, err := p.writeToken(ctx)
-		wait = time.Until(expires) * 4 / 5
+		wait = max(clock.Until(ctx, expires)*4/5, tokenRetry)
 		if err != nil {
 			p.node.log.Warn("renew token", "namespace", p.namespace, "pod", p.name, "error", err)
-			wait = 10 * time.Second
+			wait = tokenRetry
 		}
 	}
 }

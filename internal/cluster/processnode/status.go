@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 // writeStatuses writes the pod's status whenever it has changed, until ctx ends.
@@ -33,9 +35,7 @@ func (p *pod) writeStatuses(ctx context.Context) {
 				break
 			}
 			p.node.log.Warn("write pod status", "namespace", p.namespace, "pod", p.name, "error", err)
-			select {
-			case <-time.After(delay):
-			case <-ctx.Done():
+			if clock.Sleep(ctx, delay) != nil {
 				return
 			}
 			delay = min(2*delay, 2*time.Second)
@@ -51,7 +51,7 @@ func (p *pod) writeStatus(ctx context.Context) error {
 	if gone {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := clock.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	patch, err := p.statusPatch()
 	if err != nil {
@@ -154,7 +154,7 @@ func (p *pod) conditionLocked(kind corev1.PodConditionType, yes bool, reason str
 	}
 	old, ok := p.transitions[kind]
 	if !ok || old.Status != c.Status {
-		old = corev1.PodCondition{Status: c.Status, LastTransitionTime: metav1.Now()}
+		old = corev1.PodCondition{Status: c.Status, LastTransitionTime: metav1.NewTime(p.node.now())}
 		p.transitions[kind] = old
 	}
 	c.LastTransitionTime = old.LastTransitionTime

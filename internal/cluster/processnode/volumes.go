@@ -16,11 +16,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/trommel-dev/trommel/internal/atomicfile"
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 // mount maps a container's path to a path on this machine.
@@ -139,14 +141,16 @@ func (p *pod) addProjection(ctx context.Context, into map[string]file, s *corev1
 // volumeToken returns a token with at least a fifth of its lifetime left. Only one goroutine at a time writes a pod's
 // volumes.
 func (p *pod) volumeToken(ctx context.Context, audience string) (string, error) {
-	if t := p.volumes.tokens[audience]; t != nil && time.Now().Before(t.renew) {
+	if t := p.volumes.tokens[audience]; t != nil && clock.Now(ctx).Before(t.renew) {
 		return t.text, nil
 	}
 	text, expires, err := p.requestToken(ctx, audience)
 	if err != nil {
 		return "", err
 	}
-	p.volumes.tokens[audience] = &volumeToken{text: text, renew: time.Now().Add(time.Until(expires) * 4 / 5)}
+	// The API server's clock is the cluster's, too.
+	renew := clock.Now(ctx).Add(clock.Until(ctx, expires) * 4 / 5)
+	p.volumes.tokens[audience] = &volumeToken{text: text, renew: renew}
 	return text, nil
 }
 
@@ -345,8 +349,11 @@ func (p *pod) followVolumes(ctx context.Context) {
 			return
 		}
 		names[resource+name] = true
-		lister := cache.NewListWatchFromClient(p.node.client.CoreV1().RESTClient(), resource, p.namespace,
-			fields.OneTermEqualSelector("metadata.name", name))
+		lister := cache.NewFilteredListWatchFromClient(p.node.client.CoreV1().RESTClient(), resource, p.namespace,
+			func(o *metav1.ListOptions) {
+				o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
+				watchOn(o)
+			})
 		_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 			ListerWatcher: lister, ObjectType: o, Handler: cache.ResourceEventHandlerFuncs{
 				AddFunc: func(any) { p.changed() }, UpdateFunc: func(any, any) { p.changed() },
@@ -388,8 +395,9 @@ func (p *pod) followVolumes(ctx context.Context) {
 	if !following {
 		return
 	}
-	retry := time.NewTimer(volumeResync)
+	retry := clock.NewTimer(ctx, 0)
 	defer retry.Stop()
+	p.awaitTokens(ctx, retry)
 	for {
 		select {
 		case <-p.volumes.outdated:
@@ -397,7 +405,7 @@ func (p *pod) followVolumes(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		wait := volumeResync
+		failed := false
 		for i := range p.spec.Volumes {
 			v := &p.spec.Volumes[i]
 			if !fromObjects(v) || p.isServiceAccountVolume(v.Name) {
@@ -405,19 +413,35 @@ func (p *pod) followVolumes(ctx context.Context) {
 			}
 			// If a required object is deleted, the old content stays, as with a kubelet.
 			if _, err := p.writeVolume(ctx, v); err != nil && ctx.Err() == nil {
-				wait = time.Second
+				failed = true
 				if !apierrors.IsNotFound(err) {
 					p.node.log.Warn("update volume", "namespace", p.namespace, "pod", p.name, "volume", v.Name,
 						"error", err)
 				}
 			}
 		}
-		retry.Reset(wait)
+		if p.awaitTokens(ctx, retry); failed {
+			retry.Reset(volumeRetry)
+		}
 	}
 }
 
-// volumeResync is the interval at which tokens in volumes are checked.
-const volumeResync = time.Minute
+// volumeRetry is the time until volumes are written again after a failure.
+const volumeRetry = time.Second
+
+// awaitTokens sets a timer to when the first token in volumes must be renewed; without any it stops the timer.
+func (p *pod) awaitTokens(ctx context.Context, timer *clock.Timer) {
+	timer.Stop()
+	var first time.Time
+	for _, t := range p.volumes.tokens {
+		if first.IsZero() || t.renew.Before(first) {
+			first = t.renew
+		}
+	}
+	if !first.IsZero() {
+		timer.Reset(max(clock.Until(ctx, first), volumeRetry))
+	}
+}
 
 // writeFile replaces a file atomically, so that a reader sees either the old or the new one. The user can always read
 // and write it.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
 )
 
@@ -61,7 +62,7 @@ func (p *Pod) newLink() (*apiLink, error) {
 	s, dial := p.set, p.config.DialAPIServer
 	l := &apiLink{}
 	var err error
-	l.proxy, err = passthrough.New(func(ctx context.Context) (net.Conn, error) {
+	l.proxy, err = passthrough.New(clock.Of(s.ctx), func(ctx context.Context) (net.Conn, error) {
 		l.mu.Lock()
 		server := l.server
 		l.mu.Unlock()
@@ -196,7 +197,7 @@ func (f *apiFault) disturb(w http.ResponseWriter, r *http.Request, request apiRe
 		}
 	}
 	if spec.Delay != nil {
-		timer := time.NewTimer(spec.Delay.Duration())
+		timer := clock.NewTimer(r.Context(), spec.Delay.Duration())
 		defer timer.Stop()
 		select {
 		case <-timer.C:

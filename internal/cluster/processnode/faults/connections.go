@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
 )
 
@@ -132,7 +133,9 @@ func (p *Pod) divert(w way, to string) (string, error) {
 	if d == nil {
 		d = &diversion{to: to}
 		var err error
-		d.proxy, err = passthrough.New(func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, d) })
+		d.proxy, err = passthrough.New(clock.Of(p.set.ctx), func(ctx context.Context) (net.Conn, error) {
+			return n.dial(ctx, d)
+		})
 		if err != nil {
 			return "", errors.Join(errors.New("the process node has no proxy"), err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
@@ -93,7 +94,7 @@ func (p *Pod) Resolve(ctx context.Context, name string) (answer string, ok bool)
 			case "random":
 				return randomAddress(), true
 			case "drop":
-				timer := time.NewTimer(p.set.config.Patience - spare)
+				timer := clock.NewTimer(ctx, p.set.config.Patience-spare)
 				defer timer.Stop()
 				select {
 				case <-f.ended:

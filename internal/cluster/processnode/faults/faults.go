@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
@@ -55,7 +56,7 @@ type Config struct {
 
 // Set is the faults at the pods of one node. All its methods can be called at any time.
 type Set struct {
-	ctx      context.Context // closes connections that are left after the end
+	ctx      context.Context // carries the clock, and closes connections that are left after the end
 	config   Config
 	log      *slog.Logger
 	listener net.Listener
@@ -73,13 +74,13 @@ type activeFault struct {
 	fault.Listed
 	pod   *Pod
 	end   func()        // undoes the fault and returns when nothing of it is left
-	timer *time.Timer   // ends it in case no injector does
+	timer *clock.Timer  // ends it in case no injector does
 	ended chan struct{} // closed at the end of end
 	// ending is set when somebody has begun to end it. Guarded by Set.mu.
 	ending bool
 }
 
-// New listens for injectors. Serve must be called; the set ends with the context.
+// New listens for injectors. Serve must be called; the set ends with the context, by whose clock the faults last.
 func New(ctx context.Context, config Config) (*Set, error) {
 	s := &Set{
 		ctx: ctx, config: config, log: config.Logger, active: map[string]*activeFault{}, pods: map[types.UID]*Pod{},
@@ -118,13 +119,13 @@ func (s *Set) begin(ctx context.Context, id string, f fault.Fault) error {
 		return fmt.Errorf("%w: %s", errNoTarget, f.Pod)
 	}
 	active := &activeFault{
-		Listed: fault.Listed{ID: id, Fault: f, Began: time.Now()}, pod: p, ended: make(chan struct{}),
+		Listed: fault.Listed{ID: id, Fault: f, Began: clock.Now(s.ctx)}, pod: p, ended: make(chan struct{}),
 	}
 	if active.end, err = begin(); err != nil {
 		return err
 	}
 	if !f.EndsAt.IsZero() {
-		active.timer = time.AfterFunc(time.Until(f.EndsAt), func() {
+		active.timer = clock.AfterFunc(s.ctx, clock.Until(s.ctx, f.EndsAt), func() {
 			s.log.Warn("end a fault whose injector has not ended it", "disruption", f.Disruption, "kind", f.Kind)
 			s.finish(active)
 		})

@@ -7,6 +7,8 @@ import (
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 var (
@@ -76,7 +78,7 @@ func prepareCPUPressure(_ context.Context, p *Pod, f fault.Fault, spec v1alpha1.
 		share = max(1-float64(*spec.Load)/100, share)
 	}
 	return func() (func(), error) {
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(clock.With(context.Background(), clock.Of(p.set.ctx)))
 		started, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)
@@ -95,6 +97,9 @@ const throttlePeriod = 20 * time.Millisecond
 
 // throttle stops and continues the containers' processes so that they run for a share of the time, until the context is
 // done. None is stopped by it then. If this program dies, its children die.
+//
+// It measures how busy this machine is, so its times are real ones and not the cluster's. A stopped process cannot take
+// part in the cluster's time: the clock does not move ahead as long as one is stopped.
 func throttle(ctx context.Context, containers []Container, share float64, started func()) {
 	running := max(time.Duration(float64(throttlePeriod)*share), time.Millisecond)
 	stopped := time.Duration(float64(running) * (1 - share) / share)
@@ -112,6 +117,7 @@ func throttle(ctx context.Context, containers []Container, share float64, starte
 	var missing time.Duration // missing of the time in which they should have been stopped
 	cycle := time.Now()
 	for started != nil || ctx.Err() == nil {
+		release := clock.Hold(ctx)
 		var resume []func()
 		for _, c := range containers {
 			if f := c.Suspend(); f != nil {
@@ -127,6 +133,7 @@ func throttle(ctx context.Context, containers []Container, share float64, starte
 		for _, f := range resume {
 			f()
 		}
+		release()
 		halt := time.Since(begin)
 		sleep(running)
 		total := time.Since(cycle)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
 )
 
@@ -55,7 +56,7 @@ const (
 
 // speaksHTTP2 returns an error unless a server speaks HTTP/2 without TLS.
 func speaksHTTP2(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := clock.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -238,7 +239,7 @@ func (f *networkFault) disturbRequest(r *http.Request) consequence {
 	if f.spec.DelayJitter != nil && f.spec.DelayJitter.Duration() > 0 {
 		delay += rand.N(2*f.spec.DelayJitter.Duration()) - f.spec.DelayJitter.Duration()
 	}
-	timer := time.NewTimer(delay)
+	timer := clock.NewTimer(r.Context(), delay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -47,7 +47,10 @@ func (s *Set) Serve() {
 		}
 		answerJSON(w, http.StatusOK, list)
 	})
-	server := &http.Server{Handler: mux, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: s.config.Patience}
+	server := &http.Server{
+		Handler: mux, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: s.config.Patience,
+		BaseContext: func(net.Listener) context.Context { return s.ctx },
+	}
 	defer context.AfterFunc(s.ctx, func() { _ = server.Close() })()
 	_ = server.Serve(s.listener)
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 // program is a container without a process. Its fields must not change while there are faults.
@@ -77,6 +78,12 @@ var host = netip.MustParseAddr("127.0.0.1")
 
 func newNode(t *testing.T) *node {
 	t.Helper()
+	return newNodeAt(t, nil)
+}
+
+// newNodeAt is newNode with a clock for the set.
+func newNodeAt(t *testing.T, c *clock.Clock) *node {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "faults") // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +91,7 @@ func newNode(t *testing.T) *node {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	n := &node{T: t, dir: dir, changed: make(chan struct{})}
 	socket := filepath.Join(dir, "socket")
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(clock.With(context.Background(), c))
 	if n.set, err = New(ctx, Config{
 		Node: "process-node", Socket: socket, Host: host, Dir: dir, ServiceAccount: "/account",
 		ServiceCIDR: netip.MustParsePrefix("10.96.0.0/16"),
@@ -226,6 +233,31 @@ func TestAnswersToInjectors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A fault lasts by the cluster's clock.
+func TestEndsByClock(t *testing.T) {
+	c := clock.New()
+	c.Advance(30 * 24 * time.Hour)
+	n := newNodeAt(t, c)
+	n.add("web", "127.9.9.2")
+	began := c.Now()
+	f := fault.Fault{Kind: "containerFailure", Pod: "web", Spec: []byte(`{}`), EndsAt: began.Add(time.Hour)}
+	if code, text := n.request(http.MethodPut, "/faults/a", f); code != http.StatusNoContent {
+		t.Fatalf("%d %s", code, text)
+	}
+	active := n.set.list()
+	if len(active) != 1 || active[0].Began.Before(began) || active[0].Began.After(c.Now()) {
+		t.Fatalf("active: %+v", active)
+	}
+	c.Advance(30 * time.Minute)
+	select {
+	case <-active[0].ended:
+		t.Fatal("it ended after half of its time")
+	default:
+	}
+	c.Advance(30 * time.Minute)
+	<-active[0].ended
 }
 
 // A fault ends once: by its injector, by its time, with its pod, or for another one with its ID.

@@ -14,10 +14,12 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 type terminatorConfig struct {
-	ctx context.Context // closes connections that are left after the end
+	ctx context.Context // carries the clock, and closes connections that are left after the end
 	// disturb carries out what the faults say. Unless it has answered or aborted, the request is forwarded, and modify,
 	// if it is not nil, changes the answer.
 	disturb func(t *terminator, w http.ResponseWriter, r *http.Request) (consequence, modifyFunc)
@@ -77,8 +79,9 @@ func startTerminator(config terminatorConfig) *terminator {
 		conns: map[*terminatedConn]struct{}{}, changed: make(chan struct{}),
 	}
 	t.server = &http.Server{
-		Handler:   t,
-		TLSConfig: config.tls,
+		Handler:     t,
+		TLSConfig:   config.tls,
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(config.ctx) },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if secured, ok := c.(*tls.Conn); ok {
 				c = secured.NetConn()
@@ -167,12 +170,12 @@ func (t *terminator) stop(within time.Duration) {
 		return
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(t.config.ctx, 10*within)
+		ctx, cancel := clock.WithTimeout(t.config.ctx, 10*within)
 		defer cancel()
 		_ = t.server.Shutdown(ctx)
 		t.abandon()
 	}()
-	timer := time.NewTimer(within)
+	timer := clock.NewTimer(t.config.ctx, within)
 	defer timer.Stop()
 	for {
 		t.mu.Lock()
@@ -295,7 +298,7 @@ func (c *terminatedConn) end() {
 	last := c.requests == 0 && c.broken
 	c.mu.Unlock()
 	if last {
-		// After this handler: its answer is not sent yet.
+		// After this handler: its answer is not sent yet. That takes this program real time.
 		time.AfterFunc(10*time.Millisecond, func() { _ = c.Close() })
 	}
 }

@@ -1,0 +1,122 @@
+package processnode
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/trommel-dev/trommel/internal/clock"
+)
+
+// atClock runs a test of a container of a node with a clock that only the test moves. Nothing else is there.
+func atClock(t *testing.T, test func(ctx context.Context, t *testing.T, c *clock.Clock, of *container)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.New()
+		ctx := clock.With(t.Context(), c)
+		n := &Node{config: Config{Clock: c}, ctx: ctx, changed: make(chan struct{})}
+		p := &pod{node: n, dirty: make(chan struct{}, 1), kill: make(chan struct{}), stopping: make(chan struct{})}
+		test(ctx, t, c, &container{pod: p, spec: &corev1.Container{}})
+	})
+}
+
+// due returns when the next timer is due; 0 without one.
+func due(c *clock.Clock) time.Duration {
+	synctest.Wait()
+	next, ok := c.Next()
+	if !ok {
+		return 0
+	}
+	return c.Until(next)
+}
+
+func TestProbeByClock(t *testing.T) {
+	atClock(t, func(ctx context.Context, t *testing.T, c *clock.Clock, of *container) {
+		of.spec.ReadinessProbe = &corev1.Probe{InitialDelaySeconds: 600, PeriodSeconds: 3600}
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			of.probe(ctx, &run{})
+		}()
+		for i, tt := range []struct {
+			ready bool
+			next  time.Duration
+		}{
+			{false, 10 * time.Minute},
+			{true, time.Hour},
+			{true, time.Hour},
+			{false, firstEager},
+			{false, 2 * firstEager},
+		} {
+			if next := due(c); of.ready != tt.ready || next != tt.next {
+				t.Errorf("%d: ready %t, and the next probe is in %s; want %t, %s", i, of.ready, next, tt.ready, tt.next)
+			}
+			if i == 2 { // from now on it fails: there is no such port
+				of.spec.ReadinessProbe.FailureThreshold = 1
+				of.spec.ReadinessProbe.TCPSocket = &corev1.TCPSocketAction{Port: intstr.FromString("none")}
+			}
+			c.Advance(tt.next)
+		}
+		cancel()
+		<-ended
+		if next := due(c); next != 0 {
+			t.Errorf("a timer is left, due in %s", next)
+		}
+	})
+}
+
+func TestBackoffByClock(t *testing.T) {
+	atClock(t, func(ctx context.Context, t *testing.T, c *clock.Clock, of *container) {
+		started := make(chan bool, 1)
+		go func() { started <- of.awaitStart(ctx, maxBackoff, 0) }()
+		if next := due(c); next != maxBackoff || of.waiting != "CrashLoopBackOff" {
+			t.Errorf("it waits for %q, and starts in %s", of.waiting, next)
+		}
+		c.Advance(maxBackoff - 1)
+		if next := due(c); next != 1 || len(started) > 0 {
+			t.Errorf("it starts in %s (%d)", next, len(started))
+		}
+		c.Advance(1)
+		if !<-started {
+			t.Error("it must not start")
+		}
+	})
+}
+
+func TestGraceByClock(t *testing.T) {
+	atClock(t, func(_ context.Context, t *testing.T, c *clock.Clock, of *container) {
+		p := of.pod
+		p.node.mu.Lock()
+		p.terminateLocked(2 * time.Hour)
+		p.terminateLocked(time.Hour)
+		p.node.mu.Unlock()
+		<-p.stopping
+		if next := due(c); next != time.Hour {
+			t.Errorf("it is killed in %s", next)
+		}
+		c.Advance(time.Hour)
+		<-p.kill
+	})
+}
+
+func TestTokensByClock(t *testing.T) {
+	atClock(t, func(ctx context.Context, t *testing.T, c *clock.Clock, of *container) {
+		p := of.pod
+		timer := clock.NewTimer(ctx, 0)
+		if p.awaitTokens(ctx, timer); due(c) != 0 {
+			t.Errorf("without tokens it waits for %s", due(c))
+		}
+		p.volumes.tokens = map[string]*volumeToken{
+			"a": {renew: c.Now().Add(2 * time.Hour)}, "b": {renew: c.Now().Add(time.Hour)},
+		}
+		if p.awaitTokens(ctx, timer); due(c) != time.Hour {
+			t.Errorf("it waits for %s", due(c))
+		}
+		timer.Stop()
+	})
+}
