@@ -22,6 +22,7 @@ import (
 	"github.com/trommel-dev/trommel/actions"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/effect"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -113,6 +114,7 @@ type Coordinator struct {
 	expired   chan int
 
 	// Owned by the goroutine of Run.
+	clock     *clock.Clock // of its context
 	seq       int
 	began     bool // the plan has begun: events are judged and recorded
 	holds     map[int]*held
@@ -137,7 +139,7 @@ type Coordinator struct {
 
 type held struct {
 	event monitor.Event
-	timer *time.Timer
+	timer *clock.Timer
 	by    string
 	told  bool // the Watcher knows about it
 }
@@ -196,13 +198,14 @@ func New(config Config) (*Coordinator, error) {
 }
 
 // Run serves processes and the plan until ctx ends; then it releases everything and waits for the running actions,
-// which use ctx too. It returns an error only if the run record could not be written.
+// which use ctx too. Time is that of the clock in ctx. It returns an error only if the run record could not be written.
 func (c *Coordinator) Run(ctx context.Context) error {
 	defer c.running.Wait()
 	defer close(c.stopped)
+	c.clock = clock.Of(ctx)
 	c.work.open(ctx)
 	c.push(ctx)
-	watchdog := time.NewTimer(c.config.Watchdog)
+	watchdog := c.clock.NewTimer(c.config.Watchdog)
 	defer watchdog.Stop()
 	for {
 		select {
@@ -271,7 +274,7 @@ func (c *Coordinator) do(ctx context.Context, f func(run context.Context)) error
 func (c *Coordinator) Begin(ctx context.Context) error {
 	if err := c.do(ctx, func(ctx context.Context) {
 		c.began = true
-		c.last = time.Now()
+		c.last = c.clock.Now()
 		// The record says who leads when the plan begins.
 		for _, id := range slices.Sorted(maps.Keys(c.elections.newest)) {
 			o := c.elections.newest[id]
@@ -307,10 +310,10 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 	err := c.do(ctx, func(context.Context) {
 		s = Status{
 			Fired: c.machine.Fired(), Completed: c.work.completed, Total: len(c.config.Plan.Actions),
-			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer() || c.takingOver(time.Now()),
+			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer() || c.takingOver(c.clock.Now()),
 			LastEvent:  c.last,
 			Findings:   append([]record.Finding(nil), c.findings...),
-			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(), Stuck: c.stuck(time.Now()),
+			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(), Stuck: c.stuck(c.clock.Now()),
 			NoneFailed: c.machine.NoneFailed(),
 			Down:       c.machine.AllDown(), Electing: c.allElecting(), Lasting: c.lasting(),
 		}
@@ -370,11 +373,11 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 		if election {
 			c.elections.note(e.Session, e.Observation)
 		}
-		c.settling.note(e.Session.Identity, election || c.elections.delivers(e.Observation))
+		c.settling.note(e.Session.Identity, election || c.elections.delivers(e.Observation), c.clock.Now())
 	}
 	switch {
 	case e.Started:
-		c.settling.active[e.Session.Identity] = time.Now()
+		c.settling.active[e.Session.Identity] = c.clock.Now()
 		c.of(e.Session.Identity).begin(e.Session.ID)
 		c.changed()
 	case e.Abandoned != nil:
@@ -414,7 +417,10 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 // enrich looks up what an observation lacks. It does not delay other observations: this one arrives when the lookup is
 // done.
 func (c *Coordinator) enrich(ctx context.Context, lookup func() arrival) {
+	// The process that is looked up for waits for this one, not for time to pass.
+	release := c.clock.Hold()
 	c.running.Go(func() {
+		defer release()
 		a := lookup()
 		select {
 		case c.enriched <- a:
@@ -427,7 +433,7 @@ func (c *Coordinator) enrich(ctx context.Context, lookup func() arrival) {
 // troubled adds a finding about a hook that has failed, one for each kind of failure in each process.
 func (c *Coordinator) troubled(e monitor.Event) {
 	f := record.Finding{
-		Severity: record.SeverityInconclusive, Judge: record.JudgeHook, Subject: e.Session.Identity, Time: time.Now(),
+		Severity: record.SeverityInconclusive, Judge: record.JudgeHook, Subject: e.Session.Identity, Time: c.clock.Now(),
 		Title: fmt.Sprintf("a hook in %s failed: %s", e.Session.Identity, e.Trouble.Text),
 		Detail: "This is a bug in Trommel, not in the controller; please report it. The process went on, and what " +
 			"the hook should have reported was not observed.\n" + e.Trouble.Stack,
@@ -493,7 +499,7 @@ func (c *Coordinator) unobserved(e monitor.Event) {
 	if !slices.ContainsFunc(c.findings, func(have record.Finding) bool { return have.Title == title }) {
 		c.findings = append(c.findings, record.Finding{
 			Severity: record.SeverityInconclusive, Judge: record.JudgeSession, Subject: e.Session.Identity,
-			Time: time.Now(), Title: title,
+			Time: c.clock.Now(), Title: title,
 			Detail: detail + " From here on the run is not what the plan describes.",
 		})
 	}
@@ -538,7 +544,7 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 	r.Aside = c.aside(a.event.Session, o)
 	r.Election = c.elections.about(r.By, o)
 	seq := c.seq + 1
-	c.holds[seq] = &held{event: a.event, by: a.event.Session.Identity, timer: time.AfterFunc(c.config.Hold, func() {
+	c.holds[seq] = &held{event: a.event, by: a.event.Session.Identity, timer: c.clock.AfterFunc(c.config.Hold, func() {
 		select {
 		case c.expired <- seq:
 		case <-ctx.Done():
@@ -630,7 +636,7 @@ func validJSON(data []byte) json.RawMessage {
 func (c *Coordinator) step(ctx context.Context, e record.Event) {
 	c.seq++
 	e.Seq = c.seq
-	e.Time = time.Now()
+	e.Time = c.clock.Now()
 	// A crash-looping controller is not progress of the plan, nor is an observation that the plan has not asked for.
 	if e.SessionEnd == nil && (e.Observation == nil || !e.Observation.Aside) {
 		c.last = e.Time
@@ -672,7 +678,7 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect, cause stri
 		switch effect := effect.(type) {
 		case StartTimer:
 			d := c.machine.watches[effect.Action][effect.Node].definition.Condition.Timeout
-			time.AfterFunc(d, func() {
+			c.clock.AfterFunc(d, func() {
 				select {
 				case c.timeouts <- record.Timeout{Action: effect.Action, Node: effect.Node}:
 				case <-ctx.Done():
@@ -719,12 +725,12 @@ func (c *Coordinator) expire(ctx context.Context, seq int) {
 		return
 	}
 	o := recordObservation(h.event.Session, h.event.Observation)
-	stuck := c.stuck(time.Now())
+	stuck := c.stuck(c.clock.Now())
 	if stuck != "" {
 		stuck += "\n"
 	}
 	c.findings = append(c.findings, record.Finding{
-		Severity: record.SeverityInconclusive, Judge: record.JudgeHold, Subject: h.by, Time: time.Now(),
+		Severity: record.SeverityInconclusive, Judge: record.JudgeHold, Subject: h.by, Time: c.clock.Now(),
 		Title: fmt.Sprintf("%s was held for %s and then released: %s", h.by, c.config.Hold, describe(o)),
 		Detail: stuck +
 			"A pause outlasted the suite's timeouts.hold, or an action did not complete. From here on the run is " +

@@ -24,7 +24,7 @@ type freeze struct {
 	action  int
 	session *monitor.Session
 	since   time.Time
-	until   time.Time // zero: it is frozen
+	until   time.Time // zero: it is frozen; by the machine's clock, as is how long a process is silent
 }
 
 func newFreezer() freezer {
@@ -59,7 +59,7 @@ func (c *Coordinator) aim(ctx context.Context, i int) error {
 		pid := 0
 		if s := c.aimedAt(i); s != nil {
 			pid = s.PID
-			c.freezer.sessions[s.ID] = &freeze{action: i, session: s, since: time.Now()}
+			c.freezer.sessions[s.ID] = &freeze{action: i, session: s, since: c.clock.Now()}
 		}
 		aimed.Aim(pid)
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 // settling tracks the controllers' activity while the coordinator waits for them to become idle.
@@ -46,7 +47,7 @@ func (c *Coordinator) Settle(ctx context.Context, quiet time.Duration) (restless
 	for {
 		var next time.Duration
 		err := c.do(context.WithoutCancel(ctx), func(context.Context) {
-			restless, next = c.restless(time.Now(), quiet)
+			restless, next = c.restless(c.clock.Now(), quiet)
 		})
 		if err != nil || restless == "" {
 			return "", err
@@ -55,7 +56,7 @@ func (c *Coordinator) Settle(ctx context.Context, quiet time.Duration) (restless
 		if err != nil {
 			return "", err
 		}
-		timer := time.NewTimer(next)
+		timer := clock.NewTimer(ctx, next)
 		select {
 		case <-changed:
 		case <-timer.C:
@@ -69,7 +70,7 @@ func (c *Coordinator) Settle(ctx context.Context, quiet time.Duration) (restless
 
 // stir marks every controller as active now: when settling starts, and when held observations are released.
 func (c *Coordinator) stir() {
-	now := time.Now()
+	now := c.clock.Now()
 	for _, controller := range c.config.Controllers {
 		c.settling.active[controller.Name] = now
 	}
@@ -101,9 +102,9 @@ func (c *Coordinator) restless(now time.Time, quiet time.Duration) (who string, 
 }
 
 // note records that a controller is active, leader election aside.
-func (s *settling) note(identity string, election bool) {
+func (s *settling) note(identity string, election bool, now time.Time) {
 	if s.on && !election {
-		s.active[identity] = time.Now()
+		s.active[identity] = now
 	}
 }
 

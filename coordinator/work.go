@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -41,7 +42,7 @@ var errEnded = errors.New("the plan has ended")
 func (c *Coordinator) fire(ctx context.Context, f Fire, cause string) {
 	a := &c.config.Plan.Actions[f.Action]
 	c.fires[f.Action] = &record.Action{
-		Index: f.Action, Type: string(a.Type), Target: a.Object(), FiredBy: f.FiredBy, Cause: cause, Fired: time.Now(),
+		Index: f.Action, Type: string(a.Type), Target: a.Object(), FiredBy: f.FiredBy, Cause: cause, Fired: c.clock.Now(),
 	}
 	c.work.underway++
 	c.asks(f)
@@ -66,7 +67,10 @@ func (c *Coordinator) carry(waits, does context.Context, i int) completion {
 		done.err = errEnded
 		return done
 	}
-	began := time.Now()
+	// What is carried out, such as a kill, takes real time, which the run's processes do not show.
+	release := clock.Hold(does)
+	defer release()
+	began := clock.Now(waits)
 	if done.err = c.begin(waits, i); done.err != nil {
 		return done
 	}
@@ -77,6 +81,7 @@ func (c *Coordinator) carry(waits, does context.Context, i int) completion {
 	if err := c.melt(does, i, done.err != nil, false); done.err == nil {
 		done.err = err
 	}
+	release()
 	if done.err != nil {
 		if does.Err() != nil {
 			done.err = errEnded
@@ -123,20 +128,13 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true // begin checks whether the plan has ended
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return clock.Sleep(ctx, d) == nil
 }
 
 func (c *Coordinator) complete(ctx context.Context, done completion) {
 	a := &c.config.Plan.Actions[done.index]
 	r := c.fires[done.index]
-	r.Began, r.Done = done.began, time.Now()
+	r.Began, r.Done = done.began, c.clock.Now()
 	c.work.underway--
 	if done.note != "" {
 		c.note(done.index, done.note)
@@ -242,6 +240,8 @@ func (c *Coordinator) End(ctx context.Context) error {
 // Undo undoes, in reverse order, all actions that have begun, including those that were cut short or failed. The plan
 // must have ended. After an error it goes on with the others; Undo may be called again to retry those that failed.
 func (c *Coordinator) Undo(ctx context.Context) error {
+	release := clock.Hold(ctx) // as while they are carried out
+	defer release()
 	var begun []int
 	if err := c.do(ctx, func(context.Context) { begun = slices.Clone(c.work.begun) }); err != nil {
 		return err

@@ -60,6 +60,7 @@ type Meta struct {
 	Seed          int64     `json:"seed"`
 	Started       time.Time `json:"started"`
 	Ended         time.Time `json:"ended"`
+	Clock         *Clock    `json:"clock,omitempty"` // nil: the times are the machine's
 	WorkloadStart time.Time `json:"workloadStart"`
 	WorkloadEnd   time.Time `json:"workloadEnd"`
 	GivenBack     time.Time `json:"givenBack,omitzero"` // when all holds, pauses and kills were undone
@@ -190,6 +191,12 @@ func Noun(op wire.Operation) string {
 type Step struct {
 	Text    string    `json:"text"` // its name and what it does
 	Started time.Time `json:"started"`
+}
+
+// Clock says that a run did not go by the machine's clock, but by one that moved ahead while nothing happened.
+type Clock struct {
+	Virtual bool          `json:"virtual"`
+	Took    time.Duration `json:"took"` // from the run's begin to its end, by the machine's clock; nanoseconds
 }
 
 // Phase is a timed part of a run.

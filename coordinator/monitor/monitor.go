@@ -31,6 +31,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 // Defaults of Config.
@@ -214,6 +215,10 @@ func (m *Monitor) Sessions() []*Session {
 // within Config.AckTimeout is cut off (Event.Lost). Frozen are the IDs of sessions whose processes cannot answer: they
 // keep their rules until the next call that does not name them.
 func (m *Monitor) SetRules(ctx context.Context, rules map[string][]wire.Rule, frozen ...uint64) {
+	// Processes answer at once, as far as the machine lets them; no time of the run passes meanwhile. What waits for
+	// their answers and for a Hello is about this machine, and goes by its clock.
+	release := clock.Hold(ctx)
+	defer release()
 	m.mu.Lock()
 	m.generation++
 	generation := m.generation

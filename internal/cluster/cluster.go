@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 // ErrNotSupported is returned (wrapped) if a kind of cluster lacks a required capability.
@@ -81,6 +83,13 @@ type APIServerKiller interface {
 // ProcessRunner is a cluster with a process node.
 type ProcessRunner interface {
 	Processes() ProcessNode
+}
+
+// Timed is a cluster whose processes may run by a clock of their own.
+type Timed interface {
+	// Clock returns the clock that the cluster's processes run by, always the same; nil is the machine's. All times
+	// that the cluster tells, such as those of a Process, are of this clock.
+	Clock() *clock.Clock
 }
 
 // Dialer is a cluster whose internal addresses this process can connect to.

@@ -363,9 +363,14 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	return o, nil
 }
 
-// took adds a run to what the plan's runs took. It does not count that they waited for a runner. meta may be nil.
+// took adds a run to what the plan's runs took, by the machine's clock. It does not count that they waited for a
+// runner. meta may be nil.
 func (o *Outcome) took(meta *record.Meta) {
-	if meta != nil {
+	switch {
+	case meta == nil:
+	case meta.Clock != nil:
+		o.Took += meta.Clock.Took
+	default:
 		o.Took += meta.Ended.Sub(meta.Started)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 // Follower receives what [Client.Follow] sees, from one goroutine.
@@ -76,10 +78,8 @@ func (c *Client) Follow(ctx context.Context, t Type, namespace, name string, f F
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		select {
-		case <-time.After(backoff):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := clock.Sleep(ctx, backoff); err != nil {
+			return err
 		}
 		backoff = min(2*backoff, followBackoffMax)
 	}

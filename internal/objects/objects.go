@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -216,14 +217,14 @@ const (
 
 // awaitDefinition returns when the API server serves the type that was just defined, in all its served versions.
 func (c *Client) awaitDefinition(ctx context.Context, u *unstructured.Unstructured) error {
-	ctx, cancel := context.WithTimeout(ctx, definitionTimeout)
+	ctx, cancel := clock.WithTimeout(ctx, definitionTimeout)
 	defer cancel()
 	definitions, err := c.ResolveKind(ctx, u.GroupVersionKind())
 	if err != nil {
 		return err
 	}
 	reason := "it is not established"
-	looked, looks := time.Now(), 0
+	looked, looks := clock.Now(ctx), 0
 	for {
 		left, err := c.unserved(ctx, u)
 		switch {
@@ -231,12 +232,12 @@ func (c *Client) awaitDefinition(ctx context.Context, u *unstructured.Unstructur
 			return nil
 		case err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !Transient(err):
 			return fmt.Errorf("CustomResourceDefinition %s: %w", u.GetName(), err)
-		case time.Since(looked) >= definitionLook || ctx.Err() != nil:
+		case clock.Since(ctx, looked) >= definitionLook || ctx.Err() != nil:
 			// The deadline may have passed, but one more request finds out the reason.
-			look, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*definitionLook)
+			look, cancel := clock.WithTimeout(context.WithoutCancel(ctx), 10*definitionLook)
 			current, err := c.Resource(definitions, "").Get(look, u.GetName(), metav1.GetOptions{})
 			cancel()
-			looked = time.Now()
+			looked = clock.Now(ctx)
 			if err == nil {
 				looks++
 				if reason = notEstablished(current); reason == "" {
@@ -249,10 +250,7 @@ func (c *Client) awaitDefinition(ctx context.Context, u *unstructured.Unstructur
 		if ctx.Err() != nil || looks >= definitionLooks {
 			return fmt.Errorf("CustomResourceDefinition %s is not served: %s", u.GetName(), reason)
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-		}
+		_ = clock.Sleep(ctx, 20*time.Millisecond) // the next round looks at ctx
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 // Transient reports whether the same call may succeed a moment later: the API server is down or busy, a webhook is not
@@ -70,9 +72,7 @@ func Retry(ctx context.Context, f func(context.Context) error) error {
 		if err == nil || !Transient(err) {
 			return err
 		}
-		select {
-		case <-time.After(backoff.Step()):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, backoff.Step()) != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/objects"
 )
 
@@ -49,7 +50,7 @@ func (a *applier) all(ctx context.Context, list []*unstructured.Unstructured) er
 func (a *applier) one(ctx context.Context, u *unstructured.Unstructured) error {
 	// Retry what fails because a webhook or a definition is not ready yet. A call in progress may take longer than
 	// that: on a busy machine an API server takes its time for a large definition.
-	retry, cancel := context.WithTimeout(ctx, a.timeout)
+	retry, cancel := clock.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	if err := objects.Retry(retry, func(context.Context) error {
 		_, err := a.apply(ctx, u)

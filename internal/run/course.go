@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -53,7 +54,7 @@ func (c *course) await(ctx context.Context, since time.Time) (stuck string, err 
 		if s.Completed == s.Total {
 			return "", nil
 		}
-		idle := min(time.Since(s.LastEvent), time.Since(since))
+		idle := min(clock.Since(ctx, s.LastEvent), clock.Since(ctx, since))
 		if !s.OnItsWay && idle >= c.stuckAfter {
 			return "the workload is finished and nothing that the plan observes has happened since", nil
 		}
@@ -61,10 +62,13 @@ func (c *course) await(ctx context.Context, since time.Time) (stuck string, err 
 		if s.OnItsWay {
 			wait = c.stuckAfter
 		}
+		timer := clock.NewTimer(ctx, wait)
 		select {
 		case <-changed:
-		case <-time.After(wait):
+			timer.Stop()
+		case <-timer.C:
 		case <-ctx.Done():
+			timer.Stop()
 			return context.Cause(ctx).Error(), ignoreDeadline(ctx, ctx.Err())
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
@@ -123,7 +124,9 @@ func (c *cycleControllers) groups() (all []*unstructured.Unstructured, err error
 // applyGroups creates the simulated node groups of the plan's cycles, and returns when they have their nodes: a
 // workload may need them at once.
 func (c *cycleControllers) applyGroups(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.step)
+	release := clock.Hold(ctx) // the controllers of cycling go by this machine's clock
+	defer release()
+	ctx, cancel := clock.WithTimeout(ctx, c.step)
 	defer cancel()
 	groups, err := c.groups()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/objects"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
@@ -21,6 +22,7 @@ type cycles struct {
 	objects ownObjects
 	follow  follows[nodes.CycleNodeRequest]
 	step    time.Duration // for which a request may stand still
+	clock   *clock.Clock
 
 	mu    sync.Mutex
 	begun map[string]*cycle
@@ -32,6 +34,7 @@ type cycles struct {
 
 // cycle is a CycleNodeRequest that the plan has created, as far as it was seen.
 type cycle struct {
+	clock  *clock.Clock
 	action *plan.Action
 	key    plan.ResourceKey
 	ended  chan struct{} // closed when the request has ended, by itself or by being deleted
@@ -57,7 +60,7 @@ func (c *cycles) cycle(name string) *cycle {
 	if c.begun == nil {
 		c.begun = map[string]*cycle{}
 	}
-	c.begun[name] = &cycle{ended: make(chan struct{}), changed: make(chan struct{})}
+	c.begun[name] = &cycle{clock: c.clock, ended: make(chan struct{}), changed: make(chan struct{})}
 	return c.begun[name]
 }
 
@@ -76,7 +79,7 @@ func (c *cycles) Begin(ctx context.Context, a *plan.Action) (note string, err er
 	f := a.Cycles()
 	one := c.cycle(f.Name())
 	one.mu.Lock()
-	one.action, one.at, one.key = a, time.Now(), f.Key()
+	one.action, one.at, one.key = a, one.clock.Now(), f.Key()
 	one.mu.Unlock()
 	object, err := objects.FromMap(map[string]any{
 		"apiVersion": nodes.GroupVersion.String(), "kind": "CycleNodeRequest",
@@ -115,7 +118,7 @@ func (c *cycles) close(context.Context) error {
 func (one *cycle) see(o *nodes.CycleNodeRequest) (done bool, err error) {
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	one.at = time.Now()
+	one.at = one.clock.Now()
 	if o == nil {
 		one.gone = true
 	} else {
@@ -161,12 +164,12 @@ func (one *cycle) await(ctx context.Context, still time.Duration, enough func() 
 		if err == nil && !done {
 			err = one.err
 		}
-		changed, rest, what := one.changed, time.Until(one.at.Add(still)), one.describe()
+		changed, rest, what := one.changed, one.clock.Until(one.at.Add(still)), one.describe()
 		one.mu.Unlock()
 		if done || err != nil {
 			return err
 		}
-		timer := time.NewTimer(rest)
+		timer := one.clock.NewTimer(rest)
 		select {
 		case <-changed:
 			timer.Stop()
@@ -247,7 +250,7 @@ func (c *cycles) End(ctx context.Context, name string) (ended bool, err error) {
 	}
 	one.mu.Lock()
 	failed := one.failed()
-	one.deleted, one.told, one.at = true, true, time.Now()
+	one.deleted, one.told, one.at = true, true, one.clock.Now()
 	one.mu.Unlock()
 	if err := c.objects.Delete(ctx, one.key, objects.DeleteOptions{}); err != nil {
 		return false, fmt.Errorf("end cycle %s: %w", name, err)
@@ -276,6 +279,8 @@ func (c *cycles) Ended(name string) <-chan struct{} { return c.cycle(name).ended
 // not end as the plan says. The controllers of cycling, the simulated cloud and the plan's own faults may be the cause,
 // so this says nothing about the controllers under test.
 func (c *cycles) conclude(ctx context.Context) (findings []record.Finding) {
+	release := c.clock.Hold() // the controllers of cycling go by this machine's clock
+	defer release()
 	for _, one := range c.all() {
 		stood := one.await(ctx, c.step, func() (bool, error) {
 			return one.gone || controller.Ended(one.status.Phase), nil
@@ -296,7 +301,7 @@ func (c *cycles) conclude(ctx context.Context) (findings []record.Finding) {
 		}
 		findings = append(findings, record.Finding{
 			Severity: record.SeverityInconclusive, Judge: record.JudgeAction, Subject: one.key.String(),
-			Time: time.Now(), Title: fmt.Sprintf("cycle %s: %v", name, err),
+			Time: c.clock.Now(), Title: fmt.Sprintf("cycle %s: %v", name, err),
 		})
 		if stood != nil && ctx.Err() == nil {
 			if _, err := c.End(ctx, name); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/controller"
 	"github.com/trommel-dev/trommel/chaos/controller/manager"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -119,7 +120,7 @@ func (d *disruptionControllers) deploy(ctx context.Context, journal string) erro
 
 // await waits until the controllers in the cluster have started.
 func (d *disruptionControllers) await(ctx context.Context, namespace, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, d.ready, fmt.Errorf(
+	ctx, cancel := clock.WithTimeoutCause(ctx, d.ready, fmt.Errorf(
 		"the controllers of disruptions have not started within %s (timeouts.ready)", d.ready))
 	defer cancel()
 	key, err := plan.ParseResourceKey("deployment/" + namespace + "/" + name)

@@ -16,6 +16,7 @@ import (
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
@@ -41,7 +42,7 @@ func disruptionKey(namespace, name string) (plan.ResourceKey, error) {
 // Begin creates the disruption and waits until it is injected.
 func (d *disruptions) Begin(ctx context.Context, a *plan.Action) (note string, err error) {
 	f := a.Begins()
-	ctx, cancel := context.WithTimeout(ctx, d.step)
+	ctx, cancel := clock.WithTimeout(ctx, d.step)
 	defer cancel()
 	object, namespace, err := d.disruptionOf(ctx, f)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/history"
@@ -27,20 +27,20 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	}
 	r.journal.enter("workload")
 	meta := &r.journal.meta
-	planCtx, cancel := context.WithTimeoutCause(ctx, r.suite.Timeouts.Plan,
+	planCtx, cancel := clock.WithTimeoutCause(ctx, r.suite.Timeouts.Plan,
 		fmt.Errorf("workload and plan took longer than the suite's timeouts.plan (%s)", r.suite.Timeouts.Plan))
 	defer cancel()
 	if err := p.coordinator.Begin(planCtx); err != nil {
 		return err
 	}
-	meta.WorkloadStart = time.Now()
+	meta.WorkloadStart = clock.Now(ctx)
 	p.settling.since = meta.WorkloadStart
 	config, err := r.workloadConfig(p)
 	if err != nil {
 		return err
 	}
 	findings, err := workload.Run(planCtx, config)
-	meta.WorkloadEnd = time.Now()
+	meta.WorkloadEnd = clock.Now(ctx)
 	timedOut := planCtx.Err() != nil && ctx.Err() == nil
 	if err != nil && !timedOut {
 		misused := new(workload.FunctionError)
@@ -55,7 +55,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	if err != nil && timedOut {
 		r.journal.add(record.Finding{
 			Severity: record.SeverityInconclusive, Judge: record.JudgeTimeout,
-			Title: "the workload did not finish: " + err.Error(), Detail: p.webhooks.lastOutage(), Time: time.Now(),
+			Title: "the workload did not finish: " + err.Error(), Detail: p.webhooks.lastOutage(), Time: clock.Now(ctx),
 		})
 	}
 	var stuck string

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -55,7 +56,7 @@ func (f *fleet) await(ctx context.Context) error {
 // awaitAlive waits until every controller has run for the time alive; it returns an error if one keeps exiting. The
 // hook connects before main runs, so a session alone does not show that the controller works.
 func (f *fleet) awaitAlive(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, f.ready)
+	ctx, cancel := clock.WithTimeout(ctx, f.ready)
 	defer cancel()
 	for _, m := range f.members {
 		for {
@@ -67,13 +68,11 @@ func (f *fleet) awaitAlive(ctx context.Context) error {
 				return err
 			}
 			if slices.ContainsFunc(processes, func(p cluster.Process) bool {
-				return p.Running() && time.Since(p.Started) >= f.alive
+				return p.Running() && clock.Since(ctx, p.Started) >= f.alive
 			}) {
 				break
 			}
-			select {
-			case <-time.After(50 * time.Millisecond):
-			case <-ctx.Done():
+			if clock.Sleep(ctx, 50*time.Millisecond) != nil {
 				return f.notConnected(ctx, m.name)
 			}
 		}
@@ -107,13 +106,13 @@ func (f *fleet) awaitStart(ctx context.Context, name string, after int) error {
 		return nil
 	}
 	m := f.members[at]
-	ctx, cancel := context.WithTimeout(ctx, f.ready)
+	ctx, cancel := clock.WithTimeout(ctx, f.ready)
 	defer cancel()
 	connected := make(chan error, 1)
 	if m.instrumented {
 		go func() { connected <- f.sessions.WaitConnected(ctx, name, after, m.replicas) }()
 	}
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := clock.NewTicker(ctx, 100*time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
@@ -159,7 +158,7 @@ func (f *fleet) notConnected(ctx context.Context, name string) error {
 
 // describePods lists a controller's pods with their status, for a controller that did not start.
 func (f *fleet) describePods(ctx context.Context, name string) string {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := clock.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	pods, err := f.pods(ctx)
 	if err != nil {

@@ -2,8 +2,10 @@ package run
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -12,6 +14,8 @@ import (
 // at once; the record gets it when the run has ended.
 type journal struct {
 	console  *console
+	clock    atomic.Pointer[clock.Clock] // nil until the run has its cluster
+	began    time.Time                   // by the machine's clock
 	meta     record.Meta
 	findings []record.Finding
 
@@ -19,12 +23,33 @@ type journal struct {
 	phaseStart time.Time
 }
 
+// now is the run's time. It may be called concurrently.
+func (j *journal) now() time.Time { return j.clock.Load().Now() }
+
+// goBy makes a clock the run's. What was recorded before counts as if the clock had been ahead by as much already.
+func (j *journal) goBy(c *clock.Clock) {
+	if c == nil {
+		return
+	}
+	ahead := c.Offset()
+	j.clock.Store(c)
+	j.meta.Started, j.phaseStart = j.meta.Started.Add(ahead), j.phaseStart.Add(ahead)
+}
+
+// end records when the run ended.
+func (j *journal) end() {
+	j.meta.Ended = j.now()
+	if j.clock.Load() != nil {
+		j.meta.Clock = &record.Clock{Virtual: true, Took: time.Since(j.began)}
+	}
+}
+
 // enter ends the current phase and begins the named one; an empty name only ends the current one.
 func (j *journal) enter(name string) {
 	if j.phase != "" {
-		j.meta.Phases = append(j.meta.Phases, record.Phase{Name: j.phase, Duration: time.Since(j.phaseStart)})
+		j.meta.Phases = append(j.meta.Phases, record.Phase{Name: j.phase, Duration: j.clock.Load().Since(j.phaseStart)})
 	}
-	j.phase, j.phaseStart = name, time.Now()
+	j.phase, j.phaseStart = name, j.now()
 	if name != "" {
 		j.console.Phase(name)
 	}
@@ -50,12 +75,16 @@ func (j *journal) note(text string) {
 
 // step notes that a step of the workload begins.
 func (j *journal) step(number, of int, text string) {
-	j.meta.Steps = append(j.meta.Steps, record.Step{Text: text, Started: time.Now()})
+	j.meta.Steps = append(j.meta.Steps, record.Step{Text: text, Started: j.now()})
 	j.console.step(number, of, text)
 }
 
 // trouble records as a finding that a part of the run itself failed after there was something to judge.
-func (j *journal) trouble(err error) { j.add(judge.Trouble(err.Error())) }
+func (j *journal) trouble(err error) {
+	f := judge.Trouble(err.Error())
+	f.Time = j.now()
+	j.add(f)
+}
 
 // judged reports whether there is a verdict.
 func (j *journal) judged() bool { return j.meta.Verdict != "" }

@@ -2,8 +2,8 @@ package run
 
 import (
 	"context"
-	"time"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/internal/run/await"
@@ -23,7 +23,7 @@ func (r *runner) judge(
 	}
 	// From now on nothing disturbs the controllers.
 	becalm := func() {
-		meta.Calm = time.Now()
+		meta.Calm = clock.Now(ctx)
 		troubled(p.logs.becalm(ctx))
 	}
 	status, err := p.coordinator.Status(ctx)
@@ -88,7 +88,7 @@ func (r *runner) gather(
 	states := p.evidence.history(ctx, recorder)
 	processes := p.evidence.ofProcesses(ctx)
 	p.evidence.fillInLocks(ctx, meta.Controllers)
-	meta.Observed = time.Now()
+	meta.Observed = clock.Now(ctx)
 	return judge.Evidence{
 		Plan: r.plan, Invariants: invariants, Timeouts: r.suite.Timeouts, Dir: r.recordDir, Meta: *meta,
 		Actions: r.events.carriedOut(), Events: r.events.ofControllers(),

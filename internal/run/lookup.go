@@ -8,6 +8,7 @@ import (
 
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/objects"
 )
 
@@ -26,7 +27,7 @@ func writeOf(o *wire.Observation) objects.Write {
 }
 
 func (l lookup) Foresee(ctx context.Context, o *wire.Observation) (coordinator.Foresight, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	ctx, cancel := clock.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	if o.Operation == wire.DeleteCollection {
 		list, err := l.objects.Collection(ctx, writeOf(o))
@@ -37,7 +38,7 @@ func (l lookup) Foresee(ctx context.Context, o *wire.Observation) (coordinator.F
 }
 
 func (l lookup) State(ctx context.Context, o *wire.Observation) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	ctx, cancel := clock.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	return l.objects.State(ctx, writeOf(o))
 }

@@ -95,10 +95,11 @@ func (r *runner) newParts(at *site, logs *logs, declared []plan.ResourceKey, kep
 	inside, _ := at.cluster.(cluster.Dialer)
 	p.webhooks = &webhooks{
 		declared: declared, ready: timeouts.Ready, step: timeouts.Step, objects: at.objects, inside: inside,
-		plan: p.coordinator, tails: logs.tails, info: r.journal.console.Info,
+		clock: at.clock, plan: p.coordinator, tails: logs.tails, info: r.journal.console.Info,
 	}
 	p.cycles = &cycles{
 		objects: at.objects, follow: followOn[nodes.CycleNodeRequest](at.objects), step: timeouts.Step,
+		clock: at.clock,
 	}
 	p.tools = r.newTools(p, kept)
 	p.course = &course{

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
@@ -170,7 +171,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // warm lists until the watch cache responds. Each server serves a new custom resource only once it has seen its
 // definition.
 func warm(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, server string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := clock.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	for {
 		_, err := client.Resource(gvr).List(ctx, metav1.ListOptions{ResourceVersion: "0", Limit: 1})
@@ -181,10 +182,7 @@ func warm(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersion
 			apierrors.IsServiceUnavailable(err)) {
 			return fmt.Errorf("fill the watch cache of %s on %s: %w", gvr.Resource, server, err)
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-		}
+		_ = clock.Sleep(ctx, 50*time.Millisecond) // the next round looks at ctx
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/coordinator/monitor"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -61,9 +62,10 @@ func execute(ctx context.Context, t task) (*record.Meta, error) {
 		return nil, fmt.Errorf("create run record: %w", err)
 	}
 	t.suite, t.workload = t.plan.Within(t.suite)
-	j := &journal{console: newConsole(t.session.Progress, t.recordDir), meta: record.Meta{
+	began := time.Now()
+	j := &journal{console: newConsole(t.session.Progress, t.recordDir), began: began, meta: record.Meta{
 		Plan: t.plan.TestName, PlanFile: t.plan.File, Suite: t.suite.File, Variant: t.session.Variant,
-		Trommel: t.session.Version, Started: time.Now(), Phases: []record.Phase{},
+		Trommel: t.session.Version, Started: began, Phases: []record.Phase{},
 		ActionsTotal: len(t.plan.Actions),
 	}}
 	r := &runner{
@@ -80,7 +82,7 @@ func execute(ctx context.Context, t task) (*record.Meta, error) {
 			j.meta.Reason = "interrupted"
 		}
 	}
-	j.meta.Ended = time.Now()
+	j.end()
 	if closeErr := j.close(writer); err == nil && closeErr != nil {
 		err = closeErr
 		j.meta.Verdict = record.Error
@@ -91,19 +93,25 @@ func execute(ctx context.Context, t task) (*record.Meta, error) {
 
 // run executes the plan and tears down what it set up.
 func (r *runner) run(ctx context.Context) (err error) {
-	standstills := watchItself()
+	standstills := watchItself(r.journal.now)
 	defer func() {
 		for _, text := range standstills() {
 			r.journal.note(text)
 		}
 	}()
+	// From startCluster on, ctx has the clock of the cluster.
 	defer func() { err = r.end(ctx, err) }()
 	files := &planFiles{dir: r.recordDir, plan: r.plan, suite: r.suite, variant: r.session.Variant}
 	kept, err := files.write()
 	if err != nil {
 		return err
 	}
-	at, logs, err := r.startCluster(ctx)
+	at, err := r.startCluster(ctx)
+	if err != nil {
+		return err
+	}
+	ctx = clock.With(ctx, at.clock)
+	logs, err := r.listen(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -144,25 +152,31 @@ func (r *runner) end(ctx context.Context, err error) error {
 	return err
 }
 
-// startCluster gets a cluster for the run, and listens for its instrumented processes.
-func (r *runner) startCluster(ctx context.Context) (*site, *logs, error) {
+// startCluster gets a cluster for the run, whose clock is the run's from then on.
+func (r *runner) startCluster(ctx context.Context) (*site, error) {
 	r.journal.enter("cluster")
 	l, err := r.clusters.acquire(ctx, r.journal.console)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	r.teardown.later(l.release)
-	at := &site{lease: l, cluster: l.cluster, node: processNode(l.cluster)}
+	at := &site{lease: l, cluster: l.cluster, node: processNode(l.cluster), clock: clockOf(l.cluster)}
+	r.journal.goBy(at.clock)
 	r.journal.meta.Cluster = l.state
+	return at, nil
+}
+
+// listen listens for the cluster's instrumented processes. It returns the cluster's logs, as far as they are the run's.
+func (r *runner) listen(ctx context.Context, at *site) (*logs, error) {
 	logs := r.newLogs(at)
-	if l.state != record.ClusterFresh {
+	if r.journal.meta.Cluster != record.ClusterFresh {
 		if err := logs.skip(ctx); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	address, token, err := rendezvous(at.cluster, r.teardown.later)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	at.token = token
 	at.monitor, err = monitor.Listen(monitor.Config{
@@ -170,8 +184,8 @@ func (r *runner) startCluster(ctx context.Context) (*site, *logs, error) {
 		AckTimeout: r.suite.Timeouts.Acknowledge,
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	r.teardown.later(func(context.Context) error { return at.monitor.Close() })
-	return at, logs, nil
+	return logs, nil
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -28,7 +29,7 @@ type settling struct {
 // await waits until the controllers have settled, at most for Timeouts.Settle. It does not wait for one that is in a
 // crash loop. It reports whether they have settled.
 func (s *settling) await(ctx context.Context) (settled bool, err error) {
-	bounded, cancel := context.WithTimeout(ctx, s.timeouts.Settle)
+	bounded, cancel := clock.WithTimeout(ctx, s.timeouts.Settle)
 	defer cancel()
 	crashes := make(chan string, 1)
 	watched := make(chan struct{})
@@ -64,7 +65,7 @@ const restQuiet = 500 * time.Millisecond
 // pause is what a paced workload does between its steps: it waits until the controllers are at rest, at most for
 // Timeouts.Settle.
 func (s *settling) pause(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeouts.Settle)
+	ctx, cancel := clock.WithTimeout(ctx, s.timeouts.Settle)
 	defer cancel()
 	if restless, err := s.plan.Settle(ctx, restQuiet); err != nil || restless != "" {
 		s.logger.Debug("the next step of the workload does not wait any longer", "restless", restless, "error", err)
@@ -86,7 +87,7 @@ func (s *settling) endsByItself(processes []cluster.Process) int {
 // crashLoop returns the name of the first controller that has exited twice since the workload began without being
 // stopped by the plan, or "" when ctx ends.
 func (s *settling) crashLoop(ctx context.Context) string {
-	tick := time.NewTicker(200 * time.Millisecond)
+	tick := clock.NewTicker(ctx, 200*time.Millisecond)
 	defer tick.Stop()
 	for {
 		for _, name := range s.controllers {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/coordinator/monitor"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/record"
@@ -23,6 +24,7 @@ type site struct {
 	lease   *lease
 	cluster cluster.Cluster
 	node    cluster.ProcessNode // nil: it has none
+	clock   *clock.Clock        // of its processes
 	steady  string              // the API server for the run's own requests
 	config  *rest.Config        // of steady
 	objects *objects.Client     // through steady
@@ -39,6 +41,14 @@ func (s *site) connect(apiServer string) (err error) {
 	unthrottle(s.config)
 	s.objects, err = objects.New(s.config)
 	return err
+}
+
+// clockOf returns the clock of the cluster's processes; nil: this machine's.
+func clockOf(c cluster.Cluster) *clock.Clock {
+	if c, ok := c.(cluster.Timed); ok {
+		return c.Clock()
+	}
+	return nil
 }
 
 // processNode returns the process node; nil if the cluster has none.
@@ -69,7 +79,7 @@ func rendezvous(c cluster.Cluster, later later) (address, token string, err erro
 func awaitAPIServers(ctx context.Context, c cluster.Cluster, ready time.Duration, sessions interface {
 	WaitConnected(ctx context.Context, identity string, after, n int) error
 }) error {
-	ctx, cancel := context.WithTimeout(ctx, ready)
+	ctx, cancel := clock.WithTimeout(ctx, ready)
 	defer cancel()
 	with, ok := c.(cluster.Instrumented)
 	if !ok {

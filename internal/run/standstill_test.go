@@ -29,9 +29,11 @@ func TestStandstills(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var s standstills
+			var now time.Time
+			s := standstills{now: func() time.Time { return now.Add(tt.ahead) }}
 			for _, tick := range tt.ticks {
-				s.tick(at(tick))
+				now = at(tick)
+				s.tick(now)
 			}
 			if !slices.Equal(s.notes, tt.want) {
 				t.Errorf("noted %q, want %q", s.notes, tt.want)

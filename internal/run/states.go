@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
@@ -82,7 +83,7 @@ func (s *states) listable(ctx context.Context) ([]plan.ResourceKey, error) {
 			continue
 		}
 		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, listTimeout)
+			ctx, cancel := clock.WithTimeout(ctx, listTimeout)
 			defer cancel()
 			if err := s.list(ctx, t); err != nil {
 				s.logger.Debug("a type is not recorded", "type", key, "error", err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 // teardownTimeout bounds undo and each part of the teardown; both also run when the run's context has ended.
@@ -19,6 +21,8 @@ func (t *teardown) later(f func(context.Context) error) { t.undo = append(t.undo
 
 // run tears down in reverse order, also if something fails, which failed is told. Each step has a timeout of its own.
 func (t *teardown) run(ctx context.Context, failed func(error)) {
+	release := clock.Hold(ctx) // processes are stopped and files removed, which takes the machine's time
+	defer release()
 	for _, f := range slices.Backward(t.undo) {
 		if err := within(ctx, teardownTimeout, f); err != nil {
 			failed(err)
@@ -27,7 +31,7 @@ func (t *teardown) run(ctx context.Context, failed func(error)) {
 }
 
 func within(ctx context.Context, timeout time.Duration, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := clock.WithTimeout(ctx, timeout)
 	defer cancel()
 	return f(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
@@ -206,7 +207,7 @@ func (a *apiServers) StartAPIServer(ctx context.Context, name string) (running b
 	if err := a.killer.StartAPIServer(ctx, name); err != nil || running {
 		return running, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.ready)
+	ctx, cancel := clock.WithTimeout(ctx, a.ready)
 	defer cancel()
 	if err := a.sessions.WaitConnected(ctx, name, sessions, 1); err != nil {
 		return false, err

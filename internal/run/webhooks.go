@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
@@ -34,6 +35,7 @@ type webhooks struct {
 		Get(ctx context.Context, key plan.ResourceKey) (*unstructured.Unstructured, error)
 	}
 	inside cluster.Dialer // nil: addresses inside the cluster cannot be reached
+	clock  *clock.Clock
 	plan   interface {
 		Status(ctx context.Context) (coordinator.Status, error)
 	}
@@ -89,7 +91,7 @@ func (w *webhooks) started(controller string) {
 		if w.restart == nil {
 			w.restart = map[string]time.Time{}
 		}
-		w.restart[controller] = time.Now()
+		w.restart[controller] = w.clock.Now()
 	}
 }
 
@@ -102,9 +104,9 @@ func (w *webhooks) await(ctx context.Context) error {
 	if len(w.declared) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.ready)
+	ctx, cancel := clock.WithTimeout(ctx, w.ready)
 	defer cancel()
-	start := time.Now()
+	start := clock.Now(ctx)
 	var last error
 	for {
 		key, err := w.answer(ctx)
@@ -114,7 +116,7 @@ func (w *webhooks) await(ctx context.Context) error {
 		if ctx.Err() == nil || last == nil {
 			last = err
 		}
-		if key.Type == definitionType && errors.Is(err, errNoBundle) && time.Since(start) > bundleGrace {
+		if key.Type == definitionType && errors.Is(err, errNoBundle) && clock.Since(ctx, start) > bundleGrace {
 			// Many projects declare a conversion webhook that they do not use, and leave its configuration
 			// incomplete.
 			w.info(err.Error() + ": objects of its other versions cannot be read or written")
@@ -125,9 +127,7 @@ func (w *webhooks) await(ctx context.Context) error {
 			return &UserError{fmt.Errorf("%w; its Deployment must be one of the suite's controllers, or the webhook "+
 				"must be left out of the manifests", err)}
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, 50*time.Millisecond) != nil {
 			return fmt.Errorf("a webhook did not respond within %s (timeouts.ready): %w%s", w.ready,
 				last, w.tails(context.WithoutCancel(ctx)))
 		}
@@ -179,7 +179,7 @@ func (w *webhooks) answers(ctx context.Context, config map[string]any) error {
 	if err != nil {
 		return err
 	}
-	secure := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12}
+	secure := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12, Time: w.clock.Now}
 	bundle, _ := config["caBundle"].(string)
 	switch {
 	case bundle != "":
@@ -191,7 +191,7 @@ func (w *webhooks) answers(ctx context.Context, config map[string]any) error {
 	case config["service"] != nil:
 		return errNoBundle
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := clock.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var dial func(ctx context.Context, address string) (net.Conn, error)
 	if w.inside != nil {
@@ -286,13 +286,13 @@ func (w *webhooks) outage(ctx context.Context, since time.Time, err error) (o wo
 			for _, name := range restarted {
 				delete(w.restart, name)
 			}
-			w.over = time.Now()
+			w.over = w.clock.Now()
 			return workload.Outage{Over: true}
 		}
 		return workload.Outage{
 			Reason: fmt.Sprintf("the plan has restarted or thawed the controller %s, and its webhook does not respond "+
 				"yet: %v", strings.Join(restarted, ", "), broken),
-			Final: time.Since(newest) > w.ready,
+			Final: w.clock.Since(newest) > w.ready,
 		}
 	case status.Stuck != "":
 		return workload.Outage{Reason: "the plan holds something that the webhook may need: " + status.Stuck}
@@ -304,7 +304,7 @@ func (w *webhooks) outage(ctx context.Context, since time.Time, err error) (o wo
 	}
 	for _, limit := range []string{noPod, "is simulated", "nothing leaves the machine"} {
 		// A pod may still be starting.
-		if strings.Contains(err.Error(), limit) && time.Since(since) > w.step/2 {
+		if strings.Contains(err.Error(), limit) && w.clock.Since(since) > w.step/2 {
 			return workload.Outage{Reason: "no process in this cluster serves that webhook", Final: true}
 		}
 	}

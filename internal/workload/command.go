@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster/child"
 )
 
@@ -30,6 +31,9 @@ func (r *runner) command(command []string) func(context.Context) error {
 		defer func() { _ = read.Close() }()
 		cmd.Stdout, cmd.Stderr = write, write
 		fmt.Fprintf(r.Log, "$ %s\n", strings.Join(command, " "))
+		// What it does takes the machine's time; it is no process of the cluster.
+		release := clock.Hold(ctx)
+		defer release()
 		p, err := child.Start(cmd)
 		_ = write.Close()
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -28,7 +29,7 @@ var eventType = objects.Type{Resource: corev1.SchemeGroupVersion.WithResource("e
 // objects in their namespace: the reason why an object does not become ready is often reported about one that it owns.
 // The result is empty if the events cannot be read: they only help to explain.
 func (r *runner) events(ctx context.Context, typ objects.Type, key plan.ResourceKey, since time.Time) string {
-	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
+	ctx, cancel := clock.WithTimeout(ctx, eventsTimeout)
 	defer cancel()
 	list, err := r.objects.Resource(eventType, key.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -82,7 +83,7 @@ func (r *runner) callOnce(ctx context.Context, s step) ([]record.Finding, error)
 	config.QPS, config.Burst = -1, 0
 	config.UserAgent = FieldManager // it names the field manager of writes that name none
 	config.Wrap(door.wrap)
-	start := time.Now()
+	start := clock.Now(ctx)
 	o, err := r.await(ctx, s, config)
 	if err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func (r *runner) callOnce(ctx context.Context, s step) ([]record.Finding, error)
 	if misused := new(FunctionError); errors.As(o.err, &misused) {
 		return nil, misused
 	}
-	f := record.Finding{Severity: record.SeverityInconclusive, Subject: s.title, Time: time.Now()}
+	f := record.Finding{Severity: record.SeverityInconclusive, Subject: s.title, Time: clock.Now(ctx)}
 	switch {
 	case o.err == nil && o.why == "":
 		return nil, nil
@@ -105,10 +106,10 @@ func (r *runner) callOnce(ctx context.Context, s step) ([]record.Finding, error)
 	if o.timedOut && o.err == context.Canceled { //nolint:errorlint // what wraps it says more
 		o.err = errStepTimeout
 	}
-	failed := finding(s, o.err, o.timedOut)
+	failed := finding(ctx, s, o.err, o.timedOut)
 	if last := r.disturbed(); !o.timedOut && last.After(start) {
 		failed.Detail = lines(fmt.Sprintf("it gave up by itself, %s after the plan's last action",
-			time.Since(last).Round(100*time.Millisecond)), failed.Detail)
+			clock.Since(ctx, last).Round(100*time.Millisecond)), failed.Detail)
 	}
 	if o.why != "" {
 		failed.Detail = lines("the plan's holds, pauses and kills were undone: "+o.why, failed.Detail)
@@ -128,6 +129,8 @@ func (r *runner) callOnce(ctx context.Context, s step) ([]record.Finding, error)
 func (r *runner) await(ctx context.Context, s step, config *rest.Config) (outcome, error) {
 	callCtx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	release := clock.Hold(ctx) // it is no process of the cluster, and may wait by the machine's clock
+	defer release()
 	done := make(chan error, 1)
 	go func() {
 		err := error(&FunctionError{s.function,
@@ -141,8 +144,8 @@ func (r *runner) await(ctx context.Context, s step, config *rest.Config) (outcom
 		err = s.call(callCtx, config)
 	}()
 	var o outcome
-	from := time.Now()
-	timer := time.NewTimer(s.timeout)
+	from := clock.Now(ctx)
+	timer := clock.NewTimer(ctx, s.timeout)
 	defer timer.Stop()
 	over := callCtx.Done()
 	for {
@@ -168,7 +171,7 @@ func (r *runner) await(ctx context.Context, s step, config *rest.Config) (outcom
 		if last := r.disturbed(); last.After(from) {
 			from = last
 			r.Progress(s.title + " has more time: its timeout counts from the plan's last action")
-			timer.Reset(time.Until(from.Add(s.timeout)))
+			timer.Reset(clock.Until(ctx, from.Add(s.timeout)))
 			continue
 		}
 		if o.why == "" && r.Blocked != nil {
@@ -177,7 +180,7 @@ func (r *runner) await(ctx context.Context, s step, config *rest.Config) (outcom
 				if err := r.LetGo(ctx); err != nil {
 					return o, err
 				}
-				from = time.Now()
+				from = clock.Now(ctx)
 				timer.Reset(s.timeout)
 				continue
 			}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/internal/cel"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
@@ -86,7 +87,7 @@ func Run(ctx context.Context, c Config) ([]record.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{Config: c, objects: c.Objects.WithFieldManager(FieldManager), began: time.Now()}
+	r := &runner{Config: c, objects: c.Objects.WithFieldManager(FieldManager), began: clock.Now(ctx)}
 	if r.Progress == nil {
 		r.Progress = func(string) {}
 	}
@@ -219,7 +220,7 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 			errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("%s: %w", s.title, err)
 		}
-		f := finding(s, err, timedOut)
+		f := finding(ctx, s, err, timedOut)
 		if timedOut && s.goesOn {
 			r.Note(f.Title + "; the workload goes on (onTimeout: continue)")
 			continue
@@ -253,7 +254,7 @@ func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) err
 	if err := r.LetGo(ctx); err != nil {
 		return err
 	}
-	again, cancel := context.WithTimeoutCause(ctx, s.timeout, errStepTimeout)
+	again, cancel := clock.WithTimeoutCause(ctx, s.timeout, errStepTimeout)
 	defer cancel()
 	err := s.do(again)
 	if cause := context.Cause(ctx); cause != nil {
@@ -276,10 +277,10 @@ func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) err
 // reason.
 func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage string, err error) {
 	told := ""
-	start := time.Now()
+	start := clock.Now(ctx)
 	from := start // the step's time counts from here
 	for {
-		stepCtx, cancel := context.WithDeadlineCause(ctx, from.Add(s.timeout), errStepTimeout)
+		stepCtx, cancel := clock.WithDeadlineCause(ctx, from.Add(s.timeout), errStepTimeout)
 		err = s.do(stepCtx)
 		timedOut = errors.Is(context.Cause(stepCtx), errStepTimeout)
 		cancel()
@@ -301,13 +302,13 @@ func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage str
 			told = o.Reason
 			r.Progress("waiting for a webhook: " + o.Reason)
 		}
-		start = time.Now()
+		start = clock.Now(ctx)
 		from = start
 	}
 }
 
-func finding(s step, err error, timedOut bool) record.Finding {
-	f := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload, Subject: s.title, Time: time.Now()}
+func finding(ctx context.Context, s step, err error, timedOut bool) record.Finding {
+	f := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload, Subject: s.title, Time: clock.Now(ctx)}
 	var detailed *failure
 	if errors.As(err, &detailed) {
 		f.Detail = detailed.detail
@@ -346,14 +347,7 @@ func (r *runner) prepare(s *plan.Step) (step, error) {
 		return r.function(s.Go)
 	case s.Sleep > 0:
 		return step{what: "sleep " + s.Sleep.String(), timeout: s.Sleep + time.Minute,
-			do: func(ctx context.Context) error {
-				select {
-				case <-time.After(s.Sleep):
-					return nil
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				}
-			}}, nil
+			do: func(ctx context.Context) error { return clock.Sleep(ctx, s.Sleep) }}, nil
 	}
 	return step{}, errors.New("the step does nothing (known: apply, delete, patch, wait, sleep, exec)")
 }
@@ -440,7 +434,7 @@ func (r *runner) patch(p *plan.PatchStep) step {
 
 // retry is objects.Retry, but it also waits a while for a type or a subresource that is not served yet.
 func (r *runner) retry(ctx context.Context, f func(context.Context) error) error {
-	start := time.Now()
+	start := clock.Now(ctx)
 	grace := start.Add(notServedGrace)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -452,12 +446,10 @@ func (r *runner) retry(ctx context.Context, f func(context.Context) error) error
 			}
 			return err
 		})
-		if !objects.NotServedYet(err) || time.Now().After(grace) {
+		if !objects.NotServedYet(err) || clock.Now(ctx).After(grace) {
 			return err
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, 100*time.Millisecond) != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
@@ -42,6 +43,7 @@ type Config struct {
 type Recorder struct {
 	client *objects.Client
 	tracks []*track
+	clock  *clock.Clock
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
@@ -51,10 +53,10 @@ type Recorder struct {
 	changed chan struct{} // closed when the next entry is added
 }
 
-// Start starts recording and returns when every type is listed. The recorder outlives ctx; Close or Stop ends it. For a
-// type that the cluster does not serve it returns an [objects.NotServedError].
+// Start starts recording, by the clock of ctx, and returns when every type is listed. The recorder outlives ctx; Close
+// or Stop ends it. For a type that the cluster does not serve it returns an [objects.NotServedError].
 func Start(ctx context.Context, c Config) (*Recorder, error) {
-	r := &Recorder{client: c.Objects, changed: make(chan struct{})}
+	r := &Recorder{client: c.Objects, clock: clock.Of(ctx), changed: make(chan struct{})}
 	var errs []error
 	for _, key := range c.Keys {
 		t, err := resolve(ctx, c.Objects, key)
@@ -167,7 +169,9 @@ func (r *Recorder) Since(n int) ([]record.HistoryEntry, <-chan struct{}) {
 // and waits until the watch has delivered all of it. Then it waits until the watch has been quiet for a moment, for
 // objects that were created and deleted meanwhile and are in no list.
 func (r *Recorder) Sync(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, syncTimeout, fmt.Errorf("not within %s", syncTimeout))
+	release := r.clock.Hold() // events need time of the machine until they are here
+	defer release()
+	ctx, cancel := clock.WithTimeoutCause(clock.With(ctx, r.clock), syncTimeout, fmt.Errorf("not within %s", syncTimeout))
 	defer cancel()
 	errs := make(chan error)
 	for _, t := range r.tracks {
@@ -330,7 +334,7 @@ func (t *track) gone(h *held, at uint64) {
 }
 
 func (t *track) add(event string, h *held) {
-	t.lastEvent = time.Now()
+	t.lastEvent = t.recorder.clock.Now()
 	t.recorder.add(record.HistoryEntry{
 		Time: t.lastEvent, ResourceVersion: h.version, Event: event, Type: t.typ.Singular, Group: t.typ.Resource.Group,
 		Namespace: h.namespace, Name: h.name, Writers: h.writers, Object: h.object,
@@ -355,7 +359,7 @@ func (t *track) sync(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list %s: %w", t.typ.Resource.Resource, err)
 	}
-	listedAt := time.Now()
+	listedAt := r.clock.Now()
 	for {
 		r.mu.Lock()
 		changed, missing, broken := r.changed, t.missing(list), t.broken
@@ -366,12 +370,12 @@ func (t *track) sync(ctx context.Context) error {
 			if last.Before(listedAt) {
 				last = listedAt
 			}
-			wait = min(time.Until(last.Add(quiet)), time.Until(listedAt.Add(maxQuiet)))
+			wait = min(r.clock.Until(last.Add(quiet)), r.clock.Until(listedAt.Add(maxQuiet)))
 			if wait <= 0 {
 				return nil
 			}
 		}
-		timer := time.NewTimer(wait)
+		timer := r.clock.NewTimer(wait)
 		select {
 		case <-changed:
 		case <-timer.C:

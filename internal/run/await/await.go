@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
@@ -27,7 +28,7 @@ type Growing interface {
 func Invariants(
 	ctx context.Context, invariants *judge.Invariants, g Growing, from time.Time,
 ) (givenBack time.Time, err error) {
-	givenBack = time.Now()
+	givenBack = clock.Now(ctx)
 	hopes := invariants.Hopes(from, givenBack)
 	read := 0
 	synced := false
@@ -39,8 +40,8 @@ func Invariants(
 		if !pending || ctx.Err() != nil {
 			return givenBack, ctx.Err()
 		}
-		if wait := time.Until(next); wait > 0 {
-			timer := time.NewTimer(wait)
+		if wait := clock.Until(ctx, next); wait > 0 {
+			timer := clock.NewTimer(ctx, wait)
 			select {
 			case <-changed:
 			case <-timer.C:
@@ -71,7 +72,7 @@ func Reference(
 	const patience = 10 * time.Second
 	read, last := 0, givenBack
 	var same []reference.Difference
-	since := time.Now() // the same fields differ
+	since := clock.Now(ctx) // the same fields differ
 	follower := reference.NewFollower()
 	for {
 		entries, changed := g.Since(read)
@@ -87,15 +88,15 @@ func Reference(
 			return nil
 		}
 		if !slices.EqualFunc(differ, same, sameField) {
-			same, since = differ, time.Now()
+			same, since = differ, clock.Now(ctx)
 		}
-		wait := max(time.Until(last.Add(limits.Quiet)), time.Until(givenBack.Add(patience)))
-		wait = min(wait, time.Until(since.Add(max(limits.Step, patience))),
-			time.Until(givenBack.Add(max(limits.Plan, patience))))
+		wait := max(clock.Until(ctx, last.Add(limits.Quiet)), clock.Until(ctx, givenBack.Add(patience)))
+		wait = min(wait, clock.Until(ctx, since.Add(max(limits.Step, patience))),
+			clock.Until(ctx, givenBack.Add(max(limits.Plan, patience))))
 		if wait <= 0 {
 			return nil
 		}
-		timer := time.NewTimer(wait)
+		timer := clock.NewTimer(ctx, wait)
 		select {
 		case <-changed:
 		case <-timer.C:
