@@ -59,7 +59,7 @@ type Cluster struct {
 	dir    *runDir
 	logDir string
 	token  string
-	clock  *clock.Clock // nil: this machine's
+	clock  *clock.Clock   // nil: this machine's
 	keeper *keeper.Keeper // of its clock; nil: real time
 
 	ca        *pki.Authority
