@@ -433,8 +433,8 @@ func (c *Coordinator) enrich(ctx context.Context, lookup func() arrival) {
 // troubled adds a finding about a hook that has failed, one for each kind of failure in each process.
 func (c *Coordinator) troubled(e monitor.Event) {
 	f := record.Finding{
-		Severity: record.SeverityInconclusive, Judge: record.JudgeHook, Subject: e.Session.Identity, Time: c.clock.Now(),
-		Title: fmt.Sprintf("a hook in %s failed: %s", e.Session.Identity, e.Trouble.Text),
+		Severity: record.SeverityInconclusive, Judge: record.JudgeHook, Subject: e.Session.Identity,
+		Time: c.clock.Now(), Title: fmt.Sprintf("a hook in %s failed: %s", e.Session.Identity, e.Trouble.Text),
 		Detail: "This is a bug in Trommel, not in the controller; please report it. The process went on, and what " +
 			"the hook should have reported was not observed.\n" + e.Trouble.Stack,
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/trommel-dev/trommel/actions"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -48,12 +49,13 @@ type bubble struct {
 	*journal
 	*processes
 	server *monitor.Session // apiserver-1
+	clock  *clock.Clock     // the coordinator's, which shows the bubble's time until it is advanced
 }
 
 func inBubble(t *testing.T, p func(*testing.T) *plan.Plan, hold time.Duration, test func(*testing.T, *bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bubble{journal: &journal{}, processes: &processes{events: make(chan monitor.Event)}}
+		b := &bubble{journal: &journal{}, processes: &processes{events: make(chan monitor.Event)}, clock: clock.New()}
 		var err error
 		b.Coordinator, err = New(Config{
 			Plan: p(t), Monitor: b.processes, Tools: actions.Tools{Controllers: b.journal, Objects: b.journal},
@@ -66,7 +68,7 @@ func inBubble(t *testing.T, p func(*testing.T) *plan.Plan, hold time.Duration, t
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(clock.With(t.Context(), b.clock))
 		done := make(chan error)
 		go func() { done <- b.Run(ctx) }()
 		b.server = b.connect("apiserver-1")
@@ -163,6 +165,86 @@ func TestAHoldLastsAsLongAsItMay(t *testing.T) {
 		}
 		if s := status(t, r); len(s.Findings) != 1 || s.Findings[0].Judge != record.JudgeHold {
 			t.Errorf("findings %+v", s.Findings)
+		}
+	})
+}
+
+// The run's clock may move ahead of the machine's; then times pass that the plan waits for.
+func TestTimesOfAPlanAreTheClocks(t *testing.T) {
+	p := func(t *testing.T) *plan.Plan {
+		late := async(restart(trigger(t, "now", "now@none")))
+		late.WaitBefore = time.Hour
+		return &plan.Plan{Actions: []plan.Action{
+			{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")},
+			restart(trigger(t, "soon", "soon@timeout")), late,
+		}}
+	}
+	inBubble(t, p, 30*time.Minute, func(t *testing.T, r *bubble) {
+		start := begin(t, r)
+		x := pod("x")
+		x.Phase = wire.Before
+		released := r.observe(r.server, x)
+		synctest.Wait()
+		r.clock.Advance(30 * time.Minute)
+		<-released
+		if s := status(t, r); len(s.Findings) != 1 || s.Findings[0].Judge != record.JudgeHold ||
+			s.Findings[0].Time.Sub(start) != 30*time.Minute || s.Fired != 3 || s.Completed != 2 {
+			t.Errorf("after 30 minutes: %+v", s)
+		}
+		r.clock.Advance(time.Hour)
+		if s := status(t, r); s.Completed != 3 || s.LastEvent.Sub(start) != 90*time.Minute {
+			t.Errorf("after 90 minutes: %+v", s)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// While an action is carried out, the clock is held; while it waits, it is not.
+func TestAnActionHoldsTheClock(t *testing.T) {
+	held := make(chan bool)
+	done := make(chan struct{})
+	do := func(ctx context.Context) error {
+		held <- clock.Of(ctx).Held()
+		<-done
+		return nil
+	}
+	p := func(t *testing.T) *plan.Plan {
+		return scriptedPlan(t, &scripted{do: do, undo: func(ctx context.Context) error {
+			held <- clock.Of(ctx).Held()
+			return nil
+		}, ended: make(chan struct{})}, func(a *plan.Action) { a.WaitBefore, a.WaitAfter = time.Hour, time.Hour })
+	}
+	inBubble(t, p, time.Minute, func(t *testing.T, r *bubble) {
+		begin(t, r)
+		for _, when := range []string{"before", "after"} {
+			if status(t, r); r.clock.Held() {
+				t.Errorf("held in the time %s the action", when)
+			}
+			if when == "before" {
+				r.clock.Advance(time.Hour)
+				if !<-held {
+					t.Error("not held")
+				}
+				close(done)
+			}
+		}
+		r.clock.Advance(time.Hour)
+		if s := status(t, r); s.Completed != 1 {
+			t.Errorf("%d actions are complete", s.Completed)
+		}
+		ctx := clock.With(t.Context(), r.clock)
+		if err := r.End(ctx); err != nil {
+			t.Fatal(err)
+		}
+		undone := make(chan error)
+		go func() { undone <- r.Undo(ctx) }()
+		if !<-held {
+			t.Error("not held while it is undone")
+		}
+		if err := <-undone; err != nil || r.clock.Held() {
+			t.Errorf("undone: %v; held: %t", err, r.clock.Held())
 		}
 	})
 }

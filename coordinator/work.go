@@ -42,7 +42,8 @@ var errEnded = errors.New("the plan has ended")
 func (c *Coordinator) fire(ctx context.Context, f Fire, cause string) {
 	a := &c.config.Plan.Actions[f.Action]
 	c.fires[f.Action] = &record.Action{
-		Index: f.Action, Type: string(a.Type), Target: a.Object(), FiredBy: f.FiredBy, Cause: cause, Fired: c.clock.Now(),
+		Index: f.Action, Type: string(a.Type), Target: a.Object(), FiredBy: f.FiredBy, Cause: cause,
+		Fired: c.clock.Now(),
 	}
 	c.work.underway++
 	c.asks(f)

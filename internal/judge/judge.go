@@ -58,7 +58,7 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 		findings, err := hear(ctx, e, j)
 		all = append(all, findings...)
 		if err != nil {
-			all = append(all, Trouble(fmt.Sprintf("judge %q failed: %v", j.Name(), err)))
+			all = append(all, Trouble(fmt.Sprintf("judge %q failed: %v", j.Name(), err), e.Meta.Observed))
 		}
 	}
 	return all
@@ -74,11 +74,11 @@ func hear(ctx context.Context, e Evidence, j Judge) (findings []record.Finding, 
 }
 
 // Trouble returns a finding about a failure of Trommel itself that happened when there was already something to judge.
-// The first line of the text is its title. It makes the run inconclusive unless there is a bug.
-func Trouble(text string) record.Finding {
+// The first line of the text is its title; at is the run's time. It makes the run inconclusive unless there is a bug.
+func Trouble(text string, at time.Time) record.Finding {
 	title, detail, _ := strings.Cut(text, "\n")
 	return record.Finding{
-		Severity: record.SeverityInconclusive, Judge: record.JudgeRun, Title: title, Detail: detail, Time: time.Now(),
+		Severity: record.SeverityInconclusive, Judge: record.JudgeRun, Title: title, Detail: detail, Time: at,
 	}
 }
 

@@ -191,6 +191,7 @@ func TestJSONSchema(t *testing.T) {
 	defs := doc.(map[string]any)["$defs"].(map[string]any)
 	for name, typ := range map[string]reflect.Type{
 		"run": reflect.TypeFor[summary](), "phase": reflect.TypeFor[record.Phase](),
+		"clock":      reflect.TypeFor[record.Clock](),
 		"controller": reflect.TypeFor[record.Controller](), "staleRead": reflect.TypeFor[record.StaleRead](),
 		"finding": reflect.TypeFor[record.Finding](), "action": reflect.TypeFor[record.Action](),
 	} {

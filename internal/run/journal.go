@@ -80,11 +80,7 @@ func (j *journal) step(number, of int, text string) {
 }
 
 // trouble records as a finding that a part of the run itself failed after there was something to judge.
-func (j *journal) trouble(err error) {
-	f := judge.Trouble(err.Error())
-	f.Time = j.now()
-	j.add(f)
-}
+func (j *journal) trouble(err error) { j.add(judge.Trouble(err.Error(), j.now())) }
 
 // judged reports whether there is a verdict.
 func (j *journal) judged() bool { return j.meta.Verdict != "" }

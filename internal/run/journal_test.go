@@ -4,7 +4,10 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -49,5 +52,45 @@ func TestJournal(t *testing.T) {
 	}
 	if j.judged() {
 		t.Error("judged without a verdict")
+	}
+}
+
+// Nothing in a record is of another clock than the rest, although the run begins before it has the cluster's clock.
+func TestJournalOfAClockThatIsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		console, _ := heard()
+		began := time.Now()
+		j := &journal{console: console, began: began, meta: record.Meta{Started: began}}
+		j.enter("cluster")
+		time.Sleep(2 * time.Second)
+		c := clock.New()
+		c.Advance(24 * time.Hour) // in earlier runs
+		j.goBy(c)
+		time.Sleep(time.Second)
+		j.enter("workload")
+		c.Advance(time.Hour)
+		j.trouble(errors.New("no log"))
+		j.enter("")
+		j.end()
+		if got, want := j.meta.Phases, []record.Phase{
+			{Name: "cluster", Duration: 3 * time.Second}, {Name: "workload", Duration: time.Hour},
+		}; !slices.Equal(got, want) {
+			t.Errorf("phases %v, want %v", got, want)
+		}
+		if m := j.meta; !m.Started.Equal(began.Add(24*time.Hour)) || m.Ended.Sub(m.Started) != time.Hour+3*time.Second {
+			t.Errorf("from %s to %s", m.Started, m.Ended)
+		}
+		if at := j.findings[0].Time; !at.Equal(j.meta.Ended) {
+			t.Errorf("found at %s", at)
+		}
+		if m := j.meta.Clock; m == nil || !m.Virtual || m.Took != 3*time.Second {
+			t.Errorf("the clock: %+v", m)
+		}
+	})
+	console, _ := heard()
+	j := &journal{console: console}
+	j.goBy(nil)
+	if j.end(); j.meta.Clock != nil {
+		t.Errorf("the machine's clock: %+v", j.meta.Clock)
 	}
 }

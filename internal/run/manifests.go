@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
@@ -21,6 +22,7 @@ type suiteManifests struct {
 	// Address and token are those with which instrumented processes connect to the coordinator.
 	address, token string
 	info           func(text string)
+	clock          *clock.Clock
 }
 
 // installed says what the manifests contain that the run has to know.
@@ -76,7 +78,7 @@ func (m *suiteManifests) read() ([]*unstructured.Unstructured, error) {
 		for _, note := range notes {
 			m.info(note)
 		}
-		if all, err = deploy.Certificates(all); err != nil {
+		if all, err = deploy.Certificates(all, m.clock.Now()); err != nil {
 			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
 		}
 		*m.kept = all

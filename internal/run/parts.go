@@ -65,6 +65,7 @@ func (r *runner) newPreparation(at *site) *preparation {
 	manifests := &suiteManifests{
 		suite: r.suite, binaries: r.binaries, kubernetes: r.journal.meta.Kubernetes, kept: at.lease.manifests,
 		address: at.monitor.Addr(), token: at.token, info: r.journal.console.Info,
+		clock: at.clock,
 	}
 	disruptions := &disruptionControllers{
 		plan: r.plan, cluster: at.cluster.Name(), node: at.node, injector: r.session.Injector,

@@ -15,6 +15,7 @@ func TestStandstills(t *testing.T) {
 	tests := []struct {
 		name  string
 		ticks []float64
+		ahead time.Duration // the run's clock is ahead
 		want  []string
 	}{
 		{name: "on time", ticks: []float64{0, 0.5, 1, 1.5}},
@@ -25,6 +26,10 @@ func TestStandstills(t *testing.T) {
 				"trommel itself did not run for 14s, until 12:00:14" + why,
 				"trommel itself did not run for 5s, until 12:00:20" + why,
 			},
+		},
+		{
+			name: "stopped in a run that is ahead", ticks: []float64{0, 0.5, 14.54}, ahead: time.Hour,
+			want: []string{"trommel itself did not run for 14s, until 13:00:14" + why},
 		},
 	}
 	for _, tt := range tests {

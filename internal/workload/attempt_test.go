@@ -3,9 +3,19 @@ package workload
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // Regression: an API server that the plan had restarted used up most of a step's timeout while it came up, and the step
@@ -71,5 +81,79 @@ func TestStepHasItsTimeFromThePlansLastAction(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The run's clock may move ahead of the machine's: the time of steps is of that clock.
+func TestStepHasItsTimeByTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, began := clock.New(), time.Now()
+		r := &runner{Config: Config{Progress: func(string) {}, Suite: &plan.Suite{}}}
+		sleep, err := r.prepare(&plan.Step{Sleep: 10 * time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		never := step{title: "step 2", what: "wait", timeout: time.Hour, do: func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}
+		var findings []record.Finding
+		done := make(chan error)
+		go func() {
+			var err error
+			findings, err = r.run(clock.With(t.Context(), c), []step{sleep, never})
+			done <- err
+		}()
+		for _, passes := range []time.Duration{10 * time.Hour, time.Hour} {
+			synctest.Wait()
+			if c.Held() {
+				t.Error("a step that waits holds the clock")
+			}
+			c.Advance(passes)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		check(t, findings, "workload bug: step 2: wait: not within 1h0m0s")
+		if at := findings[0].Time; !at.Equal(began.Add(11 * time.Hour)) {
+			t.Errorf("found after %s", at.Sub(began))
+		}
+	})
+}
+
+// What is no process of the cluster holds the clock.
+func TestFunctionsAndCommandsHoldTheClock(t *testing.T) {
+	c := clock.New()
+	ctx := clock.With(t.Context(), c)
+	called := false
+	r := &runner{Config: Config{
+		REST: &rest.Config{}, Suite: &plan.Suite{File: t.TempDir() + "/suite.yaml"}, Log: io.Discard,
+		Progress: func(string) {},
+		Functions: map[string]Function{"f": func(context.Context, *rest.Config) error {
+			called = c.Held()
+			return nil
+		}},
+	}}
+	s, err := r.prepare(&plan.Step{Go: "f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if findings, err := r.run(ctx, []step{s}); len(findings) > 0 || err != nil || !called || c.Held() {
+		t.Errorf("a function: %+v, %v; held: %t, then %t", findings, err, called, c.Held())
+	}
+	pipe := filepath.Join(r.dir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- r.command([]string{"sh", "-c", "echo > pipe; read line < pipe"})(ctx) }()
+	if _, err := os.ReadFile(pipe); err != nil || !c.Held() {
+		t.Errorf("a command: %v; held: %t", err, c.Held())
+	}
+	if err := os.WriteFile(pipe, []byte("go on\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil || c.Held() {
+		t.Errorf("a command: %v; then held: %t", err, c.Held())
 	}
 }

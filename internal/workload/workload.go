@@ -308,7 +308,9 @@ func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage str
 }
 
 func finding(ctx context.Context, s step, err error, timedOut bool) record.Finding {
-	f := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload, Subject: s.title, Time: clock.Now(ctx)}
+	f := record.Finding{
+		Severity: record.SeverityBug, Judge: record.JudgeWorkload, Subject: s.title, Time: clock.Now(ctx),
+	}
 	var detailed *failure
 	if errors.As(err, &detailed) {
 		f.Detail = detailed.detail

@@ -27,8 +27,9 @@ const (
 // Certificates does cert-manager's work on the manifests: it replaces each Certificate by the Secret that it names,
 // with a key and a certificate signed by this run's own CA, whichever Issuer the Certificate names. Objects with one of
 // cert-manager's CA injection annotations get the CA as their caBundle. The Certificates and Issuers themselves are
-// left out, unless the manifests define their types. The manifests are not changed. All mistakes are reported.
-func Certificates(manifests []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+// left out, unless the manifests define their types. Now is the time of the processes that will use the certificates.
+// The manifests are not changed. All mistakes are reported.
+func Certificates(manifests []*unstructured.Unstructured, now time.Time) ([]*unstructured.Unstructured, error) {
 	if !slices.ContainsFunc(manifests, isCertManagers) {
 		// Annotations alone mean nothing: they often remain in projects that create their certificates themselves.
 		return manifests, nil
@@ -49,7 +50,7 @@ func Certificates(manifests []*unstructured.Unstructured) ([]*unstructured.Unstr
 		switch {
 		case isCertManagers(u):
 			if u.GetKind() == "Certificate" {
-				secret, err := secretFor(u, ca)
+				secret, err := secretFor(u, ca, now)
 				if err != nil {
 					errs = append(errs, fmt.Errorf("%s %s: %w", u.GetKind(), name(u), err))
 					continue
@@ -138,7 +139,7 @@ func inject(u *unstructured.Unstructured, bundle string) *unstructured.Unstructu
 func bundle(ca *pki.Authority) string { return base64.StdEncoding.EncodeToString(ca.PEM()) }
 
 // secretFor creates the Secret that cert-manager would create for a Certificate.
-func secretFor(u *unstructured.Unstructured, ca *pki.Authority) (*unstructured.Unstructured, error) {
+func secretFor(u *unstructured.Unstructured, ca *pki.Authority, now time.Time) (*unstructured.Unstructured, error) {
 	text := func(path ...string) string {
 		s, _, _ := unstructured.NestedString(u.Object, append([]string{"spec"}, path...)...)
 		return s
@@ -158,7 +159,7 @@ func secretFor(u *unstructured.Unstructured, ca *pki.Authority) (*unstructured.U
 		}
 	}
 	t := x509.Certificate{
-		NotAfter: time.Now().Add(lasts),
+		NotAfter: now.Add(lasts),
 		Subject:  pkix.Name{CommonName: text("commonName"), Organization: texts("subject", "organizations")},
 		DNSNames: texts("dnsNames"), EmailAddresses: texts("emailAddresses"),
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -46,7 +47,7 @@ spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {name: 
 func TestCertificates(t *testing.T) {
 	hook := object(t, validating)
 	all, err := Certificates([]*unstructured.Unstructured{object(t, issuer), hook, object(t, definition),
-		object(t, certificate)})
+		object(t, certificate)}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func TestCertificatesOfOthers(t *testing.T) {
 			for _, m := range tt.manifests {
 				manifests = append(manifests, object(t, m))
 			}
-			all, err := Certificates(manifests)
+			all, err := Certificates(manifests, time.Now())
 			if tt.err != "" {
 				if err == nil || err.Error() != tt.err {
 					t.Errorf("got %v\nwant %s", err, tt.err)

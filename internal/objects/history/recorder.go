@@ -171,7 +171,7 @@ func (r *Recorder) Since(n int) ([]record.HistoryEntry, <-chan struct{}) {
 func (r *Recorder) Sync(ctx context.Context) error {
 	release := r.clock.Hold() // events need time of the machine until they are here
 	defer release()
-	ctx, cancel := clock.WithTimeoutCause(clock.With(ctx, r.clock), syncTimeout, fmt.Errorf("not within %s", syncTimeout))
+	ctx, cancel := clock.WithTimeoutCause(ctx, syncTimeout, fmt.Errorf("not within %s", syncTimeout))
 	defer cancel()
 	errs := make(chan error)
 	for _, t := range r.tracks {

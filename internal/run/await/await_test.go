@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -97,4 +98,32 @@ func TestPatience(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The run's clock may move ahead of the machine's.
+func TestPatienceOfAClockThatIsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.New()
+		c.Advance(24 * time.Hour)
+		g, began := &growing{changed: make(chan struct{})}, time.Now()
+		limits := plan.Timeouts{Quiet: 2 * time.Second, Step: time.Minute, Plan: 3 * time.Minute}
+		done := make(chan error)
+		go func() {
+			ref := &reference.Reference{Objects: map[reference.Key]*reference.Object{
+				"secret/default/a": {End: map[string]any{"kind": "Secret"}, Made: 1, MostMade: 1},
+			}}
+			done <- Reference(clock.With(t.Context(), c), ref, &plan.Plan{}, g, c.Now(), limits)
+		}()
+		synctest.Wait()
+		if next, ok := c.Next(); !ok || c.Until(next) != 10*time.Second {
+			t.Errorf("it waits for %s (%t)", c.Until(next), ok)
+		}
+		c.Advance(10 * time.Second)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %s", took)
+		}
+	})
 }
