@@ -61,7 +61,7 @@ func (a *Attached) State(ctx context.Context) (State, error) {
 func (a *Attached) Stop(ctx context.Context) error {
 	// The cluster may exit before it responds; only its exit matters.
 	_, callErr := controlCall[None](ctx, a.entry, "Stop", None{})
-	// The process that runs the cluster is no part of it.
+	// The process that runs the cluster is no part of it, and ends in real time.
 	err := poll(clock.With(ctx, nil), func(context.Context) error {
 		live, err := a.entry.live()
 		if live {

@@ -58,6 +58,7 @@ func serveControl(c *Cluster) (*controlServer, error) {
 		return nil, fmt.Errorf("listen for commands: %w", err)
 	}
 	s := &controlServer{cluster: c, listener: listener, stop: make(chan struct{})}
+	// What callers wait for is up to the cluster.
 	s.ctx, s.cancel = context.WithCancel(clock.With(context.Background(), c.clock))
 	s.tasks.Go(func() {
 		for {

@@ -481,8 +481,8 @@ func awaitSocket(ctx context.Context, path string) error {
 	})
 }
 
-// poll calls f until it returns nil, at intervals by the context's clock. If ctx ends first, the error contains the last
-// one of f.
+// poll calls f until it returns nil. If ctx ends first, the error contains f's last one. It waits by the context's
+// clock.
 func poll(ctx context.Context, f func(context.Context) error) error {
 	tick := clock.NewTicker(ctx, pollInterval)
 	defer tick.Stop()

@@ -258,6 +258,7 @@ func replaceAll(folder string, files map[string]file) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	// Nothing reads this time; that of a file is the machine's, too.
 	data, err := os.MkdirTemp(folder, time.Now().UTC().Format("..2006_01_02_15_04_05."))
 	if err != nil {
 		return err
