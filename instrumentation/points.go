@@ -142,6 +142,29 @@ var points = concat(
 		insert: insertion{enter: "defer trommelReceive({{.Receiver}}, {{.Param 0}})()"},
 	}, wire.APIServerRecv),
 
+	// Each resource's cache has a timer of about a second. They fire together, so that the clock of a run stops once.
+	[]point{{
+		module: moduleAPIServer, from: "v0.35.0-0", to: "v0.38.0-0", file: "pkg/storage/cacher/cacher.go",
+		receiver: "*Cacher", function: "dispatchEvents",
+		insert: insertion{do: "wait.Jitter(time.Second, 0.25)", replaces: "trommelNextSecond()"},
+	}},
+
+	// Every queue has a loop that updates two metrics twice a second, and does nothing else.
+	[]point{
+		{
+			module: moduleClientGo, to: "v0.31.0-0", file: "util/workqueue/queue.go", receiver: "*Type",
+			function: "updateUnfinishedWorkLoop", insert: insertion{enter: "return"},
+		},
+		{
+			module: moduleClientGo, from: "v0.31.0-0", file: "util/workqueue/queue.go", receiver: "*Typed",
+			function: "updateUnfinishedWorkLoop", insert: insertion{enter: "return"},
+		},
+		{
+			module: moduleControllerRuntime, from: "v0.21.0-0", file: "pkg/controller/priorityqueue/priorityqueue.go",
+			receiver: "*priorityqueue", function: "updateUnfinishedWorkLoop", insert: insertion{enter: "return"},
+		},
+	},
+
 	observing(point{
 		module: moduleClientGo, to: "v0.24.0-0", file: "tools/cache/shared_informer.go",
 		receiver: "*sharedIndexInformer", function: "HandleDeltas",
@@ -258,6 +281,18 @@ var points = concat(
 			module: moduleKubernetes, file: "pkg/controller/resourcequota/resource_quota_controller.go",
 			receiver: "*Controller", function: "Sync",
 			insert: insertion{enter: "if {{.Param 2}} > 5*time.Second { {{.Param 2}} = 5 * time.Second }"},
+		},
+		// Loops that look ten times a second whether there is something to do. In a run's own time each look makes the
+		// clock stop; and hardly anything here waits for them.
+		{
+			module: moduleKubernetes, file: "pkg/controller/nodelifecycle/node_lifecycle_controller.go",
+			receiver: "*Controller", function: "Run",
+			insert: insertion{do: "scheduler.NodeEvictionPeriod", replaces: "10*scheduler.NodeEvictionPeriod"},
+		},
+		{
+			module: moduleKubernetes, file: "pkg/controller/volume/attachdetach/reconciler/reconciler.go",
+			function: "NewReconciler",
+			insert:   insertion{enter: "if {{.Param 0}} < time.Second { {{.Param 0}} = time.Second }"},
 		},
 		// The pods that are local processes have loopback addresses: endpoints may name them, and the proxy
 		// subresources may connect there.
