@@ -48,6 +48,11 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 			c.result.Unlearned = append(c.result.Unlearned, Unlearned{l.Workload, l.Err.Error()})
 		} else if c.Plans == nil {
 			l.candidates = pattern.Generate(c.Suite, l.Reference, c.Patterns...)
+			for i := range l.candidates {
+				if p := l.candidates[i].Plan; p != nil && p.Pace == "" {
+					p.Pace = l.Reference.Pace
+				}
+			}
 			plans := 0
 			for _, candidate := range l.candidates {
 				if candidate.Plan == nil {

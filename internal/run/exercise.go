@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/internal/workload"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -111,7 +113,7 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 		Outage: p.webhooks.outage, Blocked: p.course.blocked, LetGo: p.course.letGo, Disturbed: p.course.disturbed,
 		Note: r.journal.note,
 	}
-	if r.options.Paced {
+	if cmp.Or(r.plan.Pace, r.suite.Pace) == plan.PaceRest {
 		c.Rest = p.settling.pause
 	}
 	return c, nil

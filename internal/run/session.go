@@ -34,8 +34,6 @@ type Options struct {
 	Binaries []Binary
 	// ControlPlane is the path of the control plane's executable. If empty, Open builds it if it is needed.
 	ControlPlane string
-	// RealTime lets the session's own clusters run in real time; otherwise their time moves ahead while nothing happens.
-	RealTime bool
 	// Trace records everything that can be observed of the API servers and the controllers, not only what a plan needs.
 	Trace bool
 	// Version of Trommel, for the record.
@@ -132,8 +130,6 @@ type RunOptions struct {
 	// FindTypes records, in a traced run, also the states of all objects that the controllers take in, read or write,
 	// although nobody knows their types before.
 	FindTypes bool
-	// Paced gives the controllers time to come to rest after each step of the workload.
-	Paced bool
 	// Reference is what the plan's workload does without faults: what the run does otherwise is a bug. Nil: none.
 	Reference *reference.Reference
 	// Functions are what the workload's go steps call, by the names in these steps.
@@ -243,7 +239,7 @@ func (s *Session) clusterConfig(binary string, console *console) cluster.Config 
 		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs,
 		ControllerManagerArgs: spec.ControllerManagerArgs,
 		RemovedAPIs:           removed,
-		OwnTime:               !s.options.RealTime,
+		OwnTime:               s.suite.Time != plan.RealTime,
 		Answers:               answers(spec.Answers),
 		Progress:              console.Info,
 		Logger:                s.options.Logger,
