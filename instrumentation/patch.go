@@ -262,6 +262,12 @@ func (s *source) apply(p *point) (line int, err error) {
 		}
 		found := false
 		ast.Inspect(f.Body, func(n ast.Node) bool {
+			if c, ok := n.(*ast.CallExpr); ok {
+				if e, ok := c.Fun.(*ast.Ident); ok && e.Name == in.do {
+					s.replace(e.Pos(), e.End(), text)
+					found = true
+				}
+			}
 			if e, ok := n.(*ast.SelectorExpr); ok && string(s.text[s.offset(e.Pos()):s.offset(e.End())]) == in.do {
 				s.replace(e.Pos(), e.End(), text)
 				found = true
@@ -443,8 +449,8 @@ func patchModule(m moduleCopy, dir string) ([]PatchedPoint, error) {
 		}
 	}
 	for _, h := range helpers {
-		if h.module != m.path || m.partial && !hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(h.dir))) {
-			continue
+		if h.module != m.path || !hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(h.dir))) {
+			continue // the version has no such package, or the build does not use it
 		}
 		text, err := h.expand(dir, m.byGoroutine)
 		if err != nil {
