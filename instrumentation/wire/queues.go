@@ -84,9 +84,9 @@ var ErrQueuesNotReady = errors.New("the table of queues is not complete yet")
 // process does not get in the way that often.
 const readAttempts = 10000
 
-// ReadQueues reads the queues of a process at one moment. It costs the process nothing, and the process may be gone; the
-// queues are then those at its end. It fails with ErrQueuesNotReady for a file that is not complete, and also for one
-// that its process was changing when it ended or was stopped.
+// ReadQueues reads the queues of a process at one moment. It costs the process nothing. If the process is gone, the
+// queues are those at its end. ReadQueues fails with ErrQueuesNotReady for a file that is not complete, and also for
+// one that its process was changing when it ended or was stopped. It does not block.
 func ReadQueues(path string) ([]Queue, error) {
 	f, err := os.Open(path)
 	if err != nil {
