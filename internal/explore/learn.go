@@ -203,6 +203,7 @@ func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference,
 		return nil, err
 	}
 	ref.Types, ref.Reached, ref.Pace = types, reference.Reached(runs[0]), quiet.Pace
+	ref.Polls = runs[0].Meta.Polls
 	if meta.Verdict == record.Pass {
 		return ref, ref.Allow(other)
 	}

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"path/filepath"
 	"os"
 	"runtime"
 	"slices"
@@ -114,7 +115,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	if config.APIServers[config.First] == "" {
 		return nil, fmt.Errorf("process node: no API server %q", config.First)
 	}
-	for _, dir := range []string{config.Dir, config.LogDir} {
+	for _, dir := range []string{config.Dir, config.LogDir, filepath.Join(config.Dir, "queues")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("process node: %w", err)
 		}
