@@ -83,6 +83,7 @@ func TestPatch(t *testing.T) {
 		{moduleClientGo, "v0.18.19"},
 		{moduleClientGo, "v0.20.15"},
 		{moduleClientGo, "v0.26.15"},
+		{moduleClientGo, "v0.31.14"}, // only half of its work queues are generic
 		{moduleClientGo, "v0.32.13"},
 		{moduleClientGo, "v0.36.3"},
 		{moduleClientGo, "v0.37.2"},
@@ -90,6 +91,7 @@ func TestPatch(t *testing.T) {
 		{moduleControllerRuntime, "v0.6.5"},
 		{moduleControllerRuntime, "v0.8.3"},
 		{moduleControllerRuntime, "v0.14.7"},
+		{moduleControllerRuntime, "v0.20.4"}, // the first with a priority queue
 		{moduleControllerRuntime, "v0.25.2"},
 		{moduleReflect2, "v1.0.1"},
 		{moduleKubernetes, "v1.35.8"},

@@ -24,8 +24,6 @@ type queueTable struct {
 	created int      // queues so far
 	used    []*Queue // by record, without the last one
 	others  map[*Queue]bool
-	busy    uint64
-	delayed uint64
 }
 
 func newQueueTable(table *wire.QueueTable) *queueTable {
@@ -105,7 +103,6 @@ func (q *Queue) change(do func()) {
 	}
 	do()
 	r := &q.record
-	old := *r
 	if q.closed {
 		q.queued, q.pending = map[interface{}]struct{}{}, 0
 		q.dropDelayed()
@@ -113,16 +110,12 @@ func (q *Queue) change(do func()) {
 	r.Queued, r.Working = uint32(len(q.queued)+q.pending), uint32(len(q.working))
 	r.Delayed = uint32(len(q.delayed))
 	r.Earliest, r.Latest, r.Shortest = q.first.top(q.delayed), q.last.top(q.delayed), q.short.top(q.lengths)
-	t.busy += uint64(r.Queued) + uint64(r.Working) - uint64(old.Queued) - uint64(old.Working)
-	t.delayed += uint64(r.Delayed) - uint64(old.Delayed)
 	shown := *r
 	if q.index == len(t.used) {
 		shown = t.sumOfOthers()
 	}
 	t.table.Begin()
 	t.table.Queues[q.index].Set(&shown)
-	atomic.StoreUint64(&t.table.Busy, t.busy)
-	atomic.StoreUint64(&t.table.Delayed, t.delayed)
 	t.table.End()
 	if q.closed && r.Working == 0 {
 		q.gone = true // its record can be read until another queue needs it

@@ -52,9 +52,7 @@ type QueueRecord struct {
 type QueueTable struct {
 	Magic   uint64 // written last when the file is created
 	Changes uint64
-	Busy    uint64 // the sum of Queued and Working
-	Delayed uint64 // the sum of Delayed
-	_       [queueTableHead - 32]byte
+	_       [queueTableHead - 16]byte
 	Queues  [MaxQueues]QueueRecord
 }
 

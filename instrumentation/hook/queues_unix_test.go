@@ -1,3 +1,6 @@
+//go:build linux || darwin || freebsd
+// +build linux darwin freebsd
+
 package hook
 
 import (
