@@ -107,8 +107,10 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 		return s, nil
 	}
 	s.clusters = &ownClusters{fresh: options.Fresh, logger: options.Logger,
-		start: func(ctx context.Context, console *console) (cluster.Cluster, error) {
-			return kind.Start(ctx, s.clusterConfig(controlPlane, console))
+		start: func(ctx context.Context, console *console, realTime bool) (cluster.Cluster, error) {
+			config := s.clusterConfig(controlPlane, console)
+			config.OwnTime = !realTime
+			return kind.Start(ctx, config)
 		}}
 	return s, nil
 }
@@ -154,7 +156,7 @@ func (s *Session) Start(ctx context.Context) error {
 	if !ok || own.fresh || own.cluster != nil {
 		return nil
 	}
-	l, err := own.acquire(ctx, newConsole(s.options.Progress, ""))
+	l, err := own.acquire(ctx, newConsole(s.options.Progress, ""), s.realTime(nil) != "")
 	if err != nil {
 		return err
 	}
@@ -177,7 +179,8 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 		return nil, &UserError{err}
 	}
 	return execute(ctx, task{
-		plan: p, suite: s.suite, binaries: s.binaries, recordDir: recordDir, session: s.options, options: o,
+		realTime: s.realTime(p),
+		plan:     p, suite: s.suite, binaries: s.binaries, recordDir: recordDir, session: s.options, options: o,
 		clusters: s.clusters,
 	})
 }
@@ -239,7 +242,6 @@ func (s *Session) clusterConfig(binary string, console *console) cluster.Config 
 		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs,
 		ControllerManagerArgs: spec.ControllerManagerArgs,
 		RemovedAPIs:           removed,
-		OwnTime:               s.suite.Time != plan.RealTime,
 		Answers:               answers(spec.Answers),
 		Progress:              console.Info,
 		Logger:                s.options.Logger,
