@@ -12,6 +12,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -156,7 +157,7 @@ func TestStart(t *testing.T) {
 					started = append(started, &scripted{})
 					return started[len(started)-1], nil
 				}}
-			s := &Session{options: Options{Progress: progress.Nobody}, clusters: o}
+			s := &Session{suite: new(plan.Suite), options: Options{Progress: progress.Nobody}, clusters: o}
 			for range 2 {
 				if err := s.Start(ctx); err != nil {
 					t.Fatal(err)
