@@ -9,6 +9,7 @@ import (
 	"golang.org/x/mod/semver"
 	"k8s.io/client-go/discovery"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -17,7 +18,8 @@ type served struct {
 	cluster    string // its name
 	apiServers []string
 	kubernetes string // version
-	removed    bool   // it serves API versions that Kubernetes has removed
+	clock      *clock.Clock
+	removed    bool // it serves API versions that Kubernetes has removed
 }
 
 // askVersion asks a cluster for its version.
@@ -65,6 +67,16 @@ func (s *served) checkServers(p *plan.Plan) error {
 		return &UserError{err}
 	}
 	return nil
+}
+
+// checkClock refuses a plan that moves clocks if the cluster has none of its own.
+func (s *served) checkClock(p *plan.Plan) error {
+	i := slices.IndexFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Clocked() })
+	if i < 0 || s.clock != nil {
+		return nil
+	}
+	return &UserError{fmt.Errorf("%s: action %d: %s needs a cluster with a clock of its own, and this run goes by this "+
+		"machine's", p.File, i+1, p.Actions[i].Type)}
 }
 
 // checkVersion refuses a Kubernetes version other than the suite's.

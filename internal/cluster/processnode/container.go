@@ -220,6 +220,9 @@ func (c *container) start() (*run, error) {
 	if err != nil {
 		return nil, c.failLocked(err)
 	}
+	if control := c.pod.controller; control != nil && control.skew != 0 {
+		n.config.Keeper.Skew(process.PID(), control.skew)
+	}
 	r := &run{process: process, recorded: make(chan struct{}), record: &cluster.Process{
 		Namespace: c.pod.namespace, Pod: c.pod.name, Container: c.spec.Name,
 		PID: process.PID(), Started: now, Log: c.logFile, LogStart: info.Size(),
