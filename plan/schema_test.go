@@ -284,7 +284,8 @@ func TestSchemaOfActions(t *testing.T) {
 				continue
 			}
 			had[f.Name] = true
-			own += fmt.Sprintf(",\n        %q: %s", f.Name, indentedJSON(t, "        ", property(owners(typ), field, &f)))
+			schema := property(owners(typ), field, &f)
+			own += fmt.Sprintf(",\n        %q: %s", f.Name, indentedJSON(t, "        ", schema))
 		}
 	}
 	want := between(t, text, `"description": "What the action does.",

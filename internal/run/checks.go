@@ -69,14 +69,26 @@ func (s *served) checkServers(p *plan.Plan) error {
 	return nil
 }
 
-// checkClock refuses a plan that moves clocks if the cluster has none of its own.
-func (s *served) checkClock(p *plan.Plan) error {
-	i := slices.IndexFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Clocked() })
-	if i < 0 || s.clock != nil {
+// checkClock refuses a plan, or steps of its workload, that move clocks if the cluster has none of its own.
+func (s *served) checkClock(p *plan.Plan, steps []plan.Step) error {
+	if s.clock != nil {
 		return nil
 	}
-	return &UserError{fmt.Errorf("%s: action %d: %s needs a cluster with a clock of its own, and this run goes by this "+
-		"machine's", p.File, i+1, p.Actions[i].Type)}
+	refuse := func(what string) error {
+		return &UserError{fmt.Errorf("%s: %s needs a cluster with a clock of its own; cluster %q goes by this machine's",
+			p.File, what, s.cluster)}
+	}
+	for i, a := range p.Actions {
+		if a.Effects().Clocked() {
+			return refuse(fmt.Sprintf("action %d: %s", i+1, a.Type))
+		}
+	}
+	for i, step := range steps {
+		if step.AdvanceTime > 0 {
+			return refuse(fmt.Sprintf("step %d of the workload: advanceTime", i+1))
+		}
+	}
+	return nil
 }
 
 // checkVersion refuses a Kubernetes version other than the suite's.

@@ -45,7 +45,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	timedOut := planCtx.Err() != nil && ctx.Err() == nil
 	if err != nil && !timedOut {
 		misused := new(workload.FunctionError)
-		if errors.Is(err, objects.ErrNotServed) || errors.As(err, &misused) {
+		if errors.Is(err, objects.ErrNotServed) || errors.Is(err, workload.ErrRealTime) || errors.As(err, &misused) {
 			err = &UserError{err}
 		}
 		return fmt.Errorf("workload: %w", err)
@@ -131,6 +131,11 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 		Log:    workloadLog(r.recordDir, r.teardown.later, r.session.Logger),
 		Outage: p.webhooks.outage, Blocked: p.course.blocked, LetGo: p.course.letGo, Disturbed: p.course.disturbed,
 		Note: r.journal.note,
+	}
+	if p.clock != nil {
+		c.Advance = func(ctx context.Context, by time.Duration) error {
+			return p.coordinator.Jump(ctx, func() error { return clocks{p.cluster}.Advance(by) })
+		}
 	}
 	if r.options.Paced {
 		c.Rest = p.settling.pause

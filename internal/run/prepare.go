@@ -73,7 +73,7 @@ func (r *runner) check(at *site) error {
 	if err := s.checkServers(r.plan); err != nil {
 		return err
 	}
-	if err := s.checkClock(r.plan); err != nil {
+	if err := s.checkClock(r.plan, r.suite.Workloads[r.workload].Steps); err != nil {
 		return err
 	}
 	client, err := discovery.NewDiscoveryClientForConfig(at.config)

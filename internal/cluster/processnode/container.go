@@ -152,7 +152,7 @@ func (c *container) awaitStart(ctx context.Context, delay time.Duration, forgive
 		urgent = c.pod.controller.urgent
 	}
 	n.mu.Unlock()
-	timer := clock.NewTimer(ctx, delay)
+	timer := clock.NewTimer(clock.Due(ctx), delay)
 	defer timer.Stop()
 	over := delay <= 0
 	for {

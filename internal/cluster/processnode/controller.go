@@ -166,8 +166,9 @@ func (n *Node) Thaw(ctx context.Context, name string, kill bool) (int, error) {
 	return len(runs), nil
 }
 
-// Skew puts the wall clock of a controller's processes ahead, or behind, also of those that start later, and reports how
-// far it was ahead before. It fails if a process does not run by the keeper's clock.
+// Skew puts the wall clock of a controller's processes ahead, or behind, also of those that start later, and reports
+// how far it was ahead before. It fails if a process does not run by the keeper's clock. The node has a
+// keeper.
 func (n *Node) Skew(name string, by time.Duration) (before time.Duration, err error) {
 	if by != 0 {
 		if err := n.CheckClock(name); err != nil {
@@ -198,8 +199,8 @@ func (n *Node) CheckClock(name string) error {
 		}
 		for _, container := range n.runningLocked(c) {
 			if pid := container.current.process.PID(); !n.config.Keeper.Has(pid) {
-				return fmt.Errorf("process %d of controller %q runs in real time: only what Trommel builds, with Go 1.26 "+
-					"or later, runs by the cluster's clock", pid, c)
+				return fmt.Errorf("process %d of controller %q runs in real time: only what Trommel builds, with Go "+
+					"1.26 or later, runs by the cluster's clock", pid, c)
 			}
 		}
 	}
@@ -361,6 +362,12 @@ func (n *Node) Reset(ctx context.Context) error {
 		if _, err := n.Thaw(ctx, name, false); err != nil {
 			return err
 		}
+		if n.config.Keeper == nil {
+			continue
+		}
+		if _, err := n.Skew(name, 0); err != nil {
+			return err
+		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -371,7 +378,6 @@ func (n *Node) Reset(ctx context.Context) error {
 	for name, c := range n.controllers {
 		c.held = false
 		c.route = ""
-		c.skew = 0
 		c.processes = slices.DeleteFunc(c.processes, func(p *cluster.Process) bool { return !p.Running() })
 		if !used[c] {
 			delete(n.controllers, name)
