@@ -79,6 +79,7 @@ type Tools struct {
 	Objects     Objects
 	Disruptions Disruptions
 	Cycles      Cycles
+	Clocks      Clocks
 }
 
 // Notes of actions that changed nothing.
@@ -88,6 +89,7 @@ const (
 	noDisruption   = "found nothing to end: the disruption %s had ended"
 	noCycle        = "found nothing to end: the cycle %s had ended"
 	notFrozen      = "found nothing to thaw: no process of %s was frozen"
+	notSkewed      = "found nothing to end: the clock of %s was right"
 )
 
 // noteUnless returns the note about the named process unless its state was as the action expects.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -65,6 +66,15 @@ func (j *journal) Patch(_ context.Context, k plan.ResourceKey, subresource, typ 
 	return j.note("patch %s %q %q %v", k, subresource, typ, patch)
 }
 
+func (j *journal) Advance(by time.Duration) error { return j.note("advance %s", by) }
+func (j *journal) Skew(c string, by time.Duration) (time.Duration, error) {
+	skewed, err := j.state(true, "skew %s %s", c, by)
+	if !skewed {
+		return 0, err
+	}
+	return time.Second, err
+}
+
 func TestActions(t *testing.T) {
 	pod := plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"}
 	for _, test := range []struct {
@@ -113,12 +123,25 @@ func TestActions(t *testing.T) {
 				Writing: plan.Writing{ResourceKey: pod, PatchType: "merge", Subresource: "status", Patch: 1}},
 			do: `patch pod/default/a "status" "merge" 1`,
 		},
+		{
+			action: plan.Action{Type: plan.AdvanceTime, Own: &plan.Clocking{By: plan.Offset(time.Hour)}},
+			do:     "advance 1h0m0s",
+		},
+		{
+			action: plan.Action{Type: plan.SkewClock, Target: "db", Own: &plan.Clocking{By: plan.Offset(-time.Minute)}},
+			do:     "skew db -1m0s", undo: "skew db 0s",
+		},
+		{
+			action: plan.Action{Type: plan.SkewClock, Target: "db", Own: &plan.Clocking{By: plan.Offset(time.Minute)}},
+			failAt: "skew db 1m0s", do: "skew db 1m0s: told to fail", undo: "skew db 0s",
+		},
+		{action: plan.Action{Type: plan.EndSkew, Target: "db"}, do: "skew db 0s"},
 		{action: plan.Action{Type: plan.DeleteObject,
 			Writing: plan.Writing{ResourceKey: pod}}, do: "delete pod/default/a"},
 	} {
 		t.Run(string(test.action.Type), func(t *testing.T) {
 			j := &journal{failAt: test.failAt}
-			a, err := New(&test.action, Tools{Controllers: j, APIServers: j, Objects: j})
+			a, err := New(&test.action, Tools{Controllers: j, APIServers: j, Objects: j, Clocks: j})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,12 +187,13 @@ func TestNotes(t *testing.T) {
 		{plan.Action{Type: plan.StartController, Target: "db"}, "found db running already"},
 		{plan.Action{Type: plan.ThawController, Target: "db"},
 			"found nothing to thaw: no process of db was frozen"},
+		{plan.Action{Type: plan.EndSkew, Target: "db"}, "found nothing to end: the clock of db was right"},
 		{plan.Action{Type: plan.KillAPIServer, Target: "apiserver-2"},
 			"found nothing to kill: apiserver-2 was not running"},
 		{plan.Action{Type: plan.StartAPIServer, Target: "apiserver-2"}, "found apiserver-2 running already"},
 	} {
 		j := &journal{otherwise: true}
-		a, err := New(&test.action, Tools{Controllers: j, APIServers: j})
+		a, err := New(&test.action, Tools{Controllers: j, APIServers: j, Clocks: j})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -169,7 +169,7 @@ func (w *witness) gone(e record.Event) {
 	}
 }
 
-// lasting notes which pauses, failures of calls and freezes begin and end with the current event.
+// lasting notes which pauses, failures of calls, freezes and skews begin and end with the current event.
 func (w *witness) lasting() {
 	now := map[int]string{}
 	for _, p := range w.machine.pauses {
@@ -180,6 +180,9 @@ func (w *witness) lasting() {
 	}
 	for _, f := range w.machine.frozen {
 		now[f.action] = f.by
+	}
+	for _, s := range w.machine.skewed {
+		now[s.action] = s.by
 	}
 	for action, i := range w.lasts {
 		if _, lasts := now[action]; !lasts {

@@ -293,7 +293,7 @@ type Status struct {
 	Fired, Completed, Total int
 	Waiting                 []string  // see Machine.Waiting
 	OnItsWay                bool      // without any observation; see Machine.WaitsForTimer
-	LastEvent               time.Time // time of the newest event that the plan looks at
+	LastEvent, Now          time.Time // time of the newest event that the plan looks at; that of this status
 	Findings                []record.Finding
 	StaleReads              []record.StaleRead
 	NoneStale               []string // see Machine.NoneStale
@@ -310,8 +310,8 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 	err := c.do(ctx, func(context.Context) {
 		s = Status{
 			Fired: c.machine.Fired(), Completed: c.work.completed, Total: len(c.config.Plan.Actions),
-			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer() || c.takingOver(c.clock.Now()),
-			LastEvent:  c.last,
+			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer() || c.takingOver(c.clock.Now()) || c.work.jumps(),
+			LastEvent: c.last, Now: c.clock.Now(),
 			Findings:   append([]record.Finding(nil), c.findings...),
 			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(), Stuck: c.stuck(c.clock.Now()),
 			NoneFailed: c.machine.NoneFailed(),

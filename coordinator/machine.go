@@ -32,6 +32,7 @@ type Machine struct {
 	finished []bool          // by action: completed
 	failed   []int           // by action: how many calls it has made to fail
 	frozen   []pause         // frozen processes: the action and the controller
+	skewed   []pause         // controllers whose clock is wrong, and the action
 	ended    bool
 	wants    int // changes whenever what the plan waits for does
 
@@ -495,6 +496,7 @@ func (m *Machine) began(i int) []Effect {
 		effects = append(effects, m.resume(i, e.Resumes)...)
 	}
 	m.freezing(i, e)
+	m.skewing(i, e)
 	if e.Fails != nil {
 		m.failing = append(m.failing, failingOf(i, e.Fails))
 	}
@@ -674,7 +676,7 @@ func (m *Machine) letGo(seq int) []Effect {
 func (m *Machine) end() []Effect {
 	m.ended = true
 	m.wants++
-	m.pauses, m.pending, m.failing, m.frozen = nil, nil, nil, nil
+	m.pauses, m.pending, m.failing, m.frozen, m.skewed = nil, nil, nil, nil, nil
 	var effects []Effect
 	for _, h := range m.held {
 		effects = append(effects, Release{Seq: h.seq})

@@ -80,6 +80,9 @@ func (c *Coordinator) stir() {
 func (c *Coordinator) restless(now time.Time, quiet time.Duration) (who string, next time.Duration) {
 	var all []string
 	next = quiet
+	if c.work.jumps() {
+		return "the plan lets the clock jump", quiet
+	}
 	for _, controller := range c.config.Controllers {
 		name := controller.Name
 		if !controller.Hooks || c.machine.Down(name) {

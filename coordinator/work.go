@@ -19,6 +19,7 @@ type work struct {
 
 	underway  int   // actions that have fired and whose completion has not been judged
 	completed int   // carried out, including waitBefore and waitAfter
+	jumping   int   // actions under way that let the clock jump
 	begun     []int // actions that have begun and are not undone, in order
 }
 
@@ -109,6 +110,9 @@ func (c *Coordinator) begin(ctx context.Context, i int) error {
 			c.switching[i] = inForce
 		}
 		c.work.begun = append(c.work.begun, i)
+		if c.config.Plan.Actions[i].Effects().Advances > 0 {
+			c.work.jumping++
+		}
 		c.step(ctx, record.Event{Began: &i})
 	}); err != nil || ended {
 		return errEnded
@@ -137,6 +141,10 @@ func (c *Coordinator) complete(ctx context.Context, done completion) {
 	r := c.fires[done.index]
 	r.Began, r.Done = done.began, c.clock.Now()
 	c.work.underway--
+	if a.Effects().Advances > 0 && !done.began.IsZero() {
+		c.work.jumping--
+		c.stir() // what was due in that time happens now
+	}
 	if done.note != "" {
 		c.note(done.index, done.note)
 	}

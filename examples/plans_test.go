@@ -72,6 +72,10 @@ var plans = []examplePlan{
 	{example: tokens, plan: "killed", want: pass, long: true},
 	{example: tokens, plan: "paused", want: pass, long: true},
 	{example: tokens, plan: "outage", variant: "fixed", want: pass, long: true},
+	{example: tokens, plan: "missed-rotation", want: bug,
+		findings: []string{"invariant a-token-is-replaced-in-time:"}},
+	{example: tokens, plan: "missed-rotation", variant: "fixed", want: pass},
+	{example: tokens, plan: "two-days", want: pass},
 
 	{example: ports, plan: "lost-answers", want: bug, long: true, findings: []string{"invariant one-port-each:"}},
 	{example: ports, plan: "killed", want: pass, long: true},

@@ -207,6 +207,9 @@ func (s *Step) check(whole *yamlfile.Place, suite string) {
 	if at := whole.Field("sleep"); s.Sleep == 0 && at.Given() && !at.Failed() {
 		at.Errorf("sleep is 0")
 	}
+	if at := whole.Field("advanceTime"); s.AdvanceTime == 0 && at.Given() && !at.Failed() {
+		at.Errorf("advanceTime is 0")
+	}
 	if at := whole.Field("apply"); s.Apply != nil && !at.Failed() {
 		if suite != "" {
 			checkFileBeside(at.Field("file"), suite, s.Apply.File)

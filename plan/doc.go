@@ -142,7 +142,8 @@
 //	    args: [--controllers=statefulset-controller]
 //	manifests: []                      # files and directories, applied in this order before the controllers start
 //	workloads:
-//	  recreate:                        # a list of steps, each one of apply, delete, patch, wait, sleep, exec
+//	  recreate:                        # a list of steps, each one of apply, delete, patch, wait, sleep,
+//	                               # advanceTime, exec
 //	    - name: create                 # optional
 //	      apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}   # or objects, or a file
 //	    # condition, phase or absent

@@ -1,6 +1,9 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Effects says what an action does to the processes of a run, the controllers and the API servers, and whether it
 // writes objects.
@@ -27,6 +30,12 @@ type Effects struct {
 	Moves *Move
 	// Begins is the disruption that the action begins, Ends the one that it ends, by name.
 	Begins, Ends string
+	// Advances is how far the cluster's clock jumps; 0: it does not.
+	Advances time.Duration
+	// Skews says whose wall clock is wrong once the action has begun; nil: no one's.
+	Skews *Skew
+	// EndsSkew names the controller whose wall clock is right again; empty: none.
+	EndsSkew string
 	// Writes: the action writes or deletes objects, as another client would.
 	Writes bool
 	// Deletes names the object that the action deletes; zero: none.
@@ -67,6 +76,12 @@ func (f *CallFailure) String() string {
 	return fmt.Sprintf("it is refused with the error %d", f.Status)
 }
 
+// Skew puts the wall clock of a controller's processes ahead of the others', or behind if Ahead is negative.
+type Skew struct {
+	By    string // the controller
+	Ahead time.Duration
+}
+
 // Move says how a controller is connected to another API server.
 type Move struct {
 	Controller string
@@ -86,6 +101,9 @@ func (e Effects) Disturbs() string {
 	}
 	return ""
 }
+
+// Clocked reports whether the action needs a cluster that has a clock of its own.
+func (e Effects) Clocked() bool { return e.Advances != 0 || e.Skews != nil || e.EndsSkew != "" }
 
 // Switches reports whether the action begins or ends a pause. The change is in force when the action is complete.
 func (e Effects) Switches() bool { return e.Pauses != nil || e.Resumes != nil }

@@ -27,6 +27,8 @@ const (
 	KillAPIServers    Capability = "kill and start API servers"
 	// RunControllers runs controllers as processes that can be observed, killed, started and routed.
 	RunControllers Capability = "run controllers under test"
+	// OwnClock lets time pass by a clock of the cluster's own.
+	OwnClock Capability = "have a clock of its own"
 )
 
 // ClusterKind is all that is to know of a type of cluster without starting one. Each type is declared once, with
@@ -116,12 +118,15 @@ func (c *checker) capabilities(a *Action, at *yamlfile.Place) {
 			c.needs(at, ObserveAPIServers, what)
 		}
 	}
+	if e.Clocked() {
+		c.needs(at, OwnClock, what)
+	}
 	// Whatever is done to a controller needs one that runs: that the suite's type of cluster cannot run any has been
 	// reported in the suite.
 }
 
 func init() {
 	RegisterClusterKind(ClusterKind{Type: Embedded, Can: []Capability{
-		ConfigureControlPlane, ObserveAPIServers, KillAPIServers, RunControllers,
+		ConfigureControlPlane, ObserveAPIServers, KillAPIServers, RunControllers, OwnClock,
 	}})
 }

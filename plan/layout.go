@@ -42,6 +42,14 @@ var layout = &yamlfile.Format{
 		keyType: {Read: readKey, Write: func(v reflect.Value) (*yaml.Node, error) {
 			return yamlfile.TextNode(v.Interface().(ResourceKey).String()), nil
 		}},
+		offsetType: {
+			Read: func(f *yamlfile.File, n *yaml.Node, v reflect.Value, what string) {
+				v.Set(reflect.ValueOf(readOffset(f, n, what)))
+			},
+			Write: func(v reflect.Value) (*yaml.Node, error) {
+				return yamlfile.TextNode(v.Interface().(Offset).String()), nil
+			},
+		},
 	},
 	As: map[string]yamlfile.Value{
 		"state":      {Read: readState}, // a part of an object, as YAML or as JSON in a string
@@ -83,6 +91,7 @@ func init() {
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	keyType      = reflect.TypeFor[ResourceKey]()
+	offsetType   = reflect.TypeFor[Offset]()
 )
 
 func stringsOf[T ~string](list []T) []string {

@@ -226,7 +226,7 @@ func (c *schemaChecker) check(path string, node any, typ reflect.Type, f *yamlfi
 		c.same("default of "+path, f.Default, fmt.Sprint(fallback))
 	}
 	switch {
-	case f.As != "" && f.As != "command" || typ == keyType || typ == durationType:
+	case f.As != "" && f.As != "command" || typ == keyType || typ == durationType || typ == offsetType:
 	case typ.Kind() == reflect.Struct:
 		sh := layout.ShapeOf(typ)
 		properties, _ := m["properties"].(map[string]any)
@@ -268,7 +268,7 @@ func TestSchemaOfActions(t *testing.T) {
 		Description string     `json:"description"`
 	}
 	var words []word
-	own := ""
+	own, had := "", map[string]bool{}
 	for _, k := range kinds {
 		words = append(words, word{k.Type, k.Summary})
 		if k.Own == nil {
@@ -280,7 +280,12 @@ func TestSchemaOfActions(t *testing.T) {
 			if field.Tag.Get("doc") == "" {
 				t.Errorf("the field %s of %s has no tag doc", f.Name, k.Type)
 			}
-			own += fmt.Sprintf(",\n        %q: %s", f.Name, indentedJSON(t, "        ", property(k.Type, field, &f)))
+			if had[f.Name] {
+				continue
+			}
+			had[f.Name] = true
+			schema := property(owners(typ), field, &f)
+			own += fmt.Sprintf(",\n        %q: %s", f.Name, indentedJSON(t, "        ", schema))
 		}
 	}
 	want := between(t, text, `"description": "What the action does.",
@@ -319,8 +324,19 @@ func indentedJSON(t *testing.T, by string, v any) string {
 	return strings.TrimSpace(b.String())
 }
 
+// owners names the types of actions that have the fields of a struct.
+func owners(fields reflect.Type) string {
+	var names []string
+	for _, k := range kinds {
+		if k.Own != nil && reflect.TypeOf(k.Own()).Elem() == fields {
+			names = append(names, string(k.Type))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 // property is the schema of a field that only one type of action has.
-func property(of ActionType, field reflect.StructField, f *yamlfile.Field) any {
+func property(of string, field reflect.StructField, f *yamlfile.Field) any {
 	p := struct {
 		Description string      `json:"description"`
 		Ref         string      `json:"$ref,omitempty"`
@@ -329,12 +345,14 @@ func property(of ActionType, field reflect.StructField, f *yamlfile.Field) any {
 		Minimum     json.Number `json:"minimum,omitempty"`
 		Maximum     json.Number `json:"maximum,omitempty"`
 		Default     any         `json:"default,omitempty"`
-	}{Description: string(of) + ": " + field.Tag.Get("doc"), Enum: f.Words}
+	}{Description: of + ": " + field.Tag.Get("doc"), Enum: f.Words}
 	switch field.Type {
 	case durationType:
 		p.Ref = "#/$defs/duration"
 	case keyType:
 		p.Ref = "#/$defs/resourceKey"
+	case offsetType:
+		p.Ref = "#/$defs/offset"
 	}
 	switch kind := field.Type.Kind(); {
 	case p.Ref != "":

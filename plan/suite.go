@@ -221,7 +221,8 @@ type Workload struct {
 	Timeout time.Duration `yaml:"timeout"`              // of the external command; default Timeouts.Workload
 }
 
-// Step is one step of a workload; exactly one of the pointers is set, or Sleep, or Go.
+// Step is one step of a workload; exactly one of the pointers is set, or Sleep, or
+// AdvanceTime, or Go.
 type Step struct {
 	Name   string        `yaml:"name"`
 	Apply  *ApplyStep    `yaml:"apply"`
@@ -229,7 +230,9 @@ type Step struct {
 	Patch  *PatchStep    `yaml:"patch"`
 	Wait   *WaitStep     `yaml:"wait"`
 	Sleep  time.Duration `yaml:"sleep"`
-	Exec   *ExecStep     `yaml:"exec"`
+	// AdvanceTime lets the cluster's clock jump ahead, as the action advanceTime does.
+	AdvanceTime time.Duration `yaml:"advanceTime"`
+	Exec        *ExecStep     `yaml:"exec"`
 	// Go names the Go function that the step calls, for messages and records. Only the program that runs the plan has
 	// the function, see package trommeltest.
 	Go string `yaml:"go"`
@@ -240,7 +243,7 @@ type Step struct {
 
 // stepKinds are the fields that say what a step does, as people write them; a step may also have the field go, which
 // programs write.
-var stepKinds = []string{"apply", "delete", "patch", "wait", "sleep", "exec"}
+var stepKinds = []string{"apply", "delete", "patch", "wait", "sleep", "advanceTime", "exec"}
 
 // everyStepKind are all fields that say what a step does.
 var everyStepKind = append(slices.Clone(stepKinds), "go")

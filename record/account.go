@@ -9,7 +9,7 @@ type Account struct {
 	Triggers []Trigger       // by action; those after the last one that was enabled are missing
 }
 
-// LastingEffect is the time for which a pause, a failure of calls or a freeze was in force.
+// LastingEffect is the time for which a pause, a failure of calls, a freeze or a skew of the clock was in force.
 type LastingEffect struct {
 	Action int    // index of the action that began it
 	By     string // the process that it is about

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,10 +19,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// audience is the annotation of a Service that gets a token. Its value is repeated in the Secret.
-const audience = "example.trommel.dev/token-audience"
+const (
+	// audience is the annotation of a Service that gets a token. Its value is repeated in the Secret.
+	audience = "example.trommel.dev/token-audience"
+	// rotateEvery is the annotation of a Service whose token is replaced after that time.
+	rotateEvery = "example.trommel.dev/rotate-every"
+	// made is when the token of a Secret was made.
+	made = "example.trommel.dev/made"
+)
 
 func main() {
 	if err := run(); err != nil {
@@ -31,8 +39,9 @@ func main() {
 }
 
 func run() error {
-	var r reconciler
+	r := reconciler{known: map[client.ObjectKey]time.Time{}}
 	flag.BoolVar(&r.fixUnreadable, "fix-unreadable", false, "make no token while the Secret cannot be read")
+	flag.BoolVar(&r.fixRotation, "fix-rotation", false, "count a token's age from when it was made")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
 	config, err := ctrl.GetConfig()
@@ -54,6 +63,8 @@ type reconciler struct {
 	client.Client
 	secrets       client.Reader // without a cache: the operator may not list the Secrets of a cluster
 	fixUnreadable bool
+	fixRotation   bool
+	known         map[client.ObjectKey]time.Time // Secrets: since when this process knows their tokens
 }
 
 // Reconcile writes the Secret of a Service.
@@ -65,30 +76,69 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if service.Annotations[audience] == "" || service.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
+	var lifetime time.Duration // without an end
+	if text := service.Annotations[rotateEvery]; text != "" {
+		var err error
+		if lifetime, err = time.ParseDuration(text); err != nil {
+			return ctrl.Result{}, reconcile.TerminalError(err)
+		}
+	}
 	key := client.ObjectKey{Namespace: service.Namespace, Name: service.Name + "-token"}
-	token, err := r.token(ctx, key)
+	token, since, err := r.token(ctx, key)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if lifetime > 0 && r.age(key, since) >= lifetime {
+		log.FromContext(ctx).Info("Rotating the token")
+		token, since = rand.Text(), time.Now()
+		r.known[key] = since
 	}
 	owner := metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Service").
 		WithName(service.Name).WithUID(service.UID)
 	secret := corev1ac.Secret(key.Name, key.Namespace).WithOwnerReferences(owner).
 		WithAnnotations(map[string]string{audience: service.Annotations[audience]}).
 		WithStringData(map[string]string{"token": token})
-	return ctrl.Result{}, r.Apply(ctx, secret, client.FieldOwner("token-operator"), client.ForceOwnership)
+	if lifetime > 0 {
+		secret.WithAnnotations(map[string]string{
+			rotateEvery: service.Annotations[rotateEvery], made: since.Format(time.RFC3339),
+		})
+	}
+	if err := r.Apply(ctx, secret, client.FieldOwner("token-operator"), client.ForceOwnership); err != nil {
+		return ctrl.Result{}, err
+	}
+	if lifetime == 0 {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: max(lifetime-r.age(key, since), time.Second)}, nil
 }
 
-// token returns the token that the Service's clients have, or the first one.
-func (r *reconciler) token(ctx context.Context, key client.ObjectKey) (string, error) {
+// age is how old a token is.
+func (r *reconciler) age(key client.ObjectKey, since time.Time) time.Duration {
+	if r.fixRotation {
+		return time.Since(since)
+	}
+	// The bug: a token is older than this process if the process was started again.
+	if r.known[key].IsZero() {
+		r.known[key] = time.Now()
+	}
+	return time.Since(r.known[key])
+}
+
+// token returns the token that the Service's clients have, or the first one, and when it was made.
+func (r *reconciler) token(ctx context.Context, key client.ObjectKey) (string, time.Time, error) {
 	var secret corev1.Secret
 	err := r.secrets.Get(ctx, key, &secret)
 	if err == nil {
-		return string(secret.Data["token"]), nil
+		since, err := time.Parse(time.RFC3339, secret.Annotations[made])
+		if err != nil {
+			since = secret.CreationTimestamp.Time
+		}
+		return string(secret.Data["token"]), since, nil
 	}
 	if r.fixUnreadable && !apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("read the token: %w", err)
+		return "", time.Time{}, fmt.Errorf("read the token: %w", err)
 	}
 	// The bug: there may be a token that cannot be read just now.
 	log.FromContext(ctx).Info("Making a token")
-	return rand.Text(), nil
+	return rand.Text(), time.Now(), nil
 }

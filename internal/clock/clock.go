@@ -71,6 +71,25 @@ func (c *Clock) Advance(by time.Duration) {
 	c.fire()
 }
 
+// Jump moves the clock at once, but who waits by it waits as long as before: its timers and deadlines move along, so that
+// nobody loses patience because of a jump. Only tickers tick, which drop ticks anyway, and timers of contexts made by
+// [Due] fire if they are due.
+func (c *Clock) Jump(by time.Duration) {
+	if by <= 0 {
+		return
+	}
+	c.mu.Lock()
+	c.offset.Add(int64(by))
+	for _, e := range c.timers {
+		if e.period == 0 && !e.fixed {
+			e.due = e.due.Add(by)
+		}
+	}
+	heap.Init(&c.timers)
+	c.mu.Unlock()
+	c.fire()
+}
+
 // Hold keeps the clock's keeper from advancing it, because something happens that is not seen in the run's processes.
 // The clock then goes as this machine's. It ends with release; further calls of release do nothing.
 func (c *Clock) Hold() (release func()) {
@@ -110,6 +129,7 @@ type entry struct {
 	due    time.Time
 	fire   func(now time.Time) // must not block; the clock is locked
 	period time.Duration       // 0: once
+	fixed  bool                // a jump does not move it
 	index  int                 // -1: not in the heap
 }
 
@@ -183,13 +203,15 @@ type Timer struct {
 }
 
 // NewTimer is time.NewTimer by this clock.
-func (c *Clock) NewTimer(d time.Duration) *Timer {
+func (c *Clock) NewTimer(d time.Duration) *Timer { return c.newTimer(d, false) }
+
+func (c *Clock) newTimer(d time.Duration, fixed bool) *Timer {
 	if c == nil {
 		t := time.NewTimer(d)
 		return &Timer{C: t.C, real: t}
 	}
 	tick := make(chan time.Time, 1)
-	t := &Timer{C: tick, clock: c, drain: tick, entry: &entry{index: -1, fire: func(now time.Time) {
+	t := &Timer{C: tick, clock: c, drain: tick, entry: &entry{index: -1, fixed: fixed, fire: func(now time.Time) {
 		select {
 		case tick <- now:
 		default:
@@ -200,11 +222,13 @@ func (c *Clock) NewTimer(d time.Duration) *Timer {
 }
 
 // AfterFunc is time.AfterFunc by this clock.
-func (c *Clock) AfterFunc(d time.Duration, f func()) *Timer {
+func (c *Clock) AfterFunc(d time.Duration, f func()) *Timer { return c.afterFunc(d, false, f) }
+
+func (c *Clock) afterFunc(d time.Duration, fixed bool, f func()) *Timer {
 	if c == nil {
 		return &Timer{real: time.AfterFunc(d, f)}
 	}
-	t := &Timer{clock: c, entry: &entry{index: -1, fire: func(time.Time) { go f() }}}
+	t := &Timer{clock: c, entry: &entry{index: -1, fixed: fixed, fire: func(time.Time) { go f() }}}
 	c.add(t.entry, d)
 	return t
 }

@@ -100,3 +100,40 @@ func TestSleep(t *testing.T) {
 		}
 	})
 }
+
+// A jump shortens no wait and no deadline; what is due by then comes at once.
+func TestJump(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New()
+		ctx := With(t.Context(), c)
+		began := Now(ctx)
+		patient := NewTimer(ctx, time.Minute)
+		limited, cancel := WithTimeout(ctx, 2*time.Minute)
+		defer cancel()
+		due, later := NewTimer(Due(ctx), time.Hour), NewTimer(Due(ctx), 30*time.Hour)
+		called := make(chan struct{})
+		AfterFunc(Due(ctx), 2*time.Hour, func() { close(called) })
+		ticker := NewTicker(ctx, 5*time.Hour)
+		defer ticker.Stop()
+		c.Jump(-time.Hour)
+		c.Jump(24 * time.Hour)
+		if passed := Since(ctx, began); passed != 24*time.Hour {
+			t.Errorf("%s have passed", passed)
+		}
+		<-due.C
+		<-called
+		<-ticker.C
+		<-patient.C
+		if passed := Since(ctx, began); passed != 24*time.Hour+time.Minute {
+			t.Errorf("the timer has fired after %s", passed)
+		}
+		<-limited.Done()
+		if passed := Since(ctx, began); passed != 24*time.Hour+2*time.Minute {
+			t.Errorf("the deadline was after %s", passed)
+		}
+		<-later.C
+		if passed := Since(ctx, began); passed != 30*time.Hour {
+			t.Errorf("the later timer has fired after %s", passed)
+		}
+	})
+}

@@ -18,14 +18,25 @@ func Until(ctx context.Context, t time.Time) time.Duration { return Of(ctx).Unti
 // After is time.After by the context's clock.
 func After(ctx context.Context, d time.Duration) <-chan time.Time { return Of(ctx).After(d) }
 
+type dueKey struct{}
+
+// Due returns a context for what is due at a time of the run, such as the renewal of a token that expires then: if the
+// clock jumps past that time, it is due at once. Everything else that waits, such as a timeout, does not count the time
+// that a jump skips, see [Clock.Jump].
+func Due(ctx context.Context) context.Context { return context.WithValue(ctx, dueKey{}, true) }
+
+func isDue(ctx context.Context) bool { return ctx.Value(dueKey{}) != nil }
+
 // NewTimer is time.NewTimer by the context's clock.
-func NewTimer(ctx context.Context, d time.Duration) *Timer { return Of(ctx).NewTimer(d) }
+func NewTimer(ctx context.Context, d time.Duration) *Timer { return Of(ctx).newTimer(d, isDue(ctx)) }
 
 // NewTicker is time.NewTicker by the context's clock.
 func NewTicker(ctx context.Context, d time.Duration) *Ticker { return Of(ctx).NewTicker(d) }
 
 // AfterFunc is time.AfterFunc by the context's clock.
-func AfterFunc(ctx context.Context, d time.Duration, f func()) *Timer { return Of(ctx).AfterFunc(d, f) }
+func AfterFunc(ctx context.Context, d time.Duration, f func()) *Timer {
+	return Of(ctx).afterFunc(d, isDue(ctx), f)
+}
 
 // Hold keeps the context's clock from being advanced until release is called; further calls of release do nothing.
 func Hold(ctx context.Context) (release func()) { return Of(ctx).Hold() }

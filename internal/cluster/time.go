@@ -13,9 +13,12 @@ type Timekeeper interface {
 	// Hurry lets the clock move ahead whenever nothing happens in the cluster and nobody holds the clock, or else go as
 	// the machine's does. A cluster's clock hurries from its start.
 	Hurry(on bool)
-	// Advance moves the clock at once; timers that are then due fire. It fails if the cluster has no own clock.
+	// Advance moves the clock at once: the timers of the cluster's processes that are then due fire together. What
+	// waits by Clock in this process does not end sooner, see [clock.Clock.Jump]. It fails if the cluster has no clock
+	// of its own, or if a process of a controller does not run by it.
 	Advance(by time.Duration) error
-	// Skew puts the wall clock of one process ahead of the others', or behind if by is negative; 0 ends that. Its timers
-	// are not concerned. It fails if the process does not run by the cluster's clock.
-	Skew(pid int, by time.Duration) error
+	// Skew puts the wall clock of a controller's processes ahead of the others', or behind if by is negative, also of
+	// those that start later; 0 ends that. Timers are not concerned. It reports how far the clock was ahead before, and
+	// fails if the cluster has no clock of its own, or if a process of the controller does not run by it.
+	Skew(controller string, by time.Duration) (before time.Duration, err error)
 }

@@ -68,7 +68,7 @@ func waits(steps []plan.Step) bool {
 		switch {
 		case s.Wait != nil:
 			changed = false
-		case s.Sleep > 0:
+		case s.Sleep > 0, s.AdvanceTime > 0:
 		case changed:
 			return false
 		default:

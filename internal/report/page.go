@@ -668,6 +668,8 @@ func (b *pageBuilder) holds() {
 				kind = "failing"
 			case does.Freezes != "":
 				kind = "frozen"
+			case does.Skews != nil:
+				kind = "failing"
 			}
 		}
 		item := moments(lane, kind, b.actionName(e.Action)+" is in force")

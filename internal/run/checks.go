@@ -9,6 +9,7 @@ import (
 	"golang.org/x/mod/semver"
 	"k8s.io/client-go/discovery"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -17,7 +18,8 @@ type served struct {
 	cluster    string // its name
 	apiServers []string
 	kubernetes string // version
-	removed    bool   // it serves API versions that Kubernetes has removed
+	clock      *clock.Clock
+	removed    bool // it serves API versions that Kubernetes has removed
 }
 
 // askVersion asks a cluster for its version.
@@ -63,6 +65,28 @@ func (s *served) checkServers(p *plan.Plan) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return &UserError{err}
+	}
+	return nil
+}
+
+// checkClock refuses a plan, or steps of its workload, that move clocks if the cluster has none of its own.
+func (s *served) checkClock(p *plan.Plan, steps []plan.Step) error {
+	if s.clock != nil {
+		return nil
+	}
+	refuse := func(what string) error {
+		return &UserError{fmt.Errorf("%s: %s needs a cluster with a clock of its own; cluster %q goes by this machine's",
+			p.File, what, s.cluster)}
+	}
+	for i, a := range p.Actions {
+		if a.Effects().Clocked() {
+			return refuse(fmt.Sprintf("action %d: %s", i+1, a.Type))
+		}
+	}
+	for i, step := range steps {
+		if step.AdvanceTime > 0 {
+			return refuse(fmt.Sprintf("step %d of the workload: advanceTime", i+1))
+		}
 	}
 	return nil
 }

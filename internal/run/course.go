@@ -54,7 +54,7 @@ func (c *course) await(ctx context.Context, since time.Time) (stuck string, err 
 		if s.Completed == s.Total {
 			return "", nil
 		}
-		idle := min(clock.Since(ctx, s.LastEvent), clock.Since(ctx, since))
+		idle := min(s.Now.Sub(s.LastEvent), s.Now.Sub(since))
 		if !s.OnItsWay && idle >= c.stuckAfter {
 			return "the workload is finished and nothing that the plan observes has happened since", nil
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/judge"
@@ -29,7 +30,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	}
 	r.journal.enter("workload")
 	meta := &r.journal.meta
-	planCtx, cancel := clock.WithTimeoutCause(ctx, r.suite.Timeouts.Plan,
+	planCtx, cancel := clock.WithTimeoutCause(ctx, r.suite.Timeouts.Plan+r.asksToWait(),
 		fmt.Errorf("workload and plan took longer than the suite's timeouts.plan (%s)", r.suite.Timeouts.Plan))
 	defer cancel()
 	if err := p.coordinator.Begin(planCtx); err != nil {
@@ -46,7 +47,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	timedOut := planCtx.Err() != nil && ctx.Err() == nil
 	if err != nil && !timedOut {
 		misused := new(workload.FunctionError)
-		if errors.Is(err, objects.ErrNotServed) || errors.As(err, &misused) {
+		if errors.Is(err, objects.ErrNotServed) || errors.Is(err, workload.ErrRealTime) || errors.As(err, &misused) {
 			err = &UserError{err}
 		}
 		return fmt.Errorf("workload: %w", err)
@@ -74,6 +75,26 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 
 	r.journal.enter("oracles")
 	return r.judge(ctx, p, recorder, invariants, stuck, len(findings) > 0)
+}
+
+// asksToWait is how long the plan and its workload themselves ask to wait, which is no reason to lose patience: a step
+// may sleep for a month, which takes no time of this machine.
+func (r *runner) asksToWait() time.Duration {
+	var sum time.Duration
+	for i := range r.plan.Actions {
+		a := &r.plan.Actions[i]
+		sum += a.WaitBefore + a.WaitAfter
+		for _, d := range a.Trigger.Definitions {
+			sum += d.Condition.Timeout
+		}
+	}
+	for _, s := range r.suite.Workloads[r.workload].Steps {
+		sum += s.Sleep
+		if s.Wait != nil {
+			sum += s.Wait.Timeout
+		}
+	}
+	return sum
 }
 
 // startRecorder starts recording the history of the objects that the suite and the plan name; if types are to be found,
@@ -112,6 +133,11 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 		Log:    workloadLog(r.recordDir, r.teardown.later, r.session.Logger),
 		Outage: p.webhooks.outage, Blocked: p.course.blocked, LetGo: p.course.letGo, Disturbed: p.course.disturbed,
 		Note: r.journal.note,
+	}
+	if p.clock != nil {
+		c.Advance = func(ctx context.Context, by time.Duration) error {
+			return p.coordinator.Jump(ctx, func() error { return clocks{p.cluster}.Advance(by) })
+		}
 	}
 	if cmp.Or(r.plan.Pace, r.suite.Pace) == plan.PaceRest {
 		c.Rest = p.settling.pause

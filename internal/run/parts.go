@@ -164,5 +164,6 @@ func (r *runner) newTools(p *parts, kept map[string]string) actions.Tools {
 			controllers: r.controllers(), step: r.suite.Timeouts.Step,
 		},
 		Cycles: p.cycles,
+		Clocks: clocks{p.cluster},
 	}
 }

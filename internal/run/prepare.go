@@ -69,8 +69,11 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 
 // check refuses a cluster that is not what the plan and the suite need.
 func (r *runner) check(at *site) error {
-	s := &served{cluster: at.cluster.Name(), apiServers: at.cluster.APIServers()}
+	s := &served{cluster: at.cluster.Name(), apiServers: at.cluster.APIServers(), clock: at.clock}
 	if err := s.checkServers(r.plan); err != nil {
+		return err
+	}
+	if err := s.checkClock(r.plan, r.suite.Workloads[r.workload].Steps); err != nil {
 		return err
 	}
 	client, err := discovery.NewDiscoveryClientForConfig(at.config)

@@ -32,6 +32,9 @@ const FieldManager = "trommel-workload"
 // definition may have been applied a moment ago, but more likely the name is wrong.
 const notServedGrace = 5 * time.Second
 
+// ErrRealTime is the error of a step that needs a cluster with a clock of its own.
+var ErrRealTime = errors.New("advanceTime needs a cluster with a clock of its own; this one goes by this machine's")
+
 // Defaults of a suite that was not validated.
 const (
 	defaultStepTimeout     = time.Minute
@@ -66,6 +69,8 @@ type Config struct {
 	// Rest is called after each step that has succeeded; the next step waits for it. It reports its own problems. Nil:
 	// the next step follows at once.
 	Rest func(ctx context.Context)
+	// Advance lets the cluster's clock jump ahead. Nil: it has none of its own.
+	Advance func(ctx context.Context, by time.Duration) error
 	// Note records remarks that are not findings. Nil: notes are dropped.
 	Note func(text string)
 }
@@ -350,8 +355,14 @@ func (r *runner) prepare(s *plan.Step) (step, error) {
 	case s.Sleep > 0:
 		return step{what: "sleep " + s.Sleep.String(), timeout: s.Sleep + time.Minute,
 			do: func(ctx context.Context) error { return clock.Sleep(ctx, s.Sleep) }}, nil
+	case s.AdvanceTime > 0:
+		if r.Advance == nil {
+			return step{}, ErrRealTime
+		}
+		return step{what: "advance the clock by " + plan.FormatDuration(s.AdvanceTime),
+			do: func(ctx context.Context) error { return r.Advance(ctx, s.AdvanceTime) }}, nil
 	}
-	return step{}, errors.New("the step does nothing (known: apply, delete, patch, wait, sleep, exec)")
+	return step{}, errors.New("the step does nothing (known: apply, delete, patch, wait, sleep, advanceTime, exec)")
 }
 
 // dir is the suite's directory.

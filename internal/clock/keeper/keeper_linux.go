@@ -63,8 +63,11 @@ type keeper struct {
 	mu        sync.Mutex
 	processes map[int]*process
 	expected  map[int]func() // by process ID: releases the clock
+	skews     map[int]time.Duration
 	moved     time.Duration
 	steps     int
+	stepped   time.Time // when it was moved last, by the machine's clock
+	calm      int64     // since when nothing was done but a little after each step, in the run's monotonic time
 
 	running atomic.Bool
 	start   chan struct{} // capacity 1: running has become true
@@ -86,7 +89,8 @@ func Start(dir string) (*Keeper, error) {
 	}
 	k := &Keeper{clock: clock.New(), dir: dir, keeper: &keeper{
 		page: page, offset: (*int64)(unsafe.Pointer(&page[0])), listener: listener, done: make(chan struct{}),
-		processes: map[int]*process{}, expected: map[int]func(){}, start: make(chan struct{}, 1),
+		processes: map[int]*process{}, expected: map[int]func(){}, skews: map[int]time.Duration{},
+		start: make(chan struct{}, 1),
 	}}
 	k.ended.Go(k.accept)
 	k.ended.Go(k.loop)
@@ -133,6 +137,7 @@ func (k *Keeper) Gone(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.arrived(pid)
+	delete(k.skews, pid)
 	if p := k.processes[pid]; p != nil {
 		k.remove(p)
 	}
@@ -146,23 +151,37 @@ func (k *keeper) arrived(pid int) {
 	}
 }
 
-// Skew puts the wall clock of one process ahead of the others', or behind; its timers are not concerned.
-func (k *Keeper) Skew(pid int, by time.Duration) error {
+// Has reports whether the process runs by the clock.
+func (k *Keeper) Has(pid int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	p := k.processes[pid]
-	if p == nil {
-		return fmt.Errorf("process %d does not have the run's clock", pid)
-	}
-	atomic.StoreInt64(&p.slot.skew, int64(by))
-	return nil
+	return k.processes[pid] != nil
 }
 
-// Advance moves the clock, whatever the processes do, and tells those whose timers are then due.
-func (k *Keeper) Advance(by time.Duration) {
+// Skew puts the wall clock of one process ahead of the others', or behind; its timers are not concerned. That of a
+// process that has not joined the clock yet is set when it does.
+func (k *Keeper) Skew(pid int, by time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.advance(by)
+	k.skews[pid] = by
+	if p := k.processes[pid]; p != nil {
+		atomic.StoreInt64(&p.slot.skew, int64(by))
+	}
+}
+
+// Jump moves the clock at once, whatever the processes do, and tells those whose timers are then due. What waits by the
+// clock in this process does not end sooner, see [clock.Clock.Jump].
+func (k *Keeper) Jump(by time.Duration) {
+	if by <= 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	atomic.AddInt64(k.offset, int64(by))
+	k.moved += by
+	k.steps++
+	k.clock.Jump(by)
+	k.tell(k.monotonic())
 }
 
 // advance is called with the lock.
@@ -216,6 +235,7 @@ func (k *Keeper) accept() {
 			k.remove(old) // it has executed another program
 		}
 		k.processes[p.pid] = p
+		atomic.StoreInt64(&p.slot.skew, int64(k.skews[p.pid]))
 		k.arrived(p.pid)
 		k.mu.Unlock()
 		k.ended.Go(func() {
@@ -347,6 +367,27 @@ func sleep(d time.Duration) {
 	_ = unix.Nanosleep(&ts, nil)
 }
 
+// The longer the run is calm, the more timers come due with one step: a step may be late by a part of that time, but not
+// by more than a busy machine is now and then. It is calm as long as all processes need little time after each step.
+const (
+	little    = 20 * time.Millisecond
+	lateBy    = 100 // a hundredth
+	mostLate  = 100 * time.Millisecond
+	leastLate = time.Millisecond
+)
+
+// late is how late the next step may be. It is called with the lock, when nothing happens any more after the last one.
+func (k *Keeper) late(now int64) time.Duration {
+	if time.Since(k.stepped) > little {
+		k.calm = now
+	}
+	late := min(time.Duration(now-k.calm)/lateBy, mostLate)
+	if late < leastLate {
+		return 0
+	}
+	return late
+}
+
 // step looks twice, and moves the clock if nothing happens.
 func (k *Keeper) step(own *self) bool {
 	k.mu.Lock()
@@ -371,7 +412,8 @@ func (k *Keeper) step(own *self) bool {
 			p.steps++
 		}
 	}
-	k.advance(time.Duration(next - now))
+	k.advance(time.Duration(next-now) + k.late(now))
+	k.stepped = time.Now()
 	return true
 }
 

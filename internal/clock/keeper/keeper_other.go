@@ -21,11 +21,14 @@ func (k *Keeper) Expect(int) {}
 // Gone does nothing.
 func (k *Keeper) Gone(int) {}
 
-// Skew is not possible on this system.
-func (k *Keeper) Skew(int, time.Duration) error { return ErrUnsupported }
+// Has is always false.
+func (k *Keeper) Has(int) bool { return false }
 
-// Advance does nothing.
-func (k *Keeper) Advance(time.Duration) {}
+// Skew does nothing.
+func (k *Keeper) Skew(int, time.Duration) {}
+
+// Jump does nothing.
+func (k *Keeper) Jump(time.Duration) {}
 
 // Close does nothing.
 func (k *Keeper) Close() {}

@@ -48,16 +48,19 @@ func (c *Cluster) Advance(by time.Duration) error {
 	if c.keeper == nil {
 		return errRealTime
 	}
-	c.keeper.Advance(by)
+	if err := c.processes.CheckClock(""); err != nil {
+		return err
+	}
+	c.keeper.Jump(by)
 	return nil
 }
 
-// Skew moves the wall clock of one process; its timers are not concerned.
-func (c *Cluster) Skew(pid int, by time.Duration) error {
+// Skew moves the wall clock of a controller's processes; their timers are not concerned.
+func (c *Cluster) Skew(controller string, by time.Duration) (before time.Duration, err error) {
 	if c.keeper == nil {
-		return errRealTime
+		return 0, errRealTime
 	}
-	return c.keeper.Skew(pid, by)
+	return c.processes.Skew(controller, by)
 }
 
 var errRealTime = errors.New("the cluster runs in real time")

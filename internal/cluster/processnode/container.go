@@ -153,7 +153,7 @@ func (c *container) awaitStart(ctx context.Context, delay time.Duration, forgive
 		urgent = c.pod.controller.urgent
 	}
 	n.mu.Unlock()
-	timer := clock.NewTimer(ctx, delay)
+	timer := clock.NewTimer(clock.Due(ctx), delay)
 	defer timer.Stop()
 	over := delay <= 0
 	for {
@@ -220,6 +220,9 @@ func (c *container) start() (*run, error) {
 	process, err := keeper.Adopt(n.config.Keeper, func() (*child.Process, error) { return child.Start(cmd) })
 	if err != nil {
 		return nil, c.failLocked(err)
+	}
+	if control := c.pod.controller; control != nil && control.skew != 0 {
+		n.config.Keeper.Skew(process.PID(), control.skew)
 	}
 	r := &run{process: process, recorded: make(chan struct{}), record: &cluster.Process{
 		Namespace: c.pod.namespace, Pod: c.pod.name, Container: c.spec.Name,

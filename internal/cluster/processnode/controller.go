@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
@@ -26,6 +27,8 @@ type controller struct {
 	// annotation, used if route is empty.
 	route, annotated string
 	processes        []*cluster.Process // in order of start
+	// skew is how far the wall clock of its processes is ahead.
+	skew time.Duration
 }
 
 func (n *Node) controllerLocked(name string) (*controller, error) {
@@ -161,6 +164,47 @@ func (n *Node) Thaw(ctx context.Context, name string, kill bool) (int, error) {
 		}
 	}
 	return len(runs), nil
+}
+
+// Skew puts the wall clock of a controller's processes ahead, or behind, also of those that start later, and reports
+// how far it was ahead before. It fails if a process does not run by the keeper's clock. The node has a
+// keeper.
+func (n *Node) Skew(name string, by time.Duration) (before time.Duration, err error) {
+	if by != 0 {
+		if err := n.CheckClock(name); err != nil {
+			return 0, err
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c, err := n.controllerLocked(name)
+	if err != nil {
+		return 0, err
+	}
+	before, c.skew = c.skew, by
+	for _, container := range n.runningLocked(name) {
+		n.config.Keeper.Skew(container.current.process.PID(), by)
+	}
+	return before, nil
+}
+
+// CheckClock returns an error if a process of the controller, or of any if the name is empty, does not run by the
+// keeper's clock.
+func (n *Node) CheckClock(name string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range slices.Sorted(maps.Keys(n.controllers)) {
+		if name != "" && name != c {
+			continue
+		}
+		for _, container := range n.runningLocked(c) {
+			if pid := container.current.process.PID(); !n.config.Keeper.Has(pid) {
+				return fmt.Errorf("process %d of controller %q runs in real time: only what Trommel builds, with Go "+
+					"1.26 or later, runs by the cluster's clock", pid, c)
+			}
+		}
+	}
+	return nil
 }
 
 // runningLocked returns the containers of the controller's pods that have a process, terminating or not.
@@ -316,6 +360,12 @@ func (n *Node) Reset(ctx context.Context) error {
 	n.mu.Unlock()
 	for _, name := range names {
 		if _, err := n.Thaw(ctx, name, false); err != nil {
+			return err
+		}
+		if n.config.Keeper == nil {
+			continue
+		}
+		if _, err := n.Skew(name, 0); err != nil {
 			return err
 		}
 	}

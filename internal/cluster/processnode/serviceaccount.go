@@ -105,7 +105,7 @@ func (p *pod) renewToken(ctx context.Context) {
 	}
 	wait := tokenSeconds * time.Second * 4 / 5
 	for {
-		if clock.Sleep(ctx, wait) != nil {
+		if clock.Sleep(clock.Due(ctx), wait) != nil {
 			return
 		}
 		expires, err := p.writeToken(ctx)

@@ -396,7 +396,7 @@ func (p *pod) followVolumes(ctx context.Context) {
 	if !following {
 		return
 	}
-	retry := clock.NewTimer(ctx, 0)
+	retry := clock.NewTimer(clock.Due(ctx), 0)
 	defer retry.Stop()
 	p.awaitTokens(ctx, retry)
 	for {

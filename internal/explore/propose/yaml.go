@@ -152,6 +152,8 @@ func stepNode(s *plan.Step) (*yaml.Node, error) {
 		value, err = mapping("resourceKey", s.Wait.ResourceKey.String(), "absent", true)
 	case s.Sleep > 0:
 		kind, value = "sleep", textNode(plan.FormatDuration(s.Sleep))
+	case s.AdvanceTime > 0:
+		kind, value = "advanceTime", textNode(plan.FormatDuration(s.AdvanceTime))
 	case s.Wait != nil:
 		kind = "wait"
 		value, err = mapping("resourceKey", s.Wait.ResourceKey.String(), "condition", s.Wait.Condition)

@@ -31,7 +31,7 @@ func (f *File) decode(slot **yaml.Node, v reflect.Value, field *Field) {
 		special.Read(f, n, v, what)
 		return
 	case t == durationType:
-		v.SetInt(int64(f.duration(n, what)))
+		v.SetInt(int64(f.Duration(n, what)))
 		return
 	}
 	switch t.Kind() {
@@ -246,8 +246,8 @@ func wholeNumber(r *yaml.Node) (v int64, err error) {
 // longDuration matches durations that may be too long for time.ParseDuration.
 var longDuration = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(h|m|s|ms|us|µs|ns)$`)
 
-// duration reads a Go duration.
-func (f *File) duration(n *yaml.Node, what string) time.Duration {
+// Duration reads a Go duration.
+func (f *File) Duration(n *yaml.Node, what string) time.Duration {
 	r := Deref(n)
 	if r.Kind != yaml.ScalarNode {
 		f.Errorf(n, "%s must be a duration such as 20s, not %s", what, KindOf(r))

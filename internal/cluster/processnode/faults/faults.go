@@ -125,7 +125,7 @@ func (s *Set) begin(ctx context.Context, id string, f fault.Fault) error {
 		return err
 	}
 	if !f.EndsAt.IsZero() {
-		active.timer = clock.AfterFunc(s.ctx, clock.Until(s.ctx, f.EndsAt), func() {
+		active.timer = clock.AfterFunc(clock.Due(s.ctx), clock.Until(s.ctx, f.EndsAt), func() {
 			s.log.Warn("end a fault whose injector has not ended it", "disruption", f.Disruption, "kind", f.Kind)
 			s.finish(active)
 		})
