@@ -10,8 +10,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// skewing takes in that an action has begun: it makes a controller's wall clock wrong, or right. A second skew takes the
-// place of the first.
+// skewing takes in that an action has begun: it makes a controller's wall clock wrong, or right. A second skew takes
+// the place of the first.
 func (m *Machine) skewing(i int, e plan.Effects) {
 	right := e.EndsSkew
 	if e.Skews != nil {

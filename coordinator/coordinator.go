@@ -310,7 +310,8 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 	err := c.do(ctx, func(context.Context) {
 		s = Status{
 			Fired: c.machine.Fired(), Completed: c.work.completed, Total: len(c.config.Plan.Actions),
-			Waiting: c.machine.Waiting(), OnItsWay: c.machine.WaitsForTimer() || c.takingOver(c.clock.Now()) || c.work.jumps(),
+			Waiting:   c.machine.Waiting(),
+			OnItsWay:  c.machine.WaitsForTimer() || c.takingOver(c.clock.Now()) || c.work.jumps(),
 			LastEvent: c.last, Now: c.clock.Now(),
 			Findings:   append([]record.Finding(nil), c.findings...),
 			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(), Stuck: c.stuck(c.clock.Now()),

@@ -71,9 +71,9 @@ func (c *Clock) Advance(by time.Duration) {
 	c.fire()
 }
 
-// Jump moves the clock at once, but who waits by it waits as long as before: its timers and deadlines move along, so that
-// nobody loses patience because of a jump. Only tickers tick, which drop ticks anyway, and timers of contexts made by
-// [Due] fire if they are due.
+// Jump moves the clock at once, but who waits by it waits as long as before: its timers and deadlines move along, so
+// that nobody loses patience because of a jump. Only tickers tick, which drop ticks anyway, and timers of contexts made
+// by [Due] fire if they are due.
 func (c *Clock) Jump(by time.Duration) {
 	if by <= 0 {
 		return

@@ -75,8 +75,8 @@ func (s *served) checkClock(p *plan.Plan, steps []plan.Step) error {
 		return nil
 	}
 	refuse := func(what string) error {
-		return &UserError{fmt.Errorf("%s: %s needs a cluster with a clock of its own; cluster %q goes by this machine's",
-			p.File, what, s.cluster)}
+		return &UserError{fmt.Errorf("%s: %s needs a cluster with a clock of its own; cluster %q goes by this "+
+			"machine's", p.File, what, s.cluster)}
 	}
 	for i, a := range p.Actions {
 		if a.Effects().Clocked() {

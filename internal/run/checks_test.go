@@ -3,11 +3,13 @@ package run
 import (
 	"errors"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -90,5 +92,35 @@ func TestChecks(t *testing.T) {
 				t.Errorf("note %q\nerror %q", note, text)
 			}
 		})
+	}
+}
+
+func TestClockThatAPlanNeeds(t *testing.T) {
+	const rest = " needs a cluster with a clock of its own; cluster \"c\" goes by this machine's"
+	calm := plan.Action{Type: plan.KillController, Target: "op"}
+	for _, test := range []struct {
+		actions []plan.Action
+		steps   []plan.Step
+		want    string
+	}{
+		{actions: []plan.Action{calm}, steps: []plan.Step{{Sleep: time.Hour}}},
+		{actions: []plan.Action{calm, {Type: plan.AdvanceTime, Own: &plan.Clocking{By: 1}}},
+			want: "p.yaml: action 2: advanceTime" + rest},
+		{actions: []plan.Action{{Type: plan.SkewClock, Own: &plan.Clocking{By: -1}}},
+			want: "p.yaml: action 1: skewClock" + rest},
+		{actions: []plan.Action{{Type: plan.EndSkew, Target: "op"}}, want: "p.yaml: action 1: endSkew" + rest},
+		{steps: []plan.Step{{Sleep: 1}, {AdvanceTime: 1}}, want: "p.yaml: step 2 of the workload: advanceTime" + rest},
+	} {
+		p := &plan.Plan{File: "p.yaml", Actions: test.actions}
+		text := ""
+		if err := (&served{cluster: "c"}).checkClock(p, test.steps); err != nil {
+			text = err.Error()
+		}
+		if text != test.want {
+			t.Errorf("got %q, want %q", text, test.want)
+		}
+		if err := (&served{clock: clock.New()}).checkClock(p, test.steps); err != nil {
+			t.Error(err)
+		}
 	}
 }
