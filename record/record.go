@@ -101,6 +101,22 @@ func (m Meta) NotHappened() string {
 	return "the plan was carried out only in part: " + m.Unfinished
 }
 
+// Took is how long the run took by the machine's clock; 0 if it was killed.
+func (m Meta) Took() time.Duration {
+	if m.Clock != nil {
+		return m.Clock.Took
+	}
+	return m.Lasted()
+}
+
+// Lasted is how long the run lasted by its own clock, in which all its times are; 0 if it was killed.
+func (m Meta) Lasted() time.Duration {
+	if m.Ended.IsZero() {
+		return 0
+	}
+	return m.Ended.Sub(m.Started)
+}
+
 // Controller describes a controller under test.
 type Controller struct {
 	Name      string `json:"name"`

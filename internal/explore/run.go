@@ -371,12 +371,8 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 // took adds a run to what the plan's runs took, by the machine's clock. It does not count that they waited for a
 // runner. meta may be nil.
 func (o *Outcome) took(meta *record.Meta) {
-	switch {
-	case meta == nil:
-	case meta.Clock != nil:
-		o.Took += meta.Clock.Took
-	default:
-		o.Took += meta.Ended.Sub(meta.Started)
+	if meta != nil {
+		o.Took += meta.Took()
 	}
 }
 
