@@ -36,8 +36,8 @@ var floors = [][]string{
 	{"internal/reference", "internal/objects", "internal/effect", "actions", "nodes/simulated"},
 	{"internal/cluster", "nodes/provider"},
 	{"plan", "record", "instrumentation", "instrumentation/hook", "chaos/inject", "nodes/api"},
-	{"expr", "instrumentation/wire", "internal/atomicfile", "internal/cel", "internal/clock", "internal/controllers", "internal/errorlog",
-		"internal/metadata", "internal/pki", "internal/progress", "internal/wording",
+	{"expr", "instrumentation/wire", "internal/atomicfile", "internal/cel", "internal/clock", "internal/controllers",
+		"internal/errorlog", "internal/metadata", "internal/pki", "internal/progress", "internal/wording",
 		"chaos/api", "chaos/config", "nodes/config", "install", "docs"},
 }
 

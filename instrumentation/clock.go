@@ -64,8 +64,8 @@ var clockPoints = []standardPoint{
 
 var clockHelpers = []standardHelper{
 	{dir: "runtime", template: "standard_clock.go.tmpl", name: "zz_trommel_clock.go", needs: []string{
-		"allp", "sched", "gomaxprocs", "maxWhen", "forcegcperiod", "netpollGenericInit", "netpollEventFd", "epfd", "mmap",
-		"gogetenv", "nanotime",
+		"allp", "sched", "gomaxprocs", "maxWhen", "forcegcperiod", "netpollGenericInit", "netpollEventFd", "epfd",
+		"mmap", "gogetenv", "nanotime",
 	}},
 	{dir: "runtime", template: "standard_realnow.go.tmpl", name: "zz_trommel_realnow.go", system: onAMD64},
 	{dir: "syscall", template: "standard_clockcalls.go.tmpl", name: "zz_trommel_clock.go"},
@@ -117,8 +117,8 @@ func insertedClock() (string, error) {
 	return digest(append(parts, nowSymbol, realNow)...), nil
 }
 
-// HasClock reports whether an executable was built such that it can be given a run's clock. It knows files that have not
-// changed.
+// HasClock reports whether an executable was built such that it can be given a run's clock. It knows files that have
+// not changed.
 func HasClock(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {

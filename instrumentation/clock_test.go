@@ -230,7 +230,6 @@ func TestClock(t *testing.T) {
 		}
 		r.end(p)
 		release := c.Hold()
-		begin = c.Now()
 		real := time.Now()
 		<-c.After(100 * time.Millisecond)
 		if took := time.Since(real); took < 100*time.Millisecond {

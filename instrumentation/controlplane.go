@@ -305,8 +305,8 @@ func (b *controlPlaneBuild) patch(ctx context.Context, src string, generated *ge
 	return points, generated.replaceWith(src, hookDir, copies)
 }
 
-// clock writes the overlay that gives the components the run's clock, and returns its path. On systems where they cannot
-// have it, it is empty.
+// clock writes the overlay that gives the components the run's clock, and returns its path. On systems where they
+// cannot have it, it is empty.
 func (b *controlPlaneBuild) clock(ctx context.Context, command *goCommand, dir string) (string, error) {
 	settings, err := command.settings(ctx)
 	if err != nil {

@@ -20,8 +20,8 @@ type Plan struct {
 	Suite       string `yaml:"suite"`    // its path, relative to the plan; empty: see FindSuite
 	Workload    string `yaml:"workload"` // a workload of the suite; empty: the suite's only one, unless there are Steps
 	// Steps are the plan's own workload, instead of one of the suite. Their paths are relative to the suite.
-	Steps   []Step   `yaml:"steps" item:"a step"`
-	Variant string   `yaml:"variant"` // a variant of the suite; empty: none
+	Steps   []Step `yaml:"steps" item:"a step"`
+	Variant string `yaml:"variant"` // a variant of the suite; empty: none
 	// Pace says when a step of the workload begins; empty: as the suite says.
 	Pace    Pace     `yaml:"pace" called:"pace" words:"rest none"`
 	Actions []Action `yaml:"actions" item:"an action"`

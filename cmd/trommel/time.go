@@ -12,7 +12,8 @@ import (
 type timeFlag plan.Time
 
 func (t *timeFlag) register(f *pflag.FlagSet) {
-	f.Var(t, "time", "`how` time passes: virtual (it moves ahead while nothing happens) or real (default: as the suite says)")
+	f.Var(t, "time",
+		"`how` time passes: virtual (it moves ahead while nothing happens) or real (default: as the suite says)")
 }
 
 func (t *timeFlag) String() string { return string(*t) }

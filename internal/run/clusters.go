@@ -16,8 +16,8 @@ import (
 
 // clusters provides runs with clusters, one run at a time.
 type clusters interface {
-	// acquire returns an unmodified cluster for exclusive use. It blocks until the cluster can be used. With realTime the
-	// cluster has no clock of its own.
+	// acquire returns an unmodified cluster for exclusive use. It blocks until the cluster can be used. With realTime
+	// the cluster has no clock of its own.
 	acquire(ctx context.Context, console *console, realTime bool) (*lease, error)
 	// close stops what acquire has started; no lease may be in use.
 	close(ctx context.Context) error
@@ -132,7 +132,8 @@ func inTimeOf(ctx context.Context, c cluster.Cluster) context.Context {
 	return ctx
 }
 
-// hurry lets the cluster's own clock move ahead while nothing happens, or not: between runs that would only cost CPU time.
+// hurry lets the cluster's own clock move ahead while nothing happens, or not: between runs that would only cost CPU
+// time.
 func hurry(c cluster.Cluster, on bool) {
 	if t, ok := c.(cluster.Timekeeper); ok {
 		t.Hurry(on)

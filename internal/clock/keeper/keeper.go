@@ -1,8 +1,8 @@
 // Package keeper keeps the clock of a run's processes.
 //
 // All of these processes are built with a runtime that takes the time from a page of memory, which the keeper writes
-// (instrumentation/points/standard_clock.go.tmpl). Each process tells the keeper through a page of its own whether it is
-// idle, and when its next timer is due. When every process is idle, and this one too, nothing can happen before the
+// (instrumentation/points/standard_clock.go.tmpl). Each process tells the keeper through a page of its own whether it
+// is idle, and when its next timer is due. When every process is idle, and this one too, nothing can happen before the
 // first of these timers; so the keeper moves the clock there at once. While any of them works, the clock goes as the
 // machine's does: nothing times out because of a jump.
 package keeper

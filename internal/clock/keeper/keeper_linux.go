@@ -295,7 +295,8 @@ func join(conn *net.UnixConn) (*process, error) {
 		return nil, err
 	}
 	return &process{
-		pid: int(peer.Pid), conn: conn, page: page, slot: (*slot)(unsafe.Pointer(&page[0])), epoll: fds[0], wake: fds[1],
+		pid: int(peer.Pid), conn: conn, page: page, slot: (*slot)(unsafe.Pointer(&page[0])),
+		epoll: fds[0], wake: fds[1],
 	}, nil
 }
 
@@ -367,8 +368,9 @@ func sleep(d time.Duration) {
 	_ = unix.Nanosleep(&ts, nil)
 }
 
-// The longer the run is calm, the more timers come due with one step: a step may be late by a part of that time, but not
-// by more than a busy machine is now and then. It is calm as long as all processes need little time after each step.
+// The longer the run is calm, the more timers come due with one step: a step may be late by a part of that time, but
+// not by more than a busy machine is now and then. It is calm as long as all processes need little time after each
+// step.
 const (
 	little    = 20 * time.Millisecond
 	lateBy    = 100 // a hundredth
@@ -431,8 +433,8 @@ func (k *Keeper) next(now int64) int64 {
 	return next
 }
 
-// busy says what happens in the run, or "" if nothing does. It is called with the lock. The first look remembers what it
-// has seen, and the second is true only if that has not changed.
+// busy says what happens in the run, or "" if nothing does. It is called with the lock. The first look remembers what
+// it has seen, and the second is true only if that has not changed.
 func (k *Keeper) busy(own *self, now int64, first bool) string {
 	for _, p := range k.processes {
 		changes := atomic.LoadUint64(&p.slot.changes)
@@ -462,8 +464,8 @@ func (p *process) idle() bool {
 		atomic.LoadInt32(&p.slot.calls) == 0
 }
 
-// How often a process is told that a timer is due, and after what time one that works on, or does nothing about a timer,
-// is looked at.
+// How often a process is told that a timer is due, and after what time one that works on, or does nothing about a
+// timer, is looked at.
 const (
 	toldAgain   = 5 * time.Millisecond
 	perhapsHalt = 20 * time.Millisecond
@@ -538,8 +540,8 @@ func (k *Keeper) State() State {
 	return s
 }
 
-// self is what the keeper's own process does. It has Go's own runtime, so this is less exact than what others tell: what
-// the poller has just taken from its epoll instance is not seen for a microsecond.
+// self is what the keeper's own process does. It has Go's own runtime, so this is less exact than what others tell:
+// what the poller has just taken from its epoll instance is not seen for a microsecond.
 type self struct {
 	samples []metrics.Sample
 	created uint64

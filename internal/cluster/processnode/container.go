@@ -353,6 +353,9 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 			return err
 		}
 		env.set(envPodFaults, page)
+	}
+	if !c.pod.isInjector() {
+		// Components of the control plane have the clock and the queues, too, and others do not look.
 		env.set(wire.QueuesVariable, c.pod.node.queueDir())
 		for _, variable := range c.pod.node.config.Keeper.Environ() {
 			name, value, _ := strings.Cut(variable, "=")

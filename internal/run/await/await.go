@@ -64,9 +64,9 @@ func Invariants(
 // Reference returns when the history is as the reference says, or when it is not and nothing is to come that could make
 // it so: what look tells of has come back, see [Rest], and nothing has changed for the time of quiet, at the earliest
 // after the patience that controllers have which try again; that counts from givenBack, see [Invariants]. Something
-// else may change for ever, such as a count of failed attempts: if nobody can tell what is to come, it also returns when
-// the same fields have differed for a step's time, and at the latest after that of a plan. The error is that of ctx, or
-// of a history that cannot be read.
+// else may change for ever, such as a count of failed attempts: if nobody can tell what is to come, it also returns
+// when the same fields have differed for a step's time, and at the latest after that of a plan. The error is that of
+// ctx, or of a history that cannot be read.
 func Reference(
 	ctx context.Context, ref *reference.Reference, p *plan.Plan, g Growing, givenBack time.Time,
 	look func(ctx context.Context) Work, limits plan.Timeouts,
@@ -93,11 +93,12 @@ func Reference(
 		}
 		wait := max(clock.Until(ctx, last.Add(limits.Quiet)), clock.Until(ctx, givenBack.Add(patience)))
 		over, still := work.check(ctx, givenBack, last)
-		if work.known {
-			if !over {
-				wait = max(wait, still)
-			}
-		} else {
+		switch {
+		case work.known && !over:
+			wait = max(wait, still)
+		case work.known:
+			wait = min(wait, clock.Until(ctx, givenBack.Add(max(limits.Rest, patience))))
+		default:
 			wait = min(wait, clock.Until(ctx, since.Add(max(limits.Step, patience))),
 				clock.Until(ctx, givenBack.Add(max(limits.Plan, patience))))
 		}
