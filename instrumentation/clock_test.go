@@ -242,7 +242,7 @@ func TestClock(t *testing.T) {
 	// Without the keeper, processes go on in real time.
 	run("the keeper ends", func(r *timedRun) {
 		p := r.start("sleep", "50ms", "50ms")
-		r.keeper.Advance(time.Hour)
+		r.keeper.Jump(time.Hour)
 		r.keeper.Rest()
 		r.end(p)
 	})
