@@ -6,6 +6,7 @@ import (
 	goversion "go/version"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // ClockMarker is contained in executables whose runtime is patched: such a process takes the time from its run's clock,
@@ -115,3 +116,26 @@ func insertedClock() (string, error) {
 	}
 	return digest(append(parts, nowSymbol, realNow)...), nil
 }
+
+// HasClock reports whether an executable was built such that it can be given a run's clock. It knows files that have not
+// changed.
+func HasClock(path string) (bool, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false, err
+	}
+	key := fmt.Sprint(path, info.Size(), info.ModTime().UnixNano())
+	if has, ok := clocks.Load(key); ok {
+		return has.(bool), nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	// Trommel itself contains the source that contains the marker.
+	has := bytes.Contains(text, []byte(ClockMarker)) && !bytes.Contains(text, []byte(`TrommelClock = "trommel.dev`))
+	clocks.Store(key, has)
+	return has, nil
+}
+
+var clocks sync.Map // what HasClock knows: by path, size and time of change

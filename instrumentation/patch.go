@@ -453,8 +453,8 @@ func patchModule(m moduleCopy, dir string) ([]PatchedPoint, error) {
 		}
 	}
 	for _, h := range helpers {
-		if h.module != m.path || m.partial && !hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(h.dir))) {
-			continue
+		if h.module != m.path || !hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(h.dir))) {
+			continue // the version has no such package, or the build does not use it
 		}
 		text, err := h.expand(dir, m.byGoroutine)
 		if err != nil {

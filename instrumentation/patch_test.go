@@ -83,6 +83,7 @@ func TestPatch(t *testing.T) {
 		{moduleClientGo, "v0.18.19"},
 		{moduleClientGo, "v0.20.15"},
 		{moduleClientGo, "v0.26.15"},
+		{moduleClientGo, "v0.31.14"}, // only half of its work queues are generic
 		{moduleClientGo, "v0.32.13"},
 		{moduleClientGo, "v0.36.3"},
 		{moduleClientGo, "v0.37.2"},
@@ -90,6 +91,7 @@ func TestPatch(t *testing.T) {
 		{moduleControllerRuntime, "v0.6.5"},
 		{moduleControllerRuntime, "v0.8.3"},
 		{moduleControllerRuntime, "v0.14.7"},
+		{moduleControllerRuntime, "v0.20.4"}, // the first with a priority queue
 		{moduleControllerRuntime, "v0.25.2"},
 		{moduleReflect2, "v1.0.1"},
 		{moduleKubernetes, "v1.35.8"},
@@ -132,7 +134,7 @@ func TestEveryMinorIsPatched(t *testing.T) {
 		moduleClientGo: {"v0.17.4", "v0.18.6", "v0.21.14", "v0.22.17", "v0.24.17", "v0.25.16", "v0.27.16", "v0.28.15",
 			"v0.30.14", "v0.31.14", "v0.33.10"},
 		moduleControllerRuntime: {
-			"v0.9.7", "v0.10.3", "v0.12.3", "v0.13.1", "v0.15.3", "v0.16.6", "v0.18.7", "v0.19.7", "v0.21.0",
+			"v0.9.7", "v0.10.3", "v0.12.3", "v0.13.1", "v0.15.3", "v0.16.6", "v0.18.7", "v0.19.7", "v0.21.0", "v0.23.1",
 		},
 	} {
 		for _, version := range versions {
@@ -144,7 +146,7 @@ func TestEveryMinorIsPatched(t *testing.T) {
 					packages[filepath.Dir(filepath.FromSlash(p.file))] = true
 				}
 				for _, h := range helpers {
-					if h.module == module {
+					if h.module == module && hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(h.dir))) {
 						packages[filepath.FromSlash(h.dir)] = true
 					}
 				}
@@ -312,7 +314,7 @@ func TestVersionByPoints(t *testing.T) {
 		{version: "v0.18.19", want: "v0.18.0-0"},
 		{version: "v0.20.15", want: "v0.18.0-0"},
 		{version: "v0.26.15", want: "v0.24.0-0"},
-		{version: "v0.32.13", want: "v0.31.0-0"},
+		{version: "v0.32.13", want: "v0.32.0-0"},
 		{version: "v0.37.2", want: "v0.35.0-0"},
 		{version: "v0.32.13", named: "v0.0.0-20291231000000-0123456789ab",
 			want: newest}, // newer than all known versions

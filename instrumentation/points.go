@@ -51,7 +51,7 @@ type insertion struct {
 	field    string // before a struct's first field
 	wrap     string // function that is put around every string literal below the service account's directory
 	replaces string // template: replaces the expression do in the function
-	do       string // expression as go/printer writes it
+	do       string // expression as go/printer writes it, or the name of a function that is called
 	body     string // of a function that is declared without one
 	result   string // template: replaces the first result of the function's return statements, .Result
 }
@@ -73,8 +73,10 @@ var helpers = []helper{
 	{moduleClientGo, "tools/cache", "clientgo_cache.go.tmpl"},
 	{moduleClientGo, "rest", "clientgo_rest.go.tmpl"},
 	{moduleClientGo, "tools/clientcmd", "clientgo_clientcmd.go.tmpl"},
+	{moduleClientGo, "util/workqueue", "clientgo_workqueue.go.tmpl"},
 	{moduleControllerRuntime, "pkg/cache/internal", "controllerruntime_cache.go.tmpl"},
 	{moduleControllerRuntime, "pkg/internal/controller", "controllerruntime_controller.go.tmpl"},
+	{moduleControllerRuntime, "pkg/controller/priorityqueue", "controllerruntime_priorityqueue.go.tmpl"},
 	{moduleControllerRuntime, "pkg/leaderelection", "controllerruntime_leaderelection.go.tmpl"},
 	{moduleReflect2, "", "reflect2.go.tmpl"},
 }
@@ -133,6 +135,51 @@ func observing(p point, points ...wire.Point) []point {
 		p.insert = insertion{} // inserted once, but listed for each
 	}
 	return list
+}
+
+// queuePoints keep the table of work queues, see wire.QueueTable; no plan names them. Queues tell their metrics of each
+// change while they are locked, so what counts them stands in for the metrics.
+func queuePoints() []point {
+	const (
+		queue    = "util/workqueue/queue.go"
+		delaying = "util/workqueue/delaying_queue.go"
+		metrics  = "util/workqueue/metrics.go"
+		priority = "pkg/controller/priorityqueue/priorityqueue.go"
+	)
+	return []point{
+		{module: moduleClientGo, to: "v0.32.0-0", file: metrics, receiver: "*queueMetricsFactory",
+			function: "newQueueMetrics", insert: insertion{result: "trommelCount({{.Result}}, {{.Param 0}})"}},
+		{module: moduleClientGo, from: "v0.32.0-0", file: metrics, function: "newQueueMetrics",
+			insert: insertion{result: "trommelCount[T]({{.Result}}, {{.Param 1}})"}},
+		{module: moduleClientGo, to: "v0.31.0-0", file: queue, receiver: "*Type", function: "ShutDown",
+			insert: insertion{enter: "defer trommelCounted({{.Receiver}}).ShutDown()"}},
+		{module: moduleClientGo, from: "v0.31.0-0", file: queue, receiver: "*Typed", function: "ShutDown",
+			insert: insertion{enter: "defer trommelCounted({{.Receiver}}).ShutDown()"}},
+		// A delayed item counts before it is sent to the queue's goroutine.
+		{module: moduleClientGo, file: delaying, receiver: "*delayingType", function: "AddAfter",
+			insert: insertion{do: "q.clock.Now",
+				replaces: "trommelDelay({{.Receiver}}, {{.Param 0}}, {{.Param 1}})"}},
+		{module: moduleClientGo, file: delaying, receiver: "*delayingType", function: "waitingLoop",
+			insert: insertion{enter: "defer trommelDelayed({{.Receiver}}).DropDelayed()"}},
+		{module: moduleClientGo, file: delaying, receiver: "*delayingType", function: "waitingLoop",
+			insert: insertion{do: "q.Add", replaces: "trommelAdd({{.Receiver}})"}},
+		{module: moduleClientGo, file: delaying, receiver: "*delayingType", function: "waitingLoop",
+			insert: insertion{do: "insert", replaces: "trommelInsert({{.Receiver}})"}},
+
+		{module: moduleControllerRuntime, from: "v0.20.0-0", file: "pkg/controller/priorityqueue/metrics.go",
+			function: "newQueueMetrics", insert: insertion{result: "trommelCount[T]({{.Result}}, {{.Param 1}})"}},
+		{module: moduleControllerRuntime, from: "v0.20.0-0", file: priority, receiver: "*priorityqueue",
+			function: "ShutDown", insert: insertion{enter: "defer trommelCounted({{.Receiver}}).ShutDown()"}},
+		{module: moduleControllerRuntime, from: "v0.20.0-0", to: "v0.23.0-0", file: priority,
+			receiver: "*priorityqueue", function: "AddWithOpts",
+			insert: insertion{enter: "defer trommelAdding({{.Receiver}}, {{.Param 1}})()"}},
+		// Items go through a buffer, in which they count as queued.
+		{module: moduleControllerRuntime, from: "v0.23.0-0", file: priority, receiver: "*priorityqueue",
+			function: "AddWithOpts", insert: insertion{enter: "trommelPending({{.Receiver}}, {{.Param 1}})"}},
+		{module: moduleControllerRuntime, from: "v0.23.0-0", file: priority, receiver: "*priorityqueue",
+			function: "lockedAddWithOpts",
+			insert:   insertion{enter: "defer trommelAdded({{.Receiver}}, {{.Param 1}})"}},
+	}
 }
 
 var points = concat(
@@ -232,6 +279,8 @@ var points = concat(
 		{module: moduleControllerRuntime, file: "pkg/leaderelection/leader_election.go",
 			insert: insertion{wrap: "trommelServiceAccount"}},
 	},
+
+	queuePoints(),
 
 	observing(point{
 		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader",

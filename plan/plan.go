@@ -22,6 +22,8 @@ type Plan struct {
 	// Steps are the plan's own workload, instead of one of the suite. Their paths are relative to the suite.
 	Steps   []Step   `yaml:"steps" item:"a step"`
 	Variant string   `yaml:"variant"` // a variant of the suite; empty: none
+	// Pace says when a step of the workload begins; empty: as the suite says.
+	Pace    Pace     `yaml:"pace" called:"pace" words:"rest none"`
 	Actions []Action `yaml:"actions" item:"an action"`
 	// Invariants hold besides those of the suite.
 	Invariants []Invariant `yaml:"invariants" item:"an invariant"`

@@ -26,6 +26,10 @@ type Suite struct {
 	// Masks are fields that do not count when runs with faults are compared with runs without.
 	Masks    []Mask   `yaml:"masks" item:"a mask"`
 	Timeouts Timeouts `yaml:"timeouts"`
+	// Time says whether the time of a run passes while nothing happens in it.
+	Time Time `yaml:"time" called:"time" words:"virtual real" default:"virtual"`
+	// Pace says when a step of a workload begins; empty: at rest in what learns and generates plans, at once elsewhere.
+	Pace Pace `yaml:"pace" called:"pace" words:"rest none"`
 	// Disruptions says how the controllers of disruptions run.
 	Disruptions DisruptionControllers `yaml:"disruptions"`
 
@@ -33,6 +37,24 @@ type Suite struct {
 
 	source *yamlfile.File // positions of values that were read from a file
 }
+
+// Time is how time passes in runs.
+type Time string
+
+// Virtual time moves ahead whenever nothing happens in any process of a run; real time is the machine's.
+const (
+	VirtualTime Time = "virtual"
+	RealTime    Time = "real"
+)
+
+// Pace is when a step of a workload begins.
+type Pace string
+
+// A step begins when the controllers are at rest after the one before, or as soon as that is complete.
+const (
+	PaceRest Pace = "rest"
+	PaceNone Pace = "none"
+)
 
 // Text returns the text that the suite was read from, without any variant; nil for a suite that was built in Go. The
 // caller must not change it.
@@ -300,6 +322,10 @@ type Timeouts struct {
 	// Settle limits how long the controllers may take to come to rest, after the plan and again after the plan is
 	// undone.
 	Settle time.Duration `yaml:"settle" default:"15s"`
+
+	// Rest limits how long, in the run's own time, the run waits for what the controllers have still to do: what is in
+	// their queues, and what they have put off.
+	Rest time.Duration `yaml:"rest" default:"10m"`
 
 	// Quiet is how long a controller must do nothing to count as at rest.
 	Quiet time.Duration `yaml:"quiet" default:"2s"`

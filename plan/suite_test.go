@@ -144,9 +144,10 @@ timeouts: {plan: 1m, hold: 5s}
 		History: []ResourceKey{{Type: "pod", Namespace: "*", Name: "*"}, {Type: "node", Name: "n1"}},
 		Timeouts: Timeouts{
 			Plan: time.Minute, Step: time.Minute, Workload: 2 * time.Minute, Hold: 5 * time.Second, Ready: time.Minute,
-			Settle: 15 * time.Second, Quiet: 2 * time.Second, Stuck: 8 * time.Second, Acknowledge: 5 * time.Second,
+			Settle: 15 * time.Second, Rest: 10 * time.Minute, Quiet: 2 * time.Second, Stuck: 8 * time.Second, Acknowledge: 5 * time.Second,
 			Alive: 300 * time.Millisecond, Away: 10 * time.Second,
 		},
+		Time: VirtualTime,
 	}
 	if diff := cmp.Diff(want, s, cmpopts.IgnoreUnexported(Suite{})); diff != "" {
 		t.Errorf("suite (-want +got):\n%s", diff)

@@ -64,6 +64,8 @@ type Meta struct {
 	WorkloadStart time.Time `json:"workloadStart"`
 	WorkloadEnd   time.Time `json:"workloadEnd"`
 	GivenBack     time.Time `json:"givenBack,omitzero"` // when all holds, pauses and kills were undone
+	// Polls is what the controllers look at again and again, when everything was at rest.
+	Polls []Poll `json:"polls,omitempty"`
 	// Calm is when nothing disturbed the controllers any more: the workload was finished, and nothing that the plan did
 	// lasted. Zero if the workload failed.
 	Calm time.Time `json:"calm,omitzero"`
@@ -97,6 +99,22 @@ func (m Meta) NotHappened() string {
 		return "the plan was not carried out: " + m.Unfinished
 	}
 	return "the plan was carried out only in part: " + m.Unfinished
+}
+
+// Took is how long the run took by the machine's clock; 0 if it was killed.
+func (m Meta) Took() time.Duration {
+	if m.Clock != nil {
+		return m.Clock.Took
+	}
+	return m.Lasted()
+}
+
+// Lasted is how long the run lasted by its own clock, in which all its times are; 0 if it was killed.
+func (m Meta) Lasted() time.Duration {
+	if m.Ended.IsZero() {
+		return 0
+	}
+	return m.Ended.Sub(m.Started)
 }
 
 // Controller describes a controller under test.
@@ -191,6 +209,13 @@ func Noun(op wire.Operation) string {
 type Step struct {
 	Text    string    `json:"text"` // its name and what it does
 	Started time.Time `json:"started"`
+}
+
+// Poll is a work queue of a controller that puts items off although nothing is to be done.
+type Poll struct {
+	Controller string        `json:"controller"`
+	Queue      string        `json:"queue"` // its name in the controller
+	Delay      time.Duration `json:"delay"` // the shortest
 }
 
 // Clock says that a run did not go by the machine's clock, but by one that moved ahead while nothing happened.

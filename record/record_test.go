@@ -16,6 +16,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+func TestTook(t *testing.T) {
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	end := begin.Add(time.Minute)
+	for _, tt := range []struct {
+		name         string
+		meta         Meta
+		took, lasted time.Duration
+	}{
+		{"real time", Meta{Started: begin, Ended: end}, time.Minute, time.Minute},
+		{"its own time", Meta{Started: begin, Ended: end, Clock: &Clock{Virtual: true, Took: time.Second}}, time.Second,
+			time.Minute},
+		{"killed", Meta{Started: begin}, 0, 0},
+	} {
+		if took, lasted := tt.meta.Took(), tt.meta.Lasted(); took != tt.took || lasted != tt.lasted {
+			t.Errorf("%s: it took %s and lasted %s", tt.name, took, lasted)
+		}
+	}
+}
+
 // Regression: a record can contain Secrets, but all users could read it.
 func TestRecordIsClosedToOthers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "runs", "one")

@@ -22,6 +22,7 @@ import (
 
 // runOptions are the flags of `trommel run`, which `trommel` itself has too.
 type runOptions struct {
+	time      timeFlag
 	plans     []string
 	suite     string
 	variant   string
@@ -48,6 +49,7 @@ func (o *runOptions) register(c *cobra.Command) {
 	f.StringVarP(&o.stage, "stage", "s", "", "`stage`, for compatibility with Sieve: only test")
 	f.StringVarP(&o.mode, "mode", "m", "", "`mode`, for compatibility with Sieve: only test")
 	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite, instead of the plan's")
+	o.time.register(f)
 	f.StringVar(&o.cluster, "cluster", "",
 		"run on the cluster of this `name`, started by `trommel cluster up` (default: a new one for the run)")
 	f.StringVar(&o.recordDir, "record", "", "`directory` for the run record (default: trommel-runs/<plan>-<time>)")
@@ -171,6 +173,7 @@ func (o *runOptions) load(file string) (*loaded, error) {
 	if _, err := run.Choose(suite, variant); err != nil {
 		return nil, err
 	}
+	o.time.apply(suite)
 	return &loaded{plan: p, suite: suite, variant: variant}, nil
 }
 

@@ -120,6 +120,7 @@ func (o *testOptions) register(c *cobra.Command) {
 	f.StringVarP(&o.SuiteFile, "controller", "c", "",
 		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
 	f.StringVar(&o.Variant, "variant", "", "`name` of a variant of the suite")
+	(*timeFlag)(&o.Time).register(f)
 	f.StringSliceVar(&o.Workloads, "workload", nil, "`name` of a workload (default: all)")
 	f.IntVar(&o.Learn, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
 	f.StringVar(&o.References, "reference", "",
@@ -237,6 +238,7 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 	if suite, err = plan.LoadSuite(o.SuiteFile); err != nil {
 		return nil, nil, err
 	}
+	timeFlag(o.Time).apply(suite)
 	if plans, err = o.ownPlans(suite, files); err != nil {
 		return nil, nil, err
 	}

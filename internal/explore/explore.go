@@ -40,8 +40,10 @@ type Settings struct {
 	// Budget is the time after which no new plan is begun, from the beginning of the first campaign on; 0: no limit.
 	Budget time.Duration `json:"budget,omitempty"`
 	// FailFast stops the campaign after the first confirmed finding.
-	FailFast bool  `json:"failFast,omitempty"`
-	Shard    Shard `json:"shard,omitzero"`
+	FailFast bool `json:"failFast,omitempty"`
+	// Time is how time passes in the runs; default: as the suite says. The suite must say the same.
+	Time  plan.Time `json:"time,omitempty"`
+	Shard Shard     `json:"shard,omitzero"`
 }
 
 // Config says what to look for. Runners, Suite and Dir are required.

@@ -143,23 +143,22 @@ func and(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
 
-// study runs a workload without faults. The first run shows which types the controllers have to do with; the others
-// follow it, side by side if there are runners for that. If two runs already differ in more than fields, it begins no
-// others.
+// study runs a workload without faults. Its steps begin when the controllers are at rest, unless the suite or the
+// workload does not allow that: so what it does depends less on who is faster. The first run shows which types the
+// controllers have to do with; the others follow it, side by side if there are runners for that. The last of them keeps
+// the other pace: what it ends like is right, too. If two runs already differ in more than fields, it begins no others.
 func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference, error) {
-	quiet, err := c.withoutFaults(w)
-	if err != nil {
-		return nil, err
-	}
 	learning := func(i int) {
 		c.show(progress.Event{Type: progress.Status,
 			Text: fmt.Sprintf("%s: learning, run %d of %d", w.name, i, c.Learn+1)})
 	}
 	learning(1)
-	runs := make([]*record.Run, c.Learn)
-	if runs[0], err = c.fine(ctx, quiet, run.RunOptions{Trace: true, FindTypes: true}); err != nil {
+	quiet, first, err := c.firstLook(ctx, w)
+	if err != nil {
 		return nil, err
 	}
+	runs := make([]*record.Run, c.Learn)
+	runs[0] = first
 	types := reference.Types(runs[0])
 	options := run.RunOptions{Trace: true, History: types}
 	var mu sync.Mutex // guards runs
@@ -184,33 +183,63 @@ func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference,
 			return err
 		})
 	}
-	var paced *record.Run
+	odd := *quiet
+	if odd.Pace == plan.PaceRest {
+		odd.Pace = plan.PaceNone
+	} else {
+		odd.Pace = plan.PaceRest
+	}
+	var other *record.Run
 	var meta *record.Meta
 	group.Go(func() (err error) {
 		if others.Err() != nil {
 			return nil
 		}
 		learning(c.Learn + 1)
-		slowly := options
-		slowly.Paced = true
-		paced, meta, err = c.once(others, quiet, slowly)
+		other, meta, err = c.once(others, &odd, options)
 		return err
 	})
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	ref.Types, ref.Reached = types, reference.Reached(runs[0])
+	ref.Types, ref.Reached, ref.Pace = types, reference.Reached(runs[0]), quiet.Pace
+	ref.Polls = runs[0].Meta.Polls
 	if meta.Verdict == record.Pass {
-		return ref, ref.Allow(paced)
+		return ref, ref.Allow(other)
 	}
-	// The workload may wait for what is there only for a moment.
-	c.say("%s: it does not pass if the controllers get time after each step: %s", w.name, meta.Reason)
+	if odd.Pace == plan.PaceRest {
+		// The workload may wait for what is there only for a moment.
+		c.say("%s: it does not pass if the controllers get time after each step: %s", w.name, meta.Reason)
+	} else {
+		c.say("%s: it does not pass if its steps follow one another at once: %s", w.name, meta.Reason)
+	}
 	return ref, nil
+}
+
+// firstLook runs the workload for the first time, and returns the plan for the further runs.
+func (c *campaign) firstLook(ctx context.Context, w workload) (*plan.Plan, *record.Run, error) {
+	quiet, err := c.withoutFaults(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	options := run.RunOptions{Trace: true, FindTypes: true}
+	if quiet.Pace == plan.PaceRest {
+		r, meta, err := c.once(ctx, quiet, options)
+		if err != nil || meta.Verdict == record.Pass {
+			return quiet, r, err
+		}
+		quiet.Pace = plan.PaceNone
+	}
+	r, err := c.fine(ctx, quiet, options)
+	return quiet, r, err
 }
 
 // withoutFaults is the plan that runs only a workload.
 func (c *campaign) withoutFaults(w workload) (*plan.Plan, error) {
-	p := &plan.Plan{TestName: w.name + "-without-faults", Steps: w.steps}
+	p := &plan.Plan{TestName: w.name + "-without-faults", Steps: w.steps, Pace: plan.PaceRest}
+	if c.Suite.Pace == plan.PaceNone {
+		p.Pace = plan.PaceNone
+	}
 	if w.steps == nil {
 		p.Workload = w.name
 	}

@@ -48,6 +48,11 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 			c.result.Unlearned = append(c.result.Unlearned, Unlearned{l.Workload, l.Err.Error()})
 		} else if c.Plans == nil {
 			l.candidates = pattern.Generate(c.Suite, l.Reference, c.Patterns...)
+			for i := range l.candidates {
+				if p := l.candidates[i].Plan; p != nil && p.Pace == "" {
+					p.Pace = l.Reference.Pace
+				}
+			}
 			plans := 0
 			for _, candidate := range l.candidates {
 				if candidate.Plan == nil {
@@ -366,12 +371,8 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 // took adds a run to what the plan's runs took, by the machine's clock. It does not count that they waited for a
 // runner. meta may be nil.
 func (o *Outcome) took(meta *record.Meta) {
-	switch {
-	case meta == nil:
-	case meta.Clock != nil:
-		o.Took += meta.Clock.Took
-	default:
-		o.Took += meta.Ended.Sub(meta.Started)
+	if meta != nil {
+		o.Took += meta.Took()
 	}
 }
 

@@ -44,6 +44,10 @@ type Reference struct {
 	// Replicas is how many processes each of them has, and Leases the leases by which they are elected leader.
 	Replicas map[string]int      `json:"replicas"`
 	Leases   map[string][]string `json:"leases,omitempty"`
+	// Polls is what the controllers look at again and again, when everything is at rest. The caller of Learn sets it.
+	Polls []record.Poll `json:"polls,omitempty"`
+	// Pace is that of the runs; the plans that are compared with it keep it. The caller of Learn sets it.
+	Pace plan.Pace `json:"pace,omitempty"`
 	// Source is what the reference was made from, Types what other runs must record to be compared with it, and Reached
 	// the points that each controller reached in the first run (see Types and Reached). The caller of Learn sets them.
 	Source  Source              `json:"source"`

@@ -87,7 +87,7 @@ func Index(w io.Writer, title string, entries []IndexEntry) error {
 	for _, e := range entries {
 		all[verdict(e.Run)]++
 		plans[name(e.Run)] = append(plans[name(e.Run)], e)
-		total += took(e.Run)
+		total += e.Run.Meta.Took()
 	}
 	page.Verdicts = counts(all)
 	page.Took = round(total).String()
@@ -97,14 +97,6 @@ func Index(w io.Writer, title string, entries []IndexEntry) error {
 	}
 	slices.SortStableFunc(page.Plans, func(x, y indexPlan) int { return x.worst - y.worst })
 	return indexTemplate.Execute(w, page)
-}
-
-// took is how long a run took; 0: it was killed.
-func took(r *record.Run) time.Duration {
-	if r.Meta.Ended.IsZero() {
-		return 0
-	}
-	return r.Meta.Ended.Sub(r.Meta.Started)
 }
 
 func counts(of map[record.Verdict]int) []indexCount {
@@ -125,7 +117,7 @@ func aboutPlan(plan string, entries []IndexEntry) indexPlan {
 	for i, e := range entries {
 		v := verdict(e.Run)
 		verdicts[v]++
-		if d := took(e.Run); d > 0 {
+		if d := e.Run.Meta.Took(); d > 0 {
 			durations = append(durations, d)
 		}
 		fired += e.Run.Meta.ActionsFired

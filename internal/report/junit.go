@@ -92,9 +92,7 @@ func JUnit(w io.Writer, runs []*record.Run, options JUnitOptions) error {
 }
 
 func junitOf(r *record.Run, options JUnitOptions) (s junitSuite, took time.Duration) {
-	if !r.Meta.Ended.IsZero() {
-		took = r.Meta.Ended.Sub(r.Meta.Started)
-	}
+	took = r.Meta.Took()
 	file := filepath.ToSlash(r.Meta.PlanFile)
 	s = junitSuite{
 		Name: class(r), Tests: 1, Time: seconds(took), File: file,

@@ -128,7 +128,7 @@ func TestJUnitIsWhatJenkinsAndGitLabRead(t *testing.T) {
 	if err := checkJUnit(data, forGitLab); err != nil {
 		t.Error(err)
 	}
-	want := `<testcase name="stale-deletion" classname="testdata" time="20.000" file="testdata/plans/`
+	want := `<testcase name="stale-deletion" classname="testdata" time="1.800" file="testdata/plans/`
 	if !bytes.Contains(data, []byte(want)) {
 		t.Errorf("no %s in\n%s", want, data)
 	}

@@ -24,7 +24,7 @@ func Markdown(w io.Writer, runs []*record.Run) error {
 	for _, r := range runs {
 		took := ""
 		if !r.Meta.Ended.IsZero() {
-			took = round(r.Meta.Ended.Sub(r.Meta.Started)).String()
+			took = round(r.Meta.Took()).String()
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", verdict(r), EscapeMarkdown(name(r)),
 			EscapeMarkdown(relative("", r.Meta.Suite)), took)

@@ -91,10 +91,20 @@ func Text(w io.Writer, r *record.Run) error {
 		phases = append(phases, fmt.Sprintf("%s %s", ph.Name, round(ph.Duration)))
 	}
 	if len(phases) > 0 {
-		fmt.Fprintf(&b, "  took %s: %s\n", round(r.Meta.Ended.Sub(r.Meta.Started)), strings.Join(phases, ", "))
+		fmt.Fprintf(&b, "  took %s: %s\n", took(r.Meta), strings.Join(phases, ", "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// took says how long a run took, and how long it lasted by its own clock if that differs. Phases and all other times in
+// a report are of that clock.
+func took(m record.Meta) string {
+	machine, own := round(m.Took()), round(m.Lasted())
+	if own == machine {
+		return machine.String()
+	}
+	return fmt.Sprintf("%s (%s of its own time)", machine, own)
 }
 
 // reason returns the verdict's reason, unless a finding, printed below it, says the same.

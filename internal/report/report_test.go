@@ -41,7 +41,7 @@ func runs() []*record.Run {
 			Suite: "testdata/trommel.yaml", Verdict: record.Bug,
 			Reason: "StatefulSet db was deleted although its Database is alive", Trommel: "v0.1.0",
 			Kubernetes: "v1.36.3", Started: start, Ended: at(20 * time.Second), WorkloadStart: at(5 * time.Second),
-			WorkloadEnd: at(15 * time.Second),
+			WorkloadEnd: at(15 * time.Second), Clock: &record.Clock{Virtual: true, Took: 1800 * time.Millisecond},
 			Phases: []record.Phase{{Name: "cluster", Duration: 4 * time.Second},
 				{Name: "workload", Duration: 10 * time.Second}},
 			StaleReads: []record.StaleRead{{
@@ -191,7 +191,7 @@ func TestJSONSchema(t *testing.T) {
 	defs := doc.(map[string]any)["$defs"].(map[string]any)
 	for name, typ := range map[string]reflect.Type{
 		"run": reflect.TypeFor[summary](), "phase": reflect.TypeFor[record.Phase](),
-		"clock":      reflect.TypeFor[record.Clock](),
+		"clock": reflect.TypeFor[record.Clock](), "poll": reflect.TypeFor[record.Poll](),
 		"controller": reflect.TypeFor[record.Controller](), "staleRead": reflect.TypeFor[record.StaleRead](),
 		"finding": reflect.TypeFor[record.Finding](), "action": reflect.TypeFor[record.Action](),
 	} {
@@ -251,6 +251,20 @@ func TestHTML(t *testing.T) {
 	for _, r := range runs() {
 		if err := page(io.Discard, r); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// How long a run took is real time; what it lasted is of its own clock.
+func TestTook(t *testing.T) {
+	r := runs()[0]
+	for name, show := range map[string]func(io.Writer, *record.Run) error{"text": Text, "HTML": page} {
+		var b bytes.Buffer
+		if err := show(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		if want := "took 1.8s (20s of its own time)"; !strings.Contains(b.String(), want) {
+			t.Errorf("%s: no %q in\n%.2000s", name, want, b.String())
 		}
 	}
 }
@@ -396,6 +410,7 @@ func TestIndex(t *testing.T) {
 		`<a href="a.html">stale-deletion</a> (2 of 3 runs)`,
 		`<td class="n">34 %</td>`, // one of three
 		`<a href="c.html" title="pass: `,
+		"All runs together took 5.1s.", // by the machine's clock
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %s in\n%s", want, b.String())

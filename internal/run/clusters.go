@@ -16,8 +16,9 @@ import (
 
 // clusters provides runs with clusters, one run at a time.
 type clusters interface {
-	// acquire returns an unmodified cluster for exclusive use. It blocks until the cluster can be used.
-	acquire(ctx context.Context, console *console) (*lease, error)
+	// acquire returns an unmodified cluster for exclusive use. It blocks until the cluster can be used. With realTime the
+	// cluster has no clock of its own.
+	acquire(ctx context.Context, console *console, realTime bool) (*lease, error)
 	// close stops what acquire has started; no lease may be in use.
 	close(ctx context.Context) error
 }
@@ -39,17 +40,23 @@ type lease struct {
 // ownClusters starts clusters that nobody else uses. After a run the cluster is kept for the next run, which resets it
 // first; with fresh, each run gets a new cluster.
 type ownClusters struct {
-	start  func(ctx context.Context, console *console) (cluster.Cluster, error)
+	start  func(ctx context.Context, console *console, realTime bool) (cluster.Cluster, error)
 	fresh  bool
 	logger *slog.Logger
 
 	cluster   cluster.Cluster              // the one kept; nil: none
+	realTime  bool                         // it was started like that
 	baseline  cluster.Baseline             // of cluster; nil: it cannot be reset
 	prepared  bool                         // the baseline has the suite's manifests
 	manifests []*unstructured.Unstructured // nil: not read yet
 }
 
-func (o *ownClusters) acquire(ctx context.Context, console *console) (*lease, error) {
+func (o *ownClusters) acquire(ctx context.Context, console *console, realTime bool) (*lease, error) {
+	if o.cluster != nil && o.realTime != realTime {
+		if err := o.close(ctx); err != nil {
+			o.logger.Warn("close a cluster with another kind of time", "error", err)
+		}
+	}
 	if o.cluster != nil {
 		hurry(o.cluster, true)
 		err := o.reset(ctx)
@@ -64,11 +71,11 @@ func (o *ownClusters) acquire(ctx context.Context, console *console) (*lease, er
 			o.logger.Warn("close a cluster that could not be reset", "error", err)
 		}
 	}
-	c, err := o.start(ctx, console)
+	c, err := o.start(ctx, console, realTime)
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
-	o.cluster, o.baseline, o.prepared, o.manifests = c, nil, false, nil
+	o.cluster, o.realTime, o.baseline, o.prepared, o.manifests = c, realTime, nil, false, nil
 	if resettable, ok := c.(cluster.Resettable); ok && !o.fresh {
 		// A cluster without a baseline is used for one run only.
 		if o.baseline, err = resettable.TakeBaseline(inTimeOf(ctx, c)); err != nil {
@@ -159,7 +166,7 @@ type sharedCluster struct {
 	attach func(ctx context.Context) (cluster.Cluster, error)
 }
 
-func (s *sharedCluster) acquire(ctx context.Context, console *console) (_ *lease, err error) {
+func (s *sharedCluster) acquire(ctx context.Context, console *console, _ bool) (_ *lease, err error) {
 	c, err := s.attach(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -106,12 +107,12 @@ func TestOwnClusters(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var started []*scripted
 			o := &ownClusters{fresh: tt.fresh, logger: slog.New(slog.DiscardHandler),
-				start: func(context.Context, *console) (cluster.Cluster, error) {
+				start: func(context.Context, *console, bool) (cluster.Cluster, error) {
 					started = append(started, &scripted{resetErr: tt.resetErr, noteErr: tt.noteErr})
 					return started[len(started)-1], nil
 				}}
 			for i, want := range tt.states {
-				l, err := o.acquire(t.Context(), newConsole(progress.Nobody, ""))
+				l, err := o.acquire(t.Context(), newConsole(progress.Nobody, ""), false)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -152,17 +153,17 @@ func TestStart(t *testing.T) {
 			ctx := t.Context()
 			var started []*scripted
 			o := &ownClusters{fresh: tt.fresh, logger: slog.New(slog.DiscardHandler),
-				start: func(context.Context, *console) (cluster.Cluster, error) {
+				start: func(context.Context, *console, bool) (cluster.Cluster, error) {
 					started = append(started, &scripted{})
 					return started[len(started)-1], nil
 				}}
-			s := &Session{options: Options{Progress: progress.Nobody}, clusters: o}
+			s := &Session{suite: new(plan.Suite), options: Options{Progress: progress.Nobody}, clusters: o}
 			for range 2 {
 				if err := s.Start(ctx); err != nil {
 					t.Fatal(err)
 				}
 			}
-			l, err := o.acquire(ctx, newConsole(progress.Nobody, ""))
+			l, err := o.acquire(ctx, newConsole(progress.Nobody, ""), false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,9 +199,9 @@ func TestOwnClustersArePrepared(t *testing.T) {
 			ctx := t.Context()
 			c := &scripted{certificatesErr: tt.certificatesErr}
 			o := &ownClusters{logger: slog.New(slog.DiscardHandler),
-				start: func(context.Context, *console) (cluster.Cluster, error) { return c, nil }}
+				start: func(context.Context, *console, bool) (cluster.Cluster, error) { return c, nil }}
 			for i := range 2 {
-				l, err := o.acquire(ctx, newConsole(progress.Nobody, ""))
+				l, err := o.acquire(ctx, newConsole(progress.Nobody, ""), false)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -248,7 +249,7 @@ func TestSharedCluster(t *testing.T) {
 				c.kept = "left"
 			}
 			s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
-			l, err := s.acquire(t.Context(), newConsole(progress.Nobody, ""))
+			l, err := s.acquire(t.Context(), newConsole(progress.Nobody, ""), false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -270,7 +271,7 @@ func TestSharedCluster(t *testing.T) {
 	t.Run("never at rest", func(t *testing.T) {
 		c := &scripted{noteErr: errors.New("failed")}
 		s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
-		if _, err := s.acquire(t.Context(), newConsole(progress.Nobody, "")); !errors.Is(err, c.noteErr) {
+		if _, err := s.acquire(t.Context(), newConsole(progress.Nobody, ""), false); !errors.Is(err, c.noteErr) {
 			t.Errorf("got %v", err)
 		}
 		if want := []string{"baseline", "unlock", "close"}; !slices.Equal(c.told, want) {

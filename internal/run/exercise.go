@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/internal/workload"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -137,7 +139,7 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 			return p.coordinator.Jump(ctx, func() error { return clocks{p.cluster}.Advance(by) })
 		}
 	}
-	if r.options.Paced {
+	if cmp.Or(r.plan.Pace, r.suite.Pace) == plan.PaceRest {
 		c.Rest = p.settling.pause
 	}
 	return c, nil

@@ -61,7 +61,11 @@ func (r *runner) judge(
 		}
 	}
 	if ref := r.options.Reference; ref != nil && !failed {
-		troubled(await.Reference(ctx, ref, r.plan, recorder, meta.GivenBack, r.suite.Timeouts))
+		troubled(await.Reference(ctx, ref, r.plan, recorder, meta.GivenBack, p.work.look, r.suite.Timeouts))
+	}
+	if settles {
+		troubled(await.Rest(ctx, recorder, p.work.look, r.suite.Timeouts))
+		meta.Polls = p.work.polled(ctx)
 	}
 	last, err := p.coordinator.Status(ctx)
 	troubled(err)

@@ -30,6 +30,7 @@ type parts struct {
 	tools       actions.Tools
 	course      *course
 	settling    *settling
+	work        *work
 	states      *states
 	evidence    *evidence
 }
@@ -114,6 +115,14 @@ func (r *runner) newParts(at *site, logs *logs, declared []plan.ResourceKey, kep
 		},
 		note: r.journal.note, logger: r.session.Logger,
 	}
+	p.work = &work{
+		controllers: r.controllers(), rest: timeouts.Rest, logger: r.session.Logger,
+	}
+	p.work.queues, _ = at.node.(cluster.QueueReader)
+	if ref := r.options.Reference; ref != nil {
+		p.work.polls = ref.Polls
+	}
+	p.settling.busy = p.work.busy
 	p.states = &states{
 		types: at.objects, find: r.options.FindTypes, logger: r.session.Logger,
 		list: func(ctx context.Context, t objects.Type) error {

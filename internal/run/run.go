@@ -41,6 +41,7 @@ type task struct {
 	session   Options     // with a Progress and a Logger
 	options   RunOptions
 	clusters  clusters
+	realTime  string // why the run goes in real time; empty: the cluster may have a clock of its own
 }
 
 // runner carries out a task, from one part of the run to the next.
@@ -155,7 +156,10 @@ func (r *runner) end(ctx context.Context, err error) error {
 // startCluster gets a cluster for the run, whose clock is the run's from then on.
 func (r *runner) startCluster(ctx context.Context) (*site, error) {
 	r.journal.enter("cluster")
-	l, err := r.clusters.acquire(ctx, r.journal.console)
+	if r.realTime != "" && r.suite.Time != plan.RealTime {
+		r.journal.console.Info("time is real: " + r.realTime)
+	}
+	l, err := r.clusters.acquire(ctx, r.journal.console, r.realTime != "")
 	if err != nil {
 		return nil, err
 	}

@@ -34,8 +34,6 @@ type Options struct {
 	Binaries []Binary
 	// ControlPlane is the path of the control plane's executable. If empty, Open builds it if it is needed.
 	ControlPlane string
-	// RealTime lets the session's own clusters run in real time; otherwise their time moves ahead while nothing happens.
-	RealTime bool
 	// Trace records everything that can be observed of the API servers and the controllers, not only what a plan needs.
 	Trace bool
 	// Version of Trommel, for the record.
@@ -109,8 +107,10 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 		return s, nil
 	}
 	s.clusters = &ownClusters{fresh: options.Fresh, logger: options.Logger,
-		start: func(ctx context.Context, console *console) (cluster.Cluster, error) {
-			return kind.Start(ctx, s.clusterConfig(controlPlane, console))
+		start: func(ctx context.Context, console *console, realTime bool) (cluster.Cluster, error) {
+			config := s.clusterConfig(controlPlane, console)
+			config.OwnTime = !realTime
+			return kind.Start(ctx, config)
 		}}
 	return s, nil
 }
@@ -132,8 +132,6 @@ type RunOptions struct {
 	// FindTypes records, in a traced run, also the states of all objects that the controllers take in, read or write,
 	// although nobody knows their types before.
 	FindTypes bool
-	// Paced gives the controllers time to come to rest after each step of the workload.
-	Paced bool
 	// Reference is what the plan's workload does without faults: what the run does otherwise is a bug. Nil: none.
 	Reference *reference.Reference
 	// Functions are what the workload's go steps call, by the names in these steps.
@@ -158,7 +156,7 @@ func (s *Session) Start(ctx context.Context) error {
 	if !ok || own.fresh || own.cluster != nil {
 		return nil
 	}
-	l, err := own.acquire(ctx, newConsole(s.options.Progress, ""))
+	l, err := own.acquire(ctx, newConsole(s.options.Progress, ""), s.realTime(nil) != "")
 	if err != nil {
 		return err
 	}
@@ -181,7 +179,8 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 		return nil, &UserError{err}
 	}
 	return execute(ctx, task{
-		plan: p, suite: s.suite, binaries: s.binaries, recordDir: recordDir, session: s.options, options: o,
+		realTime: s.realTime(p),
+		plan:     p, suite: s.suite, binaries: s.binaries, recordDir: recordDir, session: s.options, options: o,
 		clusters: s.clusters,
 	})
 }
@@ -243,7 +242,6 @@ func (s *Session) clusterConfig(binary string, console *console) cluster.Config 
 		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs,
 		ControllerManagerArgs: spec.ControllerManagerArgs,
 		RemovedAPIs:           removed,
-		OwnTime:               !s.options.RealTime,
 		Answers:               answers(spec.Answers),
 		Progress:              console.Info,
 		Logger:                s.options.Logger,

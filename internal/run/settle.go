@@ -21,7 +21,9 @@ type settling struct {
 	timeouts    plan.Timeouts
 	since       time.Time // the workload began
 	// away names the API server that the plan had taken away from a controller at a time; "": none.
-	away   func(controller string, at time.Time) string
+	away func(controller string, at time.Time) string
+	// busy reports whether something is in a controller's work queues, or will be within the time.
+	busy   func(ctx context.Context, within time.Duration) bool
 	note   func(text string)
 	logger *slog.Logger
 }
@@ -67,8 +69,14 @@ const restQuiet = 500 * time.Millisecond
 func (s *settling) pause(ctx context.Context) {
 	ctx, cancel := clock.WithTimeout(ctx, s.timeouts.Settle)
 	defer cancel()
-	if restless, err := s.plan.Settle(ctx, restQuiet); err != nil || restless != "" {
-		s.logger.Debug("the next step of the workload does not wait any longer", "restless", restless, "error", err)
+	for {
+		if restless, err := s.plan.Settle(ctx, restQuiet); err != nil || restless != "" {
+			s.logger.Debug("the next step of the workload does not wait any longer", "restless", restless, "error", err)
+			return
+		}
+		if !s.busy(ctx, 2*restQuiet) || clock.Sleep(ctx, restQuiet) != nil {
+			return
+		}
 	}
 }
 

@@ -56,6 +56,9 @@ func (b *PlanBuilder) Workload(name string) *PlanBuilder { b.plan.Workload = nam
 // Variant names a variant of the suite. Default: none.
 func (b *PlanBuilder) Variant(name string) *PlanBuilder { b.plan.Variant = name; return b }
 
+// Pace says when a step of the workload begins. Default: as the suite says, or at once.
+func (b *PlanBuilder) Pace(p plan.Pace) *PlanBuilder { b.plan.Pace = p; return b }
+
 // Steps gives the plan a workload of its own, instead of one of the suite. Their paths are relative to the suite.
 func (b *PlanBuilder) Steps(steps ...plan.Step) *PlanBuilder {
 	b.plan.Steps = append(b.plan.Steps, steps...)

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
@@ -288,6 +289,7 @@ func (c *container) supervise(ctx context.Context, r *run) {
 			message = terminationMessage(log)
 		}
 	}
+	n.forgetQueues(r.process.PID())
 	n.mu.Lock()
 	r.record.Ended = n.now()
 	r.record.ExitCode = r.process.ExitCode()
@@ -351,6 +353,7 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 			return err
 		}
 		env.set(envPodFaults, page)
+		env.set(wire.QueuesVariable, c.pod.node.queueDir())
 		for _, variable := range c.pod.node.config.Keeper.Environ() {
 			name, value, _ := strings.Cut(variable, "=")
 			env.set(name, value)

@@ -16,6 +16,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -114,7 +115,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	if config.APIServers[config.First] == "" {
 		return nil, fmt.Errorf("process node: no API server %q", config.First)
 	}
-	for _, dir := range []string{config.Dir, config.LogDir} {
+	for _, dir := range []string{config.Dir, config.LogDir, filepath.Join(config.Dir, "queues")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("process node: %w", err)
 		}

@@ -61,24 +61,25 @@ func Invariants(
 	}
 }
 
-// Reference returns when the history is as the reference says, or when it is not and has been at rest for the time of
-// quiet, at the earliest after the patience that controllers have which try again; that counts from givenBack, see
-// [Invariants]. Something else may change for ever, such as a count of failed attempts: it also returns when the same
-// fields have differed for a step's time, and at the latest after that of a plan. The error is that of ctx, or of a
-// history that cannot be read.
+// Reference returns when the history is as the reference says, or when it is not and nothing is to come that could make
+// it so: what look tells of has come back, see [Rest], and nothing has changed for the time of quiet, at the earliest
+// after the patience that controllers have which try again; that counts from givenBack, see [Invariants]. Something
+// else may change for ever, such as a count of failed attempts: if nobody can tell what is to come, it also returns when
+// the same fields have differed for a step's time, and at the latest after that of a plan. The error is that of ctx, or
+// of a history that cannot be read.
 func Reference(
-	ctx context.Context, ref *reference.Reference, p *plan.Plan, g Growing, givenBack time.Time, limits plan.Timeouts,
+	ctx context.Context, ref *reference.Reference, p *plan.Plan, g Growing, givenBack time.Time,
+	look func(ctx context.Context) Work, limits plan.Timeouts,
 ) error {
 	const patience = 10 * time.Second
 	read, last := 0, givenBack
 	var same []reference.Difference
 	since := clock.Now(ctx) // the same fields differ
 	follower := reference.NewFollower()
+	work := &rest{look: look, limits: limits}
 	for {
 		entries, changed := g.Since(read)
-		if len(entries) > 0 {
-			last = entries[len(entries)-1].Time
-		}
+		last = lastOf(entries, last)
 		read += len(entries)
 		if err := follower.Add(entries...); err != nil {
 			return err
@@ -91,20 +92,21 @@ func Reference(
 			same, since = differ, clock.Now(ctx)
 		}
 		wait := max(clock.Until(ctx, last.Add(limits.Quiet)), clock.Until(ctx, givenBack.Add(patience)))
-		wait = min(wait, clock.Until(ctx, since.Add(max(limits.Step, patience))),
-			clock.Until(ctx, givenBack.Add(max(limits.Plan, patience))))
+		over, still := work.check(ctx, givenBack, last)
+		if work.known {
+			if !over {
+				wait = max(wait, still)
+			}
+		} else {
+			wait = min(wait, clock.Until(ctx, since.Add(max(limits.Step, patience))),
+				clock.Until(ctx, givenBack.Add(max(limits.Plan, patience))))
+		}
 		if wait <= 0 {
 			return nil
 		}
-		timer := clock.NewTimer(ctx, wait)
-		select {
-		case <-changed:
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
+		if err := sleepUnless(ctx, changed, wait); err != nil {
+			return err
 		}
-		timer.Stop()
 	}
 }
 

@@ -42,6 +42,9 @@ func (g *growing) add(name string) {
 	g.changed = make(chan struct{})
 }
 
+// unknown says that nobody can tell what the controllers have still to do.
+func unknown(context.Context) Work { return Work{} }
+
 // often are objects that are created each second: the same one, or another one each time if it has no name.
 func often(same string, until time.Duration) map[time.Duration]string {
 	all := map[time.Duration]string{}
@@ -89,7 +92,7 @@ func TestPatience(t *testing.T) {
 				time.Sleep(tt.since)
 				synctest.Wait()
 				ref := &reference.Reference{Objects: wanted}
-				if err := Reference(t.Context(), ref, &plan.Plan{}, g, givenBack, limits); err != nil {
+				if err := Reference(t.Context(), ref, &plan.Plan{}, g, givenBack, unknown, limits); err != nil {
 					t.Fatal(err)
 				}
 				if got := time.Since(givenBack); got != tt.want {
@@ -112,7 +115,7 @@ func TestPatienceOfAClockThatIsAhead(t *testing.T) {
 			ref := &reference.Reference{Objects: map[reference.Key]*reference.Object{
 				"secret/default/a": {End: map[string]any{"kind": "Secret"}, Made: 1, MostMade: 1},
 			}}
-			done <- Reference(clock.With(t.Context(), c), ref, &plan.Plan{}, g, c.Now(), limits)
+			done <- Reference(clock.With(t.Context(), c), ref, &plan.Plan{}, g, c.Now(), unknown, limits)
 		}()
 		synctest.Wait()
 		if next, ok := c.Next(); !ok || c.Until(next) != 10*time.Second {

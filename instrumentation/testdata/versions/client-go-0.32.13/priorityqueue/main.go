@@ -1,0 +1,1 @@
+../../src/priorityqueue/main.go

@@ -1,0 +1,1 @@
+../../src/queues/main.go

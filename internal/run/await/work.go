@@ -1,0 +1,109 @@
+package await
+
+import (
+	"context"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Work is what the controllers have still to do, at one moment.
+type Work struct {
+	// Known is false if nobody can tell.
+	Known bool
+	// Busy: something is in work, or waits to be taken.
+	Busy bool
+	// Shortest is the shortest delay of what was put off, without what controllers without faults look at again and
+	// again; 0: nothing was put off. Latest is when the last of it is due.
+	Shortest time.Duration
+	Latest   time.Time
+}
+
+// rest finds out when nothing is to come any more: nothing is in work, and what was put off has come back once without
+// changing anything. What grows with each time, as retries after errors do, comes back more than once.
+type rest struct {
+	look    func(ctx context.Context) Work
+	limits  plan.Timeouts
+	changed time.Time     // the last change that was looked at
+	until   time.Time     // when what was put off then has come back; zero: nothing was
+	delay   time.Duration // the shortest of its delays
+	known   bool
+}
+
+// busyLook is how long to wait before another look at controllers that work.
+const busyLook = 50 * time.Millisecond
+
+// check reports whether nothing is to come after a change at that time, or else after what time to check again. It is
+// over at the latest limits.Rest after from.
+func (r *rest) check(ctx context.Context, from, changed time.Time) (over bool, wait time.Duration) {
+	w := r.look(ctx)
+	r.known = w.Known
+	now := clock.Now(ctx)
+	left := from.Add(r.limits.Rest).Sub(now)
+	if left <= 0 {
+		return true, 0
+	}
+	if changed.After(r.changed) {
+		r.changed, r.until, r.delay = changed, time.Time{}, 0
+	}
+	if w.Busy {
+		return false, min(busyLook, left)
+	}
+	if quiet := r.changed.Add(r.limits.Quiet).Sub(now); quiet > 0 {
+		return false, min(quiet, left)
+	}
+	if w.Shortest > 0 && (r.until.IsZero() || now.After(r.until) && w.Shortest > r.delay+r.delay/10) {
+		r.delay, r.until = w.Shortest, now.Add(w.Shortest)
+		if r.until.After(w.Latest) {
+			r.until = w.Latest
+		}
+	}
+	if r.until.IsZero() {
+		return true, 0
+	}
+	if wait := r.until.Add(r.limits.Quiet).Sub(now); wait > 0 {
+		return false, min(wait, left)
+	}
+	return true, 0
+}
+
+// Rest returns when nothing is to come any more: what the controllers have put off has come back, and has changed
+// nothing. It returns at the latest after limits.Rest, and at once if nobody can tell. The error is that of ctx.
+func Rest(ctx context.Context, g Growing, look func(ctx context.Context) Work, limits plan.Timeouts) error {
+	from := clock.Now(ctx)
+	r := &rest{look: look, limits: limits}
+	read, last := 0, time.Time{}
+	for {
+		entries, changed := g.Since(read)
+		read += len(entries)
+		last = lastOf(entries, last)
+		over, wait := r.check(ctx, from, last)
+		if over || !r.known {
+			return ctx.Err()
+		}
+		if err := sleepUnless(ctx, changed, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func lastOf(entries []record.HistoryEntry, before time.Time) time.Time {
+	if len(entries) == 0 {
+		return before
+	}
+	return entries[len(entries)-1].Time
+}
+
+// sleepUnless waits, at most until changed is closed. The error is that of ctx.
+func sleepUnless(ctx context.Context, changed <-chan struct{}, wait time.Duration) error {
+	timer := clock.NewTimer(ctx, wait)
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}

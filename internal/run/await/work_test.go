@@ -1,0 +1,142 @@
+package await
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// putOff is a queue with one item, which comes back after the delays, one after the other; the last is repeated.
+type putOff struct {
+	delays []time.Duration
+	works  time.Duration // how long it is then in work
+	comes  func(n int)   // called when it has come for the nth time
+
+	due, done time.Time
+	delay     time.Duration
+}
+
+func (q *putOff) start() {
+	go func() {
+		for n := 0; len(q.delays) > 0; n++ {
+			q.delay = q.delays[min(n, len(q.delays)-1)]
+			if q.delay == 0 {
+				q.due = time.Time{}
+				return
+			}
+			q.due = time.Now().Add(q.delay)
+			time.Sleep(q.delay)
+			q.done = time.Now().Add(q.works)
+			if q.comes != nil {
+				q.comes(n + 1)
+			}
+			time.Sleep(q.works)
+		}
+	}()
+}
+
+func (q *putOff) look(context.Context) Work {
+	if time.Now().Before(q.done) {
+		return Work{Known: true, Busy: true}
+	}
+	if q.due.IsZero() {
+		return Work{Known: true}
+	}
+	return Work{Known: true, Shortest: q.delay, Latest: q.due}
+}
+
+func TestRest(t *testing.T) {
+	const s = time.Second
+	for _, tt := range []struct {
+		name  string
+		queue putOff
+		adds  map[int]string // what is created when the item comes for the nth time
+		want  time.Duration
+	}{
+		{"nothing", putOff{}, nil, 0},
+		{"comes once", putOff{delays: []time.Duration{30 * s, 0}}, nil, 32 * s},
+		{"comes again and again", putOff{delays: []time.Duration{30 * s}}, nil, 32 * s},
+		{"takes its time", putOff{delays: []time.Duration{30 * s, 0}, works: 5 * s}, nil, 35 * s},
+		{"changes something", putOff{delays: []time.Duration{30 * s, 0}}, map[int]string{1: "a"}, 32 * s},
+		{"changes something, and comes again", putOff{delays: []time.Duration{30 * s, 20 * s, 0}},
+			map[int]string{1: "a"}, 52 * s},
+		{"grows", putOff{delays: []time.Duration{10 * s, 20 * s, 40 * s, 0}}, nil, 72 * s},
+		{"grows for ever", putOff{delays: []time.Duration{10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 320 * s, 640 * s}},
+			nil, 600 * s},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				g := &growing{changed: make(chan struct{})}
+				q := tt.queue
+				q.comes = func(n int) {
+					if name := tt.adds[n]; name != "" {
+						g.add(name)
+					}
+				}
+				q.start()
+				synctest.Wait()
+				limits := plan.Timeouts{Quiet: 2 * s, Rest: 10 * time.Minute}
+				began := time.Now()
+				if err := Rest(ctx, g, q.look, limits); err != nil {
+					t.Fatal(err)
+				}
+				if got := time.Since(began); got != tt.want {
+					t.Errorf("waited for %s, want %s", got, tt.want)
+				}
+				q.delays = []time.Duration{0}
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+// A difference is judged when nothing is to come that could end it, and not before.
+func TestReferenceWaitsForWork(t *testing.T) {
+	const s = time.Second
+	for _, tt := range []struct {
+		name  string
+		queue putOff
+		adds  map[int]string
+		want  time.Duration
+	}{
+		{"nothing is to come", putOff{}, nil, 10 * s},
+		{"it comes in the end", putOff{delays: []time.Duration{300 * s, 0}}, map[int]string{1: "a"}, 300 * s},
+		{"something else comes", putOff{delays: []time.Duration{300 * s, 0}}, map[int]string{1: "b"}, 302 * s},
+		{"too late", putOff{delays: []time.Duration{300 * s, 400 * s, 0}}, map[int]string{1: "b", 2: "a"}, 600 * s},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &growing{changed: make(chan struct{})}
+				q := tt.queue
+				q.comes = func(n int) {
+					if name := tt.adds[n]; name != "" {
+						g.add(name)
+					}
+				}
+				q.start()
+				synctest.Wait()
+				ref := &reference.Reference{Objects: map[reference.Key]*reference.Object{"secret/default/a": {
+					End: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{
+						"namespace": "default", "name": "a",
+					}}, Made: 1, MostMade: 1,
+				}}}
+				limits := plan.Timeouts{Quiet: 2 * s, Step: time.Minute, Plan: 3 * time.Minute, Rest: 10 * time.Minute}
+				began := time.Now()
+				if err := Reference(t.Context(), ref, &plan.Plan{}, g, began, q.look, limits); err != nil {
+					t.Fatal(err)
+				}
+				if got := time.Since(began); got != tt.want {
+					t.Errorf("waited for %s, want %s", got, tt.want)
+				}
+				q.delays = []time.Duration{0}
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}

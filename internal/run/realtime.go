@@ -1,0 +1,27 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// realTime says why a run of the plan (nil: any plan) must go in real time; empty: its cluster may have a clock of its
+// own. What lives in real time must not meet objects from the future.
+func (s *Session) realTime(p *plan.Plan) string {
+	switch {
+	case s.suite.Time == plan.RealTime:
+		return "time: real"
+	case p != nil && disrupts(p):
+		return "the controllers of disruptions, and the injectors, live in real time"
+	case p != nil && cyclesNodes(p):
+		return "the controllers of node cycling live in real time"
+	}
+	for i, b := range s.binaries {
+		if has, err := instrumentation.HasClock(b.Path); err == nil && !has && i < len(s.suite.Controllers) {
+			return fmt.Sprintf("the executable of %s cannot be given another clock", s.suite.Controllers[i].Name)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,86 @@
+package run
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/run/await"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// work knows what the controllers under test have still to do, from their work queues.
+type work struct {
+	queues      cluster.QueueReader // nil: nobody knows
+	controllers []string
+	polls       []record.Poll // without faults
+	rest        time.Duration // what is put off for longer is not waited for
+	logger      *slog.Logger
+}
+
+// look is await.Work now. In real time nobody waits for what is put off.
+func (w *work) look(ctx context.Context) await.Work {
+	if w.queues == nil || clock.Of(ctx) == nil {
+		return await.Work{}
+	}
+	all := await.Work{Known: true}
+	for _, name := range w.controllers {
+		queues, known, err := w.queues.Queues(ctx, name)
+		if err != nil {
+			w.logger.Debug("read the work queues", "controller", name, "error", err)
+		}
+		if !known {
+			return await.Work{}
+		}
+		for _, q := range queues {
+			all.Busy = all.Busy || q.Busy()
+			if q.Delayed == 0 || q.Shortest > w.rest || w.isPoll(name, q.Name, q.Shortest) {
+				continue
+			}
+			if all.Shortest == 0 || q.Shortest < all.Shortest {
+				all.Shortest = q.Shortest
+			}
+			if q.Latest.After(all.Latest) {
+				all.Latest = q.Latest
+			}
+		}
+	}
+	return all
+}
+
+// busy reports whether something is in work, waits to be taken, or is due within the time.
+func (w *work) busy(ctx context.Context, within time.Duration) bool {
+	now := w.look(ctx)
+	return now.Busy || now.Shortest > 0 && now.Shortest <= within
+}
+
+// isPoll reports whether the queue puts items off for that long without faults, too, after it has come to rest.
+func (w *work) isPoll(controller, queue string, delay time.Duration) bool {
+	for _, p := range w.polls {
+		if p.Controller == controller && p.Queue == queue && delay >= p.Delay-p.Delay/10 {
+			return true
+		}
+	}
+	return false
+}
+
+// polled lists what the controllers look at again and again, now that they are at rest.
+func (w *work) polled(ctx context.Context) (all []record.Poll) {
+	if w.queues == nil {
+		return nil
+	}
+	for _, name := range w.controllers {
+		queues, known, err := w.queues.Queues(ctx, name)
+		if err != nil || !known {
+			continue
+		}
+		for _, q := range queues {
+			if q.Delayed > 0 && q.Shortest > 0 {
+				all = append(all, record.Poll{Controller: name, Queue: q.Name, Delay: q.Shortest})
+			}
+		}
+	}
+	return all
+}
