@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestWhatIsPutOff checks that a run waits for what an operator has put off, as long as it takes: its own time passes at
-// once. A test that does not wait calls a retry after 30 seconds missing, and does not see what comes after 20.
+// TestWhatIsPutOff checks that a run waits for what an operator has put off, as long as it takes: its own time passes
+// at once. A test that does not wait calls a retry after 30 seconds missing, and does not see what comes after 20.
 func TestWhatIsPutOff(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")

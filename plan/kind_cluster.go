@@ -120,6 +120,9 @@ func (c *checker) capabilities(a *Action, at *yamlfile.Place) {
 	}
 	if e.Clocked() {
 		c.needs(at, OwnClock, what)
+		if c.suite != nil && c.suite.Time == RealTime {
+			at.Errorf("%s needs a cluster with a clock of its own, and the suite says time: real", what)
+		}
 	}
 	// Whatever is done to a controller needs one that runs: that the suite's type of cluster cannot run any has been
 	// reported in the suite.

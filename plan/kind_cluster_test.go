@@ -109,3 +109,20 @@ func wantErrors(t *testing.T, err error, want ...string) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// A plan that moves clocks does not go with a suite whose time is real.
+func TestActionsThatNeedAClock(t *testing.T) {
+	s := testSuite(t)
+	s.Time = RealTime
+	const now = "trigger: {definitions: [{triggerName: t, condition: {triggerType: none}}]}}\n"
+	p, err := Parse([]byte("testName: t\nworkload: scale\nactions:\n- {actionType: advanceTime, by: 1h, "+now), "p.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantErrors(t, p.Validate(s),
+		"p.yaml:4:16: advanceTime needs a cluster with a clock of its own, and the suite says time: real")
+	s.Time = VirtualTime
+	if err := p.Validate(s); err != nil {
+		t.Error(err)
+	}
+}

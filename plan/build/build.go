@@ -276,6 +276,24 @@ func EndCycle(name string) *Action {
 	return a
 }
 
+// AdvanceTime lets the cluster's clock jump ahead; what is due in the time that is skipped comes all at once.
+func AdvanceTime(by time.Duration) *Action {
+	a := action(plan.AdvanceTime, "")
+	a.action.Own = &plan.Clocking{By: plan.Offset(by)}
+	return a
+}
+
+// SkewClock puts the wall clock of the controller's processes ahead, or behind if by is negative, until EndSkew. Timers
+// are not concerned.
+func SkewClock(name string, by time.Duration) *Action {
+	a := action(plan.SkewClock, name)
+	a.action.Own = &plan.Clocking{By: plan.Offset(by)}
+	return a
+}
+
+// EndSkew lets the controller's wall clock be right again.
+func EndSkew(name string) *Action { return action(plan.EndSkew, name) }
+
 // WaitFor completes CycleNodes when the cycle is in that phase. Default: when it is accepted.
 func (a *Action) WaitFor(phase plan.CyclePhase) *Action { a.action.WaitFor = phase; return a }
 

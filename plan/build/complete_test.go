@@ -51,6 +51,9 @@ func everything() *build.PlanBuilder {
 		build.CycleNodes(build.State{"name": "roll", "simulatedGroup": build.State{"desiredCapacity": 3}}).
 			WaitFor(plan.CycleFailed).AcceptFailure().When(now()),
 		build.EndCycle("roll").When(now()),
+		build.AdvanceTime(time.Hour).When(now()),
+		build.SkewClock(op, -time.Minute).When(now()),
+		build.EndSkew(op).When(now()),
 	)
 }
 
