@@ -115,7 +115,8 @@ func TestActionsThatNeedAClock(t *testing.T) {
 	s := testSuite(t)
 	s.Time = RealTime
 	const now = "trigger: {definitions: [{triggerName: t, condition: {triggerType: none}}]}}\n"
-	p, err := Parse([]byte("testName: t\nworkload: scale\nactions:\n- {actionType: advanceTime, by: 1h, "+now), "p.yaml")
+	text := "testName: t\nworkload: scale\nactions:\n- {actionType: advanceTime, by: 1h, " + now
+	p, err := Parse([]byte(text), "p.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,9 @@ type planned struct {
 func (p *planned) Status(context.Context) (coordinator.Status, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.status, nil
+	status := p.status
+	status.Now = time.Now()
+	return status, nil
 }
 
 func (p *planned) Changed(context.Context) (<-chan struct{}, error) { return p.changed, nil }
