@@ -19,6 +19,7 @@ type Clock struct {
 	offset atomic.Int64
 	holds  atomic.Int64
 	freed  chan struct{} // capacity 1: nothing holds the clock any more
+	moving sync.Mutex    // while the keeper moves the clock
 
 	mu     sync.Mutex
 	timers timerHeap
@@ -97,6 +98,8 @@ func (c *Clock) Hold() (release func()) {
 		return func() {}
 	}
 	c.holds.Add(1)
+	c.moving.Lock() // a move that has begun is complete when Hold returns
+	c.moving.Unlock()
 	return sync.OnceFunc(func() {
 		if c.holds.Add(-1) > 0 {
 			return
@@ -110,6 +113,15 @@ func (c *Clock) Hold() (release func()) {
 
 // Freed returns a channel that receives when nothing holds the clock any more. It is for one receiver, the keeper.
 func (c *Clock) Freed() <-chan struct{} { return c.freed }
+
+// Unheld calls f, which moves the clock, unless something holds it.
+func (c *Clock) Unheld(f func()) {
+	c.moving.Lock()
+	defer c.moving.Unlock()
+	if !c.Held() {
+		f()
+	}
+}
 
 // Held tells whether something holds the clock.
 func (c *Clock) Held() bool { return c.holds.Load() > 0 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/metrics"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,6 +93,7 @@ func Start(dir string) (*Keeper, error) {
 		processes: map[int]*process{}, expected: map[int]func(){}, skews: map[int]time.Duration{},
 		start: make(chan struct{}, 1),
 	}}
+	ownEpoll()
 	k.ended.Go(k.accept)
 	k.ended.Go(k.loop)
 	return k, nil
@@ -414,7 +416,7 @@ func (k *Keeper) step(own *self) bool {
 			p.steps++
 		}
 	}
-	k.advance(time.Duration(next-now) + k.late(now))
+	k.clock.Unheld(func() { k.advance(time.Duration(next-now) + k.late(now)) })
 	k.stepped = time.Now()
 	return true
 }
@@ -555,20 +557,31 @@ func newSelf() *self {
 		{Name: "/sched/goroutines/runnable:goroutines"},
 		{Name: "/sched/goroutines-created:goroutines"},
 	}}
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return s
-	}
-	for _, e := range entries {
-		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && target == "anon_inode:[eventpoll]" {
-			var fd int
-			if _, err := fmt.Sscan(e.Name(), &fd); err == nil {
-				s.own = append(s.own, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-			}
-		}
+	if fd := ownEpoll(); fd >= 0 {
+		s.own = []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	}
 	return s
 }
+
+// ownEpoll is the epoll instance of this process's runtime: the first that there is, before any process has sent its
+// own. It is -1 if it is not found.
+var ownEpoll = sync.OnceValue(func() int {
+	first := -1
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return first
+	}
+	for _, e := range entries {
+		target, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err != nil || target != "anon_inode:[eventpoll]" {
+			continue
+		}
+		if fd, err := strconv.Atoi(e.Name()); err == nil && (first < 0 || fd < first) {
+			first = fd
+		}
+	}
+	return first
+})
 
 // busy looks at this process, and at what has arrived for any process and was not yet taken.
 func (s *self) busy(processes map[int]*process, first bool) string {
