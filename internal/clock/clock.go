@@ -97,8 +97,8 @@ func (c *Clock) Hold() (release func()) {
 	if c == nil {
 		return func() {}
 	}
-	c.holds.Add(1)
 	c.moving.Lock() // a move that has begun is complete when Hold returns
+	c.holds.Add(1)
 	c.moving.Unlock()
 	return sync.OnceFunc(func() {
 		if c.holds.Add(-1) > 0 {
