@@ -13,7 +13,7 @@ import (
 )
 
 // testGoRoot returns the Go installation that runs the tests, for a target platform.
-func testGoRoot(t *testing.T, goos, goarch string) *goRoot {
+func testGoRoot(t testing.TB, goos, goarch string) *goRoot {
 	t.Helper()
 	s, err := (&goCommand{dir: t.TempDir()}).settings(t.Context())
 	if err != nil {

@@ -27,6 +27,8 @@ func main() {
 		err = wait()
 	case "tick":
 		err = tick()
+	case "cost":
+		err = cost()
 	case "child":
 		err = exec.Command("sleep", "0.3").Run()
 	case "exec":
@@ -120,3 +122,27 @@ func tick() error {
 	}
 	return nil
 }
+
+// cost tells how many nanoseconds it takes to read the time, to sleep for a moment, and to make a system call.
+func cost() error {
+	const n = 2_000_000
+	for _, of := range []struct {
+		name string
+		n    int
+		do   func()
+	}{
+		{"now", n, func() { _ = time.Now() }},
+		{"since", n, func() { _ = time.Since(start) }},
+		{"call", n / 10, func() { _, _ = syscall.Write(-1, nil) }},
+		{"sleep", 1000, func() { time.Sleep(time.Microsecond) }},
+	} {
+		begin := time.Now()
+		for range of.n {
+			of.do()
+		}
+		fmt.Println(of.name, float64(time.Since(begin).Nanoseconds())/float64(of.n))
+	}
+	return nil
+}
+
+var start = time.Now()

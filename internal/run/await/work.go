@@ -30,19 +30,27 @@ type rest struct {
 	until   time.Time     // when what was put off then has come back; zero: nothing was
 	delay   time.Duration // the shortest of its delays
 	known   bool
+	began   time.Time // the first check, by the machine's clock
 }
+
+// mostReal limits how long a run waits by the machine's clock. A controller that never stops working keeps the run's
+// clock from moving ahead.
+const mostReal = 2 * time.Minute
 
 // busyLook is how long to wait before another look at controllers that work.
 const busyLook = 50 * time.Millisecond
 
 // check reports whether nothing is to come after a change at that time, or else after what time to check again. It is
-// over at the latest limits.Rest after from.
+// over at the latest limits.Rest after from, and mostReal after the first check.
 func (r *rest) check(ctx context.Context, from, changed time.Time) (over bool, wait time.Duration) {
 	w := r.look(ctx)
 	r.known = w.Known
 	now := clock.Now(ctx)
 	left := from.Add(r.limits.Rest).Sub(now)
-	if left <= 0 {
+	if r.began.IsZero() {
+		r.began = time.Now()
+	}
+	if left <= 0 || clock.Of(ctx) != nil && time.Since(r.began) > mostReal {
 		return true, 0
 	}
 	if changed.After(r.changed) {

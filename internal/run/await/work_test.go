@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -139,4 +140,44 @@ func TestReferenceWaitsForWork(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A controller that always works does not hold up a run whose clock it keeps from moving ahead.
+func TestRestOfABusyController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := clock.With(t.Context(), clock.New())
+		g := &growing{changed: make(chan struct{})}
+		limits := plan.Timeouts{Quiet: 2 * time.Second, Rest: 10 * time.Minute}
+		began := time.Now()
+		busy := func(context.Context) Work { return Work{Known: true, Busy: true} }
+		if err := Rest(ctx, g, busy, limits); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < mostReal || took > mostReal+time.Second {
+			t.Errorf("waited for %s", took)
+		}
+	})
+}
+
+// What differs and always changes is judged in the end, too.
+func TestReferenceOfWhatAlwaysChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &growing{changed: make(chan struct{})}
+		for at, name := range often("b", 20*time.Minute) {
+			time.AfterFunc(at, func() { g.add(name) })
+		}
+		ref := &reference.Reference{Objects: map[reference.Key]*reference.Object{"secret/default/a": {
+			End: map[string]any{"kind": "Secret"}, Made: 1, MostMade: 1,
+		}}}
+		limits := plan.Timeouts{Quiet: 2 * time.Second, Step: time.Minute, Plan: 3 * time.Minute,
+			Rest: 10 * time.Minute}
+		idle := func(context.Context) Work { return Work{Known: true} }
+		began := time.Now()
+		if err := Reference(t.Context(), ref, &plan.Plan{}, g, began, idle, limits); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < limits.Rest || took > limits.Rest+time.Minute {
+			t.Errorf("waited for %s", took)
+		}
+	})
 }
