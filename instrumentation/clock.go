@@ -80,8 +80,34 @@ const (
 
 // hasClock reports whether the runtime of this Go installation can be given the run's clock.
 func (g *goRoot) hasClock() bool {
-	return g.goos == "linux" && (g.goarch == "amd64" || g.goarch == "arm64") &&
+	return !g.noClock && g.goos == "linux" && (g.goarch == "amd64" || g.goarch == "arm64") &&
 		(!goversion.IsValid(g.version) || goversion.Compare(g.version, oldestClockGo) >= 0)
+}
+
+// tryClock finds out whether the points of the clock fit. A runtime that they do not fit has no clock: its programs run
+// in real time, and nothing else is missing.
+func (g *goRoot) tryClock() {
+	if !g.hasClock() {
+		return
+	}
+	sources := map[string]*source{}
+	for _, p := range clockPoints {
+		if p.system != nil && !p.system(g.goos, g.goarch) {
+			continue
+		}
+		if _, err := g.apply(sources, &p); err != nil {
+			g.noClock = true
+			return
+		}
+	}
+	for _, h := range clockHelpers {
+		if err := g.provides(h); err != nil {
+			g.noClock = true
+			return
+		}
+	}
+	_, err := g.assembly()
+	g.noClock = err != nil
 }
 
 // assembly returns the patched files that are not Go's, by name.

@@ -203,6 +203,7 @@ type goRoot struct {
 	goos, goarch string
 	cgo          bool
 	byGoroutine  bool // see moduleCopy
+	noClock      bool // the points of the clock do not fit
 	clockOnly    bool // the program has no pod: it gets the run's clock and nothing else
 }
 
@@ -290,6 +291,7 @@ func (g *goRoot) files(pkg string) ([]string, error) {
 // standard writes the files that replace those of the standard library to the cache, under names that depend only on
 // their content. It returns a map from replaced files to these.
 func (c *cache) standard(g *goRoot) (map[string]string, []PatchedPoint, error) {
+	g.tryClock()
 	key := []string{g.dir, g.version, g.goos, g.goarch, fmt.Sprint(g.cgo)}
 	packages := map[string]bool{}
 	for _, p := range g.points() {

@@ -71,6 +71,9 @@ func TestStandard(t *testing.T) {
 					}
 					continue
 				}
+				if filepath.ToSlash(name) == nowAssembly {
+					continue // see assembly; building with it is another test
+				}
 				if !seen[filepath.ToSlash(name)] {
 					t.Errorf("%s is replaced but has no point", name)
 				}
@@ -93,10 +96,44 @@ func TestStandard(t *testing.T) {
 			if tt.byGoroutine {
 				want++
 			}
+			if g.hasClock() {
+				want += 2
+			}
+			if g.hasClock() && tt.goarch == "amd64" {
+				want++
+			}
 			if helpers != want {
 				t.Errorf("%d helpers, want %d", helpers, want)
 			}
 		})
+	}
+}
+
+// A version of Go that the points of the clock do not fit builds programs that live in real time.
+func TestClockThatDoesNotFit(t *testing.T) {
+	g := testGoRoot(t, "linux", "amd64")
+	src := filepath.Join(g.dir, "src")
+	g.dir = t.TempDir()
+	if err := os.CopyFS(filepath.Join(g.dir, "src", "runtime"), os.DirFS(filepath.Join(src, "runtime"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(g.dir, "src", "syscall"), os.DirFS(filepath.Join(src, "syscall"))); err != nil {
+		t.Fatal(err)
+	}
+	if g.tryClock(); !g.hasClock() {
+		t.Fatal("the points do not fit")
+	}
+	file := filepath.Join(g.dir, "src", "runtime", "netpoll_epoll.go")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = []byte(strings.ReplaceAll(string(text), "func netpoll(", "func poll("))
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if g.tryClock(); g.hasClock() {
+		t.Error("the points fit")
 	}
 }
 

@@ -18,6 +18,9 @@ func (s *Session) realTime(p *plan.Plan) string {
 	case p != nil && cyclesNodes(p):
 		return "the controllers of node cycling live in real time"
 	}
+	if has, err := instrumentation.HasClock(s.controlPlane); err == nil && !has {
+		return "the control plane cannot be given another clock"
+	}
 	for i, b := range s.binaries {
 		if has, err := instrumentation.HasClock(b.Path); err == nil && !has && i < len(s.suite.Controllers) {
 			return fmt.Sprintf("the executable of %s cannot be given another clock", s.suite.Controllers[i].Name)

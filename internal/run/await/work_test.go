@@ -2,6 +2,7 @@ package await
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,21 +18,28 @@ type putOff struct {
 	works  time.Duration // how long it is then in work
 	comes  func(n int)   // called when it has come for the nth time
 
+	mu        sync.Mutex // guards the rest
 	due, done time.Time
 	delay     time.Duration
+	ended     bool
 }
 
 func (q *putOff) start() {
 	go func() {
 		for n := 0; len(q.delays) > 0; n++ {
-			q.delay = q.delays[min(n, len(q.delays)-1)]
-			if q.delay == 0 {
+			delay := q.delays[min(n, len(q.delays)-1)]
+			q.mu.Lock()
+			if delay == 0 || q.ended {
 				q.due = time.Time{}
+				q.mu.Unlock()
 				return
 			}
-			q.due = time.Now().Add(q.delay)
-			time.Sleep(q.delay)
+			q.delay, q.due = delay, time.Now().Add(delay)
+			q.mu.Unlock()
+			time.Sleep(delay)
+			q.mu.Lock()
 			q.done = time.Now().Add(q.works)
+			q.mu.Unlock()
 			if q.comes != nil {
 				q.comes(n + 1)
 			}
@@ -40,7 +48,17 @@ func (q *putOff) start() {
 	}()
 }
 
+// end ends the queue, and waits until its goroutine has ended.
+func (q *putOff) end() {
+	q.mu.Lock()
+	q.ended = true
+	q.mu.Unlock()
+	time.Sleep(time.Hour)
+}
+
 func (q *putOff) look(context.Context) Work {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if time.Now().Before(q.done) {
 		return Work{Known: true, Busy: true}
 	}
@@ -54,19 +72,19 @@ func TestRest(t *testing.T) {
 	const s = time.Second
 	for _, tt := range []struct {
 		name  string
-		queue putOff
+		queue *putOff
 		adds  map[int]string // what is created when the item comes for the nth time
 		want  time.Duration
 	}{
-		{"nothing", putOff{}, nil, 0},
-		{"comes once", putOff{delays: []time.Duration{30 * s, 0}}, nil, 32 * s},
-		{"comes again and again", putOff{delays: []time.Duration{30 * s}}, nil, 32 * s},
-		{"takes its time", putOff{delays: []time.Duration{30 * s, 0}, works: 5 * s}, nil, 35 * s},
-		{"changes something", putOff{delays: []time.Duration{30 * s, 0}}, map[int]string{1: "a"}, 32 * s},
-		{"changes something, and comes again", putOff{delays: []time.Duration{30 * s, 20 * s, 0}},
+		{"nothing", &putOff{}, nil, 0},
+		{"comes once", &putOff{delays: []time.Duration{30 * s, 0}}, nil, 32 * s},
+		{"comes again and again", &putOff{delays: []time.Duration{30 * s}}, nil, 32 * s},
+		{"takes its time", &putOff{delays: []time.Duration{30 * s, 0}, works: 5 * s}, nil, 35 * s},
+		{"changes something", &putOff{delays: []time.Duration{30 * s, 0}}, map[int]string{1: "a"}, 32 * s},
+		{"changes something, and comes again", &putOff{delays: []time.Duration{30 * s, 20 * s, 0}},
 			map[int]string{1: "a"}, 52 * s},
-		{"grows", putOff{delays: []time.Duration{10 * s, 20 * s, 40 * s, 0}}, nil, 72 * s},
-		{"grows for ever", putOff{delays: []time.Duration{10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 320 * s, 640 * s}},
+		{"grows", &putOff{delays: []time.Duration{10 * s, 20 * s, 40 * s, 0}}, nil, 72 * s},
+		{"grows for ever", &putOff{delays: []time.Duration{10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 320 * s, 640 * s}},
 			nil, 600 * s},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -90,8 +108,7 @@ func TestRest(t *testing.T) {
 				if got := time.Since(began); got != tt.want {
 					t.Errorf("waited for %s, want %s", got, tt.want)
 				}
-				q.delays = []time.Duration{0}
-				time.Sleep(time.Hour)
+				q.end()
 			})
 		})
 	}
@@ -102,14 +119,14 @@ func TestReferenceWaitsForWork(t *testing.T) {
 	const s = time.Second
 	for _, tt := range []struct {
 		name  string
-		queue putOff
+		queue *putOff
 		adds  map[int]string
 		want  time.Duration
 	}{
-		{"nothing is to come", putOff{}, nil, 10 * s},
-		{"it comes in the end", putOff{delays: []time.Duration{300 * s, 0}}, map[int]string{1: "a"}, 300 * s},
-		{"something else comes", putOff{delays: []time.Duration{300 * s, 0}}, map[int]string{1: "b"}, 302 * s},
-		{"too late", putOff{delays: []time.Duration{300 * s, 400 * s, 0}}, map[int]string{1: "b", 2: "a"}, 600 * s},
+		{"nothing is to come", &putOff{}, nil, 10 * s},
+		{"it comes in the end", &putOff{delays: []time.Duration{300 * s, 0}}, map[int]string{1: "a"}, 300 * s},
+		{"something else comes", &putOff{delays: []time.Duration{300 * s, 0}}, map[int]string{1: "b"}, 302 * s},
+		{"too late", &putOff{delays: []time.Duration{300 * s, 400 * s, 0}}, map[int]string{1: "b", 2: "a"}, 600 * s},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -135,8 +152,7 @@ func TestReferenceWaitsForWork(t *testing.T) {
 				if got := time.Since(began); got != tt.want {
 					t.Errorf("waited for %s, want %s", got, tt.want)
 				}
-				q.delays = []time.Duration{0}
-				time.Sleep(time.Hour)
+				q.end()
 			})
 		})
 	}
