@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -27,12 +26,7 @@ func (m *Machine) skewing(i int, e plan.Effects) {
 
 // wrongClocks describes the controllers whose clocks are wrong, in one clause for each.
 func (m *Machine) wrongClocks(now time.Time) []string {
-	var clauses []string
-	for _, s := range m.skewed {
-		clauses = append(clauses, fmt.Sprintf("the clock of %s has been wrong%s by %s, %s", s.by,
-			lasting(" for %s", now, m.since[s.action]), m.name(s.action), m.endOf(s, m.endsSkew)))
-	}
-	return clauses
+	return m.clauses(m.skewed, "the clock of %s has been wrong%s by %s, %s", now, m.endsSkew)
 }
 
 // endsSkew reports whether an action lets a wrong clock be right.

@@ -159,10 +159,15 @@ func (m *Machine) unfrozen(e record.Event) {
 
 // onIce describes the frozen processes, in one clause for each.
 func (m *Machine) onIce(now time.Time) []string {
+	return m.clauses(m.frozen, "a process of %s has been frozen%s by %s, %s", now, m.thaws)
+}
+
+// clauses describes what lasts: of whom, for how long, by which action, and what ends it.
+func (m *Machine) clauses(list []pause, format string, now time.Time, ends func(i int, p pause) bool) []string {
 	var clauses []string
-	for _, f := range m.frozen {
-		clauses = append(clauses, fmt.Sprintf("a process of %s has been frozen%s by %s, %s", f.by,
-			lasting(" for %s", now, m.since[f.action]), m.name(f.action), m.endOf(f, m.thaws)))
+	for _, p := range list {
+		clauses = append(clauses, fmt.Sprintf(format, p.by, lasting(" for %s", now, m.since[p.action]),
+			m.name(p.action), m.endOf(p, ends)))
 	}
 	return clauses
 }

@@ -16,7 +16,7 @@ const ClockMarker = "trommel.dev/clock=v1"
 // oldestClockGo is the first version of Go whose runtime the points of the clock are known to fit.
 const oldestClockGo = "go1.26"
 
-// replace is the point that replaces an expression in a function.
+// replaces is the point that replaces an expression in a function.
 func replaces(file, receiver, function, expression, by string) standardPoint {
 	return standardPoint{point: point{
 		module: moduleStandard, file: file, receiver: receiver, function: function,
@@ -90,15 +90,9 @@ func (g *goRoot) tryClock() {
 	if !g.hasClock() {
 		return
 	}
-	sources := map[string]*source{}
-	for _, p := range clockPoints {
-		if p.system != nil && !p.system(g.goos, g.goarch) {
-			continue
-		}
-		if _, err := g.apply(sources, &p); err != nil {
-			g.noClock = true
-			return
-		}
+	if _, err := g.applyAll(map[string]*source{}, clockPoints); err != nil {
+		g.noClock = true
+		return
 	}
 	for _, h := range clockHelpers {
 		if err := g.provides(h); err != nil {

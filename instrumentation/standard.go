@@ -354,16 +354,9 @@ func (g *goRoot) source(name string) string {
 // patch writes patched copies of files below dir.
 func (g *goRoot) patch(dir string) error {
 	sources := map[string]*source{}
-	var found []PatchedPoint
-	for _, p := range g.points() {
-		if p.system != nil && !p.system(g.goos, g.goarch) {
-			continue
-		}
-		points, err := g.apply(sources, &p)
-		if err != nil {
-			return err
-		}
-		found = append(found, points...)
+	found, err := g.applyAll(sources, g.points())
+	if err != nil {
+		return err
 	}
 	var names []string
 	write := func(name string, text []byte) error {
@@ -431,6 +424,21 @@ func (g *goRoot) provides(h standardHelper) error {
 		}
 	}
 	return nil
+}
+
+// applyAll makes the edits of those points that are for this system.
+func (g *goRoot) applyAll(sources map[string]*source, points []standardPoint) (found []PatchedPoint, err error) {
+	for _, p := range points {
+		if p.system != nil && !p.system(g.goos, g.goarch) {
+			continue
+		}
+		places, err := g.apply(sources, &p)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, places...)
+	}
+	return found, nil
 }
 
 // apply makes the edits of a point. If the point names a directory, the edits are made in each of its files that has

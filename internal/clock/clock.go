@@ -223,14 +223,19 @@ func (c *Clock) newTimer(d time.Duration, fixed bool) *Timer {
 		return &Timer{C: t.C, real: t}
 	}
 	tick := make(chan time.Time, 1)
-	t := &Timer{C: tick, clock: c, drain: tick, entry: &entry{index: -1, fixed: fixed, fire: func(now time.Time) {
+	t := &Timer{C: tick, clock: c, drain: tick, entry: &entry{index: -1, fixed: fixed, fire: offer(tick)}}
+	c.add(t.entry, d)
+	return t
+}
+
+// offer sends the time unless an earlier one was not taken yet.
+func offer(tick chan<- time.Time) func(now time.Time) {
+	return func(now time.Time) {
 		select {
 		case tick <- now:
 		default:
 		}
-	}}}
-	c.add(t.entry, d)
-	return t
+	}
 }
 
 // AfterFunc is time.AfterFunc by this clock.
@@ -289,12 +294,7 @@ func (c *Clock) NewTicker(d time.Duration) *Ticker {
 		panic("clock: an interval that is not positive")
 	}
 	tick := make(chan time.Time, 1)
-	t := &Ticker{C: tick, clock: c, entry: &entry{index: -1, period: d, fire: func(now time.Time) {
-		select {
-		case tick <- now:
-		default:
-		}
-	}}}
+	t := &Ticker{C: tick, clock: c, entry: &entry{index: -1, period: d, fire: offer(tick)}}
 	c.add(t.entry, d)
 	return t
 }

@@ -15,9 +15,6 @@ func Since(ctx context.Context, t time.Time) time.Duration { return Of(ctx).Sinc
 // Until is the time that will pass until t by the context's clock.
 func Until(ctx context.Context, t time.Time) time.Duration { return Of(ctx).Until(t) }
 
-// After is time.After by the context's clock.
-func After(ctx context.Context, d time.Duration) <-chan time.Time { return Of(ctx).After(d) }
-
 type dueKey struct{}
 
 // Due returns a context for what is due at a time of the run, such as the renewal of a token that expires then: if the
@@ -64,11 +61,6 @@ func WithTimeoutCause(ctx context.Context, d time.Duration, cause error) (contex
 		return context.WithTimeoutCause(ctx, d, cause)
 	}
 	return WithDeadlineCause(ctx, Now(ctx).Add(d), cause)
-}
-
-// WithDeadline is context.WithDeadline by the context's clock.
-func WithDeadline(ctx context.Context, t time.Time) (context.Context, context.CancelFunc) {
-	return WithDeadlineCause(ctx, t, nil)
 }
 
 // WithDeadlineCause is context.WithDeadlineCause by the context's clock: t is a time of that clock.

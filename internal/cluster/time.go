@@ -1,15 +1,10 @@
 package cluster
 
-import (
-	"time"
-
-	"github.com/trommel-dev/trommel/internal/clock"
-)
+import "time"
 
 // Timekeeper is a cluster that may have a clock of its own (Config.OwnTime).
 type Timekeeper interface {
-	// Clock is the clock by which the cluster's processes run; nil is this machine's.
-	Clock() *clock.Clock
+	Timed
 	// Hurry lets the clock move ahead whenever nothing happens in the cluster and nobody holds the clock, or else go as
 	// the machine's does. A cluster's clock hurries from its start.
 	Hurry(on bool)

@@ -78,7 +78,7 @@ func (o *ownClusters) acquire(ctx context.Context, console *console, realTime bo
 	o.cluster, o.realTime, o.baseline, o.prepared, o.manifests = c, realTime, nil, false, nil
 	if resettable, ok := c.(cluster.Resettable); ok && !o.fresh {
 		// A cluster without a baseline is used for one run only.
-		if o.baseline, err = resettable.TakeBaseline(inTimeOf(ctx, c)); err != nil {
+		if o.baseline, err = resettable.TakeBaseline(ctx); err != nil {
 			o.logger.Warn("take a baseline; the cluster is used for one run only", "error", err)
 		}
 	}
@@ -121,15 +121,7 @@ func (o *ownClusters) keepCertificates(ctx context.Context) {
 }
 
 func (o *ownClusters) reset(ctx context.Context) error {
-	return o.cluster.(cluster.Resettable).Reset(inTimeOf(ctx, o.cluster), o.baseline)
-}
-
-// inTimeOf returns the context for what waits for the cluster: it waits by the cluster's clock.
-func inTimeOf(ctx context.Context, c cluster.Cluster) context.Context {
-	if t, ok := c.(cluster.Timekeeper); ok && t.Clock() != nil {
-		return clock.With(ctx, t.Clock())
-	}
-	return ctx
+	return o.cluster.(cluster.Resettable).Reset(ctx, o.baseline)
 }
 
 // hurry lets the cluster's own clock move ahead while nothing happens, or not: between runs that would only cost CPU
@@ -147,7 +139,7 @@ func (o *ownClusters) release(ctx context.Context) error {
 	}
 	defer hurry(o.cluster, false)
 	if c, ok := o.cluster.(cluster.ProcessRunner); ok {
-		return c.Processes().Stop(inTimeOf(ctx, o.cluster), nil)
+		return c.Processes().Stop(clock.With(ctx, clockOf(o.cluster)), nil)
 	}
 	return nil
 }

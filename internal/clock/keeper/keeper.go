@@ -31,8 +31,6 @@ type State struct {
 	// Moved is how far, and Steps how often, the clock has been moved.
 	Moved time.Duration
 	Steps int
-	// StepsFor is how often it was moved because of a process's timer, by process ID; the rest was for this process.
-	StepsFor map[int]int
 	// Processes is the number of processes that have the clock.
 	Processes int
 }

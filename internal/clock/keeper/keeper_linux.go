@@ -50,7 +50,6 @@ type process struct {
 	since   time.Time // zero: it waits
 	told    time.Time // when it was last told that a timer is due; zero: not since then
 	stopped bool      // by a signal: it takes no part
-	steps   int       // how often the clock was moved to its next timer
 }
 
 // keeper is the part of Keeper that exists on this system.
@@ -411,11 +410,6 @@ func (k *Keeper) step(own *self) bool {
 	if next == math.MaxInt64 || next <= now {
 		return false
 	}
-	for _, p := range k.processes {
-		if !p.stopped && atomic.LoadInt64(&p.slot.next) == next {
-			p.steps++
-		}
-	}
 	k.clock.Unheld(func() { k.advance(time.Duration(next-now) + k.late(now)) })
 	k.stepped = time.Now()
 	return true
@@ -517,10 +511,7 @@ func halted(pid int) bool {
 func (k *Keeper) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := State{Moved: k.moved, Steps: k.steps, Processes: len(k.processes), StepsFor: map[int]int{}}
-	for _, p := range k.processes {
-		s.StepsFor[p.pid] = p.steps
-	}
+	s := State{Moved: k.moved, Steps: k.steps, Processes: len(k.processes)}
 	now := k.monotonic()
 	if next := k.next(now); next != math.MaxInt64 {
 		s.Next = k.clock.Now().Add(time.Duration(next - now))

@@ -64,11 +64,3 @@ func (c *Cluster) Skew(controller string, by time.Duration) (before time.Duratio
 }
 
 var errRealTime = errors.New("the cluster runs in real time")
-
-// TimeState tells what the keeper of the clock sees.
-func (c *Cluster) TimeState() keeper.State {
-	if c.keeper == nil {
-		return keeper.State{}
-	}
-	return c.keeper.State()
-}

@@ -16,7 +16,6 @@ import (
 type putOff struct {
 	delays []time.Duration
 	works  time.Duration // how long it is then in work
-	comes  func(n int)   // called when it has come for the nth time
 
 	mu        sync.Mutex // guards the rest
 	due, done time.Time
@@ -24,7 +23,8 @@ type putOff struct {
 	ended     bool
 }
 
-func (q *putOff) start() {
+// start begins. When the item comes for the nth time, what adds has for n is created.
+func (q *putOff) start(g *growing, adds map[int]string) {
 	go func() {
 		for n := 0; len(q.delays) > 0; n++ {
 			delay := q.delays[min(n, len(q.delays)-1)]
@@ -40,8 +40,8 @@ func (q *putOff) start() {
 			q.mu.Lock()
 			q.done = time.Now().Add(q.works)
 			q.mu.Unlock()
-			if q.comes != nil {
-				q.comes(n + 1)
+			if name := adds[n+1]; name != "" {
+				g.add(name)
 			}
 			time.Sleep(q.works)
 		}
@@ -93,12 +93,7 @@ func TestRest(t *testing.T) {
 				defer cancel()
 				g := &growing{changed: make(chan struct{})}
 				q := tt.queue
-				q.comes = func(n int) {
-					if name := tt.adds[n]; name != "" {
-						g.add(name)
-					}
-				}
-				q.start()
+				q.start(g, tt.adds)
 				synctest.Wait()
 				limits := plan.Timeouts{Quiet: 2 * s, Rest: 10 * time.Minute}
 				began := time.Now()
@@ -132,12 +127,7 @@ func TestReferenceWaitsForWork(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := &growing{changed: make(chan struct{})}
 				q := tt.queue
-				q.comes = func(n int) {
-					if name := tt.adds[n]; name != "" {
-						g.add(name)
-					}
-				}
-				q.start()
+				q.start(g, tt.adds)
 				synctest.Wait()
 				ref := &reference.Reference{Objects: map[reference.Key]*reference.Object{"secret/default/a": {
 					End: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{
