@@ -377,6 +377,10 @@ func (s *session) close() {
 	_ = s.mux.Close()
 }
 
+// holdSlices is how many waits, one after the other, the longest hold consists of: when the run's clock jumps ahead, it
+// ends no more than one of them.
+const holdSlices = 8
+
 // observe sends an observation and returns when it is released, the session is lost, letGo is closed, the session's
 // limit is reached, or ctx, which may be nil, has ended: then with its error. The failure is that of the release.
 func (s *session) observe(ctx context.Context, o *wire.Observation, letGo <-chan struct{}) (*wire.Failure, error) {
@@ -385,30 +389,38 @@ func (s *session) observe(ctx context.Context, o *wire.Observation, letGo <-chan
 	if ctx != nil {
 		ended = ctx.Done()
 	}
+	var slice *time.Timer
 	var limit <-chan time.Time
 	if s.limits.Hold > 0 {
-		timer := time.NewTimer(s.limits.Hold)
-		defer timer.Stop()
-		limit = timer.C
+		slice = time.NewTimer(s.limits.Hold / holdSlices)
+		defer slice.Stop()
+		limit = slice.C
 	}
 	abandoned := &wire.Abandoned{Call: o.Call, Phase: o.Phase, LetGo: true}
 	var err error
-	select {
-	case answer := <-call.Done:
-		if answer.Error != nil {
-			debugf("observe: %v", answer.Error)
+	for slices := 1; ; slices++ {
+		select {
+		case answer := <-call.Done:
+			if answer.Error != nil {
+				debugf("observe: %v", answer.Error)
+				return nil, nil
+			}
+			return answer.Reply.(*wire.Release).Failure, nil
+		case <-s.lost:
 			return nil, nil
+		case <-letGo:
+			abandoned.Error = s.silence()
+		case <-limit:
+			if slices < holdSlices {
+				slice.Reset(s.limits.Hold / holdSlices)
+				continue
+			}
+			abandoned.Error = fmt.Sprintf("the coordinator did not release it within %s", s.limits.Hold)
+		case <-ended:
+			err = ctx.Err()
+			abandoned.Error, abandoned.LetGo = err.Error(), false
 		}
-		return answer.Reply.(*wire.Release).Failure, nil
-	case <-s.lost:
-		return nil, nil
-	case <-letGo:
-		abandoned.Error = s.silence()
-	case <-limit:
-		abandoned.Error = fmt.Sprintf("the coordinator did not release it within %s", s.limits.Hold)
-	case <-ended:
-		err = ctx.Err()
-		abandoned.Error, abandoned.LetGo = err.Error(), false
+		break
 	}
 	s.send("Abandon", abandoned)
 	return nil, err

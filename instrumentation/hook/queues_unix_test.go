@@ -167,9 +167,17 @@ func TestReadQueuesAtOneMoment(t *testing.T) {
 			to.Added(1)
 		}
 	}()
-	for i := 0; i < 5000; i++ {
+	for i := 0; i < 5000; {
+		list, err := wire.ReadQueues(path)
+		if errors.Is(err, wire.ErrQueuesNotReady) {
+			continue // nobody hands items on as fast as this test
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		i++
 		items := 0
-		for _, q := range readForTest(t, path) {
+		for _, q := range list {
 			items += q.Queued + q.Working + q.Delayed
 		}
 		if items < 1 || items > 2 {
