@@ -62,14 +62,14 @@ func buildTrommel(t testing.TB) string {
 	return filepath.Join(builtIn, "trommel")
 }
 
-// slowScripts are the scripts of testdata/cluster that take longest, the slowest first.
+// slowScripts are the scripts that take longest, the slowest first.
 var slowScripts = []string{
-	"leases", "bad_runs", "blocked", "actions", "stale", "manifests", "notes", "old_locks", "own_writes", "removed",
-	"webhooks", "binary",
+	"bad_runs", "actions", "manifests", "notes", "old_locks", "leases", "stale", "removed", "webhooks", "binary",
 }
 
 // TestCluster runs the real CLI on two real control planes, which its subtests share. On each there is one subtest at a
-// time, because a cluster has one coordinator at a time; each takes the next one that is left.
+// time, because a cluster has one coordinator at a time; each takes the next one that is left. The scripts of
+// testdata/own mostly wait, which costs nothing on clusters of their runs' own: those have their own time.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -80,30 +80,37 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join("testdata", "cluster", "*.txtar"))
-	if err != nil {
-		t.Fatal(err)
+	var files []string
+	for _, dir := range []string{"cluster", "own"} {
+		list, err := filepath.Glob(filepath.Join("testdata", dir, "*.txtar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, list...)
 	}
 	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(slowness(a), slowness(b)) })
 	type subtest struct {
 		name string
 		run  func(t *testing.T, cluster string)
+		own  bool // it needs no cluster
 	}
 	subtests := []subtest{
-		{"put back", func(t *testing.T, cluster string) { testPutBack(t, trommel, cluster, copier) }},
-		{"interrupted", func(t *testing.T, cluster string) { testInterrupted(t, trommel, cluster, copier) }},
+		{name: "put back", run: func(t *testing.T, c string) { testPutBack(t, trommel, c, copier) }},
+		{name: "interrupted", run: func(t *testing.T, c string) { testInterrupted(t, trommel, c, copier) }},
 	}
 	for _, file := range files {
-		subtests = append(subtests, subtest{filepath.Base(file), func(t *testing.T, cluster string) {
+		subtests = append(subtests, subtest{name: filepath.Base(file), run: func(t *testing.T, cluster string) {
 			p := clusterParams(cluster, copier)
 			p.Files = []string{file}
 			testscript.Run(t, p)
-		}})
+		}, own: filepath.Base(filepath.Dir(file)) == "own"})
 	}
 	// Last: it leaves definitions and policies in its cluster.
 	subtests = append(subtests,
-		subtest{"killed in mid-pause", func(t *testing.T, c string) { testKilledInMidPause(t, trommel, c, copier) }},
-		subtest{"cycle", func(t *testing.T, c string) { testCycle(t, trommel, c) }})
+		subtest{name: "killed in mid-pause", run: func(t *testing.T, c string) {
+			testKilledInMidPause(t, trommel, c, copier)
+		}},
+		subtest{name: "cycle", run: func(t *testing.T, c string) { testCycle(t, trommel, c) }})
 	left := make(chan subtest, len(subtests))
 	for _, s := range subtests {
 		left <- s
@@ -115,7 +122,7 @@ func TestCluster(t *testing.T) {
 			var cluster string
 			for s := range left {
 				sharing.Run(s.name, func(t *testing.T) {
-					if cluster == "" {
+					if cluster == "" && !s.own {
 						cluster = sharedCluster(t, sharing, trommel, suffix)
 					}
 					s.run(t, cluster)
