@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +32,8 @@ type Evidence struct {
 	Events     []record.Event        // of the controllers' writes and reconciles, as far as they were observed
 	// Reference is what the workload does without faults; nil: nobody has learned it.
 	Reference *reference.Reference
+	// Found is what the run itself has found before the judges.
+	Found []record.Finding
 
 	// followed has followed the history. Hear sets it, so that judges share the work.
 	followed func() (*reference.Follower, error)
@@ -50,18 +53,57 @@ func Judges() []Judge {
 	}
 }
 
-// Hear runs all judges. If one fails or panics, that becomes a finding, and the others still run.
+// Hear runs all judges. If one fails or panics, that becomes a finding, and the others still run. What rests on the
+// whole run is no bug if the run was not whole.
 func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 	var all []record.Finding
+	var resting []int // indices of findings that rest on the whole run
 	e.followed = sync.OnceValues(e.read)
 	for _, j := range judges {
 		findings, err := hear(ctx, e, j)
-		all = append(all, findings...)
+		for _, f := range findings {
+			if restsOnAll(j) && f.IsBug() {
+				resting = append(resting, len(all))
+			}
+			all = append(all, f)
+		}
 		if err != nil {
 			all = append(all, Trouble(fmt.Sprintf("judge %q failed: %v", j.Name(), err), e.Meta.Observed))
 		}
 	}
+	if why := broken(slices.Concat(e.Found, all)); why != "" {
+		for _, i := range resting {
+			f := &all[i]
+			f.Severity = record.SeverityInconclusive
+			f.Detail = strings.TrimLeft(f.Detail+"\nit is not called a bug, because the run was not whole: "+why, "\n")
+		}
+	}
 	return all
+}
+
+// restsOnAll reports whether a judge looks for what is missing or wrong in the end. That may follow from what went
+// wrong in the run, or from what was not observed; something that happened has happened in any case.
+func restsOnAll(j Judge) bool {
+	switch j.(type) {
+	case eventually, faultFree:
+		return true
+	}
+	return false
+}
+
+// broken says why a run was not whole: it was not observed all the time, or the controllers were held up by more than
+// its plan. It is empty if the run was.
+func broken(findings []record.Finding) string {
+	for _, f := range findings {
+		switch f.Judge {
+		case record.JudgeRun, record.JudgeHistory, record.JudgeHook, record.JudgeSession, record.JudgeHold,
+			record.JudgeLeadership, record.JudgeEnvironment:
+			if f.Severity == record.SeverityInconclusive {
+				return f.Title
+			}
+		}
+	}
+	return ""
 }
 
 func hear(ctx context.Context, e Evidence, j Judge) (findings []record.Finding, err error) {

@@ -51,6 +51,43 @@ func TestAFailingJudgeIsAFinding(t *testing.T) {
 	}
 }
 
+// Regression: a run that was not whole was a bug if it ended differently. A machine that was always slow confirmed it.
+func TestRunsThatAreNotWhole(t *testing.T) {
+	invariants, err := Compile([]plan.Invariant{{Name: "made", Eventually: `objects.exists(o, o.kind == "Pod")`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := record.Finding{Severity: record.SeverityInconclusive, Judge: record.JudgeHold, Title: "held for 40s"}
+	note := held
+	note.Severity = record.SeverityNote
+	action := record.Finding{Severity: record.SeverityInconclusive, Judge: record.JudgeAction, Title: "it failed"}
+	panics := judge{"panics", func() ([]record.Finding, error) {
+		return []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgePanic}}, nil
+	}}
+	for _, c := range []struct {
+		name  string
+		found []record.Finding
+		gaps  []string
+		want  record.Severity
+	}{
+		{"whole", nil, nil, record.SeverityBug},
+		{"a hold that expired", []record.Finding{held}, nil, record.SeverityInconclusive},
+		{"a note", []record.Finding{note}, nil, record.SeverityBug},
+		{"another doubt", []record.Finding{action}, nil, record.SeverityBug},
+		{"a gap in the history", nil, []string{"the watch of pods was interrupted"}, record.SeverityInconclusive},
+	} {
+		e := Evidence{Invariants: invariants, Found: c.found, Gaps: c.gaps,
+			Meta: record.Meta{WorkloadEnd: time.Unix(1, 0), GivenBack: time.Unix(2, 0)}}
+		findings := Hear(t.Context(), e, []Judge{eventually{}, gaps{}, panics})
+		if got := findings[0]; got.Judge != record.JudgeInvariant || got.Severity != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got.Severity, c.want)
+		}
+		if last := findings[len(findings)-1]; !last.IsBug() {
+			t.Errorf("%s: a panic is no bug", c.name)
+		}
+	}
+}
+
 // The judges need only the record.
 func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 	dir := t.TempDir()
