@@ -26,6 +26,7 @@ func tale(t *testing.T, lines ...string) *record.Run {
 		GivenBack: time.Unix(12, 0), Observed: time.Unix(30, 0),
 		Controllers: []record.Controller{{Name: "op", Hooks: true}},
 	}}
+	marked := map[string]bool{}
 	for i, line := range lines {
 		second, rest, _ := strings.Cut(line, " ")
 		at := secondOf(t, second)
@@ -54,6 +55,8 @@ func tale(t *testing.T, lines ...string) *record.Run {
 		if err != nil {
 			t.Fatal(err)
 		}
+		was := marked[name]
+		marked[name] = meta["deletionTimestamp"] != nil && event != record.Deleted
 		r.History = append(r.History, record.HistoryEntry{
 			Time: at, ResourceVersion: uint64(i + 1), Event: event, Type: key.Type, Namespace: key.Namespace,
 			Name: key.Name, Object: data,
@@ -65,11 +68,18 @@ func tale(t *testing.T, lines ...string) *record.Run {
 			By: by, Session: 1, Call: uint64(i + 1), Point: wire.ControllerWrite, Phase: wire.After, Op: wire.Update,
 			Kind: key.Type, Resource: key.Type + "s", Namespace: key.Namespace, Name: key.Name, Object: data,
 		}
-		// A controller that deletes an object with finalizers marks it only.
-		if event == record.Deleted || strings.Contains(text, "deletionTimestamp") {
+		// A controller that deletes an object with finalizers marks it only. Its object is gone when it removes them.
+		switch {
+		case was && event == record.Deleted:
+			o.Object = json.RawMessage(`{"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}`)
+		case !was && (event == record.Deleted || meta["deletionTimestamp"] != nil):
 			o.Op, o.Object = wire.Delete, nil
 		}
-		r.Events = append(r.Events, record.Event{Time: at, Observation: &o})
+		began := o
+		began.Phase, began.Object = wire.Before, nil
+		for _, o := range []*record.Observation{&began, &o} {
+			r.Events = append(r.Events, record.Event{Time: at, Observation: o})
+		}
 	}
 	return r
 }

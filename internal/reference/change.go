@@ -6,7 +6,6 @@
 package reference
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,6 +50,17 @@ type Change struct {
 	Generated bool `json:"generated,omitempty"`
 	// Taken names the controllers under test that took the change in.
 	Taken []string `json:"taken,omitempty"`
+
+	writers   []record.FieldManager // see record.HistoryEntry
+	wasMarked bool                  // the state before was marked for deletion
+}
+
+// object is the state after the change, or the last one.
+func (c *Change) object() map[string]any {
+	if c.Cur == nil {
+		return c.Prev
+	}
+	return c.Cur
 }
 
 // Marked reports whether the change marks the object for deletion.
@@ -76,11 +86,7 @@ func (c *Change) MayFollowFrom(cause *Change) bool {
 
 // Name is the object's name in the run, which may be generated.
 func (c *Change) Name() string {
-	object := c.Cur
-	if object == nil {
-		object = c.Prev
-	}
-	if name := metadata.Text(metadata.Of(object), "name"); name != "" {
+	if name := metadata.Text(metadata.Of(c.object()), "name"); name != "" {
 		return name
 	}
 	return string(c.Key[strings.LastIndex(string(c.Key), "/")+1:])
@@ -155,162 +161,6 @@ func numbered(name string, object map[string]any) string {
 // read as another one or make a word. StatefulSets set generateName too, but name their pods themselves.
 func isGenerated(suffix string) bool {
 	return len(suffix) == 5 && strings.Trim(suffix, "bcdfghjklmnpqrstvwxz2456789") == ""
-}
-
-// attribute finds out which controller wrote and took in each change.
-func attribute(all []Change, r *record.Run) {
-	byVersion := map[uint64][]int{}
-	for i := range all {
-		byVersion[all[i].Version] = append(byVersion[all[i].Version], i)
-	}
-	applied := map[string]*Change{}        // newest of each controller and object
-	began := map[[2]uint64]*record.Event{} // writes, by session and call
-	read := reads{byReconcile: map[string][]string{}, previous: map[string]string{}, last: map[string]string{}}
-	for i := range r.Events {
-		o := r.Events[i].Observation
-		if o == nil {
-			continue
-		}
-		read.note(o)
-		switch {
-		case o.Point == wire.ControllerRecv && o.Phase == wire.After:
-			for _, i := range byVersion[metadata.ResourceVersion(o.Object)] {
-				if c := &all[i]; !slices.Contains(c.Taken, o.By) {
-					c.Taken = append(c.Taken, o.By)
-				}
-			}
-		case o.Point != wire.ControllerWrite:
-		case o.Phase == wire.Before:
-			began[[2]uint64{o.Session, o.Call}] = &r.Events[i]
-		case !o.Done() || o.Election:
-		default:
-			since := r.Events[i].Time.Add(-slowest)
-			var sent map[string]any
-			if before := began[[2]uint64{o.Session, o.Call}]; before != nil {
-				since, sent = before.Time, body(before.Observation)
-			}
-			c := written(all, byVersion, o, since)
-			if c != nil {
-				c.By, c.Op, c.Subresource = o.By, o.Op, o.Subresource
-				c.Reconciler, c.Reconcile = o.Reconciler, o.ReconcileID
-				c.Sent, c.Read = sent, read.before(o.ReconcileID)
-			}
-			if object := strings.Join([]string{o.By, o.Group, o.Kind, o.Namespace, o.Name}, "/"); o.Op == wire.Apply &&
-				o.Subresource == "" {
-				if c != nil {
-					applied[object] = c
-				} else if last := applied[object]; last != nil {
-					last.AppliedAgain = true
-				}
-			}
-		}
-	}
-}
-
-// body is what a write sends, if it is a mapping.
-func body(o *record.Observation) (m map[string]any) {
-	data := o.Object
-	switch o.Op {
-	case wire.Delete:
-		return nil
-	case wire.Patch, wire.Apply:
-		data = o.Patch
-	}
-	if json.Unmarshal(data, &m) != nil {
-		return nil // a list of operations
-	}
-	return m
-}
-
-// reads tracks what reconciles read.
-type reads struct {
-	byReconcile map[string][]string
-	previous    map[string]string // of a reconcile, the one before it for the same request
-	last        map[string]string // reconcile, by controller, reconciler and request
-}
-
-func (r *reads) note(o *record.Observation) {
-	if o.ReconcileID == "" {
-		return
-	}
-	if _, known := r.byReconcile[o.ReconcileID]; !known {
-		line := o.By + "|" + o.Reconciler + "|" + o.Request
-		r.byReconcile[o.ReconcileID], r.previous[o.ReconcileID] = []string{}, r.last[line]
-		r.last[line] = o.ReconcileID
-	}
-	if o.Point != wire.ControllerRead || o.Kind == "" {
-		return
-	}
-	namespace, name := o.Namespace, o.Name
-	if name == "" {
-		name = "*"
-		if namespace == "" {
-			namespace = "*"
-		}
-	}
-	key := strings.ToLower(o.Kind) + "/" + namespace + "/" + name
-	if !slices.Contains(r.byReconcile[o.ReconcileID], key) {
-		r.byReconcile[o.ReconcileID] = append(r.byReconcile[o.ReconcileID], key)
-	}
-}
-
-// before is what a reconcile and the one before it have read so far; nil if there is no reconcile.
-func (r *reads) before(reconcile string) []string {
-	if reconcile == "" {
-		return nil
-	}
-	all := slices.Concat([]string{}, r.byReconcile[r.previous[reconcile]], r.byReconcile[reconcile])
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// slowest is how long a write takes at most if it is not known when it began.
-const slowest = 5 * time.Second
-
-// written is the change that a write has made; nil: none, or none that was recorded. The change has the
-// resource version that it was answered with; a write without effect is answered with an older one. A deletion is
-// answered without one: it is the first deletion, or mark for it, of the object since it was sent that nobody else has
-// made.
-func written(all []Change, byVersion map[uint64][]int, o *record.Observation, began time.Time) *Change {
-	if o.Op != wire.Delete {
-		for _, i := range byVersion[metadata.ResourceVersion(o.Object)] {
-			if all[i].By == "" && !all[i].Time.Before(began) {
-				return &all[i]
-			}
-		}
-		// An update that removes the last finalizer of a marked object deletes it. Its answer is the state before.
-	}
-	for i := range all {
-		c := &all[i]
-		deletes := c.Event == record.Deleted || o.Op == wire.Delete && c.Marked()
-		if deletes && c.By == "" && !c.Time.Before(began) && c.names(o) {
-			return c
-		}
-	}
-	return nil
-}
-
-// names reports whether the observation is of the change's object. The observation of a delete call knows its resource
-// and not its kind.
-func (c *Change) names(o *record.Observation) bool {
-	object := c.Cur
-	if object == nil {
-		object = c.Prev
-	}
-	meta := metadata.Of(object)
-	group, _, found := strings.Cut(metadata.Text(object, "apiVersion"), "/")
-	if !found {
-		group = ""
-	}
-	if group != o.Group || metadata.Text(meta, "namespace") != o.Namespace || metadata.Text(meta, "name") != o.Name {
-		return false
-	}
-	kind := strings.ToLower(metadata.Text(object, "kind"))
-	if o.Kind != "" {
-		return kind == strings.ToLower(o.Kind)
-	}
-	// As API conventions have it, a resource is its kind's plural.
-	return slices.Contains([]string{kind + "s", kind + "es", strings.TrimSuffix(kind, "y") + "ies"}, o.Resource)
 }
 
 // Types lists the types of objects that the controllers under test take in, read or write, and that other runs should
