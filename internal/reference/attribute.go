@@ -8,24 +8,29 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // late is how long after a write's answer its change may arrive in the history: another connection delivers it.
-const late = time.Second
+const late = 500 * time.Millisecond
 
 // attribution finds out which controllers wrote and took in the changes of a run. A write claims a change only if it
 // must have made it; a change that may be somebody else's as well belongs to nobody.
 type attribution struct {
-	changes   []Change
-	byVersion map[uint64][]int // indices of changes
-	endings   map[string][]int // those that mark an object or delete it, by namespace/name
-	applied   map[string]*Change
-	began     map[[2]uint64]begun // writes, by session and call
-	newest    uint64              // the newest resource version that an observation has shown so far
-	reads     reads
+	changes    []Change
+	byVersion  map[uint64][]int // indices of changes
+	endings    map[string][]int // those that mark an object or delete it, by namespace/name
+	anyEndings []int            // all of these
+	applied    map[string]*Change
+	began      map[[2]uint64]begun // writes, by session and call
+	newest     uint64              // the newest resource version that an observation has shown so far
+	reads      reads
 }
 
 // begun is a write that has begun. What has an older resource version than the newest, or was in the history before,
@@ -48,7 +53,7 @@ func attribute(all []Change, r *record.Run) {
 		a.byVersion[c.Version] = append(a.byVersion[c.Version], i)
 		if c.Event == record.Deleted || c.Marked() {
 			at := metadata.Text(metadata.Of(c.object()), "namespace") + "/" + c.Name()
-			a.endings[at] = append(a.endings[at], i)
+			a.endings[at], a.anyEndings = append(a.endings[at], i), append(a.anyEndings, i)
 		}
 	}
 	for i := range r.Events {
@@ -84,14 +89,15 @@ func (a *attribution) observe(o *record.Observation, at time.Time) {
 // wrote attributes what a write has done that was answered at a time.
 func (a *attribution) wrote(o *record.Observation, at time.Time) {
 	since := a.began[[2]uint64{o.Session, o.Call}]
+	if o.Op == wire.DeleteCollection {
+		for _, c := range a.collection(o, since, at) {
+			a.claim(c, o, since)
+		}
+		return
+	}
 	c := a.made(o, since, at)
 	if c != nil {
-		c.By, c.Op, c.Subresource = o.By, o.Op, o.Subresource
-		c.Reconciler, c.Reconcile = o.Reconciler, o.ReconcileID
-		c.Read = a.reads.before(o.ReconcileID)
-		if since.observation != nil {
-			c.Sent = body(since.observation)
-		}
+		a.claim(c, o, since)
 	}
 	object := strings.Join([]string{o.By, o.Group, o.Kind, o.Namespace, o.Name}, "/")
 	if o.Op != wire.Apply || o.Subresource != "" {
@@ -102,6 +108,59 @@ func (a *attribution) wrote(o *record.Observation, at time.Time) {
 	} else if last := a.applied[object]; last != nil {
 		last.AppliedAgain = true
 	}
+}
+
+// claim notes that a write has made a change.
+func (a *attribution) claim(c *Change, o *record.Observation, since begun) {
+	c.By, c.Op, c.Subresource = o.By, o.Op, o.Subresource
+	c.Reconciler, c.Reconcile = o.Reconciler, o.ReconcileID
+	c.Read = a.reads.before(o.ReconcileID)
+	if since.observation != nil {
+		c.Sent = body(since.observation)
+	}
+}
+
+// collection are the changes with which the deletion of a collection, which was answered at a time, has ended objects:
+// of each one that it selects the first.
+func (a *attribution) collection(o *record.Observation, since begun, answered time.Time) []*Change {
+	query, err := url.ParseQuery(o.Query)
+	if err != nil || since.observation == nil {
+		return nil
+	}
+	selector, err := labels.Parse(query.Get("labelSelector"))
+	if err != nil {
+		return nil
+	}
+	fields, err := fields.ParseSelector(query.Get("fieldSelector"))
+	if err != nil {
+		return nil
+	}
+	var all []*Change
+	for _, i := range a.anyEndings {
+		c := &a.changes[i]
+		meta := metadata.Of(c.object())
+		has, _ := meta["labels"].(map[string]any)
+		labelled := labels.Set{}
+		for key := range has {
+			labelled[key] = metadata.Text(has, key)
+		}
+		if c.isOf(o) && (o.Namespace == "" || metadata.Text(meta, "namespace") == o.Namespace) && a.free(c, since) &&
+			!c.Time.After(answered.Add(late)) && c.ofDeletion() && selector.Matches(labelled) && selects(fields, meta) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// selects reports whether a field selector selects an object, as far as its metadata shows it.
+func selects(s fields.Selector, meta map[string]any) bool {
+	for _, r := range s.Requirements() {
+		field, ok := strings.CutPrefix(r.Field, "metadata.")
+		if !ok || (metadata.Text(meta, field) == r.Value) == (r.Operator == selection.NotEquals) {
+			return false
+		}
+	}
+	return true
 }
 
 // made is the change that a write has made; nil: none, or none that was recorded.
@@ -257,13 +316,18 @@ func (r *reads) before(reconcile string) []string {
 // names reports whether the observation is of the change's object. The observation of a delete call knows its resource
 // and not its kind.
 func (c *Change) names(o *record.Observation) bool {
+	meta := metadata.Of(c.object())
+	return metadata.Text(meta, "namespace") == o.Namespace && metadata.Text(meta, "name") == o.Name && c.isOf(o)
+}
+
+// isOf reports whether the observation is of the type of the change's object.
+func (c *Change) isOf(o *record.Observation) bool {
 	object := c.object()
-	meta := metadata.Of(object)
 	group, _, found := strings.Cut(metadata.Text(object, "apiVersion"), "/")
 	if !found {
 		group = ""
 	}
-	if group != o.Group || metadata.Text(meta, "namespace") != o.Namespace || metadata.Text(meta, "name") != o.Name {
+	if group != o.Group {
 		return false
 	}
 	kind := strings.ToLower(metadata.Text(object, "kind"))

@@ -1,8 +1,10 @@
 package reference
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +18,8 @@ func (r *tape) happens(event, meta string, writers ...record.FieldManager) {
 	h := &r.run.History[len(r.run.History)-1]
 	h.Event, h.Writers = event, writers
 	h.Object = fmt.Appendf(nil, `{"kind": "Set", "apiVersion": "v1", "spec": {"n": 1}, "status": {"n": %d},
-		"metadata": {"name": "web", "namespace": "default", "uid": "u", "resourceVersion": "%d"%s}}`, r.version, r.version, meta)
+		"metadata": {"name": "web", "namespace": "default", "uid": "u", "resourceVersion": "%d"%s}}`,
+		r.version, r.version, meta)
 }
 
 // answered records a call of the controller. What happens meanwhile is recorded before its answer.
@@ -122,7 +125,7 @@ func TestOwnChanges(t *testing.T) {
 		"deletion that is in the history only after its answer": func(r *tape) {
 			r.answered(record.Observation{Op: wire.Delete}, func() {
 				r.happens(record.Deleted, "")
-				r.run.History[len(r.run.History)-1].Time = time.Unix(r.now+1, 5e8)
+				r.run.History[len(r.run.History)-1].Time = time.Unix(r.now+1, 2e8)
 			})
 		},
 		"mark for deletion": func(r *tape) {
@@ -156,5 +159,42 @@ func TestLastFinalizer(t *testing.T) {
 	all := r.changes()
 	if all[1].By != "" || all[2].By != "db" {
 		t.Errorf("marked by %q, deleted by %q", all[1].By, all[2].By)
+	}
+}
+
+// The deletion of a collection ends all objects that it selects, and no others.
+func TestDeletedCollection(t *testing.T) {
+	for query, want := range map[string]string{
+		"":                                "a b",
+		"labelSelector=app%3Dweb":         "a",
+		"fieldSelector=metadata.name%3Db": "b",
+		"fieldSelector=status.n%3D1":      "",
+	} {
+		r := &tape{t: t}
+		state := func(event, name, labels string) {
+			r.happens(event, `, "labels": {`+labels+`}`)
+			h := &r.run.History[len(r.run.History)-1]
+			h.Name, h.Object = name, bytes.Replace(h.Object, []byte(`"name": "web"`), []byte(`"name": "`+name+`"`), 1)
+		}
+		for name, labels := range map[string]string{"a": `"app": "web"`, "b": "", "later": `"app": "web"`} {
+			state(record.Created, name, labels)
+		}
+		o := record.Observation{Call: 1, Point: wire.ControllerWrite, Phase: wire.Before, Op: wire.DeleteCollection,
+			Query: query}
+		r.see(o)
+		state(record.Deleted, "a", `"app": "web"`)
+		state(record.Deleted, "b", "")
+		o.Phase = wire.After
+		r.see(o)
+		state(record.Deleted, "later", `"app": "web"`)
+		var got []string
+		for _, c := range r.changes() {
+			if c.By != "" {
+				got = append(got, c.Name())
+			}
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("%q has deleted %q, want %q", query, text, want)
+		}
 	}
 }
