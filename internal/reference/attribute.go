@@ -287,7 +287,7 @@ func (r *reads) note(o *record.Observation) {
 		r.byReconcile[o.ReconcileID], r.previous[o.ReconcileID] = []string{}, r.last[line]
 		r.last[line] = o.ReconcileID
 	}
-	if o.Point != wire.ControllerRead || o.Kind == "" {
+	if o.Point != wire.ControllerRead || typeOf(o) == "" {
 		return
 	}
 	namespace, name := o.Namespace, o.Name
@@ -297,7 +297,7 @@ func (r *reads) note(o *record.Observation) {
 			namespace = "*"
 		}
 	}
-	key := strings.ToLower(o.Kind) + "/" + namespace + "/" + name
+	key := typeOf(o) + "/" + namespace + "/" + name
 	if !slices.Contains(r.byReconcile[o.ReconcileID], key) {
 		r.byReconcile[o.ReconcileID] = append(r.byReconcile[o.ReconcileID], key)
 	}
@@ -334,6 +334,5 @@ func (c *Change) isOf(o *record.Observation) bool {
 	if o.Kind != "" {
 		return kind == strings.ToLower(o.Kind)
 	}
-	// As API conventions have it, a resource is its kind's plural.
-	return slices.Contains([]string{kind + "s", kind + "es", strings.TrimSuffix(kind, "y") + "ies"}, o.Resource)
+	return isResource(o.Resource, kind)
 }

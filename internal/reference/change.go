@@ -6,6 +6,7 @@
 package reference
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ type Change struct {
 	// Sent is what the controller has sent: an object, or a patch that is a mapping. Nil: something else, or unknown.
 	Sent map[string]any `json:"sent,omitempty"`
 	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each
-	// as kind/namespace/name; a list has the name "*", and "*" as its namespace if it is of all namespaces. Nil:
+	// as kind/namespace/name, or with the resource in place of the kind; a list has the name "*", and "*" as its namespace if it is of all namespaces. Nil:
 	// unknown.
 	Read []string `json:"read,omitempty"`
 	// AppliedAgain: the controller has later applied the object again (server-side apply), without effect.
@@ -80,7 +81,7 @@ func (c *Change) MayFollowFrom(cause *Change) bool {
 	name := cause.Name()
 	return slices.ContainsFunc(c.Read, func(read string) bool {
 		parts := strings.SplitN(read, "/", 3)
-		return parts[0] == kind && (parts[1] == namespace || parts[1] == "*") && (parts[2] == name || parts[2] == "*")
+		return (parts[0] == kind || isResource(parts[0], kind)) && (parts[1] == namespace || parts[1] == "*") && (parts[2] == name || parts[2] == "*")
 	})
 }
 
@@ -172,12 +173,18 @@ func Types(r *record.Run) []plan.ResourceKey {
 			all = append(all, key)
 		}
 	}
-	return all
+	// A deletion names only the resource of what is otherwise known by its kind.
+	return slices.DeleteFunc(slices.Clone(all), func(key plan.ResourceKey) bool {
+		return slices.ContainsFunc(all, func(o plan.ResourceKey) bool {
+			return o.Group == key.Group && isResource(key.Type, o.Type)
+		})
+	})
 }
 
-// TypeOf is the type that an observation adds to Types; not ok: none. The observation may be nil.
+// TypeOf is the type that an observation adds to Types, by its kind if that is known, otherwise by its resource; not
+// ok: none. The observation may be nil.
 func TypeOf(o *record.Observation) (key plan.ResourceKey, ok bool) {
-	if o == nil || o.Kind == "" || o.Election {
+	if o == nil || o.Kind == "" && o.Resource == "" || o.Election {
 		return plan.ResourceKey{}, false
 	}
 	switch o.Point {
@@ -185,14 +192,32 @@ func TypeOf(o *record.Observation) (key plan.ResourceKey, ok bool) {
 	default:
 		return plan.ResourceKey{}, false
 	}
-	key = plan.ResourceKey{Type: strings.ToLower(o.Kind), Group: o.Group, Namespace: "*", Name: "*"}
+	key = plan.ResourceKey{Type: typeOf(o), Group: o.Group, Namespace: "*", Name: "*"}
 	return key, Counts(key)
 }
 
+// typeOf is the kind, or else the resource, of what an observation is about.
+func typeOf(o *record.Observation) string { return strings.ToLower(cmp.Or(o.Kind, o.Resource)) }
+
+// isResource reports whether a name is that of a kind's resource: as API conventions have it, the plural.
+func isResource(name, kind string) bool {
+	y, ok := strings.CutSuffix(kind, "y")
+	return name == kind+"s" || name == kind+"es" || ok && name == y+"ies"
+}
+
 // Counts reports whether anything of a type's objects counts when runs are compared. Nothing of messages and locks
-// does.
+// does. The type may be named by its resource.
 func Counts(key plan.ResourceKey) bool {
-	return masks{standard}.on(Key(key.String()), []string{"kind"}) == nil
+	kinds := []string{key.Type}
+	for _, m := range standard {
+		if kind, _, _ := strings.Cut(m.Type, "."); isResource(key.Type, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return !slices.ContainsFunc(kinds, func(kind string) bool {
+		key.Type = kind
+		return masks{standard}.on(Key(key.String()), []string{"kind"}) != nil
+	})
 }
 
 // Reached lists, by controller under test, the points that it reached in a traced run, and by name the annotated calls.
