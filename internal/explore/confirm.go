@@ -71,7 +71,8 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 		}
 	}
 	if o.Of < c.Repeat {
-		o.Reason = fmt.Sprintf("only %d of %d runs could be completed; the last other one: %s", o.Of, c.Repeat, incomplete)
+		o.Reason = fmt.Sprintf("only %d of %d runs could be completed; the last other one: %s", o.Of, c.Repeat,
+			incomplete)
 	}
 	if o.Came < o.Of || o.Of < c.Repeat {
 		return nil

@@ -384,8 +384,8 @@ func TestReverts(t *testing.T) {
 		{name: "for a while", lines: append(slices.Clone(resumed), set(3, "op: ", true), set(4, "op: ", false)),
 			reference: resumed, want: []string{fmt.Sprintf(finding, "2 times", "never")}},
 		{name: "data", lines: append(slices.Clone(secret), data(3, "op: ", "", "a"), data(4, "op: ", "", "b")),
-			reference: secret, want: []string{`bug data.password of secret/default/s is set back to what it was before ` +
-				`2 times by op; without faults: never`}},
+			reference: secret, want: []string{`bug data.password of secret/default/s is set back to what it was ` +
+				`before 2 times by op; without faults: never`}},
 		{name: "a label", lines: append(slices.Clone(secret), data(3, "op: ", `"labels": {"v": "1"}`, "b"),
 			data(4, "op: ", `"labels": {"v": "2"}`, "b"), data(5, "op: ", `"labels": {"v": "1"}`, "b")),
 			reference: secret, want: []string{`bug metadata.labels.v of secret/default/s is set back to what it was ` +

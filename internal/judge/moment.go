@@ -88,8 +88,8 @@ func (e Evidence) happened(c *reference.Change) string {
 func (e Evidence) writes() bool {
 	if e.Plan == nil || !writes(e.Plan) {
 		return e.Plan != nil && slices.ContainsFunc(e.History, func(h record.HistoryEntry) bool {
-			return bytes.Contains(h.Object, []byte(reference.ConflictAnnotation)) && !patched(e.Plan, h.Type, h.Namespace,
-				h.Name)
+			return bytes.Contains(h.Object, []byte(reference.ConflictAnnotation)) &&
+				!patched(e.Plan, h.Type, h.Namespace, h.Name)
 		})
 	}
 	return true
@@ -110,7 +110,7 @@ func conflicts(a *plan.Action) bool {
 		}
 		return m[key]
 	}
-	return a.Type == plan.PatchObject && a.Subresource == "" &&
+	return a.Effects().Writes && a.Subresource == "" &&
 		only(only(only(a.Patch, "metadata"), "annotations"), reference.ConflictAnnotation) != nil
 }
 
@@ -118,7 +118,7 @@ func conflicts(a *plan.Action) bool {
 func patched(p *plan.Plan, typ, namespace, name string) bool {
 	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool {
 		key := a.ResourceKey
-		return a.Type == plan.PatchObject && key.Type == typ && key.Name == name &&
+		return a.Patch != nil && key.Type == typ && key.Name == name &&
 			(key.Namespace == namespace || key.Namespace == "" && namespace == "default")
 	})
 }

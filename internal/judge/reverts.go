@@ -11,9 +11,9 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// reverts judges whether a controller under test set a field, but for a status, back to what it was before, and more often than
-// without faults: it acted on the past. That it has put it right since does not undo what the object's own controller
-// did meanwhile, such as ending the pods of a Job that is suspended and resumed.
+// reverts judges whether a controller under test set a field, but for a status, back to what it was before, and more
+// often than without faults: it acted on the past. That it has put it right since does not undo what the object's own
+// controller did meanwhile, such as ending the pods of a Job that is suspended and resumed.
 type reverts struct{}
 
 func (reverts) Name() string { return "reverts" }

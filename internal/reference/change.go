@@ -42,8 +42,8 @@ type Change struct {
 	// Sent is what the controller has sent: an object, or a patch that is a mapping. Nil: something else, or unknown.
 	Sent map[string]any `json:"sent,omitempty"`
 	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each
-	// as kind/namespace/name, or with the resource in place of the kind; a list has the name "*", and "*" as its namespace if it is of all namespaces. Nil:
-	// unknown.
+	// as kind/namespace/name, or with the resource in place of the kind; a list has the name "*", and "*" as its
+	// namespace if it is of all namespaces. Nil: unknown.
 	Read []string `json:"read,omitempty"`
 	// AppliedAgain: the controller has later applied the object again (server-side apply), without effect.
 	AppliedAgain bool `json:"appliedAgain,omitempty"`
@@ -81,7 +81,8 @@ func (c *Change) MayFollowFrom(cause *Change) bool {
 	name := cause.Name()
 	return slices.ContainsFunc(c.Read, func(read string) bool {
 		parts := strings.SplitN(read, "/", 3)
-		return (parts[0] == kind || isResource(parts[0], kind)) && (parts[1] == namespace || parts[1] == "*") && (parts[2] == name || parts[2] == "*")
+		return (parts[0] == kind || isResource(parts[0], kind)) &&
+			(parts[1] == namespace || parts[1] == "*") && (parts[2] == name || parts[2] == "*")
 	})
 }
 
