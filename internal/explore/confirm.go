@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -41,7 +42,8 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 			return err
 		}
 	}
-	for o.Of < c.Repeat {
+	incomplete := ""
+	for tries := 0; o.Of < c.Repeat && tries < 2*c.Repeat; tries++ {
 		r, meta, err := c.once(ctx, t.plan, c.options(t))
 		o.took(meta)
 		if ctx.Err() != nil {
@@ -51,11 +53,15 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 			o.Reason = fmt.Sprintf("it could not be run again: %v", err)
 			return nil
 		}
-		o.Of++
-		again := bugs(r.Findings)
 		if idle(t, meta) {
 			c.quiet(t, r)
 		}
+		if meta.Verdict == record.Inconclusive || idle(t, meta) {
+			incomplete = cmp.Or(meta.Reason, meta.NotHappened())
+			continue // it says nothing about what the plan finds
+		}
+		o.Of++
+		again := bugs(r.Findings)
 		common := slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
 			return !slices.ContainsFunc(again, f.Same)
 		})
@@ -64,7 +70,11 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 			o.Findings = common
 		}
 	}
-	if o.Came < o.Of {
+	if o.Of < c.Repeat {
+		o.Reason = fmt.Sprintf("only %d of %d runs could be completed; the last other one: %s", o.Of, c.Repeat,
+			incomplete)
+	}
+	if o.Came < o.Of || o.Of < c.Repeat {
 		return nil
 	}
 	quiet := 1

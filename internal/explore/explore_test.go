@@ -126,6 +126,39 @@ func TestWhatIsBelieved(t *testing.T) {
 			}, "w-intermediate-1 workload 3/3", nil,
 		},
 		{
+			"it does not happen the first time", map[string]answer{
+				"w-intermediate-1": func(n int, m *record.Meta) []record.Finding {
+					if n == 1 {
+						m.Verdict, m.Reason, m.ActionsFired = record.Inconclusive, "0 of 1 actions fired", 0
+						return nil
+					}
+					return []record.Finding{gone}
+				},
+			}, "w-intermediate-1 bug 3/3", nil,
+		},
+		{
+			"a run is not completed", map[string]answer{
+				"w-intermediate-1": func(n int, m *record.Meta) []record.Finding {
+					if n == 2 {
+						m.Verdict, m.Reason = record.Inconclusive, "a process did not answer"
+						return nil
+					}
+					return []record.Finding{gone}
+				},
+			}, "w-intermediate-1 bug 3/3", nil,
+		},
+		{
+			"no further run is completed", map[string]answer{
+				"w-intermediate-1": func(n int, m *record.Meta) []record.Finding {
+					if n == 1 {
+						return []record.Finding{gone}
+					}
+					m.Verdict, m.Reason = record.Inconclusive, "a process did not answer"
+					return nil
+				},
+			}, "w-intermediate-1 unconfirmed 1/1", nil,
+		},
+		{
 			"it does not happen", map[string]answer{"w-intermediate-1": func(_ int, m *record.Meta) []record.Finding {
 				m.Verdict, m.Reason = record.Inconclusive, "0 of 1 actions fired"
 				return nil

@@ -24,7 +24,7 @@ func (duplicates) Name() string { return "duplicates" }
 func (duplicates) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	// A plan that writes may change how many are wanted, or take objects away from their owner.
 	if e.Plan != nil && slices.ContainsFunc(e.Plan.Actions, func(a plan.Action) bool {
-		return a.Effects().Writes && a.Effects().Deletes.IsZero()
+		return a.Effects().Writes && a.Effects().Deletes.IsZero() && !conflicts(&a)
 	}) {
 		return nil, nil
 	}

@@ -26,6 +26,7 @@ func tale(t *testing.T, lines ...string) *record.Run {
 		GivenBack: time.Unix(12, 0), Observed: time.Unix(30, 0),
 		Controllers: []record.Controller{{Name: "op", Hooks: true}},
 	}}
+	marked := map[string]bool{}
 	for i, line := range lines {
 		second, rest, _ := strings.Cut(line, " ")
 		at := secondOf(t, second)
@@ -54,6 +55,8 @@ func tale(t *testing.T, lines ...string) *record.Run {
 		if err != nil {
 			t.Fatal(err)
 		}
+		was := marked[name]
+		marked[name] = meta["deletionTimestamp"] != nil && event != record.Deleted
 		r.History = append(r.History, record.HistoryEntry{
 			Time: at, ResourceVersion: uint64(i + 1), Event: event, Type: key.Type, Namespace: key.Namespace,
 			Name: key.Name, Object: data,
@@ -65,11 +68,18 @@ func tale(t *testing.T, lines ...string) *record.Run {
 			By: by, Session: 1, Call: uint64(i + 1), Point: wire.ControllerWrite, Phase: wire.After, Op: wire.Update,
 			Kind: key.Type, Resource: key.Type + "s", Namespace: key.Namespace, Name: key.Name, Object: data,
 		}
-		// A controller that deletes an object with finalizers marks it only.
-		if event == record.Deleted || strings.Contains(text, "deletionTimestamp") {
+		// A controller that deletes an object with finalizers marks it only. Its object is gone when it removes them.
+		switch {
+		case was && event == record.Deleted:
+			o.Object = json.RawMessage(`{"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}`)
+		case !was && (event == record.Deleted || meta["deletionTimestamp"] != nil):
 			o.Op, o.Object = wire.Delete, nil
 		}
-		r.Events = append(r.Events, record.Event{Time: at, Observation: &o})
+		began := o
+		began.Phase, began.Object = wire.Before, nil
+		for _, o := range []*record.Observation{&began, &o} {
+			r.Events = append(r.Events, record.Event{Time: at, Observation: o})
+		}
 	}
 	return r
 }
@@ -129,8 +139,14 @@ func expect(t *testing.T, got []string, want ...string) {
 
 // patches is a plan that writes objects, and deletes one that deletes them.
 var (
-	pod     = plan.Writing{ResourceKey: plan.ResourceKey{Type: "pod", Name: "x"}}
-	patches = &plan.Plan{Actions: []plan.Action{{Type: plan.PatchObject, Writing: pod}}}
+	pod      = plan.Writing{ResourceKey: plan.ResourceKey{Type: "pod", Name: "x"}}
+	patches  = &plan.Plan{Actions: []plan.Action{{Type: plan.PatchObject, Writing: pod}}}
+	conflict = &plan.Plan{Actions: []plan.Action{{Type: plan.PatchObject, Writing: plan.Writing{
+		ResourceKey: plan.ResourceKey{Type: "job", Name: "a"},
+		Patch: map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+			reference.ConflictAnnotation: "changed by another client",
+		}}},
+	}}}}
 	deletes = &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject, Writing: pod}}}
 	kills   = &plan.Plan{Actions: []plan.Action{{Type: plan.RestartController, Target: "op"}}}
 )
@@ -350,6 +366,11 @@ func TestReverts(t *testing.T) {
 	status := func(at, n int) string {
 		return fmt.Sprintf(`%d op: updated job/default/a {"spec": {"suspend": false}, "status": {"n": %d}}`, at, n)
 	}
+	data := func(at int, by, meta, password string) string {
+		return fmt.Sprintf(`%d %supdated secret/default/s {"metadata": {%s}, "data": {"password": %q}}`, at, by, meta,
+			password)
+	}
+	secret := []string{strings.Replace(data(1, "op: ", "", "a"), "updated", "created", 1), data(2, "op: ", "", "b")}
 	resumed := []string{create, set(2, "op: ", false)}
 	const finding = "bug spec.suspend of job/default/a is set back to what it was before %s by op; without faults: %s"
 	for _, tt := range []struct {
@@ -362,6 +383,23 @@ func TestReverts(t *testing.T) {
 	}{
 		{name: "for a while", lines: append(slices.Clone(resumed), set(3, "op: ", true), set(4, "op: ", false)),
 			reference: resumed, want: []string{fmt.Sprintf(finding, "2 times", "never")}},
+		{name: "data", lines: append(slices.Clone(secret), data(3, "op: ", "", "a"), data(4, "op: ", "", "b")),
+			reference: secret, want: []string{`bug data.password of secret/default/s is set back to what it was ` +
+				`before 2 times by op; without faults: never`}},
+		{name: "a label", lines: append(slices.Clone(secret), data(3, "op: ", `"labels": {"v": "1"}`, "b"),
+			data(4, "op: ", `"labels": {"v": "2"}`, "b"), data(5, "op: ", `"labels": {"v": "1"}`, "b")),
+			reference: secret, want: []string{`bug metadata.labels.v of secret/default/s is set back to what it was ` +
+				`before once by op; without faults: never`}},
+		{name: "a label for as long as something goes on", lines: append(slices.Clone(secret),
+			data(3, "op: ", `"labels": {"busy": "1"}`, "b"), data(4, "op: ", "", "b")), reference: secret},
+		{name: "finalizers", lines: append(slices.Clone(secret), data(3, "op: ", `"finalizers": ["x"]`, "b"),
+			data(4, "op: ", "", "b")), reference: secret},
+		{name: "a conflict", lines: append(slices.Clone(resumed), set(3, "op: ", true), set(4, "op: ", false)),
+			reference: resumed, plan: conflict, want: []string{fmt.Sprintf(finding, "2 times", "never")}},
+		{name: "a conflict whose annotation is copied",
+			lines: append(slices.Clone(resumed), set(3, "op: ", true), set(4, "op: ", false),
+				`5 op: created pod/default/a {"metadata": {"annotations": {"trommel.dev/conflict": "x"}}}`),
+			reference: resumed, plan: conflict},
 		{name: "once more than without faults",
 			lines:     append(slices.Clone(resumed), set(3, "op: ", true), set(4, "op: ", false)),
 			reference: append(slices.Clone(resumed), set(3, "op: ", true)),

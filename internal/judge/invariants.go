@@ -23,8 +23,8 @@ const maxObjects = 10
 //
 // An expression that reads a missing field, or fails in another way, counts as false for never and eventually and as
 // true for always, so that nothing is found by mistake. So that nothing is missed by mistake either, an invariant whose
-// expression failed at every evaluation gives a finding of the judge [record.JudgeInvariantError]. An eventually that
-// fails because of a missing field is only unfulfilled.
+// expression failed at every evaluation gives a finding of the judge [record.JudgeInvariantError], and one whose
+// expression failed at some gives a note. An eventually that fails because of a missing field is only unfulfilled.
 type Invariants struct{ all []invariant }
 
 type invariant struct {
@@ -241,6 +241,12 @@ func (c *Invariants) check(history []record.HistoryEntry, except map[int]bool) [
 		if t.clean == 0 && t.failed > 0 {
 			findings = append(findings,
 				v.unevaluated(t.err, fmt.Sprintf("it failed on all of %d events, first on %s", t.failed, t.errAt)))
+		} else if t.failed > 0 {
+			f := v.unevaluated(t.err, "first on "+t.errAt)
+			f.Severity = record.SeverityNote
+			f.Title = fmt.Sprintf("invariant %s could not be evaluated on %d of %d events: %v", v.Name, t.failed,
+				t.failed+t.clean, t.err)
+			findings = append(findings, f)
 		}
 	}
 	return findings

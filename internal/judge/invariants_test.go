@@ -104,12 +104,15 @@ func TestCheck(t *testing.T) {
 				"was created"}, "and 2 more times",
 		},
 		{"a field that is missing in some states",
-			plan.Invariant{On: database, Never: `object.status.phase == "Failed"`}, nil, ""},
+			plan.Invariant{On: database, Never: `object.status.phase == "Failed"`},
+			[]string{"invariant error i -62135596800: invariant i could not be evaluated on 1 of 3 events: " +
+				"no such key: status"}, "first on database/default/db\nnever: object.status"},
 		{
 			"a field that is missing in some states, always",
 			plan.Invariant{On: database, Always: `object.status.phase == "Failed"`},
 			[]string{"invariant database/default/db 3: invariant i: it did not hold when database/default/db " +
-				"was updated"}, "",
+				"was updated", "invariant error i -62135596800: invariant i could not be evaluated on 1 of 3 events: " +
+				"no such key: status"}, "",
 		},
 		{
 			"a field that is missing all the time", plan.Invariant{On: database, Never: "object.spec.replica > 1"},

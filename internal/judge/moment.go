@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -83,9 +84,43 @@ func (e Evidence) happened(c *reference.Change) string {
 }
 
 // writes reports whether the plan itself writes or deletes objects. Controllers then do what they would not do
-// otherwise.
+// otherwise. A conflict's own annotation means nothing to them, unless they have copied it to another object.
 func (e Evidence) writes() bool {
-	return e.Plan != nil && slices.ContainsFunc(e.Plan.Actions, func(a plan.Action) bool { return a.Effects().Writes })
+	if e.Plan == nil || !writes(e.Plan) {
+		return e.Plan != nil && slices.ContainsFunc(e.History, func(h record.HistoryEntry) bool {
+			return bytes.Contains(h.Object, []byte(reference.ConflictAnnotation)) &&
+				!patched(e.Plan, h.Type, h.Namespace, h.Name)
+		})
+	}
+	return true
+}
+
+// writes reports whether a plan writes more than the annotation of conflicts.
+func writes(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Writes && !conflicts(&a) })
+}
+
+// conflicts reports whether all that an action does is to change an object's version by an annotation that means
+// nothing.
+func conflicts(a *plan.Action) bool {
+	only := func(value any, key string) any {
+		m, _ := value.(map[string]any)
+		if len(m) != 1 {
+			return nil
+		}
+		return m[key]
+	}
+	return a.Effects().Writes && a.Subresource == "" &&
+		only(only(only(a.Patch, "metadata"), "annotations"), reference.ConflictAnnotation) != nil
+}
+
+// patched reports whether a plan patches an object.
+func patched(p *plan.Plan, typ, namespace, name string) bool {
+	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool {
+		key := a.ResourceKey
+		return a.Patch != nil && key.Type == typ && key.Name == name &&
+			(key.Namespace == namespace || key.Namespace == "" && namespace == "default")
+	})
 }
 
 // severity is that of a finding which is a bug only if runs without faults are known not to do the same, and nothing

@@ -1,12 +1,15 @@
 package judge
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -63,13 +66,33 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 }
 
 // Differences lists how a run's objects differ from the reference. If the plan itself writes or deletes objects, it
-// does not count how often objects were created: the plan has made some of them be created again.
+// does not count how often objects were created: the plan has made some of them be created again. The annotation that
+// causes a conflict does not do that, unless a controller copies it to what other objects are made from.
 func Differences(
 	ref *reference.Reference, p *plan.Plan, objects map[reference.Key]*reference.Object,
 ) []reference.Difference {
 	differ := ref.Compare(objects)
-	if slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Writes }) {
+	if writes(p) || copied(p, objects) {
 		differ = slices.DeleteFunc(differ, func(d reference.Difference) bool { return d.Count })
 	}
 	return differ
+}
+
+// copied reports whether an object has the annotation of conflicts that the plan has not written to it.
+func copied(p *plan.Plan, objects map[reference.Key]*reference.Object) bool {
+	if !slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return conflicts(&a) }) {
+		return false
+	}
+	for key, o := range objects {
+		data, err := json.Marshal(o.End)
+		if err != nil || !bytes.Contains(data, []byte(reference.ConflictAnnotation)) {
+			continue
+		}
+		meta := metadata.Of(o.End)
+		typ, _, _ := strings.Cut(key.Type(), ".")
+		if !patched(p, typ, metadata.Text(meta, "namespace"), metadata.Text(meta, "name")) {
+			return true
+		}
+	}
+	return false
 }

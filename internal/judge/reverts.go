@@ -11,9 +11,9 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// reverts judges whether a controller under test set a part of a spec back to what it was before, and more often than
-// without faults: it acted on the past. That it has put it right since does not undo what the object's own controller
-// did meanwhile, such as ending the pods of a Job that is suspended and resumed.
+// reverts judges whether a controller under test set a field, but for a status, back to what it was before, and more
+// often than without faults: it acted on the past. That it has put it right since does not undo what the object's own
+// controller did meanwhile, such as ending the pods of a Job that is suspended and resumed.
 type reverts struct{}
 
 func (reverts) Name() string { return "reverts" }
@@ -34,9 +34,11 @@ func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		}
 		for _, where := range slices.Sorted(maps.Keys(returns[key])) {
 			r := returns[key][where]
-			ours := slices.DeleteFunc(slices.Clone(r.Times), func(i int) bool { return changes[i].By == "" })
+			ours := slices.DeleteFunc(slices.Clone(r.Times), func(i int) bool {
+				return changes[i].By == "" || isMark(&changes[i], where)
+			})
 			most := e.Reference.MostReturned(key, where)
-			if r.Path[0] != "spec" || e.Reference.Ignores(key, r.Path) || len(ours) == 0 || len(r.Times) <= most {
+			if r.Path[0] == "status" || e.Reference.Ignores(key, r.Path) || len(ours) == 0 || len(r.Times) <= most {
 				continue
 			}
 			var lines []string
@@ -58,6 +60,14 @@ func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		}
 	}
 	return findings, nil
+}
+
+// isMark reports whether a change has only added or removed a field of the metadata: a label, an annotation or a
+// finalizer that says what is going on comes and goes with it.
+func isMark(c *reference.Change, where string) bool {
+	return slices.ContainsFunc(reference.FieldsOf(c), func(f reference.Field) bool {
+		return f.Where == where && f.Path[0] == "metadata" && (f.Prev == nil || f.Cur == nil)
+	})
 }
 
 // times says how often.

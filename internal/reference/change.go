@@ -6,7 +6,7 @@
 package reference
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,8 +42,8 @@ type Change struct {
 	// Sent is what the controller has sent: an object, or a patch that is a mapping. Nil: something else, or unknown.
 	Sent map[string]any `json:"sent,omitempty"`
 	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each
-	// as kind/namespace/name; a list has the name "*", and "*" as its namespace if it is of all namespaces. Nil:
-	// unknown.
+	// as kind/namespace/name, or with the resource in place of the kind; a list has the name "*", and "*" as its
+	// namespace if it is of all namespaces. Nil: unknown.
 	Read []string `json:"read,omitempty"`
 	// AppliedAgain: the controller has later applied the object again (server-side apply), without effect.
 	AppliedAgain bool `json:"appliedAgain,omitempty"`
@@ -51,6 +51,17 @@ type Change struct {
 	Generated bool `json:"generated,omitempty"`
 	// Taken names the controllers under test that took the change in.
 	Taken []string `json:"taken,omitempty"`
+
+	writers   []record.FieldManager // see record.HistoryEntry
+	wasMarked bool                  // the state before was marked for deletion
+}
+
+// object is the state after the change, or the last one.
+func (c *Change) object() map[string]any {
+	if c.Cur == nil {
+		return c.Prev
+	}
+	return c.Cur
 }
 
 // Marked reports whether the change marks the object for deletion.
@@ -70,17 +81,14 @@ func (c *Change) MayFollowFrom(cause *Change) bool {
 	name := cause.Name()
 	return slices.ContainsFunc(c.Read, func(read string) bool {
 		parts := strings.SplitN(read, "/", 3)
-		return parts[0] == kind && (parts[1] == namespace || parts[1] == "*") && (parts[2] == name || parts[2] == "*")
+		return (parts[0] == kind || isResource(parts[0], kind)) &&
+			(parts[1] == namespace || parts[1] == "*") && (parts[2] == name || parts[2] == "*")
 	})
 }
 
 // Name is the object's name in the run, which may be generated.
 func (c *Change) Name() string {
-	object := c.Cur
-	if object == nil {
-		object = c.Prev
-	}
-	if name := metadata.Text(metadata.Of(object), "name"); name != "" {
+	if name := metadata.Text(metadata.Of(c.object()), "name"); name != "" {
 		return name
 	}
 	return string(c.Key[strings.LastIndex(string(c.Key), "/")+1:])
@@ -157,162 +165,6 @@ func isGenerated(suffix string) bool {
 	return len(suffix) == 5 && strings.Trim(suffix, "bcdfghjklmnpqrstvwxz2456789") == ""
 }
 
-// attribute finds out which controller wrote and took in each change.
-func attribute(all []Change, r *record.Run) {
-	byVersion := map[uint64][]int{}
-	for i := range all {
-		byVersion[all[i].Version] = append(byVersion[all[i].Version], i)
-	}
-	applied := map[string]*Change{}        // newest of each controller and object
-	began := map[[2]uint64]*record.Event{} // writes, by session and call
-	read := reads{byReconcile: map[string][]string{}, previous: map[string]string{}, last: map[string]string{}}
-	for i := range r.Events {
-		o := r.Events[i].Observation
-		if o == nil {
-			continue
-		}
-		read.note(o)
-		switch {
-		case o.Point == wire.ControllerRecv && o.Phase == wire.After:
-			for _, i := range byVersion[metadata.ResourceVersion(o.Object)] {
-				if c := &all[i]; !slices.Contains(c.Taken, o.By) {
-					c.Taken = append(c.Taken, o.By)
-				}
-			}
-		case o.Point != wire.ControllerWrite:
-		case o.Phase == wire.Before:
-			began[[2]uint64{o.Session, o.Call}] = &r.Events[i]
-		case !o.Done() || o.Election:
-		default:
-			since := r.Events[i].Time.Add(-slowest)
-			var sent map[string]any
-			if before := began[[2]uint64{o.Session, o.Call}]; before != nil {
-				since, sent = before.Time, body(before.Observation)
-			}
-			c := written(all, byVersion, o, since)
-			if c != nil {
-				c.By, c.Op, c.Subresource = o.By, o.Op, o.Subresource
-				c.Reconciler, c.Reconcile = o.Reconciler, o.ReconcileID
-				c.Sent, c.Read = sent, read.before(o.ReconcileID)
-			}
-			if object := strings.Join([]string{o.By, o.Group, o.Kind, o.Namespace, o.Name}, "/"); o.Op == wire.Apply &&
-				o.Subresource == "" {
-				if c != nil {
-					applied[object] = c
-				} else if last := applied[object]; last != nil {
-					last.AppliedAgain = true
-				}
-			}
-		}
-	}
-}
-
-// body is what a write sends, if it is a mapping.
-func body(o *record.Observation) (m map[string]any) {
-	data := o.Object
-	switch o.Op {
-	case wire.Delete:
-		return nil
-	case wire.Patch, wire.Apply:
-		data = o.Patch
-	}
-	if json.Unmarshal(data, &m) != nil {
-		return nil // a list of operations
-	}
-	return m
-}
-
-// reads tracks what reconciles read.
-type reads struct {
-	byReconcile map[string][]string
-	previous    map[string]string // of a reconcile, the one before it for the same request
-	last        map[string]string // reconcile, by controller, reconciler and request
-}
-
-func (r *reads) note(o *record.Observation) {
-	if o.ReconcileID == "" {
-		return
-	}
-	if _, known := r.byReconcile[o.ReconcileID]; !known {
-		line := o.By + "|" + o.Reconciler + "|" + o.Request
-		r.byReconcile[o.ReconcileID], r.previous[o.ReconcileID] = []string{}, r.last[line]
-		r.last[line] = o.ReconcileID
-	}
-	if o.Point != wire.ControllerRead || o.Kind == "" {
-		return
-	}
-	namespace, name := o.Namespace, o.Name
-	if name == "" {
-		name = "*"
-		if namespace == "" {
-			namespace = "*"
-		}
-	}
-	key := strings.ToLower(o.Kind) + "/" + namespace + "/" + name
-	if !slices.Contains(r.byReconcile[o.ReconcileID], key) {
-		r.byReconcile[o.ReconcileID] = append(r.byReconcile[o.ReconcileID], key)
-	}
-}
-
-// before is what a reconcile and the one before it have read so far; nil if there is no reconcile.
-func (r *reads) before(reconcile string) []string {
-	if reconcile == "" {
-		return nil
-	}
-	all := slices.Concat([]string{}, r.byReconcile[r.previous[reconcile]], r.byReconcile[reconcile])
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// slowest is how long a write takes at most if it is not known when it began.
-const slowest = 5 * time.Second
-
-// written is the change that a write has made; nil: none, or none that was recorded. The change has the
-// resource version that it was answered with; a write without effect is answered with an older one. A deletion is
-// answered without one: it is the first deletion, or mark for it, of the object since it was sent that nobody else has
-// made.
-func written(all []Change, byVersion map[uint64][]int, o *record.Observation, began time.Time) *Change {
-	if o.Op != wire.Delete {
-		for _, i := range byVersion[metadata.ResourceVersion(o.Object)] {
-			if all[i].By == "" && !all[i].Time.Before(began) {
-				return &all[i]
-			}
-		}
-		// An update that removes the last finalizer of a marked object deletes it. Its answer is the state before.
-	}
-	for i := range all {
-		c := &all[i]
-		deletes := c.Event == record.Deleted || o.Op == wire.Delete && c.Marked()
-		if deletes && c.By == "" && !c.Time.Before(began) && c.names(o) {
-			return c
-		}
-	}
-	return nil
-}
-
-// names reports whether the observation is of the change's object. The observation of a delete call knows its resource
-// and not its kind.
-func (c *Change) names(o *record.Observation) bool {
-	object := c.Cur
-	if object == nil {
-		object = c.Prev
-	}
-	meta := metadata.Of(object)
-	group, _, found := strings.Cut(metadata.Text(object, "apiVersion"), "/")
-	if !found {
-		group = ""
-	}
-	if group != o.Group || metadata.Text(meta, "namespace") != o.Namespace || metadata.Text(meta, "name") != o.Name {
-		return false
-	}
-	kind := strings.ToLower(metadata.Text(object, "kind"))
-	if o.Kind != "" {
-		return kind == strings.ToLower(o.Kind)
-	}
-	// As API conventions have it, a resource is its kind's plural.
-	return slices.Contains([]string{kind + "s", kind + "es", strings.TrimSuffix(kind, "y") + "ies"}, o.Resource)
-}
-
 // Types lists the types of objects that the controllers under test take in, read or write, and that other runs should
 // record, as resource keys of all their objects.
 func Types(r *record.Run) []plan.ResourceKey {
@@ -322,12 +174,18 @@ func Types(r *record.Run) []plan.ResourceKey {
 			all = append(all, key)
 		}
 	}
-	return all
+	// A deletion names only the resource of what is otherwise known by its kind.
+	return slices.DeleteFunc(slices.Clone(all), func(key plan.ResourceKey) bool {
+		return slices.ContainsFunc(all, func(o plan.ResourceKey) bool {
+			return o.Group == key.Group && isResource(key.Type, o.Type)
+		})
+	})
 }
 
-// TypeOf is the type that an observation adds to Types; not ok: none. The observation may be nil.
+// TypeOf is the type that an observation adds to Types, by its kind if that is known, otherwise by its resource; not
+// ok: none. The observation may be nil.
 func TypeOf(o *record.Observation) (key plan.ResourceKey, ok bool) {
-	if o == nil || o.Kind == "" || o.Election {
+	if o == nil || o.Kind == "" && o.Resource == "" || o.Election {
 		return plan.ResourceKey{}, false
 	}
 	switch o.Point {
@@ -335,14 +193,32 @@ func TypeOf(o *record.Observation) (key plan.ResourceKey, ok bool) {
 	default:
 		return plan.ResourceKey{}, false
 	}
-	key = plan.ResourceKey{Type: strings.ToLower(o.Kind), Group: o.Group, Namespace: "*", Name: "*"}
+	key = plan.ResourceKey{Type: typeOf(o), Group: o.Group, Namespace: "*", Name: "*"}
 	return key, Counts(key)
 }
 
+// typeOf is the kind, or else the resource, of what an observation is about.
+func typeOf(o *record.Observation) string { return strings.ToLower(cmp.Or(o.Kind, o.Resource)) }
+
+// isResource reports whether a name is that of a kind's resource: as API conventions have it, the plural.
+func isResource(name, kind string) bool {
+	y, ok := strings.CutSuffix(kind, "y")
+	return name == kind+"s" || name == kind+"es" || ok && name == y+"ies"
+}
+
 // Counts reports whether anything of a type's objects counts when runs are compared. Nothing of messages and locks
-// does.
+// does. The type may be named by its resource.
 func Counts(key plan.ResourceKey) bool {
-	return masks{standard}.on(Key(key.String()), []string{"kind"}) == nil
+	kinds := []string{key.Type}
+	for _, m := range standard {
+		if kind, _, _ := strings.Cut(m.Type, "."); isResource(key.Type, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return !slices.ContainsFunc(kinds, func(kind string) bool {
+		key.Type = kind
+		return masks{standard}.on(Key(key.String()), []string{"kind"}) != nil
+	})
 }
 
 // Reached lists, by controller under test, the points that it reached in a traced run, and by name the annotated calls.

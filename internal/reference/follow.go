@@ -52,12 +52,12 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 		}
 		key, generated := f.names.key(h, object)
 		c := Change{Key: key, Event: h.Event, Version: h.ResourceVersion, Time: h.Time, Generated: generated,
-			Cur: object}
+			Cur: object, writers: h.Writers}
 		if c.Prev = f.last[key]; h.Event == record.Created {
 			c.Prev = nil
 		}
 		if h.Event == record.Deleted {
-			c.Prev, c.Cur = object, nil
+			c.Prev, c.Cur, c.wasMarked = object, nil, metadata.Marked(c.Prev)
 		}
 		f.last[key] = c.Cur
 		if h.Event == record.Existing {

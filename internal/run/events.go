@@ -1,6 +1,7 @@
 package run
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -20,6 +21,7 @@ type events struct {
 		Action(a record.Action) error
 	}
 	findTypes bool // keep of which types the controllers know objects
+	brief     bool // of what is going to be written, record the metadata only, unless the plan asks for it
 
 	mu        sync.Mutex
 	completed []record.Action           // in order of completion
@@ -29,8 +31,39 @@ type events struct {
 
 // Event implements coordinator.Recorder.
 func (e *events) Event(event record.Event) error {
+	if e.brief {
+		event.Observation = metadataOnly(event.Observation)
+	}
 	e.keep(event)
 	return e.record.Event(event)
+}
+
+// metadataOnly is an observation of a write that begins, without what nobody needs unless the plan asks for it: the
+// object's answer follows. Other observations stay as they are; o may be nil.
+func metadataOnly(o *record.Observation) *record.Observation {
+	if o == nil || !o.Aside || o.Point != wire.ControllerWrite || o.Phase != wire.Before || o.Object == nil {
+		return o
+	}
+	var object struct {
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
+		Metadata   struct {
+			Namespace       string `json:"namespace,omitempty"`
+			Name            string `json:"name,omitempty"`
+			GenerateName    string `json:"generateName,omitempty"`
+			UID             string `json:"uid,omitempty"`
+			ResourceVersion string `json:"resourceVersion,omitempty"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(o.Object, &object) != nil {
+		return o
+	}
+	short := *o // the coordinator keeps the original
+	var err error
+	if short.Object, err = json.Marshal(object); err != nil {
+		return o
+	}
+	return &short
 }
 
 // Action implements coordinator.Recorder.

@@ -54,3 +54,22 @@ func TestEvents(t *testing.T) {
 		t.Errorf("types %v", types)
 	}
 }
+
+// Judges need to know from which state a write began, and not what it wrote: the answer follows.
+func TestMetadataOnly(t *testing.T) {
+	o := record.Observation{Point: wire.ControllerWrite, Phase: wire.Before, Op: wire.Update, Aside: true,
+		Object: []byte(`{"kind":"Secret","metadata":{"name":"a","resourceVersion":"7","labels":{}},"data":{}}`)}
+	e := &events{record: new(recorded), brief: true}
+	for asked, want := range map[bool]string{
+		false: `{"kind":"Secret","metadata":{"name":"a","resourceVersion":"7"}}`, true: string(o.Object),
+	} {
+		seen := o
+		seen.Aside = !asked
+		if err := e.Event(record.Event{Observation: &seen}); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(e.kept[len(e.kept)-1].Observation.Object); got != want || len(seen.Object) != len(o.Object) {
+			t.Errorf("asked %t: recorded %s, want %s; the coordinator has %s", asked, got, want, seen.Object)
+		}
+	}
+}

@@ -53,7 +53,11 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 		return fmt.Errorf("workload: %w", err)
 	}
 	if len(findings) > 0 {
-		r.journal.add(withCauses(findings, r.causes(ctx, p))...)
+		status, err := p.coordinator.Status(ctx)
+		if err != nil {
+			return err
+		}
+		r.journal.add(ofWorkload(withCauses(findings, r.causes(ctx, p)), status)...)
 	}
 	if err != nil && timedOut {
 		r.journal.add(record.Finding{

@@ -71,7 +71,7 @@ func execute(ctx context.Context, t task) (*record.Meta, error) {
 	}}
 	r := &runner{
 		task: t, writer: writer, journal: j, teardown: new(teardown),
-		events: &events{record: writer, findTypes: t.options.FindTypes},
+		events: &events{record: writer, findTypes: t.options.FindTypes, brief: !t.options.Trace},
 	}
 	j.console.started(t.plan, t.session.Variant)
 	err = r.run(ctx)

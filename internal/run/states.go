@@ -123,7 +123,10 @@ func (s *states) needed(
 	var errs []error
 	for _, key := range seen {
 		t, err := s.types.Resolve(ctx, key) // not every observation knows the group
-		if err == nil && !t.Watchable() {
+		counts := reference.Counts(plan.ResourceKey{
+			Type: t.Singular, Group: t.Resource.Group, Namespace: "*", Name: "*",
+		})
+		if err == nil && (!t.Watchable() || !counts) {
 			continue
 		}
 		if id := (typ{t.Singular, t.Resource.Group}); err != nil || !recorded[id] {

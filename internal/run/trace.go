@@ -6,7 +6,8 @@ import (
 )
 
 // traceRules returns the rules for what processes report beside what the plan needs. That is always what the
-// controllers have written: it shows judges who did what. In a traced run it is also the events that API servers and
+// controllers write: it shows judges who did what. A write without effect is told apart only by when it began, and from
+// which state; so this is reported before it. In a traced run it is also the events that API servers and
 // controllers receive, and the controllers' reconciles, reads, writes and annotated calls.
 func traceRules(traced bool, apiServers []string, controllers []record.Controller) map[string][]wire.Rule {
 	rules := map[string][]wire.Rule{}
@@ -24,14 +25,13 @@ func traceRules(traced bool, apiServers []string, controllers []record.Controlle
 		if !c.Hooks {
 			continue
 		}
-		if !traced {
-			add(c.Name, wire.After, wire.ControllerWrite)
-			continue
+		add(c.Name, wire.Before, wire.ControllerWrite)
+		add(c.Name, wire.After, wire.ControllerWrite)
+		if traced {
+			// A process knows only after the call what it has received or read.
+			add(c.Name, wire.Before, wire.Reconcile, wire.AnnotatedCall)
+			add(c.Name, wire.After, wire.ControllerRecv, wire.ControllerRead, wire.Reconcile, wire.AnnotatedCall)
 		}
-		// A process knows only after the call what it has received or read; it decides on a write before it.
-		add(c.Name, wire.Before, wire.ControllerWrite, wire.Reconcile, wire.AnnotatedCall)
-		add(c.Name, wire.After, wire.ControllerRecv, wire.ControllerRead, wire.ControllerWrite, wire.Reconcile,
-			wire.AnnotatedCall)
 	}
 	return rules
 }

@@ -38,8 +38,26 @@ func decide(findings []record.Finding, s coordinator.Status, stuck string) (d de
 	d.unfinished = unfinished(s, stuck)
 	if d.verdict == record.Inconclusive {
 		d.reason = d.unfinished
+		i := slices.IndexFunc(findings, func(f record.Finding) bool { return f.Judge == record.JudgeWorkload })
+		if s.Fired == 0 && i >= 0 {
+			d.reason = findings[i].Title + "\n" + d.unfinished
+		}
 	}
 	return d
+}
+
+// ofWorkload returns the findings about a workload that has failed. If none of the plan's actions has fired, they say
+// nothing of what the plan is about: nothing was done to the controllers.
+func ofWorkload(findings []record.Finding, s coordinator.Status) []record.Finding {
+	if s.Total == 0 || s.Fired > 0 {
+		return findings
+	}
+	for i := range findings {
+		if findings[i].Judge == record.JudgeWorkload && findings[i].IsBug() {
+			findings[i].Severity = record.SeverityInconclusive
+		}
+	}
+	return findings
 }
 
 // unfinished describes how far an incomplete plan came and what it waited for; see record.Meta.

@@ -12,6 +12,7 @@ import (
 // Regression: a run with a bug did not say that no action had fired.
 func TestConclude(t *testing.T) {
 	bug := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload, Title: "step 2 failed"}
+	crash := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeCrash, Title: "db crashed"}
 	action := record.Finding{Severity: record.SeverityInconclusive, Judge: record.JudgeAction,
 		Title: "action 1 (killController db) failed: no"}
 	waiting := []string{`action 1 (killController db): trigger "a" still waits for x`}
@@ -37,6 +38,23 @@ func TestConclude(t *testing.T) {
 			verdict: record.Bug, reason: "step 2 failed",
 			unfinished: "0 of 1 actions fired: the workload failed\n" + waiting[0],
 			told:       "the plan was not carried out: 0 of 1 actions fired: the workload failed\n" + waiting[0],
+		},
+		{
+			name: "workload failed before the plan", findings: ofWorkload([]record.Finding{bug},
+				coordinator.Status{Total: 1}),
+			status: coordinator.Status{Total: 1}, stuck: "the workload failed",
+			verdict: record.Inconclusive, reason: "step 2 failed\n0 of 1 actions fired: the workload failed",
+			unfinished: "0 of 1 actions fired: the workload failed",
+		},
+		{
+			name: "workload failed without a plan", findings: ofWorkload([]record.Finding{bug}, coordinator.Status{}),
+			verdict: record.Bug, reason: "step 2 failed",
+		},
+		{
+			name: "crash before the plan", findings: ofWorkload([]record.Finding{crash}, coordinator.Status{Total: 1}),
+			status: coordinator.Status{Total: 1}, stuck: "the workload failed",
+			verdict: record.Bug, reason: "db crashed", unfinished: "0 of 1 actions fired: the workload failed",
+			told: "the plan was not carried out: 0 of 1 actions fired: the workload failed",
 		},
 		{
 			name: "bug with a part of the plan", findings: []record.Finding{bug},
