@@ -216,6 +216,8 @@ type Poll struct {
 	Controller string        `json:"controller"`
 	Queue      string        `json:"queue"` // its name in the controller
 	Delay      time.Duration `json:"delay"` // the shortest
+	// Longest is the longest of about that length, or of all that are longer; 0 in older records.
+	Longest time.Duration `json:"longest,omitempty"`
 }
 
 // Clock says that a run did not go by the machine's clock, but by one that moved ahead while nothing happened.

@@ -2,6 +2,7 @@ package await
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/clock"
@@ -15,20 +16,39 @@ type Work struct {
 	Known bool
 	// Busy: something is in work, or waits to be taken.
 	Busy bool
-	// Shortest is the shortest delay of what was put off, without what controllers without faults look at again and
-	// again; 0: nothing was put off. Latest is when the last of it is due.
-	Shortest time.Duration
-	Latest   time.Time
+	// Later is what was put off, without what controllers without faults look at again and again.
+	Later []Later
+}
+
+// Later is what a queue has put off for about the same time.
+type Later struct {
+	Queue             string // any name that no other queue has
+	Shortest, Longest time.Duration
+	Latest            time.Time // when the last of it is due
+}
+
+// like reports whether both were put off for about the same time.
+func (l Later) like(m Later) bool {
+	return l.Queue == m.Queue && l.Shortest <= m.Longest+m.Longest/10 && m.Shortest <= l.Longest+l.Longest/10
+}
+
+// back is when all of it has come back. The clock of its process may be wrong.
+func (l Later) back(now time.Time) time.Time {
+	last := now.Add(l.Longest)
+	if l.Latest.After(last) || l.Latest.Before(now.Add(-time.Second)) {
+		return last
+	}
+	return l.Latest
 }
 
 // rest finds out when nothing is to come any more: nothing is in work, and what was put off has come back once without
-// changing anything. What grows with each time, as retries after errors do, comes back more than once.
+// changing anything. What is then put off for another time, as retries after errors are, has to come back, too.
 type rest struct {
 	look    func(ctx context.Context) Work
 	limits  plan.Timeouts
-	changed time.Time     // the last change that was looked at
-	until   time.Time     // when what was put off then has come back; zero: nothing was
-	delay   time.Duration // the shortest of its delays
+	changed time.Time // the last change that was looked at
+	later   []Later   // what has been put off since
+	until   time.Time // when all of that has come back; zero: nothing was put off
 	known   bool
 	began   time.Time // the first check, by the machine's clock
 }
@@ -54,7 +74,7 @@ func (r *rest) check(ctx context.Context, from, changed time.Time) (over bool, w
 		return true, 0
 	}
 	if changed.After(r.changed) {
-		r.changed, r.until, r.delay = changed, time.Time{}, 0
+		r.changed, r.until, r.later = changed, time.Time{}, nil
 	}
 	if w.Busy {
 		return false, min(busyLook, left)
@@ -62,10 +82,13 @@ func (r *rest) check(ctx context.Context, from, changed time.Time) (over bool, w
 	if quiet := r.changed.Add(r.limits.Quiet).Sub(now); quiet > 0 {
 		return false, min(quiet, left)
 	}
-	if w.Shortest > 0 && (r.until.IsZero() || now.After(r.until) && w.Shortest > r.delay+r.delay/10) {
-		r.delay, r.until = w.Shortest, now.Add(w.Shortest)
-		if r.until.After(w.Latest) {
-			r.until = w.Latest
+	for _, l := range w.Later {
+		if slices.ContainsFunc(r.later, l.like) {
+			continue
+		}
+		r.later = append(r.later, l)
+		if back := l.back(now); back.After(r.until) {
+			r.until = back
 		}
 	}
 	if r.until.IsZero() {

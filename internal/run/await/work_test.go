@@ -2,6 +2,7 @@ package await
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 type putOff struct {
 	delays []time.Duration
 	works  time.Duration // how long it is then in work
+	others []Later       // are always there
 
 	mu        sync.Mutex // guards the rest
 	due, done time.Time
@@ -63,13 +65,15 @@ func (q *putOff) look(context.Context) Work {
 		return Work{Known: true, Busy: true}
 	}
 	if q.due.IsZero() {
-		return Work{Known: true}
+		return Work{Known: true, Later: q.others}
 	}
-	return Work{Known: true, Shortest: q.delay, Latest: q.due}
+	return Work{Known: true, Later: append(slices.Clone(q.others), Later{"q", q.delay, q.delay, q.due})}
 }
 
 func TestRest(t *testing.T) {
 	const s = time.Second
+	often, other := Later{"q", 10 * s, 11 * s, time.Time{}}, Later{"other", 320 * s, 320 * s, time.Time{}}
+	other.Latest = time.Date(2000, 1, 1, 0, 0, 15, 0, time.UTC) // synctest begins with this year
 	for _, tt := range []struct {
 		name  string
 		queue *putOff
@@ -83,6 +87,9 @@ func TestRest(t *testing.T) {
 		{"changes something", &putOff{delays: []time.Duration{30 * s, 0}}, map[int]string{1: "a"}, 32 * s},
 		{"changes something, and comes again", &putOff{delays: []time.Duration{30 * s, 20 * s, 0}},
 			map[int]string{1: "a"}, 52 * s},
+		{"comes sooner and sooner", &putOff{delays: []time.Duration{40 * s, 20 * s, 10 * s, 0}}, nil, 72 * s},
+		{"beside what comes often", &putOff{delays: []time.Duration{300 * s, 0}, others: []Later{often, other}}, nil,
+			302 * s},
 		{"grows", &putOff{delays: []time.Duration{10 * s, 20 * s, 40 * s, 0}}, nil, 72 * s},
 		{"grows for ever", &putOff{delays: []time.Duration{10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 320 * s, 640 * s}},
 			nil, 600 * s},
