@@ -30,7 +30,8 @@ func TestLook(t *testing.T) {
 	w := &work{queues: q, controllers: []string{"c"}, rest: 10 * time.Minute, logger: slog.New(slog.DiscardHandler),
 		polls: []record.Poll{
 			{Controller: "c", Queue: "q", Delay: 10 * s}, {Controller: "c", Queue: "q", Delay: 400 * s},
-			{Controller: "c", Queue: "other", Delay: 300 * s}, {Controller: "c", Queue: "q", Delay: s, Longest: s + s/2},
+			{Controller: "c", Queue: "other", Delay: 300 * s},
+			{Controller: "c", Queue: "q", Delay: s, Longest: s + s/2},
 		}}
 	ctx := clock.With(t.Context(), clock.New())
 	var got []time.Duration
