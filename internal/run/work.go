@@ -38,12 +38,16 @@ func (w *work) look(ctx context.Context) await.Work {
 		}
 		for _, q := range queues {
 			all.Busy = all.Busy || q.Busy()
+			all.Queues = append(all.Queues, await.Queue{
+				Name: await.QueueName{Controller: name, Queue: q.Name}, Busy: q.Busy(), Taken: q.Gets,
+			})
 			for _, c := range q.Classes {
 				if c.Shortest > w.rest || w.isPoll(name, q.Name, c) {
 					continue
 				}
 				all.Later = append(all.Later, await.Later{
-					Queue: name + " " + q.Name, Shortest: c.Shortest, Longest: c.Longest, Latest: c.Latest,
+					Queue: await.QueueName{Controller: name, Queue: q.Name}, Shortest: c.Shortest, Longest: c.Longest,
+					Latest: c.Latest,
 				})
 			}
 		}

@@ -1,6 +1,7 @@
 package await
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -15,14 +16,33 @@ type Work struct {
 	// Known is false if nobody can tell.
 	Known bool
 	// Busy: something is in work, or waits to be taken.
-	Busy bool
+	Busy   bool
+	Queues []Queue
 	// Later is what was put off, without what controllers without faults look at again and again.
 	Later []Later
 }
 
+// QueueName names a queue. Processes of one controller may have queues of the same name.
+type QueueName struct{ Controller, Queue string }
+
+// Queue is a work queue of a process.
+type Queue struct {
+	Name  QueueName
+	Busy  bool
+	Taken uint64 // items, ever
+}
+
+// taken is how many items were ever taken.
+func (w Work) taken() (all uint64) {
+	for _, q := range w.Queues {
+		all += q.Taken
+	}
+	return all
+}
+
 // Later is what a queue has put off for about the same time.
 type Later struct {
-	Queue             string // any name that no other queue has
+	Queue             QueueName
 	Shortest, Longest time.Duration
 	Latest            time.Time // when the last of it is due
 }
@@ -51,6 +71,12 @@ type rest struct {
 	until   time.Time // when all of that has come back; zero: nothing was put off
 	known   bool
 	began   time.Time // the first check, by the machine's clock
+	rested  bool      // whether it is over because nothing is to come
+	entries int       // of the history; the caller counts
+
+	// Since when, and after how many items, the queues have always been busy and nothing has changed; zero: not so.
+	busy  time.Time
+	taken uint64
 }
 
 // mostReal limits how long a run waits by the machine's clock. A controller that never stops working keeps the run's
@@ -74,11 +100,12 @@ func (r *rest) check(ctx context.Context, from, changed time.Time) (over bool, w
 		return true, 0
 	}
 	if changed.After(r.changed) {
-		r.changed, r.until, r.later = changed, time.Time{}, nil
+		r.changed, r.until, r.later, r.busy = changed, time.Time{}, nil, time.Time{}
 	}
 	if w.Busy {
-		return false, min(busyLook, left)
+		return r.spins(now, w.taken()), min(busyLook, left)
 	}
+	r.busy = time.Time{}
 	if quiet := r.changed.Add(r.limits.Quiet).Sub(now); quiet > 0 {
 		return false, min(quiet, left)
 	}
@@ -91,18 +118,54 @@ func (r *rest) check(ctx context.Context, from, changed time.Time) (over bool, w
 			r.until = back
 		}
 	}
-	if r.until.IsZero() {
-		return true, 0
-	}
-	if wait := r.until.Add(r.limits.Quiet).Sub(now); wait > 0 {
+	if wait := r.until.Add(r.limits.Quiet).Sub(now); !r.until.IsZero() && wait > 0 {
 		return false, min(wait, left)
 	}
+	r.rested = true
 	return true, 0
 }
 
+// spins reports whether the queues have been busy for a while, with far more items taken than there is to look at, and
+// nothing has changed. What only takes its time takes few items.
+func (r *rest) spins(now time.Time, taken uint64) bool {
+	if r.busy.IsZero() || taken < r.taken { // less: a process has ended
+		r.busy, r.taken = now, taken
+		return false
+	}
+	return now.Sub(r.busy) >= watched && taken-r.taken >= uint64(20*(r.entries+10))
+}
+
+// growing are the queues that have put items off for longer each time.
+func (r *rest) growing() (all []record.Unrest) {
+	first, last, times := map[QueueName]Later{}, map[QueueName]Later{}, map[QueueName]int{}
+	for _, l := range r.later {
+		if times[l.Queue] == 0 {
+			first[l.Queue] = l
+		}
+		if times[l.Queue]++; l.Shortest < last[l.Queue].Shortest {
+			delete(first, l.Queue)
+		}
+		last[l.Queue] = l
+	}
+	for name, l := range first {
+		if times[name] < 3 || last[name].Shortest < 2*l.Longest {
+			continue
+		}
+		all = append(all, record.Unrest{
+			Controller: name.Controller, Queue: name.Queue, Taken: times[name], Delay: last[name].Shortest, Growing: true,
+		})
+	}
+	slices.SortFunc(all, byQueue)
+	return all
+}
+
 // Rest returns when nothing is to come any more: what the controllers have put off has come back, and has changed
-// nothing. It returns at the latest after limits.Rest, and at once if nobody can tell. The error is that of ctx.
-func Rest(ctx context.Context, g Growing, look func(ctx context.Context) Work, limits plan.Timeouts) error {
+// nothing. It returns at the latest after limits.Rest, and at once if nobody can tell. Rested is false if something is
+// still to come, or nobody can tell; growing are the queues that then put items off for longer each time. The error is
+// that of ctx.
+func Rest(
+	ctx context.Context, g Growing, look func(ctx context.Context) Work, limits plan.Timeouts,
+) (rested bool, growing []record.Unrest, err error) {
 	from := clock.Now(ctx)
 	r := &rest{look: look, limits: limits}
 	read, last := 0, time.Time{}
@@ -110,14 +173,100 @@ func Rest(ctx context.Context, g Growing, look func(ctx context.Context) Work, l
 		entries, changed := g.Since(read)
 		read += len(entries)
 		last = lastOf(entries, last)
+		r.entries = read
 		over, wait := r.check(ctx, from, last)
-		if over || !r.known {
-			return ctx.Err()
+		switch {
+		case ctx.Err() != nil || !r.known:
+			return false, nil, ctx.Err()
+		case over && r.rested:
+			return true, nil, nil
+		case over:
+			growing := r.growing()
+			for i := range growing {
+				growing[i].Span = clock.Now(ctx).Sub(r.changed)
+			}
+			return false, growing, nil
 		}
 		if err := sleepUnless(ctx, changed, wait); err != nil {
-			return err
+			return false, nil, err
 		}
 	}
+}
+
+const (
+	// watched is for how long queues must go on to count as restless.
+	watched = 10 * time.Second
+	// soon is for how long such a queue puts items off at most.
+	soon = time.Second
+)
+
+// Watch returns the queues that take items again and again, although they have had all the time they need: at each look
+// there is something to take or something that is due soon. It returns at once if there is no such queue, or if nobody
+// can tell, and otherwise after ten seconds. The error is that of ctx.
+func Watch(ctx context.Context, g Growing, look func(ctx context.Context) Work) ([]record.Unrest, error) {
+	type seen struct {
+		delay, span time.Duration
+		first, last uint64
+	}
+	before, _ := g.Since(0)
+	began := clock.Now(ctx)
+	var all map[QueueName]*seen
+	for {
+		w := look(ctx)
+		span := clock.Now(ctx).Sub(began)
+		if !w.Known {
+			return nil, nil
+		}
+		restless, taken := map[QueueName]time.Duration{}, map[QueueName]uint64{}
+		for _, q := range w.Queues {
+			taken[q.Name] += q.Taken
+			if q.Busy {
+				restless[q.Name] = 0
+			}
+		}
+		for _, l := range w.Later {
+			if l.Shortest <= soon && (restless[l.Queue] == 0 || l.Shortest < restless[l.Queue]) {
+				restless[l.Queue] = l.Shortest
+			}
+		}
+		if all == nil {
+			all = map[QueueName]*seen{}
+			for name, delay := range restless {
+				all[name] = &seen{delay: delay, first: taken[name], last: taken[name]}
+			}
+		} else {
+			for name, q := range all {
+				if delay, still := restless[name]; !still || taken[name] <= q.last {
+					delete(all, name)
+				} else {
+					q.delay, q.last, q.span = max(q.delay, delay), taken[name], span
+				}
+			}
+		}
+		if len(all) == 0 {
+			return nil, nil
+		}
+		if span >= watched {
+			break
+		}
+		if err := clock.Sleep(ctx, soon+soon/4); err != nil {
+			return nil, err
+		}
+	}
+	after, _ := g.Since(len(before))
+	var unrest []record.Unrest
+	for name, q := range all {
+		unrest = append(unrest, record.Unrest{
+			Controller: name.Controller, Queue: name.Queue, Taken: int(q.last - q.first), Span: q.span, Delay: q.delay,
+			Changes: len(after) > 0,
+		})
+	}
+	slices.SortFunc(unrest, byQueue)
+	return unrest, nil
+}
+
+func byQueue(a, b record.Unrest) int {
+	return cmp.Or(cmp.Compare(a.Controller, b.Controller), cmp.Compare(a.Queue, b.Queue))
 }
 
 func lastOf(entries []record.HistoryEntry, before time.Time) time.Time {
