@@ -46,7 +46,8 @@ type Judge interface {
 func Judges() []Judge {
 	return []Judge{
 		eventually{}, gaps{}, invariantJudge{}, exits{}, faultFree{},
-		duplicates{}, dependents{}, finalizers{}, orphans{}, fights{}, reverts{}, loops{}, unrest{}, leases{}, loggedErrors{},
+		duplicates{}, dependents{}, finalizers{}, orphans{}, fights{}, reverts{}, loops{}, unrest{}, leases{},
+		loggedErrors{},
 	}
 }
 

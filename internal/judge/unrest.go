@@ -41,11 +41,11 @@ func (unrest) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		}
 		span := u.Span.Round(100 * time.Millisecond)
 		if u.Growing {
-			f.Title = fmt.Sprintf("%s does not stop trying again, after pauses that grow: queue %s had put items off for %s "+
-				"in the end", u.Controller, u.Queue, u.Delay.Round(time.Millisecond))
+			f.Title = fmt.Sprintf("%s does not stop trying again, after pauses that grow: queue %s had put items off "+
+				"for %s in the end", u.Controller, u.Queue, u.Delay.Round(time.Millisecond))
 		} else {
-			f.Title = fmt.Sprintf("%s never comes to rest: queue %s gave it items %d times in the last %s", u.Controller,
-				u.Queue, u.Taken, span)
+			f.Title = fmt.Sprintf("%s never comes to rest: queue %s gave it items %d times in the last %s",
+				u.Controller, u.Queue, u.Taken, span)
 			if float64(u.Taken) >= restlessTakes*u.Span.Seconds() && !u.Changes {
 				f.Severity = e.severity()
 			}
@@ -69,8 +69,8 @@ func (unrest) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	return findings, nil
 }
 
-// restless are the queues that did not come to rest, although they do without faults. One that looks again as often or more
-// often without faults does what it does there, too.
+// restless are the queues that did not come to rest, although they do without faults. One that looks again as often
+// or more often without faults does what it does there, too.
 func (e Evidence) restless() (all []record.Unrest) {
 	if e.Reference == nil || !e.Reference.Rested || e.Meta.Calm.IsZero() {
 		return nil

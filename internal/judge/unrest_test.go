@@ -43,13 +43,15 @@ func TestUnrest(t *testing.T) {
 		{"tries again each second", rested, every(s), plan.Plan{}, record.SeverityNote},
 		{"faster than without faults", polls("q", s), every(10 * time.Millisecond), plan.Plan{}, record.SeverityBug},
 		{"as fast as without faults", polls("q", 10*time.Millisecond), every(10 * time.Millisecond), plan.Plan{}, ""},
-		{"another queue", polls("r", 10*time.Millisecond), every(10 * time.Millisecond), plan.Plan{}, record.SeverityBug},
+		{"another queue", polls("r", 10*time.Millisecond), every(10 * time.Millisecond), plan.Plan{},
+			record.SeverityBug},
 		{"a slow machine", polls("q", 5*time.Millisecond), hot, plan.Plan{}, ""},
 		{"queues without names", polls("#1", 10*time.Millisecond), with(func(u *record.Unrest) {
 			u.Queue, u.Delay = "#2", 10*time.Millisecond
 		}), plan.Plan{}, ""},
-		{"longer and longer pauses", rested, with(func(u *record.Unrest) { u.Growing, u.Delay = true, 320*s }), plan.Plan{},
-			record.SeverityNote},
+		{"longer and longer pauses", rested, with(func(u *record.Unrest) {
+			u.Growing, u.Delay = true, 320*s
+		}), plan.Plan{}, record.SeverityNote},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := Evidence{Plan: &tt.plan, Reference: tt.ref, Meta: record.Meta{

@@ -152,7 +152,8 @@ func (r *rest) growing() (all []record.Unrest) {
 			continue
 		}
 		all = append(all, record.Unrest{
-			Controller: name.Controller, Queue: name.Queue, Taken: times[name], Delay: last[name].Shortest, Growing: true,
+			Controller: name.Controller, Queue: name.Queue, Taken: times[name], Delay: last[name].Shortest,
+			Growing: true,
 		})
 	}
 	slices.SortFunc(all, byQueue)

@@ -73,8 +73,9 @@ func (q *putOff) look(context.Context) Work {
 
 func TestRest(t *testing.T) {
 	const s = time.Second
-	often, other := Later{QueueName{"c", "q"}, 10 * s, 11 * s, time.Time{}}, Later{QueueName{"c", "other"}, 320 * s, 320 * s, time.Time{}}
-	other.Latest = time.Date(2000, 1, 1, 0, 0, 15, 0, time.UTC) // synctest begins with this year
+	often := Later{QueueName{"c", "q"}, 10 * s, 11 * s, time.Time{}}
+	// synctest begins with this year
+	other := Later{QueueName{"c", "other"}, 320 * s, 320 * s, time.Date(2000, 1, 1, 0, 0, 15, 0, time.UTC)}
 	for _, tt := range []struct {
 		name  string
 		queue *putOff
