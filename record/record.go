@@ -113,6 +113,14 @@ func (m Meta) Took() time.Duration {
 	return m.Lasted()
 }
 
+// Began is when the run began by the machine's clock, as far as that is known.
+func (m Meta) Began() time.Time {
+	if m.Clock != nil && !m.Clock.Began.IsZero() {
+		return m.Clock.Began
+	}
+	return m.Started
+}
+
 // Lasted is how long the run lasted by its own clock, in which all its times are; 0 if it was killed.
 func (m Meta) Lasted() time.Duration {
 	if m.Ended.IsZero() {
@@ -240,6 +248,8 @@ type Unrest struct {
 type Clock struct {
 	Virtual bool          `json:"virtual"`
 	Took    time.Duration `json:"took"` // from the run's begin to its end, by the machine's clock; nanoseconds
+	// Began is when the run began by the machine's clock. Zero in older records.
+	Began time.Time `json:"began,omitzero"`
 }
 
 // Phase is a timed part of a run.
