@@ -73,6 +73,8 @@ type Config struct {
 	// Lookup finds out what an observation of a write does not contain. It is called while the write waits.
 	Lookup Lookup
 	Hold   time.Duration // longest hold of one observation
+	// Busy reports whether something is in the controllers' work queues. It is called concurrently. Nil: nobody knows.
+	Busy func(ctx context.Context) bool
 	// Watchdog is how long nothing may happen while something is held or paused, before the Watcher is told who waits
 	// for whom. Zero: 10s, or half of Hold if that is shorter.
 	Watchdog time.Duration
@@ -678,8 +680,9 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect, cause stri
 	for _, effect := range effects {
 		switch effect := effect.(type) {
 		case StartTimer:
-			d := c.machine.watches[effect.Action][effect.Node].definition.Condition.Timeout
-			c.clock.AfterFunc(d, func() {
+			condition := &c.machine.watches[effect.Action][effect.Node].definition.Condition
+			c.clock.AfterFunc(condition.Timeout, func() {
+				c.awaitIdle(ctx, condition.Extend)
 				select {
 				case c.timeouts <- record.Timeout{Action: effect.Action, Node: effect.Node}:
 				case <-ctx.Done():

@@ -104,6 +104,29 @@ func (c *Coordinator) restless(now time.Time, quiet time.Duration) (who string, 
 	return strings.Join(all, "; "), next
 }
 
+// idleLook is how long to wait before another look at controllers that are not idle.
+const idleLook = 100 * time.Millisecond
+
+// awaitIdle blocks until the controllers are idle, as far as connections, elections and queues show, but not longer
+// than most. It must not be called by the owner.
+func (c *Coordinator) awaitIdle(ctx context.Context, most time.Duration) {
+	if most <= 0 {
+		return
+	}
+	ctx, cancel := clock.WithTimeout(ctx, most)
+	defer cancel()
+	for {
+		var restless string
+		err := c.do(ctx, func(context.Context) { restless, _ = c.restless(c.clock.Now(), 0) })
+		if err != nil || restless == "" && (c.config.Busy == nil || !c.config.Busy(ctx)) {
+			return
+		}
+		if clock.Sleep(ctx, idleLook) != nil {
+			return
+		}
+	}
+}
+
 // note records that a controller is active, leader election aside.
 func (s *settling) note(identity string, election bool, now time.Time) {
 	if s.on && !election {

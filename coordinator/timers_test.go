@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,7 @@ type bubble struct {
 	*processes
 	server *monitor.Session // apiserver-1
 	clock  *clock.Clock     // the coordinator's, which shows the bubble's time until it is advanced
+	busy   atomic.Bool      // something is in the controllers' queues
 }
 
 func inBubble(t *testing.T, p func(*testing.T) *plan.Plan, hold time.Duration, test func(*testing.T, *bubble)) {
@@ -64,6 +66,7 @@ func inBubble(t *testing.T, p func(*testing.T) *plan.Plan, hold time.Duration, t
 				return wire.Rule{Kind: k.Type, Namespace: k.Namespace, Name: k.Name}
 			},
 			Lookup: oneReplica{}, Hold: hold, Recorder: b.journal, Watcher: b.journal,
+			Busy: func(context.Context) bool { return b.busy.Load() },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -113,6 +116,48 @@ func TestATimeoutCountsFromItsTriggersEnabling(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
+}
+
+// A timeout that may be extended waits until the controllers are connected and have nothing in their queues.
+func TestATimeoutWaitsForIdleControllers(t *testing.T) {
+	const s = time.Second
+	for _, tt := range []struct {
+		name                      string
+		extend, connected, idleAt time.Duration
+		fired                     time.Duration // at the latest
+	}{
+		{"idle", 10 * s, 0, 0, s},
+		{"at work", 10 * s, 0, 4 * s, 4 * s},
+		{"starting", 10 * s, 3 * s, 0, 3 * s},
+		{"always at work", 10 * s, 0, time.Hour, 11 * s},
+		{"not extended", 0, 3 * s, 4 * s, s},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := func(t *testing.T) *plan.Plan {
+				soon := trigger(t, "soon", "soon@timeout")
+				soon.Definitions[0].Condition.Extend = tt.extend
+				return &plan.Plan{Actions: []plan.Action{restart(soon)}}
+			}
+			inBubble(t, p, time.Minute, func(t *testing.T, r *bubble) {
+				r.busy.Store(tt.idleAt > 0)
+				if tt.connected == 0 {
+					r.connect("db")
+				}
+				began := begin(t, r)
+				for at := time.Duration(0); at < 12*s; at += s / 2 {
+					if at == tt.connected && at > 0 {
+						r.connect("db")
+					}
+					r.busy.Store(at < tt.idleAt)
+					time.Sleep(s / 4)
+					if fired := status(t, r).Fired == 1; fired != (time.Since(began) > tt.fired) {
+						t.Fatalf("fired after %s: %t", time.Since(began), fired)
+					}
+					time.Sleep(s / 4)
+				}
+			})
+		})
+	}
 }
 
 func TestWaitsOfAnActionAreAsLongAsThePlanSays(t *testing.T) {

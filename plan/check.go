@@ -359,6 +359,9 @@ func (c *checker) definition(d *Definition, whole *yamlfile.Place) {
 		} else if cond.Timeout < 0 {
 			timeout.Errorf("timeout: a duration must not be negative")
 		}
+		if cond.Extend < 0 {
+			at.Field("extend").Errorf("extend: a duration must not be negative")
+		}
 	case OnAnnotatedCall:
 		c.call(cond, at.Field("call"))
 	case OnReconcile, OnNone:

@@ -128,7 +128,8 @@ func explainTrigger(p *Plan, i int) (when, details string) {
 	if len(t.Definitions) == 1 && t.Expression == t.Definitions[0].Name {
 		d := &t.Definitions[0]
 		if d.Condition.Type == OnTimeout {
-			return fmt.Sprintf("%s after %s", FormatDuration(d.Condition.Timeout), p.enabled(i)), ""
+			return fmt.Sprintf("%s after %s", FormatDuration(d.Condition.Timeout), p.enabled(i)) +
+				d.Condition.extended(), ""
 		}
 		return "when " + d.explain(), ""
 	}
@@ -138,6 +139,14 @@ func explainTrigger(p *Plan, i int) (when, details string) {
 	}
 	words := strings.NewReplacer(";", ", then ", "|", " or ", "&", " and ")
 	return "when " + words.Replace(t.Expression), strings.Join(lines, "\n")
+}
+
+// extended says how much longer a timeout may take.
+func (c *Condition) extended() string {
+	if c.Extend == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (up to %s later, until the controllers are idle)", FormatDuration(c.Extend))
 }
 
 // explain says what a definition waits for.
@@ -153,7 +162,7 @@ func (d *Definition) explain() string {
 	}
 	switch c.Type {
 	case OnTimeout:
-		return FormatDuration(c.Timeout) + " has passed"
+		return FormatDuration(c.Timeout) + " has passed" + c.extended()
 	case OnNone:
 		return "at once"
 	case OnAnnotatedCall:

@@ -113,6 +113,7 @@ type Condition struct {
 	Where       string        `yaml:"where"`                // CEL over object and oldObject
 	Repeat      int           `yaml:"repeat" default:"1"`   // the n-th match satisfies
 	Timeout     time.Duration `yaml:"timeout"`
+	Extend      time.Duration `yaml:"extend"` // by how much at most, until the controllers are idle
 	Call        string        `yaml:"call"` // onAnnotatedCall: an annotated call of the suite
 }
 
@@ -125,7 +126,7 @@ var conditionFields = map[TriggerType][]string{
 	OnAllFieldsModified: {"resourceKey", "prevState", "where", "repeat"},
 	OnAnnotatedCall:     {"call", "repeat"},
 	OnReconcile:         {"resourceKey", "repeat"},
-	OnTimeout:           {"timeout"},
+	OnTimeout:           {"timeout", "extend"},
 	OnNone:              {},
 }
 

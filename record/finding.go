@@ -53,6 +53,7 @@ const (
 	JudgeFight          = "fight"           // a field changed back and forth
 	JudgeRevert         = "revert"          // a controller set a spec back to what it was before
 	JudgeLoop           = "loop"            // a controller writes or reconciles without end
+	JudgeUnrest         = "unrest"          // a controller never comes to rest
 	JudgeLease          = "lease"           // a controller wrote after it had lost its lease
 	JudgeOrphan         = "orphan"          // an object whose owner is gone is still there
 	JudgeFinalizer      = "finalizer"       // an object waits for its finalizers without end

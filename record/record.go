@@ -66,6 +66,10 @@ type Meta struct {
 	GivenBack     time.Time `json:"givenBack,omitzero"` // when all holds, pauses and kills were undone
 	// Polls is what the controllers look at again and again, when everything was at rest.
 	Polls []Poll `json:"polls,omitempty"`
+	// Rested: nothing was in work or to come in the end, but for Polls. False in older records.
+	Rested bool `json:"rested,omitempty"`
+	// Unrest is which work queues did not come to rest, except for what is Polls without faults.
+	Unrest []Unrest `json:"unrest,omitempty"`
 	// Calm is when nothing disturbed the controllers any more: the workload was finished, and nothing that the plan did
 	// lasted. Zero if the workload failed.
 	Calm time.Time `json:"calm,omitzero"`
@@ -107,6 +111,14 @@ func (m Meta) Took() time.Duration {
 		return m.Clock.Took
 	}
 	return m.Lasted()
+}
+
+// Began is when the run began by the machine's clock, as far as that is known.
+func (m Meta) Began() time.Time {
+	if m.Clock != nil && !m.Clock.Began.IsZero() {
+		return m.Clock.Began
+	}
+	return m.Started
 }
 
 // Lasted is how long the run lasted by its own clock, in which all its times are; 0 if it was killed.
@@ -216,12 +228,28 @@ type Poll struct {
 	Controller string        `json:"controller"`
 	Queue      string        `json:"queue"` // its name in the controller
 	Delay      time.Duration `json:"delay"` // the shortest
+	// Longest is the longest of about that length, or of all that are longer; 0 in older records.
+	Longest time.Duration `json:"longest,omitempty"`
+}
+
+// Unrest is a work queue of a controller that did not come to rest although nothing disturbed it any more.
+type Unrest struct {
+	Controller string        `json:"controller"`
+	Queue      string        `json:"queue"` // its name in the controller
+	Taken      int           `json:"taken"` // how often the controller took an item in the span
+	Span       time.Duration `json:"span"`
+	// Delay is for how long items were put off, at least; 0: there was always something to take.
+	Delay   time.Duration `json:"delay,omitempty"`
+	Growing bool          `json:"growing,omitempty"` // each time for longer, until the run waited no longer
+	Changes bool          `json:"changes,omitempty"` // objects changed in the span
 }
 
 // Clock says that a run did not go by the machine's clock, but by one that moved ahead while nothing happened.
 type Clock struct {
 	Virtual bool          `json:"virtual"`
 	Took    time.Duration `json:"took"` // from the run's begin to its end, by the machine's clock; nanoseconds
+	// Began is when the run began by the machine's clock. Zero in older records.
+	Began time.Time `json:"began,omitzero"`
 }
 
 // Phase is a timed part of a run.

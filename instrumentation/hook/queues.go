@@ -3,6 +3,8 @@ package hook
 import (
 	"container/heap"
 	"fmt"
+	"math/bits"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,12 +42,10 @@ type Queue struct {
 	record  wire.QueueRecord
 	queued  map[interface{}]struct{}
 	working map[interface{}]struct{}
-	pending int                     // items on their way into the queue
-	delayed map[interface{}][]int64 // when each is due; one that was delayed again is known several times
-	first   dues
-	last    dues
-	lengths map[interface{}][]int64 // of the delayed: the shortest of each item's delays
-	short   dues                    // by these
+	pending int // items on their way into the queue
+	delayed map[interface{}]*delayedItem
+	dues    dueItems     // all of the delayed
+	classes []delayClass // of these, ordered by their numbers; none is empty
 	closed  bool
 	gone    bool // closed, and nobody works on its items
 }
@@ -69,7 +69,7 @@ func (t *queueTable) add(name string) *Queue {
 	}
 	q := &Queue{
 		table: t, index: len(t.used), queued: map[interface{}]struct{}{}, working: map[interface{}]struct{}{},
-		delayed: map[interface{}][]int64{}, last: dues{latest: true}, lengths: map[interface{}][]int64{},
+		delayed: map[interface{}]*delayedItem{},
 	}
 	for i, other := range t.used {
 		if other == nil {
@@ -109,7 +109,11 @@ func (q *Queue) change(do func()) {
 	}
 	r.Queued, r.Working = uint32(len(q.queued)+q.pending), uint32(len(q.working))
 	r.Delayed = uint32(len(q.delayed))
-	r.Earliest, r.Latest, r.Shortest = q.first.top(q.delayed), q.last.top(q.delayed), q.short.top(q.lengths)
+	r.Earliest, r.Latest = q.dues.top(), 0
+	for i := range q.classes {
+		r.Latest = later(r.Latest, q.classes[i].dues.top())
+	}
+	setClasses(&r.Classes, q.classes)
 	shown := *r
 	if q.index == len(t.used) {
 		shown = t.sumOfOthers()
@@ -128,6 +132,7 @@ func (q *Queue) change(do func()) {
 }
 
 func (t *queueTable) sumOfOthers() (sum wire.QueueRecord) {
+	var classes []delayClass
 	for q := range t.others {
 		r := &q.record
 		sum.Queued += r.Queued
@@ -138,13 +143,11 @@ func (t *queueTable) sumOfOthers() (sum wire.QueueRecord) {
 		if r.Delayed > 0 && (sum.Earliest == 0 || r.Earliest < sum.Earliest) {
 			sum.Earliest = r.Earliest
 		}
-		if r.Delayed > 0 && r.Latest > sum.Latest {
-			sum.Latest = r.Latest
-		}
-		if r.Delayed > 0 && (sum.Shortest == 0 || r.Shortest < sum.Shortest) {
-			sum.Shortest = r.Shortest
-		}
+		sum.Latest = later(sum.Latest, r.Latest)
+		classes = append(classes, q.classes...)
 	}
+	sort.SliceStable(classes, func(i, j int) bool { return classes[i].number < classes[j].number })
+	setClasses(&sum.Classes, classes)
 	return sum
 }
 
@@ -184,7 +187,11 @@ func (q *Queue) Pending(n int) {
 func (q *Queue) Delay(key interface{}, due time.Time) {
 	q.change(func() {
 		q.record.Delays++
-		q.setDues(key, append(q.delayed[key], due.UnixNano()))
+		var list []int64
+		if item := q.delayed[key]; item != nil {
+			list = item.list
+		}
+		q.setDues(key, append(list, due.UnixNano()))
 		q.setLength(key, due)
 	})
 }
@@ -192,14 +199,19 @@ func (q *Queue) Delay(key interface{}, due time.Time) {
 // Added says that one delay of an item is over and that it was added: the earliest.
 func (q *Queue) Added(key interface{}) {
 	q.change(func() {
-		list := q.delayed[key]
-		q.setDues(key, without(list, earliest(list)))
+		if item := q.delayed[key]; item != nil {
+			q.setDues(key, without(item.list, item.due))
+		}
 	})
 }
 
 // Merged says that one delay of an item is dropped, in favor of an earlier one.
 func (q *Queue) Merged(key interface{}, due time.Time) {
-	q.change(func() { q.setDues(key, without(q.delayed[key], due.UnixNano())) })
+	q.change(func() {
+		if item := q.delayed[key]; item != nil {
+			q.setDues(key, without(item.list, due.UnixNano()))
+		}
+	})
 }
 
 // Wait says when an item is due of which the queue knows one delay only; nil: it is not delayed.
@@ -210,12 +222,12 @@ func (q *Queue) Wait(key interface{}, due *time.Time) {
 			q.setDues(key, nil)
 			return
 		}
-		if known := q.delayed[key]; len(known) == 1 && known[0] == due.UnixNano() {
+		if item := q.delayed[key]; item != nil && len(item.list) == 1 && item.due == due.UnixNano() {
 			return
 		}
 		q.record.Delays++
+		q.setDues(key, nil) // its earlier delay counts no longer
 		q.setDues(key, []int64{due.UnixNano()})
-		delete(q.lengths, key)
 		q.setLength(key, *due)
 	})
 }
@@ -226,21 +238,7 @@ func (q *Queue) DropDelayed() {
 }
 
 func (q *Queue) dropDelayed() {
-	q.delayed, q.first.list, q.last.list = map[interface{}][]int64{}, nil, nil
-	q.lengths, q.short.list = map[interface{}][]int64{}, nil
-}
-
-// setLength takes the delay of an item that is due then. The shortest counts as long as the item is delayed.
-func (q *Queue) setLength(key interface{}, due time.Time) {
-	length := int64(time.Until(due))
-	if length < 1 {
-		length = 1
-	}
-	if list, ok := q.lengths[key]; ok && list[0] <= length {
-		return
-	}
-	q.lengths[key] = []int64{length}
-	q.short.push(key, length, q.lengths)
+	q.delayed, q.dues, q.classes = map[interface{}]*delayedItem{}, dueItems{}, nil
 }
 
 // ShutDown says that the queue takes no more items. What is still in it counts no longer, unless somebody works on it.
@@ -248,15 +246,125 @@ func (q *Queue) ShutDown() {
 	q.change(func() { q.closed = true })
 }
 
+// setDues sets when an item is due, in any order. The caller gives a new one its length.
 func (q *Queue) setDues(key interface{}, list []int64) {
-	if len(list) == 0 {
-		delete(q.delayed, key)
-		delete(q.lengths, key)
+	item := q.delayed[key]
+	switch {
+	case len(list) == 0:
+		if item != nil {
+			delete(q.delayed, key)
+			heap.Remove(&q.dues, item.at[0])
+			q.leaveClass(item)
+		}
+		return
+	case item == nil:
+		item = &delayedItem{list: list, due: earliest(list)}
+		q.delayed[key] = item
+		heap.Push(&q.dues, item)
 		return
 	}
-	q.delayed[key] = list
-	q.first.push(key, earliest(list), q.delayed)
-	q.last.push(key, earliest(list), q.delayed)
+	item.list = list
+	if due := earliest(list); due != item.due {
+		item.due = due
+		heap.Fix(&q.dues, item.at[0])
+		if class := q.classOf(item.class); class != nil {
+			heap.Fix(&class.dues, item.at[1])
+		}
+	}
+}
+
+// setLength takes the delay of an item that is due then. The shortest counts as long as the item is delayed.
+func (q *Queue) setLength(key interface{}, due time.Time) {
+	item, length := q.delayed[key], int64(time.Until(due))
+	if length < 1 {
+		length = 1
+	}
+	if item == nil || item.length > 0 && item.length <= length {
+		return
+	}
+	q.leaveClass(item)
+	item.length, item.class = length, delayClassOf(length)
+	class := q.classOf(item.class)
+	if class == nil {
+		i := sort.Search(len(q.classes), func(i int) bool { return q.classes[i].number > item.class })
+		q.classes = append(q.classes, delayClass{})
+		copy(q.classes[i+1:], q.classes[i:])
+		q.classes[i] = delayClass{number: item.class, dues: dueItems{class: true}}
+		class = &q.classes[i]
+	}
+	if class.shortest == 0 || length < class.shortest {
+		class.shortest = length
+	}
+	class.longest = later(class.longest, length)
+	heap.Push(&class.dues, item)
+}
+
+// leaveClass takes an item from the class of its length, if it is in one.
+func (q *Queue) leaveClass(item *delayedItem) {
+	class := q.classOf(item.class)
+	if item.length == 0 || class == nil {
+		return
+	}
+	heap.Remove(&class.dues, item.at[1])
+	if class.dues.Len() == 0 {
+		i := sort.Search(len(q.classes), func(i int) bool { return q.classes[i].number >= item.class })
+		q.classes = append(q.classes[:i], q.classes[i+1:]...)
+	}
+}
+
+// classOf returns nil if no item has such a length. The pointer is good until the classes change.
+func (q *Queue) classOf(number int) *delayClass {
+	for i := range q.classes {
+		if q.classes[i].number == number {
+			return &q.classes[i]
+		}
+	}
+	return nil
+}
+
+// delayClass is the delayed items of about the same length: four classes for each power of two.
+type delayClass struct {
+	number            int
+	shortest, longest int64 // since the class was empty
+	dues              dueItems
+}
+
+func delayClassOf(length int64) int {
+	octave := bits.Len64(uint64(length))
+	if octave < 3 {
+		return octave * 4
+	}
+	return octave*4 + int(length>>uint(octave-3))&3
+}
+
+// setClasses writes what the table says about classes, which are ordered. Several of one number are one. What does not
+// fit is in the last one.
+func setClasses(to *[wire.MaxDelayClasses]wire.DelayClassRecord, classes []delayClass) {
+	n := 0
+	for i := range classes {
+		c := &classes[i]
+		if n == 0 || n < len(to) && c.number != classes[i-1].number {
+			to[n] = wire.DelayClassRecord{Shortest: c.shortest}
+			n++
+		}
+		r := &to[n-1]
+		if c.shortest < r.Shortest {
+			r.Shortest = c.shortest
+		}
+		r.Longest, r.Latest = later(r.Longest, c.longest), later(r.Latest, c.dues.top())
+	}
+	for ; n < len(to) && to[n] != (wire.DelayClassRecord{}); n++ {
+		to[n] = wire.DelayClassRecord{}
+	}
+}
+
+// delayedItem is an item that is delayed.
+type delayedItem struct {
+	list   []int64 // when it is due; one that was delayed again is known several times
+	due    int64   // the earliest of these
+	length int64   // the shortest of its delays; 0: it has only just been added
+	class  int     // of its length
+	at     [2]int  // where it is among all delayed items of the queue, and among those of its class
 }
 
 func earliest(list []int64) (min int64) {
@@ -266,6 +374,13 @@ func earliest(list []int64) (min int64) {
 		}
 	}
 	return min
+}
+
+func later(a, b int64) int64 {
+	if a > b {
+		return a
+	}
+	return b
 }
 
 // without removes one element.
@@ -278,50 +393,47 @@ func without(list []int64, due int64) []int64 {
 	return list
 }
 
-// dues finds the earliest or the latest of the delayed items. An entry that is no longer true is dropped when it is
-// found at the top.
-type dues struct {
-	latest bool
-	list   []dueItem
+// dueItems is a heap of delayed items: of all in a queue, with the earliest at the top, or of those of a class, with
+// the latest.
+type dueItems struct {
+	class bool
+	list  []*delayedItem
 }
 
-type dueItem struct {
-	key interface{}
-	due int64
+func (d *dueItems) place() int {
+	if d.class {
+		return 1
+	}
+	return 0
 }
 
-func (d *dues) Len() int { return len(d.list) }
-func (d *dues) Less(i, j int) bool {
-	return d.list[i].due != d.list[j].due && d.list[i].due < d.list[j].due != d.latest
+func (d *dueItems) Len() int { return len(d.list) }
+func (d *dueItems) Less(i, j int) bool {
+	return d.list[i].due != d.list[j].due && d.list[i].due < d.list[j].due != d.class
 }
-func (d *dues) Swap(i, j int)      { d.list[i], d.list[j] = d.list[j], d.list[i] }
-func (d *dues) Push(x interface{}) { d.list = append(d.list, x.(dueItem)) }
-func (d *dues) Pop() (x interface{}) {
+
+func (d *dueItems) Swap(i, j int) {
+	d.list[i], d.list[j] = d.list[j], d.list[i]
+	d.list[i].at[d.place()], d.list[j].at[d.place()] = i, j
+}
+
+func (d *dueItems) Push(x interface{}) {
+	item := x.(*delayedItem)
+	item.at[d.place()] = len(d.list)
+	d.list = append(d.list, item)
+}
+
+func (d *dueItems) Pop() (x interface{}) {
 	n := len(d.list) - 1
-	x, d.list = d.list[n], d.list[:n]
+	x, d.list[n] = d.list[n], nil
+	d.list = d.list[:n]
 	return x
 }
 
-func (d *dues) push(key interface{}, due int64, delayed map[interface{}][]int64) {
-	if len(d.list) > 2*len(delayed)+16 {
-		d.list = d.list[:0] // mostly entries that are no longer true
-		for key, list := range delayed {
-			d.list = append(d.list, dueItem{key, earliest(list)})
-		}
-		heap.Init(d)
-		return
+// top returns 0 if there is none.
+func (d *dueItems) top() int64 {
+	if len(d.list) == 0 {
+		return 0
 	}
-	heap.Push(d, dueItem{key, due})
-}
-
-// top returns 0 if nothing is delayed.
-func (d *dues) top(delayed map[interface{}][]int64) int64 {
-	for len(d.list) > 0 {
-		top := d.list[0]
-		if list, ok := delayed[top.key]; ok && earliest(list) == top.due {
-			return top.due
-		}
-		heap.Pop(d)
-	}
-	return 0
+	return d.list[0].due
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -75,10 +76,10 @@ func TestQueue(t *testing.T) {
 		step.do()
 		step.want.Name = "#1"
 		got := readForTest(t, path)
-		if len(got) == 1 && (got[0].Shortest > 0) == (got[0].Delayed > 0) {
-			got[0].Shortest = 0 // see TestShortestDelay
+		if len(got) == 1 && (len(got[0].Classes) > 0) == (got[0].Delayed > 0) {
+			got[0].Classes = nil // see TestDelayClasses
 		}
-		if len(got) != 1 || got[0] != step.want {
+		if !reflect.DeepEqual(got, []wire.Queue{step.want}) {
 			t.Fatalf("%s: %+v, want %+v", step.name, got, step.want)
 		}
 	}
@@ -93,6 +94,7 @@ func TestQueuesAgainstModel(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	q := table.add("model")
 	queued, working, delays := map[int]bool{}, map[int]bool{}, map[int][]int64{}
+	began := time.Now()
 	for i := 0; i < 20000; i++ {
 		key, due := random.Intn(40), int64(1+random.Intn(1000))
 		switch random.Intn(6) {
@@ -107,6 +109,7 @@ func TestQueuesAgainstModel(t *testing.T) {
 			q.Done(key)
 			delete(working, key)
 		case 3:
+			due += began.UnixNano() + int64(time.Hour)<<uint(random.Intn(3)) // of several lengths
 			q.Delay(key, time.Unix(0, due))
 			delays[key] = append(delays[key], due)
 		case 4:
@@ -134,12 +137,28 @@ func TestQueuesAgainstModel(t *testing.T) {
 			}
 		}
 		got := readForTest(t, path)[0]
-		want.Name, want.Gets, want.Delays, want.Shortest = got.Name, got.Gets, got.Delays, got.Shortest
-		if got != want {
+		var latest time.Time
+		for _, c := range got.Classes {
+			if c.Shortest <= 0 || c.Longest < c.Shortest || c.Longest > time.Since(began)+5*time.Hour {
+				t.Fatalf("change %d: %+v", i, c)
+			}
+			if c.Latest.After(latest) {
+				latest = c.Latest
+			}
+		}
+		if !latest.Equal(want.Latest) {
+			t.Fatalf("change %d: the classes end at %s, want %s", i, latest, want.Latest)
+		}
+		want.Name, want.Gets, want.Delays, want.Classes = got.Name, got.Gets, got.Delays, got.Classes
+		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("change %d: %+v, want %+v", i, got, want)
 		}
-		if n := len(q.first.list) + len(q.last.list); n > 400 {
-			t.Fatalf("%d entries for %d delayed items", n, want.Delayed)
+		items := 0
+		for _, c := range q.classes {
+			items += c.dues.Len()
+		}
+		if items != want.Delayed || q.dues.Len() != want.Delayed {
+			t.Fatalf("change %d: %d and %d items instead of %d", i, q.dues.Len(), items, want.Delayed)
 		}
 	}
 }
@@ -205,8 +224,12 @@ func TestManyQueues(t *testing.T) {
 	}
 	want := wire.Queue{Name: wire.OtherQueues, Queued: 6, Delayed: 6, Delays: 6, Earliest: time.Unix(1119, 0),
 		Latest: time.Unix(1124, 0)}
-	want.Shortest = got[len(got)-1].Shortest
-	if last := got[len(got)-1]; last != want {
+	last := got[len(got)-1]
+	if len(last.Classes) != 1 || !last.Classes[0].Latest.Equal(want.Latest) {
+		t.Errorf("%+v", last.Classes)
+	}
+	want.Classes = last.Classes
+	if !reflect.DeepEqual(last, want) {
 		t.Errorf("%+v, want %+v", last, want)
 	}
 	for _, q := range list {
@@ -260,30 +283,42 @@ func TestQueuesNotObserved(t *testing.T) {
 	q.ShutDown()
 }
 
-// BenchmarkQueue measures what one item costs a queue in addition, from Add to Done.
+// BenchmarkQueue measures what one item costs a queue in addition, from Add to Done, and when it is delayed.
 func BenchmarkQueue(b *testing.B) {
 	for _, observed := range []bool{false, true} {
-		b.Run(fmt.Sprintf("observed=%t", observed), func(b *testing.B) {
-			if observed {
-				table, _ := newTableForTest(b)
-				atomic.StorePointer(&queues, unsafe.Pointer(table))
-				defer atomic.StorePointer(&queues, nil)
-			}
-			q := NewQueue("x")
-			var key interface{} = "default/name"
-			b.ReportAllocs()
-			b.ResetTimer()
-			for i := 0; i < b.N; i++ {
-				q.Ready(key)
-				q.Taken(key)
-				q.Done(key)
-			}
-		})
+		for _, delayed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("observed=%t/delayed=%t", observed, delayed), func(b *testing.B) {
+				if observed {
+					table, _ := newTableForTest(b)
+					atomic.StorePointer(&queues, unsafe.Pointer(table))
+					defer atomic.StorePointer(&queues, nil)
+				}
+				q := NewQueue("x")
+				var key interface{} = "default/name"
+				due := time.Now().Add(time.Minute)
+				for i := 0; i < 100; i++ {
+					q.Delay(i, due.Add(time.Duration(i)*time.Second))
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				for i := 0; i < b.N; i++ {
+					if delayed {
+						q.Delay(key, due)
+						q.Due(key)
+					} else {
+						q.Ready(key)
+					}
+					q.Taken(key)
+					q.Done(key)
+				}
+			})
+		}
 	}
 }
 
-// An item counts with the shortest of its delays, as long as it is delayed.
-func TestShortestDelay(t *testing.T) {
+// A table tells for each length of delay until when items are delayed. An item counts with the shortest of its delays,
+// as long as it is delayed.
+func TestDelayClasses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "1")
 	m, err := mapQueueTable(path)
 	if err != nil {
@@ -291,24 +326,65 @@ func TestShortestDelay(t *testing.T) {
 	}
 	q := newQueueTable(m).add("q")
 	in := func(d time.Duration) time.Time { return time.Now().Add(d) }
+	type delays []time.Duration
+	const (
+		s  = time.Second
+		m1 = 62 * time.Second
+		h  = time.Hour
+	)
 	for _, step := range []struct {
-		name string
-		do   func()
-		want time.Duration
+		name     string
+		do       func()
+		shortest delays
+		longest  delays
+		latest   delays
 	}{
-		{"one", func() { q.Delay("a", in(time.Hour)) }, time.Hour},
-		{"a shorter one", func() { q.Delay("b", in(time.Minute)) }, time.Minute},
-		{"a longer one", func() { q.Delay("c", in(2*time.Hour)) }, time.Minute},
-		{"added", func() { q.Added("b") }, time.Hour},
-		{"sooner", func() { q.Delay("a", in(time.Second)) }, time.Second},
-		{"due", func() { q.Due("a") }, 2 * time.Hour},
-		{"another time", func() { at := in(3 * time.Minute); q.Wait("c", &at) }, 3 * time.Minute},
-		{"none", func() { q.Due("c") }, 0},
+		{"one", func() { q.Delay("a", in(h)) }, delays{h}, delays{h}, delays{h}},
+		{"a shorter one", func() { q.Delay("b", in(m1)) }, delays{m1, h}, delays{m1, h}, delays{m1, h}},
+		{"a longer one", func() { q.Delay("c", in(2*h)) }, delays{m1, h, 2 * h}, delays{m1, h, 2 * h},
+			delays{m1, h, 2 * h}},
+		{"about as long", func() { q.Delay("d", in(66*s)) }, delays{m1, h, 2 * h}, delays{66 * s, h, 2 * h},
+			delays{66 * s, h, 2 * h}},
+		{"added", func() { q.Added("d") }, delays{m1, h, 2 * h}, delays{66 * s, h, 2 * h}, delays{m1, h, 2 * h}},
+		{"the other one, too", func() { q.Added("b") }, delays{h, 2 * h}, delays{h, 2 * h}, delays{h, 2 * h}},
+		{"sooner", func() { q.Delay("a", in(s)) }, delays{s, 2 * h}, delays{s, 2 * h}, delays{s, 2 * h}},
+		{"due", func() { q.Due("a") }, delays{2 * h}, delays{2 * h}, delays{2 * h}},
+		{"another time", func() { at := in(3 * m1); q.Wait("c", &at) }, delays{3 * m1}, delays{3 * m1}, delays{3 * m1}},
+		{"none", func() { q.Due("c") }, nil, nil, nil},
+		{"many", func() {
+			for i, length := 0, s; i < 12; i, length = i+1, 2*length {
+				q.Delay(i, in(length))
+			}
+		}, delays{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 64 * s, 128 * s},
+			delays{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 64 * s, 2048 * s},
+			delays{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 64 * s, 2048 * s}},
+		{"the first of many", func() { q.Due(0) },
+			delays{2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 64 * s, 128 * s, 256 * s},
+			delays{2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 64 * s, 128 * s, 2048 * s},
+			delays{2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 64 * s, 128 * s, 2048 * s}},
+		{"shut down", func() { q.ShutDown() }, nil, nil, nil},
 	} {
 		step.do()
-		got := readForTest(t, path)[0].Shortest
-		if off := step.want - got; off < 0 || off > time.Second || (got == 0) != (step.want == 0) {
-			t.Errorf("%s: %s, want %s", step.name, got, step.want)
+		now := time.Now()
+		var shortest, longest, latest delays
+		for _, c := range readForTest(t, path)[0].Classes {
+			shortest, longest = append(shortest, c.Shortest), append(longest, c.Longest)
+			latest = append(latest, c.Latest.Sub(now))
+		}
+		same := func(got, want delays) bool {
+			if len(got) != len(want) {
+				return false
+			}
+			for i := range got {
+				if off := want[i] - got[i]; off < 0 || off > time.Second/2 {
+					return false
+				}
+			}
+			return true
+		}
+		if !same(shortest, step.shortest) || !same(longest, step.longest) || !same(latest, step.latest) {
+			t.Errorf("%s: %s to %s, due in %s, want %s to %s, due in %s", step.name, shortest, longest, latest,
+				step.shortest, step.longest, step.latest)
 		}
 	}
 }

@@ -19,15 +19,17 @@ const QueuesVariable = "TROMMEL_QUEUES"
 
 const (
 	// QueueTableMagic says that a file is such a table, of this layout.
-	QueueTableMagic uint64 = 0x3151_6c65_6d6d_7254
+	QueueTableMagic uint64 = 0x3251_6c65_6d6d_7254
 	// QueueTableBytes is the length of the file.
-	QueueTableBytes = 16 << 10
+	QueueTableBytes = 40 << 10
 	// MaxQueues is the number of records. If a process has more queues, the last record is the sum of the rest.
 	MaxQueues = 120
 	// OtherQueues is the name of that record.
 	OtherQueues = "(other queues)"
+	// MaxDelayClasses is how many classes of delays a record has.
+	MaxDelayClasses = 8
 
-	queueTableHead = QueueTableBytes - MaxQueues*128
+	queueTableHead = QueueTableBytes - MaxQueues*320
 )
 
 // QueueRecord is one queue, in the machine's byte order.
@@ -40,8 +42,16 @@ type QueueRecord struct {
 	Earliest, Latest int64  // when delayed items are due, Unix nanoseconds of the process's clock; 0: none is delayed
 	Gets             uint64 // items ever taken
 	Delays           uint64 // items ever added with a delay
-	Shortest         int64  // of the delays of the items that are delayed, in nanoseconds; 0: none is
-	_                [8]byte
+	// Classes are the delayed items by the length of their delay, shorter ones first. Unused ones are zero.
+	Classes [MaxDelayClasses]DelayClassRecord
+	_       [16]byte
+}
+
+// DelayClassRecord is the delayed items of a queue whose delays are about equally long, within a fourth.
+// The last one of a record has all longer delays, too.
+type DelayClassRecord struct {
+	Shortest, Longest int64 // delays since the queue had none of this class, in nanoseconds
+	Latest            int64 // when the last of the items is due, Unix nanoseconds of the process's clock
 }
 
 // QueueTable is what the file contains. Its process changes it in memory.
@@ -65,10 +75,16 @@ var (
 // Queue is a work queue of a process.
 type Queue struct {
 	Name                     string
-	Queued, Working, Delayed int           // see QueueRecord
-	Earliest, Latest         time.Time     // when delayed items are due by the process's clock; zero: none is delayed
-	Shortest                 time.Duration // of the delays of the delayed items; 0: none is delayed
+	Queued, Working, Delayed int          // see QueueRecord
+	Earliest, Latest         time.Time    // when delayed items are due by the process's clock; zero: none is delayed
+	Classes                  []DelayClass // of the delayed items, shorter delays first
 	Gets, Delays             uint64
+}
+
+// DelayClass is delayed items with delays of about the same length, see DelayClassRecord.
+type DelayClass struct {
+	Shortest, Longest time.Duration
+	Latest            time.Time // when the last of them is due by the process's clock
 }
 
 // Busy reports whether the queue has an item that is not delayed.
@@ -146,7 +162,14 @@ func (t *QueueTable) queues() []Queue {
 		}
 		if r.Delayed > 0 {
 			q.Earliest, q.Latest = time.Unix(0, r.Earliest), time.Unix(0, r.Latest)
-			q.Shortest = time.Duration(r.Shortest)
+		}
+		for _, c := range r.Classes {
+			if c.Shortest > 0 {
+				q.Classes = append(q.Classes, DelayClass{
+					Shortest: time.Duration(c.Shortest), Longest: time.Duration(c.Longest),
+					Latest: time.Unix(0, c.Latest),
+				})
+			}
 		}
 		list = append(list, q)
 	}
@@ -168,5 +191,12 @@ func (r *QueueRecord) Set(by *QueueRecord) {
 	atomic.StoreInt64(&r.Latest, by.Latest)
 	atomic.StoreUint64(&r.Gets, by.Gets)
 	atomic.StoreUint64(&r.Delays, by.Delays)
-	atomic.StoreInt64(&r.Shortest, by.Shortest)
+	for i := range r.Classes {
+		if r.Classes[i] == by.Classes[i] {
+			continue // mostly; nobody else writes it
+		}
+		atomic.StoreInt64(&r.Classes[i].Shortest, by.Classes[i].Shortest)
+		atomic.StoreInt64(&r.Classes[i].Longest, by.Classes[i].Longest)
+		atomic.StoreInt64(&r.Classes[i].Latest, by.Classes[i].Latest)
+	}
 }

@@ -203,7 +203,15 @@ func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference,
 		return nil, err
 	}
 	ref.Types, ref.Reached, ref.Pace = types, reference.Reached(runs[0]), quiet.Pace
-	ref.Polls = runs[0].Meta.Polls
+	ref.Rested = true
+	for _, r := range runs {
+		ref.Rested = ref.Rested && r.Meta.Rested
+		for _, p := range r.Meta.Polls {
+			if !slices.Contains(ref.Polls, p) {
+				ref.Polls = append(ref.Polls, p)
+			}
+		}
+	}
 	if meta.Verdict == record.Pass {
 		return ref, ref.Allow(other)
 	}

@@ -49,7 +49,8 @@ type Judge interface {
 func Judges() []Judge {
 	return []Judge{
 		eventually{}, gaps{}, invariantJudge{}, exits{}, faultFree{},
-		duplicates{}, dependents{}, finalizers{}, orphans{}, fights{}, reverts{}, loops{}, leases{}, loggedErrors{},
+		duplicates{}, dependents{}, finalizers{}, orphans{}, fights{}, reverts{}, loops{}, unrest{}, leases{},
+		loggedErrors{},
 	}
 }
 

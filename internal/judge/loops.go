@@ -12,15 +12,21 @@ import (
 
 // loops judges whether a controller writes the same object or reconciles the same request again and again, without
 // pauses that grow, when nothing disturbs it any more. Writing without end is a bug if the controller does not do that
-// without faults; reconciling is a note, as something else may ask for it.
+// without faults; reconciling is a note, as something else may ask for it, and left to the judge unrest if that knows
+// more.
 type loops struct{}
 
 func (loops) Name() string { return "loops" }
 
 func (loops) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var findings []record.Finding
+	restless := e.restless()
 	for _, l := range reference.Loops(e.Events, e.Meta.Calm, e.Meta.Observed) {
 		if e.Reference != nil && slices.ContainsFunc(e.Reference.Loops, l.Same) {
+			continue
+		}
+		of := func(u record.Unrest) bool { return u.Controller == l.Controller && !u.Growing }
+		if l.Object == "" && slices.ContainsFunc(restless, of) {
 			continue
 		}
 		f := record.Finding{

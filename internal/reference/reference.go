@@ -46,6 +46,8 @@ type Reference struct {
 	Leases   map[string][]string `json:"leases,omitempty"`
 	// Polls is what the controllers look at again and again, when everything is at rest. The caller of Learn sets it.
 	Polls []record.Poll `json:"polls,omitempty"`
+	// Rested: all runs came to rest, but for Polls. The caller of Learn sets it.
+	Rested bool `json:"rested,omitempty"`
 	// Pace is that of the runs; the plans that are compared with it keep it. The caller of Learn sets it.
 	Pace plan.Pace `json:"pace,omitempty"`
 	// Source is what the reference was made from, Types what other runs must record to be compared with it, and Reached

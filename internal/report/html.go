@@ -221,7 +221,7 @@ func facts(r *record.Run) []string {
 		}
 	}
 	m := r.Meta
-	add("%s", m.Started.Format("2006-01-02 15:04:05 MST"), !m.Started.IsZero())
+	add("%s", m.Began().Format("2006-01-02 15:04:05 MST"), !m.Began().IsZero())
 	add("took %s", took(m), !m.Ended.IsZero())
 	for _, p := range m.Phases {
 		add("%s", fmt.Sprintf("%s %s", p.Name, round(p.Duration)), true)

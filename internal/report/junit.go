@@ -101,8 +101,8 @@ func junitOf(r *record.Run, options JUnitOptions) (s junitSuite, took time.Durat
 	if options.GitLab {
 		s.Case.File = relative(options.Dir, r.Meta.PlanFile)
 	}
-	if !r.Meta.Started.IsZero() {
-		s.Stamp = r.Meta.Started.UTC().Format("2006-01-02T15:04:05")
+	if began := r.Meta.Began(); !began.IsZero() {
+		s.Stamp = began.UTC().Format("2006-01-02T15:04:05")
 	}
 	message := wording.FirstLine(r.Meta.Reason)
 	fault := &junitFault{Type: string(verdict(r)), Message: message, Text: junitText(r)}

@@ -108,6 +108,21 @@ func checkJUnit(data []byte, rules map[string]junitElement) error {
 	}
 }
 
+// A suite's timestamp is when it ran on the machine, and not a date of the run's own clock.
+func TestJUnitTimestampIsTheMachines(t *testing.T) {
+	for _, clock := range []*record.Clock{nil, {Virtual: true}, {Virtual: true, Began: start.Add(-48 * time.Hour)}} {
+		want := start
+		if clock != nil && !clock.Began.IsZero() {
+			want = clock.Began
+		}
+		run := &record.Run{Meta: record.Meta{Plan: "p", Started: start, Ended: at(time.Second), Clock: clock}}
+		text := string(junit(t, []*record.Run{run}, JUnitOptions{}))
+		if stamp := want.UTC().Format("2006-01-02T15:04:05"); !strings.Contains(text, `timestamp="`+stamp+`"`) {
+			t.Errorf("%+v: no timestamp %s in\n%s", clock, stamp, text)
+		}
+	}
+}
+
 func TestJUnitIsWhatJenkinsAndGitLabRead(t *testing.T) {
 	all := append(runs(), &record.Run{Meta: record.Meta{ // what is not allowed in XML
 		Plan: "odd \x00 \xff ]]> name", Verdict: record.Error, Reason: "\x1b[31mred\x1b[0m\n<a>&",

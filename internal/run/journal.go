@@ -40,7 +40,7 @@ func (j *journal) goBy(c *clock.Clock) {
 func (j *journal) end() {
 	j.meta.Ended = j.now()
 	if j.clock.Load() != nil {
-		j.meta.Clock = &record.Clock{Virtual: true, Took: time.Since(j.began)}
+		j.meta.Clock = &record.Clock{Virtual: true, Took: time.Since(j.began), Began: j.began.Round(0)}
 	}
 }
 

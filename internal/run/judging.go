@@ -64,8 +64,14 @@ func (r *runner) judge(
 		troubled(await.Reference(ctx, ref, r.plan, recorder, meta.GivenBack, p.work.look, r.suite.Timeouts))
 	}
 	if settles {
-		troubled(await.Rest(ctx, recorder, p.work.look, r.suite.Timeouts))
+		meta.Rested, meta.Unrest, err = await.Rest(ctx, recorder, p.work.look, r.suite.Timeouts)
+		troubled(err)
 		meta.Polls = p.work.polled(ctx)
+	}
+	if stuck == "" && !failed {
+		restless, err := await.Watch(ctx, recorder, p.work.look)
+		troubled(err)
+		meta.Unrest = append(meta.Unrest, restless...)
 	}
 	last, err := p.coordinator.Status(ctx)
 	troubled(err)

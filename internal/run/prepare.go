@@ -106,6 +106,7 @@ func (r *runner) startCoordinator(
 		Plan: r.plan, Monitor: p.monitor, Controllers: under, Tools: p.tools,
 		Trace:   traceRules(r.options.Trace, p.cluster.APIServers(), under),
 		Resolve: resolve, Lookup: lookup{p.objects}, Hold: r.suite.Timeouts.Hold,
+		Busy:     func(ctx context.Context) bool { return p.work.look(ctx).Busy },
 		Recorder: r.events, Watcher: r.journal.console, Logger: r.session.Logger,
 	})
 	if err != nil {

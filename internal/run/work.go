@@ -3,8 +3,10 @@ package run
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
+	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/run/await"
@@ -36,14 +38,17 @@ func (w *work) look(ctx context.Context) await.Work {
 		}
 		for _, q := range queues {
 			all.Busy = all.Busy || q.Busy()
-			if q.Delayed == 0 || q.Shortest > w.rest || w.isPoll(name, q.Name, q.Shortest) {
-				continue
-			}
-			if all.Shortest == 0 || q.Shortest < all.Shortest {
-				all.Shortest = q.Shortest
-			}
-			if q.Latest.After(all.Latest) {
-				all.Latest = q.Latest
+			all.Queues = append(all.Queues, await.Queue{
+				Name: await.QueueName{Controller: name, Queue: q.Name}, Busy: q.Busy(), Taken: q.Gets,
+			})
+			for _, c := range q.Classes {
+				if c.Shortest > w.rest || w.isPoll(name, q.Name, c) {
+					continue
+				}
+				all.Later = append(all.Later, await.Later{
+					Queue: await.QueueName{Controller: name, Queue: q.Name}, Shortest: c.Shortest, Longest: c.Longest,
+					Latest: c.Latest,
+				})
 			}
 		}
 	}
@@ -53,17 +58,16 @@ func (w *work) look(ctx context.Context) await.Work {
 // busy reports whether something is in work, waits to be taken, or is due within the time.
 func (w *work) busy(ctx context.Context, within time.Duration) bool {
 	now := w.look(ctx)
-	return now.Busy || now.Shortest > 0 && now.Shortest <= within
+	return now.Busy || slices.ContainsFunc(now.Later, func(l await.Later) bool { return l.Shortest <= within })
 }
 
 // isPoll reports whether the queue puts items off for that long without faults, too, after it has come to rest.
-func (w *work) isPoll(controller, queue string, delay time.Duration) bool {
-	for _, p := range w.polls {
-		if p.Controller == controller && p.Queue == queue && delay >= p.Delay-p.Delay/10 {
-			return true
-		}
-	}
-	return false
+func (w *work) isPoll(controller, queue string, c wire.DelayClass) bool {
+	return slices.ContainsFunc(w.polls, func(p record.Poll) bool {
+		longest := max(p.Longest, p.Delay)
+		return p.Controller == controller && p.Queue == queue && c.Shortest >= p.Delay-p.Delay/10 &&
+			c.Longest <= longest+longest/10
+	})
 }
 
 // polled lists what the controllers look at again and again, now that they are at rest.
@@ -77,8 +81,8 @@ func (w *work) polled(ctx context.Context) (all []record.Poll) {
 			continue
 		}
 		for _, q := range queues {
-			if q.Delayed > 0 && q.Shortest > 0 {
-				all = append(all, record.Poll{Controller: name, Queue: q.Name, Delay: q.Shortest})
+			for _, c := range q.Classes {
+				all = append(all, record.Poll{Controller: name, Queue: q.Name, Delay: c.Shortest, Longest: c.Longest})
 			}
 		}
 	}

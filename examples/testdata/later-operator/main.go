@@ -4,6 +4,8 @@
 //   - retry: it tries again after 30 seconds, whatever the error was.
 //   - cleanup: if it cannot write to the ConfigMap that it has made the Secret, it deletes the Secret 20 seconds later,
 //     which is a bug.
+//   - spin: it tries again after 10 ms, whatever the error was, and goes on with that after it has made the Secret,
+//     which is a bug.
 package main
 
 import (
@@ -65,6 +67,15 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case "retry":
 		if err := r.make(ctx, secret); err != nil {
 			return ctrl.Result{RequeueAfter: 30 * time.Second}, nil
+		}
+		return ctrl.Result{}, nil
+	case "spin":
+		err := r.make(ctx, secret)
+		if err != nil {
+			r.failed[req.NamespacedName] = time.Now()
+		}
+		if _, ok := r.failed[req.NamespacedName]; ok {
+			return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
 		}
 		return ctrl.Result{}, nil
 	case "cleanup":

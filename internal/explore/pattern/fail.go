@@ -68,7 +68,7 @@ func (g *generator) denied() {
 				g.add(signature, why,
 					build.FailCall(c.By, plan.Refused, status).Scope(scope).Operations(plan.Operation(c.Op)).
 						UntilRestored().When(d),
-					build.RestoreCalls(c.By).Scope(scope).When(build.Timeout(deniedFor).Named("later")))
+					build.RestoreCalls(c.By).Scope(scope).When(g.window(deniedFor)))
 			}
 		}
 	}

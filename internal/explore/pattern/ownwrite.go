@@ -40,7 +40,7 @@ func (g *generator) ownWriteUnseen() {
 		g.add(signature, why,
 			build.PauseController(c.By, plan.BeforeControllerRecv).Scope(scope).When(d),
 			build.ResumeController(c.By, plan.BeforeControllerRecv).Scope(scope).
-				When(build.Timeout(unseenFor).Named("later")))
+				When(g.window(unseenFor)))
 	}
 }
 

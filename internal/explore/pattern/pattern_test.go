@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -206,6 +208,24 @@ func TestPatterns(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A fault that ends after a time lasts for longer if the controllers are slow, but ends before held calls go on.
+func TestWindowsWaitForSlowControllers(t *testing.T) {
+	for hold, want := range map[time.Duration]time.Duration{
+		time.Minute: 27 * time.Second, 20 * time.Second: 12 * time.Second, 4 * time.Second: 0,
+	} {
+		s := suite(t)
+		s.Timeouts.Hold = hold
+		d := (&generator{suite: s}).window(3 * time.Second)
+		p, err := build.Plan("w").Workload("w").Then(build.AdvanceTime(time.Second).When(d)).Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := p.Actions[0].Trigger.Definitions[0].Condition; c.Timeout != 3*time.Second || c.Extend != want {
+			t.Errorf("hold %s: %s and %s more, want 3s and %s", hold, c.Timeout, c.Extend, want)
+		}
 	}
 }
 

@@ -58,7 +58,7 @@ func (g *generator) skewAt(i int, by string) {
 		g.drop(signature, why, rule)
 		return
 	}
-	var until build.Trigger = build.Timeout(skewFor).Named("later")
+	var until build.Trigger = g.window(skewFor)
 	if k := g.nextWrite(i, by); k >= 0 {
 		// A write that is not like that in all runs is not waited for.
 		if written, rule := g.trigger("written", i, k, plan.AfterControllerWrite, by); rule == "" {

@@ -13,6 +13,16 @@ import (
 // staleFor is how long a controller is shown the past.
 const staleFor = 5 * time.Second
 
+// window ends a fault after a time, and only when the controllers have done what they do under it: one that is slow
+// would be spared otherwise. It ends before what is held then must go on.
+func (g *generator) window(d time.Duration) *build.Condition {
+	end := build.Timeout(d).Named("later")
+	if more := min(9*d, g.suite.Timeouts.Hold*3/4-d); more > 0 {
+		end.Extend(more)
+	}
+	return end
+}
+
 // behind is the API server that is paused; the others go on.
 func (g *generator) behind() string {
 	names := g.suite.APIServerNames()
@@ -73,7 +83,7 @@ func (g *generator) staleAt(i, k int, by, how string, chance float64) {
 	g.addWith(chance, signature, why,
 		build.PauseAPIServer(g.behind()).Scope(scope).When(seen),
 		build.ReconnectController(by, g.behind()).When(acted),
-		build.ResumeAPIServer(g.behind()).Scope(scope).When(build.Timeout(staleFor).Named("later")))
+		build.ResumeAPIServer(g.behind()).Scope(scope).When(g.window(staleFor)))
 }
 
 // deletes reports whether the i-th change deletes its object, or marks it for deletion.

@@ -429,6 +429,9 @@ func simplerDefinition(d *plan.Definition, here string, add func(what string, ch
 			add(fmt.Sprintf("timeout: %s%s", plan.FormatDuration(t), in),
 				func(d *plan.Definition) { d.Condition.Timeout = t })
 		}
+		if d.Condition.Extend > 0 {
+			add("no extend"+in, func(d *plan.Definition) { d.Condition.Extend = 0 })
+		}
 	}
 }
 

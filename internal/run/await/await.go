@@ -92,6 +92,7 @@ func Reference(
 			same, since = differ, clock.Now(ctx)
 		}
 		wait := max(clock.Until(ctx, last.Add(limits.Quiet)), clock.Until(ctx, givenBack.Add(patience)))
+		work.entries = read
 		over, still := work.check(ctx, givenBack, last)
 		switch {
 		case work.known && !over:

@@ -2,6 +2,7 @@ package await
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,12 +11,14 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // putOff is a queue with one item, which comes back after the delays, one after the other; the last is repeated.
 type putOff struct {
 	delays []time.Duration
 	works  time.Duration // how long it is then in work
+	others []Later       // are always there
 
 	mu        sync.Mutex // guards the rest
 	due, done time.Time
@@ -63,13 +66,16 @@ func (q *putOff) look(context.Context) Work {
 		return Work{Known: true, Busy: true}
 	}
 	if q.due.IsZero() {
-		return Work{Known: true}
+		return Work{Known: true, Later: q.others}
 	}
-	return Work{Known: true, Shortest: q.delay, Latest: q.due}
+	return Work{Known: true, Later: append(slices.Clone(q.others), Later{QueueName{"c", "q"}, q.delay, q.delay, q.due})}
 }
 
 func TestRest(t *testing.T) {
 	const s = time.Second
+	often := Later{QueueName{"c", "q"}, 10 * s, 11 * s, time.Time{}}
+	// synctest begins with this year
+	other := Later{QueueName{"c", "other"}, 320 * s, 320 * s, time.Date(2000, 1, 1, 0, 0, 15, 0, time.UTC)}
 	for _, tt := range []struct {
 		name  string
 		queue *putOff
@@ -83,6 +89,9 @@ func TestRest(t *testing.T) {
 		{"changes something", &putOff{delays: []time.Duration{30 * s, 0}}, map[int]string{1: "a"}, 32 * s},
 		{"changes something, and comes again", &putOff{delays: []time.Duration{30 * s, 20 * s, 0}},
 			map[int]string{1: "a"}, 52 * s},
+		{"comes sooner and sooner", &putOff{delays: []time.Duration{40 * s, 20 * s, 10 * s, 0}}, nil, 72 * s},
+		{"beside what comes often", &putOff{delays: []time.Duration{300 * s, 0}, others: []Later{often, other}}, nil,
+			302 * s},
 		{"grows", &putOff{delays: []time.Duration{10 * s, 20 * s, 40 * s, 0}}, nil, 72 * s},
 		{"grows for ever", &putOff{delays: []time.Duration{10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 320 * s, 640 * s}},
 			nil, 600 * s},
@@ -97,11 +106,15 @@ func TestRest(t *testing.T) {
 				synctest.Wait()
 				limits := plan.Timeouts{Quiet: 2 * s, Rest: 10 * time.Minute}
 				began := time.Now()
-				if err := Rest(ctx, g, q.look, limits); err != nil {
+				rested, growing, err := Rest(ctx, g, q.look, limits)
+				if err != nil {
 					t.Fatal(err)
 				}
 				if got := time.Since(began); got != tt.want {
 					t.Errorf("waited for %s, want %s", got, tt.want)
+				}
+				if forever := tt.want >= limits.Rest; rested == forever || (len(growing) == 1) != forever {
+					t.Errorf("rested: %t, growing: %+v", rested, growing)
 				}
 				q.end()
 			})
@@ -156,13 +169,86 @@ func TestRestOfABusyController(t *testing.T) {
 		limits := plan.Timeouts{Quiet: 2 * time.Second, Rest: 10 * time.Minute}
 		began := time.Now()
 		busy := func(context.Context) Work { return Work{Known: true, Busy: true} }
-		if err := Rest(ctx, g, busy, limits); err != nil {
-			t.Fatal(err)
+		if rested, growing, err := Rest(ctx, g, busy, limits); err != nil || rested || growing != nil {
+			t.Fatalf("%t, %v, %v", rested, growing, err)
 		}
 		if took := time.Since(began); took < mostReal || took > mostReal+time.Second {
 			t.Errorf("waited for %s", took)
 		}
 	})
+}
+
+// A controller that takes items without end is not waited for as long, unless there is enough to look at.
+func TestRestOfASpinningController(t *testing.T) {
+	for objects, want := range map[int]time.Duration{1: watched, 200: 43 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := clock.With(t.Context(), clock.New())
+			g := &growing{changed: make(chan struct{})}
+			for range objects {
+				g.add("a")
+			}
+			limits := plan.Timeouts{Quiet: 2 * time.Second, Rest: 10 * time.Minute}
+			began := time.Now()
+			busy := func(context.Context) Work {
+				return Work{Known: true, Busy: true, Queues: []Queue{
+					{QueueName{"c", "q"}, true, uint64(time.Since(began) / (10 * time.Millisecond))},
+				}}
+			}
+			if rested, _, err := Rest(ctx, g, busy, limits); err != nil || rested {
+				t.Fatalf("%t, %v", rested, err)
+			}
+			if took := time.Since(began); took < want-time.Second || took > want+time.Second {
+				t.Errorf("%d objects: waited for %s, want %s", objects, took, want)
+			}
+		})
+	}
+}
+
+// Queues are restless only if they go on and on.
+func TestWatch(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	name := QueueName{"c", "q"}
+	for _, tt := range []struct {
+		what string
+		look func(after time.Duration) Work
+		took time.Duration
+		want []record.Unrest
+	}{
+		{"nobody can tell", func(time.Duration) Work { return Work{Queues: []Queue{{name, true, 1}}} }, 0, nil},
+		{"idle", func(time.Duration) Work { return Work{Known: true, Queues: []Queue{{name, false, 1}}} }, 0, nil},
+		{"always busy", func(after time.Duration) Work {
+			return Work{Known: true, Queues: []Queue{{name, false, 7}, {name, true, 5 + uint64(after/ms)}}}
+		}, 10 * s, []record.Unrest{{Controller: "c", Queue: "q", Taken: 10000, Span: 10 * s}}},
+		{"put off", func(after time.Duration) Work {
+			return Work{Known: true, Queues: []Queue{{name, false, uint64(after / (10 * ms))}},
+				Later: []Later{{Queue: name, Shortest: 10 * ms}, {Queue: name, Shortest: 20 * ms}}}
+		}, 10 * s, []record.Unrest{{Controller: "c", Queue: "q", Taken: 1000, Span: 10 * s, Delay: 10 * ms}}},
+		{"put off for longer and longer", func(after time.Duration) Work {
+			return Work{Known: true, Queues: []Queue{{name, false, uint64(after / (10 * ms))}},
+				Later: []Later{{Queue: name, Shortest: max(after/2, ms)}}}
+		}, 2500 * ms, nil},
+		{"takes its time", func(time.Duration) Work {
+			return Work{Known: true, Queues: []Queue{{name, true, 5}}}
+		}, 1250 * ms, nil},
+		{"comes to an end", func(after time.Duration) Work {
+			return Work{Known: true, Queues: []Queue{{name, after < 9*s, uint64(after / ms)}}}
+		}, 10 * s, nil},
+	} {
+		t.Run(tt.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &growing{changed: make(chan struct{})}
+				began := time.Now()
+				look := func(context.Context) Work { return tt.look(time.Since(began)) }
+				got, err := Watch(t.Context(), g, look)
+				if err != nil || !slices.Equal(got, tt.want) {
+					t.Errorf("%+v, %v, want %+v", got, err, tt.want)
+				}
+				if took := time.Since(began); took != tt.took {
+					t.Errorf("took %s, want %s", took, tt.took)
+				}
+			})
+		})
+	}
 }
 
 // What differs and always changes is judged in the end, too.
