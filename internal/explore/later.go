@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -141,7 +143,12 @@ func (c *campaign) learnOneLater(ctx context.Context, before *Learned, w later) 
 	if l.Reference == nil {
 		c.show(progress.Event{Type: progress.Status, Text: fmt.Sprintf(
 			"%s: what comes when %s have passed?", before.Workload, plan.FormatDuration(w.by))})
-		quiet, first, err := c.firstLook(ctx, w.workload)
+		quiet, err := c.withoutFaults(w.workload)
+		if err != nil {
+			return nil, err
+		}
+		quiet.Pace = cmp.Or(before.Reference.Pace, quiet.Pace)
+		first, err := c.fine(ctx, quiet, run.RunOptions{Trace: true, FindTypes: true})
 		if err != nil {
 			return nil, err
 		}

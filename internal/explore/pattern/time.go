@@ -337,8 +337,8 @@ func (g *generator) afterJump(k int) {
 		} else {
 			g.add("later "+g.signature(i), why, build.RestartController(by).When(written))
 		}
-		why = fmt.Sprintf("%s gets no answer to its own write, which comes when %s have passed, and takes effect: %s", by,
-			jump, g.describe(i))
+		why = fmt.Sprintf("%s gets no answer to its own write, which comes when %s have passed, and takes effect: %s",
+			by, jump, g.describe(i))
 		write, rule := g.beforeWriteOf(i)
 		if rule != "" {
 			g.drop("lost "+g.signature(i), why, rule)
