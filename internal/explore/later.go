@@ -1,7 +1,6 @@
 package explore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -29,8 +28,8 @@ const (
 	aDay = 25 * time.Hour
 	// severalTimes is how much further much later is than the next look.
 	severalTimes = 5
-	// laterRuns is how many runs what comes later is learned from, besides the one with the other pace.
-	laterRuns = 2
+	// laterRuns is how many runs what comes later is learned from, at most.
+	laterRuns = 3
 	// breath is how long nothing is to happen before the clock jumps, and after it.
 	breath = 10 * time.Second
 )
@@ -42,11 +41,12 @@ type later struct {
 }
 
 // laterOf lists the workloads in which time passes after the learned one. A controller that has work put off looks
-// again then. Time passes twice: so what a controller does that counts the time anew after a restart comes, too.
+// again then. Time passes twice: so what a controller does that counts the time anew after a restart comes, too. The
+// clock must not jump while something is under way, so the workload must be one that waits for rest.
 func (c *campaign) laterOf(l *Learned) []later {
 	ref := l.Reference
 	steps := c.Suite.Workloads[l.Workload].Steps
-	if ref == nil || !ref.Virtual || slices.ContainsFunc(steps, func(s plan.Step) bool {
+	if ref == nil || !ref.Virtual || ref.Pace != plan.PaceRest || slices.ContainsFunc(steps, func(s plan.Step) bool {
 		return s.Go != "" || s.AdvanceTime > 0 // no file can have the first, and the second lets time pass already
 	}) {
 		return nil
@@ -147,7 +147,6 @@ func (c *campaign) learnOneLater(ctx context.Context, before *Learned, w later) 
 		if err != nil {
 			return nil, err
 		}
-		quiet.Pace = cmp.Or(before.Reference.Pace, quiet.Pace)
 		first, err := c.fine(ctx, quiet, run.RunOptions{Trace: true, FindTypes: true})
 		if err != nil {
 			return nil, err
@@ -163,7 +162,8 @@ func (c *campaign) learnOneLater(ctx context.Context, before *Learned, w later) 
 		c.say("%s: the controllers change something when %s have passed: learning what", before.Workload,
 			plan.FormatDuration(w.by))
 		l.Anew = true
-		if l.Reference, err = c.compareRuns(ctx, w.workload, quiet, first, min(c.Learn, laterRuns)); err != nil {
+		l.Reference, err = c.compareRuns(ctx, w.workload, quiet, first, min(c.Learn, laterRuns), false)
+		if err != nil {
 			return nil, err
 		}
 		l.Reference.Source = l.source

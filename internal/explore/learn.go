@@ -149,24 +149,28 @@ func and(words []string) string {
 // controllers have to do with; the others follow it, side by side if there are runners for that. The last of them keeps
 // the other pace: what it ends like is right, too. If two runs already differ in more than fields, it begins no others.
 func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference, error) {
-	c.learning(w, 1, c.Learn)
+	c.learning(w, 1, c.Learn+1)
 	quiet, first, err := c.firstLook(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	return c.compareRuns(ctx, w, quiet, first, c.Learn)
+	return c.compareRuns(ctx, w, quiet, first, c.Learn, true)
 }
 
 // learning shows which run without faults begins.
 func (c *campaign) learning(w workload, i, runs int) {
 	c.show(progress.Event{Type: progress.Status,
-		Text: fmt.Sprintf("%s: learning, run %d of %d", w.name, i, runs+1)})
+		Text: fmt.Sprintf("%s: learning, run %d of %d", w.name, i, runs)})
 }
 
-// compareRuns goes on with study after the first of that many runs.
+// compareRuns goes on with study after the first of that many runs. Paces: there is one more, with the other pace.
 func (c *campaign) compareRuns(
-	ctx context.Context, w workload, quiet *plan.Plan, first *record.Run, number int,
+	ctx context.Context, w workload, quiet *plan.Plan, first *record.Run, number int, paces bool,
 ) (*reference.Reference, error) {
+	all := number
+	if paces {
+		all++
+	}
 	runs := make([]*record.Run, number)
 	runs[0] = first
 	types := reference.Types(runs[0])
@@ -180,7 +184,7 @@ func (c *campaign) compareRuns(
 			if others.Err() != nil {
 				return nil
 			}
-			c.learning(w, i+1, number)
+			c.learning(w, i+1, all)
 			r, err := c.fine(others, quiet, options)
 			if err != nil {
 				return err
@@ -202,10 +206,10 @@ func (c *campaign) compareRuns(
 	var other *record.Run
 	var meta *record.Meta
 	group.Go(func() (err error) {
-		if others.Err() != nil {
+		if others.Err() != nil || !paces {
 			return nil
 		}
-		c.learning(w, number+1, number)
+		c.learning(w, all, all)
 		other, meta, err = c.once(others, &odd, options)
 		return err
 	})
@@ -214,6 +218,9 @@ func (c *campaign) compareRuns(
 	}
 	ref.Types, ref.Reached, ref.Pace = types, reference.Reached(runs[0]), quiet.Pace
 	ref.Polls = runs[0].Meta.Polls
+	if meta == nil {
+		return ref, nil
+	}
 	if meta.Verdict == record.Pass {
 		return ref, ref.Allow(other)
 	}
