@@ -30,6 +30,8 @@ const (
 	severalTimes = 5
 	// laterRuns is how many runs what comes later is learned from, at most.
 	laterRuns = 3
+	// laterShare is the part of the budget after which nothing of that is learned any more.
+	laterShare = 3
 	// breath is how long nothing is to happen before the clock jumps, and after it.
 	breath = 10 * time.Second
 )
@@ -109,6 +111,11 @@ func (c *campaign) learnLater(ctx context.Context, learned []Learned) ([]Learned
 	for i := range learned {
 		group.Go(func() error {
 			for _, w := range c.laterOf(&learned[i]) {
+				if c.Budget > 0 && c.elapsed() > c.Budget/laterShare {
+					c.say("%s: too little of the budget is left to learn what comes when time has passed",
+						learned[i].Workload)
+					return nil
+				}
 				l, err := c.learnOneLater(ctx, &learned[i], w)
 				switch {
 				case ctx.Err() != nil:

@@ -116,15 +116,24 @@ func TestWhatComesLater(t *testing.T) {
 	}
 }
 
-// Nobody pays for a pattern that was not chosen.
+// Nobody pays for a pattern that was not chosen, or for which there is no time.
 func TestLaterOnlyIfAskedFor(t *testing.T) {
-	f := looksAgain(24*time.Hour, "w-then-25h13m")
-	c := config(t, f, "w")
-	c.Patterns = []string{"intermediate"}
-	mustRun(t, c)
-	for name := range f.runs {
-		if strings.HasPrefix(name, "w-then-") {
-			t.Errorf("%s was run", name)
-		}
+	for name, change := range map[string]func(c *Config){
+		"another pattern":         func(c *Config) { c.Patterns = []string{"intermediate"} },
+		"the budget is used up":   func(c *Config) { c.Patterns, c.Budget = []string{"time"}, time.Nanosecond },
+		"steps wait for nothing":  func(c *Config) { c.Suite.Pace = plan.PaceNone },
+		"plans of somebody's own": func(c *Config) { c.Plans = []*plan.Plan{{TestName: "own", Workload: "w"}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := looksAgain(24*time.Hour, "w-then-25h13m")
+			c := config(t, f, "w")
+			change(&c)
+			mustRun(t, c)
+			for name := range f.runs {
+				if strings.HasPrefix(name, "w-then-") {
+					t.Errorf("%s was run", name)
+				}
+			}
+		})
 	}
 }
