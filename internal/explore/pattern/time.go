@@ -241,6 +241,9 @@ func (g *generator) impatient(i int, late time.Duration) (rule string) {
 	if late > g.suite.Timeouts.Rest {
 		return "a controller that counts the time anew would not be waited for that long"
 	}
+	if g.overtaken(i, late) {
+		return "something else happens before a controller would be done that counts the time anew"
+	}
 	c := g.ref.Courses[0]
 	at := g.ref.Changes[i].Time
 	if at.After(c.Ended) {
@@ -259,6 +262,25 @@ func (g *generator) impatient(i int, late time.Duration) (rule string) {
 		}
 	}
 	return ""
+}
+
+// overtaken reports whether somebody else does something within a time after the i-th change, and not because of it: a
+// step of the workload that comes after a sleep, or what comes after a time in which nothing happens. What the
+// controller does may depend on which of the two comes first.
+func (g *generator) overtaken(i int, within time.Duration) bool {
+	changes := g.ref.Changes
+	end := changes[i].Time.Add(within)
+	began := g.ref.Courses[0].Steps
+	if k := g.stepAt(0, changes[i].Time); k >= 0 && g.steps[k].Sleep > 0 && k+1 < len(began) &&
+		g.steps[k+1].Wait == nil && began[k+1].Started.Before(end) {
+		return true
+	}
+	for k := i + 1; k < len(changes) && changes[k].Time.Before(end); k++ {
+		if changes[k].By != changes[i].By && changes[k].Time.Sub(changes[k-1].Time) >= calmBefore {
+			return true
+		}
+	}
+	return false
 }
 
 // dueWhileWriting holds the answer to the controller's last write before the i-th change until that change was due.

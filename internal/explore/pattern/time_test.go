@@ -76,6 +76,8 @@ func TestWhatIsDue(t *testing.T) {
 	const (
 		killed  = "onObjectCreation secret/default/db afterControllerWrite, "
 		writing = "onObjectCreation secret/default/db beforeControllerWrite"
+
+		overtaken = "dropped: something else happens before a controller would be done that counts the time anew"
 	)
 	resource, err := plan.ParseResourceKey(string(key))
 	if err != nil {
@@ -137,6 +139,22 @@ func TestWhatIsDue(t *testing.T) {
 				"dropped: a controller that counts the time anew would be too late for a step of the workload",
 				"dropped: a controller that counts the time anew would be too late for a step of the workload",
 			},
+		},
+		{
+			"somebody else does something meanwhile", []plan.Step{{Sleep: s}}, []time.Duration{0}, s,
+			[][]reference.Change{append(slices.Clone(ended), at(40*s, database))},
+			[]string{overtaken, overtaken, overtaken},
+		},
+		{
+			"because of it", []plan.Step{{Sleep: s}}, []time.Duration{0}, s,
+			[][]reference.Change{{ended[0], ended[2], at(20*s+s/2, database)}}, []string{
+				"killController, onObjectCreation database/default/db afterAPIServerRecv, 17s / startController, 5s",
+				"restartController, onObjectCreation database/default/db afterAPIServerRecv, 17s",
+			},
+		},
+		{
+			"the workload goes on when it has slept", []plan.Step{{Sleep: s}, {Exec: &plan.ExecStep{}}},
+			[]time.Duration{0, 40 * s}, 50 * s, [][]reference.Change{ended}, []string{overtaken, overtaken, overtaken},
 		},
 		{
 			"the workload was over", []plan.Step{{Sleep: s}, wait(25 * s)}, []time.Duration{0, s}, 2 * s,
