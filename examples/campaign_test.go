@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,62 @@ func TestWithoutPlans(t *testing.T) {
 				"--record", filepath.Join(dir, "again"))...)
 			if got != bug || !strings.Contains(string(out), tt.finds) || strings.Contains(string(out), "learning") {
 				t.Errorf("%s: exit code %d, want %d, and %q\n%s", command[0], got, bug, tt.finds, out)
+			}
+		})
+	}
+}
+
+// TestTimeWithoutPlans finds what only time shows: a rotation that is missed while the operator is down, and work that
+// an operator has put off in memory. Where such a bug is fixed, it finds none.
+func TestTimeWithoutPlans(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("here time is real")
+	}
+	trommel := buildTrommel(t)
+	for _, tt := range []struct {
+		name, suite, workload, variant string
+		want                           int
+		finds                          []string
+	}{
+		{"a missed rotation", "token-operator", "rotate", "", bug, []string{
+			"invariant a-token-is-replaced-in-time", "is down while 25h12m pass",
+		}},
+		{"a missed rotation, fixed", "token-operator", "rotate", "fixed", pass, []string{"4 plans"}},
+		{"a lost timer", "testdata/later-operator", "expire", "", bug, []string{
+			"secret/default/a differs from the runs without faults: exists at the end",
+			"is killed 3s before it is due", "1 passed, 2 with bugs",
+		}},
+		{"work that is done later than it is waited for if it begins anew", "testdata/later-operator", "slow", "", pass,
+			[]string{"would not be waited for that long"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			args := []string{"test", "-c", tt.suite, "--workload", tt.workload, "--pattern", "time",
+				"--dir", filepath.Join(dir, "campaign"), "--reference", filepath.Join(dir, "references")}
+			if tt.variant != "" {
+				args = append(args, "--variant", tt.variant)
+			}
+			got, out := runTrommel(t, trommel, ".", 30*time.Minute, args...)
+			if got != tt.want {
+				t.Errorf("exit code %d, want %d\n%s", got, tt.want, out)
+			}
+			for _, finds := range tt.finds {
+				if !strings.Contains(string(out), finds) {
+					t.Errorf("no %q in\n%s", finds, out)
+				}
+			}
+			command := regexp.MustCompile(`(?m)^ +trommel (-p .*)$`).FindStringSubmatch(string(out))
+			if tt.want != bug || command == nil {
+				return
+			}
+			// The command that the summary prints shows the finding again, with the same reference.
+			got, out = runTrommel(t, trommel, ".", 10*time.Minute, append(strings.Fields(command[1]),
+				"--record", filepath.Join(dir, "again"))...)
+			if got != bug || !strings.Contains(string(out), tt.finds[0]) || strings.Contains(string(out), "learning") {
+				t.Errorf("%s: exit code %d, want %d, and %q\n%s", command[0], got, bug, tt.finds[0], out)
 			}
 		})
 	}

@@ -75,10 +75,7 @@ func referenceOf(dir string, r *record.Run) (*reference.Reference, error) {
 	if err != nil {
 		return nil, err
 	}
-	workload := p.Workload
-	if len(p.Steps) > 0 {
-		workload = "plan-" + p.TestName // as explore.Learned has it
-	}
+	workload := explore.WorkloadOf(p)
 	ref, err := reference.Read(explore.ReferenceFile(dir, workload))
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return nil, nil

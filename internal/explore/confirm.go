@@ -78,7 +78,7 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 		return nil
 	}
 	quiet := 1
-	if c.doubtful(o) {
+	if c.doubtful(o) || jumps(c.stepsOf(t)) {
 		quiet = c.Repeat
 	}
 	for range quiet {
@@ -124,6 +124,12 @@ func (c *campaign) doubtful(o *Outcome) bool {
 		}
 	}
 	return false
+}
+
+// jumps reports whether a workload lets the clock jump. That is hard on all processes: requests expire, and everything
+// that is put off comes at once.
+func jumps(steps []plan.Step) bool {
+	return slices.ContainsFunc(steps, func(s plan.Step) bool { return s.AdvanceTime > 0 })
 }
 
 // explained takes away the findings that runs without a plan's actions explain, and reports whether these are all.

@@ -172,10 +172,11 @@ type workload struct {
 }
 
 func workloadOf(p *plan.Plan) workload {
+	w := workload{name: WorkloadOf(p)}
 	if len(p.Steps) > 0 {
-		return workload{"plan-" + p.TestName, p.Steps}
+		w.steps = p.Steps
 	}
-	return workload{name: p.Workload}
+	return w
 }
 
 // workloads are those that are learned.

@@ -23,7 +23,7 @@ import (
 
 // Learned is what is known of a workload.
 type Learned struct {
-	Workload string // its name; "plan-<testName>" for that of a plan with steps of its own
+	Workload string // its name; see WorkloadOf
 	// Reference is what the workload does without faults; nil with Err.
 	Reference *reference.Reference
 	File      string // of the reference
@@ -33,6 +33,7 @@ type Learned struct {
 	// not well, or a run could not be carried out.
 	Err error
 
+	steps      []plan.Step         // nil: the suite has the workload
 	source     reference.Source    // what a reference is made from now
 	candidates []pattern.Candidate // also those without a plan
 }
@@ -148,16 +149,29 @@ func and(words []string) string {
 // controllers have to do with; the others follow it, side by side if there are runners for that. The last of them keeps
 // the other pace: what it ends like is right, too. If two runs already differ in more than fields, it begins no others.
 func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference, error) {
-	learning := func(i int) {
-		c.show(progress.Event{Type: progress.Status,
-			Text: fmt.Sprintf("%s: learning, run %d of %d", w.name, i, c.Learn+1)})
-	}
-	learning(1)
+	c.learning(w, 1, c.Learn+1)
 	quiet, first, err := c.firstLook(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	runs := make([]*record.Run, c.Learn)
+	return c.compareRuns(ctx, w, quiet, first, c.Learn, true)
+}
+
+// learning shows which run without faults begins.
+func (c *campaign) learning(w workload, i, runs int) {
+	c.show(progress.Event{Type: progress.Status,
+		Text: fmt.Sprintf("%s: learning, run %d of %d", w.name, i, runs)})
+}
+
+// compareRuns goes on with study after the first of that many runs. Paces: there is one more, with the other pace.
+func (c *campaign) compareRuns(
+	ctx context.Context, w workload, quiet *plan.Plan, first *record.Run, number int, paces bool,
+) (*reference.Reference, error) {
+	all := number
+	if paces {
+		all++
+	}
+	runs := make([]*record.Run, number)
 	runs[0] = first
 	types := reference.Types(runs[0])
 	options := run.RunOptions{Trace: true, History: types}
@@ -165,12 +179,12 @@ func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference,
 	var ref *reference.Reference
 	group, others := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, len(c.Runners)))
-	for i := 1; i < c.Learn; i++ {
+	for i := 1; i < number; i++ {
 		group.Go(func() error {
 			if others.Err() != nil {
 				return nil
 			}
-			learning(i + 1)
+			c.learning(w, i+1, all)
 			r, err := c.fine(others, quiet, options)
 			if err != nil {
 				return err
@@ -192,10 +206,10 @@ func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference,
 	var other *record.Run
 	var meta *record.Meta
 	group.Go(func() (err error) {
-		if others.Err() != nil {
+		if others.Err() != nil || !paces {
 			return nil
 		}
-		learning(c.Learn + 1)
+		c.learning(w, all, all)
 		other, meta, err = c.once(others, &odd, options)
 		return err
 	})
@@ -211,6 +225,9 @@ func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference,
 				ref.Polls = append(ref.Polls, p)
 			}
 		}
+	}
+	if meta == nil {
+		return ref, nil
 	}
 	if meta.Verdict == record.Pass {
 		return ref, ref.Allow(other)

@@ -42,12 +42,20 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 	if err != nil {
 		return nil, err
 	}
+	later, err := c.learnLater(ctx, learned)
+	if err != nil {
+		return nil, err
+	}
 	var all []Learned
-	for _, l := range learned {
+	for _, l := range slices.Concat(learned, later) {
 		if l.Err != nil {
 			c.result.Unlearned = append(c.result.Unlearned, Unlearned{l.Workload, l.Err.Error()})
 		} else if c.Plans == nil {
-			l.candidates = pattern.Generate(c.Suite, l.Reference, c.Patterns...)
+			patterns := c.Patterns
+			if l.steps != nil {
+				patterns = []string{timePattern} // what the others strike at, they do in the workload before
+			}
+			l.candidates = pattern.GenerateFor(c.Suite, l.steps, l.Reference, patterns...)
 			for i := range l.candidates {
 				if p := l.candidates[i].Plan; p != nil && p.Pace == "" {
 					p.Pace = l.Reference.Pace

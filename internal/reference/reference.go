@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -48,6 +49,13 @@ type Reference struct {
 	Polls []record.Poll `json:"polls,omitempty"`
 	// Rested: all runs came to rest, but for Polls. The caller of Learn sets it.
 	Rested bool `json:"rested,omitempty"`
+	// Virtual: the runs had a clock that moved ahead while nothing happened, so that times between changes mean
+	// something. Courses is when the workload went on in each run, that of Changes first.
+	Virtual bool     `json:"virtual,omitempty"`
+	Courses []Course `json:"courses,omitempty"`
+	// Uneventful are the times that the clock was moved ahead after the workload, after each of which the controllers
+	// changed nothing. The caller of Learn sets it.
+	Uneventful []time.Duration `json:"uneventful,omitempty"`
 	// Pace is that of the runs; the plans that are compared with it keep it. The caller of Learn sets it.
 	Pace plan.Pace `json:"pace,omitempty"`
 	// Source is what the reference was made from, Types what other runs must record to be compared with it, and Reached
@@ -55,6 +63,12 @@ type Reference struct {
 	Source  Source              `json:"source"`
 	Types   []plan.ResourceKey  `json:"types,omitempty"`
 	Reached map[string][]string `json:"reached,omitempty"`
+}
+
+// Course is when a workload went on.
+type Course struct {
+	Steps []record.Step `json:"steps"` // those that began
+	Ended time.Time     `json:"ended"`
 }
 
 // Alternative is how a workload may end, too.
@@ -128,6 +142,11 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 				ref.Leases[c.Name] = append(ref.Leases[c.Name], lock)
 			}
 		}
+	}
+	ref.Virtual = true
+	for _, r := range runs {
+		ref.Virtual = ref.Virtual && r.Meta.Clock != nil && r.Meta.Clock.Virtual
+		ref.Courses = append(ref.Courses, Course{r.Meta.Steps, r.Meta.WorkloadEnd})
 	}
 	var found []Mask
 	var unstable []string

@@ -6,6 +6,8 @@
 //     which is a bug.
 //   - spin: it tries again after 10 ms, whatever the error was, and goes on with that after it has made the Secret,
 //     which is a bug.
+//   - expire: it makes the Secret at once, and deletes it after 20 seconds. It only remembers that in memory, which is a
+//     bug: once started again, it never deletes the Secret.
 package main
 
 import (
@@ -40,7 +42,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	r := &reconciler{Client: mgr.GetClient(), failed: map[client.ObjectKey]time.Time{}}
+	r := &reconciler{
+		Client: mgr.GetClient(), failed: map[client.ObjectKey]time.Time{}, made: map[client.ObjectKey]time.Time{},
+	}
 	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(r); err != nil {
 		return err
 	}
@@ -49,7 +53,8 @@ func run() error {
 
 type reconciler struct {
 	client.Client
-	failed map[client.ObjectKey]time.Time // only one worker uses it
+	// Only one worker uses these.
+	failed, made map[client.ObjectKey]time.Time
 }
 
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -80,6 +85,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	case "cleanup":
 		return r.cleanUp(ctx, &source, secret)
+	case "expire":
+		return r.expire(ctx, secret)
 	}
 	return ctrl.Result{}, nil
 }
@@ -112,4 +119,19 @@ func (r *reconciler) cleanUp(ctx context.Context, source *corev1.ConfigMap, secr
 		return ctrl.Result{RequeueAfter: 20 * time.Second}, nil
 	}
 	return ctrl.Result{}, nil
+}
+
+func (r *reconciler) expire(ctx context.Context, secret *corev1.Secret) (ctrl.Result, error) {
+	key := client.ObjectKeyFromObject(secret)
+	if at, ok := r.made[key]; ok {
+		if wait := time.Until(at.Add(20 * time.Second)); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(r.Delete(ctx, secret))
+	}
+	if err := r.Create(ctx, secret); err != nil {
+		return ctrl.Result{}, client.IgnoreAlreadyExists(err) // the bug: it may have made the Secret before it was started
+	}
+	r.made[key] = time.Now()
+	return ctrl.Result{RequeueAfter: 20 * time.Second}, nil
 }

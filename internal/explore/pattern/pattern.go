@@ -77,6 +77,10 @@ func Patterns() []Pattern {
 			Name: "zombie", Finds: "writes after the lease was lost that undo what the new leader has done",
 			make: (*generator).zombie, chance: 2,
 		},
+		{
+			Name: "time", Finds: "work that is missed when it comes due, and timers that are lost with the process",
+			make: (*generator).timed, chance: 2,
+		},
 	}
 }
 
@@ -97,7 +101,15 @@ const perSignature = 3
 // patterns but those on request if there are no names. Those come first that may find most in the time that they take,
 // and that differ from all before them.
 func Generate(suite *plan.Suite, ref *reference.Reference, patterns ...string) []Candidate {
+	return GenerateFor(suite, nil, ref, patterns...)
+}
+
+// GenerateFor is Generate for a workload that the suite does not have: the plans have these steps of their own.
+func GenerateFor(suite *plan.Suite, steps []plan.Step, ref *reference.Reference, patterns ...string) []Candidate {
 	g := newGenerator(suite, ref)
+	if g.own = steps; len(steps) > 0 {
+		g.steps = steps
+	}
 	for _, p := range Patterns() {
 		if p.In(patterns) {
 			g.pattern = p
@@ -110,7 +122,9 @@ func Generate(suite *plan.Suite, ref *reference.Reference, patterns ...string) [
 type generator struct {
 	suite     *plan.Suite
 	ref       *reference.Reference
-	runs      []*trace // without faults; the first is that of ref.Changes
+	steps     []plan.Step // of the workload
+	own       []plan.Step // the same, if it is not one of the suite's
+	runs      []*trace    // without faults; the first is that of ref.Changes
 	changed   [][]reference.Field
 	writes    map[string][]int  // of each controller
 	words     []string          // what describe says of each change
@@ -127,7 +141,7 @@ func newGenerator(suite *plan.Suite, ref *reference.Reference) *generator {
 		suite: suite, ref: ref, count: map[string]int{}, positions: map[int][]int{},
 		changed: make([][]reference.Field, len(ref.Changes)), writes: map[string][]int{},
 		words:    make([]string, len(ref.Changes)),
-		steadies: map[string]moment{},
+		steadies: map[string]moment{}, steps: suite.Workloads[ref.Workload].Steps,
 	}
 	for _, changes := range slices.Concat([][]reference.Change{ref.Changes}, ref.Others) {
 		g.runs = append(g.runs, newTrace(changes))
@@ -172,7 +186,11 @@ func (g *generator) addWith(chance float64, signature, why string, actions ...*b
 		return
 	}
 	name := fmt.Sprintf("%s-%s-%d", g.ref.Workload, g.pattern.Name, len(g.all)+1)
-	p, err := build.Plan(name).Description(why).Workload(g.ref.Workload).Then(actions...).Build()
+	b := build.Plan(name).Description(why).Steps(g.own...)
+	if len(g.own) == 0 {
+		b.Workload(g.ref.Workload)
+	}
+	p, err := b.Then(actions...).Build()
 	if err == nil {
 		p.Complete(g.suite)
 		err = p.Validate(g.suite)
