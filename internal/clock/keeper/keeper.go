@@ -33,6 +33,10 @@ type State struct {
 	Steps int
 	// Processes is the number of processes that have the clock.
 	Processes int
+	// Causes counts the steps by the process whose timer was the first that was due; 0 is this process. Wakes is how
+	// often each process has begun to work.
+	Causes map[int]int
+	Wakes  map[int]uint64
 }
 
 // Keeper is made by Start, and ended by Close.

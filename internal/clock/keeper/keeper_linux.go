@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"os"
@@ -66,8 +67,9 @@ type keeper struct {
 	skews     map[int]time.Duration
 	moved     time.Duration
 	steps     int
-	stepped   time.Time // when it was moved last, by the machine's clock
-	calm      int64     // since when nothing was done but a little after each step, in the run's monotonic time
+	causes    map[int]int // steps by process ID, see State
+	stepped   time.Time   // when it was moved last, by the machine's clock
+	calm      int64       // since when nothing was done but a little after each step, in the run's monotonic time
 
 	running atomic.Bool
 	start   chan struct{} // capacity 1: running has become true
@@ -90,7 +92,7 @@ func Start(dir string) (*Keeper, error) {
 	k := &Keeper{clock: clock.New(), dir: dir, keeper: &keeper{
 		page: page, offset: (*int64)(unsafe.Pointer(&page[0])), listener: listener, done: make(chan struct{}),
 		processes: map[int]*process{}, expected: map[int]func(){}, skews: map[int]time.Duration{},
-		start: make(chan struct{}, 1),
+		causes: map[int]int{}, start: make(chan struct{}, 1),
 	}}
 	ownEpoll()
 	k.ended.Go(k.accept)
@@ -406,27 +408,30 @@ func (k *Keeper) step(own *self) bool {
 		return false
 	}
 	now = k.monotonic()
-	next := k.next(now)
+	next, cause := k.next(now)
 	if next == math.MaxInt64 || next <= now {
 		return false
 	}
+	k.causes[cause]++
 	k.clock.Unheld(func() { k.advance(time.Duration(next-now) + k.late(now)) })
 	k.stepped = time.Now()
 	return true
 }
 
-// next is when the first timer of any process is due. It is called with the lock.
-func (k *Keeper) next(now int64) int64 {
-	next := int64(math.MaxInt64)
+// next is when the first timer of any process is due, and whose that is; 0 is this process. It is called with the lock.
+func (k *Keeper) next(now int64) (next int64, pid int) {
+	next = math.MaxInt64
 	for _, p := range k.processes {
-		if !p.stopped {
-			next = min(next, atomic.LoadInt64(&p.slot.next))
+		if due := atomic.LoadInt64(&p.slot.next); !p.stopped && due < next {
+			next, pid = due, p.pid
 		}
 	}
 	if due, ok := k.clock.Next(); ok {
-		next = min(next, now+int64(k.clock.Until(due)))
+		if due := now + int64(k.clock.Until(due)); due < next {
+			next, pid = due, 0
+		}
 	}
-	return next
+	return next, pid
 }
 
 // busy says what happens in the run, or "" if nothing does. It is called with the lock. The first look remembers what
@@ -511,9 +516,13 @@ func halted(pid int) bool {
 func (k *Keeper) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := State{Moved: k.moved, Steps: k.steps, Processes: len(k.processes)}
+	s := State{Moved: k.moved, Steps: k.steps, Processes: len(k.processes), Causes: maps.Clone(k.causes),
+		Wakes: map[int]uint64{}}
+	for _, p := range k.processes {
+		s.Wakes[p.pid] = atomic.LoadUint64(&p.slot.changes)
+	}
 	now := k.monotonic()
-	if next := k.next(now); next != math.MaxInt64 {
+	if next, _ := k.next(now); next != math.MaxInt64 {
 		s.Next = k.clock.Now().Add(time.Duration(next - now))
 	}
 	if k.clock.Held() {

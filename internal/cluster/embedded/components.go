@@ -42,7 +42,7 @@ func (c *Cluster) etcd() *component {
 	// that come after that do.
 	heartbeat, election, commit := 10, 100, "100ms"
 	if c.keeper != nil {
-		heartbeat, election, commit = 500, 5000, "1s"
+		heartbeat, election, commit = 5000, 25000, "1s"
 	}
 	return c.newComponent("etcd", "etcd",
 		"--name=etcd",
@@ -61,6 +61,9 @@ func (c *Cluster) etcd() *component {
 		"--log-level=warn",
 	)
 }
+
+// logFlush is for components that log to stderr, which has no buffer to be flushed.
+const logFlush = "--log-flush-frequency=1h"
 
 // apiServer is one kube-apiserver with its address and credentials.
 type apiServer struct {
@@ -99,6 +102,10 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 		"--kubelet-preferred-address-types=InternalIP,Hostname",
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--profiling=false",
+		// Only metrics need these numbers: each of some 60 resources would ask etcd once a minute.
+		"--etcd-count-metric-poll-period=0",
+		"--etcd-db-metric-poll-interval=0",
+		logFlush,
 	}
 	args = append(args, featureGates(c.config.FeatureGates)...)
 	args = append(args, c.config.APIServerArgs...)
@@ -183,6 +190,7 @@ func (c *Cluster) controllerManager() *component {
 		// A claim whose binding failed with a conflict is retried only at the next resync.
 		"--pvclaimbinder-sync-period=1s",
 		"--profiling=false",
+		logFlush,
 	}
 	args = append(args, featureGates(c.config.FeatureGates)...)
 	args = append(args, c.config.ControllerManagerArgs...)
@@ -197,6 +205,7 @@ func (c *Cluster) scheduler() *component {
 		"--kube-api-qps=1000",
 		"--kube-api-burst=2000",
 		"--profiling=false",
+		logFlush,
 	}
 	args = append(args, featureGates(c.config.FeatureGates)...)
 	args = append(args, c.config.SchedulerArgs...)

@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 
+	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
@@ -33,3 +34,22 @@ func Reread(b cluster.Baseline, file string) (cluster.Baseline, error) {
 	}
 	return readBaseline(file)
 }
+
+// PIDs are the process IDs of the cluster's components that run, by their names.
+func PIDs(c *Cluster) map[string]int {
+	all := map[string]int{}
+	for _, a := range c.apis {
+		if p := a.running(); p != nil {
+			all[a.name] = p.PID()
+		}
+	}
+	for _, o := range c.others {
+		if p := o.running(); p != nil {
+			all[o.name] = p.PID()
+		}
+	}
+	return all
+}
+
+// ClockState is what the keeper of the cluster's clock sees.
+func ClockState(c *Cluster) keeper.State { return c.keeper.State() }
