@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -264,6 +265,32 @@ func TestClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.end(stopped)
+	})
+
+	// Nor for what others have sent it, which it cannot take.
+	run("a stopped process that is asked", func(r *timedRun) {
+		socket := filepath.Join(r.dir, "server")
+		server := r.start("serve", socket)
+		for _, err := os.Stat(socket); err != nil; _, err = os.Stat(socket) {
+			time.Sleep(time.Millisecond)
+		}
+		for !r.keeper.State().Idle {
+			time.Sleep(time.Millisecond)
+		}
+		if err := syscall.Kill(server.PID(), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		r.keeper.Run()
+		r.end(r.start("sleep", "2h", "10m"))
+		if err := syscall.Kill(server.PID(), syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		r.end(r.start("ask", socket))
 	})
 
 	run("our own timers", func(r *timedRun) {

@@ -49,6 +49,7 @@ type process struct {
 	same    uint64    // changes since when it does the same, which is not waiting
 	since   time.Time // zero: it waits
 	told    time.Time // when it was last told that a timer is due; zero: not since then
+	asked   bool      // at the last look there was something that it had not taken yet
 	stopped bool      // by a signal: it takes no part
 }
 
@@ -468,12 +469,13 @@ const (
 )
 
 // tell wakes the processes whose timers are due: they wait as long as was right before the clock moved. A process that
-// was stopped by a signal does not wake; the clock does not wait for it. It is called with the lock.
+// was stopped by a signal does not wake, nor does it take what others send it; the clock does not wait for it. It is
+// called with the lock.
 func (k *keeper) tell(now int64) {
 	for _, p := range k.processes {
 		changes, idle := atomic.LoadUint64(&p.slot.changes), p.idle()
 		due := idle && atomic.LoadInt64(&p.slot.next) <= now
-		if idle && !due && !p.stopped {
+		if idle && !due && !p.asked && !p.stopped {
 			p.since = time.Time{}
 			continue
 		}
@@ -538,7 +540,8 @@ func (k *Keeper) State() State {
 type self struct {
 	samples []metrics.Sample
 	created uint64
-	polls   []unix.PollFd
+	polls   []unix.PollFd // own, and then one for each of polled
+	polled  []*process
 	own     []unix.PollFd
 }
 
@@ -586,10 +589,11 @@ func (s *self) busy(processes map[int]*process, first bool) string {
 	} else if s.created != created {
 		return "trommel itself works"
 	}
-	s.polls = append(s.polls[:0], s.own...)
+	s.polls, s.polled = append(s.polls[:0], s.own...), s.polled[:0]
 	for _, p := range processes {
 		if !p.stopped {
 			s.polls = append(s.polls, unix.PollFd{Fd: int32(p.epoll), Events: unix.POLLIN})
+			s.polled = append(s.polled, p)
 		}
 	}
 	for {
@@ -599,6 +603,9 @@ func (s *self) busy(processes map[int]*process, first bool) string {
 		}
 		if err != nil {
 			return "poll: " + err.Error()
+		}
+		for i, p := range s.polled {
+			p.asked = s.polls[len(s.own)+i].Revents != 0
 		}
 		if n > 0 {
 			return "something is on its way"
