@@ -3,8 +3,12 @@ package embedded
 import (
 	"context"
 
+	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
+
+// Keeper is the keeper of the cluster's clock.
+func Keeper(c *Cluster) *keeper.Keeper { return c.keeper }
 
 // Objects reads from etcd the objects that a reset restores.
 func Objects(ctx context.Context, c *Cluster) (map[string]string, error) {
