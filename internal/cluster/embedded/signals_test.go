@@ -437,4 +437,3 @@ func runTimed(ctx context.Context, config embedded.Config) error {
 	<-ctx.Done()
 	return c.Close(context.Background())
 }
-
