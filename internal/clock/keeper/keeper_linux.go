@@ -3,6 +3,7 @@
 package keeper
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -501,12 +501,16 @@ func (p *process) rouse() {
 // halted tells whether a process is stopped by a signal.
 func halted(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
+	return err == nil && stateIn(data) == 'T'
+}
+
+// stateIn returns the state that a file stat of a process or thread tells, after its name in parentheses.
+func stateIn(stat []byte) byte {
+	rest := stat[bytes.LastIndexByte(stat, ')')+1:]
+	if len(rest) < 2 {
+		return 0
 	}
-	text := string(data)
-	_, text, _ = strings.Cut(text[max(strings.LastIndex(text, ")"), 0):], " ")
-	return strings.HasPrefix(text, "T")
+	return rest[1]
 }
 
 // State tells what the keeper sees now.
@@ -540,6 +544,7 @@ func (k *Keeper) State() State {
 type self struct {
 	samples []metrics.Sample
 	created uint64
+	waiting uint64        // goroutines in system calls that only wait, such as for the end of a child
 	polls   []unix.PollFd // own, and then one for each of polled
 	polled  []*process
 	own     []unix.PollFd
@@ -550,6 +555,7 @@ func newSelf() *self {
 		{Name: "/sched/goroutines/running:goroutines"},
 		{Name: "/sched/goroutines/runnable:goroutines"},
 		{Name: "/sched/goroutines-created:goroutines"},
+		{Name: "/sched/goroutines/not-in-go:goroutines"},
 	}}
 	if fd := ownEpoll(); fd >= 0 {
 		s.own = []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -589,6 +595,12 @@ func (s *self) busy(processes map[int]*process, first bool) string {
 	} else if s.created != created {
 		return "trommel itself works"
 	}
+	if calls := s.samples[3].Value.Uint64(); calls != s.waiting {
+		if inKernel() {
+			return "trommel itself works"
+		}
+		s.waiting = calls
+	}
 	s.polls, s.polled = append(s.polls[:0], s.own...), s.polled[:0]
 	for _, p := range processes {
 		if !p.stopped {
@@ -612,4 +624,27 @@ func (s *self) busy(processes map[int]*process, first bool) string {
 		}
 		return ""
 	}
+}
+
+// inKernel tells whether the kernel works for another thread of this process, such as writing to a disk that is slow.
+// The runtime cannot tell that from a system call that waits for others.
+func inKernel() bool {
+	own := strconv.Itoa(unix.Gettid())
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return true
+	}
+	for _, t := range tasks {
+		if t.Name() == own {
+			continue
+		}
+		data, err := os.ReadFile("/proc/self/task/" + t.Name() + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		if state := stateIn(data); state == 'R' || state == 'D' {
+			return true
+		}
+	}
+	return false
 }
