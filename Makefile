@@ -93,8 +93,9 @@ versions: ## test controllers of all ages on every Kubernetes version, and write
 	TROMMEL_TEST_KUBERNETES=1.35,1.36,1.37 go test -v -run 'TestKubernetesVersions' -count=1 -timeout 60m ./instrumentation
 
 .PHONY: long
-long: ## run all plans of the examples and third-party operators', eight runs at once, runs that are disturbed at random moments, and generated plans for our own controllers
-	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 120m ./internal/testing/operators
+long: ## run all plans of the examples and third-party operators', eight runs at once, runs that are disturbed at random moments, generated plans in virtual and in real time, and generated plans for our own controllers
+	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 240m ./internal/testing/operators
+	TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestStoppedAndKilledByTheClock|TestKeeperStoppedAndKilled)$$' -timeout 60m ./internal/cluster/embedded
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m ./chaos/controller/manager
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 300m ./nodes/controller/manager
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m -run '^TestKilledAtEveryWrite$$' ./nodes/simulated

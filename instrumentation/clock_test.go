@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -266,6 +267,32 @@ func TestClock(t *testing.T) {
 		r.end(stopped)
 	})
 
+	// Nor for what others have sent it, which it cannot take.
+	run("a stopped process that is asked", func(r *timedRun) {
+		socket := filepath.Join(r.dir, "server")
+		server := r.start("serve", socket)
+		for _, err := os.Stat(socket); err != nil; _, err = os.Stat(socket) {
+			time.Sleep(time.Millisecond)
+		}
+		for !r.keeper.State().Idle {
+			time.Sleep(time.Millisecond)
+		}
+		if err := syscall.Kill(server.PID(), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		r.keeper.Run()
+		r.end(r.start("sleep", "2h", "10m"))
+		if err := syscall.Kill(server.PID(), syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		r.end(r.start("ask", socket))
+	})
+
 	run("our own timers", func(r *timedRun) {
 		p := r.start("sleep", "720h")
 		c := r.keeper.Clock()
@@ -283,6 +310,31 @@ func TestClock(t *testing.T) {
 			t.Errorf("while the clock was held, 100 ms took %s", took)
 		}
 		release()
+	})
+
+	// What the kernel does for this process, such as writing to a slow disk, is work.
+	run("our own system calls", func(r *timedRun) {
+		random, err := syscall.Open("/dev/urandom", syscall.O_RDONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer syscall.Close(random)
+		r.start("sleep", "720h")
+		r.keeper.Run()
+		c := r.keeper.Clock()
+		<-c.After(time.Hour)
+		data := make([]byte, 128<<20)
+		before := c.Offset()
+		for left := data; len(left) > 0; {
+			n, err := syscall.Read(random, left)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = left[n:]
+		}
+		if moved := c.Offset() - before; moved > 0 {
+			t.Errorf("the clock has moved by %s during a system call of this process", moved)
+		}
 	})
 
 	// Without the keeper, processes go on in real time.

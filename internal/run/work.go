@@ -61,6 +61,21 @@ func (w *work) busy(ctx context.Context, within time.Duration) bool {
 	return now.Busy || slices.ContainsFunc(now.Later, func(l await.Later) bool { return l.Shortest <= within })
 }
 
+// coming tells when the last of what was put off is due, and the longest of its delays; zero: nothing was, or nobody can
+// tell. What comes back within a second is no retry that a step of the workload could have missed.
+func (w *work) coming(ctx context.Context) (due time.Time, delay time.Duration) {
+	for _, l := range w.look(ctx).Later {
+		if l.Longest < time.Second {
+			continue
+		}
+		delay = max(delay, l.Longest)
+		if l.Latest.After(due) {
+			due = l.Latest
+		}
+	}
+	return due, delay
+}
+
 // isPoll reports whether the queue puts items off for that long without faults, too, after it has come to rest.
 func (w *work) isPoll(controller, queue string, c wire.DelayClass) bool {
 	return slices.ContainsFunc(w.polls, func(p record.Poll) bool {

@@ -66,6 +66,10 @@ type Config struct {
 	// Disturbed is when the plan's last action so far was complete; zero if no action was completed yet. Until then,
 	// what a step waits for may have been impossible, so its time counts from there. Nil: the plan does nothing.
 	Disturbed func() time.Time
+	// Coming tells of what the controllers have put off, such as a retry: when the last of it is due, and the longest of
+	// its delays. A step that has no timeout of its own goes on until that has come back, and for as long as the delays
+	// grow, up to the suite's timeouts.rest. Zero: nothing is to come, or nobody can tell. Nil: nobody can tell.
+	Coming func(ctx context.Context) (due time.Time, delay time.Duration)
 	// Rest is called after each step that has succeeded; the next step waits for it. It reports its own problems. Nil:
 	// the next step follows at once.
 	Rest func(ctx context.Context)
@@ -120,6 +124,7 @@ func Run(ctx context.Context, c Config) ([]record.Finding, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", title, err))
 		}
 		s.title, s.name, s.goesOn = title, w.Steps[i].Name, w.Steps[i].OnTimeout == plan.OnTimeoutContinue
+		s.patient = s.timeout == 0
 		s.timeout = first(s.timeout, c.Suite.Timeouts.Step, defaultStepTimeout)
 		steps[i] = s
 	}
@@ -168,6 +173,7 @@ type step struct {
 	name    string
 	what    string // what it does, for messages
 	timeout time.Duration
+	patient bool // it waits for what is still to come, see Config.Coming
 	goesOn  bool // the workload goes on even if the step times out
 	do      func(ctx context.Context) error
 
@@ -284,8 +290,9 @@ func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage str
 	told := ""
 	start := clock.Now(ctx)
 	from := start // the step's time counts from here
+	var late lateness
 	for {
-		stepCtx, cancel := clock.WithDeadlineCause(ctx, from.Add(s.timeout), errStepTimeout)
+		stepCtx, cancel := clock.WithDeadlineCause(ctx, late.deadline(from.Add(s.timeout)), errStepTimeout)
 		err = s.do(stepCtx)
 		timedOut = errors.Is(context.Cause(stepCtx), errStepTimeout)
 		cancel()
@@ -295,6 +302,11 @@ func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage str
 				r.Progress(s.title + " has more time: its timeout counts from the plan's last action")
 				continue
 			}
+		}
+		if err != nil && timedOut && s.patient && !s.goesOn && r.Coming != nil &&
+			late.extend(ctx, r.Coming, from.Add(r.Suite.Timeouts.Rest)) {
+			r.Progress(s.title + " has more time: a controller has put something off")
+			continue
 		}
 		if err == nil || r.Outage == nil || !objects.WebhookFailed(err) || ctx.Err() != nil {
 			return timedOut, "", err
@@ -310,6 +322,39 @@ func (r *runner) attempt(ctx context.Context, s step) (timedOut bool, outage str
 		start = clock.Now(ctx)
 		from = start
 	}
+}
+
+// comeBack is how long a controller has for what it had put off, when that is due.
+const comeBack = 2 * time.Second
+
+// lateness is how long a step goes on after its timeout, because something is still to come.
+type lateness struct {
+	until time.Time     // zero: it does not
+	delay time.Duration // of what it waits for
+}
+
+// extend reports whether the step goes on. It does for as long as delays grow, as those of retries after errors do;
+// what comes back again and again after the same time is waited for once. It ends at the limit.
+func (l *lateness) extend(
+	ctx context.Context, coming func(ctx context.Context) (due time.Time, delay time.Duration), limit time.Time,
+) bool {
+	due, delay := coming(ctx)
+	now := clock.Now(ctx)
+	if delay <= l.delay+l.delay/10 || !now.Before(due) || !now.Before(limit) {
+		return false
+	}
+	l.until, l.delay = due.Add(comeBack), delay
+	if l.until.After(limit) {
+		l.until = limit
+	}
+	return true
+}
+
+func (l *lateness) deadline(otherwise time.Time) time.Time {
+	if l.until.After(otherwise) {
+		return l.until
+	}
+	return otherwise
 }
 
 func finding(ctx context.Context, s step, err error, timedOut bool) record.Finding {

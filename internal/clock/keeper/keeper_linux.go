@@ -3,6 +3,7 @@
 package keeper
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +50,7 @@ type process struct {
 	same    uint64    // changes since when it does the same, which is not waiting
 	since   time.Time // zero: it waits
 	told    time.Time // when it was last told that a timer is due; zero: not since then
+	asked   bool      // at the last look there was something that it had not taken yet
 	stopped bool      // by a signal: it takes no part
 }
 
@@ -473,12 +474,13 @@ const (
 )
 
 // tell wakes the processes whose timers are due: they wait as long as was right before the clock moved. A process that
-// was stopped by a signal does not wake; the clock does not wait for it. It is called with the lock.
+// was stopped by a signal does not wake, nor does it take what others send it; the clock does not wait for it. It is
+// called with the lock.
 func (k *keeper) tell(now int64) {
 	for _, p := range k.processes {
 		changes, idle := atomic.LoadUint64(&p.slot.changes), p.idle()
 		due := idle && atomic.LoadInt64(&p.slot.next) <= now
-		if idle && !due && !p.stopped {
+		if idle && !due && !p.asked && !p.stopped {
 			p.since = time.Time{}
 			continue
 		}
@@ -504,12 +506,16 @@ func (p *process) rouse() {
 // halted tells whether a process is stopped by a signal.
 func halted(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
+	return err == nil && stateIn(data) == 'T'
+}
+
+// stateIn returns the state that a file stat of a process or thread tells, after its name in parentheses.
+func stateIn(stat []byte) byte {
+	rest := stat[bytes.LastIndexByte(stat, ')')+1:]
+	if len(rest) < 2 {
+		return 0
 	}
-	text := string(data)
-	_, text, _ = strings.Cut(text[max(strings.LastIndex(text, ")"), 0):], " ")
-	return strings.HasPrefix(text, "T")
+	return rest[1]
 }
 
 // State tells what the keeper sees now.
@@ -547,7 +553,9 @@ func (k *Keeper) State() State {
 type self struct {
 	samples []metrics.Sample
 	created uint64
-	polls   []unix.PollFd
+	waiting uint64        // goroutines in system calls that only wait, such as for the end of a child
+	polls   []unix.PollFd // own, and then one for each of polled
+	polled  []*process
 	own     []unix.PollFd
 }
 
@@ -556,6 +564,7 @@ func newSelf() *self {
 		{Name: "/sched/goroutines/running:goroutines"},
 		{Name: "/sched/goroutines/runnable:goroutines"},
 		{Name: "/sched/goroutines-created:goroutines"},
+		{Name: "/sched/goroutines/not-in-go:goroutines"},
 	}}
 	if fd := ownEpoll(); fd >= 0 {
 		s.own = []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -595,10 +604,17 @@ func (s *self) busy(processes map[int]*process, first bool) string {
 	} else if s.created != created {
 		return "trommel itself works"
 	}
-	s.polls = append(s.polls[:0], s.own...)
+	if calls := s.samples[3].Value.Uint64(); calls != s.waiting {
+		if inKernel() {
+			return "trommel itself works"
+		}
+		s.waiting = calls
+	}
+	s.polls, s.polled = append(s.polls[:0], s.own...), s.polled[:0]
 	for _, p := range processes {
 		if !p.stopped {
 			s.polls = append(s.polls, unix.PollFd{Fd: int32(p.epoll), Events: unix.POLLIN})
+			s.polled = append(s.polled, p)
 		}
 	}
 	for {
@@ -609,9 +625,35 @@ func (s *self) busy(processes map[int]*process, first bool) string {
 		if err != nil {
 			return "poll: " + err.Error()
 		}
+		for i, p := range s.polled {
+			p.asked = s.polls[len(s.own)+i].Revents != 0
+		}
 		if n > 0 {
 			return "something is on its way"
 		}
 		return ""
 	}
+}
+
+// inKernel tells whether the kernel works for another thread of this process, such as writing to a disk that is slow.
+// The runtime cannot tell that from a system call that waits for others.
+func inKernel() bool {
+	own := strconv.Itoa(unix.Gettid())
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return true
+	}
+	for _, t := range tasks {
+		if t.Name() == own {
+			continue
+		}
+		data, err := os.ReadFile("/proc/self/task/" + t.Name() + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		if state := stateIn(data); state == 'R' || state == 'D' {
+			return true
+		}
+	}
+	return false
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
+// Keeper is the keeper of the cluster's clock.
+func Keeper(c *Cluster) *keeper.Keeper { return c.keeper }
+
 // Objects reads from etcd the objects that a reset restores.
 func Objects(ctx context.Context, c *Cluster) (map[string]string, error) {
 	store := newStore(c.etcdSocket())

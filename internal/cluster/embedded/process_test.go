@@ -27,7 +27,8 @@ import (
 
 // Environment variables that make the test executable run a cluster instead of tests.
 const (
-	// own: a cluster started with Start; serve: a cluster started with Serve; web: a server in a pod
+	// own: a cluster started with Start; timed: one that has its own clock; serve: a cluster started with Serve; web: a
+	// server in a pod
 	envHelper    = "TROMMEL_TEST_CLUSTER_HELPER"
 	envHelperDir = "TROMMEL_TEST_CLUSTER_DIR"
 )
@@ -53,6 +54,8 @@ func helper(what string) {
 	switch what {
 	case "own":
 		err = runOwn(ctx, config)
+	case "timed":
+		err = runTimed(ctx, config)
 	case "serve":
 		err = embedded.Serve(ctx, config, func(embedded.Entry) { fmt.Println("ready") })
 	}
