@@ -17,13 +17,19 @@ func (c clocks) keeper() (cluster.Timekeeper, error) {
 	return nil, fmt.Errorf("clock of cluster %q: %w", c.cluster.Name(), cluster.ErrNotSupported)
 }
 
-// Advance moves the cluster's clock at once.
+// Advance moves the cluster's clock at a moment at which nothing happens, if there is one soon.
 func (c clocks) Advance(by time.Duration) error {
+	return c.advance(by, func(jump func() error) error { return jump() })
+}
+
+// advance moves the clock by a jump that is carried out when a calm moment has come.
+func (c clocks) advance(by time.Duration, carryOut func(jump func() error) error) error {
 	t, err := c.keeper()
 	if err != nil {
 		return err
 	}
-	return t.Advance(by)
+	t.Lull()
+	return carryOut(func() error { return t.Advance(by) })
 }
 
 // Skew puts the wall clock of a controller's processes ahead, or behind.

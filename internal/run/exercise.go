@@ -140,7 +140,7 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 	}
 	if p.clock != nil {
 		c.Advance = func(ctx context.Context, by time.Duration) error {
-			return p.coordinator.Jump(ctx, func() error { return clocks{p.cluster}.Advance(by) })
+			return clocks{p.cluster}.advance(by, func(jump func() error) error { return p.coordinator.Jump(ctx, jump) })
 		}
 	}
 	if cmp.Or(r.plan.Pace, r.suite.Pace) == plan.PaceRest {

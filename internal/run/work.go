@@ -61,8 +61,8 @@ func (w *work) busy(ctx context.Context, within time.Duration) bool {
 	return now.Busy || slices.ContainsFunc(now.Later, func(l await.Later) bool { return l.Shortest <= within })
 }
 
-// coming tells when the last of what was put off is due, and the longest of its delays; zero: nothing was, or nobody can
-// tell. What comes back within a second is no retry that a step of the workload could have missed.
+// coming tells when the last of what was put off is due, and the longest of its delays; zero: nothing was, or nobody
+// can tell. What comes back within a second is no retry that a step of the workload could have missed.
 func (w *work) coming(ctx context.Context) (due time.Time, delay time.Duration) {
 	for _, l := range w.look(ctx).Later {
 		if l.Longest < time.Second {

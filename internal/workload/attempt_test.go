@@ -157,3 +157,83 @@ func TestFunctionsAndCommandsHoldTheClock(t *testing.T) {
 		t.Errorf("a command: %v; then held: %t", err, c.Held())
 	}
 }
+
+// Regression: a step ended after its default timeout while the controller's next try was due a little later.
+func TestStepWaitsForWhatIsPutOff(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		tries    []time.Duration // when the controller tries again
+		ready    time.Duration
+		own      bool // the step has a timeout of its own
+		timedOut bool
+		took     time.Duration
+	}{
+		{name: "the next try", tries: []time.Duration{8, 30}, ready: 30, took: 30},
+		{name: "later tries", tries: []time.Duration{8, 30, 70, 150}, ready: 150, took: 150},
+		{name: "never", tries: []time.Duration{8, 30, 70, 150}, ready: 1000, timedOut: true, took: 152},
+		{name: "not without end", tries: []time.Duration{8, 30, 70, 150, 310, 630, 1270}, ready: 1270, timedOut: true,
+			took: 600},
+		{name: "again and again", tries: []time.Duration{5, 10, 15, 20, 25, 30, 35}, ready: 35, timedOut: true,
+			took: 17},
+		{name: "nothing is to come", ready: 30, timedOut: true, took: 10},
+		{name: "a timeout of its own", tries: []time.Duration{8, 30}, ready: 30, own: true, timedOut: true, took: 10},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				at := func(s time.Duration) time.Time { return start.Add(s * time.Second) }
+				r := &runner{Config: Config{
+					Progress: func(string) {}, Suite: &plan.Suite{Timeouts: plan.Timeouts{Rest: 10 * time.Minute}},
+					Coming: func(context.Context) (due time.Time, delay time.Duration) {
+						last := start
+						for _, s := range test.tries {
+							if at(s).After(time.Now()) {
+								return at(s), at(s).Sub(last)
+							}
+							last = at(s)
+						}
+						return time.Time{}, 0
+					},
+				}}
+				timedOut, _, err := r.attempt(t.Context(),
+					step{timeout: 10 * time.Second, patient: !test.own, do: func(ctx context.Context) error {
+						select {
+						case <-time.After(time.Until(at(test.ready))):
+							return nil
+						case <-ctx.Done():
+							return context.Cause(ctx)
+						}
+					}})
+				if timedOut != test.timedOut || (err != nil) != test.timedOut {
+					t.Errorf("timed out: %t, error %v", timedOut, err)
+				}
+				if took := time.Since(start); took != test.took*time.Second {
+					t.Errorf("took %s, want %s", took, test.took*time.Second)
+				}
+			})
+		})
+	}
+}
+
+func TestStepLetsTheClockJump(t *testing.T) {
+	p := plan.Step{AdvanceTime: 48 * time.Hour}
+	var passed time.Duration
+	r := &runner{Config: Config{Suite: &plan.Suite{}, Advance: func(_ context.Context, by time.Duration) error {
+		passed += by
+		return nil
+	}}}
+	s, err := r.prepare(&p)
+	if err == nil {
+		err = s.do(t.Context())
+	}
+	if err != nil || passed != 48*time.Hour {
+		t.Errorf("%s passed, %v", passed, err)
+	}
+	r.Advance = nil
+	if s, err = r.prepare(&p); err == nil {
+		err = s.do(t.Context())
+	}
+	if !errors.Is(err, ErrRealTime) {
+		t.Errorf("without a clock: %v", err)
+	}
+}

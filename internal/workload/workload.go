@@ -66,9 +66,9 @@ type Config struct {
 	// Disturbed is when the plan's last action so far was complete; zero if no action was completed yet. Until then,
 	// what a step waits for may have been impossible, so its time counts from there. Nil: the plan does nothing.
 	Disturbed func() time.Time
-	// Coming tells of what the controllers have put off, such as a retry: when the last of it is due, and the longest of
-	// its delays. A step that has no timeout of its own goes on until that has come back, and for as long as the delays
-	// grow, up to the suite's timeouts.rest. Zero: nothing is to come, or nobody can tell. Nil: nobody can tell.
+	// Coming tells of what the controllers have put off, such as a retry: when the last of it is due, and the longest
+	// of its delays. A step that has no timeout of its own goes on until that has come back, and for as long as the
+	// delays grow, up to the suite's timeouts.rest. Zero: nothing is to come, or nobody can tell. Nil: nobody can tell.
 	Coming func(ctx context.Context) (due time.Time, delay time.Duration)
 	// Rest is called after each step that has succeeded; the next step waits for it. It reports its own problems. Nil:
 	// the next step follows at once.

@@ -173,6 +173,39 @@ func (k *Keeper) Skew(pid int, by time.Duration) {
 	}
 }
 
+// A jump ends what is under way, such as a request with a timeout. mostLull is how long a calm moment is waited for, by
+// the machine's clock.
+const mostLull = 500 * time.Millisecond
+
+// Lull returns at a moment at which no process does anything, at the latest after half a second.
+func (k *Keeper) Lull() {
+	for began := time.Now(); !k.calmNow() && time.Since(began) < mostLull; {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// calmNow looks twice, as step does, but not at this process.
+func (k *Keeper) calmNow() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := &self{}
+	for first := true; ; first = false {
+		now := k.monotonic()
+		for _, p := range k.processes {
+			if p.works(now, first) {
+				return false
+			}
+		}
+		if s.arrived(k.processes) != "" {
+			return false
+		}
+		if !first {
+			return true
+		}
+		sleep(shortPause)
+	}
+}
+
 // Jump moves the clock at once, whatever the processes do, and tells those whose timers are then due. What waits by the
 // clock in this process does not end sooner, see [clock.Clock.Jump].
 func (k *Keeper) Jump(by time.Duration) {
@@ -439,14 +472,7 @@ func (k *Keeper) next(now int64) (next int64, pid int) {
 // it has seen, and the second is true only if that has not changed.
 func (k *Keeper) busy(own *self, now int64, first bool) string {
 	for _, p := range k.processes {
-		changes := atomic.LoadUint64(&p.slot.changes)
-		if p.stopped {
-			continue
-		}
-		if first {
-			p.seen = changes
-		}
-		if changes != p.seen || !p.idle() || atomic.LoadInt64(&p.slot.next) <= now {
+		if p.works(now, first) {
 			return fmt.Sprintf("process %d works", p.pid)
 		}
 	}
@@ -459,6 +485,18 @@ func (k *Keeper) busy(own *self, now int64, first bool) string {
 		}
 	}
 	return ""
+}
+
+// works reports whether a process that is not stopped does something, or has since the first look.
+func (p *process) works(now int64, first bool) bool {
+	changes := atomic.LoadUint64(&p.slot.changes)
+	if p.stopped {
+		return false
+	}
+	if first {
+		p.seen = changes
+	}
+	return changes != p.seen || !p.idle() || atomic.LoadInt64(&p.slot.next) <= now
 }
 
 func (p *process) idle() bool {
@@ -592,7 +630,7 @@ var ownEpoll = sync.OnceValue(func() int {
 	return first
 })
 
-// busy looks at this process, and at what has arrived for any process and was not yet taken.
+// busy looks at this process, and at what has arrived.
 func (s *self) busy(processes map[int]*process, first bool) string {
 	metrics.Read(s.samples)
 	if s.samples[0].Value.Uint64() > 1 || s.samples[1].Value.Uint64() > 0 {
@@ -610,6 +648,11 @@ func (s *self) busy(processes map[int]*process, first bool) string {
 		}
 		s.waiting = calls
 	}
+	return s.arrived(processes)
+}
+
+// arrived looks at what has arrived for any process and was not yet taken.
+func (s *self) arrived(processes map[int]*process) string {
 	s.polls, s.polled = append(s.polls[:0], s.own...), s.polled[:0]
 	for _, p := range processes {
 		if !p.stopped {

@@ -27,6 +27,9 @@ func (k *Keeper) Has(int) bool { return false }
 // Skew does nothing.
 func (k *Keeper) Skew(int, time.Duration) {}
 
+// Lull does nothing.
+func (k *Keeper) Lull() {}
+
 // Jump does nothing.
 func (k *Keeper) Jump(time.Duration) {}
 

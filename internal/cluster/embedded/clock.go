@@ -43,6 +43,13 @@ func (c *Cluster) Hurry(on bool) {
 	}
 }
 
+// Lull returns at a moment at which no process of the cluster does anything, at the latest after half a second.
+func (c *Cluster) Lull() {
+	if c.keeper != nil {
+		c.keeper.Lull()
+	}
+}
+
 // Advance moves the clock at once.
 func (c *Cluster) Advance(by time.Duration) error {
 	if c.keeper == nil {

@@ -42,7 +42,7 @@ func (c *Cluster) etcd() *component {
 	// that come after that do.
 	heartbeat, election, commit := 10, 100, "100ms"
 	if c.keeper != nil {
-		heartbeat, election, commit = 5000, 25000, "1s"
+		heartbeat, election, commit = 500, 5000, "1s"
 	}
 	return c.newComponent("etcd", "etcd",
 		"--name=etcd",
