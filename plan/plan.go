@@ -114,7 +114,7 @@ type Condition struct {
 	Repeat      int           `yaml:"repeat" default:"1"`   // the n-th match satisfies
 	Timeout     time.Duration `yaml:"timeout"`
 	Extend      time.Duration `yaml:"extend"` // by how much at most, until the controllers are idle
-	Call        string        `yaml:"call"` // onAnnotatedCall: an annotated call of the suite
+	Call        string        `yaml:"call"`   // onAnnotatedCall: an annotated call of the suite
 }
 
 // conditionFields lists the fields that each trigger type has.

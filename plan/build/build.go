@@ -466,7 +466,10 @@ func Timeout(d time.Duration) *Condition {
 }
 
 // Extend lets a [Timeout] wait until the controllers under test are idle, for that much longer at most.
-func (c *Condition) Extend(most time.Duration) *Condition { c.definition.Condition.Extend = most; return c }
+func (c *Condition) Extend(most time.Duration) *Condition {
+	c.definition.Condition.Extend = most
+	return c
+}
 
 // AtOnce is satisfied when it becomes enabled.
 func AtOnce() *Condition { return condition(plan.OnNone, "") }
