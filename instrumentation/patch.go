@@ -107,12 +107,24 @@ func (s *source) function(receiver, name string) *ast.FuncDecl {
 	return nil
 }
 
-// declaration also finds a function that has no body.
+// declaration also finds a function that has no body, and one that is the value of a variable.
 func (s *source) declaration(receiver, name string) *ast.FuncDecl {
 	for _, d := range s.file.Decls {
-		f, ok := d.(*ast.FuncDecl)
-		if ok && f.Name.Name == name && receiverOf(f) == receiver {
-			return f
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.Name == name && receiverOf(d) == receiver {
+				return d
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				v, ok := spec.(*ast.ValueSpec)
+				if !ok || receiver != "" || len(v.Names) != 1 || len(v.Values) != 1 || v.Names[0].Name != name {
+					continue
+				}
+				if f, ok := v.Values[0].(*ast.FuncLit); ok {
+					return &ast.FuncDecl{Name: v.Names[0], Type: f.Type, Body: f.Body}
+				}
+			}
 		}
 	}
 	return nil

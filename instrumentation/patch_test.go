@@ -98,6 +98,15 @@ func TestPatch(t *testing.T) {
 		{moduleKubernetes, "v1.36.3"},
 		{moduleKubernetes, "v1.37.1"},
 		{moduleKWOK, "v0.8.0"},
+		{moduleAPIMachinery, "v0.35.8"},
+		{moduleAPIMachinery, "v0.36.3"},
+		{moduleAPIMachinery, "v0.37.1"},
+		{moduleAggregator, "v0.35.8"},
+		{moduleAggregator, "v0.36.3"},
+		{moduleAggregator, "v0.37.1"},
+		{moduleEtcd, "v3.6.5"},
+		{moduleEtcd, "v3.6.8"},
+		{moduleEtcd, "v3.7.0"},
 	} {
 		name := strings.ReplaceAll(tc.module, "/", "_") + "@" + tc.version
 		t.Run(name, func(t *testing.T) {

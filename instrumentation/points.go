@@ -20,14 +20,18 @@ const (
 	moduleControllerRuntime = "sigs.k8s.io/controller-runtime"
 	moduleAPIServer         = "k8s.io/apiserver"
 	moduleAPIExtensions     = "k8s.io/apiextensions-apiserver"
-	moduleKubernetes        = "k8s.io/kubernetes" // of the control plane
-	moduleKWOK              = "sigs.k8s.io/kwok"  // of the control plane
+	moduleKubernetes        = "k8s.io/kubernetes"         // of the control plane
+	moduleKWOK              = "sigs.k8s.io/kwok"          // of the control plane
+	moduleAPIMachinery      = "k8s.io/apimachinery"       // of the control plane
+	moduleAggregator        = "k8s.io/kube-aggregator"    // of the control plane
+	moduleEtcd              = "go.etcd.io/etcd/server/v3" // of the control plane
 	moduleReflect2          = "github.com/modern-go/reflect2"
 )
 
 // controlPlaneModulesPatched lists the modules that are patched in the control plane.
 var controlPlaneModulesPatched = []string{
 	moduleClientGo, moduleAPIServer, moduleAPIExtensions, moduleKubernetes, moduleKWOK,
+	moduleAPIMachinery, moduleAggregator, moduleEtcd,
 }
 
 // point is a place in a module with the text that is inserted there. Each point needs a golden file, see TestPatch.
@@ -69,6 +73,9 @@ var helpers = []helper{
 	{moduleAPIServer, "pkg/registry/rest", "apiserver_rest.go.tmpl"},
 	{moduleAPIExtensions, "pkg/apis/apiextensions/validation", "apiextensions_validation.go.tmpl"},
 	{moduleKubernetes, "pkg/controlplane/apiserver", "kubernetes_controlplane.go.tmpl"},
+	{moduleKubernetes, "pkg/controller", "kubernetes_controller.go.tmpl"},
+	{moduleAPIMachinery, "pkg/util/wait", "apimachinery_wait.go.tmpl"},
+	{moduleEtcd, "storage/mvcc", "etcd_mvcc.go.tmpl"},
 	{moduleKWOK, "pkg/kwok/controllers", "kwok_pods.go.tmpl"},
 	{moduleClientGo, "tools/cache", "clientgo_cache.go.tmpl"},
 	{moduleClientGo, "rest", "clientgo_rest.go.tmpl"},
@@ -90,6 +97,9 @@ var oldest = map[string]string{
 	moduleAPIExtensions:     "v0.35.0",
 	moduleKubernetes:        "v1.35.0",
 	moduleKWOK:              "v0.8.0",
+	moduleAPIMachinery:      "v0.35.0",
+	moduleAggregator:        "v0.35.0",
+	moduleEtcd:              "v3.6.0",
 	moduleReflect2:          "v1.0.0",
 }
 
@@ -182,6 +192,61 @@ func queuePoints() []point {
 	}
 }
 
+// idlePoints let a control plane rest in which nothing happens: each time that a timer fires, a run's clock stops. They
+// remove timers that only metrics or connections need that cannot break, and let others fire together.
+func idlePoints() []point {
+	// together is for a timer of a period: it fires at each multiple of it, as others do.
+	together := func(period string) insertion {
+		return insertion{do: period,
+			replaces: "time.Until(time.Now().Truncate(" + period + ").Add(" + period + "))"}
+	}
+	const watchable = "storage/mvcc/watchable_store.go"
+	return []point{
+		{module: moduleAPIMachinery, file: "pkg/util/wait/backoff.go", receiver: "*jitteredBackoffManagerImpl",
+			function: "getNextBackoff",
+			insert:   insertion{result: "trommelTogether({{.Receiver}}.jitter, {{.Result}})"}},
+		// A delaying queue has a timer for what is due first. The heartbeat is for the case that this timer fails.
+		{module: moduleClientGo, from: "v0.35.0-0", file: "util/workqueue/delaying_queue.go",
+			function: "newDelayingQueue", insert: insertion{do: "maxWait", replaces: "time.Hour"}},
+
+		// Each resource's connection to etcd, which is a unix socket.
+		{module: moduleAPIServer, file: "pkg/storage/storagebackend/factory/etcd3.go", function: "newETCD3Client",
+			insert: insertion{do: "keepaliveTime", replaces: "time.Hour"}},
+		{module: moduleAPIServer, file: "pkg/server/filters/maxinflight.go", function: "startWatermarkMaintenance",
+			insert: insertion{do: "inflightUsageMetricUpdatePeriod", replaces: "time.Hour"}},
+		{module: moduleAPIServer, file: "pkg/storage/etcd3/stats.go", receiver: "*resourceSizeEstimator",
+			function: "run", insert: insertion{do: "sizerRefreshInterval", replaces: "time.Hour"}},
+		{module: moduleAPIServer, file: "pkg/storage/cacher/compactor.go", receiver: "*compactor", function: "Run",
+			insert: insertion{do: "compactorPollPeriod",
+				replaces: "time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))"}},
+		// The servers' own documents are merged anew, whether they have changed or not.
+		{module: moduleAggregator, file: "pkg/controllers/openapiv3/controller.go",
+			receiver: "*AggregationController", function: "processNextWorkItem",
+			insert: insertion{do: "successfulUpdateDelayLocal", replaces: "5*time.Second"}},
+
+		{module: moduleKubernetes, file: "pkg/scheduler/metrics/metric_recorder.go", receiver: "*MetricAsyncRecorder",
+			function: "run", insert: together("r.interval")},
+
+		{module: moduleEtcd, file: "storage/backend/backend.go", receiver: "*backend", function: "run",
+			insert: together("b.batchInterval")},
+		{module: moduleEtcd, file: "lease/lessor.go", receiver: "*lessor", function: "runLoop",
+			insert: insertion{do: "500 * time.Millisecond", replaces: "10*time.Second"}},
+		// It looks ten times a second whether there is a watcher that has missed something. Here it is told.
+		{module: moduleEtcd, file: watchable, function: "watchableStore",
+			insert: insertion{field: "trommelTicker trommelTicker"}},
+		{module: moduleEtcd, file: watchable, receiver: "*watchableStore", function: "syncWatchersLoop",
+			insert: insertion{do: "time.NewTicker", replaces: "{{.Receiver}}.trommelTicking"}},
+		{module: moduleEtcd, file: watchable, receiver: "*watchableStore", function: "syncWatchersLoop",
+			insert: insertion{do: "delayTicker.Reset", replaces: "{{.Receiver}}.trommelWait"}},
+		{module: moduleEtcd, file: watchable, receiver: "*watchableStore", function: "watch",
+			insert: insertion{enter: "defer {{.Receiver}}.trommelUnsynced()"}},
+		{module: moduleEtcd, file: watchable, receiver: "*watchableStore", function: "Restore",
+			insert: insertion{enter: "defer {{.Receiver}}.trommelUnsynced()"}},
+		{module: moduleEtcd, file: watchable, receiver: "*watchableStore", function: "moveVictims",
+			insert: insertion{enter: "defer {{.Receiver}}.trommelUnsynced()"}},
+	}
+}
+
 var points = concat(
 	observing(point{
 		module: moduleAPIServer, from: "v0.35.0-0", to: "v0.38.0-0", file: "pkg/storage/cacher/watch_cache.go",
@@ -195,6 +260,8 @@ var points = concat(
 		receiver: "*Cacher", function: "dispatchEvents",
 		insert: insertion{do: "wait.Jitter(time.Second, 0.25)", replaces: "trommelNextSecond()"},
 	}},
+
+	idlePoints(),
 
 	// Every queue has a loop that updates two metrics twice a second, and does nothing else.
 	[]point{
@@ -320,16 +387,28 @@ var points = concat(
 
 	[]point{
 		// Both look for new types every 30 s. A cluster whose types were just created would keep the dependents of
-		// deleted objects that long.
+		// deleted objects that long. Here they look again and again as long as types change, and need not later.
 		{
 			module: moduleKubernetes, file: "pkg/controller/garbagecollector/garbagecollector.go",
 			receiver: "*GarbageCollector", function: "Sync",
 			insert: insertion{enter: "if {{.Param 2}} > time.Second { {{.Param 2}} = time.Second }"},
 		},
 		{
+			module: moduleKubernetes, file: "pkg/controller/garbagecollector/garbagecollector.go",
+			receiver: "*GarbageCollector", function: "Sync",
+			insert: insertion{do: "wait.UntilWithContext",
+				replaces: "c.TrommelWhileTypesChange({{.Receiver}}.dependencyGraphBuilder.sharedInformers)"},
+		},
+		{
 			module: moduleKubernetes, file: "pkg/controller/resourcequota/resource_quota_controller.go",
 			receiver: "*Controller", function: "Sync",
 			insert: insertion{enter: "if {{.Param 2}} > 5*time.Second { {{.Param 2}} = 5 * time.Second }"},
+		},
+		{
+			module: moduleKubernetes, file: "pkg/controller/resourcequota/resource_quota_controller.go",
+			receiver: "*Controller", function: "Sync",
+			insert: insertion{do: "wait.UntilWithContext",
+				replaces: "controller.TrommelWhileTypesChange({{.Receiver}}.quotaMonitor.informerFactory)"},
 		},
 		// Loops that look ten times a second whether there is something to do. In a run's own time each look makes the
 		// clock stop; and hardly anything here waits for them.
