@@ -365,6 +365,7 @@ func (k *Keeper) loop() {
 	runtime.LockOSThread() // ends with the goroutine
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0)
 	own := newSelf()
+	defer own.close()
 	pause, moving := shortPause, false
 	for {
 		if !k.running.Load() || k.clock.Held() {
@@ -591,7 +592,8 @@ func (k *Keeper) State() State {
 type self struct {
 	samples []metrics.Sample
 	created uint64
-	waiting uint64        // goroutines in system calls that only wait, such as for the end of a child
+	threads uint64        // of this process
+	stats   map[int]int   // by thread, the descriptor of the file with its state
 	polls   []unix.PollFd // own, and then one for each of polled
 	polled  []*process
 	own     []unix.PollFd
@@ -602,7 +604,7 @@ func newSelf() *self {
 		{Name: "/sched/goroutines/running:goroutines"},
 		{Name: "/sched/goroutines/runnable:goroutines"},
 		{Name: "/sched/goroutines-created:goroutines"},
-		{Name: "/sched/goroutines/not-in-go:goroutines"},
+		{Name: "/sched/threads/total:threads"},
 	}}
 	if fd := ownEpoll(); fd >= 0 {
 		s.own = []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -642,11 +644,8 @@ func (s *self) busy(processes map[int]*process, first bool) string {
 	} else if s.created != created {
 		return "trommel itself works"
 	}
-	if calls := s.samples[3].Value.Uint64(); calls != s.waiting {
-		if inKernel() {
-			return "trommel itself works"
-		}
-		s.waiting = calls
+	if !first && s.inKernel() {
+		return "trommel itself works"
 	}
 	return s.arrived(processes)
 }
@@ -678,25 +677,60 @@ func (s *self) arrived(processes map[int]*process) string {
 	}
 }
 
-// inKernel tells whether the kernel works for another thread of this process, such as writing to a disk that is slow.
-// The runtime cannot tell that from a system call that waits for others.
-func inKernel() bool {
-	own := strconv.Itoa(unix.Gettid())
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return true
+// inKernel tells whether the kernel works for another thread of this process, such as writing to a slow disk. The
+// runtime cannot tell that from a system call that waits for others.
+func (s *self) inKernel() bool {
+	if n := s.samples[3].Value.Uint64(); n != s.threads || s.stats == nil {
+		s.close()
+		if err := s.open(); err != nil {
+			return true
+		}
+		s.threads = n
 	}
-	for _, t := range tasks {
-		if t.Name() == own {
+	own := unix.Gettid()
+	var data [512]byte
+	for thread, fd := range s.stats {
+		if thread == own {
 			continue
 		}
-		data, err := os.ReadFile("/proc/self/task/" + t.Name() + "/stat")
+		n, err := unix.Pread(fd, data[:], 0)
 		if err != nil {
 			continue // it has ended
 		}
-		if state := stateIn(data); state == 'R' || state == 'D' {
+		if state := stateIn(data[:n]); state == 'R' || state == 'D' {
 			return true
 		}
 	}
 	return false
+}
+
+// open opens what tells the states of this process's threads.
+func (s *self) open() error {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	s.stats = map[int]int{}
+	for _, t := range tasks {
+		thread, err := strconv.Atoi(t.Name())
+		if err != nil {
+			continue
+		}
+		fd, err := unix.Open("/proc/self/task/"+t.Name()+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+			continue // it has ended
+		}
+		if err != nil {
+			return err
+		}
+		s.stats[thread] = fd
+	}
+	return nil
+}
+
+func (s *self) close() {
+	for _, fd := range s.stats {
+		_ = unix.Close(fd)
+	}
+	s.stats = nil
 }

@@ -108,10 +108,11 @@ func (s *timed) startController() {
 	if err != nil {
 		s.Fatal(err)
 	}
+	own := shortDir(s.T) // pods share the machine's files
 	pod := clustertest.ShellPod("controller", "", clustertest.Controller("controller"))
 	pod.Spec.Containers[0].Command = []string{
-		binary, "etcd", "--data-dir=/tmp/data", "--listen-client-urls=unix:///tmp/client",
-		"--advertise-client-urls=http://127.0.0.1:1", "--listen-peer-urls=unix:///tmp/peer",
+		binary, "etcd", "--data-dir=" + own + "/data", "--listen-client-urls=unix://" + own + "/client",
+		"--advertise-client-urls=http://127.0.0.1:1", "--listen-peer-urls=unix://" + own + "/peer",
 	}
 	if _, err := s.client.CoreV1().Pods("default").Create(s.Context(), pod, metav1.CreateOptions{}); err != nil {
 		s.Fatal(err)
