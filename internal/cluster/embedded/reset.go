@@ -32,6 +32,9 @@ const (
 	quietOwn    = 60 * time.Millisecond
 	quietShared = 250 * time.Millisecond
 	maxQuiet    = time.Second
+	// deletersPatience is how long a reset waits for API servers that were deleting the objects of a definition when
+	// it was restored. One that has deleted them waits a minute for their absence, and does no harm.
+	deletersPatience = 3 * time.Second
 )
 
 // resetter resets a cluster to a baseline, whether this process runs the cluster or another one does.
@@ -264,6 +267,7 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 	var differs []string
 	var slowest time.Duration // list
 	var first, last time.Time // write; zero: none
+	var deleters bool         // of objects of a restored definition or namespace may be at work
 	for start := clock.Now(ctx); ; {
 		began := clock.Now(ctx)
 		now, _, err := store.list(ctx, registryPrefix, true)
@@ -289,8 +293,18 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 			for _, c := range changes {
 				differs = append(differs, c.key)
 			}
-		} else if clock.Since(ctx, later(start, last)) >= quietFor(r.quiet, slowest, last.Sub(first)) {
-			break
+			deleters = deleters || slices.ContainsFunc(changes, restoresContainer)
+		} else if quiet := clock.Since(ctx, later(start, last)); !deleters {
+			if quiet >= quietFor(r.quiet, slowest, last.Sub(first)) {
+				break
+			}
+		} else if quiet >= maxQuiet {
+			// One more look at etcd follows: a deleter may have been at work since the last one.
+			busy, err := r.definitionsDeleted(ctx)
+			if err != nil {
+				return err
+			}
+			deleters = busy && quiet < deletersPatience
 		}
 		if clock.Sleep(ctx, lookEvery) != nil {
 			return differing(ctx.Err(), differs)

@@ -370,3 +370,58 @@ func (r *resetRig) same(want map[string]string) {
 		r.Errorf("not as before:\n%s", strings.Join(differ, "\n"))
 	}
 }
+
+const resetDefinition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]s.example.com}
+spec:
+  group: example.com
+  names: {kind: K%[1]s, plural: %[1]s, singular: %[1]s, listKind: K%[1]sList}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+{apiVersion: example.com/v1, kind: K%[1]s, metadata: {name: one, namespace: default}, spec: {a: 1}}
+`
+
+// What deletes the objects of a definition or a namespace has seen a deletion that a reset takes back, and goes on. A
+// reset is complete only when it has stopped.
+func TestResetWhileDefinitionsAreDeleted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	r := &resetRig{TB: t, cluster: clustertest.Start(t, embedded.Config{APIServers: 2})}
+	const definitions = 12
+	var all []string
+	for i := range definitions {
+		all = append(all, fmt.Sprintf(resetDefinition, fmt.Sprintf("keepers%d", i)))
+	}
+	for _, manifest := range all {
+		r.apply(manifest)
+	}
+	r.apply("{apiVersion: v1, kind: Namespace, metadata: {name: kept}}")
+	r.apply("{apiVersion: example.com/v1, kind: Kkeepers0, metadata: {name: two, namespace: kept}}")
+	baseline, err := r.cluster.TakeBaseline(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := r.objects()
+	for round := range 5 {
+		r.delete("namespace//kept")
+		for i := range definitions {
+			r.delete(fmt.Sprintf("customresourcedefinition//keepers%d.example.com", i))
+		}
+		time.Sleep(time.Duration(round) * 20 * time.Millisecond) // they have come further each time
+		began := time.Now()
+		if err := r.cluster.Reset(t.Context(), baseline); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("round %d: reset in %s", round, time.Since(began).Round(time.Millisecond))
+		time.Sleep(1500 * time.Millisecond) // nothing happens any more: there is no event to wait for
+		r.same(want)
+	}
+}
