@@ -16,9 +16,9 @@ import (
 
 const namespacesPrefix = registryPrefix + "namespaces/"
 
-// restoresContainer reports whether a change restores a definition or a namespace. If it was being deleted, its objects
-// are deleted, too, by API servers and the controller manager, and these look at the deletion mark only when they begin:
-// they go on deleting what has been restored.
+// restoresContainer reports whether a change restores a definition or a namespace. If it was being deleted, API servers
+// or the controller manager delete its objects, too. They look at the deletion mark only when they begin, so they go on
+// deleting what has been restored.
 func restoresContainer(c keyChange) bool {
 	return c.value != nil &&
 		(strings.HasPrefix(c.key, definitionsPrefix) || strings.HasPrefix(c.key, namespacesPrefix))
