@@ -348,6 +348,12 @@ func simplifications(p *plan.Plan, scopes []plan.ResourceKey) []edit {
 			add(fmt.Sprintf("%s after %s", plan.FormatDuration(d), here),
 				func(p *plan.Plan) { p.Actions[i].WaitAfter = d })
 		}
+		if jump, ok := a.Own.(*plan.Clocking); ok && a.Type == plan.AdvanceTime {
+			for _, d := range shorter(time.Duration(jump.By), false) {
+				add(fmt.Sprintf("%s by %s", here, plan.FormatDuration(d)),
+					func(p *plan.Plan) { p.Actions[i].Own = &plan.Clocking{By: plan.Offset(d)} })
+			}
+		}
 		if a.Async {
 			add(here+" not async", func(p *plan.Plan) { p.Actions[i].Async = false })
 		}
@@ -377,6 +383,10 @@ func simplifications(p *plan.Plan, scopes []plan.ResourceKey) []edit {
 		for _, d := range shorter(p.Steps[i].Sleep, false) {
 			add(fmt.Sprintf("%s in %s", plan.FormatDuration(d), stepName(i, &p.Steps[i])),
 				func(p *plan.Plan) { p.Steps[i].Sleep = d })
+		}
+		for _, d := range shorter(p.Steps[i].AdvanceTime, false) {
+			add(fmt.Sprintf("a jump of %s in %s", plan.FormatDuration(d), stepName(i, &p.Steps[i])),
+				func(p *plan.Plan) { p.Steps[i].AdvanceTime = d })
 		}
 	}
 	return all

@@ -28,6 +28,8 @@ workloads:
       wait: {resourceKey: database/default/a, condition: has(object.status)}
     - name: pause
       sleep: 4s
+    - name: night
+      advanceTime: 9h
     - name: grow
       patch: {resourceKey: database/default/a, patch: {spec: {size: 2}}}
     - name: delete
@@ -75,6 +77,9 @@ actions:
 - actionType: resumeAPIServer
   actionTarget: apiserver-3
   trigger: {definitions: [{triggerName: t, condition: {triggerType: onTimeout, timeout: 5s}}]}
+- actionType: advanceTime
+  by: 48h
+  trigger: {definitions: [{triggerName: t, condition: {triggerType: none}}]}
 `
 
 func load(t *testing.T) (*plan.Suite, *plan.Plan) {
@@ -206,6 +211,28 @@ actions: []
   - name: pause
     sleep: 1s
 actions: []
+`},
+		{"a jump is shortened", has("advanceTime: "), one + `steps:
+  - name: night
+    advanceTime: 1s
+actions: []
+`},
+		{"the jump of an action is shortened", func(text string) bool {
+			return has("by: ", "name: pod")(text) && !has("by: 1s")(text)
+		}, one + `steps:
+  - name: pod
+    wait:
+      resourceKey: pod/default/x
+      absent: true
+actions:
+  - actionType: advanceTime
+    trigger:
+      definitions:
+        - triggerName: t
+          condition:
+            triggerType: none
+      expression: t
+    by: 1.4s
 `},
 		{"an action at once", has("pauseAPIServer", "name: pod"), one + `steps:
   - name: pod

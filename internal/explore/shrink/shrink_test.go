@@ -64,7 +64,7 @@ func TestShrink(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !r.Minimal || r.After.Actions != 1 || r.After.Steps != 1 || r.Before.Actions != 5 || r.Runs != f.runs {
+		if !r.Minimal || r.After.Actions != 1 || r.After.Steps != 1 || r.Before.Actions != 6 || r.Runs != f.runs {
 			t.Errorf("%+v, %d runs", r, f.runs)
 		}
 		if err := r.Plan.Validate(suite); err != nil || r.Plan.TestName != "big-small" {
