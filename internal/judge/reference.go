@@ -62,16 +62,17 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 			Title: title, Detail: strings.Join(details, "\n"), Time: at,
 		})
 	}
-	return findings, nil
+	return append(findings, notesOf(e, e.Plan, f)...), nil
 }
 
-// Differences lists how a run's objects differ from the reference. If the plan itself writes or deletes objects, it
-// does not count how often objects were created: the plan has made some of them be created again. The annotation that
-// causes a conflict does not do that, unless a controller copies it to what other objects are made from.
+// Differences lists how a run's objects differ from the reference, without what is only worth a note. If the plan
+// itself writes or deletes objects, it does not count how often objects were created: the plan has made some of them be
+// created again. The annotation that causes a conflict does not do that, unless a controller copies it to what other
+// objects are made from.
 func Differences(
 	ref *reference.Reference, p *plan.Plan, objects map[reference.Key]*reference.Object,
 ) []reference.Difference {
-	differ := ref.Compare(objects)
+	differ := slices.DeleteFunc(ref.Compare(objects), func(d reference.Difference) bool { return d.Note })
 	if writes(p) || copied(p, objects) {
 		differ = slices.DeleteFunc(differ, func(d reference.Difference) bool { return d.Count })
 	}

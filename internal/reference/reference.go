@@ -236,6 +236,8 @@ type Difference struct {
 	Want, Got any
 	// Count: the object was created more or less often; its end state is compared apart from that.
 	Count bool
+	// Note: it is worth to be known, and no mistake.
+	Note bool
 	// Own is the object's key among the run's changes. It differs from Key where the run numbers generated names
 	// differently; see Key.
 	Own Key
@@ -257,8 +259,8 @@ func Value(v any) string {
 	return fmt.Sprintf("%#v", v)
 }
 
-// Compare lists what a run of the workload did otherwise: it compares the end state of each object by field, and for
-// objects that the controllers under test create or delete, how often they were created. Masked fields do not count.
+// Compare lists what a run of the workload did otherwise: it compares the end state of each object by field, and how
+// often it was created. Masked fields do not count.
 func (ref *Reference) Compare(objects map[Key]*Object) []Difference {
 	f := ref.filter()
 	objects = f.matched(objects)
@@ -322,9 +324,8 @@ func (f *filter) compare(objects map[Key]*Object) []Difference {
 		case want.End != nil:
 			all = append(all, f.fields(key, want, got)...)
 		}
-		if (got.Made < want.Made || got.Made > want.MostMade) && (want.Ours || got.Ours) &&
-			(want.End == nil) == (got.End == nil) {
-			all = append(all, Difference{Key: key, Want: want.times(), Got: got.times(), Count: true})
+		if d := incarnations(key, want, got); d != nil {
+			all = append(all, *d)
 		}
 	}
 	return all
