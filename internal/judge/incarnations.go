@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/reference"
@@ -9,6 +10,35 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
+
+// excusesOf returns notes that name what is not counted, because another run has ended like that.
+func excusesOf(e Evidence, f *reference.Follower) []record.Finding {
+	var findings []record.Finding
+	var hows []string
+	var objects []int
+	for _, x := range e.Reference.Excuses(f.Objects()) {
+		at := slices.Index(hows, x.How)
+		if at < 0 {
+			at = len(hows)
+			hows, objects = append(hows, x.How), append(objects, 0)
+			findings = append(findings, record.Finding{
+				Severity: record.SeverityNote, Judge: record.JudgeReference, Time: e.Meta.WorkloadEnd,
+				Subject: string(x.Differences[0].Key),
+				Title:   fmt.Sprintf("%s; it also ends like that %s", x.Differences[0], x.How),
+			})
+		}
+		objects[at]++
+		for _, d := range x.Differences {
+			findings[at].Detail = strings.TrimLeft(findings[at].Detail+"\n"+d.String(), "\n")
+		}
+	}
+	for i, n := range objects {
+		if n > 1 {
+			findings[i].Title += fmt.Sprintf(" (and %s more)", wording.Count(n-1, "object"))
+		}
+	}
+	return findings
+}
 
 // notesOf returns a note about the objects that others than the controllers under test have created more or less often
 // than without faults, and that hold no data: what the controllers did may have led to that. It says nothing of a run

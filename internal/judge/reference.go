@@ -62,7 +62,7 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 			Title: title, Detail: strings.Join(details, "\n"), Time: at,
 		})
 	}
-	return append(findings, notesOf(e, e.Plan, f)...), nil
+	return slices.Concat(findings, notesOf(e, e.Plan, f), excusesOf(e, f)), nil
 }
 
 // Differences lists how a run's objects differ from the reference, without what is only worth a note. If the plan
