@@ -520,13 +520,12 @@ func (o *testOptions) smaller(
 	suite *plan.Suite,
 ) func(context.Context, run.Runner, explore.Shrinking) (bool, error) {
 	return func(ctx context.Context, r run.Runner, s explore.Shrinking) (bool, error) {
-		how := s.Learned.Options()
 		if err := os.RemoveAll(s.Dir); err != nil { // of a campaign that was interrupted
 			return false, err
 		}
 		result, err := shrink.Shrink(ctx, shrink.Config{
-			Session: r.(*run.Session), Suite: suite, Plan: s.Plan, Finding: s.Finding, Reference: how.Reference,
-			History: how.History, Dir: s.Dir, Budget: o.shrink,
+			Session: r.(*run.Session), Suite: suite, Plan: s.Plan, Finding: s.Finding,
+			Reference: s.Options.Reference, History: s.Options.History, Dir: s.Dir, Budget: o.shrink,
 		})
 		if err != nil {
 			return false, err

@@ -90,18 +90,22 @@ func (ref *Reference) add(a Alternative) {
 	}
 }
 
-// otherwise returns those of a run's objects that differ from the reference, or have fields that changed back.
+// otherwise returns those of a run's matched objects that differ from the reference in what counts so far, or have
+// fields that changed back more often.
 func (f *filter) otherwise(objects map[Key]*Object) map[Key]*Object {
-	differ := map[Key]*Object{}
-	for _, d := range f.compare(objects) {
-		differ[d.Key] = cmp.Or(objects[d.Key], &Object{})
+	other := map[Key]*Object{}
+	differ, _ := f.split(objects)
+	for _, d := range differ {
+		other[d.Key] = cmp.Or(objects[d.Key], &Object{})
 	}
 	for key, o := range objects {
-		if len(o.Returned) > 0 {
-			differ[key] = o
+		for where, n := range o.Returned {
+			if n > f.ref.MostReturned(key, where) {
+				other[key] = o
+			}
 		}
 	}
-	return differ
+	return other
 }
 
 // Excuse is an object that does not end as in the reference, which does not count.
@@ -122,12 +126,16 @@ func (ref *Reference) Excuses(objects map[Key]*Object) []Excuse {
 // compare lists what a run did otherwise, and what of it does not count.
 func (ref *Reference) compare(objects map[Key]*Object) (differ []Difference, excuses []Excuse) {
 	f := ref.filter()
-	objects = f.matched(objects)
+	return f.split(f.matched(objects))
+}
+
+// split is compare for matched objects.
+func (f *filter) split(objects map[Key]*Object) (differ []Difference, excuses []Excuse) {
 	all := f.compare(objects)
 	for i := range all {
 		all[i].Own = cmp.Or(f.own[all[i].Key], all[i].Key)
 	}
-	all = slices.DeleteFunc(all, func(d Difference) bool { return d.Field == "" && ref.volatile(d.Key) })
+	all = slices.DeleteFunc(all, func(d Difference) bool { return d.Field == "" && f.ref.volatile(d.Key) })
 	for len(all) > 0 {
 		n := slices.IndexFunc(all, func(d Difference) bool { return d.Key != all[0].Key })
 		if n < 0 {

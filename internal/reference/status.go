@@ -26,8 +26,8 @@ func condition(where string) (item, field string, ok bool) {
 var (
 	states = []string{
 		"phase", "state", "status", "health", "healthy", "ready", "available", "unavailable", "replicas", "active",
-		"desired", "current", "updated", "generation", "selector", "version", "revision", "endpoint", "endpoints", "url",
-		"name", "ref", "size", "capacity", "member", "members", "nodes",
+		"desired", "current", "updated", "generation", "selector", "version", "revision", "endpoint", "endpoints",
+		"url", "name", "ref", "size", "capacity", "member", "members", "nodes",
 	}
 	events = []string{"last", "time", "timestamp", "date", "error", "errors", "message", "messages", "retry", "retries",
 		"attempt", "attempts", "failure", "failures", "restarts"}

@@ -13,7 +13,8 @@ func TestKeep(t *testing.T) {
 	const ready = `{"type": "Ready", "status": "True"}`
 	run := func(conditions, more string, lines ...string) *record.Run {
 		return story(t, append([]string{
-			`created db.example.com/default/a {"spec": {"n": 1}, "status": {"conditions": [` + conditions + `]` + more + `}}`,
+			`created db.example.com/default/a {"spec": {"n": 1}, "status": {"conditions": [` + conditions + `]` + more +
+				`}}`,
 			`db: created service/default/a {"spec": {"port": 1}, "status": {"lastError": ""}}`,
 		}, lines...)...)
 	}
@@ -40,11 +41,12 @@ func TestKeep(t *testing.T) {
 			counts: "status.phase"},
 		{name: "a number of what is ready", harmless: run(failed, `, "phase": "Running", "retryCount": 0,
 			"readyReplicas": 0`), counts: "status.readyReplicas"},
-		{name: "the harmless fault breaks something else", harmless: run(failed, usual, `db: deleted service/default/a {}`),
-			as: run(failed, usual), counts: "status.conditions[type=Error]"},
+		{name: "the harmless fault breaks something else",
+			harmless: run(failed, usual, `db: deleted service/default/a {}`), as: run(failed, usual),
+			counts: "status.conditions[type=Error]"},
 		{name: "a spec differs, too", harmless: run(failed, usual),
-			as: run(failed, usual, `updated db.example.com/default/a {"spec": {"n": 2}, "status": {"conditions": [`+failed+
-				`]`+usual+`}}`), counts: "spec.n is 2"},
+			as: run(failed, usual, `updated db.example.com/default/a {"spec": {"n": 2}, "status": {"conditions": [`+
+				failed+`]`+usual+`}}`), counts: "spec.n is 2"},
 		{name: "of Kubernetes itself", harmless: run(failed, usual),
 			as:     run(failed, usual, `updated service/default/a {"spec": {"port": 1}, "status": {"lastError": "x"}}`),
 			counts: "status.lastError"},
