@@ -72,11 +72,21 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 func Differences(
 	ref *reference.Reference, p *plan.Plan, objects map[reference.Key]*reference.Object,
 ) []reference.Difference {
-	differ := slices.DeleteFunc(ref.Compare(objects), func(d reference.Difference) bool { return d.Note })
-	if writes(p) || copied(p, objects) {
-		differ = slices.DeleteFunc(differ, func(d reference.Difference) bool { return d.Count })
+	return Comparison(ref, p)(objects)
+}
+
+// Comparison is Differences for a run that goes on, whose objects are compared again and again. The function is not
+// safe for concurrent use.
+func Comparison(
+	ref *reference.Reference, p *plan.Plan,
+) func(objects map[reference.Key]*reference.Object) []reference.Difference {
+	comparer := ref.Comparer()
+	return func(objects map[reference.Key]*reference.Object) []reference.Difference {
+		uncounted := writes(p) || copied(p, objects)
+		return slices.DeleteFunc(comparer.Compare(objects), func(d reference.Difference) bool {
+			return d.Note || d.Count && uncounted
+		})
 	}
-	return differ
 }
 
 // copied reports whether an object has the annotation of conflicts that the plan has not written to it.
