@@ -19,7 +19,8 @@ type missing struct {
 // await returns what a list shows and the recording lacks, and keeps it up to date. The caller holds the lock.
 func (t *track) await(list *unstructured.UnstructuredList) *missing {
 	m := &missing{
-		version: metadata.ParseVersion(list.GetResourceVersion()), listed: map[string]uint64{}, lacking: map[string]bool{},
+		version: metadata.ParseVersion(list.GetResourceVersion()),
+		listed:  map[string]uint64{}, lacking: map[string]bool{},
 	}
 	for i := range list.Items {
 		if u := &list.Items[i]; t.wanted(u) {

@@ -136,9 +136,11 @@ func TestPatienceOfAClockThatIsAhead(t *testing.T) {
 func TestChildBeforeItsOwner(t *testing.T) {
 	entry := func(version uint64, typ, name, more string) record.HistoryEntry {
 		return record.HistoryEntry{
-			Time: time.Now(), ResourceVersion: version, Event: record.Created, Type: typ, Namespace: "default", Name: name,
-			Object: []byte(`{"apiVersion": "v1", "kind": "` + typ + `", "metadata": {"namespace": "default", "name": "` +
-				name + `", "generateName": "` + name[:len(name)-5] + `", "uid": "` + name + `"` + more + `}}`),
+			Time: time.Now(), ResourceVersion: version, Event: record.Created, Type: typ, Namespace: "default",
+			Name: name,
+			Object: []byte(`{"apiVersion": "v1", "kind": "` + typ + `", "metadata": {"namespace": "default", ` +
+				`"name": "` + name + `", "generateName": "` + name[:len(name)-5] + `", "uid": "` + name + `"` + more +
+				`}}`),
 		}
 	}
 	owner := entry(1, "set", "web-bcdf4", "")
