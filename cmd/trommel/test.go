@@ -407,6 +407,9 @@ func runsOf(result *explore.Result) ([]*record.Run, error) {
 		if o.Status == explore.Unconfirmed || o.Status == explore.OfWorkload {
 			r.Meta.Verdict = record.Inconclusive
 			r.Meta.Reason = fmt.Sprintf("%s: found in %d of %d runs", o.Status, o.Came, o.Of)
+			if o.Reason != "" {
+				r.Meta.Reason += "; " + o.Reason
+			}
 		}
 		runs = append(runs, r)
 	}
