@@ -53,3 +53,37 @@ func TestIncarnationsByOthers(t *testing.T) {
 		})
 	}
 }
+
+// Regression: a run that passed only because slow controllers end like that did not say so.
+func TestExcusesAreNamed(t *testing.T) {
+	run := func(seen, port string) []string {
+		return []string{
+			`1 op: created database/default/db {"status": {"seen": ` + seen + `}}`,
+			`2 op: created database/default/other {"status": {"seen": ` + seen + `}}`,
+			`3 op: created service/default/db {"spec": {"port": ` + port + `}}`,
+		}
+	}
+	ref := usual(t, tale(t, run("2", "1")...))
+	slow := tale(t, run("1", "1")...)
+	if err := ref.AllowSlow(slow, slow, true); err != nil {
+		t.Fatal(err)
+	}
+	const note = "note database/default/db: status.seen is 1; without faults: 2; it also ends like that with slow " +
+		"controllers (and 1 object more)"
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  []string
+	}{
+		{"as usual", run("2", "1"), nil},
+		{"as with slow controllers", run("1", "1"), []string{note}},
+		{"and something else", run("1", "2"), []string{
+			"bug service/default/db differs from the runs without faults: spec.port is 2; without faults: 1", note}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := evidence(tale(t, tt.lines...))
+			e.Reference = ref
+			expect(t, judged(t, faultFree{}, e), tt.want...)
+		})
+	}
+}
