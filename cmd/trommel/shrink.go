@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/internal/explore"
 	"github.com/trommel-dev/trommel/internal/explore/shrink"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"
@@ -27,6 +29,8 @@ type shrinkOptions struct {
 	runs    int
 	out     string
 	dir     string
+	// reference is the directory of the references; empty: the plan's workload is learned.
+	reference string
 
 	progress progressOptions
 }
@@ -62,8 +66,26 @@ Exit codes: 0 a plan was written, 2 usage, 3 the finding does not come every tim
 	f.IntVar(&o.runs, "runs", 2, "how often each plan must show the finding")
 	f.StringVarP(&o.out, "output", "o", "", "plan `file` to write (default: <testName>-small.yaml)")
 	f.StringVar(&o.dir, "dir", "", "`directory` for run records (default: trommel-runs/shrink-<time>)")
+	f.StringVar(&o.reference, "reference", "",
+		"`directory` with what the workload does without faults (default: where trommel test has it, if it is there "+
+			"and the run has a finding that needs it; otherwise it is learned each time)")
 	o.progress.register(f)
 	return c
+}
+
+// referencesOf sets the directory of the references that the finding was judged with, if that has one of the workload.
+func (o *shrinkOptions) referencesOf(l *loaded, f record.Finding) error {
+	if o.reference != "" || f.Judge == "" || slices.Contains(needNoReference, f.Judge) {
+		return nil
+	}
+	dir, err := references(l.suite, l.variant)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(explore.ReferenceFile(dir, explore.WorkloadOf(l.plan))); err == nil {
+		o.reference = dir
+	}
+	return nil
 }
 
 // load reads the plan, with its suite, and the findings of its recorded run; every error is a mistake of the user.
@@ -135,6 +157,9 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 		return &exitError{exitUsage, err}
 	}
 	l.plan.Variant = l.variant
+	if err := o.referencesOf(l, finding); err != nil {
+		return &exitError{exitUsage, err}
+	}
 	if o.out == "" {
 		o.out = strings.TrimSuffix(l.plan.TestName, "-small") + "-small.yaml"
 	}
@@ -154,8 +179,14 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 	if err != nil {
 		return &exitError{codeOf(err), err}
 	}
+	as := runOptions{reference: o.reference}
+	how, err := as.howToRun(ctx, console, session, l)
+	if err != nil {
+		return &exitError{codeOf(err), errors.Join(err, session.Close(context.WithoutCancel(ctx)))}
+	}
 	result, err := shrink.Shrink(ctx, shrink.Config{
 		Session: session, Suite: suite, Plan: l.plan, Finding: finding, Dir: o.dir, Runs: o.runs, Budget: o.budget,
+		Reference: how.Reference, History: how.History,
 		Progress: func(format string, args ...any) { console.Info(fmt.Sprintf(format, args...)) },
 	})
 	if closeErr := session.Close(context.WithoutCancel(ctx)); err == nil {

@@ -407,6 +407,9 @@ func runsOf(result *explore.Result) ([]*record.Run, error) {
 		if o.Status == explore.Unconfirmed || o.Status == explore.OfWorkload {
 			r.Meta.Verdict = record.Inconclusive
 			r.Meta.Reason = fmt.Sprintf("%s: found in %d of %d runs", o.Status, o.Came, o.Of)
+			if o.Reason != "" {
+				r.Meta.Reason += "; " + o.Reason
+			}
 		}
 		runs = append(runs, r)
 	}
@@ -520,13 +523,12 @@ func (o *testOptions) smaller(
 	suite *plan.Suite,
 ) func(context.Context, run.Runner, explore.Shrinking) (bool, error) {
 	return func(ctx context.Context, r run.Runner, s explore.Shrinking) (bool, error) {
-		how := s.Learned.Options()
 		if err := os.RemoveAll(s.Dir); err != nil { // of a campaign that was interrupted
 			return false, err
 		}
 		result, err := shrink.Shrink(ctx, shrink.Config{
-			Session: r.(*run.Session), Suite: suite, Plan: s.Plan, Finding: s.Finding, Reference: how.Reference,
-			History: how.History, Dir: s.Dir, Budget: o.shrink,
+			Session: r.(*run.Session), Suite: suite, Plan: s.Plan, Finding: s.Finding,
+			Reference: s.Options.Reference, History: s.Options.History, Dir: s.Dir, Budget: o.shrink,
 		})
 		if err != nil {
 			return false, err

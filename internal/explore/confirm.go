@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/reference"
@@ -31,6 +32,9 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 	if like := c.like(o); like != "" {
 		o.Status, o.Reason = Bug, "the same findings as those of "+like
 		return nil
+	}
+	if tells, err := c.tells(ctx, t, o); err != nil || tells {
+		return err
 	}
 	paces, err := c.paces(t, o)
 	if err != nil {
@@ -140,10 +144,31 @@ func (c *campaign) explained(t *task, o *Outcome) (bool, error) {
 	}
 	if len(planOnly) == 0 {
 		o.Status = OfWorkload
-		return true, nil
+		o.Reason, err = c.excuse(t, o)
+		return true, err
 	}
 	o.Findings = planOnly
 	return false, nil
+}
+
+// excuse says why what a plan has found does not count: which other run has ended like that. Empty: runs without the
+// plan's actions have found the same.
+func (c *campaign) excuse(t *task, o *Outcome) (string, error) {
+	ref := c.options(t).Reference
+	if ref == nil {
+		return "", nil
+	}
+	objects, err := objectsOf(o)
+	if err != nil {
+		return "", err
+	}
+	var all []string
+	for _, x := range ref.Excuses(objects) {
+		if line := fmt.Sprintf("%s ends like that %s", x.Differences[0].Key, x.How); !slices.Contains(all, line) {
+			all = append(all, line)
+		}
+	}
+	return strings.Join(all, "; "), nil
 }
 
 // ofThawed returns those findings of a plan that are due to what its thawed processes do: they do not come if these
@@ -244,8 +269,18 @@ func (c *campaign) quiet(t *task, r *record.Run) {
 	c.widen(t, r, (*reference.Reference).Allow)
 }
 
-// widen adds the end of a run to the reference that the next runs are compared with. c.mu is held.
+// widen adds what a run shows to the reference that the next runs are compared with. c.mu is held.
 func (c *campaign) widen(t *task, r *record.Run, allow func(*reference.Reference, *record.Run) error) {
+	c.change(t, func(ref *reference.Reference) error {
+		if err := allow(ref, r); err != nil {
+			return fmt.Errorf("%s: %w", r.Dir, err)
+		}
+		return nil
+	})
+}
+
+// change changes the reference that the next runs are compared with, and keeps what is new for others. c.mu is held.
+func (c *campaign) change(t *task, what func(*reference.Reference) error) {
 	w := t.learned.Workload
 	ref := c.widened[w]
 	if ref == nil {
@@ -256,11 +291,19 @@ func (c *campaign) widen(t *task, r *record.Run, allow func(*reference.Reference
 	}
 	wider := *ref // runs that are going on read it
 	wider.Alternatives = slices.Clone(ref.Alternatives)
-	if err := allow(&wider, r); err != nil {
-		c.say("%s: %v", r.Dir, err)
+	if err := what(&wider); err != nil {
+		c.say("%v", err)
 		return
 	}
+	wider.Later(len(ref.Alternatives))
 	c.widened[w] = &wider
+	if len(wider.Alternatives) == len(ref.Alternatives) && len(wider.Kept) == len(ref.Kept) &&
+		len(wider.Tried) == len(ref.Tried) {
+		return
+	}
+	if err := wider.WriteAllowed(t.learned.Allowed); err != nil {
+		c.say("%v", err)
+	}
 }
 
 // options are those of the next run of a plan.

@@ -106,7 +106,7 @@ func newCampaign(config Config) *campaign {
 			Dropped: map[string]int{}, Empty: []string{},
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
-		widened: map[string]*reference.Reference{}, slow: map[string]*sync.Once{},
+		widened: map[string]*reference.Reference{}, extra: map[string]*sync.Once{},
 		confirming: map[string][]record.Finding{},
 	}
 	c.changed.L = &c.mu
@@ -152,7 +152,7 @@ type campaign struct {
 	// What runs without a plan's actions have found, and the references with how they ended, by workload.
 	quietly map[string][]record.Finding
 	widened map[string]*reference.Reference
-	slow    map[string]*sync.Once // the runs with slow controllers, by name
+	extra   map[string]*sync.Once // runs that add something to references, by workload and name
 }
 
 // begun returns the context of everything that the campaign does. The caller calls end when the campaign has ended.

@@ -447,19 +447,23 @@ func TestDoubtfulFindings(t *testing.T) {
 	}
 }
 
-// An end to which slow controllers also come is no finding.
+// An end to which slow controllers also come is no finding, if it is also that of what is created at once.
 func TestExplainedBySlowControllers(t *testing.T) {
+	const seen = `op service/default/a {"status": {"seen": 1}}`
 	for _, tt := range []struct {
 		name    string
 		steps   int    // of the workload that change something, one after the other
 		ends    string // what a is with the plan and with slow controllers
+		fresh   string // what it is if it is created at once
 		subject string
 		status  Status
 	}{
-		{"a field", 1, `op secret/default/a {"status": {"seen": 1}}`, "secret/default/a", OfWorkload},
-		{"an object", 1, "", "secret/default/a", Bug},
-		{"an object, without waiting", 2, "", "secret/default/a", OfWorkload},
-		{"another one", 2, "", "configmap/default/b", Bug},
+		{"a field", 1, seen, seen, "service/default/a", OfWorkload},
+		{"a field that is another one if created at once", 1, seen, "op service/default/a", "service/default/a", Bug},
+		{"an object", 1, "", "", "service/default/a", Bug},
+		{"an object, without waiting", 2, "", "", "service/default/a", OfWorkload},
+		{"an object that is there if created at once", 2, "", "op service/default/a", "service/default/a", Bug},
+		{"another one", 2, "", "", "configmap/default/b", Bug},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fake{answer: func(
@@ -469,11 +473,20 @@ func TestExplainedBySlowControllers(t *testing.T) {
 				if slow && len(p.Actions) < 2*slowPace.times {
 					t.Errorf("%s has %d actions", p.TestName, len(p.Actions))
 				}
-				if slow || p.TestName == "w-intermediate-1" {
-					*history = []string{"configmap/default/a"}
-					if tt.ends != "" {
-						*history = append(*history, tt.ends)
+				a := "op service/default/a"
+				switch {
+				case slow || p.TestName == "w-intermediate-1":
+					a = tt.ends
+				case p.TestName == "w-fresh":
+					a = tt.fresh
+					if s := p.Steps[0].Apply; len(p.Steps) != 1 || s == nil || len(s.Objects) != 1 ||
+						s.Objects[0]["kind"] != "configmap" {
+						t.Errorf("steps %+v", p.Steps)
 					}
+				}
+				*history = []string{"configmap/default/a"}
+				if a != "" {
+					*history = append(*history, a)
 				}
 				if p.TestName == "w-intermediate-1" {
 					*found = []record.Finding{finding(tt.subject, "it differs")}
@@ -494,6 +507,63 @@ func TestExplainedBySlowControllers(t *testing.T) {
 			}
 			if slowly := f.runs["w-slow"]; slowly != 1 && (tt.steps > 1 || tt.ends != "") {
 				t.Errorf("the workload was run %d times with slow controllers", slowly)
+			}
+			if tt.status != OfWorkload {
+				return
+			}
+			if o.Reason != "service/default/a ends like that with slow controllers" {
+				t.Errorf("reason %q", o.Reason)
+			}
+			// Others who use the reference know that, without these runs.
+			c.Dir = t.TempDir()
+			again := mustRun(t, c)
+			if n := f.runs["w-slow"]; n != 1 || len(f.reference.Alternatives) == 0 {
+				t.Errorf("%d slow runs; %d alternatives; %v", n, len(f.reference.Alternatives), statuses(again))
+			}
+		})
+	}
+}
+
+// A status that says what has happened after a harmless fault, too, is no finding. The harmless faults come only when
+// they are needed.
+func TestStatusThatKeepsErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		status   string // with the plan
+		harmless string // with harmless faults
+		want     string
+	}{
+		{"an error", `"lastError": "x"`, `"lastError": "y"`, "w-intermediate-1 pass"},
+		{"an error that no harmless fault shows", `"lastError": "x"`, ``, "w-intermediate-1 bug 3/3"},
+		{"a phase", `"phase": "Failed"`, `"phase": "Failed"`, "w-intermediate-1 bug 3/3"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{}
+			f.answer = func(
+				p *plan.Plan, _ int, meta *record.Meta, found *[]record.Finding, history *[]string,
+			) error {
+				status := ""
+				switch {
+				case strings.HasPrefix(p.TestName, "w-harmless-"):
+					status = tt.harmless
+				case p.TestName == "w-intermediate-1":
+					status = tt.status
+					if len(f.reference.Kept) == 0 { // otherwise the judges would find nothing
+						*found = []record.Finding{finding("db.example.com/default/a", "it differs")}
+						meta.Verdict = record.Bug
+					}
+				}
+				*history = []string{`db.example.com/default/a {"status": {` + status + `}}`, "op secret/default/a"}
+				return nil
+			}
+			c := config(t, f, "w")
+			c.Patterns = []string{"intermediate"}
+			if got := statuses(mustRun(t, c))[0]; got != tt.want {
+				t.Errorf("%s, want %s; runs %v", got, tt.want, f.all)
+			}
+			if n := f.runs["w-harmless-1"] + f.runs["w-harmless-2"]; tt.name == "a phase" && n > 0 ||
+				tt.name != "a phase" && n == 0 {
+				t.Errorf("%d harmless faults: %v", n, f.all)
 			}
 		})
 	}
@@ -701,6 +771,36 @@ func TestSmallerPlans(t *testing.T) {
 	tried = nil
 	if mustRun(t, c); !slices.Equal(tried, []string{"pod/default/a"}) {
 		t.Errorf("tried %q again", tried)
+	}
+}
+
+// Regression: smaller plans were judged by the reference alone, and not by what the campaign has allowed.
+func TestSmallerPlansKnowWhatIsAllowed(t *testing.T) {
+	f := &fake{answer: func(
+		p *plan.Plan, _ int, meta *record.Meta, found *[]record.Finding, history *[]string,
+	) error {
+		if strings.HasSuffix(p.TestName, "-without") {
+			*history = append(*history, "configmap/default/b")
+		}
+		if p.TestName == "w-intermediate-1" {
+			*found, meta.Verdict = []record.Finding{finding("secret/default/a", "never created")}, record.Bug
+		}
+		return nil
+	}}
+	c := config(t, f, "w")
+	c.Patterns = []string{"intermediate"}
+	allowed := 0
+	c.Shrink = func(_ context.Context, _ run.Runner, s Shrinking) (bool, error) {
+		allowed = len(s.Options.Reference.Alternatives)
+		return false, nil
+	}
+	mustRun(t, c)
+	all, err := Learn(t.Context(), c) // as trommel -p --reference does
+	if err != nil {
+		t.Fatal(err)
+	}
+	if known := len(all[0].Reference.Alternatives); allowed != 1 || known != 1 {
+		t.Errorf("%d allowed for smaller plans, %d for single ones", allowed, known)
 	}
 }
 

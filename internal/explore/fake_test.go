@@ -13,6 +13,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -29,11 +30,13 @@ type fake struct {
 	runs map[string]int // by plan
 	all  []string       // plans in the order in which they were run
 	now  int            // runs that are going on
-	most int
+	// reference is what the newest run is compared with.
+	reference *reference.Reference
+	most      int
 }
 
 func (f *fake) RunWith(
-	ctx context.Context, p *plan.Plan, dir string, _ run.RunOptions,
+	ctx context.Context, p *plan.Plan, dir string, o run.RunOptions,
 ) (*record.Meta, error) {
 	f.mu.Lock()
 	if f.runs == nil {
@@ -42,6 +45,7 @@ func (f *fake) RunWith(
 	f.runs[p.TestName]++
 	number := f.runs[p.TestName]
 	f.all = append(f.all, p.TestName)
+	f.reference = o.Reference
 	f.now++
 	f.most = max(f.most, f.now)
 	f.mu.Unlock()
@@ -118,10 +122,14 @@ func (f *fake) created(w *record.Writer, version int, line string) error {
 			return err
 		}
 	}
-	return w.History(record.HistoryEntry{
-		Time: at, ResourceVersion: uint64(version), Event: record.Created, Type: key.Type, Namespace: key.Namespace,
-		Name: key.Name, Object: object,
-	})
+	entry := record.HistoryEntry{
+		Time: at, ResourceVersion: uint64(version), Event: record.Created, Type: key.Type, Group: key.Group,
+		Namespace: key.Namespace, Name: key.Name, Object: object,
+	}
+	if !ours {
+		entry.Writers = []record.FieldManager{{Manager: "trommel-workload"}}
+	}
+	return w.History(entry)
 }
 
 func errJoin(errs ...error) error {

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -138,7 +139,7 @@ func (c *campaign) learnLater(ctx context.Context, learned []Learned) ([]Learned
 func (c *campaign) learnOneLater(ctx context.Context, before *Learned, w later) (*Learned, error) {
 	l := &Learned{
 		Workload: w.name, File: ReferenceFile(c.References, w.name), Masks: MaskFile(c.References, w.name),
-		steps: w.steps,
+		Allowed: AllowedFile(c.References, w.name), steps: w.steps,
 	}
 	var err error
 	if l.source, err = c.source(w.workload); err != nil {
@@ -177,9 +178,12 @@ func (c *campaign) learnOneLater(ctx context.Context, before *Learned, w later) 
 		if err := l.Reference.Write(l.File); err != nil {
 			return nil, err
 		}
-		if err := l.Reference.WriteMasks(l.Masks); err != nil {
+		if err := errors.Join(l.Reference.WriteMasks(l.Masks), forget(l.Allowed)); err != nil {
 			return nil, err
 		}
+	}
+	if err := l.Reference.ReadAllowed(l.Allowed); err != nil {
+		return nil, err
 	}
 	edited, err := reference.ReadMasks(l.Masks)
 	if err != nil {

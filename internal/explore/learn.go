@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ type Learned struct {
 	Reference *reference.Reference
 	File      string // of the reference
 	Masks     string // file of the fields that never count; people may edit it
+	Allowed   string // file of what does not count either, as campaigns have seen
 	Anew      bool   // it was learned now
 	// Err says why there is no reference: the workload ends differently without faults (*reference.UnstableError), or
 	// not well, or a run could not be carried out.
@@ -78,7 +80,7 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 func (c *campaign) learnOne(ctx context.Context, w workload) Learned {
 	workload := w.name
 	l := Learned{Workload: workload, File: ReferenceFile(c.References, workload)}
-	l.Masks = MaskFile(c.References, workload)
+	l.Masks, l.Allowed = MaskFile(c.References, workload), AllowedFile(c.References, workload)
 	var why string
 	var err error
 	if l.source, err = c.source(w); err == nil {
@@ -90,8 +92,11 @@ func (c *campaign) learnOne(ctx context.Context, w workload) Learned {
 		l.Reference, err = c.study(ctx, w)
 		if err == nil {
 			l.Reference.Source = l.source
-			err = errors.Join(l.Reference.Write(l.File), l.Reference.WriteMasks(l.Masks))
+			err = errors.Join(l.Reference.Write(l.File), l.Reference.WriteMasks(l.Masks), forget(l.Allowed))
 		}
+	}
+	if err == nil {
+		err = l.Reference.ReadAllowed(l.Allowed)
 	}
 	if err == nil {
 		var edited []reference.MaskEntry
@@ -114,6 +119,17 @@ func ReferenceFile(dir, workload string) string {
 
 // MaskFile is the file of the fields that never count, beside the reference, for people to edit.
 func MaskFile(dir, workload string) string { return filepath.Join(dir, workload, "masks.yaml") }
+
+// AllowedFile is the file of what does not count either, as campaigns have seen after the reference was learned.
+func AllowedFile(dir, workload string) string { return filepath.Join(dir, workload, "allowed.json") }
+
+// forget deletes a file that may not be there.
+func forget(file string) error {
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
 
 // load reads the reference if there is one of this source. Otherwise why says why it is learned, unless there was none.
 func (c *campaign) load(file string, source reference.Source) (ref *reference.Reference, why string, err error) {

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -14,6 +15,7 @@ import (
 type Shrinking struct {
 	Plan    *plan.Plan
 	Learned *Learned
+	Options run.RunOptions // of the plan's runs; they know what the campaign has learned on its way
 	Finding record.Finding // that the smaller plan must have
 	Dir     string         // for run records; created
 	// File is where the smaller plan is written to, so that it can be run by itself. If there is none, nothing is
@@ -54,7 +56,8 @@ func (c *campaign) shrinkOne(ctx context.Context, t *task, o *Outcome, f record.
 	defer c.release(runner)
 	c.say("%s: looking for a smaller plan with the same finding", o.Plan)
 	s := Shrinking{
-		Plan: t.plan, Learned: t.learned, Finding: f, Dir: filepath.Join(c.Dir, "smaller", "runs", o.Plan),
+		Plan: t.plan, Learned: t.learned, Options: c.options(t), Finding: f,
+		Dir:  filepath.Join(c.Dir, "smaller", "runs", o.Plan),
 		File: filepath.Join(c.Dir, "smaller", o.Plan+".yaml"),
 	}
 	alone, err := c.Shrink(ctx, runner, s)

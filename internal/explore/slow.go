@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/judge"
@@ -79,20 +78,13 @@ func waits(steps []plan.Step) bool {
 }
 
 // slowly runs a task's workload once with slow controllers, when a plan with that workload has found something. Many
-// faults delay controllers, and what they write into a status may depend on what they have had the time to see: fields
-// that end like that are no finding. If the workload makes steps without waiting, so may what they do: if it creates an
-// object and changes it at once, there may be pods for the first spec, or not. But an object that is missing although
-// the workload waited is a mistake of the controller, even if it only has to be slow to make it.
+// faults delay controllers, and what they write may depend on what they have had the time to see: objects that end like
+// that are no finding, if they end like that too when what the workload asks for in the end is created at once. Else a
+// controller has missed something, which is a mistake even if it only has to be slow to make it. If the workload makes
+// steps without waiting, that may include which objects there are: if it creates an object and changes it at once,
+// there may be others for the first spec, or not.
 func (c *campaign) slowly(ctx context.Context, t *task, how pace) {
-	name := t.learned.Workload + "-" + how.name
-	c.mu.Lock()
-	once := c.slow[name]
-	if once == nil {
-		once = &sync.Once{}
-		c.slow[name] = once
-	}
-	c.mu.Unlock()
-	once.Do(func() {
+	c.runOnce(t, how.name, func() {
 		if err := c.runSlowly(ctx, t, how); err != nil && ctx.Err() == nil {
 			c.say("%s: with slow controllers: %v", t.learned.Workload, err)
 		}
@@ -116,13 +108,19 @@ func (c *campaign) runSlowly(ctx context.Context, t *task, how pace) error {
 	if meta.Verdict != record.Pass {
 		return fmt.Errorf("it does not pass: %s", meta.Reason) // so how it ends says nothing
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	allow := (*reference.Reference).AllowFields
-	if !waits(c.stepsOf(t)) {
-		allow = (*reference.Reference).Allow
+	fresh, err := c.freshly(ctx, t, r)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	c.widen(t, r, allow)
+	if err != nil {
+		c.say("%s: %v", t.learned.Workload, err)
+	}
+	c.mu.Lock()
+	c.widen(t, r, func(ref *reference.Reference, r *record.Run) error {
+		return ref.AllowSlow(r, fresh, waits(c.stepsOf(t)))
+	})
+	c.mu.Unlock()
+	c.tried(t, how.name)
 	return nil
 }
 

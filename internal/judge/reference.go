@@ -62,20 +62,31 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 			Title: title, Detail: strings.Join(details, "\n"), Time: at,
 		})
 	}
-	return findings, nil
+	return slices.Concat(findings, notesOf(e, e.Plan, f), excusesOf(e, f)), nil
 }
 
-// Differences lists how a run's objects differ from the reference. If the plan itself writes or deletes objects, it
-// does not count how often objects were created: the plan has made some of them be created again. The annotation that
-// causes a conflict does not do that, unless a controller copies it to what other objects are made from.
+// Differences lists how a run's objects differ from the reference, without what is only worth a note. If the plan
+// itself writes or deletes objects, it does not count how often objects were created: the plan has made some of them be
+// created again. The annotation that causes a conflict does not do that, unless a controller copies it to what other
+// objects are made from.
 func Differences(
 	ref *reference.Reference, p *plan.Plan, objects map[reference.Key]*reference.Object,
 ) []reference.Difference {
-	differ := ref.Compare(objects)
-	if writes(p) || copied(p, objects) {
-		differ = slices.DeleteFunc(differ, func(d reference.Difference) bool { return d.Count })
+	return Comparison(ref, p)(objects)
+}
+
+// Comparison is Differences for a run that goes on, whose objects are compared again and again. The function is not
+// safe for concurrent use.
+func Comparison(
+	ref *reference.Reference, p *plan.Plan,
+) func(objects map[reference.Key]*reference.Object) []reference.Difference {
+	comparer := ref.Comparer()
+	return func(objects map[reference.Key]*reference.Object) []reference.Difference {
+		uncounted := writes(p) || copied(p, objects)
+		return slices.DeleteFunc(comparer.Compare(objects), func(d reference.Difference) bool {
+			return d.Note || d.Count && uncounted
+		})
 	}
-	return differ
 }
 
 // copied reports whether an object has the annotation of conflicts that the plan has not written to it.

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -38,8 +37,12 @@ type Reference struct {
 	Errors []LoggedError `json:"errors,omitempty"`
 	// Loops are what the controllers do again and again without faults.
 	Loops []Loop `json:"loops,omitempty"`
-	// Alternatives are the ends of further runs without faults that may end differently: see Allow.
+	// Alternatives are the ends of further runs that may end differently: see Allow.
 	Alternatives []Alternative `json:"alternatives,omitempty"`
+	// Kept are fields that tell of what has happened: see Keep. Tried names the runs that were made to add something
+	// after the reference was learned. See Allowed, which has both.
+	Kept  []Kept   `json:"-"`
+	Tried []string `json:"-"`
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
 	// Replicas is how many processes each of them has, and Leases the leases by which they are elected leader.
@@ -69,14 +72,6 @@ type Reference struct {
 type Course struct {
 	Steps []record.Step `json:"steps"` // those that began
 	Ended time.Time     `json:"ended"`
-}
-
-// Alternative is how a workload may end, too.
-type Alternative struct {
-	Objects map[Key]*Object `json:"objects"`
-	// FieldsOnly: only the values of fields may be like that, and not which objects there are or how often they were
-	// created.
-	FieldsOnly bool `json:"fieldsOnly,omitempty"`
 }
 
 // Object is what became of an object.
@@ -191,31 +186,11 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 	return ref, ref.summarize(runs)
 }
 
-// Allow adds the end of another run without faults. A difference does not count if a run ended like that
-// there. Faults delay controllers, and some states depend on time: a condition that is only updated and never added
-// later, for example, or an object for a spec that the workload changes at once. A run in which the workload gives the
-// controllers much time shows that, and one in which they are slow.
-func (ref *Reference) Allow(r *record.Run) error { return ref.allow(r, false) }
-
-// AllowFields is Allow for the values of fields only: that an object is missing, or was created again, still counts.
-func (ref *Reference) AllowFields(r *record.Run) error { return ref.allow(r, true) }
-
-func (ref *Reference) allow(r *record.Run, fieldsOnly bool) error {
-	run, err := Follow(r)
-	if err != nil {
-		return err
-	}
-	f := ref.filter()
-	objects := f.matched(run.Objects())
-	maps.DeleteFunc(objects, func(key Key, o *Object) bool { return o.unchanged && ref.Objects[key] == nil })
-	f.returned(objects, run.Changes())
-	ref.Alternatives = append(ref.Alternatives, Alternative{objects, fieldsOnly})
-	return nil
-}
-
 // Write writes the reference to a file as JSON, for people and programs to read. It creates the file's directory.
 func (ref *Reference) Write(file string) error {
-	data, err := json.MarshalIndent(ref, "", "  ")
+	own := *ref
+	own.Alternatives = slices.DeleteFunc(slices.Clone(ref.Alternatives), func(a Alternative) bool { return a.Later })
+	data, err := json.MarshalIndent(own, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write reference: %w", err)
 	}
@@ -236,6 +211,8 @@ type Difference struct {
 	Want, Got any
 	// Count: the object was created more or less often; its end state is compared apart from that.
 	Count bool
+	// Note: it is worth to be known, and no mistake.
+	Note bool
 	// Own is the object's key among the run's changes. It differs from Key where the run numbers generated names
 	// differently; see Key.
 	Own Key
@@ -257,37 +234,11 @@ func Value(v any) string {
 	return fmt.Sprintf("%#v", v)
 }
 
-// Compare lists what a run of the workload did otherwise: it compares the end state of each object by field, and for
-// objects that the controllers under test create or delete, how often they were created. Masked fields do not count.
+// Compare lists what a run of the workload did otherwise: it compares the end state of each object by field, and how
+// often it was created. Masked fields do not count.
 func (ref *Reference) Compare(objects map[Key]*Object) []Difference {
-	f := ref.filter()
-	objects = f.matched(objects)
-	differ := f.compare(objects)
-	for i := range differ {
-		differ[i].Own = cmp.Or(f.own[differ[i].Key], differ[i].Key)
-	}
-	return slices.DeleteFunc(differ, func(d Difference) bool {
-		return d.Field == "" && ref.volatile(d.Key) || f.allowed(d, objects[d.Key])
-	})
-}
-
-// allowed reports whether an alternative is like the run in what differs. The object is the run's; nil: it has none.
-func (f *filter) allowed(d Difference, got *Object) bool {
-	return slices.ContainsFunc(f.ref.Alternatives, func(alternative Alternative) bool {
-		like := alternative.Objects[d.Key]
-		if like == nil {
-			like = &Object{}
-		}
-		switch {
-		case d.Field == "" && alternative.FieldsOnly:
-			return false
-		case d.Field != "":
-			return like.End != nil && reflect.DeepEqual(f.counting(d.Key, like)[d.Field], d.Got)
-		case d.Count:
-			return got != nil && got.Made == like.Made
-		}
-		return (like.End == nil) == (got == nil || got.End == nil)
-	})
+	differ, _ := ref.compare(objects)
+	return differ
 }
 
 // volatile are objects whose being there says nothing.
@@ -322,9 +273,8 @@ func (f *filter) compare(objects map[Key]*Object) []Difference {
 		case want.End != nil:
 			all = append(all, f.fields(key, want, got)...)
 		}
-		if (got.Made < want.Made || got.Made > want.MostMade) && (want.Ours || got.Ours) &&
-			(want.End == nil) == (got.End == nil) {
-			all = append(all, Difference{Key: key, Want: want.times(), Got: got.times(), Count: true})
+		if d := incarnations(key, want, got); d != nil {
+			all = append(all, *d)
 		}
 	}
 	return all

@@ -190,35 +190,28 @@ func setField(m object, path []string, index []int, v any) {
 	if len(index) == 0 && slices.Contains(path, reference.Item) {
 		return
 	}
-	step := path[0]
-	if len(path) == 1 {
-		m[step] = v
-		return
-	}
-	if path[1] != reference.Item {
-		next, ok := m[step].(object)
-		if !ok {
-			next = object{}
-			m[step] = next
+	with(m, path, index, v)
+}
+
+// with returns a mapping or list, or a new one, with a value set at a path below it.
+func with(at any, path []string, index []int, v any) any {
+	switch {
+	case len(path) == 0:
+		return v
+	case path[0] == reference.Item:
+		list, _ := at.([]any)
+		for len(list) <= index[0] {
+			list = append(list, plan.Present)
 		}
-		setField(next, path[1:], index, v)
-		return
+		list[index[0]] = with(list[index[0]], path[1:], index[1:], v)
+		return list
 	}
-	list, _ := m[step].([]any)
-	for len(list) <= index[0] {
-		list = append(list, plan.Present)
+	m, ok := at.(object)
+	if !ok {
+		m = object{}
 	}
-	if len(path) == 2 {
-		list[index[0]] = v
-	} else {
-		next, ok := list[index[0]].(object)
-		if !ok {
-			next = object{}
-			list[index[0]] = next
-		}
-		setField(next, path[2:], index[1:], v)
-	}
-	m[step] = list
+	m[path[0]] = with(m[path[0]], path[1:], index, v)
+	return m
 }
 
 // locate finds in each run the change that satisfies a condition: the i-th of the first run, and its like in the

@@ -204,6 +204,7 @@ type track struct {
 	version   string           // of the newest list or event
 	lastEvent time.Time
 	broken    error
+	awaited   []*missing // by calls of sync
 }
 
 // held is the newest state of an object.
@@ -325,12 +326,14 @@ func (t *track) take(event string, u *unstructured.Unstructured) {
 	}
 	t.state[id] = h
 	t.add(event, h)
+	t.arrived(id)
 }
 
 // gone records a deletion that the watch did not deliver. The caller holds the lock.
 func (t *track) gone(h *held, at uint64) {
 	h.version, h.deleted, h.writers = at, true, nil
 	t.add(record.Deleted, h)
+	t.arrived(h.namespace + "/" + h.name)
 }
 
 func (t *track) add(event string, h *held) {
@@ -360,13 +363,21 @@ func (t *track) sync(ctx context.Context) error {
 		return fmt.Errorf("list %s: %w", t.typ.Resource.Resource, err)
 	}
 	listedAt := r.clock.Now()
+	r.mu.Lock()
+	missed := t.await(list)
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		t.awaited = slices.DeleteFunc(t.awaited, func(m *missing) bool { return m == missed })
+	}()
 	for {
 		r.mu.Lock()
-		changed, missing, broken := r.changed, t.missing(list), t.broken
+		changed, complete, broken := r.changed, len(missed.lacking) == 0, t.broken
 		last := t.lastEvent
 		r.mu.Unlock()
 		wait := syncTimeout
-		if missing == "" {
+		if complete {
 			if last.Before(listedAt) {
 				last = listedAt
 			}
@@ -381,35 +392,15 @@ func (t *track) sync(ctx context.Context) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			if missing == "" {
+			if complete {
 				return nil
 			}
-			return errors.Join(fmt.Errorf("the watch of %s has not delivered %s: %w", t.typ.Resource.Resource, missing,
+			r.mu.Lock()
+			first := missed.first()
+			r.mu.Unlock()
+			return errors.Join(fmt.Errorf("the watch of %s has not delivered %s: %w", t.typ.Resource.Resource, first,
 				context.Cause(ctx)), broken)
 		}
 		timer.Stop()
 	}
-}
-
-// missing describes something that the list shows and the recording lacks, or returns "". The caller holds the lock.
-func (t *track) missing(list *unstructured.UnstructuredList) string {
-	listVersion := metadata.ParseVersion(list.GetResourceVersion())
-	seen := map[string]bool{}
-	for i := range list.Items {
-		u := &list.Items[i]
-		if !t.wanted(u) {
-			continue
-		}
-		id := u.GetNamespace() + "/" + u.GetName()
-		seen[id] = true
-		if h := t.state[id]; h == nil || h.version < metadata.ParseVersion(u.GetResourceVersion()) {
-			return "the state of " + id
-		}
-	}
-	for id, h := range t.state {
-		if !h.deleted && !seen[id] && h.version <= listVersion {
-			return "the deletion of " + id
-		}
-	}
-	return ""
 }

@@ -75,16 +75,17 @@ func Reference(
 	read, last := 0, givenBack
 	var same []reference.Difference
 	since := clock.Now(ctx) // the same fields differ
-	follower := reference.NewFollower()
+	history := ordered{follower: reference.NewFollower()}
+	differences := judge.Comparison(ref, p)
 	work := &rest{look: look, limits: limits}
 	for {
 		entries, changed := g.Since(read)
 		last = lastOf(entries, last)
 		read += len(entries)
-		if err := follower.Add(entries...); err != nil {
+		if err := history.add(entries); err != nil {
 			return err
 		}
-		differ := judge.Differences(ref, p, follower.Objects())
+		differ := differences(history.follower.Objects())
 		if len(differ) == 0 {
 			return nil
 		}

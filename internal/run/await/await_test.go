@@ -130,3 +130,44 @@ func TestPatienceOfAClockThatIsAhead(t *testing.T) {
 		}
 	})
 }
+
+// Regression: a child that arrived before its owner had another name from then on, so that a run that ended as it
+// should seemed to differ.
+func TestChildBeforeItsOwner(t *testing.T) {
+	entry := func(version uint64, typ, name, more string) record.HistoryEntry {
+		return record.HistoryEntry{
+			Time: time.Now(), ResourceVersion: version, Event: record.Created, Type: typ, Namespace: "default",
+			Name: name,
+			Object: []byte(`{"apiVersion": "v1", "kind": "` + typ + `", "metadata": {"namespace": "default", ` +
+				`"name": "` + name + `", "generateName": "` + name[:len(name)-5] + `", "uid": "` + name + `"` + more +
+				`}}`),
+		}
+	}
+	owner := entry(1, "set", "web-bcdf4", "")
+	child := entry(2, "pod", "web-bcdf4-xvz42", `, "ownerReferences": [{"uid": "web-bcdf4", "controller": true}]`)
+	run := &record.Run{History: []record.HistoryEntry{owner, child}}
+	ref, err := reference.Learn("w", []*record.Run{run, run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		g := &growing{changed: make(chan struct{})}
+		began := time.Now()
+		for i, e := range []record.HistoryEntry{child, owner} {
+			time.AfterFunc(time.Duration(i)*time.Second, func() {
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				g.entries = append(g.entries, e)
+				close(g.changed)
+				g.changed = make(chan struct{})
+			})
+		}
+		limits := plan.Timeouts{Quiet: 2 * time.Second, Step: time.Minute, Plan: 3 * time.Minute}
+		if err := Reference(t.Context(), ref, &plan.Plan{}, g, began, unknown, limits); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it waited for %s, want until the owner is there", took)
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package explore
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/trommel-dev/trommel/internal/explore/pattern"
+	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// harmless is the name of the runs with harmless faults among those that are not made again.
+const harmless = "harmless"
+
+// tells reports whether a plan has found only that a status tells of what has happened. To know that, it runs the
+// workload with harmless faults first, once. Then it runs the plan again, whose outcome is that of this run.
+func (c *campaign) tells(ctx context.Context, t *task, o *Outcome) (bool, error) {
+	ref := c.options(t).Reference
+	if ref == nil || slices.ContainsFunc(o.Findings, func(f record.Finding) bool {
+		return f.Judge != record.JudgeReference
+	}) {
+		return false, nil
+	}
+	objects, err := objectsOf(o)
+	if err != nil || !ref.OnlyInStatus(judge.Differences(ref, t.plan, objects)) {
+		return false, err
+	}
+	c.runOnce(t, harmless, func() { c.runHarmless(ctx, t) })
+	if ctx.Err() != nil || len(judge.Differences(c.options(t).Reference, t.plan, objects)) > 0 {
+		return false, context.Cause(ctx)
+	}
+	r, meta, err := c.once(ctx, t.plan, c.options(t))
+	o.took(meta)
+	if err != nil || meta.Verdict != record.Pass {
+		return false, err
+	}
+	o.Status, o.Record, o.Findings, o.Came, o.Of = Passed, r.Dir, nil, 0, 0
+	return true, nil
+}
+
+func (c *campaign) runHarmless(ctx context.Context, t *task) {
+	c.say("%s: what does a status keep? The workload is run with harmless faults", t.learned.Workload)
+	for _, candidate := range pattern.Harmless(c.Suite, t.plan.Steps, t.learned.Reference) {
+		r, meta, err := c.once(ctx, candidate.Plan, c.options(t))
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			c.say("%s: %v", t.learned.Workload, err)
+			continue
+		case meta.Verdict == record.Inconclusive || meta.ActionsFired < meta.ActionsTotal ||
+			slices.ContainsFunc(bugs(r.Findings), func(f record.Finding) bool {
+				return f.Judge != record.JudgeReference
+			}):
+			continue // it says nothing, or was not harmless
+		}
+		c.mu.Lock()
+		c.widen(t, r, func(ref *reference.Reference, r *record.Run) error { return ref.Keep(r, candidate.Why) })
+		c.mu.Unlock()
+	}
+	c.tried(t, harmless)
+}
+
+// runOnce makes runs that add something to a workload's reference, unless they were made before, by this campaign or an
+// earlier one. It waits for those that are going on.
+func (c *campaign) runOnce(t *task, name string, run func()) {
+	c.mu.Lock()
+	id := t.learned.Workload + "-" + name
+	once := c.extra[id]
+	if once == nil {
+		once = &sync.Once{}
+		c.extra[id] = once
+	}
+	c.mu.Unlock()
+	if slices.Contains(c.options(t).Reference.Tried, name) {
+		return
+	}
+	once.Do(run)
+}
+
+// tried notes that runs need not be made again.
+func (c *campaign) tried(t *task, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.change(t, func(ref *reference.Reference) error {
+		ref.Tried = append(slices.Clip(ref.Tried), name)
+		return nil
+	})
+}

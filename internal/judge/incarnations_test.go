@@ -1,0 +1,89 @@
+package judge
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// Regression: what others than the controllers under test deleted and made again was no difference, even if it held
+// data.
+func TestIncarnationsByOthers(t *testing.T) {
+	usually := []string{
+		`1 op: created database/default/db {}`,
+		`2 created persistentvolumeclaim/default/data {"metadata": {"uid": "a"}}`,
+		`3 created pod/default/db-0 {}`,
+		`3 created pod/default/db-1 {}`,
+	}
+	claim := []string{
+		`5 deleted persistentvolumeclaim/default/data {"metadata": {"uid": "a"}}`,
+		`6 created persistentvolumeclaim/default/data {"metadata": {"uid": "b"}}`,
+	}
+	pods := []string{
+		`5 deleted pod/default/db-0 {}`, `6 created pod/default/db-0 {}`,
+		`7 deleted pod/default/db-1 {}`, `8 created pod/default/db-1 {}`,
+	}
+	for _, tt := range []struct {
+		name string
+		more []string
+		plan *plan.Plan
+		want []string
+	}{
+		{name: "a claim", more: claim, want: []string{
+			"bug persistentvolumeclaim/default/data differs from the runs without faults: created 2 times; " +
+				"without faults: created once"}},
+		{name: "pods", more: pods, want: []string{
+			"note pod/default/db-0: created 2 times; without faults: created once, by others than the controllers " +
+				"(and 1 object more)"}},
+		{name: "both", more: slices.Concat(claim, pods), want: []string{
+			"bug persistentvolumeclaim/default/data differs from the runs without faults: created 2 times; " +
+				"without faults: created once",
+			"note pod/default/db-0: created 2 times; without faults: created once, by others than the controllers " +
+				"(and 1 object more)"}},
+		{name: "the plan writes", more: slices.Concat(claim, pods), plan: patches},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := evidence(tale(t, slices.Concat(usually, tt.more)...))
+			e.Reference = usual(t, tale(t, usually...))
+			if tt.plan != nil {
+				e.Plan = tt.plan
+			}
+			expect(t, judged(t, faultFree{}, e), tt.want...)
+		})
+	}
+}
+
+// Regression: a run that passed only because slow controllers end like that did not say so.
+func TestExcusesAreNamed(t *testing.T) {
+	run := func(seen, port string) []string {
+		return []string{
+			`1 op: created database/default/db {"status": {"seen": ` + seen + `}}`,
+			`2 op: created database/default/other {"status": {"seen": ` + seen + `}}`,
+			`3 op: created service/default/db {"spec": {"port": ` + port + `}}`,
+		}
+	}
+	ref := usual(t, tale(t, run("2", "1")...))
+	slow := tale(t, run("1", "1")...)
+	if err := ref.AllowSlow(slow, slow, true); err != nil {
+		t.Fatal(err)
+	}
+	const note = "note database/default/db: status.seen is 1; without faults: 2; it also ends like that with slow " +
+		"controllers (and 1 object more)"
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  []string
+	}{
+		{"as usual", run("2", "1"), nil},
+		{"as with slow controllers", run("1", "1"), []string{note}},
+		{"and something else", run("1", "2"), []string{
+			"bug service/default/db differs from the runs without faults: spec.port is 2; without faults: 1", note}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := evidence(tale(t, tt.lines...))
+			e.Reference = ref
+			expect(t, judged(t, faultFree{}, e), tt.want...)
+		})
+	}
+}

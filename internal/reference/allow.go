@@ -1,0 +1,200 @@
+package reference
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/trommel-dev/trommel/internal/metadata"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Alternative is how a workload may end, too.
+type Alternative struct {
+	// How says which run has ended so, in words: "with slow controllers".
+	How string `json:"how"`
+	// Objects are those that may end so: only what differs from the reference. One that has no End may be gone.
+	Objects map[Key]*Object `json:"objects"`
+	// FieldsOnly: only the values of fields may be like that, and not which objects there are or how often they were
+	// created.
+	FieldsOnly bool `json:"fieldsOnly,omitempty"`
+	// Whole: an object must be like that in all fields, and not only in those in which it differs from the reference.
+	Whole bool `json:"whole,omitempty"`
+	// Later: it was seen after the reference was learned; see Allowed.
+	Later bool `json:"later,omitempty"`
+}
+
+// Allow adds the end of another run without faults. A difference does not count if an object ended like that there, in
+// all in which it differs. Some states depend on time: a condition that is only updated and never added later, for
+// example, or an object for a spec that the workload changes at once. A run in which the workload gives the controllers
+// much time shows that.
+func (ref *Reference) Allow(r *record.Run) error {
+	run, err := Follow(r)
+	if err != nil {
+		return err
+	}
+	f := ref.filter()
+	objects := f.matched(run.Objects())
+	maps.DeleteFunc(objects, func(key Key, o *Object) bool { return o.unchanged && ref.Objects[key] == nil })
+	f.returned(objects, run.Changes())
+	ref.add(Alternative{How: "in another run without faults", Objects: f.otherwise(objects)})
+	return nil
+}
+
+// AllowSlow adds the end of a run with slow controllers. Being slow is no fault, but what a controller misses only
+// because it is slow is a mistake. So an object may end like that only if it also does in the run fresh, which has
+// created the final state of what users ask for at once: then it is right, whatever was there before. If there is no
+// such run (nil), only the values of fields in a status may be like that, and none that says how things are. In any
+// case, nothing is left behind or stuck in its deletion, and nothing is missing that holds data, or was created anew
+// more often. With fieldsOnly, which objects there are and how often they were created counts too.
+func (ref *Reference) AllowSlow(slow, fresh *record.Run, fieldsOnly bool) error {
+	run, err := Follow(slow)
+	if err != nil {
+		return err
+	}
+	f := ref.filter()
+	objects := f.otherwise(f.matched(run.Objects()))
+	var asked map[Key]*Object
+	if fresh != nil {
+		run, err := Follow(fresh)
+		if err != nil {
+			return err
+		}
+		asked = f.matched(run.Objects())
+	}
+	maps.DeleteFunc(objects, func(key Key, o *Object) bool {
+		want := ref.usual(key)
+		switch {
+		case want.End == nil && o.End != nil, metadata.Marked(o.End), o.Made > want.MostMade && HoldsData(key.Type()):
+			return true
+		case want.End != nil && o.End == nil && HoldsData(key.Type()):
+			return true
+		case fresh != nil:
+			return !f.same(key, cmp.Or(asked[key], &Object{}), o)
+		}
+		return o.End == nil || slices.ContainsFunc(f.fields(key, want, o), func(d Difference) bool {
+			return !inStatus(d.Field) || saysHowThingsAre(d, want)
+		})
+	})
+	ref.add(Alternative{
+		How: "with slow controllers", Objects: objects, FieldsOnly: fieldsOnly || fresh == nil, Whole: true,
+	})
+	return nil
+}
+
+// add adds an alternative if there is anything in it.
+func (ref *Reference) add(a Alternative) {
+	if len(a.Objects) > 0 {
+		ref.Alternatives = append(ref.Alternatives, a)
+	}
+}
+
+// otherwise returns those of a run's matched objects that differ from the reference in what counts so far, or have
+// fields that changed back more often.
+func (f *filter) otherwise(objects map[Key]*Object) map[Key]*Object {
+	other := map[Key]*Object{}
+	differ, _ := f.split(objects)
+	for _, d := range differ {
+		other[d.Key] = cmp.Or(objects[d.Key], &Object{})
+	}
+	for key, o := range objects {
+		for where, n := range o.Returned {
+			if n > f.ref.MostReturned(key, where) {
+				other[key] = o
+			}
+		}
+	}
+	return other
+}
+
+// Excuse is an object that does not end as in the reference, which does not count.
+type Excuse struct {
+	Differences []Difference
+	// How says which run has ended like that.
+	How string
+}
+
+// Excuses lists what Compare leaves out, because other runs have ended like that.
+func (ref *Reference) Excuses(objects map[Key]*Object) []Excuse {
+	_, excuses := ref.compare(objects)
+	return slices.DeleteFunc(excuses, func(x Excuse) bool {
+		return !slices.ContainsFunc(x.Differences, func(d Difference) bool { return !d.Note })
+	})
+}
+
+// compare lists what a run did otherwise, and what of it does not count.
+func (ref *Reference) compare(objects map[Key]*Object) (differ []Difference, excuses []Excuse) {
+	f := ref.filter()
+	return f.split(f.matched(objects))
+}
+
+// split is compare for matched objects.
+func (f *filter) split(objects map[Key]*Object) (differ []Difference, excuses []Excuse) {
+	all := f.compare(objects)
+	for i := range all {
+		all[i].Own = cmp.Or(f.own[all[i].Key], all[i].Key)
+	}
+	all = slices.DeleteFunc(all, func(d Difference) bool { return d.Field == "" && f.ref.volatile(d.Key) })
+	for len(all) > 0 {
+		n := slices.IndexFunc(all, func(d Difference) bool { return d.Key != all[0].Key })
+		if n < 0 {
+			n = len(all)
+		}
+		if how := f.excused(all[:n], objects[all[0].Key]); how != "" {
+			excuses = append(excuses, Excuse{all[:n:n], how})
+		} else {
+			differ = append(differ, all[:n]...)
+		}
+		all = all[n:]
+	}
+	return differ, excuses
+}
+
+// excused says which run has ended like this one in all in which an object differs, or which harmless fault has shown
+// that it tells of what has happened there; empty: none. The object is the run's; nil: it has none.
+func (f *filter) excused(differ []Difference, got *Object) (how string) {
+	rest := slices.DeleteFunc(slices.Clone(differ), func(d Difference) bool {
+		kept := f.ref.keeps(d)
+		if kept != nil {
+			how = kept.How
+		}
+		return kept != nil
+	})
+	if len(rest) == 0 {
+		return how
+	}
+	return f.allowed(rest, got)
+}
+
+// allowed says which run has ended like this one in all of these differences of an object; empty: none has.
+func (f *filter) allowed(differ []Difference, got *Object) (how string) {
+	key := differ[0].Key
+	for _, a := range f.ref.Alternatives {
+		like := a.Objects[key]
+		if like == nil {
+			continue
+		}
+		fields := false
+		if !slices.ContainsFunc(differ, func(d Difference) bool {
+			fields = fields || d.Field != ""
+			return !f.alike(d, &a, like, got)
+		}) && (!fields || !a.Whole || f.same(key, like, got)) {
+			return a.How
+		}
+	}
+	return ""
+}
+
+// alike reports whether an alternative's object is like the run's in what differs.
+func (f *filter) alike(d Difference, a *Alternative, like, got *Object) bool {
+	switch {
+	case d.Field == "" && a.FieldsOnly && !d.Note:
+		return false
+	case d.Field != "":
+		return like.End != nil && reflect.DeepEqual(f.counting(d.Key, like)[d.Field], d.Got)
+	case d.Count:
+		return got != nil && got.Made == like.Made
+	}
+	return (like.End == nil) == (got == nil || got.End == nil)
+}

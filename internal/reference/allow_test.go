@@ -1,0 +1,163 @@
+package reference
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Regression: whatever slow controllers ended with was right, even what they had only missed, such as a Secret that was
+// not made anew, a leaked claim, or a phase that never came.
+func TestSlowEndsThatAreWrong(t *testing.T) {
+	const (
+		secret  = `db: created secret/default/s {"data": {"v": "2"}}`
+		stale   = `db: created secret/default/s {"data": {"v": "1"}}`
+		claim   = `created persistentvolumeclaim/default/c {}`
+		noClaim = `deleted persistentvolumeclaim/default/c {}`
+	)
+	set := func(status string) string {
+		return `created set/default/a {"spec": {"size": 1}, "status": ` + status + `}`
+	}
+	const usual = `{"phase": "Ready", "seen": 3, "rolls": 2}`
+	for _, tt := range []struct {
+		name             string
+		slow, fresh, run []string // fresh: nil, there is none
+		fieldsOnly       bool
+		counts           string // a part of what is told; empty: it does not count
+	}{
+		{name: "as created at once", slow: []string{set(`{"phase": "Ready", "seen": 1, "rolls": 1}`), secret},
+			fresh: []string{set(`{"phase": "Ready", "seen": 1, "rolls": 1}`), secret}},
+		{name: "not as created at once", slow: []string{set(usual), stale}, fresh: []string{set(usual), secret},
+			counts: `data.v is "1"`},
+		{name: "a phase", slow: []string{set(`{"phase": "Updating", "seen": 3, "rolls": 2}`), secret},
+			counts: "status.phase"},
+		{name: "data, and nothing created at once", slow: []string{set(usual), stale}, counts: `data.v is "1"`},
+		{name: "a counter, and nothing created at once", slow: []string{
+			set(`{"phase": "Ready", "seen": 1, "rolls": 2}`), secret}},
+		{name: "mixed", slow: []string{set(`{"phase": "Ready", "seen": 1, "rolls": 1}`), secret},
+			fresh:  []string{set(`{"phase": "Ready", "seen": 1, "rolls": 1}`), secret},
+			run:    []string{set(`{"phase": "Ready", "seen": 1, "rolls": 2}`), secret},
+			counts: "status.seen"},
+		{name: "left over", slow: []string{set(usual), secret, claim},
+			fresh:  []string{set(usual), secret, claim},
+			counts: "persistentvolumeclaim/default/c: exists at the end"},
+		{name: "data is missing", slow: []string{set(usual)}, fresh: []string{set(usual)},
+			counts: "secret/default/s: never created"},
+		{name: "stuck in its deletion", slow: []string{set(usual), secret,
+			`updated secret/default/s {"metadata": {"deletionTimestamp": "now"}, "data": {"v": "2"}}`},
+			fresh:  []string{set(usual), secret},
+			counts: "metadata.beingDeleted is true"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			normal := story(t, set(usual), secret, claim, noClaim)
+			ref := learn(t, normal, normal)
+			var fresh *record.Run
+			if tt.fresh != nil {
+				fresh = story(t, tt.fresh...)
+			}
+			if err := ref.AllowSlow(story(t, tt.slow...), fresh, tt.fieldsOnly); err != nil {
+				t.Fatal(err)
+			}
+			if tt.run == nil {
+				tt.run = tt.slow
+			}
+			got := strings.Join(compare(t, ref, story(t, tt.run...)), "\n")
+			if tt.counts == "" && got != "" || !strings.Contains(got, tt.counts) {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// What a campaign has seen is known to whoever reads the reference later.
+func TestAllowedIsKept(t *testing.T) {
+	run := func(seen string) *record.Run {
+		return story(t, `created set.example.com/default/a {"status": {"seen": `+seen+`}}`)
+	}
+	dir := t.TempDir()
+	file, more := filepath.Join(dir, "reference.json"), filepath.Join(dir, "allowed.json")
+	ref := learn(t, run("1"), run("1"))
+	ref.Source.Trommel = "v1"
+	if err := ref.Allow(run("2")); err != nil {
+		t.Fatal(err)
+	}
+	if err := ref.Allow(run("3")); err != nil {
+		t.Fatal(err)
+	}
+	ref.Later(1)
+	ref.Tried = []string{"slow"}
+	for _, err := range []error{ref.Write(file), ref.WriteAllowed(more)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := compare(t, again, run("2")); len(got) > 0 {
+		t.Errorf("the other pace: %q", got)
+	}
+	if got := compare(t, again, run("3")); len(got) == 0 {
+		t.Error("what was seen later is in the reference's own file")
+	}
+	if err := again.ReadAllowed(more); err != nil {
+		t.Fatal(err)
+	}
+	if got := compare(t, again, run("3")); len(got) > 0 || len(again.Tried) != 1 {
+		t.Errorf("got %q, tried %q", got, again.Tried)
+	}
+	// Of another version it says nothing.
+	again, err = Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Source.Trommel = "v2"
+	if err := again.ReadAllowed(more); err != nil || len(compare(t, again, run("3"))) == 0 {
+		t.Errorf("what is of another version is allowed (%v)", err)
+	}
+}
+
+func TestAsked(t *testing.T) {
+	const user = "trommel-workload"
+	by := func(r *record.Run, managers ...string) *record.Run {
+		for i, m := range managers {
+			name, subresource, _ := strings.Cut(m, "/")
+			r.History[i].Writers = []record.FieldManager{{Manager: name, Subresource: subresource}}
+		}
+		return r
+	}
+	for _, tt := range []struct {
+		name string
+		run  *record.Run
+		want []map[string]any
+	}{
+		{"what it has become", by(story(t,
+			`created set/default/a {"metadata": {"uid": "a", "labels": {"x": "1", "y": "1"}}, "spec": {"n": 1}}`,
+			`updated set/default/a {"metadata": {"finalizers": ["op"], "labels": {"x": "1", "y": "1", "op": "1"}},
+				"spec": {"n": 1}, "status": {}}`,
+			`updated set/default/a {"metadata": {"finalizers": ["op"], "labels": {"x": "2", "op": "1"}},
+				"spec": {"n": 2}, "status": {"phase": "Ready"}}`,
+			`created pod/default/p {}`, `created set/default/b {}`, `deleted set/default/b {}`,
+		), user, "op", user, "op", user, ""), []map[string]any{{
+			"apiVersion": "v1", "kind": "Set", "spec": map[string]any{"n": 2.0},
+			"metadata": map[string]any{"namespace": "default", "name": "a", "labels": map[string]any{"x": "2"}},
+		}}},
+		{"a status", by(story(t, `created set/default/a {}`, `updated set/default/a {"status": {"x": 1}}`),
+			user, user+"/status"), nil},
+		{"another's object", by(story(t, `created pod/default/a {}`, `updated pod/default/a {"spec": {"x": 1}}`),
+			"op", user), nil},
+		{"nothing", by(story(t, `created pod/default/a {}`), "op"), nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, ok, err := Asked(tt.run, user)
+			if diff := cmp.Diff(tt.want, got); err != nil || ok != (tt.want != nil) || diff != "" {
+				t.Errorf("%t (%v) %s", ok, err, diff)
+			}
+		})
+	}
+}

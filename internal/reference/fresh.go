@@ -1,0 +1,94 @@
+package reference
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/trommel-dev/trommel/internal/metadata"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Asked lists what a field manager, such as that of workloads, asks for at the end of a run: the objects that it has
+// created and that are still there, as it would create them now, in the order in which it has created them. Not ok: it
+// has done something else that counts, such as to change what somebody else has created, or a status.
+func Asked(r *record.Run, manager string) (objects []map[string]any, ok bool, err error) {
+	f, err := Follow(r)
+	if err != nil {
+		return nil, false, err
+	}
+	var order []Key
+	asked := map[Key]map[string]any{}
+	for i := range f.changes {
+		c := &f.changes[i]
+		wrote := slices.ContainsFunc(c.writers, func(w record.FieldManager) bool { return w.Manager == manager })
+		now := asked[c.Key]
+		switch {
+		case c.Cur == nil, c.Marked():
+			delete(asked, c.Key)
+			order = slices.DeleteFunc(order, func(k Key) bool { return k == c.Key })
+		case !wrote:
+		case slices.ContainsFunc(c.writers, func(w record.FieldManager) bool {
+			return w.Manager == manager && w.Subresource != ""
+		}), c.Event != record.Created && now == nil && !f.before(c.Key):
+			return nil, false, nil
+		case c.Event == record.Created || now == nil:
+			order = append(order, c.Key)
+			asked[c.Key] = anew(c.Cur, metadata.Of(c.Cur))
+		default:
+			meta := maps.Clone(metadata.Of(now))
+			for _, part := range []string{"labels", "annotations"} {
+				meta[part] = merged(metadata.Of(now)[part], metadata.Of(c.Prev)[part], metadata.Of(c.Cur)[part])
+			}
+			asked[c.Key] = anew(c.Cur, meta)
+		}
+	}
+	for _, key := range order {
+		objects = append(objects, asked[key])
+	}
+	return objects, len(objects) > 0, nil
+}
+
+// before reports whether an object was there before the workload.
+func (f *Follower) before(key Key) bool {
+	o := f.objects[key]
+	return o != nil && (o.unchanged || o.initial != nil)
+}
+
+// anew is an object as it is created: with the metadata that its creator gives it, and without a status.
+func anew(object, meta map[string]any) map[string]any {
+	all := maps.Clone(object)
+	delete(all, "status")
+	kept := map[string]any{}
+	for _, field := range []string{"name", "namespace", "labels", "annotations", "finalizers"} {
+		if v := meta[field]; v != nil {
+			kept[field] = v
+		}
+	}
+	all["metadata"] = kept
+	return all
+}
+
+// merged is a mapping after the change from one state of it to another. Each may be nil.
+func merged(is, prev, cur any) any {
+	own, _ := is.(map[string]any)
+	before, _ := prev.(map[string]any)
+	after, _ := cur.(map[string]any)
+	all := maps.Clone(own)
+	if all == nil {
+		all = map[string]any{}
+	}
+	for k := range before {
+		if after[k] == nil {
+			delete(all, k)
+		}
+	}
+	for k, v := range after {
+		if before[k] != v {
+			all[k] = v
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}

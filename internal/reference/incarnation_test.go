@@ -1,0 +1,73 @@
+package reference
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// Regression: only what the controllers under test had created or deleted themselves was counted. A claim that another
+// controller deleted because of them, and that was created again without its data, was no difference.
+func TestIncarnations(t *testing.T) {
+	twice := func(key string) []string {
+		return []string{"created " + key + " {}", "deleted " + key + " {}", "created " + key + " {}"}
+	}
+	again := func(key string) []string { return append(twice(key), "deleted "+key+" {}", "created "+key+" {}") }
+	const often = ": created 3 times; without faults: created 2 times"
+	const once = ": created once; without faults: created 2 times"
+	for _, tt := range []struct {
+		name         string
+		without, run []string
+		want         string
+		note         bool
+	}{
+		{"a claim again", twice("persistentvolumeclaim/default/d"), again("persistentvolumeclaim/default/d"),
+			"persistentvolumeclaim/default/d" + often, false},
+		{"a claim less often", twice("persistentvolumeclaim/default/d"),
+			[]string{"created persistentvolumeclaim/default/d {}"}, "persistentvolumeclaim/default/d" + once, true},
+		{"a claim that is never there without faults", []string{"created persistentvolumeclaim/default/a {}"},
+			[]string{"created persistentvolumeclaim/default/a {}", "created persistentvolumeclaim/default/d {}",
+				"deleted persistentvolumeclaim/default/d {}"},
+			"persistentvolumeclaim/default/d: created once; without faults: never created", true},
+		{"a pod again", twice("pod/default/d"), again("pod/default/d"), "pod/default/d" + often, true},
+		{"the controller's pod again", twice("pod/default/d"),
+			append(twice("pod/default/d"), "db: deleted pod/default/d {}", "created pod/default/d {}"),
+			"pod/default/d" + often, false},
+		{"as often", twice("secret/default/d"), twice("secret/default/d"), "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := story(t, tt.without...)
+			f, err := Follow(story(t, tt.run...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, d := range learn(t, r, r).Compare(f.Objects()) {
+				got = append(got, d.String())
+				if d.Note != tt.note {
+					t.Errorf("%s: note %t", d, d.Note)
+				}
+			}
+			if strings.Join(got, "\n") != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestIsCustom(t *testing.T) {
+	for _, v := range scheme.Scheme.PreferredVersionAllGroups() {
+		if v.Group != "" && IsCustom("thing."+v.Group) {
+			t.Errorf("%s is a group of Kubernetes", v.Group)
+		}
+	}
+	for typ, want := range map[string]bool{
+		"secret": false, "deployment.apps": false, "database.example.com": true, "jobset.jobset.x-k8s.io": true,
+		"volumesnapshot.snapshot.storage.k8s.io": true,
+	} {
+		if IsCustom(typ) != want {
+			t.Errorf("%s: %t", typ, !want)
+		}
+	}
+}

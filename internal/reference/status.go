@@ -1,0 +1,141 @@
+package reference
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/trommel-dev/trommel/record"
+)
+
+// inStatus reports whether a field, named by where it is, belongs to a status.
+func inStatus(where string) bool { return strings.HasPrefix(where, "status.") }
+
+// condition returns the named item of status.conditions that a field belongs to, and the field in it; not ok: none.
+func condition(where string) (item, field string, ok bool) {
+	rest, ok := strings.CutPrefix(where, "status.conditions[")
+	if !ok {
+		return "", "", false
+	}
+	return strings.Cut(rest, "].")
+}
+
+// states are words in the names of fields in a status that say how things are, and events words in those that say what
+// has happened, whatever else is in them.
+var (
+	states = []string{
+		"phase", "state", "status", "health", "healthy", "ready", "available", "unavailable", "replicas", "active",
+		"desired", "current", "updated", "generation", "selector", "version", "revision", "endpoint", "endpoints",
+		"url", "name", "ref", "size", "capacity", "member", "members", "nodes",
+	}
+	events = []string{"last", "time", "timestamp", "date", "error", "errors", "message", "messages", "retry", "retries",
+		"attempt", "attempts", "failure", "failures", "restarts"}
+)
+
+// saysHowThingsAre reports whether a difference in a status is about how things are: a phase, a number of replicas, or
+// whether a condition of the reference holds, for example. Messages, counters, and conditions that the reference does
+// not have may tell what has happened.
+func saysHowThingsAre(d Difference, want *Object) bool {
+	if _, field, ok := condition(d.Field); ok {
+		item, known := strings.TrimSuffix(d.Field, field), false
+		leaves(want.End, nil, "", func(l leaf) { known = known || strings.HasPrefix(l.where, item) })
+		return known && (field == "status" || field == "type")
+	}
+	name := d.Field
+	if strings.HasSuffix(name, "]") { // an item of a list of values
+		name = name[:strings.LastIndex(name, "[")]
+	}
+	all := words(name[strings.LastIndexAny(name, ".]")+1:])
+	has := func(list []string) bool {
+		return slices.ContainsFunc(all, func(word string) bool { return slices.Contains(list, word) })
+	}
+	switch {
+	case has(events) && !has([]string{"phase", "ready", "available", "replicas", "generation"}):
+		return false
+	case d.Got == nil:
+		return true // it does not say any more what it should
+	}
+	return has(states)
+}
+
+// words splits a name such as lastErrorMessage.
+func words(name string) []string {
+	var all []string
+	word := ""
+	for _, r := range name {
+		switch {
+		case !unicode.IsLetter(r):
+		case unicode.IsUpper(r) && word != "" && !unicode.IsUpper(rune(word[len(word)-1])):
+			all, word = append(all, strings.ToLower(word)), string(r)
+			continue
+		default:
+			word += string(r)
+			continue
+		}
+		all, word = append(all, strings.ToLower(word)), ""
+	}
+	return append(all, strings.ToLower(word))
+}
+
+// Kept is a field in the status of a custom resource that tells of what has happened: it differs after a harmless
+// fault, too.
+type Kept struct {
+	Type string `json:"type"`
+	// Field is where it is; "[]" is not used, but the names of items.
+	Field string `json:"field"`
+	// How says which fault has shown that, in words.
+	How string `json:"how"`
+}
+
+// Keep learns from a run with a harmless fault which fields in the status of a custom resource tell of what has
+// happened: they differ, and nothing else does. It learns nothing about an object that differs in how things are, nor
+// from a run in which anything else differs: then the fault was not harmless. How says which fault it was.
+func (ref *Reference) Keep(r *record.Run, how string) error {
+	run, err := Follow(r)
+	if err != nil {
+		return err
+	}
+	differ, _ := ref.compare(run.Objects())
+	var kept []Kept
+	broken := map[Key]bool{}
+	for _, d := range differ {
+		switch {
+		case d.Note:
+		case !d.inCustomStatus():
+			return nil
+		case saysHowThingsAre(d, ref.usual(d.Key)):
+			broken[d.Key] = true
+		}
+	}
+	for _, d := range differ {
+		k := Kept{d.Key.Type(), d.Field, how}
+		if !d.Note && !broken[d.Key] && ref.keeps(d) == nil && !slices.Contains(kept, k) {
+			kept = append(kept, k)
+		}
+	}
+	ref.Kept = append(slices.Clip(ref.Kept), kept...)
+	return nil
+}
+
+func (d Difference) inCustomStatus() bool { return inStatus(d.Field) && IsCustom(d.Key.Type()) }
+
+// usual is an object of the reference; it is empty if there is none.
+func (ref *Reference) usual(key Key) *Object { return cmp.Or(ref.Objects[key], &Object{}) }
+
+// OnlyInStatus reports whether a run differs from the reference, and only in the status of custom resources, in fields
+// that may tell of what has happened. Then it helps to know what Keep learns.
+func (ref *Reference) OnlyInStatus(differ []Difference) bool {
+	return len(differ) > 0 && !slices.ContainsFunc(differ, func(d Difference) bool {
+		return !d.inCustomStatus() || saysHowThingsAre(d, ref.usual(d.Key))
+	})
+}
+
+// keeps is the field that tells only of what has happened, or nil.
+func (ref *Reference) keeps(d Difference) *Kept {
+	i := slices.IndexFunc(ref.Kept, func(k Kept) bool { return k.Field == d.Field && k.Type == d.Key.Type() })
+	if i < 0 || !d.inCustomStatus() || saysHowThingsAre(d, ref.usual(d.Key)) {
+		return nil
+	}
+	return &ref.Kept[i]
+}

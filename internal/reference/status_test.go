@@ -1,0 +1,72 @@
+package reference
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Regression: a status that keeps its last error was a bug after every fault. What else a harmless fault shows still
+// counts, and a status that tells a wrong state does in any case.
+func TestKeep(t *testing.T) {
+	const ready = `{"type": "Ready", "status": "True"}`
+	run := func(conditions, more string, lines ...string) *record.Run {
+		return story(t, append([]string{
+			`created db.example.com/default/a {"spec": {"n": 1}, "status": {"conditions": [` + conditions + `]` + more +
+				`}}`,
+			`db: created service/default/a {"spec": {"port": 1}, "status": {"lastError": ""}}`,
+		}, lines...)...)
+	}
+	const failed = ready + `, {"type": "Error", "status": "True", "reason": "Refused", "message": "it was refused"}`
+	const otherwise = ready + `, {"type": "Error", "status": "True", "reason": "Timeout", "message": "too late"}`
+	const unready = `{"type": "Ready", "status": "False", "message": "it was refused"}`
+	const usual = `, "phase": "Running", "retryCount": 0, "readyReplicas": 1`
+	for _, tt := range []struct {
+		name         string
+		harmless, as *record.Run // as: the run that is judged, nil: the same
+		counts       string      // a part of what is told; empty: it does not count
+	}{
+		{name: "an error that is kept", harmless: run(failed, usual)},
+		{name: "another error", harmless: run(failed, usual), as: run(otherwise, usual)},
+		{name: "a counter", harmless: run(ready, `, "phase": "Running", "retryCount": 1, "readyReplicas": 1`),
+			as: run(ready, `, "phase": "Running", "retryCount": 7, "readyReplicas": 1`)},
+		{name: "a counter that no harmless fault shows", harmless: run(failed, usual),
+			as:     run(ready, `, "phase": "Running", "retryCount": 7, "readyReplicas": 1`),
+			counts: "status.retryCount is 7"},
+		{name: "not ready any more", harmless: run(unready, usual), counts: `status.conditions[type=Ready].status`},
+		{name: "not ready, and an error that is kept", harmless: run(failed, usual),
+			as: run(unready, usual), counts: `status.conditions[type=Ready].status`},
+		{name: "a phase", harmless: run(failed, `, "phase": "Pending", "retryCount": 0, "readyReplicas": 1`),
+			counts: "status.phase"},
+		{name: "a number of what is ready", harmless: run(failed, `, "phase": "Running", "retryCount": 0,
+			"readyReplicas": 0`), counts: "status.readyReplicas"},
+		{name: "the harmless fault breaks something else",
+			harmless: run(failed, usual, `db: deleted service/default/a {}`), as: run(failed, usual),
+			counts: "status.conditions[type=Error]"},
+		{name: "a spec differs, too", harmless: run(failed, usual),
+			as: run(failed, usual, `updated db.example.com/default/a {"spec": {"n": 2}, "status": {"conditions": [`+
+				failed+`]`+usual+`}}`), counts: "spec.n is 2"},
+		{name: "of Kubernetes itself", harmless: run(failed, usual),
+			as:     run(failed, usual, `updated service/default/a {"spec": {"port": 1}, "status": {"lastError": "x"}}`),
+			counts: "status.lastError"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			normal := run(ready, usual)
+			ref := learn(t, normal, normal)
+			if err := ref.Keep(tt.harmless, "after one refused write"); err != nil {
+				t.Fatal(err)
+			}
+			if tt.as == nil {
+				tt.as = tt.harmless
+			}
+			got := strings.Join(compare(t, ref, tt.as), "\n")
+			if tt.counts == "" && got != "" || !strings.Contains(got, tt.counts) {
+				t.Errorf("got %q", got)
+			}
+			if len(compare(t, learn(t, normal, normal), tt.as)) == 0 {
+				t.Error("it is no difference")
+			}
+		})
+	}
+}

@@ -1,0 +1,37 @@
+package await
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// ordered follows entries of several watches in the order of their resource versions, although a watch may be behind
+// another one: the name of a child depends on that of its owner, which must have come before.
+type ordered struct {
+	entries  []record.HistoryEntry
+	follower *reference.Follower
+}
+
+func byVersion(a, b record.HistoryEntry) int {
+	return cmp.Compare(a.ResourceVersion, b.ResourceVersion)
+}
+
+// add takes the next entries to arrive. If some of them are older than others that have arrived before, all are
+// followed again.
+func (o *ordered) add(entries []record.HistoryEntry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	entries = slices.Clone(entries)
+	slices.SortStableFunc(entries, byVersion)
+	late := len(o.entries) > 0 && entries[0].ResourceVersion < o.entries[len(o.entries)-1].ResourceVersion
+	o.entries = append(o.entries, entries...)
+	if late {
+		slices.SortStableFunc(o.entries, byVersion)
+		o.follower, entries = reference.NewFollower(), o.entries
+	}
+	return o.follower.Add(entries...)
+}
