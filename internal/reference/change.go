@@ -117,6 +117,7 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	}
 	meta := metadata.Of(object)
 	name, beginning := h.Name, metadata.Text(meta, "generateName")
+	beginning = beginning[:min(len(beginning), maxBeginning)]
 	if !isGenerated(strings.TrimPrefix(name, beginning)) {
 		beginning = ""
 	}
@@ -146,6 +147,9 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	n.keys[uid] = key
 	return key, true
 }
+
+// maxBeginning is how much of generateName the API server keeps, to have room for what it adds.
+const maxBeginning = 58
 
 // numbered is the beginning of the name of a Job that a CronJob has made: the rest is the time. Empty: it is none.
 func numbered(name string, object map[string]any) string {

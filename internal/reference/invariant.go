@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -198,6 +199,9 @@ func fieldHolds(value any, at, where, field string, want any, depth int) string 
 		}
 		if want == nil {
 			return "true"
+		}
+		if !reflect.DeepEqual(value, want) {
+			return "" // it was compared in another form
 		}
 		if l := literal(want); l != "" {
 			return at + " == " + l

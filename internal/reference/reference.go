@@ -23,8 +23,9 @@ type Reference struct {
 	Runs     int    `json:"runs"`
 	// Objects are those that the workload had to do with.
 	Objects map[Key]*Object `json:"objects"`
-	// Masks are the fields that never count, those found by comparing the runs first.
-	Masks []Mask `json:"masks"`
+	// Masks are the fields that never count, but for Found, which were found by comparing the runs.
+	Masks []Mask  `json:"masks"`
+	Found []Found `json:"found,omitempty"`
 	// Changes are those of the first run, Others those of each further run.
 	Changes []Change   `json:"changes"`
 	Others  [][]Change `json:"others,omitempty"`
@@ -98,7 +99,11 @@ type Object struct {
 	Returned map[string]int `json:"returned,omitempty"`
 	// Ours: a controller under test has made or deleted it at least once.
 	Ours bool `json:"ours,omitempty"`
+	// Rewritten are the texts of End that name other objects as only this run does.
+	Rewritten map[string]Rewritten `json:"rewritten,omitempty"`
 
+	names       *names // those of the run; nil: Rewritten is complete
+	rewrittenAt int    // the version of names
 	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one
 	// that existed before and has changed.
 	unchanged bool
@@ -148,7 +153,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		ref.Virtual = ref.Virtual && r.Meta.Clock != nil && r.Meta.Clock.Virtual
 		ref.Courses = append(ref.Courses, Course{r.Meta.Steps, r.Meta.WorkloadEnd})
 	}
-	var found []Mask
+	var found []Found
 	var unstable []string
 	for i, r := range runs {
 		run, err := Follow(r)
@@ -171,11 +176,10 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 			case d.Field == "":
 				unstable = append(unstable, d.String())
 			default:
-				path := f.path(d, ref.Objects[d.Key], objects[d.Key])
-				m := Mask{Type: d.Key.Type(), Path: join(path), Reason: Differs}
-				if !slices.Contains(found, m) {
-					found = append(found, m)
-				}
+				found = append(found, Found{
+					Object: d.Key.Group(), Path: f.foundPath(d, ref.Objects[d.Key], objects[d.Key]), Reason: Differs,
+					Value: d.Want != nil && d.Got != nil,
+				})
 			}
 		}
 		ref.widen(objects)
@@ -184,10 +188,12 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		slices.Sort(unstable)
 		return nil, &UnstableError{workload, slices.Compact(unstable)}
 	}
-	slices.SortFunc(found, func(a, b Mask) int {
-		return cmp.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.Path, b.Path))
-	})
-	ref.Masks = append(found, ref.Masks...)
+	for _, m := range found {
+		ref.find(m)
+	}
+	for _, o := range ref.Objects {
+		o.keep()
+	}
 	return ref, ref.summarize(runs)
 }
 
@@ -209,6 +215,9 @@ func (ref *Reference) allow(r *record.Run, fieldsOnly bool) error {
 	objects := f.matched(run.Objects())
 	maps.DeleteFunc(objects, func(key Key, o *Object) bool { return o.unchanged && ref.Objects[key] == nil })
 	f.returned(objects, run.Changes())
+	for _, o := range objects {
+		o.keep()
+	}
 	ref.Alternatives = append(ref.Alternatives, Alternative{objects, fieldsOnly})
 	return nil
 }
@@ -251,8 +260,19 @@ func (d Difference) String() string {
 
 // Value says a field's value.
 func Value(v any) string {
-	if v == nil {
+	switch v := v.(type) {
+	case nil:
 		return "absent"
+	case present:
+		return "present"
+	case lag:
+		return string(v)
+	case several:
+		var all []string
+		for _, value := range v {
+			all = append(all, Value(value))
+		}
+		return strings.Join(all, " and ")
 	}
 	return fmt.Sprintf("%#v", v)
 }
@@ -308,7 +328,8 @@ func (f *filter) compare(objects map[Key]*Object) []Difference {
 		case want == nil && got.unchanged:
 			continue
 		case want == nil && got.initial != nil:
-			want = &Object{End: got.initial, Made: 1, MostMade: 1} // without faults, nothing happened to it
+			// Without faults, nothing happened to it.
+			want = &Object{End: got.initial, Made: 1, MostMade: 1, names: got.names, rewrittenAt: -1}
 		case want == nil:
 			want = &Object{}
 		case got == nil:
