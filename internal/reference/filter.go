@@ -16,18 +16,20 @@ import (
 // filter decides quickly which fields count. It is not safe for concurrent use.
 type filter struct {
 	ref   *Reference
-	known map[Key]map[string]counts  // how a field counts, by object and where it is
-	found map[Key][]*Found           // see foundOn
-	lists map[string]bool            // whether a list has no order, by type and path
-	seen  map[*Object]map[string]any // what counts of the end states, see counting
-	own   map[Key]Key                // the run's own keys, where they were matched; see matched
+	known map[Key]map[string]counts   // how a field counts, by object and where it is
+	found map[Key][]*Found            // see foundOn
+	lists map[string]bool             // whether a list has no order, by type and path
+	seen  map[*Object]map[string]any  // what counts of the end states, see counting
+	texts map[*Object]map[string]text // see textsOf
+	own   map[Key]Key                 // the run's own keys, where they were matched; see matched
 	seed  maphash.Seed
 }
 
 func (ref *Reference) filter() *filter {
 	return &filter{
 		ref: ref, known: map[Key]map[string]counts{}, found: map[Key][]*Found{}, lists: map[string]bool{},
-		seen: map[*Object]map[string]any{}, own: map[Key]Key{}, seed: maphash.MakeSeed(),
+		seen: map[*Object]map[string]any{}, texts: map[*Object]map[string]text{}, own: map[Key]Key{},
+		seed: maphash.MakeSeed(),
 	}
 }
 

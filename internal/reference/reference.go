@@ -26,6 +26,8 @@ type Reference struct {
 	// Masks are the fields that never count, but for Found, which were found by comparing the runs.
 	Masks []Mask  `json:"masks"`
 	Found []Found `json:"found,omitempty"`
+	// Relations are those of values that differ in each run.
+	Relations []Relation `json:"relations,omitempty"`
 	// Changes are those of the first run, Others those of each further run.
 	Changes []Change   `json:"changes"`
 	Others  [][]Change `json:"others,omitempty"`
@@ -154,6 +156,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		ref.Courses = append(ref.Courses, Course{r.Meta.Steps, r.Meta.WorkloadEnd})
 	}
 	var found []Found
+	var ends []map[Key]*Object
 	var unstable []string
 	for i, r := range runs {
 		run, err := Follow(r)
@@ -164,11 +167,13 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		if i == 0 {
 			ref.Changes, ref.Objects = run.Changes(), maps.Clone(objects)
 			maps.DeleteFunc(ref.Objects, func(_ Key, o *Object) bool { return o.unchanged })
+			ends = append(ends, objects)
 			continue
 		}
 		ref.Others = append(ref.Others, run.Changes())
 		objects = ref.filter().matched(objects)
 		ref.unorder(objects)
+		ends = append(ends, objects)
 		f := ref.filter()
 		for _, d := range f.compare(objects) {
 			switch {
@@ -191,6 +196,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 	for _, m := range found {
 		ref.find(m)
 	}
+	ref.relate(ends)
 	for _, o := range ref.Objects {
 		o.keep()
 	}
@@ -245,6 +251,8 @@ type Difference struct {
 	Want, Got any
 	// Count: the object was created more or less often; its end state is compared apart from that.
 	Count bool
+	// Relation no longer holds; nil: the value itself differs.
+	Relation *Relation
 	// Own is the object's key among the run's changes. It differs from Key where the run numbers generated names
 	// differently; see Key.
 	Own Key
@@ -254,6 +262,9 @@ type Difference struct {
 func (d Difference) String() string {
 	if d.Field == "" {
 		return fmt.Sprintf("%s: %v; without faults: %v", d.Key, d.Got, d.Want)
+	}
+	if r := d.Relation; r != nil {
+		return fmt.Sprintf("%s: %s is not %s %s; without faults: it is", d.Key, d.Field, r.Is, r.Of)
 	}
 	return fmt.Sprintf("%s: %s is %s; without faults: %s", d.Key, d.Field, Value(d.Got), Value(d.Want))
 }
@@ -282,7 +293,8 @@ func Value(v any) string {
 func (ref *Reference) Compare(objects map[Key]*Object) []Difference {
 	f := ref.filter()
 	objects = f.matched(objects)
-	differ := f.compare(objects)
+	differ := append(f.compare(objects), f.unrelated(objects)...)
+	slices.SortStableFunc(differ, func(a, b Difference) int { return strings.Compare(string(a.Key), string(b.Key)) })
 	for i := range differ {
 		differ[i].Own = cmp.Or(f.own[differ[i].Key], differ[i].Key)
 	}
@@ -294,6 +306,10 @@ func (ref *Reference) Compare(objects map[Key]*Object) []Difference {
 // allowed reports whether an alternative is like the run in what differs. The object is the run's; nil: it has none.
 func (f *filter) allowed(d Difference, got *Object) bool {
 	return slices.ContainsFunc(f.ref.Alternatives, func(alternative Alternative) bool {
+		if d.Relation != nil {
+			holds, known := f.holds(d.Relation, alternative.Objects)
+			return known && !holds
+		}
 		like := alternative.Objects[d.Key]
 		if like == nil {
 			like = &Object{}
