@@ -189,7 +189,8 @@ func (ref *Reference) relate(runs []map[Key]*Object) {
 	places = places[:min(len(places), maxRandom)]
 	for i, field := range places {
 		for j, of := range places {
-			if i == j || field.Field == "data" {
+			// What is in one object is written at once.
+			if field.Object == of.Object || field.Field == "data" {
 				continue
 			}
 			all := []Is{isBase64, isContents, isSHA256, isSHA1, isMD5, isSHA512}
