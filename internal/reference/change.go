@@ -198,7 +198,7 @@ func TypeOf(o *record.Observation) (key plan.ResourceKey, ok bool) {
 		return plan.ResourceKey{}, false
 	}
 	key = plan.ResourceKey{Type: typeOf(o), Group: o.Group, Namespace: "*", Name: "*"}
-	return key, Counts(key)
+	return key, Counts(key) && (o.Point == wire.ControllerWrite || !masksKind(key, followsPods))
 }
 
 // typeOf is the kind, or else the resource, of what an observation is about.
@@ -210,18 +210,24 @@ func isResource(name, kind string) bool {
 	return name == kind+"s" || name == kind+"es" || ok && name == y+"ies"
 }
 
-// Counts reports whether anything of a type's objects counts when runs are compared. Nothing of messages and locks
-// does. The type may be named by its resource.
+// Counts reports whether anything of a type's objects may count when runs are compared. Nothing of messages and locks
+// does, and of what follows pods only what a controller under test writes. The type may be named by its resource.
 func Counts(key plan.ResourceKey) bool {
+	return !masksKind(key, "") || masksKind(key, followsPods)
+}
+
+// masksKind reports whether a standard mask of that reason masks a type completely; empty: any mask.
+func masksKind(key plan.ResourceKey, reason string) bool {
 	kinds := []string{key.Type}
 	for _, m := range standard {
 		if kind, _, _ := strings.Cut(m.Type, "."); isResource(key.Type, kind) {
 			kinds = append(kinds, kind)
 		}
 	}
-	return !slices.ContainsFunc(kinds, func(kind string) bool {
+	return slices.ContainsFunc(kinds, func(kind string) bool {
 		key.Type = kind
-		return masks{standard}.on(Key(key.String()), []string{"kind"}) != nil
+		m := masks{standard}.on(Key(key.String()), []string{"kind"})
+		return m != nil && (reason == "" || m.Reason == reason)
 	})
 }
 

@@ -114,6 +114,9 @@ func (ref *Reference) countsAs(key Key, path []string, found []*Found) counts {
 		if (m.Type != "*" && m.Type != typ) || !covers(m.Path, path) {
 			continue
 		}
+		if m.Reason == followsPods && slices.Contains(ref.Written, key.Group()) {
+			continue
+		}
 		if m.Reason != upToDate || path[len(path)-1] != "observedGeneration" {
 			return never
 		}
@@ -123,6 +126,20 @@ func (ref *Reference) countsAs(key Key, path []string, found []*Found) counts {
 		return byLag
 	}
 	return as
+}
+
+// write notes which objects of a run count because a controller under test has written them.
+func (ref *Reference) write(changes []Change) {
+	for i := range changes {
+		c := &changes[i]
+		if c.By == "" {
+			continue
+		}
+		m := masks{standard}.on(c.Key, []string{"kind"})
+		if group := c.Key.Group(); m != nil && m.Reason == followsPods && !slices.Contains(ref.Written, group) {
+			ref.Written = append(ref.Written, group)
+		}
+	}
 }
 
 // find notes that a field differs between runs without faults.

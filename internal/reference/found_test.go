@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -174,6 +175,46 @@ func TestGroups(t *testing.T) {
 	} {
 		if got := key.Group(); got != want {
 			t.Errorf("%s: %s, want %s", key, got, want)
+		}
+	}
+}
+
+// Endpoints follow pods, but not those that a controller under test writes.
+func TestWrittenEndpoints(t *testing.T) {
+	run := func(ip, ours, others string) *record.Run {
+		return story(t,
+			`created pod/default/db-0 {"status": {"podIP": "10.0.0.`+ip+`"}}`,
+			`db: created endpoints/default/db {"subsets": [{"addresses": [{"ip": "10.0.0.`+ours+`", "nodeName": "`+
+				ip+`"}]}]}`,
+			`created endpoints/default/other {"subsets": [{"addresses": [{"ip": "10.0.0.`+others+`"}]}]}`)
+	}
+	ref := learn(t, run("1", "1", "7"), run("2", "2", "8"))
+	checkDifferences(t, ref, run("3", "3", "9"))
+	checkDifferences(t, ref, run("3", "2", "9"),
+		`endpoints/default/db: subsets[0].addresses[ip=(address of pod/default/db-0)].ip is absent; `+
+			`without faults: "(address of pod/default/db-0)"`,
+		`endpoints/default/db: subsets[0].addresses[ip=10.0.0.2].ip is "10.0.0.2"; without faults: absent`)
+	checkDifferences(t, ref, story(t, `created pod/default/db-0 {"status": {"podIP": "10.0.0.1"}}`),
+		`endpoints/default/db: never created; without faults: exists at the end`)
+}
+
+func TestTypesThatFollowPods(t *testing.T) {
+	for _, tt := range []struct {
+		point    wire.Point
+		kind     string
+		election bool
+		want     bool
+	}{
+		{wire.ControllerWrite, "Endpoints", false, true},
+		{wire.ControllerWrite, "Endpoints", true, false},
+		{wire.ControllerRead, "Endpoints", false, false},
+		{wire.ControllerRecv, "Endpoints", false, false},
+		{wire.ControllerWrite, "Event", false, false},
+		{wire.ControllerRead, "Pod", false, true},
+	} {
+		o := &record.Observation{Point: tt.point, Kind: tt.kind, Election: tt.election}
+		if _, got := TypeOf(o); got != tt.want {
+			t.Errorf("%+v: %t", tt, got)
 		}
 	}
 }

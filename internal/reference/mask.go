@@ -19,6 +19,17 @@ const ConflictAnnotation = "trommel.dev/conflict"
 // upToDate is the reason of the standard mask of observedGeneration: see [filter.behind].
 const upToDate = "counts changes; only whether it has caught up with metadata.generation counts"
 
+// followsPods is the reason of the standard masks of objects that Kubernetes' own controllers keep. If a controller
+// under test writes one, it counts.
+const followsPods = "follows pods; counts if a controller under test writes it"
+
+// withoutOrder are lists that have no order in any reference.
+var withoutOrder = []Mask{
+	{Type: "endpoints", Path: "subsets.[].addresses", Reason: "a set"},
+	{Type: "endpoints", Path: "subsets.[].notReadyAddresses", Reason: "a set"},
+	{Type: "endpointslice.discovery.k8s.io", Path: "endpoints", Reason: "a set"},
+}
+
 // standard are the masks of every reference.
 var standard = []Mask{
 	{Type: "*", Path: "metadata.uid", Reason: "generated"},
@@ -59,8 +70,13 @@ var standard = []Mask{
 		Type: "persistentvolumeclaim", Path: "metadata.annotations.volume.kubernetes.io/selected-node",
 		Reason: "the scheduler's choice",
 	},
-	{Type: "endpoints", Path: "**", Reason: "follows pods"},
-	{Type: "endpointslice.discovery.k8s.io", Path: "**", Reason: "follows pods"},
+	{Type: "endpoints", Path: "**.nodeName", Reason: "the scheduler's choice"},
+	{Type: "endpointslice.discovery.k8s.io", Path: "**.nodeName", Reason: "the scheduler's choice"},
+	{Type: "endpointslice.discovery.k8s.io", Path: "**.zone", Reason: "the scheduler's choice"},
+	{Type: "*", Path: "metadata.annotations.endpoints.kubernetes.io/last-change-trigger-time", Reason: "time"},
+	{Type: "*", Path: "metadata.annotations.control-plane.alpha.kubernetes.io/leader", Reason: "a lock"},
+	{Type: "endpoints", Path: "**", Reason: followsPods},
+	{Type: "endpointslice.discovery.k8s.io", Path: "**", Reason: followsPods},
 	{Type: "event", Path: "**", Reason: "a message"},
 	{Type: "event.events.k8s.io", Path: "**", Reason: "a message"},
 	{Type: "lease.coordination.k8s.io", Path: "**", Reason: "a lock"},

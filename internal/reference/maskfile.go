@@ -47,13 +47,13 @@ func (ref *Reference) MaskEntries() []MaskEntry {
 	for _, m := range ref.Compared {
 		all = append(all, MaskEntry{Type: m.Type, Path: m.Path, Reason: m.Reason, Compare: true})
 	}
-	for _, m := range ref.Unordered {
-		all = append(all, MaskEntry{Type: m.Type, Path: m.Path, Reason: m.Reason, Order: true})
-	}
 	for _, m := range ref.Found {
 		all = append(all, MaskEntry{
 			Object: string(m.Object), Path: m.Path, Reason: m.Reason, Value: m.Value, Compare: m.Compare,
 		})
+	}
+	for _, m := range ref.Unordered {
+		all = append(all, MaskEntry{Type: m.Type, Path: m.Path, Reason: m.Reason, Order: true})
 	}
 	for _, m := range ref.Masks {
 		all = append(all, MaskEntry{Type: m.Type, Path: m.Path, Reason: m.Reason})

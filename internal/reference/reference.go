@@ -26,6 +26,9 @@ type Reference struct {
 	// Masks are the fields that never count, but for Found, which were found by comparing the runs.
 	Masks []Mask  `json:"masks"`
 	Found []Found `json:"found,omitempty"`
+	// Written are the groups of the objects that controllers under test write though Kubernetes' own controllers keep
+	// others of their type: see followsPods.
+	Written []Key `json:"written,omitempty"`
 	// Relations are those of values that differ in each run.
 	Relations []Relation `json:"relations,omitempty"`
 	// Changes are those of the first run, Others those of each further run.
@@ -155,14 +158,19 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		ref.Virtual = ref.Virtual && r.Meta.Clock != nil && r.Meta.Clock.Virtual
 		ref.Courses = append(ref.Courses, Course{r.Meta.Steps, r.Meta.WorkloadEnd})
 	}
+	ref.Unordered = slices.Clone(withoutOrder)
 	var found []Found
 	var ends []map[Key]*Object
 	var unstable []string
+	followed := make([]*Follower, len(runs))
 	for i, r := range runs {
-		run, err := Follow(r)
-		if err != nil {
+		var err error
+		if followed[i], err = Follow(r); err != nil {
 			return nil, err
 		}
+		ref.write(followed[i].Changes())
+	}
+	for i, run := range followed {
 		objects := run.Objects()
 		if i == 0 {
 			ref.Changes, ref.Objects = run.Changes(), maps.Clone(objects)
