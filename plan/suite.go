@@ -76,8 +76,8 @@ type DisruptionControllers struct {
 type Mask struct {
 	// Type of the objects, type[.group]; "*" is all.
 	Type string `yaml:"type" json:"type" default:"*"`
-	// Path of the field from the object's root, with dots; "*" is one step of any name, "[]" an item of a list, and
-	// "**" at the beginning any number of steps. Fields below it are masked too.
+	// Path of the field from the object's root, with dots; "*" is one step of any name, "[]" an item of a list,
+	// "[name=a]" one of them, and "**" any number of steps. Fields below it are masked too.
 	Path   string `yaml:"path" json:"path"`
 	Reason string `yaml:"reason" json:"reason"` // for people
 }

@@ -318,9 +318,9 @@ func (l *Learned) Text() string {
 	text := fmt.Sprintf("%s: %s: %s, %s, %d of them by the controllers\n", l.Workload, how,
 		wording.Count(len(l.Reference.Objects), "object"), wording.Count(len(l.Reference.Changes), "change"), ours)
 	var fields []string
-	for _, m := range l.Reference.Masks {
-		if m.Reason == reference.Differs {
-			fields = append(fields, m.Type+" "+m.Path)
+	for _, m := range l.Reference.Found {
+		if m.Reason == reference.Differs && !m.Compare {
+			fields = append(fields, string(m.Object)+" "+m.Path)
 		}
 	}
 	if len(fields) > 0 {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
@@ -85,6 +86,9 @@ func (ref *Reference) AllowSlow(slow, fresh *record.Run, fieldsOnly bool) error 
 
 // add adds an alternative if there is anything in it.
 func (ref *Reference) add(a Alternative) {
+	for _, o := range a.Objects {
+		o.keep()
+	}
 	if len(a.Objects) > 0 {
 		ref.Alternatives = append(ref.Alternatives, a)
 	}
@@ -97,6 +101,9 @@ func (f *filter) otherwise(objects map[Key]*Object) map[Key]*Object {
 	differ, _ := f.split(objects)
 	for _, d := range differ {
 		other[d.Key] = cmp.Or(objects[d.Key], &Object{})
+		if r := d.Relation; r != nil {
+			other[r.Of.Object] = objects[r.Of.Object]
+		}
 	}
 	for key, o := range objects {
 		for where, n := range o.Returned {
@@ -131,7 +138,8 @@ func (ref *Reference) compare(objects map[Key]*Object) (differ []Difference, exc
 
 // split is compare for matched objects.
 func (f *filter) split(objects map[Key]*Object) (differ []Difference, excuses []Excuse) {
-	all := f.compare(objects)
+	all := append(f.compare(objects), f.unrelated(objects)...)
+	slices.SortStableFunc(all, func(a, b Difference) int { return strings.Compare(string(a.Key), string(b.Key)) })
 	for i := range all {
 		all[i].Own = cmp.Or(f.own[all[i].Key], all[i].Key)
 	}
@@ -188,6 +196,10 @@ func (f *filter) allowed(differ []Difference, got *Object) (how string) {
 
 // alike reports whether an alternative's object is like the run's in what differs.
 func (f *filter) alike(d Difference, a *Alternative, like, got *Object) bool {
+	if d.Relation != nil {
+		holds, known := f.holds(d.Relation, a.Objects)
+		return known && !holds
+	}
 	switch {
 	case d.Field == "" && a.FieldsOnly && !d.Note:
 		return false

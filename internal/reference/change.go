@@ -117,6 +117,7 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	}
 	meta := metadata.Of(object)
 	name, beginning := h.Name, metadata.Text(meta, "generateName")
+	beginning = beginning[:min(len(beginning), maxBeginning)]
 	if !isGenerated(strings.TrimPrefix(name, beginning)) {
 		beginning = ""
 	}
@@ -146,6 +147,9 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	n.keys[uid] = key
 	return key, true
 }
+
+// maxBeginning is how much of generateName the API server keeps, to have room for what it adds.
+const maxBeginning = 58
 
 // numbered is the beginning of the name of a Job that a CronJob has made: the rest is the time. Empty: it is none.
 func numbered(name string, object map[string]any) string {
@@ -194,7 +198,7 @@ func TypeOf(o *record.Observation) (key plan.ResourceKey, ok bool) {
 		return plan.ResourceKey{}, false
 	}
 	key = plan.ResourceKey{Type: typeOf(o), Group: o.Group, Namespace: "*", Name: "*"}
-	return key, Counts(key)
+	return key, Counts(key) && (o.Point == wire.ControllerWrite || !masksKind(key, followsPods))
 }
 
 // typeOf is the kind, or else the resource, of what an observation is about.
@@ -206,18 +210,24 @@ func isResource(name, kind string) bool {
 	return name == kind+"s" || name == kind+"es" || ok && name == y+"ies"
 }
 
-// Counts reports whether anything of a type's objects counts when runs are compared. Nothing of messages and locks
-// does. The type may be named by its resource.
+// Counts reports whether anything of a type's objects may count when runs are compared. Nothing of messages and locks
+// does, and of what follows pods only what a controller under test writes. The type may be named by its resource.
 func Counts(key plan.ResourceKey) bool {
+	return !masksKind(key, "") || masksKind(key, followsPods)
+}
+
+// masksKind reports whether a standard mask of that reason masks a type completely; empty: any mask.
+func masksKind(key plan.ResourceKey, reason string) bool {
 	kinds := []string{key.Type}
 	for _, m := range standard {
 		if kind, _, _ := strings.Cut(m.Type, "."); isResource(key.Type, kind) {
 			kinds = append(kinds, kind)
 		}
 	}
-	return !slices.ContainsFunc(kinds, func(kind string) bool {
+	return slices.ContainsFunc(kinds, func(kind string) bool {
 		key.Type = kind
-		return masks{standard}.on(Key(key.String()), []string{"kind"}) != nil
+		m := masks{standard}.on(Key(key.String()), []string{"kind"})
+		return m != nil && (reason == "" || m.Reason == reason)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/metadata"
@@ -15,36 +16,42 @@ import (
 // filter decides quickly which fields count. It is not safe for concurrent use.
 type filter struct {
 	ref   *Reference
-	known map[Key]map[string]bool    // whether a field is masked, by type and path
-	lists map[string]bool            // whether a list has no order, by type and path
-	seen  map[*Object]map[string]any // what counts of the end states, see counting
-	own   map[Key]Key                // the run's own keys, where they were matched; see matched
+	known map[Key]map[string]counts   // how a field counts, by object and where it is
+	found map[Key][]*Found            // see foundOn
+	lists map[string]bool             // whether a list has no order, by type and path
+	seen  map[*Object]map[string]any  // what counts of the end states, see counting
+	texts map[*Object]map[string]text // see textsOf
+	own   map[Key]Key                 // the run's own keys, where they were matched; see matched
 	seed  maphash.Seed
 }
 
 func (ref *Reference) filter() *filter {
 	return &filter{
-		ref: ref, known: map[Key]map[string]bool{}, lists: map[string]bool{}, seen: map[*Object]map[string]any{},
-		own: map[Key]Key{}, seed: maphash.MakeSeed(),
+		ref: ref, known: map[Key]map[string]counts{}, found: map[Key][]*Found{}, lists: map[string]bool{},
+		seen: map[*Object]map[string]any{}, texts: map[*Object]map[string]text{}, own: map[Key]Key{},
+		seed: maphash.MakeSeed(),
 	}
 }
 
 // masked reports whether a field does not count.
-func (f *filter) masked(typ Key, path []string) bool { return f.maskedAt(typ, join(path), path) }
+func (f *filter) masked(key Key, path []string) bool {
+	as := f.countsAs(key, join(path), path)
+	return as != fully
+}
 
-// maskedAt is masked for a path that is also joined.
-func (f *filter) maskedAt(typ Key, joined string, path []string) bool {
-	known := f.known[typ]
+// countsAs says how a field counts; joined is where it is, or its path.
+func (f *filter) countsAs(key Key, joined string, path []string) counts {
+	known := f.known[key]
 	if known == nil {
-		known = map[string]bool{}
-		f.known[typ] = known
+		known = map[string]counts{}
+		f.known[key], f.found[key] = known, f.ref.foundOn(key)
 	}
-	masked, ok := known[joined]
+	as, ok := known[joined]
 	if !ok {
-		masked = f.ref.masked(typ, path)
-		known[joined] = masked
+		as = f.ref.countsAs(key, path, f.found[key])
+		known[joined] = as
 	}
-	return masked
+	return as
 }
 
 func (f *filter) unordered(typ Key, path []string) bool {
@@ -61,8 +68,8 @@ func (f *filter) unordered(typ Key, path []string) bool {
 }
 
 // masked reports whether a field does not count.
-func (ref *Reference) masked(typ Key, path []string) bool {
-	return masks{ref.Compared}.on(typ, path) == nil && masks{ref.Masks}.on(typ, path) != nil
+func (ref *Reference) masked(key Key, path []string) bool {
+	return ref.countsAs(key, path, ref.foundOn(key)) != fully
 }
 
 // Ignores reports whether a field does not count. Without a reference, that is what counts in none.
@@ -76,43 +83,117 @@ func (ref *Reference) Ignores(key Key, path []string) bool {
 // beingDeleted stands for whether an object is marked for deletion. When that was never counts.
 const beingDeleted = "beingDeleted"
 
+// present stands for a value that differs in each run.
+type present struct{}
+
+// several are the values of fields that cannot be told apart, in an order of their own.
+type several []any
+
+// lag says whether an observedGeneration has caught up. A status that has not is of another state of the object.
+type lag string
+
+const (
+	caughtUp lag = "up to metadata.generation"
+	behind   lag = "behind metadata.generation"
+)
+
 // counting lists the values of an object's end state that count, by where they are: see leaves.
 func (f *filter) counting(key Key, o *Object) map[string]any {
 	if known, ok := f.seen[o]; ok {
 		return known
 	}
-	typ := Key(key.Type())
 	all := map[string]any{}
-	f.walk(typ, f.sorted(typ, o.End), nil, "", "", all)
+	generation := metadata.Of(o.End)["generation"]
+	f.visit(f.normal(key, o), nil, "", func(path []string, where string, v any) {
+		switch f.countsAs(key, where, path) {
+		case never:
+			return
+		case byPresence:
+			v = present{}
+		case byLag:
+			if v = lagOf(v, generation); v == nil {
+				return
+			}
+		case fully:
+		}
+		old, taken := all[where]
+		if !taken {
+			all[where] = v
+			return
+		}
+		list, ok := old.(several)
+		if !ok {
+			list = several{old}
+		}
+		at, _ := slices.BinarySearchFunc(list, v, func(a, b any) int {
+			return strings.Compare(canonical(a), canonical(b))
+		})
+		all[where] = slices.Insert(list, at, v)
+	})
 	if strings.Contains(string(key), "#") {
 		delete(all, "metadata.name")
 	}
-	if path := []string{"metadata", beingDeleted}; metadata.Marked(o.End) && !f.masked(typ, path) {
+	if path := []string{"metadata", beingDeleted}; metadata.Marked(o.End) && !f.masked(key, path) {
 		all[join(path)] = true
 	}
 	f.seen[o] = all
 	return all
 }
 
-// walk is leaves without what is masked, for many objects: it spends no memory on the paths of single values.
-func (f *filter) walk(typ Key, v any, path []string, joined, where string, all map[string]any) {
+// lagOf compares an observedGeneration with the object's generation; nil: they are no numbers.
+func lagOf(observed, generation any) any {
+	o, isNumber := observed.(float64)
+	g, has := generation.(float64)
+	switch {
+	case !isNumber || !has:
+		return nil
+	case o < g:
+		return behind
+	}
+	return caughtUp
+}
+
+// normal is the object's end state in a form that can be compared with other runs' ends.
+func (f *filter) normal(key Key, o *Object) any {
+	texts := o.rewritten()
+	if len(texts) == 0 {
+		return f.sorted(Key(key.Type()), o.End)
+	}
+	object, _ := rewrite(o.End, texts)
+	m, _ := object.(map[string]any)
+	return f.sorted(Key(key.Type()), m)
+}
+
+// visit calls a function with all values that are neither mappings nor lists, as leaves does, but for the path, in
+// which the items of lists that have names are told apart. The function must not keep the path: for many objects, no
+// memory is spent on the paths of single values.
+func (f *filter) visit(v any, path []string, where string, visit func(path []string, where string, v any)) {
+	items := func(list []any, place func(i int) string) {
+		for i, value := range list {
+			step, name := Item, itemName(value, i)
+			if isPlace(name) {
+				name = place(i)
+			} else {
+				step = "[" + name + "]"
+			}
+			f.visit(value, append(path, step), where+"["+name+"]", visit)
+		}
+	}
 	switch v := v.(type) {
 	case map[string]any:
 		for k, value := range v {
-			toJoined, toWhere := k, k
+			toWhere := k
 			if where != "" {
-				toJoined, toWhere = joined+"."+k, where+"."+k
+				toWhere = where + "." + k
 			}
-			f.walk(typ, value, append(path, k), toJoined, toWhere, all)
+			f.visit(value, append(path, k), toWhere, visit)
 		}
 	case []any:
-		for i, value := range v {
-			f.walk(typ, value, append(path, Item), joined+"."+Item, where+"["+itemName(value, i)+"]", all)
-		}
+		items(v, strconv.Itoa)
+	case bag:
+		items(v, func(int) string { return "*" })
 	default:
-		if !f.maskedAt(typ, joined, path) {
-			all[where] = v
-		}
+		visit(path, where, v)
 	}
 }
 
@@ -133,6 +214,12 @@ func (f *filter) sort(typ Key, v any, path []string) any {
 			m[k] = f.sort(typ, value, append(slices.Clip(path), k))
 		}
 		return m
+	case bag:
+		list := make(bag, len(v))
+		for i, value := range v {
+			list[i] = f.sort(typ, value, append(slices.Clip(path), Item))
+		}
+		return list
 	case []any:
 		list := make([]any, len(v))
 		for i, value := range v {
@@ -203,34 +290,28 @@ func untold(where string, told, other map[string]any) bool {
 // fields compares the end states of two objects.
 func (f *filter) fields(key Key, want, got *Object) []Difference {
 	wanted, there := f.counting(key, want), f.counting(key, got)
+	sameGeneration := metadata.Of(want.End)["generation"] == metadata.Of(got.End)["generation"]
 	var differ []Difference
 	for where, w := range wanted {
+		// A part of a status may be about another object, or may only be written when it changes: what says how up to
+		// date it is can be compared only if the object was changed as often.
+		if l, ok := w.(lag); ok && (l == behind || where != "status.observedGeneration" && !sameGeneration) {
+			continue
+		}
 		if g, ok := there[where]; (!ok || !reflect.DeepEqual(w, g)) && !untold(where, wanted, there) {
 			differ = append(differ, Difference{Key: key, Field: where, Want: w, Got: g})
 		}
 	}
 	for where, g := range there {
+		if _, ok := g.(lag); ok {
+			continue
+		}
 		if _, ok := wanted[where]; !ok && !untold(where, there, wanted) {
 			differ = append(differ, Difference{Key: key, Field: where, Got: g})
 		}
 	}
 	slices.SortFunc(differ, func(a, b Difference) int { return strings.Compare(a.Field, b.Field) })
 	return differ
-}
-
-// path is the path of a field that differs, as masks have it.
-func (f *filter) path(d Difference, want, got *Object) (path []string) {
-	if d.Field == "metadata."+beingDeleted {
-		return []string{"metadata", beingDeleted}
-	}
-	for _, o := range []*Object{want, got} {
-		leaves(f.sorted(Key(d.Key.Type()), o.End), nil, "", func(l leaf) {
-			if l.where == d.Field {
-				path = l.path
-			}
-		})
-	}
-	return path
 }
 
 // matched returns the objects of a run with the generated names numbered so that they differ from the reference's as

@@ -16,13 +16,14 @@ type Follower struct {
 	changes []Change
 	objects map[Key]*Object
 	dying   map[string]bool // UIDs of objects that are being deleted, or are gone
+	called  *names
 }
 
 // NewFollower returns a Follower of a history that has not begun.
 func NewFollower() *Follower {
 	return &Follower{
 		names: namer{keys: map[string]Key{}, numbers: map[string]int{}}, last: map[Key]map[string]any{},
-		objects: map[Key]*Object{}, dying: map[string]bool{},
+		objects: map[Key]*Object{}, dying: map[string]bool{}, called: newNames(),
 	}
 }
 
@@ -61,7 +62,10 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 		}
 		f.last[key] = c.Cur
 		if h.Event == record.Existing {
-			f.objects[key] = &Object{End: object, Made: 1, MostMade: 1, unchanged: true}
+			f.called.note(key, object)
+			f.objects[key] = &Object{
+				End: object, Made: 1, MostMade: 1, unchanged: true, names: f.called, rewrittenAt: -1,
+			}
 			continue
 		}
 		f.changes = append(f.changes, c)
@@ -94,9 +98,13 @@ func (f *Follower) Changes() []Change { return f.changes }
 // after Follow. The follower owns the result.
 func (f *Follower) Objects() map[Key]*Object { return f.objects }
 
-// Objects sums up changes by object. It does not know objects to which nothing happened.
-func Objects(changes []Change) map[Key]*Object {
+// Objects sums up changes by object. It does not know objects to which nothing happened. Others are changes of the same
+// run, whose objects the values of these may name.
+func Objects(changes []Change, others ...Change) map[Key]*Object {
 	f := NewFollower()
+	for i := range others {
+		f.called.note(others[i].Key, others[i].object())
+	}
 	for i := range changes {
 		f.count(&changes[i])
 		f.attribute(&changes[i])
@@ -106,6 +114,7 @@ func Objects(changes []Change) map[Key]*Object {
 
 // count adds a change to the sums.
 func (f *Follower) count(c *Change) {
+	f.called.note(c.Key, c.object())
 	if c.Cur == nil || metadata.Marked(c.Cur) {
 		for _, object := range []map[string]any{c.Prev, c.Cur} {
 			if uid := metadata.UID(object); uid != "" {
@@ -115,7 +124,7 @@ func (f *Follower) count(c *Change) {
 	}
 	o := f.objects[c.Key]
 	if o == nil {
-		o = &Object{}
+		o = &Object{names: f.called}
 		f.objects[c.Key] = o
 	}
 	if o.unchanged {
@@ -133,7 +142,7 @@ func (f *Follower) count(c *Change) {
 		o.Updated++
 	}
 	o.MostMade = o.Made
-	o.End = c.Cur
+	o.End, o.rewrittenAt = c.Cur, -1
 }
 
 // attribute notes who made a change.

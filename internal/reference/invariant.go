@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,7 @@ const within = 10 * time.Second
 // some objects that were created more or less often.
 func (ref *Reference) Invariant(d Difference, changes []Change) (*plan.Invariant, []plan.ResourceKey) {
 	key, err := plan.ParseResourceKey(string(d.Key))
-	if err != nil || strings.Contains(key.Name, "#") {
+	if err != nil || strings.Contains(key.Name, "#") || d.Relation != nil {
 		return nil, nil
 	}
 	sample := lastState(d.Key, changes)
@@ -198,6 +199,9 @@ func fieldHolds(value any, at, where, field string, want any, depth int) string 
 		}
 		if want == nil {
 			return "true"
+		}
+		if !reflect.DeepEqual(value, want) {
+			return "" // it was compared in another form
 		}
 		if l := literal(want); l != "" {
 			return at + " == " + l

@@ -16,6 +16,20 @@ type Mask = plan.Mask
 // ConflictAnnotation is an annotation that means nothing. Plans write it to objects to change their versions.
 const ConflictAnnotation = "trommel.dev/conflict"
 
+// upToDate is the reason of the standard mask of observedGeneration: see [filter.behind].
+const upToDate = "counts changes; only whether it has caught up with metadata.generation counts"
+
+// followsPods is the reason of the standard masks of objects that Kubernetes' own controllers keep. If a controller
+// under test writes one, it counts.
+const followsPods = "follows pods; counts if a controller under test writes it"
+
+// withoutOrder are lists that have no order in any reference.
+var withoutOrder = []Mask{
+	{Type: "endpoints", Path: "subsets.[].addresses", Reason: "a set"},
+	{Type: "endpoints", Path: "subsets.[].notReadyAddresses", Reason: "a set"},
+	{Type: "endpointslice.discovery.k8s.io", Path: "endpoints", Reason: "a set"},
+}
+
 // standard are the masks of every reference.
 var standard = []Mask{
 	{Type: "*", Path: "metadata.uid", Reason: "generated"},
@@ -25,18 +39,17 @@ var standard = []Mask{
 	{Type: "*", Path: "metadata.deletionTimestamp", Reason: "time"},
 	{Type: "*", Path: "metadata.managedFields", Reason: "who wrote what"},
 	{Type: "*", Path: "metadata.generateName", Reason: "part of a generated name"},
-	{Type: "*", Path: "metadata.ownerReferences.[].uid", Reason: "generated"},
 	{Type: "*", Path: "**." + ConflictAnnotation, Reason: "what a plan writes to cause a conflict"},
-	{Type: "*", Path: "**.observedGeneration", Reason: "counts changes"},
+	{Type: "*", Path: "**.observedGeneration", Reason: upToDate},
 	{Type: "*", Path: "**.lastTransitionTime", Reason: "time"},
 	{Type: "*", Path: "**.lastUpdateTime", Reason: "time"},
 	{Type: "*", Path: "**.lastProbeTime", Reason: "time"},
 	{Type: "*", Path: "**.lastHeartbeatTime", Reason: "time"},
 	{Type: "*", Path: "**.lastScheduleTime", Reason: "time"},
-	{Type: "*", Path: "**.startTime", Reason: "time"},
-	{Type: "*", Path: "**.completionTime", Reason: "time"},
-	{Type: "*", Path: "**.startedAt", Reason: "time"},
-	{Type: "*", Path: "**.finishedAt", Reason: "time"},
+	{Type: "*", Path: "status.**.startTime", Reason: "time"},
+	{Type: "*", Path: "status.**.completionTime", Reason: "time"},
+	{Type: "*", Path: "status.**.startedAt", Reason: "time"},
+	{Type: "*", Path: "status.**.finishedAt", Reason: "time"},
 	{Type: "*", Path: "metadata.annotations.deployment.kubernetes.io/revision", Reason: "counts changes"},
 	{Type: "pod", Path: "spec.nodeName", Reason: "the scheduler's choice"},
 	{Type: "pod", Path: "status.hostIP", Reason: "the scheduler's choice"},
@@ -57,8 +70,13 @@ var standard = []Mask{
 		Type: "persistentvolumeclaim", Path: "metadata.annotations.volume.kubernetes.io/selected-node",
 		Reason: "the scheduler's choice",
 	},
-	{Type: "endpoints", Path: "**", Reason: "follows pods"},
-	{Type: "endpointslice.discovery.k8s.io", Path: "**", Reason: "follows pods"},
+	{Type: "endpoints", Path: "**.nodeName", Reason: "the scheduler's choice"},
+	{Type: "endpointslice.discovery.k8s.io", Path: "**.nodeName", Reason: "the scheduler's choice"},
+	{Type: "endpointslice.discovery.k8s.io", Path: "**.zone", Reason: "the scheduler's choice"},
+	{Type: "*", Path: "metadata.annotations.endpoints.kubernetes.io/last-change-trigger-time", Reason: "time"},
+	{Type: "*", Path: "metadata.annotations.control-plane.alpha.kubernetes.io/leader", Reason: "a lock"},
+	{Type: "endpoints", Path: "**", Reason: followsPods},
+	{Type: "endpointslice.discovery.k8s.io", Path: "**", Reason: followsPods},
 	{Type: "event", Path: "**", Reason: "a message"},
 	{Type: "event.events.k8s.io", Path: "**", Reason: "a message"},
 	{Type: "lease.coordination.k8s.io", Path: "**", Reason: "a lock"},
@@ -79,38 +97,63 @@ func (m masks) on(key Key, path []string) *Mask {
 	return nil
 }
 
-// covers reports whether a mask's path is the beginning of a path. A name in a path may have dots.
+// covers reports whether a mask's path is the beginning of a path. A name in a path may have dots. If the path tells
+// the items of lists apart, "[name=a]", the mask's step "[]" covers any item. If it does not, a mask of one item covers
+// the step "[]": perhaps it is that item.
 func covers(mask string, path []string) bool {
+	if mask == "" {
+		return true
+	}
 	if rest, ok := strings.CutPrefix(mask, "**"); ok {
-		if rest == "" {
-			return true
-		}
-		return slices.Contains(path, strings.TrimPrefix(rest, "."))
-	}
-	whole := join(path)
-	for i := range path {
-		if begins(mask, path[:i+1]) {
-			return true
-		}
-	}
-	return whole == mask
-}
-
-// begins reports whether the mask says exactly this path.
-func begins(mask string, path []string) bool {
-	for i, step := range path {
-		rest, ok := strings.CutPrefix(mask, step)
-		if !ok {
-			if rest, ok = strings.CutPrefix(mask, "*"); !ok {
-				return false
+		rest = strings.TrimPrefix(rest, ".")
+		for i := range path {
+			if covers(rest, path[i:]) {
+				return true
 			}
 		}
-		if mask, ok = strings.CutPrefix(rest, "."); !ok {
-			return rest == "" && i == len(path)-1
+		return false
+	}
+	if len(path) == 0 {
+		return false
+	}
+	step := path[0]
+	if rest, ok := after(mask, step); ok && covers(rest, path[1:]) {
+		return true
+	}
+	if rest, ok := after(mask, "*"); ok {
+		return covers(rest, path[1:])
+	}
+	if !isItem(step) || !strings.HasPrefix(mask, "[") {
+		return false
+	}
+	if rest, ok := after(mask, Item); ok {
+		return covers(rest, path[1:])
+	}
+	end := strings.Index(mask, "]")
+	for step == Item && end > 0 {
+		if rest, ok := after(mask, mask[:end+1]); ok && covers(rest, path[1:]) {
+			return true
 		}
+		next := strings.Index(mask[end+1:], "]") // the item's name may have brackets
+		if next < 0 {
+			break
+		}
+		end += 1 + next
 	}
 	return false
 }
+
+// after is what follows a step at the beginning of a mask's path. The step of a list's item needs no dot before it.
+func after(mask, step string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(mask, step)
+	if !ok || rest == "" || strings.HasPrefix(rest, "[") && step != "" {
+		return rest, ok
+	}
+	return strings.CutPrefix(rest, ".")
+}
+
+// isItem reports whether a step stands for an item of a list.
+func isItem(step string) bool { return strings.HasPrefix(step, "[") && strings.HasSuffix(step, "]") }
 
 // Item is the step of a path that stands for any item of a list.
 const Item = "[]"

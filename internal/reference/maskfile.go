@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -18,9 +19,13 @@ import (
 
 // MaskEntry is an entry of a file of masks.
 type MaskEntry struct {
-	Type   string `yaml:"type"`
+	Type string `yaml:"type,omitempty"`
+	// Object is the key of the only object, in place of a type; see [Found].
+	Object string `yaml:"object,omitempty"`
 	Path   string `yaml:"path"`
 	Reason string `yaml:"reason,omitempty"`
+	// Value masks only the value at the path: whether the field is there counts.
+	Value bool `yaml:"value,omitempty"`
 	// Order masks only the order of the list at the path.
 	Order bool `yaml:"order,omitempty"`
 	// Compare makes the field count although it is masked.
@@ -31,6 +36,8 @@ const maskFileHead = "" +
 	`# The fields that never count when runs of the workload %s are compared with its runs without faults.
 # You may edit this file. To make a field count, set "compare: true" in its entry: an entry that is deleted comes back.
 # To add a mask, add an entry with the type of the object (type[.group], or "*"), the path of the field, and a reason.
+# "object" in place of "type" is for one object, or for all that differ only in a number. "value: true" masks only the
+# value: whether the field is there still counts.
 # "order: true" masks only the order of a list.
 `
 
@@ -39,6 +46,11 @@ func (ref *Reference) MaskEntries() []MaskEntry {
 	var all []MaskEntry
 	for _, m := range ref.Compared {
 		all = append(all, MaskEntry{Type: m.Type, Path: m.Path, Reason: m.Reason, Compare: true})
+	}
+	for _, m := range ref.Found {
+		all = append(all, MaskEntry{
+			Object: string(m.Object), Path: m.Path, Reason: m.Reason, Value: m.Value, Compare: m.Compare,
+		})
 	}
 	for _, m := range ref.Unordered {
 		all = append(all, MaskEntry{Type: m.Type, Path: m.Path, Reason: m.Reason, Order: true})
@@ -52,6 +64,12 @@ func (ref *Reference) MaskEntries() []MaskEntry {
 // Override adds masks that people have edited: fields that count although they are masked, and further masks.
 func (ref *Reference) Override(entries []MaskEntry) {
 	for _, e := range entries {
+		if e.Object != "" {
+			ref.find(Found{
+				Object: Key(e.Object).Group(), Path: e.Path, Reason: e.Reason, Value: e.Value, Compare: e.Compare,
+			})
+			continue
+		}
 		m := Mask{Type: e.Type, Path: e.Path, Reason: e.Reason}
 		list := &ref.Masks
 		switch {
@@ -76,9 +94,14 @@ func (ref *Reference) WriteMasks(file string) error {
 	entries := ref.MaskEntries()
 	for _, e := range edited {
 		at := slices.IndexFunc(entries, func(x MaskEntry) bool {
-			return x.Type == e.Type && x.Path == e.Path && x.Order == e.Order
+			return x.Type == e.Type && x.Object == e.Object && x.Path == e.Path && x.Order == e.Order
 		})
 		switch {
+		case at < 0 && e.Reason == Differs && e.Object == "" && !e.Compare:
+			// It was found when masks were for whole types.
+		case at >= 0 && e.Object != "":
+			entries[at].Value = entries[at].Value && e.Value
+			entries[at].Compare = e.Compare
 		case at < 0:
 			entries = append(entries, e)
 		case e.Compare:
@@ -124,13 +147,26 @@ func ReadMasks(file string) ([]MaskEntry, error) {
 	}
 	for i := range entries {
 		e := &entries[i]
-		if e.Type == "" {
+		typed := e.Type != ""
+		if !typed && e.Object == "" {
 			e.Type = "*"
 		}
 		mistake := &plan.Error{File: file, Line: nodes[i].Line, Col: nodes[i].Column}
 		switch {
 		case e.Path == "":
 			mistake.Message = "path is missing: which field is masked?"
+			return nil, mistake
+		case typed && e.Object != "":
+			mistake.Message = "type and object exclude each other"
+			return nil, mistake
+		case e.Order && (e.Object != "" || e.Value):
+			mistake.Message = "order is for a type, and for the whole list"
+			return nil, mistake
+		case e.Value && e.Object == "":
+			mistake.Message = "value needs an object"
+			return nil, mistake
+		case strings.Count(e.Object, "/") != 2 && e.Object != "":
+			mistake.Message = "an object is named type[.group]/namespace/name"
 			return nil, mistake
 		case e.Compare && e.Order:
 			mistake.Message = "compare and order exclude each other"

@@ -27,7 +27,7 @@ func TestMaskFile(t *testing.T) {
 	for _, want := range []string{
 		"the workload w are compared",
 		"- type: secret\n  path: list\n  reason: its order differs between runs without faults\n  order: true\n",
-		"- type: secret\n  path: data.a\n  reason: differs between runs without faults\n",
+		"- object: secret/default/a\n  path: data.a\n  reason: differs between runs without faults\n  value: true\n",
 		"- type: pod\n  path: spec.nodeName\n  reason: the scheduler's choice\n",
 	} {
 		if !strings.Contains(string(data), want) {
@@ -36,7 +36,8 @@ func TestMaskFile(t *testing.T) {
 	}
 	// Somebody edits it.
 	edited := strings.Replace(string(data), "path: data.a\n", "path: data.a\n  compare: true\n", 1) +
-		"- {path: status.phase, reason: mine}\n"
+		"- {path: status.phase, reason: mine}\n" +
+		"- {type: secret, path: data.old, reason: differs between runs without faults}\n" // of an older version
 	if err := os.WriteFile(file, []byte(edited), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -51,9 +52,9 @@ func TestMaskFile(t *testing.T) {
 	}
 	ref.Override(entries)
 	for path, want := range map[string]bool{
-		"data.a": false, "data.b": true, "data.c": false, "status.phase": true, "metadata.uid": true,
+		"data.a": false, "data.b": true, "data.c": false, "status.phase": true, "metadata.uid": true, "data.old": false,
 	} {
-		if got := ref.masked("secret", strings.Split(path, ".")); got != want {
+		if got := ref.masked("secret/default/a", strings.Split(path, ".")); got != want {
 			t.Errorf("%s is masked: %t", path, got)
 		}
 	}
@@ -72,7 +73,10 @@ func TestMistakesInMaskFile(t *testing.T) {
 		"- {type: a, path: b}\n- {type: pod}\n":     ":2:3: path is missing: which field is masked?",
 		"- {type: a, pth: b}\n":                     "line 1: field pth not found",
 		"- {path: b, compare: true, order: true}\n": ":1:3: compare and order exclude each other",
-		"masks: []\n": "cannot unmarshal",
+		"- {type: a, object: a/b/c, path: b}\n":     ":1:3: type and object exclude each other",
+		"- {object: a, path: b}\n":                  ":1:3: an object is named type[.group]/namespace/name",
+		"- {type: a, path: b, value: true}\n":       ":1:3: value needs an object",
+		"masks: []\n":                               "cannot unmarshal",
 	} {
 		file := filepath.Join(t.TempDir(), "masks.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -1,7 +1,6 @@
 package reference
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,8 +21,14 @@ type Reference struct {
 	Runs     int    `json:"runs"`
 	// Objects are those that the workload had to do with.
 	Objects map[Key]*Object `json:"objects"`
-	// Masks are the fields that never count, those found by comparing the runs first.
-	Masks []Mask `json:"masks"`
+	// Masks are the fields that never count, but for Found, which were found by comparing the runs.
+	Masks []Mask  `json:"masks"`
+	Found []Found `json:"found,omitempty"`
+	// Written are the groups of the objects that controllers under test write though Kubernetes' own controllers keep
+	// others of their type: see followsPods.
+	Written []Key `json:"written,omitempty"`
+	// Relations are those of values that differ in each run.
+	Relations []Relation `json:"relations,omitempty"`
 	// Changes are those of the first run, Others those of each further run.
 	Changes []Change   `json:"changes"`
 	Others  [][]Change `json:"others,omitempty"`
@@ -93,7 +98,11 @@ type Object struct {
 	Returned map[string]int `json:"returned,omitempty"`
 	// Ours: a controller under test has made or deleted it at least once.
 	Ours bool `json:"ours,omitempty"`
+	// Rewritten are the texts of End that name other objects as only this run does.
+	Rewritten map[string]Rewritten `json:"rewritten,omitempty"`
 
+	names       *names // those of the run; nil: Rewritten is complete
+	rewrittenAt int    // the version of names
 	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one
 	// that existed before and has changed.
 	unchanged bool
@@ -143,22 +152,30 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		ref.Virtual = ref.Virtual && r.Meta.Clock != nil && r.Meta.Clock.Virtual
 		ref.Courses = append(ref.Courses, Course{r.Meta.Steps, r.Meta.WorkloadEnd})
 	}
-	var found []Mask
+	ref.Unordered = slices.Clone(withoutOrder)
+	var found []Found
+	var ends []map[Key]*Object
 	var unstable []string
+	followed := make([]*Follower, len(runs))
 	for i, r := range runs {
-		run, err := Follow(r)
-		if err != nil {
+		var err error
+		if followed[i], err = Follow(r); err != nil {
 			return nil, err
 		}
+		ref.write(followed[i].Changes())
+	}
+	for i, run := range followed {
 		objects := run.Objects()
 		if i == 0 {
 			ref.Changes, ref.Objects = run.Changes(), maps.Clone(objects)
 			maps.DeleteFunc(ref.Objects, func(_ Key, o *Object) bool { return o.unchanged })
+			ends = append(ends, objects)
 			continue
 		}
 		ref.Others = append(ref.Others, run.Changes())
 		objects = ref.filter().matched(objects)
 		ref.unorder(objects)
+		ends = append(ends, objects)
 		f := ref.filter()
 		for _, d := range f.compare(objects) {
 			switch {
@@ -166,11 +183,10 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 			case d.Field == "":
 				unstable = append(unstable, d.String())
 			default:
-				path := f.path(d, ref.Objects[d.Key], objects[d.Key])
-				m := Mask{Type: d.Key.Type(), Path: join(path), Reason: Differs}
-				if !slices.Contains(found, m) {
-					found = append(found, m)
-				}
+				found = append(found, Found{
+					Object: d.Key.Group(), Path: f.foundPath(d, ref.Objects[d.Key], objects[d.Key]), Reason: Differs,
+					Value: d.Want != nil && d.Got != nil,
+				})
 			}
 		}
 		ref.widen(objects)
@@ -179,10 +195,13 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		slices.Sort(unstable)
 		return nil, &UnstableError{workload, slices.Compact(unstable)}
 	}
-	slices.SortFunc(found, func(a, b Mask) int {
-		return cmp.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.Path, b.Path))
-	})
-	ref.Masks = append(found, ref.Masks...)
+	for _, m := range found {
+		ref.find(m)
+	}
+	ref.relate(ends)
+	for _, o := range ref.Objects {
+		o.keep()
+	}
 	return ref, ref.summarize(runs)
 }
 
@@ -213,6 +232,8 @@ type Difference struct {
 	Count bool
 	// Note: it is worth to be known, and no mistake.
 	Note bool
+	// Relation no longer holds; nil: the value itself differs.
+	Relation *Relation
 	// Own is the object's key among the run's changes. It differs from Key where the run numbers generated names
 	// differently; see Key.
 	Own Key
@@ -223,13 +244,27 @@ func (d Difference) String() string {
 	if d.Field == "" {
 		return fmt.Sprintf("%s: %v; without faults: %v", d.Key, d.Got, d.Want)
 	}
+	if r := d.Relation; r != nil {
+		return fmt.Sprintf("%s: %s is not %s %s; without faults: it is", d.Key, d.Field, r.Is, r.Of)
+	}
 	return fmt.Sprintf("%s: %s is %s; without faults: %s", d.Key, d.Field, Value(d.Got), Value(d.Want))
 }
 
 // Value says a field's value.
 func Value(v any) string {
-	if v == nil {
+	switch v := v.(type) {
+	case nil:
 		return "absent"
+	case present:
+		return "present"
+	case lag:
+		return string(v)
+	case several:
+		var all []string
+		for _, value := range v {
+			all = append(all, Value(value))
+		}
+		return strings.Join(all, " and ")
 	}
 	return fmt.Sprintf("%#v", v)
 }
@@ -259,7 +294,8 @@ func (f *filter) compare(objects map[Key]*Object) []Difference {
 		case want == nil && got.unchanged:
 			continue
 		case want == nil && got.initial != nil:
-			want = &Object{End: got.initial, Made: 1, MostMade: 1} // without faults, nothing happened to it
+			// Without faults, nothing happened to it.
+			want = &Object{End: got.initial, Made: 1, MostMade: 1, names: got.names, rewrittenAt: -1}
 		case want == nil:
 			want = &Object{}
 		case got == nil:

@@ -353,6 +353,20 @@ func TestMaskPaths(t *testing.T) {
 		{"**.observedGeneration", "status.observedGenerations", false},
 		{"**", "kind", true},
 		{"metadata.annotations.a.b/c", "metadata.annotations.a.b/c", true},
+		{"**.a.b", "status.a.b", true},
+		{"**.a.b", "a.b.c", true},
+		{"**.a.b", "status.a.c.b", false},
+		{"status.**.startTime", "status.startTime", true},
+		{"status.**.startTime", "status.jobs.[].startTime", true},
+		{"status.**.startTime", "spec.startTime", false},
+		{"**.*.b", "spec.a.b", true},
+		{"spec.list[].uid", "spec.list.[].uid", true},
+		{"spec.list.[].uid", "spec.list.[name=a].uid", true},
+		{"spec.list.[name=a].uid", "spec.list.[name=a].uid", true},
+		{"spec.list[name=a].uid", "spec.list.[name=a].uid", true},
+		{"spec.list.[name=a].uid", "spec.list.[name=b].uid", false},
+		{"spec.list.[name=a].uid", "spec.list.[].uid", true},
+		{"spec.list.[name=a].uid", "spec.list.[].name", false},
 	} {
 		path := strings.Split(tt.path, ".")
 		if tt.path == "metadata.annotations.a.b/c" {

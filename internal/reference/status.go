@@ -118,7 +118,9 @@ func (ref *Reference) Keep(r *record.Run, how string) error {
 	return nil
 }
 
-func (d Difference) inCustomStatus() bool { return inStatus(d.Field) && IsCustom(d.Key.Type()) }
+func (d Difference) inCustomStatus() bool {
+	return d.Relation == nil && inStatus(d.Field) && IsCustom(d.Key.Type())
+}
 
 // usual is an object of the reference; it is empty if there is none.
 func (ref *Reference) usual(key Key) *Object { return cmp.Or(ref.Objects[key], &Object{}) }

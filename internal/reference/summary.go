@@ -44,7 +44,9 @@ func (ref *Reference) unorder(objects map[Key]*Object) {
 		if got == nil || got.End == nil || ref.Objects[key].End == nil {
 			continue
 		}
-		reordered(ref.Objects[key].End, got.End, nil, func(path []string) {
+		was, _ := rewrite(ref.Objects[key].End, ref.Objects[key].rewritten())
+		is, _ := rewrite(got.End, got.rewritten())
+		reordered(was, is, nil, func(path []string) {
 			m := Mask{Type: key.Type(), Path: join(path), Reason: "its order differs between runs without faults"}
 			if !ref.masked(key, path) && !slices.Contains(ref.Unordered, m) {
 				ref.Unordered = append(ref.Unordered, m)
@@ -103,7 +105,7 @@ func (ref *Reference) updates(changes []Change) {
 	for i := range changes {
 		c := &changes[i]
 		for _, field := range changed(c) {
-			if f.masked(Key(c.Key.Type()), field.Path) {
+			if f.masked(c.Key, field.Path) {
 				continue
 			}
 			if counts[c.Key] == nil {
@@ -135,7 +137,7 @@ func (f *filter) returned(objects map[Key]*Object, changes []Change) {
 			continue
 		}
 		for where, r := range fields {
-			if len(r.Times) > 0 && !f.masked(Key(key.Type()), r.Path) {
+			if len(r.Times) > 0 && !f.masked(key, r.Path) {
 				if o.Returned == nil {
 					o.Returned = map[string]int{}
 				}

@@ -221,7 +221,7 @@ func endStates(a, b *record.Run, known *reference.Reference) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.Dir, err)
 	}
-	ref.Compared, ref.Unordered = known.Compared, known.Unordered
+	ref.Compared, ref.Unordered, ref.Found = known.Compared, known.Unordered, known.Found
 	follower, err := reference.Follow(b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.Dir, err)

@@ -19,6 +19,7 @@ var historyMasks = []reference.Mask{
 	{Type: "*", Path: "**.restartCount", Reason: "history"},
 	{Type: "*", Path: "**.currentRevision", Reason: "history"},
 	{Type: "*", Path: "**.revisionHistory", Reason: "history"},
+	{Type: "*", Path: "metadata.ownerReferences.[].uid", Reason: "generated"},
 	{Type: "*", Path: "metadata.annotations.kubectl.kubernetes.io/last-applied-configuration", Reason: "who wrote it"},
 }
 
@@ -29,8 +30,8 @@ func Differences(
 	sample reference.Key, masks []reference.Mask, changed, fresh []reference.Change,
 ) []reference.Difference {
 	ref := &reference.Reference{Masks: slices.Concat(masks, historyMasks),
-		Objects: reference.Objects(atTheEnd(sample, fresh))}
-	all := ref.Compare(reference.Objects(atTheEnd(sample, changed)))
+		Objects: reference.Objects(atTheEnd(sample, fresh), fresh...)}
+	all := ref.Compare(reference.Objects(atTheEnd(sample, changed), changed...))
 	return slices.DeleteFunc(all, func(d reference.Difference) bool { return hasHistory(d) })
 }
 

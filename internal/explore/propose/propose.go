@@ -327,7 +327,7 @@ func (p *proposer) creation(ctx context.Context) error {
 	case err != nil:
 		return err
 	default:
-		p.masks = learned.Masks
+		p.masks = learned.ByType()
 	}
 	if p.ends[1] != nil {
 		if condition := done(p.ends[1], p.ends[0]); condition != "" {

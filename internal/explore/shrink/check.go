@@ -260,6 +260,9 @@ func (c *checker) workloadOf(ctx context.Context, p *plan.Plan) (*workload, erro
 		if err := c.learn(ctx, p, w, c.original.reference.Masks); err != nil {
 			return w, err
 		}
+		if w.reference != nil {
+			w.reference.Adopt(c.original.reference)
+		}
 	}
 	c.workloads[text] = w
 	return w, nil

@@ -1,0 +1,220 @@
+package reference
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/record"
+)
+
+func checkDifferences(t *testing.T, ref *Reference, r *record.Run, want ...string) {
+	t.Helper()
+	data, err := json.Marshal(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reread := &Reference{}
+	if err := json.Unmarshal(data, reread); err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range []*Reference{ref, reread} {
+		if got := compare(t, ref, r); !slices.Equal(got, want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// A value that is random in one object is not random in all of its type.
+func TestFoundByObject(t *testing.T) {
+	run := func(password, user, env, level string) *record.Run {
+		return story(t,
+			`db: created secret/default/random {"data": {`+password+`}}`,
+			`db: created secret/default/fixed {"data": {"password": "`+user+`"}}`,
+			`db: created set/default/a {"spec": {"env": [{"name": "LEVEL", "value": "`+level+`"},
+				{"name": "TOKEN", "value": "`+env+`"}]}}`)
+	}
+	random := func(s string) string { return `"password": "` + s + `"` }
+	ref := learn(t, run(random("a"), "u", "x", "1"), run(random("b"), "u", "y", "1"))
+	checkDifferences(t, ref, run(random("c"), "u", "z", "1"))
+	checkDifferences(t, ref, run(random("c"), "v", "z", "1"),
+		`secret/default/fixed: data.password is "v"; without faults: "u"`)
+	checkDifferences(t, ref, run("", "u", "z", "1"),
+		`secret/default/random: data.password is absent; without faults: present`)
+	checkDifferences(t, ref, run(random("c"), "u", "z", "2"),
+		`set/default/a: spec.env[name=LEVEL].value is "2"; without faults: "1"`)
+}
+
+// What is random in one of equal objects is random in all, whatever their number.
+func TestFoundForEqualObjects(t *testing.T) {
+	run := func(roles ...string) *record.Run {
+		var lines []string
+		for i, role := range roles {
+			lines = append(lines, fmt.Sprintf(`db: created pod/default/db-%d {"status": {"role": %q}}`, i, role))
+		}
+		return story(t, lines...)
+	}
+	ref := learn(t, run("leader", "follower", "follower"), run("follower", "leader", "follower"))
+	checkDifferences(t, ref, run("follower", "follower", "leader"))
+}
+
+// That an object waits for its deletion in some runs says nothing of others of its type.
+func TestBeingDeletedIsFoundByObject(t *testing.T) {
+	run := func(a, b string) *record.Run {
+		return story(t, `created pod/default/a {"metadata": {`+a+`}}`, `created pod/default/b {"metadata": {`+b+`}}`)
+	}
+	const marked = `"deletionTimestamp": "now"`
+	ref := learn(t, run("", ""), run(marked, ""))
+	checkDifferences(t, ref, run(marked, ""))
+	checkDifferences(t, ref, run("", marked), "pod/default/b: metadata.beingDeleted is true; without faults: absent")
+}
+
+// UIDs and generated names in values stand for what they belong to.
+func TestReferences(t *testing.T) {
+	uid := func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+	pod := func(name string, n int) string {
+		return fmt.Sprintf(`created pod/default/web-%s {"metadata": {"generateName": "web-", "uid": "%s"}}`, name,
+			uid(n))
+	}
+	run := func(n, owner int, first, second, pods string) *record.Run {
+		return story(t,
+			`created set/default/a {"metadata": {"uid": "`+uid(n)+`"}}`,
+			`created set/default/b {"metadata": {"uid": "`+uid(n+1)+`"}}`,
+			pod(first, n+2), pod(second, n+3),
+			`created status/default/s {"metadata": {"ownerReferences": [{"name": "x", "uid": "`+uid(owner)+`"}]},
+				"status": {"set": "uid=`+uid(owner)+`", "data": "data-web-`+first+`", "pods": `+pods+`}}`)
+	}
+	pods := func(items ...string) string {
+		var all []string
+		for i := 0; i < len(items); i += 2 {
+			all = append(all, `{"name": "web-`+items[i]+`", "zone": "`+items[i+1]+`"}`)
+		}
+		return "[" + strings.Join(all, ", ") + "]"
+	}
+	ref := learn(t, run(10, 10, "bbbb2", "cccc2", pods("bbbb2", "x", "cccc2", "y")),
+		run(20, 20, "dddd2", "ffff2", pods("dddd2", "x", "ffff2", "y")))
+	if len(ref.Found) > 0 {
+		t.Errorf("found %v", ref.Found)
+	}
+	// In which order the pods are listed depends on their names.
+	checkDifferences(t, ref, run(30, 30, "vvvv2", "gggg2", pods("gggg2", "y", "vvvv2", "x")))
+	checkDifferences(t, ref, run(30, 31, "vvvv2", "gggg2", pods("gggg2", "y", "vvvv2", "y")),
+		`status/default/s: metadata.ownerReferences[name=x].uid is "(UID of set/default/b)"; `+
+			`without faults: "(UID of set/default/a)"`,
+		`status/default/s: status.pods[name=web-#].zone is "y" and "y"; without faults: "x" and "y"`,
+		`status/default/s: status.set is "uid=(UID of set/default/b)"; without faults: "uid=(UID of set/default/a)"`)
+	// One that nobody has created is none of theirs.
+	checkDifferences(t, ref, run(30, 30, "vvvv2", "gggg2", pods("gggg2", "y", "zzzz2", "x")),
+		`status/default/s: status.pods[name=web-#].name is "web-#"; without faults: "web-#" and "web-#"`,
+		`status/default/s: status.pods[name=web-#].zone is "y"; without faults: "x" and "y"`,
+		`status/default/s: status.pods[name=web-zzzz2].name is "web-zzzz2"; without faults: absent`,
+		`status/default/s: status.pods[name=web-zzzz2].zone is "x"; without faults: absent`)
+}
+
+// An object that is created again has another UID.
+func TestReferenceToAnEarlierObject(t *testing.T) {
+	uid := func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+	run := func(n, target int) *record.Run {
+		set := func(event string, n int) string {
+			return event + ` set/default/a {"metadata": {"uid": "` + uid(n) + `"}}`
+		}
+		return story(t, set("created", n), set("deleted", n), set("created", n+1),
+			`created claim/default/c {"spec": {"for": "`+uid(target)+`"}}`)
+	}
+	ref := learn(t, run(10, 11), run(20, 21))
+	checkDifferences(t, ref, run(30, 31))
+	checkDifferences(t, ref, run(30, 30), `claim/default/c: spec.for is "(UID of an earlier set/default/a)"; `+
+		`without faults: "(UID of set/default/a)"`)
+}
+
+// A status that never catches up is about another spec.
+func TestObservedGeneration(t *testing.T) {
+	run := func(generation, observed, of int) *record.Run {
+		return story(t, fmt.Sprintf(`created set/default/a {"metadata": {"generation": %d}, "status": {
+			"observedGeneration": %d, "conditions": [{"type": "Ready", "observedGeneration": %d}]}}`,
+			generation, observed, of))
+	}
+	ref := learn(t, run(2, 2, 2), run(2, 2, 2))
+	checkDifferences(t, ref, run(4, 4, 4))
+	checkDifferences(t, ref, run(3, 2, 2), "set/default/a: status.observedGeneration is behind metadata.generation; "+
+		"without faults: up to metadata.generation")
+	checkDifferences(t, ref, run(2, 2, 1), "set/default/a: status.conditions[type=Ready].observedGeneration is behind "+
+		"metadata.generation; without faults: up to metadata.generation")
+	checkDifferences(t, learn(t, run(2, 1, 1), run(2, 1, 1)), run(2, 2, 2))
+	checkDifferences(t, learn(t, run(2, 2, 2), run(2, 1, 1)), run(2, 1, 2))
+	masked, err := Learn("w", []*record.Run{run(2, 2, 2), run(2, 2, 2)}, Mask{Type: "*", Path: "**.observedGeneration"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkDifferences(t, masked, run(3, 2, 2))
+}
+
+// The API server cuts the beginning of a long generated name.
+func TestLongGeneratedNames(t *testing.T) {
+	long := strings.Repeat("long-name-", 6)
+	run := func(end string) *record.Run {
+		return story(t, `created pod/default/`+long[:58]+end+` {"metadata": {"generateName": "`+long+`", "uid": "1"}}`)
+	}
+	checkDifferences(t, learn(t, run("bbbb2"), run("cccc2")), run("dddd2"))
+}
+
+func TestGroups(t *testing.T) {
+	for key, want := range map[Key]Key{
+		"pod/ns-1/web-#12":          "pod/ns-1/web-#*",
+		"pod/ns/db-0":               "pod/ns/db-*",
+		"claim/ns/data-db-10":       "claim/ns/data-db-*",
+		"pod/ns/db-0-config":        "pod/ns/db-*-config",
+		"pod/ns/a1b-2c":             "pod/ns/a1b-2c",
+		"secret/ns/v1.2-3.x":        "secret/ns/v1.2-*.x",
+		"pod/ns/web-#1-#2":          "pod/ns/web-#*-#*",
+		"clusterrole//a":            "clusterrole//a",
+		"deployment.apps/default/a": "deployment.apps/default/a",
+	} {
+		if got := key.Group(); got != want {
+			t.Errorf("%s: %s, want %s", key, got, want)
+		}
+	}
+}
+
+// Endpoints follow pods, but not those that a controller under test writes.
+func TestWrittenEndpoints(t *testing.T) {
+	run := func(ip, ours, others string) *record.Run {
+		return story(t,
+			`created pod/default/db-0 {"status": {"podIP": "10.0.0.`+ip+`"}}`,
+			`db: created endpoints/default/db {"subsets": [{"addresses": [{"ip": "10.0.0.`+ours+`", "nodeName": "`+
+				ip+`"}]}]}`,
+			`created endpoints/default/other {"subsets": [{"addresses": [{"ip": "10.0.0.`+others+`"}]}]}`)
+	}
+	ref := learn(t, run("1", "1", "7"), run("2", "2", "8"))
+	checkDifferences(t, ref, run("3", "3", "9"))
+	checkDifferences(t, ref, run("3", "2", "9"),
+		`endpoints/default/db: subsets[0].addresses[ip=(address of pod/default/db-0)].ip is absent; `+
+			`without faults: "(address of pod/default/db-0)"`,
+		`endpoints/default/db: subsets[0].addresses[ip=10.0.0.2].ip is "10.0.0.2"; without faults: absent`)
+	checkDifferences(t, ref, story(t, `created pod/default/db-0 {"status": {"podIP": "10.0.0.1"}}`),
+		`endpoints/default/db: never created; without faults: exists at the end`)
+}
+
+func TestTypesThatFollowPods(t *testing.T) {
+	for _, tt := range []struct {
+		point    wire.Point
+		kind     string
+		election bool
+		want     bool
+	}{
+		{wire.ControllerWrite, "Endpoints", false, true},
+		{wire.ControllerWrite, "Endpoints", true, false},
+		{wire.ControllerRead, "Endpoints", false, false},
+		{wire.ControllerRecv, "Endpoints", false, false},
+		{wire.ControllerWrite, "Event", false, false},
+		{wire.ControllerRead, "Pod", false, true},
+	} {
+		o := &record.Observation{Point: tt.point, Kind: tt.kind, Election: tt.election}
+		if _, got := TypeOf(o); got != tt.want {
+			t.Errorf("%+v: %t", tt, got)
+		}
+	}
+}

@@ -1,0 +1,303 @@
+package reference
+
+import (
+	"crypto/md5"  //nolint:gosec // controllers use it, too
+	"crypto/sha1" //nolint:gosec // controllers use it, too
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Place is a field of an object.
+type Place struct {
+	Object Key    `json:"object"`
+	Field  string `json:"field"` // where it is; "data" is all data of a Secret or ConfigMap
+}
+
+func (p Place) String() string { return fmt.Sprintf("%s of %s", p.Field, p.Object) }
+
+// Relation says what the value of a field is, though it is another one in each run: a certain function of the value of
+// another field.
+type Relation struct {
+	Field Place `json:"field"`
+	Is    Is    `json:"is"`
+	Of    Place `json:"of"`
+}
+
+// Is is what one value is of another.
+type Is string
+
+// The relations.
+const (
+	isEqual    Is = "equal to"
+	isBase64   Is = "the base64 encoding of"
+	isSHA256   Is = "the SHA-256 of"
+	isSHA1     Is = "the SHA-1 of"
+	isMD5      Is = "the MD5 of"
+	isSHA512   Is = "the SHA-512 of"
+	isContents Is = "a text that contains"
+)
+
+var hashes = map[Is]func(string) []byte{
+	isSHA256: func(s string) []byte { sum := sha256.Sum256([]byte(s)); return sum[:] },
+	isSHA1:   func(s string) []byte { sum := sha1.Sum([]byte(s)); return sum[:] }, //nolint:gosec // as above
+	isMD5:    func(s string) []byte { sum := md5.Sum([]byte(s)); return sum[:] },  //nolint:gosec // as above
+	isSHA512: func(s string) []byte { sum := sha512.Sum512([]byte(s)); return sum[:] },
+}
+
+// minRandom is how many characters a value must have, so that no relation is an accident. Of these, minDifferent or
+// more must differ from run to run.
+const (
+	minRandom    = 8
+	minDifferent = 6
+)
+
+// maxRandom limits how many random values are compared with each other, and maxRelations what is learned.
+const (
+	maxRandom    = 300
+	maxRelations = 200
+)
+
+// text is a value that is a text.
+type text struct {
+	value string // decoded, if it is in a Secret
+	raw   string
+	as    counts
+}
+
+// texts are the values of an object that are texts, by where they are.
+func (f *filter) textsOf(key Key, o *Object) map[string]text {
+	if known, ok := f.texts[o]; ok {
+		return known
+	}
+	all := map[string]text{}
+	masked := false
+	f.visit(f.normal(key, o), nil, "", func(path []string, where string, v any) {
+		s, ok := v.(string)
+		if !ok {
+			return
+		}
+		as := f.countsAs(key, where, path)
+		all[where] = text{decoded(key, where, s), s, as}
+		masked = masked || as == byPresence && path[0] == "data"
+	})
+	if t := key.Type(); masked && (t == "secret" || t == "configmap") {
+		all["data"] = text{as: byPresence}
+	}
+	f.texts[o] = all
+	return all
+}
+
+// decoded is the value as those see it who use a Secret.
+func decoded(key Key, where, s string) string {
+	if key.Type() == "secret" && strings.HasPrefix(where, "data.") {
+		if plain, err := base64.StdEncoding.DecodeString(s); err == nil {
+			return string(plain)
+		}
+	}
+	return s
+}
+
+// forms are the texts that a hash of a place may be of.
+func (f *filter) forms(at Place, o *Object) []string {
+	t := f.textsOf(at.Object, o)[at.Field]
+	if at.Field != "data" {
+		if t.raw == t.value {
+			return []string{t.value}
+		}
+		return []string{t.value, t.raw}
+	}
+	data, _ := o.End["data"].(map[string]any)
+	asJSON, err := json.Marshal(data)
+	if err != nil {
+		return nil
+	}
+	var values, pairs strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(data)) {
+		s, _ := data[k].(string)
+		s = decoded(at.Object, "data."+k, s)
+		values.WriteString(s)
+		pairs.WriteString(k + s)
+	}
+	return []string{string(asJSON), values.String(), pairs.String()}
+}
+
+// holds reports whether a relation holds. Not known: an object or a field is missing, or must not count.
+func (f *filter) holds(r *Relation, objects map[Key]*Object) (holds, known bool) {
+	of, is := objects[r.Of.Object], objects[r.Field.Object]
+	if of == nil || is == nil || of.End == nil || is.End == nil {
+		return false, false
+	}
+	a, okA := f.textsOf(r.Of.Object, of)[r.Of.Field]
+	b, okB := f.textsOf(r.Field.Object, is)[r.Field.Field]
+	if !okA || !okB || a.as == never || b.as == never {
+		return false, false
+	}
+	switch r.Is {
+	case isEqual:
+		return a.value == b.value, true
+	case isBase64:
+		return encodes(b.value, []byte(a.value)), true
+	case isContents:
+		return strings.Contains(b.value, a.value), true
+	}
+	hash := hashes[r.Is]
+	if hash == nil {
+		return false, false // of a newer version
+	}
+	return slices.ContainsFunc(f.forms(r.Of, of), func(s string) bool {
+		sum := hash(s)
+		_, short, ok := strings.Cut(b.value, ":") // "sha256:…"
+		if !ok {
+			short = b.value
+		}
+		return len(short) >= minRandom && strings.HasPrefix(hex.EncodeToString(sum), strings.ToLower(short)) ||
+			encodes(b.value, sum)
+	}), true
+}
+
+// encodes reports whether a text is the base64 encoding of data.
+func encodes(s string, data []byte) bool {
+	return s == base64.StdEncoding.EncodeToString(data) || s == base64.RawStdEncoding.EncodeToString(data) ||
+		s == base64.URLEncoding.EncodeToString(data) || s == base64.RawURLEncoding.EncodeToString(data)
+}
+
+// relate finds the relations that hold in all runs, given how each of them ended.
+func (ref *Reference) relate(runs []map[Key]*Object) {
+	f := ref.filter()
+	var places []Place
+	for _, key := range slices.Sorted(maps.Keys(ref.Objects)) {
+		// Which of several objects with generated names has which number says nothing.
+		if strings.Contains(string(key), "#") || ref.Objects[key].End == nil {
+			continue
+		}
+		all := f.textsOf(key, ref.Objects[key])
+		for _, where := range slices.Sorted(maps.Keys(all)) {
+			if all[where].as == byPresence && (where == "data" || f.random(key, where, runs)) {
+				places = append(places, Place{key, where})
+			}
+		}
+	}
+	places = places[:min(len(places), maxRandom)]
+	for i, field := range places {
+		for j, of := range places {
+			// What is in one object is written at once.
+			if field.Object == of.Object || field.Field == "data" {
+				continue
+			}
+			all := []Is{isBase64, isContents, isSHA256, isSHA1, isMD5, isSHA512}
+			switch {
+			case of.Field == "data":
+				all = all[2:]
+			case j < i:
+				all = append([]Is{isEqual}, all...)
+			}
+			for _, is := range all {
+				r := Relation{field, is, of}
+				if f.alwaysHolds(&r, runs) && len(ref.Relations) < maxRelations {
+					ref.Relations = append(ref.Relations, r)
+					break
+				}
+			}
+		}
+	}
+	ref.Relations = slices.DeleteFunc(ref.Relations, func(r Relation) bool {
+		// What is equal contains each other, too.
+		return r.Is == isContents && slices.Contains(ref.Relations, Relation{r.Of, isEqual, r.Field})
+	})
+}
+
+func (f *filter) alwaysHolds(r *Relation, runs []map[Key]*Object) bool {
+	return !slices.ContainsFunc(runs, func(objects map[Key]*Object) bool {
+		holds, _ := f.holds(r, objects)
+		return !holds
+	})
+}
+
+// random reports whether a field has a random value in each run.
+func (f *filter) random(key Key, where string, runs []map[Key]*Object) bool {
+	var values []string
+	for _, objects := range runs {
+		if objects[key] == nil || objects[key].End == nil {
+			return false
+		}
+		v := f.textsOf(key, objects[key])[where].value
+		if !looksRandom(v) {
+			return false
+		}
+		for _, other := range values {
+			if different(v, other) < minDifferent {
+				return false
+			}
+		}
+		values = append(values, v)
+	}
+	return true
+}
+
+// different is how much is between the common beginning and the common end of two texts, in bytes of the shorter one.
+func different(a, b string) int {
+	n := min(len(a), len(b))
+	from := 0
+	for from < n && a[from] == b[from] {
+		from++
+	}
+	to := 0
+	for to < n-from && a[len(a)-1-to] == b[len(b)-1-to] {
+		to++
+	}
+	return n - from - to
+}
+
+var (
+	looksLikeTime = regexp.MustCompile(`\d{4}-\d{2}-\d{2}|\d{2}:\d{2}:\d{2}`)
+	armored       = regexp.MustCompile(`^\s*-----BEGIN `)
+)
+
+// looksRandom reports whether a text is no time, number, address, word or sentence. What is equal in two fields because
+// a controller was there at the same time, or in the same phase, need not be so after a fault.
+func looksRandom(s string) bool {
+	if len(s) < minRandom || looksLikeTime.MatchString(s) || address.MatchString(s) {
+		return false
+	}
+	if armored.MatchString(s) {
+		return true
+	}
+	digits, letters, turns := 0, 0, 0
+	wasUpper := false
+	for i, r := range s {
+		switch {
+		case unicode.IsSpace(r):
+			return false
+		case unicode.IsDigit(r):
+			digits++
+		case unicode.IsLetter(r):
+			letters++
+			if upper := unicode.IsUpper(r); i > 0 && upper != wasUpper {
+				turns++
+			}
+			wasUpper = unicode.IsUpper(r)
+		}
+	}
+	return letters > 0 && (digits > 0 || turns*3 > len(s))
+}
+
+// unrelated lists the relations that do not hold in a run.
+func (f *filter) unrelated(objects map[Key]*Object) []Difference {
+	var all []Difference
+	for i := range f.ref.Relations {
+		r := &f.ref.Relations[i]
+		if holds, known := f.holds(r, objects); !holds && known {
+			all = append(all, Difference{Key: r.Field.Object, Field: r.Field.Field, Relation: r})
+		}
+	}
+	return all
+}
