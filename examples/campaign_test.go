@@ -25,7 +25,7 @@ func TestWithoutPlans(t *testing.T) {
 		always                           bool
 	}{
 		{name: "interrupted create", workload: "create", pattern: "intermediate", want: bug,
-			finds: "service/default/db differs from the runs without faults: never created", always: true},
+			finds: "service default/db of database default/db is missing: never created", always: true},
 		{name: "interrupted create, fixed", workload: "create", pattern: "intermediate", variant: "fixed", want: pass},
 		{
 			name: "stale deletion", workload: "recreate", pattern: "stale", want: bug,
@@ -33,7 +33,7 @@ func TestWithoutPlans(t *testing.T) {
 		},
 		{name: "stale deletion, fixed", workload: "recreate", pattern: "stale", variant: "fixed", want: pass},
 		{name: "missed scale", workload: "scale-down-up", pattern: "unobserved", want: bug,
-			finds: "persistentvolumeclaim/default/data-db-1 differs from the runs without faults: created once"},
+			finds: "volume claim default/data-db-1 of database default/db was not replaced: created once"},
 		{name: "missed scale, fixed", workload: "scale-down-up", pattern: "unobserved", variant: "fixed", want: pass},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestTimeWithoutPlans(t *testing.T) {
 		}},
 		{"a missed rotation, fixed", "token-operator", "rotate", "fixed", pass, []string{"4 plans"}},
 		{"a lost timer", "testdata/later-operator", "expire", "", bug, []string{
-			"secret/default/a differs from the runs without faults: exists at the end",
+			"secret default/a is still there",
 			"is killed 3s before it is due", "1 passed, 2 with bugs",
 		}},
 		{"work that is done later than it is waited for if it begins anew", "testdata/later-operator", "slow", "", pass,

@@ -2,6 +2,7 @@ package record
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -14,6 +15,12 @@ type Finding struct {
 	Detail   string    `json:"detail,omitempty"`
 	Subject  string    `json:"subject,omitempty"` // controller, object key or step
 	Time     time.Time `json:"time,omitzero"`
+	// Harm is what it means for users; empty: what the findings of its judge mean, see Does.
+	Harm Harm `json:"harm,omitempty"`
+	// Owner is the key of the object that the subject belongs to in the end, such as a custom resource; empty: none.
+	Owner string `json:"owner,omitempty"`
+	// Field are the paths in the subject that it is about, with a space between them; empty: the object as a whole.
+	Field string `json:"field,omitempty"`
 }
 
 // Severity is what a finding means for the verdict.
@@ -73,13 +80,55 @@ func (f Finding) OfInvariant(name string) bool {
 	return f.Judge == JudgeInvariant && strings.HasPrefix(f.Title, JudgeInvariant+" "+name+":")
 }
 
-// Same reports whether the findings of two runs are about the same thing. The values in them may differ.
+// Same reports whether two findings are about the same thing: the judge, the type of object, the owner and the fields
+// are the same. The names of what belongs to an owner may differ, and so may values. This is what is meant wherever a
+// finding is said to come again: when it is confirmed, when a plan is made smaller, and when runs are compared.
 func (f Finding) Same(g Finding) bool {
-	about := func(f Finding) string {
-		title, _, _ := strings.Cut(f.Title, ":")
-		return title
+	return f.Judge == g.Judge && f.whose() == g.whose() && f.aspect() == g.aspect() && sharesField(f.Field, g.Field)
+}
+
+// whose is the type of the object that the finding is about, and its owner. Without an owner it is the object itself.
+func (f Finding) whose() string {
+	typ, rest, isKey := strings.Cut(f.Subject, "/")
+	switch {
+	case !isKey:
+		return f.Subject
+	case f.Owner != "":
+		return typ + " of " + ordinal.ReplaceAllString(f.Owner, "#")
 	}
-	return f.Judge == g.Judge && f.Subject == g.Subject && about(f) == about(g)
+	return typ + "/" + ordinal.ReplaceAllString(rest, "#")
+}
+
+// aspect is what of its subject a finding is about, apart from fields, names and values.
+func (f Finding) aspect() string {
+	title, _, _ := strings.Cut(f.Title, ":")
+	switch f.Judge {
+	case JudgeReference:
+		switch f.Does() {
+		case HarmLost, HarmMissing, HarmReplaced:
+			return "its existence" // that it is lost, missing or created again may be a matter of when
+		case HarmLeft:
+			return "that it is left"
+		}
+		return "its fields"
+	case JudgeInvariant:
+		return title
+	case JudgePanic, JudgeCrash:
+		return number.ReplaceAllString(f.Title, "#")
+	case JudgeFight, JudgeRevert, JudgeDependent, JudgeDuplicate, JudgeLoop, JudgeOrphan, JudgeFinalizer, JudgeLease,
+		JudgeUnrest:
+		return ""
+	}
+	return title
+}
+
+// sharesField reports whether two lists of fields have a field in common, or are both empty.
+func sharesField(a, b string) bool {
+	if a == b {
+		return true
+	}
+	others := strings.Fields(b)
+	return slices.ContainsFunc(strings.Fields(a), func(field string) bool { return slices.Contains(others, field) })
 }
 
 var stepNumber = regexp.MustCompile(`^step \d+ ?`)
@@ -89,28 +138,36 @@ func (f Finding) SameStep(g Finding) bool {
 	if f.Same(g) {
 		return true
 	}
-	about := func(f Finding) string { // what the step is called and what it does
-		parts := strings.SplitN(stepNumber.ReplaceAllString(f.Title, ""), ": ", 3)
-		return strings.Join(parts[:min(2, len(parts))], ": ")
-	}
-	return f.Judge == JudgeWorkload && g.Judge == f.Judge && about(f) == about(g)
+	return f.Judge == JudgeWorkload && g.Judge == f.Judge && f.step() == g.step()
+}
+
+// step is what the step that the finding is about is called and what it does.
+func (f Finding) step() string {
+	parts := strings.SplitN(stepNumber.ReplaceAllString(f.Title, ""), ": ", 3)
+	return strings.Join(parts[:min(2, len(parts))], ": ")
 }
 
 var (
-	number = regexp.MustCompile(`\d+`)
-	more   = regexp.MustCompile(` \(and \d+ more\)$`)
+	number  = regexp.MustCompile(`\d+`)
+	ordinal = regexp.MustCompile(`#\d+`) // of a generated name
 )
 
-// Kind returns what the finding has in common with those about other objects of the same type: the judge, the type, and
-// what is said of it apart from names and the values of fields.
-func (f Finding) Kind() string {
+// Effect is what the finding has in common with those that do the same harm in other workloads: the type of object, the
+// type of its owner, and whether the object is lost, is left, or differs in a field.
+func (f Finding) Effect() string {
 	typ, _, isKey := strings.Cut(f.Subject, "/")
-	title := more.ReplaceAllString(f.Title, "")
-	if isKey {
-		title = strings.ReplaceAll(title, f.Subject, typ)
+	switch f.Judge {
+	case JudgeInvariant:
+		typ, isKey = "", false
+	case JudgeWorkload, JudgeTimeout:
+		return f.Judge + " " + f.step()
 	}
-	if f.Judge == JudgeReference {
-		title, _, _ = strings.Cut(title, " is ") // what follows is the field's value
+	effect := f.Judge + " " + f.aspect() + " of " + typ
+	if owner, _, owned := strings.Cut(f.Owner, "/"); owned && isKey {
+		effect += " of " + owner
 	}
-	return f.Judge + " " + number.ReplaceAllString(title, "#")
+	if field, _, _ := strings.Cut(f.Field, " "); field != "" {
+		effect += " in " + field
+	}
+	return effect
 }

@@ -1,35 +1,66 @@
 package record
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestSameFinding(t *testing.T) {
 	f := func(judge, subject, title string) Finding {
 		return Finding{Severity: SeverityBug, Judge: judge, Subject: subject, Title: title}
 	}
 	const differs = " differs from the runs without faults: "
-	created := f(JudgeReference, "pod/default/a", "pod/default/a"+differs+"created 3 times")
-	field := f(JudgeReference, "pod/default/a", "pod/default/a: spec.size is 3")
+	whole := func(subject, owner string, harm Harm, text string) Finding {
+		one := f(JudgeReference, subject, subject+differs+text)
+		one.Harm, one.Owner = harm, owner
+		return one
+	}
+	in := func(f Finding, fields string) Finding {
+		f.Field = fields
+		return f
+	}
+	created := whole("pod/default/a", "", HarmReplaced, "created 3 times")
+	field := in(f(JudgeReference, "pod/default/a", "pod/default/a: spec.size is 3"), "spec.size spec.mode")
 	step := f(JudgeWorkload, "step 3", "step 3: wait for pod/default/a: not within 2s")
 	named := f(JudgeWorkload, "step 3 (grow)", "step 3 (grow): patch db: refused")
 	broken := f(JudgeInvariant, "pod/default/a", "invariant one: pod/default/a has 2 of 1 (and 3 more)")
+	owned := whole("pod/default/a", "database/default/db", HarmReplaced, "created 3 times")
+	fight := in(f(JudgeFight, "pod/default/a", "spec.size of pod/default/a changes back and forth: 5 times"),
+		"spec.size")
 	for _, tt := range []struct {
-		name                 string
-		first, second        Finding
-		same, step, sameKind bool
+		name                   string
+		first, second          Finding
+		same, step, sameEffect bool
 	}{
-		{"another value", created,
-			f(JudgeReference, "pod/default/a", "pod/default/a"+differs+"created 4 times"), true, true, true},
-		{"another object", created,
-			f(JudgeReference, "pod/default/b", "pod/default/b"+differs+"created 3 times"), false, false, true},
-		{"an object of another type", created,
-			f(JudgeReference, "job/default/a", "job/default/a"+differs+"created 3 times"), false, false, false},
-		{"another judge", created,
-			f(JudgeInvariant, "pod/default/a", "pod/default/a"+differs+"created 3 times"), false, false, false},
-		{"another title", created, f(JudgeReference, "pod/default/a", "panic: created 3 times"), false, false, false},
-		{"a field with another value", field,
-			f(JudgeReference, "pod/default/a", "pod/default/a: spec.size is 4"), true, true, true},
-		{"another field", field, f(JudgeReference, "pod/default/a", "pod/default/a: spec.mode is 3"), true, true,
+		{"another value", created, whole("pod/default/a", "", HarmReplaced, "created 4 times"), true, true, true},
+		{"another object", created, whole("pod/default/b", "", HarmReplaced, "created 3 times"), false, false, true},
+		{"an object of another type", created, whole("job/default/a", "", HarmReplaced, "created 3 times"), false,
+			false,
 			false},
+		{"another number of a generated name", whole("pod/default/a-#1", "", HarmMissing, "never created"),
+			whole("pod/default/a-#2", "", HarmMissing, "never created"), true, true, true},
+		{"another object of the owner", owned,
+			whole("pod/default/b", "database/default/db", HarmReplaced, "created 3 times"), true, true, true},
+		{"another owner", owned, whole("pod/default/b", "database/default/db2", HarmReplaced, "created 3 times"), false,
+			false, true},
+		{"an owner of another type", owned, whole("pod/default/a", "queue/default/db", HarmReplaced, "created 3 times"),
+			false, false, false},
+		{"never created, or deleted at the end", owned,
+			whole("pod/default/a", "database/default/db", HarmMissing, "never created"), true, true, true},
+		{"missing, or left", created, whole("pod/default/a", "", HarmLeft, "exists at the end"), false, false, false},
+		{"missing, or a field", created, in(f(JudgeReference, "pod/default/a", ""), "spec.size"), false, false, false},
+		{"another judge", created, f(JudgeInvariant, "pod/default/a", created.Title), false, false, false},
+		{"a field with another value", field, in(f(JudgeReference, "pod/default/a", "is 4"), "spec.size spec.mode"),
+			true,
+			true, true},
+		{"a field in common", field, in(f(JudgeReference, "pod/default/a", ""), "spec.name spec.mode"), true, true,
+			false},
+		{"another field", field, in(f(JudgeReference, "pod/default/a", ""), "spec.name"), false, false, false},
+		{"a fight that lasts longer", fight,
+			in(f(JudgeFight, "pod/default/a", "spec.size of pod/default/a changes back and forth: 7 times"),
+				"spec.size"),
+			true, true, true},
+		{"a fight about another field", fight, in(fight, "spec.mode"), false, false, false},
 		{"a step with another number", step,
 			f(JudgeWorkload, "step 2", "step 2: wait for pod/default/a: not within 3s"), false, true, true},
 		{"a step that does something else", step,
@@ -38,6 +69,10 @@ func TestSameFinding(t *testing.T) {
 			f(JudgeWorkload, "step 1 (grow)", "step 1 (grow): patch db: refused"), false, true, true},
 		{"numbered steps of another judge", f(JudgeTimeout, "step 3", "step 3: wait: not within 2s"),
 			f(JudgeTimeout, "step 2", "step 2: wait: not within 2s"), false, false, true},
+		{"a panic with another number", f(JudgePanic, "op", "controller op panicked: index 5 out of range"),
+			f(JudgePanic, "op", "controller op panicked: index 7 out of range"), true, true, true},
+		{"another panic", f(JudgePanic, "op", "controller op panicked: index 5 out of range"),
+			f(JudgePanic, "op", "controller op panicked: nil map"), false, false, false},
 		{"the invariant, on another object", broken,
 			f(JudgeInvariant, "pod/default/b", "invariant one: pod/default/b has 3 of 1"), false, false, true},
 		{"another invariant", broken,
@@ -51,8 +86,8 @@ func TestSameFinding(t *testing.T) {
 				if got := pair[0].SameStep(pair[1]); got != tt.step {
 					t.Errorf("SameStep: %t", got)
 				}
-				if got := pair[0].Kind() == pair[1].Kind(); got != tt.sameKind {
-					t.Errorf("kinds are equal: %t: %q, %q", got, pair[0].Kind(), pair[1].Kind())
+				if got := pair[0].Effect() == pair[1].Effect(); got != tt.sameEffect {
+					t.Errorf("effects are equal: %t: %q, %q", got, pair[0].Effect(), pair[1].Effect())
 				}
 			}
 		})
@@ -63,5 +98,27 @@ func TestSameFinding(t *testing.T) {
 		if got := broken.Of(name); got != want {
 			t.Errorf("the finding is of %s: %t", name, got)
 		}
+	}
+}
+
+// The worst comes first, and nothing that only differs in its words counts as strong.
+func TestHarm(t *testing.T) {
+	all := []Finding{
+		{Severity: SeverityNote, Harm: HarmLost}, {Severity: SeverityBug, Judge: JudgeReference, Harm: HarmStatus},
+		{Severity: SeverityBug, Judge: JudgePanic}, {Severity: SeverityInconclusive, Judge: JudgeHold},
+		{Severity: SeverityBug, Judge: JudgeReference, Harm: HarmLost}, {Severity: SeverityBug, Judge: JudgeInvariant},
+	}
+	slices.SortStableFunc(all, ByHarm)
+	var got []Harm
+	strong := 0
+	for _, f := range all {
+		got = append(got, f.Does())
+		if f.Does().Strong() {
+			strong++
+		}
+	}
+	want := []Harm{HarmLost, HarmViolated, HarmCrash, HarmStatus, HarmRemark, HarmLost}
+	if !slices.Equal(got, want) || strong != 4 {
+		t.Errorf("%q, %d of them strong", got, strong)
 	}
 }

@@ -61,7 +61,10 @@ func TestJUnitOfCampaigns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeReference, Title: "found it"}}
+		o.Findings = []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeReference, Title: "found it"}}
+		found := append(slices.Clone(o.Findings), record.Finding{
+			Severity: record.SeverityBug, Judge: record.JudgeReference, Title: "it came once",
+		})
 		for _, err := range []error{
 			w.Findings(found), w.Meta(record.Meta{Plan: name, Verdict: record.Bug}), w.Close(),
 		} {
@@ -86,11 +89,11 @@ func TestJUnitOfCampaigns(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := out.String()
-	if strings.Count(got, "<failure") != 1 {
+	if strings.Count(got, "<failure") != 1 || strings.Count(got, "it came once") != 1 {
 		t.Errorf("not one failure: %s", got)
 	}
 	for _, want := range []string{
-		"unconfirmed: found in 1 of 3 runs", "disk full",
+		"unconfirmed: found in 1 of 3 runs", "disk full", `message="bug 1: reference: found it"`,
 		`<skipped type="not run" message="the budget of 10m was used up">`,
 		`<testsuites tests="4" failures="1" errors="2"`,
 	} {

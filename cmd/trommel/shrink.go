@@ -126,7 +126,7 @@ func (o *shrinkOptions) load(s streams, args []string) (*loaded, record.Finding,
 func (o *shrinkOptions) choose(r *record.Run) (record.Finding, error) {
 	var titles []string
 	chosen := record.Finding{}
-	for _, f := range r.Findings {
+	for _, f := range slices.SortedStableFunc(slices.Values(r.Findings), record.ByHarm) {
 		if !f.IsBug() {
 			continue
 		}

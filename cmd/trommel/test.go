@@ -393,6 +393,12 @@ func runsOf(result *explore.Result) ([]*record.Run, error) {
 			Plan: plan, PlanFile: file, Suite: result.SuiteFile, Variant: result.Variant, Verdict: v, Reason: reason,
 		}}
 	}
+	bugs := map[string]string{} // the groups of the summary, by plan
+	for i, g := range explore.Groups(result.With(explore.Bug)) {
+		for _, o := range g.Plans {
+			bugs[o.Plan] = fmt.Sprintf("bug %d: %s", i+1, report.Title(g.Finding))
+		}
+	}
 	for _, o := range result.Outcomes {
 		if o.Record == "" {
 			runs = append(runs, unrun(o.Plan, o.File, record.Error, o.Reason))
@@ -403,6 +409,10 @@ func runsOf(result *explore.Result) ([]*record.Run, error) {
 			errs = append(errs, err)
 			runs = append(runs, unrun(o.Plan, o.File, record.Error, err.Error()))
 			continue
+		}
+		if o.Status == explore.Bug {
+			r.Meta.Verdict, r.Meta.Reason = record.Bug, bugs[o.Plan]
+			r.Findings = confirmed(r.Findings, o.Findings)
 		}
 		if o.Status == explore.Unconfirmed || o.Status == explore.OfWorkload {
 			r.Meta.Verdict = record.Inconclusive
@@ -417,6 +427,13 @@ func runsOf(result *explore.Result) ([]*record.Run, error) {
 		runs = append(runs, unrun(name, "", record.NotRun, result.Stopped))
 	}
 	return runs, errors.Join(errs...)
+}
+
+// confirmed returns what is believed of a run's findings: the bugs that came again, as the campaign tells them, and all
+// that is no bug.
+func confirmed(all, believed []record.Finding) []record.Finding {
+	others := slices.DeleteFunc(slices.Clone(all), record.Finding.IsBug)
+	return slices.Concat(believed, others)
 }
 
 // annotationsOf are those of plans with bugs and plans that could not be run, and with --plans those of all that did
@@ -434,7 +451,7 @@ func annotationsOf(result *explore.Result, runs []*record.Run) []report.Annotati
 			continue
 		}
 		for _, a := range report.Annotations(runs[i : i+1]) {
-			if o.Pattern != "" {
+			if o.Pattern != "" || o.Faultless {
 				a.File, a.Line = result.SuiteFile, 0
 			}
 			a.Message += "\n" + result.Show(&o)

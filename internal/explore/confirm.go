@@ -7,30 +7,49 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
+// manyRuns is how often a plan is run that has shown something that nobody accepts once in a hundred times, if it does
+// not come every time.
+const manyRuns = 10
+
+// twice is how often a rare finding must have come to be sure of it, before that many runs.
+const twice = 2
+
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
-// believed. A finding that another plan has, word for word, is believed at once: most plans find one of a few bugs, and
-// each further run takes long, since it waits in vain for the end that it should have. So a plan is put off while
-// another one is being confirmed that has found the same. The error is errPutOff, that of ctx, or of a record that
-// cannot be read.
+// believed. What does great harm is also believed if it comes now and then, and never without the actions in as many
+// runs. A finding that another plan has, too, is believed at once: most plans find one of a few bugs, and each
+// further run takes long, since it waits in vain for the end that it should have. So a plan is put off while another
+// one is being confirmed that has found the same, or if confirming has its share of the budget. The error is
+// errPutOff, that of ctx, or of a record that cannot be read.
 func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
 	o.Status, o.Came, o.Of = Unconfirmed, 1, 1
+	slices.SortStableFunc(o.Findings, record.ByHarm)
 	if idle(t, first) {
 		o.Status, o.Reason = OfWorkload, first.NotHappened()
 		return nil
 	}
-	if c.wait(t, o, first) {
+	if explained, err := c.explained(t, o); err != nil || explained {
+		return err
+	}
+	switch c.wait(t, o, first) {
+	case putOff:
 		return errPutOff
+	case givenUp:
+		o.Reason = "the budget was used up before it was confirmed"
+		return nil
 	}
 	if like := c.like(o); like != "" {
-		o.Status, o.Reason = Bug, "the same findings as those of "+like
+		o.Status, o.Like, o.Reason = Bug, like, "the same findings as those of "+like
 		return nil
 	}
 	if tells, err := c.tells(ctx, t, o); err != nil || tells {
@@ -46,57 +65,29 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 			return err
 		}
 	}
-	incomplete := ""
-	for tries := 0; o.Of < c.Repeat && tries < 2*c.Repeat; tries++ {
-		r, meta, err := c.once(ctx, t.plan, c.options(t))
-		o.took(meta)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err != nil {
-			o.Reason = fmt.Sprintf("it could not be run again: %v", err)
-			return nil
-		}
-		if idle(t, meta) {
-			c.quiet(t, r)
-		}
-		if meta.Verdict == record.Inconclusive || idle(t, meta) {
-			incomplete = cmp.Or(meta.Reason, meta.NotHappened())
-			continue // it says nothing about what the plan finds
-		}
-		o.Of++
-		again := bugs(r.Findings)
-		common := slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
-			return !slices.ContainsFunc(again, f.Same)
-		})
-		if len(common) > 0 {
-			o.Came++
-			o.Findings = common
-		}
+	rare, err := c.repeat(ctx, t, o)
+	if err != nil || o.Reason != "" || o.Findings == nil {
+		return err
 	}
-	if o.Of < c.Repeat {
-		o.Reason = fmt.Sprintf("only %d of %d runs could be completed; the last other one: %s", o.Of, c.Repeat,
-			incomplete)
-	}
-	if o.Came < o.Of || o.Of < c.Repeat {
+	if o.Came < o.Of && !rare {
 		return nil
 	}
 	quiet := 1
-	if c.doubtful(o) || jumps(c.stepsOf(t)) {
+	switch {
+	case rare:
+		quiet = o.Of - c.learnedRuns(t)
+	case c.doubtful(o) || jumps(c.stepsOf(t)):
 		quiet = c.Repeat
 	}
-	for range quiet {
-		err := c.without(ctx, t, o)
+	if err := c.without(ctx, t, o, max(1, quiet)); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err != nil {
-			o.Reason = fmt.Sprintf("the workload could not be run without the plan's actions: %v", err)
-			return nil
-		}
-		if explained, err := c.explained(t, o); err != nil || explained {
-			return err
-		}
+		o.Reason = fmt.Sprintf("the workload could not be run without the plan's actions: %v", err)
+		return nil
+	}
+	if explained, err := c.explained(t, o); err != nil || explained {
+		return err
 	}
 	thawed, err := c.ofThawed(ctx, t, o.Findings)
 	switch {
@@ -111,7 +102,91 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 		return nil
 	}
 	o.Status, o.Findings = Bug, thawed
+	if rare {
+		o.Reason = fmt.Sprintf("it does not come every time, but never came in %s without the plan's actions",
+			wording.Count(max(1, quiet)+c.learnedRuns(t), "run"))
+	}
 	return nil
+}
+
+// repeat runs a plan again and sees what comes again. The outcome's findings are then those that came every time; if
+// something worse came now and then, rare, it comes first, and the outcome says how often it came. If nothing came
+// every time, the findings are those that came most often. A reason says why that is not known.
+func (c *campaign) repeat(ctx context.Context, t *task, o *Outcome) (rare bool, err error) {
+	came := make([]int, len(o.Findings))
+	for i := range came {
+		came[i] = 1
+	}
+	// worth lists the findings of great harm that do not come every time, unless something as bad does.
+	worth := func() (found []int) {
+		sure := slices.IndexFunc(came, func(n int) bool { return n == o.Of })
+		for i, f := range o.Findings {
+			if came[i] < o.Of && f.Does().Strong() && (sure < 0 || f.Does().Rank() < o.Findings[sure].Does().Rank()) {
+				found = append(found, i)
+			}
+		}
+		return found
+	}
+	incomplete := ""
+	for tries := 0; tries < 2*max(c.Repeat, manyRuns); tries++ {
+		seldom := worth()
+		once := func(i int) bool { return came[i] < twice }
+		if o.Of >= c.Repeat && (!slices.ContainsFunc(seldom, once) || o.Of >= manyRuns) ||
+			o.Of < c.Repeat && tries >= 2*c.Repeat {
+			break
+		}
+		r, meta, err := c.again(ctx, t.plan, c.options(t))
+		o.took(meta)
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if err != nil {
+			o.Reason = fmt.Sprintf("it could not be run again: %v", err)
+			return false, nil
+		}
+		if idle(t, meta) {
+			c.quiet(t, r)
+		}
+		if meta.Verdict == record.Inconclusive || idle(t, meta) {
+			incomplete = cmp.Or(meta.Reason, meta.NotHappened())
+			continue // it says nothing about what the plan finds
+		}
+		o.Of++
+		found := bugs(r.Findings)
+		for i, f := range o.Findings {
+			if slices.ContainsFunc(found, f.Same) {
+				came[i]++
+			}
+		}
+	}
+	seldom, most := worth(), 0
+	for i := range o.Findings {
+		most = max(most, came[i])
+	}
+	var kept []record.Finding
+	for i, f := range o.Findings {
+		if came[i] == most || slices.Contains(seldom, i) {
+			kept = append(kept, f)
+		}
+	}
+	o.Came = most
+	if len(seldom) > 0 {
+		o.Came = came[seldom[0]]
+	}
+	o.Findings = kept
+	if o.Of < c.Repeat {
+		o.Reason = fmt.Sprintf("only %d of %d runs could be completed; the last other one: %s", o.Of, c.Repeat,
+			incomplete)
+	}
+	return len(seldom) > 0, nil
+}
+
+// learnedRuns is how many runs without faults the workload's reference is made of. None of them has found anything.
+func (c *campaign) learnedRuns(t *task) int {
+	if t.learned.Reference == nil {
+		return 0
+	}
+	return t.learned.Reference.Runs
 }
 
 // doubtful reports whether another plan of the workload has found the same, but not every time: it may come by itself
@@ -136,6 +211,12 @@ func jumps(steps []plan.Step) bool {
 	return slices.ContainsFunc(steps, func(s plan.Step) bool { return s.AdvanceTime > 0 })
 }
 
+// explainedBy reports whether runs without a plan's actions explain all its findings.
+func (c *campaign) explainedBy(t *task, o *Outcome) (bool, error) {
+	planOnly, err := c.planOnly(t, o)
+	return len(planOnly) == 0, err
+}
+
 // explained takes away the findings that runs without a plan's actions explain, and reports whether these are all.
 func (c *campaign) explained(t *task, o *Outcome) (bool, error) {
 	planOnly, err := c.planOnly(t, o)
@@ -158,12 +239,12 @@ func (c *campaign) excuse(t *task, o *Outcome) (string, error) {
 	if ref == nil {
 		return "", nil
 	}
-	objects, err := objectsOf(o)
+	run, err := followed(o)
 	if err != nil {
 		return "", err
 	}
 	var all []string
-	for _, x := range ref.Excuses(objects) {
+	for _, x := range ref.Excuses(run.Objects()) {
 		if line := fmt.Sprintf("%s ends like that %s", x.Differences[0].Key, x.How); !slices.Contains(all, line) {
 			all = append(all, line)
 		}
@@ -187,7 +268,7 @@ func (c *campaign) ofThawed(ctx context.Context, t *task, found []record.Finding
 	if !thaws {
 		return found, nil
 	}
-	r, _, err := c.once(ctx, &p, c.options(t))
+	r, _, err := c.again(ctx, &p, c.options(t))
 	if err != nil {
 		return nil, err
 	}
@@ -196,67 +277,150 @@ func (c *campaign) ofThawed(ctx context.Context, t *task, found []record.Finding
 	}), nil
 }
 
-// like returns the plan of the outcome of this campaign that is confirmed and has all the same findings; empty: there
-// is none.
+// like returns the plan of the outcome of this campaign that is confirmed and has all the same findings, of the same
+// cause; empty: there is none.
 func (c *campaign) like(o *Outcome) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.knownAs(o)
+}
+
+// known reports whether a confirmed outcome has all the same findings. The caller holds the lock.
+func (c *campaign) known(o *Outcome) bool { return c.knownAs(o) != "" }
+
+func (c *campaign) knownAs(o *Outcome) string {
 	for _, name := range slices.Sorted(maps.Keys(c.done)) {
 		known := c.done[name]
-		if known.Status == Bug && known.Of >= c.Repeat && within(o.Findings, known.Findings) {
+		if known.Status == Bug && known.Of >= c.Repeat && known.Cause == o.Cause && within(o.Findings, known.Findings) {
 			return name
 		}
 	}
 	return ""
 }
 
-// wait puts the plan off if another one is being confirmed that has found the same, and says so. Otherwise the plan is
-// being confirmed from now on.
-func (c *campaign) wait(t *task, o *Outcome, first *record.Meta) bool {
+// What wait decides.
+type whether int
+
+const (
+	now whether = iota
+	putOff
+	givenUp
+)
+
+// wait decides whether the plan is being confirmed from now on. It is put off if another one is being confirmed that
+// has found the same, or if confirming has had its share of the budget and there are plans to begin. If there are
+// none because the budget is used up, what does no great harm is given up.
+func (c *campaign) wait(t *task, o *Outcome, first *record.Meta) whether {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.inWork(o) {
-		c.confirming[o.Plan] = slices.Clone(o.Findings)
-		return false
+	inWork := c.inWork(o)
+	if !inWork && (!c.overdrawn() || c.known(o) || len(c.tasks[c.next:]) == 0 && c.stopped == "") {
+		c.confirming[o.Plan] = Outcome{Cause: o.Cause, Findings: slices.Clone(o.Findings)}
+		return now
+	}
+	if !inWork && c.stopped != "" {
+		if slices.ContainsFunc(o.Findings, func(f record.Finding) bool { return f.Does().Strong() }) {
+			c.confirming[o.Plan] = Outcome{Cause: o.Cause, Findings: slices.Clone(o.Findings)}
+			return now
+		}
+		return givenUp
 	}
 	t.known, t.first = o, first
 	c.putOff = append(c.putOff, t)
+	slices.SortStableFunc(c.putOff, func(a, b *task) int {
+		return record.ByHarm(a.known.Findings[0], b.known.Findings[0])
+	})
 	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == o.Plan })
-	return true
+	return putOff
+}
+
+// confirmShare is the part of the budget that confirming may take.
+const confirmShare = 3
+
+// overdrawn reports whether confirming has had its share of the budget. The caller holds the lock.
+func (c *campaign) overdrawn() bool {
+	return c.Budget > 0 && c.confirmed/time.Duration(max(1, len(c.Runners))) >= c.Budget/confirmShare
+}
+
+// again runs a plan to confirm what one has found.
+func (c *campaign) again(
+	ctx context.Context, p *plan.Plan, o run.RunOptions,
+) (*record.Run, *record.Meta, error) {
+	r, meta, err := c.once(ctx, p, o)
+	if meta != nil {
+		c.mu.Lock()
+		c.confirmed += meta.Took()
+		c.mu.Unlock()
+	}
+	return r, meta, err
 }
 
 // inWork reports whether a plan is being confirmed that has all the same findings. The caller holds the lock.
 func (c *campaign) inWork(o *Outcome) bool {
-	for _, findings := range c.confirming {
-		if within(o.Findings, findings) {
+	for _, other := range c.confirming {
+		if other.Cause == o.Cause && within(o.Findings, other.Findings) {
 			return true
 		}
 	}
 	return false
 }
 
-// within reports whether all findings are, word for word, among others.
+// within reports whether all findings are the same as one of others.
 func within(findings, others []record.Finding) bool {
-	return !slices.ContainsFunc(findings, func(f record.Finding) bool {
-		return !slices.ContainsFunc(others, func(k record.Finding) bool { return k.Same(f) && k.Title == f.Title })
-	})
+	return !slices.ContainsFunc(findings, func(f record.Finding) bool { return !slices.ContainsFunc(others, f.Same) })
 }
 
-// without runs the plan without its actions once more.
-func (c *campaign) without(ctx context.Context, t *task, o *Outcome) error {
+// without runs the workload without a plan's actions, until that was done the given number of times. All plans that
+// have it share these runs.
+func (c *campaign) without(ctx context.Context, t *task, o *Outcome, times int) error {
 	if len(t.plan.Actions) == 0 {
 		return nil // what it finds is what it is for
 	}
 	p := *t.plan
-	p.TestName += "-without"
-	p.Actions = nil
-	p.Complete(c.Suite)
-	r, meta, err := c.once(ctx, &p, c.options(t))
-	o.took(meta)
-	if err == nil {
-		c.quiet(t, r)
+	p.TestName, p.Description, p.File, p.Actions = "", "", "", nil
+	content, err := plan.Marshal(&p)
+	if err != nil {
+		return err
 	}
-	return err
+	c.mu.Lock()
+	if c.still == nil {
+		c.still = map[string]*still{}
+	}
+	s := c.still[string(content)]
+	if s == nil {
+		s = &still{name: t.learned.Workload + "-without-actions"}
+		for n := 2; slices.ContainsFunc(slices.Collect(maps.Values(c.still)), func(o *still) bool {
+			return o.name == s.name
+		}); n++ {
+			s.name = fmt.Sprintf("%s-without-actions-%d", t.learned.Workload, n)
+		}
+		c.still[string(content)] = s
+	}
+	c.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.TestName = s.name
+	p.Complete(c.Suite)
+	for s.runs < times {
+		r, meta, err := c.again(ctx, &p, c.options(t))
+		o.took(meta)
+		if err != nil {
+			return err
+		}
+		s.runs++
+		c.quiet(t, r)
+		if explained, err := c.explainedBy(t, o); err != nil || explained {
+			return err
+		}
+	}
+	return nil
+}
+
+// still are the runs of a workload without actions.
+type still struct {
+	name string
+	mu   sync.Mutex // held while one goes on
+	runs int
 }
 
 // quiet takes in a run with a plan's workload in which no action of a plan was carried out: what it has found is not a
@@ -319,48 +483,43 @@ func (c *campaign) options(t *task) run.RunOptions {
 
 // planOnly returns those of an outcome's findings that no run without a plan's actions explains.
 func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
-	var before, after map[string]bool // the objects in which its first run differs
+	var before, after []record.Finding // how its first run differs
 	if ref := t.learned.Reference; ref != nil {
-		objects, err := objectsOf(o)
+		followed, err := followed(o)
 		if err != nil {
 			return nil, err
 		}
-		before = differing(ref, t.plan, objects)
-		after = differing(c.options(t).Reference, t.plan, objects)
+		before = differing(ref, t.plan, followed)
+		after = differing(c.options(t).Reference, t.plan, followed)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	quietly := c.quietly[t.learned.Workload]
 	return slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
-		if f.Judge == record.JudgeReference && before[f.Subject] {
-			return !after[f.Subject]
+		same := func(d record.Finding) bool { return d.Subject == f.Subject && (f.Harm == "" || d.Same(f)) }
+		if f.Judge == record.JudgeReference && slices.ContainsFunc(before, same) {
+			return !slices.ContainsFunc(after, same)
 		}
 		return slices.ContainsFunc(quietly, f.Same)
 	}), nil
 }
 
-// objectsOf is what became of the objects in the first run of an outcome's plan.
-func objectsOf(o *Outcome) (map[reference.Key]*reference.Object, error) {
+// followed is what happened in the first run of an outcome's plan.
+func followed(o *Outcome) (*reference.Follower, error) {
 	r, err := record.Open(o.Record)
 	if err != nil {
 		return nil, err
 	}
-	followed, err := reference.Follow(r)
-	if err != nil {
-		return nil, err
-	}
-	return followed.Objects(), nil
+	return reference.Follow(r)
 }
 
-// differing lists the objects in which a run of a plan differs from a reference.
-func differing(
-	ref *reference.Reference, p *plan.Plan, objects map[reference.Key]*reference.Object,
-) map[string]bool {
-	keys := map[string]bool{}
-	for _, d := range judge.Differences(ref, p, objects) {
-		keys[string(d.Key)] = true
+// differing are the findings that a run of a plan differs from a reference.
+func differing(ref *reference.Reference, p *plan.Plan, f *reference.Follower) []record.Finding {
+	var all []record.Finding
+	for _, told := range judge.Tell(ref, p, f, nil) {
+		all = append(all, told.Finding)
 	}
-	return keys
+	return all
 }
 
 // idle reports whether a run carried out none of its plan's actions: what it has found is not the plan's.

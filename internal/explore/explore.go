@@ -107,7 +107,7 @@ func newCampaign(config Config) *campaign {
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
 		widened: map[string]*reference.Reference{}, extra: map[string]*sync.Once{},
-		confirming: map[string][]record.Finding{},
+		confirming: map[string]Outcome{},
 	}
 	c.changed.L = &c.mu
 	if c.Learn == 0 {
@@ -144,7 +144,7 @@ type campaign struct {
 	running  []string            // plans
 	// The plans whose findings are being confirmed, with what their first runs have found, and those that wait for one
 	// of them. changed is signalled when there may be something new to do.
-	confirming map[string][]record.Finding
+	confirming map[string]Outcome
 	putOff     []*task
 	changed    sync.Cond
 	stopped    string // why no new plan is begun; empty: it is
@@ -153,6 +153,9 @@ type campaign struct {
 	quietly map[string][]record.Finding
 	widened map[string]*reference.Reference
 	extra   map[string]*sync.Once // runs that add something to references, by workload and name
+	still   map[string]*still     // the runs without actions, by the plan without its actions
+	// confirmed is how long the runs took that confirm findings, by the machine's clock; all runners together.
+	confirmed time.Duration
 }
 
 // begun returns the context of everything that the campaign does. The caller calls end when the campaign has ended.

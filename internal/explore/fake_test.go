@@ -96,9 +96,12 @@ func (f *fake) created(w *record.Writer, version int, line string) error {
 		}
 	}
 	parts["apiVersion"], parts["kind"] = "v1", key.Type
-	parts["metadata"] = map[string]any{
-		"namespace": key.Namespace, "name": key.Name, "resourceVersion": fmt.Sprint(version),
+	meta, _ := parts["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
 	}
+	meta["namespace"], meta["name"], meta["resourceVersion"] = key.Namespace, key.Name, fmt.Sprint(version)
+	parts["metadata"] = meta
 	object, err := json.Marshal(parts)
 	if err != nil {
 		return err

@@ -230,6 +230,7 @@ func (c *campaign) compareRuns(
 		return err
 	})
 	if err := group.Wait(); err != nil {
+		c.unsteady(ctx, w, quiet, runs, options, err)
 		return nil, err
 	}
 	ref.Types, ref.Reached, ref.Pace = types, reference.Reached(runs[0]), quiet.Pace

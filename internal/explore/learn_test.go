@@ -147,3 +147,74 @@ func TestUnstableWorkload(t *testing.T) {
 		t.Errorf("not learned %v; patterns without a plan %q", r.Unlearned, r.Empty)
 	}
 }
+
+// A workload that ends differently although nothing was done, and although the controllers were at rest, shows a bug of
+// theirs. There are no plans for it.
+func TestUnsteadyWorkload(t *testing.T) {
+	const owned = `op secret/default/a {"metadata": {"ownerReferences": [{"kind": "ConfigMap", "apiVersion": "v1", ` +
+		`"name": "a", "uid": "u"}]}}`
+	for _, tt := range []struct {
+		name   string
+		pace   plan.Pace
+		rested bool
+		odd    int // the run that ends differently
+		ends   []string
+		title  string // empty: there is no finding
+		harm   record.Harm
+	}{
+		{
+			"missing", "", true, 2, []string{"configmap/default/a"},
+			"without any fault, in 1 of 3 runs: secret default/a of ConfigMap default/a is missing: never created; " +
+				"in " +
+				"other runs: exists at the end", record.HarmMissing,
+		},
+		{
+			"left", "", true, 3, []string{"configmap/default/a", owned, "op pod/default/p"},
+			"without any fault, in 1 of 3 runs: pod default/p should never have been created: exists at the end; in " +
+				"other runs: never created", record.HarmLeft,
+		},
+		{"not at rest", "", false, 2, []string{"configmap/default/a"}, "", ""},
+		{"not paced", plan.PaceNone, true, 2, []string{"configmap/default/a"}, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{answer: func(
+				p *plan.Plan, n int, meta *record.Meta, _ *[]record.Finding, history *[]string,
+			) error {
+				meta.Rested = tt.rested
+				if *history = []string{"configmap/default/a", owned}; n == tt.odd {
+					*history = tt.ends
+				}
+				return nil
+			}}
+			c := config(t, f, "w")
+			c.Suite.Pace = tt.pace
+			r := mustRun(t, c)
+			if len(r.Unlearned) != 1 {
+				t.Fatalf("not learned: %v", r.Unlearned)
+			}
+			if tt.title == "" {
+				if len(r.Outcomes) > 0 {
+					t.Errorf("%+v", r.Outcomes)
+				}
+				return
+			}
+			if len(r.Outcomes) != 1 || r.Outcomes[0].Status != Bug || len(r.Outcomes[0].Findings) != 1 {
+				t.Fatalf("%+v", r.Outcomes)
+			}
+			o := r.Outcomes[0]
+			if f := o.Findings[0]; f.Title != tt.title || f.Harm != tt.harm || o.Came != 1 || o.Of != 3 {
+				t.Errorf("%s (%s), %d of %d", f.Title, f.Harm, o.Came, o.Of)
+			}
+			for _, number := range []string{"1", "2", "3"} {
+				if dir := filepath.Join(c.Dir, "runs", "w-without-faults",
+					number); !strings.Contains(o.Findings[0].Detail, dir) {
+					t.Errorf("nothing of %s in %s", dir, o.Findings[0].Detail)
+				}
+			}
+			want := "trommel learn -c " + r.SuiteFile + " --workload w --reference " + r.References + " --anew"
+			if got := r.Show(&o); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
+	}
+}

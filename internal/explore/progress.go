@@ -29,9 +29,9 @@ func describe(o *Outcome) string {
 	case Passed:
 		return "pass"
 	case Bug:
-		return fmt.Sprintf("bug (%d of %d)%s", o.Came, o.Of, first)
+		return fmt.Sprintf("bug %s%s", o.rate(), first)
 	case Unconfirmed:
-		return fmt.Sprintf("not confirmed (%d of %d)%s", o.Came, o.Of, first)
+		return fmt.Sprintf("not confirmed %s%s", o.rate(), first)
 	case OfWorkload:
 		return "found without the plan's actions too" + first
 	case Inconclusive:

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -29,11 +30,14 @@ type Outcome struct {
 	Workload string `json:"workload"`
 	Pattern  string `json:"pattern,omitempty"` // empty: the plan was not generated
 	Why      string `json:"why,omitempty"`     // what the plan does, in words
+	Cause    string `json:"cause,omitempty"`   // what the plan does to the controllers, by which findings are grouped
 	Actions  int    `json:"actions"`
 	Triggers int    `json:"triggers"`
 	Status   Status `json:"status"`
 	// Reason says why it is inconclusive, not confirmed, could not be run, or is believed without being confirmed.
 	Reason string `json:"reason,omitempty"`
+	// Like is the plan whose findings were confirmed, if this one has the same: it was not run again.
+	Like string `json:"like,omitempty"`
 	// Came is the number of runs with the finding, and Of the number of runs.
 	Came int `json:"came,omitempty"`
 	Of   int `json:"of,omitempty"`
@@ -42,6 +46,8 @@ type Outcome struct {
 	Record   string           `json:"record,omitempty"` // directory of the first run's record
 	// Judged: the runs were compared with the workload's reference.
 	Judged bool `json:"judged"`
+	// Faultless: there is no plan. The workload ended differently in the runs that it was to be learned from.
+	Faultless bool `json:"faultless,omitempty"`
 	// Smaller is the file of a smaller plan that finds the same, if there is one. Alone: it does so without a
 	// reference.
 	Smaller string        `json:"smaller,omitempty"`
@@ -81,45 +87,25 @@ func (r *Result) With(s Status) []Outcome {
 	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Status != s })
 }
 
-// Group is a finding that several plans have in common.
+// Group is a finding that several plans have in common: probably one bug.
 type Group struct {
-	// Finding is what they have in common, as the first plan shows it.
+	// Finding is the worst that they have in common, as the first plan shows it.
 	Finding record.Finding `json:"finding"`
-	Plans   []Outcome      `json:"plans"` // the simplest one first
+	Plans   []Outcome      `json:"plans"` // one that was confirmed first, the simplest of these
 }
 
-// Groups puts plans together that found the same on objects of the same type. Each plan is in one group, and there are
-// few groups: the finding that most plans have comes first.
+// Groups puts plans together that have probably found the same bug: see findings.Groups.
 func Groups(all []Outcome) []Group {
+	sorted := slices.SortedStableFunc(slices.Values(all), simpler)
+	ones := make([]findings.One, len(sorted))
+	for i, o := range sorted {
+		ones[i] = findings.One{Findings: o.Findings, Cause: o.Cause, Sure: o.Of > 1}
+	}
 	var groups []Group
-	left := slices.Clone(all)
-	for len(left) > 0 {
-		var kinds []string // in the order of their first plans
-		count := map[string]int{}
-		for _, o := range left {
-			for _, k := range kindsOf(o) {
-				if count[k] == 0 {
-					kinds = append(kinds, k)
-				}
-				count[k]++
-			}
-		}
-		most := slices.MaxFunc(kinds, func(a, b string) int {
-			// The first of equals wins: MaxFunc returns the first of them.
-			return cmp.Compare(count[a], count[b])
-		})
-		var g Group
-		left = slices.DeleteFunc(left, func(o Outcome) bool {
-			in := slices.Contains(kindsOf(o), most)
-			if in {
-				g.Plans = append(g.Plans, o)
-			}
-			return in
-		})
-		slices.SortStableFunc(g.Plans, simpler)
-		i := slices.IndexFunc(g.Plans[0].Findings, func(f record.Finding) bool { return f.Kind() == most })
-		if i >= 0 {
-			g.Finding = g.Plans[0].Findings[i]
+	for _, found := range findings.Groups(ones) {
+		g := Group{Finding: found.Finding}
+		for _, i := range found.Members {
+			g.Plans = append(g.Plans, sorted[i])
 		}
 		groups = append(groups, g)
 	}
@@ -129,20 +115,6 @@ func Groups(all []Outcome) []Group {
 // simpler orders plans: those that do less come first.
 func simpler(a, b Outcome) int {
 	return cmp.Or(cmp.Compare(a.Actions, b.Actions), cmp.Compare(a.Triggers, b.Triggers), cmp.Compare(a.Took, b.Took))
-}
-
-// kindsOf are the kinds of all findings, each once; there is at least one.
-func kindsOf(o Outcome) []string {
-	var all []string
-	for _, f := range o.Findings {
-		if k := f.Kind(); !slices.Contains(all, k) {
-			all = append(all, k)
-		}
-	}
-	if all == nil {
-		all = []string{""}
-	}
-	return all
 }
 
 // size counts a plan's actions and the definitions of their triggers.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -257,9 +258,12 @@ func (c *campaign) begin(ctx context.Context) *task {
 		if ctx.Err() != nil {
 			return nil
 		}
-		t := c.goOn()
+		t := c.goOn(false)
 		if t == nil {
 			t = c.fresh()
+		}
+		if t == nil {
+			t = c.goOn(true)
 		}
 		if t != nil {
 			c.running = append(c.running, t.plan.TestName)
@@ -292,9 +296,12 @@ func (c *campaign) fresh() *task {
 	return c.tasks[c.next-1]
 }
 
-// goOn returns a plan that was put off and can go on; nil if there is none. The caller holds the lock.
-func (c *campaign) goOn() *task {
-	i := slices.IndexFunc(c.putOff, func(t *task) bool { return !c.inWork(t.known) })
+// goOn returns a plan that was put off and can go on, that with the greatest harm first; nil if there is none. Anyway:
+// also if confirming has had its share of the budget. The caller holds the lock.
+func (c *campaign) goOn(anyway bool) *task {
+	i := slices.IndexFunc(c.putOff, func(t *task) bool {
+		return !c.inWork(t.known) && (anyway || !c.overdrawn() || c.known(t.known))
+	})
 	if i < 0 {
 		return nil
 	}
@@ -349,6 +356,7 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 		Judged: t.learned.Reference != nil,
 	}
 	o.Actions, o.Triggers = size(t.plan)
+	o.Cause = findings.CauseOf(t.plan.Actions)
 	c.mu.Lock()
 	c.numbers[o.Plan] = 0
 	c.mu.Unlock()

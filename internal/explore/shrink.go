@@ -43,6 +43,10 @@ func (c *campaign) shrinkAll(ctx context.Context) error {
 		if o.Smaller != "" {
 			continue // before the campaign was resumed
 		}
+		if o.Like == "" && o.Came < o.Of {
+			c.say("%s: no smaller plan is looked for, because the finding does not come every time", o.Plan)
+			continue
+		}
 		group.Go(func() error { return c.shrinkOne(ctx, t, o, g.Finding) })
 	}
 	return group.Wait()

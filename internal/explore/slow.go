@@ -37,11 +37,11 @@ func (c *campaign) paces(t *task, o *Outcome) ([]pace, error) {
 	}
 	steps := c.stepsOf(t)
 	if waits(steps) {
-		objects, err := objectsOf(o)
+		followed, err := followed(o)
 		if err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(judge.Differences(t.learned.Reference, t.plan, objects),
+		if !slices.ContainsFunc(judge.Differences(t.learned.Reference, t.plan, followed.Objects()),
 			func(d reference.Difference) bool { return d.Field != "" }) {
 			return nil, nil // only fields could be explained
 		}
@@ -101,7 +101,7 @@ func (c *campaign) runSlowly(ctx context.Context, t *task, how pace) error {
 	}
 	p.Actions = actions
 	p.Complete(c.Suite)
-	r, meta, err := c.once(ctx, &p, run.RunOptions{History: t.learned.Reference.Types})
+	r, meta, err := c.again(ctx, &p, run.RunOptions{History: t.learned.Reference.Types})
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,13 @@ import (
 
 // Show is the command that runs an outcome's plan again and judges it as the campaign has.
 func (r *Result) Show(o *Outcome) string {
+	if o.Faultless {
+		words := []string{"trommel", "learn", "-c", r.SuiteFile, "--workload", o.Workload, "--reference", r.References}
+		if r.Variant != "" {
+			words = append(words, "--variant", r.Variant)
+		}
+		return quoted(append(words, "--anew"))
+	}
 	file := o.File
 	if o.Smaller != "" {
 		file = o.Smaller
@@ -30,6 +37,11 @@ func (r *Result) Show(o *Outcome) string {
 	if o.Judged && !(o.Smaller != "" && o.Alone) {
 		words = append(words, "--reference", r.References)
 	}
+	return quoted(words)
+}
+
+// quoted is a command for a shell.
+func quoted(words []string) string {
 	for i, w := range words {
 		if strings.ContainsAny(w, " \t'\"$&;()*?<>|\\`") {
 			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
@@ -84,18 +96,16 @@ func (r *Result) groups(b *strings.Builder, title string, s Status) {
 	fmt.Fprintln(b, title)
 	for i, g := range groups {
 		first := &g.Plans[0]
-		fmt.Fprintf(b, "  %d. %s\n", i+1, report.Title(g.Finding))
-		for _, f := range first.Findings {
-			if f != g.Finding {
-				fmt.Fprintf(b, "     %s\n", report.Title(f))
-			}
+		fmt.Fprintf(b, "  %d. %s\n", i+1, g.title())
+		for _, line := range besides(g) {
+			fmt.Fprintf(b, "     %s\n", line)
 		}
-		fmt.Fprintf(b, "     %s (%d of %d)", first.Plan, first.Came, first.Of)
+		fmt.Fprintf(b, "     %s %s", first.Plan, first.rate())
 		if first.Why != "" {
 			fmt.Fprintf(b, ": %s", indent(first.Why, "     "))
 		}
 		fmt.Fprintf(b, "\n     %s\n", r.Show(first))
-		if s != Bug && first.Reason != "" {
+		if first.Reason != "" && first.Like == "" {
 			fmt.Fprintf(b, "     %s\n", wording.FirstLine(first.Reason))
 		}
 		if also := others(g); also != "" {
@@ -104,11 +114,48 @@ func (r *Result) groups(b *strings.Builder, title string, s Status) {
 	}
 }
 
-// others names the plans of a group but the first.
+// maxBesides is how many more findings of a plan the summary tells.
+const maxBesides = 3
+
+// besides are the further findings of a group's first plan, the worst first, one line each.
+func besides(g Group) []string {
+	var all []string
+	for _, f := range slices.SortedStableFunc(slices.Values(g.Plans[0].Findings), record.ByHarm) {
+		if f != g.Finding {
+			all = append(all, report.Title(f))
+		}
+	}
+	if more := len(all) - maxBesides; more > 0 {
+		all = append(all[:maxBesides], "and "+wording.Count(more, "more difference"))
+	}
+	return all
+}
+
+// rate says how often a finding came.
+func (o *Outcome) rate() string {
+	if o.Like != "" {
+		return "(the same as " + o.Like + ")"
+	}
+	return fmt.Sprintf("(%d of %s)", o.Came, wording.Count(o.Of, "run"))
+}
+
+// title is a group in one line: what was found, and when.
+func (g Group) title() string {
+	if cause := g.Plans[0].Cause; cause != "" {
+		return report.Title(g.Finding) + " [" + cause + "]"
+	}
+	return report.Title(g.Finding)
+}
+
+// others names the plans of a group but the first. Those that found the same as another one were not run again.
 func others(g Group) string {
 	var all []string
 	for _, o := range g.Plans[1:] {
-		all = append(all, fmt.Sprintf("%s (%d of %d)", o.Plan, o.Came, o.Of))
+		text := o.Plan
+		if o.Like == "" {
+			text += " " + o.rate()
+		}
+		all = append(all, text)
 	}
 	return names(all, most)
 }
@@ -190,12 +237,21 @@ func (r *Result) Markdown(w io.Writer) error {
 		fmt.Fprintf(&b, "\n### %s\n", kind.title)
 		for i, g := range groups {
 			first := &g.Plans[0]
-			fmt.Fprintf(&b, "\n%d. **%s**\n\n", i+1, report.EscapeMarkdown(report.Title(g.Finding)))
-			fmt.Fprintf(&b, "   %s (%d of %d)", report.EscapeMarkdown(first.Plan), first.Came, first.Of)
+			fmt.Fprintf(&b, "\n%d. **%s**\n\n", i+1, report.EscapeMarkdown(g.title()))
+			for _, line := range besides(g) {
+				fmt.Fprintf(&b, "   - %s\n", report.EscapeMarkdown(line))
+			}
+			if len(first.Findings) > 1 {
+				fmt.Fprintln(&b)
+			}
+			fmt.Fprintf(&b, "   %s %s", report.EscapeMarkdown(first.Plan), report.EscapeMarkdown(first.rate()))
 			if first.Why != "" {
 				fmt.Fprintf(&b, ": %s", report.EscapeMarkdown(first.Why))
 			}
 			fmt.Fprintf(&b, "\n\n   ```\n   %s\n   ```\n", r.Show(first))
+			if first.Reason != "" && first.Like == "" {
+				fmt.Fprintf(&b, "\n   %s\n", report.EscapeMarkdown(wording.FirstLine(first.Reason)))
+			}
 			if also := others(g); also != "" {
 				fmt.Fprintf(&b, "\n   Also: %s\n", report.EscapeMarkdown(also))
 			}
@@ -229,13 +285,21 @@ func (r *Result) Markdown(w io.Writer) error {
 // JSON writes the result for programs. docs/test.md describes it.
 func (r *Result) JSON(w io.Writer) error {
 	type plans struct {
+		Harm    record.Harm    `json:"harm"`
+		Cause   string         `json:"cause,omitempty"`
 		Finding record.Finding `json:"finding"`
+		Came    int            `json:"came"`
+		Of      int            `json:"of"`
 		Plans   []string       `json:"plans"`
 		Show    string         `json:"show"`
 	}
 	bugs := []plans{}
 	for _, g := range Groups(r.With(Bug)) {
-		p := plans{Finding: g.Finding, Show: r.Show(&g.Plans[0])}
+		first := &g.Plans[0]
+		p := plans{
+			Harm: g.Finding.Does(), Cause: first.Cause, Finding: g.Finding, Came: first.Came, Of: first.Of,
+			Show: r.Show(first),
+		}
 		for _, o := range g.Plans {
 			p.Plans = append(p.Plans, o.Plan)
 		}

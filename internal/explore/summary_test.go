@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/internal/testing/golden"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -46,6 +47,10 @@ func result() *Result {
 	two := plan("create-intermediate-2", Bug, 1, 3, never2)
 	three := plan("create-drift-3", Bug, 2, 3, never)
 	alone := plan("create-drift-4", Bug, 1, 3, field)
+	for _, o := range []*Outcome{&one, &two, &three} {
+		o.Cause = findings.Interrupted
+	}
+	three.Like, three.Came, three.Of = "create-stale-1", 1, 1
 	alone.Smaller = "trommel-runs/test/smaller/it's small.yaml"
 	rare := plan("create-drift-5", Unconfirmed, 1, 1, field)
 	own := plan("own", OfWorkload, 1, 3, invariant)

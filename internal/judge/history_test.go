@@ -45,6 +45,9 @@ func tale(t *testing.T, lines ...string) *record.Run {
 			t.Fatalf("%s: %v", line, err)
 		}
 		object["kind"], object["apiVersion"] = strings.ToUpper(key.Type[:1])+key.Type[1:], "v1"
+		if key.Group != "" {
+			object["apiVersion"] = key.Group + "/v1"
+		}
 		meta, _ := object["metadata"].(map[string]any)
 		if meta == nil {
 			meta = map[string]any{}
@@ -58,15 +61,16 @@ func tale(t *testing.T, lines ...string) *record.Run {
 		was := marked[name]
 		marked[name] = meta["deletionTimestamp"] != nil && event != record.Deleted
 		r.History = append(r.History, record.HistoryEntry{
-			Time: at, ResourceVersion: uint64(i + 1), Event: event, Type: key.Type, Namespace: key.Namespace,
-			Name: key.Name, Object: data,
+			Time: at, ResourceVersion: uint64(i + 1), Event: event, Type: key.Type, Group: key.Group,
+			Namespace: key.Namespace, Name: key.Name, Object: data,
 		})
 		if by == "" {
 			continue
 		}
 		o := record.Observation{
 			By: by, Session: 1, Call: uint64(i + 1), Point: wire.ControllerWrite, Phase: wire.After, Op: wire.Update,
-			Kind: key.Type, Resource: key.Type + "s", Namespace: key.Namespace, Name: key.Name, Object: data,
+			Kind: key.Type, Resource: key.Type + "s", Group: key.Group, GroupKnown: true, Namespace: key.Namespace,
+			Name: key.Name, Object: data,
 		}
 		// A controller that deletes an object with finalizers marks it only. Its object is gone when it removes them.
 		switch {
@@ -643,17 +647,16 @@ func TestWhatAReferenceFindingSays(t *testing.T) {
 		findings[0].Title, findings[0].Detail, findings[0].Time.UTC().Format(time.TimeOnly), findings[1].Title,
 		findings[1].Detail,
 	},
-		"pod/default/p differs from the runs without faults: created 2 times; without faults: created once",
+		"pod default/p was deleted by op and created again: created 2 times; without faults: created once",
 		`created 2 times; without faults: created once
   pod/default/p: created by op at +1s before the plan's first action (resource version 2)
   pod/default/p: deleted by op at +6s after action 1 (restartController op) (resource version 4)
   pod/default/p: created by op at +7s after action 1 (restartController op) (resource version 5)
 action 1 (restartController op): at +4s`,
 		"00:00:07",
-		"secret/default/a differs from the runs without faults: data.size is 2; without faults: 1 (and 1 more)",
+		"secret/default/a differs from the runs without faults: data.size is 2; without faults: 1",
 		`data.size is 2; without faults: 1
-  secret/default/a: updated by op at +5s after action 1 (restartController op) (resource version 3)
-data.user is absent; without faults: "u"
+  with it: data.user is absent; without faults: "u"
   secret/default/a: updated by op at +5s after action 1 (restartController op) (resource version 3)
 action 1 (restartController op): at +4s`)
 }

@@ -31,13 +31,13 @@ func TestIncarnationsByOthers(t *testing.T) {
 		want []string
 	}{
 		{name: "a claim", more: claim, want: []string{
-			"bug persistentvolumeclaim/default/data differs from the runs without faults: created 2 times; " +
+			"bug volume claim default/data was created too often: created 2 times; " +
 				"without faults: created once"}},
 		{name: "pods", more: pods, want: []string{
 			"note pod/default/db-0: created 2 times; without faults: created once, by others than the controllers " +
 				"(and 1 object more)"}},
 		{name: "both", more: slices.Concat(claim, pods), want: []string{
-			"bug persistentvolumeclaim/default/data differs from the runs without faults: created 2 times; " +
+			"bug volume claim default/data was created too often: created 2 times; " +
 				"without faults: created once",
 			"note pod/default/db-0: created 2 times; without faults: created once, by others than the controllers " +
 				"(and 1 object more)"}},

@@ -1,14 +1,17 @@
 package judge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/cel"
+	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -104,13 +107,45 @@ func (v *invariant) say(variables map[string]any, happened string) string {
 	return fmt.Sprintf("invariant %s: %s", v.Name, strings.Join(strings.Fields(text), " "))
 }
 
-// violation describes the event that violated the invariant.
-func (v *invariant) violation(e *record.HistoryEntry) string {
-	how := "it happened"
-	if v.word == "always" {
-		how = "it did not hold"
+// violation describes the event that violated an invariant. Did says what it was and who did it, as far as that is
+// known.
+func violation(e *record.HistoryEntry, did string) string {
+	return fmt.Sprintf("violated when %s was %s", objectKey(e), cmp.Or(did, e.Event))
+}
+
+// maxTold is how many changed fields are told of the event that violated an invariant.
+const maxTold = 3
+
+// deeds says what changed with each entry of the history and who did it, by resource version.
+func (e Evidence) deeds() map[uint64]string {
+	changes, err := e.Changes()
+	if err != nil {
+		return nil // what cannot be read becomes a finding
 	}
-	return fmt.Sprintf("%s when %s was %s", how, objectKey(e), e.Event)
+	did := map[uint64]string{}
+	for i := range changes {
+		c := &changes[i]
+		text := c.String()
+		if who := e.who(c); who != "" {
+			text += " by " + who
+		}
+		var fields []string
+		counting := reference.Fields(c)
+		for _, f := range reference.FieldsOf(c) {
+			if !c.Marked() && slices.Contains(counting, f.Where) {
+				fields = append(fields, fmt.Sprintf("%s from %s to %s", f.Where, reference.Value(f.Prev),
+					reference.Value(f.Cur)))
+			}
+		}
+		if more := len(fields) - maxTold; more > 0 {
+			fields = append(fields[:maxTold], fmt.Sprintf("and %d more", more))
+		}
+		if len(fields) > 0 {
+			text += " (" + strings.Join(fields, ", ") + ")"
+		}
+		did[c.Version] = text
+	}
+	return did
 }
 
 // tally counts the results of an invariant's evaluations.
@@ -128,7 +163,7 @@ type invariantJudge struct{}
 func (invariantJudge) Name() string { return "invariants" }
 
 func (invariantJudge) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
-	return e.Invariants.check(e.History, ownDeletions(e)), nil
+	return e.Invariants.check(e.History, ownDeletions(e), e.deeds()), nil
 }
 
 // ownDeletions returns the indexes of the history entries that the plan itself has caused by deleting an object: that
@@ -168,11 +203,14 @@ func ownDeletions(e Evidence) map[int]bool {
 // Check evaluates never and always over a history, which must be ordered. The first violation of an invariant by an
 // object becomes a finding, which also counts the further ones.
 func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
-	return c.check(history, nil)
+	return c.check(history, nil, nil)
 }
 
-// check is Check without violations by the entries with these indexes.
-func (c *Invariants) check(history []record.HistoryEntry, except map[int]bool) []record.Finding {
+// check is Check without violations by the entries with these indexes. Did says what changed with entries, by their
+// resource versions.
+func (c *Invariants) check(
+	history []record.HistoryEntry, except map[int]bool, did map[uint64]string,
+) []record.Finding {
 	var findings []record.Finding
 	tallies := make([]tally, len(c.all))
 	var w world
@@ -227,8 +265,9 @@ func (c *Invariants) check(history []record.HistoryEntry, except map[int]bool) [
 			t.violated[subject] = len(findings)
 			findings = append(findings, record.Finding{
 				Severity: record.SeverityBug,
-				Judge:    record.JudgeInvariant, Title: v.say(variables, v.violation(e)), Subject: objectKey(e),
-				Time: e.Time, Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event,
+				Judge:    record.JudgeInvariant, Title: v.say(variables, violation(e, did[e.ResourceVersion])),
+				Subject: objectKey(e),
+				Time:    e.Time, Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event,
 					e.ResourceVersion, v.word, v.expr),
 			})
 		}

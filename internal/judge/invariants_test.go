@@ -74,7 +74,7 @@ func TestCheck(t *testing.T) {
 			"a deletion has its last state and its old one",
 			plan.Invariant{On: database,
 				Never: `event == "deleted" && object.spec.replicas == 3 && oldObject.spec.replicas == 3`},
-			[]string{"invariant database/default/db 5: invariant i: it happened when database/default/db was deleted"},
+			[]string{"invariant database/default/db 5: invariant i: violated when database/default/db was deleted"},
 			"",
 		},
 		{
@@ -82,13 +82,13 @@ func TestCheck(t *testing.T) {
 			plan.Invariant{On: database,
 				Never: `event == "deleted" && objects.exists(o, o.kind == "StatefulSet") && objects.filter(o, ` +
 					`o.kind == "Database").size() == 1`},
-			[]string{"invariant database/default/db 5: invariant i: it happened when database/default/db was deleted"},
+			[]string{"invariant database/default/db 5: invariant i: violated when database/default/db was deleted"},
 			"",
 		},
 		{"always, holds", plan.Invariant{On: sets, Always: "object.spec.replicas >= 1"}, nil, ""},
 		{
 			"always, broken", plan.Invariant{On: sets, Always: "object.spec.replicas == 1"},
-			[]string{"invariant statefulset/default/db 4: invariant i: it did not hold when statefulset/default/db " +
+			[]string{"invariant statefulset/default/db 4: invariant i: violated when statefulset/default/db " +
 				"was updated"}, "resource version 5\nalways: object.spec.replicas == 1",
 		},
 		{"an object that existed before is not an event",
@@ -100,7 +100,7 @@ func TestCheck(t *testing.T) {
 		{
 			"without on, it applies to all objects",
 			plan.Invariant{Never: "object != null || oldObject != null || objects.size() == 3"},
-			[]string{"invariant statefulset/default/db 2: invariant i: it happened when statefulset/default/db " +
+			[]string{"invariant statefulset/default/db 2: invariant i: violated when statefulset/default/db " +
 				"was created"}, "and 2 more times",
 		},
 		{"a field that is missing in some states",
@@ -110,7 +110,7 @@ func TestCheck(t *testing.T) {
 		{
 			"a field that is missing in some states, always",
 			plan.Invariant{On: database, Always: `object.status.phase == "Failed"`},
-			[]string{"invariant database/default/db 3: invariant i: it did not hold when database/default/db " +
+			[]string{"invariant database/default/db 3: invariant i: violated when database/default/db " +
 				"was updated", "invariant error i -62135596800: invariant i could not be evaluated on 1 of 3 events: " +
 				"no such key: status"}, "",
 		},

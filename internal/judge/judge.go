@@ -72,6 +72,7 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 			all = append(all, Trouble(fmt.Sprintf("judge %q failed: %v", j.Name(), err), e.Meta.Observed))
 		}
 	}
+	e.own(all)
 	if why := broken(slices.Concat(e.Found, all)); why != "" {
 		for _, i := range resting {
 			f := &all[i]
@@ -127,10 +128,10 @@ func Trouble(text string, at time.Time) record.Finding {
 
 // Verdict returns the verdict on a run that could be carried out. Complete says that every action of the plan was
 // carried out. A bug counts even if the plan was not complete; anything else that went wrong makes the run
-// inconclusive. The reason is one line, empty for a pass.
+// inconclusive. The reason is one line, that of the greatest harm; empty for a pass.
 func Verdict(findings []record.Finding, complete bool) (record.Verdict, string) {
 	var bug, other []string
-	for _, f := range findings {
+	for _, f := range slices.SortedStableFunc(slices.Values(findings), record.ByHarm) {
 		switch f.Severity {
 		case record.SeverityBug:
 			bug = append(bug, f.Title)

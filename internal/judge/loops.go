@@ -1,9 +1,11 @@
 package judge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/reference"
@@ -44,6 +46,7 @@ func (loops) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 				f.Detail += fmt.Sprintf("\n%d of the writes failed, the last one with: %s", l.Failed, l.Error)
 			}
 		}
+		f.Field, _, _ = strings.Cut(cmp.Or(l.Object, l.Request), "/")
 		findings = append(findings, f)
 	}
 	return findings, nil

@@ -64,6 +64,15 @@ func (e Evidence) after(at time.Time) string {
 
 // happened says what a change did, when, and who did it, as far as that is known.
 func (e Evidence) happened(c *reference.Change) string {
+	who := e.who(c)
+	if who != "" {
+		who = " by " + who
+	}
+	return fmt.Sprintf("%s%s %s (resource version %d)", c, who, e.moment(c.Time), c.Version)
+}
+
+// who made a change: a controller under test, or else the clients that the object's managed fields name.
+func (e Evidence) who(c *reference.Change) string {
 	who := c.By
 	if who == "" {
 		at, found := slices.BinarySearchFunc(e.History, c.Version, func(h record.HistoryEntry, v uint64) int {
@@ -77,10 +86,7 @@ func (e Evidence) happened(c *reference.Change) string {
 			who = strings.Join(writers, ", ")
 		}
 	}
-	if who != "" {
-		who = " by " + who
-	}
-	return fmt.Sprintf("%s%s %s (resource version %d)", c, who, e.moment(c.Time), c.Version)
+	return who
 }
 
 // writes reports whether the plan itself writes or deletes objects. Controllers then do what they would not do

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -29,22 +30,17 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	if err != nil {
 		return nil, err
 	}
-	changes := f.Changes()
-	differ := Differences(e.Reference, e.Plan, f.Objects())
-	var findings []record.Finding
-	for len(differ) > 0 {
-		key := differ[0].Key
-		var lines, details []string
-		at := e.Meta.WorkloadEnd
-		for len(differ) > 0 && differ[0].Key == key {
-			d := differ[0]
-			lines = append(lines, strings.TrimPrefix(d.String(), string(key)+": "))
-			details = append(details, lines[len(lines)-1])
-			for _, c := range d.Caused(changes) {
-				at = c.Time
+	var all []record.Finding
+	for _, told := range Tell(e.Reference, e.Plan, f, planned(e)) {
+		finding := told.Finding
+		var details []string
+		finding.Time = e.Meta.WorkloadEnd
+		for _, line := range told.Lines {
+			details = append(details, line.String())
+			for _, c := range line.Causes {
+				finding.Time = c.Time
 				details = append(details, "  "+nameOf(c)+": "+e.happened(c))
 			}
-			differ = differ[1:]
 		}
 		for _, a := range e.Actions {
 			if a.Began.IsZero() {
@@ -53,16 +49,28 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 			since := a.Began.Sub(e.Meta.WorkloadStart).Round(10 * time.Millisecond)
 			details = append(details, fmt.Sprintf("%s: at +%s", a, since))
 		}
-		title := fmt.Sprintf("%s differs from the runs without faults: %s", key, lines[0])
-		if len(lines) > 1 {
-			title += fmt.Sprintf(" (and %d more)", len(lines)-1)
-		}
-		findings = append(findings, record.Finding{
-			Severity: record.SeverityBug, Judge: record.JudgeReference, Subject: string(key),
-			Title: title, Detail: strings.Join(details, "\n"), Time: at,
-		})
+		finding.Detail = strings.Join(details, "\n")
+		all = append(all, finding)
 	}
-	return slices.Concat(findings, notesOf(e, e.Plan, f), excusesOf(e, f)), nil
+	return slices.Concat(all, notesOf(e, e.Plan, f), excusesOf(e, f)), nil
+}
+
+// Tell says how a run differs from the reference, and what that means. Planned are the resource versions of changes
+// that the plan has made itself.
+func Tell(
+	ref *reference.Reference, p *plan.Plan, f *reference.Follower, planned map[uint64]bool,
+) []findings.Told {
+	r := findings.Run{Reference: ref, Changes: f.Changes(), Objects: f.Objects(), Planned: planned}
+	return r.Tell(Differences(ref, p, f.Objects()))
+}
+
+// planned are the resource versions of the changes that the plan has made by deleting objects.
+func planned(e Evidence) map[uint64]bool {
+	versions := map[uint64]bool{}
+	for i := range ownDeletions(e) {
+		versions[e.History[i].ResourceVersion] = true
+	}
+	return versions
 }
 
 // Differences lists how a run's objects differ from the reference, without what is only worth a note. If the plan

@@ -52,7 +52,8 @@ func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			}
 			last := &changes[ours[len(ours)-1]]
 			findings = append(findings, record.Finding{
-				Severity: record.SeverityBug, Judge: record.JudgeRevert, Subject: string(key), Time: last.Time,
+				Severity: record.SeverityBug, Judge: record.JudgeRevert, Subject: string(key), Field: path(where),
+				Time: last.Time,
 				Title: fmt.Sprintf("%s of %s is set back to what it was before %s by %s; without faults: %s", where,
 					key, times(len(r.Times)), last.By, times(most)),
 				Detail: strings.Join(lines, "\n"),

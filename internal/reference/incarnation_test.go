@@ -71,3 +71,15 @@ func TestIsCustom(t *testing.T) {
 		}
 	}
 }
+
+func TestHoldsData(t *testing.T) {
+	for typ, want := range map[string]bool{
+		"persistentvolumeclaim": true, "secret": true, "statefulset.apps": true, "cluster.db.example": true,
+		"namespace": true, "configmap": false, "deployment.apps": false, "lease.coordination.k8s.io": false,
+		"volumesnapshot.snapshot.storage.k8s.io": true,
+	} {
+		if HoldsData(typ) != want {
+			t.Errorf("%s holds data: %t", typ, !want)
+		}
+	}
+}

@@ -113,6 +113,7 @@ type Object struct {
 type UnstableError struct {
 	Workload string
 	Lines    []string // what differs
+	Keys     []Key    // of the objects that are not there in the end of every run
 }
 
 func (e *UnstableError) Error() string {
@@ -157,6 +158,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 	var ends []map[Key]*Object
 	var unstable []string
 	followed := make([]*Follower, len(runs))
+	var differ []Key // which of these are about
 	for i, r := range runs {
 		var err error
 		if followed[i], err = Follow(r); err != nil {
@@ -182,6 +184,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 			case d.Count || d.Field == "" && ref.volatile(d.Key):
 			case d.Field == "":
 				unstable = append(unstable, d.String())
+				differ = append(differ, d.Key)
 			default:
 				found = append(found, Found{
 					Object: d.Key.Group(), Path: f.foundPath(d, ref.Objects[d.Key], objects[d.Key]), Reason: Differs,
@@ -193,7 +196,8 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 	}
 	if len(unstable) > 0 {
 		slices.Sort(unstable)
-		return nil, &UnstableError{workload, slices.Compact(unstable)}
+		slices.Sort(differ)
+		return nil, &UnstableError{workload, slices.Compact(unstable), slices.Compact(differ)}
 	}
 	for _, m := range found {
 		ref.find(m)

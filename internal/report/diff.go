@@ -199,7 +199,7 @@ func findingsDiffer(a, b *record.Run, inA, inB names) []string {
 	only := func(which string, has, lacks *record.Run, inHas, inLacks names) {
 		for _, f := range byCause(has) {
 			if f.Severity != record.SeverityNote && !slices.ContainsFunc(lacks.Findings, func(g record.Finding) bool {
-				return alike(inHas.finding(f.Finding), inLacks.finding(g))
+				return f.Severity == g.Severity && inHas.finding(f.Finding).Same(inLacks.finding(g))
 			}) {
 				lines = append(lines, fmt.Sprintf("only in %s: %s", which, Title(f.Finding)))
 			}
@@ -354,7 +354,7 @@ func (n names) text(s string) string {
 
 // finding names objects in what tells findings apart in the same way in all runs.
 func (n names) finding(f record.Finding) record.Finding {
-	f.Subject, f.Title = n.text(f.Subject), n.text(f.Title)
+	f.Subject, f.Title, f.Owner = n.text(f.Subject), n.text(f.Title), n.text(f.Owner)
 	return f
 }
 

@@ -50,7 +50,7 @@ func Explain(w io.Writer, r *record.Run, p *plan.Plan) error {
 		}
 	}
 	if len(found) > 0 {
-		b.WriteString("\nWhat was found, the earliest cause first:\n")
+		b.WriteString("\nWhat was found, the worst first:\n")
 		for i, f := range found {
 			fmt.Fprintf(&b, "\n%d. %s%s\n", i+1, Title(f.Finding), f.times())
 			if f.Detail != "" {
@@ -389,12 +389,19 @@ func (f toldFinding) times() string {
 
 var version = regexp.MustCompile(`resource version (\d+)`)
 
-// alike reports whether two findings are about the same thing and mean the same for the verdict.
-func alike(f, g record.Finding) bool { return f.Severity == g.Severity && f.Same(g) }
+// alike reports whether two findings are the same, of the same object, and mean the same for the verdict.
+func alike(f, g record.Finding) bool {
+	return f.Severity == g.Severity && f.Subject == g.Subject && f.Same(g)
+}
 
-// byCause returns the findings in the order in which what they are about happened, each kind of them once: bugs first,
-// notes last. A judge may notice a cause after its consequences: an invariant that something exists eventually fails
-// long after it was deleted. So a finding that names changes counts from the first of them.
+// byHarm returns the findings with the worst first, bugs before others and notes last.
+func byHarm(r *record.Run) []record.Finding {
+	return slices.SortedStableFunc(slices.Values(r.Findings), record.ByHarm)
+}
+
+// byCause returns the findings by harm, each once, and those of the same harm in the order in which what they are about
+// happened: bugs first, notes last. A judge may notice a cause after its consequences: an invariant that something
+// exists eventually fails long after it was deleted. So a finding that names changes counts from the first of them.
 func byCause(r *record.Run) []toldFinding {
 	times := map[uint64]time.Time{}
 	for _, h := range r.History {
@@ -418,12 +425,12 @@ func byCause(r *record.Run) []toldFinding {
 		}
 		all = append(all, told)
 	}
-	rank := map[record.Severity]int{record.SeverityBug: 0, record.SeverityInconclusive: 1, record.SeverityNote: 2}
 	slices.SortStableFunc(all, func(x, y toldFinding) int {
+		by := x.cause.Compare(y.cause)
 		if x.cause.IsZero() != y.cause.IsZero() { // unknown ones come last
-			return cmp.Or(cmp.Compare(rank[x.Severity], rank[y.Severity]), -x.cause.Compare(y.cause))
+			by = -by
 		}
-		return cmp.Or(cmp.Compare(rank[x.Severity], rank[y.Severity]), x.cause.Compare(y.cause))
+		return cmp.Or(record.ByHarm(x.Finding, y.Finding), by)
 	})
 	return all
 }

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/reference/findings"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -21,7 +22,9 @@ type IndexEntry struct {
 
 // Slim returns a run with what an index and summaries need of it, without observations, history, actions and texts.
 func Slim(r *record.Run) *record.Run {
-	return &record.Run{Dir: r.Dir, Meta: r.Meta, Findings: r.Findings, Processes: r.Processes, Truncated: r.Truncated}
+	return &record.Run{
+		Dir: r.Dir, Meta: r.Meta, Plan: r.Plan, Findings: r.Findings, Processes: r.Processes, Truncated: r.Truncated,
+	}
 }
 
 type indexPage struct {
@@ -41,7 +44,9 @@ type indexCount struct {
 type indexFinding struct {
 	Class string
 	Title string
-	Count int // of runs
+	Cause string   // see findings.CauseOf; empty: unknown
+	Also  []string // what else the first run has found
+	Count int      // of runs
 	Plans []indexFound
 }
 
@@ -140,41 +145,59 @@ func aboutPlan(plan string, entries []IndexEntry) indexPlan {
 	return p
 }
 
-// groupFound lists findings that are about the same thing once: those that most runs have first, bugs before others.
+// groupFound lists what runs have found, grouped as in all summaries: bugs first, the worst first. A run is in one
+// group of bugs; what else it has found follows from that.
 func groupFound(entries []IndexEntry, plans map[string][]IndexEntry) []indexFinding {
-	type group struct {
-		first record.Finding
-		in    map[string][]string // by plan: the pages of its runs
-		runs  int
-	}
-	var groups []*group
-	for _, e := range entries {
-		for _, f := range byCause(e.Run) {
-			if f.Severity == record.SeverityNote {
-				continue
-			}
-			i := slices.IndexFunc(groups, func(g *group) bool {
-				return alike(g.first, f.Finding)
-			})
-			if i < 0 {
-				i = len(groups)
-				groups = append(groups, &group{first: f.Finding, in: map[string][]string{}})
-			}
-			groups[i].runs++
-			groups[i].in[name(e.Run)] = append(groups[i].in[name(e.Run)], e.Page)
-		}
-	}
-	slices.SortStableFunc(groups, func(x, y *group) int {
-		rank := func(g *group) int { return map[bool]int{true: 0, false: 1}[g.first.IsBug()] }
-		return cmp.Or(rank(x)-rank(y), y.runs-x.runs)
-	})
 	var all []indexFinding
-	for _, g := range groups {
-		one := indexFinding{Class: string(g.first.Severity), Title: Title(g.first), Count: g.runs}
-		for _, plan := range slices.Sorted(maps.Keys(g.in)) {
-			one.Plans = append(one.Plans, indexFound{plan, len(g.in[plan]), len(plans[plan]), g.in[plan][0]})
+	for _, severity := range []record.Severity{record.SeverityBug, record.SeverityInconclusive} {
+		var in []int // the entries
+		var ones []findings.One
+		for i, e := range entries {
+			one := findings.One{Cause: causeOf(e.Run), Sure: true}
+			for _, f := range byHarm(e.Run) {
+				if f.Severity == severity {
+					one.Findings = append(one.Findings, f)
+				}
+			}
+			if one.Findings != nil {
+				in, ones = append(in, i), append(ones, one)
+			}
 		}
-		all = append(all, one)
+		for _, g := range findings.Groups(ones) {
+			one := indexFinding{
+				Class: string(severity), Title: Title(g.Finding), Cause: ones[g.Members[0]].Cause, Count: len(g.Members),
+			}
+			for _, f := range ones[g.Members[0]].Findings {
+				if f != g.Finding && len(one.Also) < maxAlso {
+					one.Also = append(one.Also, Title(f))
+				}
+			}
+			pages := map[string][]string{} // by plan
+			slices.Sort(g.Members)
+			for _, i := range g.Members {
+				e := entries[in[i]]
+				pages[name(e.Run)] = append(pages[name(e.Run)], e.Page)
+			}
+			for _, plan := range slices.Sorted(maps.Keys(pages)) {
+				one.Plans = append(one.Plans, indexFound{plan, len(pages[plan]), len(plans[plan]), pages[plan][0]})
+			}
+			all = append(all, one)
+		}
 	}
 	return all
+}
+
+// maxAlso is how many further findings of a group's first run the index tells.
+const maxAlso = 3
+
+// causeOf is the cause by which what a run has found is grouped. It is empty if the record has no plan.
+func causeOf(r *record.Run) string {
+	if len(r.Plan) == 0 {
+		return ""
+	}
+	p, err := plan.Parse(r.Plan, record.PlanFile)
+	if err != nil {
+		return "" // another version of Trommel wrote it
+	}
+	return findings.CauseOf(p.Actions)
 }

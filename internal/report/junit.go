@@ -129,7 +129,7 @@ func junitText(r *record.Run) string {
 			fmt.Fprintln(&b, text)
 		}
 	}
-	for _, f := range r.Findings {
+	for _, f := range byHarm(r) {
 		if f.Severity == record.SeverityNote {
 			continue
 		}

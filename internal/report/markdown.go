@@ -44,7 +44,7 @@ func Markdown(w io.Writer, runs []*record.Run) error {
 				code(&b, "", text)
 			}
 		}
-		for _, f := range r.Findings {
+		for _, f := range byHarm(r) {
 			if f.Severity == record.SeverityNote {
 				continue
 			}

@@ -45,7 +45,7 @@ func Text(w io.Writer, r *record.Run) error {
 		}
 	}
 	details := map[string]string{} // of notes
-	for _, f := range r.Findings {
+	for _, f := range byHarm(r) {
 		if f.Severity == record.SeverityNote {
 			details[f.Title] = f.Detail
 			continue

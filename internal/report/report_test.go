@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/internal/testing/golden"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -514,5 +517,55 @@ func TestNotesOfJudges(t *testing.T) {
 	}
 	if strings.Contains(junit.String(), "orphan") {
 		t.Errorf("got\n%s", junit.String())
+	}
+}
+
+// Regression: the index filed one bug under another's title, and had other groups than the summary of a campaign.
+func TestIndexGroups(t *testing.T) {
+	const db = "cluster.example/default/db"
+	found := func(subject string, harm record.Harm, title string) record.Finding {
+		return record.Finding{
+			Severity: record.SeverityBug, Judge: record.JudgeReference, Subject: subject, Owner: db, Harm: harm,
+			Title: title,
+		}
+	}
+	lost := found("persistentvolumeclaim/default/a", record.HarmLost, "the claim a is lost")
+	never := found("persistentvolumeclaim/default/b", record.HarmMissing, "the claim b is missing")
+	service := found("service/default/db", record.HarmMissing, "the service is missing")
+	status := found(db, record.HarmStatus, "the status is wrong")
+	const atOnce = ", trigger: {definitions: [{triggerName: t, condition: {triggerType: none}}], expression: t}}]}"
+	const kill = "{testName: p, workload: w, actions: [{actionType: killController, actionTarget: op" + atOnce
+	const pause = "{testName: p, workload: w, actions: [{actionType: pauseAPIServer, actionTarget: apiserver-1, " +
+		"pauseScope: '*'" + atOnce
+	var entries []IndexEntry
+	for i, one := range []struct {
+		plan     string
+		findings []record.Finding
+	}{
+		{pause, []record.Finding{status, never}}, {pause, []record.Finding{status, lost}},
+		{kill, []record.Finding{status, service}}, {pause, []record.Finding{status}},
+	} {
+		entries = append(entries, IndexEntry{Page: "a.html", Run: &record.Run{
+			Meta: record.Meta{Plan: fmt.Sprint("plan-", i), Verdict: record.Bug}, Plan: []byte(one.plan),
+			Findings: one.findings,
+		}})
+	}
+	if a, b := causeOf(entries[0].Run), causeOf(entries[2].Run); a != findings.Stale || b != findings.Interrupted {
+		t.Errorf("causes %q, %q", a, b)
+	}
+	var b bytes.Buffer
+	if err := Index(&b, "runs", entries); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range regexp.MustCompile(`<b>(.*)</b> in (.*) <span class="soft">.*</p>`).FindAllStringSubmatch(b.String(), -1) {
+		got = append(got, m[1]+", "+m[2])
+	}
+	want := []string{"reference: the claim a is lost, 3 runs", "reference: the service is missing, 1 run"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if !strings.Contains(b.String(), `<p class="soft">reference: the status is wrong</p>`) {
+		t.Errorf("what else the run has found is not told: %s", b.String())
 	}
 }

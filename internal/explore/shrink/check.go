@@ -173,10 +173,11 @@ func (c *checker) again(p *plan.Plan, change func(p *plan.Plan)) (*plan.Plan, er
 	return q, q.Validate(c.Suite)
 }
 
-// firstBug returns the first bug, preferably one for which no reference is needed; zero: there is none.
+// firstBug returns the bug with the greatest harm, preferably one for which no reference is needed; zero: there is
+// none.
 func firstBug(all []record.Finding) record.Finding {
 	var bug record.Finding
-	for _, f := range all {
+	for _, f := range slices.SortedStableFunc(slices.Values(all), record.ByHarm) {
 		if f.IsBug() && f.Judge != record.JudgeReference {
 			return f
 		}

@@ -348,11 +348,9 @@ func simplifications(p *plan.Plan, scopes []plan.ResourceKey) []edit {
 			add(fmt.Sprintf("%s after %s", plan.FormatDuration(d), here),
 				func(p *plan.Plan) { p.Actions[i].WaitAfter = d })
 		}
-		if jump, ok := a.Own.(*plan.Clocking); ok && a.Type == plan.AdvanceTime {
-			for _, d := range shorter(time.Duration(jump.By), false) {
-				add(fmt.Sprintf("%s by %s", here, plan.FormatDuration(d)),
-					func(p *plan.Plan) { p.Actions[i].Own = &plan.Clocking{By: plan.Offset(d)} })
-			}
+		for _, d := range shorter(a.Effects().Advances, false) {
+			add(fmt.Sprintf("%s by %s", here, plan.FormatDuration(d)),
+				func(p *plan.Plan) { p.Actions[i].Own = &plan.Clocking{By: plan.Offset(d)} })
 		}
 		if a.Async {
 			add(here+" not async", func(p *plan.Plan) { p.Actions[i].Async = false })

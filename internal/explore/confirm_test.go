@@ -1,0 +1,153 @@
+package explore
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+func harmful(harm record.Harm) record.Finding {
+	f := finding("persistentvolumeclaim/default/a", "created 2 times; without faults: created once")
+	f.Harm = harm
+	return f
+}
+
+// What nobody accepts once in a hundred times is a bug even if it does not come every time, as long as it never comes
+// without the plan's actions. A rare difference in a status is not.
+func TestRareFindings(t *testing.T) {
+	in := func(f record.Finding, runs ...int) answer {
+		return func(n int, _ *record.Meta) []record.Finding {
+			if slices.Contains(runs, n) {
+				return []record.Finding{f}
+			}
+			return nil
+		}
+	}
+	lost, status := harmful(record.HarmLost), harmful(record.HarmStatus)
+	both := func(n int, m *record.Meta) []record.Finding {
+		return append(in(lost, 1, 3)(n, m), status)
+	}
+	for _, tt := range []struct {
+		name    string
+		with    answer
+		without answer
+		want    string
+		worst   record.Harm
+		runs    int // of the plan
+		quiet   int // without its actions, besides the three that the workload was learned from
+	}{
+		{"data lost, twice", in(lost, 1, 5), nil, "w-intermediate-1 bug 2/5", record.HarmLost, 5, 2},
+		{"data lost, once", in(lost, 1), nil, "w-intermediate-1 bug 1/10", record.HarmLost, 10, 7},
+		{"without the actions too", in(lost, 1, 4), in(lost, 1), "w-intermediate-1 workload 2/4", record.HarmLost, 4,
+			1},
+		{"a status", in(status, 1, 2), nil, "w-intermediate-1 unconfirmed 2/3", record.HarmStatus, 3, 0},
+		{"data lost now and then, a status always", both, nil, "w-intermediate-1 bug 2/3", record.HarmLost, 3, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := answers(map[string]answer{"w-intermediate-1": tt.with, "w-without-actions": tt.without})
+			c := config(t, f, "w")
+			c.Patterns = []string{"intermediate"}
+			r := mustRun(t, c)
+			if diff := cmp.Diff([]string{tt.want}, statuses(r)); diff != "" {
+				t.Error(diff)
+			}
+			o := r.Outcomes[0]
+			if o.Findings[0].Harm != tt.worst {
+				t.Errorf("first %+v", o.Findings[0])
+			}
+			if runs, quiet := f.runs["w-intermediate-1"], f.runs["w-without-actions"]; runs != tt.runs ||
+				quiet != tt.quiet {
+				t.Errorf("%d runs, %d without actions; want %d, %d", runs, quiet, tt.runs, tt.quiet)
+			}
+			if o.Status == Bug && !strings.Contains(o.Reason, "never came in") {
+				t.Errorf("reason %q", o.Reason)
+			}
+		})
+	}
+}
+
+// Runs without actions are done once for all plans of a workload.
+func TestRunsWithoutActionsAreShared(t *testing.T) {
+	each := func(name string) answer {
+		f := finding("service/default/"+name, "never created; without faults: exists at the end")
+		return func(int, *record.Meta) []record.Finding { return []record.Finding{f} }
+	}
+	f := answers(map[string]answer{
+		"w-drift-9": each("a"), "w-drift-10": each("b"), "w-intermediate-1": each("c"), "v-intermediate-1": each("d"),
+	})
+	r := mustRun(t, config(t, f, "w", "v"))
+	if n := len(r.With(Bug)); n != 4 {
+		t.Fatalf("%v", statuses(r))
+	}
+	if f.runs["w-without-actions"] != 1 || f.runs["v-without-actions"] != 1 {
+		t.Errorf("%v", f.runs)
+	}
+}
+
+// Confirming takes at most a third of the budget, as long as there are plans to begin. What does great harm is
+// confirmed even if the budget is used up.
+func TestShareOfConfirming(t *testing.T) {
+	const budget = time.Hour
+	for _, tt := range []struct {
+		name   string
+		used   bool // the budget
+		harm   record.Harm
+		status Status
+	}{
+		{"plans go on", false, record.HarmStatus, Bug},
+		{"the budget is used up", true, record.HarmStatus, Unconfirmed},
+		{"the budget is used up, but data is lost", true, record.HarmLost, Bug},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			whole := mustRun(t, config(t, &fake{}, "w"))
+			first, last := whole.Outcomes[0].Plan, whole.Outcomes[len(whole.Outcomes)-1].Plan
+			var c *campaign
+			f := &fake{}
+			f.answer = func(p *plan.Plan, n int, meta *record.Meta, found *[]record.Finding, _ *[]string) error {
+				switch {
+				case p.TestName == first:
+					*found, meta.Verdict = []record.Finding{harmful(tt.harm)}, record.Bug
+				case p.TestName == whole.Outcomes[1].Plan && tt.used:
+					c.mu.Lock()
+					c.spent += budget
+					c.mu.Unlock()
+				}
+				return nil
+			}
+			config := config(t, f, "w")
+			config.Budget = budget
+			c = newCampaign(config)
+			c.confirmed = budget / 2
+			ctx, end := c.begun(t.Context())
+			defer end()
+			err := c.run(ctx)
+			r := c.finish(err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(r.Outcomes, func(o Outcome) bool { return o.Plan == first })
+			if i < 0 || r.Outcomes[i].Status != tt.status {
+				t.Fatalf("%v", statuses(r))
+			}
+			at := func(plan string, times int) int { // when it is run for that time
+				for i, name := range f.all {
+					if name == plan {
+						if times--; times == 0 {
+							return i
+						}
+					}
+				}
+				return -1
+			}
+			if again := at(first, 2); !tt.used && again < at(last, 1) {
+				t.Errorf("it was confirmed before other plans began: %v", f.all)
+			}
+		})
+	}
+}

@@ -1,0 +1,184 @@
+package judge
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+const (
+	cluster = `cluster.db.example/default/db {"metadata": {"uid": "c"}}`
+	claim   = `persistentvolumeclaim/default/data-db-0 {"metadata": {"uid": "v"}}`
+	again   = `persistentvolumeclaim/default/data-db-0 {"metadata": {"uid": "w"}}`
+	service = `service/default/db {"metadata": {"uid": "s", "ownerReferences": [` +
+		`{"apiVersion": "db.example/v1", "kind": "Cluster", "name": "db", "uid": "c", "controller": true}]}}`
+	owned = `statefulset.apps/default/db {"metadata": {"uid": "t", "ownerReferences": [` +
+		`{"apiVersion": "db.example/v1", "kind": "Cluster", "name": "db", "uid": "c", "controller": true}]}, ` +
+		`"spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}}`
+)
+
+var deletesService = &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject, Writing: plan.Writing{
+	ResourceKey: plan.ResourceKey{Type: "service", Namespace: "default", Name: "db"},
+}}}}
+
+// A headline says what is harmed, whose it is and who did it; the difference comes after that.
+func TestHeadlines(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		without, run []string
+		plan         *plan.Plan
+		want         string
+		harm         record.Harm
+		owner        string
+	}{
+		{
+			"a volume of a living cluster", []string{"1 created " + cluster, "2 op: created " + claim},
+			[]string{"1 created " + cluster, "2 op: created " + claim, "5 op: deleted " + claim, "6 op: created " +
+				again},
+			kills,
+			"volume claim default/data-db-0 of the living cluster default/db was deleted by op and created again, " +
+				"its " +
+				"data is lost: created 2 times; without faults: created once", record.HarmLost,
+			"cluster.db.example/default/db",
+		},
+		{
+			"a volume claim that a template made, and that waits for a finalizer",
+			[]string{"1 created " + cluster, "1 op: created " + owned, "2 created " + claim},
+			[]string{
+				"1 created " + cluster, "1 op: created " + owned, "2 created " + claim,
+				`5 op: updated persistentvolumeclaim/default/data-db-0 ` +
+					`{"metadata": {"uid": "v", "deletionTimestamp": "2026-01-01T00:00:00Z"}}`,
+				"6 deleted " + claim,
+			}, kills,
+			"volume claim default/data-db-0 of the living cluster default/db was deleted by op, its data is lost: " +
+				"deleted at the end; without faults: exists at the end", record.HarmLost,
+			"cluster.db.example/default/db",
+		},
+		{
+			"a volume of a cluster that is gone too", []string{"1 created " + cluster, "2 op: created " + claim},
+			[]string{"1 created " + cluster, "2 op: created " + claim, "4 deleted " + cluster, "5 op: deleted " +
+				claim},
+			kills,
+			"cluster default/db is missing: deleted at the end; without faults: exists at the end", record.HarmMissing,
+			"",
+		},
+		{
+			"a custom resource", []string{"1 created " + cluster}, []string{"1 created " + cluster, "4 op: deleted " +
+				cluster},
+			kills,
+			"cluster default/db was deleted by op, what belongs to it is lost: deleted at the end; without faults: " +
+				"exists " +
+				"at the end", record.HarmLost, "",
+		},
+		{
+			"what is never created", []string{"1 created " + cluster, "2 op: created " + service},
+			[]string{"1 created " + cluster}, kills,
+			"service default/db of cluster default/db is missing: never created; without faults: exists at the end",
+			record.HarmMissing, "cluster.db.example/default/db",
+		},
+		{
+			"what the plan deletes", []string{"1 created " + cluster, "2 op: created " + service},
+			[]string{"1 created " + cluster, "2 op: created " + service, "4 deleted " + service},
+			deletesService,
+			"service default/db of cluster default/db was deleted by the plan, and is not created again: deleted at " +
+				"the " +
+				"end; without faults: exists at the end", record.HarmMissing, "cluster.db.example/default/db",
+		},
+		{
+			"what is left", []string{
+				"1 created " + cluster, "2 op: created " + service, "4 deleted " + cluster, "5 deleted " + service,
+			},
+			[]string{"1 created " + cluster, "2 op: created " + service, "4 deleted " + cluster}, kills,
+			"service default/db is still there although cluster default/db is gone: exists at the end; without " +
+				"faults: " +
+				"deleted at the end", record.HarmLeft, "cluster.db.example/default/db",
+		},
+		{
+			"what is not replaced", []string{
+				"1 created " + cluster, "2 op: created " + service, "4 op: deleted " + service, "5 op: created " +
+					service,
+			},
+			[]string{"1 created " + cluster, "2 op: created " + service}, kills,
+			"service default/db of cluster default/db was not replaced: created once; without faults: created 2 times",
+			record.HarmReplaced, "cluster.db.example/default/db",
+		},
+		{
+			"what is deleted and stays", []string{"1 created " + cluster},
+			[]string{"1 created " + cluster, `4 updated cluster.db.example/default/db {"metadata": {"uid": "c", ` +
+				`"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["db.example/backup"]}}`}, kills,
+			"cluster default/db is marked for deletion, and stays because of its finalizer db.example/backup: " +
+				"metadata.beingDeleted is true; without faults: absent", record.HarmLeft, "",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := evidence(tale(t, tt.run...))
+			e.Reference, e.Plan = usual(t, tale(t, tt.without...)), tt.plan
+			if tt.plan == deletesService {
+				e.Actions = []record.Action{{Type: "delete", Began: time.Unix(3, 0), Fired: time.Unix(3, 0)}}
+			}
+			found, err := faultFree{}.Judge(t.Context(), e)
+			if err != nil || len(found) == 0 {
+				t.Fatalf("%v, %v", found, err)
+			}
+			f := found[0]
+			expect(t, []string{f.Title, string(f.Harm), f.Owner, f.Field}, tt.want, string(tt.harm), tt.owner, "")
+		})
+	}
+}
+
+// What follows from one write is one difference. Messages and dates come last, and do not count as more.
+func TestOneLineACause(t *testing.T) {
+	const before = `cluster.db.example/default/db {"spec": {"size": 1}, "status": {"ready": 1, "message": "m"}}`
+	ref := usual(t, tale(t, "1 created "+before))
+	e := evidence(tale(t, "1 created "+before,
+		`4 op: updated cluster.db.example/default/db {"metadata": {"annotations": {"restarted": `+
+			`"2026-01-01T00:00:00Z"}}, "spec": {"size": 2, "zone": "a"}, "status": {"ready": 1, "message": "m"}}`,
+		`5 op: updated cluster.db.example/default/db {"metadata": {"annotations": {"restarted": `+
+			`"2026-01-01T00:00:00Z"}}, "spec": {"size": 2, "zone": "a"}, "status": {"ready": 2, "message": "n"}}`))
+	e.Reference, e.Plan = ref, kills
+	found, err := faultFree{}.Judge(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range found {
+		got = append(got, f.Title, string(f.Harm), f.Field, f.Detail)
+	}
+	const key = "cluster.db.example/default/db"
+	expect(t, got,
+		key+" differs from the runs without faults: spec.size is 2; without faults: 1", "wrong content",
+		"spec.size spec.zone", `spec.size is 2; without faults: 1
+  with it: spec.zone is "a"; without faults: absent
+  with it: metadata.annotations.restarted is "2026-01-01T00:00:00Z"; without faults: absent
+  `+key+`: updated by op at +4s before the plan's first action (resource version 2)`,
+		key+" differs from the runs without faults: status.ready is 2; without faults: 1", "wrong status",
+		"status.ready", `status.ready is 2; without faults: 1
+  with it: status.message is "n"; without faults: "m"
+  `+key+`: updated by op at +5s before the plan's first action (resource version 3)`)
+}
+
+// A violated invariant says what was done, by whom, and whose the object is.
+func TestWhatAViolationSays(t *testing.T) {
+	invariants, err := Compile([]plan.Invariant{{
+		Name: "i", On: &plan.ResourceKey{Type: "service", Namespace: "*", Name: "*"},
+		Never: `event == "deleted" || event == "updated" && object.spec.port == 2`,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mine = `service/default/%s {"metadata": {"labels": {"of": "db"}}, "spec": {"port": %d, "zone": "a"}}`
+	e := evidence(tale(t, "1 created "+cluster, "2 op: created "+fmt.Sprintf(mine, "a", 1),
+		"3 op: created "+fmt.Sprintf(mine, "b", 1), "4 op: updated "+fmt.Sprintf(mine, "a", 2),
+		"5 op: deleted "+fmt.Sprintf(mine, "b", 1)))
+	e.Invariants = invariants
+	var got []string
+	for _, f := range Hear(t.Context(), e, []Judge{invariantJudge{}}) {
+		got = append(got, f.Title, f.Owner)
+	}
+	expect(t, got, "invariant i: violated when service/default/a was updated by op (spec.port from 1 to 2)",
+		"cluster.db.example/default/db", "invariant i: violated when service/default/b was deleted by op",
+		"cluster.db.example/default/db")
+}

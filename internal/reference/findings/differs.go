@@ -1,0 +1,342 @@
+package findings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/internal/metadata"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/wording"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Run is a run whose differences from runs without faults are told.
+type Run struct {
+	Reference *reference.Reference
+	Changes   []reference.Change
+	Objects   map[reference.Key]*reference.Object
+	// Planned are the resource versions of changes that the plan has made itself.
+	Planned map[uint64]bool
+
+	owners, usual *Owners // of the run, and of the runs without faults
+}
+
+// Line is what differs because of one write: fields that follow from it are one difference.
+type Line struct {
+	Harm    record.Harm
+	Differ  []reference.Difference // what matters most first
+	Causes  []*reference.Change
+	whole   bool
+	version uint64 // of the write; 0: what should have come did not
+	part    string // of the object, if no write is known
+}
+
+// Told is what differs in an object and means the same for users.
+type Told struct {
+	Finding record.Finding // without detail and time
+	Lines   []Line         // what matters most first
+}
+
+// Tell tells the differences, in the order of their objects: of each object its existence first, then what it holds,
+// then its status. Messages and dates that differ with something else are told with it.
+func (r *Run) Tell(differ []reference.Difference) []Told {
+	var all []Told
+	for len(differ) > 0 {
+		n := slices.IndexFunc(differ, func(d reference.Difference) bool { return d.Key != differ[0].Key })
+		if n < 0 {
+			n = len(differ)
+		}
+		all = append(all, r.tellObject(differ[:n])...)
+		differ = differ[n:]
+	}
+	return all
+}
+
+const beingDeleted = "metadata.beingDeleted"
+
+func (r *Run) tellObject(differ []reference.Difference) []Told {
+	lines := r.lines(differ)
+	var all []Told
+	for _, l := range lines {
+		last := len(all) - 1
+		if last >= 0 && !all[last].Lines[0].whole && !l.whole &&
+			(all[last].Finding.Harm == l.Harm || l.Harm == record.HarmRemark) {
+			all[last].Lines = append(all[last].Lines, l)
+			continue
+		}
+		all = append(all, Told{Lines: []Line{l}, Finding: record.Finding{Harm: l.Harm}})
+	}
+	for i := range all {
+		t := &all[i]
+		d := t.Lines[0].Differ[0]
+		owner := r.owner(d)
+		t.Finding.Severity, t.Finding.Judge = record.SeverityBug, record.JudgeReference
+		t.Finding.Subject, t.Finding.Owner = string(d.Key), string(owner)
+		if t.Lines[0].whole {
+			t.Finding.Title = r.whole(d, t.Lines[0], owner)
+			continue
+		}
+		t.Finding.Field = t.fields()
+		t.Finding.Title = t.title(d)
+	}
+	return all
+}
+
+// title says what is different in fields.
+func (t *Told) title(d reference.Difference) string {
+	title := fmt.Sprintf("%s differs from the runs without faults: %s", d.Key, without(d))
+	more := 0
+	for _, l := range t.Lines[1:] {
+		if l.Harm != record.HarmRemark {
+			more++
+		}
+	}
+	if more > 0 {
+		title += fmt.Sprintf(" (and %d more)", more)
+	}
+	return title
+}
+
+// maxFields is how many fields of a finding are kept.
+const maxFields = 50
+
+// fields are the paths that the finding is about.
+func (t *Told) fields() string {
+	var all []string
+	for _, l := range t.Lines {
+		for _, d := range l.Differ {
+			if OfField(d.Field, d.Want, d.Got) == t.Finding.Harm && len(all) < maxFields {
+				all = append(all, strings.ReplaceAll(d.Field, " ", "_"))
+			}
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// without is a difference without the object's name.
+func without(d reference.Difference) string {
+	return strings.TrimPrefix(d.String(), string(d.Key)+": ")
+}
+
+// lines puts differences together that follow from the same write.
+func (r *Run) lines(differ []reference.Difference) []Line {
+	var all []Line
+	for _, d := range differ {
+		causes := d.Caused(r.Changes)
+		l := Line{Differ: []reference.Difference{d}, Causes: causes, whole: d.Field == "" || d.Field == beingDeleted}
+		if l.whole {
+			l.Harm = r.ofWhole(d)
+			all = append(all, l)
+			continue
+		}
+		l.Harm = OfField(d.Field, d.Want, d.Got)
+		if len(causes) > 0 {
+			l.version = causes[len(causes)-1].Version
+		} else {
+			l.part, _, _ = strings.Cut(d.Field, ".")
+		}
+		same := func(o Line) bool {
+			return !o.whole && o.version == l.version && o.part == l.part &&
+				(o.Harm == l.Harm || l.Harm == record.HarmRemark || o.Harm == record.HarmRemark)
+		}
+		if i := slices.IndexFunc(all, same); i >= 0 {
+			all[i].Differ = append(all[i].Differ, d)
+			if l.Harm.Rank() < all[i].Harm.Rank() {
+				all[i].Harm = l.Harm
+			}
+			continue
+		}
+		all = append(all, l)
+	}
+	for i := range all {
+		slices.SortStableFunc(all[i].Differ, func(a, b reference.Difference) int {
+			if all[i].whole {
+				return 0
+			}
+			return OfField(a.Field, a.Want, a.Got).Rank() - OfField(b.Field, b.Want, b.Got).Rank()
+		})
+	}
+	slices.SortStableFunc(all, func(a, b Line) int { return a.Harm.Rank() - b.Harm.Rank() })
+	return all
+}
+
+// maxWith is how many fields are named that differ with another one.
+const maxWith = 8
+
+// String is the line for people: a difference, and the fields that differ with it.
+func (l Line) String() string {
+	text := without(l.Differ[0])
+	for i, d := range l.Differ[1:] {
+		if i == maxWith {
+			return text + fmt.Sprintf("\n  with it: %s more", wording.Count(len(l.Differ)-1-maxWith, "field"))
+		}
+		text += "\n  with it: " + without(d)
+	}
+	return text
+}
+
+func (r *Run) know() {
+	if r.owners == nil {
+		r.owners = NewOwners(r.Changes, r.Objects)
+		r.usual = NewOwners(r.Reference.Changes, r.Reference.Objects)
+	}
+}
+
+// owner is whose an object is: as the run shows it, or else the runs without faults.
+func (r *Run) owner(d reference.Difference) reference.Key {
+	r.know()
+	if owner := r.owners.Of(d.Own); owner != "" {
+		return owner
+	}
+	return r.usual.Of(d.Key)
+}
+
+// state is what became of the object in the run and, at most, in a run without faults.
+func (r *Run) state(d reference.Difference) (got, want reference.Object) {
+	if o := r.Objects[d.Own]; o != nil {
+		got = *o
+	}
+	if o := r.Reference.Objects[d.Key]; o != nil {
+		want = *o
+	}
+	return got, want
+}
+
+func (r *Run) ofWhole(d reference.Difference) record.Harm {
+	got, want := r.state(d)
+	switch {
+	case d.Field == beingDeleted, got.End != nil && !d.Count:
+		return record.HarmLeft
+	case reference.HoldsData(d.Key.Type()) && got.Deleted > want.Deleted && r.taken(d) != nil:
+		return record.HarmLost
+	case d.Count:
+		return record.HarmReplaced
+	}
+	return record.HarmMissing
+}
+
+// deletion is a change by which an object was taken away from its living owner.
+type deletion struct {
+	*reference.Change
+	owner reference.Key
+}
+
+// taken is the last deletion of an object that was neither the plan's nor due because its owner was deleted; nil:
+// there is none. What has no owner, such as a custom resource, is the user's: a controller that deletes it takes it
+// away, too.
+func (r *Run) taken(d reference.Difference) *deletion {
+	r.know()
+	var found *deletion
+	mark := -1
+	for i := range r.Changes {
+		c := &r.Changes[i]
+		switch {
+		case c.Key != d.Own:
+			continue
+		case c.Event == record.Created:
+			mark = -1
+			continue
+		case c.Marked():
+			mark = i
+		case c.Event != record.Deleted:
+			continue
+		}
+		at := i
+		if c.Event == record.Deleted && mark >= 0 {
+			at = mark
+		}
+		by := &r.Changes[at]
+		if r.Planned[by.Version] {
+			continue
+		}
+		owner := r.owners.top(c.Key, c.Prev)
+		switch {
+		case owner.key == "" && by.By != "":
+			found = &deletion{by, ""}
+		case owner.key != "" && r.owners.livedAt(owner, at):
+			found = &deletion{by, owner.key}
+		}
+	}
+	return found
+}
+
+// whole says what became of an object as a whole: what is harmed, by whom, and then how that differs.
+func (r *Run) whole(d reference.Difference, l Line, owner reference.Key) string {
+	got, want := r.state(d)
+	name := Name(string(d.Key))
+	of := name
+	if owner != "" {
+		of += " of " + Name(string(owner))
+	}
+	text := ""
+	switch taken := r.taken(d); {
+	case d.Field == beingDeleted:
+		text = of + " is marked for deletion, and stays"
+		if waits := finalizers(got.End); waits != "" {
+			text += " because of its finalizer " + waits
+		}
+	case got.End != nil && !d.Count:
+		text = of + " is still there"
+		if owner != "" && r.owners.last[owner] != nil && r.gone(owner) {
+			text = fmt.Sprintf("%s is still there although %s is gone", name, Name(string(owner)))
+		} else if want.Made == 0 {
+			text = of + " should never have been created"
+		}
+	case taken != nil && got.Deleted > want.Deleted:
+		if taken.owner != "" {
+			name += " of the living " + Name(string(taken.owner))
+		}
+		text = name + " was " + strings.Replace(taken.String(), "marked for deletion", "deleted", 1)
+		if taken.By != "" {
+			text += " by " + taken.By
+		}
+		if got.End != nil {
+			text += " and created again"
+		}
+		if what := lost(d.Key.Type()); what != "" && l.Harm == record.HarmLost {
+			text += ", " + what
+		}
+	case !d.Count && r.plans(d.Own):
+		text = of + " was deleted by the plan, and is not created again"
+	case !d.Count:
+		text = of + " is missing"
+	case got.Made < want.Made:
+		text = of + " was not replaced"
+		if got.Made == 0 {
+			text = of + " was left out"
+		}
+	default:
+		text = of + " was created too often"
+	}
+	return text + ": " + without(d)
+}
+
+// gone reports whether an object is not there in the end.
+func (r *Run) gone(key reference.Key) bool {
+	o := r.Objects[key]
+	return o == nil || o.End == nil
+}
+
+// plans reports whether the last deletion of an object was the plan's.
+func (r *Run) plans(key reference.Key) bool {
+	own := false
+	for i := range r.Changes {
+		c := &r.Changes[i]
+		if c.Key == key && (c.Event == record.Deleted || c.Marked()) {
+			own = r.Planned[c.Version]
+		}
+	}
+	return own
+}
+
+func finalizers(object map[string]any) string {
+	list, _ := metadata.Of(object)["finalizers"].([]any)
+	var all []string
+	for _, f := range list {
+		if name, ok := f.(string); ok {
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, ", ")
+}

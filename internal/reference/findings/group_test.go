@@ -1,0 +1,90 @@
+package findings
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+func bug(subject, owner string, harm record.Harm) record.Finding {
+	f := record.Finding{
+		Severity: record.SeverityBug, Judge: record.JudgeReference, Subject: subject, Owner: owner, Harm: harm,
+		Title: subject,
+	}
+	if harm == record.HarmWrong || harm == record.HarmStatus {
+		f.Field = string(harm)
+	}
+	return f
+}
+
+func TestGroups(t *testing.T) {
+	const db, db2 = "cluster.example/default/db", "cluster.example/default/db2"
+	lost := bug("persistentvolumeclaim/default/a", db, record.HarmLost)
+	never := bug("persistentvolumeclaim/default/b", db2, record.HarmMissing)
+	once := bug("persistentvolumeclaim/default/c", db, record.HarmReplaced)
+	service := bug("service/default/db", db, record.HarmMissing)
+	status := bug(db, "", record.HarmStatus)
+	rule := record.Finding{
+		Severity: record.SeverityBug, Judge: record.JudgeInvariant, Subject: "i", Title: "invariant i: no service",
+	}
+	one := func(cause string, all ...record.Finding) One { return One{Findings: all, Cause: cause} }
+	sure := func(o One) One { o.Sure = true; return o }
+	for _, tt := range []struct {
+		name string
+		all  []One
+		want string // members of each group, and its title
+	}{
+		{"nothing", nil, ""},
+		{"one bug, told in three ways", []One{one(Stale, never), one(Stale, once), one(Stale, lost)},
+			"2,0,1 persistentvolumeclaim/default/a"},
+		{"another cause", []One{one(Stale, lost), one(Interrupted, lost)},
+			"0 persistentvolumeclaim/default/a; 1 persistentvolumeclaim/default/a"},
+		{"another type", []One{one(Stale, service), one(Stale, lost)},
+			"1 persistentvolumeclaim/default/a; 0 service/default/db"},
+		{"what most show does not hide the worst", []One{one(Stale, status), one(Stale, status), one(Stale, status,
+			lost)},
+			"2,0,1 persistentvolumeclaim/default/a"},
+		{"what follows from something worse", []One{one(Stale, service), one(Stale, service, rule)},
+			"1,0 invariant i: no service"},
+		{"something worse than what they have in common",
+			[]One{one(Stale, status, service), one(Stale, status, lost)},
+			"1 persistentvolumeclaim/default/a; 0 service/default/db"},
+		{"one that was confirmed comes first", []One{one(Stale, service), sure(one(Stale, service))},
+			"1,0 service/default/db"},
+		{"no finding", []One{one(Stale), one(Stale)}, "0,1 "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, g := range Groups(tt.all) {
+				got = append(got, strings.Trim(strings.ReplaceAll(fmt.Sprint(g.Members), " ", ","),
+					"[]")+" "+g.Finding.Title)
+			}
+			if strings.Join(got, "; ") != tt.want {
+				t.Errorf("%q, want %q", strings.Join(got, "; "), tt.want)
+			}
+		})
+	}
+}
+
+func TestCauseOf(t *testing.T) {
+	for _, tt := range []struct {
+		want    string
+		actions []plan.ActionType
+	}{
+		{Undisturbed, nil},
+		{Interrupted, []plan.ActionType{plan.KillController, plan.StartController}},
+		{Stale, []plan.ActionType{plan.KillController, plan.PauseAPIServer, plan.ResumeAPIServer}},
+		{Disturbed, []plan.ActionType{plan.DeleteObject, plan.KillController}},
+	} {
+		var actions []plan.Action
+		for _, a := range tt.actions {
+			actions = append(actions, plan.Action{Type: a, Target: "op"})
+		}
+		if got := CauseOf(actions); got != tt.want {
+			t.Errorf("%q: %s, want %s", tt.actions, got, tt.want)
+		}
+	}
+}

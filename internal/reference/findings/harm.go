@@ -1,0 +1,73 @@
+// Package findings says what findings mean: whom they harm and how, which of them are one, and in which order people
+// should read them. All that shows findings goes by it.
+package findings
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// nouns are the words for types whose names nobody says.
+var nouns = map[string]string{
+	"persistentvolumeclaim": "volume claim", "persistentvolume": "volume", "statefulset": "StatefulSet",
+	"configmap": "ConfigMap", "serviceaccount": "service account", "replicaset": "ReplicaSet",
+	"daemonset": "DaemonSet", "cronjob": "CronJob", "rolebinding": "role binding", "clusterrole": "cluster role",
+	"clusterrolebinding": "cluster role binding", "poddisruptionbudget": "disruption budget",
+	"networkpolicy": "network policy", "endpointslice": "EndpointSlice",
+}
+
+// Name is how people call an object: its type without the group, and its name with the namespace.
+func Name(key string) string {
+	typ, rest, _ := strings.Cut(key, "/")
+	typ, _, _ = strings.Cut(typ, ".")
+	if noun, ok := nouns[typ]; ok {
+		typ = noun
+	}
+	return typ + " " + strings.TrimPrefix(rest, "/")
+}
+
+// lost says what is lost with an object that is deleted; empty: nothing that cannot be made again.
+func lost(typ string) string {
+	switch {
+	case typ == "statefulset.apps":
+		return "its pods are gone with it"
+	case typ == "namespace":
+		return "all that it held is lost"
+	case reference.IsCustom(typ):
+		return "what belongs to it is lost"
+	case reference.HoldsData(typ):
+		return "its data is lost"
+	}
+	return ""
+}
+
+// remarks are the names of fields in a status that tell of something, for people to read.
+var remarks = []string{"message", "reason", "error", "lastError", "lastMessage", "description", "detail", "details"}
+
+// OfField is the harm that a different value of a field does. The values may be nil: the field is absent.
+func OfField(field string, want, got any) record.Harm {
+	if isDate(want) || isDate(got) {
+		return record.HarmRemark
+	}
+	if !strings.HasPrefix(field, "status.") {
+		return record.HarmWrong
+	}
+	name := field[strings.LastIndex(field, ".")+1:]
+	if slices.Contains(remarks, name) || strings.HasSuffix(name, "Time") || strings.HasSuffix(name, "Timestamp") {
+		return record.HarmRemark
+	}
+	return record.HarmStatus
+}
+
+func isDate(v any) bool {
+	text, ok := v.(string)
+	if !ok {
+		return false
+	}
+	_, err := time.Parse(time.RFC3339, text)
+	return err == nil
+}

@@ -1,0 +1,189 @@
+package findings
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/internal/metadata"
+	"github.com/trommel-dev/trommel/internal/reference"
+)
+
+// Owners knows whose objects are, over a run. It is not safe for concurrent use.
+type Owners struct {
+	changes []reference.Change
+	objects map[reference.Key]*reference.Object
+	byUID   map[string]member                // all objects that there ever were
+	last    map[reference.Key]map[string]any // the newest state of each
+	names   map[string]reference.Key         // keys by the names in the run, which may be generated
+}
+
+type member struct {
+	key    reference.Key
+	object map[string]any // its newest state
+}
+
+// NewOwners returns the owners in a run with these changes, after which the objects are as given. The objects may be
+// those of runs without faults.
+func NewOwners(changes []reference.Change, objects map[reference.Key]*reference.Object) *Owners {
+	o := &Owners{
+		changes, objects, map[string]member{}, map[reference.Key]map[string]any{}, map[string]reference.Key{},
+	}
+	add := func(key reference.Key, object map[string]any) {
+		if object != nil {
+			o.byUID[cmp.Or(metadata.UID(object), string(key))] = member{key, object}
+			o.last[key] = object
+			meta := metadata.Of(object)
+			typ, _, _ := strings.Cut(key.Type(), ".")
+			rest := "/" + metadata.Text(meta, "namespace") + "/" + metadata.Text(meta, "name")
+			o.names[typ+rest], o.names[key.Type()+rest] = key, key
+		}
+	}
+	for i := range changes {
+		add(changes[i].Key, changes[i].Prev)
+		add(changes[i].Key, changes[i].Cur)
+	}
+	for key, object := range objects {
+		add(key, object.End)
+	}
+	return o
+}
+
+// Of returns the key of the object that one belongs to in the end, such as a custom resource; empty: to none.
+func (o *Owners) Of(key reference.Key) reference.Key { return o.top(key, o.last[key]).key }
+
+// Named returns the key of an object by type/namespace/name, as it is called in the run. The group may be missing.
+func (o *Owners) Named(name string) reference.Key {
+	if key, ok := o.names[name]; ok {
+		return key
+	}
+	return reference.Key(name)
+}
+
+// maxDepth is how far up owners are looked for; they may form a circle.
+const maxDepth = 10
+
+// top climbs from an object to the last of its owners; zero: it has none.
+func (o *Owners) top(key reference.Key, object map[string]any) member {
+	var top member
+	for range maxDepth {
+		up, ok := o.owner(key, object)
+		if !ok || up.key == key {
+			break
+		}
+		top, key, object = up, up.key, up.object
+	}
+	return top
+}
+
+// owner is the object that another one belongs to. Volume claims of a StatefulSet have no reference to it, and what an
+// operator creates may be tied to its custom resource only by a label or by its name.
+func (o *Owners) owner(key reference.Key, object map[string]any) (member, bool) {
+	ref := metadata.Controller(object)
+	if all := metadata.Owners(object); ref == nil && len(all) > 0 {
+		ref = all[0]
+	}
+	if ref != nil {
+		if up, ok := o.byUID[metadata.Text(ref, "uid")]; ok {
+			return up, true
+		}
+		group, _, grouped := strings.Cut(metadata.Text(ref, "apiVersion"), "/")
+		typ := strings.ToLower(metadata.Text(ref, "kind"))
+		if grouped {
+			typ += "." + group
+		}
+		named := reference.Key(typ + "/" + metadata.Text(metadata.Of(object), "namespace") + "/" +
+			metadata.Text(ref, "name"))
+		return member{named, o.last[named]}, true
+	}
+	if reference.IsCustom(key.Type()) || object == nil {
+		return member{}, false
+	}
+	if key.Type() == "persistentvolumeclaim" {
+		if set, ok := o.setOf(object); ok {
+			return set, true
+		}
+	}
+	return o.named(object)
+}
+
+// setOf finds the StatefulSet that has a volume claim in its templates: the claim is named after the template and a
+// pod.
+func (o *Owners) setOf(claim map[string]any) (member, bool) {
+	name, _ := cutLast(metadata.Text(metadata.Of(claim), "name"), "-")
+	for _, key := range slices.Sorted(maps.Keys(o.last)) {
+		if key.Type() != "statefulset.apps" || !sameNamespace(claim, o.last[key]) {
+			continue
+		}
+		spec, _ := o.last[key]["spec"].(map[string]any)
+		templates, _ := spec["volumeClaimTemplates"].([]any)
+		for _, t := range templates {
+			template, _ := t.(map[string]any)
+			if metadata.Text(metadata.Of(template), "name")+"-"+metadata.Text(metadata.Of(o.last[key]),
+				"name") == name {
+				return member{key, o.last[key]}, true
+			}
+		}
+	}
+	return member{}, false
+}
+
+// named finds the custom resource of whose name an object has a label, or whose name is a part of the object's; the one
+// with the longest name, since db is a part of db-1, too.
+func (o *Owners) named(object map[string]any) (member, bool) {
+	meta := metadata.Of(object)
+	labels, _ := meta["labels"].(map[string]any)
+	own := "-" + metadata.Text(meta, "name") + "-"
+	var found member
+	length := 0
+	for _, key := range slices.Sorted(maps.Keys(o.last)) {
+		name := metadata.Text(metadata.Of(o.last[key]), "name")
+		if !reference.IsCustom(key.Type()) || !sameNamespace(object, o.last[key]) || len(name) <= length {
+			continue
+		}
+		labelled := false
+		for _, value := range labels {
+			labelled = labelled || value == name
+		}
+		if labelled || strings.Contains(own, "-"+name+"-") {
+			found, length = member{key, o.last[key]}, len(name)
+		}
+	}
+	return found, length > 0
+}
+
+func sameNamespace(a, b map[string]any) bool {
+	return metadata.Text(metadata.Of(a), "namespace") == metadata.Text(metadata.Of(b), "namespace")
+}
+
+func cutLast(s, sep string) (before, after string) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):]
+	}
+	return s, ""
+}
+
+// livedAt reports whether an object was there, and not being deleted, right before a change.
+func (o *Owners) livedAt(owner member, change int) bool {
+	uid := metadata.UID(owner.object)
+	lives := false
+	seen := false
+	for i := range o.changes[:change] {
+		c := &o.changes[i]
+		if c.Key != owner.key || uid != "" && uid != metadata.UID(c.Cur) && uid != metadata.UID(c.Prev) {
+			continue
+		}
+		seen, lives = true, c.Cur != nil && !metadata.Marked(c.Cur)
+	}
+	if seen {
+		return lives
+	}
+	for i := range o.changes[change:] { // it existed before the workload
+		if c := &o.changes[change+i]; c.Key == owner.key {
+			return c.Prev != nil && !metadata.Marked(c.Prev)
+		}
+	}
+	known := o.objects[owner.key]
+	return known != nil && known.End != nil && !metadata.Marked(known.End)
+}
