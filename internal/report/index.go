@@ -165,7 +165,8 @@ func groupFound(entries []IndexEntry, plans map[string][]IndexEntry) []indexFind
 		}
 		for _, g := range findings.Groups(ones) {
 			one := indexFinding{
-				Class: string(severity), Title: Title(g.Finding), Cause: ones[g.Members[0]].Cause, Count: len(g.Members),
+				Class: string(severity), Title: Title(g.Finding), Cause: ones[g.Members[0]].Cause,
+				Count: len(g.Members),
 			}
 			for _, f := range ones[g.Members[0]].Findings {
 				if f != g.Finding && len(one.Also) < maxAlso {

@@ -558,7 +558,8 @@ func TestIndexGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, m := range regexp.MustCompile(`<b>(.*)</b> in (.*) <span class="soft">.*</p>`).FindAllStringSubmatch(b.String(), -1) {
+	entry := regexp.MustCompile(`<b>(.*)</b> in (.*) <span class="soft">.*</p>`)
+	for _, m := range entry.FindAllStringSubmatch(b.String(), -1) {
 		got = append(got, m[1]+", "+m[2])
 	}
 	want := []string{"reference: the claim a is lost, 3 runs", "reference: the service is missing, 1 run"}
