@@ -247,6 +247,35 @@ func Reached(r *record.Run) map[string][]string {
 	return all
 }
 
+// Calls counts, by controller under test and name, the annotated calls that returned in each traced run, in the one with
+// the fewest.
+func Calls(runs []*record.Run) map[string]map[string]int {
+	var least map[string]map[string]int
+	for n, r := range runs {
+		all := map[string]map[string]int{}
+		for _, e := range r.Events {
+			o := e.Observation
+			if o == nil || o.Point != wire.AnnotatedCall || o.Phase != wire.After {
+				continue
+			}
+			if all[o.By] == nil {
+				all[o.By] = map[string]int{}
+			}
+			all[o.By][o.CallName]++
+		}
+		if n == 0 {
+			least = all
+			continue
+		}
+		for by, calls := range least {
+			for name, count := range calls {
+				calls[name] = min(count, all[by][name])
+			}
+		}
+	}
+	return least
+}
+
 // PointName names a point in Reached; call is the name of an annotated call.
 func PointName(p wire.Point, call string) string {
 	if p == wire.AnnotatedCall {

@@ -71,6 +71,8 @@ type Reference struct {
 	Source  Source              `json:"source"`
 	Types   []plan.ResourceKey  `json:"types,omitempty"`
 	Reached map[string][]string `json:"reached,omitempty"`
+	// Calls is how often each controller made an annotated call at least in a run, by controller and call; see Calls.
+	Calls map[string]map[string]int `json:"calls,omitempty"`
 }
 
 // Course is when a workload went on.

@@ -23,9 +23,6 @@ func (g *generator) conflict() {
 		why := fmt.Sprintf("another client changes %s (the annotation %s) when %s is about to write it: %s", c.Key,
 			reference.ConflictAnnotation, c.By, g.describe(i))
 		signature := g.signature(i)
-		if g.full(signature, why) {
-			continue
-		}
 		key, exact := g.object(i)
 		rule := ""
 		switch {
@@ -34,9 +31,9 @@ func (g *generator) conflict() {
 		case !exact:
 			rule = "the object's name is generated: no plan can write it"
 		}
-		var d *build.Condition
+		var d build.Trigger
 		if rule == "" {
-			d, rule = g.trigger("write", start, i, plan.BeforeControllerWrite, c.By)
+			d, rule = g.when("write", start, i, plan.BeforeControllerWrite, c.By)
 		}
 		if rule != "" {
 			g.drop(signature, why, rule)

@@ -55,7 +55,7 @@ func (g *generator) steady(by string) moment {
 	writes := g.writes[by]
 	m := moment{writes[len(writes)-1], driftAfter, "in the steady state", steadyState}
 	for _, i := range slices.Backward(writes) {
-		if _, rule := g.trigger("moment", start, i, plan.AfterControllerWrite, by); rule != "" {
+		if _, rule := g.when("moment", start, i, plan.AfterControllerWrite, by); rule != "" {
 			continue
 		}
 		m.change = i
@@ -72,15 +72,12 @@ func (g *generator) steady(by string) moment {
 func (g *generator) disturb(m moment, by, signature, why string, action *build.Action) {
 	signature += " " + m.label
 	why += ", " + m.words
-	if g.full(signature, why) {
-		return
-	}
-	d, rule := g.trigger("moment", start, m.change, plan.AfterControllerWrite, by)
+	d, rule := g.when("moment", start, m.change, plan.AfterControllerWrite, by)
 	if rule != "" {
 		g.drop(signature, why, rule)
 		return
 	}
-	var when build.Trigger = d
+	var when = d
 	if m.wait > 0 {
 		when = build.Sequence(d, build.Timeout(m.wait).Named("later"))
 	}

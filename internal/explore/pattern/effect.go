@@ -7,20 +7,84 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// undone is the first later change that undoes this one; -1: none does. How says it in words.
-func (g *generator) undone(i int) (at int, how string) {
-	c := &g.ref.Changes[i]
+// undoing is a later change of the same object, after which the state that an earlier one has made is past.
+type undoing struct {
+	at  int    // of the changes
+	how string // in words
+	by  past
+}
+
+// past is how a state becomes a thing of the past.
+type past int
+
+const (
+	still    past = iota // it does not
+	replaced             // the object is something else again
+	leaving              // the object is marked for deletion
+	restored             // it is as before the change, as far as that one has changed it
+)
+
+// undone lists the later changes that undo the i-th one: the first one of each kind, until it is as before.
+func (g *generator) undone(i int) []undoing {
+	var all []undoing
 	for _, k := range g.later(i) {
-		u := &g.ref.Changes[k]
-		switch {
-		case c.Event == record.Created && u.Event == record.Deleted,
-			(c.Event == record.Deleted || c.Marked()) && u.Event == record.Created:
-			return k, g.describe(k)
-		case c.Event == record.Updated && u.Event == record.Updated && reference.Reverses(g.changed[i], g.changed[k]):
-			return k, g.describe(k)
+		by := g.undoes(i, k)
+		if by == still || slices.ContainsFunc(all, func(u undoing) bool { return u.by == by }) {
+			continue
+		}
+		all = append(all, undoing{k, g.describe(k), by})
+		if by == restored || g.ref.Changes[k].Event == record.Deleted {
+			break
+		}
+	}
+	return all
+}
+
+// reversed is the first later change after which it is as before the i-th one; -1: there is none. How says it in words.
+func (g *generator) reversed(i int) (at int, how string) {
+	for _, u := range g.undone(i) {
+		if u.by == restored {
+			return u.at, u.how
 		}
 	}
 	return -1, ""
+}
+
+// undoes says how the k-th change makes the state after the i-th one, of the same object, a thing of the past.
+func (g *generator) undoes(i, k int) past {
+	c, u := &g.ref.Changes[i], &g.ref.Changes[k]
+	switch {
+	case g.deletes(i):
+		if u.Event == record.Created {
+			return restored // by another object of that name
+		}
+		return still
+	case u.Marked():
+		return leaving
+	case u.Event == record.Deleted:
+		if c.Event == record.Created {
+			return restored
+		}
+		return leaving
+	case u.Event != record.Updated:
+		return still
+	case c.Event == record.Created:
+		if slices.ContainsFunc(g.changed[k], func(f reference.Field) bool {
+			return f.Path[0] == "spec" && f.Prev != nil
+		}) {
+			return replaced
+		}
+		return still
+	case reference.Reverses(g.changed[i], g.changed[k]):
+		return restored
+	case slices.ContainsFunc(g.changed[k], func(f reference.Field) bool {
+		return slices.ContainsFunc(g.changed[i], func(was reference.Field) bool {
+			return was.Where == f.Where && was.Cur != nil
+		})
+	}):
+		return replaced
+	}
+	return still
 }
 
 // later lists the later changes of the same object.

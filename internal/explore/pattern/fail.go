@@ -21,9 +21,6 @@ func (g *generator) lostAnswer() {
 		}
 		why := fmt.Sprintf("%s gets no answer to its own write, which takes effect: %s", c.By, g.describe(i))
 		signature := g.signature(i)
-		if g.full(signature, why) {
-			continue
-		}
 		d, rule := g.beforeWrite(i)
 		if rule != "" {
 			g.drop(signature, why, rule)
@@ -76,11 +73,11 @@ func (g *generator) denied() {
 
 // beforeWrite returns the condition that a controller's write satisfies before it is sent. If there is none, rule says
 // why.
-func (g *generator) beforeWrite(i int) (d *build.Condition, rule string) {
+func (g *generator) beforeWrite(i int) (d build.Trigger, rule string) {
 	c := &g.ref.Changes[i]
 	object, _ := g.object(i)
 	if c.Generated && c.Event == record.Created && !strings.HasSuffix(object, "*") {
 		return nil, "the API server generates its name: nothing names it before the call"
 	}
-	return g.trigger("write", start, i, plan.BeforeControllerWrite, c.By)
+	return g.when("write", start, i, plan.BeforeControllerWrite, c.By)
 }

@@ -49,7 +49,7 @@ func Harmless(suite *plan.Suite, steps []plan.Step, ref *reference.Reference) []
 // firstWrite is a controller's first write of something else than custom resources that a trigger can name, preferably
 // the first creation: a controller tells of its errors in the status of a custom resource. The condition is nil if
 // there is none.
-func (g *generator) firstWrite(by string) (i int, d *build.Condition) {
+func (g *generator) firstWrite(by string) (i int, d build.Trigger) {
 	writes := slices.DeleteFunc(slices.Clone(g.writes[by]), func(i int) bool {
 		return reference.IsCustom(g.ref.Changes[i].Key.Type())
 	})

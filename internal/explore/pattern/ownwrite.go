@@ -23,15 +23,12 @@ func (g *generator) ownWriteUnseen() {
 		}
 		why := fmt.Sprintf("%s does not see its own write for %s: %s", c.By, unseenFor, g.describe(i))
 		signature := g.signature(i)
-		if g.full(signature, why) {
-			continue
-		}
 		if !g.hears(c.By, i, unseenFor, func(o *reference.Change) bool { return o.Key != c.Key }) {
 			g.drop(signature, why, "nothing else reaches the controller meanwhile")
 			continue
 		}
 		// The delivery may come before the write is answered.
-		d, rule := g.trigger("write", start, i, plan.BeforeControllerWrite, c.By)
+		d, rule := g.when("write", start, i, plan.BeforeControllerWrite, c.By)
 		if rule != "" {
 			g.drop(signature, why, rule)
 			continue

@@ -7,6 +7,7 @@ package pattern
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +43,9 @@ func Patterns() []Pattern {
 		{
 			Name: "intermediate", Finds: "half-done work that is never finished",
 			make: (*generator).intermediate, chance: 4,
+		},
+		{
+			Name: "down", Finds: "what is missed while the controller is down", make: (*generator).down, chance: 2,
 		},
 		{Name: "stale", Finds: "acting on the past", make: (*generator).stale, chance: 4},
 		{Name: "unobserved", Finds: "missed transitions", make: (*generator).unobserved, chance: 4},
@@ -93,9 +97,6 @@ type Candidate struct {
 	Why       string     // the moment, in words
 	Dropped   string     // the rule that dropped it; empty: none
 }
-
-// perSignature is how many plans of one signature there are at most.
-const perSignature = 3
 
 // Generate makes plans for the suite and the reference's workload, of the patterns with the given names, or of all
 // patterns but those on request if there are no names. Those come first that may find most in the time that they take,
@@ -162,29 +163,17 @@ func newGenerator(suite *plan.Suite, ref *reference.Reference) *generator {
 func (g *generator) drop(signature, why, rule string) {
 	g.all = append(g.all, ranked{
 		Candidate: Candidate{Pattern: g.pattern.Name, Signature: signature, Why: why, Dropped: rule},
-		nth:       perSignature + 1,
+		nth:       math.MaxInt,
 	})
 }
 
-// full reports whether there are enough plans of a signature. Then the moment is dropped.
-func (g *generator) full(signature, why string) bool {
-	if g.count[g.pattern.Name+" "+signature] < perSignature {
-		return false
-	}
-	g.drop(signature, why, fmt.Sprintf("there are %d plans like it", perSignature))
-	return true
-}
-
-// add adds a plan, unless there are enough of its signature or it is not valid.
+// add adds a plan, unless it is not valid.
 func (g *generator) add(signature, why string, actions ...*build.Action) {
 	g.addWith(1, signature, why, actions...)
 }
 
 // addWith adds a plan that is more or less likely than others of its pattern to find something.
 func (g *generator) addWith(chance float64, signature, why string, actions ...*build.Action) {
-	if g.full(signature, why) {
-		return
-	}
 	name := fmt.Sprintf("%s-%s-%d", g.ref.Workload, g.pattern.Name, len(g.all)+1)
 	b := build.Plan(name).Description(why).Steps(g.own...)
 	if len(g.own) == 0 {

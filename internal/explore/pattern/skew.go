@@ -34,9 +34,6 @@ func (g *generator) skewAt(i int, by string) {
 	why := fmt.Sprintf("%s hears nothing of objects of type %s from: %s; until its next write, or for %s", by, typ,
 		g.describe(i), skewFor)
 	signature := g.signature(i)
-	if g.full(signature, why) {
-		return
-	}
 	end := c.Time.Add(skewFor)
 	if !slices.ContainsFunc(g.followUps(i, by), func(k int) bool { return !g.ref.Changes[k].Time.After(end) }) {
 		g.drop(signature, why, "the controller has written nothing because of it")
@@ -53,7 +50,7 @@ func (g *generator) skewAt(i int, by string) {
 		g.drop(signature, why, "nothing of another type reaches the controller meanwhile")
 		return
 	}
-	from, rule := g.trigger("from", start, i, plan.BeforeControllerRecv, by)
+	from, rule := g.when("from", start, i, plan.BeforeControllerRecv, by)
 	if rule != "" {
 		g.drop(signature, why, rule)
 		return
@@ -61,7 +58,7 @@ func (g *generator) skewAt(i int, by string) {
 	var until build.Trigger = g.window(skewFor)
 	if k := g.nextWrite(i, by); k >= 0 {
 		// A write that is not like that in all runs is not waited for.
-		if written, rule := g.trigger("written", i, k, plan.AfterControllerWrite, by); rule == "" {
+		if written, rule := g.when("written", i, k, plan.AfterControllerWrite, by); rule == "" {
 			until = build.Either(written, until)
 		}
 	}

@@ -33,33 +33,77 @@ func (g *generator) behind() string {
 // after, it is restarted at that API server, which shows it the past.
 func (g *generator) stale() {
 	if len(g.suite.APIServerNames()) < 2 {
+		g.drop("", "a controller is shown the past", "there is only one API server (apiServers: of the suite's cluster)")
 		return
 	}
 	for i := range g.ref.Changes {
 		c := &g.ref.Changes[i]
-		undone, how := g.undone(i)
-		if undone < 0 || len(c.Taken) == 0 {
-			continue
-		}
 		for _, by := range c.Taken {
-			if c.By == by {
-				continue // a state that the controller itself has written tells it nothing new
-			}
-			acts := slices.DeleteFunc(g.followUps(i, by), func(k int) bool { return k > undone })
-			if len(acts) == 0 {
-				g.drop(g.signature(i), fmt.Sprintf("%s is shown the past: %s", by, g.describe(i)),
-					"the controller has written nothing because of it")
-				continue
-			}
-			chance := 0.5
-			if slices.ContainsFunc(acts, g.deletes) {
-				chance = 1 // what the controller does once more is a deletion
-			}
-			for _, k := range g.reactions(undone, by) {
-				g.staleAt(i, k, by, how, chance)
+			// A state that the controller itself has written tells it nothing new, unless the object is gone.
+			if c.By != by || g.deletes(i) {
+				g.staleState(i, by)
 			}
 		}
 	}
+}
+
+// staleState shows a controller the state after the i-th change when it has reacted to what has undone it.
+func (g *generator) staleState(i int, by string) {
+	why := func() string { return fmt.Sprintf("%s is shown the past: %s", by, g.describe(i)) }
+	all := g.undone(i)
+	if len(all) == 0 {
+		g.drop(g.signature(i), why(), "nothing undoes it later")
+		return
+	}
+	reacted := false
+	for _, u := range all {
+		acts := slices.DeleteFunc(g.followUps(i, by), func(k int) bool { return k > u.at })
+		if len(acts) == 0 && g.ref.Changes[i].By != by {
+			g.drop(g.signature(i), why(), "the controller has written nothing because of it")
+			return
+		}
+		chance := 0.5
+		if slices.ContainsFunc(acts, g.deletes) {
+			chance = 1 // what the controller does once more is a deletion
+		}
+		switch {
+		case u.by == replaced:
+			chance /= 2
+		case g.ref.Changes[i].Marked() && u.by == restored:
+			chance *= 4 // what is alive looks as if it were on its way out
+		}
+		moments := g.reactions(u.at, by)
+		for _, k := range acts {
+			// What the controller would delete once more is there again.
+			if again := g.madeAgain(k, by); again > u.at && !slices.Contains(moments, again) {
+				moments = append(moments, again)
+			}
+		}
+		for _, k := range moments {
+			reacted = true
+			g.staleAt(i, k, by, u.how, chance)
+		}
+	}
+	if !reacted {
+		g.drop(g.signature(i), why(), "the controller does not react when it is undone")
+	}
+}
+
+// madeAgain is the change by which a controller makes an object again that its k-th change has deleted; -1: there is
+// none.
+func (g *generator) madeAgain(k int, by string) int {
+	if !g.deletes(k) {
+		return -1
+	}
+	for _, m := range g.later(k) {
+		if c := &g.ref.Changes[m]; c.Event == record.Created {
+			if c.By == by {
+				return m
+			}
+			break
+		}
+	}
+	return -1
 }
 
 // staleAt shows a controller the state after the i-th change when it has made the k-th.
@@ -67,13 +111,10 @@ func (g *generator) staleAt(i, k int, by, how string, chance float64) {
 	why := fmt.Sprintf("%s is restarted at an API server that shows the past. That API server stops at: %s. "+
 		"This is undone: %s. %s has reacted: %s", by, g.describe(i), how, by, g.describe(k))
 	signature := g.signature(i) + " / " + g.signature(k)
-	if g.full(signature, why) {
-		return
-	}
-	seen, rule := g.trigger("seen", start, i, plan.AfterAPIServerRecv, g.behind())
-	var acted *build.Condition
+	seen, rule := g.when("seen", start, i, plan.AfterAPIServerRecv, g.behind())
+	var acted build.Trigger
 	if rule == "" {
-		acted, rule = g.trigger("acted", i, k, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0])
+		acted, rule = g.when("acted", i, k, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0])
 	}
 	if rule != "" {
 		g.drop(signature, why, rule)

@@ -139,7 +139,7 @@ func (g *generator) dueAt(i int) {
 // due finds out when the i-th change is due. If that is not known well enough, rule says why.
 func (g *generator) due(i int) (d due, rule string) {
 	c := &g.ref.Changes[i]
-	if _, rule = g.named("due", i, plan.AfterControllerWrite, c.By); rule != "" {
+	if _, rule = g.named("due", start, i, plan.AfterControllerWrite, c.By); rule != "" {
 		return d, rule
 	}
 	d.calm = g.calm(0, i)
@@ -160,7 +160,7 @@ func (g *generator) due(i int) (d due, rule string) {
 		if d.least >= d.calm {
 			return d, ""
 		}
-		rule = "it does not happen in all runs without faults, or not in the same order"
+		rule = inSomeRuns
 	}
 	return d, rule
 }
@@ -181,44 +181,9 @@ func (g *generator) elapsed(i, k int) (least, most time.Duration) {
 // anchor is the condition that a change satisfies, whoever makes it.
 func (g *generator) anchor(name string, i int) (t *build.Condition, rule string) {
 	if by := g.ref.Changes[i].By; by != "" {
-		return g.named(name, i, plan.AfterControllerWrite, by)
+		return g.named(name, start, i, plan.AfterControllerWrite, by)
 	}
-	return g.named(name, i, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0])
-}
-
-// named is trigger, also for an update that has other values in each run: it is told by a field that changes in it.
-func (g *generator) named(name string, i int, timing plan.Timing, by string) (t *build.Condition, rule string) {
-	t, rule = g.trigger(name, start, i, timing, by)
-	c := &g.ref.Changes[i]
-	if rule == "" || c.Prev == nil || c.Cur == nil {
-		return t, rule
-	}
-	key, _ := g.object(i)
-	resource, err := plan.ParseResourceKey(key)
-	if err != nil {
-		return nil, err.Error()
-	}
-	counted := reference.Fields(c)
-	var told object
-	repeat := 0
-	for _, f := range reference.FieldsOf(c) {
-		if f.InList() || f.Cur == nil || !slices.Contains(counted, f.Where) {
-			continue
-		}
-		state := object{}
-		setField(state, f.Path, nil, plan.Present)
-		try := plan.Definition{
-			Condition: plan.Condition{Type: plan.OnObjectUpdate, ResourceKey: resource, CurState: state, Repeat: 1},
-			Observe:   plan.ObservationPoint{Timing: timing, ObserveBy: by},
-		}
-		if g.locate(&try, start, i) == "" && (repeat == 0 || try.Condition.Repeat < repeat) {
-			told, repeat = state, try.Condition.Repeat
-		}
-	}
-	if repeat == 0 {
-		return nil, rule
-	}
-	return build.Updated(key).To(told).Named(name).Repeat(repeat).At(timing, by), ""
+	return g.named(name, start, i, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0])
 }
 
 // strike carries out an action at a time after the change that a moment is counted from. A long time is skipped.
@@ -293,7 +258,7 @@ func (g *generator) dueWhileWriting(i int) {
 	}
 	w := writes[at-1]
 	signature := "held " + g.signature(i) + " / " + g.signature(w)
-	write, rule := g.beforeWriteOf(w)
+	write, rule := g.beforeWrite(w)
 	if rule != "" {
 		return // a plan for a moment of w's own says so
 	}
@@ -312,14 +277,6 @@ func (g *generator) dueWhileWriting(i int) {
 	g.add(signature, why,
 		build.PauseController(by, plan.AfterControllerWrite).Scope(scope).When(write),
 		build.ResumeController(by, plan.AfterControllerWrite).Scope(scope).When(build.Timeout(hold).Named("due")))
-}
-
-// beforeWriteOf is beforeWrite, also for an update that has other values in each run.
-func (g *generator) beforeWriteOf(i int) (d *build.Condition, rule string) {
-	if d, rule = g.beforeWrite(i); rule == "" || g.ref.Changes[i].Prev == nil {
-		return d, rule
-	}
-	return g.named("write", i, plan.BeforeControllerWrite, g.ref.Changes[i].By)
 }
 
 // afterJump makes plans for what the controllers change because the k-th step of the workload lets the clock jump.
@@ -350,7 +307,7 @@ func (g *generator) afterJump(k int) {
 		by := g.ref.Changes[i].By
 		why := fmt.Sprintf("%s is killed right after its own write, which comes when %s have passed: %s", by, jump,
 			g.describe(i))
-		written, rule := g.named("written", i, plan.AfterControllerWrite, by)
+		written, rule := g.named("written", start, i, plan.AfterControllerWrite, by)
 		if rule == "" && !g.again(k) {
 			rule = "not as much time passes again: a controller that counts the time anew would be late"
 		}
@@ -361,7 +318,7 @@ func (g *generator) afterJump(k int) {
 		}
 		why = fmt.Sprintf("%s gets no answer to its own write, which comes when %s have passed, and takes effect: %s",
 			by, jump, g.describe(i))
-		write, rule := g.beforeWriteOf(i)
+		write, rule := g.beforeWrite(i)
 		if rule != "" {
 			g.drop("lost "+g.signature(i), why, rule)
 			continue
@@ -400,9 +357,6 @@ func (g *generator) again(k int) bool {
 // downDuring keeps a controller down while the k-th step of the workload lets the clock jump.
 func (g *generator) downDuring(k, last int, by, why string) {
 	signature := "down " + by
-	if g.full(signature, why) {
-		return
-	}
 	rule := "nothing happens before it"
 	if !g.again(k) {
 		last, rule = -1, "not as much time passes again: a controller that counts the time anew would be late"

@@ -63,6 +63,90 @@ func (g *generator) trigger(
 	return t.Named(name).Repeat(d.Condition.Repeat).At(timing, by), ""
 }
 
+// when is the moment at which the i-th change passes an observation point, and no change between the one before and it.
+// If the like of it does not happen equally often until then in all runs without faults, it is counted from another
+// change that comes before it in all of them: the last one from which on it can be told.
+func (g *generator) when(
+	name string, before, i int, timing plan.Timing, by string,
+) (t build.Trigger, rule string) {
+	d, rule := g.named(name, before, i, timing, by)
+	if rule != unevenly {
+		return d, rule
+	}
+	for k, tried := i-1, 0; k > before && tried < anchors; k-- {
+		at, from := g.before(k, i, timing, by)
+		if at == "" {
+			continue
+		}
+		tried++
+		since, none := g.named("since", before, k, at, from)
+		if none != "" {
+			continue
+		}
+		if d, none := g.named(name, k, i, timing, by); none == "" {
+			return build.Sequence(since, d), ""
+		}
+	}
+	return nil, rule
+}
+
+// before is where the k-th change is observed for certain before the i-th one passes a point; empty: nowhere.
+func (g *generator) before(k, i int, timing plan.Timing, by string) (at plan.Timing, from string) {
+	c, then := &g.ref.Changes[k], &g.ref.Changes[i]
+	switch {
+	case timing == plan.BeforeAPIServerRecv || timing == plan.AfterAPIServerRecv:
+		return plan.AfterAPIServerRecv, by
+	case c.By == by:
+		return plan.AfterControllerWrite, by
+	case slices.Contains(c.Taken, by) && then.By == by && then.MayFollowFrom(c):
+		return plan.AfterControllerRecv, by
+	}
+	return "", ""
+}
+
+// named is trigger, also for an update that has other values in each run: it is told by a field that changes in it.
+func (g *generator) named(
+	name string, before, i int, timing plan.Timing, by string,
+) (t *build.Condition, rule string) {
+	t, rule = g.trigger(name, before, i, timing, by)
+	c := &g.ref.Changes[i]
+	if rule == "" || c.Prev == nil || c.Cur == nil {
+		return t, rule
+	}
+	key, _ := g.object(i)
+	resource, err := plan.ParseResourceKey(key)
+	if err != nil {
+		return nil, err.Error()
+	}
+	counted := reference.Fields(c)
+	var told object
+	repeat := 0
+	for _, f := range reference.FieldsOf(c) {
+		if f.InList() || f.Cur == nil || !slices.Contains(counted, f.Where) {
+			continue
+		}
+		state := object{}
+		setField(state, f.Path, nil, plan.Present)
+		try := plan.Definition{
+			Condition: plan.Condition{Type: plan.OnObjectUpdate, ResourceKey: resource, CurState: state, Repeat: 1},
+			Observe:   plan.ObservationPoint{Timing: timing, ObserveBy: by},
+		}
+		if g.locate(&try, before, i) == "" && (repeat == 0 || try.Condition.Repeat < repeat) {
+			told, repeat = state, try.Condition.Repeat
+		}
+	}
+	if repeat == 0 {
+		return nil, rule
+	}
+	return build.Updated(key).To(told).Named(name).Repeat(repeat).At(timing, by), ""
+}
+
+// Rules by which a change is dropped that no condition tells in all runs without faults.
+const (
+	inSomeRuns = "it does not happen in all runs without faults, or not in the same order"
+	unevenly   = "the like of it happens before it, and not equally often in all runs without faults"
+)
+
 // telling completes the definition of an update with the transition that tells it best from others: the one that has to
 // be counted least.
 func (g *generator) telling(
@@ -138,9 +222,11 @@ func (g *generator) transitions(c *reference.Change, prev, cur object) []transit
 		// How a status comes to a value depends on what its writer has seen in between.
 		var all []transition
 		for n, f := range fields {
-			after := object{}
-			if setField(after, f.Path, f.CurIndex, f.Cur); len(after) > 0 && n < maxFields {
-				all = append(all, transition{nil, after})
+			before, after := object{}, object{}
+			setField(after, f.Path, f.CurIndex, f.Cur)
+			fillPlaces(before, f.Path, f.CurIndex)
+			if len(after) > 0 && n < maxFields {
+				all = append(all, transition{orNil(before), after})
 			}
 		}
 		return all
@@ -152,6 +238,13 @@ func (g *generator) transitions(c *reference.Change, prev, cur object) []transit
 		}
 		setField(before, f.Path, f.PrevIndex, f.Prev)
 		setField(after, f.Path, f.CurIndex, f.Cur)
+		// An item is told by its place, also in the state in which it is not there.
+		if f.PrevIndex == nil {
+			fillPlaces(before, f.Path, f.CurIndex)
+		}
+		if f.CurIndex == nil {
+			fillPlaces(after, f.Path, f.PrevIndex)
+		}
 	}
 	return []transition{{orNil(before), orNil(after)}}
 }
@@ -214,6 +307,46 @@ func with(at any, path []string, index []int, v any) any {
 	return m
 }
 
+// fillPlaces sets the items before a place in lists to $present, as setField does, but says nothing of the place itself.
+// A field that only one of two states names must have changed; the items that only fill places need not.
+func fillPlaces(m object, path []string, index []int) {
+	if len(index) > 0 {
+		places(m, path, index)
+	}
+}
+
+// places returns a mapping or list, or a new one, in which the places before those at a path are filled. It returns nil
+// if there are none and it is given nil.
+func places(at any, path []string, index []int) any {
+	switch {
+	case !slices.Contains(path, reference.Item):
+		return at
+	case path[0] != reference.Item:
+		m, _ := at.(object)
+		if below := places(m[path[0]], path[1:], index); below != nil {
+			if m == nil {
+				m = object{}
+			}
+			m[path[0]] = below
+			return m
+		}
+		return at
+	}
+	list, _ := at.([]any)
+	for len(list) < index[0] {
+		list = append(list, plan.Present)
+	}
+	if len(list) == index[0] {
+		if below := places(nil, path[1:], index[1:]); below != nil {
+			list = append(list, below)
+		}
+	}
+	if len(list) == 0 {
+		return at
+	}
+	return list
+}
+
 // locate finds in each run the change that satisfies a condition: the i-th of the first run, and its like in the
 // others. It sets how often the condition must be satisfied from the change before on until then. If it is not the
 // same in all runs, rule says why.
@@ -242,9 +375,9 @@ func (g *generator) locate(d *plan.Definition, before, i int) (rule string) {
 		case err != nil:
 			return err.Error()
 		case len(found) <= n:
-			return "it does not happen in all runs without faults, or not in the same order"
+			return inSomeRuns
 		case n > 0 && len(found) != len(all):
-			return "the like of it happens before it, and not equally often in all runs without faults"
+			return unevenly
 		}
 		positions = append(positions, found[n])
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // unobserved keeps the controller from reading an object until a change of the object has been undone. It begins at the
@@ -16,30 +17,43 @@ import (
 func (g *generator) unobserved() {
 	for i := range g.ref.Changes {
 		c := &g.ref.Changes[i]
-		undone, how := g.undone(i)
-		if undone < 0 {
-			continue
-		}
-		u := &g.ref.Changes[undone]
-		for _, by := range c.Taken {
-			if !slices.Contains(u.Taken, by) || c.By == by {
-				continue
+		for _, u := range g.undone(i) {
+			if c.Event == record.Created && u.by != restored {
+				continue // a controller that has not seen an object yet is only slow
 			}
-			if u.By == by {
-				g.drop(g.signature(i), fmt.Sprintf("%s cannot read %s while it changes and changes back", by, c.Key),
-					"the controller itself changes it back, and cannot do so while its reads are held")
-				continue
-			}
-			g.unobservedFrom(i, i, undone, by, how, g.missed(i))
-			for n, k := range g.reactions(i, by) {
-				if k < undone {
-					chance := g.missed(i)
-					if n == 0 {
-						chance *= 2 // it has begun to react, and the rest is still to be done
-					}
-					g.unobservedFrom(i, k, undone, by, how, chance)
+			for _, by := range c.Taken {
+				if slices.Contains(g.ref.Changes[u.at].Taken, by) && c.By != by {
+					g.unobservedUntil(i, by, u)
 				}
 			}
+		}
+	}
+}
+
+// unobservedUntil makes the plans in which a controller cannot read the i-th change's object until that change is
+// undone.
+func (g *generator) unobservedUntil(i int, by string, u undoing) {
+	chance := g.missed(i)
+	if u.by != restored {
+		chance /= 4 // in the end it is told what it had missed, and something more
+	}
+	if g.ref.Changes[u.at].By == by {
+		if u.by == restored {
+			g.drop(g.signature(i),
+				fmt.Sprintf("%s cannot read %s while it changes and changes back", by, g.ref.Changes[i].Key),
+				"the controller itself changes it back, and cannot do so while its reads are held")
+		}
+		return
+	}
+	g.unobservedFrom(i, i, u.at, by, u.how, chance)
+	for n, k := range g.reactions(i, by) {
+		if k >= u.at {
+			break
+		}
+		if n == 0 {
+			g.unobservedFrom(i, k, u.at, by, u.how, 2*chance) // it has begun to react, and the rest is still to be done
+		} else {
+			g.unobservedFrom(i, k, u.at, by, u.how, chance)
 		}
 	}
 }
@@ -62,13 +76,10 @@ func (g *generator) unobservedFrom(i, k, undone int, by, how string, chance floa
 	}
 	signature := g.signature(i) + " / " + g.signature(k)
 	why := fmt.Sprintf("%s cannot read %s from: %s; until: %s", by, g.ref.Changes[i].Key, g.describe(k), how)
-	if g.full(signature, why) {
-		return
-	}
-	from, rule := g.trigger("from", start, k, timing, by)
-	var until *build.Condition
+	from, rule := g.when("from", start, k, timing, by)
+	var until build.Trigger
 	if rule == "" {
-		until, rule = g.trigger("until", k, undone, plan.AfterControllerRecv, by)
+		until, rule = g.when("until", k, undone, plan.AfterControllerRecv, by)
 	}
 	if rule != "" {
 		g.drop(signature, why, rule)

@@ -41,9 +41,6 @@ func (g *generator) zombieAt(i int, lease string) {
 	why := fmt.Sprintf("a process of %s goes on with its write after another one has become the leader: %s", c.By,
 		g.describe(i))
 	signature := g.signature(i)
-	if g.full(signature, why) {
-		return
-	}
 	write, rule := g.beforeWrite(i)
 	if rule != "" {
 		g.drop(signature, why, rule)
@@ -54,8 +51,8 @@ func (g *generator) zombieAt(i int, lease string) {
 		At(plan.AfterControllerWrite, c.By).Named("taken")
 	chance := 0.5
 	var thaw build.Trigger
-	if k, how := g.undone(i); k >= 0 {
-		if undone, rule := g.trigger("undone", i, k, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0]); rule == "" {
+	if k, how := g.reversed(i); k >= 0 {
+		if undone, rule := g.when("undone", i, k, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0]); rule == "" {
 			// Others may undo the change before there is a new leader.
 			late := build.Timeout(zombieFor + 2*g.between(i, k)).Named("late")
 			thaw = build.Either(build.Both(taken, undone), build.Sequence(taken, late))

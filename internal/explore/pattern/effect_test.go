@@ -1,0 +1,243 @@
+package pattern
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// A state is past not only when exactly what was before is back: Sieve takes any other value, and a deletion.
+func TestUndone(t *testing.T) {
+	scale := func(from, to int) reference.Change {
+		return change("", "", db, record.Updated, spec(from), spec(to))
+	}
+	created := change("", "", db, record.Created, nil, spec(3))
+	mark := change("", "", db, record.Updated, spec(3), marked(spec(3)))
+	gone := change("op", wire.Update, db, record.Deleted, marked(spec(3)), nil)
+	status := change("op", wire.Update, db, record.Updated, spec(3),
+		object{"spec": spec(3)["spec"], "status": object{"ready": 3.0}})
+	type undone struct {
+		at int
+		by past
+	}
+	for _, tt := range []struct {
+		name    string
+		changes []reference.Change
+		want    []undone // of the first
+	}{
+		{"there and back", []reference.Change{scale(2, 1), scale(1, 2)}, []undone{{1, restored}}},
+		{"to another value", []reference.Change{scale(3, 1), scale(1, 2)}, []undone{{1, replaced}}},
+		{"further on", []reference.Change{scale(1, 2), scale(2, 3)}, []undone{{1, replaced}}},
+		{"by another value, and back", []reference.Change{scale(3, 1), scale(1, 2), scale(2, 3)},
+			[]undone{{1, replaced}, {2, restored}}},
+		{"created, then updated", []reference.Change{created, scale(3, 2)}, []undone{{1, replaced}}},
+		{"created, then its status", []reference.Change{created, status}, nil},
+		{"updated, then marked", []reference.Change{scale(2, 3), mark}, []undone{{1, leaving}}},
+		{"created, marked, gone", []reference.Change{created, mark, gone}, []undone{{1, leaving}, {2, restored}}},
+		{"marked, gone", []reference.Change{mark, gone}, nil},
+		{"marked, and a namesake", []reference.Change{mark, gone, created}, []undone{{2, restored}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []undone
+			for _, u := range newGenerator(suite(t), references(tt.changes)).undone(0) {
+				got = append(got, undone{u.at, u.by})
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// The controller deletes the Secret because of a state that is past, and makes it again: shown that state once more, it
+// deletes what is there now.
+func TestStaleWhenItsDeletionIsMadeAgain(t *testing.T) {
+	off := func(o object) object { return object{"spec": object{"suspend": true}, "kind": o["kind"]} }
+	changes := []reference.Change{
+		change("", "", db, record.Updated, spec(2), off(spec(2))),
+		change("op", wire.Delete, key, record.Deleted, object{}, nil),
+		change("", "", db, record.Updated, off(spec(2)), object{"spec": object{"suspend": false}}),
+		change("", "", "configmap/default/go", record.Created, nil, object{}),
+		change("op", wire.Create, key, record.Created, nil, object{}),
+	}
+	changes[4].Read = []string{"configmap/default/go"}
+	got := plans(Generate(suite(t), references(changes), "stale"))
+	if !slices.ContainsFunc(got, func(line string) bool {
+		return strings.HasPrefix(line, "pauseAPIServer at onObjectUpdate database/default/db #1") &&
+			strings.Contains(line, "reconnectController at onObjectCreation secret/default/db #1")
+	}) {
+		t.Errorf("no plan for the Secret that is there again\n%s", strings.Join(got, "\n"))
+	}
+}
+
+// A mark for deletion of an object whose namesake lives is the most harmful past.
+func TestStaleMarkOfANamesakeComesFirst(t *testing.T) {
+	changes := []reference.Change{
+		change("", "", db, record.Created, nil, spec(2)),
+		change("op", wire.Create, key, record.Created, nil, object{}),
+		change("", "", db, record.Updated, spec(2), spec(1)),
+		change("op", wire.Update, key, record.Updated, object{}, object{"data": object{"a": "b"}}),
+		change("", "", db, record.Updated, spec(1), spec(2)),
+		change("op", wire.Update, key, record.Updated, object{"data": object{"a": "b"}}, object{}),
+		change("", "", db, record.Updated, spec(2), marked(spec(2))),
+		change("op", wire.Delete, key, record.Deleted, object{}, nil),
+		change("", "", db, record.Deleted, marked(spec(2)), nil),
+		change("", "", db, record.Created, nil, spec(2)),
+		change("op", wire.Create, key, record.Created, nil, object{}),
+	}
+	first := Generate(suite(t), references(changes), "stale")[0]
+	if !strings.Contains(first.Why, "stops at: database/default/db is marked for deletion") {
+		t.Errorf("first: %s", first.Why)
+	}
+}
+
+// Each moment for which there is no stale plan says why.
+func TestStaleSaysWhyNot(t *testing.T) {
+	all := Generate(suite(t), references([]reference.Change{change("", "", db, record.Created, nil, spec(2))}), "stale")
+	if got := plans(all); !slices.Equal(got, []string{"dropped: nothing undoes it later"}) {
+		t.Errorf("got %q", got)
+	}
+	s := suite(t)
+	s.Cluster.APIServers = 1
+	all = Generate(s, references([]reference.Change{change("", "", db, record.Created, nil, spec(2))}), "stale")
+	want := "dropped: there is only one API server (apiServers: of the suite's cluster)"
+	if got := plans(all); !slices.Equal(got, []string{want}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A change in a list is told by its place. What only fills the places before it need not change.
+func TestPlacesInLists(t *testing.T) {
+	conditions := func(all ...string) object {
+		var list []any
+		for i, status := range all {
+			list = append(list, object{"type": string(rune('A' + i)), "status": status})
+		}
+		return object{"status": object{"conditions": list}}
+	}
+	containers := func(names ...string) object {
+		var list []any
+		for _, name := range names {
+			list = append(list, object{"name": name})
+		}
+		return object{"spec": object{"containers": list}}
+	}
+	for _, tt := range []struct {
+		name      string
+		prev, cur object
+	}{
+		{"the second condition", conditions("True", "False"), conditions("True", "True")},
+		{"a second condition is added", conditions("True"), conditions("True", "True")},
+		{"a container is added", containers("a"), containers("a", "b")},
+		{"a container is removed", containers("a", "b"), containers("a")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := change("op", wire.Update, db, record.Updated, tt.prev, tt.cur)
+			got := plans(Generate(suite(t), references([]reference.Change{c}), "intermediate"))
+			if len(got) != 1 || strings.HasPrefix(got[0], "dropped") {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// The controller stays down while the workload goes on without it, but not over a step that waits for it, nor while one
+// step undoes another.
+func TestDown(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(c reference.Change, seconds int) reference.Change {
+		c.Time = began.Add(time.Duration(seconds) * time.Second)
+		return c
+	}
+	apply, wait := plan.Step{Apply: &plan.ApplyStep{}}, plan.Step{Wait: &plan.WaitStep{}}
+	user := func(from, to, seconds int) reference.Change {
+		return at(change("", "", db, record.Updated, spec(from), spec(to)), seconds)
+	}
+	made := at(change("op", wire.Create, set, record.Created, nil, spec(1)), 1)
+	told := at(change("op", wire.Update, "service/default/db", record.Created, nil, object{}), 2)
+	const (
+		kill  = "killController at onObjectCreation statefulset.apps/default/db #1 afterControllerWrite; "
+		start = "startController at onObjectUpdate database/default/db #1 afterAPIServerRecv "
+	)
+	to := func(from, to int) string {
+		n := string(rune('0' + from))
+		return start + "map[spec:map[replicas:" + n + "]]→map[spec:map[replicas:" + string(rune('0'+to)) + "]]"
+	}
+	for _, tt := range []struct {
+		name    string
+		steps   []plan.Step
+		changes []reference.Change
+		want    []string
+	}{
+		{"the next step", []plan.Step{apply, apply}, []reference.Change{made, user(1, 2, 10)},
+			[]string{kill + to(1, 2) + " or 48s"}},
+		{"a step that has waited for this write", []plan.Step{apply, wait, apply},
+			[]reference.Change{made, user(1, 2, 20)}, []string{kill + to(1, 2) + " or 1m8s"}},
+		{"a step that waits for more", []plan.Step{apply, wait, apply},
+			[]reference.Change{made, told, user(1, 2, 20)}, nil},
+		{"the last step", []plan.Step{apply, apply, apply},
+			[]reference.Change{made, user(1, 2, 10), at(change("", "", key, record.Created, nil, object{}), 20)},
+			[]string{
+				kill + to(1, 2) + " or 48s",
+				kill + "startController at onObjectCreation secret/default/db #1 afterAPIServerRecv or 1m8s",
+			}},
+		{"what is undone", []plan.Step{apply, apply, apply},
+			[]reference.Change{made, user(1, 2, 10), user(2, 1, 20)}, []string{kill + to(1, 2) + " or 48s"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ref := references(tt.changes)
+			var course reference.Course
+			for n := range tt.steps {
+				course.Steps = append(course.Steps, record.Step{Started: began.Add(time.Duration(10*n) * time.Second)})
+			}
+			ref.Courses = []reference.Course{course}
+			g := newGenerator(suite(t), ref)
+			g.steps = tt.steps
+			g.pattern = Pattern{Name: "down", chance: 1}
+			g.down()
+			got := plans(g.ordered())
+			got = slices.DeleteFunc(got, func(line string) bool { return !strings.HasPrefix(line, kill) })
+			slices.Sort(got)
+			slices.Sort(tt.want)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+}
+
+// A process is killed once more at the first write of the one that was started after the first crash.
+func TestTwoCrashes(t *testing.T) {
+	changes := []reference.Change{
+		change("op", wire.Create, key, record.Created, nil, object{}),
+		change("op", wire.Create, set, record.Created, nil, spec(1)),
+	}
+	got := plans(Generate(suite(t), references(changes), "intermediate"))
+	want := "restartController at onObjectCreation secret/default/db #1 afterControllerWrite; " +
+		"restartController at onObjectCreation statefulset.apps/default/db #1 afterControllerWrite"
+	if !slices.Contains(got, want) {
+		t.Errorf("no plan\n%s\nbut\n%s", want, strings.Join(got, "\n"))
+	}
+}
+
+// The controller is killed after each annotated call that all runs make.
+func TestKilledAfterAnnotatedCalls(t *testing.T) {
+	ref := references(nil)
+	ref.Calls = map[string]map[string]int{"op": {"backup": 2, "rare": 0}}
+	s := suite(t)
+	s.Controllers[0].AnnotatedCalls = []plan.AnnotatedCall{{Name: "backup", Function: "backup"}}
+	got := plans(Generate(s, ref, "intermediate"))
+	want := []string{
+		"restartController at onAnnotatedCall backup #1 afterAnnotatedCall",
+		"restartController at onAnnotatedCall backup #2 afterAnnotatedCall",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
