@@ -39,6 +39,15 @@ type Aimed interface {
 	Aim(pid int)
 }
 
+// Pointed is an action on an object that may be the one whose observation has fired it.
+type Pointed interface {
+	Action
+	// PointTo is called before Do, with the object of the last observation that satisfied a part of the action's
+	// trigger; zero: there was none. It returns the name of the object that the action is then for, as the plan would
+	// give it; empty: what the action is for does not depend on it.
+	PointTo(object plan.ResourceKey) string
+}
+
 // Controllers starts and stops controllers under test.
 type Controllers interface {
 	// Kill sends SIGKILL and returns when the processes have exited; their leases are released if the suite says so. It

@@ -173,6 +173,39 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// A pattern in the name of the object to write stands for the object that has fired the action, if it matches.
+func TestWritesTheObjectThatFires(t *testing.T) {
+	pods := plan.ResourceKey{Type: "pod", Namespace: "default", Name: "web-*"}
+	for _, tt := range []struct {
+		name  string
+		fired plan.ResourceKey
+		want  string
+	}{
+		{"it matches", plan.ResourceKey{Type: "pod", Namespace: "default", Name: "web-x7k2p"},
+			"delete pod/default/web-x7k2p"},
+		{"another one", plan.ResourceKey{Type: "pod", Namespace: "default", Name: "db-0"},
+			": no object that matches pod/default/web-* has fired it"},
+		{"none", plan.ResourceKey{}, ": no object that matches pod/default/web-* has fired it"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			j := &journal{}
+			a, err := New(&plan.Action{Type: plan.DeleteObject, Writing: plan.Writing{ResourceKey: pods}}, Tools{Objects: j})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.(Pointed).PointTo(tt.fired)
+			_, err = a.Do(context.Background())
+			got := strings.Join(j.entries, ", ")
+			if err != nil {
+				got += ": " + err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
 // Regression: a start or kill that changed nothing was not mentioned.
 func TestNotes(t *testing.T) {
 	for _, test := range []struct {

@@ -2,6 +2,7 @@ package actions
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -12,11 +13,12 @@ func init() {
 	})
 	Register(plan.PatchObject, func(a *plan.Action, t Tools) Action {
 		return &patchObject{
-			objects: t.Objects, key: a.ResourceKey, subresource: a.Subresource, patchType: a.PatchType, patch: a.Patch,
+			target: target{key: a.ResourceKey, subresource: a.Subresource}, objects: t.Objects, patchType: a.PatchType,
+			patch: a.Patch,
 		}
 	})
 	Register(plan.DeleteObject, func(a *plan.Action, t Tools) Action {
-		return &deleteObject{objects: t.Objects, key: a.ResourceKey}
+		return &deleteObject{target: target{key: a.ResourceKey}, objects: t.Objects}
 	})
 }
 
@@ -37,26 +39,58 @@ func (a *applyObject) Do(ctx context.Context) (string, error) {
 
 func (a *applyObject) Undo(context.Context) error { return nil }
 
-type patchObject struct {
-	objects     Objects
+// target is the object that an action writes. Its name may be a pattern: then it is the object that has fired the
+// action.
+type target struct {
 	key         plan.ResourceKey
 	subresource string
-	patchType   string
-	patch       any
+}
+
+func (t *target) PointTo(object plan.ResourceKey) string {
+	if !t.key.HasWildcard() ||
+		!t.key.Matches(object.Type, object.Group, object.Group != "", object.Namespace, object.Name) {
+		return ""
+	}
+	t.key = object
+	return (&plan.Action{Writing: plan.Writing{ResourceKey: object, Subresource: t.subresource}}).Written()
+}
+
+// object returns the object's name, or an error if it is not known.
+func (t *target) object() (plan.ResourceKey, error) {
+	if t.key.HasWildcard() {
+		return t.key, fmt.Errorf("no object that matches %s has fired it", t.key)
+	}
+	return t.key, nil
+}
+
+type patchObject struct {
+	target
+	objects   Objects
+	patchType string
+	patch     any
 }
 
 func (a *patchObject) Do(ctx context.Context) (string, error) {
-	return "", a.objects.Patch(ctx, a.key, a.subresource, a.patchType, a.patch)
+	key, err := a.object()
+	if err != nil {
+		return "", err
+	}
+	return "", a.objects.Patch(ctx, key, a.subresource, a.patchType, a.patch)
 }
 
 func (a *patchObject) Undo(context.Context) error { return nil }
 
 type deleteObject struct {
+	target
 	objects Objects
-	key     plan.ResourceKey
 }
 
 func (a *deleteObject) Do(ctx context.Context) (string, error) {
-	return "", a.objects.Delete(ctx, a.key)
+	key, err := a.object()
+	if err != nil {
+		return "", err
+	}
+	return "", a.objects.Delete(ctx, key)
 }
+
 func (a *deleteObject) Undo(context.Context) error { return nil }

@@ -22,7 +22,8 @@ type Machine struct {
 	next     int       // the action whose trigger is awaited; len(plan.Actions) when all have fired
 	blocked  int       // the synchronous action that must complete first; -1: none
 	trigger  *expr.Progress
-	counts   []int // matches since enabled, by graph node of the awaited trigger
+	counts   []int            // matches since enabled, by graph node of the awaited trigger
+	about    plan.ResourceKey // of the last observation that satisfied a part of it
 	misses   []miss
 	held     []heldObservation
 	pauses   []pause
@@ -79,8 +80,12 @@ type Effect interface{ effect() }
 type (
 	// StartTimer asks for a record.Timeout event for that action and node after the definition's timeout.
 	StartTimer struct{ Action, Node int }
-	// Fire asks for the action to be carried out; FiredBy is the event that satisfied its trigger.
-	Fire struct{ Action, FiredBy int }
+	// Fire asks for the action to be carried out; FiredBy is the event that satisfied its trigger. About is the object
+	// of the last observation that satisfied a part of it; zero: there was none.
+	Fire struct {
+		Action, FiredBy int
+		About           plan.ResourceKey
+	}
 	// Release releases an observation: its caller goes on, or its call fails.
 	Release struct {
 		Seq  int
@@ -242,7 +247,7 @@ func (m *Machine) judge(e record.Event) []Effect {
 // that enabled them (0 if none).
 func (m *Machine) enable(firedBy int) []Effect {
 	m.wants++
-	m.trigger, m.counts, m.misses = nil, nil, nil
+	m.trigger, m.counts, m.misses, m.about = nil, nil, nil, plan.ResourceKey{}
 	if m.ended || m.blocked >= 0 || m.next >= len(m.plan.Actions) {
 		return nil
 	}
@@ -286,7 +291,7 @@ func (m *Machine) satisfy(seq int, nodes []int) []Effect {
 	}
 	i := m.next
 	m.next++
-	effects := []Effect{Fire{Action: i, FiredBy: seq}}
+	effects := []Effect{Fire{Action: i, FiredBy: seq, About: m.about}}
 	if a := &m.plan.Actions[i]; !a.Async || a.WaitBefore > 0 {
 		m.blocked = i // until it completes; an asynchronous action until it begins
 	}
@@ -312,6 +317,9 @@ func (m *Machine) observe(e record.Event) []Effect {
 			}
 		}
 		if len(hits) > 0 {
+			if o.Name != "" {
+				m.about = plan.ResourceKey{Type: o.Kind, Group: o.Group, Namespace: o.Namespace, Name: o.Name}
+			}
 			effects = append(effects, m.satisfy(seq, hits)...)
 			// An action whose trigger is of type none counts as fired by the event that enabled it.
 			heldBy = m.firedNow(effects)

@@ -474,6 +474,30 @@ func before(e record.Event) record.Event {
 	return e
 }
 
+// An action knows the object whose observation has satisfied the last part of its trigger, also if a timeout fires it.
+func TestFireKnowsItsObject(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{
+		restart(trigger(t, "a;b;later", "a", "b", "later@timeout")), restart(trigger(t, "now", "now@none")),
+	}}
+	m, err := NewMachine(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Start()
+	var fires []Fire
+	for _, e := range []record.Event{created("a"), created("b"), timeout(0, 2), completed(0)} {
+		for _, effect := range m.Step(e) {
+			if f, ok := effect.(Fire); ok {
+				fires = append(fires, f)
+			}
+		}
+	}
+	b := plan.ResourceKey{Type: "pod", Namespace: "default", Name: "b"}
+	if len(fires) != 2 || fires[0].About != b || !fires[1].About.IsZero() {
+		t.Errorf("fired %v, want the first about %s, and the second about nothing", fires, b)
+	}
+}
+
 func TestWaitingNamesTheNearestMiss(t *testing.T) {
 	update := plan.Trigger{Expression: "scaled", Graph: mustGraph(t, "scaled"), Definitions: []plan.Definition{{
 		Name: "scaled",

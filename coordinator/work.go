@@ -46,6 +46,11 @@ func (c *Coordinator) fire(ctx context.Context, f Fire, cause string) {
 		Index: f.Action, Type: string(a.Type), Target: a.Object(), FiredBy: f.FiredBy, Cause: cause,
 		Fired: c.clock.Now(),
 	}
+	if pointed, ok := c.actions[f.Action].(actions.Pointed); ok {
+		if object := pointed.PointTo(f.About); object != "" {
+			c.fires[f.Action].Target = object
+		}
+	}
 	c.work.underway++
 	c.asks(f)
 	c.config.Watcher.Fired(f.Action, a, cause)

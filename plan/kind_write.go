@@ -95,7 +95,7 @@ var patchObject = ActionKind{
 		return fmt.Sprintf("as another client, patch %s%s with %s", what, a.ResourceKey, compact(a.Patch))
 	},
 	Effects: writes,
-	Object:  written,
+	Object:  (*Action).Written,
 }
 
 var deleteObject = ActionKind{
@@ -106,11 +106,11 @@ var deleteObject = ActionKind{
 	Check:   checkWrite,
 	Explain: func(a *Action) string { return "as another client, delete " + a.ResourceKey.String() },
 	Effects: func(a *Action) Effects { return Effects{Writes: true, Deletes: a.ResourceKey} },
-	Object:  written,
+	Object:  (*Action).Written,
 }
 
-// written names the object that an action writes.
-func written(a *Action) string {
+// Written names the object that the action patches or deletes.
+func (a *Action) Written() string {
 	if a.Subresource != "" {
 		return fmt.Sprintf("%s (%s)", a.ResourceKey, a.Subresource)
 	}
@@ -122,8 +122,13 @@ func checkWrite(c *ActionCheck) {
 	switch a := c.Action; {
 	case a.ResourceKey.IsZero():
 		c.Missing("resourceKey", "%s has no resourceKey", a.Type)
-	case a.ResourceKey.HasWildcard():
-		c.Errorf("resourceKey", "%s takes one object; %q may match several", a.Type, a.ResourceKey)
+	case !a.ResourceKey.HasWildcard():
+	case slices.ContainsFunc(a.Trigger.Definitions, func(d Definition) bool {
+		return d.Condition.ResourceKey == a.ResourceKey
+	}): // the object that fires it
+	default:
+		c.Errorf("resourceKey", "%s takes one object; %q may match several (if a trigger of the action has the same "+
+			"resourceKey, it is the object that fires it)", a.Type, a.ResourceKey)
 	}
 }
 

@@ -173,6 +173,9 @@ func ownDeletions(e Evidence) map[int]bool {
 	own := map[int]bool{}
 	for _, a := range e.Actions {
 		key := e.Plan.Actions[a.Index].Effects().Deletes
+		if key.HasWildcard() { // the record has the object that fired the action
+			key, _ = plan.ParseResourceKey(a.Target)
+		}
 		if key.IsZero() || a.Error != "" {
 			continue
 		}

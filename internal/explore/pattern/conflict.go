@@ -23,13 +23,10 @@ func (g *generator) conflict() {
 		why := fmt.Sprintf("another client changes %s (the annotation %s) when %s is about to write it: %s", c.Key,
 			reference.ConflictAnnotation, c.By, g.describe(i))
 		signature := g.signature(i)
-		key, exact := g.object(i)
+		key, _ := g.object(i)
 		rule := ""
-		switch {
-		case !restsOnVersion(c):
+		if !restsOnVersion(c) {
 			rule = "the write does not say which version it rests on: nothing can conflict with it"
-		case !exact:
-			rule = "the object's name is generated: no plan can write it"
 		}
 		var d build.Trigger
 		if rule == "" {

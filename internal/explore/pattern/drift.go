@@ -38,6 +38,9 @@ const steadyState = "steady"
 // idleOwner is the rule by which nothing is disturbed that belongs to something finished.
 const idleOwner = "its owner has finished: the controller need not keep it up any more"
 
+// nameless is the rule by which an object of a generated name is written only when it fires the action.
+const nameless = "the object's name is generated, and it is not the object of that moment: no plan can write it"
+
 // moment is when another client writes.
 type moment struct {
 	change int           // of the controller
@@ -118,11 +121,12 @@ func (g *generator) deletions(heard bool) {
 			// A kubelet registers its Node when it starts, and never again.
 			g.drop(signature, why, "a Node stands for a machine, which does not register again")
 			continue
-		case !exact:
-			g.drop(signature, why, "the object's name is generated: no plan can write it")
-			continue
 		}
 		for _, m := range []moment{{i, 0, "right after " + c.By + " has created it", "made"}, g.steady(c.By)} {
+			if m.change != i && !exact {
+				g.drop(signature+" "+m.label, why+", "+m.words, nameless)
+				continue
+			}
 			if m.label == steadyState && g.ref.OwnerFinished(c.Key) {
 				g.drop(signature+" "+m.label, why+", "+m.words, idleOwner)
 				continue
@@ -149,8 +153,8 @@ func (g *generator) fields(managed bool) {
 			rule = "the controller sets the field only when it creates the object (see drift-any)"
 		case p.others:
 			rule = "others change the field too"
-		case !exact:
-			rule = "the object's name is generated: no plan can write it"
+		case !exact && !p.updated:
+			rule = nameless
 		case p.String() == "spec.template" && g.keepsRevisions():
 			rule = "a revision of each template is kept: the end state differs in any case"
 		case len(p.drifts()) == 0:
@@ -166,6 +170,10 @@ func (g *generator) fields(managed bool) {
 		}
 		for _, d := range p.drifts() {
 			for _, m := range moments {
+				if m.change != p.at && !exact {
+					g.drop(signature+" "+d.kind+" "+m.label, why+", "+m.words, nameless)
+					continue
+				}
 				if m.label == steadyState && g.ref.OwnerFinished(p.key) {
 					g.drop(signature+" "+d.kind+" "+m.label, why+", "+m.words, idleOwner)
 					continue
