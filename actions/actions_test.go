@@ -189,7 +189,8 @@ func TestWritesTheObjectThatFires(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			j := &journal{}
-			a, err := New(&plan.Action{Type: plan.DeleteObject, Writing: plan.Writing{ResourceKey: pods}}, Tools{Objects: j})
+			remove := plan.Action{Type: plan.DeleteObject, Writing: plan.Writing{ResourceKey: pods}}
+			a, err := New(&remove, Tools{Objects: j})
 			if err != nil {
 				t.Fatal(err)
 			}

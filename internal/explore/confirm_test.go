@@ -79,7 +79,7 @@ func TestRunsWithoutActionsAreShared(t *testing.T) {
 		return func(int, *record.Meta) []record.Finding { return []record.Finding{f} }
 	}
 	f := answers(map[string]answer{
-		"w-drift-9": each("a"), "w-drift-10": each("b"), "w-intermediate-1": each("c"), "v-intermediate-1": each("d"),
+		"w-drift-10": each("a"), "w-drift-11": each("b"), "w-intermediate-1": each("c"), "v-intermediate-1": each("d"),
 	})
 	r := mustRun(t, config(t, f, "w", "v"))
 	if n := len(r.With(Bug)); n != 4 {

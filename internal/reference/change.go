@@ -247,8 +247,8 @@ func Reached(r *record.Run) map[string][]string {
 	return all
 }
 
-// Calls counts, by controller under test and name, the annotated calls that returned in each traced run, in the one with
-// the fewest.
+// Calls counts, by controller under test and name, the annotated calls that returned in each traced run. Of each it has
+// the number of the run with the fewest.
 func Calls(runs []*record.Run) map[string]map[string]int {
 	var least map[string]map[string]int
 	for n, r := range runs {

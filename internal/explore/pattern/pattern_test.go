@@ -309,7 +309,10 @@ func TestTriggersHoldInAllRuns(t *testing.T) {
 		{"not equally often", [][]reference.Change{
 			{ready(0, 1), ready(1, 0), ready(0, 1)},
 			{ready(0, 1), ready(1, 0), ready(0, 1), ready(1, 0), ready(0, 1)},
-		}, []string{once + up, once + "<nil>→map[status:map[ready:0]]; then " + once[len("restartController at "):] + up}},
+		}, []string{
+			once + up,
+			once + "<nil>→map[status:map[ready:0]]; then " + strings.TrimPrefix(once, "restartController at ") + up,
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := plans(Generate(suite(t), references(tt.runs...), "intermediate"))

@@ -33,7 +33,8 @@ func (g *generator) behind() string {
 // after, it is restarted at that API server, which shows it the past.
 func (g *generator) stale() {
 	if len(g.suite.APIServerNames()) < 2 {
-		g.drop("", "a controller is shown the past", "there is only one API server (apiServers: of the suite's cluster)")
+		g.drop("", "a controller is shown the past",
+			"there is only one API server (apiServers: of the suite's cluster)")
 		return
 	}
 	for i := range g.ref.Changes {

@@ -307,8 +307,8 @@ func with(at any, path []string, index []int, v any) any {
 	return m
 }
 
-// fillPlaces sets the items before a place in lists to $present, as setField does, but says nothing of the place itself.
-// A field that only one of two states names must have changed; the items that only fill places need not.
+// fillPlaces sets the items before a place in lists to $present, as setField does, but says nothing of the place
+// itself. A field that only one of two states names must have changed; the items that only fill places need not.
 func fillPlaces(m object, path []string, index []int) {
 	if len(index) > 0 {
 		places(m, path, index)
