@@ -78,21 +78,26 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 }
 
 // Generate learns the workloads and writes the plans that a campaign would run, without running them. It returns all
-// candidates, also those without a plan. The result says what could not be learned.
+// candidates, the plans in the order in which a campaign would run them, then those without a plan. The result says
+// what could not be learned.
 func Generate(ctx context.Context, config Config) ([]pattern.Candidate, *Result, error) {
 	c := newCampaign(config)
 	ctx, end := c.begun(ctx)
 	defer end()
 	all, err := c.prepare(ctx)
 	var candidates []pattern.Candidate
+	for _, place := range inOrder(all) {
+		candidate := all[place.Workload].candidates[place.Index]
+		if _, err := c.write(candidate.Plan); err != nil {
+			return nil, c.finish(err), err
+		}
+		candidates = append(candidates, candidate)
+	}
 	for _, l := range all {
 		for _, candidate := range l.candidates {
-			if candidate.Plan != nil {
-				if _, err := c.write(candidate.Plan); err != nil {
-					return nil, c.finish(err), err
-				}
+			if candidate.Plan == nil {
+				candidates = append(candidates, candidate)
 			}
-			candidates = append(candidates, candidate)
 		}
 	}
 	return candidates, c.finish(err), err

@@ -369,7 +369,7 @@ func TestExplainedByARunWithoutActions(t *testing.T) {
 func TestTheSameFindingsSideBySide(t *testing.T) {
 	gone := finding("secret/default/a", "never created; without faults: exists at the end")
 	whole := mustRun(t, config(t, &fake{}, "w"))
-	same := []string{whole.Outcomes[0].Plan, whole.Outcomes[2].Plan} // both interrupt the controller's work
+	same := []string{whole.Outcomes[0].Plan, whole.Outcomes[1].Plan} // both interrupt the controller's work
 	for _, tt := range []struct {
 		name string
 		came bool // the finding comes again

@@ -1,7 +1,6 @@
 package explore
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -114,12 +113,16 @@ func (c *campaign) run(ctx context.Context) error {
 	return c.shrinkAll(ctx)
 }
 
-// generatedTasks makes tasks of the generated plans, in the order of inTurn.
+// generatedTasks makes tasks of the generated plans, the most valuable ones first: see pattern.Order.
 func (c *campaign) generatedTasks(all []Learned) error {
 	used := map[string]bool{}
-	for _, t := range inTurn(all) {
-		used[t.pattern] = true
-		if err := c.add(t); err != nil {
+	for _, place := range inOrder(all) {
+		l := &all[place.Workload]
+		candidate := &l.candidates[place.Index]
+		used[candidate.Pattern] = true
+		if err := c.add(&task{
+			plan: candidate.Plan, learned: l, pattern: candidate.Pattern, why: candidate.Why,
+		}); err != nil {
 			return err
 		}
 	}
@@ -134,41 +137,13 @@ func (c *campaign) generatedTasks(all []Learned) error {
 	return nil
 }
 
-// inTurn puts the workloads' plans in the order in which they are run. The workloads take turns, because their own
-// plans that differ most from the others come first. But workloads have much in common: of the plans that are likely to
-// find the same, all over the workloads, first the first ones are run, then the second ones, and so on.
-func inTurn(all []Learned) []*task {
-	type turn struct {
-		*task
-		nth int
+// inOrder is the order in which the workloads' plans are run.
+func inOrder(all []Learned) []pattern.Place {
+	lists := make([][]pattern.Candidate, len(all))
+	for i := range all {
+		lists[i] = all[i].candidates
 	}
-	var turns []turn
-	seen := map[string]int{} // plans, by pattern and signature
-	for i, more := 0, true; more; i++ {
-		more = false
-		for k := range all {
-			l := &all[k]
-			if i >= len(l.candidates) {
-				continue
-			}
-			more = true
-			candidate := &l.candidates[i]
-			if candidate.Plan == nil {
-				continue
-			}
-			like := candidate.Pattern + " " + candidate.Signature
-			seen[like]++
-			turns = append(turns, turn{
-				&task{plan: candidate.Plan, learned: l, pattern: candidate.Pattern, why: candidate.Why}, seen[like],
-			})
-		}
-	}
-	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.nth, b.nth) })
-	tasks := make([]*task, len(turns))
-	for i, t := range turns {
-		tasks[i] = t.task
-	}
-	return tasks
+	return pattern.Order(lists...)
 }
 
 // planTasks makes tasks of the campaign's own plans.
