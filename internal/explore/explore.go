@@ -155,10 +155,11 @@ type campaign struct {
 	stopped    string // why no new plan is begun; empty: it is
 	failures   int    // plans in a row that could not be run
 	// What runs without a plan's actions have found, and the references with how they ended, by workload.
-	quietly map[string][]record.Finding
-	widened map[string]*reference.Reference
-	extra   map[string]*sync.Once // runs that add something to references, by workload and name
-	still   map[string]*still     // the runs without actions, by the plan without its actions
+	quietly  map[string][]record.Finding
+	widened  map[string]*reference.Reference
+	extra    map[string]*sync.Once // runs that add something to references, by workload and name
+	still    map[string]*still     // the runs without actions, by the plan without its actions
+	forecast forecast
 	// confirmed is how long the runs took that confirm findings, by the machine's clock; all runners together.
 	confirmed time.Duration
 }

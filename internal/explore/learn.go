@@ -234,6 +234,7 @@ func (c *campaign) compareRuns(
 		return nil, err
 	}
 	ref.Types, ref.Reached, ref.Pace = types, reference.Reached(runs[0]), quiet.Pace
+	ref.Took = usual(runs)
 	ref.Rested = true
 	for _, r := range runs {
 		ref.Rested = ref.Rested && r.Meta.Rested

@@ -95,6 +95,7 @@ func (c *campaign) run(ctx context.Context) error {
 		return err
 	}
 	c.forgetOthers()
+	c.foresee()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var workers errgroup.Group
@@ -211,7 +212,7 @@ func (c *campaign) work(ctx context.Context) error {
 		if err != nil {
 			o.Status, o.Reason = Failed, err.Error()
 		}
-		if err := c.end(o); err != nil {
+		if err := c.end(t, o); err != nil {
 			return err
 		}
 	}
@@ -292,7 +293,7 @@ var errPutOff = errors.New("another plan with the same findings is being confirm
 const manyFailures = 5
 
 // end takes what became of a plan, and keeps it.
-func (c *campaign) end(o *Outcome) error {
+func (c *campaign) end(t *task, o *Outcome) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == o.Plan })
@@ -302,6 +303,7 @@ func (c *campaign) end(o *Outcome) error {
 	if err := c.keep(); err != nil {
 		return err
 	}
+	c.measure(t)
 	c.showOutcome(o)
 	if o.Status == Bug && c.FailFast && c.stopped == "" {
 		c.stopped = "the campaign stops at the first bug"

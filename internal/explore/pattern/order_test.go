@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -145,5 +147,29 @@ func TestOrder(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tt.reason, diff)
 			}
 		})
+	}
+}
+
+// In virtual time, waiting takes no time of the machine, but starting a process does.
+func TestExtra(t *testing.T) {
+	restart := func() *build.Action { return build.RestartController("op") }
+	for _, tt := range []struct {
+		name          string
+		actions       []*build.Action
+		real, virtual time.Duration
+	}{
+		{"nothing but a wait", []*build.Action{build.AdvanceTime(time.Hour).When(build.Timeout(time.Minute))},
+			time.Minute, 0},
+		{"two restarts", []*build.Action{restart().When(build.AtOnce()), restart().When(build.Timeout(time.Second))},
+			5 * time.Second, 600 * time.Millisecond},
+		{"a takeover", []*build.Action{build.FreezeController("op").When(build.AtOnce())}, takeoverTime, 0},
+	} {
+		p, err := build.Plan("p").Then(tt.actions...).Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if real, virtual := Extra(p, false), Extra(p, true); real != tt.real || virtual != tt.virtual {
+			t.Errorf("%s: %s, in virtual time %s", tt.name, real, virtual)
+		}
 	}
 }
