@@ -339,13 +339,6 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 			result.Stopped = "the campaign was interrupted"
 		}
 		err = errors.Join(err, result.Text(s.out))
-		if len(result.NotRun) > 0 && ctx.Err() == nil {
-			more := "" // that a new budget is needed
-			if o.Budget > 0 {
-				more = " --budget " + plan.FormatDuration(o.Budget)
-			}
-			fmt.Fprintf(s.err, "`trommel test --resume %s%s` goes on\n", o.dir, more)
-		}
 		if !o.progress.quiet {
 			fmt.Fprintf(s.err, "campaign: %s\n", o.dir)
 		}

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -114,4 +115,33 @@ func TestGrouped(t *testing.T) {
 			t.Errorf("%d is %s", n, got)
 		}
 	}
+}
+
+// The result describes the most valuable plans that were not run, in the order in which they would come, and says how to
+// go on.
+func TestWhatWasNotRun(t *testing.T) {
+	whole := mustRun(t, config(t, &fake{}, "v", "w"))
+	if len(whole.Next) > 0 || whole.GoOn != "" {
+		t.Errorf("all were run, and then %+v: %s", whole.Next, whole.GoOn)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, lasting(time.Second, 2*time.Second), "v", "w")
+		c.Budget = 10 * time.Second
+		r := mustRun(t, c)
+		ran := len(r.Outcomes)
+		if ran == 0 || len(r.Next) != next || len(r.NotRun) != len(whole.Outcomes)-ran {
+			t.Fatalf("%d were run, %d are described of %d", ran, len(r.Next), len(r.NotRun))
+		}
+		for i, got := range r.Next {
+			o := whole.Outcomes[ran+i]
+			file := filepath.Join(c.Dir, "plans", o.Plan+".yaml")
+			want := Unrun{Plan: o.Plan, File: file, Workload: o.Workload, Pattern: o.Pattern, Why: o.Why}
+			if got != want || got.Why == "" {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		}
+		if want := "trommel test --resume " + c.Dir + " --budget 10s"; r.GoOn != want {
+			t.Errorf("%s, want %s", r.GoOn, want)
+		}
+	})
 }

@@ -107,7 +107,7 @@ func newCampaign(config Config) *campaign {
 	c := &campaign{
 		Config: config, began: time.Now(),
 		result: &Result{
-			Settings: config.Settings, Outcomes: []Outcome{}, NotRun: []string{}, Unlearned: []Unlearned{},
+			Settings: config.Settings, Outcomes: []Outcome{}, NotRun: []string{}, Next: []Unrun{}, Unlearned: []Unlearned{},
 			Dropped: map[string]int{}, Empty: []string{},
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
