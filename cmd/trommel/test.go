@@ -476,6 +476,9 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 		for _, u := range result.Unlearned {
 			fmt.Fprintf(s.out, "not tested: %s\n", u.Reason)
 		}
+		for _, suggestion := range result.Suggested {
+			fmt.Fprintf(s.out, "not tested: %s\n", suggestion)
+		}
 		if err == nil && len(result.Unlearned) > 0 {
 			return &exitError{code: exitCannotRun}
 		}

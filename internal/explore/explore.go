@@ -108,7 +108,7 @@ func newCampaign(config Config) *campaign {
 		Config: config, began: time.Now(),
 		result: &Result{
 			Settings: config.Settings, Outcomes: []Outcome{}, NotRun: []string{}, Next: []Unrun{}, Unlearned: []Unlearned{},
-			Dropped: map[string]int{}, Empty: []string{},
+			Dropped: map[string]int{}, Empty: []string{}, Suggested: []Suggestion{},
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
 		widened: map[string]*reference.Reference{}, extra: map[string]*sync.Once{},

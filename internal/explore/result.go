@@ -89,6 +89,8 @@ type Result struct {
 	Dropped   map[string]int `json:"dropped"` // candidates without a plan, by the rule that dropped them
 	// Empty are the patterns without a plan.
 	Empty []string `json:"empty"`
+	// Suggested are workloads with which patterns would have plans that they have not.
+	Suggested []Suggestion `json:"suggested"`
 	// Unreached are the points in each controller that no workload reaches, so that no plan can use them.
 	Unreached map[string][]string `json:"unreached"`
 	Took      time.Duration       `json:"nanoseconds"` // with what it took before it was resumed

@@ -73,7 +73,7 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 		}
 		all = append(all, l)
 	}
-	c.result.Unreached = c.unreached(all)
+	c.result.Unreached, c.result.Suggested = c.unreached(all), c.suggest(all)
 	return all, nil
 }
 

@@ -214,6 +214,9 @@ func (r *Result) notTested() []string {
 	if len(r.Empty) > 0 {
 		lines = append(lines, "there is no plan of the pattern "+strings.Join(r.Empty, ", "))
 	}
+	for _, s := range r.Suggested {
+		lines = append(lines, s.String())
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Unreached)) {
 		lines = append(lines, fmt.Sprintf("no workload reaches these points of %s: %s", name,
 			strings.Join(r.Unreached[name], ", ")))

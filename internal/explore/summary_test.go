@@ -79,6 +79,10 @@ func result() *Result {
 		Unlearned: []Unlearned{{"scale", "learn workload \"scale\": it ends differently\n  pod/default/a: gone"}},
 		Dropped:   map[string]int{"there are 3 plans like it": 5, "it changes no field": 1},
 		Empty:     []string{"zombie"}, Unreached: map[string][]string{"op": {"annotatedCall backup", "reconcile"}},
+		Suggested: []Suggestion{
+			{Pattern: "stale", Lacks: "no workload deletes a db", Command: "trommel propose -c db --write"},
+			{Pattern: "unobserved", Lacks: "no workload changes a db", Workloads: []string{"resize", "scale"}},
+		},
 		Took: 9*time.Minute + 40*time.Second,
 	}
 }

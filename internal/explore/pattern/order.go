@@ -327,3 +327,9 @@ func first(a, b bool) int {
 	}
 	return 1
 }
+
+// OfDeletion reports whether the candidate's plan strikes at the deletion of an object, or at its mark for deletion.
+func (c *Candidate) OfDeletion() bool {
+	at, _ := struck(c.Plan)
+	return at.what == marks || at.what == removed
+}
