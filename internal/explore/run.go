@@ -276,7 +276,7 @@ func (c *campaign) fresh() *task {
 // also if confirming has had its share of the budget. The caller holds the lock.
 func (c *campaign) goOn(anyway bool) *task {
 	i := slices.IndexFunc(c.putOff, func(t *task) bool {
-		return !c.inWork(t.known) && (anyway || !c.overdrawn() || c.known(t.known))
+		return !c.inWork(t.known) && (anyway || !c.overdrawn(t.known) || c.known(t.known))
 	})
 	if i < 0 {
 		return nil
