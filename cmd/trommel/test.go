@@ -78,7 +78,7 @@ not happen, or its finding was not confirmed), 4 could not run.`,
 	o.registerPatterns(c)
 	f := c.Flags()
 	f.StringVar(&o.Plans, "plans", "", "run the plans of this `directory` instead of generated ones")
-	f.DurationVar(&o.Budget, "budget", 0, "start no new plan after this `time` (default: no limit)")
+	f.DurationVar(&o.Budget, "budget", 0, "start no new plan after this `time`; learning counts (default: no limit)")
 	f.BoolVar(&o.FailFast, "fail-fast", false, "stop after the first bug")
 	f.IntVar(&o.Repeat, "repeat", 3, "how often a plan with findings is run; a bug must be found every time")
 	f.IntVar(&o.parallel, "parallel", 0,

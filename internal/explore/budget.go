@@ -16,6 +16,7 @@ import (
 type forecast struct {
 	began     time.Time               // of the first plan, since the campaign was resumed
 	costs     map[*task]time.Duration // how long each plan may take, by the machine's clock; nil: nobody knows
+	begun     int                     // plans that have begun since then
 	before    time.Duration           // how long the plans took that were run before that
 	plans     int                     // that have ended, also before
 	estimated time.Duration           // what was estimated for these
@@ -67,31 +68,42 @@ func (c *campaign) costs() map[*task]time.Duration {
 }
 
 // reach estimates how many plans will have been run when the budget is used up, and how long that takes from now on.
-// It goes by the runs without faults and, as soon as plans were run, by how long these took in truth, with all that
-// they brought about, such as confirming what they have found. It is 0 if nobody knows. The caller holds the lock.
+// It goes by the runs without faults and, as soon as plans were run, by how long these took in truth, and by how long
+// it took to confirm what they have found, which has a share at most. It is 0 if nobody knows. The caller holds the
+// lock.
 func (c *campaign) reach() (plans int, in time.Duration) {
 	if c.forecast.costs == nil {
 		return 0, 0
 	}
-	runners := max(1, len(c.Runners))
-	scale := 1.0
+	runners := time.Duration(max(1, len(c.Runners)))
+	scale, confirming := 1.0, 0.0 // how long plans take, of what was estimated; and confirming, of that
 	if c.forecast.plans >= sure {
-		took := c.forecast.before + time.Since(c.forecast.began)*time.Duration(runners)
-		scale = float64(took) / float64(c.forecast.estimated)
+		took := c.forecast.before + time.Since(c.forecast.began)*runners
+		running := max(took-c.confirmed, took/10)
+		scale = float64(running) / float64(c.forecast.estimated)
+		confirming = float64(c.confirmed) / float64(running)
 	}
-	left := c.Budget - c.elapsed()
+	share := max(0, c.given()/confirmShare*runners-c.confirmed)
+	left := (c.Budget - c.elapsed()) * runners
+	all := func() time.Duration {
+		more := time.Duration(confirming * float64(in))
+		if c.Budget > 0 {
+			more = min(more, share)
+		}
+		return in + more
+	}
 	plans = len(c.tasks)
 	for i := c.next; i < len(c.tasks); i++ {
 		t := c.tasks[i]
 		switch {
 		case c.done[t.plan.TestName] != nil:
-		case c.Budget > 0 && in/time.Duration(runners) > left:
+		case c.Budget > 0 && all() > left:
 			plans--
 		default:
 			in += time.Duration(scale * float64(c.forecast.costs[t]))
 		}
 	}
-	return plans, in / time.Duration(runners)
+	return plans, all() / runners
 }
 
 // given is the budget as it was given for this session: a campaign that is resumed has spent some before.
@@ -100,6 +112,15 @@ func (c *campaign) given() time.Duration {
 		return given
 	}
 	return c.Budget
+}
+
+// usedUp says what the budget was used up by. The caller holds the lock.
+func (c *campaign) usedUp() string {
+	text := fmt.Sprintf("the budget of %s was used up", plan.FormatDuration(c.given()))
+	if c.forecast.begun == 0 {
+		text += " by learning"
+	}
+	return text
 }
 
 // foresee says how many plans will be run, before the first one begins.
@@ -114,12 +135,8 @@ func (c *campaign) foresee() {
 			c.forecast.estimated += c.forecast.costs[t]
 		}
 	}
-	if c.fresh() == nil { // there is nothing to run, or no time for it
-		return
-	}
-	c.next--
 	reach, in := c.reach()
-	if reach == 0 {
+	if reach <= len(c.done) { // nobody knows, or there is nothing to run, or no time for it
 		return
 	}
 	c.forecast.told = reach

@@ -86,6 +86,9 @@ func TestWhatTheBudgetReaches(t *testing.T) {
 				if diff := cmp.Diff(tt.says, says); diff != "" {
 					t.Error(diff)
 				}
+				if tt.ran == 0 && r.Stopped != "the budget of 5s was used up by learning" {
+					t.Errorf("stopped: %s", r.Stopped)
+				}
 				if len(r.Outcomes) != tt.ran {
 					t.Errorf("%d plans were run, want %d", len(r.Outcomes), tt.ran)
 				}

@@ -263,12 +263,13 @@ func (c *campaign) fresh() *task {
 	case c.next == len(c.tasks):
 		return nil
 	case c.stopped == "" && c.Budget > 0 && c.elapsed() > c.Budget:
-		c.stopped = fmt.Sprintf("the budget of %s was used up", plan.FormatDuration(c.Budget))
+		c.stopped = c.usedUp()
 	}
 	if c.stopped != "" {
 		return nil
 	}
 	c.next++
+	c.forecast.begun++
 	return c.tasks[c.next-1]
 }
 
