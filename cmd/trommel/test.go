@@ -78,7 +78,7 @@ not happen, or its finding was not confirmed), 4 could not run.`,
 	o.registerPatterns(c)
 	f := c.Flags()
 	f.StringVar(&o.Plans, "plans", "", "run the plans of this `directory` instead of generated ones")
-	f.DurationVar(&o.Budget, "budget", 0, "start no new plan after this `time` (default: no limit)")
+	f.DurationVar(&o.Budget, "budget", 0, "start no new plan after this `time`; learning counts (default: no limit)")
 	f.BoolVar(&o.FailFast, "fail-fast", false, "stop after the first bug")
 	f.IntVar(&o.Repeat, "repeat", 3, "how often a plan with findings is run; a bug must be found every time")
 	f.IntVar(&o.parallel, "parallel", 0,
@@ -339,13 +339,6 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 			result.Stopped = "the campaign was interrupted"
 		}
 		err = errors.Join(err, result.Text(s.out))
-		if len(result.NotRun) > 0 && ctx.Err() == nil {
-			more := "" // that a new budget is needed
-			if o.Budget > 0 {
-				more = " --budget " + plan.FormatDuration(o.Budget)
-			}
-			fmt.Fprintf(s.err, "`trommel test --resume %s%s` goes on\n", o.dir, more)
-		}
 		if !o.progress.quiet {
 			fmt.Fprintf(s.err, "campaign: %s\n", o.dir)
 		}
@@ -482,6 +475,9 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 		}
 		for _, u := range result.Unlearned {
 			fmt.Fprintf(s.out, "not tested: %s\n", u.Reason)
+		}
+		for _, suggestion := range result.Suggested {
+			fmt.Fprintf(s.out, "not tested: %s\n", suggestion)
 		}
 		if err == nil && len(result.Unlearned) > 0 {
 			return &exitError{code: exitCannotRun}

@@ -314,13 +314,13 @@ func (c *campaign) wait(t *task, o *Outcome, first *record.Meta) whether {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	inWork := c.inWork(o)
-	if !inWork && (!c.overdrawn() || c.known(o) || len(c.tasks[c.next:]) == 0 && c.stopped == "") {
-		c.confirming[o.Plan] = Outcome{Cause: o.Cause, Findings: slices.Clone(o.Findings)}
+	if !inWork && (!c.overdrawn(o) || c.known(o) || len(c.tasks[c.next:]) == 0 && c.stopped == "") {
+		c.confirming[o.Plan] = Outcome{Cause: o.Cause, Findings: slices.Clone(o.Findings), Took: o.Took}
 		return now
 	}
 	if !inWork && c.stopped != "" {
 		if slices.ContainsFunc(o.Findings, func(f record.Finding) bool { return f.Does().Strong() }) {
-			c.confirming[o.Plan] = Outcome{Cause: o.Cause, Findings: slices.Clone(o.Findings)}
+			c.confirming[o.Plan] = Outcome{Cause: o.Cause, Findings: slices.Clone(o.Findings), Took: o.Took}
 			return now
 		}
 		return givenUp
@@ -337,10 +337,23 @@ func (c *campaign) wait(t *task, o *Outcome, first *record.Meta) whether {
 // confirmShare is the part of the budget that confirming may take.
 const confirmShare = 3
 
-// overdrawn reports whether confirming has had its share of the budget. The caller holds the lock.
-func (c *campaign) overdrawn() bool {
-	return c.Budget > 0 && c.confirmed/time.Duration(max(1, len(c.Runners))) >= c.Budget/confirmShare
+// overdrawn reports whether confirming would take more than its share of the budget if an outcome was confirmed, too.
+// The first one is confirmed in any case. The caller holds the lock.
+func (c *campaign) overdrawn(o *Outcome) bool {
+	if c.Budget == 0 {
+		return false
+	}
+	took := c.confirmed
+	for _, other := range c.confirming {
+		took += c.toConfirm(&other)
+	}
+	share := c.given() / confirmShare * time.Duration(max(1, len(c.Runners)))
+	return took > 0 && took+c.toConfirm(o) > share
 }
+
+// toConfirm estimates how long it takes to confirm what a plan's first run has found: as many runs as must show it, of
+// which the last one is without the plan's actions.
+func (c *campaign) toConfirm(o *Outcome) time.Duration { return time.Duration(c.Repeat) * o.Took }
 
 // again runs a plan to confirm what one has found.
 func (c *campaign) again(

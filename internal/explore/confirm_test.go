@@ -4,10 +4,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -149,5 +151,74 @@ func TestShareOfConfirming(t *testing.T) {
 				t.Errorf("it was confirmed before other plans began: %v", f.all)
 			}
 		})
+	}
+}
+
+// What confirming will take is estimated before it begins, so that it does not take more than its share, and what was
+// spent before a campaign was resumed does not make the share larger.
+func TestConfirmingKeepsToItsShare(t *testing.T) {
+	for _, resumed := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			const budget, runTakes = 100 * time.Second, 4 * time.Second
+			var confirming, most time.Duration // most: before a new plan began
+			f := &fake{}
+			f.answer = func(p *plan.Plan, n int, m *record.Meta, found *[]record.Finding, _ *[]string) error {
+				took := time.Second
+				switch {
+				case len(p.Actions) > 0:
+					took = runTakes
+					*found, m.Verdict = []record.Finding{finding("pod/default/"+p.TestName, "gone")}, record.Bug
+					if n == 1 {
+						most = max(most, confirming)
+					} else {
+						confirming += took
+					}
+				case strings.Contains(p.TestName, "-without-actions"):
+					confirming += took
+				}
+				time.Sleep(took)
+				m.Clock = &record.Clock{Virtual: true, Took: took}
+				return nil
+			}
+			config := config(t, f, "u", "v", "w")
+			config.Budget = budget + resumed
+			c := newCampaign(config)
+			c.spent = resumed
+			ctx, end := c.begun(t.Context())
+			defer end()
+			err := c.run(ctx)
+			if r := c.finish(err); err != nil || len(r.With(Bug)) < 2 || len(r.NotRun) == 0 {
+				t.Fatalf("%v: %v", err, statuses(r))
+			}
+			if most < budget/4 || most > budget/3 {
+				t.Errorf("confirming took %s of %s", most, budget)
+			}
+		})
+	}
+}
+
+// Runs with slow controllers are made when a finding needs them, and once for all plans of a workload, whichever of them
+// is the first.
+func TestSlowRunsAreShared(t *testing.T) {
+	for _, finds := range []bool{false, true} {
+		f := &fake{answer: func(p *plan.Plan, _ int, m *record.Meta, found *[]record.Finding, _ *[]string) error {
+			if finds && strings.Contains(p.TestName, "-lost-answer-") {
+				*found, m.Verdict = []record.Finding{finding("service/default/"+p.TestName, "gone")}, record.Bug
+			} else if finds && strings.Contains(p.TestName, "-drift-") {
+				*found, m.Verdict = []record.Finding{finding("pod/default/"+p.TestName, "gone")}, record.Bug
+			}
+			return nil
+		}}
+		c := config(t, f, "v", "w")
+		for name := range c.Suite.Workloads { // they do not wait, so that slow controllers may see several steps as one
+			step := plan.Step{Delete: &plan.DeleteStep{}}
+			c.Suite.Workloads[name] = plan.Workload{Steps: []plan.Step{step, step}}
+		}
+		c.Runners = []run.Runner{f, f}
+		r := mustRun(t, c)
+		bugs, slowly := len(r.With(Bug)), map[bool]int{true: 1}[finds]
+		if finds != (bugs > 4) || f.runs["v-slow"] != slowly || f.runs["w-slow"] != slowly {
+			t.Errorf("%d bugs; runs %v", bugs, f.runs)
+		}
 	}
 }

@@ -78,21 +78,26 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 }
 
 // Generate learns the workloads and writes the plans that a campaign would run, without running them. It returns all
-// candidates, also those without a plan. The result says what could not be learned.
+// candidates, the plans in the order in which a campaign would run them, then those without a plan. The result says
+// what could not be learned.
 func Generate(ctx context.Context, config Config) ([]pattern.Candidate, *Result, error) {
 	c := newCampaign(config)
 	ctx, end := c.begun(ctx)
 	defer end()
 	all, err := c.prepare(ctx)
 	var candidates []pattern.Candidate
+	for _, place := range inOrder(all) {
+		candidate := all[place.Workload].candidates[place.Index]
+		if _, err := c.write(candidate.Plan); err != nil {
+			return nil, c.finish(err), err
+		}
+		candidates = append(candidates, candidate)
+	}
 	for _, l := range all {
 		for _, candidate := range l.candidates {
-			if candidate.Plan != nil {
-				if _, err := c.write(candidate.Plan); err != nil {
-					return nil, c.finish(err), err
-				}
+			if candidate.Plan == nil {
+				candidates = append(candidates, candidate)
 			}
-			candidates = append(candidates, candidate)
 		}
 	}
 	return candidates, c.finish(err), err
@@ -102,8 +107,8 @@ func newCampaign(config Config) *campaign {
 	c := &campaign{
 		Config: config, began: time.Now(),
 		result: &Result{
-			Settings: config.Settings, Outcomes: []Outcome{}, NotRun: []string{}, Unlearned: []Unlearned{},
-			Dropped: map[string]int{}, Empty: []string{},
+			Settings: config.Settings, Outcomes: []Outcome{}, NotRun: []string{}, Next: []Unrun{}, Unlearned: []Unlearned{},
+			Dropped: map[string]int{}, Empty: []string{}, Suggested: []Suggestion{},
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
 		widened: map[string]*reference.Reference{}, extra: map[string]*sync.Once{},
@@ -150,10 +155,11 @@ type campaign struct {
 	stopped    string // why no new plan is begun; empty: it is
 	failures   int    // plans in a row that could not be run
 	// What runs without a plan's actions have found, and the references with how they ended, by workload.
-	quietly map[string][]record.Finding
-	widened map[string]*reference.Reference
-	extra   map[string]*sync.Once // runs that add something to references, by workload and name
-	still   map[string]*still     // the runs without actions, by the plan without its actions
+	quietly  map[string][]record.Finding
+	widened  map[string]*reference.Reference
+	extra    map[string]*sync.Once // runs that add something to references, by workload and name
+	still    map[string]*still     // the runs without actions, by the plan without its actions
+	forecast forecast
 	// confirmed is how long the runs took that confirm findings, by the machine's clock; all runners together.
 	confirmed time.Duration
 }

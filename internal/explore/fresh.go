@@ -34,7 +34,7 @@ func (c *campaign) freshly(ctx context.Context, t *task, done *record.Run) (*rec
 	if err := p.Validate(c.Suite); err != nil {
 		return nil, err
 	}
-	r, meta, err := c.once(ctx, p, run.RunOptions{History: t.learned.Reference.Types})
+	r, meta, err := c.again(ctx, p, run.RunOptions{History: t.learned.Reference.Types})
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (c *campaign) tells(ctx context.Context, t *task, o *Outcome) (bool, error)
 	if ctx.Err() != nil || len(judge.Differences(c.options(t).Reference, t.plan, first.Objects())) > 0 {
 		return false, context.Cause(ctx)
 	}
-	r, meta, err := c.once(ctx, t.plan, c.options(t))
+	r, meta, err := c.again(ctx, t.plan, c.options(t))
 	o.took(meta)
 	if err != nil || meta.Verdict != record.Pass {
 		return false, err
@@ -43,7 +43,7 @@ func (c *campaign) tells(ctx context.Context, t *task, o *Outcome) (bool, error)
 func (c *campaign) runHarmless(ctx context.Context, t *task) {
 	c.say("%s: what does a status keep? The workload is run with harmless faults", t.learned.Workload)
 	for _, candidate := range pattern.Harmless(c.Suite, t.plan.Steps, t.learned.Reference) {
-		r, meta, err := c.once(ctx, candidate.Plan, c.options(t))
+		r, meta, err := c.again(ctx, candidate.Plan, c.options(t))
 		switch {
 		case ctx.Err() != nil:
 			return

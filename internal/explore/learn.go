@@ -235,6 +235,7 @@ func (c *campaign) compareRuns(
 	}
 	ref.Types, ref.Reached, ref.Pace = types, reference.Reached(runs[0]), quiet.Pace
 	ref.Calls = reference.Calls(runs)
+	ref.Took = usual(runs)
 	ref.Rested = true
 	for _, r := range runs {
 		ref.Rested = ref.Rested && r.Meta.Rested

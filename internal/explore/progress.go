@@ -48,7 +48,8 @@ func (c *campaign) showStatus() {
 			bugs++
 		}
 	}
-	text := fmt.Sprintf("%d of %d plans, %s", len(c.done), len(c.tasks), wording.Count(bugs, "bug"))
+	text, reach := c.progressed()
+	text += ", " + wording.Count(bugs, "bug")
 	if left := c.left(); left > 0 {
 		text += ", about " + roughly(left) + " left"
 	}
@@ -56,7 +57,8 @@ func (c *campaign) showStatus() {
 		text += "; " + strings.Join(c.running, ", ")
 	}
 	c.show(progress.Event{Type: progress.Status, Text: text, Campaign: &progress.CampaignEvent{
-		Done: len(c.done), Of: len(c.tasks), Bugs: bugs, Left: c.left().Seconds(), Running: slices.Clone(c.running),
+		Done: len(c.done), Of: len(c.tasks), Reach: reach, Bugs: bugs, Left: c.left().Seconds(),
+		Running: slices.Clone(c.running),
 	}})
 }
 

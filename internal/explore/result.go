@@ -57,6 +57,15 @@ type Outcome struct {
 	Key string `json:"key"`
 }
 
+// Unrun is a plan that was not run.
+type Unrun struct {
+	Plan     string `json:"plan"`
+	File     string `json:"file"`
+	Workload string `json:"workload"`
+	Pattern  string `json:"pattern,omitempty"` // empty: the plan was not generated
+	Why      string `json:"why,omitempty"`     // what the plan does, in words
+}
+
 // Unlearned is a workload without a reference.
 type Unlearned struct {
 	Workload string `json:"workload"`
@@ -68,7 +77,10 @@ type Result struct {
 	Settings
 	// Outcomes are in the order in which plans are begun.
 	Outcomes []Outcome `json:"outcomes"`
-	NotRun   []string  `json:"notRun"` // plans that were not begun, or did not end
+	NotRun   []string  `json:"notRun"` // plans that were not begun, or did not end, the most valuable ones first
+	// Next are the first of these, and GoOn is the command that runs them; empty: there are none.
+	Next []Unrun `json:"next"`
+	GoOn string  `json:"goOn,omitempty"`
 	// Stopped says why there are plans that were not run.
 	Stopped string `json:"stopped,omitempty"`
 	// Elsewhere is the number of plans in other shards.
@@ -77,6 +89,8 @@ type Result struct {
 	Dropped   map[string]int `json:"dropped"` // candidates without a plan, by the rule that dropped them
 	// Empty are the patterns without a plan.
 	Empty []string `json:"empty"`
+	// Suggested are workloads with which patterns would have plans that they have not.
+	Suggested []Suggestion `json:"suggested"`
 	// Unreached are the points in each controller that no workload reaches, so that no plan can use them.
 	Unreached map[string][]string `json:"unreached"`
 	Took      time.Duration       `json:"nanoseconds"` // with what it took before it was resumed

@@ -1,7 +1,6 @@
 package explore
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -74,7 +73,7 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 		}
 		all = append(all, l)
 	}
-	c.result.Unreached = c.unreached(all)
+	c.result.Unreached, c.result.Suggested = c.unreached(all), c.suggest(all)
 	return all, nil
 }
 
@@ -96,6 +95,7 @@ func (c *campaign) run(ctx context.Context) error {
 		return err
 	}
 	c.forgetOthers()
+	c.foresee()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var workers errgroup.Group
@@ -114,12 +114,16 @@ func (c *campaign) run(ctx context.Context) error {
 	return c.shrinkAll(ctx)
 }
 
-// generatedTasks makes tasks of the generated plans, in the order of inTurn.
+// generatedTasks makes tasks of the generated plans, the most valuable ones first: see pattern.Order.
 func (c *campaign) generatedTasks(all []Learned) error {
 	used := map[string]bool{}
-	for _, t := range inTurn(all) {
-		used[t.pattern] = true
-		if err := c.add(t); err != nil {
+	for _, place := range inOrder(all) {
+		l := &all[place.Workload]
+		candidate := &l.candidates[place.Index]
+		used[candidate.Pattern] = true
+		if err := c.add(&task{
+			plan: candidate.Plan, learned: l, pattern: candidate.Pattern, why: candidate.Why,
+		}); err != nil {
 			return err
 		}
 	}
@@ -134,41 +138,13 @@ func (c *campaign) generatedTasks(all []Learned) error {
 	return nil
 }
 
-// inTurn puts the workloads' plans in the order in which they are run. The workloads take turns, because their own
-// plans that differ most from the others come first. But workloads have much in common: of the plans that are likely to
-// find the same, all over the workloads, first the first ones are run, then the second ones, and so on.
-func inTurn(all []Learned) []*task {
-	type turn struct {
-		*task
-		nth int
+// inOrder is the order in which the workloads' plans are run.
+func inOrder(all []Learned) []pattern.Place {
+	lists := make([][]pattern.Candidate, len(all))
+	for i := range all {
+		lists[i] = all[i].candidates
 	}
-	var turns []turn
-	seen := map[string]int{} // plans, by pattern and signature
-	for i, more := 0, true; more; i++ {
-		more = false
-		for k := range all {
-			l := &all[k]
-			if i >= len(l.candidates) {
-				continue
-			}
-			more = true
-			candidate := &l.candidates[i]
-			if candidate.Plan == nil {
-				continue
-			}
-			like := candidate.Pattern + " " + candidate.Signature
-			seen[like]++
-			turns = append(turns, turn{
-				&task{plan: candidate.Plan, learned: l, pattern: candidate.Pattern, why: candidate.Why}, seen[like],
-			})
-		}
-	}
-	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.nth, b.nth) })
-	tasks := make([]*task, len(turns))
-	for i, t := range turns {
-		tasks[i] = t.task
-	}
-	return tasks
+	return pattern.Order(lists...)
 }
 
 // planTasks makes tasks of the campaign's own plans.
@@ -236,7 +212,7 @@ func (c *campaign) work(ctx context.Context) error {
 		if err != nil {
 			o.Status, o.Reason = Failed, err.Error()
 		}
-		if err := c.end(o); err != nil {
+		if err := c.end(t, o); err != nil {
 			return err
 		}
 	}
@@ -287,12 +263,13 @@ func (c *campaign) fresh() *task {
 	case c.next == len(c.tasks):
 		return nil
 	case c.stopped == "" && c.Budget > 0 && c.elapsed() > c.Budget:
-		c.stopped = fmt.Sprintf("the budget of %s was used up", plan.FormatDuration(c.Budget))
+		c.stopped = c.usedUp()
 	}
 	if c.stopped != "" {
 		return nil
 	}
 	c.next++
+	c.forecast.begun++
 	return c.tasks[c.next-1]
 }
 
@@ -300,7 +277,7 @@ func (c *campaign) fresh() *task {
 // also if confirming has had its share of the budget. The caller holds the lock.
 func (c *campaign) goOn(anyway bool) *task {
 	i := slices.IndexFunc(c.putOff, func(t *task) bool {
-		return !c.inWork(t.known) && (anyway || !c.overdrawn() || c.known(t.known))
+		return !c.inWork(t.known) && (anyway || !c.overdrawn(t.known) || c.known(t.known))
 	})
 	if i < 0 {
 		return nil
@@ -317,7 +294,7 @@ var errPutOff = errors.New("another plan with the same findings is being confirm
 const manyFailures = 5
 
 // end takes what became of a plan, and keeps it.
-func (c *campaign) end(o *Outcome) error {
+func (c *campaign) end(t *task, o *Outcome) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == o.Plan })
@@ -327,6 +304,7 @@ func (c *campaign) end(o *Outcome) error {
 	if err := c.keep(); err != nil {
 		return err
 	}
+	c.measure(t)
 	c.showOutcome(o)
 	if o.Status == Bug && c.FailFast && c.stopped == "" {
 		c.stopped = "the campaign stops at the first bug"

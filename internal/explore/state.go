@@ -14,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/atomicfile"
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -112,6 +113,9 @@ func (c *campaign) keep() error {
 	return nil
 }
 
+// next is how many plans that were not run a result describes.
+const next = 5
+
 // finish completes the result. The error is what kept the campaign from going on.
 func (c *campaign) finish(err error) *Result {
 	c.mu.Lock()
@@ -121,8 +125,20 @@ func (c *campaign) finish(err error) *Result {
 		if o := c.done[t.plan.TestName]; o != nil {
 			r.Outcomes = append(r.Outcomes, *o)
 		} else {
+			if len(r.NotRun) < next {
+				r.Next = append(r.Next, Unrun{
+					Plan: t.plan.TestName, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why,
+				})
+			}
 			r.NotRun = append(r.NotRun, t.plan.TestName)
 		}
+	}
+	if len(r.NotRun) > 0 {
+		words := []string{"trommel", "test", "--resume", c.Dir}
+		if c.Budget > 0 {
+			words = append(words, "--budget", plan.FormatDuration(c.given()))
+		}
+		r.GoOn = quoted(words)
 	}
 	r.Stopped, r.Took = c.stopped, c.elapsed()
 	if err != nil && r.Stopped == "" {

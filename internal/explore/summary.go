@@ -76,6 +76,15 @@ func (r *Result) Text(w io.Writer) error {
 			fmt.Fprintf(&b, "  %s: %s\n", o.Plan, indent(shown(o.Reason), "    "))
 		}
 	}
+	if len(r.NotRun) > 0 {
+		fmt.Fprintf(&b, "not run\n  %s\n", r.notRun())
+		for _, u := range r.Next {
+			fmt.Fprintf(&b, "    %s\n", indent(u.String(), "    "))
+		}
+		if r.GoOn != "" {
+			fmt.Fprintf(&b, "  to go on:\n    %s\n", r.GoOn)
+		}
+	}
 	if lines := r.notTested(); len(lines) > 0 {
 		fmt.Fprintln(&b, "not tested")
 		for _, line := range lines {
@@ -170,21 +179,43 @@ func indent(text, by string) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+by)
 }
 
+// notRun says how many plans were not run, and why; those that it describes follow.
+func (r *Result) notRun() string {
+	text := wording.Count(len(r.NotRun), "plan")
+	if r.Stopped != "" {
+		text += ", because " + r.Stopped
+	}
+	if len(r.Next) == 0 {
+		return text
+	}
+	if len(r.Next) < len(r.NotRun) {
+		text += "; the most valuable of them"
+	}
+	return text + ":"
+}
+
+// String is a plan that was not run in one line.
+func (u Unrun) String() string {
+	if u.Why == "" {
+		return u.Plan
+	}
+	return u.Plan + ": " + u.Why
+}
+
 // notTested says what the campaign says nothing about, a line each.
 func (r *Result) notTested() []string {
 	var lines []string
 	for _, u := range r.Unlearned {
 		lines = append(lines, u.Reason)
 	}
-	if len(r.NotRun) > 0 {
-		lines = append(lines, fmt.Sprintf("%s, because %s: %s", wording.Count(len(r.NotRun), "plan"), r.Stopped,
-			names(r.NotRun, most)))
-	}
 	if r.Elsewhere > 0 {
 		lines = append(lines, fmt.Sprintf("%s in other shards", wording.Count(r.Elsewhere, "plan")))
 	}
 	if len(r.Empty) > 0 {
 		lines = append(lines, "there is no plan of the pattern "+strings.Join(r.Empty, ", "))
+	}
+	for _, s := range r.Suggested {
+		lines = append(lines, s.String())
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Unreached)) {
 		lines = append(lines, fmt.Sprintf("no workload reaches these points of %s: %s", name,
@@ -270,6 +301,15 @@ func (r *Result) Markdown(w io.Writer) error {
 			fmt.Fprintf(&b, "- %s: %s\n", report.EscapeMarkdown(o.Plan), report.EscapeMarkdown(shown(o.Reason)))
 		}
 		fmt.Fprint(&b, "\n</details>\n")
+	}
+	if len(r.NotRun) > 0 {
+		fmt.Fprintf(&b, "\n### Not run\n\n%s\n\n", report.EscapeMarkdown(r.notRun()))
+		for _, u := range r.Next {
+			fmt.Fprintf(&b, "- %s\n", report.EscapeMarkdown(u.String()))
+		}
+		if r.GoOn != "" {
+			fmt.Fprintf(&b, "\nTo go on:\n\n```\n%s\n```\n", r.GoOn)
+		}
 	}
 	if lines := r.notTested(); len(lines) > 0 {
 		fmt.Fprint(&b, "\n<details><summary>Not tested</summary>\n\n")

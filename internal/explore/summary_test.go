@@ -67,10 +67,22 @@ func result() *Result {
 			Repeat: 3,
 		},
 		Outcomes: []Outcome{one, two, three, alone, rare, own, idle, failed, passed},
-		NotRun:   []string{"create-skew-9", "create-skew-10"}, Stopped: "the budget of 10m was used up", Elsewhere: 4,
+		NotRun:   []string{"create-skew-9", "create-skew-10", "own-11"}, Stopped: "the budget of 10m was used up",
+		Next: []Unrun{
+			{
+				Plan: "create-skew-9", File: "trommel-runs/test/plans/create-skew-9.yaml", Workload: "create",
+				Pattern: "skew", Why: "op hears nothing of objects of type pod",
+			},
+			{Plan: "create-skew-10", File: "trommel-runs/test/plans/create-skew-10.yaml", Workload: "create"},
+		},
+		GoOn: "trommel test --resume trommel-runs/test --budget 10m", Elsewhere: 4,
 		Unlearned: []Unlearned{{"scale", "learn workload \"scale\": it ends differently\n  pod/default/a: gone"}},
 		Dropped:   map[string]int{"there are 3 plans like it": 5, "it changes no field": 1},
 		Empty:     []string{"zombie"}, Unreached: map[string][]string{"op": {"annotatedCall backup", "reconcile"}},
+		Suggested: []Suggestion{
+			{Pattern: "stale", Lacks: "no workload deletes a db", Command: "trommel propose -c db --write"},
+			{Pattern: "unobserved", Lacks: "no workload changes a db", Workloads: []string{"resize", "scale"}},
+		},
 		Took: 9*time.Minute + 40*time.Second,
 	}
 }

@@ -91,6 +91,7 @@ type FindingEvent struct {
 type CampaignEvent struct {
 	Done    int      `json:"done"` // plans
 	Of      int      `json:"of"`
+	Reach   int      `json:"reach,omitempty"` // about how many of them the budget reaches; absent: all, or unknown
 	Bugs    int      `json:"bugs"`
 	Left    float64  `json:"left,omitempty"` // seconds that the others will take; absent: unknown
 	Running []string `json:"running,omitempty"`

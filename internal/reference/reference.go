@@ -64,6 +64,8 @@ type Reference struct {
 	// Uneventful are the times that the clock was moved ahead after the workload, after each of which the controllers
 	// changed nothing. The caller of Learn sets it.
 	Uneventful []time.Duration `json:"uneventful,omitempty"`
+	// Took is how long a run usually took, by the machine's clock; 0: unknown. The caller of Learn sets it.
+	Took time.Duration `json:"nanoseconds,omitempty"`
 	// Pace is that of the runs; the plans that are compared with it keep it. The caller of Learn sets it.
 	Pace plan.Pace `json:"pace,omitempty"`
 	// Source is what the reference was made from, Types what other runs must record to be compared with it, and Reached

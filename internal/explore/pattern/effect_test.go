@@ -218,7 +218,7 @@ func TestTwoCrashes(t *testing.T) {
 		change("op", wire.Create, key, record.Created, nil, object{}),
 		change("op", wire.Create, set, record.Created, nil, spec(1)),
 	}
-	got := plans(Generate(suite(t), references(changes), "intermediate"))
+	got := plans(Generate(suite(t), references(changes), "twice"))
 	want := "restartController at onObjectCreation secret/default/db #1 afterControllerWrite; " +
 		"restartController at onObjectCreation statefulset.apps/default/db #1 afterControllerWrite"
 	if !slices.Contains(got, want) {

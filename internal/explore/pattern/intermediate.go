@@ -10,7 +10,7 @@ import (
 )
 
 // intermediate restarts the controller after each of its effective writes, and after each annotated call. It must then
-// do what it was about to do, also if it is restarted once more at its next write.
+// do what it was about to do.
 func (g *generator) intermediate() {
 	for i := range g.ref.Changes {
 		c := &g.ref.Changes[i]
@@ -24,17 +24,11 @@ func (g *generator) intermediate() {
 			g.drop(signature, why, rule)
 			continue
 		}
-		if !g.goesOn(i) {
-			g.addWith(0.5, signature, why, build.RestartController(c.By).When(d))
-			continue
+		chance := 0.5
+		if g.goesOn(i) {
+			chance = 1
 		}
-		g.addWith(1, signature, why, build.RestartController(c.By).When(d))
-		k := g.nextWrite(i, c.By)
-		if again, rule := g.when("again", i, k, plan.AfterControllerWrite, c.By); rule == "" {
-			g.addWith(0.5, "twice "+signature+" / "+g.signature(k),
-				fmt.Sprintf("%s, and after its next one, too: %s", why, g.describe(k)),
-				build.RestartController(c.By).When(d), build.RestartController(c.By).When(again))
-		}
+		g.addWith(chance, signature, why, build.RestartController(c.By).When(d))
 	}
 	for _, by := range slices.Sorted(maps.Keys(g.ref.Calls)) {
 		calls := g.ref.Calls[by]
@@ -45,6 +39,31 @@ func (g *generator) intermediate() {
 						build.Called(name).Named("called").At(plan.AfterAnnotatedCall, by).Repeat(n+1)))
 			}
 		}
+	}
+}
+
+// twice restarts the controller after an effective write that its reconcile goes on after, and the process that is
+// started then after its next write.
+func (g *generator) twice() {
+	for i := range g.ref.Changes {
+		by := g.ref.Changes[i].By
+		k := g.nextWrite(i, by)
+		if by == "" || k < 0 || !g.goesOn(i) {
+			continue
+		}
+		why := fmt.Sprintf("%s is killed right after its own write: %s; and again after the next one: %s", by,
+			g.describe(i), g.describe(k))
+		signature := g.signature(i) + " / " + g.signature(k)
+		d, rule := g.when("written", start, i, plan.AfterControllerWrite, by)
+		var again build.Trigger
+		if rule == "" {
+			again, rule = g.when("again", i, k, plan.AfterControllerWrite, by)
+		}
+		if rule != "" {
+			g.drop(signature, why, rule)
+			continue
+		}
+		g.add(signature, why, build.RestartController(by).When(d), build.RestartController(by).When(again))
 	}
 }
 

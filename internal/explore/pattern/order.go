@@ -2,18 +2,19 @@ package pattern
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// ranked is a candidate with what decides when it is run.
+// ranked is a candidate with what decides which of its workload's candidates comes first.
 type ranked struct {
 	Candidate
 	nth   int     // of its signature
-	turn  int     // among the n-th ones of its pattern and type of object
 	value float64 // what it may find per second
 }
 
@@ -23,50 +24,312 @@ const (
 	restartTime = 2 * time.Second // until a restarted controller works again
 	// takeoverTime is how long it takes until another process leads: client-go's usual lease, and a retry.
 	takeoverTime = 17 * time.Second
+	// startTime is how long the machine works to start a process.
+	startTime = 300 * time.Millisecond
 )
 
-// length estimates how much longer a plan makes the run of a workload.
-func length(p *plan.Plan) time.Duration {
-	d := settleTime
+// length estimates how much longer a plan makes the run of a workload than from its first change to its last one.
+func length(p *plan.Plan) time.Duration { return settleTime + Extra(p, false) }
+
+// Extra estimates how much longer a run is with a plan's actions, by the machine's clock. In virtual time, waiting
+// costs nothing.
+func Extra(p *plan.Plan, virtual bool) time.Duration {
+	var waits, works time.Duration
 	for i := range p.Actions {
 		a := &p.Actions[i]
-		d += a.WaitBefore + a.WaitAfter
+		waits += a.WaitBefore + a.WaitAfter
 		if e := a.Effects(); e.Starts != "" {
-			d += restartTime
+			waits += restartTime
+			works += startTime
 		} else if e.Freezes != "" {
-			d += takeoverTime
+			waits += takeoverTime
 		}
 		for _, t := range a.Trigger.Definitions {
-			d += t.Condition.Timeout
+			waits += t.Condition.Timeout
 		}
 	}
-	return d
+	if virtual {
+		return works
+	}
+	return waits
 }
 
-// ordered returns the candidates in the order in which they are worth running: first one of each signature, then the
-// second of each, and so on. Among these the patterns and types of objects take turns, and in each turn those come
-// first that are likely to find most per second.
+// ordered returns the candidates in the order in which they are worth running, without regard to other workloads.
 func (g *generator) ordered() []Candidate {
-	byValue := func(a, b ranked) int { return cmp.Or(cmp.Compare(a.nth, b.nth), cmp.Compare(b.value, a.value)) }
-	slices.SortStableFunc(g.all, byValue)
-	type line struct {
-		pattern, typ string
-		nth          int
-	}
-	turns := map[line]int{}
-	for i := range g.all {
-		c := &g.all[i]
-		typ, _, _ := strings.Cut(c.Signature, " ")
-		l := line{c.Pattern, typ, c.nth}
-		turns[l]++
-		c.turn = turns[l]
-	}
 	slices.SortStableFunc(g.all, func(a, b ranked) int {
-		return cmp.Or(cmp.Compare(a.nth, b.nth), cmp.Compare(a.turn, b.turn), byValue(a, b))
+		return cmp.Or(cmp.Compare(a.nth, b.nth), cmp.Compare(b.value, a.value))
 	})
 	all := make([]Candidate, len(g.all))
 	for i, c := range g.all {
 		all[i] = c.Candidate
 	}
-	return all
+	var ordered []Candidate
+	for _, place := range Order(all) {
+		ordered = append(ordered, all[place.Index])
+	}
+	for _, c := range all {
+		if c.Plan == nil {
+			ordered = append(ordered, c)
+		}
+	}
+	return ordered
+}
+
+// strike is what a plan strikes at.
+type strike struct {
+	typ, what string
+	stake     findings.Stake
+}
+
+func (s strike) String() string { return s.typ + " " + s.what }
+
+// What a plan strikes at is made, changed, marked for deletion or deleted.
+const (
+	made    = "created"
+	changed = "updated"
+	marks   = "marked"
+	removed = "deleted"
+)
+
+// struck says what a plan strikes at, and what the moment is at which it does. A plan holds or loses what is in the
+// scope of its first action with one, which may be another object than the one of the moment. A client's write strikes
+// at what it writes.
+func struck(p *plan.Plan) (at, moment strike) {
+	var all []plan.Definition // with an object, in order
+	scope := ""
+	for i := range p.Actions {
+		a := &p.Actions[i]
+		scope = cmp.Or(scope, a.PauseScope, a.CallScope)
+		for _, d := range a.Trigger.Definitions {
+			if d.Condition.ResourceKey.Type != "" {
+				all = append(all, d)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return at, moment // at calls of others, or at a time
+	}
+	at, moment = strikeAt(&all[0].Condition), strikeAt(&all[len(all)-1].Condition)
+	for i := range p.Actions {
+		if s, ok := written(&p.Actions[i]); ok {
+			return s, moment
+		}
+	}
+	typ, _, _ := strings.Cut(scope, "/")
+	for i := range all {
+		if d := &all[i].Condition; scope == d.ResourceKey.String() || typ == typeOf(d.ResourceKey) {
+			return strikeAt(d), moment
+		}
+	}
+	return at, moment
+}
+
+func typeOf(key plan.ResourceKey) string {
+	if key.Group == "" {
+		return key.Type
+	}
+	return key.Type + "." + key.Group
+}
+
+// strikeAt is the change that satisfies a condition.
+func strikeAt(c *plan.Condition) strike {
+	s := strike{typ: typeOf(c.ResourceKey)}
+	content := true
+	switch c.Type {
+	case plan.OnObjectCreation:
+		s.what = made
+	case plan.OnObjectDeletion:
+		s.what = removed
+	default:
+		s.what = changed
+		before, _ := c.PrevState.(object)
+		after, _ := c.CurState.(object)
+		switch {
+		case valueAt(after, []string{"metadata", "deletionTimestamp"}) == plan.Present:
+			s.what = marks
+		case valueAt(after, []string{"metadata", "finalizers"}) == plan.Absent:
+			s.what = removed // it was the last one
+		case len(before)+len(after) > 0:
+			content = asks(before) || asks(after)
+		}
+	}
+	s.stake = findings.AtStake(s.typ, s.what == marks || s.what == removed, content)
+	return s
+}
+
+// asks reports whether a part of a state is more than a status and descriptions: the spec, data, or what decides how
+// long the object lives.
+func asks(state object) bool {
+	for field, v := range state {
+		meta, _ := v.(object)
+		switch {
+		case field == "metadata" && (meta["finalizers"] != nil || meta["ownerReferences"] != nil):
+			return true
+		case field != "metadata" && field != "status":
+			return true
+		}
+	}
+	return false
+}
+
+// written is what an action writes as another client; ok: it does. An annotation that means nothing to anybody is only
+// there to disturb another write.
+func written(a *plan.Action) (s strike, ok bool) {
+	s.typ = typeOf(a.ResourceKey)
+	content := false
+	switch operations, _ := a.Patch.([]any); {
+	case a.Type == plan.DeleteObject:
+		s.what = removed
+	case a.Type == plan.PatchObject && len(operations) > 0:
+		s.what = changed
+		for _, o := range operations {
+			o, _ := o.(object)
+			path, _ := o["path"].(string)
+			content = content || !strings.HasPrefix(path, "/status") &&
+				(!strings.HasPrefix(path, "/metadata") || strings.HasPrefix(path, "/metadata/finalizers") ||
+					strings.HasPrefix(path, "/metadata/ownerReferences"))
+		}
+	default:
+		return s, false
+	}
+	s.stake = findings.AtStake(s.typ, s.what == removed, content)
+	return s, true
+}
+
+// foremost are the patterns that find most: Sieve's, and lost answers.
+var foremost = []string{"intermediate", "stale", "unobserved", "lost-answer"}
+
+// Place is where a candidate is: which workload has it, and where in the list of the workload.
+type Place struct{ Workload, Index int }
+
+// placed is a plan with what decides when it is run.
+type placed struct {
+	Place
+	*Candidate
+	at, moment strike
+	// again is how many plans before it do the same at the same moment, in this workload or another one.
+	again     int
+	namesake  bool // see Order
+	nth       int  // of its signature, among those that are not the same
+	round     int  // its number among the plans of its kind
+	foremost  bool
+	worth     float64
+	turn      int // its number among the plans of its pattern in its class
+	moments   int // how many plans its workload has
+	kind, key string
+}
+
+// Order returns the plans of workloads in the order in which they are worth running. Each list has the candidates of a
+// workload, as GenerateFor returns them.
+//
+// What differs only in the workload around it comes last: a plan that does the same to the same objects, at the same
+// moment, as one of another workload. Of the others, first there is one plan of each pattern, type of object and
+// operation, over all workloads, then the second one of each, and so on. In each of these rounds the patterns that find
+// most come first, and among these the plans with most at stake: see findings.Stake. Before all else a controller is
+// shown the mark for deletion of a namesake of what holds data, once at each kind of its writes: it may delete what is
+// in use.
+func Order(workloads ...[]Candidate) []Place {
+	var all []*placed
+	for w, candidates := range workloads {
+		plans := 0
+		for i := range candidates {
+			if c := &candidates[i]; c.Plan != nil {
+				plans++
+				all = append(all, newPlaced(w, i, c))
+			}
+		}
+		for _, p := range all[len(all)-plans:] {
+			p.moments = plans
+		}
+	}
+	// A short workload is quicker. In each, those come first that are likely to find more.
+	slices.SortStableFunc(all, func(a, b *placed) int {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.moments, b.moments),
+			cmp.Compare(a.Workload, b.Workload))
+	})
+	number(all, func(p *placed) string { return p.key }, func(p *placed, n int) { p.again = n })
+	slices.SortStableFunc(all, func(a, b *placed) int { return cmp.Compare(a.again, b.again) })
+	number(all, func(p *placed) string { return fmt.Sprint(p.again, p.Pattern, " ", p.Signature) },
+		func(p *placed, n int) { p.nth = n })
+	slices.SortStableFunc(all, func(a, b *placed) int {
+		return cmp.Or(cmp.Compare(a.again, b.again), cmp.Compare(a.nth, b.nth), cmp.Compare(b.at.stake, a.at.stake),
+			cmp.Compare(b.moment.stake, a.moment.stake))
+	})
+	number(all, func(p *placed) string { return fmt.Sprint(p.again, p.kind) }, func(p *placed, n int) {
+		p.round = n
+		p.namesake = p.namesake && n == 0
+	})
+	class := func(a, b *placed) int {
+		return cmp.Or(cmp.Compare(a.again, b.again), first(a.namesake, b.namesake), cmp.Compare(a.round, b.round),
+			first(a.foremost, b.foremost), cmp.Compare(b.at.stake, a.at.stake))
+	}
+	slices.SortStableFunc(all, func(a, b *placed) int { return cmp.Or(class(a, b), cmp.Compare(b.worth, a.worth)) })
+	number(all, func(p *placed) string {
+		return fmt.Sprint(p.again, p.namesake, p.round, p.foremost, p.at.stake, p.Pattern)
+	}, func(p *placed, n int) { p.turn = n })
+	slices.SortStableFunc(all, func(a, b *placed) int { return cmp.Or(class(a, b), cmp.Compare(a.turn, b.turn)) })
+	places := make([]Place, len(all))
+	for i, p := range all {
+		places[i] = p.Place
+	}
+	return places
+}
+
+func newPlaced(workload, index int, c *Candidate) *placed {
+	p := &placed{
+		Place: Place{workload, index}, Candidate: c, foremost: slices.Contains(foremost, c.Pattern),
+		worth: chanceOf(c.Pattern) / length(c.Plan).Seconds(),
+	}
+	p.at, p.moment = struck(c.Plan)
+	p.kind = c.Pattern + " " + p.at.String()
+	if p.namesake = c.Pattern == "stale" && p.at.what == marks && p.at.stake == findings.StakeLoss; p.namesake {
+		p.kind += " " + p.moment.String()
+	}
+	// Times differ between workloads.
+	p.key = c.Pattern + " " + c.Signature
+	for i := range c.Plan.Actions {
+		a := &c.Plan.Actions[i]
+		p.key += fmt.Sprintf(" %s %s", a.Type, a.ResourceKey)
+		for _, d := range a.Trigger.Definitions {
+			p.key += fmt.Sprintf(" %s %d", d.Condition.ResourceKey, d.Condition.Repeat)
+		}
+	}
+	return p
+}
+
+// chanceOf is how likely a pattern's plans find something.
+func chanceOf(name string) float64 {
+	for _, p := range Patterns() {
+		if p.Name == name {
+			return p.chance
+		}
+	}
+	return 1
+}
+
+// number numbers the plans that have something in common, from 0 on.
+func number(all []*placed, common func(*placed) string, set func(p *placed, n int)) {
+	seen := map[string]int{}
+	for _, p := range all {
+		key := common(p)
+		set(p, seen[key])
+		seen[key]++
+	}
+}
+
+// first compares: what has something comes before what has not.
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// OfDeletion reports whether the candidate's plan strikes at the deletion of an object, or at its mark for deletion.
+func (c *Candidate) OfDeletion() bool {
+	at, _ := struck(c.Plan)
+	return at.what == marks || at.what == removed
 }

@@ -45,6 +45,10 @@ func Patterns() []Pattern {
 			make: (*generator).intermediate, chance: 4,
 		},
 		{
+			Name: "twice", Finds: "work that a second crash leaves in a state nobody thought of",
+			make: (*generator).twice, chance: 2,
+		},
+		{
 			Name: "down", Finds: "what is missed while the controller is down", make: (*generator).down, chance: 2,
 		},
 		{Name: "stale", Finds: "acting on the past", make: (*generator).stale, chance: 4},

@@ -76,10 +76,10 @@ func TestZombies(t *testing.T) {
 				again + "Creation" + secret + "afterControllerWrite, late: 5s",
 		}},
 		{"one that is undone goes on then", []reference.Change{database, created, deleted, created}, []string{
-			freezes + "Creation" + secret + "beforeControllerWrite / " +
-				undone + "Deletion" + secret + "afterAPIServerRecv, late: 5s",
 			freezes + "Deletion" + secret + "beforeControllerWrite / " +
 				undone + "Creation" + secret + "afterAPIServerRecv, late: 5s",
+			freezes + "Creation" + secret + "beforeControllerWrite / " +
+				undone + "Deletion" + secret + "afterAPIServerRecv, late: 5s",
 			freezes + "Creation" + secret + "beforeControllerWrite #2 / " +
 				again + "Creation" + secret + "afterControllerWrite, late: 5s",
 		}},

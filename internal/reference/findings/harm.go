@@ -45,6 +45,38 @@ func lost(typ string) string {
 	return ""
 }
 
+// Stake is what users may lose if a controller errs at a change of an object, from the least on.
+type Stake int
+
+// The stakes.
+const (
+	StakeMinor Stake = iota // it is made again from what is there, or only tells how things are
+	StakeUsual              // something else
+	StakeData               // what holds data is made or changed, or something that works is deleted
+	StakeLoss               // what holds data is deleted, or marked for deletion
+)
+
+// minor are types of objects that hold nothing and run nothing: they are made again from what is there.
+var minor = []string{
+	"configmap", "service", "serviceaccount", "endpoints", "event", "endpointslice.discovery.k8s.io",
+	"event.events.k8s.io", "lease.coordination.k8s.io",
+}
+
+// AtStake is what is at stake when an object of a type, type[.group], is changed. Deletes: it is deleted, or marked for
+// that. Content: what it asks for or holds is made or changed, and not only its status or labels.
+func AtStake(typ string, deletes, content bool) Stake {
+	small := slices.Contains(minor, typ) || strings.HasSuffix(typ, ".rbac.authorization.k8s.io")
+	switch {
+	case deletes && lost(typ) != "":
+		return StakeLoss
+	case deletes && !small, content && reference.HoldsData(typ):
+		return StakeData
+	case deletes, content && !small:
+		return StakeUsual
+	}
+	return StakeMinor
+}
+
 // remarks are the names of fields in a status that tell of something, for people to read.
 var remarks = []string{"message", "reason", "error", "lastError", "lastMessage", "description", "detail", "details"}
 

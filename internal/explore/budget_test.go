@@ -1,0 +1,150 @@
+package explore
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// lasting answers runs that take a time by the machine's clock, and ten times as long by their own: one for runs
+// without faults, and one for plans.
+func lasting(quiet, plans time.Duration) *fake {
+	return &fake{answer: func(p *plan.Plan, _ int, m *record.Meta, _ *[]record.Finding, _ *[]string) error {
+		took := plans
+		if len(p.Actions) == 0 {
+			took = quiet
+		}
+		time.Sleep(took)
+		m.Clock = &record.Clock{Virtual: true, Took: took}
+		m.Started, m.Ended = time.Unix(0, 0), time.Unix(0, 0).Add(10*took)
+		return nil
+	}}
+}
+
+// A campaign says at its start how many plans the budget reaches, with learning, and again when it turns out to be
+// wrong. In virtual time, what a run takes of the machine counts.
+func TestWhatTheBudgetReaches(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		budget       time.Duration
+		quiet, plans time.Duration
+		runners      int
+		workloads    []string
+		says         []string
+		ran          int
+	}{
+		{
+			"some plans", 20 * time.Second, 2 * time.Second, 2 * time.Second, 1, []string{"w"},
+			[]string{"budget 20s, of which learning took 8.0 s: about 6 of 8 plans, the most valuable first; " +
+				"fewer if there are findings to confirm"}, 7,
+		},
+		{
+			"all", time.Minute, 2 * time.Second, 2 * time.Second, 1, []string{"w"},
+			[]string{"budget 1m, of which learning took 8.0 s: all 8 plans, in about 16 s"}, 8,
+		},
+		{"no limit", 0, 2 * time.Second, 2 * time.Second, 1, []string{"w"},
+			[]string{"8 plans, in about 16 s; --budget sets a limit"}, 8},
+		{"learning takes all", 5 * time.Second, 2 * time.Second, 2 * time.Second, 1, []string{"w"}, nil, 0},
+		{
+			"side by side", 20 * time.Second, 2 * time.Second, 2 * time.Second, 2, []string{"w"},
+			[]string{"budget 20s, of which learning took 6.0 s: all 8 plans, in about 8.2 s"}, 8,
+		},
+		{
+			"plans take longer than learning", 2 * time.Minute, time.Second, 6 * time.Second, 1,
+			[]string{"a", "b", "c", "d", "e", "f", "g"},
+			[]string{
+				"budget 2m, of which learning took 28 s: all 56 plans, in about 58 s",
+				"budget 2m: now about 16 of 56 plans, by the time that plans have taken so far",
+			}, 16,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := lasting(tt.quiet, tt.plans)
+				c := config(t, f, tt.workloads...)
+				c.Budget = tt.budget
+				c.Runners = nil
+				for range tt.runners {
+					c.Runners = append(c.Runners, run.Runner(f))
+				}
+				r := mustRun(t, c)
+				var says []string
+				for line := range strings.Lines(c.Progress.(*heard).String()) {
+					if strings.HasPrefix(line, "budget") || strings.Contains(line, "--budget") {
+						says = append(says, strings.TrimSpace(line))
+					}
+				}
+				if diff := cmp.Diff(tt.says, says); diff != "" {
+					t.Error(diff)
+				}
+				if tt.ran == 0 && r.Stopped != "the budget of 5s was used up by learning" {
+					t.Errorf("stopped: %s", r.Stopped)
+				}
+				if len(r.Outcomes) != tt.ran {
+					t.Errorf("%d plans were run, want %d", len(r.Outcomes), tt.ran)
+				}
+			})
+		})
+	}
+}
+
+// A campaign that goes on names the budget that it was given, and not what it has spent.
+func TestBudgetOfAResumedCampaign(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, lasting(2*time.Second, 2*time.Second), "w")
+		c.Budget = 12 * time.Second
+		first := mustRun(t, c)
+		c.Budget, c.Progress = 3*time.Second+first.Took, &heard{}
+		second := mustRun(t, c)
+		if want := "budget 3s, of which learning took 0.0 s: about 5 of 8 plans"; len(first.Outcomes) != 3 ||
+			!strings.Contains(c.Progress.(*heard).String(), want) {
+			t.Errorf("%v, then %v\n%s", statuses(first), statuses(second), c.Progress)
+		}
+	})
+}
+
+func TestGrouped(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1316: "1,316", 1234567: "1,234,567"} {
+		if got := fmt.Sprint(grouped(n)); got != want {
+			t.Errorf("%d is %s", n, got)
+		}
+	}
+}
+
+// The result describes the most valuable plans that were not run, in the order in which they would come, and says how to
+// go on.
+func TestWhatWasNotRun(t *testing.T) {
+	whole := mustRun(t, config(t, &fake{}, "v", "w"))
+	if len(whole.Next) > 0 || whole.GoOn != "" {
+		t.Errorf("all were run, and then %+v: %s", whole.Next, whole.GoOn)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, lasting(time.Second, 2*time.Second), "v", "w")
+		c.Budget = 10 * time.Second
+		r := mustRun(t, c)
+		ran := len(r.Outcomes)
+		if ran == 0 || len(r.Next) != next || len(r.NotRun) != len(whole.Outcomes)-ran {
+			t.Fatalf("%d were run, %d are described of %d", ran, len(r.Next), len(r.NotRun))
+		}
+		for i, got := range r.Next {
+			o := whole.Outcomes[ran+i]
+			file := filepath.Join(c.Dir, "plans", o.Plan+".yaml")
+			want := Unrun{Plan: o.Plan, File: file, Workload: o.Workload, Pattern: o.Pattern, Why: o.Why}
+			if got != want || got.Why == "" {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		}
+		if want := "trommel test --resume " + c.Dir + " --budget 10s"; r.GoOn != want {
+			t.Errorf("%s, want %s", r.GoOn, want)
+		}
+	})
+}
