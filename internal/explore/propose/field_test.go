@@ -271,8 +271,9 @@ func apply(t *testing.T, object []byte, typ string, patch any) map[string]any {
 
 // Other samples show which versions there are.
 func TestVersionsOfOtherSamples(t *testing.T) {
-	var object, other map[string]any
+	var object, other, third map[string]any
 	for to, text := range map[*map[string]any]string{
+		&third:  "spec: {version: '14', image: 'r.io/db:latest'}",
 		&object: "spec: {version: '15', image: 'r.io/db:15', tool: {}}",
 		&other:  "spec: {version: '16', image: 'r.io/db:17.1', tool: {image: 'tool:1'}, size: {version: '1'}}",
 	} {
@@ -286,7 +287,7 @@ func TestVersionsOfOtherSamples(t *testing.T) {
 		"tool: {type: object, properties: {image: {type: string}}}}}}}"), &props); err != nil {
 		t.Fatal(err)
 	}
-	fields, _ := Fields(&props, object, other)
+	fields, _ := Fields(&props, object, third, other)
 	var got []string
 	for _, f := range fields {
 		for _, c := range f.Changes {

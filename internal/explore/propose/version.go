@@ -197,6 +197,10 @@ func (w *walker) image(s *apiextensions.JSONSchemaProps, p place, now string) bo
 			images = append(images, other)
 		}
 	}
+	// Of a version, another version is taken: latest is none.
+	if _, ok := parseVersion(tag); ok {
+		tags = slices.DeleteFunc(tags, func(t string) bool { _, ok := parseVersion(t); return !ok })
+	}
 	if known := otherVersions(&apiextensions.JSONSchemaProps{}, tag, tags); len(known) > 0 {
 		c := versionChange(tag, known[0])
 		c.To = name + ":" + known[0]
