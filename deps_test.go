@@ -92,7 +92,8 @@ var forbidden = []struct {
 
 // exempt lists imports that a rule forbids with others of their kind, and that are allowed.
 var exempt = []struct{ from, to, reason string }{
-	{"plan", "k8s.io/apimachinery/pkg/api/resource", "the quantities of conditions: it parses numbers, and is no client"},
+	{"plan", "k8s.io/apimachinery/pkg/api/resource",
+		"the quantities of conditions: it parses numbers, and is no client"},
 	{"plan", "k8s.io/apimachinery/pkg/runtime/serializer/cbor", "quantities import it"},
 }
 

@@ -84,7 +84,8 @@ func TestMistakesInCallsHavePositions(t *testing.T) {
 		err    string
 	}{
 		{`object.a == sha265("x")`, 18, "undeclared reference to 'sha265' (in container '')"},
-		{`object.a == base64.decod("x")`, 24, "undeclared reference to 'base64.decod' (there are base64.decode, base64.encode)"},
+		{`object.a == base64.decod("x")`, 24,
+			"undeclared reference to 'base64.decod' (there are base64.decode, base64.encode)"},
 		{"true &&\n quantity(object.a).isMoreThan(quantity('1'))", 38,
 			"undeclared reference to 'isMoreThan' (in container '')"},
 		{`quantity("1Gi").isGreaterThan(quantity("1GiB"))`, 39,
@@ -185,7 +186,8 @@ func TestFunctionsAreDocumented(t *testing.T) {
 func FuzzHolds(f *testing.F) {
 	for _, text := range []string{
 		`object.spec.storage == "1Gi"`, `quantity(object.spec.storage).add(quantity("1e3")).sub(2).asInteger() > 1`,
-		`sha256(base64.decode(object.data.password)) == md5(b"\x00")`, `object.list.sort().distinct().slice(0, 1) == [1]`,
+		`sha256(base64.decode(object.data.password)) == md5(b"\x00")`,
+		`object.list.sort().distinct().slice(0, 1) == [1]`,
 		`object.labels.transformMap(k, v, v + k).exists(k, v, v == "1a")`, `math.greatest(object.list) >= 3`,
 		`"%s %d".format([object.list, 2]).split(" ").size() == 2`, `object.?spec.?none.orValue("") == ""`,
 	} {

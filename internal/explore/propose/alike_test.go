@@ -34,7 +34,8 @@ func TestEffect(t *testing.T) {
 		{"another part of it", rankQuantity, one,
 			[]string{set + `{"spec": {"replicas": 3, "template": {"a": 1, "b": {"c": 1}}}}`}, false},
 		{"counts are never alike", rankReplicas, one, one, false},
-		{"one of them also deletes a pod", rankImage, one, append(slices.Clone(one), "deleted pod/default/db-0"), false},
+		{"one of them also deletes a pod", rankImage, one,
+			append(slices.Clone(one), "deleted pod/default/db-0"), false},
 		{"how the status gets there does not matter", rankImage, one,
 			append(slices.Clone(one), status+`{"status": {"ready": 1}}`), true},
 		{"nothing but the status", rankBoolean, []string{status + `{"status": {"a": 1}}`},
@@ -109,7 +110,8 @@ func TestNearDuplicatesAreMerged(t *testing.T) {
 	for _, w := range p.result.Workloads {
 		names = append(names, w.Name)
 	}
-	if diff := cmp.Diff([]string{"create", "image-changed", "image-changed-and-back", "image-overtaken"}, names); diff != "" {
+	want := []string{"create", "image-changed", "image-changed-and-back", "image-overtaken"}
+	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("workloads (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]Dropped{{"spec.storageClassName",
@@ -169,7 +171,8 @@ func TestWhyDropped(t *testing.T) {
 		want  string
 	}{
 		{nil, "no pattern has a moment in it at which it could strike"},
-		{map[string]int{"a": 1, "b": 3, "c": 2, "d": 1, "e": 1}, "3 moments: b; 2 moments: c; 1 moment: a; and 2 other reasons"},
+		{map[string]int{"a": 1, "b": 3, "c": 2, "d": 1, "e": 1},
+			"3 moments: b; 2 moments: c; 1 moment: a; and 2 other reasons"},
 	} {
 		if got := whyDropped(tt.rules); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.rules, got, tt.want)

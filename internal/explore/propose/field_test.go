@@ -88,8 +88,10 @@ func TestFields(t *testing.T) {
 			spec: "{resources: {requests: {cpu: 200m, memory: 1.5Gi}, limits: {cpu: 300m, memory: 4Gi}}, " +
 				"size: 512Mi, dataStorage: '10', timeout: 5m, old: {requests: {cpu: 1, memory: 32Mi}}}",
 			schema: "{type: object, properties: {resources: {type: object, properties: {" +
-				"requests: {type: object, additionalProperties: {pattern: numkMGTPE, x-kubernetes-int-or-string: true}}, " +
-				"limits: {type: object, additionalProperties: {pattern: numkMGTPE, x-kubernetes-int-or-string: true}}}}, " +
+				"requests: {type: object, additionalProperties: {pattern: numkMGTPE, " +
+				"x-kubernetes-int-or-string: true}}, " +
+				"limits: {type: object, additionalProperties: {pattern: numkMGTPE, " +
+				"x-kubernetes-int-or-string: true}}}}, " +
 				"size: {type: string}, dataStorage: {type: string}, timeout: {type: string}, " +
 				"old: {type: object, properties: {requests: {type: object, additionalProperties: {type: string}}}}, " +
 				"more: {type: object, properties: {limits: {type: object}, requests: {type: object}}}}}",
@@ -110,9 +112,11 @@ func TestFields(t *testing.T) {
 			name: "versions",
 			spec: "{version: 8.0.35, image: 'db:1.27-alpine3.18', tag: '15', engineVersion: v1.30, apiVersion: v1, " +
 				"chart: {version: '13'}, level: {version: '2'}, more: {version: '1.2'}}",
-			schema: "{type: object, properties: {version: {type: string}, image: {type: string}, tag: {type: string}, " +
-				"engineVersion: {type: string, enum: [v1.28, v1.29, v1.30, v1.32, v1.31]}, apiVersion: {type: string}, " +
-				"chart: {type: object, properties: {version: {type: string, description: 'Supported are 12, 13 and 14.'}}}, " +
+			schema: "{type: object, properties: {version: {type: string}, image: {type: string}, " +
+				"tag: {type: string}, apiVersion: {type: string}, " +
+				"engineVersion: {type: string, enum: [v1.28, v1.29, v1.30, v1.32, v1.31]}, " +
+				"chart: {type: object, properties: {version: {type: string, " +
+				"description: 'Supported are 12, 13 and 14.'}}}, " +
 				"level: {type: object, properties: {version: {type: string, description: 'A number.'}}}, " +
 				"more: {type: object, properties: {version: {type: string, pattern: '^1[.][0-2]$', default: '1.1'}}}}}",
 			want: []string{

@@ -78,7 +78,9 @@ func stays(changes []reference.Change) (names []string) {
 }
 
 func isHeld(key plan.ResourceKey) bool {
-	return slices.ContainsFunc(held, func(h plan.ResourceKey) bool { return h.Type == key.Type && h.Group == key.Group })
+	return slices.ContainsFunc(held, func(h plan.ResourceKey) bool {
+		return h.Type == key.Type && h.Group == key.Group
+	})
 }
 
 // named is the key of a change's object if a plan can name it.

@@ -40,8 +40,8 @@ type Config struct {
 }
 
 // Text is the suite's text with the proposed workloads added at the end of its workloads, or, if alone, instead of
-// them, and how many these are. Names that the suite has already get a number. What a workload of the suite does already
-// is not added.
+// them, and how many these are. Names that the suite has already get a number. What a workload of the suite does
+// already is not added.
 func (r *Result) Text(suite *plan.Suite, alone bool) (text []byte, added int, err error) {
 	all := slices.Clone(r.Workloads)
 	if !alone {
@@ -467,8 +467,9 @@ func (p *proposer) passing(ctx context.Context, w Workload) error {
 	return p.propose(w, t)
 }
 
-// passingUntilGone proposes a workload that ends with a deletion, and that then waits for what the deletion takes along.
-// Which of it was there depends on the workload. The given steps are those of a deletion when everything was there.
+// passingUntilGone proposes a workload that ends with a deletion, and that then waits for what the deletion takes
+// along. Which of it was there depends on the workload. The given steps are those of a deletion when everything was
+// there.
 func (p *proposer) passingUntilGone(ctx context.Context, w Workload, all []*plan.Step) error {
 	t, ok, err := p.passes(ctx, w, w.Name)
 	if err != nil || !ok {

@@ -179,8 +179,8 @@ func (w *walker) version(s *apiextensions.JSONSchemaProps, p place) {
 	case now == "":
 		w.drop(p, "a version that is not set in the sample: neither the schema nor another sample has one")
 	default:
-		w.drop(p, "a version of which no other one is known: neither the schema nor another sample has one, and %q has "+
-			"no minor version that could be the next one", now)
+		w.drop(p, "a version of which no other one is known: neither the schema nor another sample has one, and %q "+
+			"has no minor version that could be the next one", now)
 	}
 }
 
