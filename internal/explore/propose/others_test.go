@@ -45,7 +45,7 @@ spec:
 		"config/samples/one.yaml": "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\n---\n" + database("3"),
 		"examples/two.yml":        database("4"),
 		"examples/broken.yaml":    "kind: Database\n\t",
-		"examples/old.yaml":       "apiVersion: example.dev/v0\nkind: Database\nmetadata: {name: db}\nspec: {version: '9'}\n",
+		"examples/old.yaml":       "apiVersion: example.dev/v0\nkind: Database\nmetadata: {name: db}\n",
 		"config/three.yaml":       database("5"),
 		"vendor/samples/of.yaml":  database("6"),
 		".git/samples/of.yaml":    database("7"),
