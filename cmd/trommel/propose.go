@@ -155,7 +155,7 @@ func (o *proposeOptions) put(s streams, suite *plan.Suite, result *propose.Resul
 		}
 		return nil
 	}
-	text, err := result.Text(suite, o.out != "")
+	text, added, err := result.Text(suite, o.out != "")
 	if err != nil {
 		return err
 	}
@@ -170,11 +170,14 @@ func (o *proposeOptions) put(s streams, suite *plan.Suite, result *propose.Resul
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "%s: %d workloads\n", file, len(result.Workloads))
+	fmt.Fprintf(s.out, "%s: %d workloads\n", file, added)
+	if there := len(result.Workloads) - added; there > 0 {
+		fmt.Fprintf(s.out, "%d are not added: workloads of the suite do the same\n", there)
+	}
 	return nil
 }
 
-// describe says what was found, and which fields have no workload.
+// describe says what was found, from which workloads no plan can be made, and which fields have no workload.
 func (o *proposeOptions) describe(s streams, result *propose.Result) {
 	if len(result.Findings) > 0 {
 		fmt.Fprintln(s.out, "findings, without any fault")
@@ -187,6 +190,12 @@ func (o *proposeOptions) describe(s streams, result *propose.Result) {
 		for _, dir := range f.Records {
 			fmt.Fprintf(s.out, "    %s\n", dir)
 		}
+	}
+	if len(result.Planless) > 0 {
+		fmt.Fprintln(s.out, "workloads from which no plan can be made")
+	}
+	for _, d := range result.Planless {
+		fmt.Fprintf(s.out, "  %s: %s\n", d.Field, d.Reason)
 	}
 	fmt.Fprintf(s.err, "%d workloads in %d runs, %d fields or changes without one", len(result.Workloads), result.Runs,
 		len(result.Dropped))

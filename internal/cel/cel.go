@@ -4,14 +4,15 @@ package cel
 import (
 	"errors"
 	"fmt"
-	"net/netip"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/ext"
 )
 
 // Scope is the set of variables that an expression may use.
@@ -26,28 +27,18 @@ var (
 	// History has object, oldObject, event and objects: for never and always.
 	History = scope(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
 		cel.Variable("event", cel.StringType), cel.Variable("objects", cel.ListType(cel.DynType)))
-	// Self has only self: for the rules in a CustomResourceDefinition. Of Kubernetes' own functions it has those that
-	// our definitions use.
-	Self = scope(cel.Variable("self", cel.DynType), isIP)
+	// Self has only self: for the rules in a CustomResourceDefinition.
+	Self = scope(cel.Variable("self", cel.DynType))
 	// Objects has only objects: for eventually.
 	Objects = scope(cel.Variable("objects", cel.ListType(cel.DynType)))
 )
 
-// isIP is Kubernetes' function: addresses with a zone and IPv4 addresses in the form of IPv6 do not count.
-var isIP = cel.Function("isIP", cel.Overload("is_ip_string", []*cel.Type{cel.StringType}, cel.BoolType,
-	cel.UnaryBinding(func(v ref.Val) ref.Val {
-		text, _ := v.Value().(string)
-		a, err := netip.ParseAddr(text)
-		return types.Bool(err == nil && a.Zone() == "" && !a.Is4In6())
-	})))
-
-// scope returns the CEL environment of plans: numbers of different types compare by value, fields can be optional
-// (object.?status.?phase.orValue("")), and the string and set functions of CEL's extension library are available.
+// scope returns the CEL environment of plans: numbers of different types compare by value, and fields can be optional
+// (object.?status.?phase.orValue("")).
 func scope(variables ...cel.EnvOption) Scope {
 	return Scope{sync.OnceValue(func() *cel.Env {
 		env, err := cel.NewEnv(append([]cel.EnvOption{
-			cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true), ext.Strings(),
-			ext.Sets(),
+			cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true), functions(),
 		}, variables...)...)
 		if err != nil {
 			panic(err) // the options are constants
@@ -68,7 +59,7 @@ func (s Scope) Program(text string, cost uint64) (cel.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := s.env().Program(ast, cel.CostLimit(cost))
+	program, err := s.env().Program(ast, cel.CostLimit(cost), bySize)
 	if err != nil {
 		return nil, &SyntaxError{0, err.Error()}
 	}
@@ -99,7 +90,7 @@ func (s Scope) CompileText(text string) (*Expression, error) { return s.compile(
 func (s Scope) check(text string, want *cel.Type) (*cel.Ast, error) {
 	ast, issues := s.env().Compile(text)
 	if issues.Err() != nil {
-		first := issues.Errors()[0]
+		first := misspelt(s.env(), issues.Errors())
 		return nil, &SyntaxError{offset(text, first.Location.Line(), first.Location.Column()), first.Message}
 	}
 	if t := ast.OutputType(); !t.IsExactType(want) && !t.IsExactType(cel.DynType) {
@@ -108,12 +99,39 @@ func (s Scope) check(text string, want *cel.Type) (*cel.Ast, error) {
 	return ast, nil
 }
 
+// undeclared is the message about a name that does not exist.
+var undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)'`)
+
+// misspelt returns the first of some mistakes. CEL reports a misspelt function such as base64.decod as two unknown
+// names, base64 first: here it is one, with those that there are.
+func misspelt(env *cel.Env, all []*cel.Error) *cel.Error {
+	if len(all) < 2 {
+		return all[0]
+	}
+	space, name := undeclared.FindStringSubmatch(all[0].Message), undeclared.FindStringSubmatch(all[1].Message)
+	if space == nil || name == nil {
+		return all[0]
+	}
+	var there []string
+	for _, f := range slices.Sorted(maps.Keys(env.Functions())) {
+		if strings.HasPrefix(f, space[1]+".") && !strings.Contains(f, "@") {
+			there = append(there, f)
+		}
+	}
+	if len(there) == 0 {
+		return all[0]
+	}
+	return &cel.Error{Location: all[1].Location, Message: fmt.Sprintf("undeclared reference to '%s.%s' (there are %s)",
+		space[1], name[1], strings.Join(there, ", "))}
+}
+
 func (s Scope) compile(text string, want *cel.Type) (*Expression, error) {
 	ast, err := s.check(text, want)
 	if err != nil {
 		return nil, err
 	}
-	program, err := s.env().Program(ast, cel.CostLimit(10_000_000), cel.EvalOptions(cel.OptOptimize))
+	program, err := s.env().Program(ast, cel.CostLimit(10_000_000), bySize,
+		cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		return nil, &SyntaxError{0, err.Error()}
 	}

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -90,13 +89,15 @@ const (
 )
 
 // Fields lists the fields of a custom resource's spec that can be changed, and those that cannot, by the schema of its
-// version. The object is a sample as the API server returns it, with defaults.
-func Fields(schema *apiextensions.JSONSchemaProps, object map[string]any) ([]Field, []Dropped) {
+// version. The object is a sample as the API server returns it, with defaults; others are further samples of its kind,
+// which show other values.
+func Fields(schema *apiextensions.JSONSchemaProps, object map[string]any, others ...map[string]any) ([]Field,
+	[]Dropped) {
 	spec, ok := schema.Properties["spec"]
 	if !ok {
 		return nil, []Dropped{{"spec", "the schema has no spec"}}
 	}
-	w := &walker{}
+	w := &walker{sample: object, others: others}
 	value, present := jsonNumbers(object["spec"]), object["spec"] != nil
 	w.walk(&spec, place{path: []string{"spec"}, value: value, present: present, required: true})
 	slices.SortStableFunc(w.fields, func(a, b Field) int { return a.rank - b.rank })
@@ -125,6 +126,8 @@ func jsonNumbers(v any) any {
 }
 
 type walker struct {
+	sample  map[string]any
+	others  []map[string]any
 	fields  []Field
 	dropped []Dropped
 }
@@ -249,58 +252,24 @@ func (w *walker) enum(s *apiextensions.JSONSchemaProps, p place) {
 		w.drop(p, "the enum has no other value")
 		return
 	}
+	if now, _ := p.value.(string); isVersion(p.name()) {
+		var all []string
+		for _, c := range changes {
+			if text, ok := c.To.(string); ok {
+				all = append(all, text)
+			}
+		}
+		if all = otherVersions(s, now, all); len(all) > 0 {
+			w.add(p, rankImage, versionChange(now, all[0]))
+			return
+		}
+	}
 	w.add(p, rankEnum, changes[:min(len(changes), maxValues)]...)
 }
 
 func decode(raw apiextensions.JSON) (value any, err error) {
 	err = json.Unmarshal(raw.Raw, &value)
 	return value, err
-}
-
-// amount is a number with a unit: a quantity or a percentage.
-var amount = regexp.MustCompile(`^([1-9][0-9]{0,9})([KMGTPE]i|[numkMGTPE]|%)?$`)
-
-// isQuantity reports whether the schema is that of a resource.Quantity as older generators wrote it.
-func isQuantity(s *apiextensions.JSONSchemaProps, p place) bool {
-	text, _ := p.value.(string)
-	return strings.Contains(s.Pattern, "numkMGTPE") && (!p.present || amount.MatchString(text))
-}
-
-func (w *walker) quantity(s *apiextensions.JSONSchemaProps, p place) {
-	grown := func(text string) (string, bool) {
-		m := amount.FindStringSubmatch(text)
-		if m == nil {
-			return "", false
-		}
-		n, err := strconv.ParseInt(m[1], 10, 64)
-		if err != nil || m[2] == "%" && n > 50 {
-			return "", false
-		}
-		return strconv.FormatInt(2*n, 10) + m[2], true
-	}
-	sized := strings.Contains(s.Pattern, "numkMGTPE")
-	switch v := p.value.(type) {
-	case string:
-		if to, ok := grown(v); ok {
-			w.add(p, rankQuantity, Change{Label: "grow", To: to})
-			return
-		}
-	case float64:
-		// A size that is a plain number is doubled like others; a count such as maxUnavailable goes up by one.
-		to := v + 1
-		if sized {
-			to = 2 * v
-		}
-		if to != v {
-			w.add(p, rankQuantity, Change{Label: "grow", To: to})
-			return
-		}
-	}
-	if !p.present {
-		w.drop(p, "not set in the sample, and the schema has no value for it")
-		return
-	}
-	w.drop(p, "%s is neither a quantity nor a percentage that can grow", show(p.value))
 }
 
 // isCount reports whether a field counts what the controller makes, by its name.
@@ -364,42 +333,14 @@ func (w *walker) number(s *apiextensions.JSONSchemaProps, p place) {
 	w.add(p, rank, changes...)
 }
 
-// isImage reports whether a field names a container image.
-func isImage(name string) bool { return name == "image" || strings.HasSuffix(name, "Image") }
-
-// lastNumber is the last number of a tag.
-var lastNumber = regexp.MustCompile(`^(.*?)([0-9]{1,9})([^0-9]*)$`)
-
-// otherTag returns an image with another tag. An image that is named by a digest has none.
-func otherTag(image string) (string, bool) {
-	if image == "" || strings.ContainsAny(image, "@ ") {
-		return "", false
-	}
-	at := strings.LastIndex(image, ":")
-	if at < strings.LastIndex(image, "/") { // the port of a registry
-		at = -1
-	}
-	if at < 0 {
-		return image + ":2", true
-	}
-	m := lastNumber.FindStringSubmatch(image[at+1:])
-	if m == nil {
-		return image + "-2", true
-	}
-	n, err := strconv.Atoi(m[2])
-	if err != nil {
-		return "", false
-	}
-	return image[:at+1] + m[1] + strconv.Itoa(n+1) + m[3], true
-}
-
 func (w *walker) text(s *apiextensions.JSONSchemaProps, p place) {
 	now, _ := p.value.(string)
-	if isImage(p.name()) {
-		if to, ok := otherTag(now); ok {
-			w.add(p, rankImage, Change{Label: "other-tag", To: to})
-			return
-		}
+	if isImage(p.name()) && w.image(s, p, now) {
+		return
+	}
+	if isVersion(p.name()) {
+		w.version(s, p)
+		return
 	}
 	for _, raw := range []*apiextensions.JSON{s.Example, s.Default} {
 		if raw == nil {
@@ -468,6 +409,7 @@ func (w *walker) object(s *apiextensions.JSONSchemaProps, p place) {
 func (w *walker) mapping(s *apiextensions.JSONSchemaProps, p place, fields map[string]any) {
 	values := s.AdditionalProperties.Schema
 	switch {
+	case values != nil && values.Type == "string" && w.amounts(values, p, fields):
 	case values == nil || values.Type == "string":
 		w.drop(p, "a mapping of texts of unknown meaning")
 	case len(fields) == 0:
@@ -483,6 +425,14 @@ func (w *walker) mapping(s *apiextensions.JSONSchemaProps, p place, fields map[s
 
 // block tries to set an optional object that the sample does not have.
 func (w *walker) block(s *apiextensions.JSONSchemaProps, p place) {
+	if isResources(s) {
+		requests := map[string]any{"cpu": leastAmounts["cpu"], "memory": leastAmounts["memory"]}
+		if isStorage(p.path) {
+			requests = map[string]any{"storage": "1Gi"}
+		}
+		w.add(p, rankQuantity, Change{Label: "set", To: map[string]any{"requests": requests}})
+		return
+	}
 	value, reason := smallest(s, 0)
 	if reason != "" {
 		w.drop(p, "not set in the sample, and cannot be made from the schema: %s", reason)

@@ -77,11 +77,63 @@ func TestFields(t *testing.T) {
 				"pattern: numkMGTPE}, " +
 				"share: {x-kubernetes-int-or-string: true}, most: {x-kubernetes-int-or-string: true}}}",
 			want: []string{
-				`grow: spec.old from "500m" to "1000m"`, "grow: spec.plain from 3 to 6",
+				`grow: spec.old from "500m" to "1"`, "grow: spec.plain from 3 to 6",
 				`grow: spec.share from "25%" to "50%"`,
 				`grow: spec.storage from "1Gi" to "2Gi"`,
 			},
 			dropped: []string{`spec.most: "80%" is neither a quantity nor a percentage that can grow`},
+		},
+		{
+			name: "amounts known by name, by value, and by their limits",
+			spec: "{resources: {requests: {cpu: 200m, memory: 1.5Gi}, limits: {cpu: 300m, memory: 4Gi}}, " +
+				"size: 512Mi, dataStorage: '10', timeout: 5m, old: {requests: {cpu: 1, memory: 32Mi}}}",
+			schema: "{type: object, properties: {resources: {type: object, properties: {" +
+				"requests: {type: object, additionalProperties: {pattern: numkMGTPE, " +
+				"x-kubernetes-int-or-string: true}}, " +
+				"limits: {type: object, additionalProperties: {pattern: numkMGTPE, " +
+				"x-kubernetes-int-or-string: true}}}}, " +
+				"size: {type: string}, dataStorage: {type: string}, timeout: {type: string}, " +
+				"old: {type: object, properties: {requests: {type: object, additionalProperties: {type: string}}}}, " +
+				"more: {type: object, properties: {limits: {type: object}, requests: {type: object}}}}}",
+			want: []string{
+				`grow: spec.dataStorage from "10" to "20"`,
+				`set: spec.more is set to {"requests":{"cpu":"100m","memory":"64Mi"}}`,
+				`grow: spec.old.requests.memory from "32Mi" to "64Mi"`,
+				`grow: spec.resources.limits.cpu from "300m" to "600m"`,
+				`grow: spec.resources.limits.memory from "4Gi" to "8Gi"`,
+				`shrink: spec.resources.requests.cpu from "200m" to "100m"`,
+				`grow: spec.resources.requests.memory from "1.5Gi" to "3Gi"`,
+				`grow: spec.size from "512Mi" to "1Gi"`,
+				"removed: spec.old is removed", "removed: spec.resources is removed",
+			},
+			dropped: []string{"spec.timeout: a text of unknown meaning: the schema has neither an enum nor an example"},
+		},
+		{
+			name: "versions",
+			spec: "{version: 8.0.35, image: 'db:1.27-alpine3.18', tag: '15', engineVersion: v1.30, apiVersion: v1, " +
+				"chart: {version: '13'}, level: {version: '2'}, more: {version: '1.2'}}",
+			schema: "{type: object, properties: {version: {type: string}, image: {type: string}, " +
+				"tag: {type: string}, apiVersion: {type: string}, " +
+				"engineVersion: {type: string, enum: [v1.28, v1.29, v1.30, v1.32, v1.31]}, " +
+				"chart: {type: object, properties: {version: {type: string, " +
+				"description: 'Supported are 12, 13 and 14.'}}}, " +
+				"level: {type: object, properties: {version: {type: string, description: 'A number.'}}}, " +
+				"more: {type: object, properties: {version: {type: string, pattern: '^1[.][0-2]$', default: '1.1'}}}}}",
+			want: []string{
+				`upgrade: spec.chart.version from "13" to "14"`,
+				`upgrade: spec.engineVersion from "v1.30" to "v1.31"`,
+				`other-tag: spec.image from "db:1.27-alpine3.18" to "db:1.28-alpine3.18"`,
+				`downgrade: spec.more.version from "1.2" to "1.1"`,
+				`upgrade: spec.version from "8.0.35" to "8.0.36"`,
+				"removed: spec.chart is removed", "removed: spec.level is removed", "removed: spec.more is removed",
+			},
+			dropped: []string{
+				"spec.apiVersion: a text of unknown meaning: the schema has neither an enum nor an example",
+				`spec.level.version: a version of which no other one is known: neither the schema nor another sample ` +
+					`has one, and "2" has no minor version that could be the next one`,
+				`spec.tag: a version of which no other one is known: neither the schema nor another sample has one, ` +
+					`and "15" has no minor version that could be the next one`,
+			},
 		},
 		{
 			name: "texts", spec: "{image: 'localhost:5000/db', mode: Fast, who: me, size: small, path: /a}",
@@ -219,6 +271,58 @@ func apply(t *testing.T, object []byte, typ string, patch any) map[string]any {
 		t.Fatal(err)
 	}
 	return result
+}
+
+// Other samples show which versions there are.
+func TestVersionsOfOtherSamples(t *testing.T) {
+	var object, other, third map[string]any
+	for to, text := range map[*map[string]any]string{
+		&third:  "spec: {version: '14', image: 'r.io/db:latest'}",
+		&object: "spec: {version: '15', image: 'r.io/db:15', tool: {}}",
+		&other:  "spec: {version: '16', image: 'r.io/db:17.1', tool: {image: 'tool:1'}, size: {version: '1'}}",
+	} {
+		if err := yaml.Unmarshal([]byte(text), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	props := apiextensions.JSONSchemaProps{}
+	if err := yaml.UnmarshalStrict([]byte("{type: object, properties: {spec: {type: object, properties: {"+
+		"version: {type: string}, image: {type: string}, "+
+		"tool: {type: object, properties: {image: {type: string}}}}}}}"), &props); err != nil {
+		t.Fatal(err)
+	}
+	fields, _ := Fields(&props, object, third, other)
+	var got []string
+	for _, f := range fields {
+		for _, c := range f.Changes {
+			got = append(got, c.Label+": "+c.String())
+		}
+	}
+	if diff := cmp.Diff([]string{
+		`upgrade: spec.image from "r.io/db:15" to "r.io/db:17.1"`,
+		`set: spec.tool.image is set to "tool:1"`,
+		`upgrade: spec.version from "15" to "16"`,
+		"removed: spec.tool is removed",
+	}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A volume grows, and does not shrink: there is no way back. What is computed with can be changed back.
+func TestStorageOnlyGrows(t *testing.T) {
+	const schema = "{type: object, properties: {storage: {type: object, properties: {size: {pattern: numkMGTPE, " +
+		"x-kubernetes-int-or-string: true}}}, memory: {pattern: numkMGTPE, x-kubernetes-int-or-string: true}}}"
+	changes, _, _ := fieldsOf(t, schema, "{storage: {size: 1Gi}, memory: 1Gi}")
+	oneWay := map[string]bool{}
+	for _, c := range changes {
+		oneWay[c.String()] = c.OneWay
+	}
+	if diff := cmp.Diff(map[string]bool{
+		`spec.storage.size from "1Gi" to "2Gi"`: true, `spec.memory from "1Gi" to "2Gi"`: false,
+		"spec.storage is removed": false,
+	}, oneWay); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 func TestPatchesOfLists(t *testing.T) {

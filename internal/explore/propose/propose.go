@@ -40,10 +40,14 @@ type Config struct {
 }
 
 // Text is the suite's text with the proposed workloads added at the end of its workloads, or, if alone, instead of
-// them. Names that the suite has already get a number.
-func (r *Result) Text(suite *plan.Suite, alone bool) ([]byte, error) {
+// them, and how many these are. Names that the suite has already get a number. What a workload of the suite does
+// already is not added.
+func (r *Result) Text(suite *plan.Suite, alone bool) (text []byte, added int, err error) {
 	all := slices.Clone(r.Workloads)
 	if !alone {
+		if all, err = missing(suite, all); err != nil {
+			return nil, 0, err
+		}
 		taken := maps.Clone(suite.Workloads)
 		if taken == nil {
 			taken = map[string]plan.Workload{}
@@ -53,21 +57,47 @@ func (r *Result) Text(suite *plan.Suite, alone bool) ([]byte, error) {
 			taken[all[i].Name] = plan.Workload{}
 		}
 	}
-	text, err := withWorkloads(suite, all, alone)
-	if err != nil {
-		return nil, fmt.Errorf("%s: add the proposed workloads: %w", suite.File, err)
+	if len(all) == 0 {
+		return suite.Text(), 0, nil
+	}
+	if text, err = withWorkloads(suite, all, alone); err != nil {
+		return nil, 0, fmt.Errorf("%s: add the proposed workloads: %w", suite.File, err)
 	}
 	// The written text must be read as the value that was tried out.
 	written, err := plan.ParseSuite(text, suite.File)
 	if err != nil {
-		return nil, fmt.Errorf("the suite with the proposed workloads: %w", err)
+		return nil, 0, fmt.Errorf("the suite with the proposed workloads: %w", err)
 	}
 	for _, w := range all {
 		if len(written.Workloads[w.Name].Steps) != len(w.Steps) {
-			return nil, fmt.Errorf("%s: workload %s cannot be added to it", suite.File, w.Name)
+			return nil, 0, fmt.Errorf("%s: workload %s cannot be added to it", suite.File, w.Name)
 		}
 	}
-	return text, nil
+	return text, len(all), nil
+}
+
+// missing are those workloads that do what no workload of the suite does.
+func missing(suite *plan.Suite, all []Workload) ([]Workload, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	// Both are compared as they are read: with defaults.
+	text, err := withWorkloads(suite, all, true)
+	if err != nil {
+		return nil, err
+	}
+	read, err := plan.ParseSuite(text, suite.File)
+	if err != nil {
+		return nil, fmt.Errorf("the proposed workloads: %w", err)
+	}
+	return slices.DeleteFunc(all, func(w Workload) bool {
+		for _, there := range suite.Workloads {
+			if same(there.Steps, read.Workloads[w.Name].Steps) {
+				return true
+			}
+		}
+		return false
+	}), nil
 }
 
 // withWorkloads is the suite's text with workloads added, or with these only.
@@ -88,8 +118,10 @@ func withWorkloads(suite *plan.Suite, all []Workload, alone bool) ([]byte, error
 type Result struct {
 	Workloads []Workload
 	Dropped   []Dropped
-	Findings  []Finding
-	Runs      int
+	// Planless are proposed workloads from which no plan can be made, each with the reason.
+	Planless []Dropped
+	Findings []Finding
+	Runs     int
 }
 
 // Finding is something that an operation without any fault has shown.
@@ -110,7 +142,7 @@ func Check(suite *plan.Suite, workload, file string) error {
 // Run tries out what can be done with the sample, and proposes what has passed. The error says what kept it from going
 // on; the result is what it had until then. A mistake in the configuration is a *run.UserError.
 func Run(ctx context.Context, config Config) (*Result, error) {
-	p := &proposer{Config: config, result: &Result{}, began: time.Now()}
+	p := &proposer{Config: config, result: &Result{}, effects: map[string]string{}, began: time.Now()}
 	if p.Progress == nil {
 		p.Progress = func(string, ...any) {}
 	}
@@ -130,9 +162,10 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 
 type proposer struct {
 	Config
-	sample *sample
-	result *Result
-	began  time.Time
+	sample  *sample
+	result  *Result
+	effects map[string]string // names of workloads, by what a change of a field does in them
+	began   time.Time
 
 	types   []plan.ResourceKey // whose objects' states are recorded
 	key     reference.Key      // of the sample
@@ -147,6 +180,7 @@ type proposer struct {
 
 // trial is a run of a workload.
 type trial struct {
+	suite    *plan.Suite // that has only the workload
 	run      *record.Run
 	changes  []reference.Change
 	verdict  record.Verdict
@@ -200,7 +234,7 @@ func (p *proposer) once(ctx context.Context, w Workload) (*trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &trial{run: r, verdict: meta.Verdict}
+	t := &trial{suite: suite, run: r, verdict: meta.Verdict}
 	t.findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f record.Finding) bool { return !f.IsBug() })
 	if meta.Verdict == record.Inconclusive {
 		return t, fmt.Errorf("%s: %w: %s", w.Name, errInconclusive, meta.Reason)
@@ -247,7 +281,23 @@ func (p *proposer) drop(field, format string, args ...any) {
 	p.result.Dropped = append(p.result.Dropped, Dropped{field, fmt.Sprintf(format, args...)})
 }
 
-func (p *proposer) propose(w ...Workload) { p.result.Workloads = append(p.result.Workloads, w...) }
+// propose proposes a workload that has passed, unless another one does the same. The trial is that of the workload, or
+// of its beginning.
+func (p *proposer) propose(w Workload, t *trial) error {
+	for i := range p.result.Workloads {
+		if same(p.result.Workloads[i].steps(), w.steps()) {
+			p.drop(w.Name, "it does the same as %s", p.result.Workloads[i].Name)
+			return nil
+		}
+	}
+	p.result.Workloads = append(p.result.Workloads, w)
+	why, err := planless(t.suite, w.Name, t)
+	if why != "" {
+		p.Progress("%s: no plan: %s", w.Name, why)
+		p.result.Planless = append(p.result.Planless, Dropped{w.Name, why})
+	}
+	return err
+}
 
 func (p *proposer) run(ctx context.Context) error {
 	if err := p.creation(ctx); err != nil {
@@ -256,7 +306,7 @@ func (p *proposer) run(ctx context.Context) error {
 	if err := p.lifecycle(ctx); err != nil {
 		return err
 	}
-	fields, dropped := Fields(p.sample.schema, p.created)
+	fields, dropped := Fields(p.sample.schema, p.created, p.sample.others...)
 	p.result.Dropped = append(p.result.Dropped, dropped...)
 	var paths [][]string
 	for _, f := range fields {
@@ -293,7 +343,7 @@ func (p *proposer) start(more ...*plan.Step) []*plan.Step {
 func (p *proposer) creation(ctx context.Context) error {
 	s := p.sample
 	group := s.object.GroupVersionKind().Group
-	p.types = []plan.ResourceKey{{Type: s.key.Type, Group: group, Namespace: "*", Name: "*"}}
+	p.types = append([]plan.ResourceKey{{Type: s.key.Type, Group: group, Namespace: "*", Name: "*"}}, held...)
 	p.key = reference.Key(s.key.Type + "." + group + "/" + s.key.Namespace + "/" + s.key.Name)
 	create := Workload{Name: "create", Comment: "Creates the " + s.object.GetKind() + ".", Steps: p.start()}
 	p.Progress("%s: learning what its creation does", s.key)
@@ -342,11 +392,11 @@ func (p *proposer) creation(ctx context.Context) error {
 		}
 	}
 	create.Steps = p.start()
-	if _, ok, err := p.passes(ctx, create, ""); err != nil || !ok {
+	t, ok, err := p.passes(ctx, create, "")
+	if err != nil || !ok {
 		return errors.Join(err, errors.New("the sample's creation does not come to the same end again"))
 	}
-	p.propose(create)
-	return nil
+	return p.propose(create, t)
 }
 
 // lifecycle tries what can be done with any object: delete it, create it again, have two of them.
@@ -362,9 +412,13 @@ func (p *proposer) lifecycle(ctx context.Context) error {
 		return err
 	}
 	if !ok {
+		p.drop("deletion", "recreate, recreate-later, delete-early and two were not tried: they contain a deletion")
 		return nil
 	}
-	rest := p.leftovers(t.changes)
+	rest := leftovers(t.changes, p.key)
+	if left := stays(t.changes); len(left) > 0 {
+		deletion.Comment += "\nWhat stays: " + strings.Join(left, ", ") + "."
+	}
 	deletion.Steps = append(deletion.Steps, rest...)
 	list := []Workload{
 		deletion,
@@ -372,55 +426,74 @@ func (p *proposer) lifecycle(ctx context.Context) error {
 			Name: "recreate", Comment: "Deletes the " + kind + " and creates it again as soon as it is gone.",
 			Steps: slices.Concat(p.start(remove, gone, s.create), p.waits),
 		},
-		{
+	}
+	if len(rest) > 0 {
+		list = append(list, Workload{
 			Name:    "recreate-later",
 			Comment: "Deletes the " + kind + " and creates it again when everything of it is gone.",
 			Steps:   slices.Concat(p.start(remove, gone), rest, []*plan.Step{s.create}, p.waits),
-		},
-		{
-			Name: "delete-early", Comment: "Deletes the " + kind + " while it is being created.",
-			Steps: slices.Concat(s.before, []*plan.Step{s.create, remove, gone}),
-		},
+		})
 	}
-	if len(rest) == 0 {
-		list = slices.DeleteFunc(list, func(w Workload) bool { return w.Name == "recreate-later" })
+	for _, w := range list {
+		if err := p.passing(ctx, w); err != nil {
+			return err
+		}
 	}
 	second, key := s.second()
 	two := slices.Concat(s.before, []*plan.Step{s.create, second}, p.waits)
 	if p.ready != nil {
 		two = append(two, until(key, p.ready.Wait.Condition, "the second one is ready"))
 	}
-	list = append(list, Workload{
-		Name: "two", Comment: "Creates two at a time, and deletes the first.", Steps: append(two, remove, gone),
-	})
-	for _, w := range list {
-		if _, ok, err := p.passes(ctx, w, w.Name); err != nil {
+	for _, w := range []Workload{
+		{
+			Name: "delete-early", Comment: "Deletes the " + kind + " while it is being created.",
+			Steps: slices.Concat(s.before, []*plan.Step{s.create, remove, gone}),
+		},
+		{Name: "two", Comment: "Creates two at a time, and deletes the first.", Steps: append(two, remove, gone)},
+	} {
+		if err := p.passingUntilGone(ctx, w, rest); err != nil {
 			return err
-		} else if ok {
-			p.propose(w)
 		}
 	}
 	return nil
 }
 
-// leftovers waits for what goes after the sample: the last objects whose names are known.
-func (p *proposer) leftovers(changes []reference.Change) []*plan.Step {
-	const most = 4
-	end := states(changes)
-	sampleGone := slices.IndexFunc(changes, func(c reference.Change) bool {
-		return c.Key == p.key && (c.Marked() || c.Event == record.Deleted)
-	})
-	var steps []*plan.Step
-	for i := len(changes) - 1; i > sampleGone && len(steps) < most; i-- {
-		c := &changes[i]
-		key, err := plan.ParseResourceKey(string(c.Key))
-		if err == nil && c.Event == record.Deleted && c.Key != p.key && !c.Generated && end[c.Key] == nil &&
-			!strings.Contains(key.Name, "#") {
-			steps = append(steps, absent(key))
+// passing proposes a workload if it passes.
+func (p *proposer) passing(ctx context.Context, w Workload) error {
+	t, ok, err := p.passes(ctx, w, w.Name)
+	if err != nil || !ok {
+		return err
+	}
+	return p.propose(w, t)
+}
+
+// passingUntilGone proposes a workload that ends with a deletion, and that then waits for what the deletion takes
+// along. Which of it was there depends on the workload. The given steps are those of a deletion when everything was
+// there.
+func (p *proposer) passingUntilGone(ctx context.Context, w Workload, all []*plan.Step) error {
+	t, ok, err := p.passes(ctx, w, w.Name)
+	if err != nil || !ok {
+		return err
+	}
+	var rest []*plan.Step
+	for _, s := range leftovers(t.changes, p.key) {
+		// The steps are shared, so that they are written once.
+		at := slices.IndexFunc(all, func(o *plan.Step) bool { return o.Wait.ResourceKey == s.Wait.ResourceKey })
+		if at >= 0 {
+			s = all[at]
+		}
+		rest = append(rest, s)
+	}
+	if len(rest) > 0 {
+		longer := w
+		longer.Steps = slices.Concat(w.Steps, rest)
+		if again, ok, err := p.passes(ctx, longer, w.Name); err != nil {
+			return err
+		} else if ok {
+			w, t = longer, again
 		}
 	}
-	slices.Reverse(steps)
-	return steps
+	return p.propose(w, t)
 }
 
 // accepted is a change that the controllers react to, and how to wait for it.
@@ -438,7 +511,7 @@ type accepted struct {
 func (p *proposer) field(ctx context.Context, f Field, short string) error {
 	var done []*accepted
 	for _, c := range f.Changes {
-		a, err := p.change(ctx, c, short)
+		a, err := p.change(ctx, f, c, short)
 		if err != nil {
 			return err
 		}
@@ -462,15 +535,16 @@ func (p *proposer) field(ctx context.Context, f Field, short string) error {
 		Comment: fmt.Sprintf("Change: %s, and at once %s, before the first change is done.", a, then),
 		Steps:   slices.Concat(p.start(a.patch, second), waits),
 	}
-	_, ok, err := p.passes(ctx, w, strings.Join(f.Path, "."))
-	if ok {
-		p.propose(w)
+	t, ok, err := p.passes(ctx, w, strings.Join(f.Path, "."))
+	if err != nil || !ok {
+		return err
 	}
-	return err
+	return p.propose(w, t)
 }
 
-// change tries a change. It returns nil if no controller reacts to it, or if it does not pass.
-func (p *proposer) change(ctx context.Context, c Change, short string) (*accepted, error) {
+// change tries a change. It returns nil if no controller reacts to it, if another change of its kind has the same
+// effect, or if it does not pass.
+func (p *proposer) change(ctx context.Context, f Field, c Change, short string) (*accepted, error) {
 	field := strings.Join(c.Path, ".")
 	a := &accepted{Change: c, name: short + "-" + c.Label}
 	patch := patchStep(p.created, c.Path, c.To)
@@ -502,6 +576,11 @@ func (p *proposer) change(ctx context.Context, c Change, short string) (*accepte
 		return nil, nil
 	}
 	p.failing(w, t, t.changes[at].Time)
+	effect := effect(f.rank, t.changes[at+1:], p.key)
+	if first := p.effects[effect]; first != "" && !p.Differential {
+		p.drop(field, "%s: the controllers do the same after it as in workload %s", c, first)
+		return nil, nil
+	}
 	end := states(t.changes)[p.key]
 	b := findBarrier(t.changes, at, p.key)
 	if end == nil {
@@ -515,20 +594,29 @@ func (p *proposer) change(ctx context.Context, c Change, short string) (*accepte
 			Name: a.name + "-and-back", Comment: "Change: " + c.String() + ", and back.",
 			Steps: slices.Concat(p.start(a.patch), a.waits, []*plan.Step{a.undo}, a.backs),
 		}
-		if _, a.goes, err = p.passes(ctx, back, field); err != nil {
+		var there *trial
+		if there, a.goes, err = p.passes(ctx, back, field); err != nil {
 			return nil, err
 		}
 		if a.goes {
 			w.Steps = slices.Concat(p.start(a.patch), a.waits) // it has run as the beginning of the other one
-			p.propose(w, back)
+			if err := errors.Join(p.propose(w, t), p.propose(back, there)); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if !a.goes {
 		w.Steps = slices.Concat(p.start(a.patch), a.waits)
-		if _, ok, err := p.passes(ctx, w, field); err != nil || !ok {
+		t, ok, err := p.passes(ctx, w, field)
+		if err != nil || !ok {
 			return nil, err
 		}
-		p.propose(w)
+		if err := p.propose(w, t); err != nil {
+			return nil, err
+		}
+	}
+	if effect != "" {
+		p.effects[effect] = a.name
 	}
 	switch {
 	case !p.Differential || end == nil:
@@ -566,10 +654,10 @@ func (p *proposer) early(ctx context.Context, a *accepted) error {
 	case condition != "":
 		w.Steps = append(w.Steps, until(p.sample.key, condition, "the change is done"))
 	}
-	if _, ok, err = p.passes(ctx, w, field); ok {
-		p.propose(w)
+	if t, ok, err = p.passes(ctx, w, field); err != nil || !ok {
+		return err
 	}
-	return err
+	return p.propose(w, t)
 }
 
 // waitsFor finds what shows that the change has taken effect, and that it is undone.

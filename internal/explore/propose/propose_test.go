@@ -1,6 +1,7 @@
 package propose
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,6 +20,9 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
+// controller is the example's.
+const controller = "database-operator"
+
 // fake carries out workloads of the database operator's example, with a controller that scales a StatefulSet, ignores
 // the image, keeps a volume too many after the second member was taken away, and panics without members. The API server
 // refuses to change the size.
@@ -26,7 +30,14 @@ type fake struct {
 	t *testing.T
 	// finishes: objects are finished after a while, and are ignored then.
 	finishes bool
-	pending  string // the object that is not finished yet
+	// template: the controller writes the image and the storage class into the StatefulSet's template.
+	template bool
+	// quiet: the controller does nothing.
+	quiet bool
+	// claims: Kubernetes makes a volume claim for each member, and deletes them with the StatefulSet, but for the
+	// first.
+	claims  bool
+	pending string // the object that is not finished yet
 
 	version uint64
 	now     map[string]map[string]any // by type/name
@@ -39,7 +50,7 @@ func (f *fake) RunWith(_ context.Context, p *plan.Plan, dir string, _ run.RunOpt
 		return nil, err
 	}
 	f.now, f.writer = map[string]map[string]any{}, w
-	meta := &record.Meta{Verdict: record.Pass, Controllers: []record.Controller{{Name: "db", Hooks: true}}}
+	meta := &record.Meta{Verdict: record.Pass, Controllers: []record.Controller{{Name: controller, Hooks: true}}}
 	var findings []record.Finding
 	for _, s := range p.Steps {
 		if bug := f.step(s); bug != nil {
@@ -80,7 +91,11 @@ func (f *fake) step(s plan.Step) *record.Finding {
 	case s.Delete != nil:
 		name := s.Delete.ResourceKey.Name
 		f.write("", record.Deleted, "database", name, f.now["database/"+name])
-		f.write("db", record.Deleted, "statefulset", name, f.now["statefulset/"+name])
+		f.write(controller, record.Deleted, "statefulset", name, f.now["statefulset/"+name])
+		for i := 1; i < 9; i++ {
+			claim := fmt.Sprintf("data-%s-%d", name, i)
+			f.write("", record.Deleted, "persistentvolumeclaim", claim, f.now["persistentvolumeclaim/"+claim])
+		}
 	case s.Patch != nil:
 		name := s.Patch.ResourceKey.Name
 		db := f.copied(f.now["database/"+name])
@@ -104,14 +119,17 @@ func (f *fake) finish() {
 	name := f.pending
 	f.pending = ""
 	if db := f.copied(f.now["database/"+name]); db != nil {
-		f.write("db", record.Created, "statefulset", name, map[string]any{"spec": map[string]any{
+		f.write(controller, record.Created, "statefulset", name, map[string]any{"spec": map[string]any{
 			"replicas": db["spec"].(map[string]any)["replicas"]}})
 		db["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True"}}}
-		f.write("db", record.Updated, "database", name, db)
+		f.write(controller, record.Updated, "database", name, db)
 	}
 }
 
 func (f *fake) reconcile(name string) *record.Finding {
+	if f.quiet {
+		return nil
+	}
 	if f.finishes {
 		if f.now["database/"+name]["status"] == nil {
 			f.pending = name
@@ -127,18 +145,30 @@ func (f *fake) reconcile(name string) *record.Finding {
 	if set == nil {
 		event, set = record.Created, map[string]any{"spec": map[string]any{}}
 	}
-	if spec := set["spec"].(map[string]any); spec["replicas"] != replicas {
+	for i := range int(replicas) {
+		claim := fmt.Sprintf("data-%s-%d", name, i)
+		if f.claims && f.now["persistentvolumeclaim/"+claim] == nil {
+			f.write("", record.Created, "persistentvolumeclaim", claim, map[string]any{})
+		}
+	}
+	if wanted := db["spec"].(map[string]any); f.template {
+		set["spec"].(map[string]any)["template"] = map[string]any{
+			"image": wanted["image"], "class": wanted["storageClassName"],
+		}
+	}
+	if spec := set["spec"].(map[string]any); spec["replicas"] != replicas ||
+		f.template && fmt.Sprint(set) != fmt.Sprint(f.now["statefulset/"+name]) {
 		if before, _ := spec["replicas"].(float64); before > replicas {
 			spec["volumes"] = before
 		}
 		spec["replicas"] = replicas
-		f.write("db", event, "statefulset", name, set)
+		f.write(controller, event, "statefulset", name, set)
 	}
 	db["status"] = map[string]any{
 		"phase": "Ready", "observedGeneration": db["metadata"].(map[string]any)["generation"],
 		"readyReplicas": replicas,
 	}
-	f.write("db", record.Updated, "database", name, db)
+	f.write(controller, record.Updated, "database", name, db)
 	return nil
 }
 
@@ -237,7 +267,7 @@ func TestRun(t *testing.T) {
 	}
 
 	for _, alone := range []bool{false, true} {
-		text, err := result.Text(suite, alone)
+		text, added, err := result.Text(suite, alone)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,13 +279,17 @@ func TestRun(t *testing.T) {
 		if !alone {
 			want += len(suite.Workloads)
 		}
-		if len(written.Workloads) != want {
-			t.Errorf("%d workloads, want %d", len(written.Workloads), want)
+		if len(written.Workloads) != want || added != len(result.Workloads) {
+			t.Errorf("%d workloads, %d of them added, want %d and %d", len(written.Workloads), added, want,
+				len(result.Workloads))
 		}
-		if again, err := plan.ParseSuite(text, suite.File); err != nil || alone {
+		if alone {
 			continue
-		} else if text, err = result.Text(again, false); err != nil {
-			t.Errorf("proposed twice: %v\n%s", err, text)
+		}
+		// Proposed twice, they are there already, whatever their names are.
+		again, added, err := result.Text(written, false)
+		if err != nil || added != 0 || !bytes.Equal(again, text) {
+			t.Errorf("proposed twice: %v, %d added\n%s", err, added, again)
 		}
 	}
 }

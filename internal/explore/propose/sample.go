@@ -26,6 +26,7 @@ type sample struct {
 	object *unstructured.Unstructured
 	key    plan.ResourceKey
 	schema *apiextensions.JSONSchemaProps
+	others []map[string]any // further samples of its kind, in the suite and in the repository
 }
 
 // findSample finds the custom resource in a file, or else the first one that a workload of the suite applies. The
@@ -48,7 +49,7 @@ func findSample(suite *plan.Suite, workload, file string) (*sample, error) {
 		}
 		steps = []plan.Step{{Apply: &plan.ApplyStep{File: relative}}}
 		if s, err := sampleOf(suite, steps, defined, installed); err != nil || s != nil {
-			return s, err
+			return s.withOthers(suite), err
 		}
 		return nil, fmt.Errorf("%s contains no object of a kind that the suite's manifests define", file)
 	}
@@ -58,7 +59,7 @@ func findSample(suite *plan.Suite, workload, file string) (*sample, error) {
 	}
 	for _, name := range names {
 		if s, err := sampleOf(suite, suite.Workloads[name].Steps, defined, installed); err != nil || s != nil {
-			return s, err
+			return s.withOthers(suite), err
 		}
 	}
 	return nil, fmt.Errorf("%s: no workload applies an object of a kind that the manifests define; name a file that "+

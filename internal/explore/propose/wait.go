@@ -148,8 +148,8 @@ func findBarrier(changes []reference.Change, at int, sampleKey reference.Key) *b
 	before, end := states(changes[:at+1]), states(changes)
 	for i := len(changes) - 1; i > at; i-- {
 		c := &changes[i]
-		key, err := plan.ParseResourceKey(string(c.Key))
-		if c.Key == sampleKey || c.Generated || err != nil || strings.Contains(string(c.Key), "#") {
+		key, ok := named(c)
+		if c.Key == sampleKey || !ok {
 			continue
 		}
 		was, is := before[c.Key], end[c.Key]
