@@ -142,7 +142,7 @@ func (f *Follower) count(c *Change) {
 		o.Updated++
 	}
 	o.MostMade = o.Made
-	o.End, o.rewrittenAt = c.Cur, -1
+	o.End, o.last, o.rewrittenAt = c.Cur, c.Prev, -1
 }
 
 // attribute notes who made a change.

@@ -101,12 +101,22 @@ type Object struct {
 	// Rewritten are the texts of End that name other objects as only this run does.
 	Rewritten map[string]Rewritten `json:"rewritten,omitempty"`
 
-	names       *names // those of the run; nil: Rewritten is complete
-	rewrittenAt int    // the version of names
+	last        map[string]any // the last state of an object that is gone; nil: it is not, or was read from a file
+	names       *names         // those of the run; nil: Rewritten is complete
+	rewrittenAt int            // the version of names
 	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one
 	// that existed before and has changed.
 	unchanged bool
 	initial   map[string]any
+}
+
+// Last is the object's state at the end, or the one that it had last; nil: unknown, as of an object that was read from
+// a file and is gone.
+func (o *Object) Last() map[string]any {
+	if o.End == nil {
+		return o.last
+	}
+	return o.End
 }
 
 // UnstableError says that fault-free runs of a workload end differently, so that nothing can be compared with them.
