@@ -91,7 +91,7 @@ func Comparison(
 	return func(objects map[reference.Key]*reference.Object) []reference.Difference {
 		by := touched(p, objects)
 		return slices.DeleteFunc(comparer.Compare(objects), func(d reference.Difference) bool {
-			return d.Note || d.Count && by.explains(d)
+			return d.Note || d.Count && by.explains(d) || d.OfRenewals() && by.writes || d.OfVersions() && by.any
 		})
 	}
 }

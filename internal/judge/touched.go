@@ -12,7 +12,8 @@ import (
 
 // touch is what a plan has written or deleted as another client, in a run.
 type touch struct {
-	writes  bool               // it has
+	any     bool               // it has
+	writes  bool               // it has, more than the annotation that causes a conflict
 	keys    []plan.ResourceKey // of what
 	unknown bool               // and of what is not known, such as a file's contents, or may lead to anything
 	objects map[reference.Key]*reference.Object
@@ -26,6 +27,7 @@ var infrastructure = []string{"node", "customresourcedefinition", "storageclass"
 // nothing, unless a controller copies it to what other objects are made from.
 func touched(p *plan.Plan, objects map[reference.Key]*reference.Object) *touch {
 	t := &touch{writes: writes(p), objects: objects}
+	t.any = slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Writes })
 	if !t.writes {
 		// Where the annotation has been copied to, and what that has led to, is not known.
 		t.writes = copied(p, objects)

@@ -84,3 +84,37 @@ func TestLossesThatThePlanDoesNotExplain(t *testing.T) {
 		})
 	}
 }
+
+// What a controller does because of another client's write is no mistake; the annotation of a conflict alone makes
+// another version of an object.
+func TestWhatFollowsFromWrites(t *testing.T) {
+	secret := func(event, password string) string {
+		return `op: ` + event + ` secret/default/db {"data": {"password": "` + password + `"}}`
+	}
+	set := func(event, version string) string {
+		return `op: ` + event + ` set/default/a {"metadata": {"annotations": {"secret-version": "` + version + `"}}}`
+	}
+	const other = `1 created pod/default/other {}`
+	ref := usual(t, tale(t, "1 "+secret("created", "s3cr3tOne"), "2 "+set("created", "1"), other),
+		tale(t, other, "1 "+secret("created", "pAssw0rd2"), "2 "+set("created", "2")))
+	again := []string{other, "1 " + secret("created", "7hirdOneX"), "2 " + set("created", "2"),
+		"5 " + secret("updated", "f0urthOne")}
+	const replaced = "bug secret/default/db differs from the runs without faults: data.password was replaced once; " +
+		"without faults: never"
+	const version = "bug set/default/a differs from the runs without faults: metadata.annotations.secret-version is " +
+		"not the resource version of data of secret/default/db; without faults: it is"
+	for _, tt := range []struct {
+		name string
+		plan *plan.Plan
+		want []string
+	}{
+		{"no write", kills, []string{replaced, version}}, {"a write", patches, nil}, {"a deletion", deletes, nil},
+		{"a conflict", conflict, []string{replaced}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := evidence(tale(t, again...))
+			e.Reference, e.Plan = ref, tt.plan
+			expect(t, judged(t, faultFree{}, e), tt.want...)
+		})
+	}
+}

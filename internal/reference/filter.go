@@ -33,6 +33,12 @@ func (ref *Reference) filter() *filter {
 	}
 }
 
+// forget makes the filter look at an object again.
+func (f *filter) forget(o *Object) {
+	delete(f.seen, o)
+	delete(f.texts, o)
+}
+
 // masked reports whether a field does not count.
 func (f *filter) masked(key Key, path []string) bool {
 	as := f.countsAs(key, join(path), path)

@@ -17,6 +17,8 @@ type Follower struct {
 	objects map[Key]*Object
 	dying   map[string]bool // UIDs of objects that are being deleted, or are gone
 	called  *names
+	// generations are those of all objects, by UID.
+	generations map[string]int
 }
 
 // NewFollower returns a Follower of a history that has not begun.
@@ -24,6 +26,7 @@ func NewFollower() *Follower {
 	return &Follower{
 		names: namer{keys: map[string]Key{}, numbers: map[string]int{}}, last: map[Key]map[string]any{},
 		objects: map[Key]*Object{}, dying: map[string]bool{}, called: newNames(),
+		generations: map[string]int{},
 	}
 }
 
@@ -63,9 +66,10 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 		f.last[key] = c.Cur
 		if h.Event == record.Existing {
 			f.called.note(key, object)
-			f.objects[key] = &Object{
-				End: object, Made: 1, MostMade: 1, unchanged: true, names: f.called, rewrittenAt: -1,
-			}
+			f.grow(object)
+			o := &Object{End: object, Made: 1, MostMade: 1, unchanged: true, names: f.called, rewrittenAt: -1}
+			o.became(h.ResourceVersion, object, true)
+			f.objects[key] = o
 			continue
 		}
 		f.changes = append(f.changes, c)
@@ -141,8 +145,20 @@ func (f *Follower) count(c *Change) {
 	default:
 		o.Updated++
 	}
+	if c.Event == record.Created {
+		o.Born = f.generations[metadata.Text(metadata.Controller(c.Cur), "uid")]
+	}
+	f.grow(c.Cur)
+	o.became(c.Version, c.Cur, c.Event == record.Created)
 	o.MostMade = o.Made
 	o.End, o.last, o.rewrittenAt = c.Cur, c.Prev, -1
+}
+
+// grow notes an object's generation.
+func (f *Follower) grow(object map[string]any) {
+	if n, ok := metadata.Of(object)["generation"].(float64); ok {
+		f.generations[metadata.UID(object)] = int(n)
+	}
 }
 
 // attribute notes who made a change.

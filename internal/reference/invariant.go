@@ -24,7 +24,7 @@ const within = 10 * time.Second
 // some objects that were created more or less often.
 func (ref *Reference) Invariant(d Difference, changes []Change) (*plan.Invariant, []plan.ResourceKey) {
 	key, err := plan.ParseResourceKey(string(d.Key))
-	if err != nil || strings.Contains(key.Name, "#") || d.Relation != nil {
+	if err != nil || strings.Contains(key.Name, "#") || d.Relation != nil || d.Renewal {
 		return nil, nil
 	}
 	sample := lastState(d.Key, changes)

@@ -98,12 +98,21 @@ type Object struct {
 	Returned map[string]int `json:"returned,omitempty"`
 	// Ours: a controller under test has made or deleted it at least once.
 	Ours bool `json:"ours,omitempty"`
+	// Born is the generation that the object's controller, the object that it belongs to, had when it was created; 0:
+	// unknown, or not the same in all runs.
+	Born int `json:"born,omitempty"`
+	// Renewed is how often random values were replaced, by field, and Versions the resource versions that a Secret or
+	// ConfigMap has had with the contents that it has in the end. A run that is being followed has neither.
+	Renewed  map[string]Renewed `json:"renewed,omitempty"`
+	Versions []string           `json:"versions,omitempty"`
 	// Rewritten are the texts of End that name other objects as only this run does.
 	Rewritten map[string]Rewritten `json:"rewritten,omitempty"`
 
-	last        map[string]any // the last state of an object that is gone; nil: it is not, or was read from a file
-	names       *names         // those of the run; nil: Rewritten is complete
-	rewrittenAt int            // the version of names
+	last        map[string]any    // the last state of an object that is gone; nil: it is not, or was read from a file
+	states      []state           // of the last object of that key; nil: what is known of them is in Renewed
+	trails      map[string]*trail // see renewal
+	names       *names            // those of the run; nil: Rewritten is complete
+	rewrittenAt int               // the version of names
 	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one
 	// that existed before and has changed.
 	unchanged bool
@@ -246,6 +255,8 @@ type Difference struct {
 	Count bool
 	// Note: it is worth to be known, and no mistake.
 	Note bool
+	// Renewal: the field's value is a random one that was replaced more or less often. Want and Got say how often.
+	Renewal bool
 	// Relation no longer holds; nil: the value itself differs.
 	Relation *Relation
 	// Own is the object's key among the run's changes. It differs from Key where the run numbers generated names
@@ -261,8 +272,20 @@ func (d Difference) String() string {
 	if r := d.Relation; r != nil {
 		return fmt.Sprintf("%s: %s is not %s %s; without faults: it is", d.Key, d.Field, r.Is, r.Of)
 	}
+	if d.Renewal {
+		return fmt.Sprintf("%s: %s was replaced %s; without faults: %s", d.Key, d.Field, d.Got, d.Want)
+	}
 	return fmt.Sprintf("%s: %s is %s; without faults: %s", d.Key, d.Field, Value(d.Got), Value(d.Want))
 }
+
+// OfRenewals reports whether the difference is about how often values were replaced, OfVersions whether it is about the
+// version of an object. Writes of another client may lead to that.
+func (d Difference) OfRenewals() bool {
+	return d.Renewal || d.Relation != nil && d.Relation.Is == isTogether
+}
+
+// OfVersions is explained at OfRenewals.
+func (d Difference) OfVersions() bool { return d.Relation != nil && d.Relation.Is == isVersion }
 
 // Value says a field's value.
 func Value(v any) string {
@@ -322,6 +345,7 @@ func (f *filter) compare(objects map[Key]*Object) []Difference {
 			all = append(all, Difference{Key: key, Want: "exists at the end", Got: gone(got)})
 		case want.End != nil:
 			all = append(all, f.fields(key, want, got)...)
+			all = append(all, f.renewals(key, want, got)...)
 		}
 		if d := incarnations(key, want, got); d != nil {
 			all = append(all, *d)

@@ -25,6 +25,9 @@ func (ref *Reference) widen(objects map[Key]*Object) {
 		o.Made, o.MostMade = min(o.Made, got.Made), max(o.MostMade, got.MostMade)
 		o.Deleted, o.Updated = max(o.Deleted, got.Deleted), max(o.Updated, got.Updated)
 		o.Ours = o.Ours || got.Ours
+		if o.Born != got.Born {
+			o.Born = 0
+		}
 	}
 	for key, got := range objects {
 		if ref.Objects[key] == nil && !got.unchanged {
