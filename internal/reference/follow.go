@@ -141,9 +141,6 @@ func (f *Follower) count(c *Change) {
 		}
 	case c.Event == record.Deleted:
 		o.Deleted++
-	case c.Marked():
-	default:
-		o.Updated++
 	}
 	if c.Event == record.Created {
 		o.Born = f.generations[metadata.Text(metadata.Controller(c.Cur), "uid")]

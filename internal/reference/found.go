@@ -157,8 +157,15 @@ func (ref *Reference) find(m Found) {
 	old.Compare = old.Compare || m.Compare
 }
 
-// Adopt adds what was found for another workload that does much the same, such as a longer one.
+// Adopt adds what was found for another workload that does much the same, such as a longer one, and what is known to
+// tell of what has happened.
 func (ref *Reference) Adopt(other *Reference) {
+	ref.Kept = slices.Clone(ref.Kept)
+	for _, k := range other.Kept {
+		if !slices.Contains(ref.Kept, k) {
+			ref.Kept = append(ref.Kept, k)
+		}
+	}
 	ref.Found = slices.Clone(ref.Found)
 	for _, m := range other.Found {
 		ref.find(m)

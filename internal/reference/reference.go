@@ -88,13 +88,10 @@ type Object struct {
 	// collector deletes them. It is the least of all runs, and MostMade the most.
 	Made     int `json:"made"`
 	MostMade int `json:"mostMade"`
-	// Deleted and Updated are how often it was deleted and updated, at most in a run; to be marked for deletion is
-	// neither.
+	// Deleted is how often it was deleted, at most in a run; to be marked for deletion does not count.
 	Deleted int `json:"deleted,omitempty"`
-	Updated int `json:"updated,omitempty"`
-	// Fields is how often each field that counts was changed, at most in a run; Returned, how often it changed back to
-	// the value before the last. Only a Reference has them, and of Returned its alternatives.
-	Fields   map[string]int `json:"fields,omitempty"`
+	// Returned is how often each field that counts changed back to the value before the last, at most in a run. Only a
+	// Reference and its alternatives have it.
 	Returned map[string]int `json:"returned,omitempty"`
 	// Ours: a controller under test has made or deleted it at least once.
 	Ours bool `json:"ours,omitempty"`
