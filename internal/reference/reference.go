@@ -27,6 +27,9 @@ type Reference struct {
 	// Written are the groups of the objects that controllers under test write though Kubernetes' own controllers keep
 	// others of their type: see followsPods.
 	Written []Key `json:"written,omitempty"`
+	// Random is how objects are named that clients name at random.
+	Random []Random     `json:"random,omitempty"`
+	chosen map[Key]bool // names that are the same in all runs; only while they are learned
 	// Relations are those of values that differ in each run.
 	Relations []Relation `json:"relations,omitempty"`
 	// Changes are those of the first run, Others those of each further run.
@@ -182,15 +185,22 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		}
 		ref.write(followed[i].Changes())
 	}
+	var all []map[Key]*Object
+	for _, run := range followed {
+		all = append(all, run.Objects())
+	}
+	ref.name(all)
 	for i, run := range followed {
 		objects := run.Objects()
+		to := ref.renames(objects)
 		if i == 0 {
-			ref.Changes, ref.Objects = run.Changes(), maps.Clone(objects)
+			objects, _ = ref.filter().renamed(objects)
+			ref.Changes, ref.Objects = numberedChanges(run.Changes(), to), maps.Clone(objects)
 			maps.DeleteFunc(ref.Objects, func(_ Key, o *Object) bool { return o.unchanged })
 			ends = append(ends, objects)
 			continue
 		}
-		ref.Others = append(ref.Others, run.Changes())
+		ref.Others = append(ref.Others, numberedChanges(run.Changes(), to))
 		objects = ref.filter().matched(objects)
 		ref.unorder(objects)
 		ends = append(ends, objects)

@@ -190,14 +190,20 @@ type Siblings struct {
 	Generated bool     `json:"-"`
 }
 
-// Most returns how many objects of a type the owner had at a time without faults; 1 if it never had more.
+// Most returns how many objects of a type the owner had at a time without faults; 1 if it never had more. Of an owner
+// that they do not know by its name, any of its type of which the name is random may be meant.
 func (ref *Reference) Most(owner Key, typ string) int {
+	most := 1
 	for _, s := range ref.Siblings {
-		if s.Owner == owner && s.Type == typ {
+		switch {
+		case s.Type != typ:
+		case s.Owner == owner:
 			return s.Most
+		case ref.Objects[owner] == nil && s.Owner.Type() == owner.Type() && strings.Contains(string(s.Owner), "#"):
+			most = max(most, s.Most)
 		}
 	}
-	return 1
+	return most
 }
 
 // Most lists, for each owner and type of object, how many objects of the owner there were at a time, if there were ever
