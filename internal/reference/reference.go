@@ -24,8 +24,8 @@ type Reference struct {
 	// Masks are the fields that never count, but for Found, which were found by comparing the runs.
 	Masks []Mask  `json:"masks"`
 	Found []Found `json:"found,omitempty"`
-	// Written are the groups of the objects that controllers under test write though Kubernetes' own controllers keep
-	// others of their type: see followsPods.
+	// Written are the groups of the objects that controllers under test write though others of their type never count:
+	// see followsPods and isLock.
 	Written []Key `json:"written,omitempty"`
 	// Random is how objects are named that clients name at random.
 	Random []Random     `json:"random,omitempty"`
@@ -183,8 +183,8 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		if followed[i], err = Follow(r); err != nil {
 			return nil, err
 		}
-		ref.write(followed[i].Changes())
 	}
+	ref.write(followed)
 	var all []map[Key]*Object
 	for _, run := range followed {
 		all = append(all, run.Objects())
