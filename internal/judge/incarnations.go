@@ -19,7 +19,8 @@ const alsoEnds = "; it also ends like that "
 func Excused(all []record.Finding) string {
 	var lines []string
 	for _, f := range all {
-		if f.Judge == record.JudgeReference && f.Severity == record.SeverityNote && strings.Contains(f.Title, alsoEnds) {
+		isNote := f.Judge == record.JudgeReference && f.Severity == record.SeverityNote
+		if isNote && strings.Contains(f.Title, alsoEnds) {
 			lines = append(lines, f.Title)
 		}
 	}

@@ -57,8 +57,8 @@ func touched(p *plan.Plan, objects map[reference.Key]*reference.Object) *touch {
 //
 // It explains nearly everything: controllers replace what was made from something else. But that data is lost is a
 // mistake, even then, if the plan has written neither the object nor anything that it belongs to. Secrets may be made
-// again from other Secrets, and from what is configured; custom resources of others, such as one for each member, may be
-// replaced with what they are for.
+// again from other Secrets, and from what is configured; custom resources of others, such as one for each member, may
+// be replaced with what they are for.
 func (t *touch) explains(d reference.Difference) bool {
 	if !t.writes {
 		return false

@@ -70,8 +70,8 @@ func TestLossesThatThePlanDoesNotExplain(t *testing.T) {
 		{name: "a volume of the claim that it deletes", run: renew(volume),
 			plan: deletes("persistentvolumeclaim", "data-db-0")},
 		{name: "what holds no data", run: renew(job), plan: deletes("service", "db")},
-		{name: "a Secret", run: renew(key), plan: deletes("service", "db"), want: []string{"bug secret default/key of " +
-			"the living cluster default/db was deleted by op and created again, its data is lost: " + created}},
+		{name: "a Secret", run: renew(key), plan: deletes("service", "db"), want: []string{"bug secret default/key " +
+			"of the living cluster default/db was deleted by op and created again, its data is lost: " + created}},
 		{name: "a Secret that may be made from another one", run: renew(key), plan: deletes("secret", "user")},
 		{name: "a custom resource", run: renew(cluster), plan: deletes("service", "other"), want: []string{
 			"bug cluster default/db was deleted by op and created again, what belongs to it is lost: " + created}},

@@ -210,8 +210,8 @@ func isResource(name, kind string) bool {
 	return name == kind+"s" || name == kind+"es" || ok && name == y+"ies"
 }
 
-// Counts reports whether anything of a type's objects may count when runs are compared. Nothing of messages does, and of
-// locks and what follows pods only what a controller under test writes. The type may be named by its resource.
+// Counts reports whether anything of a type's objects may count when runs are compared. Nothing of messages does, and
+// of locks and what follows pods only what a controller under test writes. The type may be named by its resource.
 func Counts(key plan.ResourceKey) bool {
 	return !masksKind(key, func(reason string) bool { return !unlessWritten(reason) })
 }

@@ -128,7 +128,7 @@ func (ref *Reference) countsAs(key Key, path []string, found []*Found) counts {
 	return as
 }
 
-// unlessWritten reports whether a standard mask of that reason is only for objects that no controller under test writes.
+// unlessWritten reports whether a standard mask of that reason is only for what no controller under test writes.
 func unlessWritten(reason string) bool { return reason == followsPods || reason == isLock }
 
 // write notes which objects of the runs count because a controller under test has written them. Of locks these are only

@@ -59,7 +59,8 @@ func TestRandomNames(t *testing.T) {
 		`status/default/s: job is "web-h4g3f"; without faults: "web-#"`)
 	// Whose key it is in the run.
 	f, err := Follow(story(t, set, job("created", "web-8d7f6", `, "spec": {"x": 3}`), job("created", "web-init"),
-		job("created", "web-a1b2c"), job("created", "backup-m1n2b-old"), pod("web-a1b2c", "zzzz2"), status("web-a1b2c")))
+		job("created", "web-a1b2c"), job("created", "backup-m1n2b-old"), pod("web-a1b2c", "zzzz2"),
+		status("web-a1b2c")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package reference
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/metadata"
+	"github.com/trommel-dev/trommel/internal/wording"
 )
 
 // Renewed is how often a value was replaced by another one while the object existed, the last object of its key. It is
@@ -23,19 +23,10 @@ type Renewed struct {
 
 // String says it in words.
 func (r Renewed) String() string {
-	often := func(n int) string {
-		switch n {
-		case 0:
-			return "never"
-		case 1:
-			return "once"
-		}
-		return fmt.Sprintf("%d times", n)
-	}
 	if r.Least < r.Most {
-		return often(r.Least) + " to " + often(r.Most)
+		return wording.Times(r.Least) + " to " + wording.Times(r.Most)
 	}
-	return often(r.Most)
+	return wording.Times(r.Most)
 }
 
 // state is what an object was like from a resource version on.

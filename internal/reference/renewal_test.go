@@ -143,7 +143,8 @@ func TestVersionRelation(t *testing.T) {
 		return "db: " + event + ` secret/default/db {` + secretData("password", password) + `}`
 	}
 	set := func(event string, version int) string {
-		return fmt.Sprintf(`db: %s set/default/a {"metadata": {"annotations": {"secret-version": "%d"}}}`, event, version)
+		return fmt.Sprintf(`db: %s set/default/a {"metadata": {"annotations": {"secret-version": "%d"}}}`, event,
+			version)
 	}
 	const other = `created config/default/x {}`
 	ref := learn(t, story(t, secret("created", "s3cr3tOne"), set("created", 1), other),

@@ -38,8 +38,8 @@ type Config struct {
 	Keys    []plan.ResourceKey
 }
 
-// Recorder records every state of the objects that its keys stand for, but for renewals of leases. It replaces their managed fields by who wrote
-// the state. It is safe for concurrent use.
+// Recorder records every state of the objects that its keys stand for, but for renewals of leases. It replaces their
+// managed fields by who wrote the state. It is safe for concurrent use.
 type Recorder struct {
 	client *objects.Client
 	tracks []*track

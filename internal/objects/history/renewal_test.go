@@ -20,7 +20,8 @@ func TestRenewalsOfLeases(t *testing.T) {
 		want            []string
 	}{
 		{"coordination.k8s.io", "lease", []string{"created 1", "updated 3", "updated 5", "deleted 6"}},
-		{"example.com", "lease", []string{"created 1", "updated 2", "updated 3", "updated 4", "updated 5", "deleted 6"}},
+		{"example.com", "lease",
+			[]string{"created 1", "updated 2", "updated 3", "updated 4", "updated 5", "deleted 6"}},
 	} {
 		tr := secrets(t)
 		tr.typ = objects.Type{

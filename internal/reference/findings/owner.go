@@ -97,9 +97,9 @@ func (o *Owners) All(key reference.Key) []reference.Key {
 	return slices.DeleteFunc(all, func(k reference.Key) bool { return k == key })
 }
 
-// owner is the object that another one belongs to. Volume claims of a StatefulSet have no reference to it, volumes refer
-// to their claims in another way, and what an operator creates may be tied to its custom resource only by a label or by
-// its name.
+// owner is the object that another one belongs to. Volume claims of a StatefulSet have no reference to it, volumes
+// refer to their claims in another way, and what an operator creates may be tied to its custom resource only by a label
+// or by its name.
 func (o *Owners) owner(key reference.Key, object map[string]any) (member, bool) {
 	ref := metadata.Controller(object)
 	if all := metadata.Owners(object); ref == nil && len(all) > 0 {
