@@ -210,7 +210,7 @@ func (f *filter) alike(d Difference, a *Alternative, like, got *Object) bool {
 	case d.Field == "" && a.FieldsOnly && !d.Note:
 		return false
 	case d.Renewal:
-		r, known := like.renewal(d.Field)
+		r, known := like.renewal(d.Field, 0)
 		return known && !a.Whole && r.String() == d.Got
 	case d.Field != "":
 		return like.End != nil && reflect.DeepEqual(f.counting(d.Key, like)[d.Field], d.Got)

@@ -3,6 +3,7 @@ package reference
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
@@ -67,8 +68,11 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 		if h.Event == record.Existing {
 			f.called.note(key, object)
 			f.grow(object)
-			o := &Object{End: object, Made: 1, MostMade: 1, unchanged: true, names: f.called, rewrittenAt: -1}
-			o.became(h.ResourceVersion, object, true)
+			o := &Object{
+				End: object, Made: 1, MostMade: 1, unchanged: true, names: f.called, rewrittenAt: -1,
+				generations: f.generations,
+			}
+			o.became(f.state(h.ResourceVersion, h.Time, object), true)
 			f.objects[key] = o
 			continue
 		}
@@ -128,7 +132,7 @@ func (f *Follower) count(c *Change) {
 	}
 	o := f.objects[c.Key]
 	if o == nil {
-		o = &Object{names: f.called}
+		o = &Object{names: f.called, generations: f.generations}
 		f.objects[c.Key] = o
 	}
 	if o.unchanged {
@@ -146,9 +150,14 @@ func (f *Follower) count(c *Change) {
 		o.Born = f.generations[metadata.Text(metadata.Controller(c.Cur), "uid")]
 	}
 	f.grow(c.Cur)
-	o.became(c.Version, c.Cur, c.Event == record.Created)
+	o.became(f.state(c.Version, c.Time, c.Cur), c.Event == record.Created)
 	o.MostMade = o.Made
 	o.End, o.last, o.rewrittenAt = c.Cur, c.Prev, -1
+}
+
+// state is the state of an object from then on.
+func (f *Follower) state(version uint64, at time.Time, object map[string]any) state {
+	return state{version, at, f.generations[metadata.Text(metadata.Controller(object), "uid")], object}
 }
 
 // grow notes an object's generation.

@@ -110,7 +110,8 @@ type Object struct {
 
 	last        map[string]any    // the last state of an object that is gone; nil: it is not, or was read from a file
 	states      []state           // of the last object of that key; nil: what is known of them is in Renewed
-	trails      map[string]*trail // see renewal
+	trails      map[string]*trail // see follow
+	generations map[string]int    // of all objects of the run, by UID
 	names       *names            // those of the run; nil: Rewritten is complete
 	rewrittenAt int               // the version of names
 	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one
@@ -228,7 +229,11 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 	for _, m := range found {
 		ref.find(m)
 	}
-	ref.relate(ends)
+	var until []time.Time
+	for _, r := range runs {
+		until = append(until, r.Meta.Observed)
+	}
+	ref.relate(ends, until)
 	for _, o := range ref.Objects {
 		o.keep()
 	}

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -161,8 +162,8 @@ func (f *filter) holds(r *Relation, objects map[Key]*Object) (holds, known bool)
 	case isBase64:
 		return encodes(b.value, []byte(a.value)), true
 	case isTogether:
-		first, knownA := of.renewal(r.Of.Field)
-		then, knownB := is.renewal(r.Field.Field)
+		first, knownA := of.renewal(r.Of.Field, 0)
+		then, knownB := is.renewal(r.Field.Field, 0)
 		return then.Most >= first.Most || then.Last >= first.Last, knownA && knownB
 	case isContents:
 		return strings.Contains(b.value, a.value), true
@@ -189,8 +190,8 @@ func encodes(s string, data []byte) bool {
 }
 
 // relate finds the relations that hold in all runs, given how each of them ended, and how often random values were
-// replaced.
-func (ref *Reference) relate(runs []map[Key]*Object) {
+// replaced until then.
+func (ref *Reference) relate(runs []map[Key]*Object, until []time.Time) {
 	f := ref.filter()
 	var places []Place   // with random values
 	var versions []Place // with values that may be versions
@@ -211,7 +212,7 @@ func (ref *Reference) relate(runs []map[Key]*Object) {
 		}
 	}
 	places = places[:min(len(places), maxRandom)]
-	ref.renew(places, runs)
+	ref.renew(places, runs, until)
 	for i, field := range places {
 		for j, of := range places {
 			if field == of || field.Field == wholeData || field.Object == of.Object && !apart(field, of) {
@@ -268,8 +269,8 @@ func (f *filter) replacedTogether(field, of Place, runs []map[Key]*Object) bool 
 		if a == nil || b == nil || !isSecret(of, f.textsOf(of.Object, a)[of.Field].value) {
 			return true
 		}
-		first, knownA := a.renewal(of.Field)
-		then, knownB := b.renewal(field.Field)
+		first, knownA := a.renewal(of.Field, 0)
+		then, knownB := b.renewal(field.Field, 0)
 		return !knownA || !knownB || first.Most == 0 || then.Most != first.Most || then.Last < first.Last
 	})
 }

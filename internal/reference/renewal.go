@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -17,6 +18,13 @@ import (
 type Renewed struct {
 	Least int `json:"least"`
 	Most  int `json:"most"`
+	// Quick is how many of the most were quick: the value before had stood for less than Stood, the time for which the
+	// last value has stood in the end, in each run. So what time alone brings about is not quick.
+	Quick int           `json:"quick,omitempty"`
+	Stood time.Duration `json:"stood,omitempty"`
+	// Asked is the generation of the object's controller when the value was last replaced, the same in all runs; 0: that
+	// had not grown since the object was created.
+	Asked int `json:"asked,omitempty"`
 	// Last is the resource version with which the value came that is there in the end. Not of several runs.
 	Last uint64 `json:"last,omitempty"`
 }
@@ -29,36 +37,36 @@ func (r Renewed) String() string {
 	return wording.Times(r.Most)
 }
 
-// state is what an object was like from a resource version on.
+// state is what an object was like from a resource version on. Owner is the generation that its controller had.
 type state struct {
 	version uint64
+	at      time.Time
+	owner   int
 	object  map[string]any
 }
 
-// trail is how a value went, as far as the states have been looked at.
+// trail is how a value went, as far as the states have been looked at: came is when it became another one.
 type trail struct {
-	looked  int
-	value   any
-	renewed int
-	last    uint64 // the resource version with which the value came
+	looked int
+	value  any
+	came   []state
 }
 
 // became notes a state of the object. The first one of an object has no predecessor.
-func (o *Object) became(version uint64, object map[string]any, first bool) {
+func (o *Object) became(s state, first bool) {
 	if first {
 		o.states, o.trails = nil, nil
 	}
-	if object != nil {
-		o.states = append(o.states, state{version, object})
+	if s.object != nil {
+		o.states = append(o.states, s)
 	}
 }
 
-// renewal is how often the value of a field was replaced; not ok: it has none in the end, or that is not known. That
+// follow follows the value of a field; not ok: it has none in the end, or nothing is known of the object's states. That
 // there was no value for a time is no replacement.
-func (o *Object) renewal(where string) (r Renewed, ok bool) {
-	if o.states == nil {
-		r, ok = o.Renewed[where]
-		return r, ok
+func (o *Object) follow(where string) (came []state, ok bool) {
+	if o.states == nil || o.End == nil {
+		return nil, false
 	}
 	if o.trails == nil {
 		o.trails = map[string]*trail{}
@@ -68,14 +76,30 @@ func (o *Object) renewal(where string) (r Renewed, ok bool) {
 		t = &trail{}
 		o.trails[where] = t
 	}
-	there := false
 	for ; t.looked < len(o.states); t.looked++ {
-		there = t.look(o.states[t.looked], where)
+		t.look(o.states[t.looked], where)
 	}
-	if !there {
-		there = has(o.End, where)
+	return t.came, has(o.End, where)
+}
+
+// renewal is how often the value of a field was replaced; not ok: it has none in the end, or that is not known. Only
+// what came before the value had stood for that time is quick.
+func (o *Object) renewal(where string, stood time.Duration) (r Renewed, ok bool) {
+	if o.states == nil {
+		r, ok = o.Renewed[where]
+		return r, ok
 	}
-	return Renewed{t.renewed, t.renewed, t.last}, there && o.End != nil
+	came, ok := o.follow(where)
+	if !ok {
+		return r, false
+	}
+	r.Least, r.Most, r.Last = len(came)-1, len(came)-1, came[len(came)-1].version
+	for i := 1; i < len(came); i++ {
+		if came[i].at.Sub(came[i-1].at) < stood {
+			r.Quick++
+		}
+	}
+	return r, true
 }
 
 // look takes a state in. It reports whether there is a value.
@@ -86,12 +110,8 @@ func (t *trail) look(s state, where string) bool {
 			return
 		}
 		there = true
-		switch {
-		case t.value == nil:
-			t.value, t.last = l.value, s.version
-		case !reflect.DeepEqual(t.value, l.value):
-			t.value, t.last = l.value, s.version
-			t.renewed++
+		if !reflect.DeepEqual(t.value, l.value) {
+			t.value, t.came = l.value, append(t.came, s)
 		}
 	})
 	return there
@@ -128,7 +148,7 @@ func (o *Object) versionsOf() []string {
 // remember keeps what is known of the object's states for these fields, which need not be looked at again.
 func (o *Object) remember(fields []string) {
 	for _, where := range fields {
-		if r, ok := o.renewal(where); ok {
+		if r, ok := o.renewal(where, 0); ok {
 			if o.Renewed == nil {
 				o.Renewed = map[string]Renewed{}
 			}
@@ -140,28 +160,48 @@ func (o *Object) remember(fields []string) {
 	}
 }
 
-// renew learns how often random values were replaced in runs without faults.
-func (ref *Reference) renew(places []Place, runs []map[Key]*Object) {
+// renew learns how often random values were replaced in runs without faults, which were observed until then.
+func (ref *Reference) renew(places []Place, runs []map[Key]*Object, until []time.Time) {
 	for _, at := range places {
 		if at.Field == wholeData {
 			continue
 		}
-		sum, known := Renewed{Least: -1}, true
-		for _, objects := range runs {
-			r, ok := objects[at.Object].renewal(at.Field)
-			known = known && ok
-			sum.Most = max(sum.Most, r.Most)
-			if sum.Least < 0 || r.Least < sum.Least {
-				sum.Least = r.Least
-			}
-		}
-		if o := ref.Objects[at.Object]; known {
+		if sum, known := renewedIn(at, runs, until); known {
+			o := ref.Objects[at.Object]
 			if o.Renewed == nil {
 				o.Renewed = map[string]Renewed{}
 			}
 			o.Renewed[at.Field] = sum
 		}
 	}
+}
+
+func renewedIn(at Place, runs []map[Key]*Object, until []time.Time) (sum Renewed, known bool) {
+	for i, objects := range runs {
+		came, ok := objects[at.Object].follow(at.Field)
+		if !ok {
+			return sum, false
+		}
+		last := came[len(came)-1]
+		asked := last.owner
+		if last.owner <= objects[at.Object].Born {
+			asked = 0
+		}
+		stood := max(0, until[i].Sub(last.at))
+		if i == 0 {
+			sum = Renewed{Least: len(came) - 1, Stood: stood, Asked: asked}
+		}
+		sum.Least, sum.Most = min(sum.Least, len(came)-1), max(sum.Most, len(came)-1)
+		sum.Stood = min(sum.Stood, stood)
+		if sum.Asked != asked {
+			sum.Asked = 0
+		}
+	}
+	for _, objects := range runs {
+		r, _ := objects[at.Object].renewal(at.Field, sum.Stood)
+		sum.Quick = max(sum.Quick, r.Quick)
+	}
+	return sum, true
 }
 
 // maxSecret is the length of the longest value that counts as a password or key. What is longer was rendered.
@@ -190,8 +230,10 @@ func (ref *Reference) made(at Place) bool {
 }
 
 // renewals compares how often the secrets of an object were replaced. Once too often is a mistake: somebody may have
-// taken the value that was there before. Not at all may be right if the object was created later than without faults,
-// when what should have led to it was asked for already. And that several causes have led to one replacement is right.
+// taken the value that was there before. But if the value had stood for as long as nothing happened without faults, it
+// may be replaced from time to time. Not at all is a mistake if the object was created for the same state of its owner
+// as without faults, and the owner has come as far since as it had when the value was replaced there. That several
+// causes have led to one replacement is right.
 func (f *filter) renewals(key Key, want, got *Object) []Difference {
 	var all []Difference
 	for _, where := range slices.Sorted(maps.Keys(want.Renewed)) {
@@ -201,13 +243,20 @@ func (f *filter) renewals(key Key, want, got *Object) []Difference {
 			f.ref.made(Place{key, where}) {
 			continue
 		}
-		is, known := got.renewal(where)
-		missed := is.Most == 0 && usual.Least > 0 && got.Born != 0 && got.Born == want.Born
-		if known && (is.Most > usual.Most || missed) {
+		is, known := got.renewal(where, usual.Stood)
+		surplus := is.Most > usual.Most && is.Quick > usual.Quick
+		missed := is.Most == 0 && usual.Least > 0 && usual.Asked > 0 && got.Born != 0 && got.Born == want.Born &&
+			got.ownerNow() >= usual.Asked
+		if known && (surplus || missed) {
 			all = append(all, Difference{
 				Key: key, Field: where, Want: usual.String(), Got: is.String(), Renewal: true,
 			})
 		}
 	}
 	return all
+}
+
+// ownerNow is the generation that the object's controller has now.
+func (o *Object) ownerNow() int {
+	return o.generations[metadata.Text(metadata.Controller(o.End), "uid")]
 }

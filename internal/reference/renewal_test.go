@@ -4,8 +4,10 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trommel-dev/trommel/record"
 )
@@ -51,6 +53,8 @@ func TestRenewals(t *testing.T) {
 			[]string{replaced + "never; without faults: once"}},
 		// It has no other value than what it was asked for.
 		{"never, because it was created later", []string{one, two, secret("created", "f1fthOneX")}, nil},
+		// The owner is not there yet.
+		{"not yet", []string{one, secret("created", "f1fthOneX")}, nil},
 		{"in an object that was made again", []string{
 			one, secret("created", "f1fthOneX"), two, secret("updated", "s1xthOneX"), secret("deleted", "s1xthOneX"),
 			secret("created", "7e7e7e7eX"),
@@ -75,6 +79,30 @@ func TestRenewals(t *testing.T) {
 	checkDifferences(t, ref, more("f1fthOneX", "s1xthOneX", "7e7e7e7eX"))
 	checkDifferences(t, learn(t, usual("s3cr3tOne", "pAssw0rd2"), more("7hirdOneX", "f0urthOne", "8ghthOneX")),
 		more("f1fthOneX", "s1xthOneX", "7e7e7e7eX"))
+}
+
+// What is replaced from time to time is replaced more often in a run that takes longer, as runs with faults do.
+func TestPeriodicRenewals(t *testing.T) {
+	run := func(observed int, at ...int) *record.Run {
+		var lines []string
+		for i := range at {
+			password := strconv.FormatUint(uint64(i*1000+observed)*0x9E3779B97F4A7C15, 36)
+			lines = append(lines, `db: updated secret/default/db {`+secretData("password", password)+`}`)
+		}
+		lines[0] = strings.Replace(lines[0], "updated", "created", 1)
+		r := story(t, lines...)
+		for i := range r.History {
+			r.History[i].Time = time.Unix(int64(at[i]), 0)
+			r.Events[2*i].Time, r.Events[2*i+1].Time = r.History[i].Time, r.History[i].Time
+		}
+		r.Meta.Observed = time.Unix(int64(observed), 0)
+		return r
+	}
+	ref := learn(t, run(170, 0, 60, 120), run(171, 0, 60, 120))
+	checkDifferences(t, ref, run(900, 0, 60, 120, 180, 240, 300))
+	checkDifferences(t, ref, run(59, 0))
+	checkDifferences(t, ref, run(180, 0, 60, 63, 123),
+		"secret/default/db: data.password was replaced 3 times; without faults: 2 times")
 }
 
 // What differs in each run need not be secret: times, versions, what a status tells, and certificates, which some
