@@ -11,6 +11,22 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
+// alsoEnds is in the titles of the notes that excusesOf returns.
+const alsoEnds = "; it also ends like that "
+
+// Excused says which differences of a run did not count, because another run has ended like that, given the findings of
+// the run: one line for the reason of an outcome. Empty: all of them counted.
+func Excused(all []record.Finding) string {
+	var lines []string
+	for _, f := range all {
+		isNote := f.Judge == record.JudgeReference && f.Severity == record.SeverityNote
+		if isNote && strings.Contains(f.Title, alsoEnds) {
+			lines = append(lines, f.Title)
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
 // excusesOf returns notes that name what is not counted, because another run has ended like that.
 func excusesOf(e Evidence, f *reference.Follower) []record.Finding {
 	var findings []record.Finding
@@ -24,7 +40,7 @@ func excusesOf(e Evidence, f *reference.Follower) []record.Finding {
 			findings = append(findings, record.Finding{
 				Severity: record.SeverityNote, Judge: record.JudgeReference, Time: e.Meta.WorkloadEnd,
 				Subject: string(x.Differences[0].Key),
-				Title:   fmt.Sprintf("%s; it also ends like that %s", x.Differences[0], x.How),
+				Title:   x.Differences[0].String() + alsoEnds + x.How,
 			})
 		}
 		objects[at]++

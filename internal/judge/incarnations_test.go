@@ -2,6 +2,7 @@ package judge
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/trommel-dev/trommel/plan"
@@ -84,6 +85,14 @@ func TestExcusesAreNamed(t *testing.T) {
 			e := evidence(tale(t, tt.lines...))
 			e.Reference = ref
 			expect(t, judged(t, faultFree{}, e), tt.want...)
+			found, err := faultFree{}.Judge(t.Context(), e)
+			excused := ""
+			if slices.Contains(tt.want, note) {
+				excused = strings.TrimPrefix(note, "note ")
+			}
+			if got := Excused(found); err != nil || got != excused {
+				t.Errorf("%q is excused, want %q; %v", got, excused, err)
+			}
 		})
 	}
 }

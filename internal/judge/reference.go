@@ -74,9 +74,8 @@ func planned(e Evidence) map[uint64]bool {
 }
 
 // Differences lists how a run's objects differ from the reference, without what is only worth a note. If the plan
-// itself writes or deletes objects, it does not count how often objects were created: the plan has made some of them be
-// created again. The annotation that causes a conflict does not do that, unless a controller copies it to what other
-// objects are made from.
+// itself writes or deletes objects, how often objects were created counts only for what the plan cannot have had made
+// again; see [touch.explains].
 func Differences(
 	ref *reference.Reference, p *plan.Plan, objects map[reference.Key]*reference.Object,
 ) []reference.Difference {
@@ -90,9 +89,9 @@ func Comparison(
 ) func(objects map[reference.Key]*reference.Object) []reference.Difference {
 	comparer := ref.Comparer()
 	return func(objects map[reference.Key]*reference.Object) []reference.Difference {
-		uncounted := writes(p) || copied(p, objects)
+		by := touched(p, objects)
 		return slices.DeleteFunc(comparer.Compare(objects), func(d reference.Difference) bool {
-			return d.Note || d.Count && uncounted
+			return d.Note || d.Count && by.explains(d) || d.OfRenewals() && by.writes || d.OfVersions() && by.any
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -55,7 +56,7 @@ func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 				Severity: record.SeverityBug, Judge: record.JudgeRevert, Subject: string(key), Field: path(where),
 				Time: last.Time,
 				Title: fmt.Sprintf("%s of %s is set back to what it was before %s by %s; without faults: %s", where,
-					key, times(len(r.Times)), last.By, times(most)),
+					key, wording.Times(len(r.Times)), last.By, wording.Times(most)),
 				Detail: strings.Join(lines, "\n"),
 			})
 		}
@@ -69,15 +70,4 @@ func isMark(c *reference.Change, where string) bool {
 	return slices.ContainsFunc(reference.FieldsOf(c), func(f reference.Field) bool {
 		return f.Where == where && f.Path[0] == "metadata" && (f.Prev == nil || f.Cur == nil)
 	})
-}
-
-// times says how often.
-func times(n int) string {
-	switch n {
-	case 0:
-		return "never"
-	case 1:
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
 }

@@ -86,7 +86,13 @@ func (ref *Reference) AllowSlow(slow, fresh *record.Run, fieldsOnly bool) error 
 
 // add adds an alternative if there is anything in it.
 func (ref *Reference) add(a Alternative) {
-	for _, o := range a.Objects {
+	fields := map[Key][]string{}
+	for _, r := range ref.Relations {
+		fields[r.Field.Object] = append(fields[r.Field.Object], r.Field.Field)
+		fields[r.Of.Object] = append(fields[r.Of.Object], r.Of.Field)
+	}
+	for key, o := range a.Objects {
+		o.remember(slices.AppendSeq(fields[key], maps.Keys(ref.usual(key).Renewed)))
 		o.keep()
 	}
 	if len(a.Objects) > 0 {
@@ -203,6 +209,9 @@ func (f *filter) alike(d Difference, a *Alternative, like, got *Object) bool {
 	switch {
 	case d.Field == "" && a.FieldsOnly && !d.Note:
 		return false
+	case d.Renewal:
+		r, known := like.renewal(d.Field, 0)
+		return known && !a.Whole && r.String() == d.Got
 	case d.Field != "":
 		return like.End != nil && reflect.DeepEqual(f.counting(d.Key, like)[d.Field], d.Got)
 	case d.Count:

@@ -152,7 +152,9 @@ func (a *attribution) collection(o *record.Observation, since begun, answered ti
 	return all
 }
 
-// selects reports whether a field selector selects an object, as far as its metadata shows it.
+// selects reports whether a field selector selects an object, as far as its metadata shows it. What a selector of other
+// fields selects is different for each type, and at a moment that nobody has recorded: it selects nothing here, so that
+// such a deletion claims no changes, and nobody is blamed for them.
 func selects(s fields.Selector, meta map[string]any) bool {
 	for _, r := range s.Requirements() {
 		field, ok := strings.CutPrefix(r.Field, "metadata.")

@@ -198,7 +198,7 @@ func TypeOf(o *record.Observation) (key plan.ResourceKey, ok bool) {
 		return plan.ResourceKey{}, false
 	}
 	key = plan.ResourceKey{Type: typeOf(o), Group: o.Group, Namespace: "*", Name: "*"}
-	return key, Counts(key) && (o.Point == wire.ControllerWrite || !masksKind(key, followsPods))
+	return key, Counts(key) && (o.Point == wire.ControllerWrite || !masksKind(key, unlessWritten))
 }
 
 // typeOf is the kind, or else the resource, of what an observation is about.
@@ -210,14 +210,14 @@ func isResource(name, kind string) bool {
 	return name == kind+"s" || name == kind+"es" || ok && name == y+"ies"
 }
 
-// Counts reports whether anything of a type's objects may count when runs are compared. Nothing of messages and locks
-// does, and of what follows pods only what a controller under test writes. The type may be named by its resource.
+// Counts reports whether anything of a type's objects may count when runs are compared. Nothing of messages does, and
+// of locks and what follows pods only what a controller under test writes. The type may be named by its resource.
 func Counts(key plan.ResourceKey) bool {
-	return !masksKind(key, "") || masksKind(key, followsPods)
+	return !masksKind(key, func(reason string) bool { return !unlessWritten(reason) })
 }
 
-// masksKind reports whether a standard mask of that reason masks a type completely; empty: any mask.
-func masksKind(key plan.ResourceKey, reason string) bool {
+// masksKind reports whether a standard mask of such a reason masks a type completely.
+func masksKind(key plan.ResourceKey, because func(reason string) bool) bool {
 	kinds := []string{key.Type}
 	for _, m := range standard {
 		if kind, _, _ := strings.Cut(m.Type, "."); isResource(key.Type, kind) {
@@ -227,7 +227,7 @@ func masksKind(key plan.ResourceKey, reason string) bool {
 	return slices.ContainsFunc(kinds, func(kind string) bool {
 		key.Type = kind
 		m := masks{standard}.on(Key(key.String()), []string{"kind"})
-		return m != nil && (reason == "" || m.Reason == reason)
+		return m != nil && because(m.Reason)
 	})
 }
 

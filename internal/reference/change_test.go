@@ -164,7 +164,8 @@ func TestTypes(t *testing.T) {
 			Group: "networking.k8s.io"},
 		{Point: wire.ControllerRead, Op: wire.List, Resource: "nodes", Live: true},
 		{Point: wire.ControllerWrite, Op: wire.Patch, Resource: "events", Name: "x"},
-		{Point: wire.ControllerWrite, Op: wire.Delete, Resource: "leases", Group: "coordination.k8s.io", Name: "x"},
+		{Point: wire.ControllerWrite, Op: wire.Delete, Resource: "leases", Group: "coordination.k8s.io", Name: "x",
+			Election: true},
 		{Point: wire.Reconcile},
 	} {
 		r.Events = append(r.Events, record.Event{Observation: &o})

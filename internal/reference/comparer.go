@@ -22,12 +22,12 @@ func (c *Comparer) Compare(objects map[Key]*Object) []Difference {
 		// kept by the changes that a Follower has.
 		ends[o] = reflect.ValueOf(o.End).Pointer()
 		if end, known := c.ends[o]; known && end != ends[o] {
-			delete(c.filter.seen, o)
+			c.filter.forget(o)
 		}
 	}
 	for o := range c.ends {
 		if _, there := ends[o]; !there {
-			delete(c.filter.seen, o)
+			c.filter.forget(o)
 		}
 	}
 	c.ends = ends

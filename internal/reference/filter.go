@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
@@ -31,6 +32,12 @@ func (ref *Reference) filter() *filter {
 		seen: map[*Object]map[string]any{}, texts: map[*Object]map[string]text{}, own: map[Key]Key{},
 		seed: maphash.MakeSeed(),
 	}
+}
+
+// forget makes the filter look at an object again.
+func (f *filter) forget(o *Object) {
+	delete(f.seen, o)
+	delete(f.texts, o)
 }
 
 // masked reports whether a field does not count.
@@ -318,6 +325,7 @@ func (f *filter) fields(key Key, want, got *Object) []Difference {
 // little as possible. Which of several equal objects was created first, and which of them is deleted when fewer are
 // wanted, says nothing.
 func (f *filter) matched(objects map[Key]*Object) map[Key]*Object {
+	objects, first := f.renamed(objects)
 	groups := map[string][2][]Key{} // of generated names: the reference's, and the run's
 	add := func(which int, all map[Key]*Object) {
 		for key, o := range all {
@@ -332,9 +340,10 @@ func (f *filter) matched(objects map[Key]*Object) map[Key]*Object {
 	add(0, f.ref.Objects)
 	add(1, objects)
 	all := maps.Clone(objects)
+	maps.Copy(f.own, first)
 	for _, group := range groups {
 		wanted, there := group[0], group[1]
-		if len(wanted) == 0 || len(there) == 0 || len(wanted) == 1 && len(there) == 1 {
+		if len(wanted) == 0 || len(there) == 0 || len(wanted) == 1 && slices.Equal(wanted, there) {
 			continue
 		}
 		slices.SortFunc(wanted, byNumber)
@@ -344,7 +353,7 @@ func (f *filter) matched(objects map[Key]*Object) map[Key]*Object {
 			delete(all, key)
 		}
 		for from, key := range to {
-			all[key], f.own[key] = objects[from], from
+			all[key], f.own[key] = objects[from], cmp.Or(first[from], from)
 		}
 	}
 	return all

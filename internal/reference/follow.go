@@ -3,6 +3,7 @@ package reference
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
@@ -17,6 +18,8 @@ type Follower struct {
 	objects map[Key]*Object
 	dying   map[string]bool // UIDs of objects that are being deleted, or are gone
 	called  *names
+	// generations are those of all objects, by UID.
+	generations map[string]int
 }
 
 // NewFollower returns a Follower of a history that has not begun.
@@ -24,6 +27,7 @@ func NewFollower() *Follower {
 	return &Follower{
 		names: namer{keys: map[string]Key{}, numbers: map[string]int{}}, last: map[Key]map[string]any{},
 		objects: map[Key]*Object{}, dying: map[string]bool{}, called: newNames(),
+		generations: map[string]int{},
 	}
 }
 
@@ -63,9 +67,13 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 		f.last[key] = c.Cur
 		if h.Event == record.Existing {
 			f.called.note(key, object)
-			f.objects[key] = &Object{
+			f.grow(object)
+			o := &Object{
 				End: object, Made: 1, MostMade: 1, unchanged: true, names: f.called, rewrittenAt: -1,
+				generations: f.generations,
 			}
+			o.became(f.state(h.ResourceVersion, h.Time, object), true)
+			f.objects[key] = o
 			continue
 		}
 		f.changes = append(f.changes, c)
@@ -124,7 +132,7 @@ func (f *Follower) count(c *Change) {
 	}
 	o := f.objects[c.Key]
 	if o == nil {
-		o = &Object{names: f.called}
+		o = &Object{names: f.called, generations: f.generations}
 		f.objects[c.Key] = o
 	}
 	if o.unchanged {
@@ -137,12 +145,26 @@ func (f *Follower) count(c *Change) {
 		}
 	case c.Event == record.Deleted:
 		o.Deleted++
-	case c.Marked():
-	default:
-		o.Updated++
 	}
+	if c.Event == record.Created {
+		o.Born = f.generations[metadata.Text(metadata.Controller(c.Cur), "uid")]
+	}
+	f.grow(c.Cur)
+	o.became(f.state(c.Version, c.Time, c.Cur), c.Event == record.Created)
 	o.MostMade = o.Made
-	o.End, o.rewrittenAt = c.Cur, -1
+	o.End, o.last, o.rewrittenAt = c.Cur, c.Prev, -1
+}
+
+// state is the state of an object from then on.
+func (f *Follower) state(version uint64, at time.Time, object map[string]any) state {
+	return state{version, at, f.generations[metadata.Text(metadata.Controller(object), "uid")], object}
+}
+
+// grow notes an object's generation.
+func (f *Follower) grow(object map[string]any) {
+	if n, ok := metadata.Of(object)["generation"].(float64); ok {
+		f.generations[metadata.UID(object)] = int(n)
+	}
 }
 
 // attribute notes who made a change.

@@ -114,7 +114,7 @@ func (ref *Reference) countsAs(key Key, path []string, found []*Found) counts {
 		if (m.Type != "*" && m.Type != typ) || !covers(m.Path, path) {
 			continue
 		}
-		if m.Reason == followsPods && slices.Contains(ref.Written, key.Group()) {
+		if unlessWritten(m.Reason) && slices.Contains(ref.Written, key.Group()) {
 			continue
 		}
 		if m.Reason != upToDate || path[len(path)-1] != "observedGeneration" {
@@ -128,18 +128,39 @@ func (ref *Reference) countsAs(key Key, path []string, found []*Found) counts {
 	return as
 }
 
-// write notes which objects of a run count because a controller under test has written them.
-func (ref *Reference) write(changes []Change) {
-	for i := range changes {
-		c := &changes[i]
-		if c.By == "" {
-			continue
-		}
-		m := masks{standard}.on(c.Key, []string{"kind"})
-		if group := c.Key.Group(); m != nil && m.Reason == followsPods && !slices.Contains(ref.Written, group) {
-			ref.Written = append(ref.Written, group)
+// unlessWritten reports whether a standard mask of that reason is only for what no controller under test writes.
+func unlessWritten(reason string) bool { return reason == followsPods || reason == isLock }
+
+// write notes which objects of the runs count because a controller under test has written them. Of locks these are only
+// those that it has written in each run: others may be named after its process.
+func (ref *Reference) write(runs []*Follower) {
+	locks := map[Key]int{} // in how many runs
+	for _, run := range runs {
+		seen := map[Key]bool{}
+		for i := range run.changes {
+			c := &run.changes[i]
+			m := masks{standard}.on(c.Key, []string{"kind"})
+			if c.By == "" || m == nil || !unlessWritten(m.Reason) || seen[c.Key] || ref.elects(c.Key) {
+				continue
+			}
+			seen[c.Key] = true
+			locks[c.Key]++
+			group := c.Key.Group()
+			if (m.Reason == followsPods || locks[c.Key] == len(runs)) && !slices.Contains(ref.Written, group) {
+				ref.Written = append(ref.Written, group)
+			}
 		}
 	}
+}
+
+// elects reports whether a controller is elected leader by a lease.
+func (ref *Reference) elects(key Key) bool {
+	for _, locks := range ref.Leases {
+		if slices.Contains(locks, string(key)) {
+			return true
+		}
+	}
+	return false
 }
 
 // find notes that a field differs between runs without faults.
@@ -157,8 +178,15 @@ func (ref *Reference) find(m Found) {
 	old.Compare = old.Compare || m.Compare
 }
 
-// Adopt adds what was found for another workload that does much the same, such as a longer one.
+// Adopt adds what was found for another workload that does much the same, such as a longer one, and what is known to
+// tell of what has happened.
 func (ref *Reference) Adopt(other *Reference) {
+	ref.Kept = slices.Clone(ref.Kept)
+	for _, k := range other.Kept {
+		if !slices.Contains(ref.Kept, k) {
+			ref.Kept = append(ref.Kept, k)
+		}
+	}
 	ref.Found = slices.Clone(ref.Found)
 	for _, m := range other.Found {
 		ref.find(m)

@@ -198,6 +198,33 @@ func TestWrittenEndpoints(t *testing.T) {
 		`endpoints/default/db: never created; without faults: exists at the end`)
 }
 
+// Regression: a lease that a controller under test writes, but not to be elected leader, did not count.
+func TestWrittenLeases(t *testing.T) {
+	lease := func(event, name, holder, seconds string) string {
+		return event + ` lease.coordination.k8s.io/default/` + name + ` {"spec": {"holderIdentity": "` + holder +
+			`", "renewTime": "` + holder + `", "leaseTransitions": ` + fmt.Sprint(len(holder)) +
+			`, "leaseDurationSeconds": ` + seconds + `}}`
+	}
+	ours, election := lease("db: created", "shard", "x", "10"), lease("created", "leader", "x", "10")
+	own := lease("db: created", "own", "x", "10") // that it is a lock is known for another reason
+	run := func(lines ...string) *record.Run {
+		r := story(t, lines...)
+		r.Meta.Controllers[0].Locks = []string{"lease.coordination.k8s.io/default/own"}
+		return r
+	}
+	ref := learn(t, run(ours, election, own, lease("db: created", "process-a", "x", "10")),
+		run(ours, own, lease("db: created", "process-b", "x", "10")))
+	checkDifferences(t, ref, run(ours))
+	checkDifferences(t, ref, run(lease("created", "shard", "another", "10"), lease("created", "other", "x", "10"),
+		lease("db: created", "process-c", "x", "10")))
+	checkDifferences(t, ref, run(lease("db: created", "shard", "x", "20")),
+		"lease.coordination.k8s.io/default/shard: spec.leaseDurationSeconds is 20; without faults: 10")
+	checkDifferences(t, ref, run(election),
+		"lease.coordination.k8s.io/default/shard: never created; without faults: exists at the end")
+	checkDifferences(t, ref, run(ours, lease("db: deleted", "shard", "x", "10")),
+		"lease.coordination.k8s.io/default/shard: deleted at the end; without faults: exists at the end")
+}
+
 func TestTypesThatFollowPods(t *testing.T) {
 	for _, tt := range []struct {
 		point    wire.Point
@@ -210,9 +237,15 @@ func TestTypesThatFollowPods(t *testing.T) {
 		{wire.ControllerRead, "Endpoints", false, false},
 		{wire.ControllerRecv, "Endpoints", false, false},
 		{wire.ControllerWrite, "Event", false, false},
+		{wire.ControllerWrite, "Lease", false, true},
+		{wire.ControllerWrite, "Lease", true, false},
+		{wire.ControllerRead, "Lease", false, false},
 		{wire.ControllerRead, "Pod", false, true},
 	} {
 		o := &record.Observation{Point: tt.point, Kind: tt.kind, Election: tt.election}
+		if tt.kind == "Lease" {
+			o.Group = "coordination.k8s.io"
+		}
 		if _, got := TypeOf(o); got != tt.want {
 			t.Errorf("%+v: %t", tt, got)
 		}

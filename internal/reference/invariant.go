@@ -24,7 +24,7 @@ const within = 10 * time.Second
 // some objects that were created more or less often.
 func (ref *Reference) Invariant(d Difference, changes []Change) (*plan.Invariant, []plan.ResourceKey) {
 	key, err := plan.ParseResourceKey(string(d.Key))
-	if err != nil || strings.Contains(key.Name, "#") || d.Relation != nil {
+	if err != nil || strings.Contains(key.Name, "#") || d.Relation != nil || d.Renewal {
 		return nil, nil
 	}
 	sample := lastState(d.Key, changes)
@@ -41,7 +41,7 @@ func (ref *Reference) Invariant(d Difference, changes []Change) (*plan.Invariant
 	name := strings.ReplaceAll(key.Type+"-"+key.Name, "*", "")
 	if d.Count {
 		own, kept := ref.keptWhileOwned(key, sample)
-		if own == nil || !more(d) {
+		if own == nil || !d.More() {
 			return nil, nil
 		}
 		own.Name = name + "-is-kept"
@@ -80,8 +80,8 @@ func (ref *Reference) Invariant(d Difference, changes []Change) (*plan.Invariant
 	return i, recorded
 }
 
-// more reports whether the run has created the object more often than the runs without faults.
-func more(d Difference) bool { return created(d.Got) > created(d.Want) }
+// More reports whether the difference is that the run has created the object more often than the runs without faults.
+func (d Difference) More() bool { return d.Count && created(d.Got) > created(d.Want) }
 
 // created reads what times has written; of a range the end.
 func created(v any) int {

@@ -23,12 +23,18 @@ const upToDate = "counts changes; only whether it has caught up with metadata.ge
 // under test writes one, it counts.
 const followsPods = "follows pods; counts if a controller under test writes it"
 
+// isLock is the reason of the standard mask of leases. If a controller under test always writes one of that name, and
+// not to be elected leader, it counts, but for who holds it and since when.
+const isLock = "a lock; counts if a controller under test writes it, and not for its election"
+
 // withoutOrder are lists that have no order in any reference.
 var withoutOrder = []Mask{
 	{Type: "endpoints", Path: "subsets.[].addresses", Reason: "a set"},
 	{Type: "endpoints", Path: "subsets.[].notReadyAddresses", Reason: "a set"},
 	{Type: "endpointslice.discovery.k8s.io", Path: "endpoints", Reason: "a set"},
 }
+
+const lease = "lease.coordination.k8s.io"
 
 // standard are the masks of every reference.
 var standard = []Mask{
@@ -79,7 +85,11 @@ var standard = []Mask{
 	{Type: "endpointslice.discovery.k8s.io", Path: "**", Reason: followsPods},
 	{Type: "event", Path: "**", Reason: "a message"},
 	{Type: "event.events.k8s.io", Path: "**", Reason: "a message"},
-	{Type: "lease.coordination.k8s.io", Path: "**", Reason: "a lock"},
+	{Type: lease, Path: "**", Reason: isLock},
+	{Type: lease, Path: "spec.holderIdentity", Reason: "may be the name of a process"},
+	{Type: lease, Path: "spec.leaseTransitions", Reason: "counts changes"},
+	{Type: lease, Path: "spec.acquireTime", Reason: "time"},
+	{Type: lease, Path: "spec.renewTime", Reason: "time"},
 }
 
 // masks decides which fields count.

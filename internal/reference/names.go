@@ -140,7 +140,7 @@ func (o *Object) rewritten() map[string]Rewritten {
 // keep makes the object independent of its run, so that it can be written to a file, and read concurrently.
 func (o *Object) keep() {
 	o.rewritten()
-	o.names = nil
+	o.names, o.states, o.trails, o.generations = nil, nil, nil, nil
 }
 
 func (n *names) collect(v any, all map[string]Rewritten) {

@@ -24,9 +24,12 @@ type Reference struct {
 	// Masks are the fields that never count, but for Found, which were found by comparing the runs.
 	Masks []Mask  `json:"masks"`
 	Found []Found `json:"found,omitempty"`
-	// Written are the groups of the objects that controllers under test write though Kubernetes' own controllers keep
-	// others of their type: see followsPods.
+	// Written are the groups of the objects that controllers under test write though others of their type never count:
+	// see followsPods and isLock.
 	Written []Key `json:"written,omitempty"`
+	// Random is how objects are named that clients name at random.
+	Random []Random     `json:"random,omitempty"`
+	chosen map[Key]bool // names that are the same in all runs; only while they are learned
 	// Relations are those of values that differ in each run.
 	Relations []Relation `json:"relations,omitempty"`
 	// Changes are those of the first run, Others those of each further run.
@@ -92,25 +95,42 @@ type Object struct {
 	// collector deletes them. It is the least of all runs, and MostMade the most.
 	Made     int `json:"made"`
 	MostMade int `json:"mostMade"`
-	// Deleted and Updated are how often it was deleted and updated, at most in a run; to be marked for deletion is
-	// neither.
+	// Deleted is how often it was deleted, at most in a run; to be marked for deletion does not count.
 	Deleted int `json:"deleted,omitempty"`
-	Updated int `json:"updated,omitempty"`
-	// Fields is how often each field that counts was changed, at most in a run; Returned, how often it changed back to
-	// the value before the last. Only a Reference has them, and of Returned its alternatives.
-	Fields   map[string]int `json:"fields,omitempty"`
+	// Returned is how often each field that counts changed back to the value before the last, at most in a run. Only a
+	// Reference and its alternatives have it.
 	Returned map[string]int `json:"returned,omitempty"`
 	// Ours: a controller under test has made or deleted it at least once.
 	Ours bool `json:"ours,omitempty"`
+	// Born is the generation that the object's controller, the object that it belongs to, had when it was created; 0:
+	// unknown, or not the same in all runs.
+	Born int `json:"born,omitempty"`
+	// Renewed is how often random values were replaced, by field, and Versions the resource versions that a Secret or
+	// ConfigMap has had with the contents that it has in the end. A run that is being followed has neither.
+	Renewed  map[string]Renewed `json:"renewed,omitempty"`
+	Versions []string           `json:"versions,omitempty"`
 	// Rewritten are the texts of End that name other objects as only this run does.
 	Rewritten map[string]Rewritten `json:"rewritten,omitempty"`
 
-	names       *names // those of the run; nil: Rewritten is complete
-	rewrittenAt int    // the version of names
+	last        map[string]any    // the last state of an object that is gone; nil: it is not, or was read from a file
+	states      []state           // of the last object of that key; nil: what is known of them is in Renewed
+	trails      map[string]*trail // see follow
+	generations map[string]int    // of all objects of the run, by UID
+	names       *names            // those of the run; nil: Rewritten is complete
+	rewrittenAt int               // the version of names
 	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one
 	// that existed before and has changed.
 	unchanged bool
 	initial   map[string]any
+}
+
+// Last is the object's state at the end, or the one that it had last; nil: unknown, as of an object that was read from
+// a file and is gone.
+func (o *Object) Last() map[string]any {
+	if o.End == nil {
+		return o.last
+	}
+	return o.End
 }
 
 // UnstableError says that fault-free runs of a workload end differently, so that nothing can be compared with them.
@@ -168,17 +188,24 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		if followed[i], err = Follow(r); err != nil {
 			return nil, err
 		}
-		ref.write(followed[i].Changes())
 	}
+	ref.write(followed)
+	var all []map[Key]*Object
+	for _, run := range followed {
+		all = append(all, run.Objects())
+	}
+	ref.name(all)
 	for i, run := range followed {
 		objects := run.Objects()
+		to := ref.renames(objects)
 		if i == 0 {
-			ref.Changes, ref.Objects = run.Changes(), maps.Clone(objects)
+			objects, _ = ref.filter().renamed(objects)
+			ref.Changes, ref.Objects = numberedChanges(run.Changes(), to), maps.Clone(objects)
 			maps.DeleteFunc(ref.Objects, func(_ Key, o *Object) bool { return o.unchanged })
 			ends = append(ends, objects)
 			continue
 		}
-		ref.Others = append(ref.Others, run.Changes())
+		ref.Others = append(ref.Others, numberedChanges(run.Changes(), to))
 		objects = ref.filter().matched(objects)
 		ref.unorder(objects)
 		ends = append(ends, objects)
@@ -206,7 +233,11 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 	for _, m := range found {
 		ref.find(m)
 	}
-	ref.relate(ends)
+	var until []time.Time
+	for _, r := range runs {
+		until = append(until, r.Meta.Observed)
+	}
+	ref.relate(ends, until)
 	for _, o := range ref.Objects {
 		o.keep()
 	}
@@ -240,6 +271,8 @@ type Difference struct {
 	Count bool
 	// Note: it is worth to be known, and no mistake.
 	Note bool
+	// Renewal: the field's value is a random one that was replaced more or less often. Want and Got say how often.
+	Renewal bool
 	// Relation no longer holds; nil: the value itself differs.
 	Relation *Relation
 	// Own is the object's key among the run's changes. It differs from Key where the run numbers generated names
@@ -255,8 +288,20 @@ func (d Difference) String() string {
 	if r := d.Relation; r != nil {
 		return fmt.Sprintf("%s: %s is not %s %s; without faults: it is", d.Key, d.Field, r.Is, r.Of)
 	}
+	if d.Renewal {
+		return fmt.Sprintf("%s: %s was replaced %s; without faults: %s", d.Key, d.Field, d.Got, d.Want)
+	}
 	return fmt.Sprintf("%s: %s is %s; without faults: %s", d.Key, d.Field, Value(d.Got), Value(d.Want))
 }
+
+// OfRenewals reports whether the difference is about how often values were replaced, OfVersions whether it is about the
+// version of an object. Writes of another client may lead to that.
+func (d Difference) OfRenewals() bool {
+	return d.Renewal || d.Relation != nil && d.Relation.Is == isTogether
+}
+
+// OfVersions is explained at OfRenewals.
+func (d Difference) OfVersions() bool { return d.Relation != nil && d.Relation.Is == isVersion }
 
 // Value says a field's value.
 func Value(v any) string {
@@ -316,6 +361,7 @@ func (f *filter) compare(objects map[Key]*Object) []Difference {
 			all = append(all, Difference{Key: key, Want: "exists at the end", Got: gone(got)})
 		case want.End != nil:
 			all = append(all, f.fields(key, want, got)...)
+			all = append(all, f.renewals(key, want, got)...)
 		}
 		if d := incarnations(key, want, got); d != nil {
 			all = append(all, *d)

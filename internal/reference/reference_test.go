@@ -19,7 +19,9 @@ import (
 // has made it.
 func story(t *testing.T, lines ...string) *record.Run {
 	t.Helper()
-	r := &record.Run{Meta: record.Meta{Controllers: []record.Controller{{Name: "db", Hooks: true}}}}
+	r := &record.Run{Meta: record.Meta{
+		Controllers: []record.Controller{{Name: "db", Hooks: true}}, Observed: time.Unix(int64(len(lines)+60), 0),
+	}}
 	for i, line := range lines {
 		rest, ours := strings.CutPrefix(line, "db: ")
 		const by = "db"

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -44,6 +45,11 @@ const (
 	isMD5      Is = "the MD5 of"
 	isSHA512   Is = "the SHA-512 of"
 	isContents Is = "a text that contains"
+	// isVersion: a resource version that the object has had with the contents that it has in the end.
+	isVersion Is = "the resource version of"
+	// isTogether: one is replaced whenever the other is, and after it. It does not hold if one was replaced less often,
+	// and the other was replaced last.
+	isTogether Is = "replaced after"
 )
 
 var hashes = map[Is]func(string) []byte{
@@ -52,6 +58,9 @@ var hashes = map[Is]func(string) []byte{
 	isMD5:    func(s string) []byte { sum := md5.Sum([]byte(s)); return sum[:] },  //nolint:gosec // as above
 	isSHA512: func(s string) []byte { sum := sha512.Sum512([]byte(s)); return sum[:] },
 }
+
+// wholeData is the place of all data of a Secret or ConfigMap.
+const wholeData = "data"
 
 // minRandom is how many characters a value must have, so that no relation is an accident. Of these, minDifferent or
 // more must differ from run to run.
@@ -89,12 +98,15 @@ func (f *filter) textsOf(key Key, o *Object) map[string]text {
 		all[where] = text{decoded(key, where, s), s, as}
 		masked = masked || as == byPresence && path[0] == "data"
 	})
-	if t := key.Type(); masked && (t == "secret" || t == "configmap") {
-		all["data"] = text{as: byPresence}
+	if masked && hasData(key) {
+		all[wholeData] = text{as: byPresence}
 	}
 	f.texts[o] = all
 	return all
 }
+
+// hasData reports whether an object is a Secret or ConfigMap.
+func hasData(key Key) bool { return key.Type() == "secret" || key.Type() == "configmap" }
 
 // decoded is the value as those see it who use a Secret.
 func decoded(key Key, where, s string) string {
@@ -109,7 +121,7 @@ func decoded(key Key, where, s string) string {
 // forms are the texts that a hash of a place may be of.
 func (f *filter) forms(at Place, o *Object) []string {
 	t := f.textsOf(at.Object, o)[at.Field]
-	if at.Field != "data" {
+	if at.Field != wholeData {
 		if t.raw == t.value {
 			return []string{t.value}
 		}
@@ -138,6 +150,9 @@ func (f *filter) holds(r *Relation, objects map[Key]*Object) (holds, known bool)
 	}
 	a, okA := f.textsOf(r.Of.Object, of)[r.Of.Field]
 	b, okB := f.textsOf(r.Field.Object, is)[r.Field.Field]
+	if r.Is == isVersion {
+		return slices.Contains(of.versionsOf(), b.value), okB && b.as != never
+	}
 	if !okA || !okB || a.as == never || b.as == never {
 		return false, false
 	}
@@ -146,6 +161,10 @@ func (f *filter) holds(r *Relation, objects map[Key]*Object) (holds, known bool)
 		return a.value == b.value, true
 	case isBase64:
 		return encodes(b.value, []byte(a.value)), true
+	case isTogether:
+		first, knownA := of.renewal(r.Of.Field, 0)
+		then, knownB := is.renewal(r.Field.Field, 0)
+		return then.Most >= first.Most || then.Last >= first.Last, knownA && knownB
 	case isContents:
 		return strings.Contains(b.value, a.value), true
 	}
@@ -170,10 +189,12 @@ func encodes(s string, data []byte) bool {
 		s == base64.URLEncoding.EncodeToString(data) || s == base64.RawURLEncoding.EncodeToString(data)
 }
 
-// relate finds the relations that hold in all runs, given how each of them ended.
-func (ref *Reference) relate(runs []map[Key]*Object) {
+// relate finds the relations that hold in all runs, given how each of them ended, and how often random values were
+// replaced until then.
+func (ref *Reference) relate(runs []map[Key]*Object, until []time.Time) {
 	f := ref.filter()
-	var places []Place
+	var places []Place   // with random values
+	var versions []Place // with values that may be versions
 	for _, key := range slices.Sorted(maps.Keys(ref.Objects)) {
 		// Which of several objects with generated names has which number says nothing.
 		if strings.Contains(string(key), "#") || ref.Objects[key].End == nil {
@@ -181,37 +202,76 @@ func (ref *Reference) relate(runs []map[Key]*Object) {
 		}
 		all := f.textsOf(key, ref.Objects[key])
 		for _, where := range slices.Sorted(maps.Keys(all)) {
-			if all[where].as == byPresence && (where == "data" || f.random(key, where, runs)) {
+			switch {
+			case all[where].as != byPresence:
+			case where == wholeData || f.random(key, where, runs):
 				places = append(places, Place{key, where})
+			case all[where].value != "" && strings.Trim(all[where].value, "0123456789") == "":
+				versions = append(versions, Place{key, where})
 			}
 		}
 	}
 	places = places[:min(len(places), maxRandom)]
+	ref.renew(places, runs, until)
 	for i, field := range places {
 		for j, of := range places {
-			// What is in one object is written at once.
-			if field.Object == of.Object || field.Field == "data" {
+			if field == of || field.Field == wholeData || field.Object == of.Object && !apart(field, of) {
 				continue
 			}
 			all := []Is{isBase64, isContents, isSHA256, isSHA1, isMD5, isSHA512}
 			switch {
-			case of.Field == "data":
+			case of.Field == wholeData:
 				all = all[2:]
 			case j < i:
 				all = append([]Is{isEqual}, all...)
 			}
-			for _, is := range all {
-				r := Relation{field, is, of}
-				if f.alwaysHolds(&r, runs) && len(ref.Relations) < maxRelations {
-					ref.Relations = append(ref.Relations, r)
-					break
-				}
+			if field.Object != of.Object && f.replacedTogether(field, of, runs) {
+				all = append(all, isTogether)
+			}
+			ref.firstThatHolds(f, field, of, all, runs)
+		}
+	}
+	for _, field := range versions[:min(len(versions), maxRandom)] {
+		for _, key := range slices.Sorted(maps.Keys(ref.Objects)) {
+			if hasData(key) && key != field.Object && !strings.Contains(string(key), "#") {
+				ref.firstThatHolds(f, field, Place{key, wholeData}, []Is{isVersion}, runs)
 			}
 		}
 	}
 	ref.Relations = slices.DeleteFunc(ref.Relations, func(r Relation) bool {
 		// What is equal contains each other, too.
 		return r.Is == isContents && slices.Contains(ref.Relations, Relation{r.Of, isEqual, r.Field})
+	})
+}
+
+// apart reports whether two fields of one object may be written at different times, although nobody writes a part of
+// an object: the data of a Secret or ConfigMap, of which each may be renewed for itself.
+func apart(a, b Place) bool {
+	return hasData(a.Object) && strings.HasPrefix(a.Field, wholeData+".") && strings.HasPrefix(b.Field, wholeData+".")
+}
+
+// firstThatHolds adds the first relation of a field to another one that holds in all runs.
+func (ref *Reference) firstThatHolds(f *filter, field, of Place, all []Is, runs []map[Key]*Object) {
+	for _, is := range all {
+		r := Relation{field, is, of}
+		if f.alwaysHolds(&r, runs) && len(ref.Relations) < maxRelations {
+			ref.Relations = append(ref.Relations, r)
+			return
+		}
+	}
+}
+
+// replacedTogether reports whether in all runs a secret was replaced, and a random value as often, the last time after
+// it.
+func (f *filter) replacedTogether(field, of Place, runs []map[Key]*Object) bool {
+	return !slices.ContainsFunc(runs, func(objects map[Key]*Object) bool {
+		a, b := objects[of.Object], objects[field.Object]
+		if a == nil || b == nil || !isSecret(of, f.textsOf(of.Object, a)[of.Field].value) {
+			return true
+		}
+		first, knownA := a.renewal(of.Field, 0)
+		then, knownB := b.renewal(field.Field, 0)
+		return !knownA || !knownB || first.Most == 0 || then.Most != first.Most || then.Last < first.Last
 	})
 }
 

@@ -119,7 +119,7 @@ func (ref *Reference) Keep(r *record.Run, how string) error {
 }
 
 func (d Difference) inCustomStatus() bool {
-	return d.Relation == nil && inStatus(d.Field) && IsCustom(d.Key.Type())
+	return d.Relation == nil && !d.Renewal && inStatus(d.Field) && IsCustom(d.Key.Type())
 }
 
 // usual is an object of the reference; it is empty if there is none.

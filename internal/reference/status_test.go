@@ -70,3 +70,24 @@ func TestKeep(t *testing.T) {
 		})
 	}
 }
+
+// Regression: a shorter workload did not know what the status of the longer one's objects tells.
+func TestAdoptKept(t *testing.T) {
+	run := func(status string) *record.Run {
+		return story(t, `created db.example.com/default/a {"status": {"retryCount": `+status+`, "phase": "Running"}}`)
+	}
+	longer, shorter := learn(t, run("0"), run("0")), learn(t, run("0"), run("0"))
+	if err := longer.Keep(run("1"), "after one refused write"); err != nil {
+		t.Fatal(err)
+	}
+	checkDifferences(t, shorter, run("2"), "db.example.com/default/a: status.retryCount is 2; without faults: 0")
+	shorter.Adopt(longer)
+	shorter.Adopt(longer)
+	if got := compare(t, shorter, run("2")); len(got) > 0 || len(shorter.Kept) != 1 {
+		t.Errorf("got %q; kept %v", got, shorter.Kept)
+	}
+	phase := story(t, `created db.example.com/default/a {"status": {"retryCount": 0, "phase": "Failed"}}`)
+	if got := compare(t, shorter, phase); len(got) != 1 {
+		t.Errorf("got %q", got)
+	}
+}

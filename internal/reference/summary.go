@@ -23,8 +23,11 @@ func (ref *Reference) widen(objects map[Key]*Object) {
 			got = &Object{}
 		}
 		o.Made, o.MostMade = min(o.Made, got.Made), max(o.MostMade, got.MostMade)
-		o.Deleted, o.Updated = max(o.Deleted, got.Deleted), max(o.Updated, got.Updated)
+		o.Deleted = max(o.Deleted, got.Deleted)
 		o.Ours = o.Ours || got.Ours
+		if o.Born != got.Born {
+			o.Born = 0
+		}
 	}
 	for key, got := range objects {
 		if ref.Objects[key] == nil && !got.unchanged {
@@ -64,7 +67,7 @@ func (ref *Reference) summarize(runs []*record.Run) error {
 		if i > 0 {
 			changes = ref.Others[i-1]
 		}
-		ref.updates(changes)
+		ref.filter().returned(ref.Objects, changes)
 		for _, s := range Most(changes) {
 			id := string(s.Owner) + " " + s.Type
 			if known := siblings[id]; known == nil || known.Most < s.Most {
@@ -96,37 +99,6 @@ func (ref *Reference) summarize(runs []*record.Run) error {
 		ref.Errors = append(ref.Errors, *logged[id])
 	}
 	return nil
-}
-
-// updates counts how often fields changed in a run.
-func (ref *Reference) updates(changes []Change) {
-	counts := map[Key]map[string]int{}
-	f := ref.filter()
-	for i := range changes {
-		c := &changes[i]
-		for _, field := range changed(c) {
-			if f.masked(c.Key, field.Path) {
-				continue
-			}
-			if counts[c.Key] == nil {
-				counts[c.Key] = map[string]int{}
-			}
-			counts[c.Key][field.Where]++
-		}
-	}
-	for key, fields := range counts {
-		o := ref.Objects[key]
-		if o == nil {
-			continue // its number in this run is another one
-		}
-		if o.Fields == nil {
-			o.Fields = map[string]int{}
-		}
-		for where, n := range fields {
-			o.Fields[where] = max(o.Fields[where], n)
-		}
-	}
-	f.returned(ref.Objects, changes)
 }
 
 // returned counts how often fields changed back in a run.
@@ -218,14 +190,20 @@ type Siblings struct {
 	Generated bool     `json:"-"`
 }
 
-// Most returns how many objects of a type the owner had at a time without faults; 1 if it never had more.
+// Most returns how many objects of a type the owner had at a time without faults; 1 if it never had more. Of an owner
+// that they do not know by its name, any of its type of which the name is random may be meant.
 func (ref *Reference) Most(owner Key, typ string) int {
+	most := 1
 	for _, s := range ref.Siblings {
-		if s.Owner == owner && s.Type == typ {
+		switch {
+		case s.Type != typ:
+		case s.Owner == owner:
 			return s.Most
+		case ref.Objects[owner] == nil && s.Owner.Type() == owner.Type() && strings.Contains(string(s.Owner), "#"):
+			most = max(most, s.Most)
 		}
 	}
-	return 1
+	return most
 }
 
 // Most lists, for each owner and type of object, how many objects of the owner there were at a time, if there were ever

@@ -389,10 +389,8 @@ func (f toldFinding) times() string {
 
 var version = regexp.MustCompile(`resource version (\d+)`)
 
-// alike reports whether two findings are the same, of the same object, and mean the same for the verdict.
-func alike(f, g record.Finding) bool {
-	return f.Severity == g.Severity && f.Subject == g.Subject && f.Same(g)
-}
+// alike reports whether two findings are the same, and mean the same for the verdict.
+func alike(f, g record.Finding) bool { return f.Severity == g.Severity && f.Same(g) }
 
 // byHarm returns the findings with the worst first, bugs before others and notes last.
 func byHarm(r *record.Run) []record.Finding {

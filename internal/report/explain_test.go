@@ -104,6 +104,36 @@ func TestCauseComesBeforeItsConsequences(t *testing.T) {
 	}
 }
 
+// Regression: what happened to several objects of one owner was told once for each of them.
+func TestTheSameOfSeveralObjectsIsToldOnce(t *testing.T) {
+	finding := func(subject, owner, field string) record.Finding {
+		return record.Finding{
+			Severity: record.SeverityBug, Judge: record.JudgeReference, Subject: subject, Owner: owner, Field: field,
+			Harm: record.HarmWrong, Title: subject + " differs",
+		}
+	}
+	note := finding("pod/default/a-0", "cluster/default/a", "spec.x")
+	note.Severity = record.SeverityNote
+	r := &record.Run{Findings: []record.Finding{
+		finding("pod/default/a-0", "cluster/default/a", "spec.x"),
+		finding("pod/default/a-1", "cluster/default/a", "spec.x"),
+		finding("pod/default/b-0", "cluster/default/b", "spec.x"),
+		finding("pod/default/a-0", "cluster/default/a", "spec.y"),
+		finding("service/default/a", "cluster/default/a", "spec.x"), note,
+	}}
+	var got []string
+	for _, f := range byCause(r) {
+		got = append(got, f.Title+f.times())
+	}
+	want := []string{
+		"pod/default/a-0 differs (and once more)", "pod/default/b-0 differs", "pod/default/a-0 differs",
+		"service/default/a differs", "pod/default/a-0 differs",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // A long run tells only what the plan or a finding is about.
 func TestExplainedChangesAreNotTooMany(t *testing.T) {
 	r := &record.Run{Meta: record.Meta{Plan: "long", Verdict: record.Bug, WorkloadStart: start}}

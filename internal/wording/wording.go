@@ -12,6 +12,17 @@ func FirstLine(text string) string {
 	return line
 }
 
+// Times says how often something happened.
+func Times(n int) string {
+	switch n {
+	case 0:
+		return "never"
+	case 1:
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
 // Count says how many there are of something: "1 plan", "2 plans". The plural ends with s.
 func Count(n int, what string) string {
 	if n != 1 {

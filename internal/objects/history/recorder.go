@@ -38,8 +38,8 @@ type Config struct {
 	Keys    []plan.ResourceKey
 }
 
-// Recorder records every state of the objects that its keys stand for. It replaces their managed fields by who wrote
-// the state. It is safe for concurrent use.
+// Recorder records every state of the objects that its keys stand for, but for renewals of leases. It replaces their
+// managed fields by who wrote the state. It is safe for concurrent use.
 type Recorder struct {
 	client *objects.Client
 	tracks []*track
@@ -325,7 +325,9 @@ func (t *track) take(event string, u *unstructured.Unstructured) {
 		object: slices.Clip(trimNewline(object)),
 	}
 	t.state[id] = h
-	t.add(event, h)
+	if !t.renews(before.object, u) {
+		t.add(event, h)
+	}
 	t.arrived(id)
 }
 

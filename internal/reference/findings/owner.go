@@ -45,7 +45,7 @@ func NewOwners(changes []reference.Change, objects map[reference.Key]*reference.
 		add(changes[i].Key, changes[i].Cur)
 	}
 	for key, object := range objects {
-		add(key, object.End)
+		add(key, object.Last())
 	}
 	return o
 }
@@ -77,8 +77,29 @@ func (o *Owners) top(key reference.Key, object map[string]any) member {
 	return top
 }
 
-// owner is the object that another one belongs to. Volume claims of a StatefulSet have no reference to it, and what an
-// operator creates may be tied to its custom resource only by a label or by its name.
+// All lists the keys of all objects that one belongs to, and of the StatefulSet that has a volume claim in its
+// templates even if the claim refers to another owner, nearest first.
+func (o *Owners) All(key reference.Key) []reference.Key {
+	var all []reference.Key
+	climb := func(at member, ok bool) {
+		for range maxDepth {
+			if !ok || slices.Contains(all, at.key) {
+				return
+			}
+			all = append(all, at.key)
+			at, ok = o.owner(at.key, at.object)
+		}
+	}
+	climb(o.owner(key, o.last[key]))
+	if key.Type() == "persistentvolumeclaim" {
+		climb(o.setOf(o.last[key]))
+	}
+	return slices.DeleteFunc(all, func(k reference.Key) bool { return k == key })
+}
+
+// owner is the object that another one belongs to. Volume claims of a StatefulSet have no reference to it, volumes
+// refer to their claims in another way, and what an operator creates may be tied to its custom resource only by a label
+// or by its name.
 func (o *Owners) owner(key reference.Key, object map[string]any) (member, bool) {
 	ref := metadata.Controller(object)
 	if all := metadata.Owners(object); ref == nil && len(all) > 0 {
@@ -100,9 +121,17 @@ func (o *Owners) owner(key reference.Key, object map[string]any) (member, bool) 
 	if reference.IsCustom(key.Type()) || object == nil {
 		return member{}, false
 	}
-	if key.Type() == "persistentvolumeclaim" {
+	switch key.Type() {
+	case "persistentvolumeclaim":
 		if set, ok := o.setOf(object); ok {
 			return set, true
+		}
+	case "persistentvolume":
+		spec, _ := object["spec"].(map[string]any)
+		if claim, ok := spec["claimRef"].(map[string]any); ok {
+			named := reference.Key("persistentvolumeclaim/" + metadata.Text(claim, "namespace") + "/" +
+				metadata.Text(claim, "name"))
+			return member{named, o.last[named]}, true
 		}
 	}
 	return o.named(object)

@@ -1,0 +1,281 @@
+package reference
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/internal/metadata"
+)
+
+// Random is how a client names objects that belong to the same one: a part of the name is random, or is made from what
+// differs in each run, such as a time or a UID. The API server knows nothing of that. Such objects are numbered, as
+// those with generated names are.
+type Random struct {
+	Owner     Key    `json:"owner"` // its group, see [Key.Group]
+	Type      string `json:"type"`
+	Namespace string `json:"namespace,omitempty"`
+	// Name has "*" in place of each random part, and "?" in place of a UID. The random parts have a length from Least
+	// to Most.
+	Name  string `json:"name"`
+	Least int    `json:"least,omitempty"`
+	Most  int    `json:"most,omitempty"`
+}
+
+var (
+	consonants  = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz]{5,}$`)
+	digits      = regexp.MustCompile(`^[0-9]{6,}$`)
+	hexadecimal = regexp.MustCompile(`^[0-9a-f]{6,}$`)
+	lowercase   = regexp.MustCompile(`^[0-9a-z]{5,}$`)
+	between     = regexp.MustCompile(`[0-9][a-z]|[a-z][0-9]`)
+	part        = regexp.MustCompile(`[^-.]+`)
+)
+
+// isRandom reports whether a part of a name, between dashes, is certainly none that somebody has chosen: a long number,
+// a mixture of letters and digits, or letters that make no word.
+func isRandom(s string) bool {
+	if !lowercase.MatchString(s) {
+		return false
+	}
+	mixed := len(between.FindAllString(s, -1))
+	return digits.MatchString(s) || consonants.MatchString(s) || mixed > 1 || mixed > 0 && hexadecimal.MatchString(s) ||
+		len(s) == 5 && isGenerated(s)
+}
+
+// randomName is how objects are named of which this is one; not ok: it is not random.
+func randomName(name string) (r Random, ok bool) {
+	r.Name = anyUID.ReplaceAllString(name, "?")
+	ok = r.Name != name
+	r.Name = part.ReplaceAllStringFunc(r.Name, func(s string) string {
+		if !isRandom(s) {
+			return s
+		}
+		ok = true
+		slack := 0
+		if digits.MatchString(s) {
+			slack = 2 // numbers have different lengths
+		}
+		if r.Least == 0 || len(s)-slack < r.Least {
+			r.Least = len(s) - slack
+		}
+		r.Most = max(r.Most, len(s)+slack)
+		return "*"
+	})
+	return r, ok && r.Name != "*"
+}
+
+// matches reports whether an object of this type and owner is named so. What was random may look like a word by
+// chance, so only its length counts.
+func (r *Random) matches(key Key, owner Key) bool {
+	typ, namespace, name := split(key)
+	begins := r.Name[:strings.IndexAny(r.Name, "*?")]
+	if typ != r.Type || namespace != r.Namespace || !strings.HasPrefix(name, begins) || owner.Group() != r.Owner {
+		return false
+	}
+	text := regexp.QuoteMeta(r.Name)
+	text = strings.ReplaceAll(text, `\*`, fmt.Sprintf("[0-9a-z]{%d,%d}", r.Least, r.Most))
+	text = strings.ReplaceAll(text, `\?`, anyUID.String())
+	is, err := regexp.MatchString("^"+text+"$", name)
+	return err == nil && is
+}
+
+// beginning is what the keys of such objects begin with, before their numbers.
+func (r *Random) beginning(owner Key) string {
+	if strings.Contains(string(owner), "#") {
+		_, _, name := split(owner)
+		return fmt.Sprintf("%s/%s/%s-", r.Type, r.Namespace, name)
+	}
+	// "_" is in no name.
+	name := strings.TrimRight(strings.NewReplacer("*", "_", "?", "_").Replace(r.Name), "-._")
+	return fmt.Sprintf("%s/%s/%s-", r.Type, r.Namespace, name)
+}
+
+func split(key Key) (typ, namespace, name string) {
+	typ, rest, _ := strings.Cut(string(key), "/")
+	namespace, name, _ = strings.Cut(rest, "/")
+	return typ, namespace, name
+}
+
+// maxOwners is how far up owners are followed; they may form a circle.
+const maxOwners = 10
+
+// renames gives the objects of a run that are named at random, and those that belong to such objects and have generated
+// names, the keys that they have in the reference: by their own keys. Which number each of them has says nothing.
+func (ref *Reference) renames(objects map[Key]*Object) map[Key]Key {
+	if len(ref.Random) == 0 {
+		return nil
+	}
+	to := map[Key]Key{}
+	numbers := map[string]int{}
+	var rename func(key Key, depth int) Key
+	rename = func(key Key, depth int) Key {
+		o := objects[key]
+		if known, ok := to[key]; ok || o == nil || depth == 0 {
+			return cmp.Or(known, key)
+		}
+		owner := o.owner()
+		if owner == "" || owner == key {
+			return key
+		}
+		owner = rename(owner, depth-1)
+		beginning := ""
+		typ, namespace, name := split(key)
+		_, _, owners := split(owner)
+		switch generated := strings.Contains(name, "#"); {
+		case generated && strings.Contains(owners, "#") && !strings.HasPrefix(name, owners+"-"):
+			beginning = fmt.Sprintf("%s/%s/%s-", typ, namespace, owners)
+		case !generated && ref.Objects[key] == nil && !ref.chosen[key] && !o.unchanged:
+			if i := slices.IndexFunc(ref.Random, func(r Random) bool { return r.matches(key, owner) }); i >= 0 {
+				beginning = ref.Random[i].beginning(owner)
+			}
+		}
+		if beginning == "" {
+			return key
+		}
+		numbers[beginning]++
+		to[key] = Key(fmt.Sprintf("%s#%d", beginning, numbers[beginning]))
+		return to[key]
+	}
+	born := func(key Key) uint64 {
+		if s := objects[key].states; len(s) > 0 {
+			return s[0].version
+		}
+		return 0
+	}
+	keys := slices.SortedFunc(maps.Keys(objects), func(a, b Key) int {
+		return cmp.Or(cmp.Compare(born(a), born(b)), strings.Compare(string(a), string(b)))
+	})
+	for _, key := range keys {
+		rename(key, maxOwners)
+	}
+	return to
+}
+
+// owner is the key of the object that one belongs to, as far as the run has it; empty: none.
+func (o *Object) owner() Key {
+	all := metadata.Owners(o.Last())
+	if len(all) == 0 || o.names == nil {
+		return ""
+	}
+	return o.names.uids[metadata.Text(all[0], "uid")]
+}
+
+// renamed returns a run's objects with the keys that renames gives them, and their own keys by these. What values call
+// these objects is no longer compared by its text.
+func (f *filter) renamed(objects map[Key]*Object) (all map[Key]*Object, own map[Key]Key) {
+	to := f.ref.renames(objects)
+	if len(to) == 0 {
+		return objects, nil
+	}
+	all, own = maps.Clone(objects), map[Key]Key{}
+	for from := range to {
+		delete(all, from)
+	}
+	news := false
+	for from, key := range to {
+		o := objects[from]
+		all[key], own[key] = o, from
+		if o.names != nil && o.Last() != nil {
+			news = o.names.rename(key, o.Last()) || news
+		}
+	}
+	if news {
+		clear(f.seen)
+		clear(f.texts)
+	}
+	return all, own
+}
+
+// rename notes that an object is called otherwise. It reports whether that is news.
+func (n *names) rename(key Key, object map[string]any) bool {
+	before := n.version
+	uid := metadata.UID(object)
+	if uid != "" && n.uids[uid] != key {
+		delete(n.newest, n.uids[uid])
+	}
+	n.note(key, object)
+	return n.version != before
+}
+
+// name learns which objects are named at random: those that are not in all runs, that belong to the same one, and whose
+// names differ only in what nobody has chosen. Each run must have at least one of them.
+func (ref *Reference) name(runs []map[Key]*Object) {
+	ref.chosen = map[Key]bool{}
+	for key := range runs[0] {
+		ref.chosen[key] = !slices.ContainsFunc(runs, func(objects map[Key]*Object) bool { return objects[key] == nil })
+	}
+	for range maxOwners { // what belongs to them may be named after them
+		var own []map[Key]*Object
+		for _, objects := range runs {
+			all, _ := ref.filter().renamed(objects)
+			own = append(own, all)
+		}
+		found := ref.randomIn(own)
+		if len(found) == 0 {
+			return
+		}
+		ref.Random = append(ref.Random, found...)
+	}
+}
+
+func (ref *Reference) randomIn(runs []map[Key]*Object) []Random {
+	everywhere := func(key Key) bool {
+		return !slices.ContainsFunc(runs, func(objects map[Key]*Object) bool { return objects[key] == nil })
+	}
+	var odd []map[Key]Key // of each run those that are not in all, with their owners
+	var all []Random
+	for _, objects := range runs {
+		owners := map[Key]Key{}
+		for _, key := range slices.Sorted(maps.Keys(objects)) {
+			o := objects[key]
+			owner := o.owner()
+			if owner == "" || o.unchanged || strings.Contains(string(key), "#") || everywhere(key) ||
+				!everywhere(owner) && !strings.Contains(string(owner), "#") {
+				continue
+			}
+			owners[key] = owner
+			typ, namespace, name := split(key)
+			r, ok := randomName(name)
+			if !ok {
+				continue
+			}
+			r.Owner, r.Type, r.Namespace = owner.Group(), typ, namespace
+			at := slices.IndexFunc(all, func(old Random) bool {
+				return old.Owner == r.Owner && old.Type == r.Type && old.Namespace == r.Namespace && old.Name == r.Name
+			})
+			if at < 0 {
+				all = append(all, r)
+				continue
+			}
+			all[at].Least, all[at].Most = min(all[at].Least, r.Least), max(all[at].Most, r.Most)
+		}
+		odd = append(odd, owners)
+	}
+	return slices.DeleteFunc(all, func(r Random) bool {
+		return slices.ContainsFunc(odd, func(owners map[Key]Key) bool {
+			for key, owner := range owners {
+				if r.matches(key, owner) {
+					return false
+				}
+			}
+			return true
+		})
+	})
+}
+
+// numberedChanges returns the changes with the keys that their objects have in the reference.
+func numberedChanges(changes []Change, to map[Key]Key) []Change {
+	if len(to) == 0 {
+		return changes
+	}
+	all := slices.Clone(changes)
+	for i := range all {
+		if key, ok := to[all[i].Key]; ok {
+			all[i].Key, all[i].Generated = key, true
+		}
+	}
+	return all
+}
