@@ -3,6 +3,7 @@ package reference
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/metadata"
@@ -18,6 +19,8 @@ type Follower struct {
 	objects map[Key]*Object
 	dying   map[string]bool // UIDs of objects that are being deleted, or are gone
 	called  *names
+	// orphaning are the objects that were deleted without what they own, and have not been created again since.
+	orphaning map[Key]bool
 	// generations are those of all objects, by UID.
 	generations map[string]int
 }
@@ -27,7 +30,7 @@ func NewFollower() *Follower {
 	return &Follower{
 		names: namer{keys: map[string]Key{}, numbers: map[string]int{}}, last: map[Key]map[string]any{},
 		objects: map[Key]*Object{}, dying: map[string]bool{}, called: newNames(),
-		generations: map[string]int{},
+		orphaning: map[Key]bool{}, generations: map[string]int{},
 	}
 }
 
@@ -81,6 +84,10 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 	}
 	return nil
 }
+
+// orphan is metav1.FinalizerOrphanDependents: the garbage collector takes it away when it has taken the object out of
+// the owners of all others. So these stay.
+const orphan = "orphan"
 
 // annotationController is cluster.AnnotationController. Judges do not depend on clusters, so it is repeated here.
 const annotationController = "trommel.dev/controller"
@@ -138,11 +145,16 @@ func (f *Follower) count(c *Change) {
 	if o.unchanged {
 		o.unchanged, o.initial = false, o.End
 	}
+	if finalizers, _ := metadata.Of(c.Cur)["finalizers"].([]any); metadata.Marked(c.Cur) &&
+		slices.Contains(finalizers, any(orphan)) {
+		f.orphaning[c.Key] = true
+	}
 	switch {
 	case c.Event == record.Created:
-		if !f.dying[metadata.Text(metadata.Controller(c.Cur), "uid")] {
+		if !f.dying[metadata.Text(metadata.Controller(c.Cur), "uid")] && !f.orphaning[c.Key] {
 			o.Made++
 		}
+		delete(f.orphaning, c.Key)
 	case c.Event == record.Deleted:
 		o.Deleted++
 	}

@@ -56,6 +56,32 @@ func TestIncarnations(t *testing.T) {
 	}
 }
 
+// A StatefulSet that is deleted without its pods, and created again around them, is not another one: nothing is lost.
+func TestOrphaningDeletion(t *testing.T) {
+	const set = "statefulset.apps/default/d"
+	marked := func(finalizer string) []string {
+		meta := `{"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["` + finalizer + `"]}}`
+		return []string{"db: updated " + set + " " + meta, "deleted " + set + " {}", "db: created " + set + " {}"}
+	}
+	once := append([]string{"db: created " + set + " {}"}, marked("orphan")...)
+	for finalizer, want := range map[string]string{
+		"orphan": "", "foregroundDeletion": set + ": created 2 times; without faults: created once",
+	} {
+		f, err := Follow(story(t, append(once, marked(finalizer)...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := story(t, once...)
+		var got []string
+		for _, d := range learn(t, r, r).Compare(f.Objects()) {
+			got = append(got, d.String())
+		}
+		if strings.Join(got, "\n") != want {
+			t.Errorf("%s: got %q, want %q", finalizer, got, want)
+		}
+	}
+}
+
 func TestIsCustom(t *testing.T) {
 	for _, v := range scheme.Scheme.PreferredVersionAllGroups() {
 		if v.Group != "" && IsCustom("thing."+v.Group) {

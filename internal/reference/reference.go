@@ -92,7 +92,8 @@ type Object struct {
 	End map[string]any `json:"end,omitempty"`
 	// Made is how many objects of the key there were, one after the other, without those that were created for an owner
 	// that was being deleted, or was gone: a controller that sees the past creates such objects, and the garbage
-	// collector deletes them. It is the least of all runs, and MostMade the most.
+	// collector deletes them. Nor does one count that takes the place of an object that was deleted without what it
+	// owns: it takes that over. It is the least of all runs, and MostMade the most.
 	Made     int `json:"made"`
 	MostMade int `json:"mostMade"`
 	// Deleted is how often it was deleted, at most in a run; to be marked for deletion does not count.
