@@ -140,21 +140,22 @@ func (c *campaign) foresee() {
 		return
 	}
 	c.forecast.told = reach
-	all := len(c.tasks)
+	all := grouped(len(c.tasks))
+	budget := fmt.Sprintf("budget %s, of which learning took %s", plan.FormatDuration(c.given()),
+		roughly(time.Since(c.began)))
 	switch {
 	case c.Budget == 0:
-		c.say("%s plans, in about %s; --budget sets a limit", grouped(all), roughly(in))
-	case reach == all:
-		c.say("budget %s, of which learning took %s: all %s plans, in about %s", plan.FormatDuration(c.given()),
-			roughly(time.Since(c.began)), grouped(all), roughly(in))
+		c.say("%s plans, in about %s; --budget sets a limit", all, roughly(in))
+	case reach == len(c.tasks):
+		c.say("%s: all %s plans, in about %s", budget, all, roughly(in))
 	default:
-		c.say("budget %s, of which learning took %s: about %s of %s plans, the most valuable first; fewer if there are "+
-			"findings to confirm", plan.FormatDuration(c.given()), roughly(time.Since(c.began)), grouped(reach), grouped(all))
+		c.say("%s: about %s of %s plans, the most valuable first; fewer if there are findings to confirm", budget,
+			grouped(reach), all)
 	}
 }
 
-// measure takes in that a plan has ended, and says so if the budget reaches far more plans, or far fewer, than was said.
-// The caller holds the lock.
+// measure takes in that a plan has ended, and says so if the budget reaches far more plans, or far fewer, than was
+// said. The caller holds the lock.
 func (c *campaign) measure(t *task) {
 	c.forecast.plans++
 	c.forecast.estimated += c.forecast.costs[t]

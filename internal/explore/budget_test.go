@@ -120,8 +120,8 @@ func TestGrouped(t *testing.T) {
 	}
 }
 
-// The result describes the most valuable plans that were not run, in the order in which they would come, and says how to
-// go on.
+// The result describes the most valuable plans that were not run, in the order in which they would come, and says how
+// to go on.
 func TestWhatWasNotRun(t *testing.T) {
 	whole := mustRun(t, config(t, &fake{}, "v", "w"))
 	if len(whole.Next) > 0 || whole.GoOn != "" {

@@ -197,8 +197,8 @@ func TestConfirmingKeepsToItsShare(t *testing.T) {
 	}
 }
 
-// Runs with slow controllers are made when a finding needs them, and once for all plans of a workload, whichever of them
-// is the first.
+// Runs with slow controllers are made when a finding needs them, and once for all plans of a workload, whichever of
+// them is the first.
 func TestSlowRunsAreShared(t *testing.T) {
 	for _, finds := range []bool{false, true} {
 		f := &fake{answer: func(p *plan.Plan, _ int, m *record.Meta, found *[]record.Finding, _ *[]string) error {

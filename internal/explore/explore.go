@@ -107,8 +107,8 @@ func newCampaign(config Config) *campaign {
 	c := &campaign{
 		Config: config, began: time.Now(),
 		result: &Result{
-			Settings: config.Settings, Outcomes: []Outcome{}, NotRun: []string{}, Next: []Unrun{}, Unlearned: []Unlearned{},
-			Dropped: map[string]int{}, Empty: []string{}, Suggested: []Suggestion{},
+			Settings: config.Settings, Outcomes: []Outcome{}, NotRun: []string{}, Next: []Unrun{},
+			Unlearned: []Unlearned{}, Dropped: map[string]int{}, Empty: []string{}, Suggested: []Suggestion{},
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
 		widened: map[string]*reference.Reference{}, extra: map[string]*sync.Once{},

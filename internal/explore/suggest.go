@@ -34,8 +34,8 @@ func (s Suggestion) String() string {
 	return s.Lacks
 }
 
-// suggest says what workloads would add, if a pattern has no plans because no workload does what it is about. Nothing is
-// said of workloads that could not be learned: they may do it.
+// suggest says what workloads would add, if a pattern has no plans because no workload does what it is about. It says
+// nothing if a workload could not be learned, which may do it.
 func (c *campaign) suggest(all []Learned) []Suggestion {
 	if c.Plans != nil || slices.ContainsFunc(all, func(l Learned) bool { return l.Reference == nil }) {
 		return []Suggestion{}
@@ -64,8 +64,8 @@ func (c *campaign) suggest(all []Learned) []Suggestion {
 	found := []Suggestion{}
 	if !recreates && c.chosen("stale") && len(c.Suite.APIServerNames()) > 1 &&
 		!slices.ContainsFunc(plans, func(p pattern.Candidate) bool { return p.Pattern == "stale" && p.OfDeletion() }) {
-		found = append(found, Suggestion{Pattern: "stale", Lacks: fmt.Sprintf("no plan of stale shows the controllers a "+
-			"deletion that is past, because no workload deletes a %s and creates it again", what)})
+		found = append(found, Suggestion{Pattern: "stale", Lacks: fmt.Sprintf("no plan of stale shows the controllers "+
+			"a deletion that is past, because no workload deletes a %s and creates it again", what)})
 	}
 	if !returns && c.chosen("unobserved") &&
 		!slices.ContainsFunc(plans, func(p pattern.Candidate) bool { return p.Pattern == "unobserved" }) {

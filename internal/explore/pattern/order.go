@@ -95,19 +95,19 @@ const (
 // scope of its first action with one, which may be another object than the one of the moment. A client's write strikes
 // at what it writes.
 func struck(p *plan.Plan) (at, moment strike) {
-	var all []plan.Definition // with an object, in order
+	var all []plan.Definition // of changes and annotated calls, in order
 	scope := ""
 	for i := range p.Actions {
 		a := &p.Actions[i]
 		scope = cmp.Or(scope, a.PauseScope, a.CallScope)
 		for _, d := range a.Trigger.Definitions {
-			if d.Condition.ResourceKey.Type != "" {
+			if d.Condition.ResourceKey.Type != "" || d.Condition.Call != "" {
 				all = append(all, d)
 			}
 		}
 	}
 	if len(all) == 0 {
-		return at, moment // at calls of others, or at a time
+		return at, moment // at a time
 	}
 	at, moment = strikeAt(&all[0].Condition), strikeAt(&all[len(all)-1].Condition)
 	for i := range p.Actions {
@@ -131,8 +131,11 @@ func typeOf(key plan.ResourceKey) string {
 	return key.Type + "." + key.Group
 }
 
-// strikeAt is the change that satisfies a condition.
+// strikeAt is the change that satisfies a condition, or the call.
 func strikeAt(c *plan.Condition) strike {
+	if c.Call != "" {
+		return strike{typ: c.Call, what: "called", stake: findings.StakeUsual}
+	}
 	s := strike{typ: typeOf(c.ResourceKey)}
 	content := true
 	switch c.Type {
@@ -177,10 +180,11 @@ func asks(state object) bool {
 func written(a *plan.Action) (s strike, ok bool) {
 	s.typ = typeOf(a.ResourceKey)
 	content := false
+	e := a.Effects()
 	switch operations, _ := a.Patch.([]any); {
-	case a.Type == plan.DeleteObject:
+	case e.Deletes.Type != "":
 		s.what = removed
-	case a.Type == plan.PatchObject && len(operations) > 0:
+	case e.Writes && len(operations) > 0:
 		s.what = changed
 		for _, o := range operations {
 			o, _ := o.(object)

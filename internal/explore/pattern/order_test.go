@@ -11,6 +11,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -111,7 +112,8 @@ func TestOrder(t *testing.T) {
 			},
 		},
 		{
-			"workloads with a common beginning", "what differs only in the workload comes after all that differ in kind",
+			"workloads with a common beginning",
+			"what differs only in the workload comes after all that differ in kind",
 			[]string{"lost-answer"}, [][]reference.Change{
 				{
 					made(account), made(set), made("pod/default/db-0"), made("pod/default/db-1"),
@@ -170,6 +172,50 @@ func TestExtra(t *testing.T) {
 		}
 		if real, virtual := Extra(p, false), Extra(p, true); real != tt.real || virtual != tt.virtual {
 			t.Errorf("%s: %s, in virtual time %s", tt.name, real, virtual)
+		}
+	}
+}
+
+func TestWhatPlansStrikeAt(t *testing.T) {
+	const set = "statefulset.apps/default/db"
+	written := func(key string) *build.Condition { return build.Created(key).At(plan.AfterControllerWrite, "op") }
+	marked := build.Updated("database.example.org/default/db").To(object{
+		"metadata": object{"deletionTimestamp": plan.Present},
+	}).At(plan.AfterAPIServerRecv, "apiserver-3")
+	for _, tt := range []struct {
+		name    string
+		actions []*build.Action
+		want    string
+	}{
+		{"a write", []*build.Action{build.RestartController("op").When(written(set))}, "statefulset.apps created 2"},
+		{"another client's deletion", []*build.Action{build.Delete(set).When(written("configmap/default/a"))},
+			"statefulset.apps deleted 3"},
+		{"another client's change", []*build.Action{build.PatchJSON(set, object{
+			"op": "replace", "path": "/spec/replicas", "value": 0,
+		}).When(written("configmap/default/a"))}, "statefulset.apps updated 2"},
+		{"another client's change of labels", []*build.Action{build.PatchJSON(set, object{
+			"op": "remove", "path": "/metadata/labels",
+		}).When(written("configmap/default/a"))}, "statefulset.apps updated 0"},
+		{"what is shown", []*build.Action{
+			build.PauseAPIServer("apiserver-3").Scope("database.example.org/default/db").When(marked),
+			build.ReconnectController("op", "apiserver-3").When(written(set)),
+		}, "database.example.org marked 3"},
+		{"what is held", []*build.Action{
+			build.PauseController("op", plan.BeforeControllerRead).Scope("secret/default/db").When(written(set)),
+			build.ResumeController("op", plan.BeforeControllerRead).Scope("secret/default/db").When(
+				build.Deleted("secret/default/db").At(plan.AfterControllerRecv, "op")),
+		}, "secret deleted 3"},
+		{"an annotated call", []*build.Action{build.RestartController("op").When(
+			build.Called("backup").At(plan.AfterAnnotatedCall, "op"))}, "backup called 1"},
+		{"a time", []*build.Action{build.RestartController("op").When(build.Timeout(time.Second))}, "  0"},
+	} {
+		p, err := build.Plan("p").Then(tt.actions...).Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, _ := struck(p)
+		if got := fmt.Sprintf("%s %d", at, at.stake); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }
