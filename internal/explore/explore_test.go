@@ -300,7 +300,7 @@ func TestTheSameFindingsAgain(t *testing.T) {
 	less := finding("secret/default/a", "data.a is absent; without faults: 1")
 	less.Field = "data.a"
 	f := answers(map[string]answer{
-		"w-drift-10":        func(int, *record.Meta) []record.Finding { return []record.Finding{gone} },
+		"w-drift-10":       func(int, *record.Meta) []record.Finding { return []record.Finding{gone} },
 		"w-drift-11":       func(int, *record.Meta) []record.Finding { return []record.Finding{gone} },
 		"w-intermediate-1": func(int, *record.Meta) []record.Finding { return []record.Finding{less} },
 	})

@@ -33,13 +33,13 @@ func Asked(r *record.Run, manager string) (objects []map[string]any, ok bool, er
 			return nil, false, nil
 		case c.Event == record.Created || now == nil:
 			order = append(order, c.Key)
-			asked[c.Key] = anew(c.Cur, metadata.Of(c.Cur))
+			asked[c.Key] = Anew(c.Cur, metadata.Of(c.Cur))
 		default:
 			meta := maps.Clone(metadata.Of(now))
 			for _, part := range []string{"labels", "annotations"} {
 				meta[part] = merged(metadata.Of(now)[part], metadata.Of(c.Prev)[part], metadata.Of(c.Cur)[part])
 			}
-			asked[c.Key] = anew(c.Cur, meta)
+			asked[c.Key] = Anew(c.Cur, meta)
 		}
 	}
 	for _, key := range order {
@@ -54,8 +54,8 @@ func (f *Follower) before(key Key) bool {
 	return o != nil && (o.unchanged || o.initial != nil)
 }
 
-// anew is an object as it is created: with the metadata that its creator gives it, and without a status.
-func anew(object, meta map[string]any) map[string]any {
+// Anew is an object as it is created: with the metadata that its creator gives it, and without a status.
+func Anew(object, meta map[string]any) map[string]any {
 	all := maps.Clone(object)
 	delete(all, "status")
 	kept := map[string]any{}

@@ -1,6 +1,7 @@
 package pattern
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -239,5 +240,38 @@ func TestKilledAfterAnnotatedCalls(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Another client replaces the object between two tries of the controller's write.
+func TestNamesake(t *testing.T) {
+	const database = reference.Key("database.example.org/default/db")
+	created := object{
+		"kind": "Database", "apiVersion": "example.org/v1", "spec": spec(2)["spec"],
+		"metadata": object{"name": "db", "namespace": "default", "uid": "1", "labels": object{"a": "b"}},
+	}
+	ready := maps.Clone(created)
+	ready["status"] = object{"ready": 2.0}
+	changes := []reference.Change{
+		change("", "", database, record.Created, nil, created),
+		change("op", wire.Update, database, record.Updated, created, ready),
+		change("op", wire.Create, "cache.example.org/default/c", record.Created, nil, spec(1)),
+		change("op", wire.Update, "cache.example.org/default/c", record.Updated, spec(1), spec(2)),
+	}
+	all := Generate(suite(t), references(changes), "namesake")
+	const update = "onObjectUpdate database.example.org/default/db #1 "
+	want := []string{
+		"failCall at " + update + "beforeControllerWrite <nil>→map[status:map[ready:2]]; " +
+			"delete at " + update + "afterAPIServerRecv <nil>→map[status:map[ready:2]]; " +
+			"apply at onObjectDeletion database.example.org/default/db #1 afterAPIServerRecv or 20s",
+		"dropped: nobody else has created the object",
+	}
+	if got := plans(all); !slices.Equal(got, want) {
+		t.Fatalf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	manifest := all[0].Plan.Actions[2].Manifest
+	meta, _ := manifest["metadata"].(object)
+	if meta["uid"] != nil || meta["name"] != "db" || manifest["status"] != nil || manifest["spec"] == nil {
+		t.Errorf("it is created as %v", manifest)
 	}
 }

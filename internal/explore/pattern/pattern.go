@@ -62,6 +62,10 @@ func Patterns() []Pattern {
 			make: (*generator).lostAnswer, chance: 3,
 		},
 		{
+			Name: "namesake", Finds: "what is done to another object of the same name",
+			make: (*generator).namesake, chance: 2,
+		},
+		{
 			Name: "denied", Finds: "errors that are swallowed, and work that is given up",
 			make: (*generator).denied, chance: 1,
 		},
