@@ -23,8 +23,8 @@ type Renewed struct {
 	// last value has stood in the end, in each run. So what time alone brings about is not quick.
 	Quick int           `json:"quick,omitempty"`
 	Stood time.Duration `json:"stood,omitempty"`
-	// Asked is the generation of the object's controller when the value was last replaced, the same in all runs; 0: that
-	// had not grown since the object was created.
+	// Asked is the generation of the object's controller when the value was last replaced, the same in all runs; 0:
+	// that had not grown since the object was created.
 	Asked int `json:"asked,omitempty"`
 	// Last is the resource version with which the value came that is there in the end. Not of several runs.
 	Last uint64 `json:"last,omitempty"`
