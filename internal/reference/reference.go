@@ -236,7 +236,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 	}
 	var until []time.Time
 	for _, r := range runs {
-		until = append(until, r.Meta.Observed)
+		until = append(until, untilWhen(r, runs))
 	}
 	ref.relate(ends, until)
 	for _, o := range ref.Objects {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/wording"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // Renewed is how often a value was replaced by another one while the object existed, the last object of its key. It is
@@ -22,8 +23,8 @@ type Renewed struct {
 	// last value has stood in the end, in each run. So what time alone brings about is not quick.
 	Quick int           `json:"quick,omitempty"`
 	Stood time.Duration `json:"stood,omitempty"`
-	// Asked is the generation of the object's controller when the value was last replaced, the same in all runs; 0: that
-	// had not grown since the object was created.
+	// Asked is the generation of the object's controller when the value was last replaced, the same in all runs; 0:
+	// that had not grown since the object was created.
 	Asked int `json:"asked,omitempty"`
 	// Last is the resource version with which the value came that is there in the end. Not of several runs.
 	Last uint64 `json:"last,omitempty"`
@@ -160,7 +161,19 @@ func (o *Object) remember(fields []string) {
 	}
 }
 
-// renew learns how often random values were replaced in runs without faults, which were observed until then.
+// rested is for how long at least a value would have stood after a run that came to rest: nothing was to come that a
+// queue had put off.
+const rested = 10 * time.Second
+
+// untilWhen is until when it is known that a value would have stood that was there at the end of a run.
+func untilWhen(r *record.Run, all []*record.Run) time.Time {
+	if slices.ContainsFunc(all, func(r *record.Run) bool { return !r.Meta.Rested }) {
+		return r.Meta.Observed
+	}
+	return r.Meta.Observed.Add(rested)
+}
+
+// renew learns how often random values were replaced in runs without faults, which are known until then.
 func (ref *Reference) renew(places []Place, runs []map[Key]*Object, until []time.Time) {
 	for _, at := range places {
 		if at.Field == wholeData {

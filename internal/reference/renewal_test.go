@@ -103,6 +103,16 @@ func TestPeriodicRenewals(t *testing.T) {
 	checkDifferences(t, ref, run(59, 0))
 	checkDifferences(t, ref, run(180, 0, 60, 63, 123),
 		"secret/default/db: data.password was replaced 3 times; without faults: 2 times")
+
+	// A run without faults that came to rest need not be observed for long: nothing was to come.
+	a, b := run(2, 0), run(3, 0)
+	checkDifferences(t, learn(t, a, b), run(30, 0, 5))
+	a.Meta.Rested = true
+	checkDifferences(t, learn(t, a, b), run(30, 0, 5))
+	b.Meta.Rested = true
+	checkDifferences(t, learn(t, a, b), run(30, 0, 5),
+		"secret/default/db: data.password was replaced once; without faults: never")
+	checkDifferences(t, learn(t, a, b), run(30, 0, 25))
 }
 
 // What differs in each run need not be secret: times, versions, what a status tells, and certificates, which some
