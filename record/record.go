@@ -136,7 +136,9 @@ type Controller struct {
 	APIServer string `json:"apiServer"` // that it was connected to at first
 	Replicas  int    `json:"replicas"`  // of its Deployment; 0 in older records
 	// Locks are the resource keys of the objects that it wrote for its leader election.
-	Locks             []string `json:"locks,omitempty"`
+	Locks []string `json:"locks,omitempty"`
+	// LeaseLasts is how long its Lease lasts without being renewed; 0: it wrote none, or in older records.
+	LeaseLasts        time.Duration `json:"leaseLasts,omitempty"`
 	ClientGo          string   `json:"clientGo,omitempty"`
 	ControllerRuntime string   `json:"controllerRuntime,omitempty"`
 	// WatchList: it fills its caches by a streaming list, as far as its version, environment and arguments show.
