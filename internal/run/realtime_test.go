@@ -24,6 +24,7 @@ func TestWhyTimeIsReal(t *testing.T) {
 	disrupting := &plan.Plan{Actions: []plan.Action{{Type: plan.Disrupt, Disrupting: plan.Disrupting{
 		Disruption: map[string]any{"name": "d"},
 	}}}}
+	cycling := &plan.Plan{Actions: []plan.Action{{Type: plan.CycleNodes}}}
 	for _, tt := range []struct {
 		name                     string
 		time                     plan.Time
@@ -36,6 +37,7 @@ func TestWhyTimeIsReal(t *testing.T) {
 		{"as the suite says", plan.RealTime, plain, with, with, "time: real"},
 		{"disruptions", "", disrupting, with, with,
 			"the controllers of disruptions, and the injectors, live in real time"},
+		{"cycles of nodes", "", cycling, with, with, ""},
 		{"the control plane", "", plain, with, without, "the control plane cannot be given another clock"},
 		{"a controller", "", plain, without, with, "the executable of db cannot be given another clock"},
 	} {

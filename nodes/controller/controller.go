@@ -20,12 +20,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
@@ -93,6 +96,8 @@ type Env struct {
 	Provider provider.Provider
 	Events   events.EventRecorder
 	Clock    clock.PassiveClock
+	// NewQueue makes the queues of the controllers; nil: the usual ones.
+	NewQueue func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request]
 	Limits   Limits
 	// Getenv finds the certificates of checks.
 	Getenv func(string) string
@@ -101,6 +106,9 @@ type Env struct {
 	// NodesCycled is told how many nodes of a group were cycled.
 	NodesCycled func(group string, n int)
 }
+
+// Options are those of all controllers.
+func (e *Env) Options() ctrlcontroller.Options { return ctrlcontroller.Options{NewQueue: e.NewQueue} }
 
 // Now is the time as it is written into statuses.
 func (e *Env) Now() *metav1.MicroTime {
