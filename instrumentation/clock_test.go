@@ -345,7 +345,8 @@ func TestClock(t *testing.T) {
 				}
 				due := time.Duration(i) * time.Hour
 				if ahead := time.Unix(0, wall).Sub(begin.Add(due)) - want; ahead < 0 || ahead > 5*time.Second {
-					t.Errorf("process %d, after %s: the wall clock is %s ahead, want %s", p.PID(), due, ahead+want, want)
+					t.Errorf("process %d, after %s: the wall clock is %s ahead, want %s", p.PID(), due, ahead+want,
+						want)
 				}
 				if late := passed - due; late < 0 || late > 5*time.Second {
 					t.Errorf("process %d: %s seemed to be %s", p.PID(), due, passed)

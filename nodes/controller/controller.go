@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,8 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/trommel-dev/trommel/internal/clock/kube"
 	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/provider"
@@ -97,7 +96,7 @@ type Env struct {
 	Events   events.EventRecorder
 	Clock    clock.PassiveClock
 	// NewQueue makes the queues of the controllers; nil: the usual ones.
-	NewQueue func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request]
+	NewQueue kube.NewQueue
 	Limits   Limits
 	// Getenv finds the certificates of checks.
 	Getenv func(string) string

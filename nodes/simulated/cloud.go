@@ -28,7 +28,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/trommel-dev/trommel/internal/clock/kube"
 	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 )
@@ -79,7 +79,7 @@ type Options struct {
 	// Clock is that of a run, or of a test; default: the machine's.
 	Clock clock.PassiveClock
 	// NewQueue makes the queue of its controller; nil: the usual one.
-	NewQueue func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request]
+	NewQueue kube.NewQueue
 	// KeepCalls is how long calls are kept after their answer; default: 1 hour.
 	KeepCalls time.Duration
 	// Retry is the time after which a group that got no instances tries again; default: 1 second.

@@ -37,10 +37,13 @@ type ticker struct{ *clock.Ticker }
 
 func (t ticker) C() <-chan time.Time { return t.Ticker.C }
 
-// Queue returns what makes the queue of a controller whose work is put off by that clock.
-func Queue(by kubeclock.WithTicker) func(
+// NewQueue makes the queue of a controller.
+type NewQueue = func(
 	name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
-) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+) workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Queue returns what makes the queue of a controller whose work is put off by that clock.
+func Queue(by kubeclock.WithTicker) NewQueue {
 	return func(
 		name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
 	) workqueue.TypedRateLimitingInterface[reconcile.Request] {

@@ -102,8 +102,8 @@ func (g *generator) zombieAtItsEnd(i int, lease string, write *build.Condition, 
 	if !exact {
 		return // other objects of such a name would be held, too
 	}
-	why := fmt.Sprintf("a process of %s cannot renew its lease, and goes on with its write after it should have stopped "+
-		"and another one has become the leader: %s", by, g.describe(i))
+	why := fmt.Sprintf("a process of %s cannot renew its lease, and goes on with its write after it should have "+
+		"stopped and another one has become the leader: %s", by, g.describe(i))
 	stops := cmp.Or(g.ref.LeaseLasts[by], usualLease) * 2 / 3
 	g.addWith(0.5, signature, why,
 		build.PauseController(by, plan.BeforeControllerWrite).Scope(object).When(write),

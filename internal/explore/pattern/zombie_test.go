@@ -91,7 +91,7 @@ func TestZombies(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := slices.DeleteFunc(zombies(Generate(suite(t), elected(tt.changes, 2, opLease), "zombie")),
-				func(line string) bool { return strings.Contains(line, "failCall") }) // see TestZombieAtTheEndOfItsLease
+				func(line string) bool { return strings.Contains(line, "failCall") }) // another test's
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -135,7 +135,8 @@ func TestZombieAtTheEndOfItsLease(t *testing.T) {
 				}
 				line := zombies([]Candidate{c})[0]
 				for _, part := range []string{
-					write + " / failCall", tt.stops + " / restoreCalls", "thawController, op, taken;again|late, taken: ",
+					write + " / failCall", tt.stops + " / restoreCalls",
+					"thawController, op, taken;again|late, taken: ",
 				} {
 					if !strings.Contains(line, part) {
 						t.Errorf("%s\ndoes not have %q", line, part)

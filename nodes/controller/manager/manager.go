@@ -72,7 +72,8 @@ func (o *Options) add(mgr ctrl.Manager) error {
 	}
 	env := &controller.Env{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Provider: p, Events: mgr.GetEventRecorder("node-cycling"),
-		Clock: kube.Clock(o.Clock), NewQueue: kube.Queue(kube.Clock(o.Clock)), Limits: o.Limits.WithDefaults(), Getenv: os.Getenv,
+		Clock: kube.Clock(o.Clock), NewQueue: kube.Queue(kube.Clock(o.Clock)), Limits: o.Limits.WithDefaults(),
+		Getenv:     os.Getenv,
 		PhaseEnded: m.phaseEnded, NodesCycled: m.nodesCycled,
 	}
 	for _, add := range []func(ctrl.Manager, *controller.Env) error{request.Add, status.Add} {
