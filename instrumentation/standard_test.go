@@ -170,15 +170,7 @@ func diffAssembly(t *testing.T, b *strings.Builder, original, patched string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, after := strings.SplitAfter(string(want), "\n"), strings.SplitAfter(string(got), "\n")
-	if len(before) != len(after) {
-		t.Fatalf("%s: %d lines, were %d", patched, len(after), len(before))
-	}
-	for i := range after {
-		if after[i] != before[i] {
-			fmt.Fprintf(b, "-%s+%s", before[i], after[i])
-		}
-	}
+	changedLines(t, b, patched, want, got)
 }
 
 // A version of Go that the points of the clock do not fit builds programs that live in real time.
